@@ -62,6 +62,7 @@ if TYPE_CHECKING:
     from harness.store.results import ResultsStore
 
 _READ_BYTES = 1 << 20
+LOOP_AXES = ("workload", "workers", "storage", "batch_size")  # that differ from one measured loop of a test to the next
 
 
 @contextlib.contextmanager
@@ -369,14 +370,14 @@ def _loop(request: pytest.FixtureRequest, case: Case, measure: Measure, task: st
     from harness.workloads import get_workload
 
     def take(**changes: Any) -> Profile:
-        axes = {name: changes.pop(name) for name in ("workload", "workers", "storage", "batch_size") if name in changes}
+        axes = {name: changes.pop(name) for name in LOOP_AXES if name in changes}
         with as_pytest_outcome():
             if "workload" in axes:
                 axes["workload"] = get_workload(axes["workload"]).name
             known = [field.name for field in dataclasses.fields(Settings)]
             unknown = [name for name in changes if name not in known]
             if unknown:
-                known = ["workload", "workers", "storage", "batch_size", *known]
+                known = [*LOOP_AXES, *known]
                 raise InvalidValueError(f"{unknown[0]!r} cannot be changed here", f"known: {', '.join(known)}")
             settings = replace_settings(case.settings, changes)
             wanted = dataclasses.replace(case, task=task, settings=settings, **axes)

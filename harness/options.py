@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 from pathlib import Path
-from typing import Any, Dict, List, Optional, Set, Tuple
+from typing import Any, Dict, List, Optional, Tuple
 
 import pytest
 
@@ -234,11 +234,6 @@ def campaign_from(config: pytest.Config) -> Campaign:
     if "minibatches" in settings and "epochs" in settings:
         raise InvalidValueError("--minibatches and --epochs were both given", "give one of the two")
     return load_campaign(config.getoption("jetwatt_campaign") or DEFAULT_CAMPAIGN).override(axes, settings)
-
-
-def chosen_options(config: pytest.Config) -> Set[str]:
-    given = {str(argument).partition("=")[0] for argument in config.invocation_params.args}
-    return {name for name in given if hasattr(config.option, "jetwatt_" + name.strip("-").replace("-", "_"))}
 
 
 def asks_for_strictness(config: pytest.Config) -> bool:

@@ -27,8 +27,8 @@ from harness.options import (
 )
 
 Item = TypeVar("Item")
-ModeOf = Callable[[Item], Optional[Tuple[str, PowerMode]]]
-"""The device and the power mode of a test; None of one that has no case."""
+Falling = Callable[[Item], Optional[Tuple[str, PowerMode]]]
+"""The device and the power mode of a case on a device whose clocks only fall; None of any other test."""
 
 ALL_AXES = (*AXES, "cache")
 
@@ -243,8 +243,9 @@ class Plan:
         case = self.case_of(item)
         return None if case is None else (case.device, self._modes[case.device, case.power_mode])
 
-    def clocks_only_fall(self, device: str) -> bool:
-        return self.device(device).clocks_only_fall
+    def falling_mode_of(self, item: pytest.Item) -> Optional[Tuple[str, PowerMode]]:
+        found = self.mode_of(item)
+        return found if found is not None and self.device(found[0]).clocks_only_fall else None
 
 
 def _workload_names(sweep: Sweep) -> Tuple[str, ...]:
@@ -286,27 +287,27 @@ def short_id(case: Case, asked: Sequence[str]) -> str:
     return "-".join(str(texts.get(axis) or getattr(case, axis)) for axis in ALL_AXES if axis in asked)
 
 
-def in_safe_order(items: Sequence[Item], mode_of: ModeOf, clocks_only_fall: Callable[[str], bool]) -> List[Item]:
+def in_safe_order(items: Sequence[Item], falling: Falling) -> List[Item]:
     """Order the cases of devices whose clocks only fall, in the fewest passes; everything else keeps its place."""
     ordered = list(items)
-    for places in _places(items, mode_of, clocks_only_fall).values():
-        passes = order_passes([items[place] for place in places], SAFE, lambda item: mode_of(item)[1])
+    for places in _places(items, falling).values():
+        passes = order_passes([items[place] for place in places], SAFE, lambda item: falling(item)[1])
         for place, item in zip(places, (item for one in passes for item in one)):
             ordered[place] = item
     return ordered
 
 
-def passes_needed(items: Sequence[Item], mode_of: ModeOf, clocks_only_fall: Callable[[str], bool]) -> Dict[str, int]:
+def passes_needed(items: Sequence[Item], falling: Falling) -> Dict[str, int]:
     """How often a clock rises in this order, and once more, for each device whose clocks only fall: passes over it."""
     return {
-        device: len(order_passes([items[place] for place in places], AS_GIVEN, lambda item: mode_of(item)[1]))
-        for device, places in _places(items, mode_of, clocks_only_fall).items()
+        device: len(order_passes([items[place] for place in places], AS_GIVEN, lambda item: falling(item)[1]))
+        for device, places in _places(items, falling).items()
     }
 
 
-def _places(items: Sequence[Item], mode_of: ModeOf, clocks_only_fall: Callable[[str], bool]) -> Dict[str, List[int]]:
+def _places(items: Sequence[Item], falling: Falling) -> Dict[str, List[int]]:
     places: Dict[str, List[int]] = {}
-    for place, found in enumerate(map(mode_of, items)):
+    for place, found in enumerate(map(falling, items)):
         if found is not None:
             places.setdefault(found[0], []).append(place)
-    return {device: found for device, found in places.items() if clocks_only_fall(device)}
+    return places

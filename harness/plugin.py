@@ -17,7 +17,7 @@ from harness.core.configuration import NOT_FRESH
 from harness.core.errors import HarnessError
 from harness.core.files import write_output
 from harness.core.terminal import Countdown, Progress
-from harness.options import DEFAULT_CAMPAIGN, add_options, chosen_options
+from harness.options import DEFAULT_CAMPAIGN, add_options
 from harness.outcome import OUTCOME, PROGRESS, Outcome
 from harness.plan import (
     ALL_AXES,
@@ -79,7 +79,8 @@ def pytest_configure(config: pytest.Config) -> None:
     )
     config.stash[PROGRESS] = Progress(UncapturedStream(config))
     config.stash[OUTCOME] = Outcome()
-    if chosen_options(config):
+    given = {str(argument).partition("=")[0] for argument in config.invocation_params.args}
+    if any(hasattr(config.option, "jetwatt_" + name.strip("-").replace("-", "_")) for name in given):
         plan_of(config)
 
 
@@ -197,7 +198,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: List[pytest.Item
         if unlisted:
             config.hook.pytest_deselected(items=unlisted)
         items[:] = sorted((one for one in items if one.nodeid in plan.places), key=lambda one: plan.places[one.nodeid])
-    items[:] = in_safe_order(items, plan.mode_of, plan.clocks_only_fall)
+    items[:] = in_safe_order(items, plan.falling_mode_of)
     items.sort(key=lambda item: TAKEAWAYS in getattr(item, "fixturenames", ()))  # judged once all is measured
     if config.getoption("jetwatt_list_cases"):
         _write_cases(Path(config.getoption("jetwatt_list_cases")), items, plan)
@@ -243,7 +244,7 @@ def pytest_report_collectionfinish(config: pytest.Config, items: Sequence[pytest
     if PLAN not in config.stash:
         return []
     plan = config.stash[PLAN]
-    passes = passes_needed(items, plan.mode_of, plan.clocks_only_fall)
+    passes = passes_needed(items, plan.falling_mode_of)
     texts = [
         f"{device}: these power modes have no order in which CPU and GPU clocks only fall, so they run in {count} "
         "passes. Where this release cannot raise a clock, cases from the second pass on fail: reboot then, and run the "

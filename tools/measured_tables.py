@@ -59,11 +59,8 @@ def choose(believed: Table, true: Table) -> pd.DataFrame:
     """For each budget, choose the fastest mode that is believed to meet it, and look at what it truly does.
 
     The budgets are the papers' 17 to 50 W that some mode meets truly and believedly and not all do; on a small board,
-    where these are fewer than five, 34 spread evenly over its range of power.
-
-    Returns:
-        A row for each of `budgets_w`: `penalty_pct`, the excess time over the best mode within the budget, and
-        `excess_w`, the chosen mode's power over the budget, 0 where it is met.
+    where these are fewer than five, 34 spread evenly over its range of power. `penalty_pct` is the excess time over the
+    best mode within the budget, `excess_w` the chosen mode's power over the budget, 0 where it is met.
     """
     import pandas as pd
 
@@ -84,14 +81,9 @@ def choose(believed: Table, true: Table) -> pd.DataFrame:
 
 
 def compare(measured: Table, simulated: Table) -> Dict[str, Any]:
-    """How far a simulated table is from a measured one with the same rows.
+    """How far a simulated table is from a measured one with the same rows: errors in %, ranks as Spearman has them.
 
-    Returns:
-        In %: `time_mape`, `time_median_ape`, `time_p90_ape`, and the same of `power`, absolute errors relative to the
-        measured value; `time_median_bias`, `power_median_bias`, with sign. From -1 to 1: `time_rank_correlation`,
-        `power_rank_correlation` (Spearman's). Of choosing by the simulated table, as `choose` does, where all rows have
-        power and one batch size: `front_median_penalty_pct`, `front_worst_penalty_pct`, `front_median_excess_w`, and
-        `front_over_budget_pct`, the share of budgets broken by more than 1 W. And `rows`.
+    Where all rows have power and one batch size also what choosing by the simulated table costs, as `choose` has it.
     """
     from scipy.stats import spearmanr
 
@@ -121,10 +113,9 @@ def is_whole(table: Table) -> bool:
 
 
 def validate_table(measured: Table) -> Dict[str, Any]:
-    """`compare` with the simulated board.
+    """`compare` with the simulated board; `sound` holds the same without the slice that is known to be odd.
 
-    `sound` holds the same without the slice that is known to be odd, `smooth` the same of the smooth model: the
-    deviations that make a simulated board as hard to predict as a real one are no part of it.
+    `smooth` is of the model without the deviations that make a simulated board as hard to predict as a real one.
     """
     simulated, smooth = simulated_like(measured), simulated_like(measured, rough=False)
     named = {name: getattr(measured, name) for name in ("device", "workload", "task")}
@@ -162,12 +153,8 @@ def learning_curves(measured: Table, counts: Sequence[int] = COUNTS, repeats: in
     """Fit both predictors to the same random power modes of a measured table and of the simulated board.
 
     Rows that are known to be odd are left out on both sides: a simulated board has no other measuring sessions. Its
-    rows carry noise as those of a simulated corpus do.
-
-    Returns:
-        Columns `workload`, `target` (`time`, `power`), `learner`, `count` of modes learned from, `measured_mape_pct`
-        and `simulated_mape_pct`, the median error over the repeats on all other modes of either table, `ratio`, the
-        latter over the former, and `is_alike`: they differ by no more than `FACTOR`.
+    rows carry noise as those of a simulated corpus do. Errors are medians over the repeats on all modes that were not
+    learned from; `is_alike` is whether they differ by no more than `FACTOR`.
     """
     import pandas as pd
 

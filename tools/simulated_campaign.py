@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from typing import Dict, Iterator, List, Optional, Sequence
+from typing import Dict, Iterator, List, Sequence
 
 from harness.core.campaigns import expand, load_campaign, own_media
-from harness.core.cases import IDLE, IDLE_STATES, TRAINING, Case
+from harness.core.cases import DEFAULT_IDLE_S, IDLE, IDLE_STATES, TRAINING, Case
 from harness.core.configuration import Configuration
 from harness.core.errors import CannotRunError
 from harness.core.profiles import Profile
@@ -21,30 +21,22 @@ BASELOAD = "baseload"  # the experiment whose cases are idle states
 VARIABILITY, REPETITIONS = "variability", 3
 """The experiment whose cases are repeated, as `benchmarks/test_variability.py` does, with a seed each."""
 
-IDLE_S = 60.0
-
 PAPERS_BOARDS = ("xavier-agx", "xavier-nx", "nano", "orin-agx", "rtx-3090", "a5000", "raspberry-pi-5")
 """The boards that the papers' claims are about."""
 
 
 class SimulatedCampaign:
-    """The cases of a campaign's experiments, by default those that claims are judged by, on simulated boards.
+    """The cases of the experiments that claims are judged by, on the simulated boards that these are about."""
 
-    Each board takes part in the experiments that have claims about it.
-    """
-
-    def __init__(
-        self,
-        boards: Sequence[str] = PAPERS_BOARDS,
-        campaign: str = "paper",
-        experiments: Optional[Sequence[str]] = None,
-    ) -> None:
+    def __init__(self, campaign: str = "paper") -> None:
         self._device = functools.lru_cache(maxsize=None)(lambda name: open_device(name, Configuration()))
         self._campaign = load_campaign(campaign)
+        about: Dict[str, List[str]] = {}
+        for claim in load_claims():
+            about.setdefault(claim.experiment, []).extend(claim.boards)
         cases: Dict[Case, None] = {}
-        for name in experiments or dict.fromkeys(claim.experiment for claim in load_claims()):
-            about = {board for claim in load_claims() if claim.experiment == name for board in claim.boards}
-            cases.update(dict.fromkeys(self._cases_of(name, [board for board in boards if board in about])))
+        for experiment, boards in about.items():
+            cases.update(dict.fromkeys(self._cases_of(experiment, [one for one in PAPERS_BOARDS if one in boards])))
         self.cases = [case for case in cases if case.task in (TRAINING, IDLE)]
 
     def profiles(self) -> Iterator[Profile]:
@@ -79,4 +71,4 @@ class SimulatedCampaign:
         if experiment != BASELOAD:
             return found
         at_maxn = [dataclasses.replace(found[0], device=f"sim:{board}", power_mode="maxn") for board in asked]
-        return [*idle_cases(at_maxn, IDLE_S, {}), *idle_cases(found, IDLE_S, {}, IDLE_STATES[:1])]
+        return [*idle_cases(at_maxn, DEFAULT_IDLE_S, {}), *idle_cases(found, DEFAULT_IDLE_S, {}, IDLE_STATES[:1])]

@@ -24,7 +24,6 @@ SECOND_STORAGE = "disk"  # a second medium that every machine has, so that a sma
 DEFAULT_DATA_DIRECTORY = Path("out") / "data"
 DEFAULT_RESULTS = Path("out") / "results.sqlite"
 
-
 _NAME = re.compile(r"[\w.-]{1,40}", re.ASCII)
 
 
@@ -97,10 +96,13 @@ def load_configuration(
     told = typed(read_toml(path) if path.exists() else {}, Places, str(path))
     places = {**_by_medium(told.storage), **_by_medium(storage or {})}
     root = data_root if data_root is not None else told.data_root
-    for name, place in (storage or {}).items():
-        _refuse_missing(f"storage {name}", place)
+    given_now = {f"storage {name}": place for name, place in (storage or {}).items()}
     if data_root is not None:
-        _refuse_missing("data root", data_root)
+        given_now["data root"] = data_root
+    for what, place in given_now.items():  # in a file there may be a medium that is not mounted today
+        if not Path(place).expanduser().is_dir():
+            hint = "create it or mount the medium first"
+            raise InvalidValueError(f"{what} is {place!r}, which is not a directory", hint)
     if told.board_instance is not None and not _NAME.fullmatch(told.board_instance):
         expected = "letters, digits, dots, dashes and underscores, at most 40"
         raise InvalidValueError(f"board_instance of {path} is {told.board_instance!r}", f"a name has {expected}: orin3")
@@ -112,19 +114,12 @@ def load_configuration(
     )
 
 
-def _by_medium(places: Mapping[str, str]) -> Dict[str, str]:
+def _by_medium(storage: Mapping[str, str]) -> Dict[str, str]:
     """Places by medium, of which several names may speak: `ssd`, `ssd@20`."""
     found: Dict[str, str] = {}
-    for name, place in places.items():
+    for name, place in storage.items():
         medium = parse_storage(name).medium
         if found.setdefault(medium, place) != place:
-            raise InvalidValueError(
-                f"storage {medium} is given two places: {found[medium]!r} and {place!r}", "give one"
-            )
+            places = f"{found[medium]!r} and {place!r}"
+            raise InvalidValueError(f"storage {medium} is given two places: {places}", "give one")
     return found
-
-
-def _refuse_missing(what: str, place: str) -> None:
-    """What was typed just now must be there; what stands in a file may be a medium that is not mounted today."""
-    if not Path(place).expanduser().is_dir():
-        raise InvalidValueError(f"{what} is {place!r}, which is not a directory", "create it or mount the medium first")

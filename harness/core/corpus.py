@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import csv
 import functools
-import io
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Dict, Iterator, List, Mapping, NamedTuple, Sequence, Tuple, Union
@@ -13,7 +11,7 @@ import numpy as np
 
 from harness.core.boards import BOARDS, known_variants, load_board
 from harness.core.errors import DependencyError, InvalidValueError, StoreError
-from harness.core.files import write_output
+from harness.core.files import read_csv, write_output
 from harness.core.power_modes import UNKNOWN_KHZ, PowerMode
 
 if TYPE_CHECKING:
@@ -151,14 +149,21 @@ def write_corpus(
     import pandas as pd
 
     path = Path(path)
-    suffix = _suffix(path)
-    columns = [*CORPUS, *further]
+    suffix, columns = _suffix(path), [*CORPUS, *further]
+    names = [column.name for column in columns]
     given = rows_of(rows) if isinstance(rows, pd.DataFrame) else rows
-    table = [{column.name: row.get(column.name) for column in columns} for row in given]
-    places = [f"row {number}" for number in range(1, len(table) + 1)]
-    _, faults = _typed(pd.DataFrame(table, index=places, columns=list(CORPUS_COLUMNS), dtype=object))
+    places = [f"row {number}" for number in range(1, len(given) + 1)]
+    table = pd.DataFrame([[row.get(name) for name in names] for row in given], places, names, dtype=object)
+    _, faults = _typed(table[list(CORPUS_COLUMNS)])
     _refuse(faults, len(table), f"for {path},")
-    write_output(path, _to_csv(table, columns) if suffix == ".csv" else _to_parquet(table, columns))
+    if suffix == ".csv":
+        content = table.to_csv(index=False).encode("utf-8")
+    else:
+        arrow, _ = pyarrow()
+        types = {str: arrow.string(), int: arrow.int64(), float: arrow.float64()}
+        schema = arrow.schema([(column.name, types[column.kind]) for column in columns])
+        content = table.to_parquet(index=False, schema=schema)
+    write_output(path, content)
 
 
 def faults_of(table: pd.DataFrame) -> Dict[Any, Fault]:
@@ -194,26 +199,17 @@ def _read_csv(path: Path) -> Tuple[pd.DataFrame, Dict[str, Fault]]:
     """The cells of a CSV file as texts, and the lines that have too few or too many."""
     import pandas as pd
 
-    places, table, faults = [], [], {}
-    try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
-            reader = csv.reader(file, strict=True)
-            header = next(reader, [])
-            if len(header) > MOST_COLUMNS:
-                raise InvalidValueError(f"{path} has {len(header)} columns, expected at most {MOST_COLUMNS}")
-            for cells in filter(None, reader):
-                place = f"line {reader.line_num}"
-                if len(cells) != len(header):
-                    problem = f"{len(cells)} cells, expected {len(header)} as in the header"
-                    hint = "put a decimal point in the place of a decimal comma" if len(cells) > len(header) else ""
-                    faults[place] = Fault(problem, problem, hint)
-                places.append(place)
-                table.append([*cells, *[""] * len(header)][: len(header)])
-    except OSError as error:
-        raise StoreError(f"cannot read {path}: {error}", "name a corpus file") from error
-    except (csv.Error, UnicodeDecodeError) as error:
-        raise InvalidValueError(f"{path} is no CSV text in UTF-8: {error}") from error
-    return pd.DataFrame(table, index=places, columns=header, dtype=object), faults
+    faults: Dict[str, Fault] = {}
+    header, rows = read_csv(path)
+    if len(header) > MOST_COLUMNS:
+        raise InvalidValueError(f"{path} has {len(header)} columns, expected at most {MOST_COLUMNS}")
+    for line, cells in rows:
+        if len(cells) != len(header):
+            problem = f"{len(cells)} cells, expected {len(header)} as in the header"
+            hint = "put a decimal point in the place of a decimal comma" if len(cells) > len(header) else ""
+            faults[f"line {line}"] = Fault(problem, problem, hint)
+    table = [[*cells, *[""] * len(header)][: len(header)] for _, cells in rows]
+    return pd.DataFrame(table, [f"line {line}" for line, _ in rows], header, dtype=object), faults
 
 
 def _read_parquet(path: Path) -> pd.DataFrame:
@@ -417,23 +413,6 @@ def _in_unit(values: pd.Series, which: pd.Series, units: str) -> Iterator[Tuple[
     problem = f": that looks like {units}"
     for place, value in values[which].items():
         yield place, Fault(f"{values.name} is {value:g}{problem}", f"{values.name}{problem}")
-
-
-def _to_csv(table: Sequence[Row], columns: Sequence[Column]) -> bytes:
-    text = io.StringIO(newline="")
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow([column.name for column in columns])
-    writer.writerows([row[column.name] for column in columns] for row in table)  # None is written as an empty cell
-    return text.getvalue().encode("utf-8")
-
-
-def _to_parquet(table: Sequence[Row], columns: Sequence[Column]) -> bytes:
-    arrow, parquet = pyarrow()
-    types = {str: arrow.string(), int: arrow.int64(), float: arrow.float64()}
-    schema = arrow.schema([(column.name, types[column.kind]) for column in columns])
-    content = io.BytesIO()
-    parquet.write_table(arrow.Table.from_pylist(list(table), schema=schema), content)
-    return content.getvalue()
 
 
 def pyarrow() -> Tuple[Any, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import errno
 import itertools
 import json
@@ -10,7 +11,7 @@ import re
 import stat
 import sys
 from pathlib import Path
-from typing import Any, Dict, List, Mapping, Match, Sequence, Type, TypeVar, Union, get_args, get_type_hints
+from typing import Any, Dict, List, Mapping, Match, Sequence, Tuple, Type, TypeVar, Union, get_args, get_type_hints
 
 import msgspec
 
@@ -59,6 +60,18 @@ def read_json(path: Path) -> Any:
         return json.loads(read_bounded(path).decode("utf-8"), parse_int=whole_number)
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
+
+
+def read_csv(path: Path) -> Tuple[List[str], List[Tuple[int, List[str]]]]:
+    """The header of a CSV file, and its rows that are not empty, each with its line number."""
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            reader = csv.reader(file, strict=True)
+            return next(reader, []), [(reader.line_num, cells) for cells in reader if cells]
+    except OSError as error:
+        raise StoreError(f"cannot read {path}: {error}", "name a CSV file") from error
+    except (csv.Error, UnicodeDecodeError) as error:
+        raise InvalidValueError(f"{path} is no CSV text in UTF-8: {error}") from error
 
 
 def read_toml(path: Path) -> Dict[str, Any]:

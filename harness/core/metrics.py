@@ -102,16 +102,13 @@ def energy_mwh(
 
 
 def stable_from(
-    times_s: Sequence[float],
-    values_mw: Sequence[float],
-    window_s: float = STABLE_WINDOW_S,
-    tolerance: float = STABLE_TOLERANCE,
+    times_s: Sequence[float], values_mw: Sequence[float], window_s: float = STABLE_WINDOW_S
 ) -> Optional[float]:
     """When power has become stable: the start of the first stable one of sliding windows (PowerTrain sec. 2.5).
 
-    There the means of the two halves differ by no more than `tolerance` of the window's: a transient moves them, the
-    turns of stall and compute do not. `times_s` ascend; a window holds two samples at least. None where no window that
-    was observed to its end is stable.
+    There the means of the two halves differ by no more than `STABLE_TOLERANCE` of the window's: a transient moves them,
+    the turns of stall and compute do not. `times_s` ascend; a window holds two samples at least. None where no window
+    that was observed to its end is stable.
     """
     times = np.asarray(times_s, dtype=float)
     sums = np.concatenate([[0.0], np.cumsum(np.asarray(values_mw, dtype=float))])
@@ -124,7 +121,7 @@ def stable_from(
         early = (sums[first + half] - sums[first]) / half
         late = (sums[stop] - sums[stop - half]) / half
         mean = (sums[stop] - sums[first]) / (stop - first)
-        if abs(late - early) <= tolerance * abs(mean):
+        if abs(late - early) <= STABLE_TOLERANCE * abs(mean):
             return float(times[first])
     return None
 

@@ -45,14 +45,11 @@ def order_passes(
         items = sorted(items, key=lambda item: [-value for value in (*mode_of(item)[1:], mode_of(item).cpu_cores)])
     passes: List[List[Item]] = []
     for item in items:
-        if not passes or _rises(mode_of(passes[-1][-1]), mode_of(item)):
+        mode, before = mode_of(item), mode_of(passes[-1][-1]) if passes else None
+        if before is None or mode.cpu_khz > before.cpu_khz or mode.gpu_khz > before.gpu_khz:
             passes.append([])
         passes[-1].append(item)
     return passes
-
-
-def _rises(before: PowerMode, after: PowerMode) -> bool:
-    return after.cpu_khz > before.cpu_khz or after.gpu_khz > before.gpu_khz
 
 
 def _safe_passes(items: Sequence[Item], mode_of: Callable[[Item], PowerMode]) -> List[List[Item]]:

@@ -8,7 +8,8 @@ import re
 from pathlib import Path
 from typing import Callable, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
 
-from harness.core.errors import InvalidValueError, StoreError, UnknownNameError
+from harness.core.errors import InvalidValueError, UnknownNameError
+from harness.core.files import read_csv
 from harness.core.power_modes import PowerMode, PowerModeSpace, parse_power_mode
 
 COLUMNS = PowerMode._fields
@@ -16,21 +17,14 @@ COLUMNS = PowerMode._fields
 
 def read_power_modes(path: Path) -> List[Tuple[int, PowerMode]]:
     """The modes in a CSV file, a corpus too; each once, with the number of the line that it stands on first."""
+    header, rows = read_csv(path)
+    header = [name.strip() for name in header]
+    missing = ", ".join(name for name in COLUMNS if name not in header)
+    if missing:
+        raise InvalidValueError(f"{path} line 1 has no column {missing}", f"needed: {','.join(COLUMNS)}")
     lines: Dict[PowerMode, int] = {}
-    try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
-            reader = csv.reader(file, strict=True)
-            header = [name.strip() for name in next(reader, [])]
-            missing = ", ".join(name for name in COLUMNS if name not in header)
-            if missing:
-                raise InvalidValueError(f"{path} line 1 has no column {missing}", f"needed: {','.join(COLUMNS)}")
-            for cells in filter(None, reader):
-                mode = _mode(header, cells, f"{path} line {reader.line_num}")
-                lines.setdefault(mode, reader.line_num)
-    except OSError as error:
-        raise StoreError(f"cannot read {path}: {error}", "name a CSV file of power modes") from error
-    except (csv.Error, UnicodeDecodeError) as error:
-        raise InvalidValueError(f"{path} is no CSV text in UTF-8: {error}") from error
+    for line, cells in rows:
+        lines.setdefault(_mode(header, cells, f"{path} line {line}"), line)
     if not lines:
         raise InvalidValueError(f"{path} holds no power mode")
     return [(line, mode) for mode, line in lines.items()]

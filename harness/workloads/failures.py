@@ -8,7 +8,6 @@ import signal
 import sysconfig
 import traceback
 from pathlib import Path
-from typing import Tuple
 
 from harness.core.errors import WorkloadError
 
@@ -70,16 +69,15 @@ def own_code_failed(what: str, error: BaseException, hint: str = "") -> Workload
     text = "".join(traceback.format_exception(type(error), error, error.__traceback__))
     frames = [found.group("file", "line", "function") for found in _FRAME.finditer(text)]
     own = [frame for frame in frames if _is_own(frame[0])]
-    return WorkloadError(f"{what} failed{_place(own[-1]) if own else ''}: {last_line(error)}", hint)
+    place = ""
+    if own:
+        file, line, function = own[-1]
+        path = Path(file)
+        shown = path.relative_to(Path.cwd()) if Path.cwd() in path.parents else path
+        place = f" in {shown}, line {line} ({function})"
+    return WorkloadError(f"{what} failed{place}: {last_line(error)}", hint)
 
 
 def _is_own(file: str) -> bool:
     is_library = "site-packages" in file or "dist-packages" in file or file.startswith((*_LIBRARIES, "<"))
     return not is_library and not str(Path(file).resolve()).startswith(_HARNESS)
-
-
-def _place(frame: Tuple[str, str, str]) -> str:
-    file, line, function = frame
-    path = Path(file)
-    shown = path.relative_to(Path.cwd()) if Path.cwd() in path.parents else path
-    return f" in {shown}, line {line} ({function})"

@@ -2,42 +2,25 @@
 
 from __future__ import annotations
 
-import contextlib
 import importlib
 import importlib.metadata
 import sys
 from pathlib import Path
-from typing import Any, Dict, Iterator, List, Optional
+from typing import Any, Dict, List, Optional
 
 from harness.core.cases import LOGGING, QUIET
 from harness.core.errors import HarnessError, InvalidValueError, UnknownNameError
-from harness.workloads import classification, language_models
+from harness.workloads import classification, language_models, yolov8n_coco
 from harness.workloads.failures import own_code_failed
 from harness.workloads.workload import Workload
-from harness.workloads.yolov8n_coco import YOLOV8N_COCO
 
 WORKLOADS: Dict[str, Workload] = {
-    workload.name: workload
-    for workload in (
-        classification.LENET_MNIST,
-        classification.MOBILENETV3_GLD23K,
-        classification.RESNET18_CIFAR10,
-        classification.VGG11_CIFAR10,
-        classification.RESNET18_IMAGENET,
-        YOLOV8N_COCO,
-        language_models.BERT_SQUAD,
-        language_models.LSTM_WIKITEXT,
-        classification.RESNET18_GLD23K,
-        classification.MOBILENETV3_IMAGENET,
-        classification.RESNET18_CIFAR10_32,
-        language_models.BERT_SQUAD_128,
-        language_models.LLAMA_LORA,
-        language_models.LLAMA_LORA_CHECKPOINTED,
-        language_models.LLAMA_LORA_TINY,
-        classification.VIT_B16_IMAGENET,
-        classification.VIT_TI16_IMAGENET,
-    )
+    found.name: found
+    for module in (classification, yolov8n_coco, language_models)
+    for found in vars(module).values()
+    if isinstance(found, Workload)
 }
+"""Every workload that one of these modules defines."""
 
 ENTRY_POINTS = "jetwatt.workloads"
 """The group of entry points by which a package brings workloads."""
@@ -84,10 +67,18 @@ def _from_module(text: str) -> Any:
 
 
 def _imported(name: str, text: str) -> Any:
-    """The module, from the current folder or from what is installed."""
+    """The module, from the current folder or from what is installed.
+
+    After an import the folder stays on the path, as its last: so spawned DataLoader workers, and functions that import
+    when they are called, find the module again.
+    """
+    folder, path = str(Path.cwd()), list(sys.path)
+    sys.path.insert(0, folder)
+    importlib.invalidate_caches()  # the file may be younger than what was read of the folder
     try:
-        with _current_folder_first():
-            return importlib.import_module(name)
+        module = importlib.import_module(name)
+        path += [] if folder in path else [folder]
+        return module
     except HarnessError as error:
         raise type(error)(f"{text}: {error.what}", error.hint) from error
     except (Exception, SystemExit) as error:
@@ -99,20 +90,6 @@ def _imported(name: str, text: str) -> Any:
             ) from error
         hint = f"install {missing}" if missing else ""
         raise own_code_failed(f"workload {text}: importing {name}", error, hint) from error
-
-
-@contextlib.contextmanager
-def _current_folder_first() -> Iterator[None]:
-    """Imports look into the current folder first, and afterwards last, unless the import failed.
-
-    So spawned DataLoader workers, and functions that import when they are called, find the module again.
-    """
-    folder, path = str(Path.cwd()), list(sys.path)
-    sys.path.insert(0, folder)
-    importlib.invalidate_caches()  # the file may be younger than what was read of the folder
-    try:
-        yield
-        path += [] if folder in path else [folder]
     finally:
         sys.path[:] = path
 

@@ -18,38 +18,38 @@ ITEMS = st.lists(st.none() | st.tuples(DEVICES, MODES), max_size=25)
 
 
 def made(items):
-    """A run's tests: each None, or a case; and what tells the device and the power mode of one."""
+    """A run's tests: each None, or a case; and what tells device and mode of one on a device whose clocks fall."""
     cases = [item and Case(item[0], "lenet-mnist", item[1].name, 0, "ssd", 16) for item in items]
     modes = {item[1].name: item[1] for item in items if item}
-    return list(enumerate(cases)), lambda item: item[1] and (item[1].device, modes[item[1].power_mode])
 
+    def falling(item):
+        return (item[1].device, modes[item[1].power_mode]) if item[1] and item[1].device == "falls" else None
 
-def falls(device):
-    return device == "falls"
+    return list(enumerate(cases)), falling
 
 
 @given(ITEMS)
 def test_only_the_cases_that_need_it_move_and_none_is_lost(items):
-    tests, mode_of = made(items)
-    ordered = in_safe_order(tests, mode_of, falls)
+    tests, falling = made(items)
+    ordered = in_safe_order(tests, falling)
     assert sorted(ordered, key=lambda item: item[0]) == tests
     for before, after in zip(tests, ordered):
-        if before[1] is None or not falls(before[1].device):
+        if not falling(before):
             assert after == before
 
 
 @given(ITEMS)
 def test_clocks_rise_between_passes_only_and_there_are_no_fewer_passes(items):
-    tests, mode_of = made(items)
-    ordered = [item for item in in_safe_order(tests, mode_of, falls) if item[1] and falls(item[1].device)]
-    modes = [mode_of(item)[1] for item in ordered]
+    tests, falling = made(items)
+    ordered = [item for item in in_safe_order(tests, falling) if falling(item)]
+    modes = [falling(item)[1] for item in ordered]
     rises = sum(later.cpu_khz > mode.cpu_khz or later.gpu_khz > mode.gpu_khz for mode, later in zip(modes, modes[1:]))
     needed = len(order_passes(modes, SAFE))
-    assert passes_needed(ordered, mode_of, falls) == ({"falls": needed} if modes else {})
+    assert passes_needed(ordered, falling) == ({"falls": needed} if modes else {})
     assert rises == max(needed - 1, 0)
 
 
 def test_cases_of_one_mode_stay_together_in_their_own_order():
     high, low = PowerMode(8, 2, 2, 1_000), PowerMode(8, 1, 1, 1_000)
-    tests, mode_of = made([("falls", mode) for mode in (low, high, low, high)])
-    assert [number for number, _ in in_safe_order(tests, mode_of, falls)] == [1, 3, 0, 2]
+    tests, falling = made([("falls", mode) for mode in (low, high, low, high)])
+    assert [number for number, _ in in_safe_order(tests, falling)] == [1, 3, 0, 2]

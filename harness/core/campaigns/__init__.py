@@ -39,10 +39,8 @@ SettingsTable = msgspec.defstruct(
 )
 """The table `settings`: fields of `Settings`, those that are given."""
 
-
-AxesTable = msgspec.defstruct(
-    "AxesTable", [(axis, Any, None) for axis in AXES], frozen=True, forbid_unknown_fields=True
-)
+_AXES = [(axis, Any, None) for axis in AXES]
+AxesTable = msgspec.defstruct("AxesTable", _AXES, frozen=True, forbid_unknown_fields=True)
 """The table `axes`: a value or a list of each axis that is given; `check_axis` says what they may be."""
 
 
@@ -93,9 +91,8 @@ class Campaign:
 
         def change(sweep: Sweep) -> Sweep:
             own = {axis: values for axis, values in given.items() if axis != "workload" or sweep.task != CONCURRENT}
-            return dataclasses.replace(
-                sweep, axes={**sweep.axes, **own}, settings=replace_settings(sweep.settings, settings)
-            )
+            changed = replace_settings(sweep.settings, settings)
+            return dataclasses.replace(sweep, axes={**sweep.axes, **own}, settings=changed)
 
         return dataclasses.replace(
             self,
@@ -138,7 +135,13 @@ def load_campaign(name_or_path: str) -> Campaign:
     try:
         if isinstance(content.get("sweep"), dict):
             raise InvalidValueError("sweep must be an array of tables", "write [[sweep]]")
-        return _campaign(typed(content, CampaignTable))
+        table = typed(content, CampaignTable)
+        base = Sweep({**AXIS_DEFAULTS, **_axes(table.axes)}, replace_settings(Settings(), _given(table.settings)))
+        experiments: Dict[str, Tuple[Sweep, ...]] = {}
+        for experiment, own in table.experiment.items():
+            common = _sweep(base, own)
+            experiments[experiment] = tuple(_sweep(common, one) for one in own.sweep)
+        return Campaign(tuple(_sweep(base, one) for one in table.sweep), experiments, base, table.fresh_boot)
     except HarnessError as error:
         raise InvalidValueError(f"campaign file {path}: {error.what}", error.hint) from error
 
@@ -192,16 +195,6 @@ def describe_settings(settings: Settings) -> str:
 def case_key(case: Case) -> str:
     """A case in words, in which no two are alike."""
     return f"{case.id} ({case.task}, {describe_settings(case.settings)})"
-
-
-def _campaign(table: CampaignTable) -> Campaign:
-    settings = replace_settings(Settings(), _given(table.settings))
-    base = Sweep({**AXIS_DEFAULTS, **_axes(table.axes)}, settings)
-    experiments: Dict[str, Tuple[Sweep, ...]] = {}
-    for experiment, own in table.experiment.items():
-        common = _sweep(base, own)
-        experiments[experiment] = tuple(_sweep(common, one) for one in own.sweep)
-    return Campaign(tuple(_sweep(base, one) for one in table.sweep), experiments, base, table.fresh_boot)
 
 
 def _sweep(base: Sweep, table: SweepTable) -> Sweep:

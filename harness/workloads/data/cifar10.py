@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import pickletools
 from pathlib import Path
 from typing import List, Sequence, Tuple
@@ -11,7 +12,7 @@ import numpy as np
 from harness.core.errors import DataSetError
 from harness.core.files import read_bounded
 from harness.workloads.data.data_set import DataSet, FileRows
-from harness.workloads.data.written_folder import Report, WriteProgress
+from harness.workloads.data.written_folder import Report, reported
 
 SIDE, CHANNELS, CLASSES = 32, 3, 10
 _PIXELS = SIDE * SIDE * CHANNELS
@@ -104,18 +105,16 @@ def _read_pickled(path: Path) -> np.ndarray:
 def write(directory: Path, samples: int, seed: int, report: Report) -> str:
     """Write binary batches of coloured noise whose colours tell the class."""
     palette = np.random.default_rng([seed]).integers(40, 216, size=(CLASSES, CHANNELS, 4, 4))
-    progress = WriteProgress("cifar10", samples, "pictures", report)
+    indices = reported(range(samples), "cifar10", samples, "pictures", report)
     for start in range(0, samples, _BATCH):
-        indices = range(start, min(start + _BATCH, samples))
-        records = np.empty((len(indices), _RECORD), dtype=np.uint8)
-        for row, index in enumerate(indices):
+        records = []
+        for index in itertools.islice(indices, _BATCH):
             random = np.random.default_rng([seed, index])
             label = int(random.integers(CLASSES))
             noise = random.integers(-32, 32, size=(CHANNELS, SIDE, SIDE))
-            records[row, 0] = label
-            records[row, 1:] = np.clip(palette[label].repeat(8, axis=1).repeat(8, axis=2) + noise, 0, 255).ravel()
-            progress.advance()
-        (directory / f"data_batch_{start // _BATCH + 1}.bin").write_bytes(records.tobytes())
+            pixels = np.clip(palette[label].repeat(8, axis=1).repeat(8, axis=2) + noise, 0, 255)
+            records.append(bytes([label]) + pixels.astype(np.uint8).tobytes())
+        (directory / f"data_batch_{start // _BATCH + 1}.bin").write_bytes(b"".join(records))
     return "written"
 
 

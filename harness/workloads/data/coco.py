@@ -12,7 +12,7 @@ from harness.core.errors import DataSetError
 from harness.core.files import read_json
 from harness.workloads.data.data_set import DataSet, first_of
 from harness.workloads.data.photographs import draw_size, fit_size, make_jpeg, read_picture, write_files
-from harness.workloads.data.written_folder import Report, WriteProgress
+from harness.workloads.data.written_folder import Report
 
 CLASSES = 80
 _LISTS = tuple(f"annotations/instances_{part}.json" for part in ("minitrain2017", "train2017", "train"))
@@ -108,7 +108,7 @@ def write(directory: Path, samples: int, seed: int, report: Report) -> str:
     categories = [{"id": number + 1, "name": f"category {number + 1}"} for number in range(CLASSES)]
     content = {"images": images, "annotations": annotations, "categories": categories}
     (directory / _LISTS[-1]).write_text(json.dumps(content), encoding="utf-8")
-    write_files(files, WriteProgress("coco-minitrain", samples, "images", report))
+    write_files(files, "coco-minitrain", report)
     return "written"
 
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from harness.core.errors import DataSetError, InvalidValueError
 from harness.core.files import make_own_folder
-from harness.workloads.data.written_folder import Report, WriteProgress, find_or_write
+from harness.workloads.data.written_folder import Report, find_or_write, reported
 
 REAL = "real"
 IN_MEMORY = "in-memory"  # condition of storage and page cache where a data set has no files
@@ -194,12 +194,10 @@ def _on_medium(name: str, folder: Path, storage_dir: Path, report: Report) -> Tu
     content = "\n".join(f"{path} {status.st_size} {status.st_mtime_ns}" for path, status in sizes.items())
 
     def copy(directory: Path) -> str:
-        progress = WriteProgress(name, len(sizes), "files", report)
-        for path in sizes:
+        for path in reported(sizes, name, len(sizes), "files", report):
             target = directory / _COPIED / path
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(str(folder / path), str(target))
-            progress.advance()
         return "own, copied"
 
     copied, source = find_or_write(

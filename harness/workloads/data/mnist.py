@@ -14,7 +14,7 @@ import numpy as np
 from harness.core.errors import DataSetError
 from harness.core.files import MOST_BYTES
 from harness.workloads.data.data_set import DataSet, FileRows, first_of
-from harness.workloads.data.written_folder import Report, WriteProgress
+from harness.workloads.data.written_folder import Report, reported
 from harness.workloads.optional_packages import require
 
 IMAGES, LABELS = "train-images-idx3-ubyte", "train-labels-idx1-ubyte"
@@ -52,14 +52,12 @@ def write(directory: Path, samples: int, seed: int, report: Report) -> str:
     digits = require("sklearn.datasets").load_digits()
     pictures = np.stack([_to_mnist_shape(image) for image in digits.images])
     images = np.zeros((samples, SIDE, SIDE), dtype=np.uint8)
-    progress = WriteProgress("mnist", samples, "pictures", report)
-    for index in range(samples):
+    for index in reported(range(samples), "mnist", samples, "pictures", report):
         picture = pictures[index % len(pictures)]
         if index >= len(pictures):
             shift = np.random.default_rng([seed, index]).integers(-_MAX_SHIFT, _MAX_SHIFT, size=2, endpoint=True)
             picture = np.roll(picture, shift, axis=(0, 1))  # the frame is black: nothing comes in at the other side
         images[index] = picture
-        progress.advance()
     write_idx(directory / IMAGES, images)
     write_idx(directory / LABELS, np.resize(digits.target.astype(np.uint8), samples))
     return "packaged: scikit-learn digits" + (", repeated with shifts" if samples > len(pictures) else "")
@@ -93,8 +91,7 @@ _UNSIGNED_BYTE = 8  # third byte of the magic number; MNIST has no other type
 
 
 def write_idx(path: Path, array: np.ndarray) -> None:
-    if array.dtype != np.uint8:
-        raise ValueError(f"idx files here hold uint8, got {array.dtype}")
+    """Write an array of bytes (uint8)."""
     header = struct.pack(">BBBB", 0, 0, _UNSIGNED_BYTE, array.ndim) + struct.pack(f">{array.ndim}I", *array.shape)
     path.write_bytes(header + array.tobytes())
 

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import csv
+import dataclasses
 import functools
 import io
 import math
 import os
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, Callable, Iterable, List, Sequence, Tuple
+from typing import Any, Callable, List, Sequence, Tuple
 
 import numpy as np
 
 from harness.core.errors import DataSetError
 from harness.workloads.data.data_set import DataSet, first_of
-from harness.workloads.data.written_folder import Report, WriteProgress
+from harness.workloads.data.written_folder import Report, reported
 from harness.workloads.optional_packages import require
 
 _TEXTURE_SIDE = 1_536
@@ -111,7 +112,7 @@ def _calibration(quality: int) -> Tuple[np.ndarray, np.ndarray]:
     return np.array(sizes), np.array(_CONTRASTS)
 
 
-def write_files(files: Iterable[Tuple[Path, Callable[[], bytes]]], progress: WriteProgress) -> None:
+def write_files(files: Sequence[Tuple[Path, Callable[[], bytes]]], name: str, report: Report) -> None:
     """Write files whose content is made by functions, several at a time: encoding leaves Python's lock to others."""
 
     def write(file: Tuple[Path, Callable[[], bytes]]) -> None:
@@ -119,29 +120,29 @@ def write_files(files: Iterable[Tuple[Path, Callable[[], bytes]]], progress: Wri
         path.write_bytes(make())
 
     with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
-        for _ in pool.map(write, files):
-            progress.advance()
+        for _ in reported(pool.map(write, files), name, len(files), "images", report):
+            pass
 
 
+@dataclasses.dataclass
 class LabelledPictures:
     """Pictures (PIL, RGB) and their labels; a picture is read and decoded when asked for."""
 
+    folder: Path
+    rows: Sequence[Tuple[str, int]]  # path of each picture in the folder, and its label
+    index_files: Sequence[Path] = ()
     in_memory = False
 
-    def __init__(
-        self, folder: Path, names: Sequence[str], labels: Sequence[int], index_files: Sequence[Path] = ()
-    ) -> None:
-        self._folder, self._names, self._labels, self._index_files = folder, list(names), list(labels), index_files
-
     def __len__(self) -> int:
-        return len(self._names)
+        return len(self.rows)
 
     def __getitem__(self, index: int) -> Tuple[Any, int]:
-        return read_picture(self._folder / self._names[index]), self._labels[index]
+        name, label = self.rows[index]
+        return read_picture(self.folder / name), label
 
     def files(self, indices: Sequence[int]) -> List[Path]:
-        names = dict.fromkeys(self._names[index] for index in indices)
-        return [*self._index_files, *(self._folder / name for name in names)]
+        names = dict.fromkeys(self.rows[index][0] for index in indices)
+        return [*self.index_files, *(self.folder / name for name in names)]
 
 
 def draw_labelled_picture(
@@ -169,11 +170,10 @@ def open_gld23k(directory: Path) -> LabelledPictures:
     path = first_of(directory, _LISTS)
     try:
         with open(path, newline="", encoding="utf-8") as file:
-            rows = [(row["image_id"], int(row["class"])) for row in csv.DictReader(file)]
+            rows = [(f"{row['image_id']}.jpg", int(row["class"])) for row in csv.DictReader(file)]
     except (KeyError, ValueError, TypeError, csv.Error) as error:
         raise DataSetError(f"{path} is damaged: {error!r}; expected the columns image_id and class") from error
-    names = [f"{image_id}.jpg" for image_id, _ in rows]
-    return LabelledPictures(directory / "images", names, [label for _, label in rows], [path])
+    return LabelledPictures(directory / "images", rows, [path])
 
 
 def write_gld23k(directory: Path, samples: int, seed: int, report: Report) -> str:
@@ -187,7 +187,7 @@ def write_gld23k(directory: Path, samples: int, seed: int, report: Report) -> st
             label, make = draw_labelled_picture(seed, index, 203, GLD23K.bytes_per_sample, _GLD23K_SIZE, 90)
             table.writerow([index % _USERS, f"{index:016x}", label])
             files.append((directory / "images" / f"{index:016x}.jpg", make))
-    write_files(files, WriteProgress("gld23k", samples, "images", report))
+    write_files(files, "gld23k", report)
     return "written"
 
 
@@ -217,7 +217,7 @@ def open_image_folder(directory: Path) -> LabelledPictures:
         for path in sorted(folder.iterdir())
         if path.suffix.lower() in _SUFFIXES
     ]
-    return LabelledPictures(directory, [name for name, _ in pictures], [label for _, label in pictures])
+    return LabelledPictures(directory, pictures)
 
 
 def write_imagenet(directory: Path, samples: int, seed: int, report: Report) -> str:
@@ -227,7 +227,7 @@ def write_imagenet(directory: Path, samples: int, seed: int, report: Report) -> 
         folder = directory / f"n{label:08d}"
         folder.mkdir(exist_ok=True)
         files.append((folder / f"ILSVRC2012_val_{index + 1:08d}.JPEG", make))
-    write_files(files, WriteProgress("imagenet-val", samples, "images", report))
+    write_files(files, "imagenet-val", report)
     return "written"
 
 

@@ -6,7 +6,7 @@ import json
 import re
 import zlib
 from pathlib import Path
-from typing import Any, Dict, List, NamedTuple, Sequence, Tuple
+from typing import Any, Dict, List, NamedTuple, Sequence
 
 import numpy as np
 
@@ -68,7 +68,7 @@ def _to_question(context: str, item: Dict[str, Any]) -> Question:
 
 def write(directory: Path, samples: int, seed: int, report: Report) -> str:
     """Write questions about paragraphs of Python's language reference: which words follow some others."""
-    paragraphs = [(section.title, text) for section in read_sections() for text in section.paragraphs]
+    paragraphs = [(title, text) for title, texts in read_sections().items() for text in texts]
     articles = []
     for start in range(0, samples, _QUESTIONS_PER_PARAGRAPH):
         title, context = paragraphs[np.random.default_rng([seed, start]).integers(len(paragraphs))]
@@ -134,8 +134,6 @@ class Encoding(NamedTuple):
     input_ids: List[int]  # [CLS] question [SEP] paragraph [SEP] [PAD] ..
     token_type_ids: List[int]  # 0 for the question, 1 for the paragraph
     attention_mask: List[int]  # 1 for tokens, 0 for padding
-    # first and last character + 1 of each of the paragraph's tokens in the paragraph, (0, 0) for all others
-    spans: List[Tuple[int, int]]
     start_position: int  # token at which the answer begins; 0, which is [CLS], where there is none
     end_position: int  # token at which it ends, inclusive
 
@@ -170,7 +168,6 @@ def encode(question: str, context: str, answer: str, answer_start: int, length: 
         [CLS, *(token.number for token in asked), SEP, *(token.number for token in window), SEP] + [PAD] * padding,
         [0] * (len(asked) + 2) + [1] * (len(window) + 1) + [0] * padding,
         [1] * (length - padding) + [0] * padding,
-        [(0, 0)] * (len(asked) + 2) + [(token.start, token.end) for token in window] + [(0, 0)] * (padding + 1),
         first + shift if touched else 0,
         min(last, offset + room - 1) + shift if touched else 0,
     )

@@ -9,7 +9,7 @@ import itertools
 import platform
 import re
 from pathlib import Path
-from typing import Dict, Iterator, List, NamedTuple, Sequence
+from typing import Dict, Iterator, List, Sequence
 
 import numpy as np
 
@@ -73,7 +73,7 @@ def _number(tokens: List[str]) -> Dict[str, int]:
 
 def write(directory: Path, samples: int, seed: int, report: Report, steps: int = TOKENS_PER_SAMPLE) -> str:
     """Write Python's language reference as WikiText; past its end, its sections again in another order."""
-    sections = read_sections()
+    sections = list(read_sections().items())
     wanted = samples * steps + 1  # the line end that closes the file comes on top
     turns = 0
 
@@ -82,9 +82,9 @@ def write(directory: Path, samples: int, seed: int, report: Report, steps: int =
         for turn in itertools.count():
             turns = turn + 1
             for number in np.random.default_rng([seed, turn]).permutation(len(sections)):
-                section = sections[number]
-                yield from ([], ["=", *_TOKEN.findall(section.title), "="], [])
-                yield from (_TOKEN.findall(paragraph) for paragraph in section.paragraphs)
+                title, paragraphs = sections[number]
+                yield from ([], ["=", *_TOKEN.findall(title), "="], [])
+                yield from map(_TOKEN.findall, paragraphs)
 
     with open(directory / _FILE, "w", encoding="utf-8") as file:
         for words in all_lines():
@@ -126,21 +126,16 @@ _CODE = re.compile(r">>>|::=|->|==|\w = |[*=~-]{4}")
 _TOKEN = re.compile(r"\w+(?:['-]\w+)*|[^\w\s]")
 
 
-class Section(NamedTuple):
-    title: str
-    paragraphs: List[str]
-
-
-def read_sections() -> List[Section]:
-    """The topics of `pydoc_data.topics` that hold prose; code, grammar and tables are left out."""
+def read_sections() -> Dict[str, List[str]]:
+    """Title to paragraphs, of the topics of `pydoc_data.topics` that hold prose; code and tables are left out."""
     topics = require("pydoc_data.topics").topics
-    sections = []
+    sections = {}
     for title, text in sorted(topics.items()):
         blocks = (" ".join(block.split()) for block in re.split(r"\n\s*\n", text))
         lines = (block[2:] if block.startswith("* ") else block for block in blocks)
         paragraphs = [line for line in lines if _is_prose(line)]
         if paragraphs:
-            sections.append(Section(title, paragraphs))
+            sections[title] = paragraphs
     if not sections:
         raise DataSetError("pydoc_data.topics of this Python holds no text", "give the real text under --data-root")
     return sections

@@ -9,13 +9,15 @@ import os
 import shutil
 import time
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterator, Optional, Tuple
+from typing import Any, Callable, Dict, Iterable, Iterator, Optional, Tuple, TypeVar
 
 from harness.core.device import Report
 from harness.core.errors import DataSetError
 from harness.core.files import make_own_folder, read_json
 from harness.core.terminal import format_duration
 from harness.core.units import BYTES_PER_MIB
+
+Item = TypeVar("Item")
 
 MANIFEST = "manifest.json"
 _SPARE = 1.1  # share of the expected size that must be free: sizes are drawn at random, files round up to blocks
@@ -124,20 +126,20 @@ def _write_unless_there(
     return manifest
 
 
-class WriteProgress:
-    """Reports how far a long write has come, at most every two seconds."""
-
-    def __init__(
-        self, what: str, total: int, unit: str, report: Report, clock: Callable[[], float] = time.monotonic
-    ) -> None:
-        self._what, self._total, self._unit, self._report, self._clock = what, total, unit, report, clock
-        self._done = 0
-        self._started_s = self._reported_s = clock()
-
-    def advance(self) -> None:
-        self._done += 1
-        now_s = self._clock()
-        if now_s - self._reported_s >= _REPORT_INTERVAL_S and self._done < self._total:
-            self._reported_s = now_s
-            left = format_duration((now_s - self._started_s) / self._done * (self._total - self._done))
-            self._report(f"writing {self._what}: {self._done} of {self._total} {self._unit}, {left} left")
+def reported(
+    items: Iterable[Item],
+    what: str,
+    total: int,
+    unit: str,
+    report: Report,
+    clock: Callable[[], float] = time.monotonic,
+) -> Iterator[Item]:
+    """The items; how many of them are written is said at most every two seconds."""
+    started_s = reported_s = clock()
+    for done, item in enumerate(items):
+        now_s = clock()
+        if done and now_s - reported_s >= _REPORT_INTERVAL_S:
+            reported_s = now_s
+            left = format_duration((now_s - started_s) / done * (total - done))
+            report(f"writing {what}: {done} of {total} {unit}, {left} left")
+        yield item
