@@ -28,11 +28,7 @@ def _build_bert() -> Any:
 def as_tensors(sample: Question, tokens: int) -> Dict[str, Any]:
     torch = require("torch")
     encoding = encode(*sample, length=tokens)
-    return {
-        **{name: torch.tensor(getattr(encoding, name)) for name in ("input_ids", "token_type_ids", "attention_mask")},
-        "start_positions": encoding.start_position,
-        "end_positions": encoding.end_position,
-    }
+    return {name: torch.tensor(value) if isinstance(value, list) else value for name, value in encoding.items()}
 
 
 def _squad(tokens: int) -> Callable[[Path], Any]:

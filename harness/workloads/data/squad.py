@@ -128,16 +128,6 @@ class Token(NamedTuple):
     end: int
 
 
-class Encoding(NamedTuple):
-    """A question and a paragraph as BERT takes them; all lists have the same length."""
-
-    input_ids: List[int]  # [CLS] question [SEP] paragraph [SEP] [PAD] ..
-    token_type_ids: List[int]  # 0 for the question, 1 for the paragraph
-    attention_mask: List[int]  # 1 for tokens, 0 for padding
-    start_position: int  # token at which the answer begins; 0, which is [CLS], where there is none
-    end_position: int  # token at which it ends, inclusive
-
-
 def tokenise(text: str) -> List[Token]:
     """Words and marks; words longer than 10 characters in pieces of up to 6."""
     tokens = []
@@ -151,8 +141,8 @@ def tokenise(text: str) -> List[Token]:
     return tokens
 
 
-def encode(question: str, context: str, answer: str, answer_start: int, length: int) -> Encoding:
-    """Exactly `length` tokens: up to half of a question, and a window of its paragraph around the answer."""
+def encode(question: str, context: str, answer: str, answer_start: int, length: int) -> Dict[str, Any]:
+    """What BERT takes: exactly `length` tokens, up to half of a question, and a window of its paragraph."""
     asked = tokenise(question)[: length // 2 - 2]
     read = tokenise(context)
     room = length - len(asked) - 3
@@ -164,10 +154,11 @@ def encode(question: str, context: str, answer: str, answer_start: int, length: 
     window = read[offset : offset + room]
     padding = length - len(asked) - len(window) - 3
     shift = len(asked) + 2 - offset
-    return Encoding(
-        [CLS, *(token.number for token in asked), SEP, *(token.number for token in window), SEP] + [PAD] * padding,
-        [0] * (len(asked) + 2) + [1] * (len(window) + 1) + [0] * padding,
-        [1] * (length - padding) + [0] * padding,
-        first + shift if touched else 0,
-        min(last, offset + room - 1) + shift if touched else 0,
-    )
+    numbers = [CLS, *(token.number for token in asked), SEP, *(token.number for token in window), SEP]
+    return {
+        "input_ids": numbers + [PAD] * padding,
+        "token_type_ids": [0] * (len(asked) + 2) + [1] * (len(window) + 1) + [0] * padding,
+        "attention_mask": [1] * (length - padding) + [0] * padding,
+        "start_positions": first + shift if touched else 0,  # 0 is [CLS]: there is no answer
+        "end_positions": min(last, offset + room - 1) + shift if touched else 0,  # inclusive
+    }

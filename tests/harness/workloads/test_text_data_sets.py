@@ -147,26 +147,26 @@ def test_the_labels_mark_the_answer_in_what_is_left_of_the_paragraph(question, c
     start = data.draw(st.integers(0, len(context) - 1))
     answer = context[start : start + data.draw(st.integers(1, 30))]
     encoding = encode(question, context, answer, start, length)
-    assert {len(part) for part in encoding[:3]} == {length}
+    assert {len(encoding[name]) for name in ("input_ids", "token_type_ids", "attention_mask")} == {length}
     if not answer.strip():
-        assert encoding.start_position == encoding.end_position == 0
+        assert encoding["start_positions"] == encoding["end_positions"] == 0
         return
-    first, last = encoding.start_position, encoding.end_position
+    first, last = encoding["start_positions"], encoding["end_positions"]
     assert 0 < first <= last < length
-    assert set(encoding.token_type_ids[first : last + 1]) == {1}
-    assert set(encoding.attention_mask[first : last + 1]) == {1}
+    assert set(encoding["token_type_ids"][first : last + 1]) == {1}
+    assert set(encoding["attention_mask"][first : last + 1]) == {1}
     touched = [token for token in tokenise(context) if token.start < start + len(answer) and token.end > start]
-    marked = encoding.input_ids[first : last + 1]
-    room = length - encoding.input_ids.index(SEP) - 2
+    marked = encoding["input_ids"][first : last + 1]
+    room = length - encoding["input_ids"].index(SEP) - 2
     assert marked == [token.number for token in touched[:room]], "all of it, or as much as there is room for"
 
 
 def test_an_encoding_has_the_form_that_bert_reads():
     encoding = encode("Where is it?", "On the mat.", "the mat", 3, 16)
-    ids = encoding.input_ids
+    ids = encoding["input_ids"]
     assert (ids[0], ids[5], ids[10]) == (CLS, SEP, SEP)
     assert ids[11:] == [PAD] * 5
-    assert encoding.token_type_ids == [0] * 6 + [1] * 5 + [0] * 5
-    assert encoding.attention_mask == [1] * 11 + [0] * 5
-    assert (encoding.start_position, encoding.end_position) == (7, 8)
-    assert encode("Where is it?", "On the mat.", "", 0, 16)[3:] == (0, 0)
+    assert encoding["token_type_ids"] == [0] * 6 + [1] * 5 + [0] * 5
+    assert encoding["attention_mask"] == [1] * 11 + [0] * 5
+    assert (encoding["start_positions"], encoding["end_positions"]) == (7, 8)
+    assert encode("Where is it?", "On the mat.", "", 0, 16)["end_positions"] == 0
