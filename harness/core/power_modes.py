@@ -93,18 +93,13 @@ class PowerModeSpace:
     def __contains__(self, mode: object) -> bool:
         return isinstance(mode, tuple) and all(value in values for value, values in zip(mode, self.dimensions))
 
-    def at(self, index: int) -> PowerMode:
+    def _at(self, index: int) -> PowerMode:
         """The mode at a place in the order of `__iter__`, without going through those before it."""
-        self._check_index(index)
         values: List[int] = []
         for allowed in reversed(self.dimensions):
             index, place = divmod(index, len(allowed))
             values.append(allowed[place])
         return PowerMode(*reversed(values))
-
-    def _check_index(self, index: int) -> None:
-        if not 0 <= index < len(self):
-            raise InvalidValueError(f"power mode number {index} does not exist", f"there are 0 to {len(self) - 1}")
 
     def sample(self, count: int, seed: int = 0) -> List[PowerMode]:
         """Draw modes uniformly, none twice, in the order drawn (001 sec. 4 trains its predictors on such samples).
@@ -113,7 +108,7 @@ class PowerModeSpace:
         """
         if not 1 <= count <= len(self):
             raise InvalidValueError(f"cannot draw {count} power modes", f"this space holds 1 to {len(self)}")
-        return [self.at(index) for index in random.Random(seed).sample(range(len(self)), count)]
+        return [self._at(index) for index in random.Random(seed).sample(range(len(self)), count)]
 
     def paper_grid(self) -> PowerModeSpace:
         """The grid that the PowerTrain paper profiled (001 sec. 2.5: 4,368 modes of an Orin AGX), as a space.
@@ -212,8 +207,7 @@ class RecordedSpace(PowerModeSpace):
     def __contains__(self, mode: object) -> bool:
         return mode in self._known
 
-    def at(self, index: int) -> PowerMode:
-        self._check_index(index)
+    def _at(self, index: int) -> PowerMode:
         return self.modes[index]
 
     def paper_grid(self) -> RecordedSpace:
