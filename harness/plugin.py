@@ -69,14 +69,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Where an option of ours is given, make the plan: a wrong one ends the run here with what is known instead."""
-    config.addinivalue_line("markers", "training: trains a network, so it needs torch")
-    config.addinivalue_line(
-        "markers", "exhaustive: takes long or does not depend on Python; one Python is enough for it"
-    )
-    config.addinivalue_line("markers", f"{ON_REQUEST}: runs only when its file is named: pytest benchmarks/FILE.py")
-    config.addinivalue_line(
-        "markers", f"{IDLE_STATES}: runs for the idle states of each device and power mode, instead of its cases"
-    )
+    for marker in (
+        "training: trains a network, so it needs torch",
+        "exhaustive: takes long or does not depend on Python; one Python is enough for it",
+        f"{ON_REQUEST}: runs only when its file is named: pytest benchmarks/FILE.py",
+        f"{IDLE_STATES}: runs for the idle states of each device and power mode, instead of its cases",
+    ):
+        config.addinivalue_line("markers", marker)
     config.stash[PROGRESS] = Progress(UncapturedStream(config))
     config.stash[OUTCOME] = Outcome()
     given = {str(argument).partition("=")[0] for argument in config.invocation_params.args}

@@ -12,6 +12,7 @@ from harness.core.units import MS_PER_S, S_PER_HOUR, mw_to_w
 from harness.judge.claim_list import CLAIMS_FILE
 from harness.judge.published_figures import Condition
 from harness.simulation.model import idle_power_mw
+from tools.measured_tables import BUDGETS_W
 from tools.published import BOARD, WORKLOAD, Boards, find_modes
 
 UNJUDGED_FILE = CLAIMS_FILE.with_name("unjudged.csv")
@@ -26,7 +27,6 @@ PROFILED = (
 """What 001 profiled in every mode."""
 
 DRAWN, DRAWS = 50, 10
-BUDGETS_W = range(17, 51)  # 001 sec. 5.2
 
 
 class ClaimResult(NamedTuple):

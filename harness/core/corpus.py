@@ -116,11 +116,23 @@ def scan_corpus(path: Union[str, Path]) -> Tuple[pd.DataFrame, Dict[str, Fault]]
 
     Rows with a fault have the values that could be read. Raises as `read_corpus`, but for faults of rows.
     """
+    import pandas as pd
+
     path = Path(path)
     if _suffix(path) == ".parquet":
         return _checked(_read_parquet(path), str(path))
-    table, faults = _read_csv(path)
-    checked, others = _checked(table, str(path))
+    faults: Dict[str, Fault] = {}
+    header, rows = read_csv(path)
+    if len(header) > MOST_COLUMNS:
+        raise InvalidValueError(f"{path} has {len(header)} columns, expected at most {MOST_COLUMNS}")
+    for line, cells in rows:
+        if len(cells) != len(header):
+            problem = f"{len(cells)} cells, expected {len(header)} as in the header"
+            hint = "put a decimal point in the place of a decimal comma" if len(cells) > len(header) else ""
+            faults[f"line {line}"] = Fault(problem, problem, hint)
+    table = [[*cells, *[""] * len(header)][: len(header)] for _, cells in rows]
+    frame = pd.DataFrame(table, [f"line {line}" for line, _ in rows], header, dtype=object)
+    checked, others = _checked(frame, str(path))
     return checked, {**others, **faults}
 
 
@@ -193,23 +205,6 @@ def _suffix(path: Path) -> str:
     if suffix not in SUFFIXES:
         raise InvalidValueError(f"a corpus file ends in {' or '.join(SUFFIXES)}, not as {path.name!r} does")
     return suffix
-
-
-def _read_csv(path: Path) -> Tuple[pd.DataFrame, Dict[str, Fault]]:
-    """The cells of a CSV file as texts, and the lines that have too few or too many."""
-    import pandas as pd
-
-    faults: Dict[str, Fault] = {}
-    header, rows = read_csv(path)
-    if len(header) > MOST_COLUMNS:
-        raise InvalidValueError(f"{path} has {len(header)} columns, expected at most {MOST_COLUMNS}")
-    for line, cells in rows:
-        if len(cells) != len(header):
-            problem = f"{len(cells)} cells, expected {len(header)} as in the header"
-            hint = "put a decimal point in the place of a decimal comma" if len(cells) > len(header) else ""
-            faults[f"line {line}"] = Fault(problem, problem, hint)
-    table = [[*cells, *[""] * len(header)][: len(header)] for _, cells in rows]
-    return pd.DataFrame(table, [f"line {line}" for line, _ in rows], header, dtype=object), faults
 
 
 def _read_parquet(path: Path) -> pd.DataFrame:
