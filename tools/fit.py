@@ -25,7 +25,7 @@ from harness.judge.published_figures import CLOSE, PublishedFigure, load_figures
 from harness.simulation.parameters import BOARD_FILES, PHYSICS_FILE, WORKLOAD_FILES, read_entries
 from predictors.models.tables import Table
 from tools.measured_tables import simulated_like, split_tables
-from tools.published import BOARD, PHYSICS, WORKLOAD, Owner, Parameters, answers, fitted_parameters
+from tools.simulated_answers import BOARD, PHYSICS, WORKLOAD, Owner, Parameters, answers, fitted_parameters
 
 DIGITS = 4  # significant digits of a fitted value; more would say nothing
 _REACH = 8.0  # greatest distance from the prior, in spreads

@@ -14,7 +14,7 @@ from harness.simulation.parameters import SIMULATED_BOARDS, SIMULATED_WORKLOADS,
 from predictors.evaluation import errors, fit_to, odd_rows, predict_rows
 from predictors.models.base import predictor_class
 from predictors.models.tables import Table, tables_of
-from tools.published import BOARD, PHYSICS, WORKLOAD, Parameters, fitted_parameters
+from tools.simulated_answers import BOARD, PHYSICS, WORKLOAD, Parameters, fitted_parameters
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -13,7 +13,7 @@ from harness.judge.claim_list import CLAIMS_FILE
 from harness.judge.published_figures import Condition
 from harness.simulation.model import idle_power_mw
 from tools.measured_tables import BUDGETS_W
-from tools.published import BOARD, WORKLOAD, Boards, find_modes
+from tools.simulated_answers import BOARD, WORKLOAD, Boards, find_modes
 
 UNJUDGED_FILE = CLAIMS_FILE.with_name("unjudged.csv")
 

@@ -17,7 +17,7 @@ from harness.judge.published_figures import CLOSE, Condition, PublishedFigure, l
 from predictors.models.tables import Table
 from tools.measured_tables import FACTOR, is_large, keys_of, learning_curves, split_tables, validate_table
 from tools.model_checks import ClaimResult, check_model
-from tools.published import answers
+from tools.simulated_answers import answers
 from tools.simulated_campaign import SimulatedCampaign
 
 if TYPE_CHECKING:

@@ -28,7 +28,7 @@ class Condition(NamedTuple):
 
     device: str  # a board, as in the corpus; several with commas where the figure is their mean
     workload: str  # as in the corpus; empty for an idle board
-    power_mode: str  # as `tools.published.find_modes` reads it
+    power_mode: str  # as `tools.simulated_answers.find_modes` reads it
     workers: int = 4
     storage: str = "ssd"
     batch_size: int = 16
@@ -44,7 +44,7 @@ class PublishedFigure(NamedTuple):
     section: str
     condition: Condition
     versus: Optional[Condition]  # what it is compared with; None where the figure stands for itself
-    metric: str  # a key of `tools.published.METRICS`
+    metric: str  # a key of `tools.simulated_answers.METRICS`
     # `value`; `ratio` of the condition to `versus`; `change` against `versus` in %; over several modes `least`,
     # `greatest`, or `spread`: greatest less least over greatest, in %
     relation: str

@@ -10,7 +10,7 @@ from harness.simulation.corpus import simulate_corpus
 from harness.simulation.parameters import BOARD_FILES, load_board
 from tools.fit import figure_deviations, file_texts, fit, read_free_parameters, robust, table_residuals, with_values
 from tools.measured_tables import split_tables
-from tools.published import BOARD, WORKLOAD, fitted_parameters
+from tools.simulated_answers import BOARD, WORKLOAD, fitted_parameters
 
 pytestmark = pytest.mark.exhaustive
 

@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from tools.model_checks import CHECKS, check_model, load_statements
-from tools.published import BOARD, Boards, fitted_parameters
+from tools.simulated_answers import BOARD, Boards, fitted_parameters
 
 SHORTFALLS = {one.check: one.shortfall for one in load_statements() if one.check and one.shortfall}
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from harness.core.errors import InvalidValueError
 from harness.judge.published_figures import FIGURES_FILE, Condition, PublishedFigure, load_figures
 from harness.simulation.parameters import SIMULATED_BOARDS, SIMULATED_WORKLOADS
-from tools.published import IDLE_METRICS, INTERNAL, METRICS, find_modes
+from tools.simulated_answers import IDLE_METRICS, INTERNAL, METRICS, find_modes
 
 pytestmark = pytest.mark.exhaustive
 

@@ -9,7 +9,7 @@ from harness.core.errors import HarnessError
 from harness.judge.published_figures import Condition, PublishedFigure
 from harness.simulation.model import Load, cached_share, idle_power_mw, simulate
 from harness.simulation.parameters import load_board, load_workload
-from tools.published import BOARD, Boards, answers, find_modes, fitted_parameters
+from tools.simulated_answers import BOARD, Boards, answers, find_modes, fitted_parameters
 
 pytestmark = pytest.mark.exhaustive
 
