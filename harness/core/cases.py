@@ -142,6 +142,8 @@ class Settings:
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise InvalidValueError(f"{name} must be at least 1, got {value}")
+        if self.seed < 0:
+            raise InvalidValueError(f"seed must be 0 or more, got {self.seed}")
         if self.cache not in CACHE_STATES:
             raise InvalidValueError(f"cache state {self.cache!r} is unknown", f"known: {', '.join(CACHE_STATES)}")
         for name in ("data_scale", "interval_s", "limit_s", "max_temperature_c", "disturbance_cores", "power_limit_w"):

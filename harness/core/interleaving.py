@@ -18,7 +18,6 @@ from typing import Callable, List, Optional, Tuple
 
 import numpy as np
 
-from harness.core.errors import InvalidValueError
 from harness.core.units import ms_to_s, s_to_ms
 
 ALONE_SHARE = 0.25  # of the time that both run at once, each runs alone too, and until it could serve some batches
@@ -64,9 +63,6 @@ def interleave(
     finished. `switch_to` is called with `training` or `inference` before the kind of work changes. Without `train` it
     waits for requests; without `serve` it trains only.
     """
-    for name, value in (("arrivals_per_s", arrivals_per_s), ("batch_size", batch_size), ("duration_s", duration_s)):
-        if not value > 0:
-            raise InvalidValueError(f"{name} is {value:g}, expected a number above 0")
     training_ms: List[float] = []
     inference_ms: List[float] = []
     latency_ms: List[float] = []

@@ -15,7 +15,6 @@ import bisect
 import itertools
 from typing import Callable, Dict, Iterator, List, Sequence, Tuple, TypeVar
 
-from harness.core.errors import UnknownNameError
 from harness.core.power_modes import PowerMode
 
 SAFE, AS_GIVEN, DESCENDING = "safe", "as-given", "descending"
@@ -37,8 +36,6 @@ def order_passes(
     `safe` gives the fewest passes; `descending` goes through CPU, GPU and memory clock and core count from high to low,
     as nested loops would; `as-given` leaves the order. The latter two are cut wherever a clock rises.
     """
-    if order not in ORDERS:
-        raise UnknownNameError(f"order {order!r} is unknown", f"known: {', '.join(ORDERS)}")
     if order == SAFE:
         return _safe_passes(items, mode_of)
     if order == DESCENDING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import re
 from pathlib import Path
-from typing import Any, Callable, List, Mapping, Optional, Union
+from typing import Any, Callable, List, Mapping, Optional, Union, cast
 
 from harness.core.errors import InvalidValueError
 from harness.workloads.data.data_set import (
@@ -137,9 +137,7 @@ class Workload:
     @property
     def data_set(self) -> DataSet:
         """The data set of one of the papers' workloads."""
-        if not isinstance(self.folder, DataSet):
-            raise InvalidValueError(f"workload {self.name} has data of its own, not a data set of the papers")
-        return self.folder
+        return cast(DataSet, self.folder)
 
     @property
     def real_samples(self) -> int:

@@ -96,7 +96,6 @@ def prepare(
     a seeded choice of a real set, or more than all of it, repeated. `DataSetError` where it is damaged or cannot be
     written.
     """
-    _check_choice(data_scale, seed)
     wanted = None if data_scale is None else max(1, round(data_set.real_samples * data_scale))
     directory = None
     if data_root is not None:
@@ -148,7 +147,6 @@ def prepare_own(
     A data set without a folder that lists its files, as torchvision's image folders do, is where those are; any other
     is taken to be in memory. `data_scale` is a share of its samples.
     """
-    _check_choice(data_scale, seed)
     directory, source = (None, "own") if folder is None else _on_medium(name, Path(folder), Path(storage_dir), report)
     own = read(directory)
     held = len(own)
@@ -161,13 +159,6 @@ def prepare_own(
         files = [path for path in sorted(directory.rglob("*")) if path.is_file()]
     samples = held if data_scale is None else max(1, round(held * data_scale))
     return PreparedData(directory, source, samples, _total_bytes(files), files, samples / held, not files, own)
-
-
-def _check_choice(data_scale: Optional[float], seed: int) -> None:
-    if data_scale is not None and not data_scale > 0:
-        raise InvalidValueError(f"data scale must be above 0, got {data_scale}")
-    if seed < 0:
-        raise InvalidValueError(f"seed must be 0 or more, got {seed}")
 
 
 def _listed_files(data_set: Any) -> List[Path]:

@@ -1,4 +1,4 @@
-"""A storage's name tells its medium, and what may be read from it in a second."""
+"""Names of storage and settings of a case: what they mean, and what is refused."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.core.cases import StorageName, parse_storage
+from harness.core.cases import Settings, StorageName, parse_storage
 from harness.core.errors import InvalidValueError
 
 
@@ -34,3 +34,9 @@ def test_a_limit_that_is_a_number_of_kilobytes_has_one_name(kilobytes):
     assert parse_storage(f"ssd@{digits}").limit_bytes_per_s == kilobytes * 1000
     with pytest.raises(InvalidValueError):
         parse_storage(f"ssd@{digits}{'0' if '.' in digits else '.0'}")
+
+
+@pytest.mark.parametrize("wrong", [{"seed": -1}, {"data_scale": 0}, {"data_scale": float("nan")}, {"minibatches": 0}])
+def test_settings_that_cannot_be_are_refused(wrong):
+    with pytest.raises(InvalidValueError, match=f"{next(iter(wrong))} must be"):
+        Settings(**wrong)

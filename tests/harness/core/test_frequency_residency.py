@@ -33,11 +33,6 @@ def test_without_a_stretch_of_time_there_is_nothing(clock):
     assert frequency_residency(clock, 1000) == {}
 
 
-def test_a_maximum_that_is_none_is_refused():
-    with pytest.raises(ValueError, match="above 0 kHz"):
-        frequency_residency(Series((), ()), 0)
-
-
 @given(st.lists(st.tuples(st.integers(1, 5), st.integers(0, 2_500_000)), min_size=2, max_size=30))
 def test_shares_sum_to_one_and_edges_lie_within_the_scale(steps):
     times = [0]

@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.core.errors import InvalidValueError
 from harness.core.interleaving import expect, interleave
 
 
@@ -90,9 +89,3 @@ def test_inference_that_needs_more_than_all_time_leaves_none_for_training():
 def test_mean_power_lies_between_those_of_both_kinds_of_work():
     expected = expect(*(np.array(value) for value in (40.0, 10_000.0, 50.0, 20_000.0, 4)), 20.0)
     assert expected.power_mw == pytest.approx(12_500.0)
-
-
-@pytest.mark.parametrize("wrong", ["rate", "batch", "duration_s"])
-def test_what_is_not_above_0_is_refused(wrong):
-    with pytest.raises(InvalidValueError, match="above 0"):
-        run(**{wrong: 0})

@@ -10,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.core.boards import load_board
-from harness.core.errors import UnknownNameError
 from harness.core.mode_orders import ORDERS, count_switches, order_passes
 from harness.core.power_modes import PowerMode
 
@@ -90,8 +89,3 @@ def test_what_has_a_mode_is_ordered_like_the_mode(order):
 def test_switches_count_every_setting_that_changes():
     assert count_switches([PowerMode(1, 1, 1, 1), PowerMode(2, 1, 1, 3), PowerMode(2, 1, 1, 3)]) == 2
     assert count_switches([]) == 0
-
-
-def test_an_unknown_order_lists_the_known_ones():
-    with pytest.raises(UnknownNameError, match="safe, as-given, descending"):
-        order_passes([], "random")
