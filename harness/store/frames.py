@@ -1,34 +1,19 @@
 """What a results file holds as pandas frames, and the rule for which profiles count: where every reader starts.
 
-`profiles()` has a row for each profile, indexed by `profile_id`, with the columns
-
-    CORPUS      device (board type), workload, task, cpu_cores, cpu_khz, gpu_khz, mem_khz, batch_size,
-                minibatch_time_ms, power_mw, provenance: as `harness.core.corpus` documents them
-    FURTHER     what `export` writes behind them: case_id, power_mode (its name), workers, storage, cache, clocks, seed,
-                ..., every aggregate, conditions, environment, flags (one text), started_at, created_at, run_id, key
-    device_name         str, the device as asked for: `sim:orin-agx@2`
-    device_label        str, the same with the board instance, where the frame has several of it: `orin-agx@orin3`
-    data_scale_asked    float, settings as asked for; NaN where they were not given
-    idle_s, duration_s, max_temperature_c, limit_s      float, likewise
-    storage_limit_bytes_per_s   float, what reads of the storage were held down to; NaN where they were not
-    latency_median_ms, latency_p95_ms, inference_time_ms, inference_per_s, training_samples_per_s, waiting
-                        float, of training and inference together: `CONCURRENT_AGGREGATES`
-    flag_list           tuple of str, the flags one by one; flag_kinds: the kind of each
-    usable              bool: neither disturbed nor throttled, see `DISQUALIFYING`
-    case                Case, what was asked for
-    comparable, conditions, environment     dict
-
+`profiles()` has a row for each profile, indexed by `profile_id`, with the columns of a corpus as `harness.core.corpus`
+documents them, those of `columns.csv`, which says where each comes from, and the aggregates of `harness.core.metrics`.
 Numbers that are missing are NaN (NA in whole-number columns), texts None. Raw series are read by `minibatches()` and
 `telemetry()`, with their checksums verified.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Dict, Iterable, List, Optional, Sequence, Tuple
+import csv
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
 
 import numpy as np
 
-from harness.core.cases import Case
 from harness.core.corpus import CORPUS, CORPUS_COLUMNS, Column
 from harness.core.metrics import AGGREGATES, CONCURRENT_AGGREGATES
 from harness.core.power_modes import PowerMode
@@ -41,66 +26,25 @@ if TYPE_CHECKING:
 
     from harness.store.results import ResultsStore
 
-_CONDITIONS = (
-    Column("board_instance", str, "which one of several devices of a type; empty where nothing tells"),
-    Column("power_definition", str, "what the total power is made of"),
-    Column("device_model", str, "the device in words"),
-    Column("accelerator", str, "cpu, or the GPU's name"),
-    Column("threads", int, "CPU threads that training used"),
-    Column("torch", str, "version of PyTorch"),
-    Column("cuda", str, "version of CUDA that PyTorch was built with"),
-    Column("python", str, "version of Python"),
-    Column("l4t", str, "release of Jetson Linux"),
-    Column("jetpack", str, "release of JetPack"),
-    Column("tpc_mask", int, "clusters of the GPU that are off since the boot, a bit for each"),
-    Column("dvfs", str, "whether clocks could move below the power mode's, as read back: on or off"),
-    Column("data_source", str, "where the samples came from"),
-    Column("data_samples", int, "samples in the data set as used"),
-    Column("data_scale", float, "samples as a share of the real data set's"),
-    Column("cache_residency_before", float, "share of the data set in the page cache at the start"),
-    Column("cache_residency_after", float, "share of the data set in the page cache at the end"),
-)
-_ENVIRONMENT = (
-    Column("host_name", str, "name of the machine"),
-    Column("kernel", str, "release of the kernel"),
-    Column("jetwatt", str, "version of this suite"),
-    Column("suite_commit", str, "commit of this suite, + where changed"),
-)
+with Path(__file__).with_name("columns.csv").open(encoding="utf-8", newline="") as _file:
+    _TABLE = list(csv.DictReader(_file))
 
-FURTHER: Tuple[Column, ...] = (
-    Column("case_id", str, "id of the case"),
-    Column("power_mode", str, "name of the power mode as asked for"),
-    Column("workers", int, "num_workers of the DataLoader"),
-    Column("storage", str, "name of the storage medium"),
-    Column("storage_kind", str, "what the medium was found to be"),
-    Column("cache", str, "what was done to the page cache before"),
-    Column("minibatches", int, "clean minibatches asked for; empty where epochs were"),
-    Column("epochs_asked", int, "epochs asked for, epoch 0 included; empty where minibatches were"),
-    Column("interval_s", float, "seconds between telemetry samples asked for"),
-    Column("clocks", str, "what clocks were to do: static or dvfs"),
-    Column("seed", int, "of weights, sampling order and written data sets"),
-    *(Column(name, float, meaning) for name, meaning in AGGREGATES.items() if name not in CORPUS_COLUMNS),
-    *_CONDITIONS,
-    *_ENVIRONMENT,
-    Column("flags", str, "what to know before trusting the figures"),
-    Column("started_at", str, "when the measurement began"),
-    Column("created_at", str, "when the profile was stored"),
-    Column("run_id", str, "run of the suite"),
-    Column("key", str, "hash of the comparable conditions"),
-)
+_KINDS = {"str": str, "int": int, "float": float, "bool": bool}
+
+
+def _columns(group: str) -> List[Column]:
+    rows = [row for row in _TABLE if row["group"] == group]
+    return [Column(row["column"], _KINDS.get(row["kind"], object), row["meaning"]) for row in rows]
+
+
+def _aggregates(meanings: Mapping[str, str]) -> List[Column]:
+    return [Column(name, float, meaning) for name, meaning in meanings.items() if name not in CORPUS_COLUMNS]
+
+
+FURTHER: Tuple[Column, ...] = (*_columns("asked"), *_aggregates(AGGREGATES), *_columns("found"))
 """The columns that follow those of the schema in an exported corpus."""
 
-_SETTINGS = ("idle_s", "duration_s", "max_temperature_c", "limit_s")
-_KINDS: Dict[str, type] = {
-    **{column.name: column.kind for column in (*CORPUS, *FURTHER)},
-    **dict.fromkeys(("device_name", "device_label"), str),
-    **dict.fromkeys(("data_scale_asked", *_SETTINGS, "storage_limit_bytes_per_s", *CONCURRENT_AGGREGATES), float),
-    **dict.fromkeys(("flag_list", "flag_kinds"), tuple),
-    "usable": bool,
-    "case": Case,
-    **dict.fromkeys(("comparable", "conditions", "environment"), dict),
-}
-"""What each column of `profiles()` holds."""
+_ALL = (*CORPUS, *FURTHER, *_columns("frame"), *_aggregates(CONCURRENT_AGGREGATES))  # the columns of `profiles()`
 
 MINIBATCH_COLUMNS = (
     "profile_id", "position", "epoch", "index", "phase", "start_s", "stall_ms", "compute_ms", "e2e_ms", "counted",
@@ -233,42 +177,35 @@ def framed(records: Sequence[Record]) -> pd.DataFrame:
     rows = [_row(record) for record in records]
     labels = device_labels([(row["device_name"], row["board_instance"]) for row in rows])
     rows = [{**row, "device_label": label} for row, label in zip(rows, labels)]
-    frame = pd.DataFrame(rows, index, list(_KINDS), dtype=object)
+    frame = pd.DataFrame(rows, index, [column.name for column in _ALL], dtype=object)
     dtypes = {float: float, int: "Int64", bool: bool}
-    return frame.astype({name: dtypes[kind] for name, kind in _KINDS.items() if kind in dtypes})
+    return frame.astype({column.name: dtypes[column.kind] for column in _ALL if column.kind in dtypes})
 
 
 def _row(record: Record) -> Dict[str, Any]:
     case, conditions = record.case, record.conditions
+    sources = {
+        "record": {**vars(record), "comparable": record.comparable, "key": record.key},
+        "case": vars(case),
+        "asked": vars(case.settings),
+        # How a replayed row was measured stands in the corpus it came from; this case's settings say nothing of it.
+        "settings": {} if record.provenance == "replayed" else vars(case.settings),
+        "conditions": conditions,
+        "medium": conditions.get("storage_medium") or {},
+        "environment": record.environment,
+    }
+    places = [(row["column"], *row["source"].split(".")) for row in _TABLE if row["source"]]
     mode = conditions.get("power_mode") or {}
-    # How a replayed row was measured stands in the corpus that it came from; this case's settings say nothing of it.
-    settings = None if record.provenance == "replayed" else case.settings
     return {
-        "device": conditions.get("board", case.device),
+        **{name: sources[source].get(field) for name, source, field in places},
+        **{name: record.aggregates.get(name) for name in (*AGGREGATES, *CONCURRENT_AGGREGATES)},
         **{field: mode.get(field) for field in PowerMode._fields},
+        **{name: getattr(case, name) for name in ("workload", "task", "batch_size")},
+        "device": conditions.get("board", case.device),
         "provenance": record.provenance,
-        **{
-            name: getattr(case, name) for name in ("workload", "task", "batch_size", "power_mode", "workers", "storage")
-        },
-        "storage_kind": (conditions.get("storage_medium") or {}).get("kind"),
-        "epochs_asked": getattr(settings, "epochs", None),
-        **{name: getattr(settings, name, None) for name in ("cache", "minibatches", "interval_s", "clocks", "seed")},
-        **{name: record.aggregates.get(name) for name in AGGREGATES},
-        **{column.name: conditions.get(column.name) for column in _CONDITIONS},
-        **{column.name: record.environment.get(column.name) for column in _ENVIRONMENT},
-        "flags": "; ".join(record.flags),
-        **{name: getattr(record, name) for name in ("case_id", "started_at", "created_at", "run_id", "key")},
-        "device_name": case.device,
         "board_instance": board_instance(conditions, case.device),
-        "data_scale_asked": case.settings.data_scale,
-        **{name: getattr(case.settings, name) for name in _SETTINGS},
-        "storage_limit_bytes_per_s": conditions.get("storage_limit_bytes_per_s"),
-        **{name: record.aggregates.get(name) for name in CONCURRENT_AGGREGATES},
+        "flags": "; ".join(record.flags),
         "flag_list": tuple(record.flags),
         "flag_kinds": tuple(kinds(record.flags)),
         "usable": not is_disqualified(record.flags),
-        "case": case,
-        "comparable": record.comparable,
-        "conditions": conditions,
-        "environment": record.environment,
     }

@@ -9,8 +9,6 @@ import pytest
 
 from harness.core.cases import Case
 from harness.core.corpus import CORPUS, TASKS
-from harness.core.metrics import CONCURRENT_AGGREGATES
-from harness.store import frames
 from harness.store.frames import FURTHER, MINIBATCH_COLUMNS, common_conditions, minibatches, profiles, telemetry
 from harness.store.results import ResultsStore
 from tests.harness.store.profile_examples import ENVIRONMENT, make_profile
@@ -32,11 +30,6 @@ def test_an_empty_file_has_every_column(store: ResultsStore) -> None:
     assert [*frame][: len(CORPUS) + len(FURTHER)] == [column.name for column in (*CORPUS, *FURTHER)]
     assert [*minibatches(store)] == list(MINIBATCH_COLUMNS)
     assert [*telemetry(store)] == ["profile_id", "channel", "time_s", "value"]
-
-
-def test_every_column_is_documented(store: ResultsStore) -> None:
-    known = {*(column.name for column in (*CORPUS, *FURTHER)), *CONCURRENT_AGGREGATES}
-    assert [name for name in profiles(store) if name not in known and name not in (frames.__doc__ or "")] == []
 
 
 def test_a_profile_is_a_row_with_what_it_ran_under(store: ResultsStore) -> None:
