@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 from harness.board.power_log import SOCKET
 from harness.board.throttling import throttled_times
@@ -16,19 +16,10 @@ from harness.workloads.data.data_set import IN_MEMORY
 ACCOUNTING_S = 0.03
 """What the kernel's CPU accounting in ticks of 10 ms may be wrong by; in a short profile that is a large share."""
 
-KINDS = ("ssd", "hdd", "sd", "emmc", "ram")
-"""Names of storage that claim something of the medium."""
-
-NOISY_SHARE = 0.2
-"""An interquartile range above this share of the median is named."""
-
-BATCHES_WAITING = 2
-"""One inference batch may fill up while another one waits for a training minibatch; more means a queue that grows."""
-
-COLD_SHARE = 0.05
-WARM_SHARE = 0.95
-"""Residency that still counts as cold and as warm."""
-
+KINDS = ("ssd", "hdd", "sd", "emmc", "ram")  # names of storage that claim something of the medium
+NOISY_SHARE = 0.2  # an interquartile range above this share of the median is named
+BATCHES_WAITING = 2  # one batch may fill up while another waits for a training minibatch; more is a queue that grows
+COLD_SHARE, WARM_SHARE = 0.05, 0.95  # residency that still counts as cold and as warm
 
 _QUOTA = "the container had used up its CPU time in {} periods, and had to wait for the next"
 _SCALED = "nobody has measured this workload; it is scaled from {}, and may be off by a factor of 2"
@@ -47,7 +38,7 @@ def find_flags(profile: Profile) -> List[str]:
         return [
             *_socket(telemetry, aggregates),
             *_peaks(conditions, telemetry, start, end),
-            *(_disturbance(case, start, end, telemetry) if conditions["logging"] == "on" else []),
+            *(_disturbance(case, start, end, telemetry) if conditions["logging"] == "on" else ()),
             *_throttling(start, end, telemetry),
             *_clocks(case, conditions),
             *_telemetry_gaps(telemetry),
@@ -67,17 +58,15 @@ def find_flags(profile: Profile) -> List[str]:
         *([f"temperature-unwatched: {_NO_HEAT.format(most_c)}"] if most_c and not watched else []),
     ]
     if case.task == CONCURRENT:
-        waiting = aggregates["waiting"] or 0.0
-        too_many = waiting > BATCHES_WAITING * Mix.parse(case.workload).batch_size
-        overload = [f"overloaded: {waiting:.0f} requests were waiting at the end"] if too_many else []
-        return [*common, *_telemetry_gaps(telemetry), *overload]
+        waiting, flags = aggregates["waiting"] or 0.0, [*common, *_telemetry_gaps(telemetry)]
+        if waiting > BATCHES_WAITING * Mix.parse(case.workload).batch_size:
+            flags.append(f"overloaded: {waiting:.0f} requests were waiting at the end")
+        return flags
     return [
         *common,
-        *_noise(aggregates),
-        *_cut(case, minibatches),
+        *_cut_and_noise(case, minibatches, aggregates),
         *_telemetry_gaps(telemetry),
         *_power(conditions, telemetry, aggregates),
-        *_cache(case.settings.cache, conditions),
         *_data(case, conditions, minibatches),
         *_storage(case.storage, conditions),
         *([f"rough: {_SCALED.format(conditions['scaled_from'])}"] if conditions.get("scaled_from") else []),
@@ -86,21 +75,22 @@ def find_flags(profile: Profile) -> List[str]:
     ]
 
 
-def _peaks(conditions: Mapping[str, Any], telemetry: Telemetry, start: float, end: float) -> List[str]:
+def _peaks(conditions: Mapping[str, Any], telemetry: Telemetry, start: float, end: float) -> Iterator[str]:
     """Samples above what supply and board allow: that they came through says nothing of shorter peaks."""
     found = []
     for channel, limit_mw, words in conditions.get("power_limits") or ():
         peak_mw = max(between(telemetry.series.get(channel, NO_SERIES), start, end).values, default=0.0)
         if peak_mw > limit_mw:
             found.append(f"{channel} was {peak_mw:.0f} in a sample, above {limit_mw:.0f}, {words}")
-    return [f"power-peak: {'; '.join(found)}"] if found else []
+    if found:
+        yield f"power-peak: {'; '.join(found)}"
 
 
-def _socket(telemetry: Telemetry, aggregates: Mapping[str, Optional[float]]) -> List[str]:
+def _socket(telemetry: Telemetry, aggregates: Mapping[str, Optional[float]]) -> Iterator[str]:
     if SOCKET in telemetry.missing:
-        return [f"socket-meter: {telemetry.missing[SOCKET]}"]
-    has_gaps = SOCKET in telemetry.series and None in (aggregates["socket_power_mw"], aggregates["socket_energy_mwh"])
-    return ["socket-meter: its samples have gaps, or are too rare for so short a case"] if has_gaps else []
+        yield f"socket-meter: {telemetry.missing[SOCKET]}"
+    elif SOCKET in telemetry.series and None in (aggregates["socket_power_mw"], aggregates["socket_energy_mwh"]):
+        yield "socket-meter: its samples have gaps, or are too rare for so short a case"
 
 
 def stretch(profile: Profile) -> Tuple[float, float]:
@@ -114,9 +104,10 @@ def stretch(profile: Profile) -> Tuple[float, float]:
     return profile.counted[0].start_s, end_s(profile.counted[-1])
 
 
-def _disturbance(case: Case, start: float, end: float, telemetry: Telemetry) -> List[str]:
+def _disturbance(case: Case, start: float, end: float, telemetry: Telemetry) -> Iterator[str]:
     if "cpu_other_cores" not in telemetry.series:
-        return ["disturbance-unknown: what other processes used could not be measured"]
+        yield "disturbance-unknown: what other processes used could not be measured"
+        return
     allowed, used = case.settings.disturbance_cores or DISTURBED_CORES, []
     for channel, who in (("cpu_other_cores", "other processes"), ("cpu_steal_cores", "the hypervisor's other guests")):
         series = telemetry.series.get(channel, NO_SERIES)
@@ -127,99 +118,90 @@ def _disturbance(case: Case, start: float, end: float, telemetry: Telemetry) -> 
     beside = between(telemetry.series.get("gpu_other_processes", NO_SERIES), start, end).values
     if any(beside):
         used.append(f"{max(beside):.0f} other processes used the GPU")
-    return [f"disturbed: {' and '.join(used)} meanwhile"] if used else []
+    if used:
+        yield f"disturbed: {' and '.join(used)} meanwhile"
 
 
-def _throttling(start: float, end: float, telemetry: Telemetry) -> List[str]:
+def _throttling(start: float, end: float, telemetry: Telemetry) -> Iterator[str]:
     """When and how long heat or too much current held clocks down, counted from the first minibatch that counts."""
     times = [time for time in throttled_times(telemetry.series) if time.start_s < end and time.end_s > start]
-    return [f"throttled: {'; '.join(time.text(start) for time in times)}"] if times else []
+    if times:
+        yield f"throttled: {'; '.join(time.text(start) for time in times)}"
 
 
-def _clocks(case: Case, conditions: Mapping[str, Any]) -> List[str]:
+def _clocks(case: Case, conditions: Mapping[str, Any]) -> Iterator[str]:
     """Static clocks that were none: DVFS that stayed on, or readings that are not what was set (C3)."""
     if case.settings.clocks != STATIC or "dvfs" not in conditions:
-        return []  # where nothing can hold clocks, nobody claims that they were held
+        return  # where nothing can hold clocks, nobody claims that they were held
     reasons = ["DVFS is on"] if conditions["dvfs"] == "on" else []
     for channel, use in (conditions.get("clock_use") or {}).items():
         if use["off"]:
             reasons.append(f"{channel} was not {use['set_khz']} in {use['off']} of {use['samples']} samples")
-    return [f"not-static: {'; '.join(reasons)}"] if reasons else []
+    if reasons:
+        yield f"not-static: {'; '.join(reasons)}"
 
 
-def _noise(aggregates: Mapping[str, Optional[float]]) -> List[str]:
-    median = aggregates.get("minibatch_time_ms")
-    low, high = aggregates.get("minibatch_time_q1_ms"), aggregates.get("minibatch_time_q3_ms")
-    if not median or low is None or high is None or (high - low) / median <= NOISY_SHARE:
-        return []
-    return [f"noisy: the interquartile range is {(high - low) / median:.0%} of the median"]
-
-
-def _cut(case: Case, minibatches: Sequence[Minibatch]) -> List[str]:
+def _cut_and_noise(
+    case: Case, minibatches: Sequence[Minibatch], aggregates: Mapping[str, Optional[float]]
+) -> Iterator[str]:
+    median, *quartiles = (aggregates.get(f"minibatch_time_{part}ms") for part in ("", "q1_", "q3_"))
+    if median and None not in quartiles and (quartiles[1] - quartiles[0]) / median > NOISY_SHARE:
+        yield f"noisy: the interquartile range is {(quartiles[1] - quartiles[0]) / median:.0%} of the median"
     wanted, limit_s = case.settings.minibatches, case.settings.limit_s
     clean = sum(minibatch.phase == CLEAN for minibatch in minibatches)
-    is_cut = wanted is not None and limit_s is not None and clean < wanted
-    return [f"cut: {clean} of {wanted} minibatches, because they took longer than {limit_s:g} s"] if is_cut else []
+    if wanted is not None and limit_s is not None and clean < wanted:
+        yield f"cut: {clean} of {wanted} minibatches, because they took longer than {limit_s:g} s"
 
 
-def _telemetry_gaps(telemetry: Telemetry) -> List[str]:
-    flags = []
+def _telemetry_gaps(telemetry: Telemetry) -> Iterator[str]:
     if telemetry.died_at_s is not None:
-        flags.append("telemetry-lost: the sampler died in the middle")
+        yield "telemetry-lost: the sampler died in the middle"
     if telemetry.lost_samples:
-        flags.append(f"lost-samples: {telemetry.lost_samples} telemetry samples were not taken in time")
-    return flags
+        yield f"lost-samples: {telemetry.lost_samples} telemetry samples were not taken in time"
 
 
-def _power(conditions: Mapping[str, Any], telemetry: Telemetry, aggregates: Mapping[str, Optional[float]]) -> List[str]:
-    flags = [f"power-gaps: {telemetry.missing[POWER_CHANNEL]}"] if POWER_CHANNEL in telemetry.missing else []
+def _power(
+    conditions: Mapping[str, Any], telemetry: Telemetry, aggregates: Mapping[str, Optional[float]]
+) -> Iterator[str]:
+    if POWER_CHANNEL in telemetry.missing:
+        yield f"power-gaps: {telemetry.missing[POWER_CHANNEL]}"
     if POWER_CHANNEL not in telemetry.series:
-        return flags
+        return
     if aggregates.get("power_settled_s") is None:
-        flags.append("power-unsettled: power never became stable")
+        yield "power-unsettled: power never became stable"
     if conditions["power_source"] == "rapl" and conditions["accelerator"] != "cpu":
-        flags.append(f"power-without-gpu: the power of {conditions['accelerator']} is not in the total")
-    return flags
+        yield f"power-without-gpu: the power of {conditions['accelerator']} is not in the total"
 
 
-def _cache(state: str, conditions: Mapping[str, Any]) -> List[str]:
-    share = conditions.get("cache_residency_before")
-    if state == "as-is" or conditions.get("cache_method") == IN_MEMORY:
-        return []
-    if share is None:
-        return ["cache-unknown: the data set's residency in the page cache could not be measured"]
-    if state == "warm" and share < WARM_SHARE:
-        return [f"not-warm: {share:.0%} of the data set was in the page cache at the start"]
-    if state != "warm" and share > COLD_SHARE:
-        return [f"not-cold: {share:.0%} of the data set was in the page cache at the start"]
-    return []
-
-
-def _data(case: Case, conditions: Mapping[str, Any], minibatches: Sequence[Minibatch]) -> List[str]:
+def _data(case: Case, conditions: Mapping[str, Any], minibatches: Sequence[Minibatch]) -> Iterator[str]:
+    """Whether the data set was in the page cache as asked for, and whether it was read more than once."""
+    state, share = case.settings.cache, conditions.get("cache_residency_before")
+    if state != "as-is" and conditions.get("cache_method") != IN_MEMORY:
+        if share is None:
+            yield "cache-unknown: the data set's residency in the page cache could not be measured"
+        elif (share < WARM_SHARE) if state == "warm" else (share > COLD_SHARE):
+            told = "not-warm" if state == "warm" else "not-cold"
+            yield f"{told}: {share:.0%} of the data set was in the page cache at the start"
     if conditions["data_in_memory"]:
-        return ["in-memory: the data set is not read from files while training, so storage and page cache play no part"]
+        yield "in-memory: the data set is not read from files while training, so storage and page cache play no part"
+        return
     samples = conditions["data_samples"]
     passes = len(minibatches) * case.batch_size / samples
-    share = conditions.get("cache_residency_before")
     if case.settings.epochs is None and passes > 1 and (share is None or share < WARM_SHARE):
-        return [f"data-reread: the {samples} samples were read {passes:.1f} times, so later minibatches were warm"]
-    return []
+        yield f"data-reread: the {samples} samples were read {passes:.1f} times, so later minibatches were warm"
 
 
-def _storage(storage: str, conditions: Mapping[str, Any]) -> List[str]:
-    medium: Dict[str, Any] = conditions["storage_medium"]
+def _storage(storage: str, conditions: Mapping[str, Any]) -> Iterator[str]:
+    medium, limit_bytes_per_s = conditions["storage_medium"], conditions.get("storage_limit_bytes_per_s")
     kind, name = medium.get("kind"), parse_storage(storage).medium
     if kind == IN_MEMORY:
-        return []
+        return
     where = f"the data set lies on {medium.get('mount_point') or 'an unknown medium'}"
-    limit_bytes_per_s = conditions.get("storage_limit_bytes_per_s")
-    flags = []
     if limit_bytes_per_s is not None:
         limit = f"{bytes_to_mb(limit_bytes_per_s):g} MB/s"
-        flags.append(f"storage-throttled: reads from the disk were held to {limit} by a control group")
+        yield f"storage-throttled: reads from the disk were held to {limit} by a control group"
     if name in KINDS and kind is not None and kind != name:
-        flags.append(f"storage-mislabelled: {where}, whose kind is {kind}")
+        yield f"storage-mislabelled: {where}, whose kind is {kind}"
     elif kind is None and conditions["storage_is_default_place"]:
         told = medium.get("transport") or "transport not told"
-        flags.append(f"storage-unverified: {where} ({told}), and nothing tells whether that is {name!r}")
-    return flags
+        yield f"storage-unverified: {where} ({told}), and nothing tells whether that is {name!r}"
