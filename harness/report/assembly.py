@@ -2,27 +2,34 @@
 
 from __future__ import annotations
 
+import base64
 import concurrent.futures
+import hashlib
 import multiprocessing
 import os
 from pathlib import Path
-from typing import List, NamedTuple, Sequence, Tuple
+from typing import List, Mapping, NamedTuple, Sequence, Tuple
 
 from harness.core.corpus import TASKS, write_corpus
 from harness.core.errors import StoreError
 from harness.core.files import write_output
-from harness.judge.claims import Verdict, judge
-from harness.report.figure import csv_text
-from harness.report.figures import KINDS
+from harness.judge.claims import CONTRADICTED, Verdict, counts_of_claims, judge
+from harness.report import summary
+from harness.report.colours import MARKERS, RAMP
+from harness.report.figure import Figure, csv_text, joined
+from harness.report.figures import KINDS, FigureKind
 from harness.report.material import Material, file_name
-from harness.report.page import PageSection, page_html
-from harness.report.template import require_drawing
-from harness.report.vega import write_figure
+from harness.report.mode_tables import MOST_TABLES, explorer_tables
+from harness.report.template import HERE, fill, require_drawing
+from harness.report.vega import DrawnPanel, write_figure
+from harness.store.conditions import DISQUALIFYING
 from harness.store.corpora import corpus_rows
 from harness.store.frames import FURTHER, profiles
 
-PAGE = "index.html"
 WORTH_PROCESSES = 60  # panels; fewer are drawn before further processes have loaded what draws them
+MOST_SURPRISES = 6
+TABLE_ROWS, SHOWN = 12, 4
+"""Rows that a figure's table shows, and its CSV file has all; panels that are shown at once, the others folded."""
 
 
 class Written(NamedTuple):
@@ -37,25 +44,21 @@ def write_report(material: Material, out: Path, made_from: Sequence[Path], png: 
         raise StoreError(f"{material.store.path} holds no profile", "measure some: pytest benchmarks")
     require_drawing("the report")
     figures = {kind: kind.make(material) for kind in KINDS}
-    count = sum(len(figure.panels) for made in figures.values() for figure in made)
-    with _drawers(count) as pool:
-        drawn = {
+    with _drawers(sum(len(figure.panels) for made in figures.values() for figure in made)) as pool:
+        drawings = {
             kind: [(figure, pool.submit(write_figure, figure, out / "figures", png)) for figure in made]
             for kind, made in figures.items()
         }
         found = judge(material.evidence)
         raw = [(os.path.relpath(path, out), "what this report is made of, where it lay then") for path in made_from]
         files = [*_write_tables(material, found, out), *raw]
-        sections = [
-            PageSection(file_name(kind.title), kind, [(figure, panels.result()) for figure, panels in made])
-            for kind, made in drawn.items()
-            if made
-        ]
-    missing = [(f"{kind.title} ({kind.experiments})", kind.needs) for kind, made in figures.items() if not made]
-    page = page_html(material, sections, missing, found, files, [path.name for path in made_from], png)
-    write_output(out / PAGE, page.encode("utf-8"))
-    count = sum(len(section.figures) for section in sections)
-    return Written(out / PAGE, count, tuple(title for title, _ in missing))
+        drawn = {
+            kind: [(figure, panels.result()) for figure, panels in made] for kind, made in drawings.items() if made
+        }
+    page = out / "index.html"
+    write_output(page, _page(material, drawn, found, files, made_from, png).encode("utf-8"))
+    missing = tuple(f"{kind.title} ({kind.experiments})" for kind in KINDS if kind not in drawn)
+    return Written(page, sum(map(len, drawn.values())), missing)
 
 
 def _drawers(panels: int) -> concurrent.futures.Executor:
@@ -80,3 +83,64 @@ def _write_tables(material: Material, found: Sequence[Verdict], out: Path) -> Li
         write_output(out / "takeaways.csv", text.encode("utf-8"))
         files.append(("takeaways.csv", "the take-aways with their verdicts"))
     return files
+
+
+def _page(
+    material: Material,
+    drawn: Mapping[FigureKind, Sequence[Tuple[Figure, List[DrawnPanel]]]],
+    found: Sequence[Verdict],
+    files: Sequence[Tuple[str, str]],
+    made_from: Sequence[Path],
+    png: bool,
+) -> str:
+    """One HTML file that needs nothing else; `files`: paths and what they are."""
+    from markupsafe import Markup
+
+    script = (HERE / "page.js").read_text(encoding="utf-8")
+    tables, flags, claims = material.tables, summary.flag_rows(material.rows), summary.claim_rows(found)
+    corpora = [*(row["device"] for row in material.corpus), *(table.device for table in material.predicted)]
+    devices = dict.fromkeys([*(row.base for row in material.rows), *corpora])
+    evaluated = (*material.corpus, *material.predictors, *material.strategies)
+    named = [*(row.provenance for row in material.rows), *(one["provenance"] for one in evaluated)]
+    named += [table.provenance for table in material.predicted]
+    sections = [
+        {
+            "anchor": file_name(kind.title),
+            "kind": kind,
+            "figures": made,
+            "provenance": joined(figure.provenance for figure, _ in made),
+            "answers": summary.answers(found, kind.claim),
+        }
+        for kind, made in drawn.items()
+    ]
+    return fill(
+        "page.html",
+        f" from {summary.words([path.name for path in made_from])}",
+        title=f"jetwatt: {summary.words(list(devices)) or 'report'}",
+        lead=summary.lead(material),
+        provenances=dict.fromkeys(named),
+        disturbed=any(kind in DISQUALIFYING for kind, *_ in flags[1]),
+        devices=summary.device_rows(material),
+        profiles=summary.profile_rows(material),
+        modes=summary.recommended_modes(tables[:MOST_TABLES]),
+        counts=[(name.partition(" ")[0], count, name) for name, count in counts_of_claims(found).items()],
+        surprises=[one for one in claims if one["verdict"] == CONTRADICTED and not one["notes"]][:MOST_SURPRISES],
+        claims=claims,
+        sections=sections,
+        tables=tables[:MOST_TABLES],
+        flags=flags,
+        missing=[kind for kind in KINDS if kind not in drawn],
+        files=[
+            *files,
+            *((f"figures/{figure.name}.csv", figure.title) for made in drawn.values() for figure, _ in made),
+        ],
+        formats=["svg", *(["png"] if png else []), "csv"],
+        markers=MARKERS,
+        ramp=RAMP,
+        table_rows=TABLE_ROWS,
+        shown=SHOWN,
+        drawing=Markup,
+        script=Markup(script),
+        script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
+        explorer=explorer_tables(material),
+    )

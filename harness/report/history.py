@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 from pathlib import Path
-from typing import Dict, List, Sequence
+from typing import List, Sequence, Tuple
 
 from harness.core.files import write_output
 from harness.core.units import mw_to_w
@@ -12,6 +12,7 @@ from harness.judge.compare import TIME
 from harness.judge.history import TEST, CaseHistories, CaseSeries
 from harness.report.colours import colours_of
 from harness.report.figure import Axis, Layer, LegendEntry, Mark, Panel, Value
+from harness.report.material import grouped
 from harness.report.template import fill
 from harness.report.vega import draw_panel
 
@@ -22,13 +23,12 @@ def write_page(found: CaseHistories, out: Path) -> None:
     """Write the page: one HTML file that needs nothing else, and runs no script."""
     from markupsafe import Markup
 
-    groups: Dict[str, List[CaseSeries]] = {}
-    for one in found.series:  # boards of a type in one panel
-        name = one.case_id.replace(f"@{one.board_instance}", "", 1) if one.board_instance else one.case_id
-        groups.setdefault(f"{name}\n{one.figure}\n{one.provenance}", []).append(one)
-    figures = []
-    for place, (name, members) in enumerate(list(groups.items())[:MOST_FIGURES]):
-        case_id, figure, provenance = name.rsplit("\n", 2)
+    def panel(one: CaseSeries) -> Tuple[str, str, str]:  # boards of a type in one
+        case_id = one.case_id.replace(f"@{one.board_instance}", "", 1) if one.board_instance else one.case_id
+        return case_id, one.figure, one.provenance
+
+    groups, figures = grouped(found.series, panel), []
+    for place, ((case_id, figure, provenance), members) in enumerate(list(groups.items())[:MOST_FIGURES]):
         members.sort(key=lambda one: one.board_instance or "")
         boards = [f"board {one.board_instance or ''}".strip() for one in members]
         colours = colours_of(boards)

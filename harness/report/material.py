@@ -5,8 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import itertools
-from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, Dict, Iterable, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+from typing import TYPE_CHECKING, Any, Callable, Dict, Iterable, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from harness.core.cases import TRAINING
 from harness.core.corpus import TASKS
@@ -116,22 +115,18 @@ class Material:
 
         if self.frame is None:
             return []
-        found = []
-        for number, values in zip(self.frame.index, self.frame.to_dict("records")):
-            row = SimpleNamespace(
-                **{
-                    name: None if value is pd.NA or (isinstance(value, float) and value != value) else value
-                    for name, value in values.items()
-                }
-            )
-            row.id, row.label = int(number), bare(row.device_label)
-            row.base = row.label.partition("@")[0]
-            row.apart = not row.usable
-            row.has_raw = RAW_PRUNED not in row.flag_kinds
-            mode = [getattr(row, field) for field in PowerMode._fields]
-            row.mode = None if None in mode else PowerMode(*mode)
-            found.append(row)
-        return found
+        known = self.frame.astype(object).where(self.frame.notna(), None)
+        modes = known[list(PowerMode._fields)].itertuples(index=False, name=None)
+        labels = [bare(label) for label in known["device_label"]]
+        more = {
+            "id": known.index,
+            "label": labels,
+            "base": [label.partition("@")[0] for label in labels],
+            "apart": [not usable for usable in known["usable"]],
+            "has_raw": [RAW_PRUNED not in kinds for kinds in known["flag_kinds"]],
+            "mode": [None if None in mode else PowerMode(*mode) for mode in modes],
+        }
+        return list(known.join(pd.DataFrame(more, known.index)).itertuples(index=False, name="Row"))
 
     @functools.cached_property
     def tables(self) -> List[ModeTable]:
@@ -142,10 +137,9 @@ class Material:
 
     def alike(self, rows: Sequence[Row], varies: Sequence[str]) -> List[List[Row]]:
         """Rows in groups that share all comparable conditions but the named ones, those first that begin first."""
-        groups: Dict[str, List[Row]] = {}
-        for row, shared in zip(rows, self.conditions([row.id for row in rows], varies)):
-            groups.setdefault(shared, []).append(row)
-        return list(groups.values())
+        ids = [row.id for row in rows]
+        shared = dict(zip(ids, self.conditions(ids, varies)))
+        return list(grouped(rows, lambda row: shared[row.id]).values())
 
     def conditions(self, ids: Sequence[int], varies: Sequence[str]) -> List[str]:
         return common_conditions(self.frame.loc[list(ids)], varies).tolist() if ids else []
@@ -207,10 +201,11 @@ def by_defaults(row: Row) -> int:
     return sum((row.workers == 4, row.storage == "ssd", row.batch_size == 16, row.power_mode == "maxn"))
 
 
-def by_device(found: Iterable[Family]) -> Dict[str, List[Family]]:
-    groups: Dict[str, List[Family]] = {}
-    for family in found:
-        groups.setdefault(family.device, []).append(family)
+def grouped(items: Iterable[Any], key: Callable[[Any], Any]) -> Dict[Any, List[Any]]:
+    """Items by their key, the keys in the order in which they are first met."""
+    groups: Dict[Any, List[Any]] = {}
+    for item in items:
+        groups.setdefault(key(item), []).append(item)
     return groups
 
 

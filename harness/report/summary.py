@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from operator import itemgetter
 from typing import Any, Dict, List, Sequence, Tuple
 
 from harness.core.corpus import TASKS
 from harness.core.units import mw_to_w, mws_to_j
 from harness.judge.claims import CONFIRMED, CONTRADICTED, UNDECIDED, Verdict
 from harness.report.figure import figure_text
-from harness.report.material import Material, Row, bare, file_name
+from harness.report.material import Material, Row, bare, cells, file_name, grouped
 from harness.report.mode_tables import ModeTable
 
 Cells = Tuple[Tuple[str, ...], List[Tuple[Any, ...]]]  # header and rows of a table
@@ -60,18 +61,14 @@ def _number(count: int, thing: str, things: str = "") -> str:
 def device_rows(material: Material) -> Cells:
     """What was measured on what: a row for each kind of board, provenance and software."""
     header = ("device", "boards", "provenance", "model", "profiles", "total power", "torch", "L4T", "host", "jetwatt")
-    groups: Dict[Tuple[Any, ...], List[Row]] = {}
-    for row in material.rows:
-        place = (
-            *(row.base, row.provenance, row.device_model),
-            *(row.power_definition or "not measured", row.torch, row.l4t),
-        )
-        groups.setdefault(place, []).append(row)
+    kept = ("base", "provenance", "device_model", "power_definition", "torch", "l4t")
     rows: List[Tuple[Any, ...]] = []
-    for place, members in groups.items():
+    for place, members in grouped(material.rows, lambda row: cells(row, kept)).items():
         boards = len({row.label for row in members})
         said = (_told(members, "host_name"), _told(members, "jetwatt", "suite_commit"))
-        rows.append((place[0], boards if boards > 1 else None, *place[1:3], len(members), *place[3:], *said))
+        base, provenance, model, power, *software = place
+        boards_told = boards if boards > 1 else None
+        rows.append((base, boards_told, provenance, model, len(members), power or "not measured", *software, *said))
     for name, count in Counter([f"{row['device']}\n{row['provenance']}" for row in material.corpus]).items():
         device, provenance = name.split("\n")
         rows.append((device, None, provenance, "corpus", count, *(None,) * 5))
@@ -110,12 +107,12 @@ def _told(rows: Sequence[Row], *names: str) -> str:
 
 def flag_rows(rows: Sequence[Row]) -> Cells:
     """A row for each kind of flag: how many profiles carry it, and an example."""
-    groups: Dict[str, List[Tuple[str, str]]] = {}
-    for row in rows:
-        for kind, flag in zip(row.flag_kinds, row.flag_list):
-            groups.setdefault(kind, []).append((row.case_id, flag.partition(": ")[2]))
-    cells = [(kind, len(found), found[0][1], found[0][0]) for kind, found in sorted(groups.items())]
-    return ("flag", "profiles", "for example", "case"), cells
+    raised = [(kind, flag, row.case_id) for row in rows for kind, flag in zip(row.flag_kinds, row.flag_list)]
+    told = [
+        (kind, len(alike), alike[0][1].partition(": ")[2], alike[0][2])
+        for kind, alike in sorted(grouped(raised, itemgetter(0)).items())
+    ]
+    return ("flag", "profiles", "for example", "case"), told
 
 
 def claim_rows(found: Sequence[Verdict]) -> List[Dict[str, Any]]:

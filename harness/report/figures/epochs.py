@@ -8,6 +8,7 @@ per 1,000 samples, so that data sets and batches of any size can stand side by s
 from __future__ import annotations
 
 import math
+from operator import attrgetter
 from typing import Any, Callable, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from harness.core.cases import DROPPED, STATIC, parse_storage
@@ -28,7 +29,7 @@ from harness.report.figure import (
     figure_text,
     panel_of,
 )
-from harness.report.material import OF_WORKLOAD, Family, Material, Row, bare, by_device, cells, file_name
+from harness.report.material import OF_WORKLOAD, Family, Material, Row, bare, cells, file_name, grouped
 
 LATER, FIRST, MINIBATCH = "epochs 1 and later", "epoch 0", "minibatch"
 LEGEND = tuple(LegendEntry(part, PARTS[part]) for part in ("fetch stall", "compute", "framework overhead"))
@@ -141,10 +142,9 @@ def _energy_panels(
 ) -> List[Panel]:
     """Energy, a curve for each workload and a panel for each of other conditions; a tip tells the mean power."""
     varies = (*OF_WORKLOAD, *varies)
-    groups: Dict[str, List[EpochBar]] = {}
-    for bar, shared in zip(bars, material.conditions([bar.row.id for bar in bars], varies)):
-        groups.setdefault(shared, []).append(bar)
-    panels = []
+    ids = [bar.row.id for bar in bars]
+    shared = dict(zip(ids, material.conditions(ids, varies)))
+    groups, panels = grouped(bars, lambda bar: shared[bar.row.id]), []
     for alike in groups.values():
         values = []
         for name, row, first_epoch in alike:
@@ -217,7 +217,8 @@ def sizes_of(rows: Sequence[Row]) -> str:
 
 def sweep_figures(material: Material, kind: str, varied: str, x_label: str, least: int = 2) -> Iterator[Figure]:
     """Workers of the DataLoader (004 Fig 2, 003 Figs 2-5) or batch sizes (004 Fig 4), two figures for each device."""
-    for device, found in by_device(material.families(_with_warm_epochs(material), varied, least=least)).items():
+    families = material.families(_with_warm_epochs(material), varied, least=least)
+    for device, found in grouped(families, attrgetter("device")).items():
         yield from _figures_of(material, found, kind, file_name(kind, device), x_label, device=device)
 
 
@@ -328,7 +329,7 @@ def storage_figures(material: Material) -> Iterator[Figure]:
     """Worst case (no workers, epoch 0) beside the expected one (workers, epochs 1 and later), for each device."""
     found = material.families(_with_warm_epochs(material), "workers", "storage")
     on_several = [family for family in found if len({storage for _, storage in family.values}) > 1]
-    for device, members in by_device(on_several).items():
+    for device, members in grouped(on_several, attrgetter("device")).items():
         media = sorted({storage for family in members for _, storage in family.values})
         signs = [
             LegendEntry(medium, LISTED[place + 2], marker) for place, (medium, marker) in enumerate(zip(media, MARKERS))

@@ -6,7 +6,8 @@
 from __future__ import annotations
 
 import itertools
-from typing import Any, Dict, Hashable, Iterable, Iterator, List, Mapping, Sequence, Tuple
+from operator import itemgetter
+from typing import Any, Iterable, Iterator, List, Mapping, Sequence, Tuple
 
 import numpy as np
 
@@ -14,7 +15,7 @@ from harness.core.metrics import quartiles
 from harness.core.units import S_PER_MINUTE
 from harness.report.colours import LISTED, MARKERS
 from harness.report.figure import Axis, Figure, Layer, LegendEntry, Mark, Panel, Spacing, Value, figure_of, panel_of
-from harness.report.material import Material, file_name
+from harness.report.material import Material, file_name, grouped
 
 Result = Mapping[str, Any]
 
@@ -57,13 +58,6 @@ OF_KEYS = {
 STRATEGY_LEGEND = tuple(LegendEntry(name, colour) for name, colour in zip(OF_KEYS.values(), LISTED))
 
 
-def _grouped(results: Iterable[Result], *keys: str) -> Dict[Tuple[Hashable, ...], List[Result]]:
-    groups: Dict[Tuple[Hashable, ...], List[Result]] = {}
-    for result in results:
-        groups.setdefault(tuple(result[key] for key in keys), []).append(result)
-    return groups
-
-
 def _legend(results: Iterable[Result], key: str) -> List[LegendEntry]:
     names = dict.fromkeys(result[key] for result in results)
     return [LegendEntry(*entry) for entry in zip(names, itertools.cycle(LISTED), itertools.cycle(MARKERS))]
@@ -71,7 +65,8 @@ def _legend(results: Iterable[Result], key: str) -> List[LegendEntry]:
 
 def prediction_figures(material: Material) -> Iterator[Figure]:
     """MAPE against modes with profiling time, a figure for each target."""
-    for (target, device, sampling), results in _grouped(material.predictors, "target", "device", "sampling").items():
+    groups = grouped(material.predictors, itemgetter("target", "device", "sampling"))
+    for (target, device, sampling), results in groups.items():
         panels = [_error_panel(what, results) for what in ERRORS]
         rows = [tuple(map(result.get, PREDICTION_COLUMNS)) for result in results]
         name = file_name("prediction", device, target, sampling)
@@ -83,7 +78,7 @@ def prediction_figures(material: Material) -> Iterator[Figure]:
 def _error_panel(what: str, results: Sequence[Result]) -> Panel:
     known = sorted((one for one in results if one.get(f"{what}_mape_median")), key=lambda one: one["n_modes"])
     names = {}
-    for (count,), alike in _grouped(known, "n_modes").items():
+    for count, alike in grouped(known, itemgetter("n_modes")).items():
         took = float(np.median([one["profiling_seconds"] for one in alike])) / S_PER_MINUTE
         names[count] = f"{count}\n{took:.{1 if took < 10 else 0}f} min"
     values = [
@@ -102,7 +97,7 @@ def regression_figures(material: Material) -> Iterator[Figure]:
     linear = [
         one for one in material.predictors if one["predictor"] in LINEAR and isinstance(one.get("time_mape"), list)
     ]
-    for (device,), results in _grouped(linear, "device").items():
+    for device, results in grouped(linear, itemgetter("device")).items():
         panels = [_subsets_panel(what, results) for what in ERRORS]
         series = [LegendEntry(name, colour) for name, colour in zip(LINEAR, LISTED)]
         rows = [
@@ -128,7 +123,7 @@ def _subsets_panel(what: str, results: Sequence[Result]) -> Panel:
 
 def strategy_figures(material: Material) -> Iterator[Figure]:
     """Penalties and power errors, a figure for each target."""
-    for (target, device), results in _grouped(material.strategies, "target", "device").items():
+    for (target, device), results in grouped(material.strategies, itemgetter("target", "device")).items():
         single = all(result.get(CHOICES) for result in results)
         shown = "as a violin, logarithmic beyond 5 %" if single else "median; the CSV file has mean and greatest"
         errors = "observed power less the budget in W (violins: bar within: quartiles, dot: median), "
@@ -183,7 +178,7 @@ def search_figures(material: Material) -> Iterator[Figure]:
         for one in material.strategies
         if one["profiles_spent"] and one["strategy"] != ALL_MODES and one["penalty_median"] is not None
     ]
-    for (target, device), results in _grouped(spending, "target", "device").items():
+    for (target, device), results in grouped(spending, itemgetter("target", "device")).items():
         spent = sorted(results, key=lambda one: one["profiles_spent"])
         panels = []
         for title, label, cost in (

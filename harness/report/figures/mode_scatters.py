@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Any, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
+from typing import TYPE_CHECKING, Any, Iterator, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 
@@ -14,7 +14,7 @@ from harness.core.power_modes import PowerMode
 from harness.core.units import khz_to_mhz, ms_to_s, mw_to_w, mws_to_j
 from harness.report.colours import INK, LISTED
 from harness.report.figure import Axis, Figure, Layer, LegendEntry, Mark, Panel, Spacing, Value, figure_of, panel_of
-from harness.report.material import OF_WORKLOAD, Material, file_name
+from harness.report.material import OF_WORKLOAD, Material, file_name, grouped
 from harness.report.mode_tables import INTERVALS, LETTER, PREDICTED, VARIES, ModeTable
 
 if TYPE_CHECKING:
@@ -141,15 +141,25 @@ def extremes_of(table: ModeTable) -> Optional[Extremes]:
 def extreme_figures(material: Material) -> Iterator[Figure]:
     """A figure for each device: ratios of time, power and energy for each workload."""
     found = [one for one in map(extremes_of, material.tables) if one is not None]
-    for device in dict.fromkeys(one.table.device for one in found):
-        groups: Dict[Tuple[Any, ...], List[Extremes]] = {}
-        for one in found:
-            if one.table.device == device:
-                alike = material.conditions(one.table.profiles[:1], ACROSS_WORKLOADS)
-                groups.setdefault((one.table.task, one.table.origin, one.table.provenance, *alike), []).append(one)
+
+    def alike(one: Extremes) -> Tuple[Any, ...]:
+        shared = material.conditions(one.table.profiles[:1], ACROSS_WORKLOADS)
+        return (one.table.task, one.table.origin, one.table.provenance, *shared)
+
+    for device, of_device in grouped(found, lambda one: one.table.device).items():
+        groups = grouped(of_device, alike)
         panels = [_ratios_panel(material, members) for members in groups.values()]
         series = [LegendEntry(what, colour) for what, colour in zip(QUANTITIES, LISTED)]
-        rows = [_row_of(one) for members in groups.values() for one in members]
+        rows = [
+            (
+                *(one.table.device, one.table.workload, one.table.task, one.table.batch_size, one.table.origin),
+                *(len(one.table.modes), *(end[field] for end in one[1:] for field in PowerMode._fields)),
+                *(end[figure] for end in one[1:] for figure in ("minibatch_time_ms", "power_mw", "energy_mws")),
+                *(*one.ratios, one.table.provenance),
+            )
+            for members in groups.values()
+            for one in members
+        ]
         details = {"device": device, "paper": PAPER.get(device, "")}
         name = file_name("extremes", device)
         yield figure_of("extremes", name, panels, series, EXTREME_COLUMNS, rows, **details)
@@ -166,13 +176,3 @@ def _ratios_panel(material: Material, members: Sequence[Extremes]) -> Panel:
     panel = panel_of(f"{table.task}, {table.origin}", Axis("times as much (1)"), Axis(""), Mark.BESIDE, values)
     ids = tuple(number for one in members for number in one.table.profiles)
     return dataclasses.replace(panel, profiles=ids, varies=ACROSS_WORKLOADS)
-
-
-def _row_of(one: Extremes) -> Tuple[Any, ...]:
-    table, *ends = one
-    return (
-        *(table.device, table.workload, table.task, table.batch_size, table.origin, len(table.modes)),
-        *(end[field] for end in ends for field in PowerMode._fields),
-        *(end[figure] for end in ends for figure in ("minibatch_time_ms", "power_mw", "energy_mws")),
-        *(*one.ratios, table.provenance),
-    )

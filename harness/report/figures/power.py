@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import re
+from operator import attrgetter
 from typing import Any, Dict, Iterator, List, Sequence, Tuple
 
 import numpy as np
@@ -19,7 +20,7 @@ from harness.report.figure import Axis, Figure, LegendEntry, Mark, Panel, Value,
 from harness.report.figures.epochs import COLUMNS as TIME_COLUMNS
 from harness.report.figures.epochs import ENERGY as ENERGY_LABEL
 from harness.report.figures.epochs import LEGEND, EpochBar, energy_j, parts_of, sizes_of, stacked_panel
-from harness.report.material import Family, Material, Row, by_device, file_name
+from harness.report.material import Family, Material, Row, file_name, grouped
 from harness.report.mode_tables import LETTER
 from harness.stats.experiments import baseload_share
 from harness.store.frames import FOLLOWS
@@ -47,7 +48,7 @@ Rows = List[Tuple[Any, ...]]
 
 def dvfs_figures(material: Material) -> Iterator[Figure]:
     """Change by DVFS, and where clocks then stay, a figure for each device."""
-    for device, members in by_device(material.families(material.trained(), "clocks")).items():
+    for device, members in grouped(material.families(material.trained(), "clocks"), attrgetter("device")).items():
         panels: List[Panel] = []
         rows: Rows = []
         for family in members:
@@ -125,12 +126,13 @@ def baseload_figures(material: Material) -> Iterator[Figure]:
 def power_mode_figures(material: Material) -> Iterator[Figure]:
     """Stacked time, and energy with the baseload's share, for each power mode, a figure for each device."""
     found = material.families(material.trained(), "power_mode", least=LEAST_MODES)
+    few = [family for family in found if len(family.values) <= MOST_MODES]
     idle_mw = {
         (row.device_name, row.mode): row.power_mean_mw
         for row in material.rows
         if row.task == IDLE and state_of(row) == "(i)" and row.mode is not None and row.power_mean_mw is not None
     }
-    for device, members in by_device([family for family in found if len(family.values) <= MOST_MODES]).items():
+    for device, members in grouped(few, attrgetter("device")).items():
         panels: List[Panel] = []
         rows: Rows = []
         for family in members:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, Iterator, List, Sequence, Tuple
+from operator import attrgetter
+from typing import Iterator, Sequence, Tuple
 
 from harness.core.cases import CONCURRENT, INFERENCE, Mix
 from harness.core.units import mws_to_j
 from harness.report.colours import LISTED
 from harness.report.figure import Axis, Figure, LegendEntry, Mark, Panel, Spacing, Value, figure_of, panel_of
 from harness.report.figures.epochs import ENERGY, POWER_W, CurveQuantity, curve_panels, legend_of
-from harness.report.material import Material, Row, by_device, cells, file_name
+from harness.report.material import Material, Row, cells, file_name, grouped
 
 RATES = (("training", "training_samples_per_s"), ("inference", "inference_per_s"))
 LATENCIES = (("median latency", "latency_median_ms"), ("95 % latency", "latency_p95_ms"))
@@ -32,10 +33,8 @@ OF_BATCHES = (
 
 def concurrent_figures(material: Material) -> Iterator[Figure]:
     """Throughput and latency of each mix of training and inference, a figure for each device."""
-    groups: Dict[Tuple[str, str, str], List[Row]] = {}
-    for row in material.rows:
-        if row.task == CONCURRENT and row.training_samples_per_s is not None:
-            groups.setdefault((row.label, *Mix.parse(row.workload).workloads), []).append(row)
+    mixed = [row for row in material.rows if row.task == CONCURRENT and row.training_samples_per_s is not None]
+    groups = grouped(mixed, lambda row: (row.label, *Mix.parse(row.workload).workloads))
     for (device, training, inference), rows in groups.items():
         panels = []
         for alike in material.alike(rows, OF_MIXES):
@@ -69,10 +68,10 @@ def _mixes_panel(
 def inference_figures(material: Material) -> Iterator[Figure]:
     """Time, energy and power of an inference batch against its size, a figure for each device."""
     answered = [row for row in material.rows if row.task == INFERENCE and row.minibatch_time_ms is not None]
-    for device, members in by_device(material.families(answered, "batch_size")).items():
+    for device, members in grouped(material.families(answered, "batch_size"), attrgetter("device")).items():
         panels = curve_panels(material, members, "samples per batch", OF_BATCHES)
         columns = ("workload", "batch_size", "minibatch_time_ms", "samples_per_s", "power_mw", "provenance")
         shown = [row for family in members for row in family.rows]
-        rows: List[Tuple[Any, ...]] = [(device, *cells(row, columns)) for row in shown]
+        rows = [(device, *cells(row, columns)) for row in shown]
         name, legend = file_name("inference", device), legend_of(material, shown)
         yield figure_of("inference", name, panels, legend, ("device", *columns), rows, device=device)
