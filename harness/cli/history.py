@@ -7,7 +7,7 @@ import datetime
 import json
 import sys
 from pathlib import Path
-from typing import Any, Dict, List
+from typing import Any, List
 
 from harness.cli.options import add_forms, add_include_flagged, add_threshold, output_file, say
 from harness.core.errors import InvalidValueError
@@ -119,30 +119,23 @@ def _sparkline(one: CaseSeries) -> str:
 
 
 def _to_json(found: CaseHistories) -> str:
-    document = {
-        "exit_code": found.exit_code,
-        "threshold": found.threshold,
-        "left_out": found.left_out,
-        "series": [_as_plain(one) for one in found.series],
-    }
-    return json.dumps(document, indent=1)
-
-
-def _as_plain(one: CaseSeries) -> Dict[str, Any]:
-    steps = [
+    series = [
         {
-            "run_id": one.points[step.at.place].run_id,
-            "created_at": one.points[step.at.place].created_at,
-            "run": step.at.place + 1,
-            "between_runs": [step.at.low + 1, step.at.high + 1],
-            **step.change._asdict(),
-            "differ": step.differ,
+            **{name: getattr(one, name) for name in ("case_id", "board_instance", "provenance", "figure", "status")},
+            "unit": "ms" if one.figure == TIME else "mW",
+            "changes": [
+                {
+                    **{name: getattr(one.points[step.at.place], name) for name in ("run_id", "created_at")},
+                    "run": step.at.place + 1,
+                    "between_runs": [step.at.low + 1, step.at.high + 1],
+                    **step.change._asdict(),
+                    "differ": step.differ,
+                }
+                for step in one.steps
+            ],
+            "runs": [point._asdict() for point in one.points],
         }
-        for step in one.steps
+        for one in found.series
     ]
-    return {
-        **{name: getattr(one, name) for name in ("case_id", "board_instance", "provenance", "figure", "status")},
-        "unit": "ms" if one.figure == TIME else "mW",
-        "changes": steps,
-        "runs": [point._asdict() for point in one.points],
-    }
+    told = {name: getattr(found, name) for name in ("exit_code", "threshold", "left_out")}
+    return json.dumps({**told, "series": series}, indent=1)

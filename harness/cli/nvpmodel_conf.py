@@ -8,17 +8,9 @@ import sys
 from pathlib import Path
 from typing import Any, Dict, List, Tuple
 
+from harness.board import nvpmodel_modes as nvpmodels
 from harness.board.nvpmodel import Nvpmodel
 from harness.board.nvpmodel_conf import Conf, read_conf, write
-from harness.board.nvpmodel_modes import (
-    STOCK_GAPS,
-    custom_conf,
-    masks,
-    online_cores,
-    stock_conf,
-    to_power_mode,
-    tpc_mask,
-)
 from harness.cli.modes import format_caps
 from harness.cli.options import output_file, print_or_write
 from harness.core.boards import BoardSpec, load_board
@@ -66,11 +58,11 @@ def describe_modes(conf: Conf, source: str) -> List[Dict[str, Any]]:
             {
                 "id": model.id,
                 "name": model.name,
-                **to_power_mode(conf, model)._asdict(),
-                "tpc_mask": tpc_mask(model),
+                **nvpmodels.to_power_mode(conf, model)._asdict(),
+                "tpc_mask": nvpmodels.tpc_mask(model),
                 "default": model.id == conf.default,
-                "online_cores": online_cores(conf, model),
-                "masks": masks(model),
+                "online_cores": nvpmodels.online_cores(conf, model),
+                "masks": nvpmodels.masks(model),
             }
             for model in conf.models
         ]
@@ -83,15 +75,15 @@ _COPIED = "masks and other caps are those of"
 
 def make_conf(conf: Conf, booted: str, mode: PowerMode, origin: str, name: str, alone: bool = False) -> Tuple[int, str]:
     """A conf with a mode for a power mode, as text, and the mode's number."""
-    made = custom_conf(conf, booted, mode, name, alone=alone)
+    made = nvpmodels.custom_conf(conf, booted, mode, name, alone=alone)
     return made.model(name).id, write(made, f"{name}: power mode {mode.name}, {_COPIED} {booted}.\n{origin}")
 
 
 def off_board_conf(spec: BoardSpec, mode: PowerMode, booted: str = "") -> Tuple[Conf, str, PowerMode, str]:
     """What `make_conf` needs, from what is known of a board without it."""
-    conf = stock_conf(spec)
+    conf = nvpmodels.stock_conf(spec)
     booted = booted or spec.papers_mode or spec.default_preset or conf.models[0].name
-    return conf, booted, mode, f"Made off-board, for {spec.product} ({spec.variant}): {STOCK_GAPS}."
+    return conf, booted, mode, f"Made off-board, for {spec.product} ({spec.variant}): {nvpmodels.STOCK_GAPS}."
 
 
 def on_board_conf(root: Path, mode: PowerMode) -> Tuple[Conf, str, PowerMode, str]:
@@ -116,7 +108,7 @@ def _from_file(arguments: argparse.Namespace) -> Tuple[Conf, str, PowerMode, str
         raise InvalidValueError(f"there is no {path}", "give --board NAME to make a conf off-board, or --base FILE")
     conf = _read(path)
     booted = arguments.booted_mode or (_default_of(conf, path) if arguments.base else _in_effect(arguments.root))
-    limits = to_power_mode(conf, conf.model(booted))
+    limits = nvpmodels.to_power_mode(conf, conf.model(booted))
     mode = parse_power_mode(arguments.power_mode, PowerMode(*(value or UNKNOWN_KHZ for value in limits)))
     return conf, booted, mode, f"Made from {path}."
 

@@ -49,11 +49,9 @@ class Stretch(NamedTuple):
     served: List[Minibatch]
 
 
-Run = Callable[[Collection[str], float], Stretch]
-"""Takes the tasks to go on with, and for how many seconds."""
+Run = Callable[[Collection[str], float], Stretch]  # takes the tasks to go on with, and for how many seconds
 
-Switch = Callable[[str], None]
-"""Sets the power mode of a task."""
+Switch = Callable[[str], None]  # sets the power mode of a task
 
 
 class Work:

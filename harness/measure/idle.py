@@ -28,8 +28,7 @@ from harness.core.power_modes import PowerMode
 from harness.core.profiles import Profile, Telemetry, wall_clock
 from harness.measure.rounds import Rounds, nothing, run_rounds
 
-SETTLING_S = 5.0
-"""Power settles 2-3 s after a change of mode (001 sec. 2.5)."""
+SETTLING_S = 5.0  # power settles 2-3 s after a change of mode (001 sec. 2.5)
 
 
 def read_meter_logs(text: str) -> Dict[str, Telemetry]:

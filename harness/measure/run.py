@@ -27,34 +27,12 @@ from harness.board.read_limit import ReadLimit, reads_held
 from harness.board.sampler import SAMPLER, Sampler
 from harness.board.source import SourceSpec
 from harness.board.thermal import refuse_heat
-from harness.core.cases import (
-    CONCURRENT,
-    DROPPED,
-    IDLE,
-    PROCESSES,
-    STREAMS,
-    TRAINING,
-    Case,
-    Mix,
-    concurrent_conditions,
-    parse_storage,
-    parts_of,
-)  # fmt: skip
+from harness.core import cases, metrics
+from harness.core.cases import Case, Mix, concurrent_conditions, parse_storage, parts_of
 from harness.core.configuration import Configuration
 from harness.core.device import Device, RealDevice, Report, SelfProfiling, is_self_profiling
 from harness.core.errors import CannotRunError, ControlError, DoesNotFitError, HarnessError, SourceUnavailableError
 from harness.core.frequency_residency import clock_use
-from harness.core.metrics import (
-    MAX_SETTLING_S,
-    MIN_POWER_SAMPLES,
-    POWER_CHANNEL,
-    between,
-    end_s,
-    epoch_sums,
-    stable_from,
-    summarise,
-    summarise_socket,
-)  # fmt: skip
 from harness.core.power_modes import PowerMode
 from harness.core.profiles import NO_SERIES, Minibatch, Profile, Series, wall_clock
 from harness.core.units import mw_to_w
@@ -69,11 +47,8 @@ from harness.workloads.data.data_set import IN_MEMORY, PreparedData
 from harness.workloads.optional_packages import require
 from harness.workloads.workload import Workload
 
-RESIDENT_SHARE = 0.999
-"""A data set of which this share is in the page cache need not be read to warm it."""
-
-MAX_SILENCE_INTERVALS = 3
-"""A power sensor that gave nothing for so many intervals is not waited for."""
+RESIDENT_SHARE = 0.999  # a data set of which this share is in the page cache need not be read to warm it
+MAX_SILENCE_INTERVALS = 3  # a power sensor that gave nothing for so many intervals is not waited for
 
 
 @dataclasses.dataclass(frozen=True)
@@ -112,15 +87,15 @@ _benches: weakref.WeakKeyDictionary[Device, Bench] = weakref.WeakKeyDictionary()
 def check(case: Case, device: Device) -> None:
     """Refuse, before anything is touched, a case that cannot run on a device."""
     device.check(case)
-    trained = parts_of(case)[0] if case.task == CONCURRENT else case
-    if device.provenance != "replayed" and trained.task == TRAINING:
+    trained = parts_of(case)[0] if case.task == cases.CONCURRENT else case
+    if device.provenance != "replayed" and trained.task == cases.TRAINING:
         smallest = get_workload(trained.workload).smallest_batch
         if trained.batch_size < smallest:
             what = f"{trained.workload} cannot train on batches of {trained.batch_size}"
             raise CannotRunError(f"{what}, batch normalisation needs {smallest}", f"--batch-size {smallest} or more")
     if case.settings.power_limit_w is not None and (is_self_profiling(device) or not cast(RealDevice, device).gpu_uuid):
         raise CannotRunError(f"{device.name} has no power limit to be set", "leave out --power-limit")
-    if not is_self_profiling(device) and case.task != IDLE:
+    if not is_self_profiling(device) and case.task != cases.IDLE:
         _check_trainable(case, cast(RealDevice, device))
 
 
@@ -156,11 +131,11 @@ def run(
         machine.power_source,
         machine.sampler_cpus(PowerMode(**found["power_mode"])),
         machine.root,
-        {} if case.task == IDLE else machine.temperature_limits_c(case.settings.max_temperature_c),
+        {} if case.task == cases.IDLE else machine.temperature_limits_c(case.settings.max_temperature_c),
     )
-    if case.task == IDLE:
+    if case.task == cases.IDLE:
         profile = measure_idle(case, bench.conditions, instruments, report, rounds)
-    elif case.task == CONCURRENT:
+    elif case.task == cases.CONCURRENT:
         profile = measure_concurrent(bench, machine, instruments, report, rounds)
     else:
         profile = _measure(bench, instruments, report, rounds)
@@ -176,11 +151,11 @@ SOCKET_SHARES = (0.95, 100.0)
 
 def metered(profile: Profile, meter: SocketMeter) -> Profile:
     """A profile with what a socket meter recorded beside it; where that cannot be believed, with the reason."""
-    spans = [(epoch.start_s, epoch.end_s) for epoch in epoch_sums(profile.counted)] or [stretch(profile)]
+    spans = [(epoch.start_s, epoch.end_s) for epoch in metrics.epoch_sums(profile.counted)] or [stretch(profile)]
     telemetry = profile.telemetry
     try:
         series = meter.during(spans[0][0], spans[-1][1])
-        figures = summarise_socket(series, spans)
+        figures = metrics.summarise_socket(series, spans)
         plug_mw, module_mw = figures["socket_power_mw"], profile.aggregates["power_mw"]
         if plug_mw and module_mw and not SOCKET_SHARES[0] <= plug_mw / module_mw <= SOCKET_SHARES[1]:
             raise SourceUnavailableError(
@@ -201,17 +176,17 @@ def metered(profile: Profile, meter: SocketMeter) -> Profile:
 def _check_trainable(case: Case, machine: RealDevice) -> None:
     """Refuse what this machine has no place, no right or no torch for."""
     limit_bytes_per_s = parse_storage(case.storage).limit_bytes_per_s
-    if limit_bytes_per_s is not None and case.task == CONCURRENT:
+    if limit_bytes_per_s is not None and case.task == cases.CONCURRENT:
         raise CannotRunError("reads are not held down in a concurrent case", "a storage without @, or another task")
     directory = machine.configuration.data_directory(case.storage)
     if limit_bytes_per_s is not None:
         ReadLimit(str(machine.root)).on_disk_under(str(directory), limit_bytes_per_s)
-    if case.settings.cache in DROPPED:
+    if case.settings.cache in cases.DROPPED:
         dropping = PageCache(str(machine.root)).available()
         if not dropping.available:
             raise ControlError(dropping.detail, dropping.hint)
     training = require("harness.measure.training_loop")
-    if case.task == CONCURRENT:
+    if case.task == cases.CONCURRENT:
         _check_way(Mix.parse(case.workload), machine)
     if machine.gpu_uuid:
         training.use_gpu(machine.gpu_uuid)
@@ -219,8 +194,8 @@ def _check_trainable(case: Case, machine: RealDevice) -> None:
 
 def _check_way(mix: Mix, machine: RealDevice) -> None:
     """Refuse streams without CUDA, and a change of power mode that this device does not have or cannot take back."""
-    if mix.way == STREAMS and require("harness.measure.training_loop").accelerator().type != "cuda":
-        raise CannotRunError(f"{machine.name} has no CUDA streams that torch sees", f"the way {PROCESSES}")
+    if mix.way == cases.STREAMS and require("harness.measure.training_loop").accelerator().type != "cuda":
+        raise CannotRunError(f"{machine.name} has no CUDA streams that torch sees", f"the way {cases.PROCESSES}")
     if mix.inference_mode and machine.clocks_only_fall:
         raise CannotRunError(f"clocks of {machine.name} may not rise again", "one power mode for both")
     if mix.inference_mode:
@@ -237,9 +212,9 @@ def bench_of(case: Case, machine: RealDevice, report: Report) -> Bench:
 
 def make_ready(case: Case, configuration: Configuration, root: Path, report: Report) -> Bench:
     """Find or write the data set of a case and collect what is known of its conditions."""
-    if case.task == IDLE:
+    if case.task == cases.IDLE:
         return Bench(case, None, None, {"python": platform.python_version()})
-    if case.task == CONCURRENT:
+    if case.task == cases.CONCURRENT:
         training, inference = (make_ready(part, configuration, root, report) for part in parts_of(case))
         conditions = concurrent_conditions(training.conditions, inference.conditions)
         return dataclasses.replace(training, case=case, conditions=conditions, beside=inference)
@@ -355,20 +330,20 @@ def _measure(bench: Bench, instruments: Instruments, report: Report, rounds: Rou
             telemetry = sampler.stop()
         if periods is not None:
             conditions["cpu_quota_throttled_periods"] = throttled_periods(str(root)) - periods
-        if case.task == TRAINING:
+        if case.task == cases.TRAINING:
             conditions["first_loss"], conditions["last_loss"] = trainer.losses()
     conditions["cache_residency_after"] = residency(files, str(root)).share
     if residency_by_epoch:
         conditions["cache_residency_by_epoch"] = residency_by_epoch
     source, missing = instruments.power_source, telemetry.missing
-    if POWER_CHANNEL in telemetry.series:
-        conditions.update(power_source=source, power_definition=telemetry.notes[POWER_CHANNEL])
+    if metrics.POWER_CHANNEL in telemetry.series:
+        conditions.update(power_source=source, power_definition=telemetry.notes[metrics.POWER_CHANNEL])
     else:
-        why = "; ".join(missing[name] for name in (source, POWER_CHANNEL, SAMPLER) if name in missing)
+        why = "; ".join(missing[name] for name in (source, metrics.POWER_CHANNEL, SAMPLER) if name in missing)
         conditions.update(power_source=None, power_definition=f"no power sensor: {why or f'{source} gave no total'}")
     mode = PowerMode(**conditions["power_mode"])
-    conditions["clock_use"] = clock_use(telemetry, mode, minibatches[0].start_s, end_s(minibatches[-1]))
-    aggregates = summarise(minibatches, telemetry, case.batch_size, whole_epochs=settings.epochs is not None)
+    conditions["clock_use"] = clock_use(telemetry, mode, minibatches[0].start_s, metrics.end_s(minibatches[-1]))
+    aggregates = metrics.summarise(minibatches, telemetry, case.batch_size, whole_epochs=settings.epochs is not None)
     if aggregates["samples_per_s"] and bench.workload.tokens_per_sample:
         aggregates["tokens_per_s"] = aggregates["samples_per_s"] * bench.workload.tokens_per_sample
     return Profile(case, "measured", conditions, minibatches, telemetry, aggregates, [], started_at)
@@ -379,7 +354,7 @@ def set_cache(state: str, files: Sequence[Path], read_once: Callable[[], str], r
     if not files:
         return IN_MEMORY
     cache = PageCache(str(root))
-    if state in DROPPED:
+    if state in cases.DROPPED:
         return cache.drop()
     if state == "evicted":
         cache.evict(files)
@@ -404,16 +379,18 @@ class PowerWatch:
     def has_settled(self, now_s: float) -> bool:
         """Whether power was stable by `now_s`; always where there is no sensor, and after `MAX_SETTLING_S`."""
         if self._settled_s is None and (
-            not self._senses() or stable_from(*self._power()) is not None or now_s > self._start_s + MAX_SETTLING_S
+            not self._senses()
+            or metrics.stable_from(*self._power()) is not None
+            or now_s > self._start_s + metrics.MAX_SETTLING_S
         ):
             self._settled_s = now_s
         return self._settled_s is not None
 
     def is_enough(self) -> bool:
         """Whether there are `MIN_POWER_SAMPLES` since power settled; always where there is no sensor."""
-        if not self._senses() or time.monotonic() > self._settled_s + MAX_SETTLING_S:
+        if not self._senses() or time.monotonic() > self._settled_s + metrics.MAX_SETTLING_S:
             return True
-        return sum(time_s >= self._settled_s for time_s in self._power().times_s) >= MIN_POWER_SAMPLES
+        return sum(time_s >= self._settled_s for time_s in self._power().times_s) >= metrics.MIN_POWER_SAMPLES
 
     def _senses(self) -> bool:
         """Whether there is a sensor that still speaks: one may vanish, or a counter stand still."""
@@ -424,5 +401,5 @@ class PowerWatch:
         return time.monotonic() - heard_s <= MAX_SILENCE_INTERVALS * max(self._sampler.interval_s, 1.0)
 
     def _power(self) -> Series:
-        power = self._sampler.series(POWER_CHANNEL) or NO_SERIES
-        return between(power, self._start_s, math.inf)
+        power = self._sampler.series(metrics.POWER_CHANNEL) or NO_SERIES
+        return metrics.between(power, self._start_s, math.inf)

@@ -158,12 +158,8 @@ def _steady(
     tpc_share: float,
     physics: PhysicsParameters,
 ) -> Response:
-    cores, cpu_khz, gpu_khz, mem_khz = (
-        np.minimum(modes[:, 0], board.spec.cpu_cores),
-        modes[:, 1],
-        modes[:, 2],
-        modes[:, 3],
-    )
+    cores, cpu_khz, gpu_khz, mem_khz = modes.T
+    cores = np.minimum(cores, board.spec.cpu_cores)
     cpu_trains = board.cpu_lanes > 0
     lanes = cores * board.cpu_lanes if cpu_trains else board.spec.gpu.cuda_cores * tpc_share
     khz = cpu_khz if cpu_trains else gpu_khz

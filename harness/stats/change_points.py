@@ -25,15 +25,9 @@ from harness.stats.noise import RunNoise
 SHORTEST = 2
 """Runs of a segment. A single one apart is an outlier, but for the newest: nobody knows yet what follows it."""
 
-PENALTY = 5.0
-"""Of a cut, times the logarithm of the number of runs: 2 (Schwarz criterion) cuts short series by chance."""
-
-LIKELY = 7.35
-"""Likelihood ratio within which a place is in the 95 % interval of a change [3]."""
-
-FAR = 4.0
-"""Standard deviations of a run from both its neighbours that noise does not bring about."""
-
+PENALTY = 5.0  # of a cut, times the logarithm of the number of runs: 2 (Schwarz criterion) cuts short series by chance
+LIKELY = 7.35  # likelihood ratio within which a place is in the 95 % interval of a change [3]
+FAR = 4.0  # standard deviations of a run from both its neighbours that noise does not bring about
 _NORMAL_DIFFERENCE = 0.954  # median of the absolute difference of two normal values, over their standard deviation
 
 

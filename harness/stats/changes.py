@@ -25,23 +25,15 @@ import numpy as np
 from harness.stats.estimates import CONFIDENCE, Estimate, block_medians, geometric_mean, series_median, welch_dof
 from harness.stats.noise import RunNoise, learn
 
-Runs = Sequence[Sequence[float]]
-"""One series of positive values for each run; a run may be a single value."""
+Runs = Sequence[Sequence[float]]  # one series of positive values for each run; a run may be a single value
 
 CASE_DOF = 4
 """How many runs what all cases teach is worth for a single one: few, so that a noisier or calmer case soon shows it."""
 
-FEWEST_RATIOS = 4
-"""Fewer cases say nothing reliable of their scatter."""
-
-FEWEST_ORDERS = 1000
-"""In how many ways the values of both sides must be able to fall before ranks can tell anything."""
-
-FEWEST_RUNS = 4
-"""On each side for dealing them anew: of three there are 20 ways, and none can be rarer than one in ten."""
-
-WAYS = 2000
-"""How many are drawn where there are more: p is then good to half a percent where it matters, at 5 %."""
+FEWEST_RATIOS = 4  # fewer cases say nothing reliable of their scatter
+FEWEST_ORDERS = 1000  # in how many ways the values of both sides must be able to fall before ranks can tell anything
+FEWEST_RUNS = 4  # on each side for dealing them anew: of three there are 20 ways, and none can be rarer than one in ten
+WAYS = 2000  # how many are drawn where there are more: p is then good to half a percent where it matters, at 5 %
 
 FAST_MINIBATCHES, FAST_RUNS = 0.1, 0.25
 """What stands for a side that is dealt: this quantile of each run's minibatches, then this one over its runs. Of ten

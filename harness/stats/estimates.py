@@ -28,14 +28,9 @@ import numpy as np
 
 CONFIDENCE = 0.95
 
-RESAMPLES = 1000
-"""Of a bootstrap: a standard error needs 200 [4, ch. 6]; more makes a verdict depend less on the seed."""
-
-MOST_DOF = 30
-"""Degrees of freedom of a mean of so many blocks or more; more make no difference."""
-
-DRAWS = 400
-"""So often a statistic of estimates is drawn: its 95 % interval has ten draws beyond each end."""
+RESAMPLES = 1000  # of a bootstrap: a standard error needs 200 [4, ch. 6]; more makes a verdict depend less on the seed
+MOST_DOF = 30  # degrees of freedom of a mean of so many blocks or more; more make no difference
+DRAWS = 400  # so often a statistic of estimates is drawn: its 95 % interval has ten draws beyond each end
 
 
 class Interval(NamedTuple):

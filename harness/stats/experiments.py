@@ -34,11 +34,8 @@ def variability(values: Sequence[float]) -> Optional[Variability]:
     return Variability(median, deviation, (third - first) / median, coefficient, len(found))
 
 
-LENGTHS = (10, 20, 30, 40)
-"""Minibatches per profile that 001 sec. 2.5 tried."""
-
-LONG = 4 * LENGTHS[-1]
-"""From so many minibatches on a profile tells what shorter ones would have said."""
+LENGTHS = (10, 20, 30, 40)  # minibatches per profile that 001 sec. 2.5 tried
+LONG = 4 * LENGTHS[-1]  # from so many minibatches on a profile tells what shorter ones would have said
 
 
 class Stretches(NamedTuple):

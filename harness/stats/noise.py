@@ -23,8 +23,7 @@ from harness.stats.estimates import CONFIDENCE, Estimate, geometric_mean
 TIME, POWER = "time", "power"
 OF_POWER = (POWER, "energy")
 
-Figures = Mapping[Tuple[str, str], Estimate]
-"""(quantity, phase) to its estimate, of one run."""
+Figures = Mapping[Tuple[str, str], Estimate]  # (quantity, phase) to its estimate, of one run
 
 
 class RunNoise(NamedTuple):
@@ -44,8 +43,7 @@ standard deviations (004 sec. 5.4.1). Worth many runs: it comes from hundreds of
 UNSTEADY_BOARDS = {"xavier-nx": BOARD._replace(share=0.015)}
 """On NX epoch times deviate by up to 5 % (004 sec. 5.4.1), where AGX and Nano have 1 %: three times the noise."""
 
-BOARD_POWER = RunNoise(0.01, 20)
-"""The same of power: the tables of Orin AGX (001) repeat to within about 1 %."""
+BOARD_POWER = RunNoise(0.01, 20)  # the same of power: the tables of Orin AGX (001) repeat to within about 1 %
 
 ANY_MACHINE = RunNoise(0.05, 4)
 """Of a machine of which nothing is known: worth little, so that few repetitions outweigh it. On a shared virtual
@@ -61,8 +59,7 @@ def prior(device: str, quantity: str = TIME) -> RunNoise:
     return BOARD_POWER if quantity in OF_POWER else UNSTEADY_BOARDS.get(board, BOARD)
 
 
-POWER_OF_TEST = 0.8
-"""How often `runs_needed` lets a change be found."""
+POWER_OF_TEST = 0.8  # how often `runs_needed` lets a change be found
 
 
 def learn(groups: Iterable[Sequence[Estimate]], known: RunNoise) -> RunNoise:

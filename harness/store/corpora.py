@@ -17,8 +17,7 @@ from harness.store.results import ResultsStore
 if TYPE_CHECKING:
     import pandas as pd
 
-STORES = (".sqlite", ".db")
-"""Suffixes of results files."""
+STORES = (".sqlite", ".db")  # suffixes of results files
 
 
 class Exported(NamedTuple):
@@ -89,8 +88,7 @@ def newest(frame: pd.DataFrame) -> pd.DataFrame:
     return frame.loc[list(dict(zip(frame["key"], frame.index)).values())]
 
 
-FAR = 100.0
-"""A value so many times too great or too small for its mode has another unit: nothing else in a corpus is."""
+FAR = 100.0  # a value so many times too great or too small for its mode has another unit: nothing else in a corpus is
 
 NEIGHBOURS = 5
 

@@ -37,8 +37,7 @@ class ProfileRow(NamedTuple):
 MOST_MINIBATCHES, LONGEST_PHASE = 10**7, 20
 """Of a profile, and characters of its phases; a file that says more is damaged, or means harm."""
 
-PACKED = "minibatch_columns"
-"""The table of raw minibatches, a row for each profile."""
+PACKED = "minibatch_columns"  # the table of raw minibatches, a row for each profile
 
 RAW_COLUMNS: Dict[str, Tuple[str, ...]] = {
     "minibatches": ("position", "epoch", "number", "phase", "start_s", "stall_ms", "compute_ms", "e2e_ms"),
@@ -46,8 +45,7 @@ RAW_COLUMNS: Dict[str, Tuple[str, ...]] = {
 }
 """Raw series and their columns, `profile_id` left out; files of version 1 have both as tables."""
 
-Raw = List[Tuple[Any, ...]]
-"""Rows of such a table."""
+Raw = List[Tuple[Any, ...]]  # rows of such a table
 
 
 @dataclasses.dataclass(frozen=True)
