@@ -130,7 +130,6 @@ def chosen(text: str, known: Sequence[Installed]) -> Installed:
 
 
 def between(known: Sequence[Installed], good: Installed, bad: Installed, package: str) -> List[Installed]:
-    """The environments from good to bad, in the order of the package's versions."""
     first, last = (_number(one.version(package)) for one in (good, bad))
     if first == last:
         raise InvalidValueError(f"good and bad both have {package} {good.version(package)}", "name another --package")
@@ -203,7 +202,6 @@ def bisect(
 
 
 def _overall(before: Path, after: Path, threshold: float) -> Tuple[Change, str]:
-    """How the minibatch time over all cases changed between two results files, and what that is called."""
     result = compare_files(before, after, SOFTWARE, threshold)
     for one in result.of(OVERALL):
         if one.figure == TIME and one.change is not None:
@@ -213,7 +211,6 @@ def _overall(before: Path, after: Path, threshold: float) -> Tuple[Change, str]:
 
 
 def told(environments: Sequence[Installed], found: Sequence[Tried], package: str, threshold: float) -> str:
-    """A line for each environment that was measured, and the first bad one with what else differs there."""
     rows = []
     for one in sorted(found, key=lambda one: one.place):
         own, verdict = environments[one.place], "bad" if one.is_bad else "good"

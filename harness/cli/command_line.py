@@ -34,8 +34,6 @@ GROUPS: Dict[str, str] = {
 
 
 class Command(NamedTuple):
-    """One command: its group, what it is for, and the module that has its arguments and runs it."""
-
     name: str
     group: str
     help: str

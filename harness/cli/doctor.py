@@ -120,7 +120,6 @@ def training_capabilities(gpu_uuid: str = "") -> List[Capability]:
 
 
 def format_findings(findings: Dict[str, Any]) -> str:
-    """The findings as text: who this is, what works, what does not and what it takes, where data can lie."""
     specification = ", ".join(
         f"{name} {value}" for name, value in findings["specification"].items() if value is not None
     )
@@ -148,7 +147,6 @@ def format_findings(findings: Dict[str, Any]) -> str:
 
 
 def format_sudoers() -> str:
-    """The sudo rule, the commands that install it with what it allows, and those that undo them."""
     why_not = privileges.closed()
     return "\n".join(
         [

@@ -64,7 +64,6 @@ def _day(text: str) -> datetime.date:
 
 
 def _in_words(found: CaseHistories, markdown: bool) -> str:
-    """What changed and since when; below it a line for each series."""
     worse = [one for one in found.series if one.is_worse]
     changed = [line for one in found.series for line in _changes(one)]
     heading = f"{len(worse)} of {len(found.series)} series became slower or take more power"
@@ -82,7 +81,6 @@ def _in_words(found: CaseHistories, markdown: bool) -> str:
 
 
 def _changes(one: CaseSeries) -> List[str]:
-    """A line for each change of a series, the newest first."""
     lines = []
     for step in reversed(one.steps):
         first, last = (one.points[place].created_at[:10] for place in (step.at.low, step.at.high))

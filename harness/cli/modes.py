@@ -101,7 +101,6 @@ def format_modes(spec: BoardSpec, modes: NamedModes, order: str, how: str) -> st
 
 
 def format_presets(spec: BoardSpec) -> str:
-    """The stock nvpmodel modes of a board as a table: their caps, and the modes that these come to."""
     rows = [
         {
             **{name: getattr(preset, name) for name in ("id", "name", *PowerMode._fields)},

@@ -83,7 +83,6 @@ def _refuse_unwritable(path: Path, folder: Path) -> None:
 
 
 def whole_numbers(option: str, text: str, example: str) -> List[int]:
-    """The numbers, 1 or more, in a list with commas, each once."""
     words = [word.strip() for word in text.split(",")]
     if not all(word.isdecimal() and int(word) > 0 for word in words):
         raise InvalidValueError(f"{option} is {text!r}", f"write whole numbers with commas: {example}")
@@ -91,7 +90,6 @@ def whole_numbers(option: str, text: str, example: str) -> List[int]:
 
 
 def print_or_write(text: str, path: Optional[Path]) -> None:
-    """Print lines, or write them to the file that the user named and say so."""
     if path:
         write_output(path, text.encode())
         print(f"wrote {path}")

@@ -42,8 +42,6 @@ END_S = 10.0  # how long a process may take to end its DataLoader's workers
 
 
 class Stretch(NamedTuple):
-    """A time of training, inference or both, and its minibatches and inference batches."""
-
     found: Interleaved
     trained: List[Minibatch]
     served: List[Minibatch]
@@ -83,7 +81,6 @@ def explained(*works: Work) -> ContextManager[None]:
 
 @contextlib.contextmanager
 def opened(benches: Mapping[str, Any]) -> Iterator[Dict[str, Work]]:
-    """Both kinds of work in this process."""
     with contextlib.ExitStack() as stack:
         works = {}
         for task, bench in benches.items():

@@ -211,7 +211,6 @@ def bench_of(case: Case, machine: RealDevice, report: Report) -> Bench:
 
 
 def make_ready(case: Case, configuration: Configuration, root: Path, report: Report) -> Bench:
-    """Find or write the data set of a case and collect what is known of its conditions."""
     if case.task == cases.IDLE:
         return Bench(case, None, None, {"python": platform.python_version()})
     if case.task == cases.CONCURRENT:
@@ -276,7 +275,6 @@ def _refuse_data_elsewhere(data: PreparedData, place: Optional[Path], storage: s
 
 
 def _measure(bench: Bench, instruments: Instruments, report: Report, rounds: Rounds) -> Profile:
-    """Train or infer under the power mode that is set now."""
     training = require("harness.measure.training_loop")
     case, settings, files, root = bench.case, bench.case.settings, bench.data.files, instruments.root
     training.torch.set_num_threads(bench.conditions["threads"])
@@ -368,8 +366,6 @@ def set_cache(state: str, files: Sequence[Path], read_once: Callable[[], str], r
 
 
 class PowerWatch:
-    """Whether power has settled and was sampled often enough, while a profile runs."""
-
     def __init__(self, sampler: Sampler, power_source: str) -> None:
         self._sampler = sampler
         self._source = power_source

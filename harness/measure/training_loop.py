@@ -49,7 +49,6 @@ class EndlessShuffle(Sampler):
 
 
 def accelerator() -> torch.device:
-    """The device that training runs on here: CUDA where torch sees it, else the CPU."""
     return torch.device("cuda" if torch.cuda.is_available() else "cpu")
 
 
@@ -74,7 +73,6 @@ def own_stream() -> ContextManager[Any]:
 
 
 def accelerator_name() -> str:
-    """The accelerator in words: the GPU's product name, or `cpu`."""
     return torch.cuda.get_device_name() if torch.cuda.is_available() else "cpu"
 
 

@@ -70,7 +70,6 @@ def _drawers(panels: int) -> concurrent.futures.Executor:
 
 
 def _write_tables(material: Material, found: Sequence[Verdict], out: Path) -> List[Tuple[str, str]]:
-    """Write the results as a corpus, and the verdicts; each file with what it is."""
     files = []
     rows = []
     if material.store is not None:

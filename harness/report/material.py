@@ -34,8 +34,6 @@ OF_WORKLOAD = ("workload", "data_samples", "data_source", "device_specification"
 
 @dataclasses.dataclass(frozen=True)
 class Material:
-    """What a report is made of."""
-
     store: Optional[ResultsStore]  # the results file, for raw series; None where the report is made without one
     frame: Optional[pd.DataFrame]  # its profiles, the newest of each comparable conditions and case
     corpus: Tuple[Dict[str, Any], ...] = ()
@@ -81,14 +79,12 @@ class Material:
     def ends_of_ratio(
         self, before: int, after: int, quantity: str, ratio: float
     ) -> Tuple[Optional[float], Optional[float]]:
-        """The 95 % interval of a figure of a profile over the same of another one."""
         estimates = [self.estimates.get(number, {}).get((quantity, WARM)) for number in (before, after)]
         return (None, None) if None in estimates else quotient(*estimates)._replace(value=ratio).interval()[1:]
 
     def value(
         self, row: Row, series: Any, place: Any, figure: float, quantity: str, phase: str = WARM, note: str = ""
     ) -> Value:
-        """A figure of a profile above a place of the x axis, with its interval."""
         ends = self.ends(row.id, figure, quantity, phase)
         return Value(series, place, figure, row.provenance, *ends, row.apart, note)
 

@@ -107,7 +107,6 @@ def _framed(rows: Iterable[Tuple[Any, ...]]) -> pd.DataFrame:
 
 
 def with_fronts(modes: pd.DataFrame) -> pd.DataFrame:
-    """A table's modes with their energy, and whether they are on its fronts."""
     modes["energy_mws"] = ms_to_s(modes["minibatch_time_ms"]) * modes["power_mw"]
     for name, cost in (("on_time_power_front", "power_mw"), ("on_time_energy_front", "energy_mws")):
         modes[name] = 0

@@ -20,7 +20,6 @@ NEARLY = 1.1  # times as long as the fastest mode: nearly as fast
 
 
 def lead(material: Material) -> str:
-    """What was measured, in plain sentences."""
     told = ["How long a minibatch takes and how much power it draws."]
     for provenance in sorted({row.provenance for row in material.rows}):
         told.append(_profiles([one for one in material.rows if one.provenance == provenance], provenance))
@@ -59,7 +58,6 @@ def _number(count: int, thing: str, things: str = "") -> str:
 
 
 def device_rows(material: Material) -> Cells:
-    """What was measured on what: a row for each kind of board, provenance and software."""
     header = ("device", "boards", "provenance", "model", "profiles", "total power", "torch", "L4T", "host", "jetwatt")
     kept = ("base", "provenance", "device_model", "power_definition", "torch", "l4t")
     rows: List[Tuple[Any, ...]] = []
@@ -81,7 +79,6 @@ def _without_empty_columns(header: Tuple[str, ...], rows: List[Tuple[Any, ...]])
 
 
 def profile_rows(material: Material) -> Cells:
-    """A row for each profile, where there are few."""
     header = ("device", "case", "time of a minibatch (ms)", "samples per s", "power (W)", "flags")
     rows = []
     for row in material.rows if len(material.rows) <= MOST_LISTED else ():
@@ -106,7 +103,6 @@ def _told(rows: Sequence[Row], *names: str) -> str:
 
 
 def flag_rows(rows: Sequence[Row]) -> Cells:
-    """A row for each kind of flag: how many profiles carry it, and an example."""
     raised = [(kind, flag, row.case_id) for row in rows for kind, flag in zip(row.flag_kinds, row.flag_list)]
     told = [
         (kind, len(alike), alike[0][1].partition(": ")[2], alike[0][2])
@@ -148,7 +144,6 @@ def answers(found: Sequence[Verdict], claim: str) -> List[Dict[str, Any]]:
 
 
 def recommended_modes(tables: Sequence[ModeTable]) -> Cells:
-    """Of each table of training modes the fastest, the one with the least energy, and the frugal one nearly as fast."""
     rows = []
     for table in tables:
         modes = table.modes

@@ -115,7 +115,6 @@ def draw_panel(panel: Panel, series: Sequence[LegendEntry], prefix: str) -> Draw
 
 
 def write_figure(figure: Figure, folder: Path, png: bool) -> List[DrawnPanel]:
-    """Draw a figure's panels and write its files: SVG, CSV and, where asked for, PNG."""
     panels = [draw_panel(panel, figure.series, f"{figure.name}-{n}") for n, panel in enumerate(figure.panels)]
     svg = figure_svg(figure, panels)
     write_output(folder / f"{figure.name}.svg", svg.encode("utf-8"))
@@ -128,7 +127,6 @@ def write_figure(figure: Figure, folder: Path, png: bool) -> List[DrawnPanel]:
 
 
 def figure_svg(figure: Figure, panels: Sequence[DrawnPanel]) -> str:
-    """The drawn panels of a figure as a document of its own, with title, legend and provenance."""
     per_row = min(PER_ROW, len(panels))
     width = per_row * max(panel.width for panel in panels) + 16
     y = 22.0
@@ -321,7 +319,6 @@ class PanelDrawing:
         return {f"{self.category}Offset": {"field": "series", "type": "nominal", "sort": None, "scale": scale}}
 
     def whiskers(self, layer: Layer, **encoding: Any) -> List[Dict[str, Any]]:
-        """A line from `low` to `high` of each value that has them."""
         known = [value for value in layer.values if None not in (value.low, value.high)]
         encoding[self.along] = {**self.axes[self.along], "field": "low"}
         encoding[f"{self.along}2"] = {"field": "high"}

@@ -66,7 +66,6 @@ class Timeline:
         return self.start_s + ms_to_s(self.e2e_ms)
 
     def state_at(self, times_s: np.ndarray) -> np.ndarray:
-        """The number of the steady state at each time: that of the minibatch that runs."""
         return self.state[np.clip(np.searchsorted(self.start_s, times_s, side="right") - 1, 0, None)]
 
     def up_to(self, count: int) -> Timeline:

@@ -130,7 +130,6 @@ class Ticks(NamedTuple):
 
 
 def ticks(end_s: float, interval_s: float, noise: np.random.Generator) -> Ticks:
-    """Samples at an interval from 0 to beyond a time."""
     count = int(end_s / interval_s) + 2
     late = np.abs(noise.standard_normal(count)) * min(TICK_JITTER_S, interval_s / 10)
     late[0] = 0.0

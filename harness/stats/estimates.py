@@ -49,7 +49,6 @@ class Estimate(NamedTuple):
     dof: int  # degrees of freedom behind the error
 
     def interval(self, confidence: float = CONFIDENCE) -> Interval:
-        """The two-sided interval."""
         reach = math.exp(student_quantile(self.dof, 0.5 + confidence / 2) * self.error)
         return Interval(self.value, self.value / reach, self.value * reach)
 
@@ -68,7 +67,6 @@ class Estimate(NamedTuple):
         return min(1.0, 2 * min(above, 1 - above))
 
     def with_noise(self, error: float, dof: int) -> Estimate:
-        """The same value with an independent noise more."""
         total = math.hypot(self.error, error)
         return Estimate(self.value, total, welch_dof([(self.error, self.dof), (error, dof)]))
 

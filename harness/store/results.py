@@ -192,7 +192,6 @@ class ResultsStore:
         return minibatches, series
 
     def _raw_tables(self) -> List[str]:
-        """The tables of raw series that the file has: those of version 1, of version 2, or of both."""
         found = {name for (name,) in self._query("SELECT name FROM sqlite_master WHERE type = 'table'")}
         return [table for table in (PACKED, *RAW_COLUMNS) if table in found]
 
@@ -222,7 +221,6 @@ class ResultsStore:
 
 
 def _insert(connection: sqlite3.Connection, row: ProfileRow, content: str, raw: Tuple[Minibatches, Raw]) -> int:
-    """Add a profile with its environment and raw series; returns its number."""
     connection.execute("INSERT OR IGNORE INTO environments (content) VALUES (?)", (content,))
     minibatches, series = raw
     packed = [(rows.pack(minibatches),)] if minibatches else []

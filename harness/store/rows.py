@@ -50,8 +50,6 @@ Raw = List[Tuple[Any, ...]]  # rows of such a table
 
 @dataclasses.dataclass(frozen=True)
 class Record:
-    """A stored profile without its raw series."""
-
     id: int  # the number of the profile in its file; later ones are greater
     run_id: str  # the run of the suite that it belongs to
     case_id: str  # the case's id

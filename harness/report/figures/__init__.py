@@ -12,8 +12,6 @@ from harness.stats.experiments import LONG
 
 
 class FigureKind(NamedTuple):
-    """A kind of figure: its section's title and question, what makes it, what would bring data."""
-
     experiments: str  # ids of the papers'
     title: str
     question: str

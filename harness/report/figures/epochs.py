@@ -209,7 +209,6 @@ def legend_of(material: Material, rows: Sequence[Row]) -> List[LegendEntry]:
 
 
 def sizes_of(rows: Sequence[Row]) -> str:
-    """A sentence with the size of each workload's data set; empty where none is known."""
     sizes = {row.workload: row.data_samples for row in rows if row.data_samples is not None}
     told = ", ".join(f"{workload} {samples:,}" for workload, samples in sizes.items())
     return f" Samples in the data set: {told}." if told else ""

@@ -64,7 +64,6 @@ def _legend(results: Iterable[Result], key: str) -> List[LegendEntry]:
 
 
 def prediction_figures(material: Material) -> Iterator[Figure]:
-    """MAPE against modes with profiling time, a figure for each target."""
     groups = grouped(material.predictors, itemgetter("target", "device", "sampling"))
     for (target, device, sampling), results in groups.items():
         panels = [_error_panel(what, results) for what in ERRORS]
@@ -122,7 +121,6 @@ def _subsets_panel(what: str, results: Sequence[Result]) -> Panel:
 
 
 def strategy_figures(material: Material) -> Iterator[Figure]:
-    """Penalties and power errors, a figure for each target."""
     for (target, device), results in grouped(material.strategies, itemgetter("target", "device")).items():
         single = all(result.get(CHOICES) for result in results)
         shown = "as a violin, logarithmic beyond 5 %" if single else "median; the CSV file has mean and greatest"

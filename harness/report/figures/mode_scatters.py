@@ -139,7 +139,6 @@ def extremes_of(table: ModeTable) -> Optional[Extremes]:
 
 
 def extreme_figures(material: Material) -> Iterator[Figure]:
-    """A figure for each device: ratios of time, power and energy for each workload."""
     found = [one for one in map(extremes_of, material.tables) if one is not None]
 
     def alike(one: Extremes) -> Tuple[Any, ...]:

@@ -47,7 +47,6 @@ Rows = List[Tuple[Any, ...]]
 
 
 def dvfs_figures(material: Material) -> Iterator[Figure]:
-    """Change by DVFS, and where clocks then stay, a figure for each device."""
     for device, members in grouped(material.families(material.trained(), "clocks"), attrgetter("device")).items():
         panels: List[Panel] = []
         rows: Rows = []
