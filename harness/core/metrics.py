@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 
 from harness.core.errors import CannotRunError
+from harness.core.files import read_toml
 from harness.core.interleaving import Interleaved
 from harness.core.profiles import NO_SERIES, Minibatch, Series, Telemetry, counted_minibatches
 from harness.core.units import ms_to_s, mws_to_mwh
@@ -147,74 +149,10 @@ POWER_CHANNEL = "power_total_mw"
 """The telemetry channel that power and energy are taken from: the device's own definition of its total."""
 
 
-AGGREGATES: Dict[str, str] = {
-    "minibatch_time_ms": "median end-to-end time of a clean minibatch",
-    "minibatch_time_q1_ms": "first quartile of the end-to-end time of the clean minibatches",
-    "minibatch_time_q3_ms": "third quartile of the end-to-end time of the clean minibatches",
-    "minibatch_time_mean_ms": "mean end-to-end time of a clean minibatch",
-    "fetch_stall_ms": "median fetch stall of a clean minibatch",
-    "compute_ms": "median compute time of a clean minibatch",
-    "overhead_ms": "median framework overhead of a clean minibatch: E2E - stall - compute",
-    "clean_minibatches": "minibatches that count: not the first, not before power settled",
-    "e2e_s": "sum of the end-to-end times of the clean minibatches",
-    "samples_per_s": "clean minibatches x batch size / e2e_s",
-    "tokens_per_s": "samples_per_s x tokens of a sample; of language models alone",
-    "power_mw": "median over the stable power samples taken during the clean minibatches",
-    "power_mean_mw": "energy of the clean minibatches / the time that they took",
-    "power_samples": "power samples behind power_mw",
-    "power_peak_mw": "greatest power sample since the start of the first minibatch, settled or not",
-    "power_peak_window_s": "median time between power samples: a peak much shorter than that is not seen",
-    "power_settled_s": "from the start of the first minibatch until power is stable; empty: never stable",
-    "energy_mwh": "energy of the clean minibatches: sum of p(i) x (t(i) - t(i-1)), without what lies between epochs;"
-    " empty where power samples do not reach over all of them or lie more than 3 median intervals apart",
-    "socket_power_mw": "median of the socket meter's samples during the clean minibatches; empty without a meter",
-    "socket_peak_mw": "greatest of those samples",
-    "socket_energy_mwh": "energy of the clean minibatches at the plug, as energy_mwh",
-    "energy_per_sample_mws": "energy of the clean minibatches / samples trained in them",
-    "disk_read_bytes": "read from the storage's disk during the clean minibatches, by any process",
-    "disk_reads_per_s": "mean read requests to the storage's disk during the clean minibatches",
-    "epochs": "whole epochs that count: all but epoch 0",
-    "epoch_time_s": "mean end-to-end time of epochs 1 and later",
-    "epoch_stall_s": "mean fetch stall of epochs 1 and later, each a sum over its minibatches",
-    "epoch_compute_s": "mean compute time of epochs 1 and later, each a sum over its minibatches",
-    "epoch_overhead_s": "mean framework overhead of epochs 1 and later",
-    "epoch_energy_mwh": "mean energy of epochs 1 and later",
-    "epoch0_time_s": "end-to-end time of epoch 0, its first minibatch included",
-    "epoch0_stall_s": "fetch stall of epoch 0",
-    "epoch0_compute_s": "compute time of epoch 0",
-    "epoch0_overhead_s": "framework overhead of epoch 0",
-    "epoch0_energy_mwh": "energy of epoch 0",
-}
-"""Every aggregate of a profile, and what it means; the unit ends the name.
-
-A value is None, never 0, where there was nothing to measure it with or over. A profile of the task `idle` has those of
-power and energy only, over all of its time instead of clean minibatches.
-"""
-
-
-CONCURRENT_AGGREGATES = {
-    "latency_median_ms": "of a request, from its arrival to the end of its batch",
-    "latency_p95_ms": "the latency that 95 % of the requests do not exceed",
-    "latency_p99_ms": "the latency that 99 % of the requests do not exceed",
-    "inference_time_ms": "median time of an inference batch",
-    "inference_per_s": "requests that were served per second",
-    "training_samples_per_s": "samples that were trained per second, inference included in the time",
-    "waiting": "requests that had arrived and were not served at the end",
-    "training_alone_per_s": "samples that were trained per second alone, in the same run",
-    "training_slowdown": "training_alone_per_s / training_samples_per_s",
-    "inference_alone_ms": "median time of an inference batch alone, in the same run",
-    "inference_slowdown": "inference_time_ms / inference_alone_ms",
-    "latency_alone_median_ms": "as latency_median_ms, alone",
-    "latency_alone_p95_ms": "as latency_p95_ms, alone",
-    "latency_alone_p99_ms": "as latency_p99_ms, alone",
-    "speedup": "the time that the same work takes alone, one kind after the other / the time that it took",
-    "energy_per_epoch_mwh": "of an epoch of training, the requests that come meanwhile included",
-    "energy_per_epoch_alone_mwh": "of an epoch of training alone",
-    "energy_per_request_mws": "that a request adds: less what the samples trained meanwhile take alone",
-    "energy_per_request_alone_mws": "of a request alone, the time that the device waits for it included",
-    "switching_ms": "median time of a change between the power modes of training and inference, read back",
-}
-"""What a concurrent case has beside the usual aggregates, which are those of the training in it."""
+_TEXTS = read_toml(Path(__file__).with_name("aggregates.toml"))
+AGGREGATES: Dict[str, str] = _TEXTS["profile"]
+CONCURRENT_AGGREGATES: Dict[str, str] = _TEXTS["concurrent"]
+"""Name to meaning: of every profile, and what a concurrent case has beside these."""
 
 
 def summarise(
