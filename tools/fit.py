@@ -63,30 +63,19 @@ def parameter_files() -> Dict[Owner, Path]:
 
 def read_free_parameters() -> Tuple[List[FreeParameter], List[Tie]]:
     """The entries of all files with a prior, and those that follow from others."""
-    free, ties = [], {}
-    files = parameter_files()
-    for owner, path in files.items():
-        for key, entry in read_entries(path).items():
+    free, ties, files = [], [], parameter_files()
+    entries = {owner: read_entries(path) for owner, path in files.items()}
+    for owner, own in entries.items():
+        for key, entry in own.items():
             if entry.prior is not None:
                 free.append(FreeParameter(owner, key, entry.prior, entry.spread))
             elif entry.same_as is not None:
                 source = (owner[0], entry.same_as)
-                if source not in files:
-                    raise InvalidValueError(f"{path}: {key} is the same as that of {source[1]!r}, which is none")
-                ties[owner, key] = Tie(owner, key, source, entry.times)
-
-    def to_its_root(tie: Tie) -> Tie:
-        """A tie to what its source, itself tied, follows from."""
-        seen = {tie.owner}
-        while (tie.source, tie.key) in ties:
-            if tie.source in seen:
-                raise InvalidValueError(f"{tie.key} of {tie.owner[1]} follows from itself", "give one of them a value")
-            seen.add(tie.source)
-            further = ties[tie.source, tie.key]
-            tie = tie._replace(source=further.source, times=tie.times * further.times)
-        return tie
-
-    return free, [to_its_root(tie) for tie in ties.values()]
+                if source not in files or entries[source][key].same_as is not None:
+                    hint = "name one that is there and does not itself follow from another"
+                    raise InvalidValueError(f"{files[owner]}: {key} is the same as that of {source[1]!r}", hint)
+                ties.append(Tie(owner, key, source, entry.times))
+    return free, ties
 
 
 def with_values(
