@@ -126,7 +126,6 @@ METRICS: Dict[str, Callable[[State], np.ndarray]] = {
     "minibatch_time": lambda state: state.response.minibatch_time_ms,
     "minibatch_stall": lambda state: state.response.stall_ms,
     "minibatch_compute": lambda state: state.response.compute_ms,
-    "minibatch_fetch": lambda state: state.response.fetch_ms,
     "power": lambda state: state.response.power_mw,
     # power x time (001 sec. 1.1)
     "energy": lambda state: mws_to_mwh(state.response.power_mw * ms_to_s(state.epoch_ms)),
