@@ -64,17 +64,13 @@ def test_places_to_write_are_refused_before_any_work_where_they_cannot_be_writte
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
-def test_a_program_lists_all_its_commands(program, capsys):
+def test_a_program_lists_all_its_commands_and_tells_its_version(program, capsys):
     main, commands = PROGRAMS[program]
     text = help_of(main, [], capsys)
     for command in commands:
         assert f" {command.name} " in text.replace("\n", " ")
-
-
-@pytest.mark.parametrize("program", PROGRAMS)
-def test_a_program_tells_its_version(program, capsys):
     with pytest.raises(SystemExit, match="0"):
-        PROGRAMS[program][0](["--version"])
+        main(["--version"])
     assert capsys.readouterr().out == f"jetwatt {jetwatt.__version__}\n"
 
 
@@ -126,12 +122,8 @@ def test_what_tools_do_says_that_it_needs_a_clone(monkeypatch, capsys):
     assert "needs a clone of the project" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("name", jetwatt.__all__)
-def test_every_public_name_can_be_had(name):
-    assert getattr(jetwatt, name) is not None
-    assert name in dir(jetwatt)
-
-
-def test_a_name_that_is_not_public_is_refused_with_those_that_are():
+def test_every_public_name_can_be_had_and_another_is_refused_with_those_that_are():
+    assert all(getattr(jetwatt, name) is not None for name in jetwatt.__all__)
+    assert set(jetwatt.__all__) <= set(dir(jetwatt))
     with pytest.raises(AttributeError, match="PowerMode"):
         jetwatt.nonsense  # noqa: B018

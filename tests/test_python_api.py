@@ -135,12 +135,9 @@ def test_a_device_of_ones_own_with_unknown_clocks_has_the_modes_that_were_learne
     assert len(model.predict(modes=[(2, 1_500_000, 0, 0)])) == 1
 
 
-def test_a_plot_is_a_figure_and_a_file(model, tmp_path):
+def test_a_plot_is_a_figure_and_a_file_and_results_that_are_not_there_are_refused(model, tmp_path):
+    with pytest.raises(jetwatt.HarnessError, match=r"none\.sqlite"):
+        jetwatt.open_results(tmp_path / "none.sqlite")
     pytest.importorskip("matplotlib")
     assert model.plot(tmp_path / "m.png").axes[0].get_xlabel() == "power (W)"
     assert (tmp_path / "m.png").read_bytes().startswith(b"\x89PNG")
-
-
-def test_a_results_file_that_is_not_there_is_refused(tmp_path):
-    with pytest.raises(jetwatt.HarnessError, match=r"none\.sqlite"):
-        jetwatt.open_results(tmp_path / "none.sqlite")

@@ -27,11 +27,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--record-baselines", action="store_true", help="gates: write what is found to baselines/recorded, show changes"
     )
     parser.addoption("--gate-corpus", metavar="FILE", help="gates on measured tables: a corpus of one's own")
-    parser.addoption(
-        "--gate-baselines",
-        metavar="DIR",
-        help="where the gates' figures are instead of baselines/recorded; those that are not there yet are recorded",
-    )
+    where = "where the gates' figures are instead of baselines/recorded; those that are not there yet are recorded"
+    parser.addoption("--gate-baselines", metavar="DIR", help=where)
 
 
 @pytest.fixture(scope="session")

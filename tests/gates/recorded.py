@@ -28,18 +28,11 @@ LEAST_TOLERANCE, MOST_TOLERANCE = 0.05, 0.25
 
 
 class Kind(NamedTuple):
-    """What is gated.
+    """What is gated."""
 
-    Attributes:
-        key: what tells an entry from others; the first two are what one test runs.
-        figures: each stands in an entry as median, q1 and q3 over repeats and as a list `by_repeat`, in points; less is
-            better.
-        least_points: how many points more than recorded other software and machines may always give.
-    """
-
-    key: Tuple[str, ...]
-    figures: Tuple[str, ...]
-    least_points: float = 0.0
+    key: Tuple[str, ...]  # what tells an entry from others; the first two are what one test runs
+    figures: Tuple[str, ...]  # in points, less is better; an entry has their spread over repeats and each, `by_repeat`
+    least_points: float = 0.0  # how much more than recorded other software and machines may always give
 
 
 PREDICTORS = Kind(("corpus", "predictor", "target", "modes"), ("time_mape", "power_mape"))
@@ -50,15 +43,7 @@ STRATEGIES = Kind(
 
 
 class GateVerdict(NamedTuple):
-    """One recorded figure and what is found now.
-
-    Attributes:
-        key: the entry and the figure, in words.
-        recorded: the mean over repeats; None where it was not recorded.
-        found: the same now; None where there is none any more.
-        tolerance: how much more than recorded is allowed, in points; None without a record.
-        passed: whether it is within; also where nothing was recorded or expected.
-    """
+    """One figure: means over repeats as recorded and as found, None where there is none; how much more is allowed."""
 
     key: str
     recorded: Optional[float]
@@ -77,10 +62,7 @@ def computed_by() -> str:
 
 
 def tolerance(recorded: Sequence[float], found: Sequence[float], alike: bool, least_points: float = 0.0) -> float:
-    """How much the mean over repeats may rise, in points.
-
-    The repeats are in the order of their seeds; `alike` says whether both were computed by the same software.
-    """
+    """How much the mean over repeats, in the order of their seeds, may rise where both are computed alike, or not."""
     mean = float(np.mean(np.abs(recorded)))
     if alike:
         return max(NEARLY_EQUAL * mean, NEARLY_EQUAL_POINTS)
@@ -90,13 +72,7 @@ def tolerance(recorded: Sequence[float], found: Sequence[float], alike: bool, le
 
 
 def entries_of(results: Sequence[Mapping[str, Any]], corpus: str, kind: Kind = PREDICTORS) -> List[Dict[str, Any]]:
-    """What of an evaluation's results is worth recording.
-
-    Args:
-        results: with the names of `kind`; each figure is the list of what its repeats gave, None for nothing.
-        corpus: a name for what they were got on.
-        kind: what is gated.
-    """
+    """What of an evaluation's results, in which a figure is the list of what its repeats gave, is worth recording."""
     entries, by = [], computed_by()
     for result in results:
         entry = {"corpus": corpus, **{name: result[name] for name in (*kind.key[1:], "repeats", "provenance")}}
@@ -110,17 +86,14 @@ def entries_of(results: Sequence[Mapping[str, Any]], corpus: str, kind: Kind = P
     return entries
 
 
-def check(
-    recorded: Sequence[Mapping[str, Any]],
-    found: Sequence[Mapping[str, Any]],
-    kind: Kind = PREDICTORS,
-    part: bool = False,
-) -> List[GateVerdict]:
+Entries = Sequence[Mapping[str, Any]]
+
+
+def check(recorded: Entries, found: Entries, kind: Kind = PREDICTORS, part: bool = False) -> List[GateVerdict]:
     """Hold found entries against recorded ones.
 
-    An entry that was never recorded passes, and says so by `recorded` being None. A recorded figure that is None now,
-    has other repeats, or is not among what its predictor or strategy gave on that corpus now, fails; of a `part` of
-    what was recorded only the last does not.
+    An entry that was never recorded passes. A recorded figure that is None now, has other repeats, or is not among what
+    its predictor or strategy gave on that corpus now, fails; of a `part` of what was recorded only the last does not.
     """
     now = {tuple(entry[name] for name in kind.key): entry for entry in found}
     before = {tuple(entry[name] for name in kind.key): entry for entry in recorded}
@@ -133,13 +106,10 @@ def check(
     return verdicts
 
 
-def _verdict(
-    key: Sequence[Any],
-    figure: str,
-    before: Optional[Mapping[str, Any]],
-    now: Optional[Mapping[str, Any]],
-    least_points: float,
-) -> GateVerdict:
+Entry = Optional[Mapping[str, Any]]
+
+
+def _verdict(key: Sequence[Any], figure: str, before: Entry, now: Entry, least_points: float) -> GateVerdict:
     name = " ".join(map(str, (*key, figure)))
     values = None if now is None else now[f"{figure}_by_repeat"]
     mean = None if values is None else float(np.mean(values))
@@ -165,14 +135,8 @@ def format_verdicts(verdicts: Sequence[GateVerdict]) -> str:
     return format_table(["figure", ">recorded %", ">found %", ">difference", ">allowed", "verdict"], rows)
 
 
-def record(
-    path: Path, found: Sequence[Mapping[str, Any]], environment: Mapping[str, Any], kind: Kind = PREDICTORS
-) -> None:
-    """Write found entries in the place of those of the same corpus and predictor or strategy; others stay.
-
-    Raises:
-        StoreError: the file cannot be written.
-    """
+def record(path: Path, found: Entries, environment: Mapping[str, Any], kind: Kind = PREDICTORS) -> None:
+    """Write found entries in the place of those of the same corpus and predictor or strategy; others stay."""
     tried = {tuple(entry[name] for name in kind.key[:2]) for entry in found}
     kept = [entry for entry in read_recorded(path) if tuple(entry[name] for name in kind.key[:2]) not in tried]
     entries = sorted([*kept, *found], key=lambda entry: [str(entry[name]).rjust(8) for name in kind.key])

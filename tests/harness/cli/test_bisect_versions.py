@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Dict, List
+from typing import Dict
 
 import numpy as np
 import pytest
@@ -72,15 +72,11 @@ def test_noise_asks_for_more_runs(tmp_path):
     assert set(bench.runs.values()) == {3}
 
 
-def names(environments: List[Installed]) -> List[str]:
-    return [one.version("torch") for one in environments]
-
-
 def test_environments_are_named_by_version_and_ordered_by_it():
     known = [installed(version) for version in reversed(VERSIONS)]
     good, bad = chosen("torch==2.8.1", known), chosen("torch==2.12", known)
-    assert names(between(known, good, bad, "torch")) == VERSIONS[1:]
-    assert names(between(known, bad, good, "torch")) == VERSIONS[:0:-1]  # an older version may be the slow one
+    for ends, versions in (((good, bad), VERSIONS[1:]), ((bad, good), VERSIONS[:0:-1])):  # an older one may be slow
+        assert [one.version("torch") for one in between(known, *ends, "torch")] == versions
     with pytest.raises(UnknownNameError, match=r"2 environments have torch==2\.8"):
         chosen("torch==2.8", known)
     with pytest.raises(UnknownNameError, match=r"0 environments have torch==2\.7.*2\.12"):

@@ -50,9 +50,7 @@ def test_a_board_is_described_completely(tmp_path, board, l4t):
     assert findings["device"] == f"emulated-{tree.spec.name}"
     assert findings["specification"]["part_number"] in tree.spec.part_numbers
     assert findings["power_modes"]["count"] > 1
-    assert set(tree.spec.rails.total) <= set(
-        found["measure power"]["detail"].replace(",", " ").replace(";", " ").split()
-    )
+    assert set(tree.spec.rails.total) <= set(re.split(r"[,; ]+", found["measure power"]["detail"]))
 
 
 def test_doctor_prints_a_board_without_being_told_its_name(tmp_path, capsys):

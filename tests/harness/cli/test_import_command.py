@@ -58,12 +58,8 @@ def test_a_good_corpus_comes_through_as_it_is(tmp_path, suffix):
     ("column", "value", "words"),
     [
         ("minibatch_time_ms", "nan", "minibatch_time_ms is nan, expected a number above 0"),
-        ("power_mw", "-5", "power_mw is -5.0"),
         ("cpu_khz", "2201601", "cpu_khz is 2201601, which orin-agx does not have; the nearest is 2201600"),
-        ("cpu_khz", "2201", "cpu_khz is 2201: that looks like MHz, expected kHz"),
         ("mem_khz", "lots", "mem_khz is 'lots', expected a whole number"),
-        ("cpu_cores", "13", "cpu_cores is 13, orin-agx has 12"),
-        ("minibatch_time_ms", lambda ms: ms / 1e3, "that looks like s, expected ms"),
         ("minibatch_time_ms", lambda ms: ms * 1e3, "that looks like us, some"),
     ],
 )
@@ -75,13 +71,6 @@ def test_a_bad_row_is_named_with_its_line_and_nothing_is_written(tmp_path, capsy
     assert words in line
     assert f"1 of {len(MODES)} rows are bad, nothing was written" in said
     assert not out.exists()
-
-
-def test_a_whole_file_in_another_unit_is_found(tmp_path, capsys):
-    path = tmp_path / "in.csv"
-    write_corpus(path, [{**row, "power_mw": row["power_mw"] / 1e3} for row in good_rows()])
-    assert run(path, "--out", tmp_path / "out.csv") == REFUSED
-    assert f"that looks like W, expected mW (all {len(MODES)} rows are like this)" in capsys.readouterr().err
 
 
 def test_of_an_unknown_device_a_row_is_held_against_its_neighbours(tmp_path, capsys):
@@ -144,15 +133,6 @@ def record_log(tmp_path, times, header="start_s,minibatch_time_ms"):
             "--workload", "resnet18-imagenet", "--power-mode", "maxn", "--batch-size", "16"]  # fmt: skip
 
 
-def seconds(count, time_ms=250.0):
-    return [f"{0.5 + 0.25 * number:g},{5000 if number == 0 else time_ms + number % 2}" for number in range(count)]
-
-
-def test_minibatches_may_have_dates(tmp_path):
-    dated = [f"2026-01-31 12:00:{0.5 + 0.25 * number:06.3f},250" for number in range(100)]
-    assert run(*record_log(tmp_path, dated, "start_at,minibatch_time_ms"), "--out", tmp_path / "out.csv") == 0
-
-
 @pytest.mark.parametrize(
     ("times", "header", "words"),
     [
@@ -170,16 +150,15 @@ def test_times_that_are_none_are_refused(tmp_path, capsys, times, header, words)
     assert words in capsys.readouterr().err
 
 
-def test_a_log_needs_to_be_told_what_it_is_of(tmp_path, capsys):
-    options = record_log(tmp_path, seconds(50))
-    assert run(*options[:4], "--out", tmp_path / "out.csv") == REFUSED
-    assert "also needs --device, --workload, --power-mode, --batch-size" in capsys.readouterr().err
-    assert run("--out", tmp_path / "out.csv") == REFUSED
-    assert "nothing to import" in capsys.readouterr().err
-
-
-def test_a_log_in_the_wrong_unit_is_refused(tmp_path, capsys):
-    options = record_log(tmp_path, seconds(100))
+def test_minibatches_may_have_dates_and_a_log_needs_to_be_told_what_it_is_of_and_its_unit(tmp_path, capsys):
+    dated = [f"2026-01-31 12:00:{0.5 + 0.25 * number:06.3f},250" for number in range(100)]
+    options, out = record_log(tmp_path, dated, "start_at,minibatch_time_ms"), ("--out", tmp_path / "out.csv")
+    assert run(*options, *out) == 0
     (tmp_path / "log").write_text((tmp_path / "log").read_text().replace("12000mW", "12000000mW"))
-    assert run(*options, "--out", tmp_path / "out.csv") == REFUSED
-    assert "that looks like uW" in capsys.readouterr().err
+    for given, words in (
+        (options[:4], "also needs --device, --workload, --power-mode, --batch-size"),
+        ((), "nothing to import"),
+        (options, "that looks like uW"),
+    ):
+        assert run(*given, *out) == REFUSED
+        assert words in capsys.readouterr().err

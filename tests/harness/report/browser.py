@@ -42,13 +42,9 @@ class Browser:
             os.dup2(high[1], 4)
 
         self._process = subprocess.Popen(
-            [path, *FLAGS, f"--user-data-dir={profile_folder}", "about:blank"],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            preexec_fn=give_pipes,
-            close_fds=False,
-        )
+            [path, *FLAGS, f"--user-data-dir={profile_folder}", "about:blank"], preexec_fn=give_pipes, close_fds=False,
+            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        )  # fmt: skip
         os.close(to_browser)
         os.close(from_browser)
         self._left = b""

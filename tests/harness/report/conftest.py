@@ -52,23 +52,16 @@ def hostile_report(sample_store, tmp_path_factory):
     folder = tmp_path_factory.mktemp("hostile")
     with ResultsStore(folder / f"{MARKUP.replace('/', '')}.sqlite") as store:
         for profile in sample_store.profiles():
-            names = {
+            texts = {
                 name: marked(getattr(profile.case, name)) for name in ("device", "workload", "power_mode", "storage")
             }
-            telemetry = {name: marked(getattr(profile.telemetry, name)) for name in ("missing", "notes")}
+            told = {name: marked(getattr(profile.telemetry, name)) for name in ("missing", "notes")}
             foreign = dataclasses.replace(
-                profile,
-                case=dataclasses.replace(profile.case, **names),
-                conditions=marked(profile.conditions),
-                flags=["throttled: by heat" + MARKUP, MARKUP],
-                telemetry=dataclasses.replace(profile.telemetry, **telemetry),
-            )
+                profile, case=dataclasses.replace(profile.case, **texts), conditions=marked(profile.conditions),
+                flags=["throttled: by heat" + MARKUP, MARKUP], telemetry=dataclasses.replace(profile.telemetry, **told),
+            )  # fmt: skip
             store.add(foreign, {"host_name": MARKUP, "jetwatt": MARKUP, MARKUP: MARKUP}, MARKUP)
-        hostile = Material.read(
-            store,
-            tuple(marked(row, "task") for row in corpus_rows(40)),
-            tuple(marked(one, "sampling") for one in predictor_results()),
-            tuple(marked(one) for one in strategy_results()),
-        )
+        evaluations = marked(tuple(predictor_results()), "sampling"), marked(tuple(strategy_results()))
+        hostile = Material.read(store, marked(tuple(corpus_rows(40)), "task"), *evaluations)
         write_report(hostile, folder / "out", (store.path,))
     return folder / "out"

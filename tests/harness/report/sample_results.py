@@ -50,73 +50,47 @@ def write_sample(path: Path) -> Path:
 
 def corpus_rows(count: int) -> List[Dict[str, Any]]:
     """Rows of a corpus with many modes: faster modes draw more power, with a little disorder."""
+    known = {"device": "orin-agx", "workload": "resnet18-imagenet", "task": "training", "batch_size": 16}
     rows = []
     for place in range(count):
-        mode = PowerMode(
-            2 + 2 * (place % 6), 268_800 + 13_000 * (place % 149), 114_750 + 97_000 * (place % 13), 204_000
-        )
+        cpu_khz, gpu_khz = 268_800 + 13_000 * (place % 149), 114_750 + 97_000 * (place % 13)
+        mode = PowerMode(2 + 2 * (place % 6), cpu_khz, gpu_khz, 204_000)
         speed = mode.cpu_cores * mode.gpu_khz
-        rows.append(
-            {
-                "device": "orin-agx",
-                "workload": "resnet18-imagenet",
-                "task": "training",
-                **mode._asdict(),
-                "batch_size": 16,
-                "provenance": "measured",
-                "minibatch_time_ms": 20.0 + 4e8 / speed + 7 * ((place * 7919) % 101) / 101,
-                "power_mw": 9000.0 + speed / 500 + 900 * ((place * 104729) % 97) / 97,
-            }
-        )
+        time_ms = 20.0 + 4e8 / speed + 7 * ((place * 7919) % 101) / 101
+        power_mw = 9000.0 + speed / 500 + 900 * ((place * 104729) % 97) / 97
+        figures = {"minibatch_time_ms": time_ms, "power_mw": power_mw, "provenance": "measured"}
+        rows.append({**known, **mode._asdict(), **figures})
     return rows
 
 
 def predictor_results() -> List[Dict[str, Any]]:
     """As in the JSON of `python -m predictors evaluate`."""
-    return [
-        {
+    known = {"target": "yolov8n-coco", "device": "orin-agx", "task": "training", "sampling": "random", "repeats": 10}
+    results = []
+    for name, count in itertools.product(("nn", "powertrain", "ridge", "linear"), (10, 50, 100)):
+        one = {
+            **known,
             "predictor": name,
-            "target": "yolov8n-coco",
-            "device": "orin-agx",
-            "task": "training",
-            "sampling": "random",
             "n_modes": count,
-            "repeats": 10,
             "provenance": "measured",
             "profiling_seconds": 25.0 * count,
-            **{
-                f"{what}_mape_{part}": factor * base / count**0.5
-                for what, base in (("time", 60.0), ("power", 20.0), ("energy", 70.0))
-                for part, factor in (("median", 1.0), ("q1", 0.9), ("q3", 1.2))
-            },
-            **{
-                f"{what}_mape": [base / count**0.5 * (0.8 + 0.05 * repeat) for repeat in range(10)]
-                for what, base in (("time", 60.0), ("power", 20.0), ("energy", 70.0))
-            },
         }
-        for name in ("nn", "powertrain", "ridge", "linear")
-        for count in (10, 50, 100)
-    ]
+        for what, base in (("time", 60.0), ("power", 20.0), ("energy", 70.0)):
+            error = base / count**0.5
+            one[f"{what}_mape"] = [error * (0.8 + 0.05 * repeat) for repeat in range(10)]
+            one.update({f"{what}_mape_median": error, f"{what}_mape_q1": 0.9 * error, f"{what}_mape_q3": 1.2 * error})
+        results.append(one)
+    return results
 
 
 def strategy_results() -> List[Dict[str, Any]]:
     """As in the JSON of `python -m predictors strategies evaluate`."""
     return [
         {
-            "strategy": name,
-            "target": "yolov8n-coco",
-            "device": "orin-agx",
-            "profiles": profiles,
-            "penalty_median": penalty,
-            "penalty_mean": penalty + 3,
-            "penalty_max": penalty + 20,
-            "over_limit_pct": over,
-            "over_limit_plus1_pct": over / 2,
-            "area_w": over / 20,
-            "infeasible": 0,
-            "choices": 34,
-            "profiles_spent": profiles,
-            "profiling_seconds": 20.0 * profiles,
+            "strategy": name, "target": "yolov8n-coco", "device": "orin-agx", "profiles": profiles,
+            "penalty_median": penalty, "penalty_mean": penalty + 3, "penalty_max": penalty + 20,
+            "over_limit_pct": over, "over_limit_plus1_pct": over / 2, "area_w": over / 20, "infeasible": 0,
+            "choices": 34, "profiles_spent": profiles, "profiling_seconds": 20.0 * profiles,
             "by_choice": {
                 "budget_w": [17.0 + place for place in range(34)],
                 "penalty_pct": [penalty + 0.4 * (place - 16.5) for place in range(34)],
@@ -125,8 +99,6 @@ def strategy_results() -> List[Dict[str, Any]]:
             "provenance": "measured",
         }
         for name, profiles, penalty, over in (
-            ("powertrain", 50, 2.0, 20.0),
-            ("random", 50, 14.0, 0.0),
-            ("maxn", 0, -20.0, 90.0),
+            ("powertrain", 50, 2.0, 20.0), ("random", 50, 14.0, 0.0), ("maxn", 0, -20.0, 90.0),
         )
-    ]
+    ]  # fmt: skip

@@ -42,6 +42,11 @@ def scrolled_to(page, selector):
     )
 
 
+def told_of(page, *methods):
+    """What the page reported of some kinds."""
+    return [event["params"] for event in page.events if event["method"] in methods]
+
+
 def shown_tip(page):
     return page.evaluate("getComputedStyle(tip).display === 'none' ? '' : tip.textContent")
 
@@ -66,15 +71,8 @@ def unfolded(page: Browser) -> None:
 @pytest.mark.parametrize(("width", "dark"), [(1280, False), (1280, True), (390, False)])
 def test_the_page_reports_no_errors_and_asks_for_nothing(browser, report, width, dark):
     page = opened(browser, report, width, dark)
-    complaints = [
-        event["params"]
-        for event in page.events
-        if event["method"] in ("Runtime.exceptionThrown", "Log.entryAdded", "Runtime.consoleAPICalled")
-    ]
-    requests = [
-        event["params"]["request"]["url"] for event in page.events if event["method"] == "Network.requestWillBeSent"
-    ]
-    assert complaints == []
+    assert told_of(page, "Runtime.exceptionThrown", "Log.entryAdded", "Runtime.consoleAPICalled") == []
+    requests = [one["request"]["url"] for one in told_of(page, "Network.requestWillBeSent")]
     assert [url for url in requests if not url.startswith("data:")] == [(report / "index.html").as_uri()]
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), "wider than the window"
 
@@ -154,7 +152,7 @@ def test_the_explorer_shows_energy_too_and_every_table(browser, report):
             chosen(page, "[name=table]", place)
             chosen(page, "[name=cost]", cost)
             assert label in page.evaluate("document.querySelector('#plot').textContent")
-    assert [event for event in page.events if event["method"] == "Runtime.exceptionThrown"] == []
+    assert told_of(page, "Runtime.exceptionThrown") == []
 
 
 def click(page):

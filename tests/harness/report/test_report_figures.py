@@ -84,11 +84,8 @@ SIZES = ("Parallel loading", "Page cache", "Storage media", "Batch size", "Power
 @pytest.mark.parametrize("title", SIZES)
 def test_epochs_of_data_sets_of_different_sizes_never_meet(title, material):
     """Half of the profiles again, as if run on four times the data: whatever is drawn for a workload is of one size."""
-    some = [row.id for row in material.trained()][::2]
-    more = [
-        copied(material, number, data_samples=4 * int(material.frame.loc[number, "data_samples"])) for number in some
-    ]
-    doubled = with_more(material, *more)
+    some = [(row.id, int(material.frame.loc[row.id, "data_samples"])) for row in material.trained()][::2]
+    doubled = with_more(material, *(copied(material, number, data_samples=4 * samples) for number, samples in some))
     figures = figures_of(doubled, title)
     assert_panels_compare_like_with_like(doubled, figures)
     for panel in (panel for figure in figures for panel in figure.panels if panel.profiles):
@@ -261,17 +258,14 @@ def test_violins_are_as_wide_as_their_values_and_keep_to_their_rows(material):
 
 
 def test_a_mode_that_was_watched_for_longer_too_stands_in_the_same_table(material):
-    tables = material.tables
-    counts = itertools.cycle((40, 200))
+    some = [row.id for row in material.trained() if row.power_mode in tuple("abefgh")]
     short = [
-        copied(material, row.id, epochs=None, minibatches=next(counts))
-        for row in material.trained()
-        if row.power_mode in tuple("abefgh")
+        copied(material, one, epochs=None, minibatches=count) for one, count in zip(some, itertools.cycle((40, 200)))
     ]
     empty = dataclasses.replace(material, frame=material.frame.iloc[:0], corpus=())
     (table,) = with_more(empty, *short).tables
     assert len(table.modes) == 6
-    assert [one.origin for one in tables] == sorted(one.origin for one in tables)
+    assert [one.origin for one in material.tables] == sorted(one.origin for one in material.tables)
 
 
 def test_a_scatter_is_thinned_says_so_and_keeps_its_front(material):
@@ -280,12 +274,9 @@ def test_a_scatter_is_thinned_says_so_and_keeps_its_front(material):
     assert len(table.modes) > 1300
     assert f"800 of {len(table.modes)} modes are drawn" in figure.caption
     assert len(figure.rows) == len(table.modes), "the CSV file has all"
-    on_front = {
-        row[figure.columns.index("power_mw")] for row in figure.rows if row[figure.columns.index("on_time_power_front")]
-    }
-    assert on_front == set(
-        table.modes["power_mw"].iloc[pareto_front(table.modes["minibatch_time_ms"], table.modes["power_mw"])]
-    )
+    drawn = pd.DataFrame(figure.rows, columns=figure.columns)
+    front = pareto_front(table.modes["minibatch_time_ms"], table.modes["power_mw"])
+    assert {*drawn[drawn["on_time_power_front"]]["power_mw"]} == {*table.modes["power_mw"].iloc[front]}
 
 
 def test_thinning_keeps_peaks_and_what_must_stay():
@@ -305,15 +296,8 @@ def test_a_few_values_have_no_density():
     assert max(share for _, share in density([1.0, 2.0, 2.0, 3.0] * 10, Spacing.SYMLOG)) == 1.0
 
 
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [(0.0, "0"), (0.01234, "0.0123"), (1.234, "1.23"), (12.34, "12.3"), (1234.5, "1,234"), (-2.5, "-2.50")],
-)
-def test_figures_are_told_with_three_digits(value, text):
-    assert figure_text(value) == text
-
-
-def test_a_text_of_a_csv_file_is_no_formula_and_a_number_stays_one():
+def test_figures_are_told_with_three_digits_and_a_text_of_a_csv_file_is_no_formula():
+    assert [*map(figure_text, (0.0, 0.01234, 12.34, 1234.5, -2.5))] == ["0", "0.0123", "12.3", "1,234", "-2.50"]
     lines = csv_text(("a", "b"), [("=1+1", -2.5), ("@x", 3), ("+y", None), ("-z", -1)]).splitlines()
     assert lines[1:] == ["'=1+1,-2.5", "'@x,3", "'+y,", "'-z,-1"]
 

@@ -92,13 +92,10 @@ def data_of(board="orin-nano", cache="cold", data_scale=None, workers=4, batch_s
     return virtual_data(*parameters, batch_size, workers, cache, default_samples=1024, data_scale=data_scale)
 
 
-def test_without_a_scale_it_is_as_small_as_one_that_would_be_written():
+def test_without_a_scale_data_is_as_small_as_what_would_be_written_and_more_of_it_leaves_a_smaller_share_in_memory():
     data = data_of()
     assert (data.samples, data.per_pass) == (1024, 64)
     assert data.byte_count == pytest.approx(1024 / 50_000 * 6.7e9)
-
-
-def test_more_data_and_more_workers_leave_a_smaller_share_in_memory():
     shares = [data_of(data_scale=scale).holds for scale in (1, 2, 4)]
     assert shares == sorted(shares, reverse=True)
     assert shares[2] < 1

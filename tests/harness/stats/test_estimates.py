@@ -106,9 +106,7 @@ def test_without_noise_a_difference_is_sure_and_equality_is_a_toss():
 
 def test_a_geometric_mean_of_equally_noisy_figures_is_surer_by_the_root_of_their_number():
     found = geometric_mean([Estimate(value, 0.02, 10) for value in (1.0, 2.0, 4.0, 8.0)])
-    assert found.value == pytest.approx(2**1.5)
-    assert found.error == pytest.approx(0.01)
-    assert found.dof == 40
+    assert found == pytest.approx((2**1.5, 0.01, 40))
 
 
 def test_one_run_keeps_its_own_noise_and_that_between_runs_and_two_minibatches_are_trusted_little():

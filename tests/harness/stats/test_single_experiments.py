@@ -18,18 +18,14 @@ def test_the_baseload_is_a_share_of_the_energy():
     assert baseload_share(energy_mwh=10.0, idle_mw=6_000.0, epoch_s=3.0) == pytest.approx(0.5)
 
 
-def test_variability_of_equal_epochs_is_zero_and_of_one_unknown():
+def test_variability_of_equal_epochs_is_zero_and_sees_the_greatest_deviation_of_others():
     same = variability([5.0, 5.0, 5.0])
     assert (same.deviation, same.coefficient, same.count) == (0.0, 0.0, 3)
     assert variability([5.0]).coefficient is None
     assert variability([]) is None
-
-
-def test_variability_sees_the_greatest_deviation():
     values = [10.0, 10.0, 11.0]
     found = variability(values)
-    assert found.deviation == pytest.approx(0.1)
-    assert found.interquartile == pytest.approx(0.05)
+    assert (found.deviation, found.interquartile) == pytest.approx((0.1, 0.05))
     assert found.coefficient == pytest.approx(statistics.stdev(values) / statistics.mean(values))
 
 

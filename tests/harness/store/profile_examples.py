@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any, Dict, List, Optional, Sequence
 
 from hypothesis import strategies as st
@@ -38,18 +39,9 @@ def make_profile(
     flags: Sequence[str] = (),
 ) -> Profile:
     """A profile of LeNet whose clean minibatches took `times_ms`, with one slow first minibatch before them."""
-    case_made = Case(
-        **{
-            "device": "host",
-            "workload": "lenet-mnist",
-            "power_mode": "maxn",
-            "workers": 0,
-            "storage": "ssd",
-            "batch_size": 16,
-            "settings": Settings(**{"minibatches": len(times_ms), **(settings or {})}),
-            **(case or {}),
-        }
-    )
+    settings_made = Settings(**{"minibatches": len(times_ms), **(settings or {})})
+    usual = Case("host", "lenet-mnist", "maxn", 0, "ssd", 16, settings_made)
+    case_made = dataclasses.replace(usual, **(case or {}))
     minibatches = [Minibatch(0, 0, FIRST, 1000.0, 5.0, 400.0, 410.0)]
     for index, time_ms in enumerate(times_ms, start=1):
         start_s = minibatches[-1].start_s + minibatches[-1].e2e_ms / 1000
@@ -82,16 +74,8 @@ plain_values = st.recursive(
 
 plain_dicts = st.dictionaries(names, plain_values, max_size=5)
 
-minibatches = st.builds(
-    Minibatch,
-    epoch=st.integers(0, 10**6),
-    index=st.integers(0, 10**9),
-    phase=st.sampled_from([FIRST, SETTLING, CLEAN]),
-    start_s=numbers,
-    stall_ms=numbers,
-    compute_ms=numbers,
-    e2e_ms=numbers,
-)
+phases = st.sampled_from([FIRST, SETTLING, CLEAN])
+minibatches = st.builds(Minibatch, st.integers(0, 10**6), st.integers(0, 10**9), phases, *[numbers] * 4)
 
 
 @st.composite
@@ -125,16 +109,9 @@ settings_of_epochs = st.builds(
 )
 
 cases = st.builds(
-    Case,
-    device=names,
-    workload=names,
-    power_mode=names,
-    workers=st.integers(0, 64),
-    storage=names,
-    batch_size=st.integers(1, 4096),
-    settings=settings_of_minibatches | settings_of_epochs,
-    task=st.sampled_from(["training", "inference"]),
-)
+    Case, names, names, names, st.integers(0, 64), names, st.integers(1, 4096),
+    settings=settings_of_minibatches | settings_of_epochs, task=st.sampled_from(["training", "inference"]),
+)  # fmt: skip
 
 profiles = st.builds(
     Profile,

@@ -23,21 +23,16 @@ OLD = Path(__file__).resolve().parents[2] / "golden/files/results-0.1.0.sqlite"
 def night(path: Path, instance: str = "orin3", count: int = 3, **changes: Any) -> Path:
     with ResultsStore(path) as store:
         for batch_size in range(1, count + 1):
-            made = {"device": "orin-agx", "batch_size": batch_size}
-            told = {"board_instance": instance, **changes}
-            store.add(
-                make_profile(case=made, conditions=told), {**ENVIRONMENT, "night": path.name}, f"run of {path.name}"
-            )
+            case = {"device": "orin-agx", "batch_size": batch_size}
+            profile = make_profile(case=case, conditions={"board_instance": instance, **changes})
+            store.add(profile, {**ENVIRONMENT, "night": path.name}, f"run of {path.name}")
     return path
 
 
 def content(path: Path) -> List[Any]:
     """Every profile with its raw series, run and environment."""
     with ResultsStore(path, read_only=True) as store:
-        return [
-            (record.run_id, record.created_at, record.environment, store.profile(record.id))
-            for record in store.records()
-        ]
+        return [(one.run_id, one.created_at, one.environment, store.profile(one.id)) for one in store.records()]
 
 
 def merge(*paths: Path, code: int = 0) -> None:
@@ -139,7 +134,7 @@ def test_info_tells_boards_software_and_flags_and_sends_no_control_character(tmp
     assert boards == [("a\x1b[2J\u202e", "6.2", 3), ("orin4", None, 1)]
 
 
-@pytest.mark.parametrize("age", ["30", "x", "-1d", "1y"])
+@pytest.mark.parametrize("age", ["30", "-1d", "1y"])
 def test_an_age_is_written_in_days_or_weeks(tmp_path, age, capsys):
     assert main(["results", "prune", str(night(tmp_path / "r")), f"--keep-raw={age}"]) == 2
     assert "30d, 8w" in capsys.readouterr().err
