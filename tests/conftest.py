@@ -22,8 +22,8 @@ def pytest_configure(config):
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 
-# For every pytest that a test starts: neither is needed, and Hypothesis takes as long to load as the rest of a run.
-os.environ["PYTEST_ADDOPTS"] = "-p no:cacheprovider -p no:hypothesispytest"
+# For every pytest that a test starts: none is needed, and these two plugins take as long to load as the rest of a run.
+os.environ["PYTEST_ADDOPTS"] = "-p no:cacheprovider -p no:hypothesispytest -p no:anyio"
 
 # What a test starts is no worker of pytest-xdist: in one, pytest-benchmark times nothing.
 for variable in [name for name in os.environ if name.startswith("PYTEST_XDIST_")]:

@@ -117,7 +117,7 @@ TEST_PARTS = """\
 import pytest
 @pytest.mark.parametrize("cache", ["warm", "evicted"])
 def test_parts(device, power_mode, page_cache, telemetry, train, baseline, cache):
-    profile = train(minibatches=10)
+    profile = train(minibatches=2)
     assert power_mode.cpu_cores >= 1 and profile.minibatch_time_ms <= baseline(profile, missing="pass")
 """
 
@@ -128,7 +128,7 @@ def test_a_strangers_test_measures_their_own_network_in_an_empty_folder(run, tmp
     (tmp_path / "test_parts.py").write_text(TEST_PARTS)
     for name, code in re.findall(r"```python\n# (\w+\.py)\n(.*?)```", DOCUMENT.read_text(encoding="utf-8"), re.DOTALL):
         (tmp_path / name).write_text(code)
-    asked = ["--workload", "my_model:WORKLOAD", "--minibatches", "10", "--batch-size", "4", "--results", "r.sqlite"]
+    asked = ["--workload", "my_model:WORKLOAD", "--minibatches", "2", "--batch-size", "1", "--results", "r.sqlite"]
     code, said = run("python", "-m", "pytest", "test_mine.py", "test_parts.py", *asked)
     assert code == 0, said
     assert "4 passed" in said

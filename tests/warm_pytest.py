@@ -13,7 +13,12 @@ from typing import Callable, List, Mapping, Optional, Sequence, Tuple
 import pytest
 
 _FORKS = multiprocessing.get_context("forkserver")
-_FORKS.set_forkserver_preload(["pytest", "pandas", "scipy.stats", "sklearn.datasets", "torchvision.transforms"])
+_FORKS.set_forkserver_preload(
+    [
+        *("pytest", "pandas", "scipy.stats", "sklearn.datasets", "torchvision.transforms"),
+        *("harness.plan", "harness.measure.run", "harness.devices.simulated"),
+    ]
+)
 
 Main = Callable[[List[str]], int]
 

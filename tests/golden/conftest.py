@@ -97,8 +97,8 @@ def bench(run: Runs) -> Runs:
     """Runs `pytest benchmarks` on simulated boards, with the campaign beside this file."""
 
     def bench(results: Path, *arguments: Any, where: str = "benchmarks", code: Any = 0) -> Said:
-        fixed = ("-q", "-p", "no:cacheprovider", "-p", "no:hypothesispytest", "--campaign", CAMPAIGN)
-        return run("pytest", where, *fixed, "--results", results, *arguments, code=code)
+        lean = [word for plugin in ("cacheprovider", "hypothesispytest", "anyio") for word in ("-p", f"no:{plugin}")]
+        return run("pytest", where, "-q", *lean, "--campaign", CAMPAIGN, "--results", results, *arguments, code=code)
 
     return bench
 

@@ -32,6 +32,7 @@ def described(tree):
     return findings, {found["name"]: found for found in findings["capabilities"]}
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(("board", "l4t"), PAIRS)
 def test_a_board_is_described_completely(tmp_path, board, l4t):
     tree = build_board(tmp_path / "root", board, l4t)

@@ -47,6 +47,7 @@ def test_a_report_of_one_profile_names_what_would_bring_the_other_figures(one_pr
     assert re.search(r"<td[^>]*>[\d.]+ \([\d.]+ to [\d.]+\)</td>", page), "few profiles are listed, with intervals"
 
 
+@pytest.mark.exhaustive
 def test_the_page_needs_nothing_from_elsewhere(report):
     page = (report / "index.html").read_text()
     fetched = re.findall(r'(?:src|href)="([^"]*)"', page)

@@ -302,6 +302,7 @@ def test_figures_are_told_with_three_digits_and_a_text_of_a_csv_file_is_no_formu
     assert lines[1:] == ["'=1+1,-2.5", "'@x,3", "'+y,", "'-z,-1"]
 
 
+@pytest.mark.exhaustive
 def test_the_files_beside_the_page_are_what_it_links_to(report, material):
     page = (report / "index.html").read_text()
     for kind in KINDS:

@@ -6,7 +6,7 @@ import dataclasses
 from typing import Any, Dict
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 
 from harness.store.conditions import comparable_conditions, differences, key
 from tests.harness.store.profile_examples import CONDITIONS, make_profile, plain_dicts
@@ -83,6 +83,7 @@ def test_a_key_is_the_same_everywhere() -> None:
     assert key(content) == "efa3a2004879d5e2"
 
 
+@settings(max_examples=20)
 @given(plain_dicts)
 def test_the_order_of_conditions_does_not_matter(conditions: Dict[str, Any]) -> None:
     assert key(conditions) == key(dict(reversed(list(conditions.items()))))

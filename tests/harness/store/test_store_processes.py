@@ -20,7 +20,7 @@ from tests.harness.store.profile_examples import ENVIRONMENT, make_profile
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")  # numpy's threads are idle here
 
-KILLS = 40
+KILLS = 24
 LONGEST_LIFE_S = 0.06
 
 

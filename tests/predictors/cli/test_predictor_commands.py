@@ -251,6 +251,7 @@ def test_counts_are_numbers_or_all():
     assert parse_counts("10,50,all,10") == (10, 50, None)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_every_scenario_runs_on_simulated_boards(name, tmp_path, capsys):
     out = tmp_path / "out.json"
@@ -288,6 +289,7 @@ def _results(tmp_path):
     return tmp_path / "results.sqlite"
 
 
+@pytest.mark.exhaustive
 def test_the_papers_networks_learn_each_minibatch_of_a_results_file(results, tmp_path, capsys):
     (table,) = load_tables(results)
     assert table.entries.shape == (54, 40, 2)

@@ -57,6 +57,7 @@ def test_deviations_within_and_between_boards_are_told_apart():
     assert np.median(found.boards) == pytest.approx(0.8, rel=0.25)
 
 
+@pytest.mark.exhaustive
 def test_a_prior_knows_the_boards_that_it_was_learned_on(tmp_path):
     told, devices = _draws(boards=3, workloads=6)
     learned = most_likely(told, devices, read_hierarchy(HYPERPRIOR))
@@ -74,12 +75,14 @@ def test_a_prior_knows_the_boards_that_it_was_learned_on(tmp_path):
     assert priors_for((), "board-1", hierarchy=known)[0].mean == pytest.approx(any_board(known, "board-1").mean)
 
 
+@pytest.mark.exhaustive
 def test_of_one_board_nothing_follows_about_how_boards_differ():
     hyperprior = read_hierarchy(HYPERPRIOR)
     found = most_likely(*_draws(boards=1, workloads=8), hyperprior)
     assert (found.boards > 0.8 * hyperprior.boards).all()
 
 
+@pytest.mark.exhaustive
 def test_what_nothing_tells_of_stays_as_it_is_set_by_hand():
     hyperprior = read_hierarchy(HYPERPRIOR)
     blind = [Told(np.zeros(len(PARAMETERS)), 1e6 * np.eye(len(PARAMETERS)))] * 3
