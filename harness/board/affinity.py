@@ -27,25 +27,22 @@ class Affinity(Knob):
         return f"CPU affinity of this process: CPUs {self.read()}"
 
     def read(self) -> List[int]:
-        return sorted(set().union(*(_affinity_of(thread) for thread in _threads())))
+        return sorted(set().union(*(_affinity_of(int(thread)) for thread in os.listdir(_THREADS))))
 
     def apply(self, value: List[int]) -> None:
         try:
             _bind(_THREADS, value)
         except (OSError, ValueError, OverflowError) as error:
-            raise ControlError(
-                f"this process cannot be bound to CPUs {value}: {error}", f"CPUs {self.read()} may be used"
-            ) from error
+            what = f"this process cannot be bound to CPUs {value}: {error}"
+            raise ControlError(what, f"CPUs {self.read()} may be used") from error
 
 
 @contextlib.contextmanager
 def workers_follow() -> Iterator[None]:
-    """Bind live workers, after the block, to the CPUs that this thread is bound to then.
-
-    Those that may run elsewhere than this thread when the block begins were bound by somebody else, and stay.
-    """
-    before = os.sched_getaffinity(0)
-    followers = [worker for worker in multiprocessing.active_children() if _affinity_of(worker.pid) == sorted(before)]
+    """Bind live workers, after the block, to the CPUs that this thread is bound to then."""
+    # Those that may run elsewhere than this thread now were bound by somebody else, and stay.
+    before = _affinity_of(0)
+    followers = [worker for worker in multiprocessing.active_children() if _affinity_of(worker.pid) == before]
     try:
         yield
     finally:
@@ -62,17 +59,13 @@ def workers_follow() -> Iterator[None]:
 def _bind(threads: str, cpus: List[int]) -> None:
     bound = set()
     while True:
-        new = set(_threads(threads)) - bound  # a thread that was not bound yet may have started others meanwhile
+        new = set(map(int, os.listdir(threads))) - bound  # one that was not bound yet may have started others meanwhile
         if not new:
             return
         for thread in new:
             with contextlib.suppress(ProcessLookupError):  # it has ended
                 os.sched_setaffinity(thread, cpus)
         bound |= new
-
-
-def _threads(folder: str = _THREADS) -> List[int]:
-    return [int(name) for name in os.listdir(folder)]
 
 
 def _affinity_of(thread: int) -> List[int]:

@@ -14,11 +14,10 @@ import tarfile
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
 
-from harness.board.control_groups import cpu_quota, own_groups
+from harness.board.control_groups import LIMITS_V1, LIMITS_V2, cpu_quota, own_groups, parse_limits
 from harness.board.disk import find_mount, read_mounts
 from harness.board.kernel_file import text_of
 from harness.board.lock import LOCK_DIR_VARIABLE
-from harness.board.read_limit import LIMITS_V1, LIMITS_V2, parse_limits
 from harness.core.cases import PREFETCH_FACTOR
 from harness.core.environment import VARIABLES
 from harness.core.errors import CannotRunError
@@ -63,11 +62,9 @@ def shared_memory_bytes(root: str = "/") -> Tuple[int, int]:
 
 
 def lack_of_shared_memory(workers: int, batch_bytes: int) -> Optional[Tuple[str, str]]:
-    """What is too small for the batches of some workers, with a hint; None where it is not.
-
-    Each worker has batches ready, and the loop holds one more (torch 2.15); a MiB is for the pages that are not full.
-    """
+    """What is too small for the batches of some workers, with a hint; None where it is not."""
     total, free = shared_memory_bytes()
+    # Each worker has batches ready, and the loop holds one more (torch 2.15); a MiB is for pages that are not full.
     needed = (workers * PREFETCH_FACTOR + 1) * batch_bytes + BYTES_PER_MIB
     if not workers or needed <= free:
         return None
@@ -83,34 +80,24 @@ def shared_memory_hint(needed_bytes: int) -> str:
     return f"`sudo mount -o remount,size={size} /dev/shm`, or fewer workers"
 
 
-ENGINES = ("docker", "podman", "nerdctl")
-"""In the order in which they are looked for; all three take the same options here."""
-
-MACHINE_IMAGE = "jetwatt-machine"
-"""An image of next to nothing: programs and libraries are this machine's own, mounted read-only."""
-
-MOST_OF_LIMIT = 30_000
-"""Open files and processes: podman 4.3 could give no more as root without the right to raise its limits."""
-
+ENGINES = ("docker", "podman", "nerdctl")  # in the order in which they are looked for; all take the same options here
+MACHINE_IMAGE = "jetwatt-machine"  # of next to nothing: programs and libraries are this machine's, mounted read-only
+MOST_OF_LIMIT = 30_000  # open files, processes: podman 4.3 as root without the right to raise limits could give no more
 _LABEL = "jetwatt"
 _TOP = ("bin", "sbin", "lib", "lib32", "lib64", "libx32", "usr", "opt")
 _FILES = ("ld.so.cache", "alternatives", "os-release", "machine-id", "nv_tegra_release")
 
 
 class ContainerEngine:
-    """Runs commands in containers without privileges or network; removes what runs that were killed left behind.
-
-    Each container has the label `jetwatt` and is named after the process that started it.
-    """
+    """Runs commands in containers without privileges or network; removes what runs that were killed left behind."""
 
     def __init__(self, engine: str = "", image: str = "", options: str = "", path: Optional[str] = None) -> None:
         """`image` has the suite installed; without one this machine's files make it. `options` go to each `run`."""
         found = (shutil.which(name, path=path) for name in ((engine,) if engine else ENGINES))
         self.program = next(filter(None, found), "")
         if not self.program:
-            raise CannotRunError(
-                f"there is no container engine {engine or ' or '.join(ENGINES)} on the PATH", "install docker or podman"
-            )
+            what = f"there is no container engine {engine or ' or '.join(ENGINES)} on the PATH"
+            raise CannotRunError(what, "install docker or podman")
         self.image, self.python = (image, "python3") if image else (MACHINE_IMAGE, sys.executable)
         self._options = shlex.split(options)
         self._count = 0
@@ -125,9 +112,8 @@ class ContainerEngine:
             if done.returncode:
                 last = (done.stderr.decode(errors="replace").strip().splitlines() or ["it says nothing"])[-1]
                 self._remove()
-                raise CannotRunError(
-                    f"{self.program} cannot start a container here: {last}", "docs/containers.md knows some reasons"
-                )
+                what = f"{self.program} cannot start a container here: {last}"
+                raise CannotRunError(what, "docs/containers.md knows some reasons")
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -136,15 +122,12 @@ class ContainerEngine:
     def command(
         self, command: Sequence[str], folders: Sequence[Path], directory: Path, options: Sequence[str] = ()
     ) -> List[str]:
-        """The command that runs another one in a container that sees some folders where they are, and may write there.
-
-        Engines would raise the limits of open files and processes, which not every root may.
-        """
+        """What runs a command in a container that sees some folders where they are, and may write there."""
         self._count += 1
         words = ["--rm", "--label", _LABEL, "--name", f"{_LABEL}-{os.getpid()}-{self._count}", "--network", "none"]
         words += ["--security-opt", "label=disable"]  # SELinux would have every mounted folder relabelled
         for name, limit in (("nofile", resource.RLIMIT_NOFILE), ("nproc", resource.RLIMIT_NPROC)):
-            hard = resource.getrlimit(limit)[1]
+            hard = resource.getrlimit(limit)[1]  # engines would raise it, which not every root may
             words += ["--ulimit", f"{name}={MOST_OF_LIMIT if hard < 0 else min(hard, MOST_OF_LIMIT)}"]
         if os.getuid() and "podman" not in self.program:  # what is written belongs to who started it
             words += ["--user", f"{os.getuid()}:{os.getgid()}"]
@@ -152,7 +135,10 @@ class ContainerEngine:
             words += ["--env", f"{name}={os.environ[name]}"] if name in os.environ else []
         if self.image == MACHINE_IMAGE:
             words += ["--pull", "never"]
-            words += [word for path in _of_machine() for word in ("--volume", f"{path}:{path}:ro")]
+            paths = [f"/{name}" for name in _TOP if os.path.isdir(f"/{name}") and not os.path.islink(f"/{name}")]
+            paths += [f"/etc/{name}" for name in _FILES if os.path.exists(f"/etc/{name}")]
+            paths += [path for path in (sys.prefix, sys.base_prefix) if not path.startswith(("/usr/", "/opt/"))]
+            words += [word for path in dict.fromkeys(paths) for word in ("--volume", f"{path}:{path}:ro")]
         words += [word for path in dict.fromkeys(map(str, folders)) for word in ("--volume", f"{path}:{path}")]
         words += ["--workdir", str(directory), *self._options, *options, self.image, *command]
         return [self.program, "run", *words]
@@ -170,13 +156,6 @@ class ContainerEngine:
                 ask("rm", "--force", name)
         if self.image == MACHINE_IMAGE:
             ask("rmi", MACHINE_IMAGE)
-
-
-def _of_machine() -> List[str]:
-    paths = [f"/{name}" for name in _TOP if os.path.isdir(f"/{name}") and not os.path.islink(f"/{name}")]
-    paths += [f"/etc/{name}" for name in _FILES if os.path.exists(f"/etc/{name}")]
-    python = [path for path in (sys.prefix, sys.base_prefix) if not path.startswith(("/usr/", "/opt/"))]
-    return list(dict.fromkeys([*paths, *python]))
 
 
 def _skeleton() -> bytes:

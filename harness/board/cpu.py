@@ -57,7 +57,6 @@ class CpuOnline(Knob):
         return sorted(int(name[len("cpu") :]) for name in directories if re.fullmatch(r"cpu\d+", name))
 
     def is_online(self, cpu: int) -> bool:
-        """Whether a CPU is online now; one without a switch always is."""
         return not self._is_switchable(cpu) or read_int_setting(self._switch(cpu)) != 0
 
     def usable(self) -> str:
@@ -76,10 +75,8 @@ class CpuOnline(Knob):
         switchable = [cpu for cpu in cpus if self._is_switchable(cpu)]
         fixed = sorted(set(cpus) - set(switchable))
         if not set(fixed) <= set(value) <= set(cpus):
-            raise ControlError(
-                f"CPUs {value} cannot be the ones online",
-                f"CPUs {fixed} always are, CPUs {switchable} may be",
-            )
+            what = f"CPUs {value} cannot be the ones online"
+            raise ControlError(what, f"CPUs {fixed} always are, CPUs {switchable} may be")
         for cpu in sorted(set(value) - set(online)):
             self._turn(cpu, 1)
         for cpu in sorted(set(online) - set(value), reverse=True):
@@ -89,10 +86,8 @@ class CpuOnline(Knob):
         switch = self._switch(cpu)
         write(switch, state)
         if read_int_setting(switch) != state:
-            raise ControlError(
-                f"CPU {cpu} was turned {'on' if state else 'off'} and did not {'come back' if state else 'go'}",
-                "see `dmesg` for why; a reboot brings it back",
-            )
+            what = f"CPU {cpu} was turned {'on' if state else 'off'} and did not {'come back' if state else 'go'}"
+            raise ControlError(what, "see `dmesg` for why; a reboot brings it back")
 
     def _is_switchable(self, cpu: int) -> bool:
         # A kernel may show a switch for CPU 0 too; the boards' boot CPU must stay.
@@ -151,29 +146,31 @@ def parse_cpu_ticks(text: str) -> Dict[str, int]:
 
 
 class ProcessTree:
-    """A process and its descendants, without one of them and its own.
-
-    A process that ended and was waited for counts in its parent's times: nothing is lost when workers come and go.
-    """
+    """A process and its descendants, without one of them and its own."""
 
     def __init__(self, proc: str, pid: int, without: int) -> None:
-        self._proc = proc
-        self._pid = pid
-        self._without = without
+        self._proc, self._pid, self._without = proc, pid, without
         self._parents: Dict[int, int] = {}
 
     def ticks(self) -> int:
         """CPU time of the tree so far; OSError where its root is gone, or processes end faster than they are read."""
         for _ in range(_ATTEMPTS - 1):
-            # Parents are read before their children, so that a child that ends meanwhile is never counted twice; where
-            # one ends before it is read, its time is in neither, and all are read again.
+            # Parents are read before their children: a child that ends meanwhile, whose time goes to its parent, is
+            # never counted twice; where one ends before it is read, its time is in neither, and all are read again.
             with contextlib.suppress(FileNotFoundError, ProcessLookupError):
                 return self._sum()
         return self._sum()
 
     def _sum(self) -> int:
         """Over the process and all descendants that are alive, parents before children."""
-        self._learn_parents()
+        alive = {int(name) for name in os.listdir(self._proc) if name.isdigit()}
+        for ended in self._parents.keys() - alive:
+            above = self._parents.pop(ended)  # to whom its children go: they still belong to the run that started them
+            self._parents.update({pid: above for pid, parent in self._parents.items() if parent == ended})
+        for pid in alive - self._parents.keys():
+            # It ended since it was listed; or (proc(5), hidepid) it is another user's, so none of this run's.
+            with contextlib.suppress(FileNotFoundError, ProcessLookupError, PermissionError):
+                self._parents[pid] = self._read(pid)[0]
         children: Dict[int, List[int]] = {}
         for pid, parent in self._parents.items():
             if pid != self._without:
@@ -185,20 +182,6 @@ class ProcessTree:
 
     def _read(self, pid: int) -> Tuple[int, int]:
         return parse_process_stat(read_text(os.path.join(self._proc, str(pid), "stat")))
-
-    def _learn_parents(self) -> None:
-        """Bring the parent of every process up to date, reading only those that are new.
-
-        A process whose parent ended goes to the parent's parent, so that it still belongs to the run that started it.
-        """
-        alive = {int(name) for name in os.listdir(self._proc) if name.isdigit()}
-        for ended in self._parents.keys() - alive:
-            above = self._parents.pop(ended)
-            self._parents.update({pid: above for pid, parent in self._parents.items() if parent == ended})
-        for pid in alive - self._parents.keys():
-            # It ended since it was listed; or (proc(5), hidepid) it is another user's, so none of this run's.
-            with contextlib.suppress(FileNotFoundError, ProcessLookupError, PermissionError):
-                self._parents[pid] = self._read(pid)[0]
 
 
 def busiest(own: int, seconds: float, ticks_per_s: float, root: str = "/") -> Dict[str, float]:

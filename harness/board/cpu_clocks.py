@@ -10,14 +10,7 @@ import os
 from typing import Any, Callable, ContextManager, Dict, Iterable, List, NamedTuple, Tuple
 
 from harness.board.cpu import CpuOnline, kept_online
-from harness.board.kernel_file import (
-    LimitFiles,
-    Limits,
-    check_writable,
-    read_int_setting,
-    read_setting,
-    read_text,
-)
+from harness.board.kernel_file import LimitFiles, Limits, check_writable, read_int_setting, read_setting, read_text
 from harness.board.knob import Knob, KnobSpec
 from harness.board.source import Reading, Source, file_source, read_each
 from harness.core.errors import ControlError, InvalidValueError, SourceUnavailableError
@@ -30,10 +23,9 @@ _DIRECTORY = "sys/devices/system/cpu/cpufreq"
 class Policy(NamedTuple):
     name: str  # `policy0`
     cpus: Tuple[int, ...]  # their numbers
-    lowest_khz: int  # the hardware's lowest clock
-    highest_khz: int  # its highest
-    # the clocks it can have, ascending; empty where it may have any in between (intel_pstate)
-    levels_khz: Tuple[int, ...]
+    lowest_khz: int  # of the hardware
+    highest_khz: int
+    levels_khz: Tuple[int, ...]  # what it can have, ascending; empty: any in between (intel_pstate)
 
     def nearest_khz(self, khz: int) -> int:
         if self.levels_khz:
@@ -60,7 +52,19 @@ class CpuFrequency(Knob):
 
     def policies(self) -> List[Policy]:
         """Those that are there now, by their first CPU; without those whose sleep the kernel hides."""
-        found = (_told(_read_policy, path) for path in glob.glob(os.path.join(self._directory, "policy*")))
+
+        def read(directory: str) -> Policy:
+            levels_file = os.path.join(directory, "scaling_available_frequencies")
+            levels = read_setting(levels_file).split() if os.path.exists(levels_file) else []
+            return Policy(
+                name=os.path.basename(directory),
+                cpus=tuple(map(int, read_setting(os.path.join(directory, "related_cpus")).split())),
+                lowest_khz=read_int_setting(os.path.join(directory, "cpuinfo_min_freq")),
+                highest_khz=read_int_setting(os.path.join(directory, "cpuinfo_max_freq")),
+                levels_khz=tuple(sorted(map(int, levels))),
+            )
+
+        found = (_told(read, path) for path in glob.glob(os.path.join(self._directory, "policy*")))
         return sorted(filter(None, found), key=lambda policy: policy.cpus)
 
     def online_policies(self) -> List[Policy]:
@@ -106,18 +110,6 @@ class CpuFrequency(Knob):
         return LimitFiles(*(os.path.join(self._directory, name, limit) for limit in (MINIMUM, MAXIMUM)))
 
 
-def _read_policy(directory: str) -> Policy:
-    levels_file = os.path.join(directory, "scaling_available_frequencies")
-    levels = read_setting(levels_file).split() if os.path.exists(levels_file) else []
-    return Policy(
-        name=os.path.basename(directory),
-        cpus=tuple(int(cpu) for cpu in read_setting(os.path.join(directory, "related_cpus")).split()),
-        lowest_khz=read_int_setting(os.path.join(directory, "cpuinfo_min_freq")),
-        highest_khz=read_int_setting(os.path.join(directory, "cpuinfo_max_freq")),
-        levels_khz=tuple(sorted(int(level) for level in levels)),
-    )
-
-
 def _told(read: Callable[..., Any], *arguments: str) -> Any:
     """What a function reads of a policy; None where the kernel does not tell it because its CPUs are offline."""
     try:
@@ -128,8 +120,7 @@ def _told(read: Callable[..., Any], *arguments: str) -> Any:
         raise
 
 
-MEASURED_EVERY_S = 5.0
-"""How often a clock is measured: that stops its CPU for a moment, and where only root may, the helper is run for it."""
+MEASURED_EVERY_S = 5.0  # that stops the CPU for a moment, and where only root may, the helper is run for it
 
 
 def _measured(policy: str) -> int:
@@ -154,7 +145,16 @@ def open_source(root: str, measured: bool = False) -> Source:
             f"there is no cpufreq policy in {directory}",
             "none is to be had in most virtual machines; elsewhere load the CPU's cpufreq driver",
         )
-    running = {cpu: path for cpu, path in ((cpu, f"{directory}/policy{cpu}") for cpu in cpus) if _is_running(path)}
+
+    def is_running(path: str) -> bool:
+        try:
+            return bool(read_text(f"{path}/affected_cpus"))
+        except FileNotFoundError:
+            return True  # reading its clock will tell
+        except OSError:
+            return False  # some kernels refuse every file of a policy whose CPUs are offline
+
+    running = {cpu: path for cpu, path in ((cpu, f"{directory}/policy{cpu}") for cpu in cpus) if is_running(path)}
     related = {cpu: read_text(f"{path}/related_cpus") for cpu, path in running.items()}
     asked = file_source(
         {f"cpu{cpu}_khz": (f"{path}/scaling_cur_freq", int) for cpu, path in running.items()},
@@ -176,13 +176,3 @@ def open_source(root: str, measured: bool = False) -> Source:
 
     notes = {f"cpu{cpu}_measured_khz": f"cpuinfo_cur_freq of CPUs {cpus}" for cpu, cpus in related.items()}
     return Source({**asked.notes, **notes}, read)
-
-
-def _is_running(directory: str) -> bool:
-    """Whether a CPU of a policy is online; where the kernel has no such file, reading its clock will tell."""
-    try:
-        return bool(read_text(os.path.join(directory, "affected_cpus")))
-    except FileNotFoundError:
-        return True
-    except OSError:
-        return False  # some kernels refuse every file of such a policy

@@ -14,9 +14,13 @@ from harness.board.source import Counters, Reading, Source
 from harness.core.errors import SourceUnavailableError
 from harness.core.units import BYTES_PER_SECTOR, ms_to_s
 
-_NETWORK = ("nfs", "nfs4", "cifs", "smb3", "9p", "ceph", "glusterfs", "lustre", "fuse.sshfs", "virtiofs")
-_IN_MEMORY = ("tmpfs", "ramfs")
-_NOT_FOR_DATA = ("squashfs", "iso9660", "erofs")  # images of software, never written
+_DISKLESS = {
+    **dict.fromkeys(("tmpfs", "ramfs"), "memory"),
+    **dict.fromkeys(("nfs", "nfs4", "cifs", "smb3", "9p", "ceph", "glusterfs", "lustre", "fuse.sshfs"), "network"),
+    "virtiofs": "network",
+    "overlay": "overlay",
+}
+"""File system to transport, of those without a block device."""
 
 
 # -- mounts and block devices ------------------------------------------------------------------------------------------
@@ -78,10 +82,8 @@ def disk_under(path: str, root: str) -> str:
     mount, disk = _written_to(mount, mounts, root)
     if disk is None:
         source = printable(mount.source)
-        raise SourceUnavailableError(
-            f"{printable(path)} lies on {mount.filesystem} ({source}), which shows no block device here",
-            "for block I/O choose a storage on a disk of this machine",
-        )
+        what = f"{printable(path)} lies on {mount.filesystem} ({source}), which shows no block device here"
+        raise SourceUnavailableError(what, "for block I/O choose a storage on a disk of this machine")
     return disk
 
 
@@ -119,15 +121,11 @@ def _whole_disk(device: Optional[str]) -> Optional[str]:
 
 
 class Medium(NamedTuple):
-    """A storage medium; None is what the kernel does not tell, as of the disk of a virtual machine.
-
-    `transport` is `nvme`, `sata`, `usb`, `sd`, `emmc`, `virtio`, `loop`, `scsi`, `memory`, `network` or, of a
-    container's own files, `overlay`.
-    """
+    """A storage medium; None is what the kernel does not tell, as of the disk of a virtual machine."""
 
     mount_point: Optional[str]  # as text that can be stored and printed
     device: Optional[str]  # the disk's name: `nvme0n1`
-    transport: Optional[str]
+    transport: Optional[str]  # of `_TRANSPORTS` and `_DISKLESS`, `sd` or `emmc`
     rotational: Optional[bool]
     kind: Optional[str]  # `ssd`, `hdd`, `sd`, `emmc`, `ram`
     filesystem: Optional[str]  # `ext4`, ...
@@ -148,8 +146,16 @@ def discover(root: str = "/") -> List[Tuple[str, Medium]]:
     shortest: Dict[str, Mount] = {}
     for mount in mounts:
         device = _block_device(mount, root)
-        is_hidden = find_mount(mount.mount_point, mounts) is not mount
-        if device is not None and not is_hidden and _takes_data(mount, root):
+        place = _below(root, mount.mount_point)
+        takes_data = (
+            find_mount(mount.mount_point, mounts) is mount
+            and mount.filesystem not in ("squashfs", "iso9660", "erofs")  # images of software, never written
+            and "ro" not in mount.options
+            and not mount.mount_point.startswith("/boot")
+            and os.path.isdir(place)  # a container has single files (/etc/hosts) mounted from a disk
+            and os.access(place, os.W_OK, effective_ids=True)
+        )
+        if device is not None and takes_data:
             known = shortest.setdefault(device, mount)
             shortest[device] = min(known, mount, key=lambda candidate: len(candidate.mount_point))
     found: Dict[str, Medium] = {}
@@ -163,29 +169,13 @@ def discover(root: str = "/") -> List[Tuple[str, Medium]]:
     return list(found.items())
 
 
-def _takes_data(mount: Mount, root: str) -> bool:
-    place = _below(root, mount.mount_point)
-    return (
-        mount.filesystem not in _NOT_FOR_DATA
-        and "ro" not in mount.options
-        and not mount.mount_point.startswith("/boot")
-        and os.path.isdir(place)  # a container has single files (/etc/hosts) mounted from a disk
-        and os.access(place, os.W_OK, effective_ids=True)
-    )
-
-
 def _medium(mount: Optional[Mount], mounts: List[Mount], space: os.statvfs_result, root: str) -> Medium:
     size_bytes, free_bytes = space.f_blocks * space.f_frsize, space.f_bavail * space.f_frsize
     if mount is None:
         return Medium(None, None, None, None, None, None, size_bytes, free_bytes)
     below, disk = _written_to(mount, mounts, root)
     disk = _physical_disk(disk)
-    if disk is None:
-        names = {**dict.fromkeys(_IN_MEMORY, "memory"), **dict.fromkeys(_NETWORK, "network"), "overlay": "overlay"}
-        transport, rotational = names.get(below.filesystem), None
-    else:
-        transport = _transport(disk)
-        rotational = _rotational(disk, transport)
+    transport, rotational = _attached(disk) if disk else (_DISKLESS.get(below.filesystem), None)
     known = {"sd": "sd", "emmc": "emmc", "memory": "ram"}
     return Medium(
         mount_point=printable(mount.mount_point),
@@ -208,32 +198,28 @@ def _physical_disk(disk: Optional[str]) -> Optional[str]:
     return _physical_disk(_whole_disk(os.path.realpath(os.path.join(slaves, names[0]))))
 
 
-def _transport(disk: str) -> Optional[str]:
-    """How a disk is attached, from its place in sysfs: `.../ata1/host0/.../block/sda` hangs on an ATA port."""
+_TRANSPORTS = {
+    r"/nvme\d+": "nvme",
+    r"/usb\d+/": "usb",
+    r"/ata\d+/": "sata",
+    r"/virtio\d+/": "virtio",
+    r"/loop\d+$": "loop",
+    r"/zram\d+$": "memory",
+    r"/host\d+/": "scsi",
+}
+"""By a disk's place in sysfs: `.../ata1/host0/.../block/sda` hangs on an ATA port."""
+
+
+def _attached(disk: str) -> Tuple[Optional[str], Optional[bool]]:
+    """How a disk is attached, and whether it turns; None where it hides that, or its silence would count as turning."""
+    transport = next((name for pattern, name in _TRANSPORTS.items() if re.search(pattern, disk)), None)
     if os.path.basename(disk).startswith("mmcblk"):
         # Documentation/driver-api/mmc: the card says whether it is MMC (soldered: eMMC) or SD
-        return {"MMC": "emmc", "SD": "sd"}.get(text_of(os.path.join(disk, "device/type")))
-    for pattern, transport in (
-        (r"/nvme\d+", "nvme"),
-        (r"/usb\d+/", "usb"),
-        (r"/ata\d+/", "sata"),
-        (r"/virtio\d+/", "virtio"),
-        (r"/loop\d+$", "loop"),
-        (r"/zram\d+$", "memory"),
-        (r"/host\d+/", "scsi"),
-    ):
-        if re.search(pattern, disk):
-            return transport
-    return None
-
-
-def _rotational(disk: str, transport: Optional[str]) -> Optional[bool]:
-    """What the disk says of itself; None for one that hides what is below it, or whose silence counts as turning."""
+        transport = {"MMC": "emmc", "SD": "sd"}.get(text_of(os.path.join(disk, "device/type")))
     told = text_of(os.path.join(disk, "queue/rotational"))
-    if transport in (None, "virtio", "loop") or not told:
-        return None
     # Most USB bridges and sticks do not say that nothing turns in them.
-    return None if transport == "usb" and told == "1" else told == "1"
+    is_hidden = transport in (None, "virtio", "loop") or (transport == "usb" and told == "1")
+    return transport, None if is_hidden or not told else told == "1"
 
 
 # -- block I/O ---------------------------------------------------------------------------------------------------------

@@ -25,9 +25,11 @@ from harness.core.errors import ControlError, InvalidValueError
 from harness.core.units import HZ_PER_KHZ, hz_to_khz
 
 _DEBUG = "sys/kernel/debug"
-_TABLES = f"{_DEBUG}/bpmp/debug/emc/tables/regular"
-_CAPS = ("sys/kernel/nvpmodel_clk_cap/emc", "sys/kernel/nvpmodel_emc_cap/emc_iso_cap")
-"""Where nvpmodel caps it: since L4T r36, and before."""
+_BPMP, _OVERRIDE, _BANDWIDTH = f"{_DEBUG}/bpmp/debug/clk/emc", f"{_DEBUG}/clk/override.emc", f"{_DEBUG}/tegra_bwmgr"
+_CAPS = ("sys/kernel/nvpmodel_clk_cap/emc", "sys/kernel/nvpmodel_emc_cap/emc_iso_cap")  # nvpmodel's: since r36, before
+
+BWMGR = "sys/class/devfreq/bwmgr"
+"""Since L4T r39 on Orin (6.8; jetson_stats#867), and on Thor: a devfreq folder, whose two limits hold the clock."""
 
 
 class Clock(NamedTuple):
@@ -40,12 +42,6 @@ class Clock(NamedTuple):
     highest: str
     lock_first: bool  # whether the lock goes before the rate, or after it
 
-
-_BPMP = f"{_DEBUG}/bpmp/debug/clk/emc"
-_OVERRIDE, _BANDWIDTH = f"{_DEBUG}/clk/override.emc", f"{_DEBUG}/tegra_bwmgr"
-
-BWMGR = "sys/class/devfreq/bwmgr"
-"""Since L4T r39 on Orin (6.8; jetson_stats#867), and on Thor: a devfreq folder, whose two limits hold the clock."""
 
 CLOCKS = (
     # TX2, Xavier, Orin: locked before the rate, as jetson_clocks does.
@@ -80,8 +76,7 @@ class Emc(Knob):
 
     def __init__(self, root: str, holds_thor: bool = False) -> None:
         """`holds_thor`: as of `GpuFrequency`."""
-        self._root = root
-        self._holds_thor = holds_thor
+        self._root, self._holds_thor = root, holds_thor
 
     def usable(self) -> str:
         limits = self.limits
@@ -97,7 +92,8 @@ class Emc(Knob):
         listed = self._path(f"{BWMGR}/available_frequencies")
         if self.limits and os.path.exists(listed) and self._may_set(listed):
             return sorted(hz_to_khz(int(hz)) for hz in read_setting(listed).split())
-        return sorted(int(name) for name in entries(self._path(_TABLES)) if name.isdecimal())
+        tables = self._path(f"{_DEBUG}/bpmp/debug/emc/tables/regular")
+        return sorted(int(name) for name in entries(tables) if name.isdecimal())
 
     @property
     def limits(self) -> Optional[LimitFiles]:
@@ -183,14 +179,12 @@ class Emc(Knob):
 
     def _need_clock(self) -> Clock:
         clock = self._clock()
-        if clock is not None:
-            return clock
-        if os.path.exists(self._path(BWMGR)):
+        if clock is None and os.path.exists(self._path(BWMGR)):
             raise ControlError("the memory clock of this board has a governor only", "set the governor of bwmgr")
-        raise ControlError(
-            f"no memory clock that can be set is in {self._path(_DEBUG)}",
-            "on a Jetson: `sudo mount -t debugfs none /sys/kernel/debug`",
-        )
+        if clock is None:
+            what = f"no memory clock that can be set is in {self._path(_DEBUG)}"
+            raise ControlError(what, "on a Jetson: `sudo mount -t debugfs none /sys/kernel/debug`")
+        return clock
 
     def _value(self, name: str) -> int:
         return read_int_setting(self._path(name))
@@ -202,11 +196,10 @@ class Emc(Knob):
 def readable_rate(root: str) -> Tuple[str, str]:
     """The file of the clock, in Hz, that this user may read, or empty; and why there is none."""
     debug = os.path.join(root, _DEBUG)
-    paths = [os.path.join(root, rate) for rate in RATES]
-    there = [path for path in paths if os.path.isfile(path)]
-    found = next((path for path in reversed(there) if may_read(path)), next(iter(there), ""))
-    if found and may_read(found):
-        return found, ""
-    if found or not os.access(debug, os.X_OK, effective_ids=True):
-        return "", f"{found or debug} is for root only; jtop tells the clock to all"
+    there = [path for path in (os.path.join(root, rate) for rate in RATES) if os.path.isfile(path)]
+    readable = [path for path in there if may_read(path)]
+    if readable:
+        return readable[-1], ""
+    if there or not os.access(debug, os.X_OK, effective_ids=True):
+        return "", f"{(there or [debug])[0]} is for root only; jtop tells the clock to all"
     return "", f"there is no clock of the memory below {debug}"

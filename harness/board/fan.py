@@ -12,8 +12,6 @@ from harness.board.knob import Knob, KnobSpec
 from harness.board.privileged import FAN_SERVICE, FULL_PWM, KINDS, ONLY, SYSTEMCTL, SYSTEMCTL_TIMEOUT_S, nodes
 from harness.core.errors import ControlError
 
-_UNIT_FOLDERS = ("etc/systemd/system", "lib/systemd/system", "usr/lib/systemd/system")
-
 Setting = Dict[str, Any]
 """`service`: whether nvfancontrol runs (where it is installed); `automatic`: whether the kernel sets the speed (where
 it can); `pwm`: the speed of each fan, 0 to 255 (where neither does, otherwise it moves)."""
@@ -70,16 +68,14 @@ class Fan(Knob):
             return
         if value.get("service") is False and self._service_runs():
             self._turn_service("stop")
-        if value.get("automatic") == 0:
-            for path in self._automatic():
-                write(path, 0)
+        for path in self._automatic() if value.get("automatic") == 0 else []:
+            write(path, 0)
         if len(value.get("pwm", speeds)) != len(speeds):
             raise ControlError(f"{len(value['pwm'])} fan speeds were given", f"there are {len(speeds)} fans")
         for path, pwm in zip(speeds, value.get("pwm", [])):
             write(path, pwm)
-        if value.get("automatic") == 1:
-            for path in self._automatic():
-                write(path, 1)
+        for path in self._automatic() if value.get("automatic") == 1 else []:
+            write(path, 1)
         if value.get("service") and not self._service_runs():
             self._turn_service("start")
 
@@ -94,8 +90,8 @@ class Fan(Knob):
         return [path] if path else []
 
     def _has_service(self) -> bool:
-        units = [os.path.join(self._root, folder, f"{FAN_SERVICE}.service") for folder in _UNIT_FOLDERS]
-        return any(map(os.path.exists, units))
+        folders = ("etc/systemd/system", "lib/systemd/system", "usr/lib/systemd/system")
+        return any(os.path.exists(os.path.join(self._root, folder, f"{FAN_SERVICE}.service")) for folder in folders)
 
     def _service_runs(self) -> bool:
         return run_bounded([self._systemctl, "is-active", FAN_SERVICE], timeout_s=SYSTEMCTL_TIMEOUT_S).status == 0

@@ -22,7 +22,7 @@ from harness.core.errors import ControlError, InvalidValueError, SourceUnavailab
 from harness.core.units import HZ_PER_KHZ, hz_to_khz, permille_to_share
 
 DIRECTORY = "sys/class/devfreq"
-MINIMUM, MAXIMUM, CLOCK = "min_freq", "max_freq", "cur_freq"
+CLOCK = "cur_freq"
 
 
 class GpuNode(NamedTuple):
@@ -31,7 +31,6 @@ class GpuNode(NamedTuple):
 
     @property
     def name(self) -> str:
-        """Its folder's name, `17000000.ga10b`."""
         return os.path.basename(self.directory)
 
     @property
@@ -65,8 +64,7 @@ class GpuFrequency(Knob):
 
     def __init__(self, root: str, holds_thor: bool = False) -> None:
         """`holds_thor`: set a Thor's clocks too. What was saved of them is put back without."""
-        self._root = root
-        self._holds_thor = holds_thor
+        self._root, self._holds_thor = root, holds_thor
 
     def gpus(self) -> List[GpuNode]:
         """Those whose clocks may be set."""
@@ -105,7 +103,7 @@ class GpuFrequency(Knob):
                 files.write(target)
 
     def _files(self, gpu: str) -> LimitFiles:
-        return LimitFiles(*(os.path.join(self._root, DIRECTORY, gpu, limit) for limit in (MINIMUM, MAXIMUM)))
+        return LimitFiles(*(os.path.join(self._root, DIRECTORY, gpu, limit) for limit in ("min_freq", "max_freq")))
 
 
 def open_source(root: str) -> Source:

@@ -9,9 +9,9 @@ set the mode first. It keeps neither the highest limits nor the memory's rate in
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
+from pathlib import Path
 from typing import Any, Dict, Optional
 
 from harness.board import privileges
@@ -28,10 +28,7 @@ Shown = Dict[str, Dict[str, str]]  # `cpu0`, ..., `GPU` and `EMC`: each what `--
 
 
 class JetsonClocks(Knob):
-    """`dvfs`: `on` or `off`; as read also `shown`, the settings that jetson_clocks changes, and `leftover`.
-
-    `leftover` tells a file that a killed run left from the one that this run stored.
-    """
+    """`dvfs`: `on` or `off`; as read also `shown`, what jetson_clocks changes, and `leftover`, a killed run's file."""
 
     name = "jetson_clocks"
     topic = "switch DVFS off"
@@ -75,18 +72,15 @@ class JetsonClocks(Knob):
         elif self._has_stored:
             self._do("restore")
         elif self.read()[DVFS] == OFF:
-            raise ControlError(
-                "DVFS was off before this run, and what it would be otherwise is not known",
-                "`sudo jetson_clocks --restore FILE` with a file of your own, or reboot",
-            )
+            what = "DVFS was off before this run, and what it would be otherwise is not known"
+            raise ControlError(what, "`sudo jetson_clocks --restore FILE` with a file of your own, or reboot")
 
     def verify(self, value: Dict[str, Any]) -> None:
         """Compare what `value` names: the setting of a run has no `shown`, what was saved has."""
         found = self.read()
         if found[DVFS] != value[DVFS]:
-            raise ControlError(
-                f"DVFS was switched {value[DVFS]} and is {found[DVFS]}", "look at `jetson_clocks --show`"
-            )
+            what = f"DVFS was switched {value[DVFS]} and is {found[DVFS]}"
+            raise ControlError(what, "look at `jetson_clocks --show`")
         different = [name for name, was in value.get("shown", {}).items() if found["shown"].get(name) != was]
         if different:
             name = different[0]
@@ -124,37 +118,25 @@ class JetsonClocks(Knob):
             return privileges.call("jetson-clocks", act)
         try:
             if act == "forget":
-                _unlink(self._file)
-                _unlink(self._draft)
+                Path(self._file).unlink(missing_ok=True)
+                Path(self._draft).unlink(missing_ok=True)
                 return ""
             if act == "store":
                 os.makedirs(os.path.dirname(self._file), exist_ok=True)
-                _unlink(self._draft)  # it appends to a file that is there
+                Path(self._draft).unlink(missing_ok=True)  # it appends to a file that is there
         except OSError as error:
             raise ControlError(f"{error.filename} is in the way: {error.strerror}", "make it writable") from error
-        words = {
-            "show": ["--show"],
-            "store": ["--store", self._draft],
-            "pin": [],
-            "restore": ["--restore", self._file],
-        }[act]
-        output = run_checked([self._executable, *words], timeout_s=self._timeout_s, hint="run it by hand and look")
+        words = {"show": ["--show"], "store": ["--store", self._draft], "pin": [], "restore": ["--restore", self._file]}
+        command = [self._executable, *words[act]]
+        output = run_checked(command, timeout_s=self._timeout_s, hint="run it by hand and look")
         if act == "store":
             os.replace(self._draft, self._file)
         return output
 
 
-def _unlink(path: str) -> None:
-    with contextlib.suppress(FileNotFoundError):
-        os.unlink(path)
-
-
 def parse_show(text: str) -> Shown:
-    """What `--show` says of CPUs, GPU and memory, without what moves by itself: a name and pairs in a line.
-
-    `cpu0: Online=1 Governor=schedutil MinFreq=729600 ... IdleStates: WFI=1 c7=1`
-    """
-    shown: Shown = {}
+    """What `--show` says of CPUs, GPU and memory, without what moves by itself."""
+    shown: Shown = {}  # from `cpu0: Online=1 Governor=schedutil MinFreq=729600 ... IdleStates: WFI=1 c7=1`
     for line in text.splitlines():
         match = re.match(r"(cpu\d+|GPU|EMC)\b:?\s", line)
         if match:
@@ -164,9 +146,8 @@ def parse_show(text: str) -> Shown:
 
 
 def is_held(shown: Shown) -> bool:
-    clocks = [
-        pairs
+    return all(
+        pairs.get("MinFreq") == pairs.get("MaxFreq")
         for name, pairs in shown.items()
         if name == "GPU" or (name.startswith("cpu") and pairs.get("Online", "1") == "1")
-    ]
-    return all(pairs.get("MinFreq") == pairs.get("MaxFreq") for pairs in clocks)
+    )

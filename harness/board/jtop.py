@@ -35,8 +35,6 @@ STALE_INTERVALS = 3  # a sample that is older than as many of the service's inte
 
 
 class Sample(NamedTuple):
-    """What the service saw at one moment; channels have their prefix."""
-
     uptime_s: float  # when, in seconds since the boot, as the service says
     interval_s: float  # the service's
     values: Dict[str, float]
@@ -101,10 +99,7 @@ _TROUBLES = {
         "`sudo systemctl start jtop`, or without it `sudo jtop --install-service`; a container needs the host's "
         "/run/jtop.sock",
     ),
-    "can't access": (
-        "this user may not speak to the jtop service",
-        "`sudo usermod -aG jtop $USER`, then log in again",
-    ),
+    "can't access": ("this user may not speak to the jtop service", "`sudo usermod -aG jtop $USER`, then log in again"),
     "mismatch of python": (
         "the jtop service runs on a Python that does not understand this one's",
         "install jetson-stats for both with one Python",
@@ -142,10 +137,7 @@ class JtopSource:
         retry_s: float = RETRY_S,
         boot_clock: Callable[[], float] = lambda: time.clock_gettime(time.CLOCK_BOOTTIME),
     ) -> None:
-        self._connect = connect
-        self._answer_s = answer_s
-        self._retry_s = retry_s
-        self._boot_clock = boot_clock
+        self._connect, self._answer_s, self._retry_s, self._boot_clock = connect, answer_s, retry_s, boot_clock
         self._newest: Optional[Sample] = None
         self._trouble: Optional[Tuple[str, str]] = None
         self._given_uptime_s: Optional[float] = None
@@ -173,10 +165,8 @@ class JtopSource:
             raise SourceUnavailableError(*trouble)
         age_s = self._boot_clock() - sample.uptime_s
         if age_s > STALE_INTERVALS * sample.interval_s:
-            raise SourceUnavailableError(
-                f"the last sample of the jtop service is {age_s:.1f} s old, its interval is {sample.interval_s:g} s",
-                _RESTART,
-            )
+            what = f"the last sample of the jtop service is {age_s:.1f} s old, its interval is {sample.interval_s:g} s"
+            raise SourceUnavailableError(what, _RESTART)
         if sample.uptime_s == self._given_uptime_s:
             return Reading({}, {})
         self._given_uptime_s = sample.uptime_s
@@ -196,29 +186,26 @@ class JtopSource:
         self._stopped.set()
 
     def _start_thread(self) -> None:
-        threading.Thread(target=self._try_client, name="jtop", daemon=True).start()
+        threading.Thread(target=self._listen, name="jtop", daemon=True).start()
 
-    def _try_client(self) -> None:
+    def _listen(self) -> None:
         # Whatever the client raises is the reason why there are no samples, and is said at every reading.
         try:
-            self._listen()
+            client = self._connect()
+            client.attach(self._take)
+            client.start()
+            try:
+                while not self._stopped.is_set():
+                    if not client.ok():
+                        raise SourceUnavailableError("the jtop service has stopped sending", _RESTART)
+            finally:
+                client.close()
         except Exception as error:
             self._trouble = explain(error)
         self._heard.set()
         if not self._stopped.wait(self._retry_s):
             # multiprocessing keeps a connection per thread, the broken one too: only a new thread gets a new one.
             self._start_thread()
-
-    def _listen(self) -> None:
-        client = self._connect()
-        client.attach(self._take)
-        client.start()
-        try:
-            while not self._stopped.is_set():
-                if not client.ok():
-                    raise SourceUnavailableError("the jtop service has stopped sending", _RESTART)
-        finally:
-            client.close()
 
     def _take(self, client: Any) -> None:
         self._newest = sample_of(client)
@@ -227,10 +214,8 @@ class JtopSource:
 
 
 def open_source(root: str, interval_s: float = DEFAULT_INTERVAL_S, answer_s: float = ANSWER_S) -> JtopSource:
-    """Connect to the jtop service of this machine, which has one socket, whatever `root` is.
-
-    The service takes the interval only where it has no other client, and is unstable below 0.5 s.
-    """
+    """Connect to the jtop service of this machine, which has one socket, whatever `root` is."""
+    # The service takes the interval only where it has no other client, and is unstable below 0.5 s.
     try:
         module = importlib.import_module("jtop")
     except ImportError as error:

@@ -34,13 +34,25 @@ def read_text(path: str) -> str:
 def _content(path: str) -> bytes:
     """The file's bytes. Python's own files raise a TypeError where the kernel says EAGAIN; here it is an OSError."""
     try:
-        if _may_hang(path):
-            return _bounded_content(path)
-        fd = os.open(path, os.O_RDONLY)
-        try:
-            return b"".join(iter(lambda: os.read(fd, _READ_BYTES), b""))
-        finally:
-            os.close(fd)
+        if not _may_hang(path):
+            fd = os.open(path, os.O_RDONLY)
+            try:
+                return b"".join(iter(lambda: os.read(fd, _READ_BYTES), b""))
+            finally:
+                os.close(fd)
+        from harness.board.bounded_process import run_bounded
+
+        os.stat(path)
+        if path not in _hung:
+            try:
+                done = run_bounded(["cat", path], timeout_s=HANG_S, grace_s=_GONE_S)
+            except ControlError as error:
+                _hung[path] = f"{error.what}; it is not read again"
+            else:
+                if done.status:
+                    raise OSError(errno.EIO, done.output.strip())
+                return done.output.encode()
+        raise OSError(errno.ETIMEDOUT, _hung[path])
     except OSError as error:
         raise OSError(error.errno, error.strerror, path) from error
 
@@ -52,22 +64,6 @@ def _may_hang(path: str) -> bool:
     from harness.board.privileged import hides_clocks
 
     return hides_clocks(path)
-
-
-def _bounded_content(path: str) -> bytes:
-    from harness.board.bounded_process import run_bounded
-
-    os.stat(path)
-    if path not in _hung:
-        try:
-            done = run_bounded(["cat", path], timeout_s=HANG_S, grace_s=_GONE_S)
-        except ControlError as error:
-            _hung[path] = f"{error.what}; it is not read again"
-        else:
-            if done.status:
-                raise OSError(errno.EIO, done.output.strip())
-            return done.output.encode()
-    raise OSError(errno.ETIMEDOUT, _hung[path])
 
 
 def left_alone(folder: str) -> ControlError:
@@ -93,10 +89,7 @@ def read_int(path: str) -> int:
 
 
 class KeptFile:
-    """A file of one value that stays open, so that a reading is one system call: for sensors read many times a second.
-
-    After a failure, or where it was removed, it is opened again: a driver that was bound again gives back its files.
-    """
+    """A file of one value that stays open, so that a reading is one system call."""
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -109,7 +102,7 @@ class KeptFile:
             return read_text(self.path)
         try:
             if self._fd is not None and os.fstat(self._fd).st_nlink == 0:
-                self.close()
+                self.close()  # a driver that was bound again gives back its files
             if self._fd is None:
                 self._fd = os.open(self.path, os.O_RDONLY)
             data = os.pread(self._fd, _READ_BYTES, 0)
@@ -231,13 +224,10 @@ class LimitFiles(NamedTuple):
         return [read_int_setting(self.minimum), read_int_setting(self.maximum)]
 
     def write(self, target: Limits) -> None:
-        """Write both such that minimum <= maximum holds after each: the kernel refuses a write that breaks it.
-
-        Mends too what a program that writes past these rules may have left, the minimum above the maximum.
-        """
+        """Write both such that minimum <= maximum holds after each: the kernel refuses a write that breaks it."""
         lowest, highest = target
         writes = [(self.minimum, lowest), (self.maximum, highest)]
-        if highest >= max(self.read()):
+        if highest >= max(self.read()):  # of both: a program that writes past these rules may have left them crossed
             writes.reverse()
         for path, value in writes:
             write(path, value)

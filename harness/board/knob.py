@@ -28,7 +28,7 @@ KNOBS = {
     "jetson_clocks": "jetson_clocks:JetsonClocks",
     "nvml": "nvml:GpuSettings",
     "nvpmodel": "nvpmodel:Nvpmodel",
-    "read_limit": "read_limit:ReadLimit",
+    "read_limit": "control_groups:ReadLimit",
 }
 """Name of a knob, as saved states have it, to the module of this package and the class, which takes a root and the
 options of the spec. Files that earlier versions saved have these names: none may change or go."""
@@ -44,10 +44,8 @@ class Knob(abc.ABC):
     spec: KnobSpec  # how another process opens the same knob, where its setting outlives this one
     name: str  # what messages call it
     topic: str  # what it can do, as `harness doctor` lists it
-    # whether a setting stays when this process ends, so that what was before must be on disk
-    outlives_process: bool = True
-    # whether a program sets more files than `read` tells of, one by one: of a run that was killed a part may be left,
-    # whatever it reads
+    outlives_process: bool = True  # whether a setting stays when this process ends: what was before must be on disk
+    # whether a program sets more files than `read` tells of: a killed run may leave a part of them, whatever it reads
     sets_in_steps: bool = False
     has_parts: bool = False  # whether a setting names parts, of which others may come and go meanwhile (CPU policies)
 

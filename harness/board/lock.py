@@ -34,8 +34,7 @@ _open_fds: Set[int] = set()
 
 
 def _close_in_child() -> None:
-    """Leave the lock to the parent alone: else workers that outlive a killed run would hold it on."""
-    while _open_fds:
+    while _open_fds:  # the lock is the parent's alone: else workers that outlive a killed run would hold it on
         os.close(_open_fds.pop())
 
 
@@ -79,10 +78,7 @@ def default_lock_dir() -> Path:
 
 
 def _open(folder: Path, device: str) -> int:
-    """Open the lock file, which is never removed, so that all lock the same; or make it for every user.
-
-    What another user laid in its place (a link, a file that is closed to others) has every run take the next name.
-    """
+    """Open the lock file, which is never removed, so that all lock the same; or make it for every user."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for number in range(_NAMES):
@@ -94,13 +90,12 @@ def _open(folder: Path, device: str) -> int:
                 pass
             finally:
                 os.umask(umask)
-            found = path.lstat()
+            found = path.lstat()  # where another user laid a link, or a file closed to others, all take the next name
             if stat.S_ISREG(found.st_mode) and found.st_mode & _FOR_ALL == _FOR_ALL:
                 return os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK)
     except OSError as error:
-        raise ControlError(
-            f"no lock file can be opened in {folder}: {error.strerror}", f"set {LOCK_DIR_VARIABLE}"
-        ) from error
+        what = f"no lock file can be opened in {folder}: {error.strerror}"
+        raise ControlError(what, f"set {LOCK_DIR_VARIABLE}") from error
     raise ControlError(f"{_NAMES} files like {path} are no lock files", "remove them, if no run is on")
 
 
@@ -131,14 +126,12 @@ _ENDING = (signal.SIGTERM, signal.SIGHUP)
 
 @contextlib.contextmanager
 def ending_signals_interrupt() -> Iterator[None]:
-    """Make SIGTERM and SIGHUP (a lost terminal) do what Ctrl-C does: raise KeyboardInterrupt, which runs finalizers.
-
-    A signal that is ignored or handled already stays so; outside the main thread Python delivers none.
-    """
+    """Make SIGTERM and SIGHUP (a lost terminal) do what Ctrl-C does: raise KeyboardInterrupt, which runs finalizers."""
 
     def interrupt(number: int, frame: object) -> None:
         raise KeyboardInterrupt(f"ended by {signal.Signals(number).name}")
 
+    # A signal that is ignored or handled already stays so; outside the main thread Python delivers none.
     changed = [number for number in _ENDING if _in_main_thread() and signal.getsignal(number) is signal.SIG_DFL]
     for number in changed:
         signal.signal(number, interrupt)
@@ -151,14 +144,12 @@ def ending_signals_interrupt() -> Iterator[None]:
 
 @contextlib.contextmanager
 def signals_wait() -> Iterator[None]:
-    """Hold back Ctrl-C, SIGTERM, SIGHUP and the death of a child until the end of the block, then let them act.
-
-    The last because torch raises where a DataLoader worker has died, as they all do on Ctrl-C.
-    """
+    """Hold back Ctrl-C, SIGTERM, SIGHUP and the death of a child until the end of the block, then let them act."""
     if not _in_main_thread():
         yield
         return
     came: List[int] = []
+    # SIGCHLD because torch raises where a DataLoader worker has died, as they all do on Ctrl-C.
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGCHLD, *_ENDING)}
     for number in before:
         signal.signal(number, lambda number, frame: came.append(number))

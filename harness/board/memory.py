@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from typing import Dict
 
 from harness.board.kernel_file import read_text
 from harness.board.source import Reading, Source
@@ -24,17 +23,6 @@ _NOTES = {
 }
 
 
-def parse_meminfo(text: str) -> Dict[str, int]:
-    """Field to bytes; those that are not sizes (huge-page counts) are left out."""
-    fields = {}
-    for line in text.splitlines():
-        name, _, value = line.partition(":")
-        number, _, unit = value.strip().partition(" ")
-        if unit == "kB":
-            fields[name] = kib_to_bytes(int(number))
-    return fields
-
-
 def open_source(root: str) -> Source:
     """Used and available memory, page cache and swap, in bytes, as far as the kernel shows the fields."""
     path = os.path.join(root, "proc/meminfo")
@@ -42,7 +30,9 @@ def open_source(root: str) -> Source:
         raise SourceUnavailableError(f"{path} does not exist", "mount /proc")
 
     def read(now_s: float) -> Reading:
-        fields = parse_meminfo(read_text(path))
+        pairs = (line.partition(":")[::2] for line in read_text(path).splitlines())
+        # what has no unit is no size (huge-page counts)
+        fields = {name: kib_to_bytes(int(value.split()[0])) for name, value in pairs if value.endswith(" kB")}
         values, failed = {}, {}
         for channel, terms in _SUMS.items():
             absent = [name for name in terms if name not in fields]

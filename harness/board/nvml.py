@@ -43,12 +43,7 @@ _SLOWDOWNS = {"hw_slowdown": 0x08, "sw_thermal": 0x20, "hw_thermal": 0x40, "powe
 """What holds clocks below those that were asked for and comes from outside (nvmlClocksEventReasons)."""
 _POWER_CAP = 0x04  # the power limit holds clocks down: what a limit is for
 
-_LOCKS = {
-    "gpu-clocks": ("SetGpuLockedClocks", "ResetGpuLockedClocks"),
-    "memory-clocks": ("SetMemoryLockedClocks", "ResetMemoryLockedClocks"),
-}
-"""What the helper calls the clocks, to what NVML calls locking and unlocking them."""
-
+_LOCKED = {"gpu-clocks": "GpuLockedClocks", "memory-clocks": "MemoryLockedClocks"}  # as the helper has it, and NVML
 FREE = "free"  # stands for clocks that nobody has locked
 
 
@@ -111,7 +106,7 @@ class DiscreteGpu:
 
     def power_limits_mw(self) -> Optional[Tuple[int, int]]:
         found = self.ask("GetPowerManagementLimitConstraints")
-        return None if found is None else (int(found[0]), int(found[1]))
+        return found and (int(found[0]), int(found[1]))
 
 
 @functools.lru_cache(maxsize=None)
@@ -151,23 +146,18 @@ class NvmlSource:
     """Power, clocks, load, memory, temperature, fan, what slows it, who else uses it; and the total with the CPU."""
 
     def __init__(self, gpu: DiscreteGpu, root: str, pid: int, cpu: Optional[Source], why_no_cpu: str) -> None:
-        self._gpu = gpu
-        self._root = root
-        self._pid = pid
-        self._cpu = cpu
+        self._gpu, self._root, self._pid, self._cpu = gpu, root, pid, cpu
         self._energy = Counters()
         self._counts_energy = gpu.ask("GetTotalEnergyConsumption") is not None
         means = "mean since the sample before, from the GPU's energy counter"
         if not self._counts_energy:
             means = "sampled power: what span of time one value is the mean of, NVML does not say"
         self.notes = {"nvml": f"{gpu.name}, {gpu.software()}", GPU_POWER: means, OTHERS: "by the driver's list"}
-        parts = f"{GPU_POWER} ({means})"
         if cpu is None:
-            parts = f"{parts} alone, without the CPU: {why_no_cpu}"
+            self.notes[TOTAL] = f"{GPU_POWER} ({means}) alone, without the CPU: {why_no_cpu}"
         else:
             self.notes[CPU_POWER] = cpu.notes[TOTAL]
-            parts = f"{parts} and {CPU_POWER} ({cpu.notes[TOTAL]})"
-        self.notes[TOTAL] = f"sum of {parts}" if cpu else parts
+            self.notes[TOTAL] = f"sum of {GPU_POWER} ({means}) and {CPU_POWER} ({cpu.notes[TOTAL]})"
 
     def read(self, now_s: float) -> Reading:
         reading = Reading({}, {})
@@ -195,21 +185,19 @@ class NvmlSource:
         return reading
 
     def _power(self, now_s: float) -> Dict[str, float]:
+        function = "GetTotalEnergyConsumption" if self._counts_energy else "GetPowerUsage"
+        value = self._gpu.ask(function)
+        if value is None:
+            raise ValueError(f"{self._gpu.name} has no {function}")
         if not self._counts_energy:
-            return {GPU_POWER: float(self._known("GetPowerUsage"))}
-        growth = self._energy.growth(now_s, {GPU_POWER: float(self._known("GetTotalEnergyConsumption"))})
+            return {GPU_POWER: float(value)}
+        growth = self._energy.growth(now_s, {GPU_POWER: float(value)})
         if growth is None:
             return {}
         window_s, grown_mj = growth
         if grown_mj[GPU_POWER] <= 0:
             raise ValueError("the energy counter of the GPU stands still")
         return {GPU_POWER: grown_mj[GPU_POWER] / window_s}
-
-    def _known(self, function: str) -> int:
-        value = self._gpu.ask(function)
-        if value is None:
-            raise ValueError(f"{self._gpu.name} has no {function}")
-        return value
 
     def _clocks(self, now_s: float) -> Dict[str, float]:
         found = {"gpu_khz": self._gpu.ask("GetClockInfo", _SM), "gpu_mem_khz": self._gpu.ask("GetClockInfo", _MEMORY)}
@@ -264,7 +252,6 @@ def open_source(root: str, gpu: str = "", pid: int = 0) -> NvmlSource:
 class GpuSettings(Knob):
     """A GPU's power limit in mW, and the clocks in MHz that it is locked to: of GPU and memory, or `free`."""
 
-    spec: KnobSpec
     name = "GPU clocks and power limit"
     topic = "set GPU clocks and power limit"
     sets_in_steps = True  # nobody tells which clocks are locked, so after a kill they are unlocked whatever is read
@@ -273,8 +260,7 @@ class GpuSettings(Knob):
         self._root = root
         self._gpu = find_gpu(gpu)
         self.spec = KnobSpec("nvml", {"gpu": self._gpu.uuid})
-        # [least and greatest of the GPU, memory] in MHz, the last 0 where it has no other
-        self._locked: Any = FREE
+        self._locked: Any = FREE  # or [least and greatest of the GPU, memory] in MHz, the last 0 where it has no other
 
     def usable(self) -> str:
         privileges.check(self._root, f"clocks of {self._gpu.name} are root's to set")
@@ -301,14 +287,13 @@ class GpuSettings(Knob):
 
     def _lock(self, which: str, mhz: Sequence[int]) -> None:
         """Lock clocks between two, or unlock them; many GPUs cannot lock their memory's, so cannot unlock it."""
-        setter, resetter = _LOCKS[which]
         if privileges.needed(self._root):
             act = privileges.call if mhz or which == "gpu-clocks" else privileges.ask
             act("gpu", self._gpu.uuid, which, ",".join(map(str, mhz)) or "reset")
         elif mhz:
-            self._gpu.order(setter, *mhz)
+            self._gpu.order(f"Set{_LOCKED[which]}", *mhz)
         else:
-            self._ask(resetter)
+            self._ask(f"Reset{_LOCKED[which]}")
 
     def _ask(self, function: str) -> Any:
         try:

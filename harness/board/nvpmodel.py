@@ -9,13 +9,12 @@ that follow each other have different ones: what a query returns is then never a
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import glob
 import os
 import re
 from pathlib import Path
-from typing import Dict, Iterator, List, Optional, Tuple
+from typing import Dict, List, Optional, Tuple
 
 from harness.board import privileges
 from harness.board.bounded_process import Finished, run_bounded
@@ -30,7 +29,6 @@ from harness.core.files import write_durably
 from harness.core.power_modes import PowerMode
 
 Mode = Dict[str, str]  # `conf`, the path of a conf file, and `mode`, the name of a mode in it
-_DECLINE = "n\n"
 _COMMENT = "Made for one run; the board's own modes are repeated so that they keep their IDs."
 
 
@@ -88,23 +86,34 @@ class Nvpmodel(Knob):
             text = write(custom_conf(own, booted, mode, custom_name(mode), model_id=model_id), _COMMENT)
         except HarnessError as error:
             raise ControlError(f"no nvpmodel mode can be made for {mode.name}: {error.what}", error.hint) from error
-        self._store(file, text)
+        # The helper checks what it stores: who may have root's nvpmodel read any conf may write any file, for a conf
+        # names the paths.
+        if privileges.needed(self._root):
+            privileges.call("store-conf", _word(file), given=text)
+            return {"conf": file, "mode": custom_name(mode)}
+        try:
+            write_durably(Path(file), text.encode())
+        except OSError as error:
+            raise ControlError(f"{file} cannot be written: {error.strerror}", "free space there") from error
         return {"conf": file, "mode": custom_name(mode)}
 
     def read(self) -> Mode:
         own = self.own_conf()
-        for path, conf in self._custom_confs(own):
-            if _names(self._run("-q", "-f", path).output, conf.models[-1]):
+        for path in filter(os.path.exists, self._custom_files()):
+            try:
+                conf = _read(path)
+            except ControlError:
+                continue  # nvpmodel could not have taken its mode either
+            # Only where it was made of the board's conf as it is now: in another, an ID may mean another mode.
+            if conf.models[:-1] == own.models and _names(self._run("-q", "-f", path).output, conf.models[-1]):
                 return {"conf": path, "mode": conf.models[-1].name}
         output = self._run("-q", "-f", self._conf).output
         for model in own.models:
             if _names(output, model):
                 return {"conf": self._conf, "mode": model.name}
         known = ", ".join(f"{model.id} {model.name}" for model in own.models)
-        raise ControlError(
-            f"nvpmodel does not name a mode of {self._conf} as the one in effect, it says: {quote(output)}",
-            f"set one with `sudo nvpmodel -m ID`: {known}",
-        )
+        what = f"nvpmodel does not name a mode of {self._conf} as the one in effect, it says: {quote(output)}"
+        raise ControlError(what, f"set one with `sudo nvpmodel -m ID`: {known}")
 
     def in_effect(self) -> PowerModel:
         """As `read`, with its settings."""
@@ -165,11 +174,9 @@ class Nvpmodel(Knob):
             raise ControlError(f"nvpmodel failed to set mode {self._half_set} and may have set a part of it")
         found = self.read()
         if found != value:
-            raise ControlError(
-                f"nvpmodel mode {value['mode']} of {value['conf']} was asked for, "
-                f"and {found['mode']} of {found['conf']} is in effect",
-                self._way_through_reboot(value, self._find(value)),
-            )
+            asked, stands = (f"{one['mode']} of {one['conf']}" for one in (value, found))
+            hint = self._way_through_reboot(value, self._find(value))
+            raise ControlError(f"nvpmodel mode {asked} was asked for, and {stands} is in effect", hint)
 
     def check(self, saved: Mode) -> None:
         """A conf names the files that nvpmodel writes as root: the board's own and those made here alone are taken."""
@@ -183,26 +190,13 @@ class Nvpmodel(Knob):
             if path != saved["conf"] and any([os.path.exists(path), *_drafts(path)]):
                 self._remove(path)
 
-    # What needs root or its files: to store a conf, to remove it, to switch to a mode of it. The helper checks what it
-    # stores: who may have root's nvpmodel read any conf may write any file, for a conf names the paths.
-
-    def _store(self, path: str, text: str) -> None:
-        if privileges.needed(self._root):
-            privileges.call("store-conf", _word(path), given=text)
-            return
-        try:
-            write_durably(Path(path), text.encode())
-        except OSError as error:
-            raise ControlError(f"{path} cannot be written: {error.strerror}", "free space there") from error
-
     def _remove(self, path: str) -> None:
         if privileges.needed(self._root):
             privileges.call("forget-conf", _word(path))
             return
         try:
             for file in [*_drafts(path), path]:
-                with contextlib.suppress(FileNotFoundError):
-                    os.unlink(file)
+                Path(file).unlink(missing_ok=True)
         except OSError as error:
             raise ControlError(f"{path} cannot be removed: {error.strerror}", "remove it by hand") from error
 
@@ -215,7 +209,7 @@ class Nvpmodel(Knob):
         return answer
 
     def _run(self, *arguments: str) -> Finished:
-        return run_bounded([self._executable, *arguments], timeout_s=self._timeout_s, answer=_DECLINE)
+        return run_bounded([self._executable, *arguments], timeout_s=self._timeout_s, answer="n\n")  # to a reboot
 
     def _find(self, value: Mode) -> PowerModel:
         try:
@@ -225,16 +219,6 @@ class Nvpmodel(Knob):
 
     def _custom_files(self) -> List[str]:
         return [os.path.join(self._state_dir, f"{name}.conf") for name in CUSTOM_CONFS]
-
-    def _custom_confs(self, own: Conf) -> Iterator[Tuple[str, Conf]]:
-        """Those that were made of the board's conf as it is now; in another, an ID may mean another mode."""
-        for path in filter(os.path.exists, self._custom_files()):
-            try:
-                conf = _read(path)
-            except ControlError:
-                continue  # nvpmodel could not have taken its mode either
-            if conf.models[:-1] == own.models:
-                yield path, conf
 
     def _not_set(self, value: Mode, reason: str, hint: str = "") -> ControlError:
         try:
@@ -279,9 +263,6 @@ def _drafts(path: str) -> List[str]:
 
 def _names(output: str, model: PowerModel) -> bool:
     return parse_query(output) in ((model.name, model.id), (model.name, None))
-
-
-# -- what nvpmodel prints --
 
 
 _MODE = re.compile(r"NV Power Mode:[ \t]*(\S+)")

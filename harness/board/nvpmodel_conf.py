@@ -40,20 +40,16 @@ class Setting(NamedTuple):
 
 
 class Param(NamedTuple):
-    """A PARAM section; its type is FILE (values are text), CLOCK (whole numbers), HWMON, or one not known here."""
-
-    type: str
+    type: str  # FILE (values are text), CLOCK (whole numbers), HWMON, or one not known here
     name: str
     arguments: Tuple[Argument, ...] = ()
     attributes: Attributes = ()
 
 
 class PowerModel(NamedTuple):
-    """A POWER_MODEL section: a mode, its settings in the order in which they are made."""
-
     id: int
     name: str
-    settings: Tuple[Setting, ...] = ()
+    settings: Tuple[Setting, ...] = ()  # in the order in which they are made
     attributes: Attributes = ()
 
     def value(self, param: str, argument: str) -> Optional[str]:
@@ -71,11 +67,9 @@ class OtherSection(NamedTuple):
 
 
 class Conf(NamedTuple):
-    """A whole file; `default` is None where the mandatory PM_CONFIG is missing."""
-
     params: Tuple[Param, ...] = ()
     models: Tuple[PowerModel, ...] = ()
-    default: Optional[int] = None
+    default: Optional[int] = None  # where the mandatory PM_CONFIG is missing
     default_attributes: Attributes = ()
     others: Tuple[OtherSection, ...] = ()
     # the cores of the machine, which no file tells: a conf may declare more; None where they are not known
@@ -91,9 +85,8 @@ class Conf(NamedTuple):
             known = ", ".join(model.name for model in self.models)
             raise UnknownNameError(f"there is no power mode {name!r} in this conf", f"known: {known}")
         if len(named) > 1:
-            raise InvalidValueError(
-                f"power mode {name!r} stands {len(named)} times in this conf", "give each a name of its own"
-            )
+            what = f"power mode {name!r} stands {len(named)} times in this conf"
+            raise InvalidValueError(what, "give each a name of its own")
         return named[0]
 
     def declares(self, setting: Setting) -> bool:
@@ -131,8 +124,7 @@ class Parsed(NamedTuple):
 def read_conf(path: Path) -> Parsed:
     """Read a file; InvalidValueError where it cannot be read or understood; names the line and what was expected."""
     try:
-        # Comments may be in any encoding; nothing else goes beyond ASCII.
-        text = path.read_text(encoding="utf-8", errors="replace")
+        text = path.read_text(encoding="utf-8", errors="replace")  # comments may be in any encoding, all else is ASCII
     except OSError as error:
         raise InvalidValueError(f"the nvpmodel conf {path} cannot be read: {error.strerror}") from error
     return parse(text, str(path))
@@ -140,10 +132,7 @@ def read_conf(path: Path) -> Parsed:
 
 @functools.lru_cache(maxsize=16)  # a run asks for the same few files again and again: with each mode, many times
 def parse(text: str, source: str = "nvpmodel.conf") -> Parsed:
-    """Understand a file's text, as far as that is possible without guessing; messages call it `source`.
-
-    Any line ends, comments, blanks and their absence, and words that are not known do no harm.
-    """
+    """Understand a file's text, as far as that is possible without guessing; messages call it `source`."""
     reader = _Reader(source)
     lines = text.lstrip("\ufeff").replace("\r\n", "\n").replace("\r", "\n").split("\n")
     for number, line in enumerate(lines, start=1):
@@ -232,9 +221,8 @@ class _Reader:
             else:
                 others.append(OtherSection(kind, attributes, tuple(tuple(words) for _, words in rows)))
         if not models:
-            raise InvalidValueError(
-                f"{self._source} has no < POWER_MODEL ID=n NAME=s > section", "is it a conf file of nvpmodel?"
-            )
+            what = f"{self._source} has no < POWER_MODEL ID=n NAME=s > section"
+            raise InvalidValueError(what, "is it a conf file of nvpmodel?")
         conf = Conf(tuple(params), tuple(models), default, default_attributes, tuple(others))
         undeclared = set()
         for number, setting in settings:
@@ -259,10 +247,7 @@ class _Reader:
 
 
 def write(conf: Conf, comment: str = "") -> str:
-    """The file's text, in the one form that every nvpmodel reads, under a comment.
-
-    InvalidValueError where it would not be read back to the same, or nvpmodel would refuse it.
-    """
+    """The file's text; InvalidValueError where it would not be read back to the same, or nvpmodel would refuse it."""
     sections: List[OtherSection] = []
     for param in conf.params:
         head = (("TYPE", param.type), ("NAME", param.name), *param.attributes)
@@ -275,9 +260,8 @@ def write(conf: Conf, comment: str = "") -> str:
     for kind, attributes, lines in [*sections, *conf.others]:
         for word in itertools.chain((value for _, value in attributes), *lines):
             if not _WORD.fullmatch(word):
-                raise _unwritable(
-                    f"{word!r} is not one word of printable ASCII without < = > and without # at its start"
-                )
+                form = "one word of printable ASCII without < = > and without # at its start"
+                raise _unwritable(f"{word!r} is not {form}")
         for key in [kind, *(key for key, _ in attributes)]:
             if not _KEY.fullmatch(key):
                 raise _unwritable(f"{key!r} is no key: expected capital letters, digits and underscores")

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from typing import Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
-from harness.board.nvpmodel_conf import CLOCK, Conf, Param, PowerModel, Setting, parse
+from harness.board.nvpmodel_conf import CLOCK, Conf, PowerModel, Setting, parse
 from harness.core.boards import BoardSpec, Preset
 from harness.core.errors import InvalidValueError
 from harness.core.power_modes import UNKNOWN_KHZ, PowerMode
@@ -24,7 +24,6 @@ GPU_POWER_CONTROL_ENABLE, GPU_POWER_CONTROL_DISABLE = "GPU_POWER_CONTROL_ENABLE"
 
 _NO_LIMIT = -1  # nvpmodel takes it as INT_MAX
 _UNCAPPED = (_NO_LIMIT, 0, 2**31 - 1, 2**63 - 1)  # 0: what the EMC cap takes for no cap
-
 _TX2_DENVER = {"CPU_DENVER": (1, 2)}  # the only cluster whose cores lie between those of another
 
 
@@ -85,10 +84,13 @@ def online_cores(conf: Conf, model: PowerModel) -> Optional[List[int]]:
 
 def clusters(conf: Conf) -> List[Cluster]:
     """The CPU clocks of a conf with their cores: from the first, which its path names, up to the first of the next."""
-    first = {param.name: _first_core(param) for param in conf.params}
-    known = {
-        name: core for name, core in first.items() if core is not None and (conf.cores is None or core in conf.cores)
-    }
+    known: Dict[str, int] = {}  # to its first core
+    for param in conf.params:
+        paths = (argument.path for argument in param.arguments)
+        matches = (re.search(r"/cpu(\d+)/cpufreq/|/cpufreq/policy(\d+)/", path) for path in paths)
+        core = next((int(match[1] or match[2]) for match in matches if match), None)
+        if core is not None and (conf.cores is None or core in conf.cores):
+            known[param.name] = core
     between = {name: cores for name, cores in _TX2_DENVER.items() if name in known}
     taken = {core for cores in between.values() for core in cores}
     starts = [core for name, core in known.items() if name not in between]
@@ -109,12 +111,7 @@ def custom_conf(
     """A conf with a mode `name` for a power mode, made from the mode that the board booted with.
 
     The mode copies the masks of that one, so that no reboot is needed, its caps of the other clocks (DLA, PVA, ...) and
-    the order of its lines; `UNKNOWN_KHZ` leaves a clock as it has it. Cores are switched on cluster by cluster from
-    core 0 on; a cluster without an online core has no clock lines. Minima that lie above the new maximum are lowered to
-    it. Its ID is the first that is free above the others where none is given; `alone` leaves out the other modes, and
-    makes it the default.
-
-    Raises InvalidValueError where the name or ID is taken, or the conf has nothing to set one of the numbers with.
+    the order of its lines; `UNKNOWN_KHZ` leaves a clock as it has it. `alone` leaves out the other modes.
     """
     base = conf.model(booted)
     if not re.fullmatch(r"\w+", name, re.ASCII):
@@ -132,7 +129,10 @@ def custom_conf(
 
 
 def _custom_settings(conf: Conf, base: PowerModel, mode: PowerMode) -> List[Setting]:
-    """The base's settings, with those of the cores and of the three clocks replaced where they stand."""
+    """The base's settings, with those of the cores and of the three clocks replaced where they stand.
+
+    Cores are switched on cluster by cluster from core 0 on; a cluster without an online core has no clock lines.
+    """
     for param, khz in ((GPU, mode.gpu_khz), (EMC, mode.mem_khz)):
         if khz != UNKNOWN_KHZ and conf.param(param) is None:
             raise InvalidValueError(f"this conf has no PARAM {param}, so power mode {mode.name} cannot be set with it")
@@ -142,10 +142,8 @@ def _custom_settings(conf: Conf, base: PowerModel, mode: PowerMode) -> List[Sett
     cores = [core for cluster in every_cluster for core in cluster.cores]
     cores += [core for core in sorted({0, *switches}) if core not in cores]
     if not 1 <= mode.cpu_cores <= len(cores):
-        raise InvalidValueError(
-            f"{mode.cpu_cores} CPU cores of power mode {mode.name} are not possible with this conf",
-            f"it has 1 to {len(cores)}",
-        )
+        what = f"{mode.cpu_cores} CPU cores of power mode {mode.name} are not possible with this conf"
+        raise InvalidValueError(what, f"it has 1 to {len(cores)}")
     online = cores[: mode.cpu_cores]
     cpu_lines: List[Setting] = []
     for cluster in every_cluster:
@@ -217,12 +215,6 @@ def _switches(conf: Conf) -> Dict[int, str]:
     return switches
 
 
-def _first_core(param: Param) -> Optional[int]:
-    paths = (argument.path for argument in param.arguments)
-    found = (re.search(r"/cpu(\d+)/cpufreq/|/cpufreq/policy(\d+)/", path) for path in paths)
-    return next((int(match[1] or match[2]) for match in found if match), None)
-
-
 def _cap(model: PowerModel, param: str) -> Optional[int]:
     """The maximum that a mode sets for a clock, in the unit of its file; None where it does not cap it."""
     caps = (_number(model, param, argument) for argument in (MAX_FREQ, f"{MAX_FREQ}_KNEXT"))
@@ -237,16 +229,15 @@ def _number(model: PowerModel, param: str, argument: str) -> Optional[int]:
 
 def _whole_number(model: PowerModel, setting: Setting) -> int:
     if not re.fullmatch(r"-?\d{1,20}|0[xX][0-9a-fA-F]{1,16}", setting.value, re.ASCII):
-        raise InvalidValueError(
-            f"power mode {model.name}: {' '.join(setting)!r} is not understood", "expected: a whole number at its end"
-        )
+        what = f"power mode {model.name}: {' '.join(setting)!r} is not understood"
+        raise InvalidValueError(what, "expected: a whole number at its end")
     return int(setting.value, 16 if setting.value[:2].lower() == "0x" else 10)
 
 
 # -- stock modes -------------------------------------------------------------------------------------------------------
 
+# how a stock conf falls short of the board's own
 STOCK_GAPS = "the paths are those of one release of L4T, minima of the CPU clock and caps of DLA and PVA are not known"
-"""How a stock conf falls short of the board's own."""
 
 _CPUS = "/sys/devices/system/cpu"
 _DEVFREQ = {  # the GPU's devfreq directory on L4T r32 or, for ga10b, r35
@@ -264,10 +255,8 @@ _DEVFREQ_NEXT = {  # on the last release for the board: r35, r36
 def stock_conf(spec: BoardSpec) -> Conf:
     """A conf with the board's stock modes; InvalidValueError where they, or its GPU's path, are not known off-board."""
     if not spec.presets or spec.gpu.name not in _DEVFREQ:
-        raise InvalidValueError(
-            f"the nvpmodel conf of {spec.name} is not known off-board",
-            "take the board's own: --base /etc/nvpmodel.conf",
-        )
+        what = f"the nvpmodel conf of {spec.name} is not known off-board"
+        raise InvalidValueError(what, "take the board's own: --base /etc/nvpmodel.conf")
     lines = _stock_params(spec)
     for preset in spec.presets:
         lines += [f"< POWER_MODEL ID={preset.id} NAME={preset.name} >", *_stock_settings(spec, preset)]
@@ -278,9 +267,8 @@ def stock_conf(spec: BoardSpec) -> Conf:
 def _stock_params(spec: BoardSpec) -> List[str]:
     is_orin = spec.gpu.name == "ga10b"
     old, new = _DEVFREQ[spec.gpu.name], _DEVFREQ_NEXT.get(spec.gpu.name, "")
-    lines = _param(
-        "FILE", CPU_ONLINE, {f"CORE_{core}": f"{_CPUS}/cpu{core}/online" for core in range(spec.cpu_cores)}, {}
-    )
+    switches = {f"CORE_{core}": f"{_CPUS}/cpu{core}/online" for core in range(spec.cpu_cores)}
+    lines = _param("FILE", CPU_ONLINE, switches, {})
     gpu_files = [
         (GPU_POWER_CONTROL_ENABLE, "GPU_PWR_CNTL_EN", "power/control"),
         (GPU_POWER_CONTROL_DISABLE, "GPU_PWR_CNTL_DIS", "power/control"),

@@ -31,10 +31,9 @@ class PageCache:
         self._file = os.path.join(root, "proc/sys/vm/drop_caches")
 
     def available(self) -> Capability:
-        topic = "drop the page cache"
-        if may_write(self._file):
-            return Capability(topic, True, f"dropped through {self._file}")
-        return Capability(topic, False, f"{self._file} may not be written by this user", self._hint())
+        allowed = may_write(self._file)
+        detail = f"dropped through {self._file}" if allowed else f"{self._file} may not be written by this user"
+        return Capability("drop the page cache", allowed, detail, "" if allowed else self._hint())
 
     def drop(self) -> str:
         """Write back what is dirty, drop everything, and return how, in words."""
@@ -67,23 +66,28 @@ class Residency(NamedTuple):
 
 
 def residency(files: Iterable[Path], root: str = "/") -> Residency:
-    """Measure how much of `files` is in the page cache, without reading them.
-
-    Since Linux 5.2 the kernel says "all of it" of a file that the caller neither owns nor may write: this says None.
-    """
-    libc = _libc()
-    may_ask_of_any = _kernel_tells_all(os.uname().release) or _has_capability(root, _CAP_FOWNER)
+    """Measure how much of `files` is in the page cache, without reading them."""
+    # Since Linux 5.2 the kernel says "all of it" of a file that the caller neither owns nor may write.
+    status = read_text(os.path.join(root, "proc/self/status"))
+    capabilities = next(int(line.split()[1], 16) for line in status.split("\n") if line.startswith("CapEff:"))
+    may_ask_of_any = _kernel_tells_all(os.uname().release) or bool(capabilities >> _CAP_FOWNER & 1)
+    pointer, size, number = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.mmap.restype = pointer
+    libc.mmap.argtypes = [pointer, size, number, number, number, ctypes.c_long]
+    libc.munmap.argtypes = [pointer, size]
+    libc.mincore.argtypes = [pointer, size, ctypes.c_char_p]
     resident = total = 0
     not_told = ""
     for path in files:
         with _open_data_file(path, "to see what the page cache holds of it") as fd:
-            status = os.fstat(fd)
-            total += status.st_size
-            if not (may_ask_of_any or status.st_uid == os.geteuid() or os.access(path, os.W_OK, effective_ids=True)):
+            found = os.fstat(fd)
+            total += found.st_size
+            if not (may_ask_of_any or found.st_uid == os.geteuid() or os.access(path, os.W_OK, effective_ids=True)):
                 not_told = f"the kernel does not tell it of {path}: own the file, or be allowed to write it"
-            elif status.st_size:
+            elif found.st_size:
                 try:
-                    resident += _resident_bytes(libc, fd, status.st_size)
+                    resident += _resident_bytes(libc, fd, found.st_size)
                 except OSError as error:
                     not_told = f"the kernel does not tell it of {path}: {error.strerror}"
     return Residency(None if not_told else resident, total, not_told)
@@ -95,10 +99,8 @@ def _open_data_file(path: Path, purpose: str) -> Iterator[int]:
     try:
         fd = os.open(path, os.O_RDONLY)
     except OSError as error:
-        raise DataSetError(
-            f"{path} cannot be opened {purpose}: {error.strerror}",
-            "did something change the data set while it was in use?",
-        ) from error
+        what = f"{path} cannot be opened {purpose}: {error.strerror}"
+        raise DataSetError(what, "did something change the data set while it was in use?") from error
     try:
         yield fd
     finally:
@@ -121,23 +123,7 @@ def _resident_bytes(libc: ctypes.CDLL, fd: int, size: int) -> int:
     return in_cache.count(1) * mmap.PAGESIZE - beyond_end
 
 
-def _libc() -> ctypes.CDLL:
-    pointer, size, number = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int
-    libc = ctypes.CDLL(None, use_errno=True)
-    libc.mmap.restype = pointer
-    libc.mmap.argtypes = [pointer, size, number, number, number, ctypes.c_long]
-    libc.munmap.argtypes = [pointer, size]
-    libc.mincore.argtypes = [pointer, size, ctypes.c_char_p]
-    return libc
-
-
 def _kernel_tells_all(release: str) -> bool:
     """Whether a kernel of this release answers for files of other users too: those before 5.2 do."""
     major, minor = (int(number) for number in re.findall(r"\d+", release)[:2])
     return (major, minor) < (5, 2)
-
-
-def _has_capability(root: str, number: int) -> bool:
-    status = read_text(os.path.join(root, "proc/self/status"))
-    effective = next(line.split()[1] for line in status.split("\n") if line.startswith("CapEff:"))
-    return bool(int(effective, 16) >> number & 1)

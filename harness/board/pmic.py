@@ -31,7 +31,6 @@ SLOPE, OFFSET_MW = 1.1451, 587.9
 _LINE = re.compile(r"^\s*(\w+)_(A|V)\s+(?:current|volt)\(\d+\)=([\d.]+)(?:A|V)\s*$", re.MULTILINE)
 _STATES = {"under_voltage": 0, "capped_clock": 1, "throttled": 2, "soft_temperature_limit": 3}
 _SINCE_BOOT = 16
-_TIMEOUT_S = 2.0  # it answers in milliseconds
 
 
 class PmicSource:
@@ -48,9 +47,8 @@ class PmicSource:
         }
         self._before = self._bits() >> _SINCE_BOOT
         known = ", ".join(name for name, bit in _STATES.items() if self._before >> bit & 1)
-        self.notes["throttle_throttled_state"] = (
-            f"vcgencmd get_throttled; since the boot, before this: {known or 'none'}"
-        )
+        told = f"vcgencmd get_throttled; since the boot, before this: {known or 'none'}"
+        self.notes["throttle_throttled_state"] = told
 
     def read(self, now_s: float) -> Reading:
         reading = Reading({}, {})
@@ -74,7 +72,8 @@ class PmicSource:
         return reading
 
     def _ask(self, *words: str) -> str:
-        return run_checked([self._command, *words], timeout_s=_TIMEOUT_S, hint="the user has to be in group `video`")
+        # It answers in milliseconds.
+        return run_checked([self._command, *words], timeout_s=2.0, hint="the user has to be in group `video`")
 
     def _rails_mw(self) -> Tuple[Dict[str, float], Dict[str, float]]:
         """Power by rail, of those that tell volts and amperes both; and the channel of the input's voltage, if told."""

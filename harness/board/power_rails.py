@@ -35,17 +35,12 @@ def rail_channel(label: str) -> str:
 
 
 class RailTotal(NamedTuple):
-    """What a board's total power is made of: some of its rails, or the one rail that feeds all others."""
-
-    rails: Tuple[str, ...]  # labels of the rails whose sum it is; empty where there is no total
+    rails: Tuple[str, ...]  # labels of the rails whose sum it is, or the input's; empty where there is no total
     why_none: str  # why there is no total; empty where there is one
     text: str  # the definition in words, for the record
 
     def of(self, rails_mw: Mapping[str, float]) -> float:
-        """The total of one reading in mW; never a sum of fewer rails, nor one that a running board cannot draw.
-
-        Nor is that of the input believed where a rail inside it reads more.
-        """
+        """The total of one reading in mW; never a sum of fewer rails, nor one that a running board cannot draw."""
         if self.why_none:
             raise ValueError(self.why_none)
         without = [label for label in self.rails if label not in rails_mw]
@@ -53,9 +48,8 @@ class RailTotal(NamedTuple):
             raise ValueError(f"its rail {', '.join(without)} gave no value")
         total_mw = sum(rails_mw[label] for label in self.rails)
         if total_mw <= 0:
-            raise ValueError(
-                f"its rails {', '.join(self.rails)} read {total_mw:g} mW in all: a running board draws more"
-            )
+            labels = ", ".join(self.rails)
+            raise ValueError(f"its rails {labels} read {total_mw:g} mW in all: a running board draws more")
         label, most_mw = max(rails_mw.items(), key=lambda rail: rail[1])
         if self.rails[0] in INPUT_RAILS and most_mw > SKEW * total_mw:
             raise ValueError(f"rail {label} reads {most_mw:g} mW, which is inside a total of {total_mw:g} mW")
@@ -78,10 +72,8 @@ def choose_total(labels: Sequence[str], definition: Optional[Sequence[str]] = No
     else:
         rails = tuple(definition)
         if not rails or len(set(rails)) < len(rails):
-            raise InvalidValueError(
-                f"the rails of a total must be one or more, each once, got {list(rails)}",
-                f"rails here: {', '.join(labels)}",
-            )
+            what = f"the rails of a total must be one or more, each once, got {list(rails)}"
+            raise InvalidValueError(what, f"rails here: {', '.join(labels)}")
         absent = [label for label in rails if label not in labels]
         if absent:
             why = f"rail {', '.join(absent)} of its definition is not among the rails here: {', '.join(labels)}"
@@ -137,8 +129,15 @@ def current_limits(root: str) -> List[Tuple[str, float, str]]:
 
 def find_rails(root: str) -> List[Rail]:
     """The rails below `root` that are connected, by their sensors' addresses; equal labels are numbered: `VDD_IN 2`."""
+    # A container may have been given the classes without the buses.
+    for patterns in (["sys/bus/i2c/devices/*"], ["sys/bus/iio/devices/iio:device*", "sys/class/hwmon/hwmon*"]):
+        folders = [folder for pattern in patterns for folder in sorted(glob.glob(os.path.join(root, pattern)))]
+        drivers = [(folder, text_of(os.path.join(folder, "name")).lower()) for folder in folders]
+        chips = [(folder, driver) for folder, driver in drivers if driver.startswith(("ina3221", "ina238"))]
+        if chips:
+            break
     found: List[Rail] = []
-    for chip, driver in _chips(root):
+    for chip, driver in chips:
         for directory, folders, files in os.walk(chip):
             depth = directory.count(os.sep) - chip.count(os.sep)
             folders[:] = sorted(folders) if depth < _DEPTH else []
@@ -153,17 +152,6 @@ def find_rails(root: str) -> List[Rail]:
             label = f"{rail.label} {number}"
         rails[rail_channel(label)] = rail._replace(label=label)
     return list(rails.values())
-
-
-def _chips(root: str) -> List[Tuple[str, str]]:
-    # A container may have been given the classes without the buses.
-    for patterns in (["sys/bus/i2c/devices/*"], ["sys/bus/iio/devices/iio:device*", "sys/class/hwmon/hwmon*"]):
-        folders = [folder for pattern in patterns for folder in sorted(glob.glob(os.path.join(root, pattern)))]
-        drivers = [(folder, text_of(os.path.join(folder, "name")).lower()) for folder in folders]
-        chips = [(folder, driver) for folder, driver in drivers if driver.startswith(("ina3221", "ina238"))]
-        if chips:
-            return chips
-    return []
 
 
 def _rails_in(directory: str, files: Set[str], driver: str) -> Iterator[Rail]:

@@ -25,18 +25,13 @@ _TIMEOUT_S = 180.0  # longer than the helper gives the programs that it runs
 _SUDO_SAYS = "sudo:"
 
 
-def sudoers_user() -> str:
-    """The user's name; `#1000` where no name goes with the number, as for `docker run --user 1000`."""
-    # sudo knows a user by the real id, whatever the environment says.
-    try:
-        return pwd.getpwuid(os.getuid()).pw_name
-    except KeyError:
-        return f"#{os.getuid()}"  # sudoers(5): User_List
-
-
 def sudo_rule() -> str:
     """The line for a file in `/etc/sudoers.d`: this user may run the helper, which checks its arguments itself."""
-    return f"{sudoers_user()} ALL=(root) NOPASSWD:NOSETENV: {HELPER}"
+    try:  # sudo knows a user by the real id, whatever the environment says
+        user = pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:  # `docker run --user 1000`
+        user = f"#{os.getuid()}"  # sudoers(5): User_List
+    return f"{user} ALL=(root) NOPASSWD:NOSETENV: {HELPER}"
 
 
 def install_commands() -> List[str]:

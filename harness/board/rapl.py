@@ -22,8 +22,6 @@ from harness.board.source import Counters, Reading, Source, add_sum, plain_name,
 from harness.core.errors import SourceUnavailableError
 from harness.core.units import uj_per_s_to_mw
 
-_ALWAYS_DRAW = ("package", "dram", "psys")  # a counter of these that stands still measures nothing; an idle uncore may
-
 
 class Domain(NamedTuple):
     name: str  # as the kernel calls it, below its parents: `package-0 core`
@@ -96,7 +94,7 @@ def open_source(root: str) -> Source:
         for channel, grown_uj in growth_uj.items():
             domain = by_channel[channel]
             try:
-                if grown_uj == 0 and domain.kind in _ALWAYS_DRAW:
+                if grown_uj == 0 and domain.kind in ("package", "dram", "psys"):  # an idle uncore may stand still
                     raise ValueError(f"the energy counter of {domain.name} stands still")
                 reading.values[channel] = uj_per_s_to_mw(energy_growth_uj(grown_uj, domain.range_uj), window_s)
             except ValueError as error:

@@ -71,7 +71,11 @@ class Sampler:
         self._started_s = time.monotonic()
         # Whatever breaks in here, Ctrl-C among it, leaves nothing open: without a start there is no stop.
         with contextlib.ExitStack() as on_failure:
-            self._fd = _memory_file()
+            if hasattr(os, "memfd_create"):  # glibc 2.27
+                self._fd = os.memfd_create("telemetry")
+            else:
+                with tempfile.TemporaryFile() as file:
+                    self._fd = os.dup(file.fileno())
             on_failure.callback(os.close, self._fd)
             stop_fd, self._stop_fd = os.pipe()
             on_failure.callback(os.close, self._stop_fd)
@@ -123,21 +127,18 @@ class Sampler:
         with contextlib.suppress(BrokenPipeError):  # it has died: its record lacks the last sample, and says so below
             os.write(self._stop_fd, b"stop")
         os.close(self._stop_fd)
-        why_died = self._reap()
-        self.poll()
-        os.close(self._fd)
-        self._telemetry = self._record.telemetry(self.interval_s, self._started_s, stopped_s, why_died)
-        return self._telemetry
-
-    def _reap(self) -> str:
         try:
             _, errors = self._process.communicate(timeout=_ANSWER_S)
+            last_words = errors.decode(errors="replace").strip().splitlines()[-1:]
+            how_it_ended = ": ".join([f"ended with status {self._process.returncode}", *last_words])
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.communicate()
-            return f"gave no answer for {_ANSWER_S:g} s"
-        last_words = errors.decode(errors="replace").strip().splitlines()[-1:]
-        return ": ".join([f"ended with status {self._process.returncode}", *last_words])
+            how_it_ended = f"gave no answer for {_ANSWER_S:g} s"
+        self.poll()
+        os.close(self._fd)
+        self._telemetry = self._record.telemetry(self.interval_s, self._started_s, stopped_s, how_it_ended)
+        return self._telemetry
 
     def __enter__(self) -> Sampler:
         self.start()
@@ -145,14 +146,6 @@ class Sampler:
 
     def __exit__(self, *exc_info: object) -> None:
         self.stop()
-
-
-def _memory_file() -> int:
-    """A new file without a name, in memory where the C library knows how (glibc 2.27)."""
-    if hasattr(os, "memfd_create"):
-        return os.memfd_create("telemetry")
-    with tempfile.TemporaryFile() as file:
-        return os.dup(file.fileno())
 
 
 class SamplerRecord:

@@ -21,7 +21,6 @@ from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 from harness.board.source import Source, SourceSpec, open_source
 from harness.core.errors import HarnessError
 
-EVERY_CPU = range(4096)  # the kernel leaves out those that do not exist or are not allowed
 PARENT_CHECK_S = 1.0
 
 
@@ -41,9 +40,7 @@ class TickSchedule:
     """Ticks at `start_s + k * interval_s`: no delay of one tick moves the next (M1)."""
 
     def __init__(self, start_s: float, interval_s: float) -> None:
-        self._start_s = start_s
-        self._interval_s = interval_s
-        self._next_tick = 1
+        self._start_s, self._interval_s, self._next_tick = start_s, interval_s, 1
 
     @property
     def due_s(self) -> float:
@@ -60,7 +57,8 @@ class TickSchedule:
 def run(order: Order) -> None:
     sources, notes, missing = _open_all([SourceSpec(*one) for one in order.sources], order.root)
     try:
-        os.sched_setaffinity(0, EVERY_CPU if order.cpus is None else order.cpus)
+        # Of every CPU the kernel leaves out those that do not exist or are not allowed.
+        os.sched_setaffinity(0, range(4096) if order.cpus is None else order.cpus)
     except OSError as error:
         missing["sampler: its own CPUs"] = f"could not be kept on {order.cpus}: {error}"
     _write_line(order.out_fd, {"notes": notes, "missing": missing})

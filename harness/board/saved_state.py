@@ -36,13 +36,10 @@ def default_state_dir() -> Path:
     if base:
         return Path(base) / "jetwatt"
     try:
-        home = Path.home()
+        return Path.home() / ".local/state/jetwatt"
     except (RuntimeError, KeyError) as error:  # Python 3.8 raises the second
-        raise ControlError(
-            f"there is no place for the state of a device: HOME is not set, and user {os.getuid()} has no home",
-            "set XDG_STATE_HOME to a directory that can be written",
-        ) from error
-    return home / ".local/state/jetwatt"
+        what = f"there is no place for the state of a device: HOME is not set, and user {os.getuid()} has no home"
+        raise ControlError(what, "set XDG_STATE_HOME to a directory that can be written") from error
 
 
 @contextlib.contextmanager
@@ -50,8 +47,6 @@ def preserved(knobs: Sequence[Knob], device: str, *, root: str = "/") -> Iterato
     """Save knobs before the block, and put them back at its end, on an exception, on Ctrl-C, SIGTERM or SIGHUP.
 
     They stand in the order in which the block sets them, opened with `root`; the caller holds the lock of `device`.
-    ControlError where an earlier run was killed and is not put back, or the state cannot be saved: nothing was changed
-    then; or where a knob could not be put back.
     """
     path = _path(device)
     if path.exists():
@@ -77,10 +72,7 @@ def left_behind() -> List[str]:
 
 
 def restore(device: str) -> List[str]:
-    """Put back what a killed run saved, and return the names of the knobs; none where there is nothing saved.
-
-    ControlError where a run is using the device now, the file is not believed, or a knob not put back: the file stays.
-    """
+    """Put back what a killed run saved, and return the names of the knobs; none where there is nothing saved."""
     path = _path(device)
     with locked(device), signals_wait():
         if not path.exists():
@@ -147,48 +139,36 @@ def _load(path: Path, device: str) -> List[Tuple[Knob, Value]]:
                 )
             content = json.loads(file.read(_LONGEST))
         if content["format"] != FORMAT:
-            raise ControlError(
-                f"the saved state {path} has format {content['format']}, not {FORMAT}",
-                "restore with the version that saved it",
-            )
+            what = f"the saved state {path} has format {content['format']}, not {FORMAT}"
+            raise ControlError(what, "restore with the version that saved it")
         state = msgspec.convert(content, _State)
         if state.device != device:
             raise ValueError(f"it is of {state.device!r}")
         knobs = [(open_knob(KnobSpec(one.module, one.options), state.root), one.value) for one in state.knobs]
     except (OSError, ValueError, KeyError, TypeError, RecursionError, msgspec.ValidationError) as error:
-        raise ControlError(
-            f"the saved state {path} cannot be read: {error!r}", "put the device back by hand, remove it"
-        ) from error
+        what = f"the saved state {path} cannot be read: {error!r}"
+        raise ControlError(what, "put the device back by hand, remove it") from error
     for knob, value in knobs:
         knob.check(value)
     return knobs
 
 
 def _put_back(before: Sequence[Tuple[Knob, Value]], device: str, *, was_killed: bool = False) -> None:
-    """Put knobs back in reverse order, those that stand right excepted; then remove what they laid down beside.
-
-    After a kill, one that sets in steps does not stand right whatever it reads. A second round follows, because putting
-    one knob back may move another (an nvpmodel mode sets clock limits). What lies beside may be needed to put back: it
-    goes last. The error names each that does not stand as before.
-    """
+    """Put knobs back in reverse order, those that stand right excepted; last remove what they laid down beside."""
     refusals: Dict[str, Optional[ControlError]] = {}
-    for first_round in (True, False):
+    for first_round in (True, False):  # putting one back may move another (an nvpmodel mode sets clock limits)
         for knob, value in reversed(before):
-            suspect = was_killed and first_round and knob.sets_in_steps
+            suspect = was_killed and first_round and knob.sets_in_steps  # whatever it reads
             if suspect or _refusal(knob.verify, value):
                 refusals[knob.name] = _refusal(knob.restore, value)
     found = [(knob, _refusal(knob.verify, value)) for knob, value in before]
     wrong = [str(refusals.get(knob.name) or error) for knob, error in found if error]
+    hint = f"mend the cause, then {RESTORE_COMMAND}"
     if wrong:
-        raise ControlError(
-            f"{device} is not as it was before: {'; '.join(wrong)}", f"mend the cause, then {RESTORE_COMMAND}"
-        )
+        raise ControlError(f"{device} is not as it was before: {'; '.join(wrong)}", hint)
     left = [str(error) for error in (_refusal(knob.forget, value) for knob, value in reversed(before)) if error]
     if left:
-        raise ControlError(
-            f"{device} is set as it was before, and this is left over: {'; '.join(left)}",
-            f"mend the cause, then {RESTORE_COMMAND}",
-        )
+        raise ControlError(f"{device} is set as it was before, and this is left over: {'; '.join(left)}", hint)
 
 
 def _refusal(act: Callable[[Value], None], value: Value) -> Optional[ControlError]:

@@ -224,9 +224,8 @@ def _dated_times(rows: Sequence[_Row]) -> List[float]:
     """Seconds since the first line; lines of one second are spread evenly over it."""
     for row in rows:
         if row.line.at is None:
-            raise InvalidValueError(
-                f"line {row.number} of the log has no date", "say the interval that tegrastats was given (in seconds)"
-            )
+            what = f"line {row.number} of the log has no date"
+            raise InvalidValueError(what, "say the interval that tegrastats was given (in seconds)")
     times_s: List[float] = []
     start = rows[0].line.at
     for at, group in itertools.groupby(rows, key=lambda row: row.line.at):

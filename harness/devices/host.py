@@ -14,13 +14,12 @@ from pathlib import Path
 from typing import Any, Dict, Iterator, List, Optional, Tuple
 
 from harness.board.affinity import Affinity
-from harness.board.control_groups import cpu_quota
+from harness.board.control_groups import ReadLimit, cpu_quota
 from harness.board.cpu import CpuOnline, choose_cpus, read_siblings
 from harness.board.cpu_clocks import CpuFrequency
 from harness.board.knob import Knob
 from harness.board.lock import locked
 from harness.board.page_cache import PageCache
-from harness.board.read_limit import ReadLimit
 from harness.board.saved_state import preserved
 from harness.board.source import SourceSpec, open_source
 from harness.board.thermal import temperature_limits_c
@@ -101,26 +100,17 @@ class HostDevice:
         )
 
     def power_mode_space(self) -> PowerModeSpace:
-        """Core counts up to the CPUs and a container's quota; CPU clocks where cpufreq can be written."""
+        """Core counts up to the CPUs and a container's quota; CPU clocks: today's limit alone where none can be set."""
         quota = cpu_quota(str(self._tree))
         most = len(self._allowed_cpus) if quota is None else max(1, min(len(self._allowed_cpus), math.floor(quota)))
-        return PowerModeSpace(
-            cpu_cores=tuple(range(1, most + 1)),
-            cpu_khz=self._clocks_khz(),
-            gpu_khz=(UNKNOWN_KHZ,),
-            mem_khz=(UNKNOWN_KHZ,),
-        )
-
-    def _clocks_khz(self) -> Tuple[int, ...]:
-        """The CPU clocks that can be asked for; today's limit alone where none can be set, unknown without cpufreq."""
-        policies = self._frequency.policies()
+        cores, policies, unknown = tuple(range(1, most + 1)), self._frequency.policies(), (UNKNOWN_KHZ,)
         if not policies:
-            return (UNKNOWN_KHZ,)
+            return PowerModeSpace(cores, unknown, unknown, unknown)
         if not self._frequency.available().available:
-            return (self._highest_allowed_khz(),)
+            return PowerModeSpace(cores, (self._highest_allowed_khz(),), unknown, unknown)
         highest = max(policies, key=lambda policy: policy.highest_khz)
         steps = highest.levels_khz or range(highest.lowest_khz, highest.highest_khz, CLOCK_STEP_KHZ)
-        return tuple(sorted({*steps, highest.highest_khz}))
+        return PowerModeSpace(cores, tuple(sorted({*steps, highest.highest_khz})), unknown, unknown)
 
     def _highest_allowed_khz(self) -> int:
         return max(limits[1] for limits in self._frequency.read().values())
@@ -152,9 +142,8 @@ class HostDevice:
     def check(self, case: Case) -> None:
         """Refuse free clocks where none can be set: a case with `dvfs` would be the same as one without."""
         if case.settings.clocks == DVFS and not self._sets_clocks:
-            raise CannotRunError(
-                f"DVFS cannot be switched on or off here: {self._frequency.available().detail}", "leave out --clocks"
-            )
+            what = f"DVFS cannot be switched on or off here: {self._frequency.available().detail}"
+            raise CannotRunError(what, "leave out --clocks")
 
     @contextlib.contextmanager
     def session(self) -> Iterator[None]:

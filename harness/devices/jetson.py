@@ -19,12 +19,12 @@ from pathlib import Path
 from typing import Any, Dict, Iterator, List, Optional, Tuple
 
 from harness.board.affinity import Affinity
+from harness.board.control_groups import ReadLimit
 from harness.board.jetson_clocks import OFF, ON
 from harness.board.kernel_file import read_text
 from harness.board.lock import locked
 from harness.board.page_cache import PageCache
 from harness.board.power_rails import TOTAL, current_limits, find_rails
-from harness.board.read_limit import ReadLimit
 from harness.board.saved_state import preserved
 from harness.board.source import SourceSpec
 from harness.board.thermal import temperature_limits_c
@@ -40,7 +40,6 @@ from harness.devices.host import THIS_MACHINE, lock_name, source_capability
 from harness.devices.jetson_board import EMULATED, Board, LiveSpace, named_modes, read_space
 from harness.devices.jetson_control import JetsonControl
 
-JTOP_SOCKET = "run/jtop.sock"
 FRESH_S = 3600.0  # a board that was booted longer ago is not fresh: what ran on it since is not known
 
 
@@ -167,7 +166,7 @@ class JetsonDevice:
             SourceSpec("devfreq", root=board),
             SourceSpec("throttle", root=board),
         ]
-        return [*sources, SourceSpec("jtop")] if (self._board_root / JTOP_SOCKET).exists() else sources
+        return [*sources, SourceSpec("jtop")] if (self._board_root / "run/jtop.sock").exists() else sources
 
     def check(self, case: Case) -> None:
         if self._stale and self.configuration.fresh_boot == REQUIRED:
@@ -178,10 +177,8 @@ class JetsonDevice:
         other_masks = self._control.needs_reboot(case.power_mode) if self._is_own(case.power_mode) else ""
         if other_masks:
             number = self._control.conf.model(case.power_mode).id
-            raise CannotRunError(
-                f"{case.power_mode} takes a reboot: {other_masks}",
-                f"`sudo nvpmodel -m {number}`, answer YES, and run again after the reboot",
-            )
+            what = f"{case.power_mode} takes a reboot: {other_masks}"
+            raise CannotRunError(what, f"`sudo nvpmodel -m {number}`, answer YES, and run again after the reboot")
 
     @contextlib.contextmanager
     def session(self) -> Iterator[None]:
@@ -207,16 +204,17 @@ class JetsonDevice:
             online = list(self._control.online.read())
             self._affinity.apply(online)  # this process may have lost cores that were off for a while
             if self._affinity.read() != sorted(online):
-                raise ControlError(
-                    f"CPUs {online} are online, but this process may only run on {self._affinity.read()}",
-                    "run outside of containers and cpusets, `systemd-run --scope` among them",
-                )
+                what = f"CPUs {online} are online, but this process may only run on {self._affinity.read()}"
+                raise ControlError(what, "run outside of containers and cpusets, `systemd-run --scope` among them")
         return applied
 
     def conditions(self, case: Case) -> Dict[str, Any]:
         identity, board = self.identity(), self._board
         [(_, mode)] = self.power_modes(case.power_mode)
         in_effect = self._booted or getattr(self._control.in_effect(), "name", None)
+        limits = current_limits(str(self._board_root))  # what peaks are held against: channel, limit in mW, which limit
+        if board.spec is not None and board.spec.input_limit_mw:
+            limits.append((TOTAL, board.spec.input_limit_mw, f"what a {board.spec.name}'s input may take"))
         try:  # boards whose modes are defined alike have the same
             conf_hash = hashlib.sha256((self._board_root / "etc/nvpmodel.conf").read_bytes()).hexdigest()[:16]
         except OSError:
@@ -237,16 +235,9 @@ class JetsonDevice:
             "tpc_mask": self._control.tpc_mask(),
             "dvfs": OFF if case.settings.clocks == STATIC and self._control.holds_clocks() else ON,
             "differs_from_spec": self._differences(),
-            "power_limits": self._power_limits(),
+            "power_limits": [list(limit) for limit in limits],
             **({"emulated": True} if self.is_emulated else {}),
         }
-
-    def _power_limits(self) -> List[List[Any]]:
-        """What peaks are held against: channel, limit in mW, and what limit that is."""
-        limits = current_limits(str(self._board_root))
-        if self._board.spec is not None and self._board.spec.input_limit_mw:
-            limits.append((TOTAL, self._board.spec.input_limit_mw, f"what a {self._board.spec.name}'s input may take"))
-        return [list(limit) for limit in limits]
 
     def set_case(self, case: Case) -> Dict[str, Any]:
         [(name, wanted)] = self.power_modes(case.power_mode)

@@ -87,10 +87,7 @@ class LiveSpace(NamedTuple):
 
 
 def read_space(root: str, spec: Optional[BoardSpec], holds_thor: bool = False) -> LiveSpace:
-    """What the board under `root` lists: cores, the clocks of its clusters together, of its GPU and of its memory.
-
-    A Thor's count where they are held. Only the memory's may come from the spec file, where the board tells none.
-    """
+    """What the board under `root` lists: cores, the clocks of its clusters together, of its GPU and of its memory."""
     cores = tuple(range(1, len(CpuOnline(root).cpus()) + 1)) or (1,)
     policies = CpuFrequency(root).policies()
     cpu_khz = tuple(sorted({khz for policy in policies for khz in policy.levels_khz or (policy.highest_khz,)}))
@@ -131,12 +128,11 @@ def _compare(what: str, live: Sequence[int], known: Sequence[Sequence[int]]) -> 
 
 
 def named_modes(space: PowerModeSpace, conf: Optional[Conf], spec: Optional[BoardSpec]) -> Dict[str, PowerMode]:
-    """Every mode of the board's own conf, and those that a paper names; `maxn` is known to all devices.
-
-    A cap of the conf means the greatest allowed clock not above it, of the GPU on some boards the least not below.
-    """
+    """Every mode of the board's own conf, and those that a paper names; `maxn` is known to all devices."""
     named = {name: space.nearest(mode) for name, mode in spec.named_modes.items()} if spec else {}
-    up = spec is not None and spec.gpu_cap_rounds_up
+    up = (
+        spec is not None and spec.gpu_cap_rounds_up
+    )  # a cap means the greatest clock not above it, or the least not below
     models = conf.models if conf else ()
     named.update((model.name, space.at_caps(*to_power_mode(conf, model), up)) for model in models)
     if spec and spec.papers_mode in named:
@@ -145,11 +141,8 @@ def named_modes(space: PowerModeSpace, conf: Optional[Conf], spec: Optional[Boar
 
 
 def is_rounded(mode: PowerMode, limits: Limits, space: PowerModeSpace) -> bool:
-    """Whether a mode that was read back is what a conf's caps come to: each clock the neighbour below or above its cap.
-
-    Which of the two a driver takes differs between boards and releases.
-    """
-    neighbours = (
+    """Whether a mode that was read back is what a conf's caps come to: each clock a neighbour of its cap."""
+    neighbours = (  # which of the two a driver takes differs between boards and releases
         {clock_at_cap(cap, allowed, up) for up in (False, True)}
         for cap, allowed in zip(limits[1:], space.dimensions[1:])
     )

@@ -88,12 +88,11 @@ class JetsonControl:
         for values, knob in zip(space.dimensions, knobs):
             if len(values) > 1 and not self.works(knob):
                 by_name, single = self._capabilities[self.nvpmodel.name], self._capabilities[knob.name]
-                raise CannotRunError(
-                    f"no power mode can be set here: {by_name.detail}; {single.detail}", by_name.hint or single.hint
-                )
+                what = f"no power mode can be set here: {by_name.detail}; {single.detail}"
+                raise CannotRunError(what, by_name.hint or single.hint)
 
     def holds_clocks(self) -> bool:
-        """Whether DVFS is off while a mode is set: by jetson_clocks, or by limits that are the same at both ends."""
+        """Whether a mode can be held with DVFS off: by jetson_clocks, or by limits that are the same at both ends."""
         return self.works(self.clocks) or (self.works(self.cpu) and self.works(self.gpu))
 
     def in_effect(self) -> Optional[PowerModel]:
@@ -135,23 +134,20 @@ class JetsonControl:
         """
         cpu = [high for _, high in self._running().values()]
         gpu = [hz_to_khz(high) for _, high in self.gpu.read().values()]
-        highest = (max(khz, default=UNKNOWN_KHZ) for khz in (cpu, gpu))
-        mode = PowerMode(len(self.online.read()), *highest, self._memory_khz())
+        highest = [max(khz, default=UNKNOWN_KHZ) for khz in (cpu, gpu)]
+        cores = len(self.online.read())
+        try:
+            memory = self.memory.read()
+        except ControlError:
+            memory = {}
+        memory_hz = memory["rate_hz"] if memory.get("locked") else self.nvpmodel.told(EMC, MAX_FREQ)  # held, or its cap
+        mode = PowerMode(cores, *highest, hz_to_khz(memory_hz or UNKNOWN_KHZ))
         return mode, [name for name, khz in zip(PowerMode._fields, mode) if khz == UNKNOWN_KHZ]
 
     def _running(self) -> Dict[str, Limits]:
         """The limits of the clusters with a core online; those of others mean nothing."""
         online, limits = set(self.online.read()), self.cpu.read()
         return {policy.name: limits[policy.name] for policy in self.cpu.policies() if set(policy.cpus) & online}
-
-    def _memory_khz(self) -> int:
-        """Where the memory is held, else its cap; `UNKNOWN_KHZ` where neither is told."""
-        try:
-            found = self.memory.read()
-        except ControlError:
-            found = {}
-        held_hz = found["rate_hz"] if found.get("locked") else self.nvpmodel.told(EMC, MAX_FREQ)
-        return hz_to_khz(held_hz or UNKNOWN_KHZ)
 
     def begin(self) -> None:
         """Fan to its maximum (004 sec. 4.4), DVFS off: here, before any change, jetson_clocks stores what was."""

@@ -14,7 +14,6 @@ from harness.devices.host import HostDevice
 from harness.devices.jetson_board import device_tree_strings
 
 NAME = "raspberry-pi-5"
-COMPATIBLE = "raspberrypi,5-model-b"
 
 TOO_LARGE = {"bert-squad": 16, "llama-lora-wikitext": 1}
 """Workload to the batch size from which 8 GiB do not hold its training: of BERT by 001's appendix (F578), which saw it
@@ -22,7 +21,7 @@ run out of memory; of the decoder because its weights and the gradients' way bac
 
 
 def is_raspberry_pi(root: Path) -> bool:
-    return COMPATIBLE in device_tree_strings(root / "proc/device-tree/compatible")
+    return "raspberrypi,5-model-b" in device_tree_strings(root / "proc/device-tree/compatible")
 
 
 class RaspberryPi(HostDevice):

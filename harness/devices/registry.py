@@ -35,19 +35,15 @@ class AbsentBoard:
     clocks_only_fall = False  # nothing runs
 
     def __init__(self, spec: BoardSpec, root: Path) -> None:
-        self.name = spec.name
-        self._spec = spec
-        self._root = root
+        self.name, self._spec, self._root = spec.name, spec, root
 
     def _refuse(self) -> NoReturn:
         here = cpu_model(self._root) or "of unknown make"
         stand_in = SIMULATED + self.name
         simulated = f"`--device {stand_in}` simulates it, " if self.name in SIMULATED_BOARDS else ""
         there = "`--device nvidia-gpu` where there is one" if self._spec.memory.host_bytes else "run on the board"
-        raise CannotRunError(
-            f"{self.name} is not this machine ({self._spec.product} is asked for, this CPU is {here})",
-            f"{there}; {simulated}`--device host` measures this machine",
-        )
+        what = f"{self.name} is not this machine ({self._spec.product} is asked for, this CPU is {here})"
+        raise CannotRunError(what, f"{there}; {simulated}`--device host` measures this machine")
 
     def identity(self) -> Identity:
         return Identity(self._spec.product, {})
@@ -94,10 +90,7 @@ def known_devices() -> List[str]:
 
 
 def local_board(configuration: Configuration, root: Path = THIS_MACHINE) -> Union[JetsonDevice, HostDevice, None]:
-    """The board whose `/sys`, `/proc` and `/etc` are below `root`, or the machine that a tree there stands for.
-
-    None where that is this machine and no board, or nothing.
-    """
+    """The board that `root` is of, or the machine that a tree there stands for; None for neither."""
     board = read_board(root)
     if board is not None:
         return JetsonDevice(board, configuration, root)

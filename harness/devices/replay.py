@@ -55,12 +55,8 @@ class ReplayDevice:
         )
 
     def narrow(self, sweep: Sweep, is_chosen: bool) -> Sweep:
-        """What of a sweep can be replayed.
-
-        Axes that the corpus says nothing of fall together, and so do settings: how a row was measured is past.
-
-        Where nobody asked for workloads, they are those of the corpus.
-        """
+        """What of a sweep can be replayed; where nobody asked for workloads, they are those of the corpus."""
+        # Axes that the corpus says nothing of fall together, and so do settings: how a row was measured is past.
         axes = {**sweep.axes, "device": (self.name,), **dict.fromkeys(self._silent, (None,))}
         if not is_chosen:
             for axis in ("workload", "batch_size"):
@@ -104,10 +100,8 @@ class ReplayDevice:
             asked = getattr(case, axis)
             found = [row for row in rows if str(row[axis]) == str(asked)]  # cells of further columns are text
             if not found:
-                raise CannotRunError(
-                    f"{self.path.name} holds no {case.workload} at {mode.name} with {axis} {asked}",
-                    f"it has: {_values(rows, axis)}",
-                )
+                what = f"{self.path.name} holds no {case.workload} at {mode.name} with {axis} {asked}"
+                raise CannotRunError(what, f"it has: {_values(rows, axis)}")
             rows = found
         if len(rows) > 1:
             differing = [name for name in rows[0] if len({str(row[name]) for row in rows}) > 1]
@@ -123,16 +117,12 @@ class ReplayDevice:
         for column in ("task", "workload", "batch_size"):
             found = [row for row in rows if row[column] == getattr(case, column)]
             if not found:
-                raise CannotRunError(
-                    f"{self.path.name} holds no {case.task} of {case.workload} with batches of {case.batch_size}",
-                    f"of {column} it has: {_values(rows, column)}",
-                )
+                what = f"{self.path.name} holds no {case.task} of {case.workload} with batches of {case.batch_size}"
+                raise CannotRunError(what, f"of {column} it has: {_values(rows, column)}")
             rows = found
         near = RecordedSpace.of(_mode(row) for row in rows).nearest_ones(mode)
-        raise CannotRunError(
-            f"{self.path.name} holds no {case.workload} with batches of {case.batch_size} at {mode.name}",
-            f"the nearest that it has are {', '.join(other.name for other in near)}",
-        )
+        what = f"{self.path.name} holds no {case.workload} with batches of {case.batch_size} at {mode.name}"
+        raise CannotRunError(what, f"the nearest that it has are {', '.join(other.name for other in near)}")
 
     @contextlib.contextmanager
     def session(self) -> Iterator[None]:
@@ -182,10 +172,8 @@ def _of_one_device(rows: Sequence[Row], chosen: str, path: Path) -> Tuple[List[R
     if device not in devices:
         raise UnknownNameError(f"{path} holds no profile of {chosen!r}", f"it has: {_values(rows, 'device')}")
     if not chosen and len(devices) > 1:
-        raise InvalidValueError(
-            f"{path} holds profiles of several devices: {_values(rows, 'device')}",
-            f"choose one: --device {PREFIX}{path}{DEVICE_MARK}{device}",
-        )
+        what = f"{path} holds profiles of several devices: {_values(rows, 'device')}"
+        raise InvalidValueError(what, f"choose one: --device {PREFIX}{path}{DEVICE_MARK}{device}")
     return [row for row in rows if row["device"] == device], device
 
 

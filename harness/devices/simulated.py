@@ -142,10 +142,8 @@ class SimulatedDevice:
             return
         media = [medium for medium in MEDIA if medium in self._spec.storage]
         if case.storage not in media:
-            raise CannotRunError(
-                f"{self.name} has no storage {case.storage!r}",
-                f"it has {', '.join(media)}; on simulated boards reads cannot be held down by @",
-            )
+            what = f"{self.name} has no storage {case.storage!r}"
+            raise CannotRunError(what, f"it has {', '.join(media)}; on simulated boards reads cannot be held down by @")
         least = TOO_LARGE.get(self._spec.name, {}).get(case.workload, case.batch_size + 1)
         if case.batch_size >= least:
             batches = f" with batches of {case.batch_size}" if least > 1 else ""
@@ -156,10 +154,8 @@ class SimulatedDevice:
             )
         data = self._data(case)
         if data.per_pass * (case.settings.epochs or 2) < 2:  # the first minibatch never counts
-            raise CannotRunError(
-                f"{data.samples} samples of {case.workload} make too few batches of {case.batch_size}",
-                "a larger --data-scale, more --epochs, or a smaller --batch-size",
-            )
+            what = f"{data.samples} samples of {case.workload} make too few batches of {case.batch_size}"
+            raise CannotRunError(what, "a larger --data-scale, more --epochs, or a smaller --batch-size")
 
     @contextlib.contextmanager
     def session(self) -> Iterator[None]:
@@ -288,10 +284,8 @@ def _workload(name: str) -> Tuple[WorkloadParameters, str, Dict[str, Any]]:
         return load_workload(name), "", {}
     workload = get_workload(name)
     if workload.precision not in ("fp32", BF16_WHERE_THERE_IS) or workload.compile or workload.channels_last:
-        raise CannotRunError(
-            f"simulated boards train in fp32, without torch.compile and channels-last, and {name} asks for other",
-            "measure it: --device host, or a board",
-        )
+        what = f"simulated boards train in fp32, without torch.compile and channels-last, and {name} asks for other"
+        raise CannotRunError(what, "measure it: --device host, or a board")
     try:
         counted, data = counted_alone(workload)
     except HarnessError:

@@ -115,9 +115,8 @@ class Fleet:
         """
         missing = [name for name in PROGRAMS if program(name) is None]
         if missing:
-            raise CannotRunError(
-                f"{', '.join(missing)} cannot be found", "apt-get install slurm-wlm munge openssh-client"
-            )
+            what = f"{', '.join(missing)} cannot be found"
+            raise CannotRunError(what, "apt-get install slurm-wlm munge openssh-client")
         self._refuse_absent()
         try:
             for name in ("", "bin", "boards", "log", "run", "spool", "state", "submissions"):
@@ -170,10 +169,8 @@ class Fleet:
             with contextlib.suppress(CannotRunError, DependencyError):  # it is there on its board, not here
                 open_device(board.device, Configuration())
             if board.power and shutil.which(board.power) is None:
-                raise CannotRunError(
-                    f"power of board {board.name!r} is {board.power}, which is no program here",
-                    "leave power out where nothing switches the board",
-                )
+                what = f"power of board {board.name!r} is {board.power}, which is no program here"
+                raise CannotRunError(what, "leave power out where nothing switches the board")
 
     def _filled(self, name: str, **values: Any) -> str:
         """A template with the keys of the lab, and further values."""
@@ -265,9 +262,8 @@ def _check(lab: Lab, path: Path) -> None:
         if board.work.startswith("-") or "\n" in "".join((board.folder, board.python, board.work, board.reboot)):
             raise InvalidValueError(f"{told}: folder, python, work or reboot is no name on one line")
     if not 1 <= lab.port <= 65535 - len(names):
-        raise InvalidValueError(
-            f"port of {path} is {lab.port}", "a number that leaves room for one more a board: 17000"
-        )
+        what = f"port of {path} is {lab.port}"
+        raise InvalidValueError(what, "a number that leaves room for one more a board: 17000")
     if lab.requeue_seconds < _LEAST_REQUEUE_S:
         raise InvalidValueError(f"requeue_seconds of {path} is {lab.requeue_seconds}", "Slurm takes 5 or more")
     for key in ("slice_minutes", "check_seconds", "reboot_seconds", "silent_seconds", "most_boots"):
@@ -290,10 +286,8 @@ def _refuse_place(folder: Path) -> None:
 def _refuse_open(key: Path) -> None:
     found = key.stat()
     if stat.S_IMODE(found.st_mode) & 0o077 or found.st_uid != os.geteuid():
-        raise CannotRunError(
-            f"{key} has mode {stat.S_IMODE(found.st_mode):o} and owner {found.st_uid}: others may read it, or own it",
-            f"remove it, so that a new one is made, or: chmod 600 {key}",
-        )
+        what = f"{key} has mode {stat.S_IMODE(found.st_mode):o} and owner {found.st_uid}: others may read it, or own it"
+        raise CannotRunError(what, f"remove it, so that a new one is made, or: chmod 600 {key}")
 
 
 def _assignments(values: Dict[str, Any]) -> str:

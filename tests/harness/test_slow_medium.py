@@ -10,7 +10,7 @@ import pytest
 pytest.importorskip("torch")
 pytest.importorskip("sklearn")
 
-from harness.board.read_limit import ReadLimit, find_group
+from harness.board.control_groups import ReadLimit, find_group
 from harness.core.errors import CannotRunError
 from harness.store.results import ResultsStore
 

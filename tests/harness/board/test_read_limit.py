@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 import harness
-from harness.board import read_limit
-from harness.board.read_limit import LIMITS_V1, LIMITS_V2, MEMBERS, ReadLimit, find_group, parse_limits, reads_held
+from harness.board import control_groups
+from harness.board.control_groups import LIMITS_V1, LIMITS_V2, MEMBERS, ReadLimit, find_group, parse_limits, reads_held
 from harness.board.saved_state import left_behind, restore
 from harness.core.errors import CannotRunError, ControlError
 
@@ -112,9 +112,9 @@ def machine(tree, tmp_path, monkeypatch):
                 }
             )
         kernel = Kernel(tree, version)
-        monkeypatch.setattr(read_limit, "write", kernel.write)
-        monkeypatch.setattr(read_limit.os, "mkdir", kernel.mkdir)
-        monkeypatch.setattr(read_limit.os, "rmdir", kernel.rmdir)
+        monkeypatch.setattr(control_groups, "write", kernel.write)
+        monkeypatch.setattr(control_groups.os, "mkdir", kernel.mkdir)
+        monkeypatch.setattr(control_groups.os, "rmdir", kernel.rmdir)
         return kernel
 
     return make
@@ -180,7 +180,7 @@ def test_the_death_of_a_worker_does_not_cut_short_that_the_limit_is_taken_off(ke
     before = signal.signal(signal.SIGCHLD, raise_error)
     try:
         with pytest.raises(RuntimeError, match="a worker has died"), held():
-            monkeypatch.setattr(read_limit, "write", write)
+            monkeypatch.setattr(control_groups, "write", write)
         assert groups(tree) == []
     finally:
         signal.signal(signal.SIGCHLD, before)
@@ -204,7 +204,7 @@ def test_a_worker_that_ends_meanwhile_is_no_error(kernel, tree, held, monkeypatc
     with held():
         [group] = groups(tree)
         kernel.write(str(group / MEMBERS), 4711)
-        monkeypatch.setattr(read_limit, "write", write)
+        monkeypatch.setattr(control_groups, "write", write)
     assert groups(tree) == []
 
 
@@ -213,9 +213,9 @@ def test_a_process_that_cannot_be_moved_back_is_an_error_and_the_state_stays(ker
         raise ControlError(f"{value} is stuck")
 
     with pytest.raises(ControlError, match=rf"not as it was before: {os.getpid()} is stuck.*harness restore"), held():
-        monkeypatch.setattr(read_limit, "write", refuse)
+        monkeypatch.setattr(control_groups, "write", refuse)
     assert left_behind() == ["host-reads"]
-    monkeypatch.setattr(read_limit, "write", kernel.write)
+    monkeypatch.setattr(control_groups, "write", kernel.write)
     assert restore("host-reads") == ["read limit"]
     assert groups(tree) == left_behind() == []
 
@@ -226,7 +226,7 @@ def test_a_limit_that_did_not_take_is_an_error_and_nothing_remains(kernel, tree,
         if path.endswith(kernel.version):
             Path(path).write_text("")
 
-    monkeypatch.setattr(read_limit, "write", forget_limits)
+    monkeypatch.setattr(control_groups, "write", forget_limits)
     with pytest.raises(ControlError, match=r"read limit was set to .* and reads back {}"), held():
         pytest.fail("nobody may believe that reads are held")
     assert groups(tree) == left_behind() == []
@@ -237,7 +237,7 @@ def test_a_process_that_did_not_move_is_an_error(kernel, tree, held, monkeypatch
         if not path.endswith(MEMBERS):
             kernel.write(path, value)
 
-    monkeypatch.setattr(read_limit, "write", stay)
+    monkeypatch.setattr(control_groups, "write", stay)
     with pytest.raises(ControlError, match="is not in it"), held():
         pytest.fail("nobody may believe that reads are held")
     assert groups(tree) == []
@@ -355,7 +355,7 @@ HOLD = """
 import os, subprocess, sys, time
 from pathlib import Path
 from harness.board.page_cache import PageCache
-from harness.board.read_limit import reads_held
+from harness.board.control_groups import reads_held
 
 file, limit = Path(sys.argv[1]), int(sys.argv[2])
 PageCache().evict([file])
