@@ -130,9 +130,7 @@ def _compare(what: str, live: Sequence[int], known: Sequence[Sequence[int]]) -> 
 def named_modes(space: PowerModeSpace, conf: Optional[Conf], spec: Optional[BoardSpec]) -> Dict[str, PowerMode]:
     """Every mode of the board's own conf, and those that a paper names; `maxn` is known to all devices."""
     named = {name: space.nearest(mode) for name, mode in spec.named_modes.items()} if spec else {}
-    up = (
-        spec is not None and spec.gpu_cap_rounds_up
-    )  # a cap means the greatest clock not above it, or the least not below
+    up = spec is not None and spec.gpu_cap_rounds_up  # on most boards a cap means the greatest clock not above it
     models = conf.models if conf else ()
     named.update((model.name, space.at_caps(*to_power_mode(conf, model), up)) for model in models)
     if spec and spec.papers_mode in named:

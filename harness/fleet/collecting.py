@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
-from typing import Dict, List, NamedTuple, Sequence, Tuple
+from typing import Dict, Iterable, List, NamedTuple, Sequence, Tuple
 
 from harness.core.campaigns import case_key
 from harness.core.cases import INSTANCE_MARK, Case
@@ -19,25 +19,22 @@ _MOST_XML_BYTES = 1 << 28
 
 
 class Missing(NamedTuple):
-    """A case that has no profile, and why."""
-
-    id: str
+    id: str  # of a case without a profile
     slice: int
     why: str
 
 
 def collect(submission: Submission, out: Path) -> Merged:
-    """Bring the profiles of all slices so far into a results file; again and again adds nothing twice.
-
-    The engine runs a slice at least once. Where two boards ran the same cases, the profiles that came first stay.
-
-    Returns:
-        How many profiles the file gained, and how many it had.
-    """
+    """Bring the profiles of all slices so far into a results file; again and again adds nothing twice."""
     with ResultsStore(submission.folder / "collected.sqlite") as own:
-        runs: Dict[str, str] = {}  # case to the run that has told it
-        for record in own.records():
-            _note(record, runs)
+        runs: Dict[str, str] = {}  # case to the run that told it first: Slurm runs a slice at least once
+
+        def note(records: Iterable[Record]) -> None:
+            for record in records:
+                if not is_disqualified(record.flags):
+                    runs.setdefault(general_key(record.case), record.run_id)
+
+        note(own.records())
         for number in range(1, len(submission.slices) + 1):
             path = submission.file(number, "results.sqlite")
             if not path.exists():
@@ -46,15 +43,9 @@ def collect(submission: Submission, out: Path) -> Merged:
                 records = list(source.records())
                 wanted = [one for one in records if runs.get(general_key(one.case), one.run_id) == one.run_id]
                 own.merge(source, {one.id for one in wanted})
-                for record in wanted:
-                    _note(record, runs)
+                note(wanted)
         with ResultsStore(out) as target:
             return target.merge(own)
-
-
-def _note(record: Record, runs: Dict[str, str]) -> None:
-    if not is_disqualified(record.flags):
-        runs.setdefault(general_key(record.case), record.run_id)
 
 
 def general_key(case: Case) -> str:

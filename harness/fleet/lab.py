@@ -11,7 +11,7 @@ import shutil
 import stat
 import sys
 from pathlib import Path
-from typing import Any, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Dict, List, Optional, Tuple
 
 import msgspec
 
@@ -62,8 +62,6 @@ class BoardEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Lab(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What `lab.toml` holds."""
-
     board: Tuple[BoardEntry, ...]
     folder: str = "fleet"  # of everything that `init` makes and the fleet keeps, from the folder of `lab.toml`
     host: str = "127.0.0.1"  # the lab host, where the daemons listen
@@ -83,11 +81,6 @@ class Fleet:
     """A lab, and the folder that it has."""
 
     def __init__(self, path: Path) -> None:
-        """Read a `lab.toml`.
-
-        Raises:
-            InvalidValueError, UnknownNameError: what is wrong in it, and what was expected.
-        """
         self.path = path.absolute()
         if not path.is_file():
             raise UnknownNameError(f"there is no lab {path}", "--lab FILE names it; docs/fleet.md shows one")
@@ -108,11 +101,7 @@ class Fleet:
         return self.pools[name]
 
     def init(self) -> str:
-        """Make or bring up to date the folder; returns what root and the user must do. Nothing else is touched.
-
-        Raises:
-            CannotRunError: a program is missing, or the folder's place does not fit.
-        """
+        """Make or bring up to date the folder; returns what root and the user must do. Nothing else is touched."""
         missing = [name for name in PROGRAMS if program(name) is None]
         if missing:
             what = f"{', '.join(missing)} cannot be found"
@@ -139,7 +128,7 @@ class Fleet:
             self._write(f"boards/{board.name}", _assignments(self._of_board(board)))
         for gone in {path.name for path in (self.folder / "boards").iterdir()} - {one.name for one in self.lab.board}:
             (self.folder / "boards" / gone).unlink()
-        self._write("fleet.env", _assignments(self._of_fleet()))
+        self._write("fleet.env", _assignments(self._of_fleet(), "SLURM_CONF"))
         self._fill("ssh_config", boards=self._hosts(), third_seconds=max(1, self.lab.silent_seconds // 3),
                    known_hosts=self._beside(self.lab.known_hosts))  # fmt: skip
         modes = list(dict.fromkeys(mode for board in self.lab.board for mode in board.modes))
@@ -290,8 +279,7 @@ def _refuse_open(key: Path) -> None:
         raise CannotRunError(what, f"remove it, so that a new one is made, or: chmod 600 {key}")
 
 
-def _assignments(values: Dict[str, Any]) -> str:
-    """Lines for a shell to read."""
+def _assignments(values: Dict[str, Any], *exported: str) -> str:
     lines = [f"{name}={shlex.quote(str(value))}" for name, value in values.items()]
-    exported: Sequence[str] = [f"export {name}" for name in values if name == "SLURM_CONF"]
-    return "\n".join(["# Written by `jetwatt fleet init`, which overwrites it.", *lines, *exported]) + "\n"
+    lines += [f"export {name}" for name in exported]
+    return "\n".join(["# Written by `jetwatt fleet init`, which overwrites it.", *lines]) + "\n"

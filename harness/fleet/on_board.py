@@ -16,7 +16,7 @@ import sys
 import threading
 import time
 from pathlib import Path
-from typing import Iterator, List, Optional
+from typing import List, Optional
 
 import harness
 from harness.board import thermal, throttling
@@ -28,12 +28,9 @@ from harness.core.errors import CannotRunError, ControlError, SourceUnavailableE
 from harness.core.units import bytes_to_mb
 from harness.devices.jetson_board import JETPACKS
 
-UNFIT = 3
-"""The exit code of `check` for a board that must not measure now."""
-
-CASES, RESULTS, JUNIT, CAMPAIGN = "cases.txt", "results.sqlite", "junit.xml", "campaign.toml"
+UNFIT = 3  # the exit code of `check` for a board that must not measure now
+CASES, RESULTS, CAMPAIGN = "cases.txt", "results.sqlite", "campaign.toml"
 _OLD_S = 7 * 24 * 3600.0  # a run that nobody fetched
-_ENDING_S = 60.0
 _RUNNING = "running.pid"
 
 
@@ -48,20 +45,20 @@ def main(argv: Optional[List[str]] = None) -> int:
     parser.add_argument("--version", default=harness.__version__, help="of the suite on the lab host")
     parser.add_argument("--pytest", nargs=argparse.REMAINDER, default=[], help="what pytest is told further")
     arguments = parser.parse_args(argv)
-    root, work = arguments.root, arguments.work
-    if arguments.action == "check":
-        reason = why_unfit(arguments, root)
-        boot_id = (root / "proc/sys/kernel/random/boot_id").read_text().strip()
-        print(reason or f"fit, boot {boot_id}")
-        return UNFIT if reason else 0
     if arguments.action == "run":
-        return run(work, arguments.device, arguments.pytest)
-    heal(work)
-    return 0
+        return run(arguments.work, arguments.device, arguments.pytest)
+    if arguments.action == "heal":
+        heal(arguments.work)
+        return 0
+    reason = why_unfit(arguments)
+    boot_id = (arguments.root / "proc/sys/kernel/random/boot_id").read_text().strip()
+    print(reason or f"fit, boot {boot_id}")
+    return UNFIT if reason else 0
 
 
-def why_unfit(asked: argparse.Namespace, root: Path) -> str:
+def why_unfit(asked: argparse.Namespace) -> str:
     """Why the board must not measure now; empty where it may."""
+    root = asked.root
     if asked.version != harness.__version__:
         return f"has jetwatt {harness.__version__}, the lab host {asked.version}: install the same"
     l4t = l4t_release(root)
@@ -73,7 +70,8 @@ def why_unfit(asked: argparse.Namespace, root: Path) -> str:
         return f"{', '.join(left)}: left changed by a run that was killed"
     for last in (False, True):  # another check holds the lock for a moment
         try:
-            with _alone(asked.device):
+            # the lock that runs of the fleet share, while nobody has that of the device
+            with locked("fleet"), locked(asked.device.partition(INSTANCE_MARK)[0].replace(":", "-")):
                 break
         except ControlError as error:
             if last:
@@ -83,10 +81,6 @@ def why_unfit(asked: argparse.Namespace, root: Path) -> str:
     free_mb = bytes_to_mb(shutil.disk_usage(asked.work).free)
     if free_mb < asked.free_mb:
         return f"disk full: {free_mb:.0f} MB free, {asked.free_mb:.0f} are needed"
-    return _too_hot(root)
-
-
-def _too_hot(root: Path) -> str:
     now_s = time.monotonic()
     with contextlib.suppress(SourceUnavailableError, CannotRunError):
         values = thermal.open_source(str(root)).read(now_s).values
@@ -98,15 +92,6 @@ def _too_hot(root: Path) -> str:
             if channel.endswith("_state") and value > 0:
                 return f"throttled: {channel} is {value:g}"
     return ""
-
-
-@contextlib.contextmanager
-def _alone(device: str) -> Iterator[None]:
-    """Hold the lock that runs of the fleet share, while nobody has that of the device."""
-    with locked("fleet"):
-        with locked(device.partition(INSTANCE_MARK)[0].replace(":", "-")):
-            pass
-        yield
 
 
 def as_of(device: str, pool: str, test_id: str) -> str:
@@ -131,21 +116,21 @@ def run(work: Path, device: str, words: List[str]) -> int:
         pid_file = work.parent / _RUNNING
         pid_file.write_text(str(os.getpid()))
         own_input = os.dup(0)  # pytest puts another one in its place, which has an end
-        threading.Thread(target=_end_with_input, args=(own_input,), daemon=True).start()
+
+        def end_with_input() -> None:
+            while os.read(own_input, 4096):
+                pass
+            os.kill(os.getpid(), signal.SIGTERM)
+            time.sleep(60.0)  # its finalizers put back what it changed
+            os._exit(1)
+
+        threading.Thread(target=end_with_input, daemon=True).start()
         try:
             # hypothesis, where it is installed, takes as long to load as all the rest
             plugins = ["-p", "no:cacheprovider", "-p", "no:hypothesispytest"]
-            return int(pytest.main([*files, *options, "--junitxml", str(work / JUNIT), *plugins, *words]))
+            return int(pytest.main([*files, *options, "--junitxml", str(work / "junit.xml"), *plugins, *words]))
         finally:
             pid_file.unlink()
-
-
-def _end_with_input(descriptor: int) -> None:
-    while os.read(descriptor, 4096):
-        pass
-    os.kill(os.getpid(), signal.SIGTERM)
-    time.sleep(_ENDING_S)  # its finalizers put back what it changed
-    os._exit(1)
 
 
 def heal(works: Path) -> None:

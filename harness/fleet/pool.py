@@ -22,9 +22,6 @@ from harness.store.results import ResultsStore
 
 _POLL_S = 1.0
 
-Scale = Tuple[float, float]
-"""The time and the power of a board, as multiples of those of the first board."""
-
 
 class PoolDevice:
     """Profiles through a fleet. What it is planned with, the board's power modes first of all, is the pool's type.
@@ -42,7 +39,7 @@ class PoolDevice:
         report: Callable[[str], None] = print,
     ) -> None:
         self.boards = [board.name for board in fleet.pool(pool)]
-        self.scales: Dict[str, Scale] = {}  # by board, the first one's is 1
+        self.scales: Dict[str, Tuple[float, float]] = {}  # time and power by board, as multiples of the first one's
         self._fleet, self._pool, self._results, self._report = fleet, pool, results, report
         self._planned = open_device(fleet.pool(pool)[0].device, configuration)
         self._asked: Dict[Case, List[Submission]] = {}  # and not taken yet
@@ -133,7 +130,6 @@ class PoolDevice:
 
 
 def _figures(profile: Profile) -> Tuple[float, float]:
-    """Time in ms, and power in mW."""
     found = profile.aggregates
     return (found.get("minibatch_time_ms") or float("nan"), found.get("power_mw") or float("nan"))
 

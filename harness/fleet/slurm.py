@@ -17,9 +17,7 @@ _ATTEMPTS = 5
 
 
 class Node(NamedTuple):
-    """A board as Slurm has it."""
-
-    name: str
+    name: str  # of a board
     state: str  # `idle`, `allocated`, `drained`, ...
     mode: str  # the features that are active
     reason: str  # why it is out; empty where it is not
@@ -38,10 +36,7 @@ class Job(NamedTuple):
 
 
 class Slurm:
-    """Slurm, with the configuration of a fleet."""
-
     def __init__(self, folder: Path) -> None:
-        self._environment = {**os.environ, "SLURM_CONF": str(folder / "slurm.conf")}
         self._folder = folder
 
     def call(self, name: str, *arguments: str) -> str:
@@ -52,7 +47,9 @@ class Slurm:
         if path is None:
             raise CannotRunError(f"{name} cannot be found", "apt-get install slurm-wlm")
         daemons = self._folder / "run/daemons.pid"
-        how: Dict[str, Any] = {"env": self._environment, "stdin": subprocess.DEVNULL, "timeout": _TIMEOUT_S}
+        environment = {**os.environ, "SLURM_CONF": str(self._folder / "slurm.conf")}
+        how: Dict[str, Any] = {"env": environment, "stdin": subprocess.DEVNULL, "timeout": _TIMEOUT_S}
+        hint = f"do the daemons run? {self._folder}/bin/daemons starts them, {self._folder}/log has what they say"
         try:
             for _ in range(_ATTEMPTS):
                 done = subprocess.run([path, *arguments], capture_output=True, text=True, **how)
@@ -60,13 +57,10 @@ class Slurm:
                     break
                 time.sleep(1.0)  # one that was killed is started again
         except subprocess.TimeoutExpired:
-            raise CannotRunError(f"{name} did not answer in {_TIMEOUT_S:g} s", self._hint()) from None
+            raise CannotRunError(f"{name} did not answer in {_TIMEOUT_S:g} s", hint) from None
         if done.returncode != 0:
-            raise CannotRunError(f"{name}: {done.stderr.strip() or f'exit code {done.returncode}'}", self._hint())
+            raise CannotRunError(f"{name}: {done.stderr.strip() or f'exit code {done.returncode}'}", hint)
         return done.stdout
-
-    def _hint(self) -> str:
-        return f"do the daemons run? {self._folder}/bin/daemons starts them, {self._folder}/log has what they say"
 
     def nodes(self) -> List[Node]:
         rows = self._rows("sinfo", "-N", "-o", "%N|%T|%b|%E")

@@ -18,17 +18,13 @@ from harness.core.power_modes import PowerMode
 from harness.fleet.lab import BoardEntry, Fleet
 from harness.fleet.slurm import Job, Slurm
 
-USUAL_CASE_S = 45.0
-"""How long a case takes, until a slice of the pool has told: 40 minibatches, settling and what is around them."""
-
+USUAL_CASE_S = 45.0  # until a slice of the pool has told: 40 minibatches, settling and what is around them
 MOST_SLICES = 20000  # of an array
 LOST_S = 120.0  # that Slurm may know nothing of a slice: four times what `daemons` takes to queue it again
 _STATES = ("done", "held", "running", "waiting", "cancelled", "gone")
 
 
-class ListedCase(NamedTuple):
-    """A case as `pytest --list-cases` writes it."""
-
+class ListedCase(NamedTuple):  # as `pytest --list-cases` writes it
     id: str  # of its test
     key: str  # the case in words, in which no two are alike
     device: str
@@ -44,8 +40,6 @@ class Slice(NamedTuple):
 
 
 class SliceState(NamedTuple):
-    """How a slice stands."""
-
     number: int
     state: str  # done, held, running, waiting, cancelled, or gone: it is neither in the queue nor done
     board: str
@@ -179,15 +173,9 @@ class Watch:
 def submit(
     fleet: Fleet, pool: str, words: Sequence[str], campaign: str = "", case_s: float = 0.0, board: str = ""
 ) -> Submission:
-    """Cut a campaign into slices and have Slurm run them on the boards of a pool.
+    """Cut a campaign into slices and have Slurm run them on the boards of a pool, or on the one that is named.
 
-    Args:
-        fleet: the boards.
-        pool: board type and JetPack.
-        words: further arguments for pytest: tests, axes, `-k`.
-        campaign: a name, or a TOML file, which goes to the boards with the slices.
-        case_s: how long a case takes; 0 for what the pool's slices took so far.
-        board: the only one that may run it; any of the pool where it is empty.
+    `words` are further arguments for pytest; a case takes `case_s`, where it is 0 what the pool's slices took so far.
     """
     boards = fleet.pool(pool)
     if board and board not in [one.name for one in boards]:
@@ -250,9 +238,8 @@ def _new_folder(parent: Path) -> Path:
 
 def submissions(fleet: Fleet) -> List[Submission]:
     """All of them, oldest first."""
-    folder = fleet.folder / "submissions"
-    found = sorted(folder.iterdir()) if folder.is_dir() else []
-    return [Submission(path) for path in found if (path / "submission.json").exists()]
+    files = sorted((fleet.folder / "submissions").glob("*/submission.json"))
+    return [Submission(file.parent) for file in files]
 
 
 def find(fleet: Fleet, name: str = "") -> Submission:
