@@ -47,7 +47,6 @@ def container_facts(root: str = "/") -> Dict[str, Any]:
 
 
 def _limits(controller: str, in_v1: str, in_v2: str, root: str) -> Iterator[str]:
-    """What the groups of this process and those above them, as far as they are seen, say in a file."""
     for group in itertools.chain.from_iterable(own_groups(root, controller)):
         yield from (text_of(os.path.join(group, name)).strip() for name in (in_v1, in_v2))
 
@@ -144,8 +143,6 @@ class ContainerEngine:
         return [self.program, "run", *words]
 
     def _remove(self) -> None:
-        """Remove what this process and those that have ended left behind; that there is nothing is no error."""
-
         def ask(*words: str) -> List[str]:
             done = subprocess.run([self.program, *words], capture_output=True, text=True, check=False)
             return done.stdout.split()

@@ -167,7 +167,6 @@ class ReadLimit(Knob):
         write(os.path.join(self._group.path, MEMBERS), os.getpid(), hint="")
 
     def check(self, saved: Optional[ReadLimits]) -> None:
-        """A group that another process made is one that `find_group` gives."""
         path, origin, file = self._group
         groups = os.path.join(os.path.abspath(self._root), "sys/fs/cgroup", "")
         is_own = re.fullmatch(r"jetwatt-reads-\d+", os.path.basename(path)) and file in (LIMITS_V1, LIMITS_V2)
@@ -223,7 +222,6 @@ def reads_held(
 
 
 def find_group(root: str) -> ReadGroup:
-    """Where this process can make a group whose reads are limited; ControlError where that is nowhere, says why."""
     for own, *above in filter(None, own_groups(root, _CONTROLLER)):
         file, parent = "", ""
         if os.path.exists(os.path.join(own, LIMITS_V1)):

@@ -136,7 +136,6 @@ def parse_process_stat(text: str) -> Tuple[int, int]:
 
 
 def parse_cpu_ticks(text: str) -> Dict[str, int]:
-    """Clock ticks of all CPUs together from the text of `/proc/stat`: `processes`, `interrupt` and `steal`."""
     fields = text.partition("\n")[0].split()
     if len(fields) < 9 or fields[0] != "cpu":
         raise ValueError(f"/proc/stat begins with {text[:80]!r}, not with the line of all CPUs")
@@ -146,8 +145,6 @@ def parse_cpu_ticks(text: str) -> Dict[str, int]:
 
 
 class ProcessTree:
-    """A process and its descendants, without one of them and its own."""
-
     def __init__(self, proc: str, pid: int, without: int) -> None:
         self._proc, self._pid, self._without = proc, pid, without
         self._parents: Dict[int, int] = {}
@@ -162,7 +159,6 @@ class ProcessTree:
         return self._sum()
 
     def _sum(self) -> int:
-        """Over the process and all descendants that are alive, parents before children."""
         alive = {int(name) for name in os.listdir(self._proc) if name.isdigit()}
         for ended in self._parents.keys() - alive:
             above = self._parents.pop(ended)  # to whom its children go: they still belong to the run that started them

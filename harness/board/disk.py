@@ -36,7 +36,6 @@ class Mount(NamedTuple):
 
 
 def read_mounts(root: str) -> List[Mount]:
-    """The mounts that this process sees, their paths as `os.fsdecode` gives them."""
     path = os.path.join(root, "proc/self/mountinfo")
     try:
         return parse_mountinfo(read_paths(path))
@@ -226,7 +225,6 @@ def _attached(disk: str) -> Tuple[Optional[str], Optional[bool]]:
 
 
 def parse_diskstats(text: str, disk: str) -> Dict[str, float]:
-    """The totals of one disk since boot, by the channel that their growth goes to."""
     for line in text.splitlines():
         _major, _minor, name, *fields = line.split()
         if name == disk:

@@ -33,8 +33,6 @@ BWMGR = "sys/class/devfreq/bwmgr"
 
 
 class Clock(NamedTuple):
-    """The files of one way to hold the memory clock, below the root."""
-
     lock: str  # 1 holds it, 0 lets it go
     rate: str  # what it is, in Hz
     target: str  # takes what it is to be held at
@@ -67,15 +65,12 @@ counts for nothing then, but is put back; `lowest_hz` and `highest_hz` where lim
 
 
 class Emc(Knob):
-    """Whether and where the memory clock is held, and its cap, in Hz as the kernel has them."""
-
     spec = KnobSpec("emc")
     name = "memory clock"
     topic = "set the memory clock"
     has_parts = True
 
     def __init__(self, root: str, holds_thor: bool = False) -> None:
-        """`holds_thor`: as of `GpuFrequency`."""
         self._root, self._holds_thor = root, holds_thor
 
     def usable(self) -> str:

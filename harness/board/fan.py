@@ -18,8 +18,6 @@ it can); `pwm`: the speed of each fan, 0 to 255 (where neither does, otherwise i
 
 
 class Fan(Knob):
-    """Who sets the fan's speed, and the speed where nobody does."""
-
     name = "fan"
     topic = "set the fan"
 

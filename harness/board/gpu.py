@@ -107,7 +107,6 @@ class GpuFrequency(Knob):
 
 
 def open_source(root: str) -> Source:
-    """The clocks of the board below `root`; where none is told, the error says why for each."""
     sensors: Dict[str, Tuple[str, Callable[[float], float]]] = {}
     missing: Dict[str, str] = {}
     directories = [gpu.directory for gpu in find_gpus(root)]

@@ -102,7 +102,6 @@ class JetsonClocks(Knob):
         self.verify(saved)
 
     def forget(self, saved: Dict[str, Any]) -> None:
-        """Remove the file that this run stored, also half a one that a kill left."""
         if self._stored_in_this_run(saved) or os.path.exists(self._draft):
             self._do("forget")
         self._has_stored = False

@@ -152,14 +152,12 @@ class JtopSource:
         self._start_thread()
 
     def wait(self) -> None:
-        """Wait for the first sample; raises SourceUnavailableError where none comes in time."""
         if not self._heard.wait(self._answer_s):
             raise SourceUnavailableError(f"the jtop service gave no sample for {self._answer_s:g} s", _RESTART)
         if self._newest is None:
             raise SourceUnavailableError(*self._trouble)
 
     def read(self, now_s: float) -> Reading:
-        """The newest sample where it is new, else nothing; SourceUnavailableError: stale, or the service is lost."""
         sample, trouble = self._newest, self._trouble
         if trouble is not None:
             raise SourceUnavailableError(*trouble)

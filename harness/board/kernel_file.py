@@ -129,7 +129,6 @@ def numbered(pattern: str) -> List[str]:
 
 
 def may_read(path: str) -> bool:
-    """Whether this user may read the file, without the helper."""
     return os.access(path, os.R_OK, effective_ids=True)
 
 
@@ -187,7 +186,6 @@ def may_write(path: str) -> bool:
 
 
 def grant(paths: Sequence[str]) -> str:
-    """What gives this user the right to write files."""
     if any(map(_door().node_of, paths)):
         return _door().ASK_FOR_RULE
     return f"until the next boot: `sudo chown $USER {' '.join(map(shlex.quote, paths))}`"

@@ -24,7 +24,6 @@ _NOTES = {
 
 
 def open_source(root: str) -> Source:
-    """Used and available memory, page cache and swap, in bytes, as far as the kernel shows the fields."""
     path = os.path.join(root, "proc/meminfo")
     if not os.path.exists(path):
         raise SourceUnavailableError(f"{path} does not exist", "mount /proc")

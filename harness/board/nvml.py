@@ -92,7 +92,6 @@ class DiscreteGpu:
         return str(self._library.nvmlSystemGetDriverVersion())
 
     def software(self) -> str:
-        """Driver, the CUDA it knows, and how the GPU is connected, in words."""
         version = self._library.nvmlSystemGetCudaDriverVersion()
         pcie = self.ask("GetCurrPcieLinkGeneration"), self.ask("GetCurrPcieLinkWidth")
         link = "" if None in pcie else f", PCIe {pcie[0]} x{pcie[1]} now"
@@ -143,8 +142,6 @@ def find_gpu(which: str = "") -> DiscreteGpu:
 
 
 class NvmlSource:
-    """Power, clocks, load, memory, temperature, fan, what slows it, who else uses it; and the total with the CPU."""
-
     def __init__(self, gpu: DiscreteGpu, root: str, pid: int, cpu: Optional[Source], why_no_cpu: str) -> None:
         self._gpu, self._root, self._pid, self._cpu = gpu, root, pid, cpu
         self._energy = Counters()

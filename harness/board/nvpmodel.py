@@ -48,7 +48,6 @@ class Nvpmodel(Knob):
     sets_in_steps = True
 
     def __init__(self, root: str = "/", *, timeout_s: float = NVPMODEL_TIMEOUT_S) -> None:
-        """Touches nothing yet; an nvpmodel below `root` that does not end in time is killed."""
         self._root = os.path.abspath(root)
         self._executable = os.path.join(self._root, NVPMODEL)
         self._conf = os.path.join(self._root, OWN_CONF)
@@ -116,7 +115,6 @@ class Nvpmodel(Knob):
         raise ControlError(what, f"set one with `sudo nvpmodel -m ID`: {known}")
 
     def in_effect(self) -> PowerModel:
-        """As `read`, with its settings."""
         return self._find(self.read())
 
     def told(self, param: str, argument: str) -> Optional[int]:
@@ -141,7 +139,6 @@ class Nvpmodel(Knob):
         )
 
     def apply(self, value: Mode) -> None:
-        """Let nvpmodel set a mode; a reboot that it asks for is declined."""
         model = self._find(value)
         listed = parse_listing(self._run("-p", "--verbose", "-f", value["conf"]).output)
         if listed and (model.id, model.name) not in listed:

@@ -79,7 +79,6 @@ class Conf(NamedTuple):
         return next((param for param in self.params if param.name == name), None)
 
     def model(self, name: str) -> PowerModel:
-        """The mode of that name; UnknownNameError where there is none, InvalidValueError where there are several."""
         named = [model for model in self.models if model.name == name]
         if not named:
             known = ", ".join(model.name for model in self.models)
@@ -94,7 +93,6 @@ class Conf(NamedTuple):
         return param is not None and any(argument.name == setting.argument for argument in param.arguments)
 
     def flaws(self) -> Iterator[str]:
-        """What makes the file ambiguous, or points nowhere."""
         for what, names in (
             ("PARAM", [param.name for param in self.params]),
             ("power mode", [model.name for model in self.models]),

@@ -253,7 +253,6 @@ _DEVFREQ_NEXT = {  # on the last release for the board: r35, r36
 
 
 def stock_conf(spec: BoardSpec) -> Conf:
-    """A conf with the board's stock modes; InvalidValueError where they, or its GPU's path, are not known off-board."""
     if not spec.presets or spec.gpu.name not in _DEVFREQ:
         what = f"the nvpmodel conf of {spec.name} is not known off-board"
         raise InvalidValueError(what, "take the board's own: --base /etc/nvpmodel.conf")

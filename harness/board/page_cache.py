@@ -25,8 +25,6 @@ _RESIDENT = bytes(flags & 1 for flags in range(256))  # mincore(2): of each page
 
 
 class PageCache:
-    """The page cache of the machine whose `/proc` is below `root`; what was achieved, `residency` measures."""
-
     def __init__(self, root: str = "/") -> None:
         self._file = os.path.join(root, "proc/sys/vm/drop_caches")
 
@@ -36,7 +34,6 @@ class PageCache:
         return Capability("drop the page cache", allowed, detail, "" if allowed else self._hint())
 
     def drop(self) -> str:
-        """Write back what is dirty, drop everything, and return how, in words."""
         os.sync()  # dirty pages cannot be dropped
         write(self._file, DROP_ALL, self._hint())
         return f"{DROP_ALL} written to {self._file}"

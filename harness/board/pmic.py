@@ -95,7 +95,6 @@ class PmicSource:
 
 
 def open_source(root: str) -> PmicSource:
-    """The chip of the Raspberry Pi below `root`; SourceUnavailableError where none answers this user."""
     command = os.path.join(root, VCGENCMD)
     if not os.path.exists(command):
         raise SourceUnavailableError(f"there is no {command}", "on Raspberry Pi OS: `sudo apt install raspi-utils`")

@@ -177,7 +177,6 @@ def _rails_in(directory: str, files: Set[str], driver: str) -> Iterator[Rail]:
 
 
 def open_source(root: str, total: Optional[Sequence[str]] = None, remark: str = "") -> Source:
-    """Power of each rail of the board below `root` now, and their total: `total` and `remark` as in `choose_total`."""
     rails = find_rails(root)
     if not rails:
         raise SourceUnavailableError(

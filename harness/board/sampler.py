@@ -168,7 +168,6 @@ class SamplerRecord:
         self._last_sample: Dict[str, Any] = {"lost": 0, "cpu_s": 0.0, "last": False}
 
     def take_in(self, fd: int) -> int:
-        """Read the lines that were added to the file `fd` and return how many samples they hold."""
         samples_before = len(self._times_s)
         while True:
             block = os.pread(fd, _READ_BYTES, self._offset)

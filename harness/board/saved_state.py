@@ -67,7 +67,6 @@ def preserved(knobs: Sequence[Knob], device: str, *, root: str = "/") -> Iterato
 
 
 def left_behind() -> List[str]:
-    """The devices whose state was saved and not put back, sorted: those in use now, and those whose run was killed."""
     return sorted(path.stem for path in default_state_dir().glob("*.json"))
 
 

@@ -72,7 +72,6 @@ def open_source(spec: SourceSpec, root: str) -> Source:
 
 
 def read_each(readers: Mapping[str, Callable[[], float]]) -> Reading:
-    """Read every channel; one that fails costs its own value only."""
     values, failed = {}, {}
     for channel, read in readers.items():
         try:

@@ -44,7 +44,6 @@ class TegrastatsLine:
 
 
 def parse_line(text: str) -> TegrastatsLine:
-    """Read one line; a line of something else gives a `TegrastatsLine` that is empty."""
     line = TegrastatsLine()
     text = re.sub(r"([\[,@/]) ", r"\1", re.sub(r"\s+", " ", text))  # some lines of r36 pad their columns
     position = 0

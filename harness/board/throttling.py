@@ -46,7 +46,6 @@ def count_edp_interrupts(text: str) -> int:
 
 
 def open_source(root: str) -> Source:
-    """States of the cooling devices of the board below `root` now, events since the first reading, and their sum."""
     states: Dict[str, Callable[[], int]] = {}
     counters: Dict[str, Callable[[], int]] = {}
     notes: Dict[str, str] = {"throttle": "a state above 0, or an event more, is throttling"}

@@ -234,7 +234,6 @@ def _first_lines(command: Sequence[str], seconds: float) -> List[str]:
 
 
 def _reading(spec: SourceSpec, root: str) -> Dict[str, Any]:
-    """A sensor as a run would read it, jtop's among them, and how long that takes."""
     try:
         began_s = time.monotonic()
         source = open_source(spec, root)
@@ -256,7 +255,6 @@ def _reading(spec: SourceSpec, root: str) -> Dict[str, Any]:
 
 
 def root_of(path: Path) -> Path:
-    """The root that a path given for one stands for: a folder itself, a record unpacked."""
     return unpacked(path) if path.is_file() else path
 
 

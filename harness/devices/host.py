@@ -128,7 +128,6 @@ class HostDevice:
         return [self.configuration.knows_instance(self._tree), *readable, *(knob.available() for knob in knobs)]
 
     def telemetry_sources(self, data_directory: Path) -> List[SourceSpec]:
-        """What is sampled during a profile; `data_directory` tells which block device is watched."""
         sensors = str(self._tree) if self.is_emulated else ""
         return [
             SourceSpec("cpu", {"pid": os.getpid()}),
@@ -147,7 +146,6 @@ class HostDevice:
 
     @contextlib.contextmanager
     def session(self) -> Iterator[None]:
-        """Lock this machine for one run; put CPU clocks and affinity back at the end."""
         name = lock_name(self.name, self._tree)
         with locked(name), preserved(self._knobs(), name, root=str(self._tree)):
             yield
@@ -160,7 +158,6 @@ class HostDevice:
         return len(self.power_mode_space().cpu_khz) > 1
 
     def apply(self, mode: PowerMode, clocks: str = STATIC) -> PowerMode:
-        """Bind this process and its workers to as many CPUs as the mode has cores; pin the clock where it can be."""
         self.power_mode_space().check(mode)
         self._affinity.set(self._cpus_of(mode))
         if self._sets_clocks:

@@ -44,8 +44,6 @@ FRESH_S = 3600.0  # a board that was booted longer ago is not fresh: what ran on
 
 
 class JetsonDevice:
-    """A Tegra board under a root, be it known or not."""
-
     power_source = "ina"
     gpu_uuid = ""
 
@@ -96,7 +94,6 @@ class JetsonDevice:
         return self._live.space
 
     def power_modes(self, text: str, workload: str = "") -> List[Tuple[str, PowerMode]]:
-        """`maxn`, a mode of the board's nvpmodel, a name of a paper, or what else `parse_power_modes` knows."""
         return parse_power_modes(text, self._live.space, self._named)
 
     @functools.cached_property
@@ -149,7 +146,6 @@ class JetsonDevice:
         return differences
 
     def telemetry_sources(self, data_directory: Path) -> List[SourceSpec]:
-        """What is sampled during a profile: what training does on the machine it runs on, and the board's sensors."""
         board, spec = str(self._board_root), self._board.spec
         total: Dict[str, Any] = {}
         if spec is not None and spec.rails.total:  # the total power is as known of such boards, if this one has those
@@ -191,7 +187,6 @@ class JetsonDevice:
             yield
 
     def apply(self, mode: PowerMode) -> PowerMode:
-        """Set a mode of the space by a custom nvpmodel mode, or through sysfs; read it back."""
         return self._apply(mode.name, mode)[0]
 
     def _apply(self, name: str, mode: PowerMode, clocks: str = STATIC) -> Tuple[PowerMode, List[str]]:
@@ -261,5 +256,4 @@ class JetsonDevice:
         return self._affinity.read()
 
     def temperature_limits_c(self, most_c: Optional[float]) -> Dict[str, float]:
-        """As asked for, else a little below the board's critical trip points."""
         return temperature_limits_c(str(self._board_root), most_c)

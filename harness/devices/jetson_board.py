@@ -38,8 +38,6 @@ _PART_NUMBER = re.compile(r"p\d{4}-\d{4}")
 
 
 class Board(NamedTuple):
-    """A board as it calls itself."""
-
     compatible: Tuple[str, ...]  # of the device tree: `nvidia,p3737-0000+p3701-0005`, ..., `nvidia,tegra234`
     model: str  # of the device tree; empty where it has none
     l4t: Optional[str]  # the release of Jetson Linux, `36.4.3`; None where it is not told

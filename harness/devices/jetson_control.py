@@ -43,7 +43,6 @@ from harness.devices.jetson_board import is_rounded
 
 class JetsonControl:
     def __init__(self, root: Path, holds_thor: bool = False) -> None:
-        """`holds_thor`: hold GPU and memory clocks of a Thor, too."""
         self._root = str(root)
         self.nvpmodel = Nvpmodel(self._root)
         self.online = CpuOnline(self._root)
@@ -81,7 +80,6 @@ class JetsonControl:
             return None
 
     def check(self, space: PowerModeSpace) -> None:
-        """Refuse where a dimension with a choice cannot be set."""
         if self.works(self.nvpmodel):
             return
         knobs = (self.online, self.cpu, self.gpu, self.memory)

@@ -49,7 +49,6 @@ class AbsentBoard:
         return Identity(self._spec.product, {})
 
     def power_mode_space(self) -> PowerModeSpace:
-        """The power modes known off-board, for planning; the board itself may list others."""
         return self._spec.power_mode_space()
 
     def power_modes(self, text: str, workload: str = "") -> List[Tuple[str, PowerMode]]:
@@ -79,7 +78,6 @@ class AbsentBoard:
 
 
 def known_devices() -> List[str]:
-    """Every name that `open_device` takes, and the form of those that name a file."""
     return [
         "host",
         NVIDIA_GPU,

@@ -74,7 +74,6 @@ class ReplayDevice:
         return self._spaces[workload]
 
     def power_modes(self, text: str, workload: str = "") -> NamedModes:
-        """The recorded modes that a `--power-mode` value stands for; a grid is that of the board."""
         space = self._space(workload)
         if text.startswith("grid:"):
             recorded = [(name, mode) for name, mode in load_board(self.board).power_modes(text) if mode in space]

@@ -106,7 +106,6 @@ class SimulatedDevice:
         return Identity(f"{self._spec.product} (simulated)", self._specification())
 
     def _specification(self, *further: Path) -> Dict[str, Any]:
-        """What tells the board from others: other parameter files make another board."""
         digest = hashlib.sha256()
         for file in (PHYSICS_FILE, BOARD_FILES[self._spec.name], *further):
             digest.update(file.read_bytes())
@@ -121,7 +120,6 @@ class SimulatedDevice:
         return self._spec.power_mode_space()
 
     def power_modes(self, text: str, workload: str = "") -> NamedModes:
-        """As of the board itself: `maxn`, presets, the papers' names, modes in full, samples, grids, files."""
         return self._spec.power_modes(text)
 
     def capabilities(self) -> List[Capability]:
@@ -208,7 +206,6 @@ class SimulatedDevice:
         }
 
     def _data(self, case: Case) -> VirtualData:
-        """As many samples as would be written for the case on a machine, or as `--data-scale` asks for."""
         workload, trained = _workload(case.workload)[0], get_workload(case.workload)
         samples = round(workload.samples) if trained.is_own else trained.data_set.default_samples
         settings = case.settings
@@ -227,7 +224,6 @@ class SimulatedDevice:
         return SimulatedBoard(self._board, self._instance, mode, share, self.slowdown)
 
     def profile(self, case: Case) -> Profile:
-        """What the case yields; virtual time goes on by what it took."""
         run = {IDLE: self._idle, CONCURRENT: self._interleave}.get(case.task, self._train)
         conditions, minibatches, telemetry, aggregates = run(case)
         conditions = {

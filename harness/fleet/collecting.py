@@ -54,7 +54,6 @@ def general_key(case: Case) -> str:
 
 
 def missing(submission: Submission, states: Sequence[SliceState]) -> List[Missing]:
-    """The cases that no profile was collected of, each with what its test, its slice or the queue says of it."""
     path = submission.folder / "collected.sqlite"
     there = set()
     if path.exists():
@@ -81,7 +80,6 @@ def _on_any_board(test: str, device: str) -> str:
 
 
 def _outcomes(path: Path, device: str) -> Dict[Tuple[str, str], Tuple[str, str]]:
-    """What became of each test of a run, by its module and name, and what it said in one line."""
     if not path.exists():
         return {}
     try:
@@ -100,7 +98,6 @@ def _outcomes(path: Path, device: str) -> Dict[Tuple[str, str], Tuple[str, str]]
 
 
 def format_missing(lacking: Sequence[Missing], most: int = 20) -> str:
-    """Why cases are missing, most frequent reason first, with some of the cases."""
     by_reason: Dict[str, List[Missing]] = {}
     for one in lacking:
         by_reason.setdefault(one.why, []).append(one)

@@ -33,8 +33,6 @@ _LONGEST_SOCKET = 100  # a socket's path has room for 107
 
 
 class BoardEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A table `[[board]]` of `lab.toml`."""
-
     name: str  # as Slurm and people call it
     type: str  # as `--device` takes it: `orin-agx`; `sim:orin-agx@1` is a simulated one
     jetpack: str  # `6.2`, or `6`
@@ -52,7 +50,6 @@ class BoardEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def device(self) -> str:
-        """What the cases of the pool are planned for."""
         return self.type if self.type.startswith("replay:") else self.type.partition(INSTANCE_MARK)[0]
 
     @property
@@ -78,8 +75,6 @@ class Lab(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Fleet:
-    """A lab, and the folder that it has."""
-
     def __init__(self, path: Path) -> None:
         self.path = path.absolute()
         if not path.is_file():
@@ -162,7 +157,6 @@ class Fleet:
                 raise CannotRunError(what, "leave power out where nothing switches the board")
 
     def _filled(self, name: str, **values: Any) -> str:
-        """A template with the keys of the lab, and further values."""
         told = {**msgspec.structs.asdict(self.lab), "folder": self.folder, "user": getpass.getuser(), **values}
         return (TEMPLATES / name).read_text().format(**told)
 
@@ -170,7 +164,6 @@ class Fleet:
         self._write(name, self._filled(name, **values))
 
     def _beside(self, path: str) -> Path:
-        """A path of `lab.toml`, from the folder that it lies in."""
         return self.path.parent / Path(path).expanduser()
 
     def _write(self, name: str, text: str, mode: int = 0o644) -> None:

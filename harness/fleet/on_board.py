@@ -57,7 +57,6 @@ def main(argv: Optional[List[str]] = None) -> int:
 
 
 def why_unfit(asked: argparse.Namespace) -> str:
-    """Why the board must not measure now; empty where it may."""
     root = asked.root
     if asked.version != harness.__version__:
         return f"has jetwatt {harness.__version__}, the lab host {asked.version}: install the same"
@@ -100,7 +99,6 @@ def as_of(device: str, pool: str, test_id: str) -> str:
 
 
 def run(work: Path, device: str, words: List[str]) -> int:
-    """Measure the cases that lie in a folder, as pytest does with `--resume`; returns its exit code."""
     import pytest
 
     listed = (work / CASES).read_text()

@@ -73,7 +73,6 @@ class PoolDevice:
                     collect(one, self._results)
 
     def begin(self, cases: Sequence[Case]) -> None:
-        """Queue cases that `profile` will be asked for."""
         for case in cases:
             if case not in self._asked:
                 boards = [""] if self._first else self.boards
@@ -91,7 +90,6 @@ class PoolDevice:
         return self._begun[-1]
 
     def profile(self, case: Case) -> Profile:
-        """What the case yields on the board that was free, in figures of the first board."""
         self.begin([case])
         asked, slurm, watch = self._asked.pop(case), Slurm(self._fleet.folder), Watch()
         while True:
@@ -122,7 +120,6 @@ class PoolDevice:
         return dataclasses.replace(profile, aggregates=figures, minibatches=minibatches)
 
     def describe(self) -> str:
-        """Whose figures these are, and how the other boards differ from that one."""
         first, *others = self.scales
         words = "{} takes {:.3f} of its time and {:.3f} of its power"
         told = [words.format(name, *self.scales[name]) for name in others]

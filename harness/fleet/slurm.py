@@ -24,8 +24,6 @@ class Node(NamedTuple):
 
 
 class Job(NamedTuple):
-    """A job, or one slice of an array."""
-
     id: str
     user: str
     state: str  # `PENDING`, `RUNNING`, ...
@@ -40,7 +38,6 @@ class Slurm:
         self._folder = folder
 
     def call(self, name: str, *arguments: str) -> str:
-        """What a command of Slurm prints; a CannotRunError says what it complained of."""
         if not (self._folder / "slurm.conf").exists():
             raise CannotRunError(f"there is no fleet in {self._folder}", "jetwatt fleet init lab.toml makes it")
         path = program(name)

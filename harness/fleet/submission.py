@@ -90,7 +90,6 @@ class Submission:
     """A folder of a fleet: what was asked for, its slices, and what came back of each."""
 
     def __init__(self, folder: Path) -> None:
-        """Open one; an UnknownNameError says which there are."""
         self.folder, self.id = folder, folder.name
         try:
             told = json.loads((folder / "submission.json").read_text(encoding="utf-8"))
@@ -120,7 +119,6 @@ class Submission:
         return self.folder / "slices" / str(number) / name
 
     def states(self, jobs: Sequence[Job]) -> List[SliceState]:
-        """How each slice stands, with what Slurm has in its queue."""
         queued = {job.slice: job for job in jobs if job.name == self.job_name}
         return [self._state(number, queued.get(number)) for number in range(1, len(self.slices) + 1)]
 
@@ -197,7 +195,6 @@ def submit(
 def enqueue(
     fleet: Fleet, folder: Path, pool: str, device: str, slices: Sequence[Slice], words: Sequence[str], board: str = ""
 ) -> Submission:
-    """Write down slices in a new folder, and have Slurm run them."""
     if len(slices) > MOST_SLICES:
         raise InvalidValueError(f"{len(slices)} slices are more than {MOST_SLICES}", "make slice_minutes longer")
     table, lines, first = [], [], 1
