@@ -91,8 +91,6 @@ MEMBERS = "cgroup.procs"
 LIMITS_V1, LIMITS_V2 = "blkio.throttle.read_bps_device", "io.max"
 
 _CONTROLLER = "blkio"
-_NOT_HELD_BESIDE = ("cpu.max", "cpuset.cpus", "memory.high", "memory.max")
-"""Limits of a group in version 2 that would make another machine of this one if they fell away."""
 
 
 class ReadGroup(NamedTuple):
@@ -205,10 +203,7 @@ class ReadLimit(Knob):
 def reads_held(
     limit_bytes_per_s: Optional[int], directory: Path, device: str, root: str = "/"
 ) -> Iterator[Optional[int]]:
-    """Hold down what this process, and whatever it starts, reads from the disk under a directory during the block.
-
-    Yields the limit as read back; None, and nothing is touched, without one. `device` names the saved state.
-    """
+    """Hold down what this process and its children read from the disk under a directory; yields the limit read back."""
     if limit_bytes_per_s is None:
         yield None
         return
@@ -240,15 +235,13 @@ def find_group(root: str) -> ReadGroup:
 
 
 def _parent_v2(own: str, above: List[str]) -> str:
-    """The group above, in which one can be made beside this process's own; the topmost group has room below itself.
-
-    ControlError where it does not limit reads, or this process cannot go there and come back the same.
-    """
+    """The group above, in which one can be made beside this process's own; the topmost group has room below itself."""
     is_topmost = not os.path.exists(os.path.join(own, "cgroup.type"))  # a container's topmost group has a type
     if not is_topmost:
         if not above:
             raise ControlError("the control group above this process's own is not seen", "run outside of the container")
-        limits = {name: text_of(os.path.join(own, name)) for name in _NOT_HELD_BESIDE}
+        names = ("cpu.max", "cpuset.cpus", "memory.high", "memory.max")  # without them this were another machine
+        limits = {name: text_of(os.path.join(own, name)) for name in names}
         lost = [name for name, text in limits.items() if text and not text.startswith("max")]
         if lost:
             what = f"{', '.join(lost)} of the control group {own} would not hold beside it"

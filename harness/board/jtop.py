@@ -168,17 +168,14 @@ class JtopSource:
         if sample.uptime_s == self._given_uptime_s:
             return Reading({}, {})
         self._given_uptime_s = sample.uptime_s
-        values = {**sample.values, PREFIX + "age_s": age_s}
-        failed = {**sample.failed, **self._lost_rails(sample.values)}
-        return Reading({channel: value for channel, value in values.items() if channel not in failed}, failed)
-
-    def _lost_rails(self, values: Mapping[str, float]) -> Dict[str, str]:
-        """The rails that are gone: jtop leaves out one that gives no value, and sums up the rest to a wrong total."""
+        values, failed = {**sample.values, PREFIX + "age_s": age_s}, dict(sample.failed)
+        # jtop leaves out a rail that gives no value, and sums up the rest to a wrong total.
         self._rails.update((channel, None) for channel in values if channel.startswith(PREFIX + "power_"))
         lost = [channel for channel in self._rails if channel not in values and channel != JTOP_TOTAL]
-        if not lost:
-            return {}
-        return {**dict.fromkeys(lost, "jtop has lost this rail"), JTOP_TOTAL: f"its part {', '.join(lost)} is lost"}
+        if lost:
+            failed.update(dict.fromkeys(lost, "jtop has lost this rail"))
+            failed[JTOP_TOTAL] = f"its part {', '.join(lost)} is lost"
+        return Reading({channel: value for channel, value in values.items() if channel not in failed}, failed)
 
     def close(self) -> None:
         self._stopped.set()

@@ -39,8 +39,8 @@ OTHERS = "gpu_other_processes"
 
 _SM, _MEMORY = 1, 2  # nvmlClockType_t
 _TEMPERATURE = 0  # nvmlTemperatureSensors_t: the chip
+# what holds clocks below those that were asked for and comes from outside (nvmlClocksEventReasons)
 _SLOWDOWNS = {"hw_slowdown": 0x08, "sw_thermal": 0x20, "hw_thermal": 0x40, "power_brake": 0x80}
-"""What holds clocks below those that were asked for and comes from outside (nvmlClocksEventReasons)."""
 _POWER_CAP = 0x04  # the power limit holds clocks down: what a limit is for
 
 _LOCKED = {"gpu-clocks": "GpuLockedClocks", "memory-clocks": "MemoryLockedClocks"}  # as the helper has it, and NVML

@@ -21,8 +21,7 @@ from harness.core.errors import InvalidValueError, UnknownNameError
 
 CLOCK = "CLOCK"  # the type of PARAM whose values are whole numbers; -1 is no limit
 HWMON = "HWMON"  # the type of PARAM whose lines have a third word: the file below the directory
-Attributes = Tuple[Tuple[str, str], ...]
-"""KEY=VALUE pairs of a section's head, other than those that every such section has."""
+Attributes = Tuple[Tuple[str, str], ...]  # KEY=VALUE in a section's head, but for those that every such section has
 
 
 class Argument(NamedTuple):
@@ -142,14 +141,9 @@ def parse(text: str, source: str = "nvpmodel.conf") -> Parsed:
     return reader.finish()
 
 
-_TYPES = ("FILE", CLOCK, HWMON)
-_OTHERS = ("FAN_CONFIG",)  # L4T r32
+# what the head of a section says first; n is a whole number
 _KEYS = {"PARAM": {"TYPE": "t", "NAME": "s"}, "POWER_MODEL": {"ID": "n", "NAME": "s"}, "PM_CONFIG": {"DEFAULT": "n"}}
-"""What the head of a section says first; n is a whole number."""
-
-_ROWS = {"POWER_MODEL": (3, 3, "PARAM ARGUMENT VALUE"), "PM_CONFIG": (0, 0, "")}
-"""The least and the most words of a section's lines, and their form."""
-
+_ROWS = {"POWER_MODEL": (3, 3, "PARAM ARGUMENT VALUE"), "PM_CONFIG": (0, 0, "")}  # least and most words, their form
 _HEAD = re.compile(r"<\s*(?P<kind>\w+)(?P<attributes>[^<>]*)(?P<close>>?)(?P<rest>.*)")
 _ATTRIBUTE = re.compile(r"(\w+)\s*=\s*([^\s=]+)")
 
@@ -185,11 +179,11 @@ class _Reader:
             if form == "n" and not re.fullmatch(r"\d{1,9}", found[1], re.ASCII):
                 raise self._error(number, text, f"a whole number instead of {found[1]!r}")
             own.append(int(found[1]) if form == "n" else found[1])
-        if kind == "PARAM" and own[0] not in _TYPES:
+        if kind == "PARAM" and own[0] not in ("FILE", CLOCK, HWMON):
             self._note(number, f"PARAM type {own[0]} is not known here, kept as it is")
         elif kind == "PM_CONFIG" and any(section.kind == kind for section in self._sections):
             self._note(number, "this PM_CONFIG replaces an earlier one")
-        elif kind not in (*_KEYS, *_OTHERS):
+        elif kind not in (*_KEYS, "FAN_CONFIG"):  # L4T r32
             self._note(number, f"section {kind} is not known here, kept as it is")
         self._sections.append(_Section(kind, own, tuple(attributes), []))
 

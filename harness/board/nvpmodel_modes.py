@@ -9,7 +9,7 @@ import re
 from typing import Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from harness.board.nvpmodel_conf import CLOCK, Conf, PowerModel, Setting, parse
-from harness.core.boards import BoardSpec, Preset
+from harness.core.boards import BoardSpec
 from harness.core.errors import InvalidValueError
 from harness.core.power_modes import UNKNOWN_KHZ, PowerMode
 from harness.core.units import HZ_PER_KHZ, hz_to_khz
@@ -71,14 +71,11 @@ def masks(model: PowerModel) -> Dict[str, str]:
 
 
 def online_cores(conf: Conf, model: PowerModel) -> Optional[List[int]]:
-    """The cores that a mode leaves on, ascending; None where it says nothing of cores.
-
-    One that it does not name is on: core 0 of the TX2, which cannot be switched.
-    """
+    """The cores that a mode leaves on, ascending; None where it says nothing of cores."""
     values = {setting.argument: setting.value for setting in model.settings if setting.param == CPU_ONLINE}
     if not values:
         return None
-    switches = _switches(conf)
+    switches = _switches(conf)  # one that is not named is on: core 0 of the TX2, which cannot be switched
     return sorted(core for core in {0, *switches} if values.get(switches.get(core, "")) != "0")
 
 
@@ -129,10 +126,7 @@ def custom_conf(
 
 
 def _custom_settings(conf: Conf, base: PowerModel, mode: PowerMode) -> List[Setting]:
-    """The base's settings, with those of the cores and of the three clocks replaced where they stand.
-
-    Cores are switched on cluster by cluster from core 0 on; a cluster without an online core has no clock lines.
-    """
+    """The base's settings, with those of the cores and of the three clocks replaced where they stand."""
     for param, khz in ((GPU, mode.gpu_khz), (EMC, mode.mem_khz)):
         if khz != UNKNOWN_KHZ and conf.param(param) is None:
             raise InvalidValueError(f"this conf has no PARAM {param}, so power mode {mode.name} cannot be set with it")
@@ -144,7 +138,7 @@ def _custom_settings(conf: Conf, base: PowerModel, mode: PowerMode) -> List[Sett
     if not 1 <= mode.cpu_cores <= len(cores):
         what = f"{mode.cpu_cores} CPU cores of power mode {mode.name} are not possible with this conf"
         raise InvalidValueError(what, f"it has 1 to {len(cores)}")
-    online = cores[: mode.cpu_cores]
+    online = cores[: mode.cpu_cores]  # cluster by cluster from core 0 on
     cpu_lines: List[Setting] = []
     for cluster in every_cluster:
         if not cluster.cores or set(cluster.cores) & set(online):
@@ -256,14 +250,25 @@ def stock_conf(spec: BoardSpec) -> Conf:
     if not spec.presets or spec.gpu.name not in _DEVFREQ:
         what = f"the nvpmodel conf of {spec.name} is not known off-board"
         raise InvalidValueError(what, "take the board's own: --base /etc/nvpmodel.conf")
-    lines = _stock_params(spec)
-    for preset in spec.presets:
-        lines += [f"< POWER_MODEL ID={preset.id} NAME={preset.name} >", *_stock_settings(spec, preset)]
+    has_mask = any(preset.tpc_pg_mask is not None for preset in spec.presets)
+    lines = _stock_params(spec, has_mask)
+    for preset in spec.presets:  # in the order of NVIDIA's files; clusters without an online core have no lines
+        lines.append(f"< POWER_MODEL ID={preset.id} NAME={preset.name} >")
+        online = [core for cluster in spec.cpu.clusters for core in cluster.cores][: preset.cpu_cores]
+        lines += [f"{CPU_ONLINE} CORE_{core} {int(core in online)}" for core in range(spec.cpu_cores)]
+        lines += [f"{TPC_POWER_GATING} {TPC_PG_MASK} {preset.tpc_pg_mask or 0}"] if has_mask else []
+        lines.append(f"{GPU_POWER_CONTROL_ENABLE} GPU_PWR_CNTL_EN on")
+        limits = {cluster.name: preset.cpu_khz for cluster in spec.cpu.clusters if set(cluster.cores) & set(online)}
+        limits[GPU] = None if preset.gpu_khz is None else preset.gpu_khz * HZ_PER_KHZ
+        for param, maximum in limits.items():
+            lines += [f"{param} {MIN_FREQ} 0", f"{param} {MAX_FREQ} {_NO_LIMIT if maximum is None else maximum}"]
+        lines.append(f"{GPU_POWER_CONTROL_DISABLE} GPU_PWR_CNTL_DIS auto")
+        lines.append(f"{EMC} {MAX_FREQ} {(preset.mem_khz or 0) * HZ_PER_KHZ}")
     default = next((preset.id for preset in spec.presets if preset.name == spec.default_preset), spec.presets[0].id)
     return parse("\n".join([*lines, f"< PM_CONFIG DEFAULT={default} >"])).conf
 
 
-def _stock_params(spec: BoardSpec) -> List[str]:
+def _stock_params(spec: BoardSpec, has_mask: bool) -> List[str]:
     is_orin = spec.gpu.name == "ga10b"
     old, new = _DEVFREQ[spec.gpu.name], _DEVFREQ_NEXT.get(spec.gpu.name, "")
     switches = {f"CORE_{core}": f"{_CPUS}/cpu{core}/online" for core in range(spec.cpu_cores)}
@@ -272,7 +277,7 @@ def _stock_params(spec: BoardSpec) -> List[str]:
         (GPU_POWER_CONTROL_ENABLE, "GPU_PWR_CNTL_EN", "power/control"),
         (GPU_POWER_CONTROL_DISABLE, "GPU_PWR_CNTL_DIS", "power/control"),
     ]
-    if _has_mask(spec):
+    if has_mask:
         gpu_files.insert(0, (TPC_POWER_GATING, TPC_PG_MASK, "tpc_pg_mask"))
     for name, argument, file in gpu_files:
         # moved with the kernel of r36
@@ -296,21 +301,3 @@ def _param(kind: str, name: str, paths: Mapping[str, str], newer_paths: Mapping[
     lines = [f"{argument} {path}" for argument, path in paths.items()]
     lines += [f"{argument}_KNEXT {path}" for argument, path in newer_paths.items()]
     return [f"< PARAM TYPE={kind} NAME={name} >", *lines]
-
-
-def _stock_settings(spec: BoardSpec, preset: Preset) -> List[str]:
-    """A preset's settings in the order of NVIDIA's files; clusters without an online core have no lines."""
-    online = [core for cluster in spec.cpu.clusters for core in cluster.cores][: preset.cpu_cores]
-    lines = [f"{CPU_ONLINE} CORE_{core} {int(core in online)}" for core in range(spec.cpu_cores)]
-    lines += [f"{TPC_POWER_GATING} {TPC_PG_MASK} {preset.tpc_pg_mask or 0}"] if _has_mask(spec) else []
-    lines.append(f"{GPU_POWER_CONTROL_ENABLE} GPU_PWR_CNTL_EN on")
-    limits = {cluster.name: preset.cpu_khz for cluster in spec.cpu.clusters if set(cluster.cores) & set(online)}
-    limits[GPU] = None if preset.gpu_khz is None else preset.gpu_khz * HZ_PER_KHZ
-    for param, maximum in limits.items():
-        lines += [f"{param} {MIN_FREQ} 0", f"{param} {MAX_FREQ} {_NO_LIMIT if maximum is None else maximum}"]
-    lines.append(f"{GPU_POWER_CONTROL_DISABLE} GPU_PWR_CNTL_DIS auto")
-    return [*lines, f"{EMC} {MAX_FREQ} {(preset.mem_khz or 0) * HZ_PER_KHZ}"]
-
-
-def _has_mask(spec: BoardSpec) -> bool:
-    return any(preset.tpc_pg_mask is not None for preset in spec.presets)

@@ -26,15 +26,11 @@ from harness.core.profiles import Series, Telemetry
 from harness.core.units import w_to_mw
 
 TIME = "time_s"
-POWERS: Dict[str, Callable[[float], float]] = {"power_mw": float, "power_w": w_to_mw}
-"""Column of power to its conversion into milliwatt."""
-
+POWERS: Dict[str, Callable[[float], float]] = {"power_mw": float, "power_w": w_to_mw}  # to milliwatt
 SOCKET = "power_socket_mw"  # the channel of the whole device at its plug, beside the board's own sensors
 LONGEST_WAIT_S = 30.0  # for a meter that writes seldom
 
-EPOCH_S = (1e9, 1e10)
-"""Seconds since 1970 of this century and the next two; not their milliseconds, nor seconds since a start."""
-
+EPOCH_S = (1e9, 1e10)  # since 1970 in this century and the next two; not their milliseconds, nor since a start
 EXAMPLE = f"the first line names the columns: {TIME} and {' or '.join(POWERS)}"
 
 
@@ -74,10 +70,7 @@ class SocketMeter:
             raise SourceUnavailableError(f"it cannot be read: {error}") from error
 
     def during(self, start_s: float, end_s: float) -> Series:
-        """The samples of a stretch and those next to it, at monotonic times; waits for the meter to come to its end.
-
-        HarnessError where they do not reach over it.
-        """
+        """The samples of a stretch and those next to it, at monotonic times; waits for the meter to come to its end."""
         offset_s = self._clock() - time.monotonic()
         waited_until_s = None
         while True:
@@ -94,9 +87,7 @@ class SocketMeter:
             raise SourceUnavailableError(f"its clock is {last_s - now_s:.1f} s ahead of this machine's")
         if last_s < end_s - interval_s:
             late_s = end_s - last_s
-            raise SourceUnavailableError(
-                f"it ends {late_s:.1f} s before the case: it has stopped, or its clock is slow"
-            )
+            raise SourceUnavailableError(f"it ends {late_s:.1f} s before the case: it stopped, or its clock is slow")
         if first_s > start_s + interval_s:
             raise SourceUnavailableError(f"it begins {first_s - start_s:.1f} s after the case did")
         near_s = (start_s - 2 * interval_s, end_s + 2 * interval_s)

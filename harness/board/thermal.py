@@ -24,15 +24,10 @@ from harness.core.units import millidegree_to_celsius
 if TYPE_CHECKING:
     from harness.board.sampler import Sampler
 
+# How far below its lowest critical trip point a sensor ends a run: a shutdown would leave the board as the run set it.
+# Passive trip points lie lower (AGX Orin: 99 C, critical 104.5 C) and only slow the board down: that is flagged.
 MARGIN_C = 3.0
-"""How far below its lowest critical trip point a sensor ends a run: a shutdown would leave the board as the run set it.
-
-Passive trip points lie lower (AGX Orin: 99 C, critical 104.5 C) and only slow the board down: that is flagged.
-"""
-
-CONSTANT = re.compile(r"temperature_pmic(_die)?(_\d+)?_c")
-"""Sensors that do not follow the heat: Jetson's PMIC-Die always says 50 or 100."""
-
+CONSTANT = re.compile(r"temperature_pmic(_die)?(_\d+)?_c")  # Jetson's PMIC-Die always says 50 or 100
 SENSOR_OFF_C = -256.0  # what a sensor shows while its part of the chip has no power (jetson_stats#350, L4T r35)
 SILENCE_S = 10.0  # a sensor that gave nothing for so long, or for three samples, is not watched
 
@@ -71,10 +66,9 @@ def _celsius(millidegrees: int) -> float:
 
 
 def temperature_limits_c(root: str, most_c: Optional[float] = None) -> Dict[str, float]:
-    """Channel of each sensor below `root` that follows the heat, to the temperature above which a run ends.
+    """Channel of each sensor below `root` that follows the heat, to the temperature above which a run ends: `most_c`.
 
-    That is `most_c`; where it is None, `MARGIN_C` below each one's lowest critical trip point. With `NO_LIMIT_C` there
-    are none; otherwise a machine without any is a CannotRunError.
+    Where that is None, `MARGIN_C` below each one's lowest critical trip point. With `NO_LIMIT_C` there are none.
     """
     from harness.core.cases import NO_LIMIT_C  # the sampler's process does without
 

@@ -21,9 +21,7 @@ from harness.core.profiles import Profile, Telemetry, wall_clock
 
 PREFIX = "replay:"
 DEVICE_MARK = "@"  # between the file and a device, where the corpus holds several: `replay:FILE.csv@orin-agx`
-SELECTING = ("workers", "storage")
-"""Axes that are no columns of every corpus. One that the corpus lacks is None in every case."""
-
+SELECTING = ("workers", "storage")  # axes that are no columns of every corpus; one that it lacks is None in every case
 _NEXT_FLAG = re.compile(r"; (?=[a-z-]+: )")  # between the flags of an exported row
 
 
@@ -40,7 +38,17 @@ class ReplayDevice:
         if not mark or Path(text).expanduser().exists():  # a file whose own name holds the mark
             file, chosen = text, ""
         self.path = Path(file).expanduser()
-        self._rows, self.board = _of_one_device(rows_of(read_corpus(self.path)), chosen, self.path)
+        rows = rows_of(read_corpus(self.path))
+        if not rows:
+            raise InvalidValueError(f"{self.path} holds no row", "name a corpus with profiles in it")
+        self.board, devices = chosen or rows[0]["device"], {row["device"] for row in rows}
+        if self.board not in devices:
+            held = f"it has: {_values(rows, 'device')}"
+            raise UnknownNameError(f"{self.path} holds no profile of {chosen!r}", held)
+        if not chosen and len(devices) > 1:
+            what = f"{self.path} holds profiles of several devices: {_values(rows, 'device')}"
+            raise InvalidValueError(what, f"choose one: --device {PREFIX}{self.path}{DEVICE_MARK}{self.board}")
+        self._rows = [row for row in rows if row["device"] == self.board]
         self.name = PREFIX + self.path.name + (DEVICE_MARK + chosen if chosen else "")
         self._sha256 = hashlib.sha256(self.path.read_bytes()).hexdigest()
         self._silent = [axis for axis in SELECTING if axis not in self._rows[0]]
@@ -50,9 +58,8 @@ class ReplayDevice:
             self._by_mode.setdefault((row["task"], row["workload"], row["batch_size"], _mode(row)), []).append(row)
 
     def identity(self) -> Identity:
-        return Identity(
-            f"replay of {self.board}", {"board": self.board, "corpus": self.path.name, "sha256": self._sha256}
-        )
+        specification = {"board": self.board, "corpus": self.path.name, "sha256": self._sha256}
+        return Identity(f"replay of {self.board}", specification)
 
     def narrow(self, sweep: Sweep, is_chosen: bool) -> Sweep:
         """What of a sweep can be replayed; where nobody asked for workloads, they are those of the corpus."""
@@ -162,18 +169,6 @@ class ReplayDevice:
             flags=[flag for flag in _NEXT_FLAG.split(row.get("flags") or "") if flag],
             started_at=wall_clock(),
         )
-
-
-def _of_one_device(rows: Sequence[Row], chosen: str, path: Path) -> Tuple[List[Row], str]:
-    if not rows:
-        raise InvalidValueError(f"{path} holds no row", "name a corpus with profiles in it")
-    device, devices = chosen or rows[0]["device"], {row["device"] for row in rows}
-    if device not in devices:
-        raise UnknownNameError(f"{path} holds no profile of {chosen!r}", f"it has: {_values(rows, 'device')}")
-    if not chosen and len(devices) > 1:
-        what = f"{path} holds profiles of several devices: {_values(rows, 'device')}"
-        raise InvalidValueError(what, f"choose one: --device {PREFIX}{path}{DEVICE_MARK}{device}")
-    return [row for row in rows if row["device"] == device], device
 
 
 def _values(rows: Sequence[Row], column: str) -> str:

@@ -68,12 +68,10 @@ TOO_LARGE = {
 """Of boards the workloads that the papers could not run on them, and from which batch size on (H12; 004 sec. 4.3; 001's
 appendix). What others need is not published."""
 
+# When every simulated board is switched on: no date on which anything here was really measured.
 BEGINNING = datetime.datetime(2000, 1, 1, tzinfo=datetime.timezone.utc)
-"""When every simulated board is switched on: no date on which anything here was really measured."""
-
+# What a run yields: further conditions, minibatches, telemetry and aggregates.
 Yielded = Tuple[Dict[str, Any], List[Minibatch], Telemetry, Dict[str, Optional[float]]]
-"""What a run yields: further conditions, minibatches, telemetry and aggregates."""
-
 _IDLE_STATES = {(LOGGING, STATIC): "logging", (QUIET, STATIC): "clean", (QUIET, DVFS): "dvfs"}
 
 
