@@ -60,10 +60,7 @@ class Source(NamedTuple):
 
 
 def open_source(spec: SourceSpec, root: str) -> Source:
-    """Open the source that `spec` names, below `root` where it has no root of its own.
-
-    SourceUnavailableError where this machine does not have it or this user may not read it, with a hint; ImportError.
-    """
+    """Open the source that `spec` names; SourceUnavailableError where it is not there or may not be read."""
     if spec.name not in SOURCES:
         raise SourceUnavailableError(f"there is no telemetry source {spec.name!r}", f"known: {', '.join(SOURCES)}")
     module, _, function = SOURCES[spec.name].partition(":")
@@ -99,18 +96,18 @@ def file_source(
 
     `notes` are the paths unless something else is given; `missing` is channel to why there is nothing to read for it.
     """
-    readers = {channel: number_reader(*sensor) for channel, sensor in sensors.items()}
+
+    def reader(path: str, convert: Callable[[int], float]) -> Callable[[], float]:
+        file = KeptFile(path)
+        return lambda: convert(file.read_int())
+
+    readers = {channel: reader(*sensor) for channel, sensor in sensors.items()}
 
     def read(now_s: float) -> Reading:
         values, failed = read_each(readers)
         return Reading(values, {**(missing or {}), **failed})
 
     return Source({channel: path for channel, (path, _) in sensors.items()} if notes is None else notes, read)
-
-
-def number_reader(path: str, convert: Callable[[int], float]) -> Callable[[], float]:
-    file = KeptFile(path)
-    return lambda: convert(file.read_int())
 
 
 def plain_name(name: str) -> str:
@@ -128,25 +125,19 @@ def free_channel(pattern: str, name: str, taken: Collection[str]) -> str:
 
 
 class Counters:
-    """Turns totals that only grow into growth over the time between two readings.
-
-    Two readings that are closer than `MIN_WINDOW_S` count as one: the later then belongs to the next window.
-    """
+    """Turns totals that only grow into growth over the time between two readings."""
 
     def __init__(self) -> None:
         self._last: Optional[Tuple[float, Mapping[str, float]]] = None
 
     def growth(self, now_s: float, totals: Mapping[str, float]) -> Optional[Tuple[float, Dict[str, float]]]:
-        """Seconds since the last reading, and how much each counter that both have grew; None without two readings.
-
-        Growth is negative for a counter that was reset or wrapped.
-        """
+        """Seconds since the last reading, and growth by counter (below 0: it wrapped); None without two readings."""
         if self._last is None:
             self._last = (now_s, totals)
             return None
         last_s, last_totals = self._last
         window_s = now_s - last_s
-        if window_s < MIN_WINDOW_S:
+        if window_s < MIN_WINDOW_S:  # the two count as one: the later belongs to the next window
             return None
         self._last = (now_s, totals)
         return window_s, {name: total - last_totals[name] for name, total in totals.items() if name in last_totals}

@@ -159,9 +159,7 @@ def parse_log(
 ) -> Telemetry:
     """Turn a recorded log into telemetry whose time starts at 0 with its first line.
 
-    `interval_s` is what tegrastats was given; None where every line has a date: several lines of one second are spread
-    evenly over it. `total` and `remark` are as in `choose_total`. Lines of something else are left out, and counted.
-    Raises InvalidValueError where none was understood, or their times are not known.
+    `interval_s` is what tegrastats was given; None where every line has a date. `total`, `remark`: of `choose_total`.
     """
     if interval_s is not None and not interval_s > 0:
         raise InvalidValueError(f"the interval of a tegrastats log must be above 0 s, got {interval_s}")

@@ -27,12 +27,11 @@ from harness.core.errors import SourceUnavailableError
 if TYPE_CHECKING:
     from harness.core.profiles import Series
 
+# types of cooling devices that hold a clock down; the rest are fans, warnings, and shutdowns
 HOLDS_CLOCKS = re.compile(r".*throttle-alert|(thermal-)?(cpufreq|devfreq)\b.*|.*(balanced|heavy)|\d+\.g[a-z0-9]+")
-"""Types of cooling devices that hold a clock down; the rest are fans, warnings, and shutdowns."""
-
 OVERCURRENT = "throttle_overcurrent_events"  # the channel of all over-current events together
+# what the counters of Orin count (L4T Developer Guide, Jetson Orin, over-current throttling)
 OC_MEANING = {"oc1": "under-voltage", "oc2": "average over-current", "oc3": "instantaneous over-current"}
-"""What the counters of Orin count (L4T Developer Guide, Jetson Orin, over-current throttling)."""
 
 
 def count_edp_interrupts(text: str) -> int:
@@ -120,11 +119,10 @@ class Throttling(NamedTuple):
 
 
 def throttled_times(series: Mapping[str, Series]) -> List[Throttling]:
-    """Every time of throttling, by its start.
+    """Every time of throttling, by its start; those of one cause that touch are one.
 
     A state lasts from the sample that first shows it to the first that does not, or the last; an event lies between the
-    sample before it and the one that counts it. Times of one cause that touch are one. The sum of all counters is used
-    only without its parts.
+    sample before it and the one that counts it.
     """
     found: List[Throttling] = []
     channels = [match for match in map(re.compile(r"throttle_(\w+)_(state|events)").fullmatch, series) if match]

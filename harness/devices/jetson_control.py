@@ -13,6 +13,7 @@ import functools
 from pathlib import Path
 from typing import Dict, List, Optional, Tuple
 
+from harness.board import nvpmodel_modes as modes
 from harness.board.cpu import CpuOnline
 from harness.board.cpu_clocks import CpuFrequency, Limits
 from harness.board.emc import Emc
@@ -23,16 +24,6 @@ from harness.board.jetson_clocks import DVFS, OFF, ON, JetsonClocks
 from harness.board.knob import Knob
 from harness.board.nvpmodel import Nvpmodel, RebootNeededError
 from harness.board.nvpmodel_conf import Conf, PowerModel
-from harness.board.nvpmodel_modes import (
-    EMC,
-    MAX_FREQ,
-    TPC_PG_MASK,
-    TPC_POWER_GATING,
-    clusters,
-    masks,
-    to_power_mode,
-    tpc_mask,
-)
 from harness.core.cases import STATIC
 from harness.core.device import Capability
 from harness.core.errors import CannotRunError, ControlError
@@ -101,16 +92,16 @@ class JetsonControl:
 
     def tpc_mask(self) -> Optional[int]:
         """Which TPCs of the GPU are off, by the kernel where it tells, else by the mode in effect; None: not told."""
-        mask = self.nvpmodel.told(TPC_POWER_GATING, TPC_PG_MASK)  # for root only under some releases
+        mask = self.nvpmodel.told(modes.TPC_POWER_GATING, modes.TPC_PG_MASK)  # for root only under some releases
         model = self.in_effect() if mask is None else None
-        return tpc_mask(model) if model else mask
+        return modes.tpc_mask(model) if model else mask
 
     def needs_reboot(self, name: str) -> str:
         """How the masks of the board's own mode differ from those it booted with; empty where they do not."""
         conf, now = self.conf, self.in_effect()
         if conf is None or now is None:
             return ""
-        wanted, booted = masks(conf.model(name)), masks(now)
+        wanted, booted = modes.masks(conf.model(name)), modes.masks(now)
         return ", ".join(
             f"{mask} {value} instead of {booted[mask]}"
             for mask, value in wanted.items()
@@ -126,10 +117,7 @@ class JetsonControl:
         return OFF if tells and all(low == high for low, high in limits) else ON
 
     def read(self) -> Tuple[PowerMode, List[str]]:
-        """The mode in effect by the kernel's files: cores online, greatest clock of CPU and GPU, clock of the memory.
-
-        Also the names of the dimensions that it does not tell: `UNKNOWN_KHZ` in the mode.
-        """
+        """The mode in effect by the kernel's files, its CPU and GPU clock the greatest; which dimensions it lacks."""
         cpu = [high for _, high in self._running().values()]
         gpu = [hz_to_khz(high) for _, high in self.gpu.read().values()]
         highest = [max(khz, default=UNKNOWN_KHZ) for khz in (cpu, gpu)]
@@ -138,7 +126,8 @@ class JetsonControl:
             memory = self.memory.read()
         except ControlError:
             memory = {}
-        memory_hz = memory["rate_hz"] if memory.get("locked") else self.nvpmodel.told(EMC, MAX_FREQ)  # held, or its cap
+        held = memory.get("locked")
+        memory_hz = memory["rate_hz"] if held else self.nvpmodel.told(modes.EMC, modes.MAX_FREQ)  # its cap
         mode = PowerMode(cores, *highest, hz_to_khz(memory_hz or UNKNOWN_KHZ))
         return mode, [name for name, khz in zip(PowerMode._fields, mode) if khz == UNKNOWN_KHZ]
 
@@ -158,8 +147,7 @@ class JetsonControl:
         """Set a mode of the board's space and read it back, to the digit: the space has the clocks that drivers list.
 
         A clock that is `UNKNOWN_KHZ` is left as it is. `booted` is the mode of the board's own conf whose masks it
-        booted with, empty without nvpmodel. Returns as `read`; a dimension that the kernel does not tell stands as it
-        was asked for.
+        booted with, empty without nvpmodel.
         """
         self._prepare(clocks)
         is_capped = self.works(self.nvpmodel)
@@ -191,7 +179,7 @@ class JetsonControl:
     ) -> Tuple[PowerMode, List[str]]:
         """Set one of the board's own nvpmodel modes by its name; as `apply`, but its caps may be rounded."""
         conf = self.nvpmodel.own_conf()
-        limits = to_power_mode(conf, conf.model(name))
+        limits = modes.to_power_mode(conf, conf.model(name))
         self._prepare(clocks)
         self.nvpmodel.set(self.nvpmodel.own(name))
         self._finish(expected, clocks, True)
@@ -202,12 +190,10 @@ class JetsonControl:
         return mode, untold
 
     def _prepare(self, clocks: str) -> None:
-        """Undo jetson_clocks for DVFS: it puts back what was before the run, cores too, so the mode comes after it.
-
-        Memory that limits hold is let go in any case: a lower cap of nvpmodel's would be refused.
-        """
+        """Undo jetson_clocks for DVFS: it puts back what was before the run, cores too, so the mode comes after it."""
         if clocks != STATIC and self.works(self.clocks):
             self.clocks.apply({DVFS: ON})  # whether clocks can move is seen once the mode is set
+        # What limits hold is let go in any case: a lower cap of nvpmodel's would be refused.
         lets_go = self.works(self.nvpmodel) and self.works(self.memory) and (clocks != STATIC or self.memory.limits)
         if lets_go and self.memory.read()["locked"]:
             self.memory.set(self.memory.free())
@@ -244,7 +230,7 @@ class JetsonControl:
     def _cores(self, count: int) -> List[int]:
         """The cores to use, cluster by cluster as the conf has them, else by number."""
         conf, every = self.conf, self.online.cpus()
-        order = [core for cluster in (clusters(conf) if conf else ()) for core in cluster.cores if core in every]
+        order = [core for cluster in (modes.clusters(conf) if conf else ()) for core in cluster.cores if core in every]
         return sorted([*order, *(core for core in every if core not in order)][:count])
 
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 from pathlib import Path
-from typing import Any, Dict, Iterator, List, NoReturn, Tuple, Union
+from typing import List, NoReturn, Tuple, Union
 
 from harness.core.boards import BOARDS, BoardSpec, load_board
-from harness.core.cases import INSTANCE_MARK, Case
+from harness.core.cases import INSTANCE_MARK
 from harness.core.configuration import FILE_NAME, Configuration
 from harness.core.device import Capability, Device, Identity, RealDevice
 from harness.core.environment import cpu_model
@@ -37,7 +36,7 @@ class AbsentBoard:
     def __init__(self, spec: BoardSpec, root: Path) -> None:
         self.name, self._spec, self._root = spec.name, spec, root
 
-    def _refuse(self) -> NoReturn:
+    def _refuse(self, *asked: object) -> NoReturn:
         here = cpu_model(self._root) or "of unknown make"
         stand_in = SIMULATED + self.name
         simulated = f"`--device {stand_in}` simulates it, " if self.name in SIMULATED_BOARDS else ""
@@ -62,19 +61,7 @@ class AbsentBoard:
     def capabilities(self) -> List[Capability]:
         return [Capability("device", False, f"{self.name} is not this machine", "run on the board")]
 
-    def check(self, case: Case) -> None:
-        self._refuse()
-
-    @contextlib.contextmanager
-    def session(self) -> Iterator[None]:
-        self._refuse()
-        yield
-
-    def apply(self, mode: PowerMode) -> PowerMode:
-        self._refuse()
-
-    def conditions(self, case: Case) -> Dict[str, Any]:
-        self._refuse()
+    check = session = apply = conditions = _refuse
 
 
 def known_devices() -> List[str]:
@@ -102,9 +89,7 @@ def open_device(name: str, configuration: Configuration, root: Path = Path("/"))
     """A device by its name; touches nothing yet.
 
     The name is `host`, `nvidia-gpu` or what such a GPU calls itself, a board, what the board below `root` calls itself,
-    `sim:BOARD`, or `replay:CORPUS.csv`, behind `@` the one board instance that is meant; an `UnknownNameError` lists
-    those known, and a `CannotRunError` says that another instance is here. Below `root` lie `/sys`, `/proc` and `/etc`
-    of the machine or emulated board.
+    `sim:BOARD`, or `replay:CORPUS.csv`, behind `@` the one board instance that is meant.
     """
     if name.startswith(SIMULATED):
         return SimulatedDevice(name[len(SIMULATED) :])
