@@ -43,7 +43,11 @@ _TEMPERATURE = 0  # nvmlTemperatureSensors_t: the chip
 _SLOWDOWNS = {"hw_slowdown": 0x08, "sw_thermal": 0x20, "hw_thermal": 0x40, "power_brake": 0x80}
 _POWER_CAP = 0x04  # the power limit holds clocks down: what a limit is for
 
-_LOCKED = {"gpu-clocks": "GpuLockedClocks", "memory-clocks": "MemoryLockedClocks"}  # as the helper has it, and NVML
+# what the helper calls the clocks, to what NVML calls locking and unlocking them
+_LOCKS = {
+    "gpu-clocks": ("SetGpuLockedClocks", "ResetGpuLockedClocks"),
+    "memory-clocks": ("SetMemoryLockedClocks", "ResetMemoryLockedClocks"),
+}
 FREE = "free"  # stands for clocks that nobody has locked
 
 
@@ -288,9 +292,9 @@ class GpuSettings(Knob):
             act = privileges.call if mhz or which == "gpu-clocks" else privileges.ask
             act("gpu", self._gpu.uuid, which, ",".join(map(str, mhz)) or "reset")
         elif mhz:
-            self._gpu.order(f"Set{_LOCKED[which]}", *mhz)
+            self._gpu.order(_LOCKS[which][0], *mhz)
         else:
-            self._ask(f"Reset{_LOCKED[which]}")
+            self._ask(_LOCKS[which][1])
 
     def _ask(self, function: str) -> Any:
         try:
