@@ -23,7 +23,7 @@ from typing import Any, Callable, Iterator, List, Optional, Tuple
 
 import numpy as np
 
-from harness.board.affinity import workers_follow
+from harness.board.cpu import workers_follow
 from harness.core.cases import Case
 from harness.core.configuration import FILE_NAME, load_configuration
 from harness.core.device import Device

@@ -1,4 +1,4 @@
-"""The CPUs: which share a core, which are online, and the time in use: by this run, the sampler, everyone else."""
+"""The CPUs: which share a core, are online, may run this process; the time in use by it, the sampler, everyone else."""
 
 from __future__ import annotations
 
@@ -110,6 +110,72 @@ def kept_online(root: str, cpus: Collection[int]) -> Iterator[None]:
         yield
     finally:
         knob.set(before)
+
+
+# -- what this process may run on --------------------------------------------------------------------------------------
+
+_THREADS = "/proc/self/task"  # of this process, wherever the device's files are looked for
+
+
+class Affinity(Knob):
+    """The CPUs, ascending, of all threads of this process and, by inheritance, of its DataLoader workers."""
+
+    name = "CPU affinity"
+    topic = "set the core count"
+    outlives_process = False
+
+    def usable(self) -> str:
+        return f"CPU affinity of this process: CPUs {self.read()}"
+
+    def read(self) -> List[int]:
+        return sorted(set().union(*(_affinity_of(int(thread)) for thread in os.listdir(_THREADS))))
+
+    def apply(self, value: List[int]) -> None:
+        try:
+            _bind(_THREADS, value)
+        except (OSError, ValueError, OverflowError) as error:
+            what = f"this process cannot be bound to CPUs {value}: {error}"
+            raise ControlError(what, f"CPUs {self.read()} may be used") from error
+
+
+@contextlib.contextmanager
+def workers_follow() -> Iterator[None]:
+    """Bind live workers, which inherit nothing, after the block to the CPUs that this thread is bound to then."""
+    import multiprocessing  # the sampler's process does without
+
+    # Those that may run elsewhere than this thread now were bound by somebody else, and stay.
+    before = _affinity_of(0)
+    followers = [worker for worker in multiprocessing.active_children() if _affinity_of(worker.pid) == before]
+    try:
+        yield
+    finally:
+        cpus = _affinity_of(0)
+        for worker in followers:
+            try:
+                _bind(f"/proc/{worker.pid}/task", cpus)
+            except (FileNotFoundError, ProcessLookupError):
+                pass  # it has ended
+            except OSError as error:
+                raise ControlError(f"worker {worker.pid} cannot be bound to CPUs {cpus}: {error}") from error
+
+
+def _bind(threads: str, cpus: List[int]) -> None:
+    bound = set()
+    while True:
+        new = set(map(int, os.listdir(threads))) - bound  # one that was not bound yet may have started others meanwhile
+        if not new:
+            return
+        for thread in new:
+            with contextlib.suppress(ProcessLookupError):  # it has ended
+                os.sched_setaffinity(thread, cpus)
+        bound |= new
+
+
+def _affinity_of(thread: int) -> List[int]:
+    try:
+        return sorted(os.sched_getaffinity(thread))
+    except ProcessLookupError:
+        return []  # it has ended
 
 
 # -- time in use -------------------------------------------------------------------------------------------------------

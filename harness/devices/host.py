@@ -13,9 +13,8 @@ import os
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, Optional, Tuple
 
-from harness.board.affinity import Affinity
 from harness.board.control_groups import ReadLimit, cpu_quota
-from harness.board.cpu import CpuOnline, choose_cpus, read_siblings
+from harness.board.cpu import Affinity, CpuOnline, choose_cpus, read_siblings
 from harness.board.cpu_clocks import CpuFrequency
 from harness.board.knob import Knob
 from harness.board.lock import locked

@@ -18,8 +18,8 @@ import os
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, Optional, Tuple
 
-from harness.board.affinity import Affinity
 from harness.board.control_groups import ReadLimit
+from harness.board.cpu import Affinity
 from harness.board.jetson_clocks import OFF, ON
 from harness.board.kernel_file import read_text
 from harness.board.lock import locked

@@ -20,7 +20,7 @@ from typing import Any, Callable, Collection, ContextManager, Dict, Iterator, Li
 
 import numpy as np
 
-from harness.board.affinity import workers_follow
+from harness.board.cpu import workers_follow
 from harness.board.thermal import refuse_heat
 from harness.core.cases import INFERENCE, INTERLEAVED, PROCESSES, STREAMS, TRAINING, Case, Mix, parts_of
 from harness.core.device import RealDevice, Report

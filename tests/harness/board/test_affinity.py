@@ -78,7 +78,7 @@ def test_the_topology_is_read_and_a_cpu_without_one_is_a_core(tree):
 
 BIND = """
 import multiprocessing, os, threading
-from harness.board.affinity import Affinity
+from harness.board.cpu import Affinity
 from harness.core.errors import ControlError
 
 def of_worker(queue):
@@ -115,7 +115,7 @@ stop.set()
 
 FOLLOW = """
 import multiprocessing, os, threading, time
-from harness.board.affinity import Affinity, workers_follow
+from harness.board.cpu import Affinity, workers_follow
 
 def work(started, cpus):
     if cpus:
