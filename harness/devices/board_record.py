@@ -35,39 +35,15 @@ from harness.board.privileged import JETSON_CLOCKS, NVPMODEL, OWN_CONF, hides_cl
 from harness.board.source import SourceSpec, open_source
 from harness.core.environment import l4t_release, package_version
 from harness.core.errors import ControlError, HarnessError, InvalidValueError
-from harness.core.files import write_output
+from harness.core.files import read_toml, write_output
 
 FORMAT = 1
 TEGRASTATS = "usr/bin/tegrastats"
 
-_CPU, _DEBUG = "sys/devices/system/cpu", "sys/kernel/debug"
-_FILES = (
-    "proc/device-tree/compatible", "proc/device-tree/model", "proc/cpuinfo", "proc/meminfo", "proc/stat", "proc/uptime",
-    "proc/interrupts", "proc/sys/kernel/osrelease", "proc/sys/vm/drop_caches", "etc/nv_tegra_release",
-    "etc/os-release", OWN_CONF, "etc/nvpmodel/*.conf", "etc/nvfancontrol.conf",
-    *(f"{folder}/systemd/system/nvfancontrol.service" for folder in ("etc", "lib", "usr/lib")),
-    f"{_CPU}/*", f"{_CPU}/cpu[0-9]*/online", f"{_CPU}/cpu[0-9]*/topology/thread_siblings_list",
-    f"{_CPU}/cpufreq/policy*/*", "sys/class/devfreq/*/*", "sys/class/devfreq/*/device/*",
-    "sys/class/devfreq/*/device/of_node/name", "sys/class/thermal/*/*", "sys/class/hwmon/hwmon*/*",
-    "sys/class/hwmon/hwmon*/device/name", "sys/bus/i2c/devices/*/name", "sys/bus/i2c/devices/*/hwmon/hwmon*/*",
-    "sys/bus/i2c/devices/*/iio:device*/*", "sys/bus/iio/devices/iio:device*/*", "sys/class/powercap/*/*",
-    "sys/devices/pwm-fan/*", "sys/kernel/nvpmodel_*/*", f"{_DEBUG}/bpmp/debug/clk/emc/*",
-    f"{_DEBUG}/bpmp/debug/emc/tables/regular/*", f"{_DEBUG}/bpmp/debug/soctherm/oc*/event_cnt",
-    f"{_DEBUG}/clk/emc/*", f"{_DEBUG}/clk/override.emc/*", f"{_DEBUG}/tegra_bwmgr/*",
-)  # fmt: skip
-"""What the modules of `harness/board` read, and its neighbours."""
-
+_LISTS = Path(__file__).with_name("board_record.toml")
 _MEMORIES = re.compile("eeprom|nvmem|uevent|wwid|address|unique_id|.*(serial|uuid).*")
-_SERIAL_FILES = (
-    "proc/device-tree/serial-number", "proc/device-tree/chosen/ecid", "etc/machine-id", "sys/class/net/*/address",
-    *(f"sys/class/dmi/id/{name}" for name in ("product_serial", "product_uuid", "board_serial", "chassis_serial")),
-)  # fmt: skip
+# the line of /proc/cpuinfo, the address of a network card, and whose folder a path leads to
 _SERIAL = re.compile(r"(?im)^(serial\s*:\s*)\S+|\b([0-9a-f]{2}[:-]){5}[0-9a-f]{2}\b|(?<=/home/)[^/\s]+")
-"""The line of /proc/cpuinfo, the address of a network card, and whose folder a path leads to."""
-
-_EVERYBODYS = {"nvidia", "jetson", "tegra", "ubuntu", "root", "localhost", "localdomain", "tegra-ubuntu"}
-"""Names of users and hosts that are also words of the boards' own files, and tell nobody from others."""
-
 _PLACES = tuple(f"root/{folder}/" for folder in ("proc", "sys", "etc", "lib/systemd", "usr/lib/systemd"))
 _READ_BYTES = 1 << 16
 _MOST_FILES, _MOST_BYTES, _MOST_FILE_BYTES = 20_000, 64 << 20, 1 << 20
@@ -139,7 +115,8 @@ def _hiding(root: Path) -> Callable[[str, bool], str]:
             with contextlib.suppress(OSError, ValueError):
                 yield _text(Path(path)).strip("\0\n ")
 
-    serials = {text for name in _SERIAL_FILES for text in told(name) if text.strip("0:")}
+    lists = read_toml(_LISTS)
+    serials = {text for name in lists["serials"] for text in told(name) if text.strip("0:")}
     serials |= {text.replace(":", mark) for text in serials for mark in ("", "-")}
     names: Set[str] = set(told("etc/hostname"))
     if root == Path("/"):
@@ -151,7 +128,7 @@ def _hiding(root: Path) -> Callable[[str, bool], str]:
             names |= {user, person.partition(",")[0], *person.partition(",")[0].split()}
 
     def pattern(words: Set[str], least: int) -> re.Pattern:
-        kept = [word for word in words if len(word) >= least and word.lower() not in _EVERYBODYS]
+        kept = [word for word in words if len(word) >= least and word.lower() not in lists["everybodys"]]
         ordered = sorted(map(re.escape, kept), key=len, reverse=True)
         return re.compile(rf"(?i)(?<!\w)({'|'.join(ordered) or '(?!)'})(?!\w)")
 
@@ -167,7 +144,7 @@ def _hiding(root: Path) -> Callable[[str, bool], str]:
 
 def _names(root: Path) -> List[str]:
     """The files to record, below the root: those that are known, and what the board's own conf names in /sys."""
-    patterns = list(_FILES)
+    patterns = read_toml(_LISTS)["files"]
     with contextlib.suppress(HarnessError):  # its text is recorded all the same
         params = read_conf(root / OWN_CONF).conf.params
         paths = [os.path.normpath(one.path).lstrip("/") for param in params for one in param.arguments]

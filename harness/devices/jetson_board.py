@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from pathlib import Path
 from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple
@@ -15,26 +16,13 @@ from harness.board.nvpmodel_modes import Limits, to_power_mode
 from harness.core.boards import BoardSpec, find_board
 from harness.core.environment import l4t_release
 from harness.core.errors import ControlError
+from harness.core.files import read_toml
 from harness.core.mode_texts import DEFAULT
 from harness.core.power_modes import UNKNOWN_KHZ, PowerMode, PowerModeSpace, clock_at_cap
 from harness.core.units import hz_to_khz
 
 UNKNOWN_BOARD = "jetson"  # the name of a Tegra board that no spec file describes: it runs with what discovery finds
 EMULATED = "emulated-"  # begins the name of a board that is a tree of files: its figures never look like a board's
-JETPACKS = {
-    "32.1.0": "4.2", "32.2.0": "4.2.1", "32.2.1": "4.2.2", "32.2.3": "4.2.3", "32.3.1": "4.3",
-    "32.4.3": "4.4", "32.4.4": "4.4.1", "32.5.0": "4.5", "32.5.1": "4.5.1", "32.6.1": "4.6",
-    "32.7.1": "4.6.1", "32.7.2": "4.6.2", "32.7.3": "4.6.3", "32.7.4": "4.6.4", "32.7.5": "4.6.5", "32.7.6": "4.6.6",
-    "35.1.0": "5.0.2", "35.2.1": "5.1", "35.3.1": "5.1.1", "35.4.1": "5.1.2", "35.5.0": "5.1.3", "35.6.0": "5.1.4",
-    "35.6.1": "5.1.5",
-    "35.6.2": "5.1.5",
-    "36.3.0": "6.0", "36.4.0": "6.1", "36.4.3": "6.2", "36.4.4": "6.2.1", "36.4.7": "6.2.1", "36.5.0": "6.2.2",
-    "36.5.2": "6.2.3",
-    "38.2.0": "7.0", "38.4.0": "7.1", "39.2.0": "7.2", "39.2.1": "7.2.1",
-}  # fmt: skip
-"""L4T release to the JetPack that brought it (NVIDIA's JetPack archive); no guess for a release that is not here."""
-
-_PART_NUMBER = re.compile(r"p\d{4}-\d{4}")
 
 
 class Board(NamedTuple):
@@ -55,12 +43,18 @@ class Board(NamedTuple):
     def part_number(self) -> Optional[str]:
         """Of the module; `compatible` names carrier and module, `nvidia,p3737-0000+p3701-0005`, or it alone."""
         carrier_first = sorted(self.compatible, key=lambda text: "+" not in text)
-        found = [numbers[-1] for numbers in map(_PART_NUMBER.findall, carrier_first) if numbers]
+        found = [numbers[-1] for numbers in (re.findall(r"p\d{4}-\d{4}", text) for text in carrier_first) if numbers]
         return next(iter(found), None)
 
     @property
     def jetpack(self) -> Optional[str]:
-        return JETPACKS.get(self.l4t or "")
+        return jetpack_of(self.l4t)
+
+
+@functools.lru_cache(maxsize=None)
+def jetpack_of(l4t: Optional[str]) -> Optional[str]:
+    """The JetPack that brought a release of L4T; None for one that `jetpacks.toml` does not have."""
+    return read_toml(Path(__file__).with_name("jetpacks.toml")).get(l4t or "")
 
 
 def read_board(root: Path) -> Optional[Board]:

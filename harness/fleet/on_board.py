@@ -26,7 +26,7 @@ from harness.core.cases import INSTANCE_MARK
 from harness.core.environment import l4t_release
 from harness.core.errors import CannotRunError, ControlError, SourceUnavailableError
 from harness.core.units import bytes_to_mb
-from harness.devices.jetson_board import JETPACKS
+from harness.devices.jetson_board import jetpack_of
 
 UNFIT = 3  # the exit code of `check` for a board that must not measure now
 CASES, RESULTS, CAMPAIGN = "cases.txt", "results.sqlite", "campaign.toml"
@@ -61,7 +61,7 @@ def why_unfit(asked: argparse.Namespace) -> str:
     if asked.version != harness.__version__:
         return f"has jetwatt {harness.__version__}, the lab host {asked.version}: install the same"
     l4t = l4t_release(root)
-    jetpack = JETPACKS.get(l4t or "", "") if l4t else asked.jetpack  # a simulated board tells none
+    jetpack = (jetpack_of(l4t) or "") if l4t else asked.jetpack  # a simulated board tells none
     if jetpack != asked.jetpack and not jetpack.startswith(f"{asked.jetpack}."):
         return f"has JetPack {jetpack or 'unknown'} (L4T {l4t}), lab.toml says {asked.jetpack}"
     left = left_behind()
