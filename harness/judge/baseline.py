@@ -116,28 +116,21 @@ def record(store: ResultsStore, path: Path, last: Optional[int] = None, include_
             "it takes raw series with a clean minibatch, neither disturbed nor throttled",
         )
     before = read_baseline(path) if path.exists() else []
-    keys = {case.key for case in cases}
+    written = []
+    for case in cases:
+        median, low, high = (round(value, DECIMALS) for value in recorded_median(case))
+        about = {"case": case.case_id, "conditions": case.conditions, "median_ms": median, "interval_ms": [low, high]}
+        written.append({**about, "environment": case.environment, "runs": msgspec.to_builtins(case.runs)})
     document = {
         "format": FORMAT,
         "version": VERSION,
         "created_at": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
         "confidence": CONFIDENCE,
-        "cases": [_to_json(case) for case in cases],
+        "cases": written,
     }
     write_output(path, (json.dumps(document, indent=1, allow_nan=False) + "\n").encode("utf-8"))
+    keys = {case.key for case in cases}
     return Recorded(cases, [case.case_id for case in before if case.key not in keys], flagged)
-
-
-def _to_json(case: CaseRuns) -> Dict[str, Any]:
-    median, low, high = (round(value, DECIMALS) for value in recorded_median(case))
-    return {
-        "case": case.case_id,
-        "conditions": case.conditions,
-        "median_ms": median,
-        "interval_ms": [low, high],
-        "environment": case.environment,
-        "runs": msgspec.to_builtins(case.runs),
-    }
 
 
 def read_baseline(path: Path) -> List[CaseRuns]:

@@ -228,7 +228,6 @@ def compare_files(
 
 
 def format_result(result: ComparedSides, markdown: bool = False) -> str:
-    """The comparison as text: the overall answer first, then workloads, cases, what was refused, and the test."""
     names = [side.path.name for side in (result.before, result.after)]
     heading = " -> ".join(names)
     parts = [f"## Comparison: {heading}" if markdown else heading]
@@ -263,7 +262,6 @@ def format_result(result: ComparedSides, markdown: bool = False) -> str:
 
 
 def _nothing_shared(result: ComparedSides) -> str:
-    """That no case could be compared, and what differs in all of them."""
     counts = [f"{len(side.cases)} case{'s' * (len(side.cases) != 1)}" for side in (result.before, result.after)]
     text = (
         f"Nothing could be compared: {result.before.path.name} ({counts[0]}) and {result.after.path.name} ({counts[1]})"
@@ -286,6 +284,12 @@ def _listed(title: str, lines: Sequence[str], markdown: bool) -> List[str]:
 
 def to_json(result: ComparedSides) -> str:
     """The comparison as JSON: ratios are after / before, `p_value` is corrected for the number of cases."""
+    found: Dict[str, List[Dict[str, Any]]] = {scope: [] for scope in (OVERALL, WORKLOADS, CASES)}
+    for one in result.found:
+        ratio, low, high = one.change[:3] if one.change else (None, None, None)
+        about = {"name": one.name, "figure": one.figure, "status": one.status, "ratio": ratio, "low": low, "high": high}
+        p_values = {"p_value": one.p_value, "rank_p_value": one.rank_p}
+        found[one.scope].append({**about, **p_values, "counts": list(one.counts)})
     document = {
         "before": str(result.before.path),
         "after": str(result.after.path),
@@ -294,7 +298,7 @@ def to_json(result: ComparedSides) -> str:
         "confidence": CONFIDENCE,
         "threshold": result.threshold,
         "exit_code": result.exit_code,
-        **{scope: [_as_json(one) for one in result.of(scope)] for scope in (OVERALL, WORKLOADS, CASES)},
+        **found,
         "refused": [{"case": one.case_id, "why": one.differ} for one in result.refused],
         "only_before": result.only_before,
         "only_after": result.only_after,
@@ -302,21 +306,6 @@ def to_json(result: ComparedSides) -> str:
         "notes": _notes(result),
     }
     return json.dumps(document, indent=1, allow_nan=False)
-
-
-def _as_json(one: Compared) -> Dict[str, Any]:
-    ratio, low, high = one.change[:3] if one.change else (None, None, None)
-    return {
-        "name": one.name,
-        "figure": one.figure,
-        "status": one.status,
-        "ratio": ratio,
-        "low": low,
-        "high": high,
-        "p_value": one.p_value,
-        "rank_p_value": one.rank_p,
-        "counts": list(one.counts),
-    }
 
 
 def _table(what: str, counted: str, findings: Sequence[Compared], markdown: bool) -> str:

@@ -193,9 +193,10 @@ def compare(
     """
     compared = []
     for row, (same, other, best) in zip(rows, found):
-        told = None
+        told, provenances = None, [one.provenance for one in (same, other) if one is not None]
         if same is not None and (other is not None or not row.versus):
             told = spread(same.of(row.metric) - (0.0 if other is None else other.of(row.metric)))
+        is_mixed = len({provenance.partition(",")[0] for provenance in provenances}) > 1
         reached, low, high = told or (None, None, None)
         ours = None if best is None else spread(best.of(row.metric))
         compared.append(
@@ -205,9 +206,10 @@ def compare(
                 "bounds_pct": [end if math.isfinite(end) else None for end in row.bounds_pct],
                 "same_predictor_pct": reached,
                 "quartiles_pct": [low, high],
-                "verdict": row.verdict(low, high),
+                # What is measured is not held against what is simulated.
+                "verdict": UNDECIDED if is_mixed else row.verdict(low, high),
                 "best_pct": ours and ours.median,
-                "provenance": next((one.provenance for one in (same, other, best) if one is not None), None),
+                "provenance": " vs ".join(provenances[: 1 + is_mixed]) or (best and best.provenance),
             }
         )
     return compared

@@ -10,7 +10,6 @@ import numpy as np
 
 from harness.core.errors import InvalidValueError
 from harness.core.metrics import minibatch_energy_mws
-from harness.core.power_modes import PowerModeSpace
 from harness.core.units import ms_to_s
 from predictors.models.regression import Figures, Regression, above_zero, column_scale, table_inputs
 from predictors.models.tables import Table
@@ -82,7 +81,6 @@ class LinearRegression(Regression):
     name = "linear"
     least_modes = 4
     usual_log_sd = USUAL_LOG_SD
-    space: Optional[PowerModeSpace] = None
 
     def _fit(self, inputs: np.ndarray, figures: np.ndarray) -> Figures:
         plane = least_squares(inputs, figures)
@@ -104,7 +102,6 @@ class LinearEnergy(Regression):
     least_modes = 4
     usual_log_sd = USUAL_LOG_SD
     references: Tuple[Table, ...] = ()
-    space: Optional[PowerModeSpace] = None
 
     def _fit(self, inputs: np.ndarray, figures: np.ndarray) -> Figures:
         workloads = [np.column_stack([inputs, figures])]
@@ -141,7 +138,6 @@ class Ridge(Regression):
     usual_log_sd = (0.13, 0.05)
     log_inputs = True
     penalties: Tuple[float, ...] = PENALTIES
-    space: Optional[PowerModeSpace] = None
 
     def _fit(self, inputs: np.ndarray, figures: np.ndarray) -> Figures:
         if not self.penalties or min(self.penalties) <= 0:

@@ -23,7 +23,6 @@ from typing import ClassVar, List, NamedTuple, Optional, Sequence, Tuple
 import numpy as np
 
 from harness.core.errors import UnknownNameError
-from harness.core.power_modes import PowerModeSpace
 from predictors.models.base import places_of_equals
 from predictors.models.regression import SCALES, ColumnScale, Figures, Regression, above_zero, column_scale
 
@@ -214,7 +213,6 @@ class NetworkRegression(Regression):
     learning_rate: float = SCHEDULE.learning_rate
     dropout: float = SCHEDULE.dropout
     minibatch: int = SCHEDULE.minibatch  # more where there are so many rows that an epoch would have over 64 steps
-    space: Optional[PowerModeSpace] = None
     seed: int = 0  # of fresh weights, division and order
     frozen: ClassVar[int] = 0
 

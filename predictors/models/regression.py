@@ -13,11 +13,13 @@ Bayesian Data Analysis, sec. 2.6).
 from __future__ import annotations
 
 import abc
+import dataclasses
 from typing import Callable, ClassVar, NamedTuple, Optional, Tuple
 
 import numpy as np
 
 from harness.core.errors import InvalidValueError
+from harness.core.power_modes import PowerModeSpace
 from harness.core.units import KHZ_PER_MHZ
 from predictors.models.base import TASKS, Inputs, Prediction, Predictor, check_inputs
 from predictors.models.tables import Table
@@ -48,7 +50,7 @@ class InputColumns(NamedTuple):
         return self.matrix_of_others(rows)
 
     def matrix_of_others(self, rows: Inputs) -> np.ndarray:
-        """The same for rows of another workload, whose batch size and task may be others."""
+        """For rows of another workload, whose batch size and task may be others."""
         columns = [rows.modes[:, 0], *(rows.modes[:, 1:] / KHZ_PER_MHZ).T]
         if self.batch_size is None:
             columns.append(np.log(rows.batch_size))
@@ -119,6 +121,7 @@ Figures = Callable[[np.ndarray], np.ndarray]
 """From inputs (n, d) to time in ms and power in mW, shape (n, 2)."""
 
 
+@dataclasses.dataclass(eq=False)
 class Regression(Predictor):
     """A regression of time and power on the settings, with intervals from its residuals on rows it had not learned.
 
@@ -127,6 +130,7 @@ class Regression(Predictor):
 
     usual_log_sd: ClassVar[Tuple[float, float]]  # of its residuals after 50 random modes of the tables of an Orin AGX
     log_inputs: ClassVar[bool] = False  # whether it takes the logarithms of cores and clocks
+    space: Optional[PowerModeSpace] = None  # the modes it may be asked for
 
     @abc.abstractmethod
     def _fit(self, inputs: np.ndarray, figures: np.ndarray) -> Figures:

@@ -425,8 +425,8 @@ def test_the_verdict_on_a_relation_turns_where_it_is_broken(row):
         column = row.metric if row.metric in CHOICES else f"all_modes_{row.metric.partition('_iqr')[0]}"
         same, other = (Figures(pd.DataFrame({column: errors}), "simulated") for errors in (own, others))
         (found,) = compare([row], [(same, other, None)])
-        (alone,) = compare([row], [(same, None, None)])
-        assert alone["verdict"] == "undecided"
+        for missing in (None, other._replace(provenance="measured")):
+            assert compare([row], [(same, missing, None)])[0]["verdict"] == "undecided"
         return found["verdict"]
 
     holds = {"<": -1, "<=": 0, ">": 1, "within": 0}.get(row.comparator, row.value_pct)

@@ -101,7 +101,7 @@ def test_energy_is_learned_over_workloads_and_gives_power():
         dataclasses.replace(TABLE, workload=name, time_ms=factor * TIMES, power_mw=power_mw(factor * TIMES))
         for name, factor in (("resnet18-imagenet", 2), ("lstm-wikitext", 3))
     )
-    predictor = LinearEnergy(references).fit(TABLE.modes[SOME], TIMES[SOME], power_mw(TIMES)[SOME])
+    predictor = LinearEnergy(references=references).fit(TABLE.modes[SOME], TIMES[SOME], power_mw(TIMES)[SOME])
     prediction = predictor.predict(TABLE.modes)
     assert np.allclose(prediction.time_ms, TIMES)
     assert np.allclose(prediction.power_mw, power_mw(TIMES))
@@ -113,7 +113,9 @@ def test_each_workload_weighs_the_same_in_the_energy():
     twice = few.take(np.tile(np.arange(54), 2))
     twice = dataclasses.replace(twice, batch_size=np.repeat([16, 32], 54))
     predictions = [
-        LinearEnergy((table,)).fit(TABLE.modes[SOME], TABLE.time_ms[SOME], TABLE.power_mw[SOME]).predict(TABLE.modes)
+        LinearEnergy(references=(table,))
+        .fit(TABLE.modes[SOME], TABLE.time_ms[SOME], TABLE.power_mw[SOME])
+        .predict(TABLE.modes)
         for table in (few, twice)
     ]
     assert np.allclose(predictions[0].power_mw, predictions[1].power_mw)
@@ -121,7 +123,9 @@ def test_each_workload_weighs_the_same_in_the_energy():
 
 @pytest.mark.parametrize("references", [(), (made_table("yolov8n-coco", task="inference"),)])
 def test_energy_is_learned_without_references_and_with_one_of_another_batch_size_and_task(references):
-    predictor = LinearEnergy(references).fit(TABLE.modes[SOME], TIMES[SOME], np.full(len(SOME), 5000.0), batch_size=8)
+    predictor = LinearEnergy(references=references).fit(
+        TABLE.modes[SOME], TIMES[SOME], np.full(len(SOME), 5000.0), batch_size=8
+    )
     assert np.isfinite(predictor.predict(TABLE.modes, batch_size=8).power_mw).all()
 
 
@@ -170,7 +174,7 @@ def test_the_penalty_is_the_one_that_predicts_left_out_rows_best():
 @pytest.mark.parametrize("penalties", [(), (1.0, 0.0)])
 def test_penalties_that_are_none_are_refused(penalties):
     with pytest.raises(InvalidValueError, match="penalties"):
-        Ridge(penalties).fit(TABLE.modes, TABLE.time_ms, TABLE.power_mw)
+        Ridge(penalties=penalties).fit(TABLE.modes, TABLE.time_ms, TABLE.power_mw)
 
 
 def test_batch_sizes_are_an_input_of_the_ridge_where_several_were_learned():
