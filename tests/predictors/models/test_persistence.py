@@ -41,19 +41,6 @@ measured = st.lists(
 )  # fmt: skip
 
 
-@settings(max_examples=25)
-@given(measured)
-def test_predictions_are_the_same_to_the_bit(tmp_path_factory, rows):
-    modes, time_ms, power_mw = zip(*rows)
-    predictor = LogLinear(ridge=1e-3, references=(TABLE,), space=None).fit(modes, time_ms, power_mw)
-    path = tmp_path_factory.getbasetemp() / "property.jw"
-    save_model(path, predictor, {})
-    before, after = (one.predict(TABLE.modes) for one in (predictor, load_model(path).predictor))
-    for name in ("time_ms", "power_mw", "time_log_sd", "power_log_sd"):
-        assert getattr(before, name).tobytes() == getattr(after, name).tobytes()
-    assert before.freedom == after.freedom
-
-
 def test_parameters_come_back_with_their_tables_and_space(path):
     save_model(path, fitted(ridge=0.1, space=SPACE, references=(TABLE, TABLE.take(slice(3)))), {})
     params = load_model(path).predictor.get_params()
@@ -90,23 +77,16 @@ def test_any_zip_reader_finds_json_and_plain_arrays(path):
 
 @settings(max_examples=40)
 @given(st.data())
-def test_a_changed_byte_is_noticed(tmp_path_factory, data):
+def test_a_changed_byte_and_a_file_cut_off_are_noticed(tmp_path_factory, data):
     path = tmp_path_factory.getbasetemp() / "whole.jw"
     save_model(path, fitted(), {})
     whole = bytearray(path.read_bytes())
     place = data.draw(st.integers(0, len(whole) - 1))
     whole[place] ^= data.draw(st.integers(1, 255))
-    path.with_suffix(".bad").write_bytes(bytes(whole))
-    with pytest.raises(InvalidValueError, match=r"damaged|no model file|has format"):
-        load_model(path.with_suffix(".bad"))
-
-
-@pytest.mark.parametrize("kept", [0, 1, 20, 200, -1])
-def test_a_file_that_was_cut_off_is_noticed(path, kept):
-    save_model(path, fitted(), {})
-    path.write_bytes(path.read_bytes()[:kept])
-    with pytest.raises(InvalidValueError, match=r"damaged|no model file"):
-        load_model(path)
+    for damaged in (whole, whole[:place]):
+        path.with_suffix(".bad").write_bytes(bytes(damaged))
+        with pytest.raises(InvalidValueError, match=r"damaged|no model file|has format"):
+            load_model(path.with_suffix(".bad"))
 
 
 @pytest.mark.parametrize("content", [b"", b"\x80\x04\x95", b"PK\x03\x04", b"device,workload\n", b"jetwatt-model 1\n"])

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-import os
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from harness.core.errors import InvalidValueError
-from predictors.cli.corpora import load_tables
-from predictors.evaluation import Target
 from predictors.models.networks import NeuralNetwork
 from predictors.models.powertrain import PowerTrain, learn_reference
-from predictors.models.tables import find_table
 from tests.predictors.plain_predictors import made_table
 
 PROJECT = Path(__file__).resolve().parents[3]
@@ -44,12 +40,7 @@ def test_the_reference_is_trained_once():
     fitted(seed=2)
     assert learn_reference.cache_info().currsize == before
     assert reference_networks() is first
-
-
-@pytest.mark.exhaustive
-def test_another_seed_or_table_is_another_reference():
-    before = learn_reference.cache_info().currsize
-    fitted(reference_seed=1, references=(REFERENCE.take(np.arange(40)),))
+    fitted(reference_seed=1, references=(REFERENCE.take(np.arange(40)),))  # another seed and table
     assert learn_reference.cache_info().currsize == before + 1
 
 
@@ -64,11 +55,6 @@ def test_frozen_layers_are_the_reference_s_and_the_last_is_fresh(frozen):
 def test_a_like_workload_is_learned_better_than_without_reference():
     alone = NeuralNetwork().fit(TABLE.modes[SOME], TABLE.time_ms[SOME], TABLE.power_mw[SOME])
     assert time_error(fitted()) < 0.8 * time_error(alone)
-
-
-@pytest.mark.exhaustive
-def test_the_relative_loss_is_learned_too():
-    assert time_error(fitted(loss="mape")) < 0.3
 
 
 @pytest.mark.exhaustive
@@ -105,19 +91,3 @@ def test_a_reference_with_several_batch_sizes_serves_a_workload_with_one():
     several = dataclasses.replace(REFERENCE, batch_size=np.where(np.arange(54) % 2, 8, 16))
     prediction = fitted(references=(several,)).predict(TABLE.modes, batch_size=32)
     assert np.isfinite(prediction.time_ms).all()
-
-
-@pytest.mark.exhaustive
-def test_on_measured_tables_it_is_within_2_points_of_the_paper():
-    path = (
-        Path(os.environ.get("JETWATT_DATA") or PROJECT.parent / "shared" / "data") / "powertrain/orin-agx-training.csv"
-    )
-    if not path.is_file():
-        pytest.skip(f"there is no measured table {path.name}: JETWATT_DATA names the folder that holds it")
-    tables = load_tables(path)
-    table, reference = (find_table(tables, name).complete() for name in ("yolov8n-coco", "resnet18-imagenet"))
-    target = Target(table, (reference,))
-    scores = [target.judge(target.make("powertrain", repeat), target.rows(50, "random", repeat)) for repeat in range(5)]
-    # 001 sec. 4.2: 11.7 and 4.9 % at 50 modes (F439, F437).
-    assert np.median([score["time_mape"] for score in scores]) < 11.7 + 2
-    assert np.median([score["power_mape"] for score in scores]) < 4.9 + 2

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.core.errors import InvalidValueError, NotFittedError
+from harness.core.errors import InvalidValueError
 from predictors.models.base import Prediction, check_inputs
 from tests.predictors.plain_predictors import SPACE, LogLinear, made_table
 
@@ -24,16 +24,6 @@ def test_what_was_learned_is_predicted():
     prediction = fitted(ridge=1e-9).predict(TABLE.modes)
     assert np.allclose(prediction.time_ms, TABLE.time_ms, rtol=1e-6)
     assert np.allclose(prediction.power_mw, TABLE.power_mw, rtol=1e-6)
-
-
-def test_a_predictor_that_learned_nothing_says_so():
-    with pytest.raises(NotFittedError, match="learned nothing"):
-        LogLinear().predict(TABLE.modes)
-
-
-def test_too_few_different_modes_are_refused_with_how_many_it_takes():
-    with pytest.raises(InvalidValueError, match="at least 2"):
-        LogLinear().fit(TABLE.modes[[0, 0]], TABLE.time_ms[[0, 0]], TABLE.power_mw[[0, 0]])
 
 
 def test_a_mode_profiled_twice_counts_once_with_the_median():
@@ -102,18 +92,7 @@ def test_a_mode_outside_the_space_is_refused_with_the_allowed_values():
         fitted(space=SPACE).predict(outside)
     with pytest.raises(InvalidValueError, match="gpu_khz=111000"):
         LogLinear(space=SPACE).fit(outside, [1.0], [1.0])
-
-
-def test_without_a_space_any_mode_is_answered():
-    assert np.isfinite(fitted().predict([[3, 600_000, 111_000, 500_000]]).time_ms).all()
-
-
-def test_a_clone_has_the_parameters_and_nothing_learned():
-    predictor = fitted(ridge=0.5, references=(TABLE,))
-    clone = predictor.clone()
-    assert clone.get_params() == predictor.get_params()
-    assert clone.references[0] is TABLE
-    assert not clone.is_fitted
+    assert np.isfinite(fitted().predict(outside).time_ms).all()  # without a space any mode is answered
 
 
 def test_parameters_are_set_by_name_and_unknown_ones_refused():

@@ -49,16 +49,10 @@ def test_another_batch_size_or_task_than_the_one_learned_is_refused(size, task, 
     assert columns.matrix_of_others(rows).shape == (2, 4)
 
 
-def test_a_standard_scale_gives_mean_0_and_variance_1():
-    scaled = column_scale(VALUES).apply(VALUES)
-    assert np.allclose(scaled.mean(axis=0), 0)
-    assert np.allclose(scaled.std(axis=0), [1, 1, 0])
-
-
-def test_a_min_max_scale_gives_0_to_1():
-    scaled = column_scale(VALUES, "min-max").apply(VALUES)
-    assert scaled.min(axis=0).tolist() == [0, 0, 0]
-    assert scaled.max(axis=0).tolist() == [1, 1, 0]
+def test_scales_give_mean_0_and_variance_1_or_0_to_1():
+    standard, min_max = (column_scale(VALUES, kind).apply(VALUES) for kind in SCALES)
+    assert np.allclose([standard.mean(axis=0), standard.std(axis=0)], [[0, 0, 0], [1, 1, 0]])
+    assert [min_max.min(axis=0).tolist(), min_max.max(axis=0).tolist()] == [[0, 0, 0], [1, 1, 0]]
 
 
 @pytest.mark.parametrize("name", SCALES)
@@ -74,13 +68,10 @@ def test_scaling_can_be_undone(name, values):
     assert np.allclose(scale.undo(scale.apply(values)), values, rtol=1e-6)
 
 
-def test_without_residuals_the_usual_spread_is_told():
+def test_without_residuals_the_usual_spread_is_told_and_more_of_fewer_modes():
     log_sd, freedom = residual_spread(NOTHING, NOTHING, (0.2, 0.1), USUAL_MODES)
     assert log_sd == pytest.approx((0.2, 0.1))
     assert freedom == USUAL_WEIGHT
-
-
-def test_fewer_modes_are_less_sure_beforehand():
     few, many = (residual_spread(NOTHING, NOTHING, (0.2, 0.1), count)[0] for count in (10, 100))
     assert few[0] > 0.2 > many[0]
 
