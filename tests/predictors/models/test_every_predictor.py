@@ -22,15 +22,14 @@ BOARD = "xavier-agx"  # of which the prior knows nothing: these tables follow po
 TABLE = made_table(noise=0.02, device=BOARD)
 REFERENCE = made_table("resnet18-imagenet", noise=0.02, seed=1, device=BOARD)
 LEARNED = np.arange(0, 54, 3)
+SMALL = {"epochs": 5, "trees": 9}  # of those that have them
 
 
 @pytest.fixture(params=MODULES)
 def predictor(request):
     if MODULES[request.param].endswith("scikit_learn"):
         pytest.importorskip("sklearn")
-    return make_predictor(
-        predictor_class(request.param), references=(REFERENCE,), board=BOARD, seed=0, epochs=5, trees=9
-    )
+    return make_predictor(predictor_class(request.param), references=(REFERENCE,), board=BOARD, seed=0, **SMALL)
 
 
 def fit(predictor, rows=LEARNED, **changes):
@@ -108,7 +107,8 @@ def test_a_figure_that_is_missing_is_refused(predictor):
 def test_without_power_the_time_is_learned_alone(predictor, tmp_path):
     measured = dataclasses.replace(TABLE, power_mw=np.full(54, np.nan))
     both = fit(predictor.clone()).predict(TABLE.modes)
-    result = run_plan(TrialPlan((predictor.name,), (Target(measured, (REFERENCE,)),), (18,), repeats=2)).results[0]
+    target = Target(measured, (REFERENCE,), params=SMALL)
+    result = run_plan(TrialPlan((predictor.name,), (target,), (18,), repeats=2)).results[0]
     assert result["power_mape_median"] is result["coverage"]["power_80"] is result["energy_mape_median"] is None
     assert (result["time_mape_median"] is None) == (predictor.name == "npe")
     found = fit(predictor, power_mw=None).predict(TABLE.modes)
