@@ -37,6 +37,7 @@ class Kernel:
 
     def __init__(self, root: str) -> None:
         self.root = os.path.abspath(root)
+        self._real_root = os.path.realpath(self.root)
         self._held: Optional[Dict[str, Any]] = None
 
     @contextlib.contextmanager
@@ -90,8 +91,15 @@ class Kernel:
         """A path below the root, without links: what `state` calls the file."""
         if path.startswith(f"{self.root}/"):
             path = path[len(self.root) :]
-        real = os.path.realpath(os.path.join(self.root, path.lstrip("/")))
-        return os.path.relpath(real, os.path.realpath(self.root))
+        path = os.path.join(self._real_root, path.lstrip("/"))
+        try:
+            fd = os.open(path, os.O_PATH)  # several times as fast as `realpath`
+        except OSError:
+            return os.path.relpath(os.path.realpath(path), self._real_root)
+        try:
+            return os.readlink(f"/proc/self/fd/{fd}")[len(self._real_root) + 1 :]
+        finally:
+            os.close(fd)
 
     # -- what tests set ------------------------------------------------------------------------------------------
 

@@ -15,6 +15,7 @@ import pytest
 from harness.board.lock import locked
 from harness.fleet.on_board import UNFIT, as_of, main
 from harness.store.results import ResultsStore
+from tests import warm_pytest
 
 PROJECT = Path(__file__).resolve().parents[2]
 CASE = "benchmarks/test_training.py::test_training[sim:orin-agx-lenet-mnist-{}-w4-ssd-bs16]"
@@ -88,8 +89,7 @@ def test_a_board_on_which_somebody_measures_is_in_use(board, capsys, device):
     words = ["check", "--root", str(board), "--work", str(board.parent), "--device", "orin-agx", "--jetpack", "6"]
     with locked(device):
         # another process, as the lock of one's own is no hindrance
-        command = [sys.executable, "-m", "harness.fleet.on_board", *words]
-        done = subprocess.run(command, cwd=str(PROJECT), stdout=subprocess.PIPE, text=True)
+        done = warm_pytest.run(words, board.parent, os.environ, main)
     assert done.returncode == UNFIT
     assert f"{device} is in use by process {os.getpid()} " in done.stdout
 

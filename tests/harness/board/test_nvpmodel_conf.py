@@ -63,6 +63,7 @@ def test_what_is_written_reads_back_the_same(conf):
     assert parsed.conf == conf
 
 
+@settings(max_examples=40)
 @given(confs(), st.data())
 def test_blanks_comments_and_line_ends_do_not_matter(conf, data):
     blanks = st.sampled_from([" ", "  ", "\t", " \t "])
@@ -168,7 +169,6 @@ pieces = st.sampled_from(
 )
 
 
-@settings(max_examples=300)
 @given(st.text() | st.lists(st.lists(pieces).map(" ".join)).map("\n".join))
 def test_any_text_is_read_or_refused(text):
     try:

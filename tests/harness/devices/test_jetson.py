@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import subprocess
 
 import pytest
 from boards.emulator import intercepted
@@ -13,6 +14,7 @@ from boards.layouts import PAIRS
 from boards.tools_in_process import tools_in_process
 from boards.tree import build_board
 
+from harness.board import bounded_process
 from harness.board.nvpmodel import Nvpmodel
 from harness.board.saved_state import left_behind
 from harness.core.cases import DVFS, STATIC, Case, Settings
@@ -26,8 +28,11 @@ from harness.measure.run import Bench, conditions
 
 
 @pytest.fixture(autouse=True)
-def state_home(monkeypatch, tmp_path):
+def in_this_process(monkeypatch, tmp_path):
+    """Its tools are functions, and a state of the test's own is saved."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    with tools_in_process(str(tmp_path / "root")):
+        yield
 
 
 def device_of(tree, **changes):
@@ -35,10 +40,10 @@ def device_of(tree, **changes):
 
 
 @contextlib.contextmanager
-def running(tree, device, tools=tools_in_process):
+def running(tree, device):
     """A session on the tree, whose kernel takes the writes."""
     kernel = Kernel(tree.root)
-    with intercepted(kernel), tools(tree.root), device.session():
+    with intercepted(kernel), device.session():
         yield kernel
 
 
@@ -301,15 +306,15 @@ def test_a_core_that_does_not_come_back_is_an_error_that_names_what_is_missing(t
     assert tree.controls() == before
 
 
-def test_an_nvpmodel_that_hangs_is_ended_and_named(tmp_path):
+def test_an_nvpmodel_that_hangs_is_ended_and_named(tmp_path, monkeypatch):
     tree = build_board(tmp_path / "root", "orin-nano", "r36.4")
     device, before = device_of(tree), tree.controls()
-    with running(tree, device, contextlib.nullcontext) as kernel:
+    with running(tree, device) as kernel:
         kernel.hang_nvpmodel()
-        device._control.nvpmodel._timeout_s = 0.5
-        with pytest.raises(ControlError, match="did not end within"):
+        monkeypatch.setattr(device._control.nvpmodel, "_timeout_s", 0.1)
+        with monkeypatch.context() as patch, pytest.raises(ControlError, match="did not end within"):
+            patch.setattr(bounded_process, "subprocess", subprocess)  # the tools are programs
             device.apply(device.power_mode_space().greatest)
-        device._control.nvpmodel._timeout_s = 30.0
         kernel.heal()
     assert tree.controls() == before
 

@@ -73,13 +73,12 @@ def test_a_case_is_trained_measured_and_stored_with_its_conditions_and_without_t
         assert profile.telemetry.missing["rapl"]
 
 
-@pytest.mark.parametrize("cores", sorted({1, len(os.sched_getaffinity(0))}))
-def test_a_power_mode_binds_training_and_its_workers_to_its_cores(run_suite, tmp_path, cores):
-    run_suite(*SMALL, "--workers", "1", "--power-mode", f"{cores}c", "--minibatches", "60")
+def test_a_power_mode_binds_training_and_its_workers_to_its_cores(run_suite, tmp_path):
+    run_suite(*SMALL, "--workers", "1", "--power-mode", "1c", "--minibatches", "60")
     [profile] = profiles(tmp_path)
-    assert profile.conditions["power_mode"]["cpu_cores"] == cores
+    assert profile.conditions["power_mode"]["cpu_cores"] == 1
     used = profile.telemetry.series["cpu_own_cores"].values
-    assert 0 < sum(used) / len(used) < cores + 0.3  # accounting in ticks overshoots a little
+    assert 0 < sum(used) / len(used) < 1.3  # accounting in ticks overshoots a little
 
 
 def test_epochs_are_run_whole_and_epoch_zero_is_apart(run_suite, tmp_path):
@@ -96,7 +95,7 @@ def test_epochs_are_run_whole_and_epoch_zero_is_apart(run_suite, tmp_path):
 
 def test_a_run_adds_to_the_results_without_resume_and_with_it_under_other_conditions(run_suite, tmp_path):
     for known, changes in enumerate(([], [], ["--seed", "1", "--resume"])):
-        done = run_suite(*SMALL, "--workers", "0", *changes)
+        done = run_suite(*SMALL, "--workers", "0", "--device", "sim:orin-agx", *changes)
         assert "1 passed" in done.stdout
         assert len(profiles(tmp_path)) == known + 1
 

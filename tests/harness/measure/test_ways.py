@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.core.cases import INFERENCE, PROCESSES, STREAMS, WAYS, Case, Settings, concurrent_case
+from harness.core.cases import INFERENCE, PROCESSES, STREAMS, TRAINING, WAYS, Case, Settings, concurrent_case
 from harness.core.configuration import Configuration
 from harness.core.errors import CannotRunError, DoesNotFitError, ProcessEndedError
 from harness.devices.host import HostDevice
@@ -99,26 +99,31 @@ def test_a_mode_of_its_own_is_set_between_minibatches_and_what_that_costs_is_mea
     assert set(modes) == {1, len(os.sched_getaffinity(0))}
 
 
-@pytest.mark.parametrize(
-    ("how", "error"),
-    [
-        (signal.SIGKILL, DoesNotFitError),  # as the kernel ends one where memory runs out
-        (signal.SIGTERM, ProcessEndedError),  # whatever else ends one is a failure, and no reason to skip the case
-    ],
-)
-def test_a_process_that_dies_is_named_and_its_partner_and_workers_go_with_it(
-    run_both, started, monkeypatch, how, error
-):
+def test_a_process_that_dies_is_named_and_its_partner_and_workers_go_with_it(run_both, started, monkeypatch):
     send, orders = concurrent.connection.Connection.send, []
 
     def send_and_kill(pipe, order):
         send(pipe, order)
         orders.append(order)
         if len(orders) == 2:  # training has run alone, and its worker lives
-            os.kill(started[0], how)
+            os.kill(started[0], signal.SIGKILL)
 
     monkeypatch.setattr(concurrent.connection.Connection, "send", send_and_kill)
-    with pytest.raises(error, match=rf"process of lenet-mnist \(training\) ended by signal {int(how)}") as ended:
+    with pytest.raises(DoesNotFitError, match=r"process of lenet-mnist \(training\) ended by signal 9"):
         run_both(PROCESSES, workers=1)
-    assert isinstance(ended.value, CannotRunError) == (how == signal.SIGKILL)
     assert len(started) == 2
+
+
+@pytest.mark.parametrize(
+    ("code", "error", "words"),
+    [
+        (-signal.SIGKILL, DoesNotFitError, "by signal 9, as the kernel ends one where memory runs out"),
+        (-signal.SIGTERM, ProcessEndedError, "by signal 15"),  # a failure, and no reason to skip the case
+        (3, ProcessEndedError, "with code 3"),
+    ],
+)
+def test_only_where_memory_ran_out_a_case_that_ended_is_skipped(code, error, words):
+    found = concurrent._gone(TRAINING, "lenet-mnist", code)
+    assert type(found) is error
+    assert f"process of lenet-mnist (training) ended {words}" in str(found)
+    assert isinstance(found, CannotRunError) == (error is DoesNotFitError)
