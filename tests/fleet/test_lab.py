@@ -56,11 +56,14 @@ def make(tmp_path, monkeypatch):
         (text(BOARD, general="slice_minutes = 0\n"), "slice_minutes of .* is 0"),
         (text(BOARD, general="requeue_seconds = 3\n"), "requeue_seconds of .* is 3; Slurm takes 5 or more"),
         (text(BOARD + "pasword = 1\n"), "key 'pasword' .* is unknown; known: name"),
+        (text(BOARD, general='identity = "~/no-key"\n'), "identity of .*/no-key, which is not there"),
+        (text(BOARD + 'power = "/no/switch"\n'), "power of board 'orin1' is /no/switch, which is no program here"),
+        (text(BOARD.replace("orin-agx", "orin-agxx")), "device 'orin-agxx' is unknown; known: .*orin-agx"),
     ],
 )
 def test_a_wrong_lab_is_refused_with_what_was_expected(make, content, expected):
     with pytest.raises(HarnessError, match=expected):
-        make(content)
+        make(content).init()
 
 
 def test_a_pool_is_a_board_type_and_its_jetpack(make):
@@ -117,19 +120,6 @@ def test_a_missing_program_and_a_closed_place_are_named(make, monkeypatch):
         HarnessError, match=r"/proc/fleet cannot be made: .*; sudo install -d -o \w+ /proc/fleet, or set"
     ):
         make('folder = "/proc/fleet"\n' + text(BOARD)).init()
-
-
-@pytest.mark.parametrize(
-    ("content", "expected"),
-    [
-        (text(BOARD, general='identity = "~/no-key"\n'), "identity of .*/no-key, which is not there"),
-        (text(BOARD + 'power = "/no/switch"\n'), "power of board 'orin1' is /no/switch, which is no program here"),
-        (text(BOARD.replace("orin-agx", "orin-agxx")), "device 'orin-agxx' is unknown; known: .*orin-agx"),
-    ],
-)
-def test_init_names_what_the_lab_speaks_of_and_is_not_there(make, content, expected):
-    with pytest.raises(HarnessError, match=expected):
-        make(content).init()
 
 
 @pytest.mark.parametrize("device", ["host", "nvidia-gpu", "raspberry-pi-5"])

@@ -6,6 +6,7 @@ import json
 import random
 import subprocess
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -85,11 +86,8 @@ def made(tmp_path, monkeypatch):
     folder = tmp_path / "submissions" / "night"
     folder.mkdir(parents=True)
 
-    class Somewhere:
-        folder = tmp_path
-
     slices = [Slice(tuple(cases[at : at + 2]), "maxn" if at < 4 else "mode_15w") for at in (0, 2, 4)]
-    found = submission.enqueue(Somewhere(), folder, "pool", "sim:orin-agx", slices, ["-k", "a b"])
+    found = submission.enqueue(SimpleNamespace(folder=tmp_path), folder, "pool", "sim:orin-agx", slices, ["-k", "a b"])
     found.queued = queued
     return found
 
@@ -248,10 +246,7 @@ def test_retry_clears_what_failed_and_queues_it_again(made, monkeypatch):
     monkeypatch.setattr(submission.Slurm, "jobs", lambda self, name: [Job("7_2", "a", "PENDING", "", 2, "held", name)])
     made.queued.clear()
 
-    class Somewhere:
-        folder = made.folder.parent.parent
-
-    assert submission.retry(Somewhere(), made, ("held", "gone")) == [2, 3]
+    assert submission.retry(SimpleNamespace(folder=made.folder.parents[1]), made, ("held", "gone")) == [2, 3]
     assert [words[0] for words in made.queued] == ["scancel", "sbatch", "sbatch"]
     assert not made.file(2, "attempts").exists()
     assert made.file(1, "ended").exists()

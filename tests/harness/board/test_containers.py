@@ -178,17 +178,13 @@ def test_where_none_can_be_started_the_reason_is_told(fake, tmp_path, engine, br
     assert not asked() or asked()[-1] == "rmi jetwatt-machine"
 
 
-def test_the_first_engine_on_the_path_is_taken(fake, tmp_path):
-    fake("nerdctl")
-    fake("podman")
-    assert ContainerEngine(path=str(tmp_path)).program == str(tmp_path / "podman")
-
-
 @pytest.mark.parametrize(("user", "engine", "given"), [(0, "docker", False), (7, "docker", True), (7, "podman", False)])
 def test_what_docker_writes_belongs_to_who_started_it(fake, tmp_path, monkeypatch, user, engine, given):
+    fake("nerdctl")  # of those on the PATH, docker and podman come first
     fake(engine)
     monkeypatch.setattr(os, "getuid", lambda: user)
-    command = ContainerEngine(engine, path=str(tmp_path)).command([], [], Path("/"))
+    command = ContainerEngine(path=str(tmp_path)).command([], [], Path("/"))
+    assert command[0] == str(tmp_path / engine)
     assert (f"{user}:{os.getgid()}" in command) == given
 
 

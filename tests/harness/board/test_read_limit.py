@@ -140,6 +140,9 @@ def test_the_group_is_below_ones_own_in_version_1_and_beside_it_in_version_2(ker
     place = {LIMITS_V1: f"{V1}/job", LIMITS_V2: V2}[kernel.version]
     assert path == f"{tree.root}/{place}/jetwatt-reads-{os.getpid()}"
     assert origin == f"{tree.root}/{V1 if kernel.version == LIMITS_V1 else V2}/job"
+    if kernel.version == LIMITS_V2:  # the top of all groups has room below itself
+        tree.write({"proc/self/cgroup": "0::/"})
+        assert find_group(tree.root)[:2] == (path, f"{tree.root}/{V2}")
 
 
 def test_this_process_is_held_during_the_block_and_nothing_remains_after_it(kernel, tree, held):
@@ -220,27 +223,20 @@ def test_a_process_that_cannot_be_moved_back_is_an_error_and_the_state_stays(ker
     assert groups(tree) == left_behind() == []
 
 
-def test_a_limit_that_did_not_take_is_an_error_and_nothing_remains(kernel, tree, held, monkeypatch):
-    def forget_limits(path, value, hint=None):
-        kernel.write(path, value)
-        if path.endswith(kernel.version):
+@pytest.mark.parametrize(
+    ("lost", "words"), [("limit", r"read limit was set to .* and reads back {}"), ("process", "is not in it")]
+)
+def test_what_did_not_take_is_an_error_and_nothing_remains(kernel, tree, held, monkeypatch, lost, words):
+    def write(path, value, hint=None):
+        if lost == "limit" or not path.endswith(MEMBERS):
+            kernel.write(path, value)
+        if lost == "limit" and path.endswith(kernel.version):
             Path(path).write_text("")
 
-    monkeypatch.setattr(control_groups, "write", forget_limits)
-    with pytest.raises(ControlError, match=r"read limit was set to .* and reads back {}"), held():
+    monkeypatch.setattr(control_groups, "write", write)
+    with pytest.raises(ControlError, match=words), held():
         pytest.fail("nobody may believe that reads are held")
     assert groups(tree) == left_behind() == []
-
-
-def test_a_process_that_did_not_move_is_an_error(kernel, tree, held, monkeypatch):
-    def stay(path, value, hint=None):
-        if not path.endswith(MEMBERS):
-            kernel.write(path, value)
-
-    monkeypatch.setattr(control_groups, "write", stay)
-    with pytest.raises(ControlError, match="is not in it"), held():
-        pytest.fail("nobody may believe that reads are held")
-    assert groups(tree) == []
 
 
 def test_restore_survives_a_kill_between_any_two_changes(kernel, tree, held):
@@ -312,14 +308,6 @@ def test_a_group_that_cannot_be_left_is_refused(machine, tree, change, words):
     machine(LIMITS_V2)
     tree.write(change)
     assert words in refusal(tree).detail
-
-
-def test_the_top_of_all_groups_has_room_below_itself(machine, tree):
-    machine(LIMITS_V2)
-    tree.write({"proc/self/cgroup": "0::/"})
-    found = find_group(tree.root)
-    assert found.path == f"{tree.root}/{V2}/jetwatt-reads-{os.getpid()}"
-    assert found.origin == f"{tree.root}/{V2}"
 
 
 @pytest.mark.parametrize("version", [LIMITS_V1, LIMITS_V2])

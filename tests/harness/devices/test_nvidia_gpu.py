@@ -260,12 +260,9 @@ def test_without_rights_the_clocks_that_are_are_measured_and_a_limit_is_refused(
         device.check(a_case(power_limit_w=250))
 
 
-def test_a_limit_that_the_gpu_does_not_take_is_refused_before_anything_is_touched(driver: Driver) -> None:
+def test_a_limit_that_the_gpu_does_not_take_is_refused_and_what_it_lists_may_be_too(driver: Driver) -> None:
     with pytest.raises(CannotRunError, match="allowed: 100 to 366 W"):
         open_device("nvidia-gpu", Configuration()).check(a_case(power_limit_w=500))
-
-
-def test_the_driver_may_refuse_what_it_lists(driver: Driver) -> None:
     driver.write(root=False, gpus=[RTX_3090])
     knob = open_knob(KnobSpec("nvml", {"gpu": RTX_3090["uuid"]}), "/")
     with pytest.raises(ControlError, match="Insufficient Permissions"):

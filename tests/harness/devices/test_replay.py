@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from harness.core.campaigns import Sweep
@@ -17,13 +19,8 @@ from tests.harness.devices.corpora import MODES, row, rows, write
 
 
 @pytest.fixture
-def corpus(tmp_path):
-    return write(tmp_path / "agx.csv", rows())
-
-
-@pytest.fixture
-def device(corpus):
-    return ReplayDevice(str(corpus))
+def device(tmp_path):
+    return open_device(f"replay:{write(tmp_path / 'agx.csv', rows())}", Configuration())
 
 
 def case_of(device, mode=MODES[0], workload="yolov8n-coco", batch_size=16, workers=None, storage=None):
@@ -35,12 +32,9 @@ def profile_of(device, case):
     return run(case, device)
 
 
-def test_its_name_is_that_of_the_file_without_the_folders(corpus):
-    device = open_device(f"replay:{corpus}", Configuration())
-    assert (device.name, device.provenance, device.board) == ("replay:agx.csv", "replayed", "orin-agx")
-
-
 def test_a_profile_is_the_recorded_row_and_claims_nothing_more(device):
+    assert (device.name, device.provenance, device.board) == ("replay:agx.csv", "replayed", "orin-agx")
+    assert case_of(device).id == f"replay:agx.csv-yolov8n-coco-{PowerMode(*MODES[0]).name}-bs16"
     recorded = row(MODES[3])
     profile = profile_of(device, case_of(device, MODES[3]))
     assert profile.provenance == "replayed"
@@ -49,11 +43,6 @@ def test_a_profile_is_the_recorded_row_and_claims_nothing_more(device):
     known = {name: value for name, value in profile.aggregates.items() if value is not None}
     assert known == {name: pytest.approx(recorded[name]) for name in ("minibatch_time_ms", "power_mw")}
     assert (profile.minibatches, dict(profile.telemetry.series), profile.flags) == ([], {}, [])
-
-
-def test_the_id_leaves_out_what_the_corpus_does_not_tell(device):
-    case = case_of(device)
-    assert case.id == f"replay:agx.csv-yolov8n-coco-{PowerMode(*MODES[0]).name}-bs16"
 
 
 def test_axes_that_are_not_recorded_fall_together(device):
@@ -77,9 +66,8 @@ def test_a_mode_that_is_not_recorded_is_an_error_that_names_the_nearest(device):
 
 
 def test_a_mode_that_another_workload_has_is_refused_with_those_of_this_one(device):
-    with pytest.raises(CannotRunError) as refused:
+    with pytest.raises(CannotRunError, match=f"the nearest that it has are {re.escape(PowerMode(*MODES[0]).name)}"):
         device.check(case_of(device, MODES[1], "lstm-wikitext"))
-    assert f"the nearest that it has are {PowerMode(*MODES[0]).name}" in str(refused.value)
 
 
 def test_samples_are_drawn_from_what_is_recorded_of_the_workload(device):

@@ -141,27 +141,17 @@ def test_throttling_is_named_with_when_and_how_long_counted_from_the_first_clean
     ]
 
 
-def idle_flags(telemetry, **conditions):
-    settings = Settings(minibatches=None, idle_s=10.0)
-    profile = Profile(
-        case=dataclasses.replace(CASE, workload="idle", task="idle", settings=settings),
-        provenance="measured",
-        conditions={"logging": "on", "clean_process": True, "dvfs": "off", **conditions},
-        minibatches=[],
-        telemetry=telemetry,
-        aggregates={},
-        flags=[],
-        started_at="2026-01-01T00:00:00+00:00",
-    )
-    return [flag.partition(":")[0] for flag in find_flags(profile)]
-
-
 def test_an_idle_device_that_others_use_or_that_trained_before_is_named():
+    settings = Settings(minibatches=None, idle_s=10.0)
+    idle = {
+        "case": dataclasses.replace(CASE, workload="idle", task="idle", settings=settings), "minibatches": [],
+        "logging": "on", "clean_process": True, "dvfs": "off",
+    }  # fmt: skip
     busy, quiet = (sampled("cpu_other_cores", [cores] * 10) for cores in (0.5, 0.0))
-    assert idle_flags(quiet) == []
-    assert idle_flags(busy) == ["disturbed"]
-    assert idle_flags(quiet, clean_process=False) == ["not-clean"]
-    assert idle_flags(Telemetry(1.0), logging="the power sensor alone, every 1 s") == []
+    assert list(flags(telemetry=quiet, **idle)) == []
+    assert list(flags(telemetry=busy, **idle)) == ["disturbed"]
+    assert list(flags(telemetry=quiet, **{**idle, "clean_process": False})) == ["not-clean"]
+    assert list(flags(telemetry=Telemetry(1.0), **{**idle, "logging": "the power sensor alone, every 1 s"})) == []
 
 
 def test_a_sample_above_what_board_or_supply_allow_is_named_with_the_limit():
