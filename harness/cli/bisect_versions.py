@@ -15,7 +15,6 @@ from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tu
 from harness.cli.options import add_threshold, output_folder
 from harness.core.errors import CannotRunError, InvalidValueError, UnknownNameError
 from harness.core.terminal import format_table, shown
-from harness.core.units import share_to_percent
 from harness.judge.compare import DEFAULT_THRESHOLD, OVERALL, TIME, compare_files
 from harness.judge.evidence import SOFTWARE
 from harness.judge.sides import SLOWER
@@ -214,8 +213,7 @@ def told(environments: Sequence[Installed], found: Sequence[Tried], package: str
     rows = []
     for one in sorted(found, key=lambda one: one.place):
         own, verdict = environments[one.place], "bad" if one.is_bad else "good"
-        ratio, low, high = (f"{share_to_percent(value - 1):+.1f}" for value in (one.change or (1, 1, 1))[:3])
-        time = f"{ratio} % ({low} to {high})" if one.change else "-"
+        time = str(one.change) if one.change else "-"
         rows.append([own.version(package), str(one.runs), time, verdict if one.is_sure else f"{verdict}?", own.python])
     lines = [format_table([package, ">runs", ">minibatch time", "verdict", "interpreter"], rows), ""]
     if not found[1].is_bad:

@@ -77,27 +77,14 @@ def examine(device: Device, root: Path) -> Dict[str, Any]:
         "power_modes": {"count": len(space), "greatest": space.greatest.name},
         "capabilities": [
             {"name": one.name, "available": one.available, "detail": one.detail, "way_out": one.hint}
-            for one in [
-                *training_capabilities(getattr(device, "gpu_uuid", "")),
-                shared_memory_capability(),
-                *device.capabilities(),
-            ]
+            for one in [*training_capabilities(getattr(device, "gpu_uuid", "")), *device.capabilities()]
         ],
         "storage": [{"name": name, **medium._asdict()} for name, medium in discover(storage_root)],
     }
 
 
-def shared_memory_capability() -> Capability:
-    """Whether DataLoader workers can hand over batches of the papers' size; containers often have too little for it."""
-    topic, whose = "hand over batches of DataLoader workers", "4 workers with batches of 16 pictures of 224 x 224"
-    lack = lack_of_shared_memory(4, 16 * 3 * 224 * 224 * 4)
-    if lack is None:
-        return Capability(topic, True, f"/dev/shm is enough for {whose}")
-    return Capability(topic, False, f"{whose} {lack[0]}", lack[1])
-
-
 def training_capabilities(gpu_uuid: str = "") -> List[Capability]:
-    """Whether networks can be trained here, and on what: on the GPU that is named, where one is."""
+    """Whether networks can be trained here, on what (on the GPU that is named, where one is), and which of them."""
     try:
         training = require("harness.measure.training_loop")
         if gpu_uuid:
@@ -116,7 +103,11 @@ def training_capabilities(gpu_uuid: str = "") -> List[Capability]:
             found.append(Capability(needed_for, True, installed[0]))
         else:
             found.append(Capability(needed_for, False, f"{packages[0]} is not installed", "make install"))
-    return found
+    # Containers often have too little shared memory for batches of the papers' size.
+    topic, whose = "hand over batches of DataLoader workers", "4 workers with batches of 16 pictures of 224 x 224"
+    lack = lack_of_shared_memory(4, 16 * 3 * 224 * 224 * 4)
+    told = (True, f"/dev/shm is enough for {whose}") if lack is None else (False, f"{whose} {lack[0]}", lack[1])
+    return [*found, Capability(topic, *told)]
 
 
 def format_findings(findings: Dict[str, Any]) -> str:

@@ -7,12 +7,12 @@ import datetime
 import json
 import sys
 from pathlib import Path
-from typing import Any, List
+from typing import List
 
 from harness.cli.options import add_forms, add_include_flagged, add_threshold, output_file, say
 from harness.core.errors import InvalidValueError
 from harness.core.terminal import format_table, shown
-from harness.core.units import mw_to_w, share_to_percent
+from harness.core.units import mw_to_w
 from harness.judge.compare import DEFAULT_THRESHOLD, TIME
 from harness.judge.history import TEST, CaseHistories, CaseSeries, read_history
 from harness.report.history import write_page
@@ -87,13 +87,8 @@ def _changes(one: CaseSeries) -> List[str]:
         when = f"{_moment(one, step.at.place)} (run {step.at.place + 1} of {len(one.points)})"
         between = "" if first == last else f", between {first} and {last}"
         told = f"; {'; '.join(step.differ)}" if step.differ else ""
-        lines.append(f"- {shown(f'{one.case_id}: {one.figure} {_percent(step)} since {when}{between}{told}')}")
+        lines.append(f"- {shown(f'{one.case_id}: {one.figure} {step.change} since {when}{between}{told}')}")
     return lines
-
-
-def _percent(step: Any) -> str:
-    ratio, low, high = (f"{share_to_percent(value - 1):+.1f}" for value in step.change[:3])
-    return f"{ratio} % ({low} to {high})"
 
 
 def _moment(one: CaseSeries, place: int) -> str:
@@ -104,7 +99,7 @@ def _cells(one: CaseSeries) -> List[str]:
     newest = one.points[-1].value
     value = f"{newest:.4g} ms" if one.figure == TIME else f"{mw_to_w(newest):.4g} W"
     step = one.steps[-1] if one.steps else None
-    since, change = (_moment(one, step.at.place), _percent(step)) if step else ("", "")
+    since, change = (_moment(one, step.at.place), str(step.change)) if step else ("", "")
     name = one.case_id if one.provenance == "measured" else f"{one.case_id} ({one.provenance})"
     return [name, one.figure, str(len(one.points)), value, one.status, since, change, _sparkline(one)]
 

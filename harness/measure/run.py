@@ -84,7 +84,7 @@ _benches: weakref.WeakKeyDictionary[Device, Bench] = weakref.WeakKeyDictionary()
 
 
 def check(case: Case, device: Device) -> None:
-    """Refuse, before anything is touched, a case that cannot run on a device."""
+    """Refuse, before anything is touched, what the device cannot run, or has no place, no right or no torch for."""
     device.check(case)
     trained = parts_of(case)[0] if case.task == cases.CONCURRENT else case
     if device.provenance != "replayed" and trained.task == cases.TRAINING:
@@ -94,8 +94,24 @@ def check(case: Case, device: Device) -> None:
             raise CannotRunError(f"{what}, batch normalisation needs {smallest}", f"--batch-size {smallest} or more")
     if case.settings.power_limit_w is not None and (is_self_profiling(device) or not cast(RealDevice, device).gpu_uuid):
         raise CannotRunError(f"{device.name} has no power limit to be set", "leave out --power-limit")
-    if not is_self_profiling(device) and case.task != cases.IDLE:
-        _check_trainable(case, cast(RealDevice, device))
+    if is_self_profiling(device) or case.task == cases.IDLE:
+        return
+    machine = cast(RealDevice, device)
+    limit_bytes_per_s = parse_storage(case.storage).limit_bytes_per_s
+    if limit_bytes_per_s is not None and case.task == cases.CONCURRENT:
+        raise CannotRunError("reads are not held down in a concurrent case", "a storage without @, or another task")
+    directory = machine.configuration.data_directory(case.storage)
+    if limit_bytes_per_s is not None:
+        ReadLimit(str(machine.root)).on_disk_under(str(directory), limit_bytes_per_s)
+    if case.settings.cache in cases.DROPPED:
+        dropping = PageCache(str(machine.root)).available()
+        if not dropping.available:
+            raise ControlError(dropping.detail, dropping.hint)
+    training = require("harness.measure.training_loop")
+    if case.task == cases.CONCURRENT:
+        _check_way(Mix.parse(case.workload), machine)
+    if machine.gpu_uuid:
+        training.use_gpu(machine.gpu_uuid)
 
 
 def conditions(case: Case, device: Device, report: Report) -> Dict[str, Any]:
@@ -170,25 +186,6 @@ def metered(profile: Profile, meter: SocketMeter) -> Profile:
         notes={**telemetry.notes, SOCKET: f"the whole device at its plug, as recorded in {meter.path.name}"},
     )
     return dataclasses.replace(profile, telemetry=telemetry, aggregates={**profile.aggregates, **figures})
-
-
-def _check_trainable(case: Case, machine: RealDevice) -> None:
-    """Refuse what this machine has no place, no right or no torch for."""
-    limit_bytes_per_s = parse_storage(case.storage).limit_bytes_per_s
-    if limit_bytes_per_s is not None and case.task == cases.CONCURRENT:
-        raise CannotRunError("reads are not held down in a concurrent case", "a storage without @, or another task")
-    directory = machine.configuration.data_directory(case.storage)
-    if limit_bytes_per_s is not None:
-        ReadLimit(str(machine.root)).on_disk_under(str(directory), limit_bytes_per_s)
-    if case.settings.cache in cases.DROPPED:
-        dropping = PageCache(str(machine.root)).available()
-        if not dropping.available:
-            raise ControlError(dropping.detail, dropping.hint)
-    training = require("harness.measure.training_loop")
-    if case.task == cases.CONCURRENT:
-        _check_way(Mix.parse(case.workload), machine)
-    if machine.gpu_uuid:
-        training.use_gpu(machine.gpu_uuid)
 
 
 def _check_way(mix: Mix, machine: RealDevice) -> None:

@@ -22,6 +22,7 @@ from typing import Any, List, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 
+from harness.core.units import share_to_percent
 from harness.stats.estimates import CONFIDENCE, Estimate, block_medians, geometric_mean, series_median, welch_dof
 from harness.stats.noise import RunNoise, learn
 
@@ -52,6 +53,10 @@ class Change(NamedTuple):
     low: float
     high: float
     p_value: float
+
+    def __str__(self) -> str:
+        ratio, low, high = (f"{share_to_percent(value - 1):+.1f}" for value in self[:3])
+        return f"{ratio} % ({low} to {high})"
 
 
 class RunsRatio(NamedTuple):

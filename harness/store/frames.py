@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 with Path(__file__).with_name("columns.csv").open(encoding="utf-8", newline="") as _file:
     _TABLE = list(csv.DictReader(_file))
 
+_PLACES = [(row["column"], *row["source"].split(".")) for row in _TABLE if row["source"]]
 _KINDS = {"str": str, "int": int, "float": float, "bool": bool}
 
 
@@ -194,10 +195,9 @@ def _row(record: Record) -> Dict[str, Any]:
         "medium": conditions.get("storage_medium") or {},
         "environment": record.environment,
     }
-    places = [(row["column"], *row["source"].split(".")) for row in _TABLE if row["source"]]
     mode = conditions.get("power_mode") or {}
     return {
-        **{name: sources[source].get(field) for name, source, field in places},
+        **{name: sources[source].get(field) for name, source, field in _PLACES},
         **{name: record.aggregates.get(name) for name in (*AGGREGATES, *CONCURRENT_AGGREGATES)},
         **{field: mode.get(field) for field in PowerMode._fields},
         **{name: getattr(case, name) for name in ("workload", "task", "batch_size")},

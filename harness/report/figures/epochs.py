@@ -394,20 +394,17 @@ def page_cache_figures(material: Material) -> Iterator[Figure]:
         for row in material.trained()
         if None not in (row.epoch0_time_s, row.epoch_time_s) and (row.power_mode, row.clocks) == ("maxn", STATIC)
     ]
-    shown: Dict[str, Dict[str, Tuple[Any, ...]]] = {}
+    pairs = []
     for group in material.alike(usual, varies):
         kept = [row for row in group if row.cache in COLD_AND_KEPT]
         dropped = [row for row in group if row.cache == DROPPED[1]]
-        if kept:
-            row, other = kept[-1], (dropped or [None])[-1]
-            of_device = shown.setdefault(row.label, {})
-            rank = _rank_of_cache(row, other is not None)
-            if row.workload not in of_device or rank >= of_device[row.workload][0]:
-                of_device[row.workload] = (rank, row, other)
-    for device, chosen in shown.items():
+        pairs += [(kept[-1], (dropped or [None])[-1])] if kept else []
+    for device, of_device in grouped(pairs, lambda pair: pair[0].label).items():
+        alike = grouped(of_device, lambda pair: pair[0].workload)
+        chosen = {workload: sorted(some, key=_rank_of_cache)[-1] for workload, some in alike.items()}
         panels, rows = [], []
         bars: Dict[str, List[EpochBar]] = {}
-        for workload, (_, row, other) in chosen.items():
+        for workload, (row, other) in chosen.items():
             columns = [EpochBar("epoch 0\ncold", row, True), EpochBar("epochs 1+\ncache kept", row)]
             columns += [EpochBar("epochs 1+\ndropped", other)] if other else []
             settings = [row.storage] if row.storage else []
@@ -417,20 +414,21 @@ def page_cache_figures(material: Material) -> Iterator[Figure]:
             panels.append(panel)
             bars.setdefault(", ".join(settings) or "energy", []).extend(columns)
             rows += data
-        sizes = sizes_of([row for _, row, _ in chosen.values()])
+        sizes = sizes_of([row for row, _ in chosen.values()])
         name = file_name("page-cache", device)
         yield figure_of("page-cache", name, panels, LEGEND, COLUMNS, rows, device=device, sizes=sizes)
         energies = [
             panel for title, some in bars.items() for panel in _energy_panels(material, title, some, x_label, varies)
         ]
-        legend = legend_of(material, [row for _, row, _ in chosen.values()])
+        legend = legend_of(material, [row for row, _ in chosen.values()])
         details = {"about": "energy", "device": device, "sizes": sizes}
         yield figure_of("page-cache", f"{name}-energy", energies, legend, COLUMNS, rows, **details)
 
 
-def _rank_of_cache(row: Row, is_dropped: bool) -> Tuple[bool, bool, float, bool, bool]:
+def _rank_of_cache(pair: Tuple[Row, Optional[Row]]) -> Tuple[bool, bool, float, bool, bool]:
     """Which of several to show: the papers' defaults, with a dropped cache, much data, a slow medium, no workers."""
+    row, dropped = pair
     storage = row.storage or ""
     is_slow = storage == "hdd" or parse_storage(storage).limit_bytes_per_s is not None
     defaults = (row.workers, row.batch_size) == (USUAL_WORKERS, USUAL_BATCH_SIZE)
-    return defaults, is_dropped, row.data_scale_asked or 0.0, is_slow, not row.workers
+    return defaults, dropped is not None, row.data_scale_asked or 0.0, is_slow, not row.workers
