@@ -86,7 +86,7 @@ def test_doctor_says_what_works_what_does_not_and_what_it_takes(capsys):
 @pytest.mark.parametrize(("mib", "available", "hint"), [(64, False, "84m"), (84, True, "")])
 def test_doctor_tells_whether_workers_can_hand_over_batches(monkeypatch, mib, available, hint):
     monkeypatch.setattr(containers, "shared_memory_bytes", lambda: (mib << 20, mib << 20))
-    told = doctor.shared_memory_capability()
+    told = doctor.training_capabilities()[-1]
     assert told.available == available
     assert hint in told.hint
 
