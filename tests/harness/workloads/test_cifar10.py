@@ -57,13 +57,7 @@ def in_fortran_order(directory, batches):
 
 
 @pytest.mark.parametrize(
-    "write",
-    [
-        write_binary,
-        write_as_python_2,
-        in_fortran_order,
-        *(functools.partial(write_pickled, protocol=protocol) for protocol in (2, 3, 4)),
-    ],
+    "write", [write_binary, write_as_python_2, in_fortran_order, functools.partial(write_pickled, protocol=4)]
 )
 def test_both_distributions_give_the_same_pictures_in_height_width_colour_order(tmp_path, write):
     batches = [make_batch(4, seed=0), make_batch(3, seed=1)]
@@ -104,9 +98,7 @@ def test_a_malicious_pickle_runs_nothing(tmp_path):
         b"",
         b"\x80\x02}",
         pickle.dumps({b"data": "no array", b"labels": [1]}),
-        pickle.dumps({b"labels": [1]}),
         pickle.dumps([1, 2, 3]),
-        pickle.dumps({b"data": np.zeros((2, 3072), np.float32), b"labels": [1, 2]}),
         pickle.dumps({b"data": np.zeros((2, 3072), np.int8), b"labels": [1, 2]}),
         pickle.dumps({b"data": np.zeros((2, 100), np.uint8), b"labels": [1, 2]}),
         pickle.dumps({b"data": np.zeros((1, 3072), np.uint8), b"labels": ["cat"]}),
@@ -118,21 +110,17 @@ def test_a_pickle_that_is_no_batch_is_named(tmp_path, content):
         Cifar10Samples(tmp_path)
 
 
-def test_a_cut_off_binary_batch_is_named(tmp_path):
-    write_binary(tmp_path, [make_batch()])
-    path = tmp_path / "data_batch_1.bin"
-    path.write_bytes(path.read_bytes()[:-1])
-    with pytest.raises(DataSetError, match=r"data_batch_1\.bin has 12291 bytes"):
-        Cifar10Samples(tmp_path)
-
-
-def test_a_label_that_cannot_be_is_named_when_it_is_read(tmp_path):
+def test_a_label_that_cannot_be_is_named_when_it_is_read_and_a_batch_that_is_cut_off_before(tmp_path):
     pixels, _ = make_batch(2)
     write_binary(tmp_path, [(pixels, [3, 11])])
     samples = Cifar10Samples(tmp_path)
     assert samples[0][1] == 3
     with pytest.raises(DataSetError, match="label 11 at picture 1"):
         samples[1]
+    path = tmp_path / "data_batch_1.bin"
+    path.write_bytes(path.read_bytes()[:-1])
+    with pytest.raises(DataSetError, match=r"data_batch_1\.bin has 6145 bytes"):
+        Cifar10Samples(tmp_path)
 
 
 @pytest.mark.parametrize("place", ["cifar10", "cifar-10-batches-bin", "cifar-10-batches-py"])

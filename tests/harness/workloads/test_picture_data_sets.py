@@ -39,17 +39,14 @@ def test_real_landmarks_are_found_and_read_with_their_classes(landmarks):
 
 
 @pytest.mark.parametrize("text", ["image,label\naa,3", "image_id,class\naa,tower", "image_id,class\naa"])
-def test_a_damaged_list_of_landmarks_is_named(landmarks, text):
+def test_a_landmark_that_is_listed_but_missing_and_a_damaged_list_are_named(landmarks, text):
+    (landmarks / "images" / "bb.jpg").unlink()
+    with pytest.raises(DataSetError, match=r"bb\.jpg"):
+        GLD23K.open(landmarks)[1]
     path = landmarks / "data_user_dict" / "gld23k_user_dict_train.csv"
     path.write_text(text)
     with pytest.raises(DataSetError, match=str(path)):
         GLD23K.open(landmarks)
-
-
-def test_a_landmark_that_is_listed_but_missing_is_named(landmarks):
-    (landmarks / "images" / "bb.jpg").unlink()
-    with pytest.raises(DataSetError, match=r"bb\.jpg"):
-        GLD23K.open(landmarks)[1]
 
 
 def test_a_folder_of_classes_is_read_in_the_order_of_their_names(tmp_path):

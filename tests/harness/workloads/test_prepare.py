@@ -57,14 +57,6 @@ def test_a_share_of_a_real_data_set_is_a_choice_by_the_seed(tmp_path, data_root)
     assert first == again != other
 
 
-def test_a_data_root_without_this_data_set_is_said_and_a_written_one_used(tmp_path):
-    lines = []
-    (tmp_path / "root").mkdir()
-    prepared = prepare(CIFAR10, tmp_path / "storage", tmp_path / "root", 4 / 50_000, 0, report=lines.append)
-    assert prepared.source == "written"
-    assert "does not hold cifar10" in lines[0]
-
-
 def test_a_root_that_is_not_there_is_refused(tmp_path):
     with pytest.raises(InvalidValueError, match="nowhere"):
         prepare(CIFAR10, tmp_path, tmp_path / "nowhere", None, 0)
@@ -86,7 +78,11 @@ def test_a_choice_has_the_size_asked_for_and_repeats_nothing_before_all_were_use
     assert indices == list(choose(held, wanted, seed))
 
 
-def test_a_real_data_set_without_samples_is_an_error_that_names_it(tmp_path):
-    (tmp_path / "imagenet-val" / "n01440764").mkdir(parents=True)
+def test_a_root_without_this_data_set_is_said_and_a_written_one_used_and_one_without_samples_is_an_error(tmp_path):
+    lines, root = [], tmp_path / "root"
+    (root / "imagenet-val" / "n01440764").mkdir(parents=True)
+    prepared = prepare(CIFAR10, tmp_path / "storage", root, 4 / 50_000, 0, report=lines.append)
+    assert prepared.source == "written"
+    assert "does not hold cifar10" in lines[0]
     with pytest.raises(DataSetError, match=r"imagenet-val holds no sample"):
-        prepare(IMAGENET_VAL, tmp_path, tmp_path, None, 0)
+        prepare(IMAGENET_VAL, tmp_path, root, None, 0)

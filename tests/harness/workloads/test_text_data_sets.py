@@ -77,9 +77,6 @@ def test_the_default_text_is_real_english_without_repetition_and_more_says_that_
     words = read_words(default)
     assert words[: 3 * 900] == read_words(prepare_samples(WIKITEXT, 2000))[: 3 * 900]
     assert {"the", "a", "of", "is", ",", "."} <= {word for word, _ in Counter(words).most_common(12)}
-
-
-def test_the_packaged_english_is_prose():
     paragraphs = [paragraph for texts in read_sections().values() for paragraph in texts]
     assert len(paragraphs) > 800
     assert not any(">>>" in paragraph or "::=" in paragraph or "\n" in paragraph for paragraph in paragraphs)
@@ -137,11 +134,6 @@ def test_tokens_cover_every_character_but_spaces_once_and_in_order(text):
     assert all(999 <= token.number < VOCABULARY for token in tokens)
 
 
-def test_equal_words_have_equal_numbers_whatever_their_case():
-    first, second, other = tokenise("Cat cat dog")
-    assert first.number == second.number != other.number
-
-
 @given(texts, texts, st.data(), st.integers(16, 160))
 def test_the_labels_mark_the_answer_in_what_is_left_of_the_paragraph(question, context, data, length):
     start = data.draw(st.integers(0, len(context) - 1))
@@ -161,7 +153,9 @@ def test_the_labels_mark_the_answer_in_what_is_left_of_the_paragraph(question, c
     assert marked == [token.number for token in touched[:room]], "all of it, or as much as there is room for"
 
 
-def test_an_encoding_has_the_form_that_bert_reads():
+def test_equal_words_have_equal_numbers_whatever_their_case_and_an_encoding_has_the_form_that_bert_reads():
+    first, second, other = tokenise("Cat cat dog")
+    assert first.number == second.number != other.number
     encoding = encode("Where is it?", "On the mat.", "the mat", 3, 16)
     ids = encoding["input_ids"]
     assert (ids[0], ids[5], ids[10]) == (CLS, SEP, SEP)

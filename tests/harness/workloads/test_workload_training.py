@@ -115,12 +115,8 @@ def test_workers_by_spawn_deliver_the_same_batches(prepare_samples):
     batches = []
     for options in ({}, {"num_workers": 1, "multiprocessing_context": "spawn"}):
         torch.manual_seed(0)
-        batches.append(
-            [
-                labels.tolist()
-                for _, labels in make_loader(workload, prepare_samples(workload.data_set, SAMPLES), **options)
-            ]
-        )
+        loader = make_loader(workload, prepare_samples(workload.data_set, SAMPLES), **options)
+        batches.append([labels.tolist() for _, labels in loader])
     assert batches[0] == batches[1]
 
 

@@ -1,7 +1,6 @@
 """A written folder is whole or not there, is found again, and is never written twice at the same time."""
 
 import errno
-import json
 import multiprocessing
 import os
 import shutil
@@ -44,19 +43,18 @@ def test_a_whole_folder_is_found_without_a_lock_as_on_a_medium_that_cannot_be_wr
 
 
 @pytest.mark.parametrize(
-    "damage",
+    ("name", "text"),
     [
-        lambda folder: (folder / "a").unlink(),
-        lambda folder: (folder / "inner" / "c").write_text("cut off"),
-        lambda folder: (folder / MANIFEST).write_text("{"),
-        lambda folder: (folder / MANIFEST).write_text("[]"),
-        lambda folder: (folder / MANIFEST).write_text(json.dumps({"conditions": {}, "files": {}, "source": "x"})),
+        ("a", ""),
+        ("inner/c", "cut off"),
+        *((MANIFEST, text) for text in ("{", "[]", '{"conditions": {}, "files": {}, "source": "x"}')),
     ],
-    ids=["a file is missing", "a file is cut off", "half a manifest", "no manifest", "another manifest"],
 )
-def test_a_damaged_folder_is_noticed_and_written_again(tmp_path, damage):
+def test_a_damaged_folder_is_noticed_and_written_again(tmp_path, name, text):
     folder, _ = find(tmp_path)
-    damage(folder)
+    (folder / name).unlink()
+    if text:
+        (folder / name).write_text(text)
     lines = []
     find(tmp_path, lines=lines)
     assert (folder / "a").read_text() == "a" * 10
@@ -135,19 +133,18 @@ def test_an_interrupted_write_leaves_nothing_and_the_next_one_succeeds(tmp_path,
     assert (folder / "a").read_text() == "a" * 10
 
 
-def _write_and_hang(storage_dir, began):
-    def write(folder):
+FORKS = multiprocessing.get_context("fork")
+
+
+def test_a_killed_writer_leaves_a_partial_folder_that_the_next_one_clears(tmp_path):
+    began = FORKS.Event()
+
+    def write_and_hang(folder):
         write_three(folder)
         began.set()
         time.sleep(60)
 
-    find(storage_dir, write=write)
-
-
-def test_a_killed_writer_leaves_a_partial_folder_that_the_next_one_clears(tmp_path):
-    context = multiprocessing.get_context("fork")
-    began = context.Event()
-    writer = context.Process(target=_write_and_hang, args=(tmp_path, began))
+    writer = FORKS.Process(target=find, args=(tmp_path, write_and_hang))
     writer.start()
     assert began.wait(30)
     writer.kill()
@@ -157,20 +154,16 @@ def test_a_killed_writer_leaves_a_partial_folder_that_the_next_one_clears(tmp_pa
     assert [path for path in tmp_path.iterdir() if path.is_dir()] == [folder]
 
 
-def _write_slowly(storage_dir, written):
-    def write(folder):
+def test_of_several_writers_at_once_one_writes_and_all_find_it(tmp_path):
+    written = FORKS.Value("i", 0)
+
+    def write_slowly(folder):
         with written.get_lock():
             written.value += 1
         time.sleep(0.3)
         return write_three(folder)
 
-    find(storage_dir, write=write)
-
-
-def test_of_several_writers_at_once_one_writes_and_all_find_it(tmp_path):
-    context = multiprocessing.get_context("fork")
-    written = context.Value("i", 0)
-    writers = [context.Process(target=_write_slowly, args=(tmp_path, written)) for _ in range(4)]
+    writers = [FORKS.Process(target=find, args=(tmp_path, write_slowly)) for _ in range(4)]
     for writer in writers:
         writer.start()
     for writer in writers:
