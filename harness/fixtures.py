@@ -233,7 +233,6 @@ class Recording:
         return self._telemetry
 
     def replace(self, telemetry: Telemetry) -> None:
-        """Take what a measured loop recorded."""
         self._telemetry = telemetry
 
 

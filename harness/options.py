@@ -207,7 +207,6 @@ def add_options(parser: pytest.Parser) -> None:
 
 
 def campaign_from(config: pytest.Config) -> Campaign:
-    """The campaign asked for, with the axes and settings that options replace."""
     axes: Dict[str, Tuple[Any, ...]] = {}
     for axis in _AXIS_HELP:
         given = config.getoption(f"jetwatt_{axis}")
@@ -245,7 +244,6 @@ def asks_for_strictness(config: pytest.Config) -> bool:
 
 
 def slowdown_from(config: pytest.Config) -> float:
-    """By which share simulated boards are made slower."""
     given = config.getoption("jetwatt_slowdown") or "0"
     try:
         share = percent_to_share(float(given.rstrip("% ")))
@@ -289,7 +287,6 @@ def device_root_from(config: pytest.Config) -> Path:
 
 
 def listed_cases(config: pytest.Config) -> Optional[List[str]]:
-    """The test ids of `--cases`, in their order; None where it was not given."""
     given: Optional[str] = config.getoption("jetwatt_cases")
     if given is None:
         return None
@@ -302,7 +299,6 @@ def listed_cases(config: pytest.Config) -> Optional[List[str]]:
 
 
 def configuration_from(config: pytest.Config) -> Configuration:
-    """Places from the configuration file, `--storage NAME=PATH` and `--data-root`."""
     path: Optional[str] = config.getoption("jetwatt_config")
     if path not in (None, FILE_NAME) and not Path(path).is_file():
         raise InvalidValueError(f"--config {path} is not there", f"name a file, or leave it out for {FILE_NAME}")

@@ -35,8 +35,7 @@ ALL_AXES = (*AXES, "cache")
 SUITE = Path(__file__).resolve().parents[1] / "benchmarks"
 """The suite's own benchmarks. One of these runs where the campaign has its experiment; any other test runs anyway."""
 
-TRAINING_FILE, BASELOAD = "training", "baseload"
-"""The experiment of the campaign's own sweeps, and the one whose cases are idle states."""
+TRAINING_FILE, BASELOAD = "training", "baseload"  # the campaign's own sweeps; the one whose cases are idle states
 
 
 class Block(NamedTuple):
@@ -58,7 +57,6 @@ class Plan:
     """The cases of a run and the devices they are for. Opening a device touches nothing yet."""
 
     def __init__(self, config: pytest.Config) -> None:
-        """Read campaign and places from the options; refuse what they name and nobody knows."""
         from harness.measure.idle import idle_cases, read_meter, read_meter_logs
 
         self._root = device_root_from(config)
@@ -126,7 +124,6 @@ class Plan:
         return self._devices[name]
 
     def devices(self) -> List[str]:
-        """The names of the devices of the campaign, as their cases have them."""
         return list(dict.fromkeys(self.device(name).name for name in self.campaign.general.axes["device"]))
 
     def is_named(self, file: Path) -> bool:
@@ -229,7 +226,6 @@ class Plan:
         return cases
 
     def may_be_listed(self, name: str) -> bool:
-        """Whether a test id, or what pytest makes of several that are alike, is one of `--cases`; yes without these."""
         return self.places is None or name in self.places or name in self._without_suffix
 
     def case_of(self, item: pytest.Item) -> Optional[Case]:
@@ -280,7 +276,6 @@ def experiment_of(file: Path) -> str:
 
 
 def short_id(case: Case, asked: Sequence[str]) -> str:
-    """A case's id of those axes alone that a test asks for."""
     if set(asked) >= set(AXES) or case.task == IDLE:
         return case.id
     texts = {"workers": f"w{case.workers}", "batch_size": f"bs{case.batch_size}", "cache": case.settings.cache}

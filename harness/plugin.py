@@ -48,7 +48,6 @@ class UncapturedStream:
         self._config = config
 
     def write(self, text: str) -> None:
-        """Write at once, beginning on a line of its own."""
         capture = self._config.pluginmanager.getplugin("capturemanager")
         writer = self._config.get_terminal_writer()
         with capture.global_and_fixture_disabled() if capture else contextlib.nullcontext():

@@ -106,7 +106,6 @@ def format_verdicts(verdicts: Sequence[Verdict], in_full: bool = True) -> str:
 
 
 def left_out_of_verdicts(count: int) -> str:
-    """How many profiles no verdict was taken from, and what to do about it."""
     return f"{count} profiles flagged {' or '.join(DISQUALIFYING)}; with --resume they are measured again"
 
 

@@ -253,7 +253,6 @@ def _tables(corpus: Corpus) -> List[Table]:
 
 
 def _one_table(tables: Sequence[Table], workload: str, task: str, device: Optional[str]) -> Table:
-    """The rows of a workload on one device that predictors learn from."""
     there = [table for table in tables if device is None or table.device == device]
     devices = sorted({table.device for table in there if (table.workload, table.task) == (workload, task)})
     if len(devices) > 1:

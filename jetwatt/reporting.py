@@ -30,7 +30,6 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def predicted_table(model: FittedModel) -> ModeTable:
-    """Every mode of the device that a model learned of, with 80 % intervals."""
     modes = model.predict().rename(columns=COLUMNS)
     modes = modes.dropna(subset=["minibatch_time_ms", "power_mw"]).reset_index(drop=True)
     modes["profile"] = 0

@@ -40,7 +40,6 @@ class FreeParameter(NamedTuple):
     spread: float
 
     def value(self, distance: float) -> float:
-        """The value at a distance from the prior, in spreads."""
         return float(self.prior * np.exp(np.clip(distance, -_REACH, _REACH) * self.spread))
 
 
@@ -62,7 +61,6 @@ def parameter_files() -> Dict[Owner, Path]:
 
 
 def read_free_parameters() -> Tuple[List[FreeParameter], List[Tie]]:
-    """The entries of all files with a prior, and those that follow from others."""
     free, ties, files = [], [], parameter_files()
     entries = {owner: read_entries(path) for owner, path in files.items()}
     for owner, own in entries.items():
@@ -132,7 +130,6 @@ def table_residuals(table: Table, parameters: Parameters) -> Tuple[np.ndarray, n
 
 
 def figure_deviations(figures: Sequence[PublishedFigure], parameters: Parameters) -> np.ndarray:
-    """Relative deviation of the smooth model's answer from each figure."""
     said = answers(figures, parameters, rough=False)
     return np.array([figure.deviation(answer) for figure, answer in zip(figures, said)])
 

@@ -108,7 +108,6 @@ def compare(measured: Table, simulated: Table) -> Dict[str, Any]:
 
 
 def is_whole(table: Table) -> bool:
-    """Whether all rows have power and one batch size."""
     return len(np.unique(table.batch_size)) == 1 and not np.isnan(table.power_mw).any()
 
 

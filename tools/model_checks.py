@@ -49,7 +49,6 @@ def load_statements() -> List[Any]:
 
 
 def check_model() -> List[ClaimResult]:
-    """Put every check to simulated boards."""
     boards, known, results = Boards(), load_statements(), []
     for check in CHECKS:
         statements = [one for one in known if one.check == check.__name__]
@@ -166,4 +165,3 @@ CHECKS: Tuple[Callable[[Boards], Outcome], ...] = (
     a_lower_mode_saves_energy_at_a_small_penalty,
     random_modes_meet_budgets_but_cost_time,
 )
-"""All of them."""

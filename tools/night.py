@@ -19,9 +19,7 @@ from harness.core.units import share_to_percent
 
 GREEN_CODE, RED_CODE = 0, 1
 WORSE = ("slower", "more power")
-FORGIVEN = ("baseline", "compare", "history")
-"""Steps that hold the night against earlier ones, which a night that is the new normal need not pass."""
-
+FORGIVEN = ("baseline", "compare", "history")  # against earlier nights, which the new normal need not pass
 MOST = 3
 _TAIL = 40  # lines of a step that failed, in the summary
 _TOLD_FIRST = ("torch", "l4t", "jetpack", "cuda", "python", "suite_commit")
@@ -142,7 +140,6 @@ def _percent(one: Dict[str, Any]) -> str:
 
 
 def summary(night: Night, lines: Sequence[str]) -> str:
-    """The five lines and what the steps said, as Markdown."""
     parts = [f"# {shown(lines[0])}", "\n".join(f"- {shown(line)}" for line in lines[1:])]
     for step in ("history", "compare"):
         if step in night.codes:

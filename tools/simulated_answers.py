@@ -92,7 +92,6 @@ class State(NamedTuple):
 
     @property
     def minibatches(self) -> float:
-        """Minibatches of an epoch."""
         return float(np.ceil(self.workload.samples * self.condition.data_scale / self.condition.batch_size))
 
     @property
@@ -102,7 +101,6 @@ class State(NamedTuple):
 
     @property
     def best(self) -> int:
-        """The fastest mode within the budget."""
         within = self.response.power_mw <= self.modes.budget_mw
         if not within.any():
             raise InvalidValueError(f"no mode of {self.condition.power_mode} on {self.board.name} meets the budget")
@@ -175,7 +173,6 @@ class Boards:
         return self.parameters[kind, name]
 
     def values(self, condition: Condition, metric: str) -> np.ndarray:
-        """A quantity per power mode of a condition, in ms, mW, mWh or a share."""
         board = self.of(BOARD, condition.device)
         modes = find_modes(condition.device, condition.power_mode)
         if metric in IDLE_METRICS:
@@ -208,7 +205,6 @@ class Boards:
 
 
 def share_in_cache(board: BoardParameters, workload: WorkloadParameters, condition: Condition) -> float:
-    """Share of the data set that the page cache holds: none of it in a cold epoch."""
     if condition.cache == "cold":
         return 0.0
     return cached_share(board, workload, condition.data_scale, workers=condition.workers)

@@ -18,11 +18,8 @@ from harness.measure.idle import idle_cases
 from harness.measure.run import check, run
 
 BASELOAD = "baseload"  # the experiment whose cases are idle states
-VARIABILITY, REPETITIONS = "variability", 3
-"""The experiment whose cases are repeated, as `benchmarks/test_variability.py` does, with a seed each."""
-
+VARIABILITY, REPETITIONS = "variability", 3  # its cases are repeated with a seed each, as its benchmark does
 PAPERS_BOARDS = ("xavier-agx", "xavier-nx", "nano", "orin-agx", "rtx-3090", "a5000", "raspberry-pi-5")
-"""The boards that the papers' claims are about."""
 
 
 class SimulatedCampaign:

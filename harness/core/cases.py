@@ -82,9 +82,7 @@ class Mix(NamedTuple):
 AXES = ("device", "workload", "power_mode", "workers", "storage", "batch_size")
 """The parametrized axes, in the order in which they stand in a case's id."""
 
-INSTANCE_MARK = "@"
-"""Between the type of a device and which one of them it is: `sim:orin-agx@2`, `orin-agx@orin3`."""
-
+INSTANCE_MARK = "@"  # between the type of a device and which one of them it is: `sim:orin-agx@2`, `orin-agx@orin3`
 CACHE_STATES = ("cold", "evicted", "warm", "as-is", "drop-each-epoch")
 """What is done to the page cache before a case: `cold` drops all of it (privileged), `evicted` the data set's own pages
 (any user may), `warm` reads the data set once, `as-is` does nothing, `drop-each-epoch` is `cold` before every epoch."""
@@ -111,9 +109,7 @@ CUT_MINIBATCHES = 10  # what is left of a profile that takes too long: 10 are th
 DISTURBED_CORES = 0.1
 """Other processes may use this much of one core: a single busy neighbour slows two-thread training several times."""
 
-NO_LIMIT_C = 0.0
-"""Stands for no limit of the temperature."""
-
+NO_LIMIT_C = 0.0  # stands for no limit of the temperature
 DEFAULT_MINIBATCHES = 40  # PowerTrain sec. 2.5: fewer give no 1-s power sample in fast modes
 
 

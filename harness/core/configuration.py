@@ -67,7 +67,6 @@ class Configuration:
         return place / (f"jetwatt-data-{os.getuid()}" if is_shared(place) else "jetwatt-data")
 
     def place(self, storage: str) -> Optional[Path]:
-        """Where the medium of a storage was said to lie; None where nothing was said."""
         return self.storage.get(parse_storage(storage).medium)
 
     def instance(self, root: Path) -> Optional[str]:

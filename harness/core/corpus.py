@@ -21,14 +21,10 @@ TASKS = ("training", "inference")
 PROVENANCES = ("measured", "simulated", "replayed")
 SUFFIXES = (".csv", ".parquet")
 
-Row = Dict[str, Any]
-"""A row of a corpus: values by column, None where a cell is empty."""
+Row = Dict[str, Any]  # a row of a corpus: values by column, None where a cell is empty
 
-MOST_COLUMNS, MOST_CELLS = 1_000, 50_000_000
-"""A file of a few kilobytes can say that it has any number of either."""
-
-SEPARATORS = {";": "semicolons", "\t": "tabs"}
-"""What others put between cells."""
+MOST_COLUMNS, MOST_CELLS = 1_000, 50_000_000  # a file of a few kilobytes can say that it has any number of either
+SEPARATORS = {";": "semicolons", "\t": "tabs"}  # what others put between cells
 
 
 class Fault(NamedTuple):
@@ -331,8 +327,6 @@ def _clock_units(table: pd.DataFrame) -> Iterator[Tuple[str, Fault]]:
 
 
 class _Board(NamedTuple):
-    """What all modules of a board have on any release."""
-
     cpu_cores: int  # at most
     khz: Dict[str, Tuple[int, ...]]  # clocks by dimension
     incomplete: Tuple[str, ...]  # dimensions that may have other clocks
@@ -354,7 +348,6 @@ def _board(name: str) -> _Board:
 
 
 def _modes_of_boards(table: pd.DataFrame) -> Iterator[Tuple[str, Fault]]:
-    """Core counts and clocks that a known board does not have; of other devices any mode is taken."""
     for device, part in table[table["device"].isin(list(BOARDS))].groupby("device", sort=False):
         board = _board(str(device))
         for place, value in part["cpu_cores"][part["cpu_cores"] > board.cpu_cores].items():

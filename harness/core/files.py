@@ -30,8 +30,7 @@ _WORDS = {
 }  # fmt: skip
 
 
-MOST_BYTES = 1 << 30
-"""Of a file that is read as a whole: the largest of the data sets, COCO's list, has half of it."""
+MOST_BYTES = 1 << 30  # of a file that is read as a whole: the largest of the data sets, COCO's list, has half of it
 
 _MOST_TOML_BYTES = 1 << 20  # the parser's time grows with the square of some texts
 _MOST_DIGITS = 400  # of a float; older releases of Python take time with the square of a number's digits

@@ -13,22 +13,13 @@ from harness.core.interleaving import Interleaved
 from harness.core.profiles import NO_SERIES, Minibatch, Series, Telemetry, counted_minibatches
 from harness.core.units import ms_to_s, mws_to_mwh
 
-STABLE_WINDOW_S = 3.0
-"""Length of the window that finds stable power: as long as power takes to settle at most (PowerTrain sec. 2.5: 2-3 s),
-so that it cannot lie inside the transient."""
-
-STABLE_TOLERANCE = 0.05
-"""How far the means of a stable window's halves may lie apart, as a share of its mean: more than the noise of a sensor
-(repeated modes of PowerTrain differ by about 1 %), no more than its predictors err."""
-
-MAX_SETTLING_S = 30.0
-"""Power settles 2-3 s after a change of mode (001 sec. 2.5); a profile whose power has not by now goes on, flagged."""
-
-MIN_POWER_SAMPLES = 3
-"""With fewer stable samples a median of power means nothing (001 sec. 2.5: a fast mode gives few, or none)."""
-
-MAX_GAP_INTERVALS = 3.0
-"""Samples further apart than this many median intervals cover nothing of the time between them: reads failed there."""
+# The window that finds stable power is as long as power takes to settle at most (PowerTrain sec. 2.5: 2-3 s), so that
+# it cannot lie inside the transient. The means of its halves may lie apart by more than the noise of a sensor (repeated
+# modes of PowerTrain differ by about 1 %), and by no more than its predictors err, as a share of its mean.
+STABLE_WINDOW_S, STABLE_TOLERANCE = 3.0, 0.05
+MAX_SETTLING_S = 30.0  # a profile whose power has not settled by now goes on, flagged
+MIN_POWER_SAMPLES = 3  # of fewer a median means nothing (001 sec. 2.5: a fast mode gives few, or none)
+MAX_GAP_INTERVALS = 3.0  # samples further apart cover nothing of the time between them: reads failed there
 
 
 class EpochSums(NamedTuple):
@@ -129,7 +120,6 @@ def stable_from(
 
 
 def quartiles(values: Sequence[float]) -> Tuple[float, float, float]:
-    """First quartile, median and third quartile of one value or more, linearly interpolated."""
     first, median, third = np.percentile(np.asarray(values, dtype=float), [25, 50, 75])
     return float(first), float(median), float(third)
 
@@ -145,14 +135,11 @@ def minibatch_energy_mws(time_ms: np.ndarray, power_mw: np.ndarray) -> np.ndarra
     return ms_to_s(np.asarray(time_ms, dtype=float)) * np.asarray(power_mw, dtype=float)
 
 
-POWER_CHANNEL = "power_total_mw"
-"""The telemetry channel that power and energy are taken from: the device's own definition of its total."""
-
+POWER_CHANNEL = "power_total_mw"  # what power and energy are taken from: the device's own definition of its total
 
 _TEXTS = read_toml(Path(__file__).with_name("aggregates.toml"))
-AGGREGATES: Dict[str, str] = _TEXTS["profile"]
-CONCURRENT_AGGREGATES: Dict[str, str] = _TEXTS["concurrent"]
-"""Name to meaning: of every profile, and what a concurrent case has beside these."""
+AGGREGATES: Dict[str, str] = _TEXTS["profile"]  # name to meaning, of every profile
+CONCURRENT_AGGREGATES: Dict[str, str] = _TEXTS["concurrent"]  # what a concurrent case has beside these
 
 
 def summarise(

@@ -55,8 +55,7 @@ def format_power_modes(rows: Iterable[Tuple[PowerMode, Mapping[str, object]]], f
 MAXN = "maxn"  # the name of the mode with the greatest value of every dimension, on every device
 DEFAULT = "default"  # what the papers take as the mode of a board where they name none
 ALL = "all"
-GRIDS: Dict[str, Callable[[PowerModeSpace], PowerModeSpace]] = {"paper": PowerModeSpace.paper_grid}
-"""Parts of a space that have a name, and what makes them."""
+GRIDS: Dict[str, Callable[[PowerModeSpace], PowerModeSpace]] = {"paper": PowerModeSpace.paper_grid}  # parts by name
 
 NamedModes = List[Tuple[str, PowerMode]]
 

@@ -14,8 +14,7 @@ from typing import FrozenSet, Iterable, Iterator, List, NamedTuple, Optional, Se
 from harness.core.errors import InvalidValueError
 from harness.core.units import khz_to_mhz, mhz_to_khz
 
-UNKNOWN_KHZ = 0
-"""A clock that the device does not have or does not tell. Written `x` in a mode's name; never a real frequency."""
+UNKNOWN_KHZ = 0  # a clock that the device does not have or does not tell; `x` in a mode's name
 
 _CLOCK = r"\d+(?:\.\d+)?|x"
 _NAME = re.compile(rf"(?P<cores>\d+)c(?:-(?P<cpu>{_CLOCK})-(?P<gpu>{_CLOCK})-(?P<mem>{_CLOCK}))?")

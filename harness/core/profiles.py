@@ -12,8 +12,8 @@ import numpy as np
 
 from harness.core.cases import Case
 
+# phases of a minibatch: the first of a profile (C12), those before power settled (C13), and those that count
 FIRST, SETTLING, CLEAN = "first", "settling", "clean"
-"""Phases of a minibatch: the first of a profile (C12), those before power settled (C13), and those that count."""
 
 
 def wall_clock() -> str:
@@ -46,7 +46,6 @@ class Minibatches(AnySequence):
 
     @classmethod
     def of(cls, minibatches: Sequence[Minibatch]) -> Minibatches:
-        """The columns of minibatches; of what has columns itself."""
         if isinstance(minibatches, cls):
             return minibatches
         kinds = (int, int, str, float, float, float, float)

@@ -17,8 +17,7 @@ BYTES_PER_GIB = 2**30
 BYTES_PER_SECTOR = 512  # /proc/diskstats counts in 512-byte sectors whatever the device's own sector size
 
 
-Conversion = Callable[[float], float]
-"""Of a number, or of an array of them."""
+Conversion = Callable[[float], float]  # of a number, or of an array of them
 
 
 def _times(factor: float) -> Conversion:

@@ -43,7 +43,6 @@ def counted_once(workload: Workload, samples: Any, device: str = "cpu") -> Count
 
 
 def counted_alone(workload: Workload) -> Tuple[Counted, PreparedData]:
-    """The figures of a workload, on a few samples that are written for it, or on a user's own; and these."""
     with tempfile.TemporaryDirectory() as written:
         # a folder of one's own lies on its own medium, and is not copied
         place = Path(workload.folder or ".") if workload.is_own else Path(written)

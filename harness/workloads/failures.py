@@ -45,7 +45,6 @@ def is_out_of_memory(error: BaseException) -> bool:
 
 
 def is_out_of_shared_memory(error: BaseException) -> bool:
-    """Whether DataLoader workers had too little of `/dev/shm` to hand over a batch."""
     return bool(_NO_SHARED_MEMORY.search(str(error)))
 
 

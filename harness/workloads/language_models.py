@@ -72,7 +72,6 @@ def _lstm_scores(model: Any, batch: Any) -> Any:
 
 
 def next_token_loss(scores: Any, batch: Any) -> Any:
-    """Mean cross-entropy of the next token over all steps."""
     _, following = batch
     return require("torch.nn.functional").cross_entropy(scores.flatten(0, 1), following.flatten())
 
@@ -117,7 +116,6 @@ def decoder(width: int, mlp: int, layers: int, heads: int, is_checkpointed: bool
 
 
 def _decoder_scores(model: Any, batch: Any) -> Any:
-    """Scores of the token that follows each."""
     tokens, _ = batch
     return model(input_ids=tokens).logits
 

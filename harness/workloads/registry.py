@@ -22,12 +22,10 @@ WORKLOADS: Dict[str, Workload] = {
 }
 """Every workload that one of these modules defines."""
 
-ENTRY_POINTS = "jetwatt.workloads"
-"""The group of entry points by which a package brings workloads."""
+ENTRY_POINTS = "jetwatt.workloads"  # the group of entry points by which a package brings workloads
 
 _RESERVED = (LOGGING, QUIET, "all")
-_own: Dict[str, Workload] = {}
-"""Users' workloads that were loaded in this process, by their names."""
+_own: Dict[str, Workload] = {}  # users' workloads that were loaded in this process, by their names
 
 
 def get_workload(text: str) -> Workload:
@@ -95,7 +93,6 @@ def _imported(name: str, text: str) -> Any:
 
 
 def _from_entry_point(name: str) -> Optional[Any]:
-    """What an installed package declares by this name; None where none does."""
     found = [point for point in _entry_points() if point.name == name]
     if not found:
         return None

@@ -131,24 +131,20 @@ class Workload:
 
     @property
     def is_own(self) -> bool:
-        """Whether it is a user's, not one of the papers'."""
         return not isinstance(self.folder, DataSet)
 
     @property
     def data_set(self) -> DataSet:
-        """The data set of one of the papers' workloads."""
         return cast(DataSet, self.folder)
 
     @property
     def real_samples(self) -> int:
-        """Samples of an epoch over the whole data set: as the papers count them, or as many as a user's has."""
         return self.folder.real_samples if isinstance(self.folder, DataSet) else len(self.open(self.folder))
 
     def has_real_data(self, place: Path) -> bool:
         return isinstance(self.folder, DataSet) and self.folder.find_real(place) is not None
 
     def open(self, folder: Union[str, Path, None]) -> Any:
-        """The torch data set, read from the folder where it has one."""
         built = self.data() if folder is None else self.data(Path(folder))
         if not hasattr(built, "__len__") or not hasattr(built, "__getitem__"):
             raise InvalidValueError(
@@ -165,13 +161,11 @@ class Workload:
         seed: int,
         report: Callable[[str], None],
     ) -> PreparedData:
-        """Make the data ready: written, copied to the storage under test, or in memory."""
         if isinstance(self.folder, DataSet):
             return prepare(self.folder, storage_dir, data_root, data_scale, seed, report)
         return prepare_own(self.name, self.open, self.folder, storage_dir, data_scale, seed, report)
 
     def build_data_set(self, prepared: PreparedData, seed: int) -> Any:
-        """The torch data set to train on: the chosen samples, which workers can be sent."""
         samples = prepared.own if self.is_own else self.open(prepared.directory)
         return require("torch.utils.data").Subset(samples, choose(len(samples), prepared.samples, seed))
 

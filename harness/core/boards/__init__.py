@@ -14,8 +14,7 @@ from harness.core.mode_texts import DEFAULT, MAXN, NamedModes, parse_power_modes
 from harness.core.power_modes import PowerMode, PowerModeSpace
 from harness.core.units import mhz_to_khz
 
-BOARDS: Dict[str, Path] = {path.stem: path for path in sorted(Path(__file__).parent.glob("*.toml"))}
-"""The file of each board, by the board's name in the corpus."""
+BOARDS: Dict[str, Path] = {path.stem: path for path in sorted(Path(__file__).parent.glob("*.toml"))}  # by corpus name
 
 
 class CpuCluster(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -143,7 +142,6 @@ class BoardSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return PowerModeSpace(tuple(range(1, self.cpu_cores + 1)), *lists.values())
 
     def preset_mode(self, preset: Preset) -> PowerMode:
-        """The power mode that a preset's caps come to, over the clocks of every known release."""
         caps = (preset.cpu_cores, preset.cpu_khz, preset.gpu_khz, preset.mem_khz)
         return self.any_release_space().at_caps(*caps, self.gpu_cap_rounds_up)
 

@@ -198,7 +198,6 @@ def case_key(case: Case) -> str:
 
 
 def _sweep(base: Sweep, table: SweepTable) -> Sweep:
-    """A sweep that is as another one but for what its table says."""
     task = base.task if table.task is None else table.task
     if task not in _TASKS:
         raise InvalidValueError(f"task {task!r} is unknown", f"known: {', '.join(_TASKS)}")

@@ -59,7 +59,6 @@ def _batch_paths(directory: Path) -> List[Path]:
 
 
 def _open_batch(path: Path) -> Sequence[np.ndarray]:
-    """The records of a batch: a label and 3,072 pixels each."""
     if path.suffix == ".bin":
         size = path.stat().st_size
         if size == 0 or size % _RECORD:

@@ -69,7 +69,6 @@ class CocoSamples:
 def _draw(
     seed: int, index: int, palette: np.ndarray
 ) -> Tuple[Tuple[int, int], np.ndarray, np.ndarray, Callable[[], bytes]]:
-    """Size, classes and boxes of a made-up picture, and what makes its JPEG file."""
     random = np.random.default_rng([seed, index])
     file_bytes = draw_size(random, COCO.bytes_per_sample)
     size = fit_size(_SIZE, file_bytes, _QUALITY)

@@ -28,11 +28,9 @@ class RawSamples(Protocol):
     # the medium
     in_memory: bool
 
-    def __len__(self) -> int:
-        """Number of samples."""
+    def __len__(self) -> int: ...
 
-    def __getitem__(self, index: int) -> Any:
-        """Read and decode one sample."""
+    def __getitem__(self, index: int) -> Any: ...
 
     def files(self, indices: Sequence[int]) -> List[Path]:
         """The files that hold these samples, each once."""
@@ -60,7 +58,6 @@ class DataSet:
         return self.real_bytes / self.real_samples
 
     def find_real(self, data_root: Path) -> Optional[Path]:
-        """The first of its places that holds the real data set; None where none does."""
         places = (data_root / name for name in self.places)
         return next(
             (place for place in places if any(found for sign in self.signs for found in place.glob(sign))), None
@@ -69,8 +66,6 @@ class DataSet:
 
 @dataclasses.dataclass(frozen=True)
 class PreparedData:
-    """A data set that lies ready on a medium."""
-
     directory: Optional[Path]  # where its files are; None where it has none
     # `real`, `real, repeated`, `written`, `packaged: ...` with what was packaged, or `own` and whether it was copied
     source: str

@@ -91,7 +91,6 @@ _UNSIGNED_BYTE = 8  # third byte of the magic number; MNIST has no other type
 
 
 def write_idx(path: Path, array: np.ndarray) -> None:
-    """Write an array of bytes (uint8)."""
     header = struct.pack(">BBBB", 0, 0, _UNSIGNED_BYTE, array.ndim) + struct.pack(f">{array.ndim}I", *array.shape)
     path.write_bytes(header + array.tobytes())
 

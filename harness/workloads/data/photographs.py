@@ -28,7 +28,6 @@ _TOLERANCE = 0.03  # a file size further off than this is tried once more
 
 
 def read_picture(path: Path) -> Any:
-    """Read and decode a picture file to a PIL picture in RGB."""
     pillow = require("PIL.Image")
     bomb = pillow.DecompressionBombError  # more than 179 million pixels
     try:
@@ -73,7 +72,6 @@ def make_jpeg(
 
 
 def _cut_texture(random: np.random.Generator, width: int, height: int) -> np.ndarray:
-    """A window of the texture at a random place, perhaps mirrored."""
     texture = _texture()
     top, left = random.integers(_TEXTURE_SIDE - height + 1), random.integers(_TEXTURE_SIDE - width + 1)
     cut = texture[top : top + height, left : left + width]
@@ -166,7 +164,6 @@ _USERS = 233
 
 
 def open_gld23k(directory: Path) -> LabelledPictures:
-    """The training pictures, `images/IMAGE_ID.jpg` each."""
     path = first_of(directory, _LISTS)
     try:
         with open(path, newline="", encoding="utf-8") as file:

@@ -82,7 +82,6 @@ def write(directory: Path, samples: int, seed: int, report: Report) -> str:
 
 
 def _ask(seed: int, index: int, title: str, context: str) -> Dict[str, Any]:
-    """A question in SQuAD's own form: its answer is the words after the ones it quotes."""
     random = np.random.default_rng([seed, index, 1])
     words = context.split(" ")
     position = int(random.integers(2, len(words)))
@@ -121,8 +120,6 @@ _WHOLE, _PIECE = 10, 6  # characters: WordPiece keeps most words up to about 10 
 
 
 class Token(NamedTuple):
-    """A piece of text: its number, and where it begins and ends in characters."""
-
     number: int
     start: int
     end: int

@@ -18,8 +18,7 @@ from harness.workloads.data.data_set import DataSet
 from harness.workloads.data.written_folder import Report
 from harness.workloads.optional_packages import require
 
-VOCABULARY = 33_278
-"""Distinct tokens of WikiText-2's training text, `<unk>` and `<eos>` among them."""
+VOCABULARY = 33_278  # distinct tokens of WikiText-2's training text, `<unk>` and `<eos>` among them
 
 TOKENS_PER_SAMPLE = 58
 """WikiText-2's 2,088,628 training tokens in windows of 58 are the papers' 36 k samples (PowerTrain table 3, F308)."""

@@ -94,7 +94,6 @@ def _check(folder: Path, conditions: Dict[str, Any]) -> Tuple[Optional[Dict[str,
 def _write_unless_there(
     folder: Path, conditions: Dict[str, Any], expected_bytes: int, write: Callable[[Path], str], report: Report
 ) -> Dict[str, Any]:
-    """Write the folder, unless whoever held the lock before has done so; returns its manifest."""
     manifest, problem = _check(folder, conditions)
     if manifest is not None:
         return manifest
