@@ -21,31 +21,10 @@ import pytest
 
 from harness.board.page_cache import residency
 from harness.board.sampler import Sampler
+from harness.core import cases, errors
 from harness.core.campaigns import describe_settings, replace_settings
-from harness.core.cases import (
-    AXES,
-    DEFAULT_IDLE_S,
-    IDLE,
-    INFERENCE,
-    INTERLEAVED,
-    LOGGING,
-    QUIET,
-    STATIC,
-    TRAINING,
-    Case,
-    Settings,
-    concurrent_case,
-)  # fmt: skip
+from harness.core.cases import Case, Settings
 from harness.core.device import Device, RealDevice, is_self_profiling
-from harness.core.errors import (
-    CannotRunError,
-    ControlError,
-    DependencyError,
-    HarnessError,
-    InvalidValueError,
-    OverheatedError,
-    StoreError,
-)
 from harness.core.power_modes import PowerMode
 from harness.core.profiles import Profile, Telemetry
 from harness.core.terminal import Progress
@@ -66,22 +45,22 @@ LOOP_AXES = ("workload", "workers", "storage", "batch_size")  # that differ from
 
 
 @contextlib.contextmanager
-def as_pytest_outcome(*skipped: Type[HarnessError]) -> Iterator[None]:
+def as_pytest_outcome(*skipped: Type[errors.HarnessError]) -> Iterator[None]:
     """Skip a case that cannot run here (`CannotRunError`, `skipped`); other errors fail the test with their message."""
     try:
         yield
-    except (CannotRunError, *skipped) as error:
+    except (errors.CannotRunError, *skipped) as error:
         raise pytest.skip.Exception(str(error)) from None
-    except HarnessError as error:
+    except errors.HarnessError as error:
         raise pytest.fail.Exception(str(error), pytrace=False) from None
 
 
 @contextlib.contextmanager
-def ending_the_run(session: pytest.Session, *errors: Type[HarnessError]) -> Iterator[None]:
+def ending_the_run(session: pytest.Session, *kinds: Type[errors.HarnessError]) -> Iterator[None]:
     """What stands in the way of every case, such as a full disk or a device in use, is said once and ends the run."""
     try:
         yield
-    except errors as error:
+    except kinds as error:
         session.shouldfail = error.what
         raise
 
@@ -130,7 +109,7 @@ def hold_device(request: pytest.FixtureRequest) -> Iterator[Callable[[Device], N
 
         def hold(device: Device) -> None:
             if device.name not in held:
-                with ending_the_run(request.session, ControlError):
+                with ending_the_run(request.session, errors.ControlError):
                     stack.enter_context(device.session())
                 held[device.name] = device
 
@@ -171,7 +150,7 @@ def storage(case: Case, device: Device, progress: Progress) -> DataOnStorage:
     from harness.measure.run import bench_of
 
     machine = cast(RealDevice, device)
-    with as_pytest_outcome(DependencyError):
+    with as_pytest_outcome(errors.DependencyError):
         bench = bench_of(case, machine, progress.update)
     files = tuple(bench.data.files)
     medium = bench.conditions["storage_medium"] if files else {}
@@ -227,7 +206,7 @@ class Recording:
         if self._sampler is not None:
             self._telemetry, self._sampler = self._sampler.stop(), None
         if self._telemetry is None:
-            raise CannotRunError(
+            raise errors.CannotRunError(
                 "this device has no clock but that of its minibatches", "call train() or infer() first"
             )
         return self._telemetry
@@ -259,7 +238,7 @@ def results(request: pytest.FixtureRequest) -> Iterator[ResultsStore]:
     """The results file (`--results`), opened before the first case is measured."""
     from harness.store.results import ResultsStore
 
-    with as_pytest_outcome(), ending_the_run(request.session, StoreError):
+    with as_pytest_outcome(), ending_the_run(request.session, errors.StoreError):
         store = ResultsStore(Path(request.config.getoption("jetwatt_results")))
     with store:
         yield store
@@ -285,7 +264,7 @@ def measure(
         session.shouldstop = "the deadline has come; --resume goes on where this run stopped"
         pytest.skip("the deadline has come")
     progress.line(f"{outcome.countdown.start_one()} {case.id}")
-    with as_pytest_outcome(), ending_the_run(session, ControlError, DependencyError):
+    with as_pytest_outcome(), ending_the_run(session, errors.ControlError, errors.DependencyError):
         check(case, plan.device(case.device))
     held: Device = request.getfixturevalue("device")
     if not is_self_profiling(held):
@@ -322,7 +301,8 @@ def measure(
                 show(done, "as measured before in this run: ")
             return done
         log = plan.meter_logs.get(case.workload)
-        with as_pytest_outcome(DependencyError), ending_the_run(session, OverheatedError, StoreError):
+        of_all = (errors.OverheatedError, errors.StoreError)
+        with as_pytest_outcome(errors.DependencyError), ending_the_run(session, *of_all):
             if log is None:
                 measured = run(case, held, progress.update, rounds, plan.meter)
             else:
@@ -351,8 +331,8 @@ def measure(
 def _parameters(case: Case) -> Dict[str, Any]:
     """What pytest-benchmark stores of a case and can group by: plain values, the settings in words."""
     words = describe_settings(case.settings)
-    settings = words if case.task == TRAINING else f"{case.task}, {words}"
-    return {**{axis: getattr(case, axis) for axis in AXES}, "settings": settings}
+    settings = words if case.task == cases.TRAINING else f"{case.task}, {words}"
+    return {**{axis: getattr(case, axis) for axis in cases.AXES}, "settings": settings}
 
 
 @pytest.fixture
@@ -377,7 +357,7 @@ def _loop(request: pytest.FixtureRequest, case: Case, measure: Measure, task: st
             unknown = [name for name in changes if name not in known]
             if unknown:
                 known = [*LOOP_AXES, *known]
-                raise InvalidValueError(f"{unknown[0]!r} cannot be changed here", f"known: {', '.join(known)}")
+                raise errors.InvalidValueError(f"{unknown[0]!r} cannot be changed here", f"known: {', '.join(known)}")
             settings = replace_settings(case.settings, changes)
             wanted = dataclasses.replace(case, task=task, settings=settings, **axes)
         return _recorded(request, measure(wanted, is_new=True))
@@ -399,13 +379,13 @@ def train(request: pytest.FixtureRequest, case: Case, measure: Measure) -> Calla
     Takes what is to differ from the test's case: workload, workers, storage, batch_size, minibatches, epochs, cache,
     data_scale, seed, interval_s, limit_s, clocks.
     """
-    return _loop(request, case, measure, TRAINING)
+    return _loop(request, case, measure, cases.TRAINING)
 
 
 @pytest.fixture
 def infer(request: pytest.FixtureRequest, case: Case, measure: Measure) -> Callable[..., Profile]:
     """A function that runs forward passes alone and returns the profile; takes what `train` takes."""
-    return _loop(request, case, measure, INFERENCE)
+    return _loop(request, case, measure, cases.INFERENCE)
 
 
 @pytest.fixture
@@ -417,11 +397,11 @@ def interleave(request: pytest.FixtureRequest, case: Case, measure: Measure) -> 
     from harness.workloads import get_workload
 
     def take(
-        workload: str, batch_size: int = 1, per_s: float = 10.0, duration_s: float = 10.0, way: str = INTERLEAVED
+        workload: str, batch_size: int = 1, per_s: float = 10.0, duration_s: float = 10.0, way: str = cases.INTERLEAVED
     ) -> Profile:
         with as_pytest_outcome():
             answering = dataclasses.replace(case, workload=get_workload(workload).name, batch_size=batch_size)
-            wanted = concurrent_case(case, answering, per_s, duration_s, way)
+            wanted = cases.concurrent_case(case, answering, per_s, duration_s, way)
         return _recorded(request, measure(wanted, is_new=True))
 
     return take
@@ -432,10 +412,10 @@ def idle(request: pytest.FixtureRequest, case: Case, measure: Measure) -> Callab
     """A function that does nothing and records power: `idle(seconds=60)`; `quiet=True` reads the power sensor alone."""
     from harness.measure.idle import idle_cases
 
-    def take(seconds: float = DEFAULT_IDLE_S, quiet: bool = False) -> Profile:
+    def take(seconds: float = cases.DEFAULT_IDLE_S, quiet: bool = False) -> Profile:
         with as_pytest_outcome():
-            state = (QUIET if quiet else LOGGING, STATIC)
-            (wanted,) = [case] if case.task == IDLE else idle_cases([case], seconds, {}, [state])
+            state = (cases.QUIET if quiet else cases.LOGGING, cases.STATIC)
+            (wanted,) = [case] if case.task == cases.IDLE else idle_cases([case], seconds, {}, [state])
         return _recorded(request, measure(wanted, is_new=True))
 
     return take

@@ -10,6 +10,7 @@ from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Se
 
 import pytest
 
+from harness import options
 from harness.core.campaigns import SHIPPED, Sweep, case_key, check_axis, expand, own_media, replace_settings
 from harness.core.cases import AXES, CONCURRENT, IDLE, IDLE_STATES, INSTANCE_MARK, Case, Mix
 from harness.core.configuration import ASKED, DEFAULT_STORAGE, REQUIRED
@@ -17,14 +18,6 @@ from harness.core.device import Device, is_self_profiling
 from harness.core.errors import HarnessError, InvalidValueError, UnknownNameError
 from harness.core.mode_orders import AS_GIVEN, SAFE, order_passes
 from harness.core.power_modes import PowerMode
-from harness.options import (
-    DEFAULT_CAMPAIGN,
-    campaign_from,
-    configuration_from,
-    device_root_from,
-    listed_cases,
-    slowdown_from,
-)
 
 Item = TypeVar("Item")
 Falling = Callable[[Item], Optional[Tuple[str, PowerMode]]]
@@ -59,20 +52,20 @@ class Plan:
     def __init__(self, config: pytest.Config) -> None:
         from harness.measure.idle import idle_cases, read_meter, read_meter_logs
 
-        self._root = device_root_from(config)
-        self.campaign = campaign_from(config)
+        self._root = options.device_root_from(config)
+        self.campaign = options.campaign_from(config)
         fresh_boot = REQUIRED if config.getoption("jetwatt_require_fresh_boot") else ASKED * self.campaign.fresh_boot
-        self.configuration = dataclasses.replace(configuration_from(config), fresh_boot=fresh_boot)
+        self.configuration = dataclasses.replace(options.configuration_from(config), fresh_boot=fresh_boot)
         self._chosen = {axis for axis in ALL_AXES if config.getoption(f"jetwatt_{axis}") is not None}
         self._asks_for_axes = bool(self._chosen - {"device", "cache"})
         self._chooses_workloads = "workload" in self._chosen or config.getoption("jetwatt_campaign") is not None
         self.meter_logs = read_meter_logs(config.getoption("jetwatt_socket_meter"))
-        listed = listed_cases(config)
+        listed = options.listed_cases(config)
         self.places = None if listed is None else {name: place for place, name in enumerate(listed)}
         self._without_suffix = {re.sub(r"_?\d+\]$", "]", name) for name in self.places or ()}
         self.meter = read_meter(config.getoption("jetwatt_socket_meter"))
         self._idle_s: float = config.getoption("jetwatt_idle_seconds")
-        self._slowdown = slowdown_from(config)
+        self._slowdown = options.slowdown_from(config)
         self._devices: Dict[str, Device] = {}
         self._modes: Dict[Tuple[str, str], PowerMode] = {}
         self.cases: Dict[str, Case] = {}  # by `case_key`, which pytest has as the parameter
@@ -91,7 +84,7 @@ class Plan:
             )
 
     def _refuse_unknown_experiments(self, config: pytest.Config) -> None:
-        if (config.getoption("jetwatt_campaign") or DEFAULT_CAMPAIGN) in SHIPPED:
+        if (config.getoption("jetwatt_campaign") or options.DEFAULT_CAMPAIGN) in SHIPPED:
             return
         files = {file.resolve() for folder in (SUITE, config.rootpath / "benchmarks") for file in folder.glob("test_*")}
         known = sorted(experiment_of(file) for file in files | self._named if file.stem.startswith("test_"))
