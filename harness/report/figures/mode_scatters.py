@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Any, Iterator, NamedTuple, Optional, Sequence, Tuple
+from typing import TYPE_CHECKING, Any, Dict, Iterator, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 
@@ -33,13 +33,7 @@ OF_MODE = (
 PAPER = {"orin-agx": " For ResNet-18 on ImageNet 001 sec. 1.1 has 36 times the time and 4.3 times the power."}
 """What is published of a device's extreme modes."""
 
-QUANTITIES, ENDS = ("time", "power", "energy"), ("slowest", "greatest")
-EXTREME_COLUMNS = (
-    *(*OF_TABLE, "origin", "modes"),
-    *(f"{end}_{field}" for end in ENDS for field in PowerMode._fields),
-    *(f"{end}_{figure}" for end in ENDS for figure in ("minibatch_time_ms", "power_mw", "energy_mws")),
-    *("time_ratio", "power_ratio", "energy_ratio", "provenance"),
-)
+QUANTITIES = ("time", "power", "energy")
 ACROSS_WORKLOADS = (*VARIES, *OF_WORKLOAD, "batch_size", "epochs", "cache")
 """Conditions in which workloads may differ whose ratios of medians stand side by side; their names tell batch sizes."""
 
@@ -111,21 +105,12 @@ def _scatter(material: Material, table: ModeTable, title: str, against: str, sho
 
 
 class Extremes(NamedTuple):
-    """Rows of a table: the slowest mode, and the one that no other exceeds in any setting."""
+    """The slowest mode of a table, and the one that no other exceeds in any setting."""
 
     table: ModeTable
-    slowest: Any
-    greatest: Any
-
-    @property
-    def ratios(self) -> Tuple[float, float, float]:
-        """Time and energy of the slowest mode over those of the greatest, power of the greatest over the slowest's."""
-        _, slow, great = self
-        return (
-            slow.minibatch_time_ms / great.minibatch_time_ms,
-            great.power_mw / slow.power_mw,
-            slow.energy_mws / great.energy_mws,
-        )
+    slowest_profile: int
+    greatest_profile: int
+    row: Dict[str, Any]  # of the CSV file
 
 
 def extremes_of(table: ModeTable) -> Optional[Extremes]:
@@ -135,7 +120,19 @@ def extremes_of(table: ModeTable) -> Optional[Extremes]:
     greatest = settings.index[(settings == settings.max()).all(axis=1)]
     if not len(greatest) or slowest in greatest:
         return None
-    return Extremes(table, table.modes.loc[slowest], table.modes.loc[greatest[0]])
+    slow, great = (table.modes.loc[place] for place in (slowest, greatest[0]))
+    ends, figures = {"slowest": slow, "greatest": great}, ("minibatch_time_ms", "power_mw", "energy_mws")
+    row = {
+        **{name: getattr(table, name) for name in (*OF_TABLE, "origin")},
+        "modes": len(table.modes),
+        **{f"{end}_{name}": mode[name] for end, mode in ends.items() for name in PowerMode._fields},
+        **{f"{end}_{name}": mode[name] for end, mode in ends.items() for name in figures},
+        "time_ratio": slow["minibatch_time_ms"] / great["minibatch_time_ms"],
+        "power_ratio": great["power_mw"] / slow["power_mw"],
+        "energy_ratio": slow["energy_mws"] / great["energy_mws"],
+        "provenance": table.provenance,
+    }
+    return Extremes(table, slow["profile"], great["profile"], row)
 
 
 def extreme_figures(material: Material) -> Iterator[Figure]:
@@ -149,19 +146,11 @@ def extreme_figures(material: Material) -> Iterator[Figure]:
         groups = grouped(of_device, alike)
         panels = [_ratios_panel(material, members) for members in groups.values()]
         series = [LegendEntry(what, colour) for what, colour in zip(QUANTITIES, LISTED)]
-        rows = [
-            (
-                *(one.table.device, one.table.workload, one.table.task, one.table.batch_size, one.table.origin),
-                *(len(one.table.modes), *(end[field] for end in one[1:] for field in PowerMode._fields)),
-                *(end[figure] for end in one[1:] for figure in ("minibatch_time_ms", "power_mw", "energy_mws")),
-                *(*one.ratios, one.table.provenance),
-            )
-            for members in groups.values()
-            for one in members
-        ]
+        rows = [one.row for members in groups.values() for one in members]
         details = {"device": device, "paper": PAPER.get(device, "")}
         name = file_name("extremes", device)
-        yield figure_of("extremes", name, panels, series, EXTREME_COLUMNS, rows, **details)
+        cells = [tuple(row.values()) for row in rows]
+        yield figure_of("extremes", name, panels, series, tuple(rows[0]), cells, **details)
 
 
 def _ratios_panel(material: Material, members: Sequence[Extremes]) -> Panel:
@@ -169,8 +158,9 @@ def _ratios_panel(material: Material, members: Sequence[Extremes]) -> Panel:
     for one in members:
         table = one.table
         name = table.workload + ("" if table.batch_size == 16 else f", bs {table.batch_size}")
-        for what, ratio in zip(QUANTITIES, one.ratios):
-            ends = material.ends_of_ratio(one.greatest["profile"], one.slowest["profile"], what, ratio)
+        for what in QUANTITIES:
+            ratio = one.row[f"{what}_ratio"]
+            ends = material.ends_of_ratio(one.greatest_profile, one.slowest_profile, what, ratio)
             values.append(Value(what, ratio, name, table.provenance, *ends, note=f"of {len(table.modes)} modes"))
     panel = panel_of(f"{table.task}, {table.origin}", Axis("times as much (1)"), Axis(""), Mark.BESIDE, values)
     ids = tuple(number for one in members for number in one.table.profiles)
