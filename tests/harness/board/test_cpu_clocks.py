@@ -152,18 +152,13 @@ def test_governors_are_set_and_put_back_those_of_sleeping_clusters_too(sleeping,
 # -- what they run at --------------------------------------------------------------------------------------------------
 
 
-def test_clocks_are_named_for_the_first_cpu_of_their_policy(tree):
-    tree.write({**running(0, "0 1 2 3", 729600), **running(8, "8 9", 2201600), **running(10, "10", 115200)})
-    source = cpu_clocks.open_source(tree.root)
-    assert source.read(0.0).values == {"cpu0_khz": 729600, "cpu8_khz": 2201600, "cpu10_khz": 115200}
-    assert source.notes["cpu0_khz"] == "scaling_cur_freq of CPUs 0 1 2 3"
-
-
 def test_a_policy_that_goes_offline_or_says_nothing_fails_alone(tree):
-    tree.write({**running(0, "0", 729600), **running(4, "4", 729600), **running(8, "8", 729600)})
+    tree.write({**running(0, "0 1 2 3", 729600), **running(4, "4", 115200), **running(8, "8 9", 729600)})
     source = cpu_clocks.open_source(tree.root)
+    assert source.read(0.0).values == {"cpu0_khz": 729600, "cpu4_khz": 115200, "cpu8_khz": 729600}
+    assert source.notes["cpu0_khz"] == "scaling_cur_freq of CPUs 0 1 2 3"
     (tree.path / f"{POLICY}4/scaling_cur_freq").unlink()
-    tree.write(running(8, "8", "<unknown>"))
+    tree.write(running(8, "8 9", "<unknown>"))
     values, failed = source.read(0.0)
     assert values == {"cpu0_khz": 729600}
     assert set(failed) == {"cpu4_khz", "cpu8_khz"}

@@ -103,17 +103,6 @@ def test_it_stores_once_in_a_run_whatever_happens_between(board):
     assert parse_show((board.path / "run/state").read_text()) == before["shown"]
 
 
-def test_another_process_puts_back_what_a_killed_one_stored(board):
-    knob = JetsonClocks(board.root)
-    before = knob.read()
-    knob.set(knob.off())
-    other = JetsonClocks(board.root)
-    other.restore(before)
-    other.forget(before)
-    assert knob.read()["shown"] == before["shown"]
-    assert list(stored(board).parent.iterdir()) == []
-
-
 @pytest.mark.parametrize(("name", "is_kept"), [("jetson_clocks.conf", True), ("jetson_clocks.conf.part", False)])
 def test_what_nobody_stored_in_this_run_is_not_removed_but_half_a_file_that_a_kill_left(board, name, is_kept):
     file = stored(board).with_name(name)
@@ -141,20 +130,6 @@ def test_what_an_earlier_run_left_is_neither_restored_nor_added_to(board):
     knob.set(knob.off())
     knob.restore(before)
     assert parse_show((board.path / "run/state").read_text()) == before["shown"]
-
-
-def test_half_held_clocks_are_put_back(board):
-    """Killed in the middle of jetson_clocks, DVFS is not off and all the same not as before."""
-    knob = JetsonClocks(board.root)
-    before = knob.read()
-    knob.set(knob.off())
-    half = SHOW.replace("cpu0: Online=1 Governor=schedutil MinFreq=729600", "cpu0: Online=1 MinFreq=2201600")
-    board.write({"run/state": half})
-    assert knob.read()["dvfs"] == "on"
-    with pytest.raises(ControlError, match="cpu0 differ"):
-        knob.verify(before)
-    JetsonClocks(board.root).restore(before)
-    assert knob.read()["shown"] == before["shown"]
 
 
 def test_clocks_that_were_held_before_are_held_again(board):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
@@ -14,7 +13,6 @@ import pytest
 
 from harness.board import privileged, privileges
 from harness.board.bounded_process import run_bounded
-from harness.board.knob import KnobSpec, open_knob
 from harness.board.nvpmodel import Nvpmodel, custom_name
 from harness.board.nvpmodel_conf import read_conf
 from harness.board.nvpmodel_modes import to_power_mode
@@ -53,18 +51,6 @@ def test_a_mode_is_set_by_its_name_whatever_its_id_and_whatever_is_said_beside_i
     board.write("etc/nvpmodel.conf", ORIN_AGX.replace("ID=3 ", "ID=13 "))
     knob.set(board.stock("MODE_50W"))
     assert board.lines("var/lib/nvpmodel/status") == ["pmode:0013"]
-
-
-def test_a_whole_sweep_needs_no_reboot(board):
-    knob = board.knob()
-    modes = [LOW, LOWER, PowerMode(12, 2201600, 1300500, 3199000), LOW]
-    for mode in modes:
-        value = knob.custom(mode, "MAXN")
-        knob.set(value)
-        assert knob.read() == value
-        assert value["mode"] == custom_name(mode)
-    assert board.lines("answers") == []
-    assert board.laid_down() == ["custom-1.conf", "custom-2.conf"]
 
 
 def test_custom_modes_copy_the_mode_that_was_booted_and_not_the_one_before(board):
@@ -335,14 +321,6 @@ def test_a_restore_that_takes_a_reboot_says_so(board):
     failed = pytest.raises(ControlError, match=r"MAXN was not set: it takes a reboot.*`sudo nvpmodel -m 0`")
     with failed, preserved([knob], "orin-agx"):
         boot_otherwise()
-
-
-def test_the_knob_is_opened_again_by_its_spec(board):
-    spec = KnobSpec(*json.loads(json.dumps(board.knob().spec)))
-    knob = open_knob(spec, str(board.path))
-    knob.set(board.stock("MODE_50W"))
-    assert knob.read() == board.knob().read() == board.stock("MODE_50W")
-    assert knob.spec == board.knob().spec
 
 
 # -- as a plain user ---------------------------------------------------------------------------------------------------

@@ -20,7 +20,7 @@ READINGS = """\
 
 
 class Pi:
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root):
         self.root = root
         command = root / "usr/bin/vcgencmd"
         command.parent.mkdir(parents=True)
@@ -29,10 +29,10 @@ class Pi:
         self.says(READINGS)
         self.bits("0x0")
 
-    def says(self, text: str) -> None:
+    def says(self, text):
         (self.root / "pmic_read_adc").write_text(text)
 
-    def bits(self, text: str) -> None:
+    def bits(self, text):
         (self.root / "get_throttled").write_text(f"throttled={text}\n")
 
 

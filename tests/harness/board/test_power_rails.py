@@ -14,7 +14,7 @@ from harness.core.errors import InvalidValueError
 
 I2C = "sys/bus/i2c/devices"
 
-XAVIER = ("GPU", "CPU", "SOC", "CV", "VDDRQ", "SYS5V")
+
 ORIN_TOTAL = ("VDD_GPU_SOC", "VDD_CPU_CV", "VIN_SYS_5V0")
 
 
@@ -104,13 +104,6 @@ def test_without_an_input_rail_and_a_definition_there_is_no_total_but_every_rail
     assert list(failed) == [TOTAL]
     assert "none of the rails VDD_GPU_SOC, VDD_CPU_CV" in failed[TOTAL]
     assert TOTAL not in source.notes
-
-
-def test_xavier_is_the_sum_of_its_six_rails(tree):
-    first, second = XAVIER[:3], XAVIER[3:]
-    tree.write(iio_chip("1-0040", [(label, 1000) for label in first]))
-    tree.write(iio_chip("1-0041", [(label, 500) for label in second], device="iio:device1"))
-    assert power_rails.open_source(tree.root, XAVIER).read(0.0).values[TOTAL] == 4500
 
 
 @pytest.mark.parametrize(("register", "power_mw"), [({"power1_input": 28_906_000}, 28_906), ({}, 28_900)])

@@ -121,12 +121,13 @@ def test_a_source_that_breaks_in_the_middle_is_recorded_and_the_others_go_on(sta
     assert set(telemetry.series["cpu0_khz"].values) == {729600, 115200}
 
 
-def test_a_killed_sampler_costs_the_rest_of_its_samples_only(start):
-    sampler = start()
-    wait_for_samples(sampler, 3)
-    os.kill(sampler.pid, signal.SIGKILL)
-    wait_until(lambda: "memory" in sampler.missing)
+def test_a_killed_sampler_costs_the_rest_of_its_samples_only(machine):
+    with Sampler([MEMORY], 0.01, root=machine.root) as sampler:
+        wait_for_samples(sampler, 3)
+        os.kill(sampler.pid, signal.SIGKILL)
+        wait_until(lambda: "memory" in sampler.missing)
     telemetry = sampler.stop()
+    assert telemetry is sampler.stop()
     assert len(telemetry.series["memory_used_bytes"].values) >= 3
     assert telemetry.died_at_s == telemetry.series["memory_used_bytes"].times_s[-1]
     assert "status -9" in telemetry.missing[SAMPLER]
@@ -271,14 +272,6 @@ def test_the_samplers_process_loads_nothing_heavy():
     loaded = set(done.stdout.decode().split())
     assert "harness.board.rapl" in loaded
     assert not loaded & {"numpy", "torch", "pandas", "dataclasses", "subprocess", "ctypes", "harness.core.profiles"}
-
-
-def test_leaving_the_block_ends_a_sampler_that_has_died_too(machine):
-    with Sampler([MEMORY], 0.01, root=machine.root) as sampler:
-        os.kill(sampler.pid, signal.SIGKILL)
-        wait_until(lambda: sampler.missing)
-    assert sampler.stop().died_at_s is not None
-    assert sampler.stop() is sampler.stop()
 
 
 def test_a_sampler_is_for_one_profile(start):

@@ -73,7 +73,8 @@ def run(knobs):
 
 
 def test_the_state_is_on_disk_before_the_first_change_and_gone_after_the_last(dial, states):
-    knob = dial("a", 1)
+    knob, signals = dial("a", 1), (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    handlers = list(map(signal.getsignal, signals))
     with run([knob]):
         assert left_behind() == [DEVICE]
         saved = json.loads((states / "host.json").read_text())
@@ -81,6 +82,7 @@ def test_the_state_is_on_disk_before_the_first_change_and_gone_after_the_last(di
         knob.set(2)
     assert knob.read() == 1
     assert left_behind() == restore(DEVICE) == []
+    assert list(map(signal.getsignal, signals)) == handlers
 
 
 @pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt, SystemExit])
@@ -249,13 +251,6 @@ def test_a_signal_during_the_restore_waits_for_its_end(dial, monkeypatch):
     assert os.WEXITSTATUS(in_a_child(work)) == 130
     assert [knob.read() for knob in knobs] == [1, 1]
     assert left_behind() == []
-
-
-def test_signals_mean_afterwards_what_they_meant_before(dial):
-    before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)]
-    with run([dial("a")]):
-        pass
-    assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)] == before
 
 
 def test_a_worker_that_ends_in_the_middle_puts_nothing_back(dial):

@@ -187,14 +187,11 @@ def test_every_way_to_write_the_gpu(text, share, khz):
         ("EMC_FREQ 0%", {}),
         ("EMC_FREQ 8%", {"emc_load_share": 0.08}),
         ("EMC_FREQ 0%@204", {"emc_load_share": 0.0, "emc_khz": 204000}),
+        ("thermal 38.5C CPU -1C", {"temperature_thermal_c": 38.5, "temperature_cpu_c": -1}),
     ],
 )
-def test_the_memory_controller_that_only_root_may_see_is_not_idle(text, values):
+def test_the_memory_controller_that_only_root_may_see_is_not_idle_and_temperatures_need_no_at_sign(text, values):
     assert parse_line(text).values == values
-
-
-def test_temperatures_without_an_at_sign():
-    assert parse_line("thermal 38.5C CPU -1C").values == {"temperature_thermal_c": 38.5, "temperature_cpu_c": -1}
 
 
 def test_what_is_not_known_is_kept_aside_and_costs_nothing_else():
@@ -289,20 +286,18 @@ def test_dates_that_go_back_are_refused_unless_an_interval_is_given():
     assert parse_log(lines, interval_s=2).series[TOTAL].times_s == (0, 2)
 
 
-def test_a_log_with_neither_dates_nor_interval_is_refused():
-    with pytest.raises(InvalidValueError, match="line 1 of the log has no date"):
-        parse_log([undated(1)])
-
-
-@pytest.mark.parametrize("interval_s", [0, -1])
-def test_an_interval_that_is_none_is_refused(interval_s):
-    with pytest.raises(InvalidValueError, match="above 0"):
-        parse_log([undated(1)], interval_s=interval_s)
-
-
-def test_a_log_of_something_else_is_refused():
-    with pytest.raises(InvalidValueError, match="none of 2 lines"):
-        parse_log(["time,power", "0,1"], interval_s=1)
+@pytest.mark.parametrize(
+    ("lines", "interval_s", "words"),
+    [
+        ([undated(1)], None, "line 1 of the log has no date"),
+        ([undated(1)], 0, "above 0"),
+        ([undated(1)], -1, "above 0"),
+        (["time,power", "0,1"], 1, "none of 2 lines"),
+    ],
+)
+def test_a_log_of_something_else_or_with_neither_dates_nor_interval_is_refused(lines, interval_s, words):
+    with pytest.raises(InvalidValueError, match=words):
+        parse_log(lines, interval_s=interval_s)
 
 
 def test_lines_of_something_else_keep_their_place_and_are_counted():
