@@ -190,16 +190,17 @@ def test_names_that_are_no_utf8_cost_nothing(busy):
     assert ProcessTree(f"{busy.root}/proc", RUN, without=-1).ticks() == seconds(15)
 
 
-def test_processes_that_may_not_be_read_are_none_of_the_run(plain_user):
+def test_processes_that_may_not_be_read_are_none_of_the_run(tree_in, plain_user):
     """/proc mounted with `hidepid=1`."""
-    for pid, parent in ((RUN, 1), (WORKER, RUN), (NEIGHBOUR, 1)):
-        (plain_user / f"{pid}").mkdir()
-        (plain_user / f"{pid}/stat").write_text(process(pid, parent, own=5))
-    (plain_user / f"{NEIGHBOUR}").chmod(0)
+    tree = tree_in(plain_user)
+    tree.write(
+        {f"{pid}/stat": process(pid, parent, own=5) for pid, parent in ((RUN, 1), (WORKER, RUN), (NEIGHBOUR, 1))}
+    )
+    (tree.path / f"{NEIGHBOUR}").chmod(0)
     try:
-        assert ProcessTree(str(plain_user), RUN, without=-1).ticks() == seconds(10)
+        assert ProcessTree(tree.root, RUN, without=-1).ticks() == seconds(10)
     finally:
-        (plain_user / f"{NEIGHBOUR}").chmod(0o755)
+        (tree.path / f"{NEIGHBOUR}").chmod(0o755)
 
 
 def test_a_worker_that_ends_while_it_is_read_is_neither_lost_nor_counted_twice(busy, monkeypatch):

@@ -297,12 +297,12 @@ def test_a_disk_that_is_mounted_twice_counts_at_its_shorter_path(tree, disk):
     assert [medium.mount_point for _, medium in discover(tree.root)] == ["/data"]
 
 
-def test_a_place_that_this_user_may_not_write_is_not_proposed(plain_user):
-    for directory in ("media/sda", "proc/self", "sys/dev/block", "sys/devices/ata1/block/sda/queue"):
-        (plain_user / directory).mkdir(parents=True)
-    (plain_user / "sys/devices/ata1/block/sda/queue/rotational").write_text("1\n")
-    (plain_user / "sys/dev/block/8:0").symlink_to(plain_user / "sys/devices/ata1/block/sda")
-    (plain_user / "proc/self/mountinfo").write_text("1 1 8:0 / /media/sda rw - ext4 /dev/sda rw\n")
-    assert [name for name, _ in discover(str(plain_user))] == ["hdd"]
-    (plain_user / "media/sda").chmod(0o555)
-    assert discover(str(plain_user)) == []
+def test_a_place_that_this_user_may_not_write_is_not_proposed(tree_in, plain_user):
+    tree = tree_in(plain_user)
+    (tree.path / "media/sda").mkdir(parents=True)
+    tree.write({"sys/devices/ata1/block/sda/queue/rotational": 1})
+    tree.link("sys/dev/block/8:0", tree.path / "sys/devices/ata1/block/sda")
+    tree.write({"proc/self/mountinfo": "1 1 8:0 / /media/sda rw - ext4 /dev/sda rw"})
+    assert [name for name, _ in discover(tree.root)] == ["hdd"]
+    (tree.path / "media/sda").chmod(0o555)
+    assert discover(tree.root) == []

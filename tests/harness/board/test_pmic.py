@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from harness.board.pmic import open_source
@@ -37,11 +35,11 @@ class Pi:
 
 
 @pytest.fixture
-def pi(tmp_path: Path) -> Pi:
+def pi(tmp_path):
     return Pi(tmp_path)
 
 
-def test_the_total_is_the_sum_of_the_rails_and_the_input_is_an_estimate_beside_it(pi: Pi) -> None:
+def test_the_total_is_the_sum_of_the_rails_and_the_input_is_an_estimate_beside_it(pi):
     source = open_source(str(pi.root))
     values = source.read(0.0).values
     assert values["power_vdd_core_mw"] == pytest.approx(1600)
@@ -61,7 +59,7 @@ def test_the_total_is_the_sum_of_the_rails_and_the_input_is_an_estimate_beside_i
         ("0x0", "0xe0008", {"soft_temperature_limit": 1, "capped_clock": 1}),
     ],
 )
-def test_what_holds_the_board_down(pi: Pi, before: str, now: str, states: dict) -> None:
+def test_what_holds_the_board_down(pi, before, now, states):
     pi.bits(before)
     source = open_source(str(pi.root))
     pi.bits(now)
@@ -77,7 +75,7 @@ def test_what_holds_the_board_down(pi: Pi, before: str, now: str, states: dict) 
         ("", "no voltage of any rail"),
     ],
 )
-def test_a_reading_that_cannot_be_is_missing_and_the_flags_still_come(pi: Pi, readings: str, said: str) -> None:
+def test_a_reading_that_cannot_be_is_missing_and_the_flags_still_come(pi, readings, said):
     source = open_source(str(pi.root))
     pi.says(readings)
     found = source.read(0.0)
@@ -86,7 +84,7 @@ def test_a_reading_that_cannot_be_is_missing_and_the_flags_still_come(pi: Pi, re
     assert found.values["throttle_throttled_state"] == 0
 
 
-def test_where_it_cannot_be_asked_the_way_out_is_said(pi: Pi, tmp_path: Path) -> None:
+def test_where_it_cannot_be_asked_the_way_out_is_said(pi, tmp_path):
     (pi.root / "pmic_read_adc.fails").touch()
     with pytest.raises(SourceUnavailableError, match="group `video`"):
         open_source(str(pi.root))

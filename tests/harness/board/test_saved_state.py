@@ -290,20 +290,12 @@ def test_a_running_device_is_not_restored(dial):
 @pytest.mark.parametrize(
     "text",
     [
-        "",
-        "{",
-        "[]",
-        "{}",
-        '{"format": 99}',
-        '{"format": 1}',
-        '{"format": 1, "root": "/"}',
-        '{"format": 1, "knobs": []}',
-        '{"format": 1, "root": "/", "knobs": [{"module": "dial"}]}',
+        "", "{", "[]", "{}", '{"format": 99}', '{"format": 1}', '{"format": 1, "root": "/"}',
+        '{"format": 1, "knobs": []}', '{"format": 1, "root": "/", "knobs": [{"module": "dial"}]}',
         '{"format": 1, "device": "host", "root": "/", "knobs": [{"module": "emc", "options": {"x": 1}, "value": 1}]}',
-        '{"format": 1, "device": "nano", "root": "/", "knobs": []}',
-        "[" * 100_000,
+        '{"format": 1, "device": "nano", "root": "/", "knobs": []}', "[" * 100_000,
     ],
-)
+)  # fmt: skip
 def test_a_damaged_or_foreign_state_is_named_and_kept(states, text):
     path = states / "host.json"
     path.parent.mkdir(parents=True)

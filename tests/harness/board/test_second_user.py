@@ -78,16 +78,13 @@ def test_what_the_rule_allows_is_done(sudo):
 @pytest.mark.parametrize(
     "words",
     [
-        ("id",),
-        ("/bin/sh", "-c", "id"),
-        (sys.executable, "-c", "import os; os.system('id')"),
+        ("id",), ("/bin/sh", "-c", "id"), (sys.executable, "-c", "import os; os.system('id')"),
         ("/usr/bin/python3", privileges.HELPER, "list", "page-cache"),
-        (f"{privileges.HELPER}/../privileged", "list", "page-cache"),
-        ("-u", "#0", "-s"),
+        (f"{privileges.HELPER}/../privileged", "list", "page-cache"), ("-u", "#0", "-s"),
         ("PYTHONPATH=/tmp", privileges.HELPER, "list", "page-cache"),
         ("-E", privileges.HELPER, "list", "page-cache"),
     ],
-)
+)  # fmt: skip
 def test_sudo_gives_nothing_beside_the_helper(sudo, words):
     done = sudo(*words)
     assert done.returncode == 1
@@ -109,7 +106,7 @@ def test_sudo_gives_nothing_beside_the_helper(sudo, words):
         ("fan", "stop"),
         ("fan-service", "stop"),
     ],
-)
+)  # fmt: skip
 def test_the_helper_does_nothing_that_is_not_on_its_list(sudo, words):
     done = sudo(privileges.HELPER, *words)
     assert (done.returncode, done.stdout) == (privileged.REFUSED, "")

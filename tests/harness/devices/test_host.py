@@ -23,26 +23,17 @@ POWER_W = 42.0
 
 
 @pytest.fixture
-def machine_with_rapl(tmp_path):
+def machine_with_rapl(tree):
     """This machine, but for a RAPL package that draws `POWER_W` all the time."""
-    root = tmp_path / "root"
-    package = root / "sys/class/powercap/intel-rapl:0"
-    package.mkdir(parents=True)
-    (root / "proc").symlink_to("/proc")
-    for name in ("block", "dev", "devices"):
-        if Path("/sys", name).exists():
-            (root / "sys" / name).symlink_to(f"/sys/{name}")
-    zone = root / "sys/class/thermal/thermal_zone0"
-    zone.mkdir(parents=True)
-    (zone / "type").write_text("x86_pkg_temp\n")
-    (zone / "temp").write_text("40000\n")
-    (package / "name").write_text("package-0\n")
-    (package / "max_energy_range_uj").write_text("262143328850\n")
-    counter = package / "energy_uj"
-    counter.write_text("0\n")
-    process = multiprocessing.Process(target=draw_power, args=(counter,), daemon=True)
+    zone, package = "sys/class/thermal/thermal_zone0", "sys/class/powercap/intel-rapl:0"
+    tree.write({f"{zone}/type": "x86_pkg_temp", f"{zone}/temp": 40000, f"{package}/name": "package-0"})
+    tree.write({f"{package}/max_energy_range_uj": 262143328850, f"{package}/energy_uj": 0})
+    for name in ("proc", "sys/block", "sys/dev", "sys/devices"):
+        if Path("/", name).exists():
+            tree.link(name, f"/{name}")
+    process = multiprocessing.Process(target=draw_power, args=(tree.path / package / "energy_uj",), daemon=True)
     process.start()
-    yield root
+    yield tree.path
     process.terminate()
     process.join()
 

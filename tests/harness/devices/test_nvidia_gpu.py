@@ -12,7 +12,6 @@ import runpy
 import sys
 import time
 from pathlib import Path
-from typing import Any, Dict, Iterator
 
 import pytest
 
@@ -41,29 +40,29 @@ A5000 = {**RTX_3090, "name": "NVIDIA RTX A5000", "uuid": "GPU-99999999-2222-3333
 class Driver:
     """What the stand-in reads and writes."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path):
         self.path = path
         self.write(gpus=[RTX_3090, A5000])
 
-    def write(self, **content: Any) -> None:
+    def write(self, **content):
         self.path.write_text(json.dumps(content))
 
-    def read(self) -> Dict[str, Any]:
+    def read(self):
         return json.loads(self.path.read_text())
 
-    def change(self, **values: Any) -> None:
+    def change(self, **values):
         """Change the first GPU."""
         found = self.read()
         found["gpus"][0].update(values)
         self.write(**found)
 
     @property
-    def log(self) -> Any:
+    def log(self):
         return self.read().get("log", [])
 
 
 @pytest.fixture
-def driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Driver]:
+def driver(tmp_path, monkeypatch):
     monkeypatch.setenv("FAKE_NVML", str(tmp_path / "nvml.json"))
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     monkeypatch.setenv("JETWATT_LOCK_DIR", str(tmp_path))
@@ -76,11 +75,11 @@ def driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Driver]:
     sys.modules.pop("pynvml", None)
 
 
-def a_case(**settings: Any) -> Case:
+def a_case(**settings):
     return Case("nvidia-gpu", "lenet-mnist", "maxn", 0, "ssd", 16, Settings(**settings))
 
 
-def test_the_stand_in_has_the_functions_of_the_real_package_and_every_call_fits() -> None:
+def test_the_stand_in_has_the_functions_of_the_real_package_and_every_call_fits():
     spec = importlib.util.find_spec("pynvml")
     if spec is None:
         pytest.skip("nvidia-ml-py is not installed")
@@ -95,7 +94,7 @@ def test_the_stand_in_has_the_functions_of_the_real_package_and_every_call_fits(
     assert {f"nvmlDevice{name}" for name in named} <= {*real} & {*fake}
 
 
-def _is_function(one: ast.AST) -> bool:
+def _is_function(one):
     name = getattr(one, "value", None)
     return isinstance(name, str) and name.startswith(("Get", "Set", "Reset")) and name.isidentifier()
 
@@ -109,14 +108,14 @@ def _is_function(one: ast.AST) -> bool:
         ("nvidia-rtx-a5000", "nvidia-rtx-a5000", A5000["uuid"]),
     ],
 )
-def test_a_gpu_is_named_after_its_product(driver: Driver, given: str, name: str, uuid: str) -> None:
+def test_a_gpu_is_named_after_its_product(driver, given, name, uuid):
     device = open_device(given, Configuration())
     assert (device.name, device.gpu_uuid) == (name, uuid)
     assert uuid not in str(device.identity())
     assert device.identity().specification["compute_capability"] == "8.6"
 
 
-def test_two_gpus_alike_are_two_devices_and_an_unknown_one_lists_those_there(driver: Driver) -> None:
+def test_two_gpus_alike_are_two_devices_and_an_unknown_one_lists_those_there(driver):
     driver.write(gpus=[RTX_3090, {**RTX_3090, "uuid": A5000["uuid"]}])
     first, second = (open_device(f"nvidia-gpu:{index}", Configuration()) for index in (0, 1))
     assert (first.name, second.name) == ("nvidia-geforce-rtx-3090:0", "nvidia-geforce-rtx-3090:1")
@@ -126,7 +125,7 @@ def test_two_gpus_alike_are_two_devices_and_an_unknown_one_lists_those_there(dri
         open_device("nvidia-gpu:2", Configuration())
 
 
-def test_without_a_driver_the_way_out_is_said(driver: Driver) -> None:
+def test_without_a_driver_the_way_out_is_said(driver):
     driver.write(driver="", gpus=[])
     with pytest.raises(CannotRunError, match="driver has to be loaded"):
         open_device("nvidia-gpu", Configuration())
@@ -134,9 +133,7 @@ def test_without_a_driver_the_way_out_is_said(driver: Driver) -> None:
         nvml.open_source("/", "0")
 
 
-def test_power_is_the_growth_of_the_energy_counter_and_the_total_says_what_is_in_it(
-    driver: Driver, tmp_path: Path
-) -> None:
+def test_power_is_the_growth_of_the_energy_counter_and_the_total_says_what_is_in_it(driver, tmp_path):
     source = nvml.open_source(str(tmp_path), "0", pid=7)
     start_s = time.monotonic()
     assert "power_total_mw" not in source.read(start_s).values
@@ -151,16 +148,13 @@ def test_power_is_the_growth_of_the_energy_counter_and_the_total_says_what_is_in
     assert found.values["gpu_other_processes"] == 0
 
 
-def test_the_cpu_package_is_a_channel_of_its_own_and_part_of_the_sum(driver: Driver, tmp_path: Path) -> None:
-    zone = tmp_path / "sys/class/powercap/intel-rapl:0"
-    zone.mkdir(parents=True)
-    (zone / "name").write_text("package-0\n")
-    (zone / "max_energy_range_uj").write_text("262143328850\n")
-    (zone / "energy_uj").write_text("1000000\n")
+def test_the_cpu_package_is_a_channel_of_its_own_and_part_of_the_sum(driver, tree):
+    zone = "sys/class/powercap/intel-rapl:0"
+    tree.write({f"{zone}/name": "package-0", f"{zone}/max_energy_range_uj": 262143328850, f"{zone}/energy_uj": 1000000})
     driver.change(watt=None)  # an older GPU: sampled power alone
-    source = nvml.open_source(str(tmp_path), "0")
+    source = nvml.open_source(tree.root, "0")
     source.read(10.0)
-    (zone / "energy_uj").write_text("51000000\n")
+    tree.write({f"{zone}/energy_uj": 51000000})
     values = source.read(11.0).values
     assert values["power_gpu_mw"] == 299_000
     assert values["power_cpu_mw"] == pytest.approx(50_000)
@@ -178,7 +172,7 @@ def test_the_cpu_package_is_a_channel_of_its_own_and_part_of_the_sum(driver: Dri
         ({"processes": [1, 2]}, "gpu_other_processes", "a container has numbers of its own"),
     ],
 )
-def test_what_fails_is_missing_by_itself(driver: Driver, tmp_path: Path, change: Any, channel: str, said: str) -> None:
+def test_what_fails_is_missing_by_itself(driver, tmp_path, change, channel, said):
     source = nvml.open_source(str(tmp_path), "0", pid=7)
     source.read(time.monotonic() - 1)
     driver.change(**change)
@@ -189,7 +183,7 @@ def test_what_fails_is_missing_by_itself(driver: Driver, tmp_path: Path, change:
     assert ("power_total_mw" in found.values) == (channel != "power_gpu_mw")
 
 
-def test_heat_is_a_throttle_and_a_power_cap_is_what_a_limit_is_for(driver: Driver, tmp_path: Path) -> None:
+def test_heat_is_a_throttle_and_a_power_cap_is_what_a_limit_is_for(driver, tmp_path):
     driver.change(reasons=0x40 | 0x04, processes=[7, 8])
     values = nvml.open_source(str(tmp_path), "0", pid=7).read(0.0).values
     assert values["throttle_gpu_hw_thermal_state"] == 1
@@ -198,16 +192,15 @@ def test_heat_is_a_throttle_and_a_power_cap_is_what_a_limit_is_for(driver: Drive
     assert values["gpu_other_processes"] == 1
 
 
-def test_processes_that_the_run_started_are_no_others(driver: Driver, tmp_path: Path) -> None:
+def test_processes_that_the_run_started_are_no_others(driver, tree):
     for pid, parent in ((20, 7), (21, 20), (30, 1), (1, 0)):
-        (tmp_path / f"proc/{pid}").mkdir(parents=True)
-        (tmp_path / f"proc/{pid}/stat").write_text(f"{pid} (python) S {parent} " + "0 " * 40)
+        tree.write({f"proc/{pid}/stat": f"{pid} (python) S {parent} " + "0 " * 40})
     for pids, others in (([20, 21], 0), ([7, 20, 30], 1)):
         driver.change(processes=pids)
-        assert nvml.open_source(str(tmp_path), "0", pid=7).read(0.0).values["gpu_other_processes"] == others
+        assert nvml.open_source(tree.root, "0", pid=7).read(0.0).values["gpu_other_processes"] == others
 
 
-def test_a_mode_locks_clocks_and_limit_and_the_end_of_the_run_puts_them_back(driver: Driver) -> None:
+def test_a_mode_locks_clocks_and_limit_and_the_end_of_the_run_puts_them_back(driver):
     device = open_device("nvidia-gpu", Configuration())
     space = device.power_mode_space()
     assert space.gpu_khz == (210_000, 1_695_000, 2_100_000)
@@ -232,7 +225,7 @@ def test_a_mode_locks_clocks_and_limit_and_the_end_of_the_run_puts_them_back(dri
     ]
 
 
-def test_after_a_kill_the_clocks_are_unlocked_whatever_is_read(driver: Driver, tmp_path: Path) -> None:
+def test_after_a_kill_the_clocks_are_unlocked_whatever_is_read(driver, tmp_path):
     device = open_device("nvidia-gpu", Configuration())
     pid = os.fork()
     if pid == 0:
@@ -246,9 +239,7 @@ def test_after_a_kill_the_clocks_are_unlocked_whatever_is_read(driver: Driver, t
     assert ["reset-gpu"] in driver.log
 
 
-def test_without_rights_the_clocks_that_are_are_measured_and_a_limit_is_refused(
-    driver: Driver, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_rights_the_clocks_that_are_are_measured_and_a_limit_is_refused(driver, monkeypatch):
     monkeypatch.setattr(privileges, "refusal", lambda root: "sudo asks for a password")
     device = open_device("nvidia-gpu", Configuration())
     assert device.power_mode_space().gpu_khz == (0,)
@@ -260,7 +251,7 @@ def test_without_rights_the_clocks_that_are_are_measured_and_a_limit_is_refused(
         device.check(a_case(power_limit_w=250))
 
 
-def test_a_limit_that_the_gpu_does_not_take_is_refused_and_what_it_lists_may_be_too(driver: Driver) -> None:
+def test_a_limit_that_the_gpu_does_not_take_is_refused_and_what_it_lists_may_be_too(driver):
     with pytest.raises(CannotRunError, match="allowed: 100 to 366 W"):
         open_device("nvidia-gpu", Configuration()).check(a_case(power_limit_w=500))
     driver.write(root=False, gpus=[RTX_3090])
@@ -270,7 +261,7 @@ def test_a_limit_that_the_gpu_does_not_take_is_refused_and_what_it_lists_may_be_
 
 
 @pytest.mark.parametrize("name", ["host", "sim:orin-agx"])
-def test_a_device_without_such_a_gpu_refuses_a_power_limit_instead_of_carrying_it_in_the_cases_name(name: str) -> None:
+def test_a_device_without_such_a_gpu_refuses_a_power_limit_instead_of_carrying_it_in_the_cases_name(name):
     device = open_device(name, Configuration())
     with pytest.raises(CannotRunError, match="no power limit to be set"):
         check(dataclasses.replace(a_case(power_limit_w=250), device=name), device)
@@ -278,7 +269,7 @@ def test_a_device_without_such_a_gpu_refuses_a_power_limit_instead_of_carrying_i
 
 @pytest.mark.training
 @pytest.mark.parametrize(("cuda", "said"), [(None, "is built without CUDA"), ("12.1", "does not see the GPU")])
-def test_the_doctor_says_that_torch_cannot_train_on_the_gpu(driver: Driver, monkeypatch, cuda: Any, said: str) -> None:
+def test_the_doctor_says_that_torch_cannot_train_on_the_gpu(driver, monkeypatch, cuda, said):
     torch = pytest.importorskip("torch")
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
