@@ -18,7 +18,7 @@ import datetime
 import itertools
 import re
 import statistics
-from typing import Callable, DefaultDict, Dict, Iterable, List, Match, NamedTuple, Optional, Pattern, Sequence, Tuple
+from typing import DefaultDict, Dict, Iterable, List, Match, NamedTuple, Optional, Sequence, Tuple
 
 from harness.board.power_rails import NOT_CONNECTED, TOTAL, choose_total, rail_channel
 from harness.board.source import plain_name
@@ -48,44 +48,41 @@ def parse_line(text: str) -> TegrastatsLine:
     text = re.sub(r"([\[,@/]) ", r"\1", re.sub(r"\s+", " ", text))  # some lines of r36 pad their columns
     position = 0
     while position < len(text):
-        for pattern, take in _FIELDS:
-            match = pattern.match(text, position)
-            if match:
-                line.is_empty &= take in (_skip, _take_date, _take_unknown)
-                take(line, match)
-                position = match.end()
-                break
+        matches = ((kind, pattern.match(text, position)) for kind, pattern in _FIELDS)
+        kind, match = next((kind, match) for kind, match in matches if match)
+        line.is_empty &= kind in ("skip", "date", "unknown")
+        _take(line, kind, match)
+        position = match.end()
     return line
 
 
-def _skip(line: TegrastatsLine, match: Match[str]) -> None:
-    pass
-
-
-def _take_date(line: TegrastatsLine, match: Match[str]) -> None:
-    try:
-        line.at = datetime.datetime.strptime(match["date"], "%m-%d-%Y %H:%M:%S")
-    except ValueError:
-        line.unknown.append(match["date"])
-
-
-def _take_memory(line: TegrastatsLine, match: Match[str]) -> None:
-    # `kB`, `MB` and `GB` are powers of 1024 here.
-    channel = {"RAM": "memory_used_bytes", "SWAP": "swap_used_bytes"}[match["name"]]
-    line.values[channel] = kib_to_bytes(int(match["used"])) * 1024 ** "kMG".index(match["unit"])
-
-
-def _take_cpu(line: TegrastatsLine, match: Match[str]) -> None:
-    shared = match["clock"]
-    for number, core in enumerate(core.strip() for core in match["cores"].split(",")):
-        line.values.update(_load(f"cpu{number}", core if "@" in core or not shared else f"{core}@{shared}"))
-
-
-def _take_unit(line: TegrastatsLine, match: Match[str]) -> None:
-    name = "gpu" if match["name"] == "GR3D" else plain_name(match["name"])
-    load = _load(name, match["load"])
-    if load != {"emc_load_share": 0.0}:  # without root `0%` and no clock is printed, which says nothing
-        line.values.update(load)
+def _take(line: TegrastatsLine, kind: str, match: Match[str]) -> None:
+    if kind == "date":
+        try:
+            line.at = datetime.datetime.strptime(match["date"], "%m-%d-%Y %H:%M:%S")
+        except ValueError:
+            line.unknown.append(match["date"])
+    elif kind == "memory":  # kB, MB and GB are powers of 1024 here
+        channel = {"RAM": "memory_used_bytes", "SWAP": "swap_used_bytes"}[match["name"]]
+        line.values[channel] = kib_to_bytes(int(match["used"])) * 1024 ** "kMG".index(match["unit"])
+    elif kind == "cpu":
+        shared = match["clock"]
+        for number, core in enumerate(core.strip() for core in match["cores"].split(",")):
+            line.values.update(_load(f"cpu{number}", core if "@" in core or not shared else f"{core}@{shared}"))
+    elif kind == "unit":
+        load = _load("gpu" if match["name"] == "GR3D" else plain_name(match["name"]), match["load"])
+        if load != {"emc_load_share": 0.0}:  # without root `0%` and no clock is printed, which says nothing
+            line.values.update(load)
+    elif kind == "temperature":
+        channel, celsius = f"temperature_{plain_name(match['name'])}_c", float(match["celsius"])
+        if celsius == SENSOR_OFF_C:
+            line.off.append(channel)
+        else:
+            line.values[channel] = celsius
+    elif kind == "rail" and match["name"] != NOT_CONNECTED:
+        line.rails_mw[match["name"]] = line.values[rail_channel(match["name"])] = float(match["now"])
+    elif kind == "unknown":
+        line.unknown.append(match.group())
 
 
 def _load(name: str, text: str) -> Dict[str, float]:
@@ -100,43 +97,26 @@ def _load(name: str, text: str) -> Dict[str, float]:
     return {**load, f"{name}_khz": max(khz)} if khz else load
 
 
-def _take_temperature(line: TegrastatsLine, match: Match[str]) -> None:
-    channel, celsius = f"temperature_{plain_name(match['name'])}_c", float(match["celsius"])
-    if celsius == SENSOR_OFF_C:
-        line.off.append(channel)
-    else:
-        line.values[channel] = celsius
-
-
-def _take_rail(line: TegrastatsLine, match: Match[str]) -> None:
-    if match["name"] != NOT_CONNECTED:
-        line.rails_mw[match["name"]] = line.values[rail_channel(match["name"])] = float(match["now"])
-
-
-def _take_unknown(line: TegrastatsLine, match: Match[str]) -> None:
-    line.unknown.append(match.group())
-
-
 _END = r"(?=\s|$)"
 _MEMORY_NOTE = r"(?: ?\((?:lfb [^)]*|cached \d+[kMG]B)\))?"
 _CORE = r"(?:off|\d+%(?:@\d+)?)"
 _LOAD = r"(?:off|(?:\d+%)?@(?:\[[\d.,\s]*\]|[\d.]+)|\d+%)"
 
-_FIELDS: List[Tuple[Pattern[str], Callable[[TegrastatsLine, Match[str]], None]]] = [
-    (re.compile(pattern), take)
-    for pattern, take in [
-        (r"\s+", _skip),
-        (rf"(?P<date>\d\d-\d\d-\d{{4}} \d\d:\d\d:\d\d){_END}", _take_date),
-        (rf"(?P<name>RAM|SWAP) (?P<used>\d+)/\d+(?P<unit>[kMG])B{_MEMORY_NOTE}{_END}", _take_memory),
-        (rf"IRAM \d+/\d+[kMG]B{_MEMORY_NOTE}{_END}", _skip),  # memory on the chip (Nano)
-        (rf"CPU \[(?P<cores>{_CORE}(?:,\s*{_CORE})*)\](?:@(?P<clock>\d+))?{_END}", _take_cpu),
-        (rf"MTS fg \d+% bg \d+%{_END}", _skip),  # TX2: the Denver cores' translation, which is no clock and no unit
-        (rf"(?P<name>[A-Z]\w*?)(?:_FREQ)? (?P<load>{_LOAD}){_END}", _take_unit),
-        (rf"(?P<name>[\w-]+)(?:@| )(?P<celsius>-?\d+(?:\.\d+)?)C(?:/-?\d+(?:\.\d+)?C)*{_END}", _take_temperature),
-        (rf"(?P<name>[A-Z]\w*) (?P<now>\d+)mW(?:/\d+mW)*{_END}", _take_rail),
-        (rf"(?P<name>[A-Z][A-Z0-9_]*) (?P<now>\d+)/\d+(?:/\d+)?{_END}", _take_rail),
-        (rf"(?P<name>APE|VIC|OFA|MSENC|NV[A-Z]+\d*|[A-Z]\w*?(?=_FREQ))(?:_FREQ)? (?P<load>\d+){_END}", _take_unit),
-        (r"\S+", _take_unknown),
+_FIELDS = [
+    (kind, re.compile(pattern))
+    for pattern, kind in [
+        (r"\s+", "skip"),
+        (rf"(?P<date>\d\d-\d\d-\d{{4}} \d\d:\d\d:\d\d){_END}", "date"),
+        (rf"(?P<name>RAM|SWAP) (?P<used>\d+)/\d+(?P<unit>[kMG])B{_MEMORY_NOTE}{_END}", "memory"),
+        (rf"IRAM \d+/\d+[kMG]B{_MEMORY_NOTE}{_END}", "skip"),  # memory on the chip (Nano)
+        (rf"CPU \[(?P<cores>{_CORE}(?:,\s*{_CORE})*)\](?:@(?P<clock>\d+))?{_END}", "cpu"),
+        (rf"MTS fg \d+% bg \d+%{_END}", "skip"),  # TX2: the Denver cores' translation, which is no clock and no unit
+        (rf"(?P<name>[A-Z]\w*?)(?:_FREQ)? (?P<load>{_LOAD}){_END}", "unit"),
+        (rf"(?P<name>[\w-]+)(?:@| )(?P<celsius>-?\d+(?:\.\d+)?)C(?:/-?\d+(?:\.\d+)?C)*{_END}", "temperature"),
+        (rf"(?P<name>[A-Z]\w*) (?P<now>\d+)mW(?:/\d+mW)*{_END}", "rail"),
+        (rf"(?P<name>[A-Z][A-Z0-9_]*) (?P<now>\d+)/\d+(?:/\d+)?{_END}", "rail"),
+        (rf"(?P<name>APE|VIC|OFA|MSENC|NV[A-Z]+\d*|[A-Z]\w*?(?=_FREQ))(?:_FREQ)? (?P<load>\d+){_END}", "unit"),
+        (r"\S+", "unknown"),
     ]
 ]
 
