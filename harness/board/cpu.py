@@ -188,8 +188,6 @@ NOTES = {
     "cpu_steal_cores": "time that the hypervisor gave to other virtual machines",
 }
 
-_ATTEMPTS = 5
-
 
 def parse_process_stat(text: str) -> Tuple[int, int]:
     """The parent, and the ticks in use by threads and children waited for, of the text of a `/proc/<pid>/stat`."""
@@ -217,7 +215,7 @@ class ProcessTree:
 
     def ticks(self) -> int:
         """CPU time of the tree so far; OSError where its root is gone, or processes end faster than they are read."""
-        for _ in range(_ATTEMPTS - 1):
+        for _ in range(4):
             # Parents are read before their children: a child that ends meanwhile, whose time goes to its parent, is
             # never counted twice; where one ends before it is read, its time is in neither, and all are read again.
             with contextlib.suppress(FileNotFoundError, ProcessLookupError):

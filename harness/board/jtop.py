@@ -28,9 +28,7 @@ from harness.core.units import kib_to_bytes, mhz_to_khz, percent_to_share
 PREFIX = "jtop_"
 JTOP_TOTAL = PREFIX + TOTAL
 
-DEFAULT_INTERVAL_S = 1.0
 ANSWER_S = 5.0  # how long the service may take for its first sample
-RETRY_S = 5.0  # how long after a failure the service is tried again
 STALE_INTERVALS = 3  # a sample that is older than as many of the service's intervals is not its present state any more
 
 
@@ -134,7 +132,7 @@ class JtopSource:
         self,
         connect: Callable[[], Any],
         answer_s: float = ANSWER_S,
-        retry_s: float = RETRY_S,
+        retry_s: float = 5.0,
         boot_clock: Callable[[], float] = lambda: time.clock_gettime(time.CLOCK_BOOTTIME),
     ) -> None:
         self._connect, self._answer_s, self._retry_s, self._boot_clock = connect, answer_s, retry_s, boot_clock
@@ -208,7 +206,7 @@ class JtopSource:
         self._heard.set()
 
 
-def open_source(root: str, interval_s: float = DEFAULT_INTERVAL_S, answer_s: float = ANSWER_S) -> JtopSource:
+def open_source(root: str, interval_s: float = 1.0, answer_s: float = ANSWER_S) -> JtopSource:
     """Connect to the jtop service of this machine, which has one socket, whatever `root` is."""
     # The service takes the interval only where it has no other client, and is unstable below 0.5 s.
     try:

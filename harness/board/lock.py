@@ -28,7 +28,6 @@ LOCK_DIR_VARIABLE = "JETWATT_LOCK_DIR"
 _OPEN_TO_ALL = ("/run/lock", "/dev/shm")  # empty after a boot; some systems keep the first for root
 _FOR_ALL = 0o666
 _NAMES = 100  # how many files of others in the way are passed over
-_LONGEST = 300
 
 _open_fds: Set[int] = set()
 
@@ -116,7 +115,7 @@ def _holder(fd: int) -> str:
         up_s, ticks = float(Path("/proc/uptime").read_text().split()[0]), (process / "stat").read_text()
         began_s = time.time() - up_s + int(ticks.rpartition(")")[2].split()[19]) / os.sysconf("SC_CLK_TCK")
         since = datetime.datetime.fromtimestamp(began_s).astimezone().isoformat(timespec="seconds")
-        return f"process {process.name} of user {process.stat().st_uid} since {since}: {printable[:_LONGEST]}"
+        return f"process {process.name} of user {process.stat().st_uid} since {since}: {printable[:300]}"
     except OSError:
         return f"process {process.name}"
 

@@ -24,10 +24,8 @@ TOTAL = "power_total_mw"
 INPUT_RAILS = ("VDD_IN", "POM_5V_IN", "VIN")
 """Rails that feed the whole module (Orin NX and Nano, Xavier NX, TX2; Nano) or the whole kit (Thor)."""
 
-THORS_RAIL = "VDD_CPU_SOC_MSS"  # a rail of Thor, on which nothing but `VIN` is the total
 NOT_CONNECTED = "NC"  # the label of a sensor channel that measures nothing
 SKEW = 1.1  # rails are read one after another: so much more than the total one inside it may show
-_DEPTH = 3  # iio:device0, hwmon/hwmon3, and one more level on some kernels
 
 
 def rail_channel(label: str) -> str:
@@ -63,7 +61,7 @@ def choose_total(labels: Sequence[str], definition: Optional[Sequence[str]] = No
     (None), the input rail, where there is one. A sum of all rails is never guessed: one may lie inside another, as
     VDDQ_VDD2_1V8AO of AGX Orin is reported to lie inside VIN_SYS_5V0.
     """
-    of_thor = "; of a Thor only VIN is the total, which is not there" if THORS_RAIL in labels else ""
+    of_thor = "; of a Thor only VIN is the total, which is not there" if "VDD_CPU_SOC_MSS" in labels else ""
     if definition is None:
         rails = tuple(label for label in INPUT_RAILS if label in labels)[:1]
         if not rails:
@@ -140,7 +138,8 @@ def find_rails(root: str) -> List[Rail]:
     for chip, driver in chips:
         for directory, folders, files in os.walk(chip):
             depth = directory.count(os.sep) - chip.count(os.sep)
-            folders[:] = sorted(folders) if depth < _DEPTH else []
+            # iio:device0, hwmon/hwmon3, and one more level on some kernels
+            folders[:] = sorted(folders) if depth < 3 else []
             found += _rails_in(directory, set(files), driver)
     rails: Dict[str, Rail] = {}  # by channel
     for rail in found:

@@ -25,8 +25,6 @@ from harness.core.files import remove_durably, write_durably
 FORMAT = 1
 """Version of the saved file: {format, device, root, pid, saved_at, knobs: [{module, options, value}, ...]}."""
 
-_LONGEST = 1 << 20  # bytes; a board with 16 CPUs has 10,000
-
 RESTORE_COMMAND = "python -m harness restore"
 
 
@@ -136,7 +134,7 @@ def _load(path: Path, device: str) -> List[Tuple[Knob, Value]]:
                     f"{'may' if writable else 'may not'} write it",
                     "restore as the user whose run it was",
                 )
-            content = json.loads(file.read(_LONGEST))
+            content = json.loads(file.read(1 << 20))  # a board with 16 CPUs has 10,000 bytes
         if content["format"] != FORMAT:
             what = f"the saved state {path} has format {content['format']}, not {FORMAT}"
             raise ControlError(what, "restore with the version that saved it")

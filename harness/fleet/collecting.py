@@ -15,8 +15,6 @@ from harness.store.conditions import MEASURED_ALREADY, is_disqualified
 from harness.store.results import Merged, ResultsStore
 from harness.store.rows import Record
 
-_MOST_XML_BYTES = 1 << 28
-
 
 class Missing(NamedTuple):
     id: str  # of a case without a profile
@@ -83,7 +81,7 @@ def _outcomes(path: Path, device: str) -> Dict[Tuple[str, str], Tuple[str, str]]
     if not path.exists():
         return {}
     try:
-        if path.stat().st_size > _MOST_XML_BYTES:
+        if path.stat().st_size > 1 << 28:
             raise ValueError("it is larger than any report")
         root = ElementTree.fromstring(path.read_bytes())
     except (ValueError, ElementTree.ParseError) as error:

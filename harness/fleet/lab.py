@@ -28,7 +28,6 @@ PROGRAMS = ("munged", "slurmctld", "slurmd", "scontrol", "sbatch", "squeue", "si
 _NAME = re.compile(r"[a-z][a-z0-9]{0,30}", re.ASCII)
 _MODE = re.compile(r"[A-Za-z][A-Za-z0-9_.]{0,30}", re.ASCII)
 _ADDRESS = re.compile(r"([\w.-]+@)?[\w.:-]+", re.ASCII)
-_LEAST_REQUEUE_S = 5  # Slurm takes less for none, and waits for 120
 _LONGEST_SOCKET = 100  # a socket's path has room for 107
 
 
@@ -246,7 +245,7 @@ def _check(lab: Lab, path: Path) -> None:
     if not 1 <= lab.port <= 65535 - len(names):
         what = f"port of {path} is {lab.port}"
         raise InvalidValueError(what, "a number that leaves room for one more a board: 17000")
-    if lab.requeue_seconds < _LEAST_REQUEUE_S:
+    if lab.requeue_seconds < 5:  # Slurm takes that for none, and waits for 120
         raise InvalidValueError(f"requeue_seconds of {path} is {lab.requeue_seconds}", "Slurm takes 5 or more")
     for key in ("slice_minutes", "check_seconds", "reboot_seconds", "silent_seconds", "most_boots"):
         if getattr(lab, key) <= 0:
