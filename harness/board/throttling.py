@@ -18,7 +18,7 @@ import glob
 import itertools
 import os
 import re
-from typing import TYPE_CHECKING, Callable, Dict, Iterator, List, Mapping, NamedTuple, Optional, Tuple
+from typing import TYPE_CHECKING, Callable, Dict, List, Mapping, NamedTuple, Optional, Tuple
 
 from harness.board.kernel_file import KeptFile, may_read, numbered, read_text, text_of
 from harness.board.source import Reading, Source, add_sum, free_channel, read_each
@@ -129,30 +129,19 @@ def throttled_times(series: Mapping[str, Series]) -> List[Throttling]:
     has_parts = any(re.fullmatch(r"oc\d+", match[1]) for match in channels)
     for match in channels:
         if match[0] != OVERCURRENT or not has_parts:
-            times = _event_times if match[2] == "events" else _state_times
-            found.extend(times(series[match[0]], match[1]))
+            found += _times(series[match[0]], match[1], match[2] == "events")
     return sorted(found, key=lambda throttling: throttling[:3])
 
 
-def _state_times(series: Series, by: str) -> Iterator[Throttling]:
-    start_s = None
-    for time_s, value in zip(series.times_s, series.values):
-        if value > 0 and start_s is None:
-            start_s = time_s
-        elif value <= 0 and start_s is not None:
-            yield Throttling(start_s, time_s, by)
-            start_s = None
-    if start_s is not None:
-        yield Throttling(start_s, series.times_s[-1], by)
-
-
-def _event_times(series: Series, by: str) -> List[Throttling]:
+def _times(series: Series, by: str, are_events: bool) -> List[Throttling]:
     found: List[Throttling] = []
     samples = list(zip(series.times_s, series.values))
-    for (before_s, before), (time_s, count) in zip(samples, samples[1:]):
-        grown = round(count - before)
-        if grown > 0 and found and found[-1].end_s == before_s:
-            found[-1] = found[-1]._replace(end_s=time_s, events=found[-1].events + grown)
-        elif grown > 0:
-            found.append(Throttling(before_s, time_s, by, grown))
+    for (before_s, before), (time_s, value) in zip(samples, [*samples[1:], *samples[-1:]]):
+        events = round(value - before) if are_events else None
+        if (before if events is None else events) <= 0:
+            continue
+        if found and found[-1].end_s == before_s:
+            found[-1] = found[-1]._replace(end_s=time_s, events=events and events + found[-1].events)
+        else:
+            found.append(Throttling(before_s, time_s, by, events))
     return found

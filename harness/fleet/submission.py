@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import itertools
 import json
 import subprocess
 import sys
@@ -273,16 +274,14 @@ def retry(fleet: Fleet, submission: Submission, which: Sequence[str]) -> List[in
     slurm = Slurm(fleet.folder)
     jobs = slurm.jobs(submission.job_name)
     numbers = [one.number for one in submission.states(jobs) if one.state in which]
-    if "cancelled" in which and submission.is_cancelled:
-        (submission.folder / "cancelled").unlink()
+    if "cancelled" in which:
+        (submission.folder / "cancelled").unlink(missing_ok=True)
     for job in jobs:
         if job.slice in numbers:
             slurm.call("scancel", job.id)
     for number in numbers:
         for name in ("attempts", "ended"):
-            path = submission.file(number, name)
-            if path.exists():
-                path.unlink()
+            submission.file(number, name).unlink(missing_ok=True)
     if numbers:
         submission.queue(slurm, numbers)
     return numbers
@@ -290,10 +289,7 @@ def retry(fleet: Fleet, submission: Submission, which: Sequence[str]) -> List[in
 
 def ranges(numbers: Sequence[int]) -> str:
     """Whole numbers as Slurm writes them: `1-3,7`."""
-    found: List[List[int]] = []
-    for number in sorted(numbers):
-        if found and number == found[-1][1] + 1:
-            found[-1][1] = number
-        else:
-            found.append([number, number])
-    return ",".join(f"{first}-{last}" if last > first else str(first) for first, last in found)
+    # What follows each other lies equally far from its place among all.
+    groups = itertools.groupby(enumerate(sorted(numbers)), key=lambda placed: placed[1] - placed[0])
+    spans = [[number for _, number in group] for _, group in groups]
+    return ",".join(f"{span[0]}-{span[-1]}" if len(span) > 1 else str(span[0]) for span in spans)
