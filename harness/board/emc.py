@@ -75,7 +75,7 @@ class Emc(Knob):
 
     def usable(self) -> str:
         limits = self.limits
-        if limits and not self._may_set(limits.minimum):
+        if limits and not self._holds_thor and hides_clocks(limits.minimum):
             raise left_alone(self._path(BWMGR))
         files = list(limits) if limits else [self._path(file) for file in self._need_clock()[:3:2]]
         check_writable([*files, *([self._path(self._cap_file())] if self._cap_file() else [])])
@@ -85,7 +85,7 @@ class Emc(Knob):
     def levels_khz(self) -> List[int]:
         """The clocks that it can have, ascending; empty where there is no table of them."""
         listed = self._path(f"{BWMGR}/available_frequencies")
-        if self.limits and os.path.exists(listed) and self._may_set(listed):
+        if self.limits and os.path.exists(listed) and (self._holds_thor or not hides_clocks(listed)):
             return sorted(hz_to_khz(int(hz)) for hz in read_setting(listed).split())
         tables = self._path(f"{_DEBUG}/bpmp/debug/emc/tables/regular")
         return sorted(int(name) for name in entries(tables) if name.isdecimal())
@@ -94,9 +94,6 @@ class Emc(Knob):
     def limits(self) -> Optional[LimitFiles]:
         lowest, highest = (self._path(f"{BWMGR}/{name}") for name in ("min_freq", "max_freq"))
         return LimitFiles(lowest, highest) if os.path.exists(lowest) else None
-
-    def _may_set(self, path: str) -> bool:
-        return self._holds_thor or not hides_clocks(path)
 
     def pinned(self, khz: int) -> Setting:
         """The setting that holds it at one clock; its cap stays, and reading back tells where it forbids the clock."""

@@ -14,11 +14,7 @@ from harness.core.errors import InvalidValueError
 from harness.core.power_modes import UNKNOWN_KHZ, PowerMode
 from harness.core.units import HZ_PER_KHZ, hz_to_khz
 
-CPU_ONLINE = "CPU_ONLINE"
-GPU = "GPU"
-EMC = "EMC"
-MIN_FREQ = "MIN_FREQ"
-MAX_FREQ = "MAX_FREQ"
+CPU_ONLINE, GPU, EMC, MIN_FREQ, MAX_FREQ = "CPU_ONLINE", "GPU", "EMC", "MIN_FREQ", "MAX_FREQ"
 TPC_POWER_GATING, TPC_PG_MASK, MASK = "TPC_POWER_GATING", "TPC_PG_MASK", "_PG_MASK"
 GPU_POWER_CONTROL_ENABLE, GPU_POWER_CONTROL_DISABLE = "GPU_POWER_CONTROL_ENABLE", "GPU_POWER_CONTROL_DISABLE"
 

@@ -22,7 +22,6 @@ from harness.fleet.slurm import Job, Slurm
 USUAL_CASE_S = 45.0  # until a slice of the pool has told: 40 minibatches, settling and what is around them
 MOST_SLICES = 20000  # of an array
 LOST_S = 120.0  # that Slurm may know nothing of a slice: four times what `daemons` takes to queue it again
-_STATES = ("done", "held", "running", "waiting", "cancelled", "gone")
 
 
 class ListedCase(NamedTuple):  # as `pytest --list-cases` writes it
@@ -260,7 +259,8 @@ def seconds_per_case(fleet: Fleet, pool: str) -> float:
 
 
 def count_states(states: Sequence[SliceState]) -> Dict[str, int]:
-    return {name: sum(one.state == name for one in states) for name in _STATES}
+    names = ("done", "held", "running", "waiting", "cancelled", "gone")
+    return {name: sum(one.state == name for one in states) for name in names}
 
 
 def cancel(fleet: Fleet, submission: Submission) -> None:
