@@ -103,8 +103,6 @@ def odd_rows(table: Table) -> Optional[np.ndarray]:
 
 @dataclasses.dataclass(frozen=True)
 class Target:
-    """What predictors are tested on."""
-
     table: Table  # complete, no row twice
     references: Tuple[Table, ...] = ()  # what transfer predictors and some samplers may learn from
     label: str = ""  # how results call it; the workload by default
@@ -118,7 +116,6 @@ class Target:
 
     @property
     def name(self) -> str:
-        """How results call it."""
         return self.label or self.table.workload
 
     def make(self, predictor: str, seed: int, within_table: bool = True) -> Predictor:
@@ -207,7 +204,6 @@ class Target:
 
 
 def errors(table: Table, prediction: Prediction, rows: Any = slice(None)) -> Dict[str, float]:
-    """MAPE of time, power and energy of some rows of a table, in %."""
     observed, predicted = (
         (one.time_ms, one.power_mw, minibatch_energy_mws(one.time_ms, one.power_mw)) for one in (table, prediction)
     )

@@ -175,7 +175,6 @@ def colour(place: int) -> str:
 
 
 def pyplot() -> Any:
-    """`matplotlib.pyplot`, drawing into files."""
     try:
         import matplotlib
     except ImportError as error:
@@ -189,7 +188,6 @@ def pyplot() -> Any:
 
 
 def save(figure: Any, path: Path) -> None:
-    """Write a figure as a PNG, making its folder, and close it."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         figure.savefig(path, dpi=DPI)

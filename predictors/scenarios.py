@@ -23,8 +23,6 @@ from predictors.trials import TrialPlan
 
 
 class ProfileSource(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Profiles that a scenario needs."""
-
     workload: str  # whose they are
     device: str = "orin-agx"
     task: str = "training"
@@ -38,8 +36,6 @@ class ProfileSource(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ScenarioCase(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One target of a scenario."""
-
     target: ProfileSource  # what is tested
     references: Tuple[ProfileSource, ...] = ()  # what transfer predictors start from
     label: str = ""  # how results call it; the workload by default
@@ -50,8 +46,6 @@ class ScenarioCase(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A question that a paper asks."""
-
     name: str  # as the command line has it
     question: str  # in words
     source: str  # the section that asks it

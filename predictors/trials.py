@@ -39,8 +39,6 @@ class Group(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class TrialPlan:
-    """What is to be run."""
-
     predictors: Tuple[str, ...]  # names
     targets: Tuple[Target, ...]  # on which tables
     counts: Tuple[Optional[int], ...] = (50,)  # how many modes are fitted; None for all but a held-out tenth
@@ -51,15 +49,12 @@ class TrialPlan:
     chosen: Optional[Tuple[Group, ...]] = None
 
     def groups(self) -> List[Group]:
-        """The groups of trials, in the order of predictors, targets and counts."""
         if self.chosen is not None:
             return list(self.chosen)
         return [Group(*one) for one in itertools.product(self.predictors, range(len(self.targets)), self.counts)]
 
 
 class Results(NamedTuple):
-    """What came out."""
-
     results: List[Dict[str, Any]]  # plain values by name, in the order of the plan's groups
     skipped: List[Dict[str, Any]]  # what could not be run, each with its reason
     by_group: Dict[Group, Dict[str, Any]]  # the same results by group
@@ -132,8 +127,6 @@ def in_processes(function: Callable[..., Any], asked: Sequence[Tuple[Any, ...]],
 
 
 def format_results(results: Sequence[Mapping[str, Any]]) -> str:
-    """A line for each result, its provenance above them."""
-
     def shown(values: Mapping[str, Any], *names: str, digits: int = 2, between: str = " / ") -> str:
         figures = [values.get(name) for name in names]
         return between.join("-" if one is None else f"{one:.{digits}f}" for one in figures)
@@ -153,7 +146,6 @@ def format_results(results: Sequence[Mapping[str, Any]]) -> str:
 
 
 def format_skipped(skipped: Sequence[Mapping[str, Any]]) -> str:
-    """A line for each reason why something was skipped."""
     reasons: Dict[str, List[str]] = {}
     for one in skipped:
         where = reasons.setdefault(f"{one['predictor']}: {one['reason']}", [])

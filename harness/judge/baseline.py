@@ -315,20 +315,15 @@ def format_checked(found: Sequence[Checked], threshold: float) -> str:
     for one in found:
         for note in one.notes:
             cases_of_note.setdefault(note, []).append(one.case_id)
-    lines = [format_table(header, [_cells(one) for one in found]), ""]
+    rows = []
+    for one in found:
+        sides, interval = (one.before, one.after), one.ratio.interval() if one.ratio else None
+        medians = [f"{pooled_median(side.series()):.3f}" if side else "-" for side in sides]
+        ends = [f"{interval.value:.3f}", f"{interval.low:.3f} to {interval.high:.3f}"] if interval else ["-", "-"]
+        runs = " | ".join(str(len(side.runs) if side else 0) for side in sides)
+        rows.append([one.case_id, *medians, *ends, runs, one.status])
+    lines = [format_table(header, rows), ""]
     for note, cases in cases_of_note.items():
         more = len(cases) - _NAMED_CASES
         lines.append(f"{', '.join(cases[:_NAMED_CASES])}{f' and {more} more' if more > 0 else ''}: {note}")
     return "\n".join([*lines, f"threshold {threshold:.1%}. {TEST}"])
-
-
-def _cells(one: Checked) -> List[str]:
-    sides, interval = (one.before, one.after), one.ratio.interval() if one.ratio else None
-    return [
-        one.case_id,
-        *(f"{pooled_median(side.series()):.3f}" if side else "-" for side in sides),
-        f"{interval.value:.3f}" if interval else "-",
-        f"{interval.low:.3f} to {interval.high:.3f}" if interval else "-",
-        " | ".join(str(len(side.runs) if side else 0) for side in sides),
-        one.status,
-    ]

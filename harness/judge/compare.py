@@ -310,16 +310,15 @@ def to_json(result: ComparedSides) -> str:
 
 def _table(what: str, counted: str, findings: Sequence[Compared], markdown: bool) -> str:
     header = [what, "figure", ">change", f">{_INTERVAL}", ">p", f">{counted}", "verdict"]
-    return format_table(header, [_cells(one, counted) for one in findings], markdown)
-
-
-def _cells(one: Compared, counted: str) -> List[str]:
-    count = f"{one.counts[0]}" if counted == "cases" else f"{one.counts[0]}, {one.counts[1]}"
-    if one.change is None or one.p_value is None:
-        return [one.name, one.figure, "-", "-", "-", count, one.status]
-    interval = f"{_percent(one.change.low)} to {_percent(one.change.high)}"
-    p_value = "< 0.001" if one.p_value < 0.001 else f"{one.p_value:.3f}"
-    return [one.name, one.figure, _percent(one.change.ratio), interval, p_value, count, one.status]
+    rows = []
+    for one in findings:
+        count, told = f"{one.counts[0]}" if counted == "cases" else f"{one.counts[0]}, {one.counts[1]}", ["-", "-", "-"]
+        if one.change is not None and one.p_value is not None:
+            interval = f"{_percent(one.change.low)} to {_percent(one.change.high)}"
+            p_value = "< 0.001" if one.p_value < 0.001 else f"{one.p_value:.3f}"
+            told = [_percent(one.change.ratio), interval, p_value]
+        rows.append([one.name, one.figure, *told, count, one.status])
+    return format_table(header, rows, markdown)
 
 
 def _percent(ratio: float) -> str:

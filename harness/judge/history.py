@@ -149,19 +149,16 @@ def read_history(
 
 def _series(runs: pd.DataFrame) -> List[Tuple[CaseSeries, str]]:
     """The series of each figure, not cut yet, each with the type of its device."""
-    runs, found = runs[list(_COLUMNS)], []
+    sure_mw = [sure_power(flags, value) for flags, value in zip(runs["flag_list"], runs["power_mw"])]
+    runs, found = runs[list(_COLUMNS)].assign(power_mw=np.array(sure_mw, dtype=float)), []
     for _, members in runs.groupby(common_conditions(runs, ignore=(*SOFTWARE, "seed")), sort=False):
         last = members.iloc[-1]
         case_id = labelled(last["case_id"], last["device_name"], last["device_label"])
         for figure, (column, *_) in FIGURES.items():
             points = []
             for run_id, own in members.groupby("run_id", sort=False):
-                told = [
-                    sure_power(flags, value) if figure == POWER else value
-                    for flags, value in zip(own["flag_list"], own[column])
-                ]
-                values = [value for value in told if value is not None and value > 0]
-                if values:
+                values = own[column][own[column] > 0]
+                if len(values):
                     row = own.iloc[-1]
                     software = {name: row["comparable"].get(name) for name in SOFTWARE}
                     software.update({name: row["environment"].get(name) for name in OF_THE_RUN})

@@ -67,8 +67,6 @@ class Run(msgspec.Struct, frozen=True, rename={"times_ms": "minibatch_times_ms"}
 
 @dataclasses.dataclass(frozen=True)
 class CaseRuns:
-    """All runs of one case under the same conditions."""
-
     case_id: str  # the case's id
     conditions: Dict[str, Any]  # its comparable conditions
     environment: Dict[str, Any]  # that of the newest run; the others' differ in `SAYS_NOTHING` at most
@@ -83,7 +81,6 @@ class CaseRuns:
 
     @functools.cached_property
     def leaves(self) -> Dict[str, Any]:
-        """The conditions by names such as `power_mode.gpu_khz`."""
         return leaves(self.conditions)
 
     @property
@@ -244,7 +241,6 @@ def _from_benchmark(path: Path, benchmark: Mapping[str, Any], environment: Dict[
 
 
 def _environment(document: Mapping[str, Any]) -> Dict[str, Any]:
-    """Of machine and software what pytest-benchmark notes, by the names that results files use."""
     machine, commit = document["machine_info"], document.get("commit_info") or {}
     known = {
         "suite_commit": commit.get("id") and commit["id"][:_COMMIT_LENGTH] + ("+" if commit.get("dirty") else ""),
@@ -289,7 +285,6 @@ class Pair(NamedTuple):
 
     @property
     def fewest_minibatches(self) -> int:
-        """Clean minibatches of the side that has fewer."""
         return min(sum(map(len, case.series())) for case in self.sides)
 
 
@@ -396,7 +391,6 @@ def _ambiguous(side: str, cases: Sequence[CaseRuns], by: Sequence[str]) -> Pair:
 
 
 def environment_changes(pairs: Iterable[Pair]) -> List[str]:
-    """What differs in machine and software between sides that are compared, each line once."""
     lines: Dict[str, None] = {}
     for one in pairs:
         old, new = (case.environment for case in one.sides)

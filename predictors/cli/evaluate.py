@@ -44,7 +44,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def add_learning_arguments(parser: argparse.ArgumentParser, modes: str) -> None:
-    """Add the options that say what is learned from which modes, and which tables transfer predictors start from."""
     add = parser.add_argument
     add("--reference", default="", metavar="W[,W]", help="reference workloads; none is used for itself as the target")
     add("--reference-corpus", type=Path, metavar="FILE", help="where their profiles are (default: --corpus)")
@@ -59,7 +58,6 @@ def add_learning_arguments(parser: argparse.ArgumentParser, modes: str) -> None:
 
 
 def add_run_arguments(parser: argparse.ArgumentParser, repeats: int, plots: bool = True) -> None:
-    """Add the options that every evaluation has."""
     add = parser.add_argument
     add("--repeats", type=int, default=repeats, help="each with other modes (default: %(default)s)")
     add("--seed", type=int, default=0, help="the same seed draws the same modes (default: 0)")
@@ -112,7 +110,6 @@ def run_and_report(
     title: str = "",
     conclude: Callable[[Results], str] = lambda found: "",
 ) -> int:
-    """Run a plan; print and write what came out, and what follows from it."""
     found = run_trials(plan, arguments)
     if title:
         print(title)
@@ -132,12 +129,10 @@ def run_and_report(
 
 
 def asked(arguments: argparse.Namespace) -> Dict[str, str]:
-    """Parameters of predictors that the command line names."""
     return {} if arguments.loss is None else {"loss": arguments.loss}
 
 
 def load_references(arguments: argparse.Namespace, tables: Sequence[Table]) -> Tuple[Table, ...]:
-    """The tables that transfer predictors start from."""
     if not arguments.reference:
         return ()
     there = load_tables(arguments.reference_corpus) if arguments.reference_corpus else tables
@@ -145,7 +140,6 @@ def load_references(arguments: argparse.Namespace, tables: Sequence[Table]) -> T
 
 
 def load_prior(arguments: argparse.Namespace) -> Optional[Hierarchy]:
-    """The prior of physical-gp where one is named."""
     if not arguments.prior:
         return None
     from predictors.models.physical_gp.prior import read_hierarchy

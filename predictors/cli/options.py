@@ -24,7 +24,6 @@ Group = Union[argparse.ArgumentParser, argparse._ArgumentGroup]
 
 
 def add_search_arguments(group: Group, profiles: int) -> None:
-    """The options of a search on a device."""
     add = group.add_argument
     add("--profiles", type=int, default=profiles, help=f"that may be taken (default: {profiles})")
     add("--minibatches", type=int, default=DEFAULT_MINIBATCHES, help="per profile (default: %(default)s)")
@@ -49,7 +48,6 @@ def refuse_below(least: float, arguments: argparse.Namespace, *names: str, above
 
 
 def numbers(option: str, text: str, example: str) -> List[float]:
-    """The numbers above 0 in a list with commas."""
     try:
         found = [float(part) for part in text.split(",")]
     except ValueError:
@@ -61,7 +59,6 @@ def numbers(option: str, text: str, example: str) -> List[float]:
 
 
 def processes(arguments: argparse.Namespace) -> int:
-    """What `--jobs` asks for, or one for each core that this process may use."""
     return arguments.jobs or len(os.sched_getaffinity(0))
 
 

@@ -155,7 +155,6 @@ class PublishedError(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
 
 
 def published_errors(path: Path = FILE) -> List[PublishedError]:
-    """The papers' errors, in the order of the file; errors as of `read_published`."""
     return read_published(path, "published error", _published_error)
 
 
@@ -264,14 +263,12 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _figures(repeats: pd.DataFrame, target: Target) -> Figures:
-    """Figures with the provenance of the target, and that of the references where it is another."""
     own = target.table.provenance
     others = [table.provenance for table in target.references if table.provenance != own]
     return Figures(repeats, f"{own}, from {others[0]}" if others else own)
 
 
 def _choices(group: Group, target: Target, arguments: argparse.Namespace) -> Figures:
-    """What a strategy comes to under the papers' budgets."""
     import pandas as pd
 
     goals, table = budget_goals(BUDGETS_W), target.table
@@ -291,7 +288,6 @@ def _choices(group: Group, target: Target, arguments: argparse.Namespace) -> Fig
 
 
 def format_compared(compared: Sequence[Dict[str, Any]]) -> str:
-    """A line for each published error."""
     titles = ("fact", "predictor", "target", "reference", ">modes", "error", ">published %", ">bounds", ">here %")
     rows = []
     for one in compared:

@@ -36,7 +36,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def add_table_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options that say where the tables come from."""
     parser.add_argument(
         "--corpus", type=Path, action="append", default=[], metavar="FILE",
         help="measured profiles, to be used where they are what is needed; may be given again",
@@ -67,7 +66,6 @@ def planned(scenario: Scenario, arguments: argparse.Namespace) -> TrialPlan:
 
 
 def named_modes(device: str) -> Dict[str, PowerMode]:
-    """A board's modes by the names that papers give them."""
     return load_board(device).modes_by_name()
 
 

@@ -45,7 +45,6 @@ class Networks(NamedTuple):
 
     @property
     def layers(self) -> List[Layer]:
-        """Views of the parameters of each layer."""
         found, first = [], 0
         for inputs, outputs in zip(self.sizes, self.sizes[1:]):
             middle, last = first + inputs * outputs, first + (inputs + 1) * outputs

@@ -33,8 +33,6 @@ ARRAY = "arrays/{}".format  # numpy adds the ending
 
 @dataclasses.dataclass(frozen=True)
 class Model:
-    """A fitted predictor and where it comes from."""
-
     predictor: Predictor  # fitted
     origin: Dict[str, Any]  # what it learned from, as `describe_origin` gives it
     environment: Dict[str, Any]  # machine and software that fitted it first, as `harness.core.environment` gives it

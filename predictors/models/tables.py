@@ -43,13 +43,11 @@ class Table:
         return hash(self.fingerprint)
 
     def take(self, rows: Any) -> Table:
-        """The rows that an index array, a slice or a mask picks, as a table."""
         entries = None if self.entries is None else self.entries[rows]
         return dataclasses.replace(self, **{name: getattr(self, name)[rows] for name in ARRAYS}, entries=entries)
 
     @property
     def has_power(self) -> bool:
-        """Whether power was measured in any row."""
         return not np.isnan(self.power_mw).all()
 
     def complete(self) -> Table:
@@ -114,7 +112,6 @@ class Table:
         return np.sort(low[alike & odd])
 
     def space(self) -> PowerModeSpace:
-        """The values that each dimension takes in the table."""
         return PowerModeSpace(*(tuple(np.unique(column).tolist()) for column in self.modes.T))
 
     def overlaps(self, other: Table) -> bool:
