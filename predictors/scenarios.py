@@ -76,14 +76,10 @@ def make_plan(
     named_modes: Callable[[str], Dict[str, PowerMode]],
     limit: Optional[int] = None,
 ) -> TrialPlan:
-    """A scenario with its tables: measured ones where they are what is needed, simulated ones otherwise.
+    """A scenario with its tables: measured ones where they are what is needed, otherwise those that `simulate` makes.
 
-    Args:
-        scenario: what is asked.
-        measured: tables at hand.
-        simulate: makes the others: all modes of the paper's grid, the named ones, or those given with the source.
-        named_modes: a device's modes by the names that papers give them.
-        limit: the greatest number of modes of any table, for a quick look; None for as many as the paper had.
+    That makes all modes of the paper's grid, the named ones, or those given with the source; `limit` is the greatest
+    number of modes of any table, for a quick look.
     """
     measured = sorted(measured, key=lambda one: one.entries is None)  # where both know a workload, who knows more
 

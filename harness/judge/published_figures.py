@@ -96,10 +96,7 @@ class PrintedRatio(NamedTuple):
 def read_published(path: Path, what: str, parse: Callable[[Mapping[str, str]], Parsed]) -> List[Parsed]:
     """The rows of a CSV file of `baselines/published`, parsed.
 
-    Raises:
-        StoreError: the file cannot be read.
-        InvalidValueError: a row lacks a column, or `parse` refuses it by a ValueError; names the line and `what` it is
-            not.
+    What `parse` refuses by a ValueError, or lacks a column, is an InvalidValueError: the line is no `what`.
     """
     found = []
     try:

@@ -279,8 +279,6 @@ class Pair(NamedTuple):
 
     @property
     def sides(self) -> Tuple[CaseRuns, CaseRuns]:
-        assert self.before is not None
-        assert self.after is not None
         return self.before, self.after
 
     @property

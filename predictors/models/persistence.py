@@ -61,13 +61,7 @@ def file_sha256(path: Path) -> str:
 
 
 def save_model(path: Path, predictor: Predictor, origin: Mapping[str, Any]) -> None:
-    """Write a fitted predictor, whole or not at all.
-
-    Raises:
-        StoreError: the file cannot be written.
-        NotFittedError: it was never fitted.
-        InvalidValueError: a parameter is nothing that JSON or a table can hold.
-    """
+    """Write a fitted predictor, whole or not at all."""
     if not hasattr(predictor, "training_rows_"):
         raise NotFittedError(f"{predictor.name} has learned nothing to be saved", "call fit first")
     inputs, time_ms, power_mw = predictor.training_rows_
@@ -101,14 +95,7 @@ def save_model(path: Path, predictor: Predictor, origin: Mapping[str, Any]) -> N
 
 
 def load_model(path: Path) -> Model:
-    """Read a predictor and fit it to what it had learned from: seconds at most, and the same predictions.
-
-    Raises:
-        StoreError: the file cannot be read.
-        InvalidValueError: it is no model file, it is damaged, or another version of the suite wrote it.
-        UnknownNameError: it holds a predictor that this version does not know.
-        DependencyError: the predictor needs a package that is not installed.
-    """
+    """Read a predictor and fit it to what it had learned from: seconds at most, and the same predictions."""
     try:
         whole = path.read_bytes()
     except OSError as error:

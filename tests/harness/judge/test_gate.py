@@ -133,16 +133,6 @@ def test_verdict_and_exit_code(gate, before, after, threshold, status, codes):
     assert (exit_code(verdicts), exit_code(verdicts, strict=True)) == codes
 
 
-def test_half_the_time_is_not_the_same_where_noise_explains_it():
-    """Of ten cases one may be as far off by chance, so no test is convinced."""
-    wild = [case_runs(steady(*times), 0) for times in ((72.0, 100.0, 135.0), (40.0, 52.1, 64.0))]
-    calm = [case_runs(steady(99, 100, 101), workers) for workers in range(1, 10)]
-    found = judge([wild[0], *calm], [wild[1], *calm])
-    assert found[0].ratio.value == pytest.approx(0.521)
-    assert found[0].ratio.interval().high < 0.952
-    assert found[0].status == "inconclusive"
-
-
 @pytest.mark.exhaustive
 @pytest.mark.parametrize(("runs", "most"), [((3, 3), 0.02), ((5, 5), 0.02), ((5, 1), 0.05), ((1, 1), 0.05)])
 def test_noisy_runs_of_the_same_code_are_seldom_flagged(noise, monkeypatch, runs, most):
