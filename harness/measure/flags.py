@@ -179,9 +179,10 @@ def _data(case: Case, conditions: Mapping[str, Any], minibatches: Sequence[Minib
     if state != "as-is" and conditions.get("cache_method") != IN_MEMORY:
         if share is None:
             yield "cache-unknown: the data set's residency in the page cache could not be measured"
-        elif (share < WARM_SHARE) if state == "warm" else (share > COLD_SHARE):
-            told = "not-warm" if state == "warm" else "not-cold"
-            yield f"{told}: {share:.0%} of the data set was in the page cache at the start"
+        elif state == "warm" and share < WARM_SHARE:
+            yield f"not-warm: {share:.0%} of the data set was in the page cache at the start"
+        elif state != "warm" and share > COLD_SHARE:
+            yield f"not-cold: {share:.0%} of the data set was in the page cache at the start"
     if conditions["data_in_memory"]:
         yield "in-memory: the data set is not read from files while training, so storage and page cache play no part"
         return
