@@ -42,9 +42,8 @@ def run(arguments: argparse.Namespace) -> int:
                 ids = profiles(store, arguments.include_flagged)[["case_id", "provenance"]]
                 raw = ids.join(read(store, ids.index).set_index("profile_id"), how="inner").reset_index()
                 if path.suffix == ".parquet":
-                    arrow, parquet = pyarrow()
-                    table = arrow.Table.from_pandas(raw, preserve_index=False)
-                    parquet.write_table(table, str(path), compression="zstd")
+                    pyarrow()  # refuses where it is not installed
+                    raw.to_parquet(path, index=False, compression="zstd")
                 else:
                     raw.to_csv(path, index=False)
                 print(f"{path}: {len(raw)} {what} of {raw['profile_id'].nunique()} profiles")
