@@ -12,16 +12,9 @@ from harness.core.errors import InvalidValueError, UnknownNameError
 from harness.core.power_modes import PowerMode
 from harness.core.units import MS_PER_S, MW_PER_W, MWH_PER_WH, S_PER_HOUR, S_PER_MINUTE, ms_to_s, mws_to_mwh, w_to_mw
 from harness.judge.published_figures import CHANGE, Condition, PublishedFigure
+from harness.simulation import parameters as simulated
 from harness.simulation.model import PAPERS_INSTANCES, Load, Response, cached_share, idle_power_mw, simulate
-from harness.simulation.parameters import (
-    SIMULATED_BOARDS,
-    SIMULATED_WORKLOADS,
-    BoardParameters,
-    WorkloadParameters,
-    load_board,
-    load_physics,
-    load_workload,
-)
+from harness.simulation.parameters import BoardParameters, WorkloadParameters
 
 DEFAULT = "default"  # the power mode that the papers take as a board's default
 PROFILED_MINIBATCHES = 41  # the first is discarded, 40 are kept (001 sec. 2.5)
@@ -46,9 +39,9 @@ Parameters = Mapping[Owner, Any]  # a whole set: the parameters of physics, of e
 
 def fitted_parameters() -> Dict[Owner, Any]:
     return {
-        PHYSICS: load_physics(),
-        **{(BOARD, name): load_board(name) for name in SIMULATED_BOARDS},
-        **{(WORKLOAD, name): load_workload(name) for name in SIMULATED_WORKLOADS},
+        PHYSICS: simulated.load_physics(),
+        **{(BOARD, name): simulated.load_board(name) for name in simulated.SIMULATED_BOARDS},
+        **{(WORKLOAD, name): simulated.load_workload(name) for name in simulated.SIMULATED_WORKLOADS},
     }
 
 

@@ -8,15 +8,8 @@ from pathlib import Path
 from typing import Any, Callable, List, Mapping, Optional, Union, cast
 
 from harness.core.errors import InvalidValueError
-from harness.workloads.data.data_set import (
-    DataSet,
-    PreparedData,
-    RawSamples,
-    choose,
-    open_samples,
-    prepare,
-    prepare_own,
-)
+from harness.workloads.data import data_set as data_sets
+from harness.workloads.data.data_set import DataSet, PreparedData, RawSamples
 from harness.workloads.optional_packages import require
 
 BF16_WHERE_THERE_IS = "bf16-where-there-is"
@@ -41,7 +34,7 @@ def transformed(
     data_set: DataSet, build_transform: Callable[[], Callable[[Any], Any]]
 ) -> Callable[[Path], Transformed]:
     """What reads one of the papers' data sets from its folder; the transform is built with it, and can be pickled."""
-    return lambda folder: Transformed(open_samples(data_set, folder), build_transform())
+    return lambda folder: Transformed(data_sets.open_samples(data_set, folder), build_transform())
 
 
 def sgd(parameters: Any) -> Any:
@@ -162,12 +155,12 @@ class Workload:
         report: Callable[[str], None],
     ) -> PreparedData:
         if isinstance(self.folder, DataSet):
-            return prepare(self.folder, storage_dir, data_root, data_scale, seed, report)
-        return prepare_own(self.name, self.open, self.folder, storage_dir, data_scale, seed, report)
+            return data_sets.prepare(self.folder, storage_dir, data_root, data_scale, seed, report)
+        return data_sets.prepare_own(self.name, self.open, self.folder, storage_dir, data_scale, seed, report)
 
     def build_data_set(self, prepared: PreparedData, seed: int) -> Any:
         samples = prepared.own if self.is_own else self.open(prepared.directory)
-        return require("torch.utils.data").Subset(samples, choose(len(samples), prepared.samples, seed))
+        return require("torch.utils.data").Subset(samples, data_sets.choose(len(samples), prepared.samples, seed))
 
 
 def read_pictures(folder: Path) -> Transformed:
