@@ -11,7 +11,7 @@ import numpy as np
 
 from harness.core.errors import DataSetError
 from harness.core.files import read_bounded
-from harness.workloads.data.data_set import DataSet, FileRows
+from harness.workloads.data.data_set import FileRows, known_data_set
 from harness.workloads.data.written_folder import Report, reported
 
 SIDE, CHANNELS, CLASSES = 32, 3, 10
@@ -117,14 +117,4 @@ def write(directory: Path, samples: int, seed: int, report: Report) -> str:
     return "written"
 
 
-# 50,000 samples, 150 MB: SIGMETRICS 2023 table 2 (F848, F849).
-CIFAR10 = DataSet(
-    name="cifar10",
-    real_samples=50_000,
-    real_bytes=150_000_000,
-    default_samples=1_024,
-    places=("cifar10", "cifar-10-batches-bin", "cifar-10-batches-py"),
-    signs=("data_batch_1*",),
-    write=write,
-    open=Cifar10Samples,
-)
+CIFAR10 = known_data_set("cifar10", write, Cifar10Samples, ("data_batch_1*",))

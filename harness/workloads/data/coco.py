@@ -10,7 +10,7 @@ import numpy as np
 
 from harness.core.errors import DataSetError
 from harness.core.files import read_json
-from harness.workloads.data.data_set import DataSet, first_of
+from harness.workloads.data.data_set import first_of, known_data_set
 from harness.workloads.data.photographs import draw_size, fit_size, make_jpeg, read_picture, write_files
 from harness.workloads.data.written_folder import Report
 
@@ -111,14 +111,4 @@ def write(directory: Path, samples: int, seed: int, report: Report) -> str:
     return "written"
 
 
-# 25,000 pictures, 3.9 GB: PowerTrain table 3 (F296, F297).
-COCO = DataSet(
-    name="coco-minitrain",
-    real_samples=25_000,
-    real_bytes=3_900_000_000,
-    default_samples=1_024,
-    places=("coco-minitrain", "coco_minitrain", "coco"),
-    signs=_LISTS,
-    write=write,
-    open=CocoSamples,
-)
+COCO = known_data_set("coco-minitrain", write, CocoSamples, _LISTS)

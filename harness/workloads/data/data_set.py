@@ -13,7 +13,7 @@ from typing import Any, BinaryIO, Callable, Dict, List, Optional, Protocol, Sequ
 import numpy as np
 
 from harness.core.errors import DataSetError, InvalidValueError
-from harness.core.files import make_own_folder
+from harness.core.files import make_own_folder, read_toml
 from harness.workloads.data.written_folder import Report, find_or_write, reported
 
 REAL = "real"
@@ -41,11 +41,11 @@ class DataSet:
     """A data set of the papers: its real size, its format, and how a stand-in of that format is written."""
 
     name: str  # `gld23k`, `mnist`, ..
-    real_samples: int  # training samples of the real data set, as the papers count them
-    real_bytes: int  # its size on the medium, as the papers give it
-    default_samples: int  # how many samples are written unless a scale is asked for
-    places: Sequence[str]  # directories below the user's data root in which the real data set may lie
-    signs: Sequence[str]  # files, or patterns of them, one of which tells that it does
+    real_samples: int  # this and the next three: see `data_sets.toml`
+    real_bytes: int
+    default_samples: int
+    places: Sequence[str]
+    signs: Sequence[str]  # files, or patterns of them, one of which tells that the real one lies in a place
     # writes `samples` samples made from `seed` into an empty directory, in the real format, and returns what they are
     # (`written`, `packaged: ...`). A sample depends on the seed and its index only, never on how many are written.
     write: Callable[[Path, int, int, Report], str]
@@ -62,6 +62,16 @@ class DataSet:
         return next(
             (place for place in places if any(found for sign in self.signs for found in place.glob(sign))), None
         )
+
+
+_KNOWN = read_toml(Path(__file__).with_name("data_sets.toml"))
+
+
+def known_data_set(
+    name: str, write: Callable[[Path, int, int, Report], str], read: Callable[[Path], RawSamples], signs: Sequence[str]
+) -> DataSet:
+    table = {**_KNOWN[name], "places": tuple(_KNOWN[name]["places"])}
+    return DataSet(name=name, write=write, open=read, signs=signs, **table)
 
 
 @dataclasses.dataclass(frozen=True)

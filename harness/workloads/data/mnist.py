@@ -13,14 +13,13 @@ import numpy as np
 
 from harness.core.errors import DataSetError
 from harness.core.files import MOST_BYTES
-from harness.workloads.data.data_set import DataSet, FileRows, first_of
+from harness.workloads.data.data_set import FileRows, first_of, known_data_set
 from harness.workloads.data.written_folder import Report, reported
 from harness.workloads.optional_packages import require
 
 IMAGES, LABELS = "train-images-idx3-ubyte", "train-labels-idx1-ubyte"
 SIDE = 28
 _BOX = 20  # MNIST's digits fill a box of 20 x 20 in the middle of the picture
-_PACKAGED_DIGITS = 1_797
 _MAX_SHIFT = 3  # pixels; leaves the digit inside its frame of (28 - 20) / 2
 
 
@@ -73,17 +72,7 @@ def _to_mnist_shape(image: np.ndarray) -> np.ndarray:
     return frame
 
 
-# 60,000 samples, 46 MB: Prashanthi et al., SIGMETRICS 2023, table 2.
-MNIST = DataSet(
-    name="mnist",
-    real_samples=60_000,
-    real_bytes=46_000_000,
-    default_samples=_PACKAGED_DIGITS,
-    places=("mnist", "MNIST", "MNIST/raw"),
-    signs=(IMAGES, f"{IMAGES}.gz"),
-    write=write,
-    open=MnistSamples,
-)
+MNIST = known_data_set("mnist", write, MnistSamples, (IMAGES, f"{IMAGES}.gz"))
 
 
 _LONGEST_HEADER = 4 + 4 * 4

@@ -15,7 +15,7 @@ from typing import Any, Callable, List, Sequence, Tuple
 import numpy as np
 
 from harness.core.errors import DataSetError
-from harness.workloads.data.data_set import DataSet, first_of
+from harness.workloads.data.data_set import first_of, known_data_set
 from harness.workloads.data.written_folder import Report, reported
 from harness.workloads.optional_packages import require
 
@@ -188,17 +188,7 @@ def write_gld23k(directory: Path, samples: int, seed: int, report: Report) -> st
     return "written"
 
 
-# 23,080 pictures, 2,827 MB: SIGMETRICS 2023 table 2 (F840, F841).
-GLD23K = DataSet(
-    name="gld23k",
-    real_samples=23_080,
-    real_bytes=2_827_000_000,
-    default_samples=1_024,
-    places=("gld23k", "landmarks"),
-    signs=_LISTS,
-    write=write_gld23k,
-    open=open_gld23k,
-)
+GLD23K = known_data_set("gld23k", write_gld23k, open_gld23k, _LISTS)
 
 
 _SUFFIXES = (".jpg", ".jpeg", ".png")
@@ -228,14 +218,4 @@ def write_imagenet(directory: Path, samples: int, seed: int, report: Report) -> 
     return "written"
 
 
-# 50,000 pictures, 6.7 GB: PowerTrain table 3 (F290, F291).
-IMAGENET_VAL = DataSet(
-    name="imagenet-val",
-    real_samples=50_000,
-    real_bytes=6_700_000_000,
-    default_samples=1_024,
-    places=("imagenet-val", "imagenet/val", "ILSVRC2012/val"),
-    signs=("*",),  # a folder per class
-    write=write_imagenet,
-    open=open_image_folder,
-)
+IMAGENET_VAL = known_data_set("imagenet-val", write_imagenet, open_image_folder, ("*",))  # a folder per class

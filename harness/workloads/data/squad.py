@@ -12,7 +12,7 @@ import numpy as np
 
 from harness.core.errors import DataSetError
 from harness.core.files import read_json
-from harness.workloads.data.data_set import DataSet, first_of
+from harness.workloads.data.data_set import first_of, known_data_set
 from harness.workloads.data.wikitext import describe_source, read_sections
 from harness.workloads.data.written_folder import Report
 
@@ -96,17 +96,7 @@ def _ask(seed: int, index: int, title: str, context: str) -> Dict[str, Any]:
     return item
 
 
-# 70 k samples, 40 MB: PowerTrain table 3 (F302, F303). The real file has 130,319 questions.
-SQUAD = DataSet(
-    name="squad",
-    real_samples=70_000,
-    real_bytes=40_000_000,
-    default_samples=1_024,
-    places=("squad", "squad-v2", "squad2"),
-    signs=_FILES,
-    write=write,
-    open=SquadSamples,
-)
+SQUAD = known_data_set("squad", write, SquadSamples, _FILES)
 
 
 # The tokeniser gives texts about the length and the spread of numbers that BERT's own WordPiece gives them, which is

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import collections
-import dataclasses
 import functools
 import itertools
 import platform
@@ -14,7 +13,7 @@ from typing import Dict, Iterator, List, Sequence
 import numpy as np
 
 from harness.core.errors import DataSetError
-from harness.workloads.data.data_set import DataSet
+from harness.workloads.data.data_set import known_data_set
 from harness.workloads.data.written_folder import Report
 from harness.workloads.optional_packages import require
 
@@ -96,27 +95,14 @@ def write(directory: Path, samples: int, seed: int, report: Report, steps: int =
     return f"packaged: {describe_source()}" + (", repeated in another order" if turns > 1 else "")
 
 
-# 36 k samples, 17.8 MB: PowerTrain table 3 (F308, F309). Python's own text fills some 900 samples.
-WIKITEXT = DataSet(
-    name="wikitext",
-    real_samples=36_000,
-    real_bytes=17_800_000,
-    default_samples=896,
-    places=("wikitext-2", "wikitext"),
-    signs=(_FILE,),
-    write=write,
-    open=WikiTextSamples,
-)
+WIKITEXT = known_data_set("wikitext", write, WikiTextSamples, (_FILE,))
 
-LONG_STEPS = 512
-# The same text in long windows, as language models are tuned on.
-WIKITEXT_LONG = dataclasses.replace(
-    WIKITEXT,
-    name="wikitext-512",
-    real_samples=4_079,  # 2,088,628 tokens in windows of 512
-    default_samples=96,
-    write=functools.partial(write, steps=LONG_STEPS),
-    open=functools.partial(WikiTextSamples, steps=LONG_STEPS),
+LONG_STEPS = 512  # as language models are tuned on
+WIKITEXT_LONG = known_data_set(
+    "wikitext-512",
+    functools.partial(write, steps=LONG_STEPS),
+    functools.partial(WikiTextSamples, steps=LONG_STEPS),
+    (_FILE,),
 )
 
 
