@@ -137,15 +137,9 @@ class PowerModeSpace:
             clocks.append(low if khz * khz <= low * high else high)  # khz/low <= high/khz, in whole numbers
         return PowerMode(min(self.cpu_cores, key=lambda cores: abs(cores - mode.cpu_cores)), *clocks)
 
-    def at_caps(
-        self,
-        cpu_cores: Optional[int],
-        cpu_khz: Optional[int],
-        gpu_khz: Optional[int],
-        mem_khz: Optional[int],
-        gpu_cap_rounds_up: bool = False,
-    ) -> PowerMode:
+    def at_caps(self, caps: Sequence[Optional[int]], gpu_cap_rounds_up: bool = False) -> PowerMode:
         """The mode that a preset's core count and caps come to, by `clock_at_cap`; None leaves a dimension uncapped."""
+        cpu_cores, cpu_khz, gpu_khz, mem_khz = caps
         return PowerMode(
             cpu_cores or self.cpu_cores[-1],
             clock_at_cap(cpu_khz, self.cpu_khz),

@@ -156,7 +156,7 @@ class Workload:
     ) -> PreparedData:
         if isinstance(self.folder, DataSet):
             return data_sets.prepare(self.folder, storage_dir, data_root, data_scale, seed, report)
-        return data_sets.prepare_own(self.name, self.open, self.folder, storage_dir, data_scale, seed, report)
+        return data_sets.prepare_own(self.name, self.open, self.folder, storage_dir, data_scale, report)
 
     def build_data_set(self, prepared: PreparedData, seed: int) -> Any:
         samples = prepared.own if self.is_own else self.open(prepared.directory)

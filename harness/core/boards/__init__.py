@@ -143,7 +143,7 @@ class BoardSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     def preset_mode(self, preset: Preset) -> PowerMode:
         caps = (preset.cpu_cores, preset.cpu_khz, preset.gpu_khz, preset.mem_khz)
-        return self.any_release_space().at_caps(*caps, self.gpu_cap_rounds_up)
+        return self.any_release_space().at_caps(caps, self.gpu_cap_rounds_up)
 
     def modes_by_name(self) -> Dict[str, PowerMode]:
         """`maxn`, every mode that a paper names and every preset, as modes that are allowed."""

@@ -144,7 +144,6 @@ def prepare_own(
     folder: Optional[Path],
     storage_dir: Path,
     data_scale: Optional[float],
-    seed: int,
     report: Report,
 ) -> PreparedData:
     """Open a user's own data set with `read`, once its folder, if it has one, lies on the medium of `storage_dir`.
