@@ -47,7 +47,6 @@ def test_axes_come_from_stacked_marks_and_are_in_the_id(own):
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
-        (["--workers", "2"], {"w2"}),
         (["--campaign", "c.toml"], {"w1"}),
         (["--campaign", "c.toml", "--workers", "2"], {"w2"}),
         (["--campaign", "general.toml"], {"w0", "w4"}),
@@ -134,16 +133,13 @@ def test_a_wrong_change_fails_with_what_is_known_and_no_traceback_of_ours(own, c
     assert "harness/fixtures.py" not in done.stdout.split("short test summary")[0].split("FAILURES")[1]
 
 
-def test_a_mark_that_resembles_an_axis_says_which(own):
-    text = "import pytest\n@pytest.mark.parametrize('{}', [8])\ndef test_a({}):\n    pass\n"
-    done = own(text.format("batchsize", "profile, batchsize"), "--collect-only")
+def test_a_mark_that_resembles_an_axis_says_which_and_a_wrong_one_what_an_axis_takes(own):
+    text = "import pytest\n@pytest.mark.parametrize('{}', [{!r}])\ndef test_a({}):\n    pass\n"
+    done = own(text.format("batchsize", 8, "profile, batchsize"), "--collect-only")
     assert "parametrize names 'batchsize', which is no axis: the case stays as it is. Was 'batch_size'" in done.stdout
     for argument, arguments in (("batchsize", "batchsize"), ("depth", "profile, depth")):  # not ours; not alike
-        assert "is no axis" not in own(text.format(argument, arguments), "--collect-only").stdout
-
-
-def test_a_wrong_mark_says_what_an_axis_takes(own):
-    done = own("import pytest\n@pytest.mark.parametrize('workers', ['many'])\ndef test_a(profile):\n    profile()\n")
+        assert "is no axis" not in own(text.format(argument, 8, arguments), "--collect-only").stdout
+    done = own(text.format("workers", "many", "profile, workers"))
     assert "axis workers takes whole numbers from 0 up, got 'many'" in done.stdout
 
 

@@ -16,18 +16,12 @@ def ids(done):
     return [line.partition("::")[2] for line in done.stdout.splitlines() if "::" in line]
 
 
-def test_a_board_that_is_not_here_is_skipped_with_the_reason_and_the_way_out(run_suite):
-    done = run_suite("--device", "orin-agx", "--workload", "lenet-mnist", "--workers", "0", "-rs")
-    assert "1 skipped" in done.stdout
-    assert "orin-agx is not this machine" in done.stdout
-    assert "run on the board" in done.stdout
-    assert "--device sim:orin-agx" in done.stdout
-
-
-def test_a_storage_without_a_place_is_skipped_with_the_way_out(run_suite):
-    done = run_suite("--storage", "hdd", "--workload", "lenet-mnist", "--workers", "0", "-rs")
-    assert "1 skipped" in done.stdout
-    assert "--storage hdd=/mount/point" in done.stdout
+def test_a_board_that_is_not_here_and_a_storage_without_a_place_are_skipped_with_the_reason_and_the_way_out(run_suite):
+    asked = ("--device", "orin-agx,host", "--storage", "hdd", "--workload", "lenet-mnist", "--workers", "0")
+    done = run_suite(*asked, "-rs")
+    assert "2 skipped" in done.stdout
+    for words in ("orin-agx is not this machine", "run on the board", "--device sim:orin-agx", "--storage hdd=/mount/"):
+        assert words in done.stdout
 
 
 @pytest.mark.parametrize(

@@ -55,11 +55,10 @@ def test_a_night_on_which_nothing_failed_is_green(judge):
     assert lines[2] == "changed: nothing of the software; the same: torch 2.9.0, commit abc"
 
 
-@pytest.mark.parametrize("step", ["doctor", "restore", "campaign-1", "gates", "baseline", "compare", "history"])
-def test_each_check_that_fails_makes_it_red(judge, step):
-    code, lines = judge(steps={step: 1})
-    assert code == 1
-    assert lines[0].startswith(f"RED by {step} (")
+def test_each_check_that_fails_makes_it_red(judge):
+    for step in STEPS:
+        code, lines = judge(steps={step: 1})
+        assert (code, lines[0].startswith(f"RED by {step} (")) == ((1, True) if step != "pages" else (0, False)), step
 
 
 @pytest.mark.parametrize("step", ["baseline", "compare"])

@@ -57,9 +57,28 @@ def test_errors_against_a_table_stand_under_its_workload(table, tmp_path, capsys
     assert "F161 (001 1.1 Challenges)" in printed
 
 
+FEW = """
+[axes]
+workload = ["lenet-mnist", "mobilenetv3-gld23k", "resnet18-cifar10"]
+[settings]
+minibatches = 100
+[experiment.baseload]
+boards = ["xavier-agx"]
+power_mode = ["a"]
+[experiment.batch_size]
+boards = ["xavier-agx"]
+batch_size = [1, 2, 4, 8, 16, 32, 64, 128]
+[experiment.dvfs]
+boards = ["xavier-agx"]
+[[experiment.dvfs.sweep]]
+[[experiment.dvfs.sweep]]
+settings = { clocks = "dvfs" }
+"""
+
+
 def test_without_a_device_figures_of_every_board_and_all_claims_are_told(tmp_path, capsys, monkeypatch):
-    few = partial(SimulatedCampaign, ["xavier-agx"], experiments=["batch_size", "dvfs"])
-    monkeypatch.setattr(validation, "SimulatedCampaign", few)
+    (tmp_path / "few.toml").write_text(FEW)
+    monkeypatch.setattr(validation, "SimulatedCampaign", partial(SimulatedCampaign, str(tmp_path / "few.toml")))
     out = tmp_path / "out.json"
     assert command("--json", out) == 0
     found = json.loads(out.read_text())
@@ -82,14 +101,11 @@ def test_claims_as_known_are_success_and_others_are_not(monkeypatch, as_known, c
     assert command() == code
 
 
-def test_a_board_without_figures_needs_a_table(table, capsys):
+def test_a_board_without_figures_needs_a_table_and_rows_that_are_simulated_are_no_measure(table, capsys):
     assert command("--device", "orin-nano") == 2
     assert "orin-nano" in capsys.readouterr().err
-    assert command("--device", "orin-nano", "--corpus", table(device="orin-nano")) == 0
-
-
-def test_rows_that_are_simulated_are_no_measure(table, capsys):
-    path = table()
+    path = table(device="orin-nano")
+    assert command("--device", "orin-nano", "--corpus", path) == 0
     path.write_text(path.read_text().replace("measured", "simulated"))
     assert command("--corpus", path) == 2
     assert "they are simulated" in capsys.readouterr().err

@@ -60,7 +60,7 @@ def test_every_mode_is_read_back_and_the_board_is_as_before(tmp_path, board, l4t
     with running(build_board(tmp_path / "root", board, l4t)) as (device, kernel):
         space = device.power_mode_space()
         low_high = PowerMode(space.cpu_cores[-1], space.cpu_khz[0], space.gpu_khz[-1], space.mem_khz[0])
-        for mode in (space.greatest, space.at(0), low_high, space.greatest):
+        for mode in (space.greatest, next(iter(space)), low_high, space.greatest):
             assert device.apply(mode) == mode
         online = sum(kernel.read(f"sys/devices/system/cpu/cpu{core}/online") != "0" for core in space.cpu_cores[:-1])
         assert online == space.greatest.cpu_cores - 1
@@ -151,7 +151,7 @@ def test_where_the_kernel_keeps_other_masks_than_every_mode_has_its_own_count(tm
         assert device.conditions(case)["tpc_mask"] == 0
     hiding = device_of(tree)
     hiding._control.nvpmodel.told = lambda param, argument: None  # nvpmodel is asked, and would not without a reboot
-    low = hiding.power_mode_space().at(0)
+    low = next(iter(hiding.power_mode_space()))
     with running(tree, hiding):
         assert hiding.apply(low) == low
 
@@ -169,7 +169,7 @@ def test_where_the_kernel_does_not_tell_its_mask_sysfs_takes_over_once_nvpmodel_
     monkeypatch.setattr(Nvpmodel, "_other_masks", lambda knob: "")
     with running(build_board(tmp_path / "root", "orin-nano-super", "r36.4")) as (device, _):
         assert device._control.works(device._control.nvpmodel)
-        for mode in (device.power_mode_space().at(0), device.power_mode_space().greatest):
+        for mode in (next(iter(device.power_mode_space())), device.power_mode_space().greatest):
             assert device.apply(mode) == mode
 
 
@@ -196,7 +196,7 @@ def case_of(device, settings):
 def test_clocks_of_a_board_are_free_below_the_mode_and_held_again_and_put_back(tmp_path, board, l4t):
     with running(build_board(tmp_path / "root", board, l4t)) as (device, kernel):
         space = device.power_mode_space()
-        lowest = space.at(0)
+        lowest = next(iter(space))
         middle = space.nearest(PowerMode(*(values[len(values) // 2] for values in space.dimensions)))
         for mode in (space.greatest, middle, lowest, space.greatest):
             assert device._apply(mode.name, mode, DVFS) == (mode, [])
@@ -256,7 +256,7 @@ def test_a_write_refused_half_way_is_an_error_and_everything_is_put_back(nano, a
     with running(nano) as (device, kernel):
         kernel.refuse("*", after=after, times=2)
         with contextlib.suppress(ControlError):  # some writes are tried again, and then the mode has taken
-            mode = device.power_mode_space().at(0)
+            mode = next(iter(device.power_mode_space()))
             assert device.apply(mode) == mode
 
 
@@ -268,13 +268,13 @@ def test_einval_in_the_middle_of_a_mode_is_an_error_and_everything_is_put_back(n
     with running(nano) as (device, kernel):
         kernel.refuse(pattern, errno.EINVAL)
         with pytest.raises(ControlError, match=r"Invalid argument|did not take|reads back"):
-            device.apply(device.power_mode_space().at(0))
+            device.apply(next(iter(device.power_mode_space())))
         assert errno.EINVAL in [refusal.number for refusal in kernel.refusals]
 
 
 def test_a_core_that_does_not_come_back_is_an_error_that_names_what_is_missing(nano):
     with running(nano) as (device, kernel):
-        device.apply(device.power_mode_space().at(0))
+        device.apply(next(iter(device.power_mode_space())))
         kernel.stick_core(5)
         with pytest.raises(ControlError, match=r"cpu5/online|cpu_cores is 5, not 6"):
             device.apply(device.power_mode_space().greatest)

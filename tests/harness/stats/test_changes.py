@@ -119,13 +119,10 @@ def test_a_median_of_runs_is_as_unsure_as_they_differ() -> None:
     assert median_of_runs([[10.0] * 20, [12.0] * 20], BOARD).error > 10 * one.error
 
 
-def test_the_mean_of_one_case_is_the_case() -> None:
+def test_a_mean_of_many_cases_is_surer_but_not_surer_than_what_they_share_and_of_one_it_is_the_case() -> None:
     [pair] = cases(5, 1, 2, 0.02)
     one = compare_runs(*pair, KNOWN, KNOWN)
     assert mean_ratio([one], *logs_of([pair])) == one
-
-
-def test_a_mean_of_many_cases_is_surer_but_not_surer_than_what_they_share() -> None:
     one = compare_runs([[100.0] * 40], [[105.0] * 40], RunNoise(0.03, 4), KNOWN)
     many = mean_ratio([one] * 50, np.zeros((1, 50)), np.zeros((1, 50)))
     assert many.change().ratio == pytest.approx(one.change().ratio)
@@ -145,12 +142,13 @@ def test_runs_that_are_slow_in_all_their_cases_are_no_proof() -> None:
     assert together.between > 2 * ratios[0].between / math.sqrt(8)
 
 
-def test_ranks_tell_a_shift_from_none_and_do_not_mind_outliers() -> None:
+def test_ranks_tell_a_shift_from_none_and_do_not_mind_outliers_and_too_few_blocks_are_not_ranked() -> None:
     before = runs_of(np.random.default_rng(6), 1, 0.0)
     shifted = [[1.2 * time for time in before[0]]]
     shifted[0][0] = 1e6
     assert rank_test(before, shifted) < 0.01
     assert rank_test(before, before) == pytest.approx(1.0, abs=0.05)
+    assert rank_test([[1.0] * 10], [[1.0] * 10]) is rank_test([[9000.0]] * 3, [[9900.0]] * 3) is None
 
 
 def test_rank_tests_that_agree_are_surer_together_and_such_that_do_not_cancel() -> None:
@@ -160,18 +158,10 @@ def test_rank_tests_that_agree_are_surer_together_and_such_that_do_not_cancel() 
     assert combined_ranks([1.1], [None]) is None
 
 
-def test_too_few_blocks_are_not_ranked() -> None:
-    assert rank_test([[1.0] * 10], [[1.0] * 10]) is None
-    assert rank_test([[9000.0]] * 3, [[9900.0]] * 3) is None
-
-
-def test_holm_adjusts_by_rank_and_never_falls() -> None:
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=20))
+def test_holm_adjusts_by_rank_keeps_the_order_and_only_raises(p_values: List[float]) -> None:
     assert holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
     assert holm([]) == []
-
-
-@given(st.lists(st.floats(0, 1), min_size=1, max_size=20))
-def test_holm_keeps_the_order_and_only_raises(p_values: List[float]) -> None:
     adjusted = holm(p_values)
     assert all(before <= after <= 1 for before, after in zip(p_values, adjusted))
     order = sorted(range(len(p_values)), key=lambda place: p_values[place])
@@ -215,7 +205,7 @@ def test_cases_that_swing_together_do_not_pass_for_many_witnesses() -> None:
     assert randomised_change(*one) == pytest.approx(randomised_change(*many))
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=5, deadline=None)
 @given(st.integers(0, 1000), st.floats(0.5, 2.0))
 def test_a_factor_moves_ratio_and_interval_and_swapping_inverts_them(seed: int, factor: float) -> None:
     before, after = shared_noise(seed, FEWEST_RUNS, 2), shared_noise(seed + 1, FEWEST_RUNS, 2)
