@@ -43,17 +43,13 @@ class Attempt(NamedTuple):
     choice: ConcurrentChoice
     profile: Profile
 
-    @property
-    def way(self) -> str:
-        return Mix.parse(self.profile.case.workload).way
-
     def figure(self, name: str) -> float:
         value = self.profile.aggregates.get(name)
         return float("inf") if value is None else value
 
     def shortfalls(self, goal: ConcurrentGoal) -> Tuple[float, float]:
         """Latency over what is allowed, and power (0 where it is not limited): 1 and below keeps the limit."""
-        latency = self.figure(goal.latency_figure) / goal.latency_ms
+        latency = self.figure(f"latency_p{goal.percentile}_ms") / goal.latency_ms
         return latency, 0.0 if goal.power_mw is None else self.figure("power_mw") / goal.power_mw
 
 
@@ -318,17 +314,17 @@ def format_attempts(training: Case, inference: str, goal: ConcurrentGoal, attemp
     expected, profile = best.choice.expected, best.profile
     power = "" if goal.power_mw is None else f", mean power at most {mw_to_w(goal.power_mw):g} W"
     inference_mode = "" if goal.switching_ms is None else f", inference in {best.choice.inference_mode.name}"
-    drawn = profile.aggregates.get("power_mw")
+    drawn, way = profile.aggregates.get("power_mw"), Mix.parse(profile.case.workload).way
     lines = [
         f"goal:     train {training.workload} as fast as possible while {goal.arrivals_per_s:g} requests/s of "
         f"{inference} take at most {goal.latency_ms:g} ms{power}",
-        f"choice:   {best.way}, {best.choice.training_mode.name}{inference_mode}, batches of "
+        f"choice:   {way}, {best.choice.training_mode.name}{inference_mode}, batches of "
         f"{best.choice.training_batch} in training and {best.choice.inference_batch} in inference "
         f"({last.profiles} profiles, {format_duration(last.profiling_s)}; "
         f"{len(attempts)} plans)",
         f"expected: {expected.training_per_s * best.choice.training_batch:.1f} trained samples/s, latency up to "
         f"{expected.latency_ms:.0f} ms",
-        f"outcome ({profile.provenance}, {profile.case.settings.duration_s:g} s {best.way}): "
+        f"outcome ({profile.provenance}, {profile.case.settings.duration_s:g} s {way}): "
         f"{best.figure('training_samples_per_s'):.1f} trained samples/s, latency "
         f"{best.figure('latency_median_ms'):.0f} ms median, {best.figure('latency_p95_ms'):.0f} ms at 95 %, "
         f"{best.figure('latency_p99_ms'):.0f} ms at 99 %" + ("" if drawn is None else f", {mw_to_w(drawn):.1f} W"),

@@ -44,8 +44,6 @@ DRAWS = 400
 
 
 class SearchOutcome(NamedTuple):
-    """What a search came to."""
-
     goal: str  # what was searched for, in short
     strategy: str  # by what
     candidates: int  # how many modes, each with a batch size, could be chosen
@@ -54,13 +52,6 @@ class SearchOutcome(NamedTuple):
     true_over: Optional[float]  # the same without the noise of measuring; None where nobody knows
     slower: Optional[float]  # the chosen mode's time over that of the best mode within the limits, likewise
     provenance: str  # of all of these figures
-
-    @property
-    def text(self) -> str:
-        """In a line."""
-        found = f"{self.spent} of {self.candidates} modes profiled, {self.over:.3f} of the limit"
-        known = "" if self.slower is None else f", {self.slower:.3f} times as long as the best mode"
-        return f"    {self.goal}: {self.strategy}: {found}{known} ({self.provenance})"
 
 
 class ModeSearches:
@@ -74,16 +65,9 @@ class ModeSearches:
     ) -> List[SearchOutcome]:
         """Search for a case's mode on a device that is held, and keep what came of it; a line each is told.
 
-        Args:
-            device: that is held.
-            case: what to search a mode for, of any task.
-            progress: where lines go.
-            may_lower_clocks: nothing else is to run afterwards on a board whose clocks may only fall.
-            profiling: `store`, `environment`, `run_id` and `resume` of `DeviceProfiler`.
-
-        Raises:
-            CannotRunError: no mode is known to keep the limits; or a search raises clocks, which this board may refuse.
-            SourceUnavailableError: the device measures no power.
+        `may_lower_clocks`: nothing else is to run afterwards on a board whose clocks may only fall. `profiling` are
+        options of `DeviceProfiler`. A `CannotRunError` says that no mode is known to keep the limits, or that a search
+        raises clocks, which this board may refuse.
         """
         if device.clocks_only_fall and device.provenance == "measured" and not may_lower_clocks:
             raise CannotRunError(
@@ -97,7 +81,9 @@ class ModeSearches:
             profiler = DeviceProfiler(device, case, modes, batch_sizes=sizes, report=progress.update, **profiling)
             found = search(profiler, truth(device, case, sizes))
         for one in found:
-            progress.line(one.text)
+            spent = f"{one.spent} of {one.candidates} modes profiled, {one.over:.3f} of the limit"
+            known = "" if one.slower is None else f", {one.slower:.3f} times as long as the best mode"
+            progress.line(f"    {one.goal}: {one.strategy}: {spent}{known} ({one.provenance})")
         self._outcomes.setdefault(case.device, []).extend(found)
         missed = [one.goal for one in found if one.over > 1.0 and one.slower is None]
         if missed or not found:
@@ -107,22 +93,19 @@ class ModeSearches:
     def judge(self, device: str) -> List[Tuple[str, bool]]:
         """Those of `claims` that a device's searches can judge: a line each, and whether it is wrong unexpectedly."""
         told, outcomes = [], self._outcomes.get(device, [])
-        for name, claim in claims(outcomes).items():
-            one = judge_cells(*claim)
-            if one is None:
-                continue
+        judged = {name: judge_cells(*claim) for name, claim in claims(outcomes).items()}
+        for name, one in ((name, one) for name, one in judged.items() if one is not None):
+            is_known = one.verdict != CONFIRMED and name in NOT_SO
             line = (
                 f"{one.verdict} ({outcomes[0].provenance}): {name}, {device}: {one.effect:.3g}"
                 f" ({one.low:.3g} to {one.high:.3g}), n = {one.n}, {one.case}"
+                + (f"; known: {NOT_SO[name]}" if is_known else "")
             )
-            is_known = one.verdict != CONFIRMED and name in NOT_SO
-            line += f"; known: {NOT_SO[name]}" if is_known else ""
             told.append((line, one.verdict != CONFIRMED and not is_known))
         return told
 
 
-Truth = Tuple[np.ndarray, np.ndarray]
-"""Time and power of every mode with every batch size, each of shape (modes, sizes)."""
+Truth = Tuple[np.ndarray, np.ndarray]  # time and power of every mode with every batch size, of shape (modes, sizes)
 
 
 def truth(device: Device, case: Case, sizes: Sequence[int]) -> Optional[Truth]:
@@ -234,5 +217,5 @@ def claims(outcomes: Sequence[SearchOutcome]) -> Dict[str, Tuple[List[Cell], Bou
     }
 
 
+# What is not so on simulated boards, and why.
 NOT_SO = {"halving finds the best mode (000 abstract)": "what one profile ruled out is never tried again"}
-"""What is not so on simulated boards, and why."""

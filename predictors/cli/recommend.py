@@ -124,8 +124,21 @@ def run(arguments: argparse.Namespace) -> int:
         print("\n" + format_shared(some, mode))
     if arguments.json:
         write_json(arguments.json, _plain(device, found, shared, peak_mw))
-    _write_files_of_one(arguments, device, found[0][0])
-    _refuse_missed([one for some in found for one in some if not one.choice.feasible])
+    if arguments.plot:
+        from predictors.strategies.plots import draw_recommendation
+
+        draw_recommendation(found[0][0], arguments.plot, device.provenance)
+        print(f"wrote {arguments.plot}")
+    if arguments.write_conf:
+        _write_conf(arguments, device, found[0][0].choice.power_mode)
+    missed = [one for some in found for one in some if not one.choice.feasible]
+    if missed:
+        near = missed[0].mode
+        figures = f"{near.time_ms.value:.4g} ms at {mw_to_w(near.power_mw.value):.4g} W"
+        raise CannotRunError(
+            f"no mode is known for the {' or the '.join(one.goal.describe() for one in missed)}",
+            f"the nearest has {figures}: allow that, or more --profiles",
+        )
     return 0
 
 
@@ -171,26 +184,6 @@ def _search(
             if arguments.pool:
                 print(device.describe())
     return found
-
-
-def _write_files_of_one(arguments: argparse.Namespace, device: Device, found: Recommendation) -> None:
-    if arguments.plot:
-        from predictors.strategies.plots import draw_recommendation
-
-        draw_recommendation(found, arguments.plot, device.provenance)
-        print(f"wrote {arguments.plot}")
-    if arguments.write_conf:
-        _write_conf(arguments, device, found.choice.power_mode)
-
-
-def _refuse_missed(missed: Sequence[Recommendation]) -> None:
-    if missed:
-        near = missed[0].mode
-        figures = f"{near.time_ms.value:.4g} ms at {mw_to_w(near.power_mw.value):.4g} W"
-        raise CannotRunError(
-            f"no mode is known for the {' or the '.join(one.goal.describe() for one in missed)}",
-            f"the nearest has {figures}: allow that, or more --profiles",
-        )
 
 
 def _opened(arguments: argparse.Namespace) -> Device:
@@ -305,23 +298,8 @@ def recommend_mode(
 ) -> List[Recommendation]:
     """Hold a device, profile up to `profiles` of its modes, and name for each goal the one that meets it best.
 
-    Args:
-        device: opened, not held.
-        case: what is profiled; its power mode is replaced.
-        goals: what is wanted; one set of profiles serves all.
-        batch_sizes: to choose from; the case's own where none is given.
-        strategy: by which way, a name of `STRATEGIES`.
-        profiles: modes that may be profiled.
-        risk: of `one-shot`: the greatest probability of breaking a limit; 0.05 where it is not said.
-        batch: modes that are chosen at once.
-        unprofiled: whether settings that no profile tells of may be picked, and stand on the front.
-        percentile: the time of a mode is what so many % of its minibatches do not exceed.
-        references: tables of other workloads to start from.
-        store: keeps the profiles; None keeps none.
-        resume: take profiles of the same conditions from `store`.
-        samples: of the whole training, for the savings; None counts them over an hour.
-        progress: where lines go while this works.
-        peak_mw: the greatest power sample that the profile of the named mode may have.
+    `case` is what is profiled, its power mode and, where there are `batch_sizes`, its batch size replaced; the other
+    parameters are the command's options. `samples` are those of the whole training; None counts savings over an hour.
     """
     if hasattr(device, "telemetry_sources"):
         with power_sampler(device, 1.0, device.root):

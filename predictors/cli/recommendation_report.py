@@ -126,27 +126,23 @@ def plain_recommendation(found: Recommendation) -> Dict[str, Any]:
     """
     choice, history, profiler = found.choice, found.history, found.history.profiler
     provenance = profiler.device.provenance
-
-    def plain(one: ModeFigures) -> Dict[str, Any]:
-        return plain_mode(one, provenance)
-
     return {
         "device": profiler.device.name,
         "provenance": provenance,
         "workload": profiler.template.workload,
         "goal": {"minimise": found.goal.minimise, "limits": dict(found.goal.limits), "text": found.goal.describe()},
-        "choice": {**plain(found.mode), "feasible": choice.feasible, "reason": choice.reason},
+        "choice": {**plain_mode(found.mode, provenance), "feasible": choice.feasible, "reason": choice.reason},
         "spent": plain_spent([found]),
         "failed": [{"mode": history.mode(index).name, "reason": reason} for index, reason in history.failed.items()],
         "flagged": [{"mode": history.mode(index).name, "flags": flags} for index, flags in profiler.flagged.items()],
-        "front": [plain(one) for one in found.front],
+        "front": [plain_mode(one, provenance) for one in found.front],
         "notes": notes_on(found),
         "percentile": profiler.percentile,
         "minibatches": None if found.samples is None else found.samples / choice.batch_size,
         "savings": [
             {
                 "against": saving.other.label,
-                **plain(saving.other),
+                **plain_mode(saving.other, provenance),
                 "hours": saving.hours,
                 "energy_wh": saving.energy_wh,
                 "keeps_limits": saving.keeps_limits,

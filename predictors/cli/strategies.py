@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from pathlib import Path
-from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 import numpy as np
 
@@ -40,15 +40,6 @@ _COLUMNS: Tuple[Tuple[str, str], ...] = (
 
 SPREAD, SPREAD_OVER = "spread", (0.05, 0.95)
 """Budgets over a table's powers, and between which of their quantiles."""
-
-
-class Contest(NamedTuple):
-    """What is run on one table."""
-
-    table: Table
-    goals: List[Goal]
-    setting: StrategySetting
-    runs: List[ContestRun]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -116,37 +107,35 @@ def run(arguments: argparse.Namespace) -> int:
             print(f"note: {name} is left out for {table.workload}: {left_out[name]}", file=sys.stderr)
         kept = [name for name in names if name not in left_out]
         runs = contest_runs(kept, [table], profiles, arguments.repeats)
-        contests.append(Contest(table, _goals(arguments, table), setting, runs))
-    total = sum(len(one.runs) for one in contests)
+        contests.append((table, _goals(arguments, table), setting, runs))
+    total = sum(len(runs) for *_, runs in contests)
     if not total:
         raise CannotRunError("no strategy is left to run", "the reasons stand above")
-    show = counting(total)
+    count = counting(total)
+
+    def show(run: ContestRun) -> None:
+        count(f"{run.strategy}, {run.target.workload}, {run.profiles} profiles")
+
     rows: List[Dict[str, Any]] = []
     found: Dict[Tuple[str, str], Found] = {}
     for table, goals, setting, runs in contests:
-        here = run_contest(
-            runs,
-            goals,
-            setting,
-            arguments.jobs,
-            lambda run: show(f"{run.strategy}, {run.target.workload}, {run.profiles} profiles"),
-        )
+        here = run_contest(runs, goals, setting, arguments.jobs, show)
         lengths = {table.workload: minibatches_of_training(table.workload, DEFAULT_BATCH_SIZE)}
         rows += results(here, [table], len(goals), setting.presets, lengths if table.task == TASKS[0] else {})
         found.setdefault((table.device, table.task), {}).update(here)
-    notes = list(dict.fromkeys(note for one in contests for note in notes_on(one.setting.presets)))
+    notes = list(dict.fromkeys(note for _, _, setting, _ in contests for note in notes_on(setting.presets)))
     print("\n".join([format_results(rows), *(f"note: {note}" for note in notes)]))
     if arguments.json:
         corpus = " ".join(map(str, arguments.corpus))
         said = {"corpus": corpus, "reference": arguments.reference, "budgets_w": arguments.budgets}
         said.update(repeats=arguments.repeats, risk=arguments.risk, notes=notes, task=arguments.task)
-        objectives = sorted({_objective(arguments, one.table) for one in contests})
+        objectives = sorted({_objective(arguments, table) for table, *_ in contests})
         write_json(arguments.json, {**said, "goal": ", ".join(objectives), "results": rows})
     if arguments.plots:
         from predictors.strategies.plots import draw
 
         for (device, task), some in found.items():
-            targets = [one.table for one in contests if (one.table.device, one.table.task) == (device, task)]
+            targets = [table for table, *_ in contests if (table.device, table.task) == (device, task)]
             folder = arguments.plots if len(found) == 1 else arguments.plots / f"{device}-{task}"
             for path in draw(some, targets, folder):
                 print(f"wrote {path}")

@@ -31,8 +31,8 @@ SAMPLING = "space-filling"
 """Of the first modes: designs that ask the physical model found no better modes than this one, which is the fastest."""
 
 INITIAL = 3
-"""Modes to begin with where there are several goals. For one goal a single mode is better: what the physical model
-tells from it leads nearer to the goal than two more modes from anywhere."""
+"""Modes to begin with where there are several goals, or workloads. For one goal a single mode is better: what the
+physical model tells from it leads nearer to the goal than two more modes from anywhere."""
 
 WIDENING = 2.0
 
@@ -179,27 +179,23 @@ class ClosedLoop(Strategy):
         predictor: Callable[[], Predictor],
         design: Designer,
         *,
-        initial: Optional[int] = None,
         least_gain: float = 0.0,
         batch: int = 1,
     ) -> None:
-        """Search by what `predictor` makes, from `initial` modes that `design` chooses; None leaves that to the goals.
+        """Search by what `predictor` makes, beginning with modes that `design` chooses.
 
         `least_gain` ends the search where the expected improvement, as a share of the objective, is below it; 0 spends
         all profiles. A `batch` of modes is chosen at once, and profiled from high to low clocks; 1 learns from each.
         """
-        for name, value in (("batch", batch), ("initial", initial)):
-            if value is not None and value < 1:
-                raise InvalidValueError(f"{name} is {value}, expected 1 or more")
+        if batch < 1:
+            raise InvalidValueError(f"batch is {batch}, expected 1 or more")
         self._predictor = predictor
         self._design = design
-        self.initial = initial
         self.least_gain = least_gain
         self.batch = batch
 
     def choose_all(self, history: History, goals: Sequence[Goal]) -> List[Choice]:
-        initial = self.initial or (INITIAL if len(goals) > 1 else 1)
-        begin = self._design(history, min(initial, history.left)) if history.left > 0 else []
+        begin = self._design(history, min(INITIAL if len(goals) > 1 else 1, history.left)) if history.left > 0 else []
         history.profile_all(from_high_to_low(history, begin))
         while history.left > 0 and not history.taken:  # none of these could be profiled
             profile_random(history, 1, seed=0)

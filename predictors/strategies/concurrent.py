@@ -24,6 +24,7 @@ from harness.core.units import ms_to_s
 from predictors.models.base import Predictor
 from predictors.strategies.closed_loop import (
     DRAWS,
+    INITIAL,
     UNLIKELY,
     CandidatePosterior,
     Designer,
@@ -50,11 +51,6 @@ class ConcurrentGoal:
     # None where they are interleaved
     slowdowns: Optional[Tuple[float, float]] = None
     percentile: int = 95  # of the requests that are to keep the latency
-
-    @property
-    def latency_figure(self) -> str:
-        """The aggregate that `latency_ms` limits."""
-        return f"latency_p{self.percentile}_ms"
 
     def __post_init__(self) -> None:
         """Refuse what nothing can meet."""
@@ -85,14 +81,12 @@ def choose_concurrent(
     goal: ConcurrentGoal,
     predictor: Callable[[], Predictor],
     first: Designer,
-    initial: int = 3,
     search: str = SEARCHES[0],
 ) -> ConcurrentChoice:
     """Find a plan by profiles of training and of inference, within their common limit; all that suffice are taken.
 
-    What the `histories` hold already is used, so that a plan for another goal goes on from there. The candidates of
-    both are modes and batch sizes; those of training have one size where `search` is `mdbs`. What trains the most
-    samples is best. `first` chooses `initial` of each to begin with; `predictor` makes a predictor that is not fitted.
+    What the `histories` hold already is used, so that a plan for another goal goes on from there. What trains the most
+    samples is best. `first` chooses modes of each to begin with; `predictor` makes a predictor that is not fitted.
     `search` is one of `SEARCHES`; brute force profiles everything, whatever the limit says.
     """
     training, inference = histories
@@ -117,7 +111,7 @@ def choose_concurrent(
         if everything <= training.limit:
             begin = range(len(history.profiler.candidates.modes))
         else:
-            begin = () if history.taken else first(history, min(initial, training.limit // 2))
+            begin = () if history.taken else first(history, min(INITIAL, training.limit // 2))
         for index in from_high_to_low(history, begin):
             history.profile(index)
     while True:

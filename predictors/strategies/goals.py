@@ -86,18 +86,18 @@ class Goal:
 
     def excess(self, time_ms: Figures, power_mw: Figures, batch_size: Figures) -> np.ndarray:
         """By which share the worst limit is broken, shape (n,): 0.1 is 10 % above it, 0 and below is within all."""
-        worst = np.full(np.shape(time_ms), -1.0)
-        for name, limit in self.limits.items():
-            worst = np.maximum(worst, value_of(name, time_ms, power_mw, batch_size) / limit - 1)
-        return worst
+        used = self._used(time_ms, power_mw, batch_size)
+        return np.maximum.reduce([np.zeros(np.shape(time_ms)), *used.values()]) - 1
+
+    def _used(self, time_ms: Figures, power_mw: Figures, batch_size: Figures) -> Dict[str, np.ndarray]:
+        """Which share of each limit is used."""
+        return {name: value_of(name, time_ms, power_mw, batch_size) / limit for name, limit in self.limits.items()}
 
     def worst(self, time_ms: float, power_mw: float, batch_size: float) -> str:
         """The quantity whose limit a candidate breaks most; the objective where it keeps all."""
-        shares = {
-            name: float(value_of(name, time_ms, power_mw, batch_size)) / self.limits[name] for name in self.limits
-        }
-        worst = max(shares, key=shares.__getitem__, default=self.minimise)
-        return worst if shares.get(worst, 0.0) > 1 else self.minimise
+        used = self._used(time_ms, power_mw, batch_size)
+        worst = max(used, key=used.__getitem__, default=self.minimise)
+        return worst if used.get(worst, 0.0) > 1 else self.minimise
 
     def slack(self, name: str) -> float:
         """By how much a limit may be exceeded before it counts as broken, in the unit of the quantity's name."""
@@ -105,10 +105,11 @@ class Goal:
 
     def breaks(self, time_ms: Figures, power_mw: Figures, batch_size: Figures) -> np.ndarray:
         """Whether any limit is broken, bool of shape (n,)."""
-        broken = np.zeros(np.shape(time_ms), dtype=bool)
-        for name, limit in self.limits.items():
-            broken |= value_of(name, time_ms, power_mw, batch_size) > limit + self.slack(name)
-        return broken
+        broken = [
+            value_of(name, time_ms, power_mw, batch_size) > limit + self.slack(name)
+            for name, limit in self.limits.items()
+        ]
+        return np.logical_or.reduce([np.zeros(np.shape(time_ms), dtype=bool), *broken])
 
     def describe(self) -> str:
         """The goal in words: `least minibatch time with power at most 30 W`."""

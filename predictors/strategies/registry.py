@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Callable, Dict, List, NamedTuple, Optional, Tuple
 
 from harness.core.errors import InvalidValueError
@@ -67,30 +68,20 @@ STRATEGIES: Dict[str, StrategyKind] = {
     ),
     "one-shot": StrategyKind(make_one_shot, "random modes, our predictor, one pick at a set risk", together=True),
     "powertrain": StrategyKind(
-        lambda setting, seed: make_one_shot(setting, seed, "powertrain"),
-        "random modes, PowerTrain, one pick",
-        together=True,
+        partial(make_one_shot, papers="powertrain"), "random modes, PowerTrain, one pick", together=True
     ),
-    "nn": StrategyKind(
-        lambda setting, seed: make_one_shot(setting, seed, "nn"),
-        "random modes, a neural network, one pick",
-        together=True,
-    ),
-    "random": StrategyKind(lambda setting, seed: RandomSearch(seed), "best of random modes", together=True),
-    "mdbs": StrategyKind(lambda setting, seed: BinarySearch(), "multi-dimensional binary search", deterministic=True),
+    "nn": StrategyKind(partial(make_one_shot, papers="nn"), "random modes, a neural network, one pick", together=True),
+    "random": StrategyKind(lambda given, seed: RandomSearch(seed), "best of random modes", together=True),
+    "mdbs": StrategyKind(lambda given, seed: BinarySearch(), "multi-dimensional binary search", deterministic=True),
     "gmd": StrategyKind(
-        lambda setting, seed: CoordinateSearch(), "coordinate search from the middle", deterministic=True
+        lambda given, seed: CoordinateSearch(), "coordinate search from the middle", deterministic=True
     ),
-    "presets": StrategyKind(
-        lambda setting, seed: Presets(setting.presets), "the vendor's best preset", profiles="none"
-    ),
+    "presets": StrategyKind(lambda given, seed: Presets(given.presets), "the vendor's best preset", profiles="none"),
     "npe": StrategyKind(
-        lambda setting, seed: GreatestEstimatedPower(setting.device), "the vendor's power estimate", profiles="none"
+        lambda given, seed: GreatestEstimatedPower(given.device), "the vendor's power estimate", profiles="none"
     ),
-    "maxn": StrategyKind(lambda setting, seed: Maxn(), "always the greatest mode", profiles="none"),
-    "brute-force": StrategyKind(
-        lambda setting, seed: BruteForce(), "profiles every mode", together=True, profiles="all"
-    ),
+    "maxn": StrategyKind(lambda given, seed: Maxn(), "always the greatest mode", profiles="none"),
+    "brute-force": StrategyKind(lambda given, seed: BruteForce(), "profiles every mode", together=True, profiles="all"),
 }
 """Ours first, then the papers' and the plain ones."""
 

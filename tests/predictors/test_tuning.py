@@ -12,7 +12,6 @@ import pytest
 from harness.board.lock import LOCK_DIR_VARIABLE
 from harness.core.errors import CannotRunError
 from predictors import tuning as module
-from predictors.strategies.online import OnlineTuner
 
 CPUS = sorted(os.sched_getaffinity(0))
 
@@ -25,7 +24,7 @@ def on_its_own(monkeypatch, tmp_path):
     monkeypatch.setenv(LOCK_DIR_VARIABLE, str(tmp_path))
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(module, "OnlineTuner", functools.partial(OnlineTuner, settling_s=0.01))
+    monkeypatch.setattr(module, "OnlineTuner", functools.partial(module.OnlineTuner, settling_s=0.01))
 
 
 @pytest.fixture

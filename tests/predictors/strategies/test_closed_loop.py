@@ -149,7 +149,7 @@ def test_where_nothing_keeps_the_limit_the_nearest_mode_is_found_and_no_more_is_
 
 def test_modes_of_a_batch_are_profiled_from_high_to_low_clocks():
     history = History(TableProfiler(TABLE), 3 + 4)
-    closed_loop(batch=4, initial=3).choose(history, power_budget(25_000.0))
+    closed_loop(batch=4).choose_all(history, GOALS[:2])
     assert history.spent.profiles == 7
     gpu_khz = TABLE.modes[history.places, 2]
     assert (np.diff(gpu_khz[:3]) <= 0).all()
@@ -170,7 +170,7 @@ class SureOfClocks(NearlyRight):
 def test_modes_of_a_batch_are_not_of_one_kind():
     """The three most promising by one posterior are three of the highest GPU clock, one of which tells of all."""
     history = History(TableProfiler(TABLE), 1 + 3)
-    ClosedLoop(SureOfClocks, middle_modes, initial=1, batch=3).choose(history, power_budget(1e6))
+    ClosedLoop(SureOfClocks, middle_modes, batch=3).choose(history, power_budget(1e6))
     assert len(set(TABLE.modes[history.places[1:], 2])) == 3
 
 
@@ -206,10 +206,9 @@ def test_a_mode_that_is_fast_only_where_it_breaks_the_limit_promises_nothing():
     assert history.places.tolist() == [0, 2]
 
 
-@pytest.mark.parametrize("option", ["batch", "initial"])
-def test_a_loop_without_modes_is_refused(option):
-    with pytest.raises(InvalidValueError, match=option):
-        closed_loop(**{option: 0})
+def test_a_batch_without_modes_is_refused():
+    with pytest.raises(InvalidValueError, match="batch"):
+        closed_loop(batch=0)
 
 
 def test_a_search_for_one_goal_begins_in_the_middle_and_for_several_goals_with_more():

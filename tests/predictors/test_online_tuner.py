@@ -11,7 +11,7 @@ from harness.core.power_modes import PowerMode
 from predictors.strategies.closed_loop import ClosedLoop
 from predictors.strategies.evaluation import judge
 from predictors.strategies.goals import power_budget
-from predictors.strategies.online import OnlineTuner
+from predictors.tuning import OnlineTuner
 from tests.predictors.strategies.strategy_examples import NearlyRight, example_table, middle_modes
 
 TABLE = example_table()
