@@ -34,8 +34,6 @@ INITIAL = 3
 """Modes to begin with where there are several goals, or workloads. For one goal a single mode is better: what the
 physical model tells from it leads nearer to the goal than two more modes from anywhere."""
 
-WIDENING = 2.0
-
 MEASURED_LOG_SD = 0.005
 """By about so much a second profile of a mode differs from the first: what is measured is known, but not exactly."""
 
@@ -61,6 +59,8 @@ class CandidatePosterior(NamedTuple):
     batch_size: np.ndarray
     measured: np.ndarray
     unprofiled: Dict[str, np.ndarray]  # what of them no profile tells of, as of `Predictor.unprofiled`
+    # Degrees of freedom of the Student t that holds what was not measured; what ranks modes takes it as normal.
+    freedom: float = float("inf")
 
     def draw(self, place: int) -> CandidatePosterior:
         """One of the draws, from the first again after the last; itself where there are none."""
@@ -98,19 +98,37 @@ class CandidatePosterior(NamedTuple):
         """The excess over the limits at the median of the distribution."""
         return goal.excess(np.exp(self.log_time), np.exp(self.log_power), self.batch_size)
 
-    def chance(self, goal: Goal, not_broken: bool = False) -> np.ndarray:
+    def chance(self, goal: Goal) -> np.ndarray:
         """How likely each candidate keeps all limits: the probability of its least likely one.
 
-        The limits' probabilities are not multiplied, because they are not independent. With `not_broken` a limit may be
-        exceeded by as much as does not count as breaking it.
+        The limits' probabilities are not multiplied, because they are not independent.
         """
         from scipy.special import ndtr
 
         least = np.ones(np.shape(self.log_time))
         for name, limit in goal.limits.items():
             mean, sd = self.log_quantity(name)
-            least = np.minimum(least, ndtr((np.log(limit + not_broken * goal.slack(name)) - mean) / sd))
+            least = np.minimum(least, ndtr((np.log(limit) - mean) / sd))
         return least
+
+    def risk(self, goal: Goal) -> np.ndarray:
+        """How likely each candidate breaks a limit, as `Goal.breaks` has it: the probability of the likeliest one."""
+        likeliest = np.zeros(len(self.measured))
+        for name, limit in goal.limits.items():
+            mean, sd = self.log_quantity(name)
+            likeliest = np.maximum(likeliest, self._tails("sf", (np.log(limit + goal.slack(name)) - mean) / sd))
+        return likeliest
+
+    def reach(self, exceeded: float) -> np.ndarray:
+        """How many standard deviations above its median a figure lies with a probability of `exceeded`, shape (n,)."""
+        return self._tails("isf", np.full(len(self.measured), exceeded))
+
+    def _tails(self, function: str, values: np.ndarray) -> np.ndarray:
+        """A function of the normal distribution for what was measured, of the predictor's for the others."""
+        from scipy.stats import norm, t
+
+        predicted = norm if np.isinf(self.freedom) else t(self.freedom)
+        return np.where(self.measured, *(getattr(one, function)(values) for one in (norm, predicted)))
 
 
 def learn(predictor: Predictor, history: History, widen: float = 1.0, draws: int = 0) -> CandidatePosterior:
@@ -124,13 +142,14 @@ def learn(predictor: Predictor, history: History, widen: float = 1.0, draws: int
     sizes, power_mw = candidates.batch_size, history.power_mw
     log_time, log_power, log_time_sd, log_power_sd = np.full((4, len(sizes)), np.nan)
     unprofiled: Dict[str, np.ndarray] = {}
+    freedom = float("inf")
     if history.untried.any():
         known, has_power = candidates.known_modes, bool(np.isfinite(power_mw).all())
         learned_mw = power_mw if has_power else np.full(len(places), ANY_POWER_MW)
         predictor.fit(known[places], history.time_ms, learned_mw, batch_size=sizes[places], task=task)
         asked = {"batch_size": sizes, "task": task}
         predicted = predictor.draw(known, draws, len(places), **asked) if draws else predictor.predict(known, **asked)
-        unprofiled = predictor.unprofiled(known, batch_size=sizes, task=task)
+        unprofiled, freedom = predictor.unprofiled(known, batch_size=sizes, task=task), predicted.freedom
         log_time, log_time_sd = np.log(predicted.time_ms), widen * predicted.time_log_sd
         if has_power:
             log_power, log_power_sd = np.log(predicted.power_mw), widen * predicted.power_log_sd
@@ -138,7 +157,7 @@ def learn(predictor: Predictor, history: History, widen: float = 1.0, draws: int
     log_time_sd[..., places] = log_power_sd[..., places] = MEASURED_LOG_SD
     measured = np.zeros(len(sizes), dtype=bool)
     measured[places] = True
-    return CandidatePosterior(log_time, log_time_sd, log_power, log_power_sd, sizes, measured, unprofiled)
+    return CandidatePosterior(log_time, log_time_sd, log_power, log_power_sd, sizes, measured, unprofiled, freedom)
 
 
 def design_for(references: Tuple[Table, ...], board: Optional[str], seed: int) -> Designer:
@@ -273,25 +292,17 @@ def expected_improvement(mean: np.ndarray, sd: np.ndarray, incumbent: float) -> 
     return np.maximum(ndtr(score) - np.exp(mean + sd**2 / 2 - incumbent + log_ndtr(score - sd)), 0.0)
 
 
-def widening(profiles: float) -> float:
-    """By how much to widen a predictor's standard deviations where one of very many modes is chosen.
-
-    `profiles` are those of one batch size, on average where there are several: each size tells little of the others.
-
-    The best-looking of thousands of modes is one whose power was likely predicted too low (the winner's curse), so
-    intervals that hold for any mode are too narrow for a chosen one, the more so the fewer profiles there are. The
-    factor is such that picks at a risk of 5 % keep to it on measured tables under a prior learned without their
-    network, with a reference and without, and on simulated boards; docs/strategies.md says what it gives there.
-    """
-    return 1.0 + WIDENING / profiles**0.5
-
-
 class OneShot(Strategy):
     """Chooses by a predictor that was fitted to random modes (PT and NN, 001 sec. 5).
 
     Without `risk` the choice is the papers': the best mode whose predicted figures keep the limits. With it, only modes
-    count that break a limit, as `Goal.breaks` has it, with at most that probability. What no profile tells of is not
-    picked, unless asked for.
+    count that break a limit, as `Goal.breaks` has it, with at most that probability, and the best is the one whose
+    objective is the least that is exceeded no more likely than that: of two that look alike the better known one. Where
+    none is that safe, it is the best of those that are about as safe as any. What no profile tells of is not picked,
+    unless asked for.
+
+    Where batch sizes are several, each tells little of the others, and standard deviations are widened by
+    1 + 1 / sqrt(profiles): chosen on measured tables, see docs/strategies.md.
     """
 
     def __init__(
@@ -312,22 +323,23 @@ class OneShot(Strategy):
 
     def choose_all(self, history: History, goals: Sequence[Goal]) -> List[Choice]:
         profile_random(history, history.left, self.seed)
-        sizes = len(np.unique(history.profiler.candidates.batch_size))
-        posterior = learn(self._predictor(), history, widening(len(history.taken) / sizes))
+        several_sizes = np.ptp(history.profiler.candidates.batch_size) > 0
+        widen = 1 + len(history.taken) ** -0.5 if several_sizes and history.taken else 1.0
+        posterior = learn(self._predictor(), history, widen)
         return [self._pick(posterior, history, goal) for goal in goals]
 
     def _pick(self, posterior: CandidatePosterior, history: History, goal: Goal) -> Choice:
         if self.risk is None:
-            nearest = posterior.excess(goal)
-            allowed, promise = nearest <= 0, "predicted to keep the limits"
+            danger, allowed, objective = posterior.excess(goal), 0.0, posterior.objective(goal)
+            promise = "predicted to keep the limits"
         else:
-            chance = posterior.chance(goal, not_broken=True)
-            allowed, nearest = chance >= 1 - self.risk, -chance
+            mean, sd = posterior.log_objective(goal)
+            danger, allowed, objective = posterior.risk(goal), self.risk, mean + posterior.reach(self.risk) * sd
             promise = f"at most {self.risk:.0%} likely to break a limit"
         pickable = history.usable if self.unprofiled else history.usable & posterior.admitted
-        allowed = allowed & pickable
-        if not allowed.any():
-            index = int(np.where(pickable, nearest, np.inf).argmin())
-            return history.choice(index, f"no mode is {promise}; this one comes nearest", feasible=False)
-        index = int(np.where(allowed, posterior.objective(goal), np.inf).argmin())
-        return history.choice(index, f"best of the modes {promise}", feasible=True)
+        least = danger[pickable].min(initial=np.inf)
+        most = allowed if least <= allowed else least + allowed
+        index = int(np.where(pickable & (danger <= most), objective, np.inf).argmin())
+        if least <= allowed:
+            return history.choice(index, f"best of the modes {promise}", feasible=True)
+        return history.choice(index, f"no mode is {promise}; this one comes nearest", feasible=False)

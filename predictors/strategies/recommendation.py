@@ -170,10 +170,10 @@ def shared_mode(found: Sequence[Recommendation], risk: float) -> Optional[Shared
 
 def describe(posterior: CandidatePosterior, history: History, index: int, label: str) -> ModeFigures:
     """A candidate with its posterior."""
-    from scipy.special import ndtri
+    reach = posterior.reach((1 - LEVEL) / 2)[index]
 
     def interval(log_median: np.ndarray, log_sd: np.ndarray) -> FigureInterval:
-        factor = float(np.exp(ndtri((1 + LEVEL) / 2) * log_sd[index]))
+        factor = float(np.exp(reach * log_sd[index]))
         value = float(np.exp(log_median[index]))
         return FigureInterval(value, value / factor, value * factor, bool(posterior.measured[index]))
 

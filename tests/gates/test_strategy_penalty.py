@@ -117,7 +117,7 @@ def forget_the_objective(monkeypatch: pytest.MonkeyPatch) -> str:
 
 def forget_the_limit(monkeypatch: pytest.MonkeyPatch) -> str:
     """The pick at a risk no longer looks at power."""
-    monkeypatch.setattr(CandidatePosterior, "chance", lambda self, goal, not_broken=False: np.ones(len(self.log_time)))
+    monkeypatch.setattr(CandidatePosterior, "risk", lambda self, goal: np.zeros(len(self.log_time)))
     return "one-shot"
 
 

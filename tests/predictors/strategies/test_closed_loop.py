@@ -19,7 +19,6 @@ from predictors.strategies.closed_loop import (
     expected_gains,
     expected_improvement,
     learn,
-    widening,
 )
 from predictors.strategies.evaluation import judge, optimum, summarise, sweep
 from predictors.strategies.goals import Goal, budget_goals, power_budget
@@ -174,11 +173,54 @@ def test_modes_of_a_batch_are_not_of_one_kind():
     assert len(set(TABLE.modes[history.places[1:], 2])) == 3
 
 
-def test_a_pick_among_several_batch_sizes_is_as_careful_as_with_the_profiles_of_one():
-    table, goal = example_table((4, 16, 64)), Goal("sample_time_ms", {"power_mw": 25e3})
-    history, predictor = History(TableProfiler(table), 18), NearlyRight(table)
-    pick = OneShot(lambda: predictor, risk=0.1).choose(history, goal).index
-    assert learn(predictor, history, widening(18 / 3)).chance(goal, not_broken=True)[pick] >= 0.9
+class HeavyTailed(NearlyRight):
+    def _infer(self, rows):
+        return dataclasses.replace(super()._infer(rows), freedom=2.5)
+
+
+@pytest.mark.parametrize(("sizes", "widen", "bolder"), [((16,), 1.0, 0.5), ((4, 16, 64), 1 + 18**-0.5, 1.0)])
+def test_a_pick_at_a_risk_counts_the_tails_of_its_predictor_and_the_batch_sizes(sizes, widen, bolder):
+    table, goals = example_table(sizes), budget_goals("14:44:2", "sample_time_ms")
+    history, heavy = History(TableProfiler(table), 18), HeavyTailed(table, log_sd=0.02)
+    picks = [choice.index for choice in OneShot(lambda: heavy, risk=0.05).choose_all(history, goals)]
+
+    def safest(predictor, widen):
+        posterior, found = learn(predictor, history, widen), []
+        for goal in goals:
+            mean, sd = posterior.log_objective(goal)
+            found.append(np.where(posterior.risk(goal) <= 0.05, mean + posterior.reach(0.05) * sd, np.inf).argmin())
+        return found
+
+    assert picks == safest(heavy, widen)
+    assert picks not in (safest(heavy, bolder), safest(NearlyRight(table, log_sd=0.02), widen))
+
+
+class Told(NearlyRight):
+    """Is told what to say of three modes, of which the first is profiled: times in ms, powers in W, and deviations."""
+
+    def __init__(self, time_ms, time_sd, power_w):
+        self.said = Prediction(np.array(time_ms), 1e3 * np.array(power_w), np.array(time_sd), np.full(3, 0.05))
+
+    def _infer(self, rows):
+        return self.said
+
+
+@pytest.mark.parametrize(
+    ("predictor", "budget_w", "feasible", "picked"),
+    [
+        (Told([99, 60, 62], [0.1, 0.5, 0.01], [9, 8, 8]), 9.0, True, 2),  # is 60 ms, or 113
+        (Told([99, 60, 130], [0.1, 0.5, 0.01], [9, 8, 8]), 9.0, True, 1),  # is faster than that, too
+        (Told([99, 60, 3000], [0.1, 0.1, 0.1], [9, 8, 7.95]), 6.0, False, 1),  # is next to as likely to break it
+        (Told([99, 60, 3000], [0.1, 0.1, 0.1], [9, 6.3, 6]), 6.0, False, 2),  # is the only one likely to keep it
+    ],
+)
+def test_a_pick_goes_by_what_is_known_of_it(predictor, budget_w, feasible, picked):
+    few = TABLE.take(np.arange(3))
+    few = dataclasses.replace(few, time_ms=np.full(3, 100.0), power_mw=np.full(3, 20e3))
+    history = History(TableProfiler(few), 1)
+    history.profile(0)
+    choice = OneShot(lambda: predictor, risk=0.1).choose(history, power_budget(1e3 * budget_w))
+    assert (choice.index, choice.feasible) == (picked, feasible)
 
 
 class FastIsHot(NearlyRight):
