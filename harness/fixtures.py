@@ -199,20 +199,17 @@ class Recording:
 
     def __init__(self, sampler: Optional[Sampler]) -> None:
         self._sampler = sampler
-        self._telemetry: Optional[Telemetry] = None
+        self.telemetry: Optional[Telemetry] = None
 
     def stop(self) -> Telemetry:
         """What was recorded: `series` by channel, what is `missing` and why; ends the recording."""
         if self._sampler is not None:
-            self._telemetry, self._sampler = self._sampler.stop(), None
-        if self._telemetry is None:
+            self.telemetry, self._sampler = self._sampler.stop(), None
+        if self.telemetry is None:
             raise errors.CannotRunError(
                 "this device has no clock but that of its minibatches", "call train() or infer() first"
             )
-        return self._telemetry
-
-    def replace(self, telemetry: Telemetry) -> None:
-        self._telemetry = telemetry
+        return self.telemetry
 
 
 @pytest.fixture
@@ -367,8 +364,7 @@ def _loop(request: pytest.FixtureRequest, case: Case, measure: Measure, task: st
 
 def _recorded(request: pytest.FixtureRequest, measured: Profile) -> Profile:
     if "telemetry" in request.fixturenames:
-        recording: Recording = request.getfixturevalue("telemetry")
-        recording.replace(measured.telemetry)
+        request.getfixturevalue("telemetry").telemetry = measured.telemetry
     return measured
 
 

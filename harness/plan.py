@@ -38,12 +38,8 @@ class Block(NamedTuple):
     rows: Tuple[Tuple[Tuple[Any, ...], Tuple[Any, ...]], ...]  # values of each row, and the marks that it has
 
 
-class Point(NamedTuple):
-    """A case of a test, with what else its `parametrize` gives."""
-
-    case: Case
-    others: Tuple[Any, ...] = ()  # values of arguments that are no axes, in the order of the blocks
-    marks: Tuple[Any, ...] = ()
+Point = Tuple[Case, Tuple[Any, ...], Tuple[Any, ...]]
+"""A case of a test, the values of arguments that are no axes, in the order of the blocks, and marks."""
 
 
 class Plan:
@@ -142,14 +138,14 @@ class Plan:
         the test's own marks say, what the campaign says for all, the papers' default.
         """
         if experiment_of(file) == TRAINING_FILE and file.parent == SUITE:
-            return [Point(case) for case in self._own_cases]
+            return [(case, (), ()) for case in self._own_cases]
         tables = self.campaign.experiments.get(experiment_of(file), ())
         groups: Dict[str, Tuple[Tuple[Any, ...], Tuple[Any, ...], List[Sweep]]] = {}
         for sweep in tables or (self.campaign.general,):
             for own, others, marks in self._with_marks(sweep, blocks):
                 _, _, sweeps = groups.setdefault(repr((others, marks)), (others, marks, []))
                 sweeps += self._per_device(own, of_experiment=bool(tables))
-        return [Point(case, others, marks) for others, marks, own in groups.values() for case in self._expand(own)]
+        return [(case, others, marks) for others, marks, own in groups.values() for case in self._expand(own)]
 
     def idle_points(self) -> List[Point]:
         """The idle states of the campaign's devices and power modes (E10); simulated boards add those of `baseload`."""
@@ -162,7 +158,7 @@ class Plan:
             at_once = [case for case in found if self.device(case.device).provenance == "simulated"]
             cases += idle_cases(at_once, self._idle_s, {}, IDLE_STATES[:1])
         self.cases.update((case_key(case), case) for case in cases)
-        return [Point(case) for case in cases]
+        return [(case, (), ()) for case in cases]
 
     def _with_marks(self, sweep: Sweep, blocks: Sequence[Block]) -> Iterator[Tuple[Sweep, Tuple[Any, ...], Any]]:
         """A sweep with each row of the marks' values, where nothing of more weight says otherwise."""

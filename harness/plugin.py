@@ -12,6 +12,7 @@ from typing import Any, Generator, List, Optional, Sequence, Tuple
 
 import pytest
 
+from harness import plan as planning
 from harness.core.campaigns import case_key
 from harness.core.configuration import NOT_FRESH
 from harness.core.errors import HarnessError
@@ -19,19 +20,7 @@ from harness.core.files import write_output
 from harness.core.terminal import Countdown, Progress
 from harness.options import DEFAULT_CAMPAIGN, add_options
 from harness.outcome import OUTCOME, PROGRESS, Outcome
-from harness.plan import (
-    ALL_AXES,
-    BASELOAD,
-    PLAN,
-    SUITE,
-    Block,
-    Plan,
-    experiment_of,
-    in_safe_order,
-    passes_needed,
-    plan_of,
-    short_id,
-)
+from harness.plan import ALL_AXES, Block, Plan, experiment_of, plan_of
 from harness.playback import is_played_back, recorded_time
 from harness.summary import MOST_ROWS, format_summary, format_verdicts
 
@@ -142,7 +131,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> Generator[None, Any, Any
     axes = [axis for axis in ALL_AXES if is_whole or axis in named]
     rows = {}
     for case, values, marks in points:
-        words = "-".join([short_id(case, axes), *map(str, values)])
+        words = "-".join([planning.short_id(case, axes), *map(str, values)])
         parameter = pytest.param(case_key(case), *values, marks=marks, id=words)
         # Of thousands of cases a run may have some tens: tests of the others are not even made.
         if asked.goes_on or plan.may_be_listed(f"{metafunc.definition.nodeid}[{words}]"):
@@ -180,9 +169,9 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: List[pytest.Item]) -> None:
     """Leave out what runs on request only, unless its file was named; then order what is left, after -k and -m."""
-    if PLAN not in config.stash:
+    if planning.PLAN not in config.stash:
         return
-    plan = config.stash[PLAN]
+    plan = config.stash[planning.PLAN]
     left_out = {item for item in items if _is_left_out(item, plan)}
     if left_out:
         config.hook.pytest_deselected(items=[item for item in items if item in left_out])
@@ -196,11 +185,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: List[pytest.Item
         if unlisted:
             config.hook.pytest_deselected(items=unlisted)
         items[:] = sorted((one for one in items if one.nodeid in plan.places), key=lambda one: plan.places[one.nodeid])
-    items[:] = in_safe_order(items, plan.falling_mode_of)
+    items[:] = planning.in_safe_order(items, plan.falling_mode_of)
     items.sort(key=lambda item: TAKEAWAYS in getattr(item, "fixturenames", ()))  # judged once all is measured
     if config.getoption("jetwatt_list_cases"):
         _write_cases(Path(config.getoption("jetwatt_list_cases")), items, plan)
-    config.stash[OUTCOME].is_of_suite = any(item.path.parent == SUITE for item in items)
+    config.stash[OUTCOME].is_of_suite = any(item.path.parent == planning.SUITE for item in items)
     measuring = sum("measure" in getattr(one, "fixturenames", ()) for one in items)
     session = getattr(config, "_benchmarksession", None)  # its table has a row for every test
     if session is not None and measuring > MOST_ROWS and config.getoption("verbose") <= 0:
@@ -233,16 +222,16 @@ def _is_left_out(item: pytest.Item, plan: Plan) -> bool:
         return False
     case = plan.case_of(item)
     at_once = case is not None and plan.device(case.device).provenance == "simulated"
-    is_baseload = experiment_of(item.path) == BASELOAD and plan.takes_part(item.path)
+    is_baseload = experiment_of(item.path) == planning.BASELOAD and plan.takes_part(item.path)
     return not (item.get_closest_marker(IDLE_STATES) and at_once and is_baseload)
 
 
 def pytest_report_collectionfinish(config: pytest.Config, items: Sequence[pytest.Item]) -> List[str]:
     """Say before hours go by that a sweep takes more than one pass; and what does not run, and how it would."""
-    if PLAN not in config.stash:
+    if planning.PLAN not in config.stash:
         return []
-    plan = config.stash[PLAN]
-    passes = passes_needed(items, plan.falling_mode_of)
+    plan = config.stash[planning.PLAN]
+    passes = planning.passes_needed(items, plan.falling_mode_of)
     texts = [
         f"{device}: these power modes have no order in which CPU and GPU clocks only fall, so they run in {count} "
         "passes. Where this release cannot raise a clock, cases from the second pass on fail: reboot then, and run the "
