@@ -93,14 +93,12 @@ def summaries(figures: pd.DataFrame) -> pd.DataFrame:
 
 
 def as_json(report: Report) -> Dict[str, Any]:
+    told = ("fact", "paper", "section", "metric", "relation", "unit")
     found: Dict[str, Any] = {
         "provenance": "simulated",
         "figures": [
             {
-                **{
-                    name: getattr(row.figure, name)
-                    for name in ("fact", "paper", "section", "metric", "relation", "unit")
-                },
+                **{name: getattr(row.figure, name) for name in told},
                 "condition": row.figure.condition._asdict(),
                 "versus": None if row.figure.versus is None else row.figure.versus._asdict(),
                 "published": row.figure.value,
