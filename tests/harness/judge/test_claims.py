@@ -184,26 +184,16 @@ def test_baseload_is_the_idle_power_of_the_same_mode_and_asked_of_no_other():
 
 
 def test_of_a_machine_without_the_papers_modes_maxn_is_held_against_those_it_has():
-    def measured(mode, factor):
-        profile = dataclasses.replace(simulated("sim:orin-agx", power_mode="maxn"), provenance="measured")
-        case = dataclasses.replace(profile.case, power_mode=mode, device="host")
-        return dataclasses.replace(slowed(profile, factor, board=None), case=case)
-
-    profiles = [measured(mode, factor) for mode, factor in (("maxn", 1.0), ("1c", 3.0))]
-    found = judged(profiles)["maxn_is_fastest"]
+    at_maxn = measured(simulated("sim:orin-agx"))
+    found = judged((at_maxn, slowed(measured(at_maxn, power_mode="1c"), 3.0)))["maxn_is_fastest"]
     assert (found.device, found.n, found.verdict) == ("host", 1, "confirmed")
 
 
 def test_a_disk_whose_reads_were_held_down_counts_as_a_slow_one():
-    def measured(storage, limit_bytes_per_s):
-        settings = Settings(minibatches=None, epochs=2, cache="cold", data_scale=0.05)
-        profile = simulated("sim:xavier-agx", workers=0, storage=storage, settings=settings)
-        name = storage if limit_bytes_per_s is None else "ssd@20"
-        case = dataclasses.replace(profile.case, device="host", storage=name)
-        conditions = {**profile.conditions, "storage_limit_bytes_per_s": limit_bytes_per_s, "board": None}
-        return dataclasses.replace(profile, case=case, provenance="measured", conditions=conditions)
-
-    profiles = [measured("ssd", None), measured("hdd", 20_000_000)]
+    settings = Settings(minibatches=None, epochs=2, cache="cold", data_scale=0.05)
+    ssd, hdd = (simulated("sim:xavier-agx", workers=0, storage=one, settings=settings) for one in ("ssd", "hdd"))
+    held_down = slowed(measured(hdd, storage="ssd@20"), 1.0, storage_limit_bytes_per_s=20_000_000)
+    profiles = [measured(ssd), held_down]
     assert View("host", map(evidence_of, profiles)).held_down == ("ssd@20",)
     found = judged(profiles)
     assert found["cold_stalls_follow_the_speed_of_the_medium"].verdict == "confirmed"

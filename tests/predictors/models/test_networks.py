@@ -59,12 +59,6 @@ def test_more_epochs_never_keep_a_worse_one():
     assert (error(longer, validation) <= error(short, validation) * (1 + 1e-5)).all()
 
 
-def test_frozen_layers_stay_and_the_others_learn():
-    start, networks, _ = learn(frozen=2)
-    for place, (before, after) in enumerate(zip(start.layers, networks.layers)):
-        assert np.allclose(before[0], after[0], rtol=1e-6) == (place < 2)
-
-
 def test_dropout_changes_what_is_learned_and_not_how_answers_are_made():
     with_dropout = learn(dropout=0.5)[1]
     assert not np.allclose(with_dropout.parameters, learn()[1].parameters)

@@ -20,12 +20,6 @@ def fitted(**params):
     return LogLinear(**params).fit(TABLE.modes, TABLE.time_ms, TABLE.power_mw)
 
 
-def test_what_was_learned_is_predicted():
-    prediction = fitted(ridge=1e-9).predict(TABLE.modes)
-    assert np.allclose(prediction.time_ms, TABLE.time_ms, rtol=1e-6)
-    assert np.allclose(prediction.power_mw, TABLE.power_mw, rtol=1e-6)
-
-
 def test_a_mode_profiled_twice_counts_once_with_the_median():
     rows = [0, 1, 2, 1, 1]
     times = np.array([10.0, 20.0, 30.0, 22.0, 90.0])
