@@ -336,10 +336,6 @@ def _best_of_both_over_maxn(modes: ModesOfClaim, times: np.ndarray, energies: np
     return float(np.delete(worse, place).min())
 
 
-def _best_at_greatest_cpu_clock(modes: ModesOfClaim, values: np.ndarray) -> float:
-    return float(values[modes.cpu_khz == modes.cpu_khz.max()].min() / values.min())
-
-
 def _slowest_at_fast_cpu_over_fastest_at_slow(modes: ModesOfClaim, times: np.ndarray) -> float:
     """The slowest power mode at the greatest CPU clock over the fastest at 1,200 MHz or less."""
     return float(times[modes.cpu_khz == modes.cpu_khz.max()].max() / times[modes.cpu_khz <= 1_200_000].min())
@@ -367,8 +363,12 @@ def over_papers_modes(claim: Claim, view: View, views: Views, statistic: Callabl
 
 def best_at_greatest_cpu_clock(claim: Claim, view: View, views: Views) -> List[Cell]:
     """Least at the greatest CPU clock over least of all power modes, of each quantity."""
+
+    def best(modes: ModesOfClaim, values: np.ndarray) -> float:
+        return float(values[modes.cpu_khz == modes.cpu_khz.max()].min() / values.min())
+
     alone = [claim._replace(quantities=(quantity,)) for quantity in claim.quantities]
-    return [cell for one in alone for cell in over_modes(one, view, views, _best_at_greatest_cpu_clock)]
+    return [cell for one in alone for cell in over_modes(one, view, views, best)]
 
 
 def points_on_front(claim: Claim, view: View, views: Views) -> List[Cell]:

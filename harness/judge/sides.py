@@ -111,11 +111,10 @@ def cases_of(
         "key", "case_id", "device_name", "device_label", "comparable", "environment", "usable", "run_id", "created_at",
         "flag_list", "power_mw",
     ]  # fmt: skip
-    groups: Dict[str, List[Any]] = {}
-    for row in frame[~frame["flag_kinds"].map(lambda found: RAW_PRUNED in found).astype(bool)][columns].itertuples():
-        groups.setdefault(row.key, []).append(row)
+    is_pruned = frame["flag_kinds"].map(lambda found: RAW_PRUNED in found).astype(bool)
     taken = []
-    for every in groups.values():
+    for _, group in frame[~is_pruned][columns].groupby("key", sort=False):
+        every = list(group.itertuples())
         kept = [row for row in every if include_flagged or row.usable]
         if kept:
             newest = _telling(kept[-1].environment)
@@ -126,20 +125,13 @@ def cases_of(
     times_ms = {number: tuple(round(time, DECIMALS) for time in series) for number, series in counted}
     cases = []
     for every, kept, chosen in taken:
-        runs = tuple(
-            Run(
-                row.run_id,
-                row.created_at,
-                row.flag_list,
-                times_ms.get(row.Index, ()),
-                sure_power(row.flag_list, row.power_mw),
-            )
-            for row in chosen
-        )
-        newest = kept[-1]
+        runs, newest = [], kept[-1]
+        for row in chosen:
+            power_mw = sure_power(row.flag_list, row.power_mw)
+            runs.append(Run(row.run_id, row.created_at, row.flag_list, times_ms.get(row.Index, ()), power_mw))
         counts = len(kept) - len(chosen), len(every) - len(kept)
         case_id = labelled(newest.case_id, newest.device_name, newest.device_label)
-        cases.append(CaseRuns(case_id, newest.comparable, newest.environment, runs, *counts))
+        cases.append(CaseRuns(case_id, newest.comparable, newest.environment, tuple(runs), *counts))
     return cases
 
 
