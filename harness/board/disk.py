@@ -10,7 +10,7 @@ import re
 from typing import Dict, List, NamedTuple, Optional, Tuple
 
 from harness.board.kernel_file import read_paths, read_text, text_of
-from harness.board.source import Counters, Reading, Source
+from harness.board.source import Counters, Reading, Source, numbered_names
 from harness.core.errors import SourceUnavailableError
 from harness.core.units import BYTES_PER_SECTOR, ms_to_s
 
@@ -160,11 +160,7 @@ def discover(root: str = "/") -> List[Tuple[str, Medium]]:
     found: Dict[str, Medium] = {}
     for mount in shortest.values():
         medium = _medium(mount, mounts, os.statvfs(_below(root, mount.mount_point)), root)
-        name, number = medium.kind or medium.device, 1
-        while name in found:
-            number += 1
-            name = f"{medium.kind or medium.device}{number}"
-        found[name] = medium
+        found[next(name for name in numbered_names(medium.kind or medium.device) if name not in found)] = medium
     return list(found.items())
 
 

@@ -16,7 +16,7 @@ import re
 from typing import Callable, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Set, Tuple
 
 from harness.board.kernel_file import KeptFile, read_int, text_of
-from harness.board.source import Reading, Source, plain_name, read_each
+from harness.board.source import Reading, Source, numbered_names, plain_name, read_each
 from harness.core.errors import InvalidValueError, SourceUnavailableError
 from harness.core.units import mv_ma_to_mw, uw_to_mw
 
@@ -145,10 +145,8 @@ def find_rails(root: str) -> List[Rail]:
     for rail in found:
         if rail.label in ("", NOT_CONNECTED):
             continue
-        label, number = rail.label, 1
-        while rail_channel(label) in (TOTAL, *rails):
-            number += 1
-            label = f"{rail.label} {number}"
+        labels = numbered_names(rail.label, " ")
+        label = next(label for label in labels if rail_channel(label) not in (TOTAL, *rails))
         rails[rail_channel(label)] = rail._replace(label=label)
     return list(rails.values())
 

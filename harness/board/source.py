@@ -7,8 +7,9 @@ Sources live in the sampler's process, so they import nothing heavy.
 from __future__ import annotations
 
 import importlib
+import itertools
 import re
-from typing import Any, Callable, Collection, Dict, Mapping, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Callable, Collection, Dict, Iterator, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from harness.board.kernel_file import KeptFile
 from harness.core.errors import SourceUnavailableError
@@ -117,11 +118,13 @@ def plain_name(name: str) -> str:
 
 def free_channel(pattern: str, name: str, taken: Collection[str]) -> str:
     """The channel of a sensor, numbered from 2 where it is taken: `temperature_acpitz_2_c` by `temperature_{}_c`."""
-    channel, number = pattern.format(plain_name(name)), 1
-    while channel in taken:
-        number += 1
-        channel = pattern.format(f"{plain_name(name)}_{number}")
-    return channel
+    channels = map(pattern.format, numbered_names(plain_name(name), "_"))
+    return next(channel for channel in channels if channel not in taken)
+
+
+def numbered_names(name: str, before_number: str = "") -> Iterator[str]:
+    yield name
+    yield from (f"{name}{before_number}{number}" for number in itertools.count(2))
 
 
 class Counters:

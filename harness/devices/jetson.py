@@ -111,13 +111,12 @@ class JetsonDevice:
         found = [Capability("know the board", board.spec is not None, ", ".join(words))]
         found.append(self.configuration.knows_instance(self._board_root))
         found += [Capability("agree with its spec file", False, difference) for difference in self._differences()]
-        mask, whole = self._control.tpc_mask(), "use the whole GPU"
-        if mask == 0:
-            found.append(Capability(whole, True, "TPC mask 0: no cluster is off"))
-        elif mask is not None:
+        mask = self._control.tpc_mask()
+        if mask is not None:
             off = f"{bin(mask).count('1')} clusters of the GPU are off since the boot, in every power mode"
-            hint = "boot into another mode: `sudo nvpmodel -m ID`, answer YES"
-            found.append(Capability(whole, False, f"TPC mask {mask}: {off}", hint))
+            hint = "boot into another mode: `sudo nvpmodel -m ID`, answer YES" if mask else ""
+            told = f"TPC mask {mask}: {off if mask else 'no cluster is off'}"
+            found.append(Capability("use the whole GPU", mask == 0, told, hint))
         found += [source_capability(spec, str(THIS_MACHINE)) for spec in self.telemetry_sources(Path.cwd())]
         by_limit: Dict[float, List[str]] = {}
         try:
