@@ -112,32 +112,10 @@ class Fleet:
         _refuse_place(self.folder)
         for source in sorted(SCRIPTS.iterdir()):
             self._write(f"bin/{source.name}", source.read_text(), 0o755)
-        key = self.folder / "munge.key"
-        if not key.exists():
-            descriptor = os.open(key, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-            with os.fdopen(descriptor, "wb") as file:
-                file.write(os.urandom(128))
-        _refuse_open(key)
-        for board in self.lab.board:
-            self._write(f"boards/{board.name}", _assignments(self._of_board(board)))
-        for gone in {path.name for path in (self.folder / "boards").iterdir()} - {one.name for one in self.lab.board}:
-            (self.folder / "boards" / gone).unlink()
-        self._write("fleet.env", _assignments(self._of_fleet(), "SLURM_CONF"))
-        self._fill("ssh_config", boards=self._hosts(), third_seconds=max(1, self.lab.silent_seconds // 3),
-                   known_hosts=self._beside(self.lab.known_hosts))  # fmt: skip
-        modes = list(dict.fromkeys(mode for board in self.lab.board for mode in board.modes))
-        helper = self.folder / "bin/mode"
-        lines = [*(f"Feature={mode} Helper={helper}" for mode in modes), f"MutuallyExclusive={','.join(modes)}"]
-        if modes:
-            self._write("helpers.conf", "\n".join([*lines, "ExecTime=60"]) + "\n")
-        is_local = self.lab.host.startswith("127.")
-        self._fill(
-            "slurm.conf",
-            nodes=self._nodes(),
-            features="NodeFeaturesPlugins=node_features/helpers\n" if modes else "",
-            loopback="CommunicationParameters=NoCtldInAddrAny,NoInAddrAny\n" if is_local else "",
-            resume_seconds=self.lab.reboot_seconds + 60,
-        )
+        self._make_key()
+        self._tell_scripts()
+        self._tell_ssh()
+        self._tell_slurm()
         self._fill("jetwatt-fleet.service")
         first = self.lab.board[0]
         checks = "\n".join(f"  ssh -F {self.folder}/ssh_config {board.name} true" for board in self.lab.board)
@@ -172,9 +150,30 @@ class Fleet:
         if stat.S_IMODE(path.stat().st_mode) != mode:
             path.chmod(mode)
 
-    def _of_fleet(self) -> Dict[str, Any]:
-        return {
-            "BOARDS": " ".join(board.name for board in self.lab.board),
+    def _make_key(self) -> None:
+        key = self.folder / "munge.key"
+        if not key.exists():
+            descriptor = os.open(key, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(os.urandom(128))
+        owner, mode = key.stat().st_uid, stat.S_IMODE(key.stat().st_mode)
+        if mode & 0o077 or owner != os.geteuid():
+            what = f"{key} has mode {mode:o} and owner {owner}: others may read it, or own it"
+            raise CannotRunError(what, f"remove it, so that a new one is made, or: chmod 600 {key}")
+
+    def _tell_scripts(self) -> None:
+        for board in self.lab.board:
+            values = {name.upper(): value for name, value in msgspec.structs.asdict(board).items()}
+            values["DEVICE"] = board.type
+            values["MODES"] = " ".join(board.modes)
+            values["CLOCKS_ONLY_FALL"] = "yes" if board.clocks_only_fall else "no"
+            values.update(FREE_MB=self.lab.free_mb, REBOOT_S=self.lab.reboot_seconds, VERSION=harness.__version__)
+            self._write(f"boards/{board.name}", _assignments(values))
+        names = [board.name for board in self.lab.board]
+        for gone in {path.name for path in (self.folder / "boards").iterdir()} - set(names):
+            (self.folder / "boards" / gone).unlink()
+        values = {
+            "BOARDS": " ".join(names),
             "LIMIT_S": round(3 * 60 * self.lab.slice_minutes),  # a slice that takes longer is stuck
             "LAB": self.path,
             "SUITE": Path(harness.__file__).absolute().parents[1],
@@ -183,28 +182,19 @@ class Fleet:
             **{name.upper(): program(name) for name in PROGRAMS},
             "SLURM_CONF": self.folder / "slurm.conf",
         }
+        self._write("fleet.env", _assignments(values, "SLURM_CONF"))
 
-    def _of_board(self, board: BoardEntry) -> Dict[str, Any]:
-        return {
-            **{name.upper(): value for name, value in msgspec.structs.asdict(board).items()},
-            "DEVICE": board.type,
-            "MODES": " ".join(board.modes),
-            "CLOCKS_ONLY_FALL": "yes" if board.clocks_only_fall else "no",
-            "FREE_MB": self.lab.free_mb,
-            "REBOOT_S": self.lab.reboot_seconds,
-            "VERSION": harness.__version__,
-        }
-
-    def _hosts(self) -> str:
+    def _tell_ssh(self) -> None:
         lines = []
         for board in self.lab.board:
             user, _, host = board.ssh.rpartition("@")
             lines += [f"Host {board.name}", f"    HostName {host}", f"    Port {board.port}"]
             lines += [f"    User {user}"] if user else []
             lines += [f'    IdentityFile "{self._beside(self.lab.identity)}"'] if self.lab.identity else []
-        return "\n".join(lines)
+        third_seconds, known_hosts = max(1, self.lab.silent_seconds // 3), self._beside(self.lab.known_hosts)
+        self._fill("ssh_config", boards="\n".join(lines), third_seconds=third_seconds, known_hosts=known_hosts)
 
-    def _nodes(self) -> str:
+    def _tell_slurm(self) -> None:
         lines, host_name = [], os.uname().nodename.partition(".")[0]
         for number, board in enumerate(self.lab.board, start=1):
             features = f" Features={','.join(board.modes)}" if board.modes else ""
@@ -213,7 +203,19 @@ class Fleet:
         for pool, boards in self.pools.items():
             names = ",".join(board.name for board in boards)
             lines.append(f"PartitionName={pool} Nodes={names} MaxTime=INFINITE State=UP OverSubscribe=EXCLUSIVE")
-        return "\n".join(lines)
+        modes = list(dict.fromkeys(mode for board in self.lab.board for mode in board.modes))
+        if modes:
+            helpers = [f"Feature={mode} Helper={self.folder / 'bin/mode'}" for mode in modes]
+            exclusive = f"MutuallyExclusive={','.join(modes)}"
+            self._write("helpers.conf", "\n".join([*helpers, exclusive, "ExecTime=60"]) + "\n")
+        is_local = self.lab.host.startswith("127.")
+        self._fill(
+            "slurm.conf",
+            nodes="\n".join(lines),
+            features="NodeFeaturesPlugins=node_features/helpers\n" if modes else "",
+            loopback="CommunicationParameters=NoCtldInAddrAny,NoInAddrAny\n" if is_local else "",
+            resume_seconds=self.lab.reboot_seconds + 60,
+        )
 
 
 def program(name: str) -> Optional[str]:
@@ -262,13 +264,6 @@ def _refuse_place(folder: Path) -> None:
             f"users cannot enter {closed[0]}, on the way to munge's socket",
             f"chmod o+x {closed[0]}, or set folder in lab.toml to another place, such as /srv/jetwatt-fleet",
         )
-
-
-def _refuse_open(key: Path) -> None:
-    found = key.stat()
-    if stat.S_IMODE(found.st_mode) & 0o077 or found.st_uid != os.geteuid():
-        what = f"{key} has mode {stat.S_IMODE(found.st_mode):o} and owner {found.st_uid}: others may read it, or own it"
-        raise CannotRunError(what, f"remove it, so that a new one is made, or: chmod 600 {key}")
 
 
 def _assignments(values: Dict[str, Any], *exported: str) -> str:
