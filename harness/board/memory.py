@@ -9,18 +9,16 @@ from harness.board.source import Reading, Source
 from harness.core.errors import SourceUnavailableError
 from harness.core.units import kib_to_bytes
 
-_SUMS = {
-    "memory_used_bytes": {"MemTotal": 1, "MemAvailable": -1},
-    "memory_available_bytes": {"MemAvailable": 1},
-    "page_cache_bytes": {"Cached": 1, "Buffers": 1, "Shmem": -1},
-    "swap_used_bytes": {"SwapTotal": 1, "SwapFree": -1},
+_CHANNELS = {
+    "memory_used_bytes": ({"MemTotal": 1, "MemAvailable": -1}, "MemTotal - MemAvailable"),
+    "memory_available_bytes": ({"MemAvailable": 1}, "MemAvailable: what can be had without swapping"),
+    "page_cache_bytes": (
+        {"Cached": 1, "Buffers": 1, "Shmem": -1},
+        "Cached + Buffers - Shmem: file pages, without tmpfs and shared memory",
+    ),
+    "swap_used_bytes": ({"SwapTotal": 1, "SwapFree": -1}, "SwapTotal - SwapFree"),
 }
-_NOTES = {
-    "memory_used_bytes": "MemTotal - MemAvailable",
-    "memory_available_bytes": "MemAvailable: what can be had without swapping",
-    "page_cache_bytes": "Cached + Buffers - Shmem: file pages, without tmpfs and shared memory",
-    "swap_used_bytes": "SwapTotal - SwapFree",
-}
+"""Channel to the fields whose sum it is, and what that means."""
 
 
 def open_source(root: str) -> Source:
@@ -33,7 +31,7 @@ def open_source(root: str) -> Source:
         # what has no unit is no size (huge-page counts)
         fields = {name: kib_to_bytes(int(value.split()[0])) for name, value in pairs if value.endswith(" kB")}
         values, failed = {}, {}
-        for channel, terms in _SUMS.items():
+        for channel, (terms, _) in _CHANNELS.items():
             absent = [name for name in terms if name not in fields]
             if absent:
                 failed[channel] = f"{path} has no {', '.join(absent)}"
@@ -41,4 +39,4 @@ def open_source(root: str) -> Source:
                 values[channel] = sum(sign * fields[name] for name, sign in terms.items())
         return Reading(values, failed)
 
-    return Source(_NOTES, read)
+    return Source({channel: note for channel, (_, note) in _CHANNELS.items()}, read)
