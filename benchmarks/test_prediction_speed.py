@@ -28,7 +28,7 @@ from predictors.evaluation import fit_to
 from predictors.models.base import DEFAULT, make_predictor, predictor_class
 from predictors.models.tables import Table, tables_of
 
-GOAL_S = 2.0
+GOAL_S = 0.5
 PAPERS = ("powertrain", "nn")
 ROUNDS, MODES = 5, 50
 BOARD, TARGET, REFERENCE = "orin-agx", "yolov8n-coco", "resnet18-imagenet"

@@ -153,7 +153,9 @@ class Predictor(abc.ABC):
             InvalidValueError: the modes are not of that form, or outside the predictor's space.
             NotFittedError: nothing was learned yet.
         """
-        return self._infer(self._asked(modes, batch_size, task))
+        rows = self._asked(modes, batch_size, task)
+        with one_blas_thread():
+            return self._infer(rows)
 
     def draw(
         self,
@@ -168,7 +170,9 @@ class Predictor(abc.ABC):
 
         Of a predictor that knows no more than its prediction, that alone, of shape (n,). Errors are as of `predict`.
         """
-        return self._draw(self._asked(modes, batch_size, task), count, seed)
+        rows = self._asked(modes, batch_size, task)
+        with one_blas_thread():
+            return self._draw(rows, count, seed)
 
     def _asked(self, modes: ModesLike, batch_size: BatchSizes, task: Tasks) -> Inputs:
         """The checked rows that a fitted predictor is asked for."""

@@ -10,7 +10,7 @@ import numpy as np
 from harness.core.errors import InvalidValueError
 from harness.core.power_modes import PowerModeSpace
 from harness.core.units import mw_to_w, w_to_mw
-from predictors.models.base import Inputs, Prediction, Predictor, one_blas_thread
+from predictors.models.base import Inputs, Prediction, Predictor
 from predictors.models.physical_gp.draws import draw
 from predictors.models.physical_gp.posterior import TAILS, before_profiling, infer, learn
 from predictors.models.physical_gp.prior import Counts, Hierarchy, priors_for
@@ -72,8 +72,7 @@ class PhysicalGP(Predictor):
     def _draw(self, rows: Inputs, count: int, seed: int) -> Prediction:
         if len(self.posterior_.data) < 2 or not self.posterior_.data.size:  # without power, or a row
             return self._infer(rows)
-        with one_blas_thread():
-            mean, variance = draw(self.posterior_, features(rows), count, seed)
+        mean, variance = draw(self.posterior_, features(rows), count, seed)
         (time, power), (time_sd, power_sd) = np.swapaxes(mean, 0, 1), np.sqrt(np.swapaxes(variance, 0, 1))
         return Prediction(np.exp(time), w_to_mw(np.exp(power)), time_sd, power_sd, freedom=TAILS)
 

@@ -98,7 +98,7 @@ def _jacobian(known: Linearisations, at: Features, time_known: bool) -> np.ndarr
     """
     parts = []
     for theta, root in zip(known.theta, known.root):
-        log_time = np.log(minibatch_times(by_name(theta), at).total) if time_known else None
+        log_time = minibatch_times(by_name(theta), at).total if time_known else None
         jacobian = linearised(theta[None], at, known.free, log_time)[1][0].reshape(2, len(at.cores), -1)
         unit = np.zeros((2, len(at.cores), 1))
         unit[0] = known.unit_sd

@@ -49,8 +49,8 @@ def draw(posterior: ParameterPosterior, at: Features, count: int, seed: int) -> 
         mean[mine] = (white @ (whitening @ residual[mine][..., None]))[..., 0]
         left = amplitude + beyond * alone - (white**2).sum(2) + noise
         variance[mine] = posterior.spread[k, :, None] ** 2 * left
-    log_power = np.log(power_w(values, at, times, times.total * np.exp(mean[:, 0])))
-    return mean + np.stack([np.log(times.total) + posterior.unit, log_power], axis=1), variance
+    log_power = np.log(power_w(values, at, times, times.total + mean[:, 0]).total)
+    return mean + np.stack([times.total + posterior.unit, log_power], axis=1), variance
 
 
 def _optima(posterior: ParameterPosterior, count: int, seed: int) -> Tuple[Search, np.ndarray]:

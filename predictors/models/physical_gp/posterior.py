@@ -150,7 +150,7 @@ def infer(posterior: ParameterPosterior, at: Features) -> Tuple[np.ndarray, np.n
         variances.append(posterior.spread[k, :, None] ** 2 * variance + open_variance)
         values = by_name(theta)
         times = minibatch_times(values, at)
-        log_power = np.log(power_w(values, at, times, times.total * np.exp(mean[0])))
+        log_power = np.log(power_w(values, at, times, times.total + mean[0]).total)
         middle = np.stack([middle[0, :count] + posterior.unit, log_power])[:figures]
         means.append(middle + mean)
     weight = posterior.weight[:, None, None]

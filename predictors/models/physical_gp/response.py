@@ -42,7 +42,7 @@ TIME_SCALES = PARAMETERS[:6]  # carry the unit of time: adding the same to all m
 UNIT_MODE = np.array([1.0, 2.0e6, 1.0e6, 3.0e6])
 UNIT_BATCH = float(DEFAULT_BATCH_SIZE)
 
-_STEP = 1e-4  # of the forward differences
+_CPU_RISE, _GPU_RISE = 4.0, 3.0  # exponents of the clock where the voltage rises with it
 
 
 class Features(NamedTuple):
@@ -57,12 +57,33 @@ class Features(NamedTuple):
 
 
 class ComponentTimes(NamedTuple):
-    """The whole time and what its components would take alone, in the unit of the parameters."""
+    """Logarithms of the whole time, and of what it is made of, in the unit of the parameters."""
 
     total: np.ndarray
+    gpu: np.ndarray  # G
+    memory: np.ndarray  # M
+    launch: np.ndarray  # L
+    prepare: np.ndarray  # P
+    serial: np.ndarray  # S
+    device: np.ndarray  # (G^q + M^q)^(1/q)
+    hidden: np.ndarray  # the last term of T
+    left: np.ndarray  # the clock that the system leaves a core
+    crowd: np.ndarray  # h
+
+
+class Watts(NamedTuple):
+    """The whole power, and parts of it before its scale."""
+
+    total: np.ndarray
+    mem_idle: np.ndarray
+    mem_busy: np.ndarray
+    cores: np.ndarray  # before the voltage, as the next four are
+    core_busy: np.ndarray
     gpu: np.ndarray
-    memory: np.ndarray
-    cpu: np.ndarray
+    gpu_compute: np.ndarray
+    gpu_traffic: np.ndarray
+    cpu_voltage: np.ndarray  # v
+    gpu_voltage: np.ndarray
 
 
 def features(rows: Inputs) -> Features:
@@ -84,31 +105,30 @@ def minibatch_times(values: Dict[str, np.ndarray], at: Features) -> ComponentTim
     main = v["crowd_main"] * crowd
     launch = v["launch"] + core + v["batch_launch"] * at.batch + v["inference_launch"] * at.inference + main
     prepare = v["prepare"] + host + crowd
-    serial = np.exp(v["serial"] + host + main)
-    both = _smooth_maximum(np.exp(v["traffic_overlap"]), gpu, memory)
-    hidden = _smooth_maximum(np.exp(v["overlap"]), both, launch, prepare)
-    total = serial + np.exp(v["constant"]) + np.exp(hidden)
-    return ComponentTimes(total, np.exp(gpu), np.exp(memory), np.exp(launch) + np.exp(prepare) + serial)
+    serial = v["serial"] + host + main
+    device = _smooth_maximum(np.exp(v["traffic_overlap"]), gpu, memory)
+    hidden = _smooth_maximum(np.exp(v["overlap"]), device, launch, prepare)
+    total = np.log(np.exp(serial) + np.exp(v["constant"]) + np.exp(hidden))
+    return ComponentTimes(total, gpu, memory, launch, prepare, serial, device, hidden, left, crowd)
 
 
 def power_w(
-    values: Dict[str, np.ndarray], at: Features, times: ComponentTimes, total: Optional[np.ndarray] = None
-) -> np.ndarray:
-    """Power of the formulas above; `total` is what a minibatch takes where it is known better than `times.total`."""
+    values: Dict[str, np.ndarray], at: Features, times: ComponentTimes, log_time: Optional[np.ndarray] = None
+) -> Watts:
+    """Power of the formulas above; `log_time` is of a minibatch where that is known better than `times.total`."""
     v = values
-    total = times.total if total is None else total
-    clock = np.exp(at.memory)
-    memory = (
-        np.exp(v["mem_idle"] + np.exp(v["mem_power"]) * at.memory)
-        + np.exp(v["mem_busy"]) * clock * times.memory / total
-    )
-    cores = np.exp(v["core_idle"] + at.cores) + np.exp(v["cluster"]) + np.exp(v["core_busy"]) * times.cpu / total
-    active = (times.gpu + np.exp(v["gpu_traffic"]) * times.memory) / total
+    share = np.exp(-(times.total if log_time is None else log_time))
+    mem_idle = np.exp(v["mem_idle"] + np.exp(v["mem_power"]) * at.memory)
+    mem_busy = np.exp(v["mem_busy"] + at.memory + times.memory) * share
+    core_busy = np.exp(v["core_busy"]) * (np.exp(times.launch) + np.exp(times.prepare) + np.exp(times.serial)) * share
+    cores = np.exp(v["core_idle"] + at.cores) + np.exp(v["cluster"]) + core_busy
     effort = v["gpu_busy"] + v["batch_power"] * at.batch + v["inference_power"] * at.inference
-    gpu = np.exp(v["gpu_idle"]) + np.exp(effort) * active
-    watts = np.exp(v["base"]) + memory
-    watts = watts + cores * _switching(at.cpu, v["cpu_voltage"], 4.0) + gpu * _switching(at.gpu, v["gpu_voltage"], 3.0)
-    return np.exp(v["scale"]) * watts
+    gpu_compute = np.exp(effort + times.gpu) * share
+    gpu_traffic = np.exp(effort + v["gpu_traffic"] + times.memory) * share
+    gpu = np.exp(v["gpu_idle"]) + gpu_compute + gpu_traffic
+    volts = _switching(at.cpu, v["cpu_voltage"], _CPU_RISE), _switching(at.gpu, v["gpu_voltage"], _GPU_RISE)
+    total = np.exp(v["scale"]) * (np.exp(v["base"]) + mem_idle + mem_busy + cores * volts[0] + gpu * volts[1])
+    return Watts(total, mem_idle, mem_busy, cores, core_busy, gpu, gpu_compute, gpu_traffic, *volts)
 
 
 def by_name(theta: np.ndarray) -> Dict[str, np.ndarray]:
@@ -123,19 +143,107 @@ def log_response(theta: np.ndarray, at: Features, log_time: Optional[np.ndarray]
     """
     values = by_name(theta)
     times = minibatch_times(values, at)
-    total = None if log_time is None else np.exp(log_time)
-    return np.concatenate([np.log(times.total), np.log(power_w(values, at, times, total))], axis=-1)
+    return np.concatenate([times.total, np.log(power_w(values, at, times, log_time).total)], axis=-1)
 
 
 def linearised(
     theta: np.ndarray, at: Features, free: np.ndarray, log_time: Optional[np.ndarray] = None
 ) -> Tuple[np.ndarray, np.ndarray]:
     """`log_response` at s parameter vectors, (s, 2n), and its derivatives by the parameters `free`, (s, 2n, f)."""
-    steps = np.zeros((len(free) + 1, theta.shape[-1]))
-    steps[np.arange(1, len(free) + 1), free] = _STEP
-    values = log_response(theta[:, None, :] + steps, at, log_time)
-    middle = values[:, 0]
-    return middle, np.swapaxes(values[:, 1:] - middle[:, None], 1, 2) / _STEP
+    v = by_name(theta)
+    times = minibatch_times(v, at)
+    watts = power_w(v, at, times, log_time)
+    by_time = _by_time(v, at, times)
+    by_power = _by_power(v, at, times, watts)
+    if log_time is None:
+        waiting = -by_power["mem_busy"] - by_power["core_busy"] - by_power["gpu_busy"]
+        for name, slope in by_time.items():
+            by_power[name] = by_power.get(name, 0.0) + waiting * slope
+    jacobian = np.zeros((len(theta), 2, len(at.cores), len(free)))
+    for column, place in enumerate(free):
+        for what, slopes in enumerate((by_time, by_power)):
+            jacobian[:, what, :, column] = slopes.get(PARAMETERS[place], 0.0)
+    return np.concatenate([times.total, np.log(watts.total)], axis=-1), jacobian.reshape(len(theta), -1, len(free))
+
+
+def _by_time(v: Dict[str, np.ndarray], at: Features, times: ComponentTimes) -> Dict[str, np.ndarray]:
+    """Derivatives of log T by the parameters that it depends on."""
+    shown = np.exp(times.hidden - times.total)
+    sharpness, sharpness_of_device = np.exp(v["overlap"]), np.exp(v["traffic_overlap"])
+    device, launch, prepare = (
+        np.exp(sharpness * (part - times.hidden)) for part in (times.device, times.launch, times.prepare)
+    )
+    gpu, memory = (np.exp(sharpness_of_device * (part - times.device)) for part in (times.gpu, times.memory))
+    spread_of_device = gpu * times.gpu + memory * times.memory - times.device
+    spread = device * times.device + launch * times.launch + prepare * times.prepare - times.hidden
+    parts = (shown * device * gpu, shown * device * memory, shown * launch, shown * prepare)
+    return {
+        **_by_parts(v, at, times, *parts, np.exp(times.serial - times.total)),
+        "constant": np.exp(v["constant"] - times.total),
+        "traffic_overlap": shown * device * spread_of_device,
+        "overlap": shown * spread,
+    }
+
+
+def _by_power(v: Dict[str, np.ndarray], at: Features, times: ComponentTimes, watts: Watts) -> Dict[str, np.ndarray]:
+    """Derivatives of log power by all parameters, T being fixed."""
+    whole = np.exp(v["scale"]) / watts.total
+    cores, gpu = whole * watts.cpu_voltage, whole * watts.gpu_voltage
+    mem_busy, traffic, compute = whole * watts.mem_busy, gpu * watts.gpu_traffic, gpu * watts.gpu_compute
+    host = cores * watts.core_busy / (np.exp(times.launch) + np.exp(times.prepare) + np.exp(times.serial))
+    parts = (host * np.exp(part) for part in (times.launch, times.prepare, times.serial))
+    mem_idle, busy = whole * watts.mem_idle, compute + traffic
+    return {
+        **_by_parts(v, at, times, compute, mem_busy + traffic, *parts),
+        "scale": np.ones_like(whole),
+        "base": whole * np.exp(v["base"]),
+        "mem_idle": mem_idle,
+        "mem_power": mem_idle * np.exp(v["mem_power"]) * at.memory,
+        "mem_busy": mem_busy,
+        "core_idle": cores * np.exp(v["core_idle"] + at.cores),
+        "cluster": cores * np.exp(v["cluster"]),
+        "core_busy": cores * watts.core_busy,
+        "cpu_voltage": whole * watts.cores * _switching_slope(at.cpu, v["cpu_voltage"], _CPU_RISE),
+        "gpu_idle": gpu * np.exp(v["gpu_idle"]),
+        "gpu_busy": busy,
+        "gpu_traffic": traffic,
+        "gpu_voltage": whole * watts.gpu * _switching_slope(at.gpu, v["gpu_voltage"], _GPU_RISE),
+        "batch_power": busy * at.batch,
+        "inference_power": busy * at.inference,
+    }
+
+
+def _by_parts(
+    v: Dict[str, np.ndarray],
+    at: Features,
+    times: ComponentTimes,
+    gpu: np.ndarray,
+    memory: np.ndarray,
+    launch: np.ndarray,
+    prepare: np.ndarray,
+    serial: np.ndarray,
+) -> Dict[str, np.ndarray]:
+    """Derivatives, by the parameters of the components, of what has these derivatives by log G, M, L, P and S."""
+    host, main = launch + prepare + serial, launch + serial
+    crowded = (v["crowd_main"] * main + prepare) * -np.expm1(-times.crowd)
+    sharpness = np.exp(v["crowd_slope"])
+    return {
+        **dict(zip(TIME_SCALES, (gpu, memory, launch, prepare, serial))),
+        "gpu_slope": -gpu * at.gpu,
+        "memory_slope": -memory * at.memory,
+        "cpu_slope": -host * times.left,
+        "cpu_memory_slope": -host * at.memory,
+        "background": host * v["cpu_slope"] * -np.expm1(times.left - at.cpu),
+        "crowd": crowded * sharpness,
+        "crowd_slope": crowded * sharpness * (v["crowd"] - at.cores),
+        "crowd_main": main * times.crowd,
+        "batch_compute": (gpu + memory) * at.batch,
+        "batch_launch": launch * at.batch,
+        "batch_cpu": (prepare + serial) * at.batch,
+        "inference_compute": (gpu + memory) * at.inference,
+        "inference_launch": launch * at.inference,
+        "inference_cpu": (prepare + serial) * at.inference,
+    }
 
 
 def _smooth_maximum(sharpness: np.ndarray, *logs: np.ndarray) -> np.ndarray:
@@ -149,3 +257,9 @@ def _smooth_maximum(sharpness: np.ndarray, *logs: np.ndarray) -> np.ndarray:
 def _switching(log_clock: np.ndarray, logit: np.ndarray, exponent: float) -> np.ndarray:
     share = 1 / (1 + np.exp(-logit))
     return share * np.exp(log_clock) + (1 - share) * np.exp(exponent * log_clock)
+
+
+def _switching_slope(log_clock: np.ndarray, logit: np.ndarray, exponent: float) -> np.ndarray:
+    """Its derivative by the logit."""
+    share = 1 / (1 + np.exp(-logit))
+    return share * (1 - share) * (np.exp(log_clock) - np.exp(exponent * log_clock))
