@@ -161,13 +161,13 @@ def test_json_of_pytest_benchmark(sides, golden):
 # -- two sides ---------------------------------------------------------------------------------------------------------
 
 
-def scaled(value, key=""):
-    """A baseline as of a machine that is a fifth faster."""
+def stretched(value, factor, ending="", key=""):
+    """The figures under keys that end so, times a factor."""
     if isinstance(value, dict):
-        return {name: scaled(one, name) for name, one in value.items()}
+        return {name: stretched(one, factor, ending, name) for name, one in value.items()}
     if isinstance(value, list):
-        return [scaled(one, key) for one in value]
-    return value * 0.8 if isinstance(value, float) and key.endswith("_ms") else value
+        return [stretched(one, factor, ending, key) for one in value]
+    return value * factor if isinstance(value, float) and key.endswith(ending) else value
 
 
 def test_baselines_are_recorded_and_checked(sides, bench, run_each, golden, tmp_path):
@@ -177,7 +177,7 @@ def test_baselines_are_recorded_and_checked(sides, bench, run_each, golden, tmp_
     record = ("harness", "baseline", "record", "--results", results[0], "--baseline", baseline)
     recorded = run_each({"": record})[""]
     content = json.loads(baseline.read_text())
-    faster.write_text(json.dumps(scaled(content)))
+    faster.write_text(json.dumps(stretched(content, 0.8, "_ms")))
     check = ("harness", "baseline", "check", "--results")
     before = run_each({"not measured since": (*check, results[0], "--baseline", baseline)})
     where = {"where": "benchmarks/test_training.py"}
@@ -216,7 +216,7 @@ def compared(sides, tmp_path_factory):
     folder = tmp_path_factory.mktemp("compared")
     kept = json.loads(sides["json0"].read_text())
     for one in kept["benchmarks"][:2]:
-        one["stats"] = {key: stretched(value) for key, value in one["stats"].items()}
+        one["stats"] = stretched(one["stats"], 1.15)
     slower = folder / "slower.json"
     slower.write_text(json.dumps(kept))
     return {
@@ -230,18 +230,10 @@ def compared(sides, tmp_path_factory):
     }
 
 
-def stretched(value):
-    """A figure of pytest-benchmark, 15 % longer."""
-    if isinstance(value, list):
-        return [one * 1.15 for one in value]
-    return value * 1.15 if isinstance(value, float) else value
-
-
 def test_comparisons(compared, run_each, golden):
     found = {}
-    for name, said in run_each(
-        {name: ("harness", "compare", *how, "--json") for name, how in compared.items()}
-    ).items():
+    said_of = run_each({name: ("harness", "compare", *how, "--json") for name, how in compared.items()})
+    for name, said in said_of.items():
         content = json.loads(said.out)
         for side in ("before", "after"):
             content[side] = Path(content[side]).name

@@ -6,7 +6,6 @@ import contextlib
 import os
 import re
 import signal
-import subprocess
 import time
 from pathlib import Path
 
@@ -16,7 +15,7 @@ from boards.jtop_service import JtopNotPossibleError, running_jtop
 from boards.kernel import Kernel
 from boards.tree import build_board
 
-from tests.harness.board_suite import RESULTS, finish, profiles, run, start, wait_for_profile
+from tests.harness.board_suite import finish, profiles, run, start, wait_for_profile
 
 pytest.importorskip("torch")
 pytest.importorskip("sklearn")
@@ -80,21 +79,26 @@ def test_dvfs_is_a_condition_of_a_board_case(tmp_path):
     assert tree.controls() == before
 
 
+FULL = """
+from harness.store import results
+open_to_write = results.open_to_write
+
+def open_full(path):
+    connection = open_to_write(path)
+    (pages,) = connection.execute("PRAGMA page_count").fetchone()
+    connection.execute(f"PRAGMA max_page_count = {pages}")
+    return connection
+
+results.open_to_write = open_full
+"""
+"""The empty results fit, a profile does not: SQLite says then what it says of a full disk."""
+
+
 def test_a_full_disk_on_a_board_ends_the_run_once_and_the_board_is_put_back(tmp_path):
-    """On a disk of its own, mounted where only the run sees it: the empty results fit on it, a profile does not."""
     tree = build_board(tmp_path / "root", "orin-nano", "r36.4")
-    before, disk = tree.controls(), tmp_path / "disk"
-    disk.mkdir()
-    mount = f"mount -t tmpfs -o size=120k tmpfs {disk}"
-    own_mounts = ["unshare", "--mount", *(["--map-root-user"] if os.geteuid() else []), "sh", "-c"]
-    try:
-        possible = subprocess.run([*own_mounts, mount], capture_output=True).returncode == 0
-    except FileNotFoundError:
-        possible = False
-    if not possible:
-        pytest.skip("no mount namespace of one's own can be had here (unshare --mount)")
-    within = [*own_mounts, f'{mount} && exec "$@"', "sh"]
-    done = finish(start(tree, tmp_path, "--batch-size", "8,16,32", "--results", disk / RESULTS, before=within))
+    (tmp_path / "full.py").write_text(FULL)
+    before = tree.controls()
+    done = run(tree, tmp_path, "-p", "full", "--batch-size", "8,16,32")
     assert done.returncode != 0
     assert "1 failed" in done.stdout
     assert "disk is full" in done.stdout

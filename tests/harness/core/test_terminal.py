@@ -22,16 +22,10 @@ def test_columns_line_up_and_numbers_stand_right(rows, markdown, table):
 
 
 class Clock:
-    def __init__(self):
-        self.now = 0.0
+    now = 0.0
 
     def __call__(self):
         return self.now
-
-
-class Terminal(io.StringIO):
-    def isatty(self):
-        return True
 
 
 def test_a_plain_stream_gets_a_line_now_and_then():
@@ -44,7 +38,8 @@ def test_a_plain_stream_gets_a_line_now_and_then():
 
 
 def test_a_terminal_gets_one_line_that_is_rewritten_and_taken_back():
-    stream, clock = Terminal(), Clock()
+    stream, clock = io.StringIO(), Clock()
+    stream.isatty = lambda: True
     progress = Progress(stream, clock)
     progress.update("a long line")
     clock.now = 1.0
