@@ -6,6 +6,7 @@ import csv
 import re
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
 from harness.core.errors import InvalidValueError, StoreError
@@ -16,6 +17,13 @@ from tools.model_checks import CHECKS, load_statements
 
 CLAIMS = load_claims()
 PROJECT = Path(__file__).resolve().parents[3]
+
+
+def with_changed_row(file, folder, **cells):
+    """A copy of a file of the papers with its first row alone, and some cells of that changed."""
+    first = pd.read_csv(file, dtype=str, keep_default_na=False).iloc[:1].assign(**cells)
+    first.to_csv(folder / file.name, index=False)
+    return folder / file.name
 
 
 def facts_of(claim):
@@ -95,15 +103,8 @@ def test_what_no_claim_is_about_has_a_check_of_the_model_or_a_reason():
     ],
 )
 def test_a_line_that_is_no_claim_is_named(tmp_path, cells, named):
-    with CLAIMS_FILE.open(encoding="utf-8", newline="") as file:
-        rows = list(csv.DictReader(file))
-    path = tmp_path / "claims.csv"
-    with path.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.DictWriter(file, fieldnames=list(rows[0]))
-        writer.writeheader()
-        writer.writerow({**rows[0], **cells})
     with pytest.raises(InvalidValueError, match=rf"claims.csv line 2 is no claim.*{named}"):
-        load_claims(path)
+        load_claims(with_changed_row(CLAIMS_FILE, tmp_path, **cells))
 
 
 def test_a_file_that_is_not_there_is_an_error(tmp_path):

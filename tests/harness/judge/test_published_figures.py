@@ -1,6 +1,5 @@
 """The papers' figures: what the file holds, and how far off an answer is."""
 
-import csv
 import re
 
 import pytest
@@ -8,6 +7,7 @@ import pytest
 from harness.core.errors import InvalidValueError
 from harness.judge.published_figures import FIGURES_FILE, Condition, PublishedFigure, load_figures
 from harness.simulation.parameters import SIMULATED_BOARDS, SIMULATED_WORKLOADS
+from tests.harness.judge.test_claim_list import with_changed_row
 from tools.simulated_answers import IDLE_METRICS, INTERNAL, METRICS, find_modes
 
 pytestmark = pytest.mark.exhaustive
@@ -68,17 +68,6 @@ def test_text_of_a_value_shows_how_it_is_meant():
     assert figure("10..20", "range").value == "10..20"
 
 
-def rewritten(tmp_path, **cells):
-    with FIGURES_FILE.open(encoding="utf-8", newline="") as file:
-        rows = list(csv.DictReader(file))
-    path = tmp_path / "figures.csv"
-    with path.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.DictWriter(file, fieldnames=list(rows[0]))
-        writer.writeheader()
-        writer.writerow({**rows[0], **cells})
-    return path
-
-
 @pytest.mark.parametrize(
     ("cells", "named"),
     [
@@ -91,9 +80,9 @@ def rewritten(tmp_path, **cells):
 )
 def test_a_line_that_is_no_figure_is_named(tmp_path, cells, named):
     with pytest.raises(InvalidValueError, match=rf"figures.csv line 2.*{named}"):
-        load_figures(rewritten(tmp_path, **cells))
+        load_figures(with_changed_row(FIGURES_FILE, tmp_path, **cells))
 
 
 def test_what_a_comparison_does_not_change_is_as_in_the_condition(tmp_path):
-    (one,) = load_figures(rewritten(tmp_path, vs_workers="1"))
+    (one,) = load_figures(with_changed_row(FIGURES_FILE, tmp_path, vs_workers="1"))
     assert one.versus == one.condition._replace(power_mode="default", workers=1)

@@ -117,15 +117,6 @@ def test_energy_is_learned_without_references_and_with_one_of_another_batch_size
     assert np.isfinite(predictor.predict(TABLE.modes, batch_size=8).power_mw).all()
 
 
-@pytest.mark.parametrize("kind", [LinearRegression, LinearEnergy])
-def test_another_batch_size_than_learned_is_refused_and_several_are_learned(kind):
-    predictor = kind().fit(TABLE.modes[SOME], TIMES[SOME], np.ones(len(SOME)), batch_size=8)
-    with pytest.raises(InvalidValueError, match="only batch size 8"):
-        predictor.predict(TABLE.modes, batch_size=16)
-    sizes = np.where(np.arange(len(SOME)) % 2, 8, 16)
-    kind().fit(TABLE.modes[SOME], TIMES[SOME], np.ones(len(SOME)), batch_size=sizes).predict(TABLE.modes, batch_size=4)
-
-
 def test_settings_their_squares_and_products_are_the_terms():
     assert quadratic_terms(np.array([[2.0, 3.0]])).tolist() == [[2, 3, 4, 6, 9]]
 

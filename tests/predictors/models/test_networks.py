@@ -158,13 +158,6 @@ def test_an_unknown_scaling_or_loss_is_refused_with_the_known_ones(params):
         fitted(**params)
 
 
-def test_batch_sizes_are_an_input_where_several_were_learned():
-    sizes = np.random.default_rng(0).choice([8, 32], 54)
-    predictor = NeuralNetwork().fit(TABLE.modes, TABLE.time_ms * sizes / 16, TABLE.power_mw, batch_size=sizes)
-    small, large = (predictor.predict(TABLE.modes, batch_size=size).time_ms.mean() for size in (8, 32))
-    assert large > 2 * small
-
-
 @pytest.mark.parametrize(("rows", "entries"), [(10, 16), (54, 16), (54 * 81, 69)])
 def test_steps_grow_with_the_rows_so_that_an_epoch_has_no_more_than_64(rows, entries, monkeypatch):
     used = []
