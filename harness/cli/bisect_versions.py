@@ -18,7 +18,7 @@ from harness.core.terminal import format_table, shown
 from harness.judge.compare import DEFAULT_THRESHOLD, OVERALL, TIME, compare_files
 from harness.judge.evidence import SOFTWARE
 from harness.judge.sides import SLOWER
-from harness.stats.changes import Change
+from harness.stats.comparison import Change
 from harness.stats.noise import RunNoise, prior, runs_needed
 from harness.store.conditions import differences
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from harness.cli.options import add_by, add_forms, add_include_flagged, add_threshold, say
 from harness.judge.compare import DEFAULT_THRESHOLD, TEST, compare_files, format_result, to_json
-from harness.stats.changes import FEWEST_RUNS
+from harness.stats.comparison import FEWEST_RUNS
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

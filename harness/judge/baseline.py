@@ -8,7 +8,7 @@ History (`version`):
     1  cases: case, conditions, median_ms, interval_ms, environment, runs with minibatch_times_ms. Since 0.2.0 a run
        whose power is sure has its power_mw too.
 
-A case is slower where its median grew by more than a threshold and by more than noise, which `harness.stats.changes`
+A case is slower where its median grew by more than a threshold and by more than noise, which `harness.stats.comparison`
 tells. A baseline of three runs or more is worth its time: one run shows nothing of the noise between runs.
 """
 
@@ -46,7 +46,7 @@ from harness.judge.sides import (
     ratios,
     read_object,
 )
-from harness.stats.changes import compare_runs, holm, learn_noise, median_of_runs, pooled_median
+from harness.stats.comparison import compare_runs, holm, learn_noise, median_of_runs, pooled_median
 from harness.stats.estimates import CONFIDENCE, Estimate, Interval, student_quantile
 from harness.stats.noise import prior
 from harness.store.conditions import (

@@ -45,7 +45,7 @@ from harness.judge.sides import (
     read_side,
 )
 from harness.stats import noise
-from harness.stats.changes import (
+from harness.stats.comparison import (
     FAST_MINIBATCHES,
     FEWEST_RUNS,
     Change,

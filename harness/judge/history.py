@@ -23,7 +23,7 @@ from harness.judge.evidence import SOFTWARE
 from harness.judge.sides import FASTER, SLOWER, TOO_FEW, check_threshold, exit_code_of, sure_power
 from harness.stats import noise
 from harness.stats.change_points import ChangePoint, change_points, learn_from_neighbours, without_outliers
-from harness.stats.changes import Change, holm
+from harness.stats.comparison import Change, holm
 from harness.stats.estimates import CONFIDENCE, Estimate, quotient
 from harness.store.conditions import LEFT_OUT, differences, is_disqualified
 from harness.store.corpora import STORES

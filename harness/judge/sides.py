@@ -16,7 +16,7 @@ import msgspec
 from harness.core.errors import InvalidValueError, StoreError, UnknownNameError
 from harness.core.files import read_json
 from harness.core.units import s_to_ms, share_to_percent
-from harness.stats.changes import RunsRatio, compare_runs, learn_noise
+from harness.stats.comparison import RunsRatio, compare_runs, learn_noise
 from harness.stats.estimates import Interval
 from harness.stats.noise import POWER, TIME, prior
 from harness.store.conditions import (

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any, Iterator, List, Mapping, Optional, Sequence, Tuple
 
-from harness.board.power_log import SOCKET
+from harness.board.socket_meter import SOCKET
 from harness.board.throttling import throttled_times
 from harness.core.cases import CONCURRENT, DISTURBED_CORES, IDLE, STATIC, Case, Mix, parse_storage
 from harness.core.metrics import POWER_CHANNEL, between, end_s

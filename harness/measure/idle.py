@@ -18,7 +18,7 @@ import time
 from pathlib import Path
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
-from harness.board.power_log import SocketMeter, read_power_log
+from harness.board.socket_meter import SocketMeter, read_power_log
 from harness.core.cases import IDLE, IDLE_STATES, LOGGING, QUIET_READINGS, STATIC, Case
 from harness.core.device import Report
 from harness.core.errors import CannotRunError, InvalidValueError

@@ -22,8 +22,8 @@ from harness.board.containers import container_facts, lack_of_shared_memory
 from harness.board.control_groups import ReadLimit, reads_held, throttled_periods
 from harness.board.disk import describe
 from harness.board.page_cache import PageCache, residency
-from harness.board.power_log import SOCKET, SocketMeter
 from harness.board.sampler import SAMPLER, Sampler
+from harness.board.socket_meter import SOCKET, SocketMeter
 from harness.board.source import SourceSpec
 from harness.board.thermal import refuse_heat
 from harness.core import cases, metrics

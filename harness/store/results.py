@@ -19,7 +19,7 @@ from harness.core.errors import StoreError
 from harness.core.profiles import Minibatches, Profile
 from harness.store import rows
 from harness.store.conditions import canonical_json, is_disqualified, plain
-from harness.store.opening import RESCUE, explain, open_to_read, open_to_write
+from harness.store.database import RESCUE, explain, open_to_read, open_to_write
 from harness.store.rows import PACKED, RAW_COLUMNS, ProfileRow, Raw, Record
 
 _CHUNK = 256

@@ -20,7 +20,7 @@ from hypothesis import HealthCheck, given, settings
 
 from harness.core.errors import StoreError
 from harness.core.profiles import Minibatch, Minibatches, Profile, Series, Telemetry
-from harness.store import opening, rows
+from harness.store import database, rows
 from harness.store.conditions import comparable_conditions, key
 from harness.store.results import ResultsStore
 from tests.harness.store.profile_examples import CONDITIONS, ENVIRONMENT, make_profile, plain_dicts, profiles
@@ -115,8 +115,8 @@ def test_a_closed_file_is_a_single_file_durable_and_tells_what_it_is(tmp_path: P
     assert os.listdir(str(tmp_path)) == ["r.sqlite"]
     with contextlib.closing(sqlite3.connect(str(tmp_path / "r.sqlite"))) as connection:
         assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
-        assert connection.execute("PRAGMA application_id").fetchone() == (opening.APPLICATION_ID,)
-        assert connection.execute("PRAGMA user_version").fetchone() == (opening.VERSION,)
+        assert connection.execute("PRAGMA application_id").fetchone() == (database.APPLICATION_ID,)
+        assert connection.execute("PRAGMA user_version").fetchone() == (database.VERSION,)
 
 
 @pytest.mark.parametrize(
@@ -210,7 +210,7 @@ BROKEN = {
     "another program's": (foreign("CREATE TABLE t (x)", "INSERT INTO t VALUES (1)"), "another program"),
     "another program's, with a log": (foreign("PRAGMA journal_mode=WAL", "CREATE TABLE t (x)"), "another program"),
     "a newer version's": (
-        foreign("CREATE TABLE t (x)", f"PRAGMA application_id={opening.APPLICATION_ID}", "PRAGMA user_version=99"),
+        foreign("CREATE TABLE t (x)", f"PRAGMA application_id={database.APPLICATION_ID}", "PRAGMA user_version=99"),
         "schema version 99",
     ),
 }

@@ -135,7 +135,7 @@ def test_a_forked_child_may_not_use_its_parents_connection(tmp_path: Path) -> No
 def test_a_file_held_too_long_by_another_process_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "r.sqlite"
     ResultsStore(path).close()
-    monkeypatch.setattr("harness.store.opening.BUSY_TIMEOUT_S", 0.05)
+    monkeypatch.setattr("harness.store.database.BUSY_TIMEOUT_S", 0.05)
     with ResultsStore(path) as store:
         holder = sqlite3.connect(str(path), isolation_level=None)
         holder.execute("BEGIN IMMEDIATE")

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from harness.stats import estimates
-from harness.stats.changes import (
+from harness.stats.comparison import (
     FEWEST_RUNS,
     combined_ranks,
     compare_runs,

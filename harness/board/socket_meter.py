@@ -1,4 +1,4 @@
-"""Power recorded by something else, such as a socket meter, as telemetry.
+"""Power at the plug, or recorded by something else, as telemetry: what a socket meter's logger writes.
 
 A CSV file with a header and two columns, in either order; further columns are ignored:
 

@@ -1,4 +1,4 @@
-"""Opening a results file: its tables, whether it is ours, whole and writable, and what to do where it is not.
+"""The SQLite file of results: its tables, whether it is ours, whole and writable, and what to do where it is not.
 
 History (`PRAGMA user_version`):
     1  environments, profiles, minibatches, series.

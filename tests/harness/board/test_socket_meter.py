@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.board import power_log
-from harness.board.power_log import SocketMeter, parse_power_log, read_power_log
+from harness.board import socket_meter
+from harness.board.socket_meter import SocketMeter, parse_power_log, read_power_log
 from harness.core.errors import HarnessError, InvalidValueError
 
 
@@ -63,7 +63,7 @@ NOW_S = 1_800_000_000.0
 
 def metered(tmp_path, monkeypatch, times_s, power="11.5", ends="\n"):
     """What a meter tells of the last 10 s, whose file has samples so many seconds before now."""
-    monkeypatch.setattr(power_log, "LONGEST_WAIT_S", 0.05)
+    monkeypatch.setattr(socket_meter, "LONGEST_WAIT_S", 0.05)
     rows = [f"{NOW_S + at_s},{power}" for at_s in times_s]
     path = tmp_path / "meter.csv"
     path.write_text("\n".join(["time_s,power_w", *rows]) + ends)
