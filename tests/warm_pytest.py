@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import gc
 import multiprocessing
 import os
 import subprocess
@@ -90,6 +91,7 @@ def _run(
     streams: Tuple[Path, Path],
     own_group: bool,
 ) -> None:
+    gc.freeze()  # pytest collects garbage at its end, which takes half a second among the objects of torch
     if own_group:
         os.setsid()
     os.chdir(str(folder))

@@ -61,6 +61,11 @@ def test_without_a_list_any_clock_in_the_range_is_possible(tree):
         knob.pinned(5_000_000)
 
 
+def test_policies_are_ordered_by_cpu_not_by_text(tree):
+    tree.write({**policy(10, "10 11"), **policy(2, "2 3")})
+    assert [each.name for each in CpuFrequency(tree.root).policies()] == ["policy2", "policy10"]
+
+
 # -- clusters that sleep -----------------------------------------------------------------------------------------------
 
 

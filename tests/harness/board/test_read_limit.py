@@ -164,12 +164,6 @@ def test_without_a_limit_nothing_is_touched(tmp_path):
         assert limit_bytes_per_s is None
 
 
-def test_an_error_takes_the_limit_off(kernel, tree, held):
-    with pytest.raises(ZeroDivisionError), held():
-        raise ZeroDivisionError
-    assert groups(tree) == left_behind() == []
-
-
 def test_the_death_of_a_worker_does_not_cut_short_that_the_limit_is_taken_off(kernel, tree, held, monkeypatch):
     """The handler of torch raises wherever the process is when a worker of a DataLoader has died."""
 
