@@ -8,7 +8,6 @@ import pytest
 @pytest.mark.parametrize("storage", ["ssd", "sd", "hdd"])
 @pytest.mark.parametrize("cache", ["cold"])
 def test_storage_media(profile, baseline):
-    """Train from each medium."""
     measured = profile()
     assert measured.minibatch_time_ms <= baseline(measured, missing="pass")
 

@@ -8,7 +8,6 @@ import pytest
 @pytest.mark.parametrize("storage", ["hdd"])
 @pytest.mark.parametrize("cache", ["cold"])
 def test_workers(profile, baseline):
-    """Train with each number of workers."""
     measured = profile()
     assert measured.minibatch_time_ms <= baseline(measured, missing="pass")
 
