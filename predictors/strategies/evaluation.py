@@ -1,16 +1,12 @@
 """How good strategies are: the papers' contest under power budgets, on tables where every mode is known.
 
-A goal may be another one, over throughput, latency or energy: then its objective stands for the time.
+With t and p the observed minibatch time (or another objective) and power of the chosen mode, and t* the least observed
+time of all modes within the limits (001 sec. 5.2):
 
-For a table, budget and strategy, with t and p the observed minibatch time and power of the chosen mode, and t* the
-least observed time of all modes whose observed power is within the budget (the observed Pareto front, 001 sec. 5):
-
-- time penalty = (t - t*) / t* in %; below 0 where the choice breaks the limit (001 sec. 5.2).
-- Area = mean over choices of max(p - budget, 0), in W: the area of the power above the budget, divided by the number of
-  choices, since the paper gives it as "W per solution".
-- A/L = share of choices with p > budget; A/L+1 = share with p > budget + 1 W, both in % (001 sec. 5.2).
-- violations = share of choices that break any limit, as `Goal.breaks` has it: 1 W is a fiftieth of one board's budget
-  and a tenth of another's.
+- time penalty = (t - t*) / t* in %; below 0 where the choice breaks the limit.
+- Area = mean over choices of max(p - budget, 0), in W, since the paper gives it as "W per solution".
+- A/L = share of choices with p > budget; A/L+1 = share with p > budget + 1 W, both in %.
+- violations = share of choices that break any limit, as `Goal.breaks` has it.
 
 A choice that says that no mode keeps the limit, where there is one, counts as `infeasible`; its mode still counts in
 the figures above, because a person would have to run something. Budgets that no mode of the table meets are left out of
@@ -54,12 +50,10 @@ class JudgedChoice(NamedTuple):
 
 
 class ContestRun(NamedTuple):
-    """A strategy on a table with a number of profiles; `repeat` seeds it."""
-
     strategy: str
     target: Table
     profiles: int
-    repeat: int
+    repeat: int  # seeds it
 
 
 Found = Dict[Tuple[str, str, int], List[JudgedChoice]]  # judged choices by strategy, target and number of profiles
@@ -75,11 +69,10 @@ def optimum(table: Table, goal: Goal) -> Optional[int]:
 def judge(table: Table, goal: Goal, choice: Choice) -> JudgedChoice:
     """Hold a choice against the table that it was made for."""
     best, place = optimum(table, goal), choice.index
-    objective = goal.objective(table.time_ms, table.power_mw, table.batch_size)
+    columns = (table.time_ms, table.power_mw, table.batch_size)
+    objective, breaks = goal.objective(*columns), bool(goal.breaks(*columns)[place])
     penalty = None if best is None else float(100 * (objective[place] / objective[best] - 1))
-    time_ms, power_mw = float(table.time_ms[place]), float(table.power_mw[place])
-    breaks = bool(goal.breaks(time_ms, power_mw, float(table.batch_size[place])))
-    return JudgedChoice(goal, choice, best, time_ms, power_mw, penalty, breaks)
+    return JudgedChoice(goal, choice, best, *(float(values[place]) for values in columns[:2]), penalty, breaks)
 
 
 def sweep(
@@ -109,22 +102,21 @@ def summarise(outcomes: Sequence[JudgedChoice]) -> Dict[str, Any]:
     set of profiles served all budgets.
     """
     met = [outcome for outcome in outcomes if outcome.penalty_pct is not None]
-    names = ("penalty_median", "penalty_mean", "penalty_max", "over_limit_pct", "over_limit_plus1_pct", "area_w")
-    figures: Dict[str, Optional[float]] = dict.fromkeys((*names, "violations_pct"))
-    if met:
-        penalties = np.array([outcome.penalty_pct for outcome in met])
-        over_mw = np.array([outcome.over_mw for outcome in met])
-        figures = {
-            "penalty_median": float(np.median(penalties)),
-            "penalty_mean": float(np.mean(penalties)),
-            "penalty_max": float(np.max(penalties)),
-            "over_limit_pct": float(100 * np.mean(over_mw > 0)),
-            "over_limit_plus1_pct": float(100 * np.mean(over_mw > PAPERS_TOLERANCE_MW)),
-            "violations_pct": float(100 * np.mean([outcome.breaks for outcome in met])),
-            "area_w": float(mw_to_w(np.mean(over_mw))),
-        }
+    penalties, over_mw, broken = (
+        np.array([getattr(outcome, name) for outcome in met] or [np.nan], dtype=float)
+        for name in ("penalty_pct", "over_mw", "breaks")
+    )
+    figures = {
+        "penalty_median": np.median(penalties),
+        "penalty_mean": np.mean(penalties),
+        "penalty_max": np.max(penalties),
+        "over_limit_pct": 100 * np.mean(over_mw > 0),
+        "over_limit_plus1_pct": 100 * np.mean(over_mw > PAPERS_TOLERANCE_MW),
+        "violations_pct": 100 * np.mean(broken),
+        "area_w": mw_to_w(np.mean(over_mw)),
+    }
     return {
-        **figures,
+        **{name: float(value) if met else None for name, value in figures.items()},
         "infeasible": sum(not outcome.choice.feasible for outcome in met),
         "missed": list(dict.fromkeys(one.goal.describe() for one in met if not one.choice.feasible)),
         "unmeetable": len(outcomes) - len(met),

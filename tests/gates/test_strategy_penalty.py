@@ -33,8 +33,8 @@ GATED = [name for name in STRATEGIES if name != "brute-force"]
 
 SIMULATED, MEASURED = "simulated-orin-agx", "measured-orin-agx-training"
 BUDGETS, PROFILES, REPEATS = "17:50:11", 15, 2
-FEW = {"closed-loop": (8, 1)}
-"""Where the penalty of 15 profiles is nearly 0, fewer tell more, and sooner; a seed hardly changes what it finds."""
+FEW = {"closed-loop": (8, 1), "front": (8, 1), "powertrain": (15, 1), "nn": (15, 1)}
+"""Profiles and repeats of the slow ones. Where the penalty of 15 profiles is nearly 0, fewer tell more."""
 
 FIGURES = {
     "penalty": "penalty_mean", "over_limit_plus1": "over_limit_plus1_pct", "violations": "violations_pct",

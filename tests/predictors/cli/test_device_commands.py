@@ -22,6 +22,7 @@ from predictors.cli.strategies import notes_on
 from predictors.strategies.fixed import presets_of
 
 RECOMMEND = ["recommend", "--device", "sim:orin-agx", "--workload", "mobilenetv3-gld23k"]
+RANDOM = ["--strategy", "random"]  # where it does not matter, this is the quickest
 CONCURRENT = [
     *("concurrent", "--device", "sim:orin-agx", "--training", "resnet18-imagenet"),
     *("--inference", "mobilenetv3-gld23k", "--arrival-rate", "20", "--inference-batches", "1,4"),
@@ -40,18 +41,8 @@ def run(capsys, *arguments):
 
 
 def test_recommend_names_a_mode_within_the_budget_and_writes_its_conf(capsys, tmp_path):
-    code, out, _ = run(
-        capsys,
-        *RECOMMEND,
-        "--power-budget",
-        30,
-        "--profiles",
-        10,
-        "--write-conf",
-        tmp_path / "c.conf",
-        "--json",
-        tmp_path / "o.json",
-    )
+    files = ["--write-conf", tmp_path / "c.conf", "--json", tmp_path / "o.json"]
+    code, out, _ = run(capsys, *RECOMMEND, "--power-budget", 30, "--profiles", 10, *files)
     assert code == 0
     assert "simulated" in out
     assert "measured" not in out
@@ -79,7 +70,7 @@ def test_recommend_names_a_mode_whose_peak_is_within_a_budget(capsys, tmp_path):
 
 @pytest.mark.exhaustive
 def test_what_was_profiled_is_in_the_results_file_and_is_not_profiled_again(capsys, tmp_path):
-    options = [*RECOMMEND, "--power-budget", 25, "--profiles", 6, "--results", tmp_path / "r.sqlite"]
+    options = [*RECOMMEND, *RANDOM, "--power-budget", 25, "--profiles", 6, "--results", tmp_path / "r.sqlite"]
     _, first, _ = run(capsys, *options)
     with ResultsStore(tmp_path / "r.sqlite") as store:
         stored = len(store)
@@ -270,13 +261,18 @@ def test_concurrent_finds_a_plan_and_says_what_came_of_it(capsys, tmp_path):
         assert {record.case.task for record in store.records()} == {"training", "inference", "concurrent"}
 
 
+HOPELESS = ["--device", "sim:orin-nano", "--latency-limit", 5, "--duration", 5, "--profiles", 10]
+
+
 @pytest.mark.exhaustive
-def test_a_latency_that_cannot_be_kept_is_refused_and_shown(capsys):
-    smaller = ["--device", "sim:orin-nano"]  # with fewer modes to plan over
-    code, out, err = run(capsys, *CONCURRENT, *smaller, "--latency-limit", 5, "--duration", 5, "--profiles", 10)
+def test_a_latency_that_cannot_be_kept_is_refused_shown_and_tried_again_without_profiling_twice(capsys, tmp_path):
+    code, out, err = run(capsys, *CONCURRENT, *HOPELESS, "--json", tmp_path / "o.json")
     assert code == 2
     assert "outcome" in out
     assert "keeps the limits" in err
+    found = json.loads((tmp_path / "o.json").read_text())
+    assert found["attempts"] > 1
+    assert found["choice"]["profiles"] <= 10
 
 
 @pytest.mark.exhaustive
@@ -290,8 +286,7 @@ def test_a_plan_whose_process_ends_leaves_those_found_before_it(capsys, monkeypa
         return profile(device, case)
 
     monkeypatch.setattr(SimulatedDevice, "profile", end_at_the_second)
-    options = ["--device", "sim:orin-nano", "--latency-limit", 5, "--duration", 5, "--profiles", 10]
-    code, out, err = run(capsys, *CONCURRENT, *options)
+    code, out, err = run(capsys, *CONCURRENT, *HOPELESS)
     assert (code, len(plans)) == (2, 2)  # no plan keeps the limits
     assert "outcome" in out
     assert "plan 2 could not be run: the process of lenet-mnist (training) ended by signal 11" in err
@@ -348,13 +343,6 @@ def test_a_replayed_corpus_offers_the_modes_of_the_workload_that_is_asked_for(ca
     assert "0 s" not in next(line for line in out.splitlines() if line.startswith("spent")).split(", ")[1]
 
 
-@pytest.mark.exhaustive
-def test_a_plan_that_falls_short_is_made_again_without_profiling_twice(capsys, tmp_path):
-    options = ["--latency-limit", 260, "--power-budget", 20, "--duration", 5, "--profiles", 12]
-    _, _, _ = run(capsys, *CONCURRENT, *options, "--json", tmp_path / "o.json")
-    assert json.loads((tmp_path / "o.json").read_text())["choice"]["profiles"] <= 12
-
-
 class Breaking:
     """Makes the simulated board fail at some of its profiles, by their number, until it is taken away."""
 
@@ -381,9 +369,8 @@ def did_not_take():
 @pytest.mark.exhaustive
 def test_modes_that_fail_are_named_in_text_and_json_and_the_search_goes_on(capsys, tmp_path, monkeypatch):
     board = Breaking(monkeypatch, lambda number: did_not_take() if number % 4 == 2 else None)
-    code, out, err = run(
-        capsys, *RECOMMEND, "--power-budget", 25, "--profiles", 10, "--json", tmp_path / "o.json",
-    )  # fmt: skip
+    how = [*RANDOM, "--power-budget", 25, "--profiles", 10, "--json", tmp_path / "o.json"]
+    code, out, err = run(capsys, *RECOMMEND, *how)
     assert code == 0
     failed = board.asked[1::4]
     found = json.loads((tmp_path / "o.json").read_text())
@@ -397,7 +384,7 @@ def test_modes_that_fail_are_named_in_text_and_json_and_the_search_goes_on(capsy
 
 @pytest.mark.exhaustive
 def test_a_search_that_a_device_ends_says_what_is_kept_and_resumes(capsys, tmp_path, monkeypatch):
-    options = [*RECOMMEND, "--power-budget", 25, "--profiles", 8, "--results", tmp_path / "r.sqlite"]
+    options = [*RECOMMEND, *RANDOM, "--power-budget", 25, "--profiles", 8, "--results", tmp_path / "r.sqlite"]
     board = Breaking(monkeypatch, lambda number: did_not_take() if number > 3 else None)
     code, out, err = run(capsys, *options)
     assert (code, out) == (2, "")
@@ -415,15 +402,6 @@ def test_ctrl_c_says_what_is_kept(capsys, tmp_path, monkeypatch):
     code, _, err = run(capsys, *RECOMMEND, "--power-budget", 25, "--results", tmp_path / "r.sqlite")
     assert code == 130
     assert "2 profiles are kept" in err
-
-
-@pytest.mark.exhaustive
-def test_a_preset_with_less_gpu_is_said_to_be_stood_for_by_what_it_is_not(capsys, tmp_path):
-    code, out, _ = run(capsys, *RECOMMEND, "--power-budget", 30, "--profiles", 6, "--json", tmp_path / "o.json")
-    assert code == 0
-    assert "preset MODE_30W, with all of its GPU" in out
-    labels = [saving["against"] for saving in json.loads((tmp_path / "o.json").read_text())["savings"]]
-    assert any("preset MODE_30W, with all of its GPU" in label for label in labels)
 
 
 @pytest.mark.parametrize(
