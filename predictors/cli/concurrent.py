@@ -207,8 +207,7 @@ def find_plan(
     """
     trainer, server = profilers = tuple(history.profiler for history in histories)
     device, seed = trainer.device, trainer.template.settings.seed
-    board = board_of(device)
-    make, first = unfitted(StrategySetting(board), seed), design_for((), board or None, seed)
+    make, first = unfitted(StrategySetting(board_of(device)), seed), design_for(seed)
     found: List[Attempt] = []
     wanted = goal
     if way != INTERLEAVED:

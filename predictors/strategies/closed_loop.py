@@ -19,7 +19,6 @@ import numpy as np
 
 from harness.core.errors import InvalidValueError
 from predictors.models.base import Predictor, admitted_rows
-from predictors.models.tables import Table
 from predictors.sampling import choose
 from predictors.strategies.goals import Goal, log_distribution
 from predictors.strategies.protocol import Choice, History, MeasuredMode, Strategy
@@ -27,23 +26,15 @@ from predictors.strategies.search import Grid, profile_random
 
 UNLIKELY = 0.01  # where no mode has a greater probability of keeping the limits, the nearest one is looked for
 
-SAMPLING = "space-filling"
-"""Of the first modes: designs that ask the physical model found no better modes than this one, which is the fastest."""
-
+# Modes to begin with where there are several goals, or workloads. For one goal a single mode is better: what the
+# physical model tells from it leads nearer to the goal than two more modes from anywhere.
 INITIAL = 3
-"""Modes to begin with where there are several goals, or workloads. For one goal a single mode is better: what the
-physical model tells from it leads nearer to the goal than two more modes from anywhere."""
-
-MEASURED_LOG_SD = 0.005
-"""By about so much a second profile of a mode differs from the first: what is measured is known, but not exactly."""
-
-ANY_POWER_MW = 10_000.0
-"""What a predictor is told of power where none was measured; what it says of power then is not looked at."""
-
-Designer = Callable[[History, int], Sequence[int]]  # from a history and a count to the candidates to begin with
-
 
 DRAWS = 32  # from the posterior, over which an expected gain is the mean
+MEASURED_LOG_SD = 0.005  # by about so much a second profile of a mode differs from the first
+ANY_POWER_MW = 10_000.0  # told where none was measured; what is predicted of power then is not looked at
+
+Designer = Callable[[History, int], Sequence[int]]  # from a history and a count to the candidates to begin with
 
 
 class CandidatePosterior(NamedTuple):
@@ -160,32 +151,25 @@ def learn(predictor: Predictor, history: History, widen: float = 1.0, draws: int
     return CandidatePosterior(log_time, log_time_sd, log_power, log_power_sd, sizes, measured, unprofiled, freedom)
 
 
-def design_for(references: Tuple[Table, ...], board: Optional[str], seed: int) -> Designer:
-    """What chooses the first modes of a search; `board` is None where it is not known."""
+def design_for(seed: int) -> Designer:
+    """What chooses the first modes of a search; designs that ask the physical model found no better ones."""
 
     def design(history: History, count: int) -> Sequence[int]:
-        candidates, task = history.profiler.candidates, history.profiler.task
+        candidates = history.profiler.candidates
         grid = Grid(candidates, history.usable)
         # The middle of all settings tells most of the scale of each part of the time; a corner tells of one part only.
         middle = grid.at([size // 2 for size in grid.shape])
         # A design is of modes at one batch size; where there are several, the middle one tells most of the others.
         sizes = np.unique(candidates.batch_size)
-        size = int(sizes[len(sizes) // 2])
-        places = np.flatnonzero((candidates.batch_size == size) & history.usable)
+        places = np.flatnonzero((candidates.batch_size == sizes[len(sizes) // 2]) & history.usable)
         places = places[places != middle]
         if count < 2 or not len(places):
             return [middle]
-        chosen = choose(
-            candidates.known_modes[places],
-            min(count - 1, len(places)),
-            sampling=SAMPLING,
-            seed=seed,
-            references=references,
-            board=board,
-            batch_size=size,
-            task=task,
-        )
-        return [middle, *(int(place) for place in places[chosen])]
+        modes = candidates.known_modes[places]
+        return [
+            middle,
+            *places[choose(modes, min(count - 1, len(places)), sampling="space-filling", seed=seed)].tolist(),
+        ]
 
     return design
 

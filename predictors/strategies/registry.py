@@ -48,8 +48,7 @@ def unfitted(setting: StrategySetting, seed: int, name: str = OURS) -> Callable[
 
 
 def make_closed_loop(setting: StrategySetting, seed: int, least_gain: float = 0.0, batch: int = 1) -> ClosedLoop:
-    design = design_for(setting.references, setting.device or None, seed)
-    return ClosedLoop(unfitted(setting, seed), design, least_gain=least_gain, batch=batch)
+    return ClosedLoop(unfitted(setting, seed), design_for(seed), least_gain=least_gain, batch=batch)
 
 
 def make_one_shot(setting: StrategySetting, seed: int, papers: str = "") -> OneShot:

@@ -255,7 +255,7 @@ def test_a_batch_without_modes_is_refused():
 
 def test_a_search_for_one_goal_begins_in_the_middle_and_for_several_goals_with_more():
     history = History(TableProfiler(TABLE), 15)
-    first = design_for((), None, 0)(history, 1)
+    first = design_for(0)(history, 1)
     assert [history.mode(index) for index in first] == [PowerMode(8, 1_200_000, 700_000, 2_100_000)]
     began = []
     for goals in (GOALS[:1], GOALS):

@@ -142,7 +142,7 @@ def test_a_recommendation_leaves_failed_modes_out_of_its_front_and_compares_with
 
 
 def test_a_design_is_of_modes_that_have_not_failed():
-    design = design_for((), None, 0)
+    design = design_for(0)
     flawed = [int(index) for index in design(History(TableProfiler(TABLE), 15), 3)[:2]]
     history = History(Flawed(lambda index: index in flawed), 15)
     for index in flawed:
