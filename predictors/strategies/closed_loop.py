@@ -165,11 +165,9 @@ def design_for(seed: int) -> Designer:
         places = places[places != middle]
         if count < 2 or not len(places):
             return [middle]
-        modes = candidates.known_modes[places]
-        return [
-            middle,
-            *places[choose(modes, min(count - 1, len(places)), sampling="space-filling", seed=seed)].tolist(),
-        ]
+        wanted = min(count - 1, len(places))
+        spread = choose(candidates.known_modes[places], wanted, sampling="space-filling", seed=seed)
+        return [middle, *places[spread].tolist()]
 
     return design
 
