@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 
 from harness.core.cases import Case
@@ -89,8 +91,7 @@ def test_a_serial_number_tells_a_board_and_a_machine_id_where_it_has_none(machin
 
 
 def test_the_instance_is_a_condition_of_what_is_measured(machine):
-    device = open_device("host", Configuration(), machine)
-    told = device.conditions(Case("host", "lenet-mnist", "maxn", 0, "ssd", 16))
+    told = open_device("host", Configuration(), machine).conditions(dataclasses.replace(CASE, device="host"))
     assert told["board_instance"] == board_instance(machine)
 
 

@@ -112,13 +112,6 @@ def test_requests_that_cannot_be_served_in_time_are_flagged():
         summarise_concurrent(Interleaved(1.0, (), (5.0,), (9.0,), 40, ()), None, 16)
 
 
-def test_a_board_refuses_a_mix_of_which_it_cannot_run_a_part():
-    with pytest.raises(CannotRunError, match="no storage"):
-        run_concurrent(
-            open_device(BOARD, Configuration()), Case(BOARD, "lenet-mnist", "maxn", 4, "tape", 16), SERVE, 5.0, 10.0
-        )
-
-
 def test_without_a_sensor_there_is_no_power_and_not_a_zero():
     found = Interleaved(10.0, (100.0,) * 50, (20.0,) * 10, (30.0,) * 40, 0, ())
     figures = summarise_concurrent(found, None, 16, (found, found), 160)
@@ -166,9 +159,17 @@ def test_of_two_that_overlap_only_what_both_saw_counts():
     assert found.waiting == 1
 
 
-@pytest.mark.parametrize("changes", [{"way": PROCESSES}, {"way": STREAMS}, {"inference_mode": "mode_15w"}], ids=str)
-def test_a_simulated_board_refuses_what_nobody_has_measured_there(changes):
-    case = concurrent_case(TRAIN, SERVE, 20.0, 5.0)
+@pytest.mark.parametrize(
+    ("training", "changes", "words"),
+    [
+        ({}, {"way": PROCESSES}, "nowhere published"),
+        ({}, {"way": STREAMS}, "nowhere published"),
+        ({}, {"inference_mode": "mode_15w"}, "nowhere published"),
+        ({"storage": "tape"}, {}, "no storage"),  # a part that it cannot run
+    ],
+)
+def test_a_simulated_board_refuses_what_it_cannot_run_or_nobody_has_measured_there(training, changes, words):
+    case = concurrent_case(dataclasses.replace(TRAIN, **training), SERVE, 20.0, 5.0)
     case = dataclasses.replace(case, workload=Mix.parse(case.workload)._replace(**changes).name)
-    with pytest.raises(CannotRunError, match="nowhere published"):
+    with pytest.raises(CannotRunError, match=words):
         check(case, open_device(BOARD, Configuration()))
