@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import copy
 import math
-from typing import Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 
@@ -50,8 +50,7 @@ class CandidatePosterior(NamedTuple):
     batch_size: np.ndarray
     measured: np.ndarray
     unprofiled: Dict[str, np.ndarray]  # what of them no profile tells of, as of `Predictor.unprofiled`
-    # Degrees of freedom of the Student t that holds what was not measured; what ranks modes takes it as normal.
-    freedom: float = float("inf")
+    freedom: float = float("inf")  # degrees of freedom of what was not measured; searches take it as normal
 
     def draw(self, place: int) -> CandidatePosterior:
         """One of the draws, from the first again after the last; itself where there are none."""
@@ -104,22 +103,24 @@ class CandidatePosterior(NamedTuple):
 
     def risk(self, goal: Goal) -> np.ndarray:
         """How likely each candidate breaks a limit, as `Goal.breaks` has it: the probability of the likeliest one."""
+        noise, predicted = self._tails()
         likeliest = np.zeros(len(self.measured))
         for name, limit in goal.limits.items():
             mean, sd = self.log_quantity(name)
-            likeliest = np.maximum(likeliest, self._tails("sf", (np.log(limit + goal.slack(name)) - mean) / sd))
+            room = (np.log(limit + goal.slack(name)) - mean) / sd
+            likeliest = np.maximum(likeliest, np.where(self.measured, noise.sf(room), predicted.sf(room)))
         return likeliest
 
     def reach(self, exceeded: float) -> np.ndarray:
         """How many standard deviations above its median a figure lies with a probability of `exceeded`, shape (n,)."""
-        return self._tails("isf", np.full(len(self.measured), exceeded))
+        noise, predicted = self._tails()
+        return np.where(self.measured, noise.isf(exceeded), predicted.isf(exceeded))
 
-    def _tails(self, function: str, values: np.ndarray) -> np.ndarray:
-        """A function of the normal distribution for what was measured, of the predictor's for the others."""
+    def _tails(self) -> Tuple[Any, Any]:
+        """The standardised distributions of what was measured, and of what is predicted."""
         from scipy.stats import norm, t
 
-        predicted = norm if np.isinf(self.freedom) else t(self.freedom)
-        return np.where(self.measured, *(getattr(one, function)(values) for one in (norm, predicted)))
+        return norm, norm if np.isinf(self.freedom) else t(self.freedom)
 
 
 def learn(predictor: Predictor, history: History, widen: float = 1.0, draws: int = 0) -> CandidatePosterior:

@@ -42,10 +42,10 @@ class PretendedDevice:
     def train(self):
         self.now_s += TABLE.time_ms[self.place] / 1e3
 
-    def tuner(self, **options):
-        strategy = ClosedLoop(lambda: NearlyRight(TABLE, log_sd=0.03), middle_modes)
+    def tuner(self, kind=ClosedLoop, goal=GOAL, modes=MODES, **options):
+        strategy = kind(lambda: NearlyRight(TABLE, log_sd=0.03), middle_modes)
         options = {"profiles": 10, "minibatches": 5, "settling_s": 0.2, **options}
-        return OnlineTuner(strategy, GOAL, MODES, self.apply, self.power_mw, clock=lambda: self.now_s, **options)
+        return OnlineTuner(strategy, goal, modes, self.apply, self.power_mw, clock=lambda: self.now_s, **options)
 
 
 def train_until(device, tuner, is_done, most=20_000):
@@ -59,11 +59,16 @@ def train_until(device, tuner, is_done, most=20_000):
     raise AssertionError("the search did not end")
 
 
+def settle(device, **options):
+    """What a search that came to its end tells."""
+    tuner = device.tuner(**options)
+    train_until(device, tuner, lambda: tuner.settled)
+    return tuner.close()
+
+
 def test_it_settles_on_a_good_mode_within_the_limit_and_sets_it():
     device = PretendedDevice()
-    tuner = device.tuner()
-    train_until(device, tuner, lambda: tuner.settled)
-    found = tuner.close()
+    found = settle(device)
     assert found.finished
     assert found.choice.feasible
     assert MODES[device.place] == found.choice.power_mode
@@ -76,12 +81,9 @@ def test_it_settles_on_a_good_mode_within_the_limit_and_sets_it():
 
 def test_the_lost_time_is_what_the_search_took_longer_than_the_chosen_mode():
     device = PretendedDevice()
-    tuner = device.tuner()
-    train_until(device, tuner, lambda: tuner.settled)
-    settled_s = device.now_s
-    found = tuner.close()
+    found = settle(device)
     first_ms = TABLE.time_ms[len(MODES) - 1]  # ended before the search began
-    assert found.search_s == pytest.approx(settled_s - first_ms / 1e3)
+    assert found.search_s == pytest.approx(device.now_s - first_ms / 1e3)
     assert found.lost_s == pytest.approx(found.search_s - found.minibatches * found.choice.measured.time_ms / 1e3)
     assert f"{found.lost_s:.1f} s longer than in that mode" in found.describe()
     quicker = found._replace(lost_s=-41.0).describe()
@@ -106,9 +108,7 @@ def test_training_that_ends_at_once_has_nothing_to_tell():
 
 def test_a_mode_that_does_not_take_is_left_out_and_named():
     device = PretendedDevice(fails_at=[3, 5])
-    tuner = device.tuner()
-    train_until(device, tuner, lambda: tuner.settled)
-    found = tuner.close()
+    found = settle(device)
     assert [mode for mode, _ in found.failed] == device.refused
     assert found.choice.power_mode not in device.refused
     assert len(found.profiled) == 10 - 2
@@ -163,9 +163,8 @@ def test_once_settled_steps_change_nothing():
 
 
 def test_no_mode_to_choose_from_is_refused():
-    device = PretendedDevice()
     with pytest.raises(InvalidValueError, match="no power mode"):
-        OnlineTuner(ClosedLoop(NearlyRight, middle_modes), GOAL, [], device.apply, device.power_mw)
+        PretendedDevice().tuner(modes=[])
 
 
 class Failing(ClosedLoop):
@@ -179,10 +178,7 @@ class Failing(ClosedLoop):
 
 def test_a_search_that_fails_reaches_the_training_loop_and_is_not_called_settled():
     device = PretendedDevice()
-    tuner = OnlineTuner(
-        Failing(lambda: NearlyRight(TABLE), middle_modes), GOAL, MODES, device.apply, device.power_mw,
-        minibatches=5, settling_s=0.2, clock=lambda: device.now_s,
-    )  # fmt: skip
+    tuner = device.tuner(Failing)
     with pytest.raises(ControlError, match="the model broke"):
         train_until(device, tuner, lambda: tuner.settled)
     found = tuner.close()
@@ -191,11 +187,4 @@ def test_a_search_that_fails_reaches_the_training_loop_and_is_not_called_settled
 
 
 def test_a_goal_that_nothing_keeps_is_told_so():
-    device = PretendedDevice()
-    strategy = ClosedLoop(lambda: NearlyRight(TABLE, log_sd=0.03), middle_modes)
-    tuner = OnlineTuner(
-        strategy, power_budget(3_000.0), MODES, device.apply, device.power_mw,
-        profiles=6, minibatches=5, settling_s=0.2, clock=lambda: device.now_s,
-    )  # fmt: skip
-    train_until(device, tuner, lambda: tuner.settled)
-    assert "BREAKS THE LIMITS" in tuner.close().describe()
+    assert "BREAKS THE LIMITS" in settle(PretendedDevice(), goal=power_budget(3_000.0), profiles=6).describe()

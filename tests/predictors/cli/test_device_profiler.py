@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+
 import numpy as np
 import pytest
 
@@ -181,46 +183,35 @@ def test_a_mode_that_stays_disturbed_is_profiled_twice_the_quicker_counts_and_it
     assert profiler.flagged == {3: [DISTURBED]}
 
 
-@pytest.mark.parametrize("provenance", ["simulated", "replayed"])
-def test_what_is_not_measured_now_is_not_taken_again(provenance):
-    board = Board((50.0, [DISTURBED]), provenance=provenance)
+@pytest.mark.parametrize(
+    ("flag", "provenance"),
+    [(DISTURBED, "simulated"), (DISTURBED, "replayed"), ("noisy: 95 % interval of the median is 6 %", "measured")],
+)
+def test_what_is_not_measured_now_or_does_not_spoil_the_time_is_not_taken_again(flag, provenance):
+    board = Board((50.0, [flag]), provenance=provenance)
     profiler_of(board).profile(3)
     assert board.profiled == ["mode3"]
 
 
-def test_a_flag_that_does_not_spoil_the_time_is_no_reason_to_measure_again():
-    board = Board((50.0, ["noisy: 95 % interval of the median is 6 %"]))
-    profiler_of(board).profile(3)
-    assert board.profiled == ["mode3"]
-
-
-def test_resuming_takes_the_undisturbed_profile_and_measures_nothing(tmp_path):
+@pytest.mark.parametrize(
+    ("before", "now", "time_ms", "is_resumed", "flagged"),
+    [
+        ([(70.0, [DISTURBED]), (50.0, [])], [], 50.0, True, {}),
+        ([(70.0, [DISTURBED]), (60.0, [DISTURBED])], [], 60.0, True, {3: [DISTURBED]}),
+        ([(70.0, [DISTURBED]), StoreError("the power went")], [(52.0, [])], 52.0, False, {}),
+    ],
+    ids=["the undisturbed one", "disturbed twice", "disturbed once"],
+)
+def test_resuming_takes_what_is_stored_and_measures_what_is_missing(
+    tmp_path, before, now, time_ms, is_resumed, flagged
+):
     with ResultsStore(tmp_path / "r.sqlite") as store:
-        profiler_of(Board((70.0, [DISTURBED]), (50.0, [])), store=store).profile(3)
-        board = Board()
+        with contextlib.suppress(StoreError):
+            profiler_of(Board(*before), store=store).profile(3)
+        board = Board(*now)
         again = profiler_of(board, store=store, resume=True)
-        assert again.profile(3).time_ms == 50.0
-    assert (board.profiled, again.resumed) == ([], 1)
-
-
-def test_resuming_with_one_disturbed_profile_takes_the_second(tmp_path):
-    with ResultsStore(tmp_path / "r.sqlite") as store:
-        board = Board((70.0, [DISTURBED]), StoreError("the power went"))
-        with pytest.raises(StoreError):
-            profiler_of(board, store=store).profile(3)
-        board = Board((52.0, []))
-        again = profiler_of(board, store=store, resume=True)
-        assert again.profile(3).time_ms == 52.0
-    assert (board.profiled, again.resumed) == (["mode3"], 0)
-
-
-def test_a_mode_that_stayed_disturbed_is_not_measured_a_third_time(tmp_path):
-    with ResultsStore(tmp_path / "r.sqlite") as store:
-        profiler_of(Board((70.0, [DISTURBED]), (60.0, [DISTURBED])), store=store).profile(3)
-        board = Board()
-        again = profiler_of(board, store=store, resume=True)
-        assert again.profile(3).time_ms == 60.0
-    assert (board.profiled, again.flagged) == ([], {3: [DISTURBED]})
+        assert again.profile(3).time_ms == time_ms
+    assert (board.profiled, again.resumed, again.flagged) == (["mode3"] * len(now), is_resumed, flagged)
 
 
 def test_power_that_is_gone_ends_the_search():
