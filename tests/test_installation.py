@@ -127,15 +127,6 @@ def test_every_package_that_is_asked_for_is_pinned():
     assert asked_for - left_open <= {pin.name for pin in PINS}
 
 
-@pytest.mark.parametrize(
-    ("python", "torch", "torchvision"),
-    [("3.8", "==1.12.1", "==0.13.1"), ("3.9", "==2.8.0", "==0.23.0"), ("3.10", "==2.14.1", "==0.29.2")]
-    + [(python, "==2.15.0", "==0.29.2") for python in PYTHONS[3:]],
-)  # fmt: skip
-def test_torch_and_torchvision_are_pinned_in_pairs_that_were_tried_together(python, torch, torchvision):
-    assert (pinned("torch", python), pinned("torchvision", python)) == ([torch], [torchvision])
-
-
 def test_no_package_index_is_named():
     for file in ("pyproject.toml", "constraints.txt", "constraints-board.txt", "Makefile", ".ci/run"):
         assert "://" not in (PROJECT / file).read_text(encoding="utf-8"), file

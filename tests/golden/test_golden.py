@@ -18,9 +18,15 @@ from pathlib import Path
 
 import pytest
 
+from harness.core.configuration import Configuration
+from harness.devices.jetson import JetsonDevice
+from harness.devices.jetson_board import read_board
 from harness.store.results import ResultsStore
 from harness.store.rows import RAW_COLUMNS
-from tests.golden.board_traces import build, trace
+from tests.boards.emulator import intercepted
+from tests.boards.kernel import Kernel
+from tests.boards.tools_in_process import tools_in_process
+from tests.boards.tree import build_board
 from tests.golden.golden_files import FILES, columns_of, condensed, digest_of_table, number_or_text, read_csv, sha256
 
 pytestmark = pytest.mark.exhaustive
@@ -383,10 +389,25 @@ def own_state(monkeypatch, tmp_path):
     (tmp_path / "locks").mkdir()
 
 
+def trace(root, power_mode, clocks):
+    """What is written on a board by a session that applies a mode: to begin, to apply, to put back."""
+    kernel = Kernel(str(root))
+    kernel.forget_record()
+    with intercepted(kernel), tools_in_process(str(root)):
+        device = JetsonDevice(read_board(root), Configuration(), root)
+        [(name, mode)] = device.power_modes(power_mode)
+        with device.session():
+            begun = list(kernel.writes)
+            device._apply(name, mode, clocks)
+            applied = list(kernel.writes)
+    ended = list(kernel.writes)
+    return {"session": begun, "apply": applied[len(begun) :], "restore": ended[len(applied) :]}
+
+
 @pytest.mark.parametrize("name", TRACES)
 def test_writes_of_apply_and_restore(own_state, golden, tmp_path, name):
     board, l4t, mode, clocks, *without = TRACES[name]
-    build(tmp_path / "root", board, l4t)
+    build_board(tmp_path / "root", board, l4t)
     for tool in without:
         (tmp_path / "root" / tool).unlink()
     try:
@@ -603,7 +624,7 @@ def test_cases(run, golden, name, arguments):
 
 
 def test_emulated_board_as_the_doctor_sees_it(run, golden, tmp_path):
-    build(tmp_path / "root", "orin-agx", "r36.4")
+    build_board(tmp_path / "root", "orin-agx", "r36.4")
     said = run("harness", "doctor", "--root", tmp_path / "root", "--json", code=None)
     content = json.loads(said.out)
     told = {key: keys_of(value) for key, value in content.items() if key not in ("environment", "storage")}

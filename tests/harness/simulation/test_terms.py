@@ -19,21 +19,6 @@ def test_a_smooth_maximum_lies_above_both_is_a_sum_at_one_and_the_maximum_at_las
     assert terms.smooth_maximum(one, other, 1e4) == pytest.approx(max(one, other), rel=1e-3)
 
 
-def test_arithmetic_takes_two_operations_per_core_and_cycle_and_traffic_the_bandwidth_of_the_clock():
-    assert terms.arithmetic_ms(2.0 * 1000 * 500, 1000, 500, 1.0) == 1.0
-    assert terms.arithmetic_ms(2.0 * 1000 * 500, 1000, 500, 0.5) == 2.0
-    assert terms.transfer_ms(1e9, 1e9, 1.0, 1.0) == pytest.approx(1000.0)
-    assert terms.transfer_ms(1e9, 1e9, 0.25, 0.5) == pytest.approx(8000.0)
-
-
-@given(st.floats(1e5, 2e6))
-def test_cpu_work_falls_with_either_clock(khz):
-    slow = terms.cpu_ms(1e6, khz, 1e6, 1.0, 0.2)
-    assert terms.cpu_ms(1e6, 2 * khz, 1e6, 1.0, 0.2) < slow
-    assert terms.cpu_ms(1e6, khz, 2e6, 1.0, 0.2) < slow
-    assert terms.cpu_ms(1e6, khz, 1e6, 1.0, 0.0) == pytest.approx(1e6 / khz)
-
-
 @given(st.integers(1, 12), st.floats(1.0, 20.0), st.floats(0.0, 1e6))
 def test_processes_share_what_the_system_leaves_of_the_cores(cores, processes, background_khz):
     share = terms.core_share(cores, processes, background_khz, 1e6, 8.0)
