@@ -57,7 +57,7 @@ changes = st.one_of(
 
 
 @pytest.mark.usefixtures("states")
-@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=min(40, settings().max_examples), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(changes, max_size=8))
 def test_no_write_of_any_sequence_is_refused_and_all_comes_back(tmp_path_factory, tree_in, monkeypatch, sequence):
     tree = build(tree_in(tmp_path_factory.mktemp("sequence")))

@@ -63,7 +63,7 @@ def test_what_is_written_reads_back_the_same(conf):
     assert parsed.conf == conf
 
 
-@settings(max_examples=40)
+@settings(max_examples=min(40, settings().max_examples))
 @given(confs(), st.data())
 def test_blanks_comments_and_line_ends_do_not_matter(conf, data):
     blanks = st.sampled_from([" ", "  ", "\t", " \t "])
