@@ -153,20 +153,17 @@ def _search(
 ) -> List[List[Recommendation]]:
     """Search for each workload's goals, starting from what those before it found, and tell what came of it."""
     references = _references(arguments, workloads)
+    given = vars(arguments)
     settings = Settings(
         minibatches=arguments.minibatches, seed=arguments.seed, max_temperature_c=arguments.max_temperature
     )
-    same = {
-        name: getattr(arguments, name) for name in ("profiles", "risk", "batch", "unprofiled", "percentile", "resume")
-    }
+    same = {name: given[name] for name in ("profiles", "risk", "batch", "unprofiled", "percentile", "resume")}
     same["strategy"] = arguments.strategy or (ON_DEVICE if arguments.risk is None else "one-shot")
     found: List[List[Recommendation]] = []
     with contextlib.nullcontext() if arguments.pool else ResultsStore(arguments.results) as store:
         for workload, length, wanted in zip(workloads, lengths, goals):
-            workers = workers_of(workload, arguments.workers)
-            case = Case(
-                arguments.device, workload, "maxn", workers, arguments.storage, sizes[0], settings, arguments.task
-            )
+            where = arguments.storage, sizes[0], settings, arguments.task
+            case = Case(arguments.device, workload, "maxn", workers_of(workload, arguments.workers), *where)
             one = recommend_mode(
                 device,
                 case,
