@@ -1,7 +1,8 @@
 """Which power modes to profile: samplers by name.
 
-`random` is what the papers do. `space-filling` spreads modes evenly over the ranks of the settings, `greatest-first`
-does so after the mode with the greatest settings, which pays with one to three modes. `d-optimal` and
+`random` is what the papers do. `space-filling` spreads modes evenly over the ranks of the settings, and of batch sizes
+where there are several; `greatest-first` does so after the mode with the greatest settings, which pays with one to
+three modes. `d-optimal` and
 `v-optimal` ask the physical model which modes teach it most, about its parameters and about what it is to predict; they
 choose from a space-filling pool, since alone they would sit in the corners, where boards are strangest. `sequential`
 does the same from what the modes profiled so far have taught.
@@ -15,7 +16,7 @@ import numpy as np
 
 from harness.core.errors import InvalidValueError, UnknownNameError
 from harness.core.units import ms_to_s
-from predictors.models.base import DEFAULT_BATCH_SIZE, TASKS, check_inputs, one_blas_thread
+from predictors.models.base import DEFAULT_BATCH_SIZE, TASKS, BatchSizes, Inputs, check_inputs, one_blas_thread
 from predictors.models.tables import Table
 
 SAMPLERS = ("random", "space-filling", "greatest-first", "d-optimal", "v-optimal", "sequential")
@@ -45,7 +46,7 @@ def choose(
     seed: int = 0,
     references: Sequence[Table] = (),
     board: Optional[str] = None,
-    batch_size: int = DEFAULT_BATCH_SIZE,
+    batch_size: BatchSizes = DEFAULT_BATCH_SIZE,
     task: str = "training",
     history: Optional[Profiled] = None,
 ) -> np.ndarray:
@@ -65,11 +66,13 @@ def choose(
     if sampling == "random":
         return places[np.random.default_rng(seed).permutation(len(places))[:count]]
     if sampling == "space-filling":
-        return places[_nearest_to_sobol(rows.modes, count, seed)]
+        return places[_nearest_to_sobol(rows, count, seed)]
     if sampling == "greatest-first":
-        greatest = int(np.argmax(np.log(rows.modes).sum(1)))
+        # of several batch sizes the middle one, from which the others are least far
+        off_middle = np.abs(np.log(rows.batch_size / np.median(np.unique(rows.batch_size))))
+        greatest = int(np.lexsort((off_middle, -np.log(rows.modes).sum(1)))[0])
         others = np.delete(np.arange(len(places)), greatest)
-        rest = _nearest_to_sobol(rows.modes[others], count - 1, seed) if count > 1 else []
+        rest = _nearest_to_sobol(rows.take(others), count - 1, seed) if count > 1 else []
         return places[[greatest, *others[rest]]]
 
     from predictors.models.physical_gp import PhysicalGP
@@ -79,7 +82,7 @@ def choose(
 
     profiled = history if sampling == "sequential" and known else None
     draw = seed + (len(profiled.modes) if profiled else 0)  # a pool of its own in each round
-    pool = _nearest_to_sobol(rows.modes, min(len(places), max(_POOL, 4 * count)), draw)
+    pool = _nearest_to_sobol(rows, min(len(places), max(_POOL, 4 * count)), draw)
     predicted = features(rows.take(np.random.default_rng(draw).permutation(len(places))[:_PREDICTED]))
     with one_blas_thread():
         if profiled is None:
@@ -92,12 +95,13 @@ def choose(
         return places[pool[most_telling(taught, features(rows.take(pool)), predicted, count, criterion)]]
 
 
-def _nearest_to_sobol(modes: np.ndarray, count: int, seed: int) -> np.ndarray:
-    """Places of modes nearest to a Sobol sequence, in the ranks of each setting among the different ones, 0 to 1."""
+def _nearest_to_sobol(rows: Inputs, count: int, seed: int) -> np.ndarray:
+    """Places of rows nearest to a Sobol sequence, in the ranks of each setting among the different ones, 0 to 1."""
     from scipy.stats import qmc
 
-    points = qmc.Sobol(modes.shape[1], seed=seed).random_base2(int(np.ceil(np.log2(count))))[:count]
-    distinct = [np.unique(column, return_inverse=True) for column in modes.T]
+    columns = [*rows.modes.T, *([rows.batch_size] if np.ptp(rows.batch_size) else [])]
+    points = qmc.Sobol(len(columns), seed=seed).random_base2(int(np.ceil(np.log2(count))))[:count]
+    distinct = [np.unique(column, return_inverse=True) for column in columns]
     ranks = np.column_stack([(place.reshape(-1) + 0.5) / len(values) for values, place in distinct])
     taken: List[int] = []
     for point in points:

@@ -114,3 +114,12 @@ def test_the_greatest_mode_comes_first():
         chosen = choose(modes, count, sampling="greatest-first", seed=1)
         assert modes[chosen[0]].tolist() == modes.max(axis=0).tolist()
         assert len(set(chosen)) == count
+
+
+@pytest.mark.parametrize("sampling", ["space-filling", "greatest-first"])
+def test_several_batch_sizes_are_spread_over_and_the_greatest_mode_comes_at_the_middle_one(sampling):
+    modes, sizes = np.repeat(TABLE.modes, 3, axis=0), np.tile([1, 8, 64], len(TABLE.modes))
+    chosen = choose(modes, 6, sampling=sampling, batch_size=sizes, seed=1)
+    assert set(sizes[chosen]) == {1, 8, 64}
+    if sampling == "greatest-first":
+        assert sizes[chosen[0]] == 8
