@@ -242,12 +242,10 @@ def same_case(case: Case) -> Case:
 
 def _pool(case: Case, members: Sequence[Evidence], noise: Mapping[str, RunNoise]) -> Evidence:
     names = {name for member in members for name in member.figures}
-    figures = {
-        name: over_runs([member.figures[name] for member in members if name in member.figures], noise[name[0]])
-        if noise
-        else members[-1].figures[name]
-        for name in names
-    }
+    figures = {}
+    for name in names:
+        told = [member.figures[name] for member in members if name in member.figures]
+        figures[name] = over_runs(told, noise[name[0]]) if name[0] in noise else told[-1]  # of runs left out alone
     return members[-1]._replace(
         case=case,
         figures=figures,

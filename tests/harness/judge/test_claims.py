@@ -207,6 +207,10 @@ def test_runs_of_a_case_speak_together_and_only_with_the_latest_software():
     first = simulated("sim:xavier-agx")
     second = simulated("sim:xavier-agx", settings=Settings(minibatches=60, seed=1))
     (together,) = pooled(map(evidence_of, (first, second)))
+    disturbed = dataclasses.replace(second, flags=["disturbed: others took 2 cores"], provenance="measured")
+    alone = evidence_of(disturbed)
+    alone = alone._replace(figures={**alone.figures, ("of it alone", WARM): alone.figures["time", WARM]})
+    assert ("of it alone", WARM) in pooled([evidence_of(first), alone])[1].figures
     between = sorted(evidence_of(one).figures["time", WARM].value for one in (first, second))
     assert between[0] < together.figures["time", WARM].value < between[1]
     newer = slowed(second, 2.0, torch="9.0")
