@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 from typing import Dict, Iterable, List, NamedTuple, Sequence, Tuple
@@ -10,6 +9,7 @@ from typing import Dict, Iterable, List, NamedTuple, Sequence, Tuple
 from harness.core.campaigns import case_key
 from harness.core.cases import INSTANCE_MARK, Case
 from harness.core.errors import StoreError
+from harness.fleet.on_board import on
 from harness.fleet.submission import SliceState, Submission, ranges
 from harness.store.conditions import MEASURED_ALREADY, is_disqualified
 from harness.store.results import Merged, ResultsStore
@@ -64,17 +64,12 @@ def missing(submission: Submission, states: Sequence[SliceState]) -> List[Missin
         for name, _ in lacking:
             file, _, test = name.partition("::")
             module = file[: -len(".py")].replace("/", ".")
-            result, said = outcomes.get((module, _on_any_board(test, submission.device)), ("", ""))
+            result, said = outcomes.get((module, on(submission.device, test)), ("", ""))
             if result == "passed" or said.startswith(MEASURED_ALREADY):
                 continue  # its profiles are there as those of other cases
             why = said or f"its slice is {state.state}{f': {state.why}' if state.why else ''}"
             found.append(Missing(name, state.number, why))
     return found
-
-
-def _on_any_board(test: str, device: str) -> str:
-    """The name of a test without which board of the pool it was."""
-    return re.sub(rf"([\[-]{re.escape(device)}){INSTANCE_MARK}[^-\]]+", r"\1", test, count=1)
 
 
 def _outcomes(path: Path, device: str) -> Dict[Tuple[str, str], Tuple[str, str]]:
@@ -91,7 +86,7 @@ def _outcomes(path: Path, device: str) -> Dict[Tuple[str, str], Tuple[str, str]]
         problem = next((child for child in test if child.tag in ("failure", "error", "skipped")), None)
         result = "passed" if problem is None else problem.tag
         said = "" if problem is None else (problem.get("message") or problem.tag).splitlines()[0][:300]
-        found[test.get("classname", ""), _on_any_board(test.get("name", ""), device)] = (result, said)
+        found[test.get("classname", ""), on(device, test.get("name", ""))] = (result, said)
     return found
 
 

@@ -93,17 +93,17 @@ def why_unfit(asked: argparse.Namespace) -> str:
     return ""
 
 
-def as_of(device: str, pool: str, test_id: str) -> str:
-    """The test of a board for one of the pool: `[reads-sim:orin-agx-...]` is `[reads-sim:orin-agx@2-...]` there."""
-    return re.sub(rf"(?<=[\[-]){re.escape(pool)}(?=[-\]])", lambda _: device, test_id, count=1)
+def on(device: str, test_id: str) -> str:
+    """A test of a pool, or a board in it, for another: `[reads-sim:orin-agx-...]` is `[reads-sim:orin-agx@2-...]`."""
+    pool = re.escape(device.partition(INSTANCE_MARK)[0])
+    return re.sub(rf"(?<=[\[-]){pool}({INSTANCE_MARK}[^-\]]+)?(?=[-\]])", lambda _: device, test_id, count=1)
 
 
 def run(work: Path, device: str, words: List[str]) -> int:
     import pytest
 
     listed = (work / CASES).read_text()
-    pool = device.partition(INSTANCE_MARK)[0]
-    ids = [as_of(device, pool, line.partition("\t")[0]) for line in listed.splitlines()]
+    ids = [on(device, line.partition("\t")[0]) for line in listed.splitlines()]
     own = work / "ids.txt"
     own.write_text("\n".join(ids) + "\n")
     files = list(dict.fromkeys(one.partition("::")[0] for one in ids))

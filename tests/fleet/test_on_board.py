@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from harness.board.lock import locked
-from harness.fleet.on_board import UNFIT, as_of, main
+from harness.fleet.on_board import UNFIT, main, on
 from harness.store.results import ResultsStore
 from tests import warm_pytest
 
@@ -125,7 +125,9 @@ def test_a_slice_runs_the_cases_of_the_pool_as_those_of_this_board(board):
 
 @pytest.mark.parametrize("name", ["a[{}-lenet]", "a[reads-{}-lenet]", "a[{}]"])
 def test_a_test_of_the_pool_is_one_of_this_board_wherever_its_name_has_the_device(name):
-    assert as_of("sim:orin-agx@2", "sim:orin-agx", name.format("sim:orin-agx")) == name.format("sim:orin-agx@2")
+    of_pool, of_board = name.format("sim:orin-agx"), name.format("sim:orin-agx@2")
+    assert on("sim:orin-agx@2", of_pool) == of_board
+    assert on("sim:orin-agx", of_board) == on("sim:orin-agx", of_pool) == of_pool
 
 
 @pytest.mark.parametrize("how", ["connection", "heal"])
