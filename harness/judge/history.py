@@ -115,7 +115,7 @@ def read_history(
     since: Optional[datetime.date] = None,
     threshold: float = DEFAULT_THRESHOLD,
 ) -> CaseHistories:
-    """The history that results files, or those in folders, tell, in any order; what several of them hold counts once.
+    """The history that results files tell, or those anywhere in folders; what several of them hold counts once.
 
     A file that was named and cannot be read is a `StoreError`; one in a folder is left out, and said.
     """
@@ -124,7 +124,7 @@ def read_history(
     left_out, flagged = [], 0
     for path in dict.fromkeys(paths):
         is_folder = path.is_dir()
-        for file in sorted(one for one in path.iterdir() if one.suffix in STORES) if is_folder else [path]:
+        for file in sorted(one for one in path.rglob("*") if one.suffix in STORES) if is_folder else [path]:
             try:
                 with ResultsStore(file, read_only=True) as store:
                     found = [one for one in store.records() if since is None or one.created_at >= since.isoformat()]

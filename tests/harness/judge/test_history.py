@@ -96,7 +96,8 @@ def scaled(profile: Any, factor: float) -> Any:
 @pytest.fixture(scope="module")
 def nights(tmp_path_factory) -> Path:
     """30 nightly files of a simulated board; from the 20th on training takes 5 % longer, with another torch."""
-    folder = tmp_path_factory.mktemp("nights")
+    folder = tmp_path_factory.mktemp("pool") / "nights"
+    folder.mkdir()
     device = open_device("sim:orin-agx@2", Configuration())
     for night, factor in enumerate(levels(7, (20, STEP)) / 100, start=1):
         with ResultsStore(folder / f"night-{night:02}.sqlite") as store:
@@ -123,7 +124,7 @@ def test_real_files_name_the_night_the_board_and_the_software(nights, tmp_path, 
     merged = tmp_path / "all.sqlite"
     assert main(["results", "merge", *map(str, sorted(nights.iterdir(), reverse=True)), "--out", str(merged)]) == 0
     capsys.readouterr()
-    assert json.loads(told(capsys, merged, nights, "--json", code=1)) == document
+    assert json.loads(told(capsys, merged, nights.parent, "--json", code=1)) == document
 
 
 def test_words_and_markdown_say_what_changed_since_when(nights, capsys):
