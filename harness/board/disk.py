@@ -147,14 +147,15 @@ def discover(root: str = "/") -> List[Tuple[str, Medium]]:
         device = _block_device(mount, root)
         place = _below(root, mount.mount_point)
         takes_data = (
-            find_mount(mount.mount_point, mounts) is mount
+            device is not None  # so no share is asked, which would not answer while its server is away
+            and find_mount(mount.mount_point, mounts) is mount
             and mount.filesystem not in ("squashfs", "iso9660", "erofs")  # images of software, never written
             and "ro" not in mount.options
             and not mount.mount_point.startswith("/boot")
             and os.path.isdir(place)  # a container has single files (/etc/hosts) mounted from a disk
             and os.access(place, os.W_OK, effective_ids=True)
         )
-        if device is not None and takes_data:
+        if takes_data:
             known = shortest.setdefault(device, mount)
             shortest[device] = min(known, mount, key=lambda candidate: len(candidate.mount_point))
     found: Dict[str, Medium] = {}

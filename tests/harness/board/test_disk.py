@@ -283,6 +283,17 @@ def test_media_that_take_no_data_are_not_proposed(tree, disk, change):
     assert discover(tree.root) == []
 
 
+def test_a_share_whose_server_may_be_away_is_not_asked(tree, disk, monkeypatch):
+    asked, is_folder = [], os.path.isdir
+    monkeypatch.setattr(os.path, "isdir", lambda path: asked.append(path) or is_folder(path))
+    disk("sda", SATA, rotational=0)
+    told = (tree.path / "proc/self/mountinfo").read_text()
+    (tree.path / "srv").mkdir()
+    tree.write({"proc/self/mountinfo": f"{told}31 27 0:50 / /srv rw - nfs4 server:/export rw"})
+    assert [name for name, _ in discover(tree.root)] == ["ssd"]
+    assert f"{tree.path}/srv" not in asked
+
+
 def test_a_mount_that_another_hides_is_not_proposed(tree, disk):
     disk("sda", SATA, rotational=1, mount_point="/data")
     disk("nvme0n1", f"{PCI}/nvme/nvme0", rotational=0, mount_point="/data")
