@@ -66,14 +66,16 @@ class Fan(Knob):
             return
         if value.get("service") is False and self._service_runs():
             self._turn_service("stop")
-        for path in self._automatic() if value.get("automatic") == 0 else []:
-            write(path, 0)
+        if value.get("automatic") == 0:
+            for path in self._automatic():
+                write(path, 0)
         if len(value.get("pwm", speeds)) != len(speeds):
             raise ControlError(f"{len(value['pwm'])} fan speeds were given", f"there are {len(speeds)} fans")
         for path, pwm in zip(speeds, value.get("pwm", [])):
             write(path, pwm)
-        for path in self._automatic() if value.get("automatic") == 1 else []:
-            write(path, 1)
+        if value.get("automatic") == 1:
+            for path in self._automatic():
+                write(path, 1)
         if value.get("service") and not self._service_runs():
             self._turn_service("start")
 

@@ -138,10 +138,11 @@ def _times(series: Series, by: str, are_events: bool) -> List[Throttling]:
     samples = list(zip(series.times_s, series.values))
     for (before_s, before), (time_s, value) in zip(samples, [*samples[1:], *samples[-1:]]):
         events = round(value - before) if are_events else None
-        if (before if events is None else events) <= 0:
+        if not (events if are_events else before) > 0:
             continue
         if found and found[-1].end_s == before_s:
-            found[-1] = found[-1]._replace(end_s=time_s, events=events and events + found[-1].events)
+            together = found[-1].events + events if are_events else None
+            found[-1] = found[-1]._replace(end_s=time_s, events=together)
         else:
             found.append(Throttling(before_s, time_s, by, events))
     return found
