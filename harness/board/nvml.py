@@ -109,7 +109,7 @@ class DiscreteGpu:
 
     def power_limits_mw(self) -> Optional[Tuple[int, int]]:
         found = self.ask("GetPowerManagementLimitConstraints")
-        return found and (int(found[0]), int(found[1]))
+        return None if found is None else (int(found[0]), int(found[1]))
 
 
 @functools.lru_cache(maxsize=None)
