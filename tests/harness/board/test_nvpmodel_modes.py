@@ -67,6 +67,10 @@ def test_a_mode_stands_for_what_its_lines_limit(conf, model, limits, mask):
     assert (to_power_mode(conf, model), tpc_mask(model)) == (limits, mask)
 
 
+def test_masks_are_all_that_gate_power():
+    assert masks(CONFS["orin-nano"].model("25W")) == {"FBP_PG_MASK": "0", "TPC_PG_MASK": "240"}
+
+
 def test_a_number_that_is_none_is_named():
     expected = r"power mode MODE_15W: '.* fast' is not understood; expected: a whole number"
     with pytest.raises(InvalidValueError, match=expected):

@@ -120,11 +120,12 @@ CALM, WILD = steady(99, 100, 101, 100), steady(80, 100, 125, 100)
         (steady(100, 160, 120), steady(150, 110, 170), 0.05, "inconclusive", (0, 2)),
         (CALM, steady(110), 0.05, "slower", (1, 1)),
         (WILD, steady(110), 0.05, "inconclusive", (0, 2)),
+        (WILD, steady(90), 0.05, "inconclusive", (0, 2)),
         ([[100.0] * 9], [[100.0] * 9], 0.05, "too few", (2, 2)),
     ],
     ids=[
         *("the same data", "a speed-up", "within the threshold", "beyond it", "within the noise"),
-        *("one slow run after calm ones", "and after wild ones", "few minibatches"),
+        *("one slow run after calm ones", "and after wild ones", "a fast one after wild ones", "few minibatches"),
     ],
 )
 def test_verdict_and_exit_code(gate, before, after, threshold, status, codes):

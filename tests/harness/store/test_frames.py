@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 from pathlib import Path
 from typing import Any, Iterator
 
@@ -9,6 +10,7 @@ import pytest
 
 from harness.core.cases import Case
 from harness.core.corpus import CORPUS, TASKS
+from harness.store import frames
 from harness.store.frames import FURTHER, MINIBATCH_COLUMNS, common_conditions, minibatches, profiles, telemetry
 from harness.store.results import ResultsStore
 from tests.harness.store.profile_examples import ENVIRONMENT, make_profile
@@ -30,6 +32,11 @@ def test_an_empty_file_has_every_column(store: ResultsStore) -> None:
     assert [*frame][: len(CORPUS) + len(FURTHER)] == [column.name for column in (*CORPUS, *FURTHER)]
     assert [*minibatches(store)] == list(MINIBATCH_COLUMNS)
     assert [*telemetry(store)] == ["profile_id", "channel", "time_s", "value"]
+
+
+def test_every_column_is_documented() -> None:
+    with Path(frames.__file__).with_name("columns.csv").open(encoding="utf-8", newline="") as file:
+        assert [row["column"] for row in csv.DictReader(file) if not row["meaning"]] == []
 
 
 def test_a_profile_is_a_row_with_what_it_ran_under(store: ResultsStore) -> None:
