@@ -11,7 +11,7 @@ import pytest
 import predictors.models.base
 from harness.core.errors import InvalidValueError, UnknownNameError
 from predictors.evaluation import Target, fit_to, mape, predict_rows, summarise
-from predictors.models.base import MODULES, predictor_class, predictor_names
+from predictors.models.base import MODULES, make_predictor, predictor_class, predictor_names
 from predictors.sampling import SAMPLERS, profiling_seconds
 from predictors.trials import Group, TrialPlan, format_results, format_skipped, run_plan
 from tests.predictors.plain_predictors import LogLinear, Nothing, made_table
@@ -157,3 +157,8 @@ def test_predictors_are_named_with_commas_or_all_at_once():
         predictor_names("nnn")
     with pytest.raises(UnknownNameError, match="known: "):
         predictor_class("nnn")
+
+
+def test_a_predictor_takes_of_what_is_offered_what_it_has():
+    made = make_predictor(LogLinear, seed=5, board="orin-agx", references=(TABLE,))
+    assert (made.seed, made.references) == (5, (TABLE,))
