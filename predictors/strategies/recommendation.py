@@ -152,12 +152,12 @@ class SharedMode(NamedTuple):
 def shared_mode(found: Sequence[Recommendation], risk: float) -> Optional[SharedMode]:
     """The one mode that serves all workloads best, each recommended for on the same candidates; None where none does.
 
-    Each limit is kept by what was profiled, or else with a probability of 1 - `risk`.
+    What was profiled keeps each limit; anything else breaks it with at most the probability `risk`.
     """
     allowed, longer = np.ones(len(found[0].posterior.measured), dtype=bool), 0.0
     for one in found:
         posterior, goal = one.posterior, one.goal
-        kept = np.where(posterior.measured, posterior.excess(goal) <= 0, posterior.chance(goal) >= 1 - risk)
+        kept = np.where(posterior.measured, posterior.excess(goal) <= 0, posterior.risk(goal) <= risk)
         allowed &= one.history.usable & (posterior.admitted | posterior.measured) & kept
         objective = posterior.objective(goal)
         longer = longer + (objective / objective[one.choice.index] - 1) / len(found)

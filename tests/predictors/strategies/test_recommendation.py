@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from harness.core.errors import InvalidValueError
@@ -10,7 +11,7 @@ from predictors.strategies.closed_loop import ClosedLoop
 from predictors.strategies.fixed import Maxn, VendorPreset
 from predictors.strategies.goals import power_budget
 from predictors.strategies.protocol import History, TableProfiler
-from predictors.strategies.recommendation import energy_wh, recommend, thinned
+from predictors.strategies.recommendation import energy_wh, recommend, shared_mode, thinned
 from tests.predictors.strategies.strategy_examples import NearlyRight, example_table, middle_modes
 
 TABLE = example_table()
@@ -51,6 +52,13 @@ def test_the_front_rises_in_power_falls_in_time_and_is_thinned_to_its_ends():
     few = thinned(front, 5)
     assert len(few) <= 5
     assert (few[0], few[-1]) == (front[0], front[-1])
+
+
+def test_the_one_mode_for_several_workloads_counts_the_tails_of_the_predictor():
+    found = [recommended(budget_mw) for budget_mw in (24e3, 25e3)]
+    unsure = {"measured": np.zeros(len(TABLE), dtype=bool), "log_power_sd": np.full(len(TABLE), 0.1), "freedom": 2.5}
+    shared = shared_mode([one._replace(posterior=one.posterior._replace(**unsure)) for one in found], 0.05)
+    assert shared.modes[0].power_mw.value < 24e3 * 1.02 * np.exp(-0.1 * 2.5)  # 5 % of a t lie above 2.6
 
 
 def test_nothing_profiled_is_no_recommendation():
