@@ -2,10 +2,9 @@
 
 `random` is what the papers do. `space-filling` spreads modes evenly over the ranks of the settings, and of batch sizes
 where there are several; `greatest-first` does so after the mode with the greatest settings, which pays with one to
-three modes. `d-optimal` and
-`v-optimal` ask the physical model which modes teach it most, about its parameters and about what it is to predict; they
-choose from a space-filling pool, since alone they would sit in the corners, where boards are strangest. `sequential`
-does the same from what the modes profiled so far have taught.
+three modes. `d-optimal` and `v-optimal` ask the physical model which modes teach it most, about its parameters and
+about what it is to predict; they choose from a space-filling pool, since alone they would sit in the corners, where
+boards are strangest. `sequential`, for one batch size, does the same from what the modes profiled so far have taught.
 """
 
 from __future__ import annotations

@@ -38,7 +38,7 @@ Designer = Callable[[History, int], Sequence[int]]  # from a history and a count
 
 
 class CandidatePosterior(NamedTuple):
-    """Normal distributions of log time (ms) and log power (mW) of n candidates; all arrays have shape (n,).
+    """Distributions of log time (ms) and log power (mW) of n candidates: medians, deviations; arrays have shape (n,).
 
     Of draws from the posterior the first four have a row for each, and what follows from them, too.
     """
@@ -284,8 +284,8 @@ class OneShot(Strategy):
     none is that safe, it is the best of those that are about as safe as any. What no profile tells of is not picked,
     unless asked for.
 
-    Where batch sizes are several, each tells little of the others, and standard deviations are widened by
-    1 + 1 / sqrt(profiles): chosen on measured tables, see docs/strategies.md.
+    With several batch sizes, of which each tells little of the others, standard deviations are widened by
+    1 + 1 / sqrt(profiles), a factor chosen on measured tables (docs/strategies.md).
     """
 
     def __init__(
