@@ -265,14 +265,24 @@ HOPELESS = ["--device", "sim:orin-nano", "--latency-limit", 5, "--duration", 5, 
 
 
 @pytest.mark.exhaustive
-def test_a_latency_that_cannot_be_kept_is_refused_shown_and_tried_again_without_profiling_twice(capsys, tmp_path):
-    code, out, err = run(capsys, *CONCURRENT, *HOPELESS, "--json", tmp_path / "o.json")
+def test_a_latency_that_cannot_be_kept_is_refused_shown_and_tried_again_without_profiling_anew(
+    capsys, tmp_path, monkeypatch
+):
+    profile, profiled = SimulatedDevice.profile, []
+
+    def count(device, case):
+        profiled.extend([case] if case.task != "concurrent" else [])
+        return profile(device, case)
+
+    monkeypatch.setattr(SimulatedDevice, "profile", count)
+    limits = ["--latency-limit", 300, "--power-budget", 9]  # each plan asks for other modes than the one before
+    code, out, err = run(capsys, *CONCURRENT, *HOPELESS, *limits, "--json", tmp_path / "o.json")
     assert code == 2
     assert "outcome" in out
     assert "keeps the limits" in err
     found = json.loads((tmp_path / "o.json").read_text())
     assert found["attempts"] > 1
-    assert found["choice"]["profiles"] <= 10
+    assert found["choice"]["profiles"] == len(profiled) <= 10
 
 
 @pytest.mark.exhaustive
