@@ -15,7 +15,7 @@ from predictors.evaluation import Target
 from predictors.models.base import MODULES, make_predictor, predictor_class
 from predictors.models.persistence import load_model, save_model
 from predictors.trials import TrialPlan, run_plan
-from tests.predictors.plain_predictors import made_table
+from tests.predictors.plain_predictors import SPACE, made_table
 
 PROJECT = Path(__file__).resolve().parents[3]
 BOARD = "xavier-agx"  # of which the prior knows nothing: these tables follow power laws
@@ -51,11 +51,21 @@ def test_predictions_are_finite_positive_and_one_for_each_mode(predictor):
     assert np.isnan(low).all() or ((low <= prediction.power_mw) & (prediction.power_mw <= high)).all()
 
 
-def test_the_same_seed_and_rows_give_the_same_predictions(predictor):
-    again = predictor.clone()
+def test_the_same_seed_and_rows_give_the_same_predictions_and_numpy_s_own_generator_is_left_alone(predictor):
+    again, own = predictor.clone(), np.random.RandomState(3)
+    np.random.seed(3)
     first, second = fit(predictor).predict(TABLE.modes), fit(again).predict(TABLE.modes)
     for one, other in zip(figures_of(first), figures_of(second)):
         assert np.array_equal(one, other, equal_nan=True)
+    assert np.random.random() == own.random_sample()
+
+
+def test_a_mode_outside_the_space_is_refused(predictor):
+    if predictor.name == "npe":
+        return  # it tells the power of any mode
+    outside = [[2, 499_200, 111_000, 204_000]]
+    with pytest.raises(InvalidValueError, match="gpu_khz=111000"):
+        predictor.set_params(space=SPACE).fit(outside, [1.0], [1.0])
 
 
 def test_a_clone_of_a_fitted_predictor_has_learned_nothing(predictor):

@@ -34,13 +34,6 @@ def _path(tmp_path):
     return tmp_path / "folder" / "model.jw"
 
 
-positive = st.floats(1e-3, 1e9)
-measured = st.lists(
-    st.tuples(st.tuples(*(st.integers(1, 10**7),) * 4), positive, positive), min_size=3, max_size=12,
-    unique_by=lambda row: row[0],
-)  # fmt: skip
-
-
 def test_parameters_come_back_with_their_tables_and_space(path):
     save_model(path, fitted(ridge=0.1, space=SPACE, references=(TABLE, TABLE.take(slice(3)))), {})
     params = load_model(path).predictor.get_params()

@@ -1,9 +1,8 @@
-"""PowerTrain: what is carried over from the reference, and what it reaches on measured tables."""
+"""PowerTrain: what is carried over from the reference, and which references serve."""
 
 from __future__ import annotations
 
 import dataclasses
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,7 +12,6 @@ from predictors.models.networks import NeuralNetwork
 from predictors.models.powertrain import PowerTrain, learn_reference
 from tests.predictors.plain_predictors import made_table
 
-PROJECT = Path(__file__).resolve().parents[3]
 TABLE, REFERENCE = made_table(), made_table("resnet18-imagenet", noise=0.05, seed=1)
 SOME = np.sort(np.random.default_rng(0).choice(54, 10, replace=False))
 

@@ -122,3 +122,7 @@ def test_tables_overlap_where_they_share_a_profile():
 
 def test_the_space_of_a_table_holds_the_values_it_has():
     assert made_table().space() == SPACE
+
+
+def test_what_a_table_says_of_itself_is_short():
+    assert len(repr(made_table())) < 200

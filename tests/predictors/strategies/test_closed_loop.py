@@ -13,6 +13,7 @@ from harness.core.errors import InvalidValueError
 from harness.core.power_modes import PowerMode
 from predictors.models.base import Prediction
 from predictors.strategies.closed_loop import (
+    CandidatePosterior,
     ClosedLoop,
     OneShot,
     design_for,
@@ -193,6 +194,14 @@ def test_a_pick_at_a_risk_counts_the_tails_of_its_predictor_and_the_batch_sizes(
 
     assert picks == safest(heavy, widen)
     assert picks not in (safest(heavy, bolder), safest(NearlyRight(table, log_sd=0.02), widen))
+
+
+def test_the_risk_is_of_more_than_counts_as_breaking_a_limit_and_what_was_measured_has_no_tails():
+    two, measured = np.ones(2), np.array([True, False])
+    posterior = CandidatePosterior(two, 0.1 * two, np.log(20e3) * two, 0.1 * two, 16 * two, measured, {}, freedom=2.5)
+    exceeded = posterior.risk(power_budget(20e3 * np.exp(0.1) / 1.02))
+    assert exceeded == pytest.approx([0.15866, 0.20203], abs=1e-4)  # of a normal distribution and a t above 1
+    assert [posterior.reach(share)[place] for place, share in enumerate(exceeded)] == pytest.approx([1, 1])
 
 
 class Told(NearlyRight):
