@@ -20,7 +20,8 @@ from predictors.evaluation import coverage, fit_to, mape, predict_rows
 from predictors.models.base import DEFAULT, Prediction, Predictor, admitted_rows, described_unprofiled, usual_batch_size
 from predictors.models.persistence import load_model, save_model
 from predictors.models.tables import TABLE_KEY, Table, find_table, tables_of
-from predictors.strategies.goals import Goal, within
+from predictors.strategies.closed_loop import CandidatePosterior
+from predictors.strategies.goals import within
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -149,7 +150,10 @@ class FittedModel:
         goal = within(power_w, time_ms)
         table, prediction, admitted = self._predicted(None, "all", None, LEVEL, unprofiled)
         figures = prediction.time_ms, prediction.power_mw, table["batch_size"].to_numpy()
-        table["risk"] = _risk(prediction, goal)
+        times, powers = (np.log(figures[0]), prediction.time_log_sd), (np.log(figures[1]), prediction.power_log_sd)
+        unmeasured = np.zeros(len(table), dtype=bool)
+        candidates = CandidatePosterior(*times, *powers, figures[2], unmeasured, {}, prediction.freedom)
+        table["risk"] = candidates.risk(goal)
         excess = goal.excess(*figures) if risk is None else table["risk"].to_numpy() - risk
         excess = np.where(admitted, excess, np.inf)
         if not (excess <= 0).any():
@@ -259,15 +263,3 @@ def _one_table(tables: Sequence[Table], workload: str, task: str, device: Option
         what = f"the corpus has {task} of {workload!r} on {len(devices)} devices: {', '.join(devices)}"
         raise InvalidValueError(what, f"choose one: device={devices[0]!r}")
     return find_table(there, workload, task).usable()
-
-
-def _risk(prediction: Prediction, goal: Goal) -> np.ndarray:
-    """The probability of breaking the limit that is likeliest broken, by more than its tolerance; shape (n,)."""
-    from scipy.stats import t
-
-    risk = np.zeros(len(prediction.time_ms))
-    for name, log_sd in (("time_ms", prediction.time_log_sd), ("power_mw", prediction.power_log_sd)):
-        if name in goal.limits:
-            reach = np.log((goal.limits[name] + goal.slack(name)) / getattr(prediction, name))
-            risk = np.maximum(risk, t.sf(reach / log_sd, prediction.freedom))  # of infinite freedom: normal
-    return risk
