@@ -132,8 +132,8 @@ def infer(posterior: ParameterPosterior, at: Features) -> Tuple[np.ndarray, np.n
     open_places = np.setdiff1d(np.arange(posterior.theta.shape[1]), posterior.free) if moved else np.array([], int)
     means, variances = [], []
     for k, theta in enumerate(posterior.theta):
-        middle, jacobian = linearised(theta[None], at, np.concatenate([posterior.free, open_places]))
-        jacobian = jacobian.reshape(2, count, jacobian.shape[-1])[:figures]
+        places = np.concatenate([posterior.free, open_places])
+        jacobian = linearised(theta[None], at, places)[1].reshape(2, count, len(places))[:figures]
         jacobian, open_jacobian = np.split(jacobian, [len(posterior.free)], axis=2)
         open_variance = np.square(open_jacobian * posterior.open_sd[k, open_places]).sum(2)
         if len(posterior.rows):
@@ -151,8 +151,7 @@ def infer(posterior: ParameterPosterior, at: Features) -> Tuple[np.ndarray, np.n
         values = by_name(theta)
         times = minibatch_times(values, at)
         log_power = np.log(power_w(values, at, times, times.total + mean[0]).total)
-        middle = np.stack([middle[0, :count] + posterior.unit, log_power])[:figures]
-        means.append(middle + mean)
+        means.append(np.stack([times.total + posterior.unit, log_power])[:figures] + mean)
     weight = posterior.weight[:, None, None]
     mean = (weight * means).sum(0)
     return mean, (weight * (np.array(variances) + (np.array(means) - mean) ** 2)).sum(0)

@@ -190,8 +190,9 @@ def _by_power(v: Dict[str, np.ndarray], at: Features, times: ComponentTimes, wat
     whole = np.exp(v["scale"]) / watts.total
     cores, gpu = whole * watts.cpu_voltage, whole * watts.gpu_voltage
     mem_busy, traffic, compute = whole * watts.mem_busy, gpu * watts.gpu_traffic, gpu * watts.gpu_compute
-    host = cores * watts.core_busy / (np.exp(times.launch) + np.exp(times.prepare) + np.exp(times.serial))
-    parts = (host * np.exp(part) for part in (times.launch, times.prepare, times.serial))
+    host = [np.exp(part) for part in (times.launch, times.prepare, times.serial)]
+    share = cores * watts.core_busy / sum(host)
+    parts = (share * part for part in host)
     mem_idle, busy = whole * watts.mem_idle, compute + traffic
     return {
         **_by_parts(v, at, times, compute, mem_busy + traffic, *parts),
