@@ -55,10 +55,13 @@ class TrialPlan:
 
 
 class Results(NamedTuple):
-    results: List[Dict[str, Any]]  # plain values by name, in the order of the plan's groups
+    by_group: Dict[Group, Dict[str, Any]]  # plain values by name, in the order of the plan's groups
     skipped: List[Dict[str, Any]]  # what could not be run, each with its reason
-    by_group: Dict[Group, Dict[str, Any]]  # the same results by group
     trials: Dict[Group, pd.DataFrame]  # of each group a row for each repeat, as of `Target.judge`
+
+    @property
+    def results(self) -> List[Dict[str, Any]]:
+        return list(self.by_group.values())
 
 
 def run_plan(
@@ -101,7 +104,7 @@ def run_plan(
         else:
             trials[group] = pd.DataFrame(mine)
             results[group] = {**what, **summarise(trials[group]), "provenance": target.table.provenance}
-    return Results(list(results.values()), skipped, results, trials)
+    return Results(results, skipped, trials)
 
 
 def run_trial(

@@ -282,9 +282,8 @@ def _choices(group: Group, target: Target, arguments: argparse.Namespace) -> Fig
     sweeps = []
     for first in range(0, len(outcomes), len(goals)):
         sweep = outcomes[first : first + len(goals)]
-        penalties = [one.penalty_pct for one in sweep if one.penalty_pct is not None]
-        q1, q3 = np.quantile(penalties, (0.25, 0.75)) if penalties else (np.nan, np.nan)
-        sweeps.append({**summarise(sweep), f"penalty{IQR}": q3 - q1})
+        penalties = spread([one.penalty_pct for one in sweep if one.penalty_pct is not None])
+        sweeps.append({**summarise(sweep), f"penalty{IQR}": penalties.q3 - penalties.q1 if penalties else np.nan})
     return _figures(pd.DataFrame(sweeps), target)
 
 
