@@ -13,7 +13,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import datetime
-import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Tuple, Type, cast
 
@@ -28,6 +27,7 @@ from harness.core.device import Device, RealDevice, is_self_profiling
 from harness.core.power_modes import PowerMode
 from harness.core.profiles import Profile, Telemetry
 from harness.core.terminal import Progress
+from harness.gate import Baseline
 from harness.measure.rounds import run_rounds
 from harness.options import asks_for_strictness, deadline_from
 from harness.outcome import OUTCOME, PROGRESS
@@ -448,31 +448,13 @@ def takeaways(request: pytest.FixtureRequest, judged_device: str) -> Callable[[]
 
 
 @pytest.fixture(scope="session")
-def baseline(request: pytest.FixtureRequest) -> Callable[..., float]:
-    """A function that gives the time in ms above which a profile is slower than `--baseline` recorded it.
+def baseline(request: pytest.FixtureRequest) -> Baseline:
+    """What `--baseline` recorded: `baseline.check(profile)` fails where the profile is slower.
 
-    `assert profile.minibatch_time_ms <= baseline(profile)`. Without `--baseline` there is no such time: infinity. A
-    baseline that does not hold these conditions skips the test, or with `missing="pass"` gives infinity; both are said
-    at the end of the run. With `--strict` a profile that is neither surely slower nor surely as fast fails.
+    `assert profile.minibatch_time_ms <= baseline(profile)` does the same. Without `--baseline` nothing is compared,
+    which the end of the run says. With `--strict` fails, too, what could not be compared or is inconclusive.
     """
-    from harness.judge.baseline import INCONCLUSIVE, check_profile, read_baseline
-
-    path = request.config.getoption("jetwatt_baseline")
+    config = request.config
+    path = config.getoption("jetwatt_baseline")
     with as_pytest_outcome():
-        recorded = None if path is None else read_baseline(Path(path))
-    outcome, is_strict = request.config.stash[OUTCOME], asks_for_strictness(request.config)
-
-    def limit_ms(profile: Profile, missing: str = "skip") -> float:
-        if recorded is None:
-            return math.inf
-        found = check_profile(recorded, profile)
-        if found.limit_ms is None:
-            outcome.without_baseline.append(profile.case.id)
-            if missing != "pass":
-                pytest.skip(f"{path} does not hold {profile.case.id}: {found.notes[0]}")
-            return math.inf
-        if is_strict and found.status == INCONCLUSIVE:
-            pytest.fail(f"{profile.case.id} is inconclusive: {'; '.join(found.notes)}", pytrace=False)
-        return found.limit_ms
-
-    return limit_ms
+        return Baseline(None if path is None else Path(path), config.stash[OUTCOME], asks_for_strictness(config))

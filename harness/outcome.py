@@ -30,7 +30,8 @@ class Outcome:
         self.evidence: List[Evidence] = []
         self.is_of_suite = False  # whether benchmarks of the suite run, which claims are judged for
         self.shown: Set[str] = set()  # tests whose line of figures stands on the terminal
-        self.without_baseline: List[str] = []  # cases that the baseline does not hold
+        self.missing_in_baseline: List[str] = []  # cases that the baseline does not hold
+        self.is_without_baseline = False  # whether a test had a profile to compare, and no --baseline was given
         self._known: Dict[Tuple[str, str], Profile] = {}
         self._resumed: Set[Tuple[str, str]] = set()
         self._has_looked_around = False

@@ -274,8 +274,14 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         if verdicts:
             terminalreporter.section("claims of the papers")
             terminalreporter.write_line(format_verdicts(verdicts, in_full))
-        lacking = list(dict.fromkeys(outcome.without_baseline))
-        if lacking:
-            more = f" and {len(lacking) - MOST_ROWS} more" if len(lacking) > MOST_ROWS else ""
-            terminalreporter.write_line(f"not in the baseline: {', '.join(lacking[:MOST_ROWS])}{more}")
-        terminalreporter.write_line(f"results: {terminalreporter.config.getoption('jetwatt_results')}")
+        results = terminalreporter.config.getoption("jetwatt_results")
+        missing = list(dict.fromkeys(outcome.missing_in_baseline))
+        if missing:
+            more = f" and {len(missing) - MOST_ROWS} more" if len(missing) > MOST_ROWS else ""
+            terminalreporter.write_line(f"not in the baseline: {', '.join(missing[:MOST_ROWS])}{more}")
+        if outcome.is_without_baseline:
+            terminalreporter.write_line(
+                "no baseline given: nothing was compared. To record one: jetwatt baseline record --results"
+                f" {results} --baseline FILE.json; then run with --baseline FILE.json"
+            )
+        terminalreporter.write_line(f"results: {results}")

@@ -112,22 +112,38 @@ def outcomes(run_suite, tmp_path):
     return run
 
 
-def test_each_benchmark_passes_whole_and_fails_broken(outcomes, tmp_path):
-    whole = outcomes()
-    assert {file for file, _ in whole} == FILES - OF_THEIR_OWN
-    assert {test: how for test, how in whole.items() if {"failure", "error"} & how} == {}
-    baseline = tmp_path / "b.json"
-    assert main(["baseline", "record", "--results", str(tmp_path / "r.sqlite"), "--baseline", str(baseline)]) == 0
+def twice_as_fast(folder):
+    """Record a baseline of `r.sqlite`, with every minibatch at half its time; returns its path."""
+    baseline = folder / "b.json"
+    assert main(["baseline", "record", "--results", str(folder / "r.sqlite"), "--baseline", str(baseline)]) == 0
     recorded = json.loads(baseline.read_text())
     for case in recorded["cases"]:
         for run in case["runs"]:
             run["minibatch_times_ms"] = [time_ms / 2 for time_ms in run["minibatch_times_ms"]]
     baseline.write_text(json.dumps(recorded))
-    broken = outcomes("-p", "broken", "--baseline", str(baseline))
+    return str(baseline)
+
+
+def test_each_benchmark_passes_whole_and_fails_broken(outcomes, tmp_path):
+    whole = outcomes()
+    assert {file for file, _ in whole} == FILES - OF_THEIR_OWN
+    assert {test: how for test, how in whole.items() if {"failure", "error"} & how} == {}
+    broken = outcomes("-p", "broken", "--baseline", twice_as_fast(tmp_path))
     assert [test for test, how in broken.items() if "passed" in how] == []
     assert {test for test, how in whole.items() if "passed" in how} <= {
         test for test, how in broken.items() if "failure" in how
     }
+
+
+def test_a_corpus_is_profiled_without_a_baseline_and_fails_against_a_faster_one(run_suite, tmp_path):
+    (tmp_path / "c.toml").write_text(CAMPAIGN)
+    run = ("--campaign", "c.toml", "--device", "sim:xavier-agx", "--results", "r.sqlite", "-k", "corpus_profiling",
+           PROJECT / "benchmarks" / "test_corpus_profiling.py")  # fmt: skip
+    assert run_suite(*run).stdout.count("no baseline given: nothing was compared") == 1
+    done = run_suite(*run, "--baseline", twice_as_fast(tmp_path), check=False)
+    assert done.returncode == 1, done.stdout
+    assert " passed" not in done.stdout.splitlines()[-1]
+    assert "no baseline given" not in done.stdout
 
 
 @pytest.mark.parametrize(
@@ -139,11 +155,6 @@ def test_each_benchmark_passes_whole_and_fails_broken(outcomes, tmp_path):
             "over = SearchOutcome('goal', 'mdbs', 10, 5, 1.2, None, None, 'simulated')\n"
             "ModeSearches.search = lambda *args, **how: [over]\n"
             "ModeSearches.judge = lambda *args: [('contradicted', True)]\n",
-        ),
-        (
-            "corpus_profiling",
-            "from harness.core.profiles import Profile\n"
-            "Profile.minibatch_time_ms = property(lambda self: float('nan'))\n",
         ),
         (
             "software_versions",

@@ -157,21 +157,59 @@ def test_a(device, workload):
     assert "2 passed" in done.stdout, done.stdout
 
 
-def test_a_baseline_that_lacks_a_case_is_said_and_a_halved_one_fails(own, tmp_path):
-    text = """
+ASSERTED = """
 def test_a(train, baseline):
     profile = train(minibatches=30)
     assert profile.minibatch_time_ms <= baseline(profile)
 """
+CHECKED = "def test_a(train, baseline):\n    baseline.check(train(minibatches=30))\n"
+
+
+@pytest.fixture
+def record(tmp_path):
+    """Records what a run measured as `b.json`, its times changed by a factor."""
+
+    def write(factor=1.0):
+        path = tmp_path / "b.json"
+        assert main(["baseline", "record", "--results", str(tmp_path / "r.sqlite"), "--baseline", str(path)]) == 0
+        content = json.loads(path.read_text())
+        for run in content["cases"][0]["runs"]:
+            run["minibatch_times_ms"] = [factor * time_ms for time_ms in run["minibatch_times_ms"]]
+        path.write_text(json.dumps(content))
+
+    return write
+
+
+@pytest.mark.parametrize(("text", "ended"), [(ASSERTED, "1 skipped"), (CHECKED, "1 passed")])
+def test_a_baseline_that_lacks_a_case_is_said_and_a_halved_one_fails(own, record, text, ended):
     assert "1 passed" in own(text).stdout
-    baseline = tmp_path / "b.json"
-    assert main(["baseline", "record", "--results", str(tmp_path / "r.sqlite"), "--baseline", str(baseline)]) == 0
+    record()
     assert "1 passed" in own(text, "--baseline", "b.json").stdout
-    missing = own(text, "--baseline", "b.json", "--batch-size", "8")
-    assert "1 skipped" in missing.stdout
-    assert "does not hold sim:orin-agx-lenet-mnist-maxn-w4-ssd-bs8" in missing.stdout
-    content = json.loads(baseline.read_text())
-    for run in content["cases"][0]["runs"]:
-        run["minibatch_times_ms"] = [time_ms / 2 for time_ms in run["minibatch_times_ms"]]
-    baseline.write_text(json.dumps(content))
+    missing = own(text, "--baseline", "b.json", "--batch-size", "8").stdout
+    assert ended in missing
+    assert "not in the baseline: sim:orin-agx-lenet-mnist-maxn-w4-ssd-bs8" in missing
+    record(0.5)
     assert "1 failed" in own(text, "--baseline", "b.json").stdout
+
+
+@pytest.mark.parametrize("text", [ASSERTED, CHECKED])
+def test_without_a_baseline_nothing_is_compared_and_the_end_of_the_run_says_how_to_record_one(own, text):
+    done = own(text, "--workers", "0,4").stdout
+    assert "2 passed" in done
+    told = [line for line in done.splitlines() if "no baseline given" in line]
+    assert told == [
+        "no baseline given: nothing was compared. To record one: jetwatt baseline record --results r.sqlite --baseline"
+        " FILE.json; then run with --baseline FILE.json"
+    ]
+
+
+@pytest.mark.parametrize("text", [ASSERTED, CHECKED])
+def test_strict_fails_what_the_baseline_does_not_hold_with_what_differs(own, record, text):
+    """A slowdown changes what stands for the version of torch, as another torch would."""
+    own(text)
+    record()
+    assert own(text, "--baseline", "b.json", "--slowdown", "10%").returncode == 0
+    strict = own(text, "--baseline", "b.json", "--slowdown", "10%", "--strict")
+    assert "1 failed" in strict.stdout
+    assert 'torch: unknown -> "none, injected: 10 % slower"' in strict.stdout
+    assert "1 passed" in own(text, "--baseline", "b.json", "--strict").stdout
