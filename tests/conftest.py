@@ -1,10 +1,14 @@
-"""What all tests share: Hypothesis without a deadline, lean pytests, a Ctrl-C that means what it does in a terminal."""
+"""What all tests share: Hypothesis without a deadline, short ids, lean pytests, a Ctrl-C that acts as in a terminal."""
 
 import os
+import re
 import signal
 import sys
 
 from hypothesis import settings
+
+LONGEST_ID = 24
+"""Characters of one parameter in the id of a test, where the test file gives no id itself."""
 
 # Machines are shared, and no test asserts how long something takes.
 settings.register_profile("shared-machine", deadline=None)
@@ -16,6 +20,21 @@ def pytest_configure(config):
     """Where what one Python is enough for is left out, Hypothesis goes through fewer examples too."""
     if "not exhaustive" in config.option.markexpr:
         settings.load_profile("not-exhaustive")
+
+
+def pytest_make_parametrize_id(val, argname):
+    """A short, printable id: the first words of a text, a float in six digits, the name of the argument for bytes.
+
+    pytest numbers equal ids. Bytes may hold the time of day, and ids have to be the same in every process.
+    """
+    if isinstance(val, bytes):
+        return argname
+    if isinstance(val, float):
+        return f"{val:g}"
+    if isinstance(val, str):
+        words = re.sub(r"[^\w.,:=+*/<>%-]+", "-", val, flags=re.ASCII)
+        return words[:LONGEST_ID].strip("-") or argname
+    return None
 
 
 # Many tests start a Python of their own: each would compile the suite, and pytest its plugins, anew.

@@ -16,7 +16,7 @@ def ids(done):
     return [line.partition("::")[2] for line in done.stdout.splitlines() if "::" in line]
 
 
-def test_a_board_that_is_not_here_and_a_storage_without_a_place_are_skipped_with_the_reason_and_the_way_out(run_suite):
+def test_an_absent_board_and_a_storage_without_a_place_are_skipped_with_reason_and_hint(run_suite):
     asked = ("--device", "orin-agx,host", "--storage", "hdd", "--workload", "lenet-mnist", "--workers", "0")
     done = run_suite(*asked, "-rs")
     assert "2 skipped" in done.stdout

@@ -79,7 +79,7 @@ def test_a_table_without_power_has_errors_of_time_only():
     assert not [name for name in found if name.startswith(("power", "front"))]
 
 
-def test_choosing_by_the_truth_costs_nothing_what_is_believed_slow_time_and_what_is_believed_frugal_budgets():
+def test_choosing_by_the_truth_costs_nothing_and_wrong_predictions_cost_time_or_budget():
     true = table([10.0, 8.0, 6.0, 4.0], [16_000.0, 20_000.0, 25_000.0, 40_000.0])
     slow = dataclasses.replace(true, time_ms=np.array([10.0, 8.0, 9.0, 4.0]))
     frugal = dataclasses.replace(true, power_mw=np.array([16_000.0, 20_000.0, 18_000.0, 40_000.0]))

@@ -69,7 +69,7 @@ def test_a_wrong_file_says_what_is_wrong(tmp_path, text, words):
         load_configuration(file)
 
 
-def test_a_medium_that_is_not_mounted_today_stops_its_own_cases_only_but_a_place_just_typed_must_be_there(tmp_path):
+def test_an_unmounted_medium_stops_its_own_cases_only_but_a_place_just_typed_must_exist(tmp_path):
     file = tmp_path / "jetwatt.toml"
     file.write_text('[storage]\nsd = "/no/such/place"\n')
     configuration = load_configuration(file)

@@ -98,7 +98,7 @@ def test_with_workers_computing_hides_fetching():
     assert statistics.median(m.stall_ms for m in clean) < statistics.median(m.compute_ms for m in clean) / 2
 
 
-def test_minibatches_follow_each_other_without_a_gap_and_what_the_caller_does_between_is_overhead_of_the_next():
+def test_minibatches_leave_no_gap_and_what_the_caller_does_between_is_overhead_of_the_next():
     recorded = profile(trainer(fetch_s=0), 5, on_minibatch=lambda _: time.sleep(0.02))
     for before, after in zip(recorded, recorded[1:]):
         assert after.start_s == pytest.approx(before.start_s + before.e2e_ms / 1000, abs=1e-9)

@@ -56,9 +56,7 @@ def assert_panels_compare_like_with_like(material, figures):
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.title)
-def test_a_kind_of_figure_has_units_provenance_and_rows_compares_like_with_like_and_is_left_out_without_data(
-    kind, material
-):
+def test_a_kind_of_figure_has_units_and_provenance_compares_like_with_like_and_needs_data(kind, material):
     empty = dataclasses.replace(material, frame=material.frame.iloc[:0], corpus=(), predictors=(), strategies=())
     assert kind.make(empty) == []
     figures = kind.make(material)

@@ -92,7 +92,7 @@ def data_of(board="orin-nano", cache="cold", data_scale=None, workers=4, batch_s
     return virtual_data(*parameters, batch_size, workers, cache, default_samples=1024, data_scale=data_scale)
 
 
-def test_without_a_scale_data_is_as_small_as_what_would_be_written_and_more_of_it_leaves_a_smaller_share_in_memory():
+def test_without_a_scale_data_is_as_small_as_written_and_more_of_it_has_a_smaller_share_in_memory():
     data = data_of()
     assert (data.samples, data.per_pass) == (1024, 64)
     assert data.byte_count == pytest.approx(1024 / 50_000 * 6.7e9)

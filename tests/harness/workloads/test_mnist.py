@@ -38,8 +38,12 @@ WHOLE = bytes.fromhex("00000802 000000c8 00000005") + bytes(1000)
 @pytest.mark.parametrize(
     ("name", "content"),
     [
-        *(("file", content) for content in (b"", b"\x00\x00\x0d\x01\x00\x00\x00\x01\x00", b"text, no idx", WHOLE[:-3])),
-        *(("cut.gz", content) for content in (gzip.compress(WHOLE[:-3]), gzip.compress(WHOLE)[:-9])),
+        pytest.param("file", b"", id="empty"),
+        pytest.param("file", b"\x00\x00\x0d\x01\x00\x00\x00\x01\x00", id="cut-header"),
+        pytest.param("file", b"text, no idx", id="text"),
+        pytest.param("file", WHOLE[:-3], id="cut-rows"),
+        pytest.param("cut.gz", gzip.compress(WHOLE[:-3]), id="gzip-of-cut-rows"),
+        pytest.param("cut.gz", gzip.compress(WHOLE)[:-9], id="cut-gzip"),
     ],
 )
 def test_a_file_that_is_no_idx_file_or_cut_off_is_named(tmp_path, name, content):

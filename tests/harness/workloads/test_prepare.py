@@ -78,7 +78,7 @@ def test_a_choice_has_the_size_asked_for_and_repeats_nothing_before_all_were_use
     assert indices == list(choose(held, wanted, seed))
 
 
-def test_a_root_without_this_data_set_is_said_and_a_written_one_used_and_one_without_samples_is_an_error(tmp_path):
+def test_a_root_without_this_data_set_is_reported_and_one_without_samples_is_an_error(tmp_path):
     lines, root = [], tmp_path / "root"
     (root / "imagenet-val" / "n01440764").mkdir(parents=True)
     prepared = prepare(CIFAR10, tmp_path / "storage", root, 4 / 50_000, 0, report=lines.append)

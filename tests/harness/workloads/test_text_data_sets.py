@@ -153,7 +153,7 @@ def test_the_labels_mark_the_answer_in_what_is_left_of_the_paragraph(question, c
     assert marked == [token.number for token in touched[:room]], "all of it, or as much as there is room for"
 
 
-def test_equal_words_have_equal_numbers_whatever_their_case_and_an_encoding_has_the_form_that_bert_reads():
+def test_words_are_numbered_whatever_their_case_and_an_encoding_has_the_form_that_bert_reads():
     first, second, other = tokenise("Cat cat dog")
     assert first.number == second.number != other.number
     encoding = encode("Where is it?", "On the mat.", "the mat", 3, 16)

@@ -59,7 +59,7 @@ GOALS = [
 ]
 
 
-@pytest.mark.parametrize("goal", GOALS, ids=str)
+@pytest.mark.parametrize("goal", GOALS, ids=lambda goal: f"{goal.arrivals_per_s:g}-per-s")
 def test_the_plan_is_nearly_the_best_there_is_and_keeps_the_limits(goal):
     found = chosen(goal)
     assert found.feasible
@@ -176,7 +176,7 @@ def test_limits_that_nothing_can_meet_are_refused(name):
         ConcurrentGoal(**{"arrivals_per_s": 1.0, "latency_ms": 1.0, name: 0.0})
 
 
-@pytest.mark.parametrize("goal", GOALS, ids=str)
+@pytest.mark.parametrize("goal", GOALS, ids=lambda goal: f"{goal.arrivals_per_s:g}-per-s")
 def test_halving_keeps_the_limits_and_profiles_both_kinds_of_work_at_each_probe(goal):
     found = chosen(goal, search="mdbs")
     assert found.feasible
