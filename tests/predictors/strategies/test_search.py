@@ -161,8 +161,23 @@ def test_a_profile_is_never_paid_for_twice_and_none_is_taken_beyond_the_limit():
         spent.profile(1)
 
 
-def test_a_mode_that_is_no_candidate_is_stood_for_by_the_nearest():
+def test_the_nearest_candidate_replaces_a_mode_that_is_none():
+    """The distance is in steps, each as a share of those of its dimension."""
     sparse = TABLE.take(np.arange(0, len(TABLE), 7))
     grid = Grid(TableProfiler(sparse).candidates)
-    assert all(0 <= grid.at(step) < len(sparse) for step in np.ndindex(*grid.shape))
-    assert all(grid.at(step) == place for place, step in enumerate(grid.steps))
+    shares = grid.steps / np.maximum(np.array(grid.shape) - 1, 1)
+    far = 0
+    for step in np.ndindex(*grid.shape):
+        distance = np.abs(shares - np.array(step) / np.maximum(np.array(grid.shape) - 1, 1)).sum(axis=1)
+        assert distance[grid.at(step)] == pytest.approx(distance.min())
+        far += distance.min() > 0
+    assert far == np.prod(grid.shape) - len(sparse)
+    assert [grid.at(step) for step in grid.steps] == list(range(len(sparse)))
+
+
+def test_a_mode_that_must_not_be_used_is_replaced_by_a_neighbour():
+    grid = Grid(TableProfiler(TABLE).candidates)
+    place = grid.greatest()
+    grid.usable[place] = False
+    replacement = grid.steps[grid.greatest()]
+    assert sorted(grid.steps[place] - replacement) == [0, 0, 0, 0, 1]
