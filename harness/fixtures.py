@@ -28,11 +28,11 @@ from harness.core.power_modes import PowerMode
 from harness.core.profiles import Profile, Telemetry
 from harness.core.terminal import Progress
 from harness.gate import Baseline
-from harness.measure.rounds import run_rounds
+from harness.measure.rounds import Step, run_rounds
 from harness.options import asks_for_strictness, deadline_from
 from harness.outcome import OUTCOME, PROGRESS
 from harness.plan import experiment_of, plan_of
-from harness.playback import is_played_back, play_back
+from harness.playback import is_played_back, play_back, time_rounds
 from harness.store.conditions import MEASURED_ALREADY, comparable_conditions, key, without_instance
 from harness.summary import describe_result, extra_info, left_out_of_verdicts
 
@@ -268,12 +268,12 @@ def measure(
         outcome.warn_of_others(progress, case.settings.disturbance_cores)
     timed: List[str] = []
 
-    def rounds(prepare: Callable[[], None], step: Callable[[], None], count: int) -> None:
+    def rounds(prepare: Callable[[], None], step: Step, count: int, goes_on: Callable[[], bool]) -> None:
         if timed:  # pytest-benchmark times one loop of a test
-            run_rounds(prepare, step, count)
+            run_rounds(prepare, step, count, goes_on)
         else:
             timed.append(case.id)
-            benchmark.pedantic(step, setup=prepare, rounds=count)
+            time_rounds(benchmark, prepare, step, count, goes_on)
 
     def take(case: Case, repetition: int = 0, is_new: bool = False) -> Profile:
         case = dataclasses.replace(

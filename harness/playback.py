@@ -1,16 +1,21 @@
-"""What pytest-benchmark is told of minibatches that another clock timed: a simulated board's, a corpus', a meter's."""
+"""What pytest-benchmark times: the minibatches that count, each by the clock of the loop that ran it.
+
+A profile and pytest-benchmark's table then speak of the same minibatches and the same times. Where this machine trains,
+pytest-benchmark runs them; minibatches of another clock (a simulated board's, a corpus', a meter's) are played back.
+"""
 
 from __future__ import annotations
 
-from collections import deque
-from typing import Any, Deque
+import time
+from typing import Any, Callable, Optional
 
 from harness.core.cases import IDLE, IDLE_STATES, Case
 from harness.core.device import Device, is_self_profiling
 from harness.core.profiles import Profile
 from harness.core.units import ms_to_s
+from harness.measure.rounds import Step, never, nothing
 
-_readings: Deque[float] = deque()
+_now_s: Optional[float] = None  # the reading while minibatches are timed: what the current one has taken
 
 MAX_ROUNDS = 250
 """pytest-benchmark's JSON holds every round; of more that are played back, as many are taken at even distances."""
@@ -23,8 +28,44 @@ def is_played_back(device: Device, case: Case) -> bool:
 
 
 def recorded_time() -> float:
-    """The next reading of the play-back; a marker `benchmark(timer=recorded_time)` makes pytest-benchmark use it."""
-    return _readings.popleft()
+    """The clock of minibatches while `time_rounds` runs them, else this machine's.
+
+    A marker `benchmark(timer=recorded_time)` makes pytest-benchmark use it.
+    """
+    return time.perf_counter() if _now_s is None else _now_s
+
+
+def time_rounds(
+    benchmark: Any,
+    prepare: Callable[[], None],
+    step: Step,
+    count: int,
+    goes_on: Callable[[], bool] = never,
+) -> None:
+    """Have pytest-benchmark run and record minibatches as `harness.measure.rounds.run_rounds` runs them.
+
+    It fixes the number of rounds before the first; those that follow while `goes_on()` are added to its record.
+    """
+    global _now_s
+
+    def begin() -> None:
+        global _now_s
+        prepare()
+        _now_s = 0.0
+
+    def run() -> None:
+        global _now_s
+        _now_s = step()
+
+    try:
+        benchmark.pedantic(run, setup=begin, rounds=count)
+        while goes_on():
+            prepare()
+            seconds = step()
+            if benchmark.stats is not None:  # none with --benchmark-disable
+                benchmark.stats.update(seconds)
+    finally:
+        _now_s = None
 
 
 def play_back(benchmark: Any, measured: Profile) -> None:
@@ -36,8 +77,5 @@ def play_back(benchmark: Any, measured: Profile) -> None:
     idle_s = measured.case.settings.idle_s
     durations_s = [ms_to_s(time_ms) for time_ms in times_ms] if idle_s is None else [idle_s]
     count = min(len(durations_s), MAX_ROUNDS)
-    _readings.clear()
-    for place in range(count):
-        _readings.extend((0.0, durations_s[place * len(durations_s) // count]))
-    benchmark.pedantic(lambda: None, rounds=count)
-    _readings.clear()
+    picked = iter([durations_s[place * len(durations_s) // count] for place in range(count)])
+    time_rounds(benchmark, nothing, lambda: next(picked), count)

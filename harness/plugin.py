@@ -21,7 +21,7 @@ from harness.core.terminal import Countdown, Progress
 from harness.options import DEFAULT_CAMPAIGN, add_options
 from harness.outcome import OUTCOME, PROGRESS, Outcome
 from harness.plan import ALL_AXES, Block, Plan, experiment_of, plan_of
-from harness.playback import is_played_back, recorded_time
+from harness.playback import recorded_time
 from harness.summary import MOST_ROWS, format_summary, format_verdicts
 
 pytest_plugins = ["harness.fixtures"]
@@ -154,16 +154,13 @@ def _why_nothing(metafunc: pytest.Metafunc, plan: Plan) -> Sequence[Any]:
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
-    """Let pytest-benchmark play back what another clock recorded."""
+    """Let pytest-benchmark read the clock of the minibatches that a test runs or plays back."""
     if "measure" not in getattr(item, "fixturenames", ()):
         return
     # More workers than cores is what the papers sweep; a repeated profile is not timed again.
     for expected in ("This DataLoader will create", "Benchmark fixture was not used"):
         item.add_marker(pytest.mark.filterwarnings(f"ignore:{expected}"))
-    plan = plan_of(item.config)
-    case = plan.case_of(item)
-    if case is not None and is_played_back(plan.device(case.device), case):
-        item.add_marker(pytest.mark.benchmark(timer=recorded_time))
+    item.add_marker(pytest.mark.benchmark(timer=recorded_time))
 
 
 @pytest.hookimpl(trylast=True)

@@ -30,7 +30,7 @@ from harness.core.interleaving import Interleaved, alone_s, interleave
 from harness.core.metrics import POWER_CHANNEL, end_s, summarise_concurrent
 from harness.core.power_modes import PowerMode
 from harness.core.profiles import CLEAN, Minibatch, Profile, wall_clock
-from harness.measure.rounds import Rounds, nothing, run_rounds
+from harness.measure.rounds import Rounds, never, nothing, run_rounds
 from harness.workloads import get_workload
 from harness.workloads.data.data_set import PreparedData
 from harness.workloads.optional_packages import require
@@ -332,8 +332,9 @@ def measure_concurrent(
     for_s = alone_s(case.settings.duration_s, mix.arrivals_per_s, mix.batch_size)
     stretches: List[Stretch] = []
 
-    def both() -> None:
+    def both() -> float:
         stretches.append(run((TRAINING, INFERENCE), case.settings.duration_s))
+        return stretches[-1].found.duration_s
 
     report(f"    {mix.way}: making both ready")
     with WAYS[mix.way](benches, mix, watch, _switching(machine, mix, case)) as run:
@@ -345,7 +346,7 @@ def measure_concurrent(
                 report(f"    {task} alone for {for_s:g} s")
                 stretches.append(run((task,), for_s))
             report(f"    both, {mix.way}, for {case.settings.duration_s:g} s")
-            rounds(nothing, both, 1)
+            rounds(nothing, both, 1, never)
             telemetry = sampler.stop()
     training, serving, (found, minibatches, _) = stretches[:3]
     power = telemetry.series.get(POWER_CHANNEL)

@@ -26,7 +26,7 @@ from harness.core.frequency_residency import clock_use
 from harness.core.metrics import POWER_CHANNEL, summarise_idle
 from harness.core.power_modes import PowerMode
 from harness.core.profiles import Profile, Telemetry, wall_clock
-from harness.measure.rounds import Rounds, nothing, run_rounds
+from harness.measure.rounds import Rounds, never, nothing, run_rounds
 
 SETTLING_S = 5.0  # power settles 2-3 s after a change of mode (001 sec. 2.5)
 
@@ -89,6 +89,12 @@ def measure_idle(
         instruments = dataclasses.replace(instruments, sources=sources)
     power_source = instruments.power_source
     interval_s = case.settings.interval_s if is_logged else idle_s / QUIET_READINGS
+
+    def be_idle() -> float:
+        began_s = time.monotonic()
+        time.sleep(idle_s)
+        return time.monotonic() - began_s
+
     report(f"    idle for {idle_s:g} s")
     time.sleep(SETTLING_S)
     started_at = wall_clock()
@@ -97,7 +103,7 @@ def measure_idle(
         if power_source in sampler.missing:
             why = sampler.missing[power_source]
             raise CannotRunError(f"there is no sensor of power: {why}", "--socket-meter STATE=FILE.csv takes a meter's")
-        rounds(nothing, lambda: time.sleep(idle_s), 1)
+        rounds(nothing, be_idle, 1, never)
         end_s = time.monotonic()
         telemetry = sampler.stop()
     own = {

@@ -26,7 +26,7 @@ from harness.board.containers import shared_memory_bytes, shared_memory_hint
 from harness.core.cases import CUT_MINIBATCHES, INFERENCE, PREFETCH_FACTOR, TRAINING
 from harness.core.errors import CannotRunError, DoesNotFitError, HarnessError, InvalidValueError
 from harness.core.profiles import CLEAN, FIRST, SETTLING, Minibatch
-from harness.core.units import s_to_ms
+from harness.core.units import ms_to_s, s_to_ms
 from harness.measure.rounds import Rounds, nothing, run_rounds
 from harness.workloads.failures import is_out_of_memory, is_out_of_shared_memory, last_line, own_code_failed
 from harness.workloads.workload import BF16_WHERE_THERE_IS, Workload, move
@@ -315,15 +315,16 @@ def profile_minibatches(
 
     `has_settled` takes a monotonic time. After `count` clean minibatches more are run until `is_enough` (C15: a fast
     mode must still see power samples); after `limit_s`, `CUT_MINIBATCHES` clean ones are enough. `rounds` runs the
-    clean ones.
+    clean ones, all of them.
     """
     recorded: List[Minibatch] = []
     timings = time_minibatches(trainer, trainer.loader())
     began_s = time.monotonic()
 
-    def run_one(phase: str) -> None:
+    def run_one(phase: str) -> float:
         recorded.append(Minibatch(0, len(recorded), phase, *next(timings)))
         on_minibatch(recorded[-1])
+        return ms_to_s(recorded[-1].e2e_ms)
 
     def is_late() -> bool:
         return limit_s is not None and time.monotonic() - began_s > limit_s
@@ -333,12 +334,15 @@ def profile_minibatches(
         run_one(SETTLING)
     settling = len(recorded)
 
-    at_once = count if limit_s is None else min(count, CUT_MINIBATCHES)
-    rounds(nothing, lambda: run_one(CLEAN), at_once)
-    while len(recorded) - settling < count or not is_enough():
-        if is_late() and len(recorded) - settling >= min(count, CUT_MINIBATCHES):
-            break
-        run_one(CLEAN)
+    least = min(count, CUT_MINIBATCHES)
+
+    def goes_on() -> bool:
+        clean = len(recorded) - settling
+        if is_late() and clean >= least:
+            return False
+        return clean < count or not is_enough()
+
+    rounds(nothing, lambda: run_one(CLEAN), count if limit_s is None else least, goes_on)
     timings.close()
     return recorded
 
@@ -350,7 +354,10 @@ def profile_epochs(
     on_minibatch: Callable[[Minibatch], None],
     rounds: Rounds = run_rounds,
 ) -> List[Minibatch]:
-    """Record whole epochs, the first minibatch apart (C12); `before_epoch` is untimed, ending workers is not."""
+    """Record whole epochs, the first minibatch apart (C12); `before_epoch` is untimed, ending workers is not.
+
+    `rounds` runs those that count.
+    """
     recorded: List[Minibatch] = []
     timings: Iterator[Timing] = iter(())
     per_epoch = len(trainer.loader(epoch=0))
@@ -362,19 +369,20 @@ def profile_epochs(
             before_epoch(epoch)
             timings = time_minibatches(trainer, trainer.loader(epoch))
 
-    def run_one() -> None:
+    def run_one() -> float:
         epoch, place = divmod(len(recorded), per_epoch)
         recorded.append(Minibatch(epoch, len(recorded), CLEAN if recorded else FIRST, *next(timings)))
         if place == per_epoch - 1:
             next(timings, None)  # ends the workers
             recorded[-1] = recorded[-1]._replace(e2e_ms=s_to_ms(time.monotonic() - recorded[-1].start_s))
         on_minibatch(recorded[-1])
+        return ms_to_s(recorded[-1].e2e_ms)
 
     total = epochs * per_epoch
-    run_rounds(prepare, run_one, 1)
-    if total > 1:
-        rounds(prepare, run_one, total - 1)
-    run_rounds(prepare, run_one, total - len(recorded))
+    apart = per_epoch if epochs > 1 else 1  # what `counted_minibatches` leaves out (C12, C14)
+    run_rounds(prepare, run_one, apart)
+    if total > apart:
+        rounds(prepare, run_one, total - apart, lambda: len(recorded) < total)
     return recorded
 
 
