@@ -260,12 +260,12 @@ def measure(
     if deadline is not None and datetime.datetime.now() >= deadline:
         session.shouldstop = "the deadline has come; --resume goes on where this run stopped"
         pytest.skip("the deadline has come")
+    if not is_self_profiling(plan.device(case.device)):
+        outcome.meet_others(progress, case.settings.disturbance_cores)
     progress.line(f"{outcome.countdown.start_one()} {case.id}")
     with as_pytest_outcome(), ending_the_run(session, errors.ControlError, errors.DependencyError):
         check(case, plan.device(case.device))
     held: Device = request.getfixturevalue("device")
-    if not is_self_profiling(held):
-        outcome.warn_of_others(progress, case.settings.disturbance_cores)
     timed: List[str] = []
 
     def rounds(prepare: Callable[[], None], step: Step, count: int, goes_on: Callable[[], bool]) -> None:

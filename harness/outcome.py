@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any, Dict, List, Optional, Set, Tuple
 
 import pytest
 
-from harness.board.cpu import busiest
-from harness.core.cases import DISTURBED_CORES, Case
+from harness.board.cpu import others_on_cpu
+from harness.core.cases import Case
 from harness.core.environment import describe_environment
 from harness.core.profiles import Profile
 from harness.core.terminal import Countdown, Progress
+from harness.measure.contention import meet
 
 if TYPE_CHECKING:
     from harness.judge.claims import Verdict
@@ -41,19 +42,14 @@ class Outcome:
     def environment(self) -> Dict[str, Any]:
         return describe_environment()
 
-    def warn_of_others(self, progress: Progress, allowed: Optional[float]) -> None:
-        """Say, once and before anything is measured, who takes the CPU, where that will flag every profile."""
+    def meet_others(self, progress: Progress, allowed: Optional[float]) -> None:
+        """Look, once and before torch is loaded, who takes the CPU; say so, and what follows for threads and flags."""
         if self._has_looked_around:
             return
         self._has_looked_around = True
-        used = busiest(os.getpid(), LOOK_S, os.sysconf("SC_CLK_TCK"))
-        if sum(used.values()) > (allowed or DISTURBED_CORES):
-            names = ", ".join(f"{name} {cores:.2f}" for name, cores in list(used.items())[:3])
-            progress.line(
-                f"other processes use {sum(used.values()):.2f} cores now ({names}): profiles will be flagged "
-                "disturbed, and export, baseline and compare leave those out unless --include-flagged is given; "
-                "--disturbance CORES allows more"
-            )
+        remark = meet(others_on_cpu(os.getpid(), LOOK_S), allowed)
+        if remark:
+            progress.line(remark)
 
     def found(self, key: str, case: Case) -> Optional[Profile]:
         """This run's profile of the case under these conditions; by case id, because claims ask for modes by name."""

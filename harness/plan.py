@@ -18,6 +18,7 @@ from harness.core.device import Device, is_self_profiling
 from harness.core.errors import HarnessError, InvalidValueError, UnknownNameError
 from harness.core.mode_orders import AS_GIVEN, SAFE, order_passes
 from harness.core.power_modes import PowerMode
+from harness.outcome import OUTCOME, PROGRESS
 
 Item = TypeVar("Item")
 Falling = Callable[[Item], Optional[Tuple[str, PowerMode]]]
@@ -70,6 +71,8 @@ class Plan:
             Path(argument.partition("::")[0]).resolve() for argument in config.invocation_params.args if argument
         }
         self._refuse_unknown_experiments(config)
+        if not config.option.collectonly and self._trains_own_workload():  # whose module loads torch
+            config.stash[OUTCOME].meet_others(config.stash[PROGRESS], self.campaign.general.settings.disturbance_cores)
         sweeps = [own for sweep in self.campaign.sweeps for own in self._per_device(sweep, of_experiment=False)]
         self._own_cases = self._expand(sweeps)
         self._idle_cases = idle_cases(self._own_cases, self._idle_s, self.meter_logs)
@@ -90,6 +93,13 @@ class Plan:
                 f"the campaign has an experiment {unknown[0]!r}, and there is no benchmarks/test_{unknown[0]}.py",
                 f"known: {', '.join(known)}",
             )
+
+    def _trains_own_workload(self) -> bool:
+        from harness.workloads import WORKLOADS
+
+        named = {name for sweep in self.campaign.sweeps for name in sweep.axes["workload"] if sweep.task != CONCURRENT}
+        is_real = any(not is_self_profiling(self.device(name)) for name in self.devices())
+        return is_real and not named <= {*WORKLOADS, "all"}
 
     def device(self, name: str) -> Device:
         """The device of that name, the same object each time."""

@@ -38,8 +38,11 @@ class UncapturedStream:
 
     def write(self, text: str) -> None:
         capture = self._config.pluginmanager.getplugin("capturemanager")
-        writer = self._config.get_terminal_writer()
         with capture.global_and_fixture_disabled() if capture else contextlib.nullcontext():
+            if not self._config.pluginmanager.hasplugin("terminalreporter"):  # while pytest is being configured
+                sys.stdout.write(text)
+                return
+            writer = self._config.get_terminal_writer()
             if writer.width_of_current_line and not text.startswith("\r"):
                 writer.line()
             writer.write(text, flush=True)

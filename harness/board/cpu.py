@@ -7,7 +7,7 @@ import glob
 import os
 import re
 import time
-from typing import Collection, Dict, Iterator, List, Mapping, Sequence, Tuple
+from typing import Collection, Dict, Iterator, List, Mapping, NamedTuple, Sequence, Tuple
 
 from harness.board.kernel_file import check_writable, entries, read_int_setting, read_setting, read_text, write
 from harness.board.knob import Knob, KnobSpec
@@ -267,6 +267,32 @@ def busiest(own: int, seconds: float, ticks_per_s: float, root: str = "/") -> Di
         if ancestor != own and pid in before:
             used[name] = used.get(name, 0.0) + (ticks - before[pid][2]) / ticks_per_s / seconds
     return dict(sorted(((name, cores) for name, cores in used.items() if cores > 0), key=lambda one: -one[1]))
+
+
+class OthersOnCpu(NamedTuple):
+    """What all processes but this one and its descendants use of the CPU."""
+
+    cores: float  # in use, of them all
+    by_name: Dict[str, float]  # of those that live and can be seen, most first
+    all_cores: int  # of the machine
+
+
+def others_on_cpu(own: int, seconds: float, root: str = "/") -> OthersOnCpu:
+    """Watch the CPU for some seconds, without `own` and its descendants.
+
+    The sum is of the whole machine: it also has processes that end meanwhile, and those outside of a container.
+    """
+    ticks_per_s, proc = os.sysconf("SC_CLK_TCK"), os.path.join(root, "proc")
+    tree = ProcessTree(proc, own, without=0)
+
+    def in_use_s() -> float:
+        machine = parse_cpu_ticks(read_text(os.path.join(proc, "stat")))
+        return (machine["processes"] - tree.ticks()) / ticks_per_s
+
+    began_s, before_s = time.monotonic(), in_use_s()
+    by_name = busiest(own, seconds, ticks_per_s, root)
+    cores = (in_use_s() - before_s) / (time.monotonic() - began_s)
+    return OthersOnCpu(max(cores, 0.0), by_name, os.cpu_count() or 1)
 
 
 def open_source(root: str, pid: int) -> Source:

@@ -36,6 +36,7 @@ from harness.core.power_modes import PowerMode
 from harness.core.profiles import NO_SERIES, Minibatch, Profile, Series, wall_clock
 from harness.core.units import mw_to_w
 from harness.measure.concurrent import measure_concurrent
+from harness.measure.contention import wait_policy
 from harness.measure.flags import find_flags, stretch
 from harness.measure.idle import measure_idle
 from harness.measure.rounds import Rounds, run_rounds
@@ -238,6 +239,7 @@ def make_ready(case: Case, configuration: Configuration, root: Path, report: Rep
         "accelerator": training.accelerator_name(),
         "torch": training.torch.__version__,
         "cuda": training.torch.version.cuda,
+        **wait_policy(),
         "python": platform.python_version(),
         "data_source": data.source,
         "data_samples": data.samples,

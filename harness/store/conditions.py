@@ -13,10 +13,10 @@ INSTANCE = "board_instance"
 
 NAMED_IN_CONDITIONS = (
     "device_model", "device_specification", INSTANCE, "power_mode", "tpc_mask", "dvfs", "accelerator", "threads",
-    "torch", "cuda", "l4t", "jetpack", "driver", "data_source", "data_samples",
+    "omp_wait_policy", "torch", "cuda", "l4t", "jetpack", "driver", "data_source", "data_samples",
 )  # fmt: skip
 """Taken from a profile's conditions where they are there; the power mode as read back: `maxn` differs between
-boards."""
+boards. `omp_wait_policy`, how torch's threads wait for each other, is there where it is not libgomp's default."""
 
 OF_AN_OWN_WORKLOAD = (
     "precision", "compile", "channels_last", "gradient_accumulation", "optimizer", "parameters", "flops_forward",

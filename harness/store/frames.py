@@ -61,7 +61,7 @@ FOLLOWS: Dict[str, Tuple[str, ...]] = {
     "power_mode": ("power_mode", "tpc_mask", "threads"),
     "device": (
         *("device", "device_model", "device_specification", "board_instance", "accelerator", "threads", "power_mode"),
-        *("tpc_mask", "dvfs", "storage_medium", "torch", "cuda", "python", "l4t", "jetpack"),
+        *("tpc_mask", "dvfs", "storage_medium", "torch", "cuda", "python", "l4t", "jetpack", "omp_wait_policy"),
         *("provenance", "data_source"),
     ),
 }

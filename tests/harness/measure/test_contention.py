@@ -1,0 +1,148 @@
+"""Others on the CPU before a run: who is counted, what torch's threads do then, and what the profile records of it."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from harness.board import cpu
+from harness.board.cpu import OthersOnCpu, others_on_cpu
+from harness.core.cases import Case
+from harness.measure.contention import PASSIVE, WAIT_POLICY, meet, wait_policy
+from harness.store.conditions import comparable_conditions, key
+from harness.store.results import ResultsStore
+
+TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+OWN, CHILD, STRANGER = 10, 11, 12
+
+
+def others(cores):
+    return OthersOnCpu(cores, {"make": cores}, 2)
+
+
+def test_on_a_quiet_machine_nothing_is_said_and_nothing_is_changed():
+    variables = {}
+    assert meet(others(0.05), None, variables, is_torch_loaded=False) == ""
+    assert variables == {}
+
+
+def test_little_use_by_others_is_said_because_it_flags_and_threads_go_on_spinning():
+    variables = {}
+    said = meet(others(0.3), None, variables, is_torch_loaded=False)
+    assert said.startswith("other processes use 0.30 of 2 cores now (make 0.30): profiles will be flagged disturbed")
+    assert variables == {}
+    assert meet(others(0.3), 0.4, variables, is_torch_loaded=False) == ""
+
+
+def test_threads_sleep_while_they_wait_where_others_use_the_cpu():
+    variables = {}
+    said = meet(others(1.6), None, variables, is_torch_loaded=False)
+    assert "other processes use 1.60 of 2 cores now (make 1.60)" in said
+    assert "OMP_WAIT_POLICY=PASSIVE" in said
+    assert "compared only with others measured so" in said
+    assert variables == {WAIT_POLICY: PASSIVE}
+
+
+def test_they_also_do_where_so_much_is_allowed_that_nothing_is_flagged():
+    variables = {}
+    said = meet(others(1.6), 2.0, variables, is_torch_loaded=False)
+    assert "flagged" not in said
+    assert variables == {WAIT_POLICY: PASSIVE}
+
+
+def test_a_policy_of_the_users_own_is_kept():
+    variables = {WAIT_POLICY: "ACTIVE"}
+    assert "OMP_WAIT_POLICY=ACTIVE is kept" in meet(others(1.6), None, variables, is_torch_loaded=False)
+    assert variables == {WAIT_POLICY: "ACTIVE"}
+
+
+def test_nothing_is_claimed_where_torch_is_loaded_and_would_not_notice():
+    variables = {}
+    said = meet(others(1.6), None, variables, is_torch_loaded=True)
+    assert "torch is loaded already" in said
+    assert "start with OMP_WAIT_POLICY=PASSIVE" in said
+    assert variables == {}
+
+
+def test_the_policy_is_a_condition_where_it_is_not_the_default():
+    case = Case("host", "lenet-mnist", "maxn", 0, "ssd", 16)
+    by_default = comparable_conditions({"torch": "2.5.0", **wait_policy({})}, case)
+    assert "omp_wait_policy" not in by_default
+    passive, active = (
+        comparable_conditions({"torch": "2.5.0", **wait_policy({WAIT_POLICY: value})}, case)
+        for value in (" passive", "ACTIVE")
+    )
+    assert passive["omp_wait_policy"] == "passive"
+    assert len({key(by_default), key(passive), key(active)}) == 3
+
+
+def stat(own, child, stranger, machine):
+    """The files of `/proc` after these seconds of CPU time."""
+
+    def process(pid, parent, seconds):
+        numbers = ["0"] * 9 + [str(round(seconds * TICKS_PER_S))] + ["0"] * 10
+        return f"{pid} (p{pid}) R {parent} {' '.join(numbers)}"
+
+    return {
+        "proc/stat": f"cpu {round(machine * TICKS_PER_S)} 0 0 0 0 0 0 0 0 0",
+        f"proc/{OWN}/stat": process(OWN, 1, own),
+        f"proc/{CHILD}/stat": process(CHILD, OWN, child),
+        f"proc/{STRANGER}/stat": process(STRANGER, 1, stranger),
+    }
+
+
+def test_others_are_the_machine_without_this_process_and_its_children(tree, monkeypatch):
+    """Of 2.0 s on the machine 0.5 + 0.3 are our own; of the 1.2 left 0.4 are of a process that can be seen."""
+    now_s = [100.0]
+
+    def sleep(seconds):
+        now_s[0] += seconds
+        tree.write(stat(own=1.5, child=1.3, stranger=1.4, machine=12.0))
+
+    monkeypatch.setattr(cpu.time, "sleep", sleep)
+    monkeypatch.setattr(cpu.time, "monotonic", lambda: now_s[0])
+    tree.write(stat(own=1.0, child=1.0, stranger=1.0, machine=10.0))
+    found = others_on_cpu(OWN, 1.0, tree.root)
+    assert found.cores == pytest.approx(1.2)
+    assert found.by_name == pytest.approx({f"p{STRANGER}": 0.4})
+
+
+BUSY = """
+import importlib.abc, os, sys
+import harness.outcome
+from harness.board.cpu import OthersOnCpu
+harness.outcome.others_on_cpu = lambda own, seconds: OthersOnCpu(1.6, {"make": 1.6}, 2)
+class Spy(importlib.abc.MetaPathFinder):
+    def find_spec(self, name, path, target=None):
+        if name == "torch":
+            open("policy-when-torch-was-loaded", "w").write(os.environ.get("OMP_WAIT_POLICY", "none"))
+sys.meta_path.insert(0, Spy())
+"""
+OWN_WORKLOAD = """
+import torch
+from jetwatt import Workload
+NET = Workload(
+    "net", lambda: torch.nn.Linear(4, 2), lambda: [(torch.ones(4), torch.tensor(0))] * 64,
+    lambda model, batch: torch.nn.functional.cross_entropy(model(batch[0]), batch[1]),
+)
+"""
+
+
+@pytest.mark.training
+@pytest.mark.parametrize("workload", ["lenet-mnist", "mine:NET"])
+def test_it_is_chosen_before_torch_is_loaded_and_recorded_and_is_the_first_line(
+    run_suite, tmp_path, monkeypatch, workload
+):
+    monkeypatch.delenv(WAIT_POLICY, raising=False)
+    (tmp_path / "busy.py").write_text(BUSY)
+    (tmp_path / "mine.py").write_text(OWN_WORKLOAD)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.syspath_prepend(tmp_path)
+    done = run_suite("--workload", workload, "--workers", "0", "--minibatches", "2", "--results", "r.sqlite",
+                     "-p", "busy", fresh=True)  # fmt: skip
+    assert (tmp_path / "policy-when-torch-was-loaded").read_text() == PASSIVE
+    with ResultsStore(tmp_path / "r.sqlite", read_only=True) as store:
+        [profile] = store.profiles()
+    assert profile.conditions["omp_wait_policy"] == "passive"
+    assert done.stdout.index("other processes use 1.60 of 2 cores now") < done.stdout.index("[1/1]")
