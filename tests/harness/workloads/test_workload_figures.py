@@ -1,5 +1,8 @@
 """Parameters and floating-point operations, counted, and next to what the papers print."""
 
+import re
+from pathlib import Path
+
 import pandas as pd
 import pytest
 
@@ -62,6 +65,20 @@ def test_figures_are_as_stated_and_agree_with_the_papers_or_it_is_known_why_not(
 def test_no_workload_goes_uncounted_and_the_shape_of_128_tokens_is_the_one_that_the_paper_counts():
     assert set(COUNTED) | SAME_NETWORK | LARGE == set(WORKLOADS)
     assert COUNTED["bert-squad-128"][1] / 2 == pytest.approx(11.5e9, rel=0.03)
+
+
+README = Path(__file__).resolve().parents[3] / "README.md"
+UNITS = {"": 1.0, "M": 1e6, "G": 1e9}
+
+
+@pytest.mark.parametrize("name", COUNTED)
+def test_readme_prints_the_counted_figures(name):
+    """To half of the last digit that it prints."""
+    (row,) = [line for line in README.read_text(encoding="utf-8").splitlines() if line.startswith(f"| `{name}` |")]
+    for printed, counted in zip(row.split(" | ")[2:4], COUNTED[name]):
+        digits, unit = re.fullmatch(r"([\d.,]+) ?([MG]?)", printed).groups()
+        half = 0.5 * 10.0 ** -len(digits.partition(".")[2])
+        assert abs(float(digits.replace(",", "")) - counted / UNITS[unit]) <= half, printed
 
 
 def test_kernels_move_what_goes_in_and_comes_out_beside_the_parameters():
