@@ -4,12 +4,14 @@
 #   EXTRAS  what is installed of train, jetson, report, dev   make lint EXTRAS=dev
 #   JOBS    processes that share the tests, 0: only this one  make test JOBS=0 ARGS=--pdb
 #   ARGS    further arguments for pytest                      make test ARGS="-k corpus -x"
+#   ONLY    parts of the recorded figures to compute          make record ONLY=predictors
 
 PYTHON ?= python3
 VENV ?= .venv
 EXTRAS ?= train,report,dev
 JOBS ?= 2
 ARGS ?=
+ONLY ?=
 
 RUN := "$(VENV)/bin/python" -m
 PIP := $(RUN) pip install --disable-pip-version-check
@@ -20,7 +22,7 @@ L4T ?= /etc/nv_tegra_release
 BOARD := $(wildcard $(L4T))
 
 .DEFAULT_GOAL := help
-.PHONY: help install test bench report lint format fleet-test fleet-demo clean
+.PHONY: help install test bench report record lint format fleet-test fleet-demo clean
 
 help: ## list what make can do
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' Makefile
@@ -64,6 +66,9 @@ bench: install ## measure the quick campaign on this machine into out/results.sq
 report: install ## make the report of out/results.sqlite into out/report, and open it where there is a desktop
 	$(RUN) harness report --results out/results.sqlite --out out/report
 	@if [ -n "$$DISPLAY$$WAYLAND_DISPLAY" ] && command -v xdg-open > /dev/null; then xdg-open out/report/index.html; fi
+
+record: install ## compute the recorded figures anew and write them into README.md and docs; ONLY=PART,PART for some
+	$(RUN) tools.record $(if $(ONLY),--only "$(ONLY)")
 
 lint: install ## check style, docstrings and imports (ruff)
 	$(RUN) ruff check .

@@ -1,0 +1,479 @@
+"""Blocks of README.md and docs/ whose text is made from the records: `<!-- figures: NAME -->` to `<!-- end -->`.
+
+`tools.record` writes them; a test compares each with what the records render to. A block is a table, or a paragraph
+that has figures in its sentences.
+"""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from pathlib import Path
+from typing import Callable, Dict, List, Mapping, Match, Optional, Sequence, Tuple
+
+from harness.core.errors import CannotRunError, UnknownNameError
+from tools.recorded_figures import PART_OF, PROJECT, RISKS, SMOOTH, SOUND, read_record
+from tools.table_experiments import VARIANTS
+
+DOCUMENTS: Tuple[Path, ...] = (PROJECT / "README.md", *sorted((PROJECT / "docs").glob("*.md")))
+BLOCK = re.compile(r"<!-- figures: (?P<name>[\w-]+) -->\n(?P<text>.*?)<!-- end -->\n", re.DOTALL)
+WIDTH = 130
+"""Of the lines of a paragraph, in characters."""
+
+Cells = Mapping[str, str]
+
+
+class Records:
+    """Recorded figures as texts, each read once."""
+
+    def __init__(self, folder: Optional[Path] = None) -> None:
+        self.folder = folder
+        self.read: Dict[str, List[Dict[str, str]]] = {}
+
+    def rows(self, part: str, /, **key: object) -> List[Dict[str, str]]:
+        """The rows of a part that have these values in their columns.
+
+        Raises:
+            CannotRunError: the part was never recorded.
+        """
+        if part not in self.read:
+            self.read[part] = read_record(PART_OF[part], self.folder)
+        if not self.read[part]:
+            raise CannotRunError(f"there is no record {part}", f"make record ONLY={part}")
+        wanted = {name: str(value) for name, value in key.items()}
+        return [row for row in self.read[part] if all(row[name] == value for name, value in wanted.items())]
+
+    def row(self, part: str, /, **key: object) -> Dict[str, str]:
+        """The only row that has these values.
+
+        Raises:
+            CannotRunError: there is none, or more than one.
+        """
+        rows = self.rows(part, **key)
+        if len(rows) != 1:
+            what = " ".join(f"{name}={value}" for name, value in key.items())
+            raise CannotRunError(f"the record {part} has {len(rows)} rows of {what}", f"make record ONLY={part}")
+        return rows[0]
+
+
+def figure(text: str, digits: int = 1) -> str:
+    """A recorded figure as documents print it: fewer digits from 100 on, and a dash where there is none."""
+    if not text:
+        return "-"
+    value = float(text)
+    shown = f"{value:.{0 if abs(value) >= 100 else digits}f}"
+    return shown[1:] if float(shown) == 0 and shown.startswith("-") else shown
+
+
+def pair(row: Cells, *names: str, digits: int = 1) -> str:
+    return " / ".join(figure(row[name], digits) for name in names or ("time_mape", "power_mape"))
+
+
+def listed(parts: Sequence[str]) -> str:
+    return f"{', '.join(parts[:-1])} and {parts[-1]}" if len(parts) > 1 else parts[0]
+
+
+def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    lines = [f"| {' | '.join(header)} |", f"|{'---|' * len(header)}"]
+    lines += [f"| {' | '.join(row)} |" for row in rows]
+    return "\n".join(lines) + "\n"
+
+
+def paragraph(text: str) -> str:
+    """Filled lines; none ends within a pair of figures, or before a unit."""
+    kept = re.sub(r" (/|%)", "\N{NO-BREAK SPACE}\\1", " ".join(text.split()))
+    kept = kept.replace("/ ", "/\N{NO-BREAK SPACE}")
+    filled = textwrap.fill(kept, WIDTH, break_long_words=False, break_on_hyphens=False)
+    return filled.replace("\N{NO-BREAK SPACE}", " ") + "\n"
+
+
+# ---------------------------------------------------------------------------------------------------- predictors
+
+COUNTS = (10, 20, 50, 100)
+TARGETS = ("yolov8n-coco", "lstm-wikitext")
+
+
+def predictor_errors_in_short(records: Records) -> str:
+    rows = []
+    for target in TARGETS:
+        for number, name in enumerate(("physical-gp", "powertrain", "nn")):
+            said = "`physical-gp` (ours)" if name == "physical-gp" else f"`{name}`, as implemented here"
+            rows.append([target if number == 0 else "", said, *errors_of(records, name, target)])
+    return table(["target", "predictor", "10 modes", "20", "50", "100"], rows)
+
+
+def predictor_errors(records: Records) -> str:
+    names = dict.fromkeys(row["predictor"] for row in records.rows("predictors"))
+    rows = [[target, f"`{name}`", *errors_of(records, name, target)] for name in names for target in TARGETS]
+    return table(["target", "predictor", *(f"{count} modes" for count in COUNTS)], rows)
+
+
+def errors_of(records: Records, predictor: str, workload: str) -> List[str]:
+    return [pair(records.row("predictors", predictor=predictor, workload=workload, modes=count)) for count in COUNTS]
+
+
+def errors_without_slice(records: Records) -> str:
+    rows = [
+        records.row("predictors", predictor="physical-gp", workload="yolov8n-coco", modes=count) for count in COUNTS
+    ]
+    shown = [pair(row, "time_mape_without_slice", "power_mape_without_slice") for row in rows]
+    return paragraph(
+        f"The errors include the odd slice described below; without it `physical-gp` has {listed(shown)} % for YOLOv8n."
+    )
+
+
+LEFT_OUT = "left-out-networks"
+TABLES: Dict[Tuple[str, str, str], str] = {
+    ("orin-agx", "resnet18-imagenet", "training"): "Orin AGX, training: ResNet-18",
+    ("orin-agx", "yolov8n-coco", "training"): "YOLOv8n",
+    ("orin-agx", "lstm-wikitext", "training"): "LSTM",
+    ("orin-agx", "resnet18-imagenet", "inference"): "inference at batch size 1 to 64: ResNet-18",
+    ("orin-agx", "yolov8n-coco", "inference"): "YOLOv8n",
+    ("orin-agx", "lstm-wikitext", "inference"): "LSTM",
+    ("orin-nano", "resnet18-imagenet", "training"): "Orin Nano, training: ResNet-18 (no reference)",
+    ("nano", "inception-triton", "inference"): "Jetson Nano, inference: Inception (no reference)",
+}
+"""What documents call the measured tables, in their order."""
+
+
+def left_out_row(records: Records, key: Tuple[str, str, str], modes: int, sampling: str = "random") -> Optional[Cells]:
+    device, workload, task = key
+    rows = records.rows(LEFT_OUT, device=device, workload=workload, task=task, modes=modes, sampling=sampling)
+    return rows[0] if rows else None
+
+
+def left_out_errors(records: Records) -> str:
+    def cell(row: Optional[Cells]) -> str:
+        if row is None:
+            return "-"
+        held = pair(row, "time_80", "power_80", digits=0), pair(row, "time_95", "power_95", digits=0)
+        return f"{pair(row)} ({'; '.join(held)})"
+
+    counts = (0, 1, 3, 5, 10, 20, 50)
+    rows = [[name, *(cell(left_out_row(records, key, count)) for count in counts)] for key, name in TABLES.items()]
+    return table(["table", "0 modes", *map(str, counts[1:])], rows)
+
+
+def left_out_in_short(records: Records) -> str:
+    def shown(workload: str, *counts: int) -> List[str]:
+        rows = [left_out_row(records, ("orin-agx", workload, "training"), count) for count in counts]
+        return [pair(row) for row in rows if row is not None]
+
+    yolo, lstm = shown("yolov8n-coco", 10, 20, 50), shown("lstm-wikitext", 10)
+    return paragraph(
+        f"With the target's own network left out of the prior, and the board's other networks as references, YOLOv8n "
+        f"has {listed(yolo)} with 10, 20 and 50 modes, and the LSTM {lstm[0]} with 10."
+    )
+
+
+def left_out_coverage(records: Records) -> str:
+    def mean(name: str, count: int) -> str:
+        rows = [left_out_row(records, key, count) for key in TABLES]
+        values = [float(row[name]) for row in rows if row is not None]
+        return f"{sum(values) / len(values):.0f}"
+
+    held = [f"{mean('time_80', count)} / {mean('power_80', count)} % at {count} modes" for count in (5, 10, 20, 50)]
+    wide = [float(mean(name, count)) for name in ("time_95", "power_95") for count in (5, 10, 20, 50)]
+
+    def outside(workload: str) -> str:
+        rows = [left_out_row(records, ("orin-agx", workload, "training"), count) for count in (10, 20, 50)]
+        names = ("time_mape_without_slice", "power_mape_without_slice")
+        return listed([pair(row, *names) for row in rows if row is not None])
+
+    return paragraph(
+        f"Averaged over these tables, 80 % intervals hold {listed(held)}, and 95 % intervals {min(wide):.0f} to "
+        f"{max(wide):.0f} %. Outside the odd part, YOLOv8n's training has {outside('yolov8n-coco')} with 10, 20 and 50 "
+        f"modes, ResNet-18's {outside('resnet18-imagenet')}."
+    )
+
+
+def samplings(records: Records) -> str:
+    columns = [(1, "random"), (1, "greatest-first"), (3, "random"), (3, "greatest-first")]
+    columns += [(10, "random"), (10, "greatest-first"), (10, "sequential")]
+
+    def cell(row: Optional[Cells]) -> str:
+        return "-" if row is None else pair(row)
+
+    rows = [[name, *(cell(left_out_row(records, key, *column)) for column in columns)] for key, name in TABLES.items()]
+    header = ["1 mode: random", "greatest-first", "3: random", "greatest-first", "10: random"]
+    return table(["table", *header, "greatest-first", "sequential"], rows)
+
+
+SHORT = {"resnet18-imagenet": "ResNet-18", "yolov8n-coco": "YOLOv8n", "lstm-wikitext": "LSTM"}
+
+
+def unprofiled_settings(records: Records) -> str:
+    part = "unprofiled-settings"
+    rows = []
+    for profiled, predicted in dict.fromkeys((row["profiled"], row["predicted"]) for row in records.rows(part)):
+        found = [records.row(part, workload=name, profiled=profiled, predicted=predicted) for name in SHORT]
+        shown = [pair(row, digits=0) for row in found]
+        held = [pair(row, "time_80", "power_80", digits=0) for row in found]
+        rows.append([profiled, predicted, "; ".join(shown), "; ".join(held)])
+    return table(["profiled", "predicted", "time / power MAPE", "held by the 80 % interval"], rows)
+
+
+def published_errors(records: Records) -> str:
+    def counts(kind: str) -> Dict[str, int]:
+        return {row["verdict"]: int(row["count"]) for row in records.rows("published", kind=kind)}
+
+    errors, relations = counts("error"), counts("relation")
+
+    def of(found: Mapping[str, int], verdict: str) -> str:
+        return str(found.get(verdict, 0))
+
+    return paragraph(
+        f"On the tables behind the paper, and simulated boards where these lack, {of(errors, 'confirmed')} of "
+        f"{sum(errors.values())} errors are confirmed, {of(errors, 'differs')} are smaller, {of(errors, 'undecided')} "
+        f"undecided and {of(errors, 'contradicted')} contradicted; of {sum(relations.values())} relations "
+        f"{of(relations, 'confirmed')} are confirmed, {of(relations, 'contradicted')} contradicted and "
+        f"{of(relations, 'undecided')} undecided."
+    )
+
+
+# ---------------------------------------------------------------------------------------------------- strategies
+
+
+def choice(row: Cells) -> str:
+    """Penalty, share over the budget by more than 1 W, share that breaks it by more than 2 %."""
+    return f"{figure(row['penalty_mean'])} / {share(row['over_limit_plus1_pct'])} / {share(row['violations_pct'])}"
+
+
+def share(text: str) -> str:
+    value = figure(text)
+    return value[:-2] if value.endswith(".0") else value
+
+
+CONTEST = (
+    ("closed-loop", "`closed-loop`", (5, 8, 15)),
+    ("front", "`front`, all budgets together", (25, 50)),
+    ("one-shot", "`one-shot`, risk 5 %", (15, 25, 50)),
+    ("powertrain", "`powertrain`", (50,)),
+    ("random", "`random`", (50,)),
+    ("mdbs", "`mdbs`, at most", (15,)),
+    ("gmd", "`gmd`, at most", (15,)),
+    ("presets", "`presets`", (0,)),
+    ("maxn", "`maxn`", (0,)),
+)
+CONTEST_TABLES = ("yolov8n-coco", "lstm-wikitext", "resnet18-imagenet")
+
+
+def strategies(records: Records) -> str:
+    rows = []
+    for strategy, name, counts in CONTEST:
+        for count in counts:
+            found = [
+                records.rows("strategies", strategy=strategy, workload=workload, profiles=count)
+                for workload in CONTEST_TABLES
+            ]
+            rows.append([name, str(count), *(choice(row[0]) if row else "-" for row in found)])
+    return table(["strategy", "profiles", "YOLOv8n", "LSTM", "ResNet-18"], rows)
+
+
+def closed_loop_in_short(records: Records) -> str:
+    def penalty(workload: str, profiles: int) -> str:
+        return figure(
+            records.row("strategies", strategy="closed-loop", workload=workload, profiles=profiles)["penalty_mean"]
+        )
+
+    rows = records.rows("strategies", strategy="closed-loop")
+    broken = sum(float(row["violations_pct"]) > 0 or float(row["over_limit_plus1_pct"]) > 0 for row in rows)
+    kept = "it never exceeded a limit" if not broken else f"it exceeded a limit in {broken} of {len(rows)} contests"
+    yolo, lstm, resnet = CONTEST_TABLES
+    return paragraph(
+        f"The first command profiles a few power modes and names the one to train with; what it promises was measured. "
+        f"On the same tables, over 12 budgets from 17 to 50 W and with another network's profiles to start from, the "
+        f"mode it chose after 15 profiles was {penalty(yolo, 15)} % (YOLOv8n) and {penalty(lstm, 15)} % (LSTM) slower "
+        f"than the best one within the budget (after 5: {penalty(yolo, 5)} and {penalty(lstm, 5)} %), and "
+        f"{penalty(resnet, 15)} % for ResNet-18, whose table has outlying modes that no search finds; {kept}."
+    )
+
+
+CHOSEN_TABLES = {
+    ("orin-agx", "yolov8n-coco", "training"): "Orin AGX, YOLOv8n, training",
+    ("orin-agx", "lstm-wikitext", "training"): "Orin AGX, LSTM, training",
+    ("orin-agx", "resnet18-imagenet", "training"): "Orin AGX, ResNet-18, training",
+    ("orin-nano", "resnet18-imagenet", "training"): "Orin Nano, ResNet-18, training",
+    ("orin-agx", "yolov8n-coco", "inference"): "Orin AGX, YOLOv8n, inference",
+    ("orin-agx", "lstm-wikitext", "inference"): "Orin AGX, LSTM, inference",
+    ("orin-agx", "resnet18-imagenet", "inference"): "Orin AGX, ResNet-18, inference",
+    ("nano", "inception-triton", "inference"): "Jetson Nano, Inception, inference",
+}
+
+
+def strategies_left_out(records: Records) -> str:
+    part = "strategies-left-out-networks"
+    rows = []
+    for (device, workload, task), name in CHOSEN_TABLES.items():
+        key = {"device": device, "workload": workload, "task": task}
+
+        def row(strategy: str, profiles: int, key: Mapping[str, str] = key) -> Cells:
+            return records.row(part, strategy=strategy, profiles=profiles, **key)
+
+        ours = [row("closed-loop", profiles) for profiles in (5, 8, 15)]
+        cells = ["; ".join(figure(one["penalty_mean"]) for one in ours)]
+        for strategy, profiles in (("one-shot", 8), ("mdbs", 8), ("random", 8), ("presets", 0)):
+            other = row(strategy, profiles)
+            cells.append(f"{figure(other['penalty_mean'])} / {share(other['violations_pct'])}")
+        rows.append([name, ours[0]["choices"], *cells])
+    header = ["table", "goals", "closed-loop, 5; 8; 15", "one-shot, risk 5 %", "mdbs", "random", "presets"]
+    return table(header, rows)
+
+
+def one_shot_risks(records: Records) -> str:
+    def cell(profiles: str, risk: float) -> str:
+        rows = records.rows("one-shot-risks", risk=risk, profiles=profiles)
+        penalty, broken = (
+            sum(float(row[name]) for row in rows) / len(rows) for name in ("penalty_mean", "violations_pct")
+        )
+        return f"{penalty:.1f} / {broken:.1f}"
+
+    def worst(profiles: str) -> str:
+        rows = records.rows("one-shot-risks", risk=RISKS[0], profiles=profiles)
+        return figure(str(max(float(row["violations_pct"]) for row in rows)))
+
+    counts = dict.fromkeys(row["profiles"] for row in records.rows("one-shot-risks"))
+    rows = [[count, *(cell(count, risk) for risk in RISKS), worst(count)] for count in counts]
+    return table(["random modes", *(f"`--risk {risk}`" for risk in RISKS), f"worst table at {RISKS[0]}"], rows)
+
+
+def binary_search_variants(records: Records) -> str:
+    def cell(variant: str, workload: str) -> str:
+        return figure(records.row("binary-search-variants", variant=variant, workload=workload)["penalty_mean"])
+
+    rows = [[variant, *(cell(variant, workload) for workload in SHORT)] for variant in VARIANTS]
+    return table(["variant", *SHORT.values()], rows)
+
+
+FREE = {
+    "lenet-mnist": "LeNet",
+    "yolov8n-coco": "YOLOv8n",
+    "mobilenetv3-gld23k": "MobileNetV3",
+    "resnet18-imagenet": "ResNet-18",
+    "bert-squad": "BERT",
+}
+
+
+def batch_sizes(records: Records) -> str:
+    def gain(workload: str) -> str:
+        row = records.row("batch-sizes", workload=workload)
+        return f"{figure(row['least_gain'], 2)} to {figure(row['greatest_gain'], 2)} times for {FREE[workload]}"
+
+    return paragraph(
+        f"What a free batch size (4 to 128) is worth in time per epoch against batch size 16 under the same budget, in "
+        f"the best modes of a simulated Orin AGX at 15 to 40 W: {listed([gain(name) for name in FREE])} (arXiv "
+        f"2502.18323 reports up to 2.4 on boards). Memory and learning are not in these figures."
+    )
+
+
+# ---------------------------------------------------------------------------------------------------- simulated boards
+
+SIMULATED = {
+    ("orin-agx", "resnet18-imagenet", "training"): "Orin AGX, ResNet-18, training",
+    ("orin-agx", "yolov8n-coco", "training"): "Orin AGX, YOLOv8n, training",
+    ("orin-agx", "lstm-wikitext", "training"): "Orin AGX, LSTM, training",
+    ("orin-agx", "resnet18-imagenet", "inference"): "Orin AGX, ResNet-18, inference, batch 1 to 64",
+    ("orin-agx", "yolov8n-coco", "inference"): "Orin AGX, YOLOv8n, inference, batch 1 to 64",
+    ("orin-agx", "lstm-wikitext", "inference"): "Orin AGX, LSTM, inference, batch 1 to 64",
+    ("orin-nano", "resnet18-imagenet", "training"): "Orin Nano, ResNet-18, training",
+}
+
+
+def simulated(records: Records, about: str, part: str = "") -> Dict[str, str]:
+    return {row["figure"]: row["value"] for row in records.rows("simulation", about=about, part=part)}
+
+
+def signed(text: str) -> str:
+    value = figure(text)
+    return value if value.startswith("-") or float(value) == 0 else f"+{value}"
+
+
+def simulation_errors(records: Records) -> str:
+    rows = []
+    for key, name in SIMULATED.items():
+        found = simulated(records, "/".join(key))
+        cells = [
+            f"{figure(found[f'{what}_mape'])} / {signed(found[f'{what}_median_bias'])}" for what in ("time", "power")
+        ]
+        rows.append([name, f"{int(found['rows']):,}", *cells])
+    return table(["board, workload, task", "rows", "time: MAPE / bias %", "power: MAPE / bias %"], rows)
+
+
+def simulation_tables(records: Records) -> str:
+    rows = []
+    for key, name in SIMULATED.items():
+        for part, suffix in (("", ""), (SOUND, f", {SOUND}"), (SMOOTH, f", {SMOOTH}")):
+            found = simulated(records, "/".join(key), part)
+            if "front_median_penalty_pct" not in found:
+                continue
+            cells = [pair(found, f"{what}_median_ape", f"{what}_p90_ape") for what in ("time", "power")]
+            cells.append(pair(found, "time_rank_correlation", "power_rank_correlation", digits=2))
+            cells.append(pair(found, "front_median_penalty_pct", "front_worst_penalty_pct"))
+            rows.append([name + suffix, f"{int(found['rows']):,}", *cells, figure(found["front_over_budget_pct"], 0)])
+    header = ["table", "rows", "time: median / 90th %", "power: median / 90th %", "rank correlation time / power"]
+    return table([*header, "front: penalty median / worst %", "budgets broken %"], rows)
+
+
+def simulation_figures(records: Records) -> str:
+    every, exact = (simulated(records, "published figures", part) for part in ("all", "exact"))
+    curves = simulated(records, "learning curves")
+    return paragraph(
+        f"Of {every['count']} published figures, {figure(every['close_pct'], 0)} % are within 15 %, and "
+        f"{figure(exact['close_pct'], 0)} % of the {exact['count']} that are neither a range nor a bound. The "
+        f"predictors `ridge` and `physical-gp`, fitted to 10, 50 and 100 random modes, have errors on simulated "
+        f"ResNet-18 and YOLOv8n like those on measured ones: {curves['alike']} of {curves['count']} errors are within "
+        f"a factor of 1.5 (ratios {figure(curves['least'], 2)} to {figure(curves['greatest'], 2)})."
+    )
+
+
+def simulation_claims(records: Records) -> str:
+    claims = simulated(records, "claims")
+    return paragraph(
+        f"Of {claims['count']} claims and checks that simulated boards can answer, {claims['holding']} hold on each "
+        f"board that they are about."
+    )
+
+
+BLOCKS: Dict[str, Callable[[Records], str]] = {
+    "predictor-errors-in-short": predictor_errors_in_short,
+    "predictor-errors": predictor_errors,
+    "errors-without-slice": errors_without_slice,
+    "left-out-networks": left_out_errors,
+    "left-out-networks-in-short": left_out_in_short,
+    "left-out-networks-coverage": left_out_coverage,
+    "samplings": samplings,
+    "unprofiled-settings": unprofiled_settings,
+    "published": published_errors,
+    "strategies": strategies,
+    "closed-loop-in-short": closed_loop_in_short,
+    "strategies-left-out-networks": strategies_left_out,
+    "one-shot-risks": one_shot_risks,
+    "binary-search-variants": binary_search_variants,
+    "batch-sizes": batch_sizes,
+    "simulation-errors": simulation_errors,
+    "simulation-tables": simulation_tables,
+    "simulation-figures": simulation_figures,
+    "simulation-claims": simulation_claims,
+}
+"""What renders each block; the text ends in a line break."""
+
+
+def render(name: str, records: Records) -> str:
+    if name not in BLOCKS:
+        raise UnknownNameError(f"no block of figures is called {name}", f"blocks: {', '.join(BLOCKS)}")
+    return f"<!-- figures: {name} -->\n\n{BLOCKS[name](records)}\n<!-- end -->\n"
+
+
+def rewrite(text: str, records: Optional[Records] = None) -> Tuple[str, List[str]]:
+    """A document with its blocks as the records have them, and why any was left as it is."""
+    known = Records() if records is None else records
+    left: List[str] = []
+
+    def rendered(match: Match[str]) -> str:
+        try:
+            return render(match["name"], known)
+        except CannotRunError as error:
+            left.append(f"{match['name']} is left as it is: {error}")
+            return match[0]
+
+    return BLOCK.sub(rendered, text), left
