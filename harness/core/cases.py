@@ -130,6 +130,7 @@ class Settings:
     limit_s: Optional[float] = None  # after so many seconds `CUT_MINIBATCHES` clean ones suffice; None for no limit
     disturbance_cores: Optional[float] = None  # that others may use, more is `disturbed`; None for `DISTURBED_CORES`
     power_limit_w: Optional[float] = None  # of a discrete GPU; None for the limit that it has
+    switching_ms: Optional[float] = None  # what a simulated board charges for a change of mode; others take their time
 
     def __post_init__(self) -> None:
         if [self.minibatches, self.epochs, self.idle_s, self.duration_s].count(None) != 3:
@@ -142,7 +143,8 @@ class Settings:
             raise InvalidValueError(f"seed must be 0 or more, got {self.seed}")
         if self.cache not in CACHE_STATES:
             raise InvalidValueError(f"cache state {self.cache!r} is unknown", f"known: {', '.join(CACHE_STATES)}")
-        for name in ("data_scale", "interval_s", "limit_s", "max_temperature_c", "disturbance_cores", "power_limit_w"):
+        above_0 = ("data_scale", "interval_s", "limit_s", "disturbance_cores", "power_limit_w", "switching_ms")
+        for name in (*above_0, "max_temperature_c"):
             value = getattr(self, name)
             if value is not None and not value > 0 and (name, value) != ("max_temperature_c", NO_LIMIT_C):
                 raise InvalidValueError(f"{name} must be above 0, got {value}")
@@ -198,11 +200,25 @@ class Case:
 
 
 def concurrent_case(
-    training: Case, inference: Case, arrivals_per_s: float, duration_s: float, way: str = INTERLEAVED
+    training: Case,
+    inference: Case,
+    arrivals_per_s: float,
+    duration_s: float,
+    way: str = INTERLEAVED,
+    switching_ms: Optional[float] = None,
 ) -> Case:
-    """The case of training one workload while another one serves requests, which goes on for `duration_s`."""
-    settings = dataclasses.replace(training.settings, minibatches=None, epochs=None, duration_s=duration_s)
+    """The case of training one workload while another one serves requests, which goes on for `duration_s`.
+
+    `switching_ms` is what a simulated board charges for a change of mode, where each has its own.
+    """
     own_mode = "" if inference.power_mode == training.power_mode else inference.power_mode
+    settings = dataclasses.replace(
+        training.settings,
+        minibatches=None,
+        epochs=None,
+        duration_s=duration_s,
+        switching_ms=switching_ms if own_mode else None,
+    )
     mix = Mix(training.workload, inference.workload, inference.batch_size, arrivals_per_s, way, own_mode)
     if way not in WAYS or (own_mode and way != INTERLEAVED):
         raise InvalidValueError(
@@ -215,7 +231,7 @@ def concurrent_case(
 def parts_of(case: Case) -> Tuple[Case, Case]:
     """The training and the inference in a concurrent case, each as a case of its own; requests come without workers."""
     mix = Mix.parse(case.workload)
-    settings = dataclasses.replace(case.settings, minibatches=DEFAULT_MINIBATCHES, duration_s=None)
+    settings = dataclasses.replace(case.settings, minibatches=DEFAULT_MINIBATCHES, duration_s=None, switching_ms=None)
     training = dataclasses.replace(case, workload=mix.training, task=TRAINING, settings=settings)
     return training, dataclasses.replace(
         training,

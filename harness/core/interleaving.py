@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from typing import Callable, List, Optional, Tuple
+from typing import Callable, List, Optional, Tuple, Union
 
 import numpy as np
 
@@ -132,14 +132,14 @@ def expect(
     inference_mw: np.ndarray,
     batch_size: np.ndarray,
     arrivals_per_s: float,
-    switching_ms: float = 0.0,
+    switching_ms: Union[float, np.ndarray] = 0.0,
     slowdowns: Optional[Tuple[float, float]] = None,
 ) -> Expected:
     """The steady state of interleaving; with `slowdowns`, of both at once, where each takes so many times as long.
 
-    Serving a batch takes inference_ms and two changes of mode (`switching_ms` each, at training's power) of its period,
-    batch_size / arrivals_per_s; what is left is for training. At once, no batch waits for training, training has all
-    the time there is, and at least what training draws is drawn.
+    Serving a batch takes inference_ms and two changes of mode (`switching_ms` each, at training's power; 0 where both
+    have the same mode) of its period, batch_size / arrivals_per_s; what is left is for training. At once, no batch
+    waits for training, training has all the time there is, and at least what training draws is drawn.
     """
     period_ms = s_to_ms(np.asarray(batch_size) / arrivals_per_s)
     filling_ms = s_to_ms((np.asarray(batch_size) - 1) / arrivals_per_s)

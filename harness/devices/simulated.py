@@ -126,11 +126,16 @@ class SimulatedDevice:
     def check(self, case: Case) -> None:
         if case.task == CONCURRENT:
             mix = Mix.parse(case.workload)
-            if mix.way != INTERLEAVED or mix.inference_mode:
+            if mix.way != INTERLEAVED:
                 raise CannotRunError(
-                    f"{self.name} runs training and inference by turns in one power mode, and this is {mix.name}: what"
-                    " overlapping or changing the mode costs on a board is nowhere published",
+                    f"{self.name} runs training and inference by turns, and this is {mix.name}: what overlapping costs"
+                    " on a board is nowhere published",
                     "measure it: --device host, or a board",
+                )
+            if mix.inference_mode and case.settings.switching_ms is None:
+                raise CannotRunError(
+                    f"{mix.name} changes the power mode, and what that costs on {self.name} is nowhere published",
+                    "give the cost of a change in ms (--switching-ms), or one power mode for both",
                 )
             for part in parts_of(case):
                 self.check(part)
@@ -182,8 +187,17 @@ class SimulatedDevice:
         if case.task == IDLE:
             return board
         if case.task == CONCURRENT:
-            training, inference = (self._conditions_of_training(part, mode) for part in parts_of(case))
-            return {**board, **concurrent_conditions(training, inference)}
+            served = parts_of(case)[1]
+            [(_, inference_mode)] = self.power_modes(served.power_mode)
+            training, inference = (
+                self._conditions_of_training(part, part_mode)
+                for part, part_mode in zip(parts_of(case), (mode, inference_mode))
+            )
+            conditions = {**board, **concurrent_conditions(training, inference)}
+            if inference_mode != mode:
+                own_mode = {"power_mode": inference_mode._asdict(), "power_mode_name": served.power_mode}
+                conditions["inference"].update(own_mode)
+            return conditions
         return {**board, **self._conditions_of_training(case, mode)}
 
     def _conditions_of_training(self, case: Case, mode: PowerMode) -> Dict[str, Any]:
@@ -251,7 +265,8 @@ class SimulatedDevice:
 
     def _interleave(self, case: Case) -> Yielded:
         parts = [(part, _workload(part.workload)[0], self._data(part)) for part in parts_of(case)]
-        (found, *alone), minibatches, telemetry = run_interleaved(self._in_mode(case.power_mode), case, parts)
+        boards = [self._in_mode(part.power_mode) for part, _, _ in parts]
+        (found, *alone), minibatches, telemetry = run_interleaved(boards, case, parts)
         power, samples = telemetry.series[POWER_CHANNEL], parts[0][2].samples
         aggregates = summarise_concurrent(found, power, case.batch_size, tuple(alone), samples)
         return {}, minibatches, telemetry, aggregates

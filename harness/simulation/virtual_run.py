@@ -8,7 +8,7 @@ from typing import Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 import numpy as np
 
 from harness.core.boards import BoardSpec
-from harness.core.cases import CUT_MINIBATCHES, DVFS, STATIC, Case, Mix
+from harness.core.cases import CUT_MINIBATCHES, DVFS, INFERENCE, STATIC, Case, Mix
 from harness.core.interleaving import Interleaved, alone_s, interleave
 from harness.core.metrics import MAX_SETTLING_S, MIN_POWER_SAMPLES, POWER_CHANNEL, STABLE_WINDOW_S
 from harness.core.power_modes import UNKNOWN_KHZ, PowerMode
@@ -290,13 +290,17 @@ Part = Tuple[Case, WorkloadParameters, VirtualData]
 
 
 def run_interleaved(
-    board: SimulatedBoard, case: Case, parts: Sequence[Part]
+    boards: Sequence[SimulatedBoard], case: Case, parts: Sequence[Part]
 ) -> Tuple[List[Interleaved], List[Minibatch], Telemetry]:
-    """What came out of both, and of each alone, which takes as long; the training minibatches of both; telemetry."""
+    """What came out of both, and of each alone, which takes as long; the training minibatches of both; telemetry.
+
+    `boards` is the board in training's mode and in inference's. Where these differ, each change takes the case's
+    `switching_ms`, in which nothing runs: the board draws the idle power of the mode that it changes to.
+    """
     noise, mix = noise_of(case), Mix.parse(case.workload)
-    time_factor, power_factor = run_factors(board, noise)
+    time_factor, power_factor = run_factors(boards[0], noise)
     states, powers = [], []
-    for part, workload, data in parts:
+    for board, (part, workload, data) in zip(boards, parts):
         share = data.holds  # by the time that both take turns, what fits has been read
         load = Load(part.batch_size, part.workers, part.storage, share, part.task, case.settings.clocks)
         states.append(steady_state(board.respond(workload, load), share))
@@ -314,13 +318,18 @@ def run_interleaved(
             trained.append(Minibatch(0, len(trained), CLEAN, clock_s, *times))
         clock_s += ms_to_s(state.e2e_ms * factor)
 
-    def wait(seconds: float) -> None:
+    def idle(kind: int, seconds: float) -> None:
         nonlocal clock_s
         began_s.append(clock_s)
-        doing.append(len(parts))
+        doing.append(len(parts) + kind)
         clock_s += seconds
 
-    powers.append(idle_power_mw(board.parameters, board.mode, "logging"))
+    def switch_to(task: str) -> None:
+        idle(int(task == INFERENCE), ms_to_s(case.settings.switching_ms))
+
+    wait = functools.partial(idle, 1)  # only inference waits, for requests
+    powers += [idle_power_mw(board.parameters, board.mode, "logging") for board in boards]
+    changes_mode = boards[0].mode != boards[1].mode
     train, serve = (functools.partial(work, kind) for kind in range(len(parts)))
     by_itself_s = alone_s(case.settings.duration_s, mix.arrivals_per_s, mix.batch_size)
     found, minibatches = [], []
@@ -337,6 +346,7 @@ def run_interleaved(
                 arrivals_per_s=mix.arrivals_per_s,
                 batch_size=mix.batch_size,
                 duration_s=duration_s,
+                switch_to=switch_to if changes_mode else None,
                 wait=wait,
             )
         )
@@ -349,4 +359,4 @@ def run_interleaved(
     means = np.diff(spent_at) / np.maximum(np.diff(at.times_s), 1e-9)
     power_mw = np.append(means[:1], means) * at.noise * power_factor
     channels = {POWER_CHANNEL: power_mw, "cpu_other_cores": np.zeros(len(power_mw))}
-    return found, minibatches, _telemetry(board, case.settings.interval_s, at, channels)
+    return found, minibatches, _telemetry(boards[0], case.settings.interval_s, at, channels)

@@ -48,7 +48,7 @@ def comparable_conditions(conditions: Mapping[str, Any], case: Case, provenance:
         comparable["precision"] = conditions["precision"]
     if case.settings.clocks != STATIC:  # what was measured before there was a choice had static ones
         comparable["clocks"] = case.settings.clocks
-    for name in ("idle_s", "duration_s", "power_limit_w"):
+    for name in ("idle_s", "duration_s", "power_limit_w", "switching_ms"):
         if getattr(case.settings, name) is not None:
             comparable[name] = getattr(case.settings, name)
     medium = conditions.get("storage_medium")

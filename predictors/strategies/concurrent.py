@@ -5,8 +5,10 @@ and its arithmetic. A plan is found in a closed loop: both workloads are profile
 predictors learn, and so on; the answer is the best plan whose modes were profiled. Before there is one that keeps the
 limits, what promises most is what looks best and is likely to keep them; then it is what is expected to improve on the
 best one so far, over draws from both posteriors, as in `ClosedLoop`. Either both kinds of work share one mode, or each
-has its own and a change costs time (000 sec. 6). Where they share one, binary search finds it as well, which is what
-000 does (sec. 2.1, 4.2): each of its probes is a mode with an inference batch size, and profiles both kinds of work.
+may have its own and a change costs time (000 sec. 6); the search among shared modes comes first then, and modes of
+their own get the profiles that it leaves, so that the larger choice never ends with a worse plan. Where they share one,
+binary search finds it as well, which is what 000 does (sec. 2.1, 4.2): each of its probes is a mode with an inference
+batch size, and profiles both kinds of work.
 """
 
 from __future__ import annotations
@@ -46,7 +48,7 @@ class ConcurrentGoal:
     arrivals_per_s: float  # requests per second
     latency_ms: float  # the longest that a request may take
     power_mw: Optional[float] = None  # greatest mean power; None for any
-    switching_ms: Optional[float] = None  # cost of a change of mode; None where both kinds of work share one
+    switching_ms: Optional[float] = None  # cost of a change of mode; None where both kinds of work must share one
     # how many times as long a training minibatch and an inference batch take while both run at once, as was measured;
     # None where they are interleaved
     slowdowns: Optional[Tuple[float, float]] = None
@@ -114,19 +116,9 @@ def choose_concurrent(
             begin = () if history.taken else first(history, min(INITIAL, training.limit // 2))
         for index in from_high_to_low(history, begin):
             history.profile(index)
-    while True:
-        drawn = [learn(predictor(), history, draws=DRAWS) for history in histories]
-        likely = [one.over_draws() for one in drawn]
-        plans = _pairs(*likely, histories, goal)
-        weighed = _weigh(*likely, *plans, goal)
-        draws = (_weigh(*(one.draw(place) for one in drawn), *plans, goal) for place in range(DRAWS))
-        place = None if halves else weighed.most_promising(draws)
-        wanted = [] if place is None else [(training, weighed.training[place]), (inference, weighed.inference[place])]
-        wanted = [(history, int(index)) for history, index in wanted if index not in history.taken]
-        if not wanted or len(wanted) > training.unspent:
-            break
-        for history, index in wanted:
-            history.profile(index)  # a mode that fails is in no plan any more
+    if not halves and everything > training.limit and goal.switching_ms is not None and _shared_modes(histories).size:
+        _search(histories, dataclasses.replace(goal, switching_ms=None), predictor)
+    weighed = _search(histories, goal, predictor, profiling=not halves)
     best = weighed.best(measured=halves)
     train_in, infer_in = int(weighed.training[best]), int(weighed.inference[best])
     return ConcurrentChoice(
@@ -142,6 +134,26 @@ def choose_concurrent(
         sum(history.spent.seconds for history in histories),
         tuple((history.mode(index), why) for history in histories for index, why in history.failed.items()),
     )
+
+
+def _search(
+    histories: Tuple[History, History], goal: ConcurrentGoal, predictor: Callable[[], Predictor], profiling: bool = True
+) -> _Weighed:
+    """Profile the most promising plan until none promises a gain or the profiles are spent; all plans, weighed."""
+    training, inference = histories
+    while True:
+        drawn = [learn(predictor(), history, draws=DRAWS) for history in histories]
+        likely = [one.over_draws() for one in drawn]
+        plans = _pairs(*likely, histories, goal)
+        weighed = _weigh(*likely, *plans, goal)
+        draws = (_weigh(*(one.draw(place) for one in drawn), *plans, goal) for place in range(DRAWS))
+        place = weighed.most_promising(draws) if profiling else None
+        wanted = [] if place is None else [(training, weighed.training[place]), (inference, weighed.inference[place])]
+        wanted = [(history, int(index)) for history, index in wanted if index not in history.taken]
+        if not wanted or len(wanted) > training.unspent:
+            return weighed
+        for history, index in wanted:
+            history.profile(index)  # a mode that fails is in no plan any more
 
 
 class _Weighed(NamedTuple):
@@ -233,9 +245,13 @@ def _weigh(
     inference: CandidatePosterior,
     first: np.ndarray,
     second: np.ndarray,
+    changes_mode: np.ndarray,
     goal: ConcurrentGoal,
 ) -> _Weighed:
-    """Plans, each of a candidate of training and one of inference, with what is expected of them."""
+    """Plans, each of a candidate of training and one of inference, with what is expected of them.
+
+    A switch costs time only in the plans that change the mode.
+    """
     from scipy.special import ndtr
 
     train_ms, infer_ms = np.exp(training.log_time[first]), np.exp(inference.log_time[second])
@@ -246,7 +262,7 @@ def _weigh(
         np.exp(inference.log_power[second]),
         inference.batch_size[second],
         goal.arrivals_per_s,
-        goal.switching_ms or 0.0,
+        np.where(changes_mode, goal.switching_ms or 0.0, 0.0),
         goal.slowdowns,
     )
     train_sd, infer_sd = training.log_time_sd[first], inference.log_time_sd[second]
@@ -277,29 +293,41 @@ def _weigh(
 
 def _pairs(
     training: CandidatePosterior, inference: CandidatePosterior, histories: Sequence[History], goal: ConcurrentGoal
-) -> Tuple[np.ndarray, np.ndarray]:
-    """Plans to weigh: candidates of training, and of inference, both of shape (n,)."""
-    import pandas as pd
+) -> Tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Plans to weigh: candidates of training, of inference, and whether the two modes differ; all of shape (n,).
 
-    usable = [history.usable for history in histories]
+    With a mode for each, one that takes longer and draws more than another for the same batch size is left out, unless
+    it was profiled.
+    """
     if goal.switching_ms is None:
-        first, second = (
-            pd.DataFrame(history.profiler.candidates.modes[able]).assign(place=np.flatnonzero(able))
-            for history, able in zip(histories, usable)
-        )
-        shared = second.merge(first, on=list(range(4)), suffixes=("_inference", "_training"))
-        if shared.empty:
+        shared = _shared_modes(histories)
+        if not shared.size:
             raise InvalidValueError("training and inference have no power mode in common")
-        return shared["place_training"].to_numpy(), shared["place_inference"].to_numpy()
-    # A mode that another beats in time and in power with the same batch size is part of no best plan.
+        return shared[0], shared[1], np.zeros(shared.shape[1], dtype=bool)
     first, second = (
         np.concatenate(
-            [_front(one, np.flatnonzero(able & (one.batch_size == size))) for size in np.unique(one.batch_size[able])]
+            [
+                _front(one, np.flatnonzero(history.usable & (one.batch_size == size)))
+                for size in np.unique(one.batch_size[history.usable])
+            ]
         )
-        for one, able in zip((training, inference), usable)
+        for one, history in zip((training, inference), histories)
     )
-    crossed = np.meshgrid(first, second, indexing="ij")
-    return crossed[0].ravel(), crossed[1].ravel()
+    first, second = (places.ravel() for places in np.meshgrid(first, second, indexing="ij"))
+    modes = [history.profiler.candidates.modes[places] for history, places in zip(histories, (first, second))]
+    return first, second, (modes[0] != modes[1]).any(axis=1)
+
+
+def _shared_modes(histories: Sequence[History]) -> np.ndarray:
+    """Usable candidates of training, and of inference, that have one power mode, shape (2, n)."""
+    import pandas as pd
+
+    first, second = (
+        pd.DataFrame(history.profiler.candidates.modes[history.usable]).assign(place=np.flatnonzero(history.usable))
+        for history in histories
+    )
+    shared = second.merge(first, on=list(range(4)), suffixes=("_inference", "_training"))
+    return shared[["place_training", "place_inference"]].to_numpy(dtype=int).T
 
 
 def _front(posterior: CandidatePosterior, places: np.ndarray) -> np.ndarray:

@@ -94,6 +94,32 @@ def test_a_simulated_board_trains_less_the_more_it_serves():
         assert profile.minibatches
 
 
+def test_a_simulated_board_changes_between_two_modes_and_pays_for_each_change():
+    device = open_device(BOARD, Configuration())
+    low, fast = dataclasses.replace(TRAIN, power_mode="2c"), SERVE
+    own = run_concurrent(device, low, fast, 20.0, 60.0, INTERLEAVED, 50.0)
+    both_low = run_concurrent(device, low, dataclasses.replace(fast, power_mode="2c"), 20.0, 60.0, INTERLEAVED, 50.0)
+    assert own.conditions["power_mode"]["cpu_cores"] == 2
+    assert own.conditions["inference"]["power_mode"]["cpu_cores"] == 12
+    assert own.aggregates["switching_ms"] == pytest.approx(50.0)
+    assert both_low.aggregates["switching_ms"] is None
+    assert "power_mode" not in both_low.conditions["inference"]
+    figures, in_low = own.aggregates, both_low.aggregates
+    assert figures["inference_time_ms"] < 0.9 * in_low["inference_time_ms"]
+    # Batches of 4 at 20 requests/s: 5 a second, each with a change there and back.
+    left_share = 1 - 5 * (2 * 50.0 + figures["inference_time_ms"]) / 1000
+    assert figures["training_samples_per_s"] == pytest.approx(left_share * figures["training_alone_per_s"], rel=0.03)
+    assert figures["latency_median_ms"] > figures["latency_alone_median_ms"] + 50.0
+    assert figures["power_mw"] < in_low["power_mw"]  # nothing runs while the mode changes
+
+
+def test_a_simulated_board_wants_to_know_what_a_change_of_mode_costs():
+    case = concurrent_case(dataclasses.replace(TRAIN, power_mode="2c"), SERVE, 20.0, 5.0)
+    with pytest.raises(CannotRunError, match="nowhere published") as refused:
+        check(case, open_device(BOARD, Configuration()))
+    assert "--switching-ms" in refused.value.hint
+
+
 @pytest.mark.parametrize(("speedup", "verdict"), [(1.0, CONFIRMED), (0.7, CONTRADICTED)])
 def test_both_at_once_are_judged_by_what_one_after_the_other_takes(speedup, verdict):
     profile = run_concurrent(open_device(BOARD, Configuration()), TRAIN, SERVE, 20.0, 20.0)
@@ -164,7 +190,6 @@ def test_of_two_that_overlap_only_what_both_saw_counts():
     [
         ({}, {"way": PROCESSES}, "nowhere published"),
         ({}, {"way": STREAMS}, "nowhere published"),
-        ({}, {"inference_mode": "mode_15w"}, "nowhere published"),
         ({"storage": "tape"}, {}, "no storage"),  # a part that it cannot run
     ],
 )

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from harness.core.cases import WAYS
 from harness.core.errors import InvalidValueError, UnknownNameError
 from harness.core.interleaving import expect
+from predictors.cli.concurrent import Attempt, best_way
+from predictors.models.tables import Table
 from predictors.strategies.closed_loop import CandidatePosterior
 from predictors.strategies.concurrent import ConcurrentGoal, _weigh, choose_concurrent
 from predictors.strategies.protocol import TableProfiler
@@ -87,7 +93,7 @@ def test_a_mode_that_leaves_next_to_no_time_to_train_promises_little_however_unc
     )  # fmt: skip
     inference = training._replace(log_time=np.log([30.0, 99.0, 29.0]), log_time_sd=flat + 0.1)
     places = np.arange(3)
-    weighed = _weigh(training, inference, places, places, ConcurrentGoal(10.0, 1e4))
+    weighed = _weigh(training, inference, places, places, places > 3, ConcurrentGoal(10.0, 1e4))
     rise = weighed.expected_rise(weighed.trained_per_s[0])
     assert rise[1] < 0.001 < rise[2]
 
@@ -96,17 +102,102 @@ def test_a_latency_that_no_mode_reaches_is_marked_infeasible():
     assert not chosen(ConcurrentGoal(5.0, 0.5)).feasible
 
 
-def test_modes_of_their_own_are_never_worse_when_a_change_costs_nothing():
-    shared = ConcurrentGoal(5.0, 1500.0, 25_000.0)
-    own = ConcurrentGoal(5.0, 1500.0, 25_000.0, switching_ms=1e-6)
-    exact = {"profiles": 60, "log_sd": 1e-6}
-    with_own, with_one = chosen(own, **exact), chosen(shared, **exact)
-    assert with_own.expected.training_per_s >= 0.999 * with_one.expected.training_per_s
+def promised(choice):
+    """Trained samples per second; 0 where the limits are not kept."""
+    return float(choice.expected.training_per_s) * choice.training_batch if choice.feasible else 0.0
+
+
+def tables(training, inference):
+    """Small tables from lists of (mode, batch size, time in ms, power in mW)."""
+    return [
+        Table(
+            "example-board", "example", task, "simulated",
+            modes=np.array([(1 + mode, 1000, 1000, 1000) for mode, *_ in rows]),
+            batch_size=np.array([size for _, size, *_ in rows]),
+            time_ms=np.array([time for *_, time, _ in rows]),
+            power_mw=np.array([power for *_, power in rows]),
+        )
+        for task, rows in (("training", training), ("inference", inference))
+    ]  # fmt: skip
+
+
+def exact_plan(rows, goal):
+    training, inference = tables(*rows)
+    return choose_concurrent(
+        beside(TableProfiler(training), TableProfiler(inference)), goal, NearlyRight, spread, search="brute-force"
+    )
+
+
+def every_mode_with(sizes):
+    """Figures of each of four modes with each batch size."""
+    places = [(mode, size) for mode in range(4) for size in sizes]
+    figures = st.tuples(st.floats(5, 300), st.floats(5e3, 5e4))
+    return st.lists(figures, min_size=len(places), max_size=len(places)).map(
+        lambda drawn: [(*place, *figure) for place, figure in zip(places, drawn)]
+    )
+
+
+LIMITS = st.builds(
+    ConcurrentGoal,
+    arrivals_per_s=st.floats(1, 30),
+    latency_ms=st.floats(50, 3000),
+    power_mw=st.none() | st.floats(5e3, 5e4),
+    switching_ms=st.none() | st.floats(0.1, 200),
+)
+MORE = {  # what may be allowed further: a factor from 1 up
+    "latency_ms": lambda goal, factor: dataclasses.replace(goal, latency_ms=goal.latency_ms * factor),
+    "power_mw": lambda goal, factor: dataclasses.replace(goal, power_mw=goal.power_mw and goal.power_mw * factor),
+    "any power": lambda goal, factor: dataclasses.replace(goal, power_mw=None),
+    "a mode for each": lambda goal, factor: dataclasses.replace(goal, switching_ms=goal.switching_ms or 20 * factor),
+    "a cheaper change": lambda goal, factor: dataclasses.replace(
+        goal, switching_ms=goal.switching_ms and goal.switching_ms / factor
+    ),
+}
+
+
+@given(every_mode_with((8, 16)), every_mode_with((1, 4)), LIMITS, st.sampled_from(sorted(MORE)), st.floats(1, 5))
+def test_a_looser_limit_or_a_mode_for_each_never_makes_the_plan_worse(training, inference, goal, more, factor):
+    rows = training, inference
+    assert promised(exact_plan(rows, MORE[more](goal, factor))) >= promised(exact_plan(rows, goal)) * (1 - 1e-9)
+
+
+@given(every_mode_with((8, 16)), every_mode_with((1, 4)), LIMITS, st.sampled_from((8, 16)), st.sampled_from((1, 4)))
+def test_more_batch_sizes_never_make_the_plan_worse(training, inference, goal, training_size, inference_size):
+    few = [row for row in training if row[1] == training_size], [row for row in inference if row[1] == inference_size]
+    assert promised(exact_plan((training, inference), goal)) >= promised(exact_plan(few, goal)) * (1 - 1e-9)
+
+
+@given(every_mode_with((16,)), every_mode_with((1, 4)), LIMITS)
+def test_no_plan_that_keeps_the_limits_with_one_mode_for_both_is_better_than_the_chosen_one(training, inference, goal):
+    times = {(mode, size): figures for mode, size, *figures in training}
+    plans = [
+        expect(*map(np.array, times[mode, 16]), *map(np.array, (time, power, size)), goal.arrivals_per_s)
+        for mode, size, time, power in inference
+    ]
+    best = max(
+        16 * float(plan.training_per_s)
+        * (plan.latency_ms <= goal.latency_ms and plan.load <= 1 and plan.power_mw <= (goal.power_mw or np.inf))
+        for plan in plans
+    )  # fmt: skip
+    assert promised(exact_plan((training, inference), goal)) >= best * (1 - 1e-9)
+
+
+@pytest.mark.parametrize("switching_ms", [1e-6, 5.0, 50.0, 500.0])
+@pytest.mark.parametrize("goal", GOALS, ids=str)
+def test_a_mode_for_each_is_never_worse_after_as_many_profiles(goal, switching_ms):
+    own = dataclasses.replace(goal, switching_ms=switching_ms)
+    assert promised(chosen(own)) >= promised(chosen(goal))
+
+
+def test_a_change_costs_nothing_where_both_have_the_same_mode():
+    rows = [(0, 16, 100.0, 2e4)], [(0, 1, 10.0, 1e4)]
+    assert promised(exact_plan(rows, ConcurrentGoal(10.0, 1e3, switching_ms=40.0))) == pytest.approx(16 * 0.9 / 0.1)
 
 
 def test_a_dear_change_of_mode_makes_modes_of_their_own_worse():
     cheap = chosen(ConcurrentGoal(5.0, 1500.0, 25_000.0, switching_ms=1.0), log_sd=1e-6)
     dear = chosen(ConcurrentGoal(5.0, 1500.0, 25_000.0, switching_ms=60.0), log_sd=1e-6)
+    assert cheap.training_mode != cheap.inference_mode
     assert dear.expected.training_per_s < cheap.expected.training_per_s
 
 
@@ -201,3 +292,25 @@ def test_brute_force_finds_the_best_plan():
 def test_a_search_that_does_not_exist_is_refused():
     with pytest.raises(UnknownNameError, match="closed-loop, mdbs, brute-force"):
         chosen(GOALS[0], search="hope")
+
+
+OUTCOMES = st.dictionaries(
+    st.sampled_from(WAYS), st.tuples(st.floats(1, 100), st.floats(100, 2000), st.floats(5e3, 5e4)), min_size=1
+)
+
+
+@given(OUTCOMES, st.sampled_from(WAYS), st.none() | st.floats(5e3, 5e4))
+def test_more_ways_never_make_the_outcome_worse(outcomes, only, power_mw):
+    goal = ConcurrentGoal(5.0, 1000.0, power_mw)
+    few = {only: outcomes.get(only, (1.0, 2000.0, 5e4))}
+    assert outcome_of_best(goal, {**outcomes, **few}) >= outcome_of_best(goal, few)
+
+
+def outcome_of_best(goal, outcomes):
+    names = "training_samples_per_s", "latency_p95_ms", "power_mw"
+    attempts = {
+        way: [Attempt(None, SimpleNamespace(aggregates=dict(zip(names, figures))))] for way, figures in outcomes.items()
+    }
+    trained, latency_ms, power_mw = outcomes[best_way(goal, attempts)]
+    exceeded = max(latency_ms / goal.latency_ms, power_mw / goal.power_mw if goal.power_mw else 0.0, 1.0)
+    return -exceeded, trained
