@@ -4,6 +4,7 @@
 #   EXTRAS  what is installed of train, jetson, report, dev   make lint EXTRAS=dev
 #   JOBS    processes that share the tests, 0: only this one  make test JOBS=0 ARGS=--pdb
 #   ARGS    further arguments for pytest                      make test ARGS="-k corpus -x"
+#           in random order, with a seed to repeat it         make test ARGS=--random-order
 #   ONLY    parts of the recorded figures to compute          make record ONLY=predictors
 
 PYTHON ?= python3
@@ -22,7 +23,7 @@ L4T ?= /etc/nv_tegra_release
 BOARD := $(wildcard $(L4T))
 
 .DEFAULT_GOAL := help
-.PHONY: help install test bench report record lint format fleet-test fleet-demo clean
+.PHONY: help install test test-all bench report record lint format fleet-test fleet-demo clean
 
 help: ## list what make can do
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' Makefile
@@ -57,8 +58,13 @@ else
 		echo "note: no torch and torchvision for $$($(PYTHON) -V) on this board, so it cannot train yet: see docs/install.md"
 endif
 
-test: install ## run the tests, in JOBS processes
-	$(RUN) pytest tests -n $(JOBS) --dist worksteal --benchmark-disable $(ARGS)
+TESTS = $(RUN) pytest tests -n $(JOBS) --dist worksteal --benchmark-disable
+
+test: install ## run the tests of a change, in JOBS processes: about 5 minutes
+	$(TESTS) -m "not exhaustive" $(ARGS)
+
+test-all: install ## run all tests, as CI does: about 15 minutes
+	$(TESTS) $(ARGS)
 
 bench: install ## measure the quick campaign on this machine into out/results.sqlite, in at most 5 minutes
 	$(RUN) pytest benchmarks/test_training.py --campaign quick --results out/results.sqlite $(ARGS)

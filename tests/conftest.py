@@ -17,7 +17,7 @@ settings.load_profile("shared-machine")
 
 
 def pytest_configure(config):
-    """Where what one Python is enough for is left out, Hypothesis goes through fewer examples too."""
+    """Where the exhaustive tests are left out, Hypothesis tries fewer examples too."""
     if "not exhaustive" in config.option.markexpr:
         settings.load_profile("not-exhaustive")
 

@@ -32,7 +32,7 @@ PINS = requirements("constraints.txt")
 
 def pinned(name, python):
     """The versions that a package is pinned to on a Python."""
-    environment = {"python_version": python, "python_full_version": f"{python}.0"}
+    environment = {"python_version": python, "python_full_version": f"{python}.0", "platform_machine": "x86_64"}
     return [
         str(pin.specifier) for pin in PINS if pin.name == name and (not pin.marker or pin.marker.evaluate(environment))
     ]
@@ -79,6 +79,11 @@ def test_a_board_installs_by_name_whatever_ultralytics_asks_for():
     assert {Requirement(text).name for text in asked_for if "extra ==" not in text} <= named
 
 
+def test_on_a_board_jetson_stats_stays_at_the_version_of_its_service():
+    [pin] = [pin for pin in PINS if pin.name == "jetson-stats"]
+    assert not pin.marker.evaluate({"platform_machine": "aarch64"})
+
+
 def test_on_a_board_pip_stops_rather_than_bring_a_torch():
     assert {str(pin) for pin in requirements("constraints-board.txt")} == {f"{name}<0" for name in JETPACK_OWNS}
 
@@ -122,8 +127,8 @@ def test_every_pinned_package_has_one_version_on_each_python(python):
 def test_every_package_that_is_asked_for_is_pinned():
     texts = [text for texts in PROJECT_TABLE["optional-dependencies"].values() for text in texts]
     asked_for = {Requirement(text).name for text in texts + PROJECT_TABLE["dependencies"]}
-    # JetPack or the board's service decides on some, and the rest is small and steady
-    left_open = {"jetwatt", "jetson-stats", "nvidia-ml-py", "psutil", "pyyaml", "requests", "setuptools", "tomli"}
+    # JetPack decides on some, and the rest is small and steady
+    left_open = {"jetwatt", "nvidia-ml-py", "psutil", "pyyaml", "requests", "setuptools", "tomli"}
     assert asked_for - left_open <= {pin.name for pin in PINS}
 
 
@@ -137,7 +142,7 @@ def test_make_alone_lists_every_target_with_what_it_does():
     alone = make().stdout
     assert alone == make("help").stdout
     listed = dict(re.findall(r"^make ([\w-]+) +(\S.+)$", alone, flags=re.MULTILINE))
-    assert " ".join(sorted(listed)) == "bench clean fleet-demo fleet-test format help install lint report test"
+    assert " ".join(sorted(listed)) == "bench clean fleet-demo fleet-test format help install lint report test test-all"
     assert len(alone.splitlines()) == len(listed)
 
 

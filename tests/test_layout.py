@@ -11,7 +11,7 @@ from typing import Dict, Iterable, Iterator, List, Set, Tuple
 
 import pytest
 
-pytestmark = pytest.mark.exhaustive
+pytestmark = pytest.mark.one_python
 
 PROJECT = Path(__file__).resolve().parents[1]
 

@@ -12,7 +12,7 @@ from boards.tree import boot, build_board
 from harness.board.bounded_process import run_bounded
 from harness.board.nvpmodel import asks_for_reboot, parse_query
 
-pytestmark = pytest.mark.exhaustive
+pytestmark = pytest.mark.one_python
 
 
 def call(tree, name, *arguments, answer="n\n"):

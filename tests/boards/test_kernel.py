@@ -16,7 +16,7 @@ from boards.tree import build_board
 from harness.board.cpu_clocks import CpuFrequency
 from harness.board.kernel_file import read_int
 
-pytestmark = pytest.mark.exhaustive
+pytestmark = pytest.mark.one_python
 
 MINIMUM, MAXIMUM = (f"{CPU}/cpufreq/policy0/scaling_{end}_freq" for end in ("min", "max"))
 

@@ -20,7 +20,7 @@ from harness.core.boards import BOARDS as SPECS
 from harness.core.boards import find_board, load_board
 from harness.core.units import HZ_PER_KHZ
 
-pytestmark = pytest.mark.exhaustive
+pytestmark = pytest.mark.one_python
 
 
 @pytest.fixture(scope="module", params=PAIRS, ids=["-".join(pair) for pair in PAIRS])

@@ -29,7 +29,7 @@ from tests.boards.tools_in_process import tools_in_process
 from tests.boards.tree import build_board
 from tests.golden.golden_files import FILES, columns_of, condensed, digest_of_table, number_or_text, read_csv, sha256
 
-pytestmark = pytest.mark.exhaustive
+pytestmark = pytest.mark.one_python
 
 BOARDS = ("nano", "orin-agx", "orin-nano", "orin-nx", "thor", "tx2", "xavier-agx", "xavier-nx")
 OLD_RESULTS = FILES / "results-0.1.0.sqlite"
@@ -47,6 +47,7 @@ def named(rows, *names):
 # -- a campaign, its export, its report --------------------------------------------------------------------------------
 
 
+@pytest.mark.exhaustive
 def test_outcomes_of_a_campaign_with_verdicts_asserted(campaign, golden):
     cases = ElementTree.parse(str(campaign["outcomes"])).getroot().iter("testcase")
     ended = {}

@@ -12,7 +12,7 @@ from tools.fit import figure_deviations, file_texts, fit, read_free_parameters, 
 from tools.measured_tables import split_tables
 from tools.simulated_answers import BOARD, WORKLOAD, fitted_parameters
 
-pytestmark = pytest.mark.exhaustive
+pytestmark = pytest.mark.one_python
 
 
 def rows(workload, count=30, **options):
@@ -66,6 +66,7 @@ def test_a_robust_residual_grows_slowly_where_it_is_large():
     assert -np.sqrt(200.0) < large < -13.0
 
 
+@pytest.mark.exhaustive
 def test_a_fit_comes_nearer_to_what_it_is_fitted_to():
     pytest.importorskip("scipy")
     figures = [figure for figure in load_figures() if figure.fact in ("F163", "F164", "F1004")]

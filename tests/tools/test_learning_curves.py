@@ -10,7 +10,7 @@ from predictors.models.tables import Table
 from tests.tools.measured import measured_table
 from tools.measured_tables import LEARNERS, is_large, learning_curves, simulated_like
 
-pytestmark = pytest.mark.exhaustive
+pytestmark = pytest.mark.one_python
 
 SPACE = load_spec("orin-agx").power_mode_space()
 

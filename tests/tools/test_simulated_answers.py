@@ -11,7 +11,7 @@ from harness.simulation.model import Load, cached_share, idle_power_mw, simulate
 from harness.simulation.parameters import load_board, load_workload
 from tools.simulated_answers import BOARD, Boards, answers, find_modes, fitted_parameters
 
-pytestmark = pytest.mark.exhaustive
+pytestmark = pytest.mark.one_python
 
 RESNET = Condition("orin-agx", "resnet18-imagenet", "default")
 LENET = Condition("xavier-agx", "lenet-mnist", "g")

@@ -13,7 +13,7 @@ from predictors.models.tables import Table
 from tests.tools.measured import measured_table
 from tools.measured_tables import choose, compare, keys_of, simulated_like, split_tables, validate_table
 
-pytestmark = pytest.mark.exhaustive
+pytestmark = pytest.mark.one_python
 
 MODES = load_spec("orin-agx").power_mode_space().sample(200, 1)
 

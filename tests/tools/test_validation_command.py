@@ -15,7 +15,7 @@ from tools.model_checks import CHECKS, ClaimResult
 from tools.simulated_campaign import SimulatedCampaign
 from tools.validation import validate
 
-pytestmark = pytest.mark.exhaustive
+pytestmark = pytest.mark.one_python
 
 
 @pytest.fixture

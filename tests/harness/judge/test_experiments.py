@@ -12,7 +12,7 @@ from tests import warm_pytest
 
 pytest.importorskip("scipy")
 
-pytestmark = pytest.mark.exhaustive
+pytestmark = pytest.mark.one_python
 
 BENCHMARKS = Path(__file__).resolve().parents[3] / "benchmarks"
 USAGE_ERROR = 4

@@ -10,7 +10,7 @@ from harness.simulation.parameters import SIMULATED_BOARDS, SIMULATED_WORKLOADS
 from tests.harness.judge.test_claim_list import with_changed_row
 from tools.simulated_answers import IDLE_METRICS, INTERNAL, METRICS, find_modes
 
-pytestmark = pytest.mark.exhaustive
+pytestmark = pytest.mark.one_python
 
 
 def figure(value="10", comparator="=", relation="value"):

@@ -19,7 +19,7 @@ from harness.measure import concurrent
 from harness.measure.run import check, run
 
 torch = pytest.importorskip("torch")
-pytestmark = [pytest.mark.training, pytest.mark.exhaustive]
+pytestmark = [pytest.mark.training, pytest.mark.one_python]
 
 SETTINGS = Settings(data_scale=0.002, interval_s=0.1)
 
@@ -99,6 +99,7 @@ def test_a_mode_of_its_own_is_set_between_minibatches_and_what_that_costs_is_mea
     assert set(modes) == {1, len(os.sched_getaffinity(0))}
 
 
+@pytest.mark.exhaustive
 def test_a_process_that_dies_is_named_and_its_partner_and_workers_go_with_it(run_both, started, monkeypatch):
     send, orders = concurrent.connection.Connection.send, []
 
