@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
-
 import pytest
 
-from boards.jtop_service import JtopNotPossibleError, running_jtop
+from boards.jtop_service import jtop_or_skip
 from boards.kernel import Kernel
 from boards.tree import build_board
 
@@ -24,10 +22,6 @@ def kernel(orin):
 
 @pytest.fixture
 def jtop_service(orin):
-    """The real jtop service on the Orin; skipped where it cannot run."""
-    with contextlib.ExitStack() as stack:
-        try:
-            service = stack.enter_context(running_jtop(orin.root))
-        except JtopNotPossibleError as error:
-            pytest.skip(str(error))
+    """The real jtop service on the Orin."""
+    with jtop_or_skip(orin.root) as service:
         yield service

@@ -1,8 +1,9 @@
 """Runs the real jtop service of jetson-stats on a tree, in a mount namespace of its own: the machine stays as it is.
 
 There, the tree's folders lie over `/sys`, `/etc` (with a group jtop), `/usr/bin` and some files of `/proc`, and `/run`
-is empty. The service runs as on a board, not in its test mode, so that our sensors and it read the same files. It is
-told that this is an aarch64 machine, and that its own configuration lies in a temporary folder.
+is empty. A user other than root gets a user namespace, too, in which they are root. The service runs as on a board, not
+in its test mode, so that our sensors and it read the same files. It takes the machine for an aarch64 one, and keeps its
+own configuration in a temporary folder.
 """
 
 from __future__ import annotations
@@ -17,7 +18,9 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import Iterator, List
+from typing import Iterator, List, Mapping
+
+import pytest
 
 SOCKET = "run/jtop.sock"
 NO_NAMESPACE = 97
@@ -67,15 +70,38 @@ class JtopService:
 
     def enter(self) -> List[str]:
         """The words before a command that is to run beside the service."""
-        return ["nsenter", f"--mount=/proc/{self.process.pid}/ns/mnt"]
+        namespaces = [f"--mount=/proc/{self.process.pid}/ns/mnt"]
+        if not _is_root():
+            namespaces += [f"--user=/proc/{self.process.pid}/ns/user", "--preserve-credentials"]
+        return ["nsenter", *namespaces]
+
+
+def _is_root() -> bool:
+    return os.geteuid() == 0
+
+
+def skip_or_fail(reason: str, environment: Mapping[str, str] = os.environ) -> None:
+    """Skip a test of the service; in CI, which has to run them all, fail it."""
+    if environment.get("CI"):
+        pytest.fail(f"the tests of jtop must run in CI, where CI is set: {reason}", pytrace=False)
+    pytest.skip(reason)
+
+
+@contextlib.contextmanager
+def jtop_or_skip(root: str) -> Iterator[JtopService]:
+    """As `running_jtop`; where the service cannot run here, the test is skipped, or fails in CI."""
+    with contextlib.ExitStack() as stack:
+        try:
+            service = stack.enter_context(running_jtop(root))
+        except JtopNotPossibleError as error:
+            skip_or_fail(str(error))
+        yield service
 
 
 def why_not() -> str:
     """What stands in the way of the service here; empty where nothing does, as far as can be told without trying."""
     if importlib.util.find_spec("jtop") is None:
-        return "jetson-stats is not installed: pip install jetwatt[jetson]"
-    if os.geteuid() != 0:
-        return "the jtop service runs as root only"
+        return "jetson-stats is not installed: make install EXTRAS=train,report,dev,jetson"
     missing = [tool for tool in ("unshare", "nsenter", "mount") if shutil.which(tool) is None]
     return f"there is no {missing[0]}" if missing else ""
 
@@ -86,15 +112,17 @@ def running_jtop(root: str) -> Iterator[JtopService]:
     reason = why_not()
     if reason:
         raise JtopNotPossibleError(reason)
+    namespaces = ["--mount"] if _is_root() else ["--mount", "--user", "--map-root-user"]
+    group = 64999 if _is_root() else 0  # a user namespace of a plain user has no other group
     with tempfile.TemporaryDirectory() as folder:
         etc = Path(folder) / "etc"
         shutil.copytree(os.path.join(root, "etc"), str(etc), symlinks=True)
-        (etc / "group").write_text(Path("/etc/group").read_text().rstrip("\n") + "\njtop:x:64999:\n")
+        (etc / "group").write_text(Path("/etc/group").read_text().rstrip("\n") + f"\njtop:x:{group}:\n")
         log = Path(folder) / "log"
         serve = [sys.executable, "-c", SERVE, str(Path(folder) / "prefix")]
         with log.open("wb") as output:
             process = subprocess.Popen(
-                ["unshare", "--mount", "sh", "-c", _MOUNTS, "sh", root, str(etc), *serve],
+                ["unshare", *namespaces, "sh", "-c", _MOUNTS, "sh", root, str(etc), *serve],
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 env={**os.environ, "PATH": f"{root}/usr/sbin:{os.environ['PATH']}", "USER": "root"},

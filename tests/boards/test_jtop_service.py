@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from boards.emulator import Emulator
-from boards.jtop_service import SERVE
+from boards.jtop_service import SERVE, skip_or_fail
 from boards.kernel import Kernel
 
 READ = """
@@ -105,3 +105,12 @@ def test_the_sampler_hears_the_service_records_its_death_and_hears_it_again(orin
 def test_the_machine_is_as_before(jtop_service):
     assert not os.path.exists("/run/jtop.sock")
     assert not os.path.exists("/usr/bin/jetson_clocks")
+
+
+SKIPPED, FAILED = pytest.skip.Exception, pytest.fail.Exception
+
+
+@pytest.mark.parametrize(("variables", "outcome"), [({}, SKIPPED), ({"CI": "true"}, FAILED)], ids=["elsewhere", "ci"])
+def test_where_the_service_cannot_run_its_tests_are_skipped_and_fail_in_ci(variables, outcome):
+    with pytest.raises(outcome, match="there is no unshare"):
+        skip_or_fail("there is no unshare", variables)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from boards.emulator import Emulator
-from boards.jtop_service import JtopNotPossibleError, running_jtop
+from boards.jtop_service import jtop_or_skip
 from boards.kernel import Kernel
 from boards.tree import build_board
 
@@ -121,10 +121,7 @@ def test_a_run_survives_the_loss_of_jtop_and_says_which_total_of_the_board_it_go
     (tree.path / "run/jtop.sock").symlink_to("/run/jtop.sock")
     Kernel(tree.root).set_load(cpu=0.5, gpu=0.5)
     with contextlib.ExitStack() as stack:
-        try:
-            service = stack.enter_context(running_jtop(tree.root))
-        except JtopNotPossibleError as error:
-            pytest.skip(str(error))
+        service = stack.enter_context(jtop_or_skip(tree.root))
         stack.enter_context(Emulator(tree.root))
         beside = [*service.enter(), "sh", "-c", 'cd "$0" && exec "$@"', tmp_path]
         # A mode of the board's own: the service ends where nvpmodel cannot name the mode in effect by the board's conf.
