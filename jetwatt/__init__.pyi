@@ -2,6 +2,7 @@ from harness.core.boards import load_board as load_board
 from harness.core.corpus import check_corpus as check_corpus
 from harness.core.corpus import read_corpus as read_corpus
 from harness.core.corpus import write_corpus as write_corpus
+from harness.core.device_types import DeviceType as DeviceType
 from harness.core.errors import HarnessError as HarnessError
 from harness.core.power_modes import PowerMode as PowerMode
 from harness.core.power_modes import PowerModeSpace as PowerModeSpace

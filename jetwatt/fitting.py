@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Dict, Iterable, List, Optional, Sequence,
 
 import numpy as np
 
-from harness.core.boards import BOARDS, load_board
+from harness.core.boards import board_names, is_board, load_board
 from harness.core.corpus import check_corpus, read_corpus
 from harness.core.errors import CannotRunError, InvalidValueError, UnknownNameError
 from harness.core.power_modes import UNKNOWN_KHZ, PowerMode, PowerModeSpace
@@ -240,10 +240,10 @@ class FittedModel:
         if not isinstance(modes, str):
             return [PowerMode(*map(int, mode)) for mode in modes]
         name = (device or self.origin["device"]).rpartition(":")[2].partition("@")[0]
-        if name in BOARDS:
+        if is_board(name):
             return [mode for _, mode in load_board(name).power_modes(modes)]
         if name != self.origin["device"] or modes != "all":
-            hint = f"known boards: {', '.join(BOARDS)}; of others, modes= takes tuples"
+            hint = f"known boards: {', '.join(board_names())}; of others, modes= takes tuples"
             raise UnknownNameError(f"the power modes {modes!r} of {name!r} are not known", hint)
         cores, *clocks = (np.unique(values).astype(int) for values in self.predictor.training_rows_.inputs.modes.T)
         told = (np.where(values == 1, UNKNOWN_KHZ, values) for values in clocks)

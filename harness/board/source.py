@@ -1,7 +1,7 @@
 """Telemetry sources: what one is, which there are, and what their readings have in common.
 
 A source is a function `open_source(root, **options) -> Source` in the module of its subsystem, and a line in `SOURCES`.
-Sources live in the sampler's process, so they import nothing heavy.
+Its line says what `doctor` calls it. Sources live in the sampler's process, so they import nothing heavy.
 """
 
 from __future__ import annotations
@@ -14,21 +14,27 @@ from typing import Any, Callable, Collection, Dict, Iterator, Mapping, NamedTupl
 from harness.board.kernel_file import KeptFile
 from harness.core.errors import SourceUnavailableError
 
-SOURCES = {
-    "cpu": "cpu:open_source",
-    "cpufreq": "cpu_clocks:open_source",
-    "devfreq": "gpu:open_source",
-    "diskstats": "disk:open_source",
-    "ina": "power_rails:open_source",
-    "jtop": "jtop:open_source",
-    "memory": "memory:open_source",
-    "nvml": "nvml:open_source",
-    "pmic": "pmic:open_source",
-    "rapl": "rapl:open_source",
-    "thermal": "thermal:open_source",
-    "throttle": "throttling:open_source",
+
+class SourceModule(NamedTuple):
+    module: str  # of this package, with the function `open_source`
+    topic: str  # what `doctor` calls it
+
+
+SOURCES: Dict[str, SourceModule] = {
+    "cpu": SourceModule("cpu", "measure CPU use, own and others'"),
+    "cpufreq": SourceModule("cpu_clocks", "measure CPU clocks"),
+    "devfreq": SourceModule("gpu", "measure GPU and memory clocks"),
+    "diskstats": SourceModule("disk", "measure block I/O"),
+    "ina": SourceModule("power_rails", "measure power"),
+    "jtop": SourceModule("jtop", "read jtop beside it"),
+    "memory": SourceModule("memory", "measure memory"),
+    "nvml": SourceModule("nvml", "measure the GPU and its power"),
+    "pmic": SourceModule("pmic", "measure power"),
+    "rapl": SourceModule("rapl", "measure power"),
+    "thermal": SourceModule("thermal", "measure temperatures"),
+    "throttle": SourceModule("throttling", "notice throttling"),
 }
-"""Name of a source, as records have it, to the module of this package and the function there that opens it."""
+"""The suite's sources by the name that records have; a package's device names its own as `module:FUNCTION`."""
 
 MIN_WINDOW_S = 0.02
 """The shortest time over which a counter is turned into a rate: two ticks of the kernel's 100-Hz CPU accounting, some
@@ -36,7 +42,7 @@ MIN_WINDOW_S = 0.02
 
 
 class SourceSpec(NamedTuple):
-    name: str  # one of `SOURCES`
+    name: str  # one of `SOURCES`, or `module:FUNCTION` of another package
     options: Dict[str, Any] = {}  # noqa: RUF012 - never changed; keyword arguments of its `open_source`
     root: str = ""  # below which it looks for `/sys` and `/proc`; empty for where the other sources look
 
@@ -62,11 +68,21 @@ class Source(NamedTuple):
 
 def open_source(spec: SourceSpec, root: str) -> Source:
     """Open the source that `spec` names; SourceUnavailableError where it is not there or may not be read."""
-    if spec.name not in SOURCES:
-        raise SourceUnavailableError(f"there is no telemetry source {spec.name!r}", f"known: {', '.join(SOURCES)}")
-    module, _, function = SOURCES[spec.name].partition(":")
-    opener = getattr(importlib.import_module(f"harness.board.{module}"), function)
-    return opener(spec.root or root, **spec.options)
+    return _opener(spec.name)(spec.root or root, **spec.options)
+
+
+def _opener(name: str) -> Callable[..., Source]:
+    if name in SOURCES:
+        return importlib.import_module(f"harness.board.{SOURCES[name].module}").open_source
+    module, mark, function = name.partition(":")
+    if not mark:
+        known = f"known: {', '.join(SOURCES)}; one of a package is module:FUNCTION"
+        raise SourceUnavailableError(f"there is no telemetry source {name!r}", known)
+    try:
+        return getattr(importlib.import_module(module), function)
+    except Exception as error:
+        what = f"telemetry source {name} cannot be loaded: {type(error).__name__}: {error}"
+        raise SourceUnavailableError(what, "mend the package that it is of") from error
 
 
 def read_each(readers: Mapping[str, Callable[[], float]]) -> Reading:

@@ -18,7 +18,7 @@ from harness.core.errors import CannotRunError, DependencyError, InvalidValueErr
 from harness.core.terminal import format_table
 from harness.core.units import BYTES_PER_GIB
 from harness.devices.board_record import record, root_of
-from harness.devices.registry import local_board, open_device
+from harness.devices.registry import capabilities_of_packages, local_board, open_device
 from harness.workloads.optional_packages import require
 
 
@@ -77,7 +77,11 @@ def examine(device: Device, root: Path) -> Dict[str, Any]:
         "power_modes": {"count": len(space), "greatest": space.greatest.name},
         "capabilities": [
             {"name": one.name, "available": one.available, "detail": one.detail, "way_out": one.hint}
-            for one in [*training_capabilities(getattr(device, "gpu_uuid", "")), *device.capabilities()]
+            for one in [
+                *training_capabilities(getattr(device, "gpu_uuid", "")),
+                *device.capabilities(),
+                *capabilities_of_packages(),
+            ]
         ],
         "storage": [{"name": name, **medium._asdict()} for name, medium in discover(storage_root)],
     }

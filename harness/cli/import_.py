@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Optional
 
 from harness.board.tegrastats import parse_line, parse_log
 from harness.cli.options import add_include_flagged, output_file
-from harness.core.boards import BOARDS, load_board
+from harness.core.boards import is_board, load_board
 from harness.core.corpus import CORPUS_COLUMNS, SUFFIXES, TASKS, Column, Row, described, rows_of, write_corpus
 from harness.core.errors import InvalidValueError
 from harness.core.power_modes import UNKNOWN_KHZ, PowerMode, parse_power_mode
@@ -104,7 +104,7 @@ def _from_log(arguments: argparse.Namespace) -> Row:
     }
     log = arguments.tegrastats
     lines = read_text(log).splitlines()
-    rails = load_board(arguments.device).rails if arguments.device in BOARDS else None
+    rails = load_board(arguments.device).rails if is_board(arguments.device) else None
     total, remark = (rails.total or None, rails.note) if rails else (None, "")
     try:
         telemetry = parse_log(lines, interval_s=arguments.interval, total=total, remark=remark)
@@ -129,7 +129,7 @@ def _of_model(rows: pd.DataFrame) -> Optional[Expected]:
 
 
 def _mode(device: str, text: str) -> PowerMode:
-    if device not in BOARDS:
+    if not is_board(device):
         return parse_power_mode(text, PowerMode(1, UNKNOWN_KHZ, UNKNOWN_KHZ, UNKNOWN_KHZ))
     named = load_board(device).power_modes(text)
     if len(named) != 1:

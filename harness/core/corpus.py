@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Dict, Iterator, List, Mapping, NamedTuple
 
 import numpy as np
 
-from harness.core.boards import BOARDS, known_variants, load_board
+from harness.core.boards import is_board, known_variants, load_board
 from harness.core.errors import DependencyError, InvalidValueError, StoreError
 from harness.core.files import read_csv, write_output
 from harness.core.power_modes import UNKNOWN_KHZ, PowerMode
@@ -347,8 +347,13 @@ def _board(name: str) -> _Board:
     )
 
 
+def _of_boards(table: pd.DataFrame) -> pd.Series:
+    """Of each row whether its device is a board whose facts are there."""
+    return table["device"].isin([name for name in table["device"].unique() if is_board(str(name))])
+
+
 def _modes_of_boards(table: pd.DataFrame) -> Iterator[Tuple[str, Fault]]:
-    for device, part in table[table["device"].isin(list(BOARDS))].groupby("device", sort=False):
+    for device, part in table[_of_boards(table)].groupby("device", sort=False):
         board = _board(str(device))
         for place, value in part["cpu_cores"][part["cpu_cores"] > board.cpu_cores].items():
             yield place, Fault(f"cpu_cores is {value}, {device} has {board.cpu_cores}", f"cpu_cores of {device}")
@@ -379,10 +384,10 @@ def _exchanged(table: pd.DataFrame) -> Iterator[Tuple[str, Fault]]:
 
 
 def _power_units(table: pd.DataFrame) -> Iterator[Tuple[str, Fault]]:
-    power, is_board = table["power_mw"], table["device"].isin(list(BOARDS))
+    power, of_board = table["power_mw"], _of_boards(table)
     greatest = power.groupby(table["device"]).transform("max")
-    too_low = (power < BOARD_LEAST_MW).where(is_board, greatest < LEAST_MW)
-    peaks = {device: FAR_ABOVE_PEAK * _board(device).peak_power_mw for device in table["device"][is_board].unique()}
+    too_low = (power < BOARD_LEAST_MW).where(of_board, greatest < LEAST_MW)
+    peaks = {device: FAR_ABOVE_PEAK * _board(device).peak_power_mw for device in table["device"][of_board].unique()}
     yield from _in_unit(power, too_low & power.notna(), "W, expected mW")
     yield from _in_unit(power, power > table["device"].map(peaks).fillna(MOST_MW), "uW, expected mW")
 
@@ -390,7 +395,7 @@ def _power_units(table: pd.DataFrame) -> Iterator[Tuple[str, Fault]]:
 def _time_units(table: pd.DataFrame) -> Iterator[Tuple[str, Fault]]:
     time_ms, task = table["minibatch_time_ms"], table["task"]
     medians = time_ms.groupby([table[name] for name in _LIKE]).transform("median")
-    counts_cycles = table["device"].isin(list(BOARDS)) & (table["cpu_khz"] != UNKNOWN_KHZ)
+    counts_cycles = _of_boards(table) & (table["cpu_khz"] != UNKNOWN_KHZ)
     cycles = time_ms * table["cpu_khz"]  # ms * kHz
     too_short = (cycles < task.map(LEAST_CYCLES)).where(counts_cycles, medians < task.map(LEAST_MS))
     yield from _in_unit(time_ms, too_short, "s, expected ms")

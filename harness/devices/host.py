@@ -20,8 +20,9 @@ from harness.board.knob import Knob
 from harness.board.lock import locked
 from harness.board.page_cache import PageCache
 from harness.board.saved_state import preserved
-from harness.board.source import SourceSpec, open_source
+from harness.board.source import SOURCES, SourceSpec, open_source
 from harness.board.thermal import temperature_limits_c
+from harness.core.boards import is_board, load_board
 from harness.core.cases import DVFS, STATIC, Case
 from harness.core.configuration import Configuration
 from harness.core.device import Capability, Identity
@@ -35,24 +36,11 @@ from harness.devices.jetson_board import EMULATED
 
 THIS_MACHINE = Path("/")
 CLOCK_STEP_KHZ = 100_000  # steps offered between a CPU's lowest and highest clock where the driver takes any value
-_TOPICS = {
-    "cpu": "measure CPU use, own and others'",
-    "memory": "measure memory",
-    "thermal": "measure temperatures",
-    "cpufreq": "measure CPU clocks",
-    "nvml": "measure the GPU and its power",
-    "pmic": "measure power",
-    "rapl": "measure power",
-    "ina": "measure power",
-    "devfreq": "measure GPU and memory clocks",
-    "throttle": "notice throttling",
-    "diskstats": "measure block I/O",
-    "jtop": "read jtop beside it",
-}
 
 
 def source_capability(spec: SourceSpec, root: str) -> Capability:
-    topic = _TOPICS[spec.name]
+    """Whether a source can be read now; one of a package is called by its name."""
+    topic = SOURCES[spec.name].topic if spec.name in SOURCES else f"measure by {spec.name}"
     try:
         source = open_source(spec, root)
     except HarnessError as error:
@@ -70,14 +58,16 @@ def lock_name(name: str, root: Path) -> str:
 class HostDevice:
     """This machine; or, emulated, a tree of files, where clocks are set and sensors read, while training runs here."""
 
-    name, emulated_name = "host", f"{EMULATED}host"
+    name = "host"
+    emulated_name = ""  # of a tree of files; where none stands, the name behind `emulated-`
     provenance = "measured"
     clocks_only_fall = False
     power_source = "rapl"
     gpu_uuid = ""
 
     def __init__(self, configuration: Configuration, root: Path = THIS_MACHINE, is_emulated: bool = False) -> None:
-        self.configuration, self.is_emulated = configuration, is_emulated
+        self.configuration = load_board(self.name).configured(configuration) if is_board(self.name) else configuration
+        self.is_emulated = is_emulated
         self._tree = Path(os.path.abspath(root))
         self.root = THIS_MACHINE if is_emulated else self._tree  # where training runs
         self.board_instance = configuration.instance(self._tree)
@@ -86,7 +76,7 @@ class HostDevice:
         self._frequency = CpuFrequency(str(self._tree))
         self._allowed_cpus = self._own_cpus = self._affinity.read()
         if is_emulated:
-            self.name, self.provenance = self.emulated_name, "simulated"
+            self.name, self.provenance = self.emulated_name or f"{EMULATED}{self.name}", "simulated"
             self._allowed_cpus = CpuOnline(str(self._tree)).read() or [0]
             self.remarks = [f"emulated: times are this machine's, clocks and sensors come from the tree {self._tree}"]
 

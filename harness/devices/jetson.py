@@ -11,7 +11,6 @@ runs on this machine. Its name, its provenance, a condition and a flag of every 
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import functools
 import hashlib
 import os
@@ -29,7 +28,7 @@ from harness.board.saved_state import preserved
 from harness.board.source import SourceSpec
 from harness.board.thermal import temperature_limits_c
 from harness.core.cases import IDLE, STATIC, Case
-from harness.core.configuration import DEFAULT_STORAGE, NOT_FRESH, REQUIRED, Configuration
+from harness.core.configuration import NOT_FRESH, REQUIRED, Configuration
 from harness.core.device import Capability, Identity
 from harness.core.environment import memory_bytes
 from harness.core.errors import CannotRunError, ControlError
@@ -37,10 +36,19 @@ from harness.core.mode_texts import parse_power_modes
 from harness.core.power_modes import PowerMode, PowerModeSpace
 from harness.core.units import BYTES_PER_GIB
 from harness.devices.host import THIS_MACHINE, lock_name, source_capability
-from harness.devices.jetson_board import EMULATED, Board, LiveSpace, named_modes, read_space
+from harness.devices.jetson_board import EMULATED, Board, LiveSpace, named_modes, read_board, read_space
 from harness.devices.jetson_control import JetsonControl
 
 FRESH_S = 3600.0  # a board that was booted longer ago is not fresh: what ran on it since is not known
+
+
+def is_jetson(root: Path) -> bool:
+    return read_board(root) is not None
+
+
+def open_jetson(configuration: Configuration, root: Path, is_tree: bool) -> JetsonDevice:
+    """The Jetson at a root, which is emulated wherever that is not this machine's."""
+    return JetsonDevice(read_board(root), configuration, root)
 
 
 class JetsonDevice:
@@ -55,9 +63,7 @@ class JetsonDevice:
         self.provenance = "simulated" if self.is_emulated else "measured"
         self.clocks_only_fall = board.spec is not None and bool(board.spec.clocks_only_fall)
         self._board = board
-        self.configuration = configuration
-        if board.spec is not None and DEFAULT_STORAGE not in board.spec.storage:
-            self.configuration = dataclasses.replace(configuration, default_storage=board.spec.default_storage)
+        self.configuration = board.spec.configured(configuration) if board.spec else configuration
         self.board_instance = configuration.instance(self._board_root)
         self.root = THIS_MACHINE  # where training runs, also of an emulated board
         self._affinity = Affinity()

@@ -1,20 +1,29 @@
-"""Which devices there are, by name, how one is opened, and what stands for a board that is not this machine."""
+"""Which devices there are, by name, how one is opened, and what is known of a board that is not this machine."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import List, NoReturn, Tuple, Union
+from typing import Any, ContextManager, Dict, List, Optional, Tuple
 
-from harness.core.boards import BOARDS, BoardSpec, load_board
-from harness.core.cases import INSTANCE_MARK
+from harness.core.boards import BoardSpec, board_names, is_board, load_board
+from harness.core.cases import INSTANCE_MARK, Case
 from harness.core.configuration import FILE_NAME, Configuration
-from harness.core.device import Capability, Device, Identity, RealDevice
+from harness.core.device import Capability, Device, Identity
+from harness.core.device_types import (
+    DeviceType,
+    brought_type,
+    brought_types,
+    declared_devices,
+    is_brought,
+    package_of,
+    warn_of,
+)
 from harness.core.environment import cpu_model
-from harness.core.errors import CannotRunError, UnknownNameError
+from harness.core.errors import CannotRunError, DependencyError, HarnessError, InvalidValueError, UnknownNameError
 from harness.core.power_modes import UNKNOWN_KHZ, PowerMode, PowerModeSpace
 from harness.devices.host import THIS_MACHINE, HostDevice
-from harness.devices.jetson import JetsonDevice
-from harness.devices.jetson_board import read_board
+from harness.devices.jetson import is_jetson, open_jetson
+from harness.devices.jetson_board import EMULATED, UNKNOWN_BOARD
 from harness.devices.nvidia_gpu import NAME as NVIDIA_GPU
 from harness.devices.nvidia_gpu import NvidiaGpuDevice
 from harness.devices.raspberry_pi import NAME as RASPBERRY_PI
@@ -25,9 +34,16 @@ from harness.devices.simulated import PREFIX as SIMULATED
 from harness.devices.simulated import SimulatedDevice
 from harness.simulation.parameters import SIMULATED_BOARDS
 
+SUITE_TYPES: Dict[str, DeviceType] = {
+    RASPBERRY_PI: DeviceType(RaspberryPi, is_raspberry_pi),
+    UNKNOWN_BOARD: DeviceType(open_jetson, is_jetson),  # any Jetson: its facts, or the lack of them, give the name
+    "host": DeviceType(HostDevice),
+}
+"""The suite's own kinds of devices that are opened at a root; packages bring theirs by `jetwatt.devices`."""
+
 
 class AbsentBoard:
-    """Stands for a board off-board: what its spec file says is answered, the rest is refused with a hint."""
+    """A board that is not this machine: answers what its facts tell, refuses the rest with a hint."""
 
     provenance = "measured"
     board_instance = None
@@ -36,13 +52,13 @@ class AbsentBoard:
     def __init__(self, spec: BoardSpec, root: Path) -> None:
         self.name, self._spec, self._root = spec.name, spec, root
 
-    def _refuse(self, *asked: object) -> NoReturn:
-        here = cpu_model(self._root) or "of unknown make"
+    def _error(self) -> CannotRunError:
+        this_cpu = cpu_model(self._root) or "of unknown make"
         stand_in = SIMULATED + self.name
         simulated = f"`--device {stand_in}` simulates it, " if self.name in SIMULATED_BOARDS else ""
         there = "`--device nvidia-gpu` where there is one" if self._spec.memory.host_bytes else "run on the board"
-        what = f"{self.name} is not this machine ({self._spec.product} is asked for, this CPU is {here})"
-        raise CannotRunError(what, f"{there}; {simulated}`--device host` measures this machine")
+        what = f"{self.name} is not this machine ({self._spec.product} is asked for, this CPU is {this_cpu})"
+        return CannotRunError(what, f"{there}; {simulated}`--device host` measures this machine")
 
     def identity(self) -> Identity:
         return Identity(self._spec.product, {})
@@ -61,60 +77,134 @@ class AbsentBoard:
     def capabilities(self) -> List[Capability]:
         return [Capability("device", False, f"{self.name} is not this machine", "run on the board")]
 
-    check = session = apply = conditions = _refuse
+    def check(self, case: Case) -> None:
+        raise self._error()
+
+    def session(self) -> ContextManager[None]:
+        raise self._error()
+
+    def apply(self, mode: PowerMode) -> PowerMode:
+        raise self._error()
+
+    def conditions(self, case: Case) -> Dict[str, Any]:
+        raise self._error()
 
 
 def known_devices() -> List[str]:
+    boards = [name for name in board_names() if name in SUITE_TYPES or load_board(name).is_jetson]
     return [
         "host",
         NVIDIA_GPU,
-        *(board for board in BOARDS if load_board(board).is_jetson or board == RASPBERRY_PI),
+        *dict.fromkeys([*boards, *brought_types()]),
         *(SIMULATED + board for board in SIMULATED_BOARDS),
         f"{REPLAY}CORPUS.csv",
     ]
 
 
-def local_board(configuration: Configuration, root: Path = THIS_MACHINE) -> Union[JetsonDevice, HostDevice, None]:
-    """The board that `root` is of, or the machine that a tree there stands for; None for neither."""
-    board = read_board(root)
-    if board is not None:
-        return JetsonDevice(board, configuration, root)
-    is_tree = root.resolve() != THIS_MACHINE and (root / "proc/cpuinfo").is_file()
-    if is_raspberry_pi(root):
-        return RaspberryPi(configuration, root, is_tree)
-    return HostDevice(configuration, root, is_emulated=True) if is_tree else None
+def local_board(configuration: Configuration, root: Path = THIS_MACHINE) -> Optional[Device]:
+    """The board that `root` is of, or the machine whose files a tree there has; None for neither."""
+    for name, kind in {**brought_types(), **SUITE_TYPES}.items():
+        if kind.device is not None and _is_here(name, kind, root):
+            return _opened(name, kind, configuration, root)
+    return HostDevice(configuration, root, is_emulated=True) if _is_tree(root) else None
 
 
-def open_device(name: str, configuration: Configuration, root: Path = Path("/")) -> Device:
+def _is_tree(root: Path) -> bool:
+    return root.resolve() != THIS_MACHINE and (root / "proc/cpuinfo").is_file()
+
+
+def _is_here(name: str, kind: DeviceType, root: Path) -> bool:
+    """Whether the machine at a root says that it is such a device; where a package's check fails, it is not."""
+    if kind.is_here is None:
+        return False
+    if name in SUITE_TYPES:
+        return kind.is_here(root)
+    try:
+        return bool(kind.is_here(root))
+    except Exception as error:
+        warn_of(_failed(name, "is_here", error))
+        return False
+
+
+def _failed(name: str, what: str, error: Exception) -> DependencyError:
+    text = f"device {name!r} of package {package_of(name)}: {what} failed: {type(error).__name__}: {error}"
+    return DependencyError(text, "mend or uninstall that package")
+
+
+def _opened(name: str, kind: DeviceType, configuration: Configuration, root: Path) -> Device:
+    if name in SUITE_TYPES:
+        return kind.device(configuration, root, _is_tree(root))
+    try:
+        device = kind.device(configuration, root, _is_tree(root))
+        own_name = device.name
+    except HarnessError:
+        raise
+    except Exception as error:
+        raise _failed(name, "opening it", error) from error
+    if own_name not in (name, EMULATED + name):
+        what = f"device {name!r} of package {package_of(name)} calls itself {own_name!r}"
+        raise InvalidValueError(what, f"its attribute name is that of its entry point: name = {name!r}")
+    return device
+
+
+def open_device(name: str, configuration: Configuration, root: Path = THIS_MACHINE) -> Device:
     """A device by its name; touches nothing yet.
 
-    The name is `host`, `nvidia-gpu` or what such a GPU calls itself, a board, what the board below `root` calls itself,
-    `sim:BOARD`, or `replay:CORPUS.csv`, behind `@` the one board instance that is meant.
+    The name is `host`, `nvidia-gpu` or what such a GPU calls itself, a board, a package's device, what the board below
+    `root` calls itself, `sim:BOARD`, or `replay:CORPUS.csv`, behind `@` the one board instance that is meant.
     """
     if name.startswith(SIMULATED):
         return SimulatedDevice(name[len(SIMULATED) :])
     if name.startswith(REPLAY):
         return ReplayDevice(name[len(REPLAY) :])
     name, _, instance = name.partition(INSTANCE_MARK)
-    kind, _, which = name.partition(":")
-    board = local_board(configuration, root)
-    here: Union[RealDevice, None] = None
-    if name == "host":
-        here = HostDevice(configuration, root)
-    elif board is not None and board.name == name:
-        here = board
-    elif kind == NVIDIA_GPU or (kind.startswith("nvidia-") and kind not in BOARDS):
-        here = NvidiaGpuDevice(which or ("" if kind == NVIDIA_GPU else kind), configuration, root)
-    if here is not None:
-        name = here.name
-        if instance not in ("", here.board_instance):
-            own = f"is instance {here.board_instance}" if here.board_instance else "does not tell which one it is"
+    device = _open_here(name, configuration, root)
+    if device is not None:
+        if instance not in ("", device.board_instance):
+            own = f"is instance {device.board_instance}" if device.board_instance else "does not tell which one it is"
             raise CannotRunError(
-                f"this {name} {own}, not {instance}",
+                f"this {device.name} {own}, not {instance}",
                 f'run on {instance}, or leave out @{instance}; board_instance = "NAME" in {FILE_NAME} names a board',
             )
-        return here
-    if name in BOARDS:
+        return device
+    if is_board(name):
         return AbsentBoard(load_board(name), root)
-    known = [*known_devices(), *([board.name] if board is not None and board.name not in BOARDS else [])]
-    raise UnknownNameError(f"device {name!r} is unknown", f"known: {', '.join(known)}")
+    if is_brought(name):
+        what = f"{name} of package {package_of(name)} is not this machine"
+        raise CannotRunError(what, "run on the device; without facts in its package nothing is planned elsewhere")
+    board = local_board(configuration, root)
+    here = [board.name] if board is not None and not is_board(board.name) else []
+    raise UnknownNameError(f"device {name!r} is unknown", f"known: {', '.join([*known_devices(), *here])}")
+
+
+def _open_here(name: str, configuration: Configuration, root: Path) -> Optional[Device]:
+    """The device of that name on this machine, or at `root`; None where it is none of these."""
+    if name == "host":
+        return HostDevice(configuration, root)
+    if is_brought(name):
+        kind = brought_type(name)
+        if kind.device is not None:
+            is_opened = kind.is_here is None or _is_here(name, kind, root)
+            return _opened(name, kind, configuration, root) if is_opened else None
+    board = local_board(configuration, root)
+    if board is not None and board.name == name:
+        return board
+    kind_of_gpu, _, which = name.partition(":")
+    if kind_of_gpu == NVIDIA_GPU or kind_of_gpu.startswith("nvidia-"):
+        return NvidiaGpuDevice(which or ("" if kind_of_gpu == NVIDIA_GPU else kind_of_gpu), configuration, root)
+    return None
+
+
+def capabilities_of_packages() -> List[Capability]:
+    """Of each device that an installed package brings: whether it can be loaded, and what is wrong where not."""
+    found = []
+    for name in declared_devices():
+        topic = f"device {name}"
+        try:
+            kind = brought_type(name)
+            if kind.facts is not None:
+                load_board(name)
+            found.append(Capability(topic, True, f"of package {package_of(name)}"))
+        except HarnessError as error:
+            found.append(Capability(topic, False, error.what, error.hint))
+    return found

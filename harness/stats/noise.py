@@ -17,7 +17,7 @@ from typing import Dict, Iterable, List, Mapping, NamedTuple, Optional, Sequence
 
 import numpy as np
 
-from harness.core.boards import BOARDS
+from harness.core.boards import is_board
 from harness.stats.estimates import CONFIDENCE, Estimate, geometric_mean
 
 TIME, POWER = "time", "power"
@@ -54,7 +54,7 @@ deviations)."""
 def prior(device: str, quantity: str = TIME) -> RunNoise:
     """The noise between runs before any repetition, by a device's type or name; what is no board is any machine."""
     board = (device.partition(":")[2] or device).partition("@")[0]
-    if board not in BOARDS:
+    if not is_board(board):
         return ANY_MACHINE
     return BOARD_POWER if quantity in OF_POWER else UNSTEADY_BOARDS.get(board, BOARD)
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import importlib
-import importlib.metadata
 import sys
 from pathlib import Path
 from typing import Any, Dict, List, Optional
 
 from harness.core.cases import LOGGING, QUIET
+from harness.core.entry_points import EntryPoint, entry_points
 from harness.core.errors import HarnessError, InvalidValueError, UnknownNameError
 from harness.workloads import classification, language_models, yolov8n_coco
 from harness.workloads.failures import own_code_failed
@@ -107,8 +107,5 @@ def _from_entry_point(name: str) -> Optional[Any]:
         raise own_code_failed(f"workload {name}: importing {found[0].value}", error) from error
 
 
-def _entry_points() -> List[Any]:
-    points = importlib.metadata.entry_points()
-    if hasattr(points, "select"):
-        return list(points.select(group=ENTRY_POINTS))
-    return list(points.get(ENTRY_POINTS, ()))  # Python 3.8 and 3.9
+def _entry_points() -> List[EntryPoint]:
+    return entry_points(ENTRY_POINTS)

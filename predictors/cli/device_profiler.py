@@ -20,7 +20,7 @@ from typing import Any, Callable, Dict, Iterator, List, Mapping, NamedTuple, Opt
 import numpy as np
 
 from harness.board.sampler import Sampler
-from harness.core.boards import BOARDS
+from harness.core.boards import is_board
 from harness.core.cases import Case
 from harness.core.device import Device
 from harness.core.environment import describe_environment
@@ -247,7 +247,7 @@ def board_of(device: Device) -> str:
     """The board that a device is or stands for; empty where it is none."""
     name = getattr(device, "board", None) or device.name.rpartition(":")[2].partition("@")[0]
     name = name[len("emulated-") :] if name.startswith("emulated-") else name
-    return name if name in BOARDS else ""
+    return name if is_board(name) else ""
 
 
 @contextlib.contextmanager

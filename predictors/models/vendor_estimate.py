@@ -21,7 +21,7 @@ from typing import Dict
 
 import numpy as np
 
-from harness.core.boards import BOARDS, BoardSpec, load_board
+from harness.core.boards import BoardSpec, board_names, load_board
 from harness.core.errors import CannotRunError, UnknownNameError
 from predictors.models.base import Inputs, Prediction, Predictor
 
@@ -66,7 +66,7 @@ def estimated_power_mw(board: BoardSpec, modes: np.ndarray) -> np.ndarray:
 def estimated_boards() -> Dict[str, BoardSpec]:
     """The Jetsons whose peak power and clocks are known."""
     found = {}
-    for name in BOARDS:
+    for name in board_names():
         board = load_board(name)
         with contextlib.suppress(CannotRunError):
             board.power_mode_space()

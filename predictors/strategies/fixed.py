@@ -8,7 +8,7 @@ from typing import NamedTuple, Sequence, Tuple
 
 import numpy as np
 
-from harness.core.boards import BOARDS, load_board
+from harness.core.boards import is_board, load_board
 from harness.core.errors import InvalidValueError
 from harness.core.power_modes import UNKNOWN_KHZ, PowerMode
 from harness.core.units import mw_to_w, w_to_mw
@@ -98,7 +98,7 @@ def claimed_from_name(name: str) -> float:
 
 def presets_of(device: str) -> Tuple[VendorPreset, ...]:
     """The vendor's modes of a board, with what their names claim; none where the board is unknown."""
-    if device not in BOARDS:
+    if not is_board(device):
         return ()
     spec = load_board(device)
     masks = [preset.tpc_pg_mask or 0 for preset in spec.presets]

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from pathlib import Path
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 import msgspec
 
-from harness.core.errors import CannotRunError, UnknownNameError
+from harness.core.configuration import DEFAULT_STORAGE, Configuration
+from harness.core.device_types import BOARDS_FOLDER, brought_type, brought_types, is_brought, package_of, warn_of
+from harness.core.errors import CannotRunError, HarnessError, InvalidValueError, UnknownNameError
 from harness.core.files import read_toml, typed
 from harness.core.mode_texts import DEFAULT, MAXN, NamedModes, parse_power_modes
 from harness.core.power_modes import PowerMode, PowerModeSpace
 from harness.core.units import mhz_to_khz
 
-BOARDS: Dict[str, Path] = {path.stem: path for path in sorted(Path(__file__).parent.glob("*.toml"))}  # by corpus name
+BOARDS: Dict[str, Path] = {path.stem: path for path in sorted(BOARDS_FOLDER.glob("*.toml"))}
+"""The suite's own boards, by their name in the corpus; `board_names` has those of packages too."""
 
 
 class CpuCluster(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -123,6 +127,12 @@ class BoardSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         """The modes that a paper names, as it prints them, which need not be allowed ones."""
         return {name: PowerMode(cores, *map(mhz_to_khz, mhz)) for name, (cores, *mhz) in self.named_mhz.items()}
 
+    def configured(self, configuration: Configuration) -> Configuration:
+        """A configuration whose working directory is on the board's own medium where it has no SSD."""
+        if DEFAULT_STORAGE in self.storage:
+            return configuration
+        return dataclasses.replace(configuration, default_storage=self.default_storage)
+
     def power_mode_space(self) -> PowerModeSpace:
         """The power modes known off-board: any core count, listed clocks; `CannotRunError` where none are listed."""
         return self._space(self.clocks.gpu_khz)
@@ -169,6 +179,34 @@ class BoardSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return said if names else ""
 
 
+def is_board(name: str) -> bool:
+    """Whether a file has facts of a board of that name: one of the suite's, or one that a package brings."""
+    if name in BOARDS:
+        return True
+    if not is_brought(name):
+        return False
+    try:
+        return brought_type(name).facts is not None
+    except HarnessError as error:
+        warn_of(error)
+        return False
+
+
+def board_names() -> List[str]:
+    """The boards that have facts: the suite's, then those of packages; one whose file is wrong is left out."""
+    names = list(BOARDS)
+    for name, kind in brought_types().items():
+        if kind.facts is None:
+            continue
+        try:
+            for variant in known_variants(name):
+                load_board(name, variant)
+            names.append(name)
+        except HarnessError as error:
+            warn_of(error)
+    return names
+
+
 def known_variants(name: str) -> List[str]:
     """The variants of a board, the default one first."""
     content = _content(name)
@@ -189,7 +227,7 @@ def load_board(name: str, variant: str = "") -> BoardSpec:
     if variant not in ("", variants[0]):
         table = _overlaid(table, {**content["variants"][variant], "variant": variant})
     table["clocks"] = {key: _expanded(entries) for key, entries in table.get("clocks", {}).items()}
-    return typed({**table, "name": name}, BoardSpec, f"board file {BOARDS[name]}")
+    return typed({**table, "name": name}, BoardSpec, f"board file {_facts_file(name)}{_whose(name)}")
 
 
 def find_board(compatible: Sequence[str], model: str = "") -> Optional[BoardSpec]:
@@ -198,7 +236,7 @@ def find_board(compatible: Sequence[str], model: str = "") -> Optional[BoardSpec
     The part number decides: one carrier takes several modules, and models were seen to name another one than is there.
     """
     here, model = " ".join(compatible).lower(), model.lower()
-    modules = [load_board(name, variant) for name in BOARDS for variant in known_variants(name)]
+    modules = [load_board(name, variant) for name in board_names() for variant in known_variants(name)]
     exact = [
         spec
         for spec in modules
@@ -206,7 +244,7 @@ def find_board(compatible: Sequence[str], model: str = "") -> Optional[BoardSpec
     ]
     if exact:
         return max(exact, key=lambda spec: len(spec.marks))
-    families = [load_board(name) for name in BOARDS]
+    families = [load_board(name) for name in board_names()]
     by_prefix = [spec for spec in families if spec.part_number_prefix and spec.part_number_prefix in here]
     by_model = [spec for spec in families if any(part.lower() in model for part in spec.models)]
     return next(iter([*by_prefix, *by_model]), None)
@@ -214,9 +252,26 @@ def find_board(compatible: Sequence[str], model: str = "") -> Optional[BoardSpec
 
 @functools.lru_cache(maxsize=None)
 def _content(name: str) -> Dict[str, Any]:
-    if name not in BOARDS:
-        raise UnknownNameError(f"board {name!r} is unknown", f"known: {', '.join(BOARDS)}")
-    return read_toml(BOARDS[name])
+    try:
+        content = read_toml(_facts_file(name))
+    except InvalidValueError as error:
+        raise InvalidValueError(f"board file{_whose(name)}: {error.what}", error.hint) from error
+    if "variant" not in content:
+        raise InvalidValueError(f"board file {_facts_file(name)}{_whose(name)} names no variant", 'variant = "8gb"')
+    return content
+
+
+def _facts_file(name: str) -> Path:
+    if name in BOARDS:
+        return BOARDS[name]
+    facts = brought_type(name).facts if is_brought(name) else None
+    if facts is None:
+        raise UnknownNameError(f"board {name!r} is unknown", f"known: {', '.join(board_names())}")
+    return Path(facts)
+
+
+def _whose(name: str) -> str:
+    return "" if name in BOARDS else f" of package {package_of(name)}"
 
 
 def _overlaid(below: Mapping[str, Any], above: Mapping[str, Any]) -> Dict[str, Any]:

@@ -10,7 +10,7 @@ from typing import Any, Callable, Dict, FrozenSet, List, Mapping, Optional, Sequ
 
 import msgspec
 
-from harness.core.boards import BOARDS, load_board
+from harness.core.boards import board_names, is_board, load_board
 from harness.core.cases import AXES, CONCURRENT, INFERENCE, STATIC, TRAINING, Case, Settings, parse_storage
 from harness.core.configuration import DEFAULT_STORAGE
 from harness.core.errors import HarnessError, InvalidValueError, UnknownNameError
@@ -168,7 +168,7 @@ def expand(sweeps: Sequence[Sweep], mode_names: Callable[[str, str, str], List[s
 
 def own_media(board: str, media: Sequence[str]) -> Tuple[str, ...]:
     """Storage for a board: where it has no SSD, its default medium stands for that (004 sec. 4.4: SD on Nano)."""
-    spec = load_board(board) if board in BOARDS else None
+    spec = load_board(board) if is_board(board) else None
     if spec is None or DEFAULT_STORAGE in spec.storage:
         return tuple(media)
     named = [medium.partition("@") for medium in media]
@@ -201,10 +201,10 @@ def _sweep(base: Sweep, table: SweepTable) -> Sweep:
     task = base.task if table.task is None else table.task
     if task not in _TASKS:
         raise InvalidValueError(f"task {task!r} is unknown", f"known: {', '.join(_TASKS)}")
-    boards, known = base.boards if table.boards is None else table.boards, ("host", *BOARDS)
-    unknown = [board for board in boards if board not in known]
+    boards = base.boards if table.boards is None else table.boards
+    unknown = [board for board in boards if board != "host" and not is_board(board)]
     if unknown:
-        raise UnknownNameError(f"there is no board {unknown[0]!r}", f"known: {', '.join(known)}")
+        raise UnknownNameError(f"there is no board {unknown[0]!r}", f"known: host, {', '.join(board_names())}")
     instances = base.instances if table.instances is None else table.instances
     if instances < 1:
         raise InvalidValueError(f"instances takes a whole number from 1 up, got {instances!r}")

@@ -18,7 +18,7 @@ PSYS_ALONE = {f"{ZONE}/name": "psys", f"{ZONE}/energy_uj": 0, f"{ZONE}/max_energ
 
 @pytest.mark.parametrize("name", SOURCES)
 def test_every_source_has_a_function_that_opens_it(name):
-    module, _, function = SOURCES[name].partition(":")
+    module, function = SOURCES[name].module, "open_source"
     assert callable(getattr(importlib.import_module(f"harness.board.{module}"), function))
 
 

@@ -17,7 +17,7 @@ from boards.tools_in_process import tools_in_process
 from boards.tree import build_board
 
 from harness.__main__ import main
-from harness.board.source import SOURCES, Reading, SourceSpec, open_source
+from harness.board.source import SOURCES, Reading, SourceModule, SourceSpec, open_source
 from harness.cli.doctor import examine
 from harness.core.cases import Case
 from harness.core.configuration import Configuration
@@ -204,7 +204,7 @@ def test_what_a_source_says_once_is_in_the_record(tmp_path, tree, monkeypatch):
     module = types.ModuleType("harness.board.once")
     module.open_source = lambda root: OnceSource()
     monkeypatch.setitem(sys.modules, "harness.board.once", module)
-    monkeypatch.setitem(SOURCES, "jtop", "once:open_source")
+    monkeypatch.setitem(SOURCES, "jtop", SourceModule("once", "read once"))
     record(tmp_path / "x.tar.gz", tree.path, [SourceSpec("jtop")], 0)
     said = json.loads((unpacked(tmp_path / "x.tar.gz").parent / "record.json").read_text())
     assert said["sources"]["jtop"]["values"] == {"jtop_power_total_mw": 7000.0}
