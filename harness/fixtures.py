@@ -27,9 +27,10 @@ from harness.core.device import Device, RealDevice, is_self_profiling
 from harness.core.power_modes import PowerMode
 from harness.core.profiles import Profile, Telemetry
 from harness.core.terminal import Progress
+from harness.core.units import ms_to_s
 from harness.gate import Baseline
 from harness.measure.rounds import Step, run_rounds
-from harness.options import asks_for_strictness, deadline_from
+from harness.options import asks_for_strictness, command_of, deadline_from
 from harness.outcome import OUTCOME, PROGRESS
 from harness.plan import experiment_of, plan_of
 from harness.playback import is_played_back, play_back, time_rounds
@@ -63,6 +64,19 @@ def ending_the_run(session: pytest.Session, *kinds: Type[errors.HarnessError]) -
     except kinds as error:
         session.shouldfail = error.what
         raise
+
+
+@contextlib.contextmanager
+def within_time_budget(item: pytest.Item) -> Iterator[None]:
+    """Note what the run's time budget leaves out, and add the command that runs it."""
+    try:
+        yield
+    except errors.OverBudgetError as error:
+        case = plan_of(item.config).case_of(item)
+        name = item.nodeid if case is None else case.id
+        item.config.stash[OUTCOME].over_budget.append(name)
+        command = command_of(item.config, item.name if case is None else case.id)
+        raise errors.OverBudgetError(error.what, f"to run it: {command}") from None
 
 
 @pytest.fixture
@@ -281,10 +295,16 @@ def measure(
         )
         if not timed:
             benchmark.params = _parameters(case)
-        with as_pytest_outcome():
+        allotment, report = None, progress.update
+        if plan.time_budget is not None and not is_self_profiling(held):
+            allotment = plan.time_budget.allot(case, plan.portions.get(request.node.nodeid, 1.0))
+            report = allotment.watched(progress.update)
+        with as_pytest_outcome(), within_time_budget(request.node):
             if is_new:  # the test's own case was checked before anything was touched
                 check(case, held)
-            found = conditions(case, held, progress.update)
+            if allotment is not None:
+                allotment.refuse_early()
+            found = conditions(case, held, report)
             comparable = comparable_conditions(found, case, held.provenance)
             known = key(comparable)
         done = None if is_new else outcome.found(known, case)
@@ -299,13 +319,17 @@ def measure(
             return done
         log = plan.meter_logs.get(case.workload)
         of_all = (errors.OverheatedError, errors.StoreError)
-        with as_pytest_outcome(errors.DependencyError), ending_the_run(session, *of_all):
+        with as_pytest_outcome(errors.DependencyError), within_time_budget(request.node), ending_the_run(
+            session, *of_all
+        ):
             if log is None:
-                measured = run(case, held, progress.update, rounds, plan.meter)
+                measured = run(case, held, progress.update, rounds, plan.meter, allotment)
             else:
                 measured = metered_profile(case, found, held.provenance, log)
             results.add(measured, outcome.environment, outcome.run_id)
         outcome.keep(known, measured)
+        if allotment is not None and measured.minibatch_time_ms is not None:
+            plan.time_budget.learn(case, ms_to_s(measured.minibatch_time_ms))
         if repetition == 0:
             show(measured)
         else:

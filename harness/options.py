@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import datetime
+import re
+import shlex
 from pathlib import Path
 from typing import Any, Dict, List, Optional, Tuple
 
@@ -13,7 +15,7 @@ from harness.core.campaigns import SHIPPED, Campaign, check_axis, load_campaign
 from harness.core.configuration import DEFAULT_RESULTS, FILE_NAME, Configuration, load_configuration
 from harness.core.errors import InvalidValueError
 from harness.core.files import read_toml
-from harness.core.units import percent_to_share
+from harness.core.units import parse_duration, percent_to_share
 
 DEFAULT_CAMPAIGN = "quick"
 
@@ -107,6 +109,33 @@ def deadline_from(config: pytest.Config) -> Optional[datetime.datetime]:
     except ValueError as error:
         raise InvalidValueError(f"--deadline {given!r} is no time", "HH:MM, or YYYY-MM-DDTHH:MM") from error
     return at if at > now else at + datetime.timedelta(days=1)
+
+
+def time_budget_from(config: pytest.Config, campaign: Campaign) -> str:
+    """The time that the whole run may take, as `parse_duration` reads it; empty for no limit."""
+    given: str = config.getoption("jetwatt_time_budget")
+    try:
+        if given:
+            parse_duration(given)
+    except InvalidValueError as error:
+        raise InvalidValueError(f"--time-budget {error.what}", error.hint) from error
+    return given or campaign.time_budget or ""
+
+
+_IN_K = re.compile(r"[\w:+.\[\]/-]+")  # what pytest's -k takes as a word
+
+
+def command_of(config: pytest.Config, case_id: str) -> str:
+    """What was typed, for one of its cases and without the time budget."""
+    words, kept = iter(config.invocation_params.args), []
+    for word in map(str, words):
+        if word in ("--time-budget", "-k"):
+            next(words, None)
+        elif not word.startswith("--time-budget="):
+            kept.append(word)
+    chosen = ["-k", case_id] if _IN_K.fullmatch(case_id) else []
+    longer = [] if config.getoption("jetwatt_time_budget") else ["--time-budget", "24h"]  # instead of the campaign's
+    return " ".join(map(shlex.quote, ["pytest", *kept, *longer, *chosen]))
 
 
 def device_root_from(config: pytest.Config) -> Path:

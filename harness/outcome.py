@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
+import time
 import uuid
 from typing import TYPE_CHECKING, Any, Dict, List, Optional, Set, Tuple
 
@@ -25,7 +26,9 @@ LOOK_S = 0.5  # how long to look at other processes before the first measurement
 
 class Outcome:
     def __init__(self) -> None:
+        self.began_s = time.monotonic()
         self.run_id = uuid.uuid4().hex
+        self.over_budget: List[str] = []  # cases that the time budget left out
         self.countdown = Countdown(0)
         self.profiles: List[Profile] = []
         self.evidence: List[Evidence] = []

@@ -18,6 +18,8 @@ from harness.core.device import Device, is_self_profiling
 from harness.core.errors import HarnessError, InvalidValueError, UnknownNameError
 from harness.core.mode_orders import AS_GIVEN, SAFE, order_passes
 from harness.core.power_modes import PowerMode
+from harness.core.units import parse_duration
+from harness.measure.time_budget import TimeBudget, portions, size_of
 from harness.outcome import OUTCOME, PROGRESS
 
 Item = TypeVar("Item")
@@ -63,6 +65,10 @@ class Plan:
         self.meter = read_meter(config.getoption("jetwatt_socket_meter"))
         self._idle_s: float = config.getoption("jetwatt_idle_seconds")
         self._slowdown = options.slowdown_from(config)
+        text = options.time_budget_from(config, self.campaign)
+        began_s = config.stash[OUTCOME].began_s
+        self.time_budget = TimeBudget(parse_duration(text), text, began_s) if text else None
+        self.portions: Dict[str, float] = {}  # of the time left, by a test's id
         self._devices: Dict[str, Device] = {}
         self._modes: Dict[Tuple[str, str], PowerMode] = {}
         self.cases: Dict[str, Case] = {}  # by `case_key`, which pytest has as the parameter
@@ -237,6 +243,22 @@ class Plan:
     def mode_of(self, item: pytest.Item) -> Optional[Tuple[str, PowerMode]]:
         case = self.case_of(item)
         return None if case is None else (case.device, self._modes[case.device, case.power_mode])
+
+    def share_time(self, items: List[pytest.Item]) -> None:
+        """Order the tests so that the largest network goes last, and give each its part of what is left then.
+
+        Cases of `--cases` keep its order.
+        """
+        if self.places is None:
+            items.sort(key=lambda item: 0.0 if self._timed_case(item) is None else size_of(self._timed_case(item)))
+        items[:] = in_safe_order(items, self.falling_mode_of)
+        timed = {item.nodeid: self._timed_case(item) for item in items if self._timed_case(item) is not None}
+        self.portions = dict(zip(timed, portions(list(timed.values()))))
+
+    def _timed_case(self, item: pytest.Item) -> Optional[Case]:
+        """The case of a test that takes real time."""
+        case = self.case_of(item)
+        return None if case is None or is_self_profiling(self.device(case.device)) else case
 
     def falling_mode_of(self, item: pytest.Item) -> Optional[Tuple[str, PowerMode]]:
         found = self.mode_of(item)

@@ -18,6 +18,7 @@ from harness.core.configuration import NOT_FRESH
 from harness.core.errors import HarnessError
 from harness.core.files import write_output
 from harness.core.terminal import Countdown, Progress
+from harness.fixtures import as_pytest_outcome, within_time_budget
 from harness.options import DEFAULT_CAMPAIGN, add_options
 from harness.outcome import OUTCOME, PROGRESS, Outcome
 from harness.plan import ALL_AXES, Block, Plan, experiment_of, plan_of
@@ -186,7 +187,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: List[pytest.Item
         if unlisted:
             config.hook.pytest_deselected(items=unlisted)
         items[:] = sorted((one for one in items if one.nodeid in plan.places), key=lambda one: plan.places[one.nodeid])
-    items[:] = planning.in_safe_order(items, plan.falling_mode_of)
+    if plan.time_budget is None:
+        items[:] = planning.in_safe_order(items, plan.falling_mode_of)
+    else:
+        plan.share_time(items)
     items.sort(key=lambda item: TAKEAWAYS in getattr(item, "fixturenames", ()))  # judged once all is measured
     if config.getoption("jetwatt_list_cases"):
         _write_cases(Path(config.getoption("jetwatt_list_cases")), items, plan)
@@ -259,6 +263,17 @@ def pytest_report_collectionfinish(config: pytest.Config, items: Sequence[pytest
     return [f"jetwatt: {text}." for text in texts]
 
 
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Leave out what would begin when the run's time budget is spent; what was measured is judged all the same."""
+    plan = item.config.stash.get(planning.PLAN, None)
+    names = getattr(item, "fixturenames", ())
+    if plan is None or plan.time_budget is None or TAKEAWAYS in names:
+        return
+    if "case" in names or item.path.parent == planning.SUITE:
+        with as_pytest_outcome(), within_time_budget(item):
+            plan.time_budget.refuse_if_spent()
+
+
 def pytest_report_teststatus(report: pytest.TestReport, config: pytest.Config) -> Optional[Tuple[str, str, str]]:
     """No dot for a case that was measured: its line of figures stands there already."""
     measured = report.when == "call" and report.passed and report.nodeid in config.stash[OUTCOME].shown
@@ -267,6 +282,17 @@ def pytest_report_teststatus(report: pytest.TestReport, config: pytest.Config) -
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     outcome: Outcome = terminalreporter.config.stash[OUTCOME]
+    _summarise_profiles(terminalreporter, outcome)
+    left_out = outcome.over_budget
+    if left_out:
+        more = f" and {len(left_out) - MOST_ROWS} more" if len(left_out) > MOST_ROWS else ""
+        terminalreporter.write_line(
+            f"left out, because the time budget did not suffice: {', '.join(left_out[:MOST_ROWS])}{more}; the reason "
+            "of each, and the command that runs it, are with its SKIPPED"
+        )
+
+
+def _summarise_profiles(terminalreporter: Any, outcome: Outcome) -> None:
     if outcome.profiles:
         in_full = terminalreporter.config.getoption("verbose") > 0
         terminalreporter.section("jetwatt")

@@ -28,6 +28,10 @@ class DoesNotFitError(CannotRunError):
     """A case that needs more memory than there is: nor does a greater batch fit, in whatever power mode."""
 
 
+class OverBudgetError(CannotRunError):
+    """A case that does not fit into what is left of the run's time budget; it is left out, and nothing of it stored."""
+
+
 class ProcessEndedError(HarnessError):
     """A process that a case runs in, and that ended, by a crash perhaps, before it answered: the test fails."""
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from typing import Callable
+
+from harness.core.errors import InvalidValueError
 
 KHZ_PER_MHZ = 1_000
 HZ_PER_KHZ = 1_000
@@ -42,6 +45,22 @@ percent_to_share = _over(100.0)
 permille_to_share = _over(1_000.0)
 share_to_percent = _times(100.0)
 bytes_to_mb = _over(BYTES_PER_MB)
+
+
+_DURATION = re.compile(r"(?:(?P<hours>[\d.]+)h)?(?:(?P<minutes>[\d.]+)min)?(?:(?P<seconds>[\d.]+)s)?")
+
+
+def parse_duration(text: str) -> float:
+    """Seconds of `5min`, `300s`, `1h30min` or `1.5h`; `InvalidValueError` of anything else, and of no time at all."""
+    found = _DURATION.fullmatch(text.strip().replace(" ", ""))
+    try:
+        hours, minutes, seconds = (float(part or 0) for part in found.groups()) if found else (0.0, 0.0, 0.0)
+    except ValueError:  # two points in a number
+        hours = minutes = seconds = 0.0
+    total_s = hours * S_PER_HOUR + minutes * S_PER_MINUTE + seconds
+    if not total_s > 0:
+        raise InvalidValueError(f"{text!r} is not a duration", "a number above 0 with its unit: 5min, 300s, 1h30min")
+    return total_s
 
 
 def mhz_to_khz(mhz: float) -> int:

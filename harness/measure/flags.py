@@ -64,7 +64,7 @@ def find_flags(profile: Profile) -> List[str]:
         return flags
     return [
         *common,
-        *_cut_and_noise(case, minibatches, aggregates),
+        *_cut_and_noise(case, conditions, minibatches, aggregates),
         *_telemetry_gaps(telemetry),
         *_power(conditions, telemetry, aggregates),
         *_data(case, conditions, minibatches),
@@ -142,15 +142,21 @@ def _clocks(case: Case, conditions: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _cut_and_noise(
-    case: Case, minibatches: Sequence[Minibatch], aggregates: Mapping[str, Optional[float]]
+    case: Case,
+    conditions: Mapping[str, Any],
+    minibatches: Sequence[Minibatch],
+    aggregates: Mapping[str, Optional[float]],
 ) -> Iterator[str]:
     median, *quartiles = (aggregates.get(f"minibatch_time_{part}ms") for part in ("", "q1_", "q3_"))
     if median and None not in quartiles and (quartiles[1] - quartiles[0]) / median > NOISY_SHARE:
         yield f"noisy: the interquartile range is {(quartiles[1] - quartiles[0]) / median:.0%} of the median"
-    wanted, limit_s = case.settings.minibatches, case.settings.limit_s
+    wanted, limit_s, share_s = case.settings.minibatches, case.settings.limit_s, conditions.get("time_share_s")
     clean = sum(minibatch.phase == CLEAN for minibatch in minibatches)
-    if wanted is not None and limit_s is not None and clean < wanted:
-        yield f"cut: {clean} of {wanted} minibatches, because they took longer than {limit_s:g} s"
+    if wanted is not None and clean < wanted and (limit_s or share_s) is not None:
+        reason = f"they took longer than {limit_s or share_s:g} s"
+        if share_s is not None and (limit_s is None or share_s < limit_s):
+            reason = f"they took longer than {share_s:g} s, their share of the run's time budget"
+        yield f"cut: {clean} of {wanted} minibatches, because {reason}"
 
 
 def _telemetry_gaps(telemetry: Telemetry) -> Iterator[str]:

@@ -40,6 +40,7 @@ from harness.measure.contention import wait_policy
 from harness.measure.flags import find_flags, stretch
 from harness.measure.idle import measure_idle
 from harness.measure.rounds import Rounds, run_rounds
+from harness.measure.time_budget import Allotment
 from harness.workloads import get_workload
 from harness.workloads.counting import counted_once
 from harness.workloads.counting import describe as describe_workload
@@ -127,12 +128,14 @@ def run(
     report: Report = lambda line: None,
     rounds: Rounds = run_rounds,
     meter: Optional[SocketMeter] = None,
+    allotment: Optional[Allotment] = None,
 ) -> Profile:
     """Measure a case on a device that the caller holds, under the case's power mode.
 
     `rounds` runs the minibatches that count, of an idle or a concurrent case its whole time as one; a device that has
-    minibatches of its own does without. `meter` tells what is drawn at the plug meanwhile. `OverheatedError` where a
-    sensor rose above its limit; there is no profile then, for half of a case is none.
+    minibatches of its own does without. `meter` tells what is drawn at the plug meanwhile. `allotment` is what the
+    case may take of the run's time budget, `OverBudgetError` where it does not fit. `OverheatedError` where a sensor
+    rose above its limit; there is no profile then, for half of a case is none.
     """
     if is_self_profiling(device):
         profile = cast(SelfProfiling, device).profile(case)
@@ -154,7 +157,7 @@ def run(
     elif case.task == cases.CONCURRENT:
         profile = measure_concurrent(bench, machine, instruments, report, rounds)
     else:
-        profile = _measure(bench, instruments, report, rounds)
+        profile = _measure(bench, instruments, report, rounds, allotment)
     if meter is not None:
         profile = metered(profile, meter)
     flags = [*device.remarks, *find_flags(profile)]
@@ -272,7 +275,9 @@ def _refuse_data_elsewhere(data: PreparedData, place: Optional[Path], storage: s
         )
 
 
-def _measure(bench: Bench, instruments: Instruments, report: Report, rounds: Rounds) -> Profile:
+def _measure(
+    bench: Bench, instruments: Instruments, report: Report, rounds: Rounds, allotment: Optional[Allotment] = None
+) -> Profile:
     training = require("harness.measure.training_loop")
     case, settings, files, root = bench.case, bench.case.settings, bench.data.files, instruments.root
     training.torch.set_num_threads(bench.conditions["threads"])
@@ -289,6 +294,8 @@ def _measure(bench: Bench, instruments: Instruments, report: Report, rounds: Rou
         refuse_heat(sampler, instruments.limits_c)
         place = f"epoch {minibatch.epoch} of {settings.epochs}, " if settings.epochs else ""
         report(f"    {place}minibatch {minibatch.index} ({minibatch.phase}), {minibatch.e2e_ms:.0f} ms")
+        if allotment is not None:
+            allotment.on_minibatch(minibatch)
 
     with training.failures_explained(f"{case.workload} with batches of {case.batch_size}", bench.workload.is_own):
         what = (bench.workload, bench.samples, case.batch_size, case.workers, settings.seed)
@@ -310,6 +317,10 @@ def _measure(bench: Bench, instruments: Instruments, report: Report, rounds: Rou
         with instruments.sampler(settings.interval_s) as sampler, limit as held_bytes_per_s:
             conditions["storage_limit_bytes_per_s"] = held_bytes_per_s
             refuse_heat(sampler, instruments.limits_c)
+            limits_s = [] if settings.limit_s is None else [settings.limit_s]
+            if allotment is not None:
+                limits_s.append(allotment.begin(bench.data.samples // case.batch_size))
+                conditions["time_share_s"] = round(limits_s[-1], 1)
             if settings.epochs is not None:
                 minibatches = training.profile_epochs(trainer, settings.epochs, before_epoch, on_minibatch, rounds)
             else:
@@ -320,7 +331,7 @@ def _measure(bench: Bench, instruments: Instruments, report: Report, rounds: Rou
                     watch.has_settled,
                     watch.is_enough,
                     on_minibatch,
-                    settings.limit_s,
+                    min(limits_s, default=None),
                     rounds,
                 )
             telemetry = sampler.stop()

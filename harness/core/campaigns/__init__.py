@@ -15,6 +15,7 @@ from harness.core.cases import AXES, CONCURRENT, INFERENCE, STATIC, TRAINING, Ca
 from harness.core.configuration import DEFAULT_STORAGE
 from harness.core.errors import HarnessError, InvalidValueError, UnknownNameError
 from harness.core.files import read_toml, typed
+from harness.core.units import parse_duration
 
 SHIPPED = {path.stem: path for path in sorted(Path(__file__).parent.glob("*.toml"))}
 
@@ -62,6 +63,7 @@ class CampaignTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     sweep: Tuple[SweepTable, ...] = (SweepTable(),)
     experiment: Dict[str, ExperimentTable] = {}
     fresh_boot: bool = False
+    time_budget: Optional[str] = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -85,6 +87,7 @@ class Campaign:
     experiments: Mapping[str, Tuple[Sweep, ...]] = dataclasses.field(default_factory=dict)
     general: Sweep = Sweep(AXIS_DEFAULTS, Settings())  # its axes and settings for tests that none of these are for
     fresh_boot: bool = False  # whether a board is to be rebooted before it (004 sec. 5.4.4)
+    time_budget: Optional[str] = None  # of the whole run, as `parse_duration` reads it; None for no limit
 
     def override(self, axes: Mapping[str, Sequence[Any]], settings: Mapping[str, Any]) -> Campaign:
         given = {axis: tuple(values) for axis, values in axes.items()}
@@ -122,9 +125,9 @@ def replace_settings(settings: Settings, changes: Mapping[str, Any]) -> Settings
 def load_campaign(name_or_path: str) -> Campaign:
     """Load a shipped campaign by its name, or one from a TOML file.
 
-    A file has `description`, `fresh_boot = true` where boards are to be rebooted before it, tables `[axes]` and
-    `[settings]` that hold for all sweeps, and `[[sweep]]` tables with the axes and `settings` that differ; without any
-    `[[sweep]]` the campaign is one sweep.
+    A file has `description`, `fresh_boot = true` where boards are to be rebooted before it, `time_budget = "5min"`
+    where the whole run is to end within a time, tables `[axes]` and `[settings]` that hold for all sweeps, and
+    `[[sweep]]` tables with the axes and `settings` that differ; without any `[[sweep]]` the campaign is one sweep.
     """
     path = SHIPPED.get(name_or_path, Path(name_or_path))
     if not path.is_file():
@@ -141,7 +144,10 @@ def load_campaign(name_or_path: str) -> Campaign:
         for experiment, own in table.experiment.items():
             common = _sweep(base, own)
             experiments[experiment] = tuple(_sweep(common, one) for one in own.sweep)
-        return Campaign(tuple(_sweep(base, one) for one in table.sweep), experiments, base, table.fresh_boot)
+        if table.time_budget is not None:
+            parse_duration(table.time_budget)
+        sweeps = tuple(_sweep(base, one) for one in table.sweep)
+        return Campaign(sweeps, experiments, base, table.fresh_boot, table.time_budget)
     except HarnessError as error:
         raise InvalidValueError(f"campaign file {path}: {error.what}", error.hint) from error
 

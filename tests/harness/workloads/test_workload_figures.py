@@ -12,6 +12,7 @@ torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.training
 
 from harness.workloads.counting import count, count_forward, count_layers  # noqa: E402
+from harness.workloads.forward_work import FLOPS_FORWARD  # noqa: E402
 
 COUNTED = {
     "lenet-mnist": (61_706, 833_040),
@@ -53,6 +54,7 @@ def test_figures_are_as_stated_and_agree_with_the_papers_or_it_is_known_why_not(
     parameters, operations = COUNTED[name]
     assert counted.parameters == parameters
     assert counted.flops_forward == pytest.approx(operations, rel=1e-5)
+    assert FLOPS_FORWARD[name] == pytest.approx(counted.flops_forward, rel=1e-5)
     published = pd.read_csv("baselines/published/networks.csv", index_col=["workload", "quantity"])["value"]
     assert counted.optimizer == ("AdamW" if name.startswith(("llama", "vit")) else "SGD")
     if name in published:

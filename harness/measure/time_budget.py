@@ -1,0 +1,176 @@
+"""A ceiling for the time of a whole run: its cases share what is left, and what does not fit is left out.
+
+Each case takes fewer minibatches, but never under `CUT_MINIBATCHES`. Where even these do not fit into what is left of
+the run, the case is left out as soon as that can be known: from the pace of a network measured before it, from its own
+first minibatch, or from any later one before there are enough.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+import time
+from typing import Dict, List, Optional, Sequence
+
+from harness.core.cases import CONCURRENT, CUT_MINIBATCHES, IDLE, TRAINING, Case, Mix
+from harness.core.device import Report
+from harness.core.errors import OverBudgetError
+from harness.core.interleaving import alone_s
+from harness.core.profiles import CLEAN, FIRST, Minibatch
+from harness.core.terminal import format_duration
+from harness.core.units import ms_to_s
+from harness.workloads.forward_work import minibatch_flops
+
+RESERVED_SHARE, MOST_RESERVED_S = 0.1, 15.0
+"""Of the budget, for what lies outside of cases: the start of Python and pytest, claims, the summary, restoring."""
+
+FLOPS_PER_S, OVERHEAD_S = 20e9, 0.005
+"""Of a minibatch, on two cores: what shares are weighed by before anything is measured."""
+
+CASE_S = 5.0  # what a case takes beside its minibatches: the data set, workers, the sampler
+EPOCH_MINIBATCHES = 100  # of an epoch, as long as nobody has counted its data set
+TELLING_S = 0.05
+"""From so much on a minibatch shows how fast this machine computes; that of LeNet is mostly overhead."""
+
+ROUGH = 3.0  # a network may run at a third or three times the pace that another one's operations promise
+WARM_UP = 3.0  # the first minibatch chooses kernels and starts workers: later ones may take a third of it
+
+
+def nominal_s(case: Case) -> float:
+    """Seconds of one minibatch on the machine that shares are weighed for; 1 for a network that nobody has counted."""
+    flops = minibatch_flops(case.workload, case.batch_size, case.task == TRAINING)
+    return 1.0 if flops is None else OVERHEAD_S + flops / FLOPS_PER_S
+
+
+def fixed_s(case: Case) -> Optional[float]:
+    """What a case takes that is measured for a time; None where it is minibatches or epochs."""
+    settings = case.settings
+    if case.task == IDLE:
+        return settings.idle_s
+    if case.task == CONCURRENT:
+        mix = Mix.parse(case.workload)
+        return settings.duration_s + 2 * alone_s(settings.duration_s, mix.arrivals_per_s, mix.batch_size)
+    return None
+
+
+def weight_s(case: Case) -> float:
+    """Seconds of a whole case on that machine."""
+    known_s = fixed_s(case)
+    if known_s is not None:
+        return CASE_S + known_s
+    count = case.settings.minibatches or (case.settings.epochs or 1) * EPOCH_MINIBATCHES
+    return CASE_S + count * nominal_s(case)
+
+
+def size_of(case: Case) -> float:
+    """By what cases are ordered: the largest goes last, and after it those whose networks nobody has counted."""
+    is_counted = fixed_s(case) is not None or minibatch_flops(case.workload, case.batch_size) is not None
+    return weight_s(case) if is_counted else math.inf
+
+
+def portions(cases: Sequence[Case]) -> List[float]:
+    """Of each case in its order: which part of the time that is left when it begins is its own."""
+    found, behind_s = [], 0.0
+    for weight in reversed([weight_s(case) for case in cases]):
+        behind_s += weight
+        found.append(weight / behind_s)
+    return found[::-1]
+
+
+class TimeBudget:
+    """What is left of a run's time.
+
+    Args:
+        total_s: the time of the run, in seconds.
+        text: how the user wrote it, for messages.
+        began_s: when the run began, in monotonic seconds.
+    """
+
+    def __init__(self, total_s: float, text: str, began_s: float) -> None:
+        self.text = text
+        self._end_s = began_s + total_s - min(RESERVED_SHARE * total_s, MOST_RESERVED_S)
+        self._slowness: Dict[str, float] = {}  # by device: measured over nominal time of a minibatch
+
+    def left_s(self) -> float:
+        return self._end_s - time.monotonic()
+
+    def allot(self, case: Case, portion: float = 1.0) -> Allotment:
+        return Allotment(self, case, portion)
+
+    def learn(self, case: Case, minibatch_s: float) -> None:
+        """Remember the pace of this machine, from a case that shows it."""
+        if minibatch_s >= TELLING_S and fixed_s(case) is None:
+            self._slowness[case.device] = minibatch_s / nominal_s(case)
+
+    def forecast_s(self, case: Case) -> Optional[float]:
+        """Seconds of a minibatch, by a network measured before on the device; None where there is none to go by."""
+        slowness = self._slowness.get(case.device)
+        is_counted = minibatch_flops(case.workload, case.batch_size) is not None
+        return slowness * nominal_s(case) if slowness is not None and is_counted else None
+
+    def refuse_if_spent(self) -> None:
+        if self.left_s() <= 0:
+            raise OverBudgetError(f"--time-budget {self.text} is spent")
+
+
+class Allotment:
+    """What one case may take of a run's time: its share, and the whole of what is left for the least it needs."""
+
+    def __init__(self, budget: TimeBudget, case: Case, portion: float) -> None:
+        self._budget, self._case = budget, case
+        self._share_end_left_s = budget.left_s() * (1.0 - portion)  # what others need to have then
+        self._least = (
+            CUT_MINIBATCHES if case.settings.minibatches is None else min(case.settings.minibatches, CUT_MINIBATCHES)
+        )
+        self._times_s: List[float] = []  # of minibatches in order, the first one included
+        self._clean = 0
+
+    def refuse_early(self) -> None:
+        """Raise `OverBudgetError` before anything is done, where the case cannot fit by all that is known."""
+        self._budget.refuse_if_spent()
+        known_s, forecast_s = fixed_s(self._case), self._budget.forecast_s(self._case)
+        if known_s is not None and known_s > self._budget.left_s():
+            raise OverBudgetError(f"{self._case.workload} takes {format_duration(known_s)}, and {self._left()}")
+        if known_s is None and forecast_s is not None:
+            self._refuse(forecast_s / ROUGH, shown_s=forecast_s, how="by the networks measured before it")
+
+    def watched(self, report: Report) -> Report:
+        """A report for the preparation, which also ends it where the time is up."""
+
+        def reported(line: str) -> None:
+            report(line)
+            if self._budget.left_s() <= 0:
+                what = f"{self._case.workload} was still being prepared ({line.strip()})"
+                raise OverBudgetError(f"{what} when --time-budget {self._budget.text} was spent")
+
+        return reported
+
+    def begin(self, epoch_minibatches: int) -> float:
+        """Begin the minibatches, of which an epoch has so many; returns for how long more than the least may run."""
+        if self._case.settings.epochs is not None:  # epochs are whole, or none
+            self._least = max(self._case.settings.epochs * epoch_minibatches - 1, 1)
+        self.refuse_early()
+        return max(self._budget.left_s() - self._share_end_left_s, 0.001)
+
+    def on_minibatch(self, minibatch: Minibatch) -> None:
+        """Raise `OverBudgetError` where the least that the case needs will not fit any more."""
+        self._times_s.append(ms_to_s(minibatch.e2e_ms))
+        self._clean += minibatch.phase == CLEAN
+        if minibatch.phase == FIRST:
+            self._refuse(self._times_s[0] / WARM_UP, shown_s=self._times_s[0], how="by its first")
+        elif self._clean < self._least:
+            few = len(self._times_s) <= 3
+            pace_s = min(self._times_s) if few else statistics.median(self._times_s[1:])
+            self._refuse(pace_s, shown_s=pace_s, how=f"by its first {len(self._times_s)}")
+
+    def _refuse(self, pace_s: float, shown_s: float, how: str) -> None:
+        missing = self._least - self._clean
+        if missing * pace_s > self._budget.left_s():
+            counted = f"the {missing} minibatches" if self._clean == 0 else f"the {missing} minibatches still missing"
+            raise OverBudgetError(
+                f"{counted} that {self._case.workload} needs take {format_duration(missing * shown_s)} {how} "
+                f"({shown_s:.2g} s each), and {self._left()}"
+            )
+
+    def _left(self) -> str:
+        return f"{format_duration(max(self._budget.left_s(), 0.0))} are left of --time-budget {self._budget.text}"

@@ -1,0 +1,281 @@
+"""A run ends within its time budget: who gets how much, what is cut, what is left out and when that is known."""
+
+from __future__ import annotations
+
+import pytest
+
+from harness.core.cases import Case, Settings
+from harness.core.errors import OverBudgetError
+from harness.core.profiles import CLEAN, FIRST, Minibatch
+from harness.measure import time_budget
+from harness.measure.flags import find_flags
+from harness.measure.time_budget import TimeBudget, portions, size_of
+from harness.store.results import ResultsStore
+
+SMALL, MIDDLE, LARGE = "lenet-mnist", "resnet18-cifar10-32", "mobilenetv3-gld23k"
+
+
+def case(workload=LARGE, **settings):
+    return Case("host", workload, "maxn", 4, "ssd", 16, Settings(**settings))
+
+
+class Clock:
+    def __init__(self):
+        self.now_s = 1000.0
+
+    def monotonic(self):
+        return self.now_s
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    found = Clock()
+    monkeypatch.setattr(time_budget, "time", found)
+    return found
+
+
+@pytest.fixture
+def budget(clock):
+    """Five minutes, of which cases have 285 s."""
+    return TimeBudget(300.0, "5min", clock.now_s)
+
+
+def run_minibatches(allotment, clock, seconds, phase=CLEAN, count=1):
+    for _ in range(count):
+        clock.now_s += seconds
+        allotment.on_minibatch(Minibatch(0, 0, phase, 0.0, 0.0, 0.0, seconds * 1000))
+
+
+def test_shares_go_by_what_networks_cost_and_add_up_to_what_is_left():
+    cases = [case(SMALL), case(MIDDLE), case(LARGE)]
+    left_s, shares_s = 100.0, []
+    for portion in portions(cases):
+        shares_s.append(portion * left_s)
+        left_s -= shares_s[-1]
+    assert left_s == pytest.approx(0.0)
+    assert shares_s == sorted(shares_s)
+    assert shares_s[2] > 2 * shares_s[1]
+
+
+def test_the_largest_network_goes_last_and_those_that_nobody_has_counted_after_it():
+    cases = [case("somebodys-own"), case("bert-squad"), case(SMALL), case(LARGE), case(MIDDLE)]
+    assert [one.workload for one in sorted(cases, key=size_of)] == [
+        SMALL, MIDDLE, LARGE, "bert-squad", "somebodys-own",
+    ]  # fmt: skip
+
+
+def test_a_case_may_take_its_share_beyond_the_least_and_what_others_do_not_need(budget, clock):
+    allotment = budget.allot(case(), portion=0.25)
+    clock.now_s += 20.0  # preparing
+    assert allotment.begin(epoch_minibatches=100) == pytest.approx(0.25 * 285 - 20)
+    clock.now_s += 10.0
+    assert budget.allot(case(), portion=1.0).begin(100) == pytest.approx(285 - 30)
+
+
+def test_a_minibatch_of_46_s_is_known_not_to_fit_by_the_first_of_them(budget, clock):
+    allotment = budget.allot(case(), portion=0.5)
+    allotment.begin(100)
+    clock.now_s += 180.0
+    with pytest.raises(
+        OverBudgetError, match=r"the 10 minibatches that mobilenet.* by its first \(46 s each\), and 59 s are left"
+    ):
+        run_minibatches(allotment, clock, 46.0, FIRST)
+
+
+def test_a_slow_first_minibatch_alone_does_not_leave_a_case_out(budget, clock):
+    allotment = budget.allot(case())
+    allotment.begin(100)
+    clock.now_s += 200.0
+    run_minibatches(allotment, clock, 15.0, FIRST)  # workers start: ten of these would take 150 s, and 70 are left
+    run_minibatches(allotment, clock, 1.0, count=10)
+
+
+def test_what_becomes_slow_on_the_way_is_left_out_before_the_time_is_up(budget, clock):
+    allotment = budget.allot(case())
+    allotment.begin(100)
+    run_minibatches(allotment, clock, 3.0, FIRST)
+    run_minibatches(allotment, clock, 3.0, count=2)
+    with pytest.raises(OverBudgetError, match="minibatches still missing that mobilenet"):
+        run_minibatches(allotment, clock, 46.0, count=8)
+    assert budget.left_s() > 0
+
+
+def test_once_there_are_enough_nothing_is_left_out_any_more(budget, clock):
+    allotment = budget.allot(case())
+    allotment.begin(100)
+    run_minibatches(allotment, clock, 20.0, FIRST)
+    run_minibatches(allotment, clock, 20.0, count=10)
+    run_minibatches(allotment, clock, 200.0)
+    assert budget.left_s() < 0
+
+
+def test_of_a_profile_of_four_minibatches_four_are_enough(budget, clock):
+    allotment = budget.allot(case(minibatches=4))
+    allotment.begin(100)
+    run_minibatches(allotment, clock, 50.0, FIRST)
+    run_minibatches(allotment, clock, 50.0, count=4)
+
+
+def test_epochs_are_whole_or_left_out(budget, clock):
+    allotment = budget.allot(case(minibatches=None, epochs=3))
+    allotment.begin(epoch_minibatches=50)
+    run_minibatches(allotment, clock, 2.0, FIRST)
+    with pytest.raises(OverBudgetError, match="the 148 minibatches still missing"):
+        run_minibatches(allotment, clock, 2.0, count=2)
+
+
+def test_the_pace_of_a_smaller_network_leaves_the_large_one_out_before_it_is_prepared(budget, clock):
+    budget.allot(case()).refuse_early()  # nothing is known yet
+    budget.learn(case(MIDDLE), minibatch_s=8.0)  # beside strangers, instead of 0.2 s
+    budget.allot(case()).refuse_early()  # ten of about 45 s; it may also be three times as fast
+    clock.now_s += 150.0
+    with pytest.raises(OverBudgetError, match="by the networks measured before it"):
+        budget.allot(case("vgg11-cifar10")).refuse_early()
+    with pytest.raises(OverBudgetError, match="by the networks measured before it"):
+        budget.allot(case()).begin(100)
+    budget.allot(case("somebodys-own")).refuse_early()
+
+
+def test_the_pace_of_lenet_says_nothing_of_large_networks(budget):
+    budget.learn(case(SMALL), minibatch_s=0.04)  # five times as slow as alone
+    assert budget.forecast_s(case()) is None
+
+
+def test_preparing_ends_when_the_time_is_up(budget, clock):
+    lines = []
+    report = budget.allot(case()).watched(lines.append)
+    report("writing gld23k: 10 of 100 files")
+    clock.now_s += 290.0
+    with pytest.raises(OverBudgetError, match=r"was still being prepared \(writing gld23k: 20 of 100 files"):
+        report("writing gld23k: 20 of 100 files")
+    assert len(lines) == 2
+
+
+def test_what_is_measured_for_a_time_is_left_out_where_that_is_longer_than_what_is_left(budget, clock):
+    idle = Case("host", "idle", "maxn", 0, "ssd", 1, Settings(minibatches=None, idle_s=60.0), "idle")
+    clock.now_s += 200.0
+    budget.allot(idle).refuse_early()
+    clock.now_s += 40.0
+    with pytest.raises(OverBudgetError, match="idle takes 1 min 0 s, and 45 s are left of --time-budget 5min"):
+        budget.allot(idle).refuse_early()
+
+
+# -- whole runs, in which a minibatch moves the clock ------------------------------------------------------------------
+
+FAKE_CLOCK = """
+import types, atexit
+from harness import outcome
+from harness.measure import time_budget, training_loop
+now_s = [0.0]
+fake = types.SimpleNamespace(monotonic=lambda: now_s[0], perf_counter=lambda: now_s[0])
+for module in (outcome, time_budget, training_loop):
+    module.time = fake
+def pytest_unconfigure():
+    open("ended-after", "w").write(str(now_s[0]))
+"""
+WORKLOADS = """
+import torch
+from jetwatt import Workload
+import fake_clock
+
+def taking(seconds):
+    def loss(model, batch):
+        fake_clock.now_s[0] += seconds
+        return torch.nn.functional.cross_entropy(model(batch[0]), batch[1])
+    return loss
+
+def net(name, seconds):
+    data = lambda: [(torch.ones(4), torch.tensor(0))] * 64
+    # counting runs the loss, too: a forward of its own keeps the clock still meanwhile
+    return Workload(name, lambda: torch.nn.Linear(4, 2), data, taking(seconds), forward=lambda m, b: m(b[0]))
+
+QUICK, STEADY, SLOW = net("quick", 0.1), net("steady", 2.0), net("slow", 46.0)
+"""
+
+
+@pytest.fixture
+def run_in_time(run_suite, tmp_path, monkeypatch):
+    (tmp_path / "fake_clock.py").write_text(FAKE_CLOCK)
+    (tmp_path / "nets.py").write_text(WORKLOADS)
+    monkeypatch.syspath_prepend(tmp_path)
+
+    def run(names, *arguments):
+        workloads = ",".join(f"nets:{name}" for name in names)
+        done = run_suite(
+            "--workload", workloads, "--workers", "0", "--results", "r.sqlite", "-p", "fake_clock", *arguments
+        )
+        with ResultsStore(tmp_path / "r.sqlite", read_only=True) as store:
+            return done, list(store.profiles()), float((tmp_path / "ended-after").read_text())
+
+    return run
+
+
+@pytest.mark.training
+def test_a_run_beside_strangers_ends_in_time_keeps_what_it_measured_and_says_how_to_run_the_rest(run_in_time):
+    done, profiles, seconds = run_in_time(["QUICK", "STEADY", "SLOW"], "--time-budget", "5min", "-rs")
+    assert seconds < 300
+    assert [one.case.workload for one in profiles] == ["quick", "steady"]
+    assert "2 passed, 1 skipped" in done.stdout
+    assert "the 10 minibatches that slow needs take 7 min 40 s by its first (46 s each)" in done.stdout
+    assert "to run it: pytest " in done.stdout
+    command = done.stdout[done.stdout.index("to run it: pytest ") :].partition("\n")[0]
+    assert "--time-budget" not in command
+    assert command.endswith("-k host-slow-maxn-w0-ssd-bs16")
+    assert "left out, because the time budget did not suffice: host-slow-maxn-w0-ssd-bs16" in done.stdout
+
+
+@pytest.mark.training
+def test_cases_take_fewer_minibatches_but_never_under_ten_and_their_profiles_say_so(run_in_time):
+    _, profiles, seconds = run_in_time(["STEADY"], "--batch-size", "4,8,16", "--time-budget", "2min")
+    assert seconds < 120
+    counts = [sum(one.phase == CLEAN for one in profile.minibatches) for profile in profiles]
+    assert len(counts) == 3
+    assert all(10 <= count < 40 for count in counts)
+    for profile, count in zip(profiles, counts):
+        [cut] = [flag for flag in profile.flags if flag.startswith("cut")]
+        assert cut.startswith(f"cut: {count} of 40 minibatches, because they took longer than ")
+        assert cut.endswith("their share of the run's time budget")
+        assert profile.case.settings == Settings()
+
+
+@pytest.mark.training
+def test_a_campaign_may_set_it_and_without_it_nothing_is_cut(run_in_time, tmp_path):
+    (tmp_path / "c.toml").write_text('time_budget = "30s"\n[axes]\nworkload = ["nets:STEADY"]\nworkers = [0]\n')
+    _, profiles, seconds = run_in_time(["STEADY"], "--campaign", "c.toml")
+    assert seconds < 30
+    [profile] = profiles
+    assert len(profile.counted) < 40
+    assert profile.conditions["time_share_s"] > 0
+    (tmp_path / "r.sqlite").unlink()
+    _, [profile], seconds = run_in_time(["STEADY"])
+    assert len(profile.counted) == 40
+    assert "time_share_s" not in profile.conditions
+    assert not [flag for flag in find_flags(profile) if flag.startswith("cut")]
+
+
+@pytest.mark.training
+def test_what_comes_after_the_time_is_up_is_skipped_before_it_begins(run_in_time):
+    done, profiles, _ = run_in_time(["SLOW", "QUICK"], "--time-budget", "46s", "--minibatches", "1", "-rs")
+    assert profiles == []
+    assert "--time-budget 46s is spent" in done.stdout
+    assert "2 skipped" in done.stdout
+    assert "did not suffice: host-slow-maxn-w0-ssd-bs16, host-quick-maxn-w0-ssd-bs16" in done.stdout
+
+
+def test_with_a_time_budget_the_largest_network_runs_last(run_suite):
+    words = ("--workload", f"{LARGE},{SMALL},{MIDDLE}", "--workers", "4,0", "--collect-only", "-q")
+    names = [
+        [line.partition("[host-")[2].partition("-maxn-")[::2] for line in done.stdout.splitlines() if "[host-" in line]
+        for done in (run_suite(*words), run_suite(*words, "--time-budget", "5min"))
+    ]
+    assert [workload for workload, _ in names[0]] == [LARGE, LARGE, SMALL, SMALL, MIDDLE, MIDDLE]
+    assert [workload for workload, _ in names[1]] == [SMALL, SMALL, MIDDLE, MIDDLE, LARGE, LARGE]
+    assert [rest[:2] for _, rest in names[1]] == ["w4", "w0"] * 3
+
+
+def test_a_budget_that_is_no_duration_is_refused_with_what_is_one(run_suite):
+    done = run_suite("--time-budget", "5 minutes", "--collect-only", check=False)
+    assert done.returncode == 4
+    assert (
+        "--time-budget '5 minutes' is not a duration; a number above 0 with its unit: 5min" in done.stderr + done.stdout
+    )
