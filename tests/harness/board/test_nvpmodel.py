@@ -28,7 +28,7 @@ LOW = PowerMode(8, 1728000, 612000, 3199000)
 LOWER = PowerMode(2, 115200, 306000, 204000)
 pytestmark = pytest.mark.usefixtures("states")
 
-SHORT_S = 1.5  # what a hanging nvpmodel is given in a test; others start within it on a busy machine
+SHORT_S = 3.0  # what a hanging nvpmodel is given in a test; others start within it on a busy machine
 
 
 @pytest.fixture
@@ -155,9 +155,7 @@ def test_a_custom_mode_with_other_masks_is_to_be_made_anew(board):
 
 def test_an_nvpmodel_that_hangs_is_ended_with_its_children(board):
     board.behave("hang-on-set")
-    message = (
-        r"MODE_50W was not set: `.*nvpmodel -f .* -m 3` did not end within 1\.5 s and was ended \(MAXN is in effect"
-    )
+    message = r"MODE_50W was not set: `.*nvpmodel -f .* -m 3` did not end within 3 s and was ended \(MAXN is in effect"
     with pytest.raises(ControlError, match=message):
         board.knob(timeout_s=SHORT_S).set(board.stock("MODE_50W"))
     assert end(board.lines("pids")[0].split())
@@ -207,7 +205,7 @@ def interrupt_once_it_hangs(board):
             r"does not name a mode of .*nvpmodel\.conf .* it says: .*; set one with `sudo nvpmodel -m ID`: 0 MAXN",
         ),
         ("never-set", r"it says: NVPM ERROR: bad power mode; set one with"),
-        ("hang", r"nvpmodel -q -f .* did not end within 1\.5 s"),
+        ("hang", r"nvpmodel -q -f .* did not end within 3 s"),
     ],
 )
 def test_what_names_no_mode_is_an_error_that_says_how_to_set_one(board, behaviour, message):
@@ -353,9 +351,9 @@ def test_a_draft_that_a_kill_left_is_removed(helped_board):
 
 def test_an_nvpmodel_that_hangs_is_ended_with_its_children_and_named(helped_board):
     helped_board.behave("hang-on-set")
-    helped_board.helper_waits(1.5)
+    helped_board.helper_waits(SHORT_S)
     knob = helped_board.knob()
-    message = r"MODE_50W was not set: `.*nvpmodel -f .* -m 3` did not end within 1\.5 s and was ended \(MAXN is in"
+    message = r"MODE_50W was not set: `.*nvpmodel -f .* -m 3` did not end within 3 s and was ended \(MAXN is in"
     with pytest.raises(ControlError, match=message):
         knob.set(knob.own("MODE_50W"))
     assert end(helped_board.lines("pids")[0].split())

@@ -109,14 +109,20 @@ def test_minibatches_leave_no_gap_and_what_the_caller_does_between_is_overhead_o
 
 def test_starting_the_workers_is_stall_of_the_first_minibatch_and_ending_them_is_overhead_of_the_last():
     began = []
-    recorded = profile_epochs(trainer(samples=8, batch_size=2, workers=2), 2, began.append, nothing)
-    assert began == [0, 1]
-    assert [minibatch.epoch for minibatch in recorded] == [0] * 4 + [1] * 4
-    assert [minibatch.phase for minibatch in recorded] == [FIRST] + [CLEAN] * 7
-    recorded = recorded[:4]
-    assert recorded[0].stall_ms > statistics.median(minibatch.stall_ms for minibatch in recorded[1:])
-    overheads = [minibatch.e2e_ms - minibatch.stall_ms - minibatch.compute_ms for minibatch in recorded]
-    assert max(overheads) == overheads[-1]
+    recorded = profile_epochs(trainer(samples=8, batch_size=2, workers=2), 3, began.append, nothing)
+    assert began == [0, 1, 2]
+    assert [minibatch.epoch for minibatch in recorded] == [0] * 4 + [1] * 4 + [2] * 4
+    assert [minibatch.phase for minibatch in recorded] == [FIRST] + [CLEAN] * 11
+    # On a busy machine any minibatch may be held up once: medians of the epochs are compared.
+    stalls_ms = [statistics.median(minibatch.stall_ms for minibatch in recorded[place::4]) for place in range(4)]
+    assert max(stalls_ms) == stalls_ms[0]
+    overheads_ms = [
+        statistics.median(
+            minibatch.e2e_ms - minibatch.stall_ms - minibatch.compute_ms for minibatch in recorded[place::4]
+        )
+        for place in range(4)
+    ]
+    assert max(overheads_ms) == overheads_ms[-1]
 
 
 def test_an_endless_shuffle_is_one_permutation_after_the_other():
