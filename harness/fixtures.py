@@ -473,12 +473,14 @@ def takeaways(request: pytest.FixtureRequest, judged_device: str) -> Callable[[]
 
 @pytest.fixture(scope="session")
 def baseline(request: pytest.FixtureRequest) -> Baseline:
-    """What `--baseline` recorded: `baseline.check(profile)` fails where the profile is slower.
+    """What `--baseline` recorded: `baseline.check(profile)` fails where the profile is slower or takes more power.
 
-    `assert profile.minibatch_time_ms <= baseline(profile)` does the same. Without `--baseline` nothing is compared,
-    which the end of the run says. With `--strict` fails, too, what could not be compared or is inconclusive.
+    `assert profile.minibatch_time_ms <= baseline(profile)` does so for the time alone. Without `--baseline` nothing is
+    compared, which the end of the run says. With `--strict` fails, too, what could not be compared for sure;
+    `--baseline-by` names conditions that may differ.
     """
     config = request.config
     path = config.getoption("jetwatt_baseline")
+    by = [name.strip() for name in config.getoption("jetwatt_baseline_by").split(",") if name.strip()]
     with as_pytest_outcome():
-        return Baseline(None if path is None else Path(path), config.stash[OUTCOME], asks_for_strictness(config))
+        return Baseline(None if path is None else Path(path), config.stash[OUTCOME], asks_for_strictness(config), by)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import TYPE_CHECKING, Optional
+from typing import TYPE_CHECKING, List, Optional, Sequence
 
 import pytest
 
@@ -12,68 +12,74 @@ from harness.outcome import Outcome
 
 if TYPE_CHECKING:
     from harness.core.profiles import Profile
-    from harness.judge.baseline import Checked
+    from harness.judge.verdicts import Compared
 
 
 class Baseline:
     """What `--baseline` recorded. Without that option nothing is compared, and the run says so at its end.
 
-    Two ways to use it: `baseline.check(profile)` fails the test where the profile is slower, and
-    `assert profile.minibatch_time_ms <= baseline(profile)` leaves the assertion to the test.
+    Two ways to use it: `baseline.check(profile)` fails the test where the profile is slower or takes more power, and
+    `assert profile.minibatch_time_ms <= baseline(profile)` leaves an assertion on one quantity to the test.
     """
 
-    def __init__(self, path: Optional[Path], outcome: Outcome, is_strict: bool = False) -> None:
-        from harness.judge.baseline import read_baseline
+    def __init__(self, path: Optional[Path], outcome: Outcome, is_strict: bool = False, by: Sequence[str] = ()) -> None:
+        from harness.judge.baseline import Gate, read_baseline
 
         self._path = path
-        self._recorded = None if path is None else read_baseline(path)
+        self._gate = None if path is None else Gate(read_baseline(path), by)
         self._outcome = outcome
         self._is_strict = is_strict
 
     def check(self, profile: Profile) -> None:
-        """Fail the test if the profile is slower than recorded.
+        """Fail the test where a quantity of the profile is worse than recorded: slower, or more power.
 
         Without `--baseline` nothing is compared. Conditions that the baseline does not hold are listed at the end of
-        the run; with `--strict` they fail, and so does a comparison that is inconclusive.
+        the run; with `--strict` they fail, and so does whatever else could not be compared for sure.
         """
-        checked = self._compare(profile)
-        if checked is None or checked.limit_ms is None:
-            return
-        if checked.status == "slower":
-            ratio = checked.ratio.interval()
+        verdicts = self._compare(profile)
+        beyond = [one.text for one in verdicts if one.is_beyond_limit]
+        if beyond:
+            pytest.fail(f"worse than {self._path} recorded:\n" + "\n".join(beyond), pytrace=False)
+        self._require_sure(verdicts)
+
+    def __call__(self, profile: Profile, column: str = "minibatch_time_ms") -> float:
+        """The figure beyond which a profile is worse than recorded: its time in ms, or with `power_mw` its power in mW.
+
+        Infinity without `--baseline`. Conditions that the baseline does not hold skip the test, with `--strict` they
+        fail it.
+        """
+        from harness.judge.quantities import quantity_named
+
+        quantity = quantity_named(column)
+        verdicts = self._compare(profile)
+        if not verdicts:
+            return math.inf if quantity.more_is_worse else -math.inf
+        self._require_sure(verdicts)
+        for one in verdicts:
+            if one.quantity == quantity and one.limit is not None:
+                return one.limit
+        pytest.skip(f"{self._path} has no {quantity.name} of {profile.case.id}: {'; '.join(verdicts[0].notes)}")
+
+    def _compare(self, profile: Profile) -> List[Compared]:
+        """A verdict on each quantity; none without a baseline."""
+        if self._gate is None:
+            self._outcome.is_without_baseline = True
+            return []
+        verdicts = self._gate.check(profile)
+        if all(one.change is None for one in verdicts):
+            self._outcome.missing_in_baseline.append(profile.case.id)
+        return verdicts
+
+    def _require_sure(self, verdicts: Sequence[Compared]) -> None:
+        """With `--strict`, fail the test where something could not be compared, or only with doubt."""
+        from harness.judge.verdicts import not_compared
+
+        open_ones = [one.text for one in not_compared(verdicts) if not one.is_beyond_limit]
+        if self._is_strict and open_ones:
             pytest.fail(
-                f"{checked.case_id} is slower than {self._path} recorded it: {profile.minibatch_time_ms:.3f} ms, limit"
-                f" {checked.limit_ms:.3f} ms, ratio {ratio.value:.3f} ({ratio.low:.3f} to {ratio.high:.3f})",
+                f"--strict: not surely compared with {self._path}:\n"
+                + "\n".join(open_ones)
+                + "\nMeasure and record it anew (`jetwatt baseline record`), let conditions differ"
+                " (--baseline-by torch) or leave out --strict.",
                 pytrace=False,
             )
-
-    def __call__(self, profile: Profile) -> float:
-        """The time in ms above which the profile is slower than recorded; infinity where no `--baseline` is given.
-
-        Conditions that the baseline does not hold skip the test; with `--strict` they fail it.
-        """
-        checked = self._compare(profile)
-        if checked is None:
-            return math.inf
-        if checked.limit_ms is None:
-            pytest.skip(f"{self._path} does not hold {checked.case_id}: {checked.notes[0]}")
-        return checked.limit_ms
-
-    def _compare(self, profile: Profile) -> Optional[Checked]:
-        from harness.judge.baseline import INCONCLUSIVE, check_profile
-
-        if self._recorded is None:
-            self._outcome.is_without_baseline = True
-            return None
-        checked = check_profile(self._recorded, profile)
-        if checked.limit_ms is None:
-            self._outcome.missing_in_baseline.append(profile.case.id)
-            if self._is_strict:
-                pytest.fail(
-                    f"--strict: {self._path} does not hold {checked.case_id}: {checked.notes[0]}. Record it, `jetwatt"
-                    " baseline record`, or leave out --strict",
-                    pytrace=False,
-                )
-        elif self._is_strict and checked.status == INCONCLUSIVE:
-            pytest.fail(f"{checked.case_id} is inconclusive: {'; '.join(checked.notes)}", pytrace=False)
-        return checked

@@ -6,20 +6,24 @@ import argparse
 from pathlib import Path
 
 from harness.cli.options import add_by, add_include_flagged, add_results, add_threshold
-from harness.judge.baseline import DEFAULT_THRESHOLD, TEST, check, exit_code, format_checked, record, recorded_median
+from harness.core.units import share_to_percent
+from harness.judge.baseline import DEFAULT_THRESHOLD, TEST, check, format_checked, record, recorded_median
+from harness.judge.quantities import QUANTITIES
+from harness.judge.verdicts import exit_code
 from harness.store.conditions import LEFT_OUT
 from harness.store.results import ResultsStore
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.description = "Record what cases take now, or check that they have not become slower since."
+    parser.description = "Record the time and power of cases, or check that none has become slower or takes more power."
     actions = parser.add_subparsers(dest="action", required=True)
     recording = actions.add_parser("record", description="Write a baseline from the profiles of a results file.")
     checking = actions.add_parser(
         "check",
         description=f"Compare the profiles of a results file with a baseline. {TEST}",
-        epilog="exit code: 0 none is slower, 1 a case is slower, 2 a comparison was refused or none was possible;"
-        " inconclusive cases (without --strict), and those that only one side has, are listed and change nothing",
+        epilog="exit code: 0 nothing is worse, 1 a case is slower or takes more power, 2 a comparison was refused or"
+        " none was possible; what is inconclusive or not in the baseline is listed, and changes nothing without"
+        " --strict; cases that were not run change nothing",
     )
     for action in (recording, checking):
         add_results(action)
@@ -31,9 +35,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             help="take the newest N runs of each case (default: all of its environment)",
         )
         add_include_flagged(action)
-    add_threshold(checking, DEFAULT_THRESHOLD, "by how much a median may grow")
+    defaults = ", ".join(f"{one.name} {share_to_percent(one.threshold):g}" for one in QUANTITIES)
+    add_threshold(checking, None, f"by how much a median may grow (default: {defaults})")
     add_by(checking)
-    checking.add_argument("--strict", action="store_true", help="exit with 2 where a case is inconclusive, too")
+    checking.add_argument(
+        "--strict",
+        action="store_true",
+        help="exit with 2, too, where a case is inconclusive, or what was measured is not in the baseline",
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -44,14 +53,20 @@ def run(arguments: argparse.Namespace) -> int:
             print(format_checked(found, arguments.threshold))
             return exit_code(found, arguments.strict)
         done = record(store, arguments.baseline, arguments.last, arguments.include_flagged)
-    vague = []
+    vague = set()
     for case in done.cases:
-        estimate = recorded_median(case)
+        figures = []
+        for quantity in QUANTITIES:
+            estimate = recorded_median(case, quantity)
+            if estimate is None:
+                continue
+            value, low, high = (f"{quantity.to_shown(end):.{quantity.decimals}f}" for end in estimate)
+            figures.append(f"{value} {quantity.unit_shown} ({low} to {high})")
+            if len(case.runs) == 1 and estimate.high > estimate.value * (1 + quantity.threshold):
+                vague.add(case.key)
         runs = f"{len(case.runs)} run{'s' if len(case.runs) > 1 else ''}"
         older = f", {case.older} older profiles not used" if case.older else ""
-        print(f"{case.case_id}: {estimate.value:.3f} ms ({estimate.low:.3f} to {estimate.high:.3f}), {runs}{older}")
-        if len(case.runs) == 1 and estimate.high > estimate.value * (1 + DEFAULT_THRESHOLD):
-            vague.append(case.case_id)
+        print(f"{case.case_id}: {', '.join(figures)}, {runs}{older}")
     for case_id in done.dropped:
         print(f"{case_id}: no longer in the baseline, {arguments.results} has no profile of the same conditions")
     if done.flagged:

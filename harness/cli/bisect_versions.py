@@ -15,9 +15,10 @@ from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tu
 from harness.cli.options import add_threshold, output_folder
 from harness.core.errors import CannotRunError, InvalidValueError, UnknownNameError
 from harness.core.terminal import format_table, shown
-from harness.judge.compare import DEFAULT_THRESHOLD, OVERALL, TIME, compare_files
+from harness.judge.compare import DEFAULT_THRESHOLD, compare_files
 from harness.judge.evidence import SOFTWARE
-from harness.judge.sides import SLOWER
+from harness.judge.quantities import TIME
+from harness.judge.verdicts import OVERALL
 from harness.stats.comparison import Change
 from harness.stats.noise import RunNoise, prior, runs_needed
 from harness.store.conditions import differences
@@ -184,8 +185,8 @@ def bisect(
     count = repetitions or min(runs_needed(threshold, known), MOST_RUNS)
     files = [measure(environments[place], 1) for _ in range(count) for place in (0, last)]
     change, status = _overall(files[0], files[1], threshold)
-    found = [Tried(0, count, None, False, True), Tried(last, count, change, status == SLOWER, True)]
-    if status != SLOWER:
+    found = [Tried(0, count, None, False, True), Tried(last, count, change, status == TIME.worse, True)]
+    if status != TIME.worse:
         return found
     low, high, middle = 0, last, change.ratio**0.5
     while high - low > 1:
@@ -203,7 +204,7 @@ def bisect(
 def _overall(before: Path, after: Path, threshold: float) -> Tuple[Change, str]:
     result = compare_files(before, after, SOFTWARE, threshold)
     for one in result.of(OVERALL):
-        if one.figure == TIME and one.change is not None:
+        if one.quantity == TIME and one.change is not None:
             return one.change, one.status
     why = "; ".join(line for refused in result.refused for line in refused.differ[:1]) or "they share no case"
     raise CannotRunError(f"two environments cannot be compared: {why}", "only versions of software may differ")

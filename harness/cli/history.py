@@ -12,8 +12,7 @@ from typing import List
 from harness.cli.options import add_forms, add_include_flagged, add_threshold, output_file, say
 from harness.core.errors import InvalidValueError
 from harness.core.terminal import format_table, shown
-from harness.core.units import mw_to_w
-from harness.judge.compare import DEFAULT_THRESHOLD, TIME
+from harness.judge.compare import DEFAULT_THRESHOLD
 from harness.judge.history import TEST, CaseHistories, CaseSeries, read_history
 from harness.report.history import write_page
 from harness.report.template import require_drawing
@@ -96,8 +95,8 @@ def _moment(one: CaseSeries, place: int) -> str:
 
 
 def _cells(one: CaseSeries) -> List[str]:
-    newest = one.points[-1].value
-    value = f"{newest:.4g} ms" if one.figure == TIME else f"{mw_to_w(newest):.4g} W"
+    newest = one.quantity.to_shown(one.points[-1].value)
+    value = f"{newest:.4g} {one.quantity.unit_shown}"
     step = one.steps[-1] if one.steps else None
     since, change = (_moment(one, step.at.place), str(step.change)) if step else ("", "")
     name = one.case_id if one.provenance == "measured" else f"{one.case_id} ({one.provenance})"
@@ -115,7 +114,7 @@ def _to_json(found: CaseHistories) -> str:
     series = [
         {
             **{name: getattr(one, name) for name in ("case_id", "board_instance", "provenance", "figure", "status")},
-            "unit": "ms" if one.figure == TIME else "mW",
+            "unit": one.quantity.unit,
             "changes": [
                 {
                     **{name: getattr(one.points[step.at.place], name) for name in ("run_id", "created_at")},

@@ -36,14 +36,14 @@ def add_by(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def add_threshold(parser: argparse._ActionsContainer, default: float, text: str) -> None:
-    """`--threshold`, in percent, a share in the arguments; `text` says what it bounds."""
+def add_threshold(parser: argparse._ActionsContainer, default: Optional[float], text: str) -> None:
+    """`--threshold`, in percent, a share in the arguments; `text` says what it bounds, and a default of None."""
 
     def percent(given: str) -> float:
         return percent_to_share(float(given))
 
-    told = f"{text} (default: {share_to_percent(default):g})"
-    parser.add_argument("--threshold", type=percent, default=default, metavar="PERCENT", help=told)
+    explained = text if default is None else f"{text} (default: {share_to_percent(default):g})"
+    parser.add_argument("--threshold", type=percent, default=default, metavar="PERCENT", help=explained)
 
 
 def add_forms(parser: argparse.ArgumentParser) -> None:

@@ -1,98 +1,76 @@
-"""Baselines and the gate: what cases took when it was recorded, and whether one has become slower since.
+"""Baselines and the gate: what cases took when they were recorded, and whether one has become worse since.
 
-A baseline is a JSON file that can be committed. It holds, per comparable conditions, the raw series of clean
-minibatches of each run, so that a later check can resample them, and its power; the median and its interval are for the
-reader.
-
-History (`version`):
-    1  cases: case, conditions, median_ms, interval_ms, environment, runs with minibatch_times_ms. Since 0.2.0 a run
-       whose power is sure has its power_mw too.
-
-A case is slower where its median grew by more than a threshold and by more than noise, which `harness.stats.comparison`
+A baseline is a stored side of a comparison (`harness.judge.sides`). A case is worse where a quantity of
+`harness.judge.quantities` grew by more than its threshold and by more than noise, which `harness.stats.comparison`
 tells. A baseline of three runs or more is worth its time: one run shows nothing of the noise between runs.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import datetime
 import json
 import math
 from pathlib import Path
-from typing import TYPE_CHECKING, Dict, List, NamedTuple, Optional, Sequence, Tuple
-
-import msgspec
+from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 from harness.core.errors import StoreError
 from harness.core.files import write_output
 from harness.core.profiles import Profile
 from harness.core.terminal import format_table
+from harness.judge.pairs import Pair, nearest, pair, ratios, rest_of, without_question
+from harness.judge.quantities import MIN_MINIBATCHES, QUANTITIES, TIME, JudgedQuantity
 from harness.judge.sides import (
     DECIMALS,
-    FASTER,
-    INCONCLUSIVE,
-    MIN_MINIBATCHES,
-    SLOWER,
-    TOO_FEW,
+    FORMAT,
+    VERSION,
     CaseRuns,
-    Pair,
-    Run,
-    cases_of,
+    case_of,
+    comparable_profiles,
+    read_baseline,
+    side_of,
+    stored_run,
+)
+from harness.judge.verdicts import (
+    CASES,
+    INCONCLUSIVE,
+    NEW,
+    NOT_MEASURED,
+    NOT_RUN,
+    REFUSED,
+    SIGNIFICANCE,
+    TOO_FEW,
+    Compared,
+    Subject,
+    Tested,
     check_threshold,
-    exit_code_of,
-    is_unsure,
-    nearest,
-    pair,
-    ratios,
-    read_object,
 )
-from harness.stats.comparison import compare_runs, holm, learn_noise, median_of_runs, pooled_median
+from harness.judge.verdicts import judge as judge_subjects
+from harness.stats.comparison import Change, learn_noise, median_of_runs, pooled_median
 from harness.stats.estimates import CONFIDENCE, Estimate, Interval, student_quantile
-from harness.stats.noise import prior
-from harness.store.conditions import (
-    LEFT_OUT,
-    comparable_conditions,
-    differences,
-    is_disqualified,
-    key,
-    kinds,
-    without_instance,
-)
-from harness.store.frames import profiles
+from harness.stats.noise import RunNoise, prior
+from harness.store.conditions import LEFT_OUT, differences, is_disqualified, key, kinds, without_instance
 from harness.store.results import ResultsStore
 
-if TYPE_CHECKING:
-    import pandas as pd
-
-FORMAT, VERSION = "jetwatt-baseline", 1
-_RECORD_ONE = "record one: python -m harness baseline record --results FILE --baseline FILE.json"
-
-DEFAULT_THRESHOLD = 0.05
-SIGNIFICANCE = 0.05
-
-SAME, REFUSED, NOT_RUN, NEW, MISSING = "same", "refused", "not run", "not in baseline", "missing"
-"""Verdicts of the gate beside those of every comparison."""
+DEFAULT_THRESHOLD = TIME.threshold
+SIDES = ("the baseline", "now")
 
 NOT_RUN_NOTE = "not run since the baseline was recorded; to compare, measure again: pytest benchmarks"
 TOO_FEW_NOTE = f"at least {MIN_MINIBATCHES} clean minibatches are needed on each side"
 _NAMED_CASES = 3  # below the table, for each note
 
 TEST = (
-    "slower: the ratio of median minibatch times exceeds the threshold, and a one-sided t-test rejects noise as the"
-    f" cause (p < {SIGNIFICANCE:g} after Holm's correction over all compared cases). Noise within runs: block bootstrap"
-    " of the minibatches. Noise between runs: a prior for the device, updated by repeated runs. inconclusive: no"
-    " test finds a change, but the ratio exceeds the threshold, or the interval extends beyond it both ways."
+    "slower, more power: the ratio of medians exceeds the threshold, and a one-sided t-test rejects noise as the"
+    f" cause (p < {SIGNIFICANCE:.2g} after Holm's correction over all compared cases). Noise within runs: block"
+    " bootstrap of the minibatches. Noise between runs: a prior for the device, updated by repeated runs. inconclusive:"
+    " no test finds a change, but the ratio exceeds the threshold, or the interval extends beyond it both ways."
 )
 """The test, for help texts and below every table."""
 
 
-def _timed(store: ResultsStore) -> pd.DataFrame:
-    return profiles(store, include_flagged=True, timed=True, replayed=False)  # a replayed one has a median alone
-
-
-def recorded_median(case: CaseRuns) -> Interval:
-    """The median minibatch time over all runs of a case with its interval, in ms."""
-    return median_of_runs(case.series(), prior(case.device)).interval()
+def recorded_median(case: CaseRuns, quantity: JudgedQuantity = TIME) -> Optional[Interval]:
+    """The median over all runs of a case with its interval, in the unit of the quantity; None where it has none."""
+    series = case.series(quantity)
+    return median_of_runs(series, prior(case.device, quantity.noise)).interval() if series else None
 
 
 class Recorded(NamedTuple):
@@ -106,76 +84,41 @@ def record(store: ResultsStore, path: Path, last: Optional[int] = None, include_
 
     `last` takes the newest runs of each case. The file is replaced whole or not at all; one of another kind never.
     """
-    frame = _timed(store)
-    flagged = 0 if include_flagged else int((~frame["usable"]).sum())
-    cases = cases_of(store, frame, include_flagged, last)
-    if not cases:
-        left_out = f": left out {flagged} {LEFT_OUT}" if flagged else ""
+    side = side_of(store, comparable_profiles(store), include_flagged, last)
+    if not side.cases:
+        left_out = f": left out {side.flagged} {LEFT_OUT}" if side.flagged else ""
         raise StoreError(
             f"{store.path} holds no profile to record{left_out}",
             "it takes raw series with a clean minibatch, neither disturbed nor throttled",
         )
     before = read_baseline(path) if path.exists() else []
-    written = []
-    for case in cases:
-        median, low, high = (round(value, DECIMALS) for value in recorded_median(case))
-        about = {"case": case.case_id, "conditions": case.conditions, "median_ms": median, "interval_ms": [low, high]}
-        written.append({**about, "environment": case.environment, "runs": msgspec.to_builtins(case.runs)})
     document = {
         "format": FORMAT,
         "version": VERSION,
         "created_at": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
         "confidence": CONFIDENCE,
-        "cases": written,
+        "cases": [_stored_case(case) for case in side.cases],
     }
     write_output(path, (json.dumps(document, indent=1, allow_nan=False) + "\n").encode("utf-8"))
-    keys = {case.key for case in cases}
-    return Recorded(cases, [case.case_id for case in before if case.key not in keys], flagged)
+    keys = {case.key for case in side.cases}
+    return Recorded(side.cases, [case.case_id for case in before if case.key not in keys], side.flagged)
 
 
-def read_baseline(path: Path) -> List[CaseRuns]:
-    document = read_object(path, "baseline", _RECORD_ONE)
-    if document.get("format") != FORMAT:
-        raise StoreError(f"{path} is no baseline: it does not say format {FORMAT!r}", _RECORD_ONE)
-    if document.get("version") != VERSION:
-        raise StoreError(
-            f"{path} is a baseline of version {document.get('version')!r}; this version of jetwatt reads {VERSION}",
-            "update jetwatt, or record a new one",
-        )
-    cases = []
-    try:
-        for case in document["cases"]:
-            runs = msgspec.convert(case["runs"], Tuple[Run, ...])
-            if not runs or not all(run.times_ms and min(run.times_ms) > 0 for run in runs):
-                raise ValueError(f"case {case['case']} has a run without minibatch times, or one of 0")
-            cases.append(CaseRuns(case["case"], dict(case["conditions"]), dict(case["environment"]), runs))
-    except (KeyError, TypeError, ValueError, AttributeError, msgspec.ValidationError) as error:
-        raise StoreError(f"{path} is damaged: {type(error).__name__} {error}", _RECORD_ONE) from error
-    return cases
-
-
-@dataclasses.dataclass(frozen=True)
-class Checked:
-    case_id: str  # the case's id
-    # `slower`, `faster` or `same` where it was compared, `inconclusive` where it was and its interval reaches beyond
-    # the threshold both ways; `refused` where the conditions differ; `too few` where a side has less than
-    # `MIN_MINIBATCHES` clean minibatches; `not run` and `not in baseline` where only one side has it
-    status: str
-    before: Optional[CaseRuns]  # its runs in the baseline; None where there are none
-    after: Optional[CaseRuns]  # its runs now; None where there are none
-    ratio: Optional[Estimate] = None  # of the medians now / baseline, with its noise; None where it was not compared
-    notes: Sequence[str] = ()  # what to know about the verdict, one short sentence each
-    limit_ms: Optional[float] = None  # of one profile: slower begins above this time
+def _stored_case(case: CaseRuns) -> Dict[str, object]:
+    interval = recorded_median(case)
+    median, *ends = [None, None, None] if interval is None else [round(value, DECIMALS) for value in interval]
+    about = {"case": case.case_id, "conditions": case.conditions, "median_ms": median, "interval_ms": ends}
+    return {**about, "environment": case.environment, "runs": [stored_run(run) for run in case.runs]}
 
 
 def check(
     store: ResultsStore,
     path: Path,
-    threshold: float = DEFAULT_THRESHOLD,
+    threshold: Optional[float] = None,
     last: Optional[int] = None,
     include_flagged: bool = False,
     by: Sequence[str] = (),
-) -> List[Checked]:
+) -> List[Compared]:
     """Compare the profiles of a results file with a baseline; `TEST` says how. Only equal conditions are compared.
 
     Only runs from after the baseline count, by when they were stored: those after its newest run, in whatever order a
@@ -183,147 +126,228 @@ def check(
     already: runs that it left out, of another environment, must not be taken for new ones. Another file that is older
     as a whole was meant by whoever named it: all of it counts.
 
-    `threshold` is a share: 0.05 is 5 %. `last` takes the newest runs now. `by` names conditions that may differ. A
-    verdict for each case of the baseline, in its order, then one for each case that only the results have.
+    `threshold` is a share, 0.05 is 5 %, for every quantity; by default each has its own. `last` takes the newest runs
+    now. `by` names conditions that may differ. Verdicts on each case of the baseline, in its order, then on those that
+    only the results have: one for each quantity that was compared, or one on a case that was not.
     """
-    before, frame = read_baseline(path), _timed(store)
+    before, frame = read_baseline(path), comparable_profiles(store)
     recorded = {(run.run_id, run.created_at) for case in before for run in case.runs}
     is_recorded = [run in recorded for run in zip(frame["run_id"], frame["created_at"])]
     fresh = frame[frame["created_at"] > max(moment for _, moment in recorded)]
     if fresh.empty and not any(is_recorded):
         fresh = frame
     left_out = fresh["key"][~fresh["usable"] & (not include_flagged)]
-    found = []
-    for one in judge(before, cases_of(store, fresh, include_flagged, last), threshold, by):
-        if one.status == NOT_RUN and one.before is not None and not left_out.empty:
-            again = int((left_out == one.before.key).sum())
+    verdicts = []
+    for one in judge(before, side_of(store, fresh, include_flagged, last).cases, threshold, by):
+        if one.status == NOT_RUN and one.pair is not None and not left_out.empty:
+            again = int((left_out == one.pair.key).sum())
             here = f"run again, but left out: {again} {LEFT_OUT}"
             elsewhere = f"under other conditions, left out: {len(left_out)} {LEFT_OUT}"
-            one = dataclasses.replace(one, notes=[here] if again else [NOT_RUN_NOTE, elsewhere])
-        found.append(one)
-    return found
+            one = one._replace(notes=(here,) if again else (NOT_RUN_NOTE, elsewhere))
+        verdicts.append(one)
+    return verdicts
 
 
 def judge(
-    before: Sequence[CaseRuns], after: Sequence[CaseRuns], threshold: float = DEFAULT_THRESHOLD, by: Sequence[str] = ()
-) -> List[Checked]:
+    before: Sequence[CaseRuns],
+    after: Sequence[CaseRuns],
+    threshold: Optional[float] = None,
+    by: Sequence[str] = (),
+) -> List[Compared]:
     """Compare cases with cases, each key at most once on a side; `check` says how."""
-    check_threshold(threshold)
-    pairs = pair(before, after, by, ("the baseline", "now"))
-    enough = [one for one in pairs if one.is_compared and one.fewest_minibatches >= MIN_MINIBATCHES]
-    found_ratios = {name: ratio.estimate for name, ratio in ratios(enough).items()}
-    slower = dict(zip(found_ratios, holm([ratio.p_above() for ratio in found_ratios.values()])))
-    faster = dict(zip(found_ratios, holm([1 - ratio.p_above() for ratio in found_ratios.values()])))
-    found = []
-    for one in pairs:
-        old, new, ratio = one.before, one.after, None
-        if old is None:
-            status, notes = NEW, []
-        elif new is None:
-            status, notes = NOT_RUN, [NOT_RUN_NOTE]
-        elif one.is_refused:
-            status, notes = REFUSED, [f"not compared with {new.case_id}: {'; '.join(one.differ)}"]
-        elif old.key not in found_ratios:
-            status, notes = TOO_FEW, [TOO_FEW_NOTE]
-        else:
-            ratio = found_ratios[old.key]
-            status = _status(ratio, threshold, slower[old.key], faster[old.key])
-            notes = [*(["; ".join(one.differ)] if one.differ else []), *_notes(old, new)]
-        found.append(Checked(one.case_id, status, old, new, ratio, notes))
-    return found
+    return judge_pairs(pair(before, after, by, SIDES), threshold)
 
 
-def _status(ratio: Estimate, threshold: float, p_slower: float, p_faster: float) -> str:
-    if ratio.value > 1 + threshold and p_slower < SIGNIFICANCE:
-        return SLOWER
-    if ratio.value < 1 / (1 + threshold) and p_faster < SIGNIFICANCE:
-        return FASTER
-    return INCONCLUSIVE if is_unsure(ratio.interval(), threshold) else SAME
+def judge_pairs(
+    pairs: Sequence[Pair],
+    threshold: Optional[float] = None,
+    noise: Optional[Dict[str, RunNoise]] = None,
+    is_alone: bool = False,
+) -> List[Compared]:
+    """Verdicts on pairs, in their order.
+
+    `noise` between runs by the name of the quantity, where it is known from more than these pairs. `is_alone`: a single
+    profile is judged, with however few minibatches.
+    """
+    if threshold is not None:
+        check_threshold(threshold)
+    of_pair: Dict[int, List[Compared]] = {}
+    for quantity in QUANTITIES:
+        allowed = quantity.threshold if threshold is None else threshold
+        compared = [one for one in pairs if one.is_compared and all(side.series(quantity) for side in one.sides)]
+        enough = [one for one in compared if is_alone or one.fewest_minibatches >= quantity.fewest]
+        estimates = ratios(enough, quantity, noise=(noise or {}).get(quantity.name))
+        subjects = []
+        for one in compared:
+            ratio = estimates[one.key].estimate if one.key in estimates else None
+            before, after = (len(side.series(quantity)) for side in one.sides)
+            subjects.append(Subject(CASES, one.case_id, (before, after), _tested(ratio, quantity), one))
+        for verdict in judge_subjects(subjects, quantity, allowed, allowed):
+            ratio = estimates[verdict.pair.key].estimate if verdict.pair.key in estimates else None
+            limit = _limit(verdict.pair.before, ratio, quantity, allowed) if is_alone and ratio else None
+            notes = (TOO_FEW_NOTE,) if verdict.status == TOO_FEW else _notes(verdict.pair, quantity)
+            of_pair.setdefault(id(verdict.pair), []).append(verdict._replace(notes=notes, limit=limit))
+    return [verdict for one in pairs for verdict in [*of_pair.get(id(one), []), *_not_compared(one)]]
 
 
-def _notes(before: CaseRuns, after: CaseRuns) -> List[str]:
-    notes = []
+def _tested(ratio: Optional[Estimate], quantity: JudgedQuantity) -> Optional[Tested]:
+    if ratio is None:
+        return None
+    p_above = ratio.p_above()
+    p_values = (p_above, 1 - p_above) if quantity.more_is_worse else (1 - p_above, p_above)
+    return Tested(Change(*ratio.interval(), ratio.p_differs()), *p_values)
+
+
+def _limit(recorded: CaseRuns, ratio: Estimate, quantity: JudgedQuantity, threshold: float) -> float:
+    """Where worse begins: beyond the threshold and beyond noise."""
+    beyond_noise = math.exp(student_quantile(ratio.dof, 1 - SIGNIFICANCE) * ratio.error)
+    factor = max(1 + threshold, beyond_noise)
+    return pooled_median(recorded.series(quantity)) * (factor if quantity.more_is_worse else 1 / factor)
+
+
+def _not_compared(one: Pair) -> List[Compared]:
+    """The verdict on a pair that was not compared, or on the quantities that only one side of it has."""
+    counts = (len(one.before.runs) if one.before else 0, len(one.after.runs) if one.after else 0)
+    if one.is_compared:
+        verdicts = []
+        for quantity in QUANTITIES:
+            has_before, has_after = (bool(side.series(quantity)) for side in one.sides)
+            if has_before != has_after:
+                status = NOT_MEASURED if has_before else NEW
+                note = f"{quantity.name}: only {SIDES[not has_before]} has one that is sure"
+                verdicts.append(Compared(CASES, one.case_id, quantity, status, counts, notes=(note,), pair=one))
+        return verdicts
+    if one.is_refused and one.after is not None:
+        status, notes = REFUSED, (f"not compared with {one.after.case_id}: {'; '.join(one.differ)}",)
+    elif one.is_refused:
+        status, notes = REFUSED, tuple(one.differ)
+    elif one.before is None:
+        status, notes = NEW, ()
+    else:
+        status, notes = NOT_RUN, (NOT_RUN_NOTE,)
+    sides = [side for side in one.sides if side is not None]
+    quantity = next((quantity for quantity in QUANTITIES if sides[0].series(quantity)), TIME)
+    return [Compared(CASES, one.case_id, quantity, status, counts, notes=notes, pair=one)]
+
+
+def _notes(one: Pair, quantity: JudgedQuantity) -> Tuple[str, ...]:
+    before, after = one.sides
+    notes = ["; ".join(one.differ)] if one.differ else []
     if after.flagged:
         notes.append(f"left out: {after.flagged} {LEFT_OUT}")
     if after.older:
         notes.append(f"{after.older} older profiles not used: of another environment, or beyond --last")
     if len(before.runs) == len(after.runs) == 1:
-        known = prior(before.device).share
-        notes.append(f"one run on each side: the noise between runs is not seen, and taken to be {known:.1%} at least")
+        known = prior(before.device, quantity.noise).share
+        unseen = f"the noise between runs is not seen, and taken to be {known:.1%} at least ({quantity.name})"
+        notes.append(f"one run on each side: {unseen}")
     changed = differences(before.environment, after.environment) if after.environment else []
     if changed:
         notes.append(f"environment changed: {'; '.join(changed)}")
     old, new = ({kind for run in case.runs for kind in kinds(run.flags)} for case in (before, after))
-    for only, side in ((old - new, "the baseline"), (new - old, "now")):
+    for only, side in zip((old - new, new - old), SIDES):
         if only:
             notes.append(f"flagged only {side}: {', '.join(sorted(only))}")
-    return notes
+    return tuple(notes)
 
 
-def check_profile(baseline: Sequence[CaseRuns], profile: Profile) -> Checked:
-    """Compare one profile's minibatch time with a baseline, as `check` does with those of a results file.
+class Gate:
+    """A baseline that single profiles are held against.
 
-    All cases of the device tell the noise between runs. The status is `SLOWER`, `FASTER`, `SAME` or `INCONCLUSIVE`,
-    which fewer than `MIN_MINIBATCHES` clean minibatches are, and what was disturbed or throttled; or `MISSING` where
-    the baseline has nothing under exactly these conditions. The notes say why.
+    `by` names conditions that may differ; UnknownNameError where there is none of that name.
     """
-    times_ms = tuple(round(minibatch.e2e_ms, DECIMALS) for minibatch in profile.counted)
-    run = Run("", profile.started_at, tuple(profile.flags), times_ms)
-    comparable = comparable_conditions(profile.conditions, profile.case, profile.provenance)
-    now = CaseRuns(profile.case.id, comparable, {}, (run,))
-    keys = (now.key, key(without_instance(comparable)))
-    recorded = next((case for case in baseline if case.key in keys), None)
-    if recorded is None or not times_ms:
-        place = None if recorded else nearest(now, baseline)
-        why = f"the baseline has nothing of {comparable['workload']}"
-        if recorded is not None:
-            why = f"{now.case_id} has no minibatch times"
-        elif place is not None:
-            differ = "; ".join(differences(baseline[place].conditions, comparable))
-            why = f"not recorded; not compared with {baseline[place].case_id}: {differ}"
-        return Checked(now.case_id, MISSING, recorded, now, notes=[why])
-    known = prior(now.device)
-    others = [[case.series()] for case in baseline if case.device == now.device and case is not recorded]
-    noise = learn_noise([[recorded.series(), [times_ms]], *others], False, known)
-    ratio = compare_runs(recorded.series(), [times_ms], noise, known).estimate
-    p_slower, notes = ratio.p_above(), _notes(recorded, now)
-    status = _status(ratio, DEFAULT_THRESHOLD, p_slower, 1 - p_slower)
-    if Pair(recorded, now, []).fewest_minibatches < MIN_MINIBATCHES:
-        status, notes = INCONCLUSIVE, [TOO_FEW_NOTE, *notes]
-    elif is_disqualified(profile.flags):
-        status, notes = INCONCLUSIVE, [f"the profile is flagged {' and '.join(profile.flags)}", *notes]
-    beyond_noise = math.exp(student_quantile(ratio.dof, 1 - SIGNIFICANCE) * ratio.error)
-    limit_ms = pooled_median(recorded.series()) * max(1 + DEFAULT_THRESHOLD, beyond_noise)
-    return Checked(now.case_id, status, recorded, now, ratio, notes, limit_ms)
+
+    def __init__(self, cases: Sequence[CaseRuns], by: Sequence[str] = ()) -> None:
+        if by:
+            pair(cases, [], by, SIDES)
+        self._cases = list(cases)
+        self._by = tuple(by)
+        self._noise: Dict[str, Dict[str, RunNoise]] = {}
+        self._alike: Dict[str, List[CaseRuns]] = {}
+        for case in cases:
+            self._alike.setdefault(key(rest_of(case, by)), []).append(case)
+
+    def check(self, profile: Profile) -> List[Compared]:
+        """Compare a profile with the baseline, as `check` does with those of a results file: each quantity.
+
+        All cases of the device tell the noise between runs. A profile of fewer than `MIN_MINIBATCHES` clean minibatches
+        is inconclusive, and so is what was disturbed or throttled; its `limit` is given all the same. One verdict,
+        `REFUSED` or `NEW`, where the baseline has nothing under exactly these conditions; its notes say why.
+        """
+        now = case_of(profile)
+        [one] = pair(self._candidates(now), [now], self._by, SIDES)
+        verdicts = judge_pairs([one], noise=self._noise_of(now.device), is_alone=True)
+        if not one.is_compared:
+            return [self._missing(one, now)]
+        for note in _doubts(one, profile):
+            verdicts = [
+                verdict._replace(status=INCONCLUSIVE, notes=(note, *verdict.notes)) if verdict.change else verdict
+                for verdict in verdicts
+            ]
+        return verdicts
+
+    def _candidates(self, now: CaseRuns) -> List[CaseRuns]:
+        """The cases that may be meant; where there is none, the one whose conditions differ least."""
+        for conditions in (now.conditions, without_instance(now.conditions)):
+            found = self._alike.get(key(rest_of(CaseRuns(now.case_id, conditions, {}, now.runs), self._by)))
+            if found:
+                return found
+        place = nearest(without_question(now, self._by), [without_question(case, self._by) for case in self._cases])
+        return [] if place is None else [self._cases[place]]
+
+    def _missing(self, one: Pair, now: CaseRuns) -> Compared:
+        why = f"the baseline has nothing of {now.conditions['workload']}"
+        if one.before is not None and one.after is not None:
+            why = f"not recorded; not compared with {one.before.case_id}: {'; '.join(one.differ)}"
+        elif one.is_refused:
+            why = "; ".join(one.differ)
+        status = REFUSED if one.is_refused else NEW
+        return Compared(CASES, now.case_id, TIME, status, (0, 1), notes=(why,), pair=one)
+
+    def _noise_of(self, device: str) -> Dict[str, RunNoise]:
+        """The noise between runs of a device, by the name of the quantity."""
+        if device not in self._noise:
+            self._noise[device] = {}
+            for quantity in QUANTITIES:
+                series = [[case.series(quantity)] for case in self._cases if case.device == device]
+                recorded = [side for side in series if side[0]]
+                self._noise[device][quantity.name] = learn_noise(recorded, False, prior(device, quantity.noise))
+        return self._noise[device]
 
 
-def exit_code(found: Sequence[Checked], strict: bool = False) -> int:
-    """1 where a case is slower; else 2 where one was refused or none could be compared; else 0.
+def _doubts(one: Pair, profile: Profile) -> List[str]:
+    """Why no verdict on a profile would be sure."""
+    doubts = []
+    if is_disqualified(profile.flags):
+        doubts.append(f"the profile is flagged {' and '.join(profile.flags)}")
+    if one.after.series(TIME) and one.fewest_minibatches < MIN_MINIBATCHES:
+        doubts.append(TOO_FEW_NOTE)
+    return doubts
 
-    To be `strict` is to give 2 also where a case is inconclusive.
-    """
-    statuses = {one.status for one in found}
-    open_ones = {REFUSED, TOO_FEW, *([INCONCLUSIVE] if strict else [])}
-    is_open = bool(statuses & open_ones) or not statuses & {SAME, FASTER, INCONCLUSIVE}
-    return exit_code_of(SLOWER in statuses, is_open)
+
+def check_profile(baseline: Sequence[CaseRuns], profile: Profile, by: Sequence[str] = ()) -> List[Compared]:
+    """Compare one profile with a baseline: `Gate.check`, for a single one."""
+    return Gate(baseline, by).check(profile)
 
 
-def format_checked(found: Sequence[Checked], threshold: float) -> str:
+def format_checked(verdicts: Sequence[Compared], threshold: Optional[float] = None) -> str:
     """The table of a check, the notes on its cases, and how the verdicts were found."""
-    header = ["case", ">baseline ms", ">now ms", ">ratio", f">{CONFIDENCE:.0%} interval", ">runs", "verdict"]
-    cases_of_note: Dict[str, List[str]] = {}
-    for one in found:
+    header = ["case", "figure", ">baseline", ">now", ">ratio", f">{CONFIDENCE:.0%} interval", ">runs", "verdict"]
+    cases_of_note: Dict[str, Dict[str, None]] = {}
+    for one in verdicts:
         for note in one.notes:
-            cases_of_note.setdefault(note, []).append(one.case_id)
+            cases_of_note.setdefault(note, {})[one.name] = None
     rows = []
-    for one in found:
-        sides, interval = (one.before, one.after), one.ratio.interval() if one.ratio else None
-        medians = [f"{pooled_median(side.series()):.3f}" if side else "-" for side in sides]
-        ends = [f"{interval.value:.3f}", f"{interval.low:.3f} to {interval.high:.3f}"] if interval else ["-", "-"]
-        runs = " | ".join(str(len(side.runs) if side else 0) for side in sides)
-        rows.append([one.case_id, *medians, *ends, runs, one.status])
+    for one in verdicts:
+        medians = ["-" if value is None else one.quantity.shown(value) for value in one.medians]
+        ends = ["-", "-"]
+        if one.change is not None:
+            ends = [f"{one.change.ratio:.3f}", f"{one.change.low:.3f} to {one.change.high:.3f}"]
+        runs = " | ".join(map(str, one.counts))
+        rows.append([one.name, one.figure, *medians, *ends, runs, one.status])
     lines = [format_table(header, rows), ""]
-    for note, cases in cases_of_note.items():
-        more = len(cases) - _NAMED_CASES
+    for note, names in cases_of_note.items():
+        cases, more = list(names), len(names) - _NAMED_CASES
         lines.append(f"{', '.join(cases[:_NAMED_CASES])}{f' and {more} more' if more > 0 else ''}: {note}")
-    return "\n".join([*lines, f"threshold {threshold:.1%}. {TEST}"])
+    thresholds = ", ".join(f"{one.name} {one.threshold if threshold is None else threshold:.1%}" for one in QUANTITIES)
+    return "\n".join([*lines, f"threshold: {thresholds}. {TEST}"])

@@ -27,30 +27,27 @@ import numpy as np
 from harness.core.cases import TRAINING
 from harness.core.terminal import format_table
 from harness.judge.evidence import SOFTWARE
-from harness.judge.sides import (
-    FASTER,
-    INCONCLUSIVE,
-    MIN_MINIBATCHES,
-    SLOWER,
+from harness.judge.pairs import Pair, environment_changes, pair, ratios
+from harness.judge.quantities import MIN_MINIBATCHES, QUANTITIES, TIME, JudgedQuantity
+from harness.judge.sides import Side, cases_of, read_side
+from harness.judge.verdicts import (
+    CASES,
+    OVERALL,
+    SAME,
+    SIGNIFICANCE,
     TOO_FEW,
-    Pair,
-    Side,
-    cases_of,
+    WORKLOADS,
+    Compared,
+    Subject,
+    Tested,
     check_threshold,
-    environment_changes,
-    exit_code_of,
-    is_unsure,
-    pair,
-    ratios,
-    read_side,
+    exit_code,
 )
-from harness.stats import noise
+from harness.judge.verdicts import judge as judge_subjects
 from harness.stats.comparison import (
     FAST_MINIBATCHES,
     FEWEST_RUNS,
-    Change,
     combined_ranks,
-    holm,
     mean_ratio,
     randomised_change,
     rank_test,
@@ -62,17 +59,11 @@ from harness.store.results import ResultsStore
 
 DEFAULT_THRESHOLD = 0.02  # a change of the median below this is none
 TELLING = 0.05  # an interval that reaches beyond this both ways is inconclusive: it would hide a change of 5 %
-TIME, FAST_TIME, POWER = "minibatch time", "fast minibatch time", "power"
-MORE, LESS, SAME = "more power", "less power", "no difference"
-_NAMES = {TIME: (SLOWER, FASTER), FAST_TIME: (SLOWER, FASTER), POWER: (MORE, LESS)}
-_QUANTITIES = {TIME: noise.TIME, FAST_TIME: noise.TIME, POWER: noise.POWER}
-
-CASES, WORKLOADS, OVERALL = "cases", "workloads", "overall"
-"""What a finding is about: one case, those of a workload, or all of them."""
+FAST_TIME = TIME._replace(name="fast minibatch time")  # with --fastest, in the place of the median
 
 TEST = (
     "A change counts if the ratio of medians exceeds the threshold and noise alone is unlikely to cause it"
-    f" (p < {1 - CONFIDENCE:.2g}, two-sided, after Holm's correction over the cases of a figure). The p-value of a case"
+    f" (p < {SIGNIFICANCE:.2g}, two-sided, after Holm's correction over the cases of a figure). The p-value of a case"
     " is the larger of two tests: a t-test with the noise within runs (block bootstrap of the minibatches) and between"
     " runs, and a rank-sum test of blocks of minibatches where there are enough. Over several cases rank tests are"
     " combined, and noise shared by all cases of a run is included. With --fastest, p comes from a permutation test of"
@@ -81,39 +72,28 @@ TEST = (
 )
 
 
-class Compared(NamedTuple):
-    scope: str  # `CASES`, `WORKLOADS` or `OVERALL`
-    name: str  # the case's id, the workload's name, or `overall`
-    figure: str  # `TIME`, `FAST_TIME` or `POWER`
-    status: str  # `slower`, `faster`, `more power`, `less power`, `no difference`, `inconclusive` or `too few`
-    counts: Tuple[int, int]  # runs of a case on both sides; cases of a workload and overall
-    change: Optional[Change] = None  # the ratio; None where there was too little to compare
-    p_value: Optional[float] = None  # after Holm's correction; None likewise
-    rank_p: Optional[float] = None  # that of the rank-sum tests alone, uncorrected; None where none was made
-
-
-def _judge(pairs: Sequence[Pair], figure: str, same_question: bool, threshold: float) -> List[Compared]:
-    """What changed in a figure; `same_question`: nothing but the run may differ between the sides (`learn_noise`)."""
-    quantity = _QUANTITIES[figure]
+def _judge(pairs: Sequence[Pair], quantity: JudgedQuantity, same_question: bool, threshold: float) -> List[Compared]:
+    """What changed in a quantity; `same_question`: nothing but the run may differ between sides (`learn_noise`)."""
     there = [one for one in pairs if all(case.series(quantity) for case in one.sides)]
-    few = MIN_MINIBATCHES if figure != POWER else 0
-    enough = [one for one in there if one.fewest_minibatches >= few]
-    if figure == FAST_TIME:
+    enough = [one for one in there if one.fewest_minibatches >= quantity.fewest]
+    is_fastest = quantity == FAST_TIME
+    if is_fastest:
         enough = [one for one in enough if min(len(case.series()) for case in one.sides) >= FEWEST_RUNS]
-    modelled = ratios(enough, quantity, same_question) if figure != FAST_TIME else {}
+    modelled = {} if is_fastest else ratios(enough, quantity, same_question)
     ranks = {one.key: rank_test(*(case.series(quantity) for case in one.sides)) for one in enough if modelled}
 
-    def change_of(members: Sequence[Pair]) -> Optional[Tuple[Change, float, Optional[float]]]:
-        if figure == FAST_TIME:
+    def tested(members: Sequence[Pair]) -> Optional[Tested]:
+        if is_fastest:
             sides = _of_runs(members, quantity, FAST_MINIBATCHES)
             if min(map(len, sides)) < FEWEST_RUNS:
                 return None
             change = randomised_change(*sides)
-            return change, change.p_value, None
+            return Tested(change, change.p_value, change.p_value)
         own = [modelled[one.key] for one in members]
         change = mean_ratio(own, *_of_runs(members, quantity, 0.5)).change()
         rank_p = combined_ranks([ratio.within.value for ratio in own], [ranks[one.key] for one in members])
-        return change, max(change.p_value, rank_p or 0.0), rank_p
+        p_value = max(change.p_value, rank_p or 0.0)
+        return Tested(change, p_value, p_value, rank_p)
 
     testable = {one.key for one in enough}
     workloads: Dict[str, List[Pair]] = {}
@@ -126,23 +106,20 @@ def _judge(pairs: Sequence[Pair], figure: str, same_question: bool, threshold: f
         WORKLOADS: list(workloads.items()),
         OVERALL: [("overall", enough)] if enough else [],
     }
-    found = []
+    verdicts = []
     for scope, groups in scopes.items():
-        changes = [change_of(members) if members[0].key in testable else None for _, members in groups]
-        corrected = iter(holm([change[1] for change in changes if change is not None]))
-        for (name, members), change in zip(groups, changes):
-            runs = tuple(len(case.series(quantity)) for case in members[0].sides)
-            counts = runs if scope == CASES else (len(members), len(members))
-            if change is None:
-                found.append(Compared(scope, name, figure, TOO_FEW, counts))
-            else:
-                p_value = next(corrected)
-                status = _status(figure, change[0], p_value, threshold)
-                found.append(Compared(scope, name, figure, status, counts, change[0], p_value, change[2]))
-    return found
+        subjects = []
+        for name, members in groups:
+            counts = (len(members), len(members))
+            if scope == CASES:
+                counts = tuple(len(case.series(quantity)) for case in members[0].sides)
+            own = tested(members) if members[0].key in testable else None
+            subjects.append(Subject(scope, name, counts, own, members[0] if scope == CASES else None))
+        verdicts += judge_subjects(subjects, quantity, threshold, TELLING)
+    return verdicts
 
 
-def _of_runs(pairs: Sequence[Pair], quantity: str, share: float) -> List[np.ndarray]:
+def _of_runs(pairs: Sequence[Pair], quantity: JudgedQuantity, share: float) -> List[np.ndarray]:
     """The logarithm of a quantile of each run that has all cases, on both sides, of shape (runs, cases)."""
     sides = []
     for cases in zip(*(one.sides for one in pairs)):
@@ -151,16 +128,6 @@ def _of_runs(pairs: Sequence[Pair], quantity: str, share: float) -> List[np.ndar
         figures = [[np.quantile(one[run], share) for one in values] for run in complete]
         sides.append(np.log(np.array(figures).reshape(len(complete), len(values))))
     return sides
-
-
-def _status(figure: str, change: Change, p_value: float, threshold: float) -> str:
-    worse, better = _NAMES[figure]
-    if p_value < 1 - CONFIDENCE and change.ratio > 1 + threshold:
-        return worse
-    if p_value < 1 - CONFIDENCE and change.ratio < 1 / (1 + threshold):
-        return better
-    is_likely = not 1 / (1 + threshold) <= change.ratio <= 1 + threshold and not change.low <= 1 <= change.high
-    return INCONCLUSIVE if is_likely or is_unsure(Interval(*change[:3]), max(threshold, TELLING)) else SAME
 
 
 _INTERVAL = f"{CONFIDENCE:.0%} interval"
@@ -202,9 +169,7 @@ class ComparedSides:
 
     @property
     def exit_code(self) -> int:
-        statuses = {one.status for one in self.found}
-        is_open = bool(self.refused) or TOO_FEW in statuses or not statuses
-        return exit_code_of(bool(statuses & {SLOWER, MORE}), is_open)
+        return exit_code(self.found, is_refused=bool(self.refused))
 
 
 def compare_files(
@@ -222,8 +187,9 @@ def compare_files(
     check_threshold(threshold)
     old, new = (read_side(path, include_flagged) for path in (before, after))
     pairs = pair(old.cases, new.cases, by, (before.name, after.name))
-    compared, figures = [one for one in pairs if one.is_compared], (FAST_TIME if fastest else TIME, POWER)
-    found = [finding for figure in figures for finding in _judge(compared, figure, not by, threshold)]
+    compared = [one for one in pairs if one.is_compared]
+    quantities = [FAST_TIME if fastest and one == TIME else one for one in QUANTITIES]
+    found = [verdict for one in quantities for verdict in _judge(compared, one, not by, threshold)]
     return ComparedSides(old, new, by, pairs, found, threshold)
 
 

@@ -18,27 +18,22 @@ from typing import TYPE_CHECKING, Any, Dict, List, NamedTuple, Optional, Sequenc
 import numpy as np
 
 from harness.core.errors import StoreError
-from harness.judge.compare import DEFAULT_THRESHOLD, LESS, MORE, POWER, SAME, TIME
+from harness.judge.compare import DEFAULT_THRESHOLD
 from harness.judge.evidence import SOFTWARE
-from harness.judge.sides import FASTER, SLOWER, TOO_FEW, check_threshold, exit_code_of, sure_power
+from harness.judge.quantities import QUANTITIES, JudgedQuantity, quantity_named
+from harness.judge.verdicts import SAME, TOO_FEW, check_threshold, exit_code_of
 from harness.stats import noise
 from harness.stats.change_points import ChangePoint, change_points, learn_from_neighbours, without_outliers
 from harness.stats.comparison import Change, holm
 from harness.stats.estimates import CONFIDENCE, Estimate, quotient
-from harness.store.conditions import LEFT_OUT, differences, is_disqualified
-from harness.store.corpora import STORES
-from harness.store.frames import common_conditions, framed, labelled
-from harness.store.results import ResultsStore
-from harness.store.rows import Record
+from harness.store.conditions import LEFT_OUT, differences
+from harness.store.frames import FLAGGED, common_conditions, labelled, profiles_of_files
 
 if TYPE_CHECKING:
     import pandas as pd
 
 OF_THE_RUN = ("jetwatt", "suite_commit", "kernel")  # what else of its environment is told where it changes
 FEWEST = 4  # runs below which a series is not cut
-
-FIGURES = {TIME: ("minibatch_time_ms", noise.TIME, SLOWER, FASTER), POWER: ("power_mw", noise.POWER, MORE, LESS)}
-"""Column, quantity, and what a change for the worse and for the better is called."""
 
 TEST = (
     "Each case of each board instance is a series of runs, cut by optimal partitioning (the partition that PELT finds)."
@@ -48,10 +43,10 @@ TEST = (
 )
 
 
-_COLUMNS = (
+_COLUMNS = [
     "case_id", "device", "device_name", "device_label", "board_instance", "provenance", "comparable", "environment",
-    "run_id", "created_at", "flag_list", "minibatch_time_ms", "power_mw",
-)  # fmt: skip
+    "run_id", "created_at",
+]  # fmt: skip
 
 
 class SeriesPoint(NamedTuple):
@@ -73,21 +68,25 @@ class CaseSeries(NamedTuple):
     case_id: str
     board_instance: Optional[str]
     provenance: str
-    figure: str  # `TIME` or `POWER`
+    figure: str  # the name of one of `QUANTITIES`
     points: List[SeriesPoint]  # oldest first
     steps: List[Step]
 
     @property
     def status(self) -> str:
         """What the newest run is against the level before the last change."""
-        _, _, worse, better = FIGURES[self.figure]
         if not self.steps:
             return SAME if len(self.points) >= FEWEST else TOO_FEW
-        return worse if self.steps[-1].change.ratio > 1 else better
+        is_worse = self.quantity.is_worse(self.steps[-1].change.ratio)
+        return self.quantity.worse if is_worse else self.quantity.better
+
+    @property
+    def quantity(self) -> JudgedQuantity:
+        return quantity_named(self.figure)
 
     @property
     def is_worse(self) -> bool:
-        return self.status in (SLOWER, MORE)
+        return self.status == self.quantity.worse
 
     def level(self, place: int) -> float:
         """The geometric mean of the segment that a run lies in."""
@@ -120,53 +119,38 @@ def read_history(
     A file that was named and cannot be read is a `StoreError`; one in a folder is left out, and said.
     """
     check_threshold(threshold)
-    records: Dict[Tuple[str, ...], Record] = {}
-    left_out, flagged = [], 0
-    for path in dict.fromkeys(paths):
-        is_folder = path.is_dir()
-        for file in sorted(one for one in path.rglob("*") if one.suffix in STORES) if is_folder else [path]:
-            try:
-                with ResultsStore(file, read_only=True) as store:
-                    found = [one for one in store.records() if since is None or one.created_at >= since.isoformat()]
-            except StoreError as error:
-                if not is_folder:
-                    raise
-                left_out.append(str(error))
-                continue
-            kept = [one for one in found if include_flagged or not is_disqualified(one.flags)]
-            flagged += len(found) - len(kept)
-            records.update(((one.run_id, one.created_at, one.case_id, one.key), one) for one in kept)
-    if flagged:
-        left_out.append(f"{flagged} {LEFT_OUT}")
-    if not records:
+    runs = profiles_of_files(paths, include_flagged, since)
+    unreadable, flagged = runs.attrs["unreadable"], runs.attrs["left_out"][FLAGGED]
+    left_out = [*unreadable, *([f"{flagged} {LEFT_OUT}"] if flagged else [])]
+    if runs.empty:
         raise StoreError(
             f"{', '.join(map(str, paths))}: no profile to look at{''.join(f'; left out: {one}' for one in left_out)}",
             "name results files, or a folder of them",
         )
-    runs = framed(sorted(records.values(), key=lambda one: one.created_at)).reset_index(drop=True)
     return CaseHistories(judge(_series(runs), threshold), left_out, threshold)
 
 
 def _series(runs: pd.DataFrame) -> List[Tuple[CaseSeries, str]]:
-    """The series of each figure, not cut yet, each with the type of its device."""
-    sure_mw = [sure_power(flags, value) for flags, value in zip(runs["flag_list"], runs["power_mw"])]
-    runs, found = runs[list(_COLUMNS)].assign(power_mw=np.array(sure_mw, dtype=float)), []
+    """The series of each quantity, not cut yet, each with the type of its device."""
+    sure = {quantity.column: quantity.of(runs) for quantity in QUANTITIES}
+    runs, found = runs[_COLUMNS].assign(**sure), []
     for _, members in runs.groupby(common_conditions(runs, ignore=(*SOFTWARE, "seed")), sort=False):
         last = members.iloc[-1]
         case_id = labelled(last["case_id"], last["device_name"], last["device_label"])
-        for figure, (column, *_) in FIGURES.items():
+        for quantity in QUANTITIES:
             points = []
             for run_id, own in members.groupby("run_id", sort=False):
-                values = own[column][own[column] > 0]
+                values = own[quantity.column].dropna()
                 if len(values):
                     row = own.iloc[-1]
                     software = {name: row["comparable"].get(name) for name in SOFTWARE}
                     software.update({name: row["environment"].get(name) for name in OF_THE_RUN})
-                    known = {name: value for name, value in software.items() if value is not None}
-                    points.append(SeriesPoint(str(run_id), row["created_at"], float(np.median(values)), known))
+                    there = {name: value for name, value in software.items() if value is not None}
+                    points.append(SeriesPoint(str(run_id), row["created_at"], float(np.median(values)), there))
             if points:
                 instance = last["board_instance"]
-                found.append((CaseSeries(case_id, instance, last["provenance"], figure, points, []), last["device"]))
+                series = CaseSeries(case_id, instance, last["provenance"], quantity.name, points, [])
+                found.append((series, last["device"]))
     return found
 
 
@@ -176,7 +160,7 @@ def judge(series: Sequence[Tuple[CaseSeries, str]], threshold: float = DEFAULT_T
     found: List[Tuple[CaseSeries, List[Tuple[ChangePoint, Change]]]] = []
     low, high = 1 / (1 + threshold), 1 + threshold
     for one, device in series:
-        known = noise.prior(device, FIGURES[one.figure][1])
+        known = noise.prior(device, one.quantity.noise)
         logs = np.log([point.value for point in one.points])
         learned = learn_from_neighbours(logs, known)
         logs = without_outliers(logs, learned.share)

@@ -1,6 +1,12 @@
-"""The two sides of a comparison: the runs of their cases, which cases are compared, and the ratio of each.
+"""A side of a comparison: the runs of its cases, from a results file, a baseline, or a JSON file of pytest-benchmark.
 
-A side is a results file, a JSON file of pytest-benchmark, or a baseline.
+A baseline is a side that was stored, as a JSON file that can be committed. It holds, for each comparable conditions,
+the raw series of clean minibatches of each run, so that a later check can resample them, and the run's other figures;
+the median and its interval are for the reader.
+
+History of its `version`:
+    1  cases: case, conditions, median_ms, interval_ms, environment, runs with minibatch_times_ms and what other columns
+       of `harness.judge.quantities` are sure, such as power_mw.
 """
 
 from __future__ import annotations
@@ -9,28 +15,23 @@ import dataclasses
 import functools
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Dict, Iterable, List, Mapping, NamedTuple, Optional, Sequence, Set, Tuple
+from typing import TYPE_CHECKING, Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 import msgspec
 
-from harness.core.errors import InvalidValueError, StoreError, UnknownNameError
+from harness.core.errors import InvalidValueError, StoreError
 from harness.core.files import read_json
-from harness.core.units import s_to_ms, share_to_percent
-from harness.stats.comparison import RunsRatio, compare_runs, learn_noise
-from harness.stats.estimates import Interval
-from harness.stats.noise import POWER, TIME, prior
+from harness.core.profiles import Profile
+from harness.core.units import s_to_ms
+from harness.judge.quantities import QUANTITIES, TIME, JudgedQuantity
 from harness.store.conditions import (
-    INSTANCE,
     LEFT_OUT,
     NAMED_IN_CONDITIONS,
-    POWER_IS_UNSURE,
     RAW_PRUNED,
-    differences,
+    comparable_conditions,
     is_disqualified,
     key,
-    kinds,
     leaves,
-    without_instance,
 )
 from harness.store.frames import labelled, minibatches, profiles
 from harness.store.results import ResultsStore
@@ -45,8 +46,6 @@ Each container has a host name of its own, and the kernel keeps another share of
 much memory there is counts among the conditions. The commit of the suite must agree: it is what a gate compares.
 """
 
-MIN_MINIBATCHES = 10  # with fewer clean minibatches on a side its noise cannot be told from a change
-SLOWER, FASTER, INCONCLUSIVE, TOO_FEW = "slower", "faster", "inconclusive", "too few"  # verdicts of every comparison
 CONDITIONS_TEXT = "conditions"
 """In `extra_info` of pytest-benchmark's JSON: the comparable conditions of a case of this suite, as JSON text."""
 
@@ -55,14 +54,19 @@ _COMMIT_LENGTH = 12  # as in `suite_commit`
 _WRITE_ONE = "write one: pytest benchmarks --benchmark-json FILE.json"
 
 
-class Run(msgspec.Struct, frozen=True, rename={"times_ms": "minibatch_times_ms"}, omit_defaults=True):
-    """One run of a case, as a baseline stores it."""
+class Run(msgspec.Struct, frozen=True):
+    """One run of a case."""
 
     run_id: str
     created_at: str
     flags: Tuple[str, ...]
     times_ms: Tuple[float, ...]  # none of an idle state
-    power_mw: Optional[float] = None  # None where it has none that is sure
+    figures: Dict[str, float] = {}  # by column, what else of `QUANTITIES` it has that is sure
+
+    def values(self, quantity: JudgedQuantity) -> Tuple[float, ...]:
+        if quantity.of_minibatches:
+            return self.times_ms
+        return (self.figures[quantity.column],) if quantity.column in self.figures else ()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -87,13 +91,13 @@ class CaseRuns:
     def device(self) -> str:
         return str(self.conditions.get("device", ""))
 
-    def by_run(self, quantity: str = TIME) -> Dict[Tuple[str, int], Tuple[float, ...]]:
-        """The times in ms, or the one power in mW, of each run, by run id and number of the profile within it."""
+    def by_run(self, quantity: JudgedQuantity = TIME) -> Dict[Tuple[str, int], Tuple[float, ...]]:
+        """The values of each run that has some, by run id and number of the profile within it."""
         ids = [run.run_id for run in self.runs]
-        values = [((run.power_mw,) if run.power_mw else ()) if quantity == POWER else run.times_ms for run in self.runs]
+        values = [run.values(quantity) for run in self.runs]
         return {(ids[place], ids[:place].count(ids[place])): own for place, own in enumerate(values) if own}
 
-    def series(self, quantity: str = TIME) -> List[Tuple[float, ...]]:
+    def series(self, quantity: JudgedQuantity = TIME) -> List[Tuple[float, ...]]:
         return list(self.by_run(quantity).values())
 
 
@@ -109,7 +113,7 @@ def cases_of(
         raise InvalidValueError(f"the number of runs must be at least 1, got {last}")
     columns = [
         "key", "case_id", "device_name", "device_label", "comparable", "environment", "usable", "run_id", "created_at",
-        "flag_list", "power_mw",
+        "flag_list", *(quantity.column for quantity in QUANTITIES),
     ]  # fmt: skip
     is_pruned = frame["flag_kinds"].map(lambda found: RAW_PRUNED in found).astype(bool)
     taken = []
@@ -127,8 +131,8 @@ def cases_of(
     for every, kept, chosen in taken:
         runs, newest = [], kept[-1]
         for row in chosen:
-            power_mw = sure_power(row.flag_list, row.power_mw)
-            runs.append(Run(row.run_id, row.created_at, row.flag_list, times_ms.get(row.Index, ()), power_mw))
+            figures = sure_figures(row.flag_list, row._asdict())
+            runs.append(Run(row.run_id, row.created_at, row.flag_list, times_ms.get(row.Index, ()), figures))
         counts = len(kept) - len(chosen), len(every) - len(kept)
         case_id = labelled(newest.case_id, newest.device_name, newest.device_label)
         cases.append(CaseRuns(case_id, newest.comparable, newest.environment, tuple(runs), *counts))
@@ -140,10 +144,20 @@ def _telling(environment: Mapping[str, Any]) -> Dict[str, Any]:
     return {name: value for name, value in environment.items() if name not in SAYS_NOTHING}
 
 
-def sure_power(flags: Sequence[str], power_mw: Optional[float]) -> Optional[float]:
-    """The power of a run; None where there is none (or NaN), or its flags say that it is unsure."""
-    is_there = power_mw is not None and power_mw > 0 and not set(kinds(flags)) & set(POWER_IS_UNSURE)
-    return power_mw if is_there else None
+def sure_figures(flags: Sequence[str], figures: Mapping[str, Optional[float]]) -> Dict[str, float]:
+    """Of a run's figures by column, those of `QUANTITIES` that have no raw series, where they are sure."""
+    sure = {one.column: one.sure(flags, figures.get(one.column)) for one in QUANTITIES if not one.of_minibatches}
+    return {column: value for column, value in sure.items() if value is not None}
+
+
+def case_of(profile: Profile) -> CaseRuns:
+    """A single profile as a case of one run."""
+    times_ms = tuple(round(minibatch.e2e_ms, DECIMALS) for minibatch in profile.counted)
+    flags = tuple(profile.flags)
+    run = Run("", profile.started_at, flags, times_ms, sure_figures(flags, profile.aggregates))
+    return CaseRuns(
+        profile.case.id, comparable_conditions(profile.conditions, profile.case, profile.provenance), {}, (run,)
+    )
 
 
 class Side(NamedTuple):
@@ -154,15 +168,30 @@ class Side(NamedTuple):
     flagged: int
 
 
+def side_of(
+    store: ResultsStore, frame: pd.DataFrame, include_flagged: bool = False, last: Optional[int] = None
+) -> Side:
+    """The cases of some profiles that have anything to compare; `frame` as `cases_of` takes it."""
+    flagged = 0 if include_flagged else int((~frame["usable"]).sum())
+    cases = cases_of(store, frame, include_flagged, last)
+    return Side(store.path, [case for case in cases if any(map(case.series, QUANTITIES))], flagged)
+
+
+def comparable_profiles(store: ResultsStore) -> pd.DataFrame:
+    """The profiles that a side is made of; a replayed one repeats one figure of its corpus."""
+    return profiles(store, include_flagged=True, replayed=False)
+
+
 def read_side(path: Path, include_flagged: bool = False) -> Side:
-    """Read a results file or, where the name ends in `.json`, what pytest-benchmark wrote."""
+    """Read a results file or, where the name ends in `.json`, a baseline or what pytest-benchmark wrote."""
     if path.suffix == ".json":
-        side = _from_pytest_benchmark(path, include_flagged)
+        document = read_object(path, "file of pytest-benchmark or baseline", _WRITE_ONE)
+        if document.get("format") == FORMAT:
+            return Side(path, read_baseline(path), 0)
+        side = _from_pytest_benchmark(path, document, include_flagged)
     else:
-        with ResultsStore(path, read_only=True) as store:  # a replayed profile repeats one figure of its corpus
-            frame = profiles(store, include_flagged=True, replayed=False)
-            flagged = 0 if include_flagged else int((~frame["usable"]).sum())
-            side = Side(path, cases_of(store, frame, include_flagged), flagged)
+        with ResultsStore(path, read_only=True) as store:
+            side = side_of(store, comparable_profiles(store), include_flagged)
     if not side.cases:
         why = f": left out {side.flagged} {LEFT_OUT}" if side.flagged else ""
         raise StoreError(
@@ -171,9 +200,43 @@ def read_side(path: Path, include_flagged: bool = False) -> Side:
     return side
 
 
-def check_threshold(threshold: float) -> None:
-    if not threshold >= 0:
-        raise InvalidValueError(f"the threshold must be 0 or more, got {share_to_percent(threshold):g} %")
+FORMAT, VERSION = "jetwatt-baseline", 1
+_RECORD_ONE = "record one: python -m harness baseline record --results FILE --baseline FILE.json"
+
+
+def stored_run(run: Run) -> Dict[str, Any]:
+    """A run as a baseline stores it."""
+    about = {"run_id": run.run_id, "created_at": run.created_at, "flags": list(run.flags)}
+    return {**about, "minibatch_times_ms": list(run.times_ms), **run.figures}
+
+
+def read_baseline(path: Path) -> List[CaseRuns]:
+    """The cases that a baseline holds; a StoreError where the file is none, or damaged."""
+    document = read_object(path, "baseline", _RECORD_ONE)
+    if document.get("format") != FORMAT:
+        raise StoreError(f"{path} is no baseline: it does not say format {FORMAT!r}", _RECORD_ONE)
+    if document.get("version") != VERSION:
+        raise StoreError(
+            f"{path} is a baseline of version {document.get('version')!r}; this version of jetwatt reads {VERSION}",
+            "update jetwatt, or record a new one",
+        )
+    cases = []
+    try:
+        for case in document["cases"]:
+            runs = tuple(map(_run_of, case["runs"]))
+            if not runs or not all(run.times_ms or run.figures for run in runs):
+                raise ValueError(f"case {case['case']} has a run without minibatch times and power")
+            if any(min((*run.times_ms, *run.figures.values())) <= 0 for run in runs):
+                raise ValueError(f"case {case['case']} has a run with a figure of 0 or less")
+            cases.append(CaseRuns(case["case"], dict(case["conditions"]), dict(case["environment"]), runs))
+    except (KeyError, TypeError, ValueError, AttributeError, msgspec.ValidationError) as error:
+        raise StoreError(f"{path} is damaged: {type(error).__name__} {error}", _RECORD_ONE) from error
+    return cases
+
+
+def _run_of(stored: Mapping[str, Any]) -> Run:
+    figures = {one.column: stored[one.column] for one in QUANTITIES if one.column in stored}
+    return msgspec.convert({**stored, "times_ms": stored["minibatch_times_ms"], "figures": figures}, Run)
 
 
 def read_object(path: Path, what: str, hint: str) -> Dict[str, Any]:
@@ -189,8 +252,7 @@ def read_object(path: Path, what: str, hint: str) -> Dict[str, Any]:
     return document
 
 
-def _from_pytest_benchmark(path: Path, include_flagged: bool) -> Side:
-    document = read_object(path, "file of pytest-benchmark", _WRITE_ONE)
+def _from_pytest_benchmark(path: Path, document: Mapping[str, Any], include_flagged: bool) -> Side:
     if not {"benchmarks", "machine_info"} <= set(document):
         raise StoreError(f"{path} is no file of pytest-benchmark: it has no benchmarks and machine_info", _WRITE_ONE)
     cases, flagged = {}, 0
@@ -228,7 +290,7 @@ def _from_benchmark(path: Path, benchmark: Mapping[str, Any], environment: Dict[
             "device_model": environment.get("cpu_model"),
             "python": ".".join(str(environment.get("python", "")).split(".")[:2]) or None,
         }
-    run = Run(taken_at, taken_at, flags, times_ms, sure_power(flags, info.get("power_mw")))
+    run = Run(taken_at, taken_at, flags, times_ms, sure_figures(flags, info))
     return CaseRuns(info.get("case", benchmark["fullname"]), conditions, environment, (run,))
 
 
@@ -243,176 +305,3 @@ def _environment(document: Mapping[str, Any]) -> Dict[str, Any]:
         "python": machine.get("python_version"),
     }
     return {name: value for name, value in known.items() if value is not None}
-
-
-class Pair(NamedTuple):
-    """A case and its counterpart.
-
-    Where only one side has the case, the other is None. Where conditions differ from those of the nearest counterpart,
-    or it cannot be known which is meant, the comparison is refused.
-    """
-
-    before: Optional[CaseRuns]
-    after: Optional[CaseRuns]
-    differ: List[str]  # what differs of the conditions in question, `torch: "2.14.0" -> "2.15.0"`; or why it is refused
-    is_refused: bool = False
-
-    @property
-    def case_id(self) -> str:
-        return (self.before or self.after).case_id
-
-    @property
-    def key(self) -> str:
-        return self.sides[0].key
-
-    @property
-    def is_compared(self) -> bool:
-        return self.before is not None and self.after is not None and not self.is_refused
-
-    @property
-    def sides(self) -> Tuple[CaseRuns, CaseRuns]:
-        return self.before, self.after
-
-    @property
-    def fewest_minibatches(self) -> int:
-        return min(sum(map(len, case.series())) for case in self.sides)
-
-
-def pair(
-    before: Sequence[CaseRuns],
-    after: Sequence[CaseRuns],
-    by: Sequence[str] = (),
-    names: Tuple[str, str] = ("one side", "the other"),
-) -> List[Pair]:
-    """The cases of two sides: those of the first in its order, then those that only the second has.
-
-    `by` names conditions that may differ; `power_mode` stands for all of `power_mode.gpu_khz` and the like. `names` are
-    those of the sides.
-    """
-    known = {*NAMED_IN_CONDITIONS, "python"}
-    for case in [*before, *after] if by else ():
-        known |= {*case.conditions, *case.leaves}
-    unknown = [name for name in by if name not in known]
-    if unknown:
-        raise UnknownNameError(f"no condition is called {', '.join(unknown)}; known: {', '.join(sorted(known))}")
-    before, after = _of_one_instance(before, after), _of_one_instance(after, before)
-    old, new = _by_rest(before, by), _by_rest(after, by)
-    alone = [cases[0] for rest, cases in new.items() if rest not in old and len(cases) == 1]
-    candidates = [_to_be_found(case, by) for case in alone]
-    pairs, met = [], set()
-    for rest, (one, *further) in old.items():
-        if further:
-            pairs.append(_ambiguous(names[0], [one, *further], by))
-        elif rest not in new:
-            place = nearest(_to_be_found(one, by), candidates)
-            if place is None:
-                pairs.append(Pair(one, None, []))
-            else:
-                met.add(place)
-                why = differences(_rest(one, by), _rest(alone[place], by))
-                pairs.append(Pair(one, alone[place], why, is_refused=True))
-        elif len(new[rest]) == 1:
-            lines = differences(one.conditions, new[rest][0].conditions)
-            pairs.append(Pair(one, new[rest][0], [line for line in lines if _is_named(line.partition(":")[0], by)]))
-    pairs += [_ambiguous(names[1], cases, by) for cases in new.values() if len(cases) > 1]
-    return pairs + [Pair(None, case, []) for place, case in enumerate(alone) if place not in met]
-
-
-def _of_one_instance(cases: Sequence[CaseRuns], others: Sequence[CaseRuns]) -> List[CaseRuns]:
-    """Cases without their board instance, where one side has a single one of the device and the other tells none.
-
-    Files from before 0.2.0 do not tell it. That is no reason to refuse what was compared with them so far.
-    """
-    told: List[Dict[str, Set[Any]]] = [{}, {}]
-    for found, side in zip(told, (cases, others)):
-        for case in side:
-            found.setdefault(case.device, set()).add(case.conditions.get(INSTANCE))
-    kept = []
-    for case in cases:
-        own, other = (found.get(case.device, set()) for found in told)
-        if None in own ^ other and len(own) == len(other) == 1:
-            case = dataclasses.replace(case, conditions=without_instance(case.conditions))
-        kept.append(case)
-    return kept
-
-
-def nearest(case: CaseRuns, candidates: Sequence[CaseRuns]) -> Optional[int]:
-    """The place of the runs of the same workload whose conditions differ least: what was probably meant."""
-    subject = (case.conditions["workload"], case.conditions["task"])
-    same = [place for place, one in enumerate(candidates) if one.case_id == case.case_id] or [
-        place for place, one in enumerate(candidates) if (one.conditions["workload"], one.conditions["task"]) == subject
-    ]
-
-    def distance(place: int) -> int:
-        other = candidates[place].leaves
-        return sum(case.leaves.get(name) != other.get(name) for name in {**case.leaves, **other})
-
-    return min(same, key=distance, default=None)
-
-
-def _is_named(name: str, by: Iterable[str]) -> bool:
-    """Whether a condition, `power_mode.gpu_khz`, is one of those named or lies in one."""
-    return any(name == given or name.startswith(f"{given}.") for given in by)
-
-
-def _rest(case: CaseRuns, by: Sequence[str]) -> Dict[str, Any]:
-    """The conditions that have to agree, flat."""
-    return {name: value for name, value in case.leaves.items() if not _is_named(name, by)}
-
-
-def _to_be_found(case: CaseRuns, by: Sequence[str]) -> CaseRuns:
-    """The runs of a case without the conditions in question; workload and task stay, to find it by."""
-    subject = {name: case.conditions[name] for name in ("workload", "task")}
-    return dataclasses.replace(case, conditions={**_rest(case, by), **subject})
-
-
-def _by_rest(cases: Sequence[CaseRuns], by: Sequence[str]) -> Dict[str, List[CaseRuns]]:
-    groups: Dict[str, List[CaseRuns]] = {}
-    for case in cases:
-        groups.setdefault(key(_rest(case, by)), []).append(case)
-    return groups
-
-
-def _ambiguous(side: str, cases: Sequence[CaseRuns], by: Sequence[str]) -> Pair:
-    """Cases of one side that differ in nothing but the question: which of them is meant cannot be known."""
-    differ = "; ".join(differences(cases[0].conditions, cases[-1].conditions))
-    why = f"{side} holds {len(cases)} that differ in {', '.join(by)} alone ({differ})"
-    return Pair(cases[0], None, [f"{why}; keep them in results files of their own"], is_refused=True)
-
-
-def environment_changes(pairs: Iterable[Pair]) -> List[str]:
-    lines: Dict[str, None] = {}
-    for one in pairs:
-        old, new = (case.environment for case in one.sides)
-        shared = [name for name in old if name in new and name not in SAYS_NOTHING]
-        lines.update(dict.fromkeys(differences(*({name: told[name] for name in shared} for told in (old, new)))))
-    return list(lines)
-
-
-def ratios(pairs: Sequence[Pair], quantity: str = TIME, same_question: bool = False) -> Dict[str, RunsRatio]:
-    """After / before of each pair, by its key; each side has a run with the quantity.
-
-    The noise between runs of a device is learned from all of its pairs. `same_question`: nothing but the run may differ
-    between the sides (`learn_noise`).
-    """
-    devices: Dict[str, Dict[str, List[List[Tuple[float, ...]]]]] = {}
-    for one in pairs:
-        series = [case.series(quantity) for case in one.sides]
-        devices.setdefault(one.sides[0].device, {})[one.key] = series
-    found = {}
-    for device, pairs_of in devices.items():
-        known = prior(device, quantity)
-        noise = learn_noise(list(pairs_of.values()), same_question, known)
-        found.update({name: compare_runs(*series, noise, known) for name, series in pairs_of.items()})
-    return found
-
-
-def exit_code_of(is_worse: bool, is_open: bool) -> int:
-    """1 where something became worse; else 2 where a comparison was refused, or none was possible; else 0."""
-    return 1 if is_worse else 2 if is_open else 0
-
-
-def is_unsure(interval: Interval, threshold: float) -> bool:
-    """Whether a ratio that no test tells from 1 may be a change all the same: beyond the threshold, or too vague."""
-    low, high = 1 / (1 + threshold), 1 + threshold
-    return not low <= interval.value <= high or (interval.low < low and interval.high > high)

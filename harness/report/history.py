@@ -7,9 +7,8 @@ from pathlib import Path
 from typing import List, Sequence, Tuple
 
 from harness.core.files import write_output
-from harness.core.units import mw_to_w
-from harness.judge.compare import TIME
 from harness.judge.history import TEST, CaseHistories, CaseSeries
+from harness.judge.quantities import quantity_named
 from harness.report.colours import colours_of
 from harness.report.figure import Axis, Layer, LegendEntry, Mark, Panel, Value
 from harness.report.material import grouped
@@ -54,7 +53,7 @@ def _panel(figure: str, members: Sequence[CaseSeries], boards: Sequence[str]) ->
     layers: List[Layer] = []
     for one, board, own in zip(members, boards, moments):
         days = [(moment - first).total_seconds() / 86_400 for moment in own]
-        of_unit = float if one.figure == TIME else mw_to_w
+        of_unit = one.quantity.to_shown
         notes = [", ".join(f"{name} {told}" for name, told in point.software.items()) for point in one.points]
         runs = [
             Value(board, day, of_unit(point.value), one.provenance, note=f"{point.created_at[:16]}, {note}")
@@ -63,5 +62,5 @@ def _panel(figure: str, members: Sequence[CaseSeries], boards: Sequence[str]) ->
         levels = [Value(board, day, of_unit(one.level(place)), one.provenance) for place, day in enumerate(days)]
         changes = [Value(board, days[step.at.place], 0.0, one.provenance) for step in one.steps]
         layers += [Layer(Mark.RULES, tuple(changes)), Layer(Mark.STEPS, tuple(levels)), Layer(Mark.CURVES, tuple(runs))]
-    axis = "minibatch time (ms)" if figure == TIME else "power (W)"
+    axis = f"{figure} ({quantity_named(figure).unit_shown})"
     return Panel(figure, Axis(f"days since {first.date()}"), Axis(axis, from_zero=False), tuple(layers))

@@ -9,12 +9,14 @@ Numbers that are missing are NaN (NA in whole-number columns), texts None. Raw s
 from __future__ import annotations
 
 import csv
+import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
 
 import numpy as np
 
 from harness.core.corpus import CORPUS, CORPUS_COLUMNS, Column
+from harness.core.errors import StoreError
 from harness.core.metrics import AGGREGATES, CONCURRENT_AGGREGATES
 from harness.core.power_modes import PowerMode
 from harness.core.profiles import counted_minibatches
@@ -51,6 +53,9 @@ MINIBATCH_COLUMNS = (
     "profile_id", "position", "epoch", "index", "phase", "start_s", "stall_ms", "compute_ms", "e2e_ms", "counted",
 )  # fmt: skip
 """Of `minibatches()`; `counted`: whether the profile's figures are made of it."""
+
+STORES = (".sqlite", ".db")
+"""Suffixes of results files."""
 
 FLAGGED, OLDER, WITHOUT_TIME, OTHER_TASK, REPLAYED = "flagged", "older", "without time", "other task", "replayed"
 """Why a profile is left out."""
@@ -115,6 +120,40 @@ def profiles(
         kept = sorted(newest.values(), key=lambda record: (record.created_at, record.id))
     frame = framed(kept)
     frame.attrs["left_out"] = left_out
+    return frame
+
+
+def profiles_of_files(
+    paths: Sequence[Path], include_flagged: bool = False, since: Optional[datetime.date] = None
+) -> pd.DataFrame:
+    """The profiles of several results files, or of those anywhere in folders, as one frame, oldest first.
+
+    What several files hold counts once. `since` leaves out what was stored before that day. Rows are numbered from 0,
+    as numbers of profiles are those of a file. `attrs["left_out"]` is as in `profiles()`, `attrs["unreadable"]` says
+    what is wrong with files in folders that cannot be read; a file that was named and cannot be is a StoreError.
+    """
+    from harness.store.results import ResultsStore
+
+    records: Dict[Tuple[str, ...], Record] = {}
+    unreadable, flagged = [], 0
+    for path in dict.fromkeys(paths):
+        is_folder = path.is_dir()
+        files = sorted(one for one in path.rglob("*") if one.suffix in STORES) if is_folder else [path]
+        for file in files:
+            try:
+                with ResultsStore(file, read_only=True) as store:
+                    stored = [one for one in store.records() if since is None or one.created_at >= since.isoformat()]
+            except StoreError as error:
+                if not is_folder:
+                    raise
+                unreadable.append(str(error))
+                continue
+            kept = [one for one in stored if include_flagged or not is_disqualified(one.flags)]
+            flagged += len(stored) - len(kept)
+            records.update(((one.run_id, one.created_at, one.case_id, one.key), one) for one in kept)
+    frame = framed(sorted(records.values(), key=lambda one: one.created_at)).reset_index(drop=True)
+    frame.attrs["left_out"] = {FLAGGED: flagged}
+    frame.attrs["unreadable"] = unreadable
     return frame
 
 

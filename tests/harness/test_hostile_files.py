@@ -19,7 +19,7 @@ from harness.cli.report import read_evaluation
 from harness.core.corpus import CORPUS_COLUMNS, read_corpus
 from harness.core.errors import HarnessError
 from harness.core.files import read_toml
-from harness.judge.baseline import read_baseline
+from harness.judge.sides import read_baseline
 from harness.store.database import open_to_write
 from harness.store.recorded_log import _read_times
 from harness.store.results import ResultsStore

@@ -213,3 +213,36 @@ def test_strict_fails_what_the_baseline_does_not_hold_with_what_differs(own, rec
     assert "1 failed" in strict.stdout
     assert 'torch: unknown -> "none, injected: 10 % slower"' in strict.stdout
     assert "1 passed" in own(text, "--baseline", "b.json", "--strict").stdout
+    by_torch = own(text, "--baseline", "b.json", "--slowdown", "10%", "--strict", "--baseline-by", "torch")
+    assert "1 failed" in by_torch.stdout
+    assert "does not hold" not in by_torch.stdout
+    assert "not surely compared" not in by_torch.stdout
+    wrong = own(text, "--baseline", "b.json", "--baseline-by", "tourch")
+    assert "no condition is called tourch; known:" in wrong.stdout
+
+
+def test_more_power_fails_and_its_limit_can_be_asked_for(own, record, tmp_path):
+    assert "1 passed" in own(CHECKED).stdout
+    record()
+    content = json.loads((tmp_path / "b.json").read_text())
+    [run] = content["cases"][0]["runs"]
+    recorded_mw = run["power_mw"]
+    text = f"""
+def test_a(train, baseline):
+    profile = train(minibatches=30)
+    assert {recorded_mw} * 1.04 < baseline(profile, "power_mw") < {recorded_mw} * 1.06
+    assert baseline(profile) < 10
+"""
+    assert "1 passed" in own(text, "--baseline", "b.json").stdout
+    run["power_mw"] = 0.9 * recorded_mw
+    (tmp_path / "b.json").write_text(json.dumps(content))
+    done = own(CHECKED, "--baseline", "b.json").stdout
+    assert "1 failed" in done
+    assert "worse than b.json recorded:" in done
+    assert ": power: more power, " in done
+    del run["power_mw"]
+    (tmp_path / "b.json").write_text(json.dumps(content))
+    assert "1 passed" in own(CHECKED, "--baseline", "b.json").stdout
+    strict = own(CHECKED, "--baseline", "b.json", "--strict").stdout
+    assert "1 failed" in strict
+    assert "power: only now has one that is sure" in strict

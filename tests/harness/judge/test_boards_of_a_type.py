@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 
 from harness.__main__ import main
-from harness.judge.baseline import check_profile, read_baseline
+from harness.judge.baseline import check_profile
 from harness.judge.claims import UNDECIDED, judge
 from harness.judge.evidence import pooled, read_evidence
+from harness.judge.sides import read_baseline
 from harness.store.results import ResultsStore
 from harness.summary import format_summary
 from tests.harness.store.profile_examples import ENVIRONMENT, make_profile
@@ -97,5 +98,5 @@ def test_a_file_that_does_not_tell_the_board_is_compared_with_one_board_and_not_
 def test_a_baseline_that_does_not_tell_the_board_speaks_of_this_one(tmp_path):
     results, baseline = measured(tmp_path / "r", None), tmp_path / "b.json"
     main(["baseline", "record", "--results", str(results), "--baseline", str(baseline)])
-    assert check_profile(read_baseline(baseline), profile_of("orin3", 5)).status == "same"
-    assert check_profile(read_baseline(baseline), profile_of("orin4", 5)).status == "slower"
+    assert check_profile(read_baseline(baseline), profile_of("orin3", 5))[0].status == "no difference"
+    assert check_profile(read_baseline(baseline), profile_of("orin4", 5))[0].status == "slower"

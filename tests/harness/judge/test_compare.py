@@ -275,3 +275,16 @@ def test_what_is_no_side_is_refused(tmp_path, compare, content, complaint):
     code, said = compare(measure(tmp_path / "a", 1), tmp_path / "x.json")
     assert code == 2
     assert complaint in said
+
+
+def test_a_baseline_is_a_side_of_a_comparison(tmp_path, compare, capsys):
+    before, after = measure(tmp_path / "a", 1, runs=3), measure(tmp_path / "b", 2, 1.05, runs=3)
+    baseline = tmp_path / "b.json"
+    assert main(["baseline", "record", "--results", str(before), "--baseline", str(baseline)]) == 0
+    capsys.readouterr()
+    code, document = compare(baseline, after)
+    _, expected = compare(before, after)
+    assert code == 1
+    assert [document[what] for what in ("cases", "workloads", "overall")] == [
+        expected[what] for what in ("cases", "workloads", "overall")
+    ]

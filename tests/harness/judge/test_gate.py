@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any, Dict, List, Optional, Sequence
 
@@ -10,17 +11,11 @@ import numpy as np
 import pytest
 
 from harness.core.errors import InvalidValueError, StoreError
-from harness.judge.baseline import (
-    CaseRuns,
-    Checked,
-    Run,
-    check,
-    exit_code,
-    format_checked,
-    judge,
-    read_baseline,
-    record,
-)
+from harness.core.metrics import summarise_idle
+from harness.judge.baseline import check, format_checked, judge, record
+from harness.judge.quantities import TIME
+from harness.judge.sides import CaseRuns, Run, read_baseline
+from harness.judge.verdicts import Compared, exit_code
 from harness.stats import estimates as statistics
 from harness.store import conditions
 from harness.store.results import ResultsStore
@@ -52,7 +47,7 @@ def add_runs(
     """Store a profile for each run of minibatch times."""
     changes["case"] = {"device": "orin-agx", **changes.get("case", {})}
     for number, times_ms in enumerate(runs):
-        store.add(make_profile(times_ms, **changes), environment or ENVIRONMENT, f"run{number}")
+        store.add(make_profile(times_ms, **{"power_mw": None, **changes}), environment or ENVIRONMENT, f"run{number}")
 
 
 @pytest.fixture
@@ -101,10 +96,61 @@ def test_a_slowdown_of_a_fifth_fails(gate, noise, runs):
     before, after = ([noisy_times(noise, median) for _ in range(runs)] for median in (100, 120))
     [verdict] = gate([(before, {})], [(after, {})])
     assert (verdict.status, exit_code([verdict])) == ("slower", 1)
-    assert verdict.ratio.value == pytest.approx(1.2, rel=0.06)
-    assert verdict.ratio.interval().low > 1
+    assert verdict.change.ratio == pytest.approx(1.2, rel=0.06)
+    assert verdict.change.low > 1
     unseen = "the noise between runs is not seen, and taken to be 0.5% at least"
     assert any(unseen in note for note in verdict.notes) == (runs == 1)
+
+
+def verdicts_of(found: Sequence[Compared]) -> Dict[str, str]:
+    return {one.figure: one.status for one in found}
+
+
+@pytest.mark.parametrize(
+    ("power_mw", "status", "code"),
+    [(9000.0, "no difference", 0), (9900.0, "more power", 1), (8100.0, "less power", 0), (None, "not measured", 0)],
+)
+def test_more_power_fails_as_more_time_does(gate, power_mw, status, code):
+    found = gate([([RUN] * 3, {"power_mw": 9000.0})], [([RUN] * 3, {"power_mw": power_mw})])
+    assert verdicts_of(found) == {"minibatch time": "no difference", "power": status}
+    assert exit_code(found) == code
+    assert exit_code(found, strict=True) == (2 if status == "not measured" else code)
+
+
+def test_power_that_is_unsure_is_not_compared_and_says_so(gate):
+    unsure = {"power_mw": 9900.0, "flags": ["power-unsettled: never"]}
+    found = gate([([RUN] * 3, {"power_mw": 9000.0})], [([RUN] * 3, unsure)])
+    assert verdicts_of(found) == {"minibatch time": "no difference", "power": "not measured"}
+    assert found[1].notes == ("power: only the baseline has one that is sure",)
+    reverse = gate([([RUN] * 3, unsure)], [([RUN] * 3, {"power_mw": 9000.0})])
+    assert verdicts_of(reverse)["power"] == "not in baseline"
+
+
+def test_what_is_not_in_the_baseline_fails_where_it_is_strict_and_what_was_not_run_does_not(gate):
+    def cases(*workloads: str) -> Any:
+        return [([RUN], {"case": {"workload": name}}) for name in workloads]
+
+    more, fewer = gate(cases("a"), cases("a", "b")), gate(cases("a", "b"), cases("a"))
+    assert [(exit_code(found), exit_code(found, strict=True)) for found in (more, fewer)] == [(0, 2), (0, 0)]
+
+
+def test_an_idle_state_that_takes_more_power_fails(tmp_path, baseline):
+    """It has no minibatches; its power is compared all the same."""
+    for number, power_mw in enumerate((5000.0, 5500.0)):
+        with ResultsStore(tmp_path / f"{number}") as store:
+            idle = {"settings": {"minibatches": None, "idle_s": 4.0}, "case": {"task": "idle", "device": "orin-agx"}}
+            profile = make_profile(power_mw=power_mw, **idle)
+            profile.minibatches.clear()
+            profile.aggregates.update(summarise_idle(profile.telemetry, 999.0, 1004.0))
+            for _ in range(3):
+                store.add(profile, ENVIRONMENT, "run")
+    with ResultsStore(tmp_path / "0") as store:
+        record(store, baseline)
+    [case] = json.loads(baseline.read_text())["cases"]
+    assert (case["median_ms"], case["runs"][0]["power_mw"]) == (None, 5000.0)
+    with ResultsStore(tmp_path / "1") as store:
+        [verdict] = check(store, baseline)
+    assert (verdict.figure, verdict.status) == ("power", "more power")
 
 
 CALM, WILD = steady(99, 100, 101, 100), steady(80, 100, 125, 100)
@@ -113,9 +159,9 @@ CALM, WILD = steady(99, 100, 101, 100), steady(80, 100, 125, 100)
 @pytest.mark.parametrize(
     ("before", "after", "threshold", "status", "codes"),
     [
-        (steady(99, 100, 101), steady(99, 100, 101), 0.05, "same", (0, 0)),
+        (steady(99, 100, 101), steady(99, 100, 101), 0.05, "no difference", (0, 0)),
         (steady(100), steady(80), 0.05, "faster", (0, 0)),
-        (steady(100), steady(104), 0.05, "same", (0, 0)),
+        (steady(100), steady(104), 0.05, "no difference", (0, 0)),
         (steady(100), steady(104), 0.03, "slower", (1, 1)),
         (steady(100, 160, 120), steady(150, 110, 170), 0.05, "inconclusive", (0, 2)),
         (CALM, steady(110), 0.05, "slower", (1, 1)),
@@ -155,7 +201,7 @@ def test_holms_correction_counts_all_cases(gate, noise):
     assert [verdict.status for verdict in alone] == ["slower"]
     others = [([noisy_times(noise) for _ in range(3)], {"case": {"workers": workers}}) for workers in range(1, 20)]
     among = gate([(slow[0], {}), *others], [(slow[1], {}), *others])
-    assert {verdict.status for verdict in among} <= {"same", "inconclusive"}
+    assert {verdict.status for verdict in among} <= {"no difference", "inconclusive"}
 
 
 @pytest.mark.parametrize(
@@ -174,7 +220,7 @@ def test_holms_correction_counts_all_cases(gate, noise):
 )
 def test_different_conditions_are_refused_and_told(gate, changes, told):
     [verdict] = gate([([RUN], {})], [([RUN], changes)])
-    assert (verdict.status, verdict.ratio, exit_code([verdict])) == ("refused", None, 2)
+    assert (verdict.status, verdict.change, exit_code([verdict])) == ("refused", None, 2)
     assert verdict.notes[0].endswith(f": {told}")
 
 
@@ -186,7 +232,7 @@ def test_a_refusal_names_the_conditions_that_differ_least(gate):
 
 @pytest.mark.parametrize(
     ("before", "after", "statuses", "code"),
-    [("ab", "bc", ["not run", "same", "not in baseline"], 0), ("a", "b", ["not run", "not in baseline"], 2)],
+    [("ab", "bc", ["not run", "no difference", "not in baseline"], 0), ("a", "b", ["not run", "not in baseline"], 2)],
 )
 def test_cases_of_one_side_alone_are_listed_and_a_gate_that_compared_nothing_does_not_pass(
     gate, before, after, statuses, code
@@ -197,7 +243,7 @@ def test_cases_of_one_side_alone_are_listed_and_a_gate_that_compared_nothing_doe
 
 
 def test_a_slower_case_outweighs_a_refused_one_and_nothing_is_no_pass():
-    assert exit_code([Checked("a", "refused", None, None), Checked("b", "slower", None, None)]) == 1
+    assert exit_code([Compared("cases", "a", TIME, "refused"), Compared("cases", "b", TIME, "slower")]) == 1
     assert exit_code([]) == 2
 
 
@@ -206,12 +252,12 @@ def test_a_baseline_is_compared_with_runs_added_since_and_never_with_its_own(sto
         add_runs(store, [RUN] * 3, case={"workload": workload})
     record(store, baseline)
     verdicts = check(store, baseline)
-    assert [(verdict.status, verdict.after) for verdict in verdicts] == [("not run", None)] * 2
+    assert [(verdict.status, verdict.pair.after) for verdict in verdicts] == [("not run", None)] * 2
     assert "measure again: pytest benchmarks" in format_checked(verdicts, 0.05)
     assert exit_code(verdicts) == 2
     add_runs(store, steady(130), case={"workload": "b"})
     first, second = check(store, baseline)
-    assert (first.status, second.status, len(second.after.runs)) == ("not run", "slower", 1)
+    assert (first.status, second.status, second.counts[1]) == ("not run", "slower", 1)
 
 
 @pytest.mark.parametrize(("by", "status", "code"), [((), "refused", 2), (("torch",), "slower", 1)])
@@ -250,7 +296,7 @@ def test_an_older_file_that_is_merged_later_is_not_taken_for_new_runs_and_one_al
                 with ResultsStore(nights[place], read_only=True) as source:
                     merged.merge(source)
             [verdict] = check(merged, baseline)
-        assert (verdict.status, len(verdict.after.runs) if verdict.after else 0) == expected, places
+        assert (verdict.status, verdict.counts[1]) == expected, places
 
 
 @pytest.mark.parametrize(
@@ -288,7 +334,7 @@ def test_only_runs_in_the_newest_environment_count(store, baseline):
     add_runs(store, [RUN] * 9, environment={"suite_commit": "a"})
     add_runs(store, steady(130) * 2, environment={"suite_commit": "b"})
     [verdict] = check(store, baseline)
-    assert (verdict.status, len(verdict.after.runs)) == ("slower", 2)
+    assert (verdict.status, verdict.counts[1]) == ("slower", 2)
     assert verdict.notes[0].startswith("9 older profiles not used")
     assert 'suite_commit: unknown -> "b"' in verdict.notes[1]
 
@@ -297,7 +343,7 @@ def test_last_takes_the_newest_runs(gate):
     before, after = [([RUN] * 3, {})], [([RUN] * 5 + steady(130), {})]
     assert gate(before, after)[0].status == "inconclusive"
     [verdict] = gate(before, after, last=1)
-    assert (verdict.status, len(verdict.after.runs)) == ("slower", 1)
+    assert (verdict.status, verdict.counts[1]) == ("slower", 1)
     with pytest.raises(InvalidValueError, match="at least 1"):
         gate(before, after, last=0)
 
@@ -305,7 +351,7 @@ def test_last_takes_the_newest_runs(gate):
 def test_flags_of_one_side_alone_are_told(gate):
     before, after = {"flags": ["storage-unverified: a"]}, {"flags": ["storage-unverified: a", "noisy: b"]}
     [verdict] = gate([([RUN] * 2, before)], [([RUN] * 2, after)])
-    assert verdict.notes == ["flagged only now: noisy"]
+    assert verdict.notes == ("flagged only now: noisy",)
 
 
 def test_the_table_shows_ratio_interval_verdict_notes_and_the_test_used(gate):
@@ -315,10 +361,14 @@ def test_the_table_shows_ratio_interval_verdict_notes_and_the_test_used(gate):
     )
     text = format_checked(verdicts, 0.05)
     header, _, *lines = text.splitlines()
-    assert header.split() == ["case", "baseline", "ms", "now", "ms", "ratio", "95%", "interval", "runs", "verdict"]
-    assert lines[0].split()[1:] == ["100.000", "120.000", "1.200", "1.177", "to", "1.224", "1", "|", "1", "slower"]
-    assert lines[1].split()[1:] == ["100.000", "100.000", "-", "-", "1", "|", "1", "refused"]
-    for words in ("noise between runs is not seen", 'torch: "2.15.0" -> "2.14.0"', "threshold 5.0%", "Holm"):
+    assert re.split("  +", header) == ["case", "figure", "baseline", "now", "ratio", "95% interval", "runs", "verdict"]
+    told = [re.split("  +", line)[1:] for line in lines[:2]]
+    assert told == [
+        ["minibatch time", "100.000 ms", "120.000 ms", "1.200", "1.177 to 1.224", "1 | 1", "slower"],
+        ["minibatch time", "100.000 ms", "100.000 ms", "-", "-", "1 | 1", "refused"],
+    ]
+    threshold = "threshold: minibatch time 5.0%, power 5.0%"
+    for words in ("noise between runs is not seen", 'torch: "2.15.0" -> "2.14.0"', threshold, "Holm"):
         assert words in text
 
 
@@ -426,5 +476,5 @@ def test_disturbed_profiles_fail_no_gate(store, baseline):
     assert [verdict.status for verdict in check(store, baseline, include_flagged=True)] == ["slower"]
     add_runs(store, steady(101))
     [verdict] = check(store, baseline)
-    assert (verdict.status, len(verdict.after.runs)) == ("same", 1)
+    assert (verdict.status, verdict.counts[1]) == ("no difference", 1)
     assert verdict.notes[0].startswith("left out: 1 profiles flagged disturbed or throttled")

@@ -9,7 +9,10 @@ import numpy as np
 import pytest
 
 from harness.core.profiles import Profile
-from harness.judge.baseline import CaseRuns, check_profile, read_baseline, record
+from harness.judge.baseline import check_profile, record
+from harness.judge.quantities import TIME
+from harness.judge.sides import CaseRuns, read_baseline
+from harness.judge.verdicts import Compared
 from harness.store.results import ResultsStore
 from tests.harness.store.profile_examples import ENVIRONMENT, make_profile
 
@@ -24,6 +27,12 @@ def baseline_of(folder: Path, profiles: Sequence[Profile]) -> List[CaseRuns]:
     return read_baseline(folder / "b.json")
 
 
+def check_time(baseline: Sequence[CaseRuns], profile: Profile) -> Compared:
+    """The verdict on the time of a profile."""
+    [found] = [one for one in check_profile(baseline, profile) if one.quantity == TIME]
+    return found
+
+
 def noisy(median_ms: float, share: float = 0.02, seed: int = 3, **changes: Any) -> Profile:
     noise = np.random.default_rng(seed)
     return make_profile(list(median_ms * np.exp(share * noise.normal(size=40))), **{"case": BOARD, **changes})
@@ -34,7 +43,7 @@ def test_the_limit_is_the_recorded_median_and_the_threshold_and_a_noisy_machine_
     tmp_path, device, runs, least, most
 ):
     profile = make_profile([100.0] * 40, case={"device": device})
-    assert least <= check_profile(baseline_of(tmp_path, [profile] * runs), profile).limit_ms < most
+    assert least <= check_time(baseline_of(tmp_path, [profile] * runs), profile).limit < most
 
 
 @pytest.mark.parametrize("device", ["orin-agx", "host"])
@@ -44,41 +53,41 @@ def test_a_profile_is_above_its_limit_where_the_verdict_is_slower(tmp_path, devi
     case = {"device": device}
     baseline = baseline_of(tmp_path, [noisy(100.0, seed=seed, case=case) for seed in range(runs)])
     profile = noisy(100.0 * slowdown, 0.1, seed=9, case=case)
-    found = check_profile(baseline, profile)
-    assert (profile.aggregates["minibatch_time_ms"] > found.limit_ms) == (found.status == "slower")
+    found = check_time(baseline, profile)
+    assert (profile.aggregates["minibatch_time_ms"] > found.limit) == (found.status == "slower")
 
 
 def test_twice_the_recorded_time_of_a_few_minibatches_is_above_any_limit_and_inconclusive(tmp_path):
     """On a machine of which nothing is known."""
     baseline = baseline_of(tmp_path, [make_profile([50.0, 52.0, 48.0, 55.0, 50.0])])
     profile = make_profile([100.0, 104.0, 96.0, 110.0, 100.0])
-    found = check_profile(baseline, profile)
-    assert profile.aggregates["minibatch_time_ms"] > found.limit_ms
+    found = check_time(baseline, profile)
+    assert profile.aggregates["minibatch_time_ms"] > found.limit
     assert (found.status, found.notes[0]) == ("inconclusive", "at least 10 clean minibatches are needed on each side")
 
 
 @pytest.mark.parametrize(
     ("median_ms", "share", "status"),
-    [(100, 0.02, "same"), (120, 0.02, "slower"), (80, 0.02, "faster"), (108, 0.5, "inconclusive")],
+    [(100, 0.02, "no difference"), (120, 0.02, "slower"), (80, 0.02, "faster"), (108, 0.5, "inconclusive")],
 )
 def test_the_verdict_on_a_profile(tmp_path, median_ms, share, status):
     baseline = baseline_of(tmp_path, [noisy(100.0, seed=seed) for seed in range(3)])
-    found = check_profile(baseline, noisy(median_ms, share, seed=8))
+    found = check_time(baseline, noisy(median_ms, share, seed=8))
     assert found.status == status
-    assert found.ratio.value == pytest.approx(median_ms / 100, rel=0.2 if share > 0.1 else 0.02)
+    assert found.change.ratio == pytest.approx(median_ms / 100, rel=0.2 if share > 0.1 else 0.02)
     assert not [note for note in found.notes if "environment" in note]
 
 
 def test_other_conditions_are_missing_and_say_what_differs(tmp_path):
     baseline = baseline_of(tmp_path, [noisy(100.0)])
     profile = noisy(100.0, case={**BOARD, "batch_size": 32})
-    verdict = check_profile(baseline, profile)
-    assert (verdict.before, verdict.limit_ms, verdict.status) == (None, None, "missing")
+    verdict = check_time(baseline, profile)
+    assert (verdict.change, verdict.limit, verdict.status) == (None, None, "refused")
     assert "batch_size: 16 -> 32" in verdict.notes[0]
-    assert check_profile([], profile).notes[0] == "the baseline has nothing of lenet-mnist"
+    assert check_time([], profile).notes[0] == "the baseline has nothing of lenet-mnist"
 
 
 def test_a_disturbed_profile_is_inconclusive(tmp_path):
     flag = "disturbed: other processes used 0.8 cores"
-    found = check_profile(baseline_of(tmp_path, [noisy(100.0)]), noisy(150.0, flags=[flag]))
+    found = check_time(baseline_of(tmp_path, [noisy(100.0)]), noisy(150.0, flags=[flag]))
     assert (found.status, found.notes[0]) == ("inconclusive", f"the profile is flagged {flag}")

@@ -1,0 +1,94 @@
+"""What is gated: one table of quantities, for baselines, comparisons and histories.
+
+A further quantity is a line of `QUANTITIES`: a column of `harness.store.frames.profiles`, with its noise, its threshold
+and which way it becomes worse.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Callable, NamedTuple, Optional, Sequence, Tuple
+
+import numpy as np
+
+from harness.core.errors import UnknownNameError
+from harness.core.units import mw_to_w
+from harness.stats import noise
+from harness.store.conditions import POWER_IS_UNSURE, kinds
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+MIN_MINIBATCHES = 10  # with fewer clean minibatches on a side its noise cannot be told from a change
+
+
+class JudgedQuantity(NamedTuple):
+    name: str  # as tables and JSON have it
+    column: str  # of a profile's aggregates and of frames; ends in the unit
+    unit: str  # of the column
+    noise: str  # which noise between runs it has: a quantity of `harness.stats.noise`
+    worse: str  # the verdicts
+    better: str
+    threshold: float  # how much worse than a baseline it may be, as a share
+    more_is_worse: bool = True
+    of_minibatches: bool = False  # whether it has a raw series of minibatches; others have a figure a run
+    fewest: int = 0  # values that each side needs
+    unsure_flags: Tuple[str, ...] = ()  # kinds of flags with which a run's figure does not count
+    shown_unit: str = ""  # for people; the unit itself where it is empty
+    to_shown: Callable[[float], float] = float
+    decimals: int = 3  # of what is shown
+
+    def is_worse(self, ratio: float) -> bool:
+        """Whether a ratio after / before lies on the wrong side of 1."""
+        return ratio > 1 if self.more_is_worse else ratio < 1
+
+    @property
+    def unit_shown(self) -> str:
+        return self.shown_unit or self.unit
+
+    def shown(self, value: float) -> str:
+        return f"{self.to_shown(value):.{self.decimals}f} {self.unit_shown}"
+
+    def sure(self, flags: Sequence[str], value: Optional[float]) -> Optional[float]:
+        """The figure of a run; None where there is none (or NaN), or its flags say that it is unsure."""
+        is_there = value is not None and value > 0 and not set(kinds(flags)) & set(self.unsure_flags)
+        return value if is_there else None
+
+    def of(self, frame: pd.DataFrame) -> Any:
+        """The figures of profiles, as an array; NaN where there is none that is sure."""
+        values = [self.sure(flags, value) for flags, value in zip(frame["flag_list"], frame[self.column])]
+        return np.array(values, dtype=float)
+
+
+TIME = JudgedQuantity(
+    "minibatch time",
+    "minibatch_time_ms",
+    "ms",
+    noise.TIME,
+    worse="slower",
+    better="faster",
+    threshold=0.05,
+    of_minibatches=True,
+    fewest=MIN_MINIBATCHES,
+)
+POWER = JudgedQuantity(
+    "power",
+    "power_mw",
+    "mW",
+    noise.POWER,
+    worse="more power",
+    better="less power",
+    threshold=0.05,
+    unsure_flags=POWER_IS_UNSURE,
+    shown_unit="W",
+    to_shown=mw_to_w,
+)
+
+QUANTITIES = (TIME, POWER)
+
+
+def quantity_named(name: str) -> JudgedQuantity:
+    """By its name or its column."""
+    quantities = {text: one for one in QUANTITIES for text in (one.name, one.column)}
+    if name not in quantities:
+        raise UnknownNameError(f"{name!r} is not compared; known: {', '.join(one.column for one in QUANTITIES)}")
+    return quantities[name]

@@ -1,0 +1,154 @@
+"""The one verdict of baselines, comparisons and histories: what it can be, which test it is from, words, exit codes."""
+
+from __future__ import annotations
+
+from typing import Iterable, List, NamedTuple, Optional, Sequence, Tuple
+
+from harness.core.errors import InvalidValueError
+from harness.core.units import share_to_percent
+from harness.judge.pairs import Pair
+from harness.judge.quantities import JudgedQuantity
+from harness.stats.comparison import Change, holm, pooled_median
+from harness.stats.estimates import CONFIDENCE, Interval
+
+SAME, INCONCLUSIVE, TOO_FEW = "no difference", "inconclusive", "too few"
+"""Verdicts beside those of each quantity, such as `slower` and `faster`."""
+
+REFUSED, NOT_RUN, NEW, NOT_MEASURED = "refused", "not run", "not in baseline", "not measured"
+"""Verdicts where a case, or one of its quantities, was not compared: conditions differ, or only one side has it."""
+
+SIGNIFICANCE = 1 - CONFIDENCE
+
+CASES, WORKLOADS, OVERALL = "cases", "workloads", "overall"
+"""What a verdict is about: one case, those of a workload, or all of them."""
+
+
+class Tested(NamedTuple):
+    """A change with the p-values of a change for the worse and for the better, not corrected for their number."""
+
+    change: Change
+    p_worse: float
+    p_better: float
+    rank_p: Optional[float] = None  # that of the rank-sum tests alone; None where none was made
+
+
+class Subject(NamedTuple):
+    """What a verdict is wanted on."""
+
+    scope: str  # `CASES`, `WORKLOADS` or `OVERALL`
+    name: str  # the case's id, the workload's name, or `overall`
+    counts: Tuple[int, int]  # runs of a case on both sides; cases of a workload and overall
+    tested: Optional[Tested]  # None where there was too little to compare
+    pair: Optional[Pair] = None  # of a case
+
+
+class Compared(NamedTuple):
+    """A verdict on one quantity of a case, of a workload or of all."""
+
+    scope: str  # `CASES`, `WORKLOADS` or `OVERALL`
+    name: str  # the case's id, the workload's name, or `overall`
+    quantity: JudgedQuantity
+    status: str  # `quantity.worse`, `quantity.better`, or one of the constants above
+    counts: Tuple[int, int] = (0, 0)  # as in `Subject`
+    change: Optional[Change] = None  # the ratio; None where it was not compared
+    p_value: Optional[float] = None  # after Holm's correction; None likewise
+    rank_p: Optional[float] = None  # that of the rank-sum tests alone, uncorrected; None where none was made
+    notes: Tuple[str, ...] = ()  # what to know about the verdict, one short sentence each
+    pair: Optional[Pair] = None  # of a case
+    limit: Optional[float] = None  # of one profile: worse begins beyond it, in the unit of the quantity
+
+    @property
+    def figure(self) -> str:
+        return self.quantity.name
+
+    @property
+    def is_worse(self) -> bool:
+        return self.status == self.quantity.worse
+
+    @property
+    def medians(self) -> Tuple[Optional[float], Optional[float]]:
+        """Of all runs of a case on either side, in the unit of the quantity; None where a side has none."""
+        sides = self.pair.sides if self.pair else (None, None)
+        values = [side.series(self.quantity) if side else [] for side in sides]
+        before, after = (pooled_median(series) if series else None for series in values)
+        return before, after
+
+    @property
+    def is_beyond_limit(self) -> bool:
+        now = self.medians[1]
+        if now is None or self.limit is None:
+            return False
+        return now > self.limit if self.quantity.more_is_worse else now < self.limit
+
+    @property
+    def text(self) -> str:
+        """The verdict in one line."""
+        told = f"{self.name}: {self.figure}: {self.status}"
+        before, after = self.medians
+        if before is not None and after is not None and self.change is not None:
+            limit = "" if self.limit is None else f", limit {self.quantity.shown(self.limit)}"
+            told += f", {self.quantity.shown(before)} -> {self.quantity.shown(after)}: {self.change}{limit}"
+        return told + "".join(f"; {note}" for note in self.notes)
+
+
+def judge(subjects: Sequence[Subject], quantity: JudgedQuantity, threshold: float, telling: float) -> List[Compared]:
+    """Verdicts on a quantity, corrected for how many subjects were tested.
+
+    A change counts if the ratio exceeds the threshold and noise alone is unlikely to cause it. Others are inconclusive
+    where the interval extends beyond `telling`, or the threshold, both ways.
+    """
+    tested = [subject.tested for subject in subjects if subject.tested is not None]
+    worse = iter(holm([one.p_worse for one in tested]))
+    better = iter(holm([one.p_better for one in tested]))
+    verdicts = []
+    for scope, name, counts, one, pair in subjects:
+        if one is None:
+            verdicts.append(Compared(scope, name, quantity, TOO_FEW, counts, pair=pair))
+            continue
+        p_values = next(worse), next(better)
+        status = status_of(quantity, one.change, *p_values, threshold, telling)
+        verdicts.append(Compared(scope, name, quantity, status, counts, one.change, p_values[0], one.rank_p, pair=pair))
+    return verdicts
+
+
+def status_of(
+    quantity: JudgedQuantity, change: Change, p_worse: float, p_better: float, threshold: float, telling: float
+) -> str:
+    is_beyond = not 1 / (1 + threshold) <= change.ratio <= 1 + threshold
+    is_worse = quantity.is_worse(change.ratio)
+    if is_beyond and (p_worse if is_worse else p_better) < SIGNIFICANCE:
+        return quantity.worse if is_worse else quantity.better
+    is_likely = is_beyond and not change.low <= 1 <= change.high
+    is_open = is_likely or is_unsure(Interval(*change[:3]), max(threshold, telling))
+    return INCONCLUSIVE if is_open else SAME
+
+
+def is_unsure(interval: Interval, threshold: float) -> bool:
+    """Whether a ratio that no test tells from 1 may be a change all the same: beyond the threshold, or too vague."""
+    low, high = 1 / (1 + threshold), 1 + threshold
+    return not low <= interval.value <= high or (interval.low < low and interval.high > high)
+
+
+def check_threshold(threshold: float) -> None:
+    if not threshold >= 0:
+        raise InvalidValueError(f"the threshold must be 0 or more, got {share_to_percent(threshold):g} %")
+
+
+def not_compared(verdicts: Iterable[Compared]) -> List[Compared]:
+    """What a strict gate fails for: what was measured, and whether it became worse is open."""
+    return [one for one in verdicts if one.status in (REFUSED, TOO_FEW, INCONCLUSIVE, NEW, NOT_MEASURED)]
+
+
+def exit_code(verdicts: Sequence[Compared], strict: bool = False, is_refused: bool = False) -> int:
+    """1 where something became worse; else 2 where a comparison was refused or none was possible; else 0.
+
+    `is_refused`: a comparison was refused that has no verdict. `strict` gives 2 for all that `not_compared` lists.
+    """
+    refused = not_compared(verdicts) if strict else [one for one in verdicts if one.status in (REFUSED, TOO_FEW)]
+    is_nothing_compared = all(one.change is None for one in verdicts)
+    return exit_code_of(any(one.is_worse for one in verdicts), is_refused or bool(refused) or is_nothing_compared)
+
+
+def exit_code_of(is_worse: bool, is_open: bool) -> int:
+    """1 where something became worse; else 2 where a comparison was refused, or none was possible; else 0."""
+    return 1 if is_worse else 2 if is_open else 0
