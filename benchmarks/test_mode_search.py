@@ -1,6 +1,6 @@
 """What does a search for a power mode cost, and how good is the mode that it finds (E22; 000 sec. 4.2)?
 
-The goal is the least time within a share of the power that MAXN draws: see `predictors.cli.mode_search`.
+The goal is the least time within a share of the power that MAXN draws: see `predictors.search.mode_search`.
 """
 
 import pytest
@@ -9,7 +9,7 @@ from harness.core.errors import SourceUnavailableError
 from harness.fixtures import as_pytest_outcome
 from harness.outcome import OUTCOME
 from harness.plan import plan_of
-from predictors.cli.mode_search import ModeSearches
+from predictors.search.mode_search import ModeSearches
 
 
 @pytest.fixture(scope="session")

@@ -14,8 +14,8 @@ from jetwatt.recommending import recommend as recommend
 from jetwatt.results import open_results as open_results
 from predictors.models.base import make_predictor as make_predictor
 from predictors.models.base import predictor_class as predictor_class
+from predictors.search.tuning import tuning as tuning
 from predictors.strategies.goals import Goal as Goal
 from predictors.strategies.goals import power_budget as power_budget
-from predictors.tuning import tuning as tuning
 
 __version__: str

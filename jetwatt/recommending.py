@@ -12,9 +12,9 @@ from harness.core.configuration import FILE_NAME, load_configuration
 from harness.core.terminal import Progress
 from harness.devices.registry import open_device
 from harness.store.results import ResultsStore
-from predictors.cli.options import workers_of, workload_name
 from predictors.cli.recommend import recommend_mode
-from predictors.cli.recommendation_report import format_recommendation, plain_recommendation
+from predictors.search.device_profiler import workers_of, workload_name
+from predictors.search.recommendation_report import format_recommendation, plain_recommendation
 from predictors.strategies.goals import within
 from predictors.strategies.recommendation import Recommendation
 

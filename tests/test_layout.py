@@ -40,7 +40,7 @@ MAY_IMPORT = {
     "harness.cli": ("harness", "tools"),
     "harness": ("harness",),
     "predictors.cli": ("harness", "predictors"),
-    "predictors.tuning": ("harness", "predictors"),
+    "predictors.search": ("harness", "predictors"),
     "predictors.__main__": ("harness", "predictors"),
     "predictors": ("harness.core", "predictors"),
     "tools": ("harness", "predictors"),
@@ -49,8 +49,8 @@ MAY_IMPORT = {
 }
 """The floors of the house: what each room may import beside itself. The longest name that fits a module is its room.
 
-Predictors learn from a corpus and speak of power modes; where they meet boards and devices are their commands and
-tuning from a user's loop.
+Predictors learn from a corpus and speak of power modes; where they meet files, boards and devices is
+`predictors.search`.
 """
 
 MEANINGLESS = {"utils", "util", "helpers", "helper", "common", "misc"}

@@ -8,8 +8,8 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from predictors.cli.corpora import load_tables
 from predictors.models.tables import find_table
+from predictors.search.corpora import load_tables
 from predictors.strategies.evaluation import PAPERS_TOLERANCE_MW, contest_runs, judge, run_contest, summarise
 from predictors.strategies.fixed import Presets, presets_of
 from predictors.strategies.goals import budget_goals

@@ -20,7 +20,6 @@ from harness.core.environment import describe_environment
 from harness.core.errors import CannotRunError, InvalidValueError, UnknownNameError
 from harness.workloads import get_workload
 from harness.workloads.counting import counted_alone
-from predictors.cli.corpora import load_tables, note_on_medians
 from predictors.cli.options import counting, processes, refuse_below
 from predictors.evaluation import Target
 from predictors.models.base import ALL, TASKS, predictor_names
@@ -30,6 +29,7 @@ from predictors.models.regression import SCALES
 from predictors.models.tables import Table, find_table
 from predictors.plots import write_plots
 from predictors.sampling import SAMPLERS
+from predictors.search.corpora import load_tables, note_on_medians
 from predictors.trials import Results, TrialPlan, format_results, format_skipped, run_plan
 
 if TYPE_CHECKING:

@@ -12,7 +12,6 @@ import numpy as np
 from harness.cli.options import output_file
 from harness.core.errors import InvalidValueError
 from harness.core.power_modes import PowerMode
-from predictors.cli.corpora import load_tables, note_on_medians
 from predictors.cli.evaluate import (
     add_learning_arguments,
     asked,
@@ -25,6 +24,7 @@ from predictors.cli.evaluate import (
 from predictors.models.base import ALL, DEFAULT, MODULES
 from predictors.models.persistence import describe_origin, file_sha256, save_model
 from predictors.models.tables import find_table
+from predictors.search.corpora import load_tables, note_on_medians
 
 SHOWN = 5  # profiles of a kind that are named
 

@@ -8,17 +8,12 @@ import os
 import sys
 import time
 from pathlib import Path
-from typing import Callable, List, Optional, Union
+from typing import Callable, List, Union
 
 from harness.core.cases import DEFAULT_MINIBATCHES
 from harness.core.configuration import DEFAULT_RESULTS, FILE_NAME
-from harness.core.device import Device
 from harness.core.errors import InvalidValueError
 from harness.core.terminal import Progress, format_duration
-from harness.simulation.parameters import SIMULATED_WORKLOADS, load_workload
-from harness.workloads import get_workload
-
-USUAL_WORKERS = 4  # 003 II.B, 004 4.4
 
 Group = Union[argparse.ArgumentParser, argparse._ArgumentGroup]
 
@@ -60,20 +55,6 @@ def numbers(option: str, text: str, example: str) -> List[float]:
 
 def processes(arguments: argparse.Namespace) -> int:
     return arguments.jobs or len(os.sched_getaffinity(0))
-
-
-def workload_name(text: str, device: Optional[Device] = None) -> str:
-    """The name of a workload, of the suite's or a user's `module:NAME`; a replayed corpus names its own."""
-    if device is not None and device.provenance == "replayed" and ":" not in text:
-        return text
-    return get_workload(text).name
-
-
-def workers_of(workload: str, given: Optional[int] = None) -> int:
-    """Workers of the DataLoader, by default as the papers ran it: YOLO with none (001 sec. 2.3), others with 4."""
-    if given is not None:
-        return given
-    return load_workload(workload).default_workers if workload in SIMULATED_WORKLOADS else USUAL_WORKERS
 
 
 def counting(total: int) -> Callable[[str], None]:

@@ -28,19 +28,27 @@ from harness.devices.registry import open_device
 from harness.fleet.lab import Fleet
 from harness.fleet.pool import PoolDevice
 from harness.store.results import ResultsStore
-from predictors.cli.corpora import load_tables
-from predictors.cli.device_profiler import MEDIAN, DeviceProfiler, PowerPeak, board_of, power_sampler
-from predictors.cli.options import add_search_arguments, numbers, refuse_below, workers_of, workload_name
-from predictors.cli.recommendation_report import (
+from predictors.cli.options import add_search_arguments, numbers, refuse_below
+from predictors.cli.strategies import minibatches_of_training
+from predictors.models.base import DEFAULT_BATCH_SIZE, TASKS
+from predictors.models.tables import Table, find_table
+from predictors.search.corpora import load_tables
+from predictors.search.device_profiler import (
+    MEDIAN,
+    DeviceProfiler,
+    PowerPeak,
+    board_of,
+    power_sampler,
+    workers_of,
+    workload_name,
+)
+from predictors.search.recommendation_report import (
     format_recommendation,
     format_shared,
     plain_mode,
     plain_recommendation,
     plain_spent,
 )
-from predictors.cli.strategies import minibatches_of_training
-from predictors.models.base import DEFAULT_BATCH_SIZE, TASKS
-from predictors.models.tables import Table, find_table
 from predictors.strategies.fixed import presets_of
 from predictors.strategies.goals import OBJECTIVES, Goal
 from predictors.strategies.protocol import Choice, History, Strategy

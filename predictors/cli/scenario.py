@@ -18,12 +18,12 @@ from harness.devices.simulated import SimulatedDevice
 from harness.simulation.corpus import simulate_corpus
 from harness.simulation.model import repetition_factors
 from harness.simulation.parameters import load_board as load_simulated_board
-from predictors.cli.corpora import entries_of, load_tables
 from predictors.cli.evaluate import add_run_arguments, run_and_report
 from predictors.models.base import predictor_names
 from predictors.models.tables import Table, tables_of
 from predictors.sampling import MINIBATCHES
 from predictors.scenarios import SCENARIOS, ProfileSource, Scenario, find_scenario, make_plan
+from predictors.search.corpora import entries_of, load_tables
 from predictors.trials import TrialPlan
 
 

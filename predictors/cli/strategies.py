@@ -14,12 +14,12 @@ from harness.core.errors import CannotRunError
 from harness.core.terminal import format_table
 from harness.core.units import mw_to_w
 from harness.workloads import get_workload
-from predictors.cli.corpora import load_tables
 from predictors.cli.options import counting, numbers, refuse_below
 from predictors.cli.prior import LEFT_OUT, priors_without
 from predictors.models.base import ALL, DEFAULT_BATCH_SIZE, TASKS
 from predictors.models.tables import Table, find_table
 from predictors.models.vendor_estimate import estimated_boards
+from predictors.search.corpora import load_tables
 from predictors.strategies.evaluation import ContestRun, Found, contest_runs, results, run_contest
 from predictors.strategies.fixed import VendorPreset, presets_of
 from predictors.strategies.goals import OBJECTIVES, Goal, budget_goals

@@ -16,7 +16,7 @@ from harness.fleet import pool, submission
 from harness.fleet.lab import Fleet
 from harness.fleet.slurm import Job
 from harness.store.results import ResultsStore
-from predictors.cli.device_profiler import DeviceProfiler
+from predictors.search.device_profiler import DeviceProfiler
 from predictors.strategies.goals import Goal
 from predictors.strategies.protocol import History
 from predictors.strategies.search import RandomSearch

@@ -9,8 +9,8 @@ from typing import Any, Callable, Dict, List, Sequence, Tuple
 import pytest
 
 from harness.core.environment import describe_environment
-from predictors.cli.corpora import load_tables
 from predictors.models.tables import Table, find_table
+from predictors.search.corpora import load_tables
 from tests.gates.recorded import Kind, check, format_verdicts, read_recorded, record
 
 PROJECT = Path(__file__).resolve().parents[2]

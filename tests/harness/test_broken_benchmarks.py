@@ -151,7 +151,7 @@ def test_a_corpus_is_profiled_without_a_baseline_and_fails_against_a_faster_one(
     [
         (
             "mode_search",
-            "from predictors.cli.mode_search import ModeSearches, SearchOutcome\n"
+            "from predictors.search.mode_search import ModeSearches, SearchOutcome\n"
             "over = SearchOutcome('goal', 'mdbs', 10, 5, 1.2, None, None, 'simulated')\n"
             "ModeSearches.search = lambda *args, **how: [over]\n"
             "ModeSearches.judge = lambda *args: [('contradicted', True)]\n",

@@ -17,8 +17,8 @@ from harness.devices.host import HostDevice
 from harness.devices.simulated import SimulatedDevice
 from harness.store.results import ResultsStore
 from predictors.__main__ import main
-from predictors.cli.concurrent import switching_ms
 from predictors.cli.strategies import notes_on
+from predictors.search.concurrent import measured_switching_ms
 from predictors.strategies.fixed import presets_of
 
 RECOMMEND = ["recommend", "--device", "sim:orin-agx", "--workload", "mobilenetv3-gld23k"]
@@ -305,7 +305,7 @@ def test_a_plan_whose_process_ends_leaves_those_found_before_it(capsys, monkeypa
 def test_what_a_change_of_mode_costs_is_not_tried_where_clocks_may_not_rise_again():
     board = SimpleNamespace(name="nano", clocks_only_fall=True)  # has nothing else: no mode is asked for, none is set
     with pytest.raises(CannotRunError, match="may not rise again"):
-        switching_ms("measured", board, store=None)
+        measured_switching_ms(board, store=None)
 
 
 @pytest.mark.exhaustive

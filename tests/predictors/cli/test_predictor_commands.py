@@ -25,7 +25,6 @@ from harness.store.corpora import export
 from harness.store.results import ResultsStore
 from predictors.__main__ import main
 from predictors.cli import evaluate
-from predictors.cli.corpora import load_tables
 from predictors.cli.evaluate import make_target, parse_counts
 from predictors.cli.published import CHOICES, FILE, Figures, compare, published_errors
 from predictors.cli.scenario import named_modes, simulated
@@ -34,6 +33,7 @@ from predictors.models.persistence import load_model
 from predictors.models.physical_gp import learning
 from predictors.models.physical_gp.prior import Counts, read_hierarchy
 from predictors.scenarios import SCENARIOS, ProfileSource, find_scenario, make_plan
+from predictors.search.corpora import load_tables
 from tests.predictors.plain_predictors import SPACE, LogLinear, Nothing, made_table
 
 WORKLOADS = ("resnet18-imagenet", "yolov8n-coco")

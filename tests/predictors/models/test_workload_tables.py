@@ -9,8 +9,8 @@ import pytest
 
 from harness.core.corpus import write_corpus
 from harness.core.errors import InvalidValueError, UnknownNameError
-from predictors.cli.corpora import load_tables
 from predictors.models.tables import find_table, tables_of
+from predictors.search.corpora import load_tables
 from tests.predictors.plain_predictors import SPACE, made_table
 
 

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from harness.core.cases import WAYS
 from harness.core.errors import InvalidValueError, UnknownNameError
 from harness.core.interleaving import expect
-from predictors.cli.concurrent import Attempt, best_way
 from predictors.models.tables import Table
+from predictors.search.concurrent import Attempt, best_way
 from predictors.strategies.closed_loop import CandidatePosterior
 from predictors.strategies.concurrent import ConcurrentGoal, _weigh, choose_concurrent
 from predictors.strategies.protocol import TableProfiler

@@ -15,7 +15,6 @@ from harness.core.corpus import write_corpus
 from harness.core.errors import InvalidValueError
 from harness.core.power_modes import PowerMode
 from predictors.__main__ import main
-from predictors.cli.corpora import load_tables
 from predictors.models.base import check_inputs
 from predictors.models.persistence import load_model, save_model
 from predictors.models.physical_gp import PhysicalGP
@@ -30,6 +29,7 @@ from predictors.models.physical_gp.prior import (
     read_hierarchy,
 )
 from predictors.models.physical_gp.response import PARAMETERS, features, linearised
+from predictors.search.corpora import load_tables
 from tests.predictors.models.physical_gp.made_tables import SPACE, make_table
 
 MEASURED = Path(os.environ.get("JETWATT_DATA", Path(__file__).resolve().parents[5] / "shared" / "data"))

@@ -49,8 +49,8 @@ from harness.devices.registry import open_device
 from harness.devices.simulated import SimulatedDevice
 from harness.measure.run import check
 from harness.workloads import get_workload
-from predictors.cli.device_profiler import board_of, power_sampler
 from predictors.models.tables import Table
+from predictors.search.device_profiler import board_of, power_sampler
 from predictors.strategies.goals import Goal, power_budget
 from predictors.strategies.protocol import Candidates, Choice, FailedMode, History, MeasuredMode, Strategy
 from predictors.strategies.registry import StrategySetting, make_closed_loop

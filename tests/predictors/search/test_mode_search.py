@@ -10,7 +10,7 @@ from harness.core.cases import Case
 from harness.core.errors import CannotRunError
 from harness.core.terminal import Progress
 from harness.devices.simulated import SimulatedDevice
-from predictors.cli.mode_search import CLOSED_LOOP, HALVING, ModeSearches
+from predictors.search.mode_search import CLOSED_LOOP, HALVING, ModeSearches
 
 CASE = Case("sim:orin-nano", "mobilenetv3-gld23k", "maxn", 4, "ssd", 16)
 

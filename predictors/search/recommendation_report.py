@@ -8,8 +8,8 @@ import numpy as np
 
 from harness.core.terminal import format_duration, format_table
 from harness.core.units import mw_to_w, share_to_percent
-from predictors.cli.device_profiler import MEDIAN
 from predictors.models.base import described_unprofiled
+from predictors.search.device_profiler import MEDIAN
 from predictors.strategies.recommendation import FigureInterval, ModeFigures, Recommendation, SharedMode, thinned
 
 _FRONT_LINES = 12

@@ -37,11 +37,14 @@ from harness.core.power_modes import PowerMode
 from harness.core.profiles import Profile
 from harness.core.units import ms_to_s
 from harness.measure.run import check, conditions, run
+from harness.simulation.parameters import SIMULATED_WORKLOADS, load_workload
 from harness.store.conditions import comparable_conditions, is_disqualified, key
 from harness.store.results import ResultsStore
+from harness.workloads import get_workload
 from predictors.sampling import profiling_seconds
 from predictors.strategies.protocol import Candidates, FailedMode, MeasuredMode
 
+USUAL_WORKERS = 4  # 003 II.B, 004 4.4
 MEDIAN = 50.0  # of the times of minibatches, in %
 TAKES = 2  # so often at most a mode is profiled whose profiles come out disturbed or throttled
 COOLING_S = 60.0  # how long a board that was too hot does nothing, before another mode is tried: chosen, not measured
@@ -241,6 +244,20 @@ def _stored_numbers(store: ResultsStore) -> Dict[str, List[int]]:
         elif record.key not in undisturbed:
             found.setdefault(record.key, []).append(record.id)
     return found
+
+
+def workload_name(text: str, device: Optional[Device] = None) -> str:
+    """The name of a workload, of the suite's or a user's `module:NAME`; a replayed corpus names its own."""
+    if device is not None and device.provenance == "replayed" and ":" not in text:
+        return text
+    return get_workload(text).name
+
+
+def workers_of(workload: str, given: Optional[int] = None) -> int:
+    """Workers of the DataLoader, by default as the papers ran it: YOLO with none (001 sec. 2.3), others with 4."""
+    if given is not None:
+        return given
+    return load_workload(workload).default_workers if workload in SIMULATED_WORKLOADS else USUAL_WORKERS
 
 
 def board_of(device: Device) -> str:

@@ -28,8 +28,8 @@ from harness.judge.claims import CONFIRMED, judge_cells
 from harness.measure.run import run
 from harness.simulation.corpus import simulate_corpus
 from harness.stats.estimates import Drawn
-from predictors.cli import concurrent
-from predictors.cli.device_profiler import DeviceProfiler, board_of
+from predictors.search import concurrent
+from predictors.search.device_profiler import DeviceProfiler, board_of
 from predictors.strategies.concurrent import ConcurrentGoal
 from predictors.strategies.goals import Goal
 from predictors.strategies.protocol import FailedMode, History

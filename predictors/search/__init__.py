@@ -1,0 +1,1 @@
+"""What meets files, boards and devices: profiling, searches, recommendations, evaluations, tuning."""

@@ -1,0 +1,413 @@
+"""`concurrent`: plans for training with inference in between, found, run and described."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import sys
+import time
+from pathlib import Path
+from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple, Union
+
+import numpy as np
+
+from harness.core.cases import (
+    CONCURRENT,
+    DEFAULT_MINIBATCHES,
+    INFERENCE,
+    INTERLEAVED,
+    WAYS,
+    Case,
+    Mix,
+    Settings,
+    concurrent_case,
+)
+from harness.core.configuration import FILE_NAME, load_configuration
+from harness.core.device import Device, is_self_profiling
+from harness.core.errors import CannotRunError, HarnessError, ProcessEndedError, UnknownNameError
+from harness.core.profiles import Profile
+from harness.core.terminal import Progress, format_duration, format_table
+from harness.core.units import mw_to_w, s_to_ms, w_to_mw
+from harness.devices.registry import open_device
+from harness.measure.run import check
+from harness.measure.run import run as run_case
+from harness.store import frames
+from harness.store.results import ResultsStore
+from predictors.search.device_profiler import DeviceProfiler, board_of, workers_of, workload_name
+from predictors.strategies.closed_loop import design_for
+from predictors.strategies.concurrent import SEARCHES, ConcurrentChoice, ConcurrentGoal, choose_concurrent
+from predictors.strategies.protocol import History
+from predictors.strategies.registry import StrategySetting, unfitted
+
+MEASURED = "measured"
+SWITCHES = 5  # changes of mode there and back, of which the median time is taken
+SLOWDOWNS = ("training_slowdown", "inference_slowdown")
+_TRIES = 3  # so often a plan whose promise was not kept is made again, with room for what it promised too little
+
+
+class Attempt(NamedTuple):
+    """A plan and what came of it when it was run."""
+
+    choice: ConcurrentChoice
+    profile: Profile
+
+    def figure(self, name: str) -> float:
+        value = self.profile.aggregates.get(name)
+        return float("inf") if value is None else value
+
+    def shortfalls(self, goal: ConcurrentGoal) -> Tuple[float, float]:
+        """Latency over what is allowed, and power (0 where it is not limited): 1 and below keeps the limit."""
+        latency = self.figure(f"latency_p{goal.percentile}_ms") / goal.latency_ms
+        return latency, 0.0 if goal.power_mw is None else self.figure("power_mw") / goal.power_mw
+
+
+def concurrent(
+    device: str,
+    *,
+    training: str,
+    inference: str,
+    arrival_rate: float,
+    latency_limit: float,
+    percentile: int = 95,
+    power_budget: Optional[float] = None,
+    batch_size: Union[int, Sequence[int]] = 16,
+    inference_batches: Sequence[int] = (1, 4, 16),
+    workers: Optional[int] = None,
+    switching_ms: Union[float, str, None] = None,
+    ways: Sequence[str] = WAYS,
+    strategy: str = SEARCHES[0],
+    duration: float = 30.0,
+    profiles: int = 30,
+    minibatches: int = DEFAULT_MINIBATCHES,
+    seed: int = 0,
+    results: Union[str, Path, None] = None,
+    resume: bool = False,
+    config: Union[str, Path] = FILE_NAME,
+    progress: Optional[Progress] = None,
+) -> Plans:
+    """How to train fastest on a device while requests are answered in time, as `jetwatt concurrent` does.
+
+    Args:
+        device: `host`, a board on that board, or `sim:orin-agx`.
+        training: the workload that is trained; your own as `module:NAME`.
+        inference: the workload that answers requests.
+        arrival_rate: requests per second.
+        latency_limit: in ms; `percentile` % of the requests are to keep it.
+        percentile: 95 or 99.
+        power_budget: greatest mean power in W.
+        batch_size: of the training; several to choose from.
+        inference_batches: batch sizes of the inference to choose from.
+        workers: of the training's DataLoader; None for as many as the papers ran it with.
+        switching_ms: allow a mode for each kind of work, at this cost of a change in ms, or `measured` here.
+        ways: how both may run: `interleaved`, `processes`, `streams`.
+        strategy: `closed-loop`, `mdbs` or `brute-force`.
+        duration: of the run that checks a plan, in s.
+        profiles: that may be taken of both workloads together.
+        minibatches: per profile.
+        seed: the same seed begins with the same modes.
+        results: a file that keeps the profiles; None keeps none.
+        resume: take profiles of the same conditions from `results`.
+        config: places of storage media and data sets.
+        progress: takes what is being done; None shows it on standard error.
+
+    Raises:
+        HarnessError: the device is not here, or runs neither of the workloads, or none of the ways.
+    """
+    for way in ways:
+        if way not in WAYS:
+            raise UnknownNameError(f"--ways names {way!r}", f"known: {', '.join(WAYS)}")
+    opened = open_device(device, load_configuration(Path(config)))
+    training_sizes = [batch_size] if isinstance(batch_size, int) else list(batch_size)
+    name, served = workload_name(training, opened), workload_name(inference, opened)
+    settings = Settings(minibatches=minibatches, seed=seed)
+    template = Case(opened.name, name, "maxn", workers_of(name, workers), "ssd", training_sizes[0], settings)
+    progress = progress or Progress(sys.stderr)
+    attempts: Dict[str, List[Attempt]] = {}
+    refused: Dict[str, HarnessError] = {}
+    with contextlib.ExitStack() as stack:
+        store = stack.enter_context(ResultsStore(Path(results))) if results is not None else None
+        stack.enter_context(opened.session())
+        goal = ConcurrentGoal(
+            arrival_rate,
+            latency_limit,
+            None if power_budget is None else w_to_mw(power_budget),
+            measured_switching_ms(opened, store) if switching_ms == MEASURED else switching_ms,
+            percentile=percentile,
+        )
+        histories = histories_of(
+            opened, template, served, goal, inference_batches, progress, store, training_sizes, resume, profiles
+        )
+        for way in ways:
+            try:
+                attempts[way] = find_plan(histories, goal, duration, progress, strategy, way)
+            except (CannotRunError, ProcessEndedError) as error:
+                refused[way] = error
+        for profiler in (history.profiler for history in histories):
+            for index, flags in profiler.flagged.items():
+                progress.line(f"note: {profiler.case(index).id} was profiled twice: {'; '.join(flags)}")
+    progress.clear()
+    if not attempts:
+        raise next(iter(refused.values()))
+    return Plans(opened, template, served, goal, attempts, refused, len(training_sizes) > 1)
+
+
+class Plans:
+    """The best plan of each way of running both, with what came of it; printed, it shows all of them."""
+
+    def __init__(
+        self,
+        device: Device,
+        training: Case,
+        inference: str,
+        goal: ConcurrentGoal,
+        attempts: Mapping[str, Sequence[Attempt]],
+        refused: Mapping[str, HarnessError],
+        several_sizes: bool,
+    ) -> None:
+        self.goal = goal
+        self.attempts = attempts  # by way, of each the plans that were run
+        self.refused = refused  # by way, why it was not run
+        self.way = best_way(goal, attempts)
+        self.best = best_of(goal, attempts[self.way])
+        self.keeps_limits = max(self.best.shortfalls(goal)) <= 1
+        self._device, self._training, self._inference = device, training, inference
+        self._several_sizes = several_sizes
+
+    def __repr__(self) -> str:
+        lines = [
+            format_attempts(self._training, self._inference, self.goal, self.attempts[self.way]),
+            format_ways(self.goal, self.attempts),
+            *(f"not run: {way}: {error}" for way, error in self.refused.items()),
+        ]
+        if self._several_sizes:
+            lines.append("note: the training batch size changes how a network learns, and how many epochs it takes")
+        return "\n".join(lines)
+
+    def plain(self) -> Dict[str, Any]:
+        """Goal, choice and outcome of the best way, and of each in `ways`, as plain values for JSON."""
+        ways = {
+            way: describe(self._device, self._training, self._inference, self.goal, some)
+            for way, some in self.attempts.items()
+        }
+        reasons = {way: str(error) for way, error in self.refused.items()}
+        return {**ways[self.way], "way": self.way, "ways": ways, "ways_not_run": reasons}
+
+
+def measured_switching_ms(device: Device, store: Optional[ResultsStore]) -> float:
+    """What a change of mode costs here, by runs in the results file or else measured now."""
+    if is_self_profiling(device):
+        raise CannotRunError(f"{device.name} changes no mode, so nothing can be measured", "--switching-ms 20")
+    if device.clocks_only_fall:  # the least mode would be its only one until a reboot
+        raise CannotRunError(f"clocks of {device.name} may not rise again", "leave out --switching-ms")
+    if store is not None:
+        rows = frames.profiles(store, tasks=[CONCURRENT])
+        known = rows.loc[rows["device_name"] == device.name, "switching_ms"].dropna()
+        if len(known):
+            return float(known.iloc[-1])
+    modes = [mode for _, mode in device.power_modes("all")]
+    times_ms = []
+    for mode in [max(modes), min(modes)] * SWITCHES:
+        began_s = time.monotonic()
+        device.apply(mode)
+        times_ms.append(s_to_ms(time.monotonic() - began_s))
+    return float(np.median(times_ms))
+
+
+def histories_of(
+    device: Device,
+    template: Case,
+    inference: str,
+    goal: ConcurrentGoal,
+    sizes: Sequence[int],
+    progress: Progress,
+    store: Optional[ResultsStore] = None,
+    training_sizes: Sequence[int] = (),
+    resume: bool = False,
+    profiles: int = 30,
+) -> Tuple[History, History]:
+    """What profiles training and inference alone on a device that is held; so many `profiles` may be taken of both.
+
+    `template` is the training: its power mode is replaced, and its batch size by `training_sizes`, where there are
+    some; `sizes` are those of the inference. With `resume`, profiles of the same conditions are taken from `store`.
+    """
+    modes = device.power_modes("all", template.workload)
+    serving = dataclasses.replace(template, workload=inference, workers=0, task=INFERENCE)
+    needs_power = goal.power_mw is not None or goal.switching_ms is not None
+    trainer, server = (
+        DeviceProfiler(
+            *(device, case, modes), batch_sizes=batches, store=store, needs_power=needs_power,
+            resume=resume, report=progress.update,
+        )
+        for case, batches in ((template, training_sizes), (serving, sizes))
+    )  # fmt: skip
+    history = History(trainer, profiles, progress.line)
+    return history, History(server, profiles, progress.line, beside=history)
+
+
+def find_plan(
+    histories: Tuple[History, History],
+    goal: ConcurrentGoal,
+    duration_s: float,
+    progress: Progress,
+    search: str = SEARCHES[0],
+    way: str = INTERLEAVED,
+) -> List[Attempt]:
+    """Plans on a device that is held, each with what it gave; another is made where a promise was not kept.
+
+    `histories` are of training and of inference, and keep what they have profiled; a plan is checked for `duration_s`.
+    `search` is one of `SEARCHES`, `way` one of `WAYS`: where both overlap, what that costs is taken from the results
+    file, or from the first plan.
+    """
+    trainer, server = profilers = tuple(history.profiler for history in histories)
+    device, seed = trainer.device, trainer.template.settings.seed
+    make, first = unfitted(StrategySetting(board_of(device)), seed), design_for(seed)
+    found: List[Attempt] = []
+    wanted = goal
+    if way != INTERLEAVED:
+        wanted = dataclasses.replace(goal, switching_ms=None, slowdowns=slowdowns_before(profilers, way))
+    changes_mode = wanted.switching_ms is not None
+    answers = server.case(-1 if changes_mode else 0)  # their modes are the same, in one order
+    charged_ms = wanted.switching_ms if is_self_profiling(device) else None  # real boards take the time that it takes
+    rate = goal.arrivals_per_s
+    before_profiling = concurrent_case(trainer.case(0), answers, rate, duration_s, way, charged_ms)
+    check(before_profiling, device)
+    for _ in range(_TRIES):
+        choice = choose_concurrent(histories, wanted, make, first, search=search)
+        training, answering = trainer.case(choice.training), server.case(choice.inference)
+        if not changes_mode or choice.training_mode == choice.inference_mode:
+            answering = dataclasses.replace(answering, power_mode=training.power_mode)
+        both = concurrent_case(training, answering, rate, duration_s, way, charged_ms)
+        check(both, device)
+        progress.line(f"training and inference, {way}, for {duration_s:g} s in {choice.training_mode.name}")
+        try:
+            profile = run_case(both, device, progress.update)
+        except (CannotRunError, ProcessEndedError) as error:
+            if not found:
+                raise
+            progress.line(f"note: plan {len(found) + 1} could not be run: {error}")
+            break
+        trainer.keep(profile)
+        found.append(Attempt(choice, profile))
+        latency, power = found[-1].shortfalls(goal)
+        if max(latency, power) <= 1 or not np.isfinite(latency + power):
+            break
+        costs = [profile.aggregates[name] for name in SLOWDOWNS]
+        if latency > 1:
+            promised_ms = min(choice.expected.latency_ms, wanted.latency_ms)
+            wanted = dataclasses.replace(wanted, latency_ms=promised_ms / latency)
+        if power > 1:
+            promised_mw = min(choice.expected.power_mw, wanted.power_mw)
+            wanted = dataclasses.replace(wanted, power_mw=promised_mw / power)
+        wanted = dataclasses.replace(
+            wanted,
+            switching_ms=profile.aggregates["switching_ms"] or wanted.switching_ms,
+            slowdowns=wanted.slowdowns if way == INTERLEAVED or None in costs else tuple(costs),
+        )
+    return found
+
+
+def slowdowns_before(profilers: Tuple[DeviceProfiler, DeviceProfiler], way: str) -> Tuple[float, float]:
+    """By how much training and inference slowed each other down the last time both ran this way; 1 where none did."""
+    trainer, server = profilers
+    if trainer.store is not None:
+        for row in frames.profiles(trainer.store, tasks=[CONCURRENT])[::-1].itertuples():
+            mix = Mix.parse(row.workload)
+            if (row.device_name, *mix.workloads, mix.way) == (
+                trainer.device.name, trainer.template.workload, server.template.workload, way
+            ) and row.training_slowdown > 0 and row.inference_slowdown > 0:  # fmt: skip
+                return row.training_slowdown, row.inference_slowdown
+    return 1.0, 1.0
+
+
+def best_way(goal: ConcurrentGoal, found: Mapping[str, Sequence[Attempt]]) -> str:
+    """The way that keeps the limits and trains the most, or comes nearest."""
+    best = {way: best_of(goal, attempts) for way, attempts in found.items()}
+    worst = {way: max(*attempt.shortfalls(goal), 1.0) for way, attempt in best.items()}
+    return min(best, key=lambda way: (worst[way], -best[way].figure("training_samples_per_s")))
+
+
+def best_of(goal: ConcurrentGoal, attempts: Sequence[Attempt]) -> Attempt:
+    """The attempt that kept the limits, or came nearest."""
+    return min(attempts, key=lambda attempt: max(*attempt.shortfalls(goal), 1.0))
+
+
+def describe(
+    device: Device, training: Case, inference: str, goal: ConcurrentGoal, attempts: Sequence[Attempt]
+) -> Dict[str, Any]:
+    """Goal, choice and outcome as plain values."""
+    best, last = best_of(goal, attempts), attempts[-1].choice
+    expected = {name: float(value) for name, value in dataclasses.asdict(best.choice.expected).items()}
+    return {
+        "device": device.name,
+        "provenance": device.provenance,
+        "training": training.workload,
+        "inference": inference,
+        "goal": dataclasses.asdict(goal),
+        "choice": {
+            "training_mode": best.choice.training_mode.name,
+            "inference_mode": best.choice.inference_mode.name,
+            "inference_batch": best.choice.inference_batch,
+            "training_batch": best.choice.training_batch,
+            "expected": {name: None if np.isnan(value) else value for name, value in expected.items()},
+            "feasible": max(best.shortfalls(goal)) <= 1,
+            "profiles": last.profiles,
+            "profiling_seconds": last.profiling_s,
+        },
+        "outcome": {name: value for name, value in best.profile.aggregates.items() if value is not None},
+        "flags": best.profile.flags,
+        "failed": [{"mode": mode.name, "reason": reason} for mode, reason in last.failed],
+        "attempts": len(attempts),
+    }
+
+
+def format_attempts(training: Case, inference: str, goal: ConcurrentGoal, attempts: Sequence[Attempt]) -> str:
+    """Goal, choice and what came out, for people."""
+    best, last = best_of(goal, attempts), attempts[-1].choice
+    expected, profile = best.choice.expected, best.profile
+    power = "" if goal.power_mw is None else f", mean power at most {mw_to_w(goal.power_mw):g} W"
+    inference_mode = "" if goal.switching_ms is None else f", inference in {best.choice.inference_mode.name}"
+    drawn, way = profile.aggregates.get("power_mw"), Mix.parse(profile.case.workload).way
+    lines = [
+        f"goal:     train {training.workload} as fast as possible while {goal.arrivals_per_s:g} requests/s of "
+        f"{inference} take at most {goal.latency_ms:g} ms{power}",
+        f"choice:   {way}, {best.choice.training_mode.name}{inference_mode}, batches of "
+        f"{best.choice.training_batch} in training and {best.choice.inference_batch} in inference "
+        f"({last.profiles} profiles, {format_duration(last.profiling_s)}; "
+        f"{len(attempts)} plans)",
+        f"expected: {expected.training_per_s * best.choice.training_batch:.1f} trained samples/s, latency up to "
+        f"{expected.latency_ms:.0f} ms",
+        f"outcome ({profile.provenance}, {profile.case.settings.duration_s:g} s {way}): "
+        f"{best.figure('training_samples_per_s'):.1f} trained samples/s, latency "
+        f"{best.figure('latency_median_ms'):.0f} ms median, {best.figure('latency_p95_ms'):.0f} ms at 95 %, "
+        f"{best.figure('latency_p99_ms'):.0f} ms at 99 %" + ("" if drawn is None else f", {mw_to_w(drawn):.1f} W"),
+    ]
+    lines += [f"failed:   {mode.name}: {reason}" for mode, reason in last.failed]
+    if goal.switching_ms is not None and profile.provenance != MEASURED:
+        lines.append(
+            f"a change of mode takes the {goal.switching_ms:g} ms given; power is at once that of the new mode"
+        )
+    return "\n".join(lines)
+
+
+def format_ways(goal: ConcurrentGoal, found: Mapping[str, Sequence[Attempt]]) -> str:
+    """A line for each way of doing both, and one for both alone, in the plan of the best way."""
+    best = {way: best_of(goal, attempts).profile.aggregates for way, attempts in found.items()}
+    columns = {
+        "trained/s": ("training_samples_per_s", "training_alone_per_s"),
+        "slowdown": ("training_slowdown", ""),
+        "batch ms": ("inference_time_ms", "inference_alone_ms"),
+        "slowdown of it": ("inference_slowdown", ""),
+        **{f"{name} ms": (f"latency_{key}_ms", f"latency_alone_{key}_ms")
+           for name, key in (("median", "median"), ("95 %", "p95"), ("99 %", "p99"))},
+        "speedup": ("speedup", ""),
+        "mJ/request": ("energy_per_request_mws", "energy_per_request_alone_mws"),
+        "mWh/epoch": ("energy_per_epoch_mwh", "energy_per_epoch_alone_mwh"),
+        "switch ms": ("switching_ms", ""),
+    }  # fmt: skip
+    rows = {way: [figures.get(name) for name, _ in columns.values()] for way, figures in best.items()}
+    rows["each alone"] = [best[best_way(goal, found)].get(name) for _, name in columns.values()]
+    told = [place for place in range(len(columns)) if any(row[place] is not None for row in rows.values())]
+    return format_table(
+        ["", *(f">{list(columns)[place]}" for place in told)],
+        [[name, *("-" if row[place] is None else f"{row[place]:.4g}" for place in told)] for name, row in rows.items()],
+    )
