@@ -16,6 +16,21 @@ from tests.gates.recorded import Kind, check, format_verdicts, read_recorded, re
 PROJECT = Path(__file__).resolve().parents[2]
 
 
+SLOW = {"nn", "powertrain"}
+"""Predictors and strategies that train networks, a quarter of a minute each."""
+
+
+@pytest.hookimpl(tryfirst=True)  # before -m chooses
+def pytest_collection_modifyitems(items: List[pytest.Item]) -> None:
+    """Exhaustive are gates of what is slow, and the tests that break something to see its gate fail."""
+    for item in items:
+        if Path(__file__).parent not in item.path.parents:
+            continue
+        parameters = item.callspec.params.values() if hasattr(item, "callspec") else ()
+        if "broken" in item.name or any(isinstance(value, str) and value in SLOW for value in parameters):
+            item.add_marker(pytest.mark.exhaustive)
+
+
 def software() -> Dict[str, Any]:
     """What a recorded figure depends on: versions, and nothing of the machine."""
     described = describe_environment()

@@ -25,7 +25,7 @@ from predictors.trials import TrialPlan, format_skipped, run_plan
 from tests.gates.conftest import Gate, unlike
 from tests.gates.recorded import PREDICTORS, entries_of
 
-pytestmark = pytest.mark.exhaustive
+pytestmark = pytest.mark.one_python
 
 RECORDED = Path(__file__).resolve().parents[2] / "baselines" / "recorded" / "predictors.json"
 SLOW = ("gbr", "random-forest", "mlp", "nn", "powertrain")

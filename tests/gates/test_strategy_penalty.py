@@ -25,7 +25,7 @@ from tests.gates.conftest import Gate, unlike
 from tests.gates.recorded import STRATEGIES as KIND
 from tests.gates.recorded import entries_of
 
-pytestmark = pytest.mark.exhaustive
+pytestmark = pytest.mark.one_python
 
 RECORDED = Path(__file__).resolve().parents[2] / "baselines" / "recorded" / "strategies.json"
 GATED = [name for name in STRATEGIES if name != "brute-force"]
