@@ -1,5 +1,7 @@
 """The physical model: what follows from its form, on every board and for every workload."""
 
+from pathlib import Path
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -13,6 +15,7 @@ from harness.simulation.model import IDLE_STATES, Load, cached_share, idle_power
 from harness.simulation.parameters import SIMULATED_BOARDS, SIMULATED_WORKLOADS, load_board, load_workload
 from harness.workloads import WORKLOADS
 
+NETWORKS = Path(__file__).resolve().parents[3] / "baselines" / "published" / "networks.csv"
 PLAIN = Load()
 TASKS = ("training", "inference")
 PEAKS_MW = {name: load_spec(name).peak_power_mw for name in SIMULATED_BOARDS}
@@ -29,7 +32,7 @@ def greatest(board):
 
 
 def test_every_workload_of_the_papers_is_simulated_as_the_one_that_the_suite_trains():
-    assert set(SIMULATED_WORKLOADS) == set(pd.read_csv("baselines/published/networks.csv")["workload"])
+    assert set(SIMULATED_WORKLOADS) == set(pd.read_csv(NETWORKS)["workload"])
     for workload in SIMULATED_WORKLOADS:
         simulated, data_set = load_workload(workload), WORKLOADS[workload].data_set
         assert (simulated.samples, simulated.dataset_bytes) == (data_set.real_samples, data_set.real_bytes), workload

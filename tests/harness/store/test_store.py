@@ -333,7 +333,8 @@ def full_disk(store: ResultsStore) -> Iterator[None]:
     ("limited", "words"), [(no_file_beyond_300_kb, "cannot write to"), (full_disk, "is full; make room on it")]
 )
 def test_a_write_that_fails_loses_that_profile_alone(tmp_path: Path, limited: Callable, words: str) -> None:
-    long = make_profile(times_ms=[100.0 + random.random() for _ in range(20_000)])
+    draw = random.Random(0).random
+    long = make_profile(times_ms=[100.0 + draw() for _ in range(20_000)])
     with ResultsStore(tmp_path / "r.sqlite") as store:
         store.add(make_profile(), ENVIRONMENT, "run")
         with limited(store), pytest.raises(StoreError, match=words):
@@ -372,7 +373,8 @@ def test_forged_rows_of_version_1_whose_checksum_is_right_are_refused_by_the_pro
 
 
 def test_minibatches_take_a_quarter_of_what_rows_took(tmp_path: Path) -> None:
-    times_ms = [100.0 + random.random() for _ in range(2000)]
+    draw = random.Random(0).random
+    times_ms = [100.0 + draw() for _ in range(2000)]
     minibatches = make_profile(times_ms).minibatches
     packed = rows.pack(Minibatches.of(minibatches))
     assert len(packed) < 122 / 4 * len(minibatches)

@@ -14,6 +14,8 @@ pytestmark = pytest.mark.training
 from harness.workloads.counting import count, count_forward, count_layers  # noqa: E402
 from harness.workloads.forward_work import FLOPS_FORWARD  # noqa: E402
 
+NETWORKS = Path(__file__).resolve().parents[3] / "baselines" / "published" / "networks.csv"
+
 COUNTED = {
     "lenet-mnist": (61_706, 833_040),
     "mobilenetv3-gld23k": (5_483_032, 433_179_520),
@@ -55,7 +57,7 @@ def test_figures_are_as_stated_and_agree_with_the_papers_or_it_is_known_why_not(
     assert counted.parameters == parameters
     assert counted.flops_forward == pytest.approx(operations, rel=1e-5)
     assert FLOPS_FORWARD[name] == pytest.approx(counted.flops_forward, rel=1e-5)
-    published = pd.read_csv("baselines/published/networks.csv", index_col=["workload", "quantity"])["value"]
+    published = pd.read_csv(NETWORKS, index_col=["workload", "quantity"])["value"]
     assert counted.optimizer == ("AdamW" if name.startswith(("llama", "vit")) else "SGD")
     if name in published:
         tolerance = 0.03 if parameters < FEW_PARAMETERS else 0.02

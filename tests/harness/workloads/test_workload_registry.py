@@ -1,5 +1,7 @@
 """The list of workloads: complete, described, and there without torch."""
 
+from pathlib import Path
+
 import pandas as pd
 import pytest
 
@@ -7,7 +9,8 @@ from harness.core.errors import DependencyError, UnknownNameError
 from harness.workloads import WORKLOADS, get_workload
 from harness.workloads.optional_packages import require
 
-NAMES = sorted(set(pd.read_csv("baselines/published/networks.csv")["workload"]))
+NETWORKS = Path(__file__).resolve().parents[3] / "baselines" / "published" / "networks.csv"
+NAMES = sorted(set(pd.read_csv(NETWORKS)["workload"]))
 
 
 def test_all_workloads_of_the_papers_are_there_under_their_own_names():

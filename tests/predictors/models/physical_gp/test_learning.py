@@ -172,7 +172,7 @@ def test_the_shipped_prior_is_what_the_measured_tables_ask_for():
         assert getattr(found, name) == pytest.approx(getattr(shipped, name), abs=1e-6)
     assert found.own.keys() == shipped.own.keys()
     for board, part in shipped.own.items():
-        assert found.own[board] == pytest.approx(part, abs=1e-6)
+        assert found.own[board] == pytest.approx(part, abs=1e-5)  # processors differ by up to 2e-6
 
 
 def test_a_saved_predictor_keeps_its_prior(tmp_path):
