@@ -16,6 +16,7 @@ from harness.core.environment import describe_environment
 from harness.core.profiles import Profile
 from harness.core.terminal import Countdown, Progress
 from harness.measure.contention import meet
+from harness.measure.time_budget import process_age_s
 
 if TYPE_CHECKING:
     from harness.judge.claims import Verdict
@@ -26,7 +27,7 @@ LOOK_S = 0.5  # how long to look at other processes before the first measurement
 
 class Outcome:
     def __init__(self) -> None:
-        self.began_s = time.monotonic()
+        self.began_s = time.monotonic() - process_age_s()
         self.run_id = uuid.uuid4().hex
         self.over_budget: List[str] = []  # cases that the time budget left out
         self.countdown = Countdown(0)

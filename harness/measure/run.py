@@ -317,10 +317,8 @@ def _measure(
         with instruments.sampler(settings.interval_s) as sampler, limit as held_bytes_per_s:
             conditions["storage_limit_bytes_per_s"] = held_bytes_per_s
             refuse_heat(sampler, instruments.limits_c)
-            limits_s = [] if settings.limit_s is None else [settings.limit_s]
             if allotment is not None:
-                limits_s.append(allotment.begin(bench.data.samples // case.batch_size))
-                conditions["time_share_s"] = round(limits_s[-1], 1)
+                conditions["time_share_s"] = round(allotment.begin(bench.data.samples // case.batch_size), 1)
             if settings.epochs is not None:
                 minibatches = training.profile_epochs(trainer, settings.epochs, before_epoch, on_minibatch, rounds)
             else:
@@ -331,8 +329,9 @@ def _measure(
                     watch.has_settled,
                     watch.is_enough,
                     on_minibatch,
-                    min(limits_s, default=None),
+                    settings.limit_s,
                     rounds,
+                    None if allotment is None else allotment.is_used_up,
                 )
             telemetry = sampler.stop()
         if periods is not None:

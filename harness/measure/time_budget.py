@@ -8,8 +8,10 @@ first minibatch, or from any later one before there are enough.
 from __future__ import annotations
 
 import math
+import os
 import statistics
 import time
+from pathlib import Path
 from typing import Dict, List, Optional, Sequence
 
 from harness.core.cases import CONCURRENT, CUT_MINIBATCHES, IDLE, TRAINING, Case, Mix
@@ -21,8 +23,9 @@ from harness.core.terminal import format_duration
 from harness.core.units import ms_to_s
 from harness.workloads.forward_work import minibatch_flops
 
-RESERVED_SHARE, MOST_RESERVED_S = 0.1, 15.0
-"""Of the budget, for what lies outside of cases: the start of Python and pytest, claims, the summary, restoring."""
+RESERVED_S, MOST_RESERVED_SHARE = 15.0, 0.1
+"""For what comes after the cases: claims, the summary, restoring, the end of Python. It takes as long as starting did
+where that took longer, beside the same strangers; at most a share of the budget."""
 
 FLOPS_PER_S, OVERHEAD_S = 20e9, 0.005
 """Of a minibatch, on two cores: what shares are weighed by before anything is measured."""
@@ -77,18 +80,30 @@ def portions(cases: Sequence[Case]) -> List[float]:
     return found[::-1]
 
 
+def process_age_s(stat: Path = Path("/proc/self/stat")) -> float:
+    """How long ago this process began; 0 where the kernel does not tell."""
+    try:
+        fields = stat.read_text().rpartition(")")[2].split()
+        started_s = int(fields[19]) / os.sysconf("SC_CLK_TCK")  # proc(5): starttime, the 22nd, since boot
+        return max(time.clock_gettime(time.CLOCK_BOOTTIME) - started_s, 0.0)
+    except (OSError, AttributeError):
+        return 0.0
+
+
 class TimeBudget:
     """What is left of a run's time.
 
     Args:
         total_s: the time of the run, in seconds.
         text: how the user wrote it, for messages.
-        began_s: when the run began, in monotonic seconds.
+        began_s: when the process began, in monotonic seconds; until now it was starting.
     """
 
     def __init__(self, total_s: float, text: str, began_s: float) -> None:
         self.text = text
-        self._end_s = began_s + total_s - min(RESERVED_SHARE * total_s, MOST_RESERVED_S)
+        starting_s = time.monotonic() - began_s
+        reserved_s = min(max(RESERVED_S, starting_s), MOST_RESERVED_SHARE * total_s)
+        self._end_s = began_s + total_s - reserved_s
         self._slowness: Dict[str, float] = {}  # by device: measured over nominal time of a minibatch
 
     def left_s(self) -> float:
@@ -118,7 +133,8 @@ class Allotment:
 
     def __init__(self, budget: TimeBudget, case: Case, portion: float) -> None:
         self._budget, self._case = budget, case
-        self._share_end_left_s = budget.left_s() * (1.0 - portion)  # what others need to have then
+        self._portion = portion
+        self._share_end_s = math.inf
         self._least = (
             CUT_MINIBATCHES if case.settings.minibatches is None else min(case.settings.minibatches, CUT_MINIBATCHES)
         )
@@ -146,11 +162,17 @@ class Allotment:
         return reported
 
     def begin(self, epoch_minibatches: int) -> float:
-        """Begin the minibatches, of which an epoch has so many; returns for how long more than the least may run."""
+        """Begin the minibatches, of which an epoch has so many; returns the case's share of time, in seconds."""
         if self._case.settings.epochs is not None:  # epochs are whole, or none
             self._least = max(self._case.settings.epochs * epoch_minibatches - 1, 1)
         self.refuse_early()
-        return max(self._budget.left_s() - self._share_end_left_s, 0.001)
+        share_s = self._portion * self._budget.left_s()
+        self._share_end_s = time.monotonic() + share_s
+        return share_s
+
+    def is_used_up(self) -> bool:
+        """Whether another minibatch would go beyond the case's share."""
+        return time.monotonic() + self._pace_s() > self._share_end_s
 
     def on_minibatch(self, minibatch: Minibatch) -> None:
         """Raise `OverBudgetError` where the least that the case needs will not fit any more."""
@@ -159,9 +181,11 @@ class Allotment:
         if minibatch.phase == FIRST:
             self._refuse(self._times_s[0] / WARM_UP, shown_s=self._times_s[0], how="by its first")
         elif self._clean < self._least:
-            few = len(self._times_s) <= 3
-            pace_s = min(self._times_s) if few else statistics.median(self._times_s[1:])
-            self._refuse(pace_s, shown_s=pace_s, how=f"by its first {len(self._times_s)}")
+            self._refuse(self._pace_s(), shown_s=self._pace_s(), how=f"by its first {len(self._times_s)}")
+
+    def _pace_s(self) -> float:
+        few = len(self._times_s) <= 3
+        return min(self._times_s) if few else statistics.median(self._times_s[1:])
 
     def _refuse(self, pace_s: float, shown_s: float, how: str) -> None:
         missing = self._least - self._clean

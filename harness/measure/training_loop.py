@@ -310,12 +310,13 @@ def profile_minibatches(
     on_minibatch: Callable[[Minibatch], None],
     limit_s: Optional[float] = None,
     rounds: Rounds = run_rounds,
+    is_used_up: Optional[Callable[[], bool]] = None,
 ) -> List[Minibatch]:
     """Record the first minibatch (kept apart, C12), those until power has settled (C13), then `count` clean ones.
 
     `has_settled` takes a monotonic time. After `count` clean minibatches more are run until `is_enough` (C15: a fast
-    mode must still see power samples); after `limit_s`, `CUT_MINIBATCHES` clean ones are enough. `rounds` runs the
-    clean ones, all of them.
+    mode must still see power samples); after `limit_s`, and once the share of the run's time
+    `is_used_up`, `CUT_MINIBATCHES` clean ones are enough. `rounds` runs the clean ones, all of them.
     """
     recorded: List[Minibatch] = []
     timings = time_minibatches(trainer, trainer.loader())
@@ -327,7 +328,8 @@ def profile_minibatches(
         return ms_to_s(recorded[-1].e2e_ms)
 
     def is_late() -> bool:
-        return limit_s is not None and time.monotonic() - began_s > limit_s
+        is_up = is_used_up is not None and is_used_up()
+        return is_up or (limit_s is not None and time.monotonic() - began_s > limit_s)
 
     run_one(FIRST)
     while not has_settled(time.monotonic()):
@@ -342,7 +344,8 @@ def profile_minibatches(
             return False
         return clean < count or not is_enough()
 
-    rounds(nothing, lambda: run_one(CLEAN), count if limit_s is None else least, goes_on)
+    is_limited = limit_s is not None or is_used_up is not None
+    rounds(nothing, lambda: run_one(CLEAN), least if is_limited else count, goes_on)
     timings.close()
     return recorded
 

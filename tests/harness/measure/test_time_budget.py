@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import time
+
 import pytest
 
 from harness.core.cases import Case, Settings
@@ -66,10 +69,14 @@ def test_the_largest_network_goes_last_and_those_that_nobody_has_counted_after_i
 
 def test_a_case_may_take_its_share_beyond_the_least_and_what_others_do_not_need(budget, clock):
     allotment = budget.allot(case(), portion=0.25)
-    clock.now_s += 20.0  # preparing
-    assert allotment.begin(epoch_minibatches=100) == pytest.approx(0.25 * 285 - 20)
-    clock.now_s += 10.0
-    assert budget.allot(case(), portion=1.0).begin(100) == pytest.approx(285 - 30)
+    clock.now_s += 85.0  # preparing, of which no network is to have fewer minibatches
+    assert allotment.begin(epoch_minibatches=100) == pytest.approx(0.25 * 200)
+    run_minibatches(allotment, clock, 4.0, FIRST)
+    run_minibatches(allotment, clock, 4.0, count=10)
+    assert not allotment.is_used_up()
+    run_minibatches(allotment, clock, 4.0)
+    assert allotment.is_used_up()  # 2 s of the share are left, and another minibatch takes 4
+    assert budget.allot(case(), portion=1.0).begin(100) == pytest.approx(200 - 48)
 
 
 def test_a_minibatch_of_46_s_is_known_not_to_fit_by_the_first_of_them(budget, clock):
@@ -168,6 +175,7 @@ from harness import outcome
 from harness.measure import time_budget, training_loop
 now_s = [0.0]
 fake = types.SimpleNamespace(monotonic=lambda: now_s[0], perf_counter=lambda: now_s[0])
+outcome.process_age_s = lambda: 0.0
 for module in (outcome, time_budget, training_loop):
     module.time = fake
 def pytest_unconfigure():
@@ -279,3 +287,19 @@ def test_a_budget_that_is_no_duration_is_refused_with_what_is_one(run_suite):
     assert (
         "--time-budget '5 minutes' is not a duration; a number above 0 with its unit: 5min" in done.stderr + done.stdout
     )
+
+
+def test_starting_is_part_of_the_run_and_ending_gets_as_long_in_reserve(clock):
+    began_s = clock.now_s
+    clock.now_s += 25.0  # Python and pytest, beside strangers
+    assert TimeBudget(300.0, "5min", began_s).left_s() == pytest.approx(300 - 25 - 25)
+    assert TimeBudget(100.0, "100s", began_s).left_s() == pytest.approx(100 - 25 - 10)
+
+
+def test_a_process_knows_when_it_began(tmp_path):
+    stat = tmp_path / "stat"
+    began_ticks = round((time.clock_gettime(time.CLOCK_BOOTTIME) - 100.0) * os.sysconf("SC_CLK_TCK"))
+    stat.write_text(f"1 (a) b) S {' '.join(['0'] * 18)} {began_ticks} 0 0")
+    assert 99.9 < time_budget.process_age_s(stat) < 1000
+    assert time_budget.process_age_s(tmp_path / "none") == 0.0
+    assert time_budget.process_age_s() > 0
