@@ -146,6 +146,14 @@ def test_a_corpus_is_profiled_without_a_baseline_and_fails_against_a_faster_one(
     assert "no baseline given" not in done.stdout
 
 
+VERSIONS = (
+    "from harness.judge import compare\n"
+    "from harness.stats.estimates import Interval\n"
+    "effect = compare.VersionEffect('a case', ['torch: 1 -> 2'], Interval({}))\n"
+    "compare.version_effects = lambda store: [effect]\n"
+)
+
+
 @pytest.mark.parametrize(
     ("name", "patch"),
     [
@@ -156,13 +164,9 @@ def test_a_corpus_is_profiled_without_a_baseline_and_fails_against_a_faster_one(
             "ModeSearches.search = lambda *args, **how: [over]\n"
             "ModeSearches.judge = lambda *args: [('contradicted', True)]\n",
         ),
-        (
-            "software_versions",
-            "from harness.judge import compare\n"
-            "from harness.stats.estimates import Interval\n"
-            "effect = compare.VersionEffect('a case', ['torch: 1 -> 2'], Interval(2.0, 1.9, 2.1))\n"
-            "compare.version_effects = lambda store: [effect]\n",
-        ),
+        ("software_versions", VERSIONS.format("2.0, 1.9, 2.1")),
+        ("software_versions", VERSIONS.format("1.3, 1.1, 1.5")),
+        ("software_versions", VERSIONS.format("0.8, 0.65, 0.9")),
     ],
 )
 def test_a_benchmark_that_is_named_fails_broken(run_suite, tmp_path, name, patch):

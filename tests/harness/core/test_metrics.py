@@ -242,6 +242,28 @@ def test_whole_epochs_keep_epoch_0_apart() -> None:
     assert figures["epoch0_energy_mwh"] == pytest.approx(1.1)
 
 
+@pytest.mark.parametrize(
+    ("epochs", "of_004", "of_003", "of_000"),
+    [
+        # of 2, 1, 1.3 and 1.5 s: (1 + 1.3 + 1.5) / 3; the middle one of 1, 1.3 and 2; 5.8 / 4
+        (4, 3.8 / 3, 1.3, 1.45),
+        (3, 1.15, 1.3, 4.3 / 3),
+        (2, 1.0, None, 1.5),
+        (1, None, None, 2.0),
+    ],
+)
+def test_the_time_of_an_epoch_as_each_paper_takes_it(epochs, of_004, of_003, of_000) -> None:
+    times_ms = [[1500, 500], [500, 500], [700, 600], [500, 1000]][:epochs]
+    flat = [time_ms for own in times_ms for time_ms in own]
+    made = series_of(flat, epochs=[number for number in range(epochs) for _ in range(2)])
+    figures = summarise(made, Telemetry(1.0), 16, whole_epochs=True)
+    names = ("epoch_time_s", "epoch_time_median_of_3_s", "epoch_time_with_epoch0_s")
+    expected = [None if one is None else pytest.approx(one) for one in (of_004, of_003, of_000)]
+    assert [figures[name] for name in names] == expected
+    of_minibatches = summarise(made, Telemetry(1.0), 16)
+    assert [of_minibatches[name] for name in names] == [None] * 3
+
+
 def test_a_single_epoch_is_all_there_is_and_minibatches_that_cross_an_epoch_border_all_count() -> None:
     figures = summarise(series_of([500, 100, 100], [FIRST, CLEAN, CLEAN]), Telemetry(1.0), 16, whole_epochs=True)
     assert (figures["epochs"], figures["epoch_time_s"], figures["minibatch_time_ms"]) == (0, None, 100)
