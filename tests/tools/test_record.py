@@ -6,6 +6,7 @@ import shutil
 import pytest
 
 from harness.core.errors import CannotRunError, UnknownNameError
+from tests.golden import golden_files
 from tools import figure_blocks, record, recorded_figures
 from tools.figure_blocks import BLOCK, BLOCKS, DOCUMENTS, Records, render, rewrite
 from tools.recorded_figures import ERRORS_SAMPLE, PART_OF, PARTS, differences, evaluate, read_record
@@ -180,3 +181,15 @@ def test_a_prior_that_differs_a_little_shows_in_the_recomputed_figures(tmp_path)
     changed = differences(part, read_record(part), computed, SHARE)
     assert changed
     assert all(line.startswith("physical-gp ") for line in changed)
+
+
+def test_golden_files_made_again_change_beyond_rounding_only(tmp_path, monkeypatch):
+    monkeypatch.setattr(golden_files, "FILES", tmp_path)
+    monkeypatch.setenv(golden_files.REMAKE, "1")
+    golden, path = golden_files.Golden({}), tmp_path / "errors.json"
+    golden.check("errors", {"time_mape": 10.0})
+    first = path.read_text(encoding="utf-8")
+    golden.check("errors", {"time_mape": 10.000001})
+    assert path.read_text(encoding="utf-8") == first
+    golden.check("errors", {"time_mape": 10.1})
+    assert "10.1" in path.read_text(encoding="utf-8")
