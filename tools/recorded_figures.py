@@ -172,7 +172,7 @@ def at_a_risk() -> Rows:
 
 # ---------------------------------------------------------------------------------------------------- the papers
 
-PUBLISHED = f"published --corpus {TRAINING}"
+PUBLISHED = f"published --corpus {TRAINING} --corpus {NANO_TRAINING}"
 
 
 def published() -> Rows:
@@ -293,7 +293,14 @@ PARTS: Tuple[Part, ...] = (
         table_experiments.gain_of_batch_sizes,
         table_experiments.gain_of_batch_sizes,
     ),
-    Part("published", ("kind", "verdict"), ("count",), (TRAINING,), published),
+    Part("published", ("kind", "verdict"), ("count",), (TRAINING, NANO_TRAINING), published),
+    Part(
+        "simulation-left-out",
+        ("left_out", "device", "workload", "task"),
+        ("time_median_ape", "power_median_ape"),
+        (TRAINING, INFERENCE, NANO_TRAINING),
+        lambda: table_experiments.simulate_left_out([data_file(name) for name in (TRAINING, INFERENCE, NANO_TRAINING)]),
+    ),
     Part("simulation", ("about", "part", "figure"), ("value",), (TRAINING, INFERENCE, NANO_TRAINING), simulation),
 )
 PART_OF = {part.name: part for part in PARTS}

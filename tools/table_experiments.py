@@ -10,7 +10,8 @@ from typing import Any, Dict, Iterator, List, NamedTuple, Sequence, Tuple
 import numpy as np
 
 from harness.core.corpus import read_corpus
-from harness.core.units import w_to_mw
+from harness.core.units import share_to_percent, w_to_mw
+from harness.judge.published_figures import load_figures
 from harness.simulation.model import Load, cached_share, simulate
 from harness.simulation.parameters import load_board, load_workload
 from predictors.evaluation import Target, coverage, errors, fit_to, predict_rows
@@ -22,6 +23,7 @@ from predictors.strategies.evaluation import summarise, sweep
 from predictors.strategies.goals import budget_goals
 from predictors.strategies.search import BinarySearch
 from predictors.trials import in_processes, one_blas_thread
+from tools.fit import fit, table_residuals
 
 BOARD = "orin-agx"
 NETWORKS = ("resnet18-imagenet", "yolov8n-coco", "lstm-wikitext")
@@ -106,6 +108,39 @@ def extrapolate(case: Extrapolation, prior: Hierarchy, draw: int) -> Dict[str, f
     found["time_80"] = coverage(asked.time_ms, *time_80)
     found["power_80"] = coverage(asked.power_mw, *power_80)
     return found
+
+
+# ------------------------------------------------------------------------ simulation of what it was not fitted to
+
+LEFT_OUT_BOARD = "orin-nano"
+
+
+def simulate_left_out(corpora: Sequence[Path]) -> Rows:
+    """Median absolute errors in % of the smooth model on tables that it was not fitted to.
+
+    It is fitted, from the priors of its parameters, to all published figures and to the tables of all other networks,
+    or of all other boards.
+    """
+    tables = [table for path in corpora for table in tables_of(read_corpus(path))]
+    asked = [(tables, "workload", name) for name in NETWORKS] + [(tables, "device", LEFT_OUT_BOARD)]
+    return [row for rows in in_processes(fit_without, asked, len(os.sched_getaffinity(0))) for row in rows]
+
+
+def fit_without(tables: Sequence[Table], column: str, name: str) -> Rows:
+    """Fit the simulation to all tables but those of a network or board, and test it on these."""
+    others = [table for table in tables if getattr(table, column) != name]
+    with one_blas_thread():
+        parameters = fit(load_figures(), others).parameters
+    rows = []
+    for table in (table for table in tables if getattr(table, column) == name):
+        if column == "workload" and table.device != BOARD:
+            continue
+        time, power = (np.abs(np.expm1(logarithms)) for logarithms in table_residuals(table, parameters))
+        row = {"left_out": name, "device": table.device, "workload": table.workload, "task": table.task}
+        row["time_median_ape"] = share_to_percent(float(np.nanmedian(time)))
+        row["power_median_ape"] = share_to_percent(float(np.nanmedian(power)))
+        rows.append(row)
+    return rows
 
 
 # ------------------------------------------------------------------------ what MDBS leaves open
