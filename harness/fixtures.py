@@ -30,6 +30,7 @@ from harness.core.terminal import Progress
 from harness.core.units import ms_to_s
 from harness.gate import Baseline
 from harness.measure.rounds import Step, run_rounds
+from harness.measure.time_budget import Allotment
 from harness.options import asks_for_strictness, command_of, deadline_from
 from harness.outcome import OUTCOME, PROGRESS
 from harness.plan import experiment_of, plan_of
@@ -86,9 +87,15 @@ def progress(request: pytest.FixtureRequest) -> Progress:
 
 
 @pytest.fixture
-def case(request: pytest.FixtureRequest) -> Case:
-    """The test's case: device, workload, power mode, workers, storage, batch size, and how it is measured."""
+def planned_case(request: pytest.FixtureRequest) -> Case:
+    """A case of the plan; a test that has this fixture, by `case` mostly, runs once for each of its cases."""
     return plan_of(request.config).cases[request.param]
+
+
+@pytest.fixture
+def case(planned_case: Case) -> Case:
+    """The test's case: device, workload, power mode, workers, storage, batch size, and how it is measured."""
+    return planned_case
 
 
 @pytest.fixture
@@ -266,8 +273,7 @@ def measure(
 
     Skips what cannot run here before anything is touched, and everything once `--deadline` has come.
     """
-    from harness.measure.idle import metered_profile
-    from harness.measure.run import check, conditions, run
+    from harness.measure.run import check
 
     plan, outcome, session = plan_of(request.config), request.config.stash[OUTCOME], request.session
     deadline = deadline_from(request.config)
@@ -279,74 +285,103 @@ def measure(
     progress.line(f"{outcome.countdown.start_one()} {case.id}")
     with as_pytest_outcome(), ending_the_run(session, errors.ControlError, errors.DependencyError):
         check(case, plan.device(case.device))
-    held: Device = request.getfixturevalue("device")
-    timed: List[str] = []
+    return CaseMeasurement(request, case, request.getfixturevalue("device"), results, progress, benchmark)
 
-    def rounds(prepare: Callable[[], None], step: Step, count: int, goes_on: Callable[[], bool]) -> None:
-        if timed:  # pytest-benchmark times one loop of a test
-            run_rounds(prepare, step, count, goes_on)
-        else:
-            timed.append(case.id)
-            time_rounds(benchmark, prepare, step, count, goes_on)
 
-    def take(case: Case, repetition: int = 0, is_new: bool = False) -> Profile:
-        case = dataclasses.replace(
-            case, settings=dataclasses.replace(case.settings, seed=case.settings.seed + repetition)
-        )
-        if not timed:
-            benchmark.params = _parameters(case)
-        allotment, report = None, progress.update
-        if plan.time_budget is not None and not is_self_profiling(held):
-            allotment = plan.time_budget.allot(case, plan.portions.get(request.node.nodeid, 1.0))
-            report = allotment.watched(progress.update)
-        with as_pytest_outcome(), within_time_budget(request.node):
+class CaseMeasurement:
+    """Measures cases in one test: the test's own, its repetitions, and others that `train` and the like ask for."""
+
+    def __init__(
+        self,
+        request: pytest.FixtureRequest,
+        case: Case,
+        device: Device,
+        results: ResultsStore,
+        progress: Progress,
+        benchmark: Any,
+    ) -> None:
+        self._request, self._case, self._device = request, case, device
+        self._results, self._progress, self._benchmark = results, progress, benchmark
+        self._plan, self._outcome = plan_of(request.config), request.config.stash[OUTCOME]
+        self._is_timed = False  # pytest-benchmark times one loop of a test
+
+    def __call__(self, case: Case, repetition: int = 0, is_new: bool = False) -> Profile:
+        """Measure a case, or give its profile where this run has it; `is_new` measures it in any case."""
+        from harness.measure.run import check, conditions
+
+        seed = case.settings.seed + repetition
+        case = dataclasses.replace(case, settings=dataclasses.replace(case.settings, seed=seed))
+        if not self._is_timed:
+            self._benchmark.params = _parameters(case)
+        allotment, report = None, self._progress.update
+        if self._plan.time_budget is not None and not is_self_profiling(self._device):
+            portion = self._plan.portions.get(self._request.node.nodeid, 1.0)
+            allotment = self._plan.time_budget.allot(case, portion)
+            report = allotment.watched(self._progress.update)
+        with as_pytest_outcome(), within_time_budget(self._request.node):
             if is_new:  # the test's own case was checked before anything was touched
-                check(case, held)
+                check(case, self._device)
             if allotment is not None:
                 allotment.refuse_early()
-            found = conditions(case, held, report)
-            comparable = comparable_conditions(found, case, held.provenance)
-            known = key(comparable)
-        done = None if is_new else outcome.found(known, case)
-        if done is None and repetition == 0 and request.config.getoption("jetwatt_resume"):
-            number = results.usable(known) or results.usable(key(without_instance(comparable)))
-            if number is not None:
-                outcome.resume(known, case, results.profile(number))
-                pytest.skip(f"{MEASURED_ALREADY}, see {results.path}")
+            known_conditions = conditions(case, self._device, report)
+            comparable = comparable_conditions(known_conditions, case, self._device.provenance)
+            comparable_key = key(comparable)
+        done = None if is_new else self._outcome.found(comparable_key, case)
         if done is not None:
             if repetition == 0:
-                show(done, "as measured before in this run: ")
+                self._show(done, "as measured before in this run: ")
             return done
-        log = plan.meter_logs.get(case.workload)
-        of_all = (errors.OverheatedError, errors.StoreError)
-        with as_pytest_outcome(errors.DependencyError), within_time_budget(request.node), ending_the_run(
-            session, *of_all
-        ):
-            if log is None:
-                measured = run(case, held, progress.update, rounds, plan.meter, allotment)
-            else:
-                measured = metered_profile(case, found, held.provenance, log)
-            results.add(measured, outcome.environment, outcome.run_id)
-        outcome.keep(known, measured)
+        if not is_new and repetition == 0 and self._request.config.getoption("jetwatt_resume"):
+            self._skip_if_stored(case, comparable)
+        measured = self._measured(case, known_conditions, allotment)
+        self._outcome.keep(comparable_key, measured)
         if allotment is not None and measured.minibatch_time_ms is not None:
-            plan.time_budget.learn(case, ms_to_s(measured.minibatch_time_ms))
+            self._plan.time_budget.learn(case, ms_to_s(measured.minibatch_time_ms))
         if repetition == 0:
-            show(measured)
+            self._show(measured)
         else:
-            progress.line(f"    repetition {repetition}: {describe_result(measured)}")
+            self._progress.line(f"    repetition {repetition}: {describe_result(measured)}")
         return measured
 
-    def show(measured: Profile, remark: str = "") -> None:
-        if not timed and not remark and is_played_back(held, case):
-            timed.append(case.id)
-            play_back(benchmark, measured)
-        benchmark.extra_info.update(extra_info(measured))
-        if request.node.nodeid not in outcome.shown:
-            outcome.shown.add(request.node.nodeid)
-            outcome.countdown.finish_one()
-        progress.line(f"    {remark}{describe_result(measured)}")
+    def _skip_if_stored(self, case: Case, comparable: Dict[str, Any]) -> None:
+        comparable_key = key(comparable)
+        number = self._results.usable(comparable_key) or self._results.usable(key(without_instance(comparable)))
+        if number is not None:
+            self._outcome.resume(comparable_key, case, self._results.profile(number))
+            pytest.skip(f"{MEASURED_ALREADY}, see {self._results.path}")
 
-    return take
+    def _measured(self, case: Case, known_conditions: Dict[str, Any], allotment: Optional[Allotment]) -> Profile:
+        from harness.measure.idle import metered_profile
+        from harness.measure.run import run
+
+        log = self._plan.meter_logs.get(case.workload)
+        of_all = (errors.OverheatedError, errors.StoreError)
+        with as_pytest_outcome(errors.DependencyError), within_time_budget(self._request.node), ending_the_run(
+            self._request.session, *of_all
+        ):
+            if log is None:
+                measured = run(case, self._device, self._progress.update, self._rounds, self._plan.meter, allotment)
+            else:
+                measured = metered_profile(case, known_conditions, self._device.provenance, log)
+            self._results.add(measured, self._outcome.environment, self._outcome.run_id)
+        return measured
+
+    def _rounds(self, prepare: Callable[[], None], step: Step, count: int, goes_on: Callable[[], bool]) -> None:
+        if self._is_timed:
+            run_rounds(prepare, step, count, goes_on)
+        else:
+            self._is_timed = True
+            time_rounds(self._benchmark, prepare, step, count, goes_on)
+
+    def _show(self, measured: Profile, remark: str = "") -> None:
+        if not self._is_timed and not remark and is_played_back(self._device, self._case):
+            self._is_timed = True
+            play_back(self._benchmark, measured)
+        self._benchmark.extra_info.update(extra_info(measured))
+        if self._request.node.nodeid not in self._outcome.shown:
+            self._outcome.shown.add(self._request.node.nodeid)
+            self._outcome.countdown.finish_one()
+        self._progress.line(f"    {remark}{describe_result(measured)}")
 
 
 def _parameters(case: Case) -> Dict[str, Any]:
@@ -439,6 +474,12 @@ def idle(request: pytest.FixtureRequest, case: Case, measure: Measure) -> Callab
         return _recorded(request, measure(wanted, is_new=True))
 
     return take
+
+
+@pytest.fixture
+def judged_device(request: pytest.FixtureRequest) -> str:
+    """The device that a test of take-aways judges: it runs once for each."""
+    return str(request.param)
 
 
 @pytest.fixture

@@ -28,6 +28,8 @@ Falling = Callable[[Item], Optional[Tuple[str, PowerMode]]]
 
 ALL_AXES = (*AXES, "cache")
 
+PLANNED_CASE = "planned_case"  # the fixture that is parametrized with a test's cases; `case` is what it gives
+
 SUITE = Path(__file__).resolve().parents[1] / "benchmarks"
 """The suite's own benchmarks. One of these runs where the campaign has its experiment; any other test runs anyway."""
 
@@ -234,7 +236,7 @@ class Plan:
         return self.places is None or name in self.places or name in self._without_suffix
 
     def case_of(self, item: pytest.Item) -> Optional[Case]:
-        return self.cases.get(getattr(getattr(item, "callspec", None), "params", {}).get("case"))
+        return self.cases.get(getattr(getattr(item, "callspec", None), "params", {}).get(PLANNED_CASE))
 
     def board(self, name: str) -> str:
         """What kind of board a device is; its own name where it is none."""

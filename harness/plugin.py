@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import difflib
+import inspect
 import json
 import sys
 import warnings
@@ -21,7 +22,7 @@ from harness.core.terminal import Countdown, Progress
 from harness.fixtures import as_pytest_outcome, within_time_budget
 from harness.options import DEFAULT_CAMPAIGN, add_options
 from harness.outcome import OUTCOME, PROGRESS, Outcome
-from harness.plan import ALL_AXES, Block, Plan, experiment_of, plan_of
+from harness.plan import ALL_AXES, PLANNED_CASE, Block, Plan, experiment_of, plan_of
 from harness.playback import recorded_time
 from harness.summary import MOST_ROWS, format_summary, format_verdicts
 
@@ -111,11 +112,10 @@ class _Parametrization:
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> Generator[None, Any, Any]:
     """Give each test that measures its cases, each as one parameter; its marks say what of the axes it asks for."""
     config, file = metafunc.config, metafunc.definition.path
-    if TAKEAWAYS in metafunc.fixturenames and TAKEAWAYS not in metafunc._arg2fixturedefs:
+    if TAKEAWAYS in metafunc.fixturenames:
         plan = plan_of(config)
-        metafunc.parametrize(TAKEAWAYS, plan.devices() if plan.takes_part(file) else [NO_CASE])
-    definitions = metafunc._arg2fixturedefs.get("case")  # which fixture it is, pytest tells nowhere else
-    if not definitions or definitions[-1].func.__module__ != "harness.fixtures":
+        metafunc.parametrize(TAKEAWAYS, plan.devices() if plan.takes_part(file) else [NO_CASE], indirect=True)
+    if PLANNED_CASE not in metafunc.fixturenames:  # nor does one with a fixture of its own called `case`
         return (yield)
     asked = _Parametrization(metafunc)
     result = yield
@@ -131,7 +131,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> Generator[None, Any, Any
         pytest.fail(str(error), pytrace=False)
     others = [name for block in asked.blocks for name in block.names if name not in ALL_AXES]
     # A loop that is measured depends on every axis, a test of its own on those whose fixtures it uses.
-    is_whole = "measure" in metafunc.fixturenames or "case" in metafunc.definition._fixtureinfo.argnames
+    is_whole = "measure" in metafunc.fixturenames or "case" in inspect.signature(metafunc.function).parameters
     named = {*metafunc.fixturenames, *(name for block in asked.blocks for name in block.names)}
     axes = [axis for axis in ALL_AXES if is_whole or axis in named]
     rows = {}
@@ -144,7 +144,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> Generator[None, Any, Any
     if not rows:
         marks = () if points else _why_nothing(metafunc, plan)
         rows[None] = pytest.param(*[NO_CASE] * (1 + len(others)), id=NO_CASE, marks=marks)
-    asked.go_on(["case", *others], list(rows.values()), indirect=["case"])
+    asked.go_on([PLANNED_CASE, *others], list(rows.values()), indirect=[PLANNED_CASE])
     return result
 
 
@@ -220,7 +220,7 @@ def _is_left_out(item: pytest.Item, plan: Plan) -> bool:
     """
     parameters = getattr(getattr(item, "callspec", None), "params", {})
     if any(
-        parameters.get(name) is NO_CASE for name in ("case", TAKEAWAYS)
+        parameters.get(name) is NO_CASE for name in (PLANNED_CASE, TAKEAWAYS)
     ):  # others' may be arrays, which == is not for
         return not item.get_closest_marker("skip")
     if not item.get_closest_marker(ON_REQUEST) or plan.is_named(item.path):

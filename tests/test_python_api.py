@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import ast
+from pathlib import Path
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -18,6 +21,14 @@ def corpus_of(device="orin-nano", workload="resnet18-imagenet", modes=MODES):
 
 
 CORPUS = pd.concat([corpus_of(), corpus_of(workload="lstm-wikitext")])
+
+
+def test_type_checkers_read_the_same_names_as_python_has():
+    stub = ast.parse(Path(jetwatt.__file__).with_suffix(".pyi").read_text(encoding="utf-8"))
+    imports = [node for node in stub.body if isinstance(node, ast.ImportFrom)]
+    named = {alias.name: node.module for node in imports for alias in node.names if alias.name == alias.asname}
+    assert named == jetwatt._MODULES
+    assert all(getattr(jetwatt, name) is not None for name in jetwatt.__all__)
 
 
 @pytest.fixture(scope="module")

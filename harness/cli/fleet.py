@@ -9,7 +9,7 @@ import os
 import time
 from collections import Counter
 from pathlib import Path
-from typing import Any, Dict
+from typing import Any, Callable, Dict
 
 from harness.cli.options import output_file
 from harness.core.errors import InvalidValueError
@@ -32,7 +32,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
     def action(name: str, text: str, **how: Any) -> argparse.ArgumentParser:
         one = actions.add_parser(name, description=text, **how)
-        one.set_defaults(act=globals()[f"_{name}"])
         if name != "init":
             default = os.environ.get(LAB_VARIABLE, "lab.toml")
             one.add_argument("--lab", type=Path, default=Path(default), help=f"default: ${LAB_VARIABLE}, or lab.toml")
@@ -74,7 +73,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    return arguments.act(Fleet(arguments.lab), arguments)
+    return _ACTIONS[arguments.action](Fleet(arguments.lab), arguments)
 
 
 def _init(fleet: Fleet, arguments: argparse.Namespace) -> int:
@@ -227,3 +226,13 @@ def _retry(fleet: Fleet, arguments: argparse.Namespace) -> int:
         numbers = submission.retry(fleet, one, which)
         print(f"{one.id}: {f'slices {submission.ranges(numbers)} queued again' if numbers else f'no slice is {none}'}")
     return OK_CODE
+
+
+_ACTIONS: Dict[str, Callable[[Fleet, argparse.Namespace], int]] = {
+    "init": _init,
+    "submit": _submit,
+    "status": _status,
+    "collect": _collect,
+    "cancel": _cancel,
+    "retry": _retry,
+}

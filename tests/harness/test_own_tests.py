@@ -246,3 +246,9 @@ def test_a(train, baseline):
     strict = own(CHECKED, "--baseline", "b.json", "--strict").stdout
     assert "1 failed" in strict
     assert "power: only now has one that is sure" in strict
+
+
+def test_a_fixture_of_ones_own_called_case_is_no_case_of_the_plan(own):
+    text = "import pytest\n@pytest.fixture\ndef case():\n    return 7\ndef test_a(case):\n    assert case == 7\n"
+    assert ids(own(text, "--collect-only", "-q")) == ["test_a"]
+    assert "1 passed" in own(text).stdout

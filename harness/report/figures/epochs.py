@@ -34,11 +34,24 @@ from harness.report.material import OF_WORKLOAD, Family, Material, Row, bare, ce
 LATER, FIRST, MINIBATCH = "epochs 1 and later", "epoch 0", "minibatch"
 LEGEND = tuple(LegendEntry(part, PARTS[part]) for part in ("fetch stall", "compute", "framework overhead"))
 TIME, ENERGY = "time per 1,000 samples (s)", "energy per 1,000 samples (J)"
-_OF_CASE = ("label", "workload", "workers", "storage", "batch_size", "cache", "power_mode", "data_samples")
-_PER_1000 = ("time_per_1000_samples_s", "time_per_1000_samples_low_s", "time_per_1000_samples_high_s")
+_OF_CASE = ("workload", "workers", "storage", "batch_size", "cache", "power_mode", "data_samples")
 COLUMNS = (
-    *("device", *_OF_CASE[1:], "of", "samples", "time_s", "stall_s", "compute_s", "overhead_s", "energy_mwh"),
-    *(*_PER_1000, "energy_per_1000_samples_j", "power_mw", "provenance", "flags"),
+    "device",
+    *_OF_CASE,
+    "of",
+    "samples",
+    "time_s",
+    "stall_s",
+    "compute_s",
+    "overhead_s",
+    "energy_mwh",
+    "time_per_1000_samples_s",
+    "time_per_1000_samples_low_s",
+    "time_per_1000_samples_high_s",
+    "energy_per_1000_samples_j",
+    "power_mw",
+    "provenance",
+    "flags",
 )
 
 COLD_AND_KEPT = ("cold", "evicted")  # cache states that begin cold and keep what epoch 0 read
@@ -98,12 +111,28 @@ def parts_of(row: Row, first_epoch: bool = False) -> Optional[Parts]:
 
 
 def row_of(material: Material, row: Row, parts: Parts) -> Tuple[Any, ...]:
-    time = parts.per_1000(parts.time_s)
-    return (
-        *(*cells(row, _OF_CASE), parts.of, parts.samples, parts.time_s, *parts[:4]),
-        *(time, *material.ends(row.id, time, "time", _phase(parts)), energy_j(parts), row.power_mw),
-        *(row.provenance, row.flags),
-    )
+    """A row of `COLUMNS`."""
+    time_s = parts.per_1000(parts.time_s)
+    low_s, high_s = material.ends(row.id, time_s, "time", _phase(parts))
+    cells_by_column = {
+        "device": row.label,
+        **{name: getattr(row, name) for name in _OF_CASE},
+        "of": parts.of,
+        "samples": parts.samples,
+        "time_s": parts.time_s,
+        "stall_s": parts.stall_s,
+        "compute_s": parts.compute_s,
+        "overhead_s": parts.overhead_s,
+        "energy_mwh": parts.energy_mwh,
+        "time_per_1000_samples_s": time_s,
+        "time_per_1000_samples_low_s": low_s,
+        "time_per_1000_samples_high_s": high_s,
+        "energy_per_1000_samples_j": energy_j(parts),
+        "power_mw": row.power_mw,
+        "provenance": row.provenance,
+        "flags": row.flags,
+    }
+    return tuple(cells_by_column[column] for column in COLUMNS)
 
 
 def energy_j(parts: Parts) -> Optional[float]:
