@@ -53,6 +53,12 @@ Predictors learn from a corpus and speak of power modes; where they meet files, 
 `predictors.search`.
 """
 
+READ_RECORDS = {
+    *("harness.store.frames", "harness.store.results"),
+    *("harness.cli.results", "harness.fleet.collecting", "predictors.search.device_profiler"),
+}
+"""Modules that read records of a results file; all others take frames (`harness.store.frames`)."""
+
 MEANINGLESS = {"utils", "util", "helpers", "helper", "common", "misc"}
 
 
@@ -153,6 +159,17 @@ def test_a_class_name_stands_once():
     # The privileged helper is one file by itself, and an edit makes it another version of an installed one.
     twice = {name: [one for one in modules if one != "harness.board.privileged"] for name, modules in places.items()}
     assert {name: modules for name, modules in twice.items() if len(modules) > 1} == {}
+
+
+def test_what_a_results_file_holds_is_read_as_frames():
+    """`ResultsStore.records` is for what makes frames of it; commands that list, move or resume single profiles."""
+    calls = {
+        module
+        for module, file in EVERY_MODULE
+        for node in ast.walk(parsed(file))
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "records"
+    }
+    assert calls == READ_RECORDS
 
 
 def test_torch_is_imported_only_where_training_happens():
