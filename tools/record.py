@@ -10,6 +10,7 @@ import os
 import subprocess
 import sys
 import time
+from pathlib import Path
 from typing import Any, Callable, Dict, List, Sequence, Tuple
 
 from harness.core.errors import CannotRunError, HarnessError, UnknownNameError
@@ -44,17 +45,20 @@ def record_part(part: Part) -> List[str]:
 
 def record_gates() -> List[str]:
     """What `pytest tests/gates` compares with; where measured tables are missing, the entries of simulated ones."""
-    return run_pytest("tests/gates", "--record-baselines")
+    return run_pytest(APPROACHES.parent, "tests/gates", "--record-baselines")
 
 
 def record_golden() -> List[str]:
     """The golden files: what commands print, some of it computed from the prior."""
-    return run_pytest("tests/golden", JETWATT_REMAKE_GOLDEN="1")
+    return run_pytest(PROJECT / "tests" / "golden" / "files", "tests/golden", JETWATT_REMAKE_GOLDEN="1")
 
 
-def run_pytest(*arguments: str, **variables: str) -> List[str]:
+def run_pytest(written: Path, *arguments: str, **variables: str) -> List[str]:
+    """Run tests that write JSON files into a folder, and return which of these changed."""
+    before = {path: path.read_bytes() for path in written.glob("*.json")}
     run_module("pytest", "-q", *arguments, env={**os.environ, **variables})
-    return []
+    after = {path: path.read_bytes() for path in sorted(written.glob("*.json"))}
+    return [f"{path.name} changed" for path, content in after.items() if before.get(path) != content]
 
 
 def run_module(*words: str, **options: Any) -> subprocess.CompletedProcess:

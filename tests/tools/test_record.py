@@ -139,6 +139,20 @@ def test_a_part_that_fails_is_named_and_the_others_are_recorded(own_records, cap
     assert read_record(BATCH_SIZES, own_records)
 
 
+def test_commands_that_fail_are_named_with_their_exit_code():
+    with pytest.raises(CannotRunError, match=r"jetwatt evaluate --corpus nowhere\.csv --target lstm .*exit code 2"):
+        recorded_figures.run_jetwatt("evaluate --corpus nowhere.csv --target lstm")
+    with pytest.raises(CannotRunError, match="python -m no_such_module ended with exit code 1"):
+        record.run_module("no_such_module")
+
+
+def test_recording_by_tests_names_the_files_that_changed(tmp_path, monkeypatch):
+    for name in ("same", "other"):
+        (tmp_path / f"{name}.json").write_text("1", encoding="utf-8")
+    monkeypatch.setattr(record, "run_module", lambda *words, **options: (tmp_path / "other.json").write_text("2"))
+    assert record.run_pytest(tmp_path, "tests") == ["other.json changed"]
+
+
 def test_an_unknown_part_is_refused_before_any_work(own_records):
     with pytest.raises(UnknownNameError, match=r"no part is called all.*parts: predictors"):
         record.main(["--only", "batch-sizes,all"])
