@@ -16,14 +16,15 @@ from typing import Any, Dict, List, Optional, Sequence
 from harness.core.files import read_json, write_output
 from harness.core.terminal import shown
 from harness.core.units import share_to_percent
+from harness.judge.quantities import QUANTITIES
 
 GREEN_CODE, RED_CODE = 0, 1
-WORSE = ("slower", "more power")
+WORSE = tuple(one.worse for one in QUANTITIES)
 FORGIVEN = ("baseline", "compare", "history")  # against earlier nights, which the new normal need not pass
 MOST = 3
 _TAIL = 40  # lines of a step that failed, in the summary
 _TOLD_FIRST = ("torch", "l4t", "jetpack", "cuda", "python", "suite_commit")
-_SAID = {"baseline": {1: "slower"}, "compare": {1: "worse"}, "history": {1: "worse", 2: "too few runs"}}
+_SAID = {"baseline": {1: "worse"}, "compare": {1: "worse"}, "history": {1: "worse", 2: "too few runs"}}
 _UNSURE = "inconclusive, or not to be compared"
 
 

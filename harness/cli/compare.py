@@ -1,4 +1,4 @@
-"""`compare`: two results files, or JSON files of pytest-benchmark, and what changed between them."""
+"""`compare`: two results files, baselines or JSON files of pytest-benchmark, and what changed between them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         " a comparison was refused or none was possible; cases that only one side has are listed and change nothing"
     )
     for name, text in (("before", "one side"), ("after", "the other")):
-        add(name, type=Path, metavar=name.upper(), help=f"{text}: a results file, or a .json of pytest-benchmark")
+        add(
+            name,
+            type=Path,
+            metavar=name.upper(),
+            help=f"{text}: a results file, a baseline, or a .json of pytest-benchmark",
+        )
     add_by(parser)
     add_threshold(parser, DEFAULT_THRESHOLD, "a change below this is none")
     add(

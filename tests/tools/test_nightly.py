@@ -9,6 +9,7 @@ from typing import Any, Dict, List, Tuple
 
 import pytest
 
+from harness.judge.quantities import QUANTITIES
 from tools.night import main
 
 PROJECT = Path(__file__).resolve().parents[2]
@@ -69,9 +70,8 @@ def test_what_is_inconclusive_is_red_where_it_is_strict_and_an_error_always(judg
     assert judge("--strict", "no", steps={step: 2}, said=(f"{step}", "jetwatt: error: no such file"))[0] == 1
 
 
-@pytest.mark.parametrize("figure", [("slower", "minibatch time"), ("more power", "power")])
-def test_a_red_night_says_what_changed_since_when_and_names_torch(judge, figure):
-    status, name = figure
+@pytest.mark.parametrize(("status", "name"), [(one.worse, one.name) for one in QUANTITIES])
+def test_a_red_night_says_what_changed_since_when_and_names_torch(judge, status, name):
     differ = ('kernel: "5.15" -> "6.8"', 'torch: "2.8.0" -> "2.9.0"')
     document = {**compared(1.05, status, name), "changed": [differ[1]]}
     code, lines = judge(steps={"compare": 1, "history": 1}, compare=document, history=history(status, differ))
