@@ -6,11 +6,14 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 from importlib import metadata
 from pathlib import Path
 
 import pytest
 from packaging.requirements import Requirement
+
+from tools import first_run, pip_in_lines
 
 tomllib = pytest.importorskip("tomllib", reason="needs Python 3.11")
 
@@ -157,3 +160,90 @@ def test_make_says_so_where_the_interpreter_does_not_exist():
     done = make("test", "PYTHON=python3.99")
     assert done.returncode != 0
     assert "there is no python3.99 on the PATH; install a Python from 3.8 to 3.13" in done.stderr
+
+
+@needs_make
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ((), "installing train,report,dev into .venv, once: about 3 GB of downloads, 7 GB on disk, 2 minutes"),
+        (("EXTRAS=dev",), "installing dev into .venv, once: about 0.1 GB of downloads, 0.5 GB on disk, half a minute"),
+        (("L4T=Makefile",), "about 0.5 GB of downloads, 1.5 GB on disk, a few minutes; JetPack's torch stays"),
+    ],
+)
+def test_installing_says_in_advance_how_much_comes_and_how_long_it_takes(arguments, words):
+    commands = make("-n", "environment", "L4T=no-such-file", *arguments).stdout
+    assert words in commands
+    assert commands.index(words) < commands.index("-m venv")
+
+
+@needs_make
+def test_what_first_runs_would_compile_is_loaded_last_while_installing():
+    for board in ("L4T=Makefile", "L4T=no-such-file"):
+        assert make("-n", "environment", board).stdout.splitlines()[-1].endswith("tools/first_run.py")
+
+
+PIP = """
+WARNING: something of no interest
+Collecting torch==2.15.0
+  Downloading torch-2.15.0-cp311-none-manylinux.whl.metadata (30 kB)
+Collecting click
+  Downloading click-8.5.1-py3-none-any.whl (100 kB)
+     ━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━ 100.0/100.0 kB 3.4 MB/s eta 0:00:00
+  Downloading https://somewhere/torch-2.15.0-cp311-none-manylinux.whl (755.1 MB)
+  Using cached nvidia_cudnn-9.1-py3-none-manylinux.whl (1.2 GB)
+Requirement already satisfied: pip>=21.3 in /somewhere
+Installing collected packages: click, nvidia-cudnn, torch
+Successfully installed click-8.5.1 nvidia-cudnn-9.1 torch-2.15.0
+"""
+
+
+def test_of_pips_output_large_packages_and_steps_are_a_line_each():
+    now_s = [0.0]
+    lines = pip_in_lines.Lines(lambda: now_s[0])
+    said = [said for said in map(lines.of, PIP.splitlines()) if said]
+    now_s[0] = 61.0
+    assert [*said, lines.silence()] == [
+        "  downloading torch-2.15.0, 755 MB; 2 files, 755 MB so far",
+        "  from pip's cache: nvidia_cudnn-9.1, 1200 MB; 3 files, 1955 MB so far",
+        "  3 files, 1955 MB so far; unpacking 3 packages",
+        "  installed 3 packages, after 0 s",
+        "  still at work, after 61 s",
+    ]
+
+
+def test_pip_that_fails_ends_with_its_own_status_and_the_end_of_its_output(capfd):
+    program = "import sys; print('ERROR: No matching distribution found'); sys.exit(3)"
+    assert pip_in_lines.run([sys.executable, "-c", program]) == 3
+    said = capfd.readouterr().out
+    assert "ERROR: No matching distribution found\n" in said
+    assert "ended with 3; above is the end of its output" in said
+
+
+def test_pip_that_says_nothing_for_long_is_still_at_work(capfd, monkeypatch):
+    monkeypatch.setattr(pip_in_lines, "SILENCE_S", 0.05)
+    program = "import time; time.sleep(0.5); print('Successfully installed a-1')"
+    assert pip_in_lines.run([sys.executable, "-c", program]) == 0
+    said = capfd.readouterr().out.splitlines()
+    assert said[0].startswith("  still at work, after ")
+    assert any(line.startswith("  installed 1 package, after ") for line in said)
+
+
+def test_what_first_runs_load_is_compiled_and_failing_to_is_only_said(capsys, monkeypatch):
+    asked = []
+
+    def run(command, **options):
+        asked.append((command, options["env"]))
+        return subprocess.CompletedProcess(command, 1 if "pytest" in command else 0)
+
+    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
+    monkeypatch.setattr(first_run.subprocess, "run", run)
+    monkeypatch.setattr(first_run.importlib.util, "find_spec", lambda name: object())
+    first_run.main()
+    assert ["pytest" in command for command, _ in asked] == [True, False]
+    assert not any("PYTHONDONTWRITEBYTECODE" in environment for _, environment in asked)
+    assert "note: `python -m pytest" in capsys.readouterr().out
+    asked.clear()
+    monkeypatch.setattr(first_run.importlib.util, "find_spec", lambda name: None)
+    first_run.main()
+    assert len(asked) == 1  # without torch nothing is trained
