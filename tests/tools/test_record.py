@@ -1,5 +1,6 @@
 """`make record`: the documents print what the records hold, and the records hold what the commands compute."""
 
+import csv
 import re
 import shutil
 
@@ -31,6 +32,21 @@ def test_every_block_is_in_a_document_and_every_record_in_a_block():
     for name in BLOCKS:
         render(name, records)
     assert set(records.read) == set(PART_OF)
+
+
+def test_what_advise_weighs_agrees_with_the_documented_contest():
+    """The same strategies, tables, budgets and seeds: a contest recorded at another time than the other is seen."""
+    key = ("strategy", "workload", "profiles")
+    documented = {tuple(row[name] for name in key): row for row in read_record(PART_OF["strategies"])}
+    with record.APPROACHES.open(encoding="utf-8", newline="") as file:
+        weighed = {(row["strategy"], row["target"], row["profiles"]): row for row in csv.DictReader(file)}
+    both = weighed.keys() & documented.keys()
+    assert {strategy for strategy, _, _ in both} == {"closed-loop", "one-shot", "powertrain", "random"}
+    for case in both:
+        ours, theirs = weighed[case], documented[case]
+        assert float(ours["penalty_mean_pct"]) == pytest.approx(float(theirs["penalty_mean"]), abs=0.006), case
+        over, documented_over = float(ours["over_limit_plus1_pct"]), float(theirs["over_limit_plus1_pct"])
+        assert over == pytest.approx(documented_over, abs=0.06), case
 
 
 def test_a_changed_digit_is_seen_and_made_right_again():
