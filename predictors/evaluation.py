@@ -13,13 +13,11 @@ from __future__ import annotations
 import dataclasses
 import time
 import zlib
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+from typing import TYPE_CHECKING, Any, Dict, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 
-from harness.core.errors import InvalidValueError, StoreError
-from harness.core.files import read_json
+from harness.core.errors import InvalidValueError
 from harness.core.metrics import minibatch_energy_mws, quartiles
 from harness.core.units import share_to_percent
 from predictors.models.base import Prediction, Predictor, make_predictor, predictor_class
@@ -70,6 +68,18 @@ def mape(observed: np.ndarray, predicted: np.ndarray) -> float:
     if len(observed) == 0 or not np.isfinite(predicted).all():
         return float("nan")
     return float(share_to_percent(np.mean(np.abs(predicted - observed) / observed)))
+
+
+def bias(observed: np.ndarray, predicted: np.ndarray) -> float:
+    """Mean signed error of the natural logarithm, in % (+5: about 5 % too much), of values of shape (n,).
+
+    NaN as in `mape`, and where a prediction is 0 or less. A factor on all predictions moves it by the factor's
+    logarithm, however large the errors are.
+    """
+    observed, predicted = np.asarray(observed, dtype=float), np.asarray(predicted, dtype=float)
+    if len(observed) == 0 or not (np.isfinite(predicted) & (predicted > 0)).all():
+        return float("nan")
+    return float(share_to_percent(np.mean(np.log(predicted / observed))))
 
 
 def coverage(observed: np.ndarray, low: np.ndarray, high: np.ndarray) -> float:
@@ -172,18 +182,36 @@ class Target:
         """Fit a predictor, not fitted yet, on the rows at some places, and test it.
 
         Returns:
-            A row of the frame of trials: `n_modes` fitted; MAPE in % of time, power and energy on the modes that were
-            not used to fit (`time_mape`), on every mode (`all_modes_time_mape`) and, where an odd part of the table is
-            known, outside it (`without_slice_time_mape`); the share in % of held-out observations within their interval
-            (`time_80`, `power_95`); `profiling_seconds` that the fitted modes cost; seconds that `fit` and `predict` of
-            all modes took. A figure that cannot be had is NaN.
+            A row of the frame of trials: what `figures` gives; `profiling_seconds` that the fitted modes cost; seconds
+            that `fit` and `predict` of all modes took.
         """
-        table, learned = self.table, (self.table if self.profiled is None else self.profiled).take(fitted)
+        learned = self.profiles(fitted)
         start_s = time.perf_counter()
         fit_to(predictor, learned)
         fitted_s = time.perf_counter()
-        prediction = predict_rows(predictor, table)
+        prediction = predict_rows(predictor, self.table)
         predicted_s = time.perf_counter()
+        return {
+            **self.figures(prediction, fitted),
+            "profiling_seconds": profiling_seconds(learned.time_ms),
+            "fit_seconds": fitted_s - start_s,
+            "predict_seconds": predicted_s - fitted_s,
+        }
+
+    def profiles(self, fitted: np.ndarray) -> Table:
+        """The rows at some places, as profiled for the fit."""
+        return (self.table if self.profiled is None else self.profiled).take(fitted)
+
+    def figures(self, prediction: Prediction, fitted: np.ndarray) -> Dict[str, float]:
+        """How good a prediction of all rows of the table is, after a fit on the rows at some places.
+
+        Returns:
+            `n_modes` fitted; MAPE in % of time, power and energy on the modes that were not used to fit (`time_mape`),
+            on every mode (`all_modes_time_mape`) and, where an odd part of the table is known, outside it
+            (`without_slice_time_mape`); on held-out modes the bias in % (`time_bias`) and the share in % of
+            observations within their interval (`time_80`, `power_95`). An unavailable figure is NaN.
+        """
+        table = self.table
         every_mode = np.zeros(len(table), dtype=bool)
         every_mode[slice(None) if self.tested is None else self.tested] = True
         held_out = every_mode.copy()
@@ -199,8 +227,9 @@ class Target:
             intervals = prediction.time_interval_ms(level / 100), prediction.power_interval_mw(level / 100)
             for what, observed, (low, high) in zip(("time", "power"), (table.time_ms, table.power_mw), intervals):
                 found[f"{what}_{level}"] = coverage(observed[held_out], low[held_out], high[held_out])
-        found["profiling_seconds"] = profiling_seconds(learned.time_ms)
-        return {**found, "fit_seconds": fitted_s - start_s, "predict_seconds": predicted_s - fitted_s}
+        found["time_bias"] = bias(table.time_ms[held_out], prediction.time_ms[held_out])
+        found["power_bias"] = bias(table.power_mw[held_out], prediction.power_mw[held_out])
+        return found
 
 
 def errors(table: Table, prediction: Prediction, rows: Any = slice(None)) -> Dict[str, float]:
@@ -252,15 +281,3 @@ def summarise(trials: pd.DataFrame) -> Dict[str, Any]:
         **{figure: [plain(value) for value in trials[figure]] for figure in FIGURES},
         "repeats": len(trials),
     }
-
-
-def read_recorded(path: Path) -> List[Dict[str, Any]]:
-    """The entries of `baselines/recorded`, which gates hold later errors or penalties against; none without a file."""
-    if not path.exists():
-        return []
-    try:
-        return read_json(path)["entries"]
-    except OSError as error:
-        raise StoreError(f"cannot read {path}: {error}") from error
-    except (KeyError, TypeError, ValueError) as error:
-        raise InvalidValueError(f"{path} holds no recorded errors: {error!r}", "record them again") from error

@@ -167,8 +167,8 @@ measure() { # measure ARGUMENT...: the whole night
     done
 }
 
-hold_gates() { # MAPE and time penalty, on the corpus of this type of board
-    local board=$device names=${gates//,/ or } where=simulated_board own=()
+hold_gates() { # errors, penalties and plans, on the corpus of this type of board
+    local board=$device names=${gates//,/ or } where=simulated own=()
     [ "$gates" != none ] || return
     if [ -z "$board" ]; then # what the profiles say
         board=$(jetwatt results info "$results" --json |
@@ -176,14 +176,14 @@ hold_gates() { # MAPE and time penalty, on the corpus of this type of board
     fi
     board=${board#sim:} board=${board%@*}
     if [ -n "$corpus" ]; then
-        where=measured_tables own=(--gate-corpus "$corpus" --gate-baselines "$nights/gates")
+        where=measured-orin-agx-training own=(--gate-corpus "$corpus" --gate-baselines "$nights/gates")
     elif [ "$board" != orin-agx ]; then
         echo "  gates        nothing is recorded of $board: --corpus FILE holds them on a corpus of it"
         return
     elif [[ $device != sim:* ]] && [ -n "${JETWATT_DATA:-}" ]; then
-        where="simulated_board or measured_tables"
+        where="simulated or measured"
     fi
-    step gates "$python" -m pytest tests/gates -k "($where) and ($names)" "${own[@]}" -p no:cacheprovider -q
+    step gates "$python" -m pytest tests/gates -k "as_recorded and ($where) and ($names)" "${own[@]}" -p no:cacheprovider -q
 }
 
 nights_since_accepted() { # results of the nights that are over, from the last accepted one on, and of this one

@@ -7,7 +7,7 @@ import dataclasses
 import numpy as np
 import pytest
 
-from predictors.evaluation import coverage, fit_to, mape, odd_rows, spread
+from predictors.evaluation import bias, coverage, fit_to, mape, odd_rows, spread
 from predictors.sampling import profiling_seconds
 from tests.predictors.plain_predictors import LogLinear, made_table
 
@@ -16,6 +16,15 @@ def test_mape_is_the_mean_of_the_shares_that_predictions_are_off():
     assert mape(np.array([100.0, 200.0]), np.array([110.0, 160.0])) == pytest.approx(15.0)
     unknown = [mape(np.ones(2), np.array([1.0, wrong])) for wrong in (np.nan, np.inf)]
     assert np.isnan([mape(np.array([]), np.array([])), *unknown]).all()
+
+
+def test_bias_is_signed_and_a_factor_moves_it_by_its_logarithm():
+    observed = np.array([100.0, 200.0, 400.0])
+    assert bias(observed, observed * [2.0, 0.5, 1.0]) == pytest.approx(0.0)
+    predicted = observed * [3.0, 0.2, 1.1]
+    assert bias(observed, 0.9 * predicted) - bias(observed, predicted) == pytest.approx(100 * np.log(0.9))
+    unknown = [bias(np.ones(2), np.array([1.0, wrong])) for wrong in (np.nan, np.inf, 0.0, -1.0)]
+    assert np.isnan([bias(np.array([]), np.array([])), *unknown]).all()
 
 
 def test_coverage_counts_what_lies_within():
