@@ -23,9 +23,9 @@ from harness.core.terminal import format_duration
 from harness.core.units import ms_to_s
 from harness.workloads.forward_work import minibatch_flops
 
-RESERVED_S, MOST_RESERVED_SHARE = 15.0, 0.1
-"""For what comes after the cases: claims, the summary, restoring, the end of Python. It takes as long as starting did
-where that took longer, beside the same strangers; at most a share of the budget."""
+RESERVED_S, RESERVED_STARTS, MOST_RESERVED_SHARE = 15.0, 2.0, 0.2
+"""For what comes after the cases: claims, the summary, restoring, the end of Python. It takes so many times as long as
+starting did where that is longer, beside the same strangers; at most a share of the budget."""
 
 FLOPS_PER_S, OVERHEAD_S = 20e9, 0.005
 """Of a minibatch, on two cores: what shares are weighed by before anything is measured."""
@@ -102,7 +102,7 @@ class TimeBudget:
     def __init__(self, total_s: float, text: str, began_s: float) -> None:
         self.text = text
         starting_s = time.monotonic() - began_s
-        reserved_s = min(max(RESERVED_S, starting_s), MOST_RESERVED_SHARE * total_s)
+        reserved_s = min(max(RESERVED_S, RESERVED_STARTS * starting_s), MOST_RESERVED_SHARE * total_s)
         self._end_s = began_s + total_s - reserved_s
         self._slowness: Dict[str, float] = {}  # by device: measured over nominal time of a minibatch
 
@@ -171,8 +171,8 @@ class Allotment:
         return share_s
 
     def is_used_up(self) -> bool:
-        """Whether another minibatch would go beyond the case's share."""
-        return time.monotonic() + self._pace_s() > self._share_end_s
+        """Whether another minibatch may go beyond the case's share, if it is as slow as the slowest was."""
+        return time.monotonic() + max(self._times_s[1:], default=0.0) > self._share_end_s
 
     def on_minibatch(self, minibatch: Minibatch) -> None:
         """Raise `OverBudgetError` where the least that the case needs will not fit any more."""
