@@ -91,3 +91,29 @@ def test_a_disturbed_profile_is_inconclusive(tmp_path):
     flag = "disturbed: other processes used 0.8 cores"
     found = check_time(baseline_of(tmp_path, [noisy(100.0)]), noisy(150.0, flags=[flag]))
     assert (found.status, found.notes[0]) == ("inconclusive", f"the profile is flagged {flag}")
+
+
+def test_conditions_that_may_differ_find_their_case_and_two_that_may_be_meant_are_refused(tmp_path):
+    """Under `by`, a case is found by what is left of its conditions."""
+    newer = {"conditions": {"torch": "2.16.0"}}
+    baseline = baseline_of(tmp_path, [noisy(100.0)])
+    assert check_time(baseline, noisy(120.0, **newer)).status == "refused"
+    [found] = [one for one in check_profile(baseline, noisy(120.0, **newer), by=["torch"]) if one.quantity == TIME]
+    assert (found.status, found.notes[0]) == ("slower", 'torch: "2.15.0" -> "2.16.0"')
+    assert found.is_beyond_limit
+    both = baseline_of(tmp_path, [noisy(100.0, conditions={"torch": "2.14.0"})])
+    [verdict] = check_profile(both, noisy(100.0, **newer), by=["torch"])
+    assert (verdict.status, verdict.limit) == ("refused", None)
+    assert "the baseline holds 2 that differ in torch alone" in verdict.notes[0]
+
+
+def test_other_cases_of_the_device_tell_the_noise_between_runs(tmp_path):
+    def limit_beside(name: str, *medians_ms: float) -> float:
+        (tmp_path / name).mkdir()
+        others = [noisy(median_ms, case={**BOARD, "workload": "other"}) for median_ms in medians_ms]
+        limit = check_time(baseline_of(tmp_path / name, [noisy(100.0), *others]), noisy(100.0)).limit
+        assert limit is not None
+        return limit
+
+    calm, wild = limit_beside("calm", 50.0, 50.1, 49.9, 50.0), limit_beside("wild", 40.0, 50.0, 60.0, 50.0)
+    assert wild > 1.1 * calm
