@@ -92,8 +92,8 @@ class ContainerEngine:
 
     def __init__(self, engine: str = "", image: str = "", options: str = "", path: Optional[str] = None) -> None:
         """`image` has the suite installed; without one this machine's files make it. `options` go to each `run`."""
-        found = (shutil.which(name, path=path) for name in ((engine,) if engine else ENGINES))
-        self.program = next(filter(None, found), "")
+        programs = (shutil.which(name, path=path) for name in ((engine,) if engine else ENGINES))
+        self.program = next(filter(None, programs), "")
         if not self.program:
             what = f"there is no container engine {engine or ' or '.join(ENGINES)} on the PATH"
             raise CannotRunError(what, "install docker or podman")
@@ -109,7 +109,7 @@ class ContainerEngine:
         for command, given in tries:
             done = subprocess.run(command, input=given, capture_output=True, check=False)
             if done.returncode:
-                last = (done.stderr.decode(errors="replace").strip().splitlines() or ["it says nothing"])[-1]
+                last = (done.stderr.decode(errors="replace").strip().splitlines() or ["it printed nothing"])[-1]
                 self._remove()
                 what = f"{self.program} cannot start a container here: {last}"
                 raise CannotRunError(what, "docs/containers.md knows some reasons")

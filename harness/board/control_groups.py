@@ -56,15 +56,15 @@ def group_directories(group: str, mounts: List[Mount], controller: Optional[str]
 
 def cpu_quota(root: str = "/") -> Optional[float]:
     """How many cores' time this process may take, by its groups' tightest quota; None where none is set or seen."""
-    found = []
+    quotas = []
     for group in itertools.chain.from_iterable(own_groups(root, "cpu")):
         limit, quota, period = (f"{group}/{name}" for name in ("cpu.max", "cpu.cfs_quota_us", "cpu.cfs_period_us"))
         if may_read(limit):
-            found.append(parse_cpu_max(read_text(limit)))
+            quotas.append(parse_cpu_max(read_text(limit)))
         elif may_read(quota) and may_read(period):
             quota_us = read_int(quota)
-            found.append(None if quota_us < 0 else quota_us / read_int(period))  # -1: no quota
-    return min(filter(None, found), default=None)
+            quotas.append(None if quota_us < 0 else quota_us / read_int(period))  # -1: no quota
+    return min(filter(None, quotas), default=None)
 
 
 def parse_cpu_max(text: str) -> Optional[float]:
@@ -77,11 +77,11 @@ def parse_cpu_max(text: str) -> Optional[float]:
 
 
 def throttled_periods(root: str = "/") -> Optional[int]:
-    """In how many periods so far this process's groups had used up their quota, and had to wait; None: not told."""
+    """Periods so far in which this process's groups used up their CPU quota and waited; None if not reported."""
     stats = (os.path.join(group, "cpu.stat") for group in itertools.chain.from_iterable(own_groups(root, "cpu")))
     counts = [dict(line.split() for line in read_text(path).splitlines()) for path in stats if may_read(path)]
-    known = [int(count["nr_throttled"]) for count in counts if "nr_throttled" in count]
-    return sum(known) if known else None
+    throttled = [int(count["nr_throttled"]) for count in counts if "nr_throttled" in count]
+    return sum(throttled) if throttled else None
 
 
 # -- reads held to a limit ---------------------------------------------------------------------------------------------
@@ -141,7 +141,7 @@ class ReadLimit(Knob):
         if limits and min(limits) < limit_bytes_per_s:
             raise CannotRunError(
                 f"reads from disk {number} are held to {min(limits)} bytes/s already, by the control group of this "
-                f"process or one above, and {limit_bytes_per_s} were asked for",
+                f"process or one above, and {limit_bytes_per_s} were requested",
                 "ask for less, or run outside of that group",
             )
         return {number: limit_bytes_per_s}

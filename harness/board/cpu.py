@@ -25,7 +25,7 @@ def parse_cpu_list(text: str) -> List[int]:
 
 
 def read_siblings(cpus: Collection[int], root: str) -> Dict[int, List[int]]:
-    """For each CPU those that share its physical core, itself among them; alone where the kernel does not tell."""
+    """For each CPU those that share its physical core, itself included; itself alone if the kernel has no topology."""
     siblings = {}
     for cpu in cpus:
         path = os.path.join(root, f"sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list")
@@ -235,10 +235,10 @@ class ProcessTree:
         for pid, parent in self._parents.items():
             if pid != self._without:
                 children.setdefault(parent, []).append(pid)
-        found = [self._pid]
-        for pid in found:
-            found.extend(children.pop(pid, []))
-        return sum(self._read(pid)[1] for pid in found)
+        family = [self._pid]
+        for pid in family:
+            family.extend(children.pop(pid, []))
+        return sum(self._read(pid)[1] for pid in family)
 
     def _read(self, pid: int) -> Tuple[int, int]:
         return parse_process_stat(read_text(os.path.join(self._proc, str(pid), "stat")))
@@ -248,14 +248,14 @@ def busiest(own: int, seconds: float, ticks_per_s: float, root: str = "/") -> Di
     """The cores that others than `own` and its descendants use in `seconds` from now, by printable name, most first."""
 
     def read() -> Dict[int, Tuple[str, int, int]]:
-        found = {}
+        processes = {}
         for name in filter(str.isdigit, entries(os.path.join(root, "proc"))):
             with contextlib.suppress(OSError, ValueError):
                 text = read_text(os.path.join(root, "proc", name, "stat"))
                 command = text[text.index("(") + 1 : text.rindex(")")]
                 printable = "".join(one if one.isprintable() else "?" for one in command)
-                found[int(name)] = (printable, *parse_process_stat(text))
-        return found
+                processes[int(name)] = (printable, *parse_process_stat(text))
+        return processes
 
     before = read()
     time.sleep(seconds)

@@ -37,7 +37,7 @@ class CpuFrequency(Knob):
     """Policy name to [lowest, highest] clock in kHz.
 
     A run leaves its limits on clusters that slept before: to put those back, a core of each is woken for the writes.
-    What a kernel does not tell of a sleeping cluster (Linux 5.19 on) is not saved: nvpmodel sets it when it wakes one.
+    What a kernel hides of a sleeping cluster (Linux 5.19 on) is not saved: nvpmodel sets it when it wakes one.
     """
 
     spec = KnobSpec("cpufreq")
@@ -64,8 +64,8 @@ class CpuFrequency(Knob):
                 levels_khz=tuple(sorted(map(int, levels))),
             )
 
-        found = (_told(read, path) for path in glob.glob(os.path.join(self._directory, "policy*")))
-        return sorted(filter(None, found), key=lambda policy: policy.cpus)
+        policies = (_read_while_online(read, path) for path in glob.glob(os.path.join(self._directory, "policy*")))
+        return sorted(filter(None, policies), key=lambda policy: policy.cpus)
 
     def online_policies(self) -> List[Policy]:
         return [policy for policy in self.policies() if any(map(self._online.is_online, policy.cpus))]
@@ -90,13 +90,13 @@ class CpuFrequency(Knob):
         return {name: [clock, clock] for name, clock in nearest.items()}
 
     def read(self) -> Dict[str, Limits]:
-        limits = {policy.name: _told(self._files(policy.name).read) for policy in self.policies()}
+        limits = {policy.name: _read_while_online(self._files(policy.name).read) for policy in self.policies()}
         return {name: pair for name, pair in limits.items() if pair is not None}
 
     def apply(self, value: Dict[str, Limits]) -> None:
         """Set policies that do not stand right and are there (some kernels remove those that sleep)."""
         there = [name for name in value if os.path.isdir(os.path.join(self._directory, name))]
-        wrong = [name for name in there if _told(self._files(name).read) != value[name]]
+        wrong = [name for name in there if _read_while_online(self._files(name).read) != value[name]]
         with self.awake(wrong):
             for name in wrong:
                 self._files(name).write(value[name])
@@ -110,8 +110,8 @@ class CpuFrequency(Knob):
         return LimitFiles(*(os.path.join(self._directory, name, limit) for limit in (MINIMUM, MAXIMUM)))
 
 
-def _told(read: Callable[..., Any], *arguments: str) -> Any:
-    """What a function reads of a policy; None where the kernel does not tell it because its CPUs are offline."""
+def _read_while_online(read: Callable[..., Any], *arguments: str) -> Any:
+    """What a function reads of a policy; None if the kernel refuses because its CPUs are offline."""
     try:
         return read(*arguments)
     except ControlError as error:
@@ -133,7 +133,7 @@ def _measured(policy: str) -> int:
 def open_source(root: str, measured: bool = False) -> Source:
     """The clock of each policy below `root`, named for its first CPU: `cpu4_khz`; one that goes to sleep fails.
 
-    `scaling_cur_freq` shows what the driver has asked for. A chip that holds its CPUs down says so only in
+    `scaling_cur_freq` shows what the driver has requested. A chip that holds its CPUs down shows it only in
     `cpuinfo_cur_freq`, which counts cycles (Thor, L4T r38.4: 2,601,000 shown, 649,000 real): with `measured` that is
     `cpu4_measured_khz`, every `MEASURED_EVERY_S`. Only those with a CPU online now: what others show is left from when
     they had one. Raises SourceUnavailableError where there is no policy, as in most virtual machines.
@@ -143,14 +143,14 @@ def open_source(root: str, measured: bool = False) -> Source:
     if not cpus:
         raise SourceUnavailableError(
             f"there is no cpufreq policy in {directory}",
-            "none is to be had in most virtual machines; elsewhere load the CPU's cpufreq driver",
+            "most virtual machines have none; elsewhere load the CPU's cpufreq driver",
         )
 
     def is_running(path: str) -> bool:
         try:
             return bool(read_text(f"{path}/affected_cpus"))
         except FileNotFoundError:
-            return True  # reading its clock will tell
+            return True  # reading its clock will show
         except OSError:
             return False  # some kernels refuse every file of a policy whose CPUs are offline
 
@@ -167,12 +167,12 @@ def open_source(root: str, measured: bool = False) -> Source:
 
     def read(now_s: float) -> Reading:
         nonlocal due_s
-        found = asked.read(now_s)
+        requested = asked.read(now_s)
         if now_s < due_s:
-            return found
+            return requested
         due_s = now_s + MEASURED_EVERY_S
         real = read_each(readers)
-        return Reading({**found.values, **real.values}, {**found.failed, **real.failed})
+        return Reading({**requested.values, **real.values}, {**requested.failed, **real.failed})
 
     notes = {f"cpu{cpu}_measured_khz": f"cpuinfo_cur_freq of CPUs {cpus}" for cpu, cpus in related.items()}
     return Source({**asked.notes, **notes}, read)

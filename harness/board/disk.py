@@ -73,7 +73,7 @@ def find_mount(path: str, mounts: List[Mount]) -> Optional[Mount]:
 
 
 def disk_under(path: str, root: str) -> str:
-    """The sysfs directory of the whole disk under `path`; SourceUnavailableError says on what else it lies."""
+    """The sysfs directory of the whole disk under `path`; SourceUnavailableError names what else it lies on."""
     mounts = read_mounts(root)
     mount = find_mount(os.path.realpath(path), mounts)
     if mount is None:
@@ -87,7 +87,7 @@ def disk_under(path: str, root: str) -> str:
 
 
 def _written_to(mount: Mount, mounts: List[Mount], root: str) -> Tuple[Mount, Optional[str]]:
-    """The mount that takes the writes of an overlay, another itself; and its disk, not told of a container's layers."""
+    """The mount that takes the writes of an overlay, else the mount itself; and its disk, None in a container."""
     layers = [option[len("upperdir=") :] for option in mount.options if option.startswith("upperdir=")]
     if mount.filesystem == "overlay" and layers and os.path.isdir(_below(root, layers[0])):
         mount = find_mount(os.path.join("/", layers[0]), mounts) or mount
@@ -120,7 +120,7 @@ def _whole_disk(device: Optional[str]) -> Optional[str]:
 
 
 class Medium(NamedTuple):
-    """A storage medium; None is what the kernel does not tell, as of the disk of a virtual machine."""
+    """A storage medium; None for what the kernel does not report, as for the disk of a virtual machine."""
 
     mount_point: Optional[str]  # as text that can be stored and printed
     device: Optional[str]  # the disk's name: `nvme0n1`
@@ -147,7 +147,7 @@ def discover(root: str = "/") -> List[Tuple[str, Medium]]:
         device = _block_device(mount, root)
         place = _below(root, mount.mount_point)
         takes_data = (
-            device is not None  # so no share is asked, which would not answer while its server is away
+            device is not None  # so no network share is touched, which would hang while its server is away
             and find_mount(mount.mount_point, mounts) is mount
             and mount.filesystem not in ("squashfs", "iso9660", "erofs")  # images of software, never written
             and "ro" not in mount.options
@@ -156,13 +156,13 @@ def discover(root: str = "/") -> List[Tuple[str, Medium]]:
             and os.access(place, os.W_OK, effective_ids=True)
         )
         if takes_data:
-            known = shortest.setdefault(device, mount)
-            shortest[device] = min(known, mount, key=lambda candidate: len(candidate.mount_point))
-    found: Dict[str, Medium] = {}
+            shorter = shortest.setdefault(device, mount)
+            shortest[device] = min(shorter, mount, key=lambda candidate: len(candidate.mount_point))
+    media: Dict[str, Medium] = {}
     for mount in shortest.values():
         medium = _medium(mount, mounts, os.statvfs(_below(root, mount.mount_point)), root)
-        found[next(name for name in numbered_names(medium.kind or medium.device) if name not in found)] = medium
-    return list(found.items())
+        media[next(name for name in numbered_names(medium.kind or medium.device) if name not in media)] = medium
+    return list(media.items())
 
 
 def _medium(mount: Optional[Mount], mounts: List[Mount], space: os.statvfs_result, root: str) -> Medium:
@@ -172,13 +172,13 @@ def _medium(mount: Optional[Mount], mounts: List[Mount], space: os.statvfs_resul
     below, disk = _written_to(mount, mounts, root)
     disk = _physical_disk(disk)
     transport, rotational = _attached(disk) if disk else (_DISKLESS.get(below.filesystem), None)
-    known = {"sd": "sd", "emmc": "emmc", "memory": "ram"}
+    kind_of_transport = {"sd": "sd", "emmc": "emmc", "memory": "ram"}
     return Medium(
         mount_point=printable(mount.mount_point),
         device=None if disk is None else os.path.basename(disk),
         transport=transport,
         rotational=rotational,
-        kind=known.get(transport, {True: "hdd", False: "ssd", None: None}[rotational]),
+        kind=kind_of_transport.get(transport, {True: "hdd", False: "ssd", None: None}[rotational]),
         filesystem=mount.filesystem,
         size_bytes=size_bytes,
         free_bytes=free_bytes,
@@ -186,7 +186,7 @@ def _medium(mount: Optional[Mount], mounts: List[Mount], space: os.statvfs_resul
 
 
 def _physical_disk(disk: Optional[str]) -> Optional[str]:
-    """The disk below an encrypted or logical volume, where it is a single one: of several none stands for all."""
+    """The disk below an encrypted or logical volume, if it is a single one: of several none represents all."""
     slaves = os.path.join(disk or "", "slaves")
     names = os.listdir(slaves) if disk is not None and os.path.isdir(slaves) else []
     if len(names) != 1:
@@ -210,12 +210,12 @@ def _attached(disk: str) -> Tuple[Optional[str], Optional[bool]]:
     """How a disk is attached, and whether it turns; None where it hides that, or its silence would count as turning."""
     transport = next((name for pattern, name in _TRANSPORTS.items() if re.search(pattern, disk)), None)
     if os.path.basename(disk).startswith("mmcblk"):
-        # Documentation/driver-api/mmc: the card says whether it is MMC (soldered: eMMC) or SD
+        # Documentation/driver-api/mmc: the card reports whether it is MMC (soldered: eMMC) or SD
         transport = {"MMC": "emmc", "SD": "sd"}.get(text_of(os.path.join(disk, "device/type")))
-    told = text_of(os.path.join(disk, "queue/rotational"))
-    # Most USB bridges and sticks do not say that nothing turns in them.
-    is_hidden = transport in (None, "virtio", "loop") or (transport == "usb" and told == "1")
-    return transport, None if is_hidden or not told else told == "1"
+    rotational = text_of(os.path.join(disk, "queue/rotational"))
+    # Most USB bridges and sticks report themselves as rotational.
+    is_hidden = transport in (None, "virtio", "loop") or (transport == "usb" and rotational == "1")
+    return transport, None if is_hidden or not rotational else rotational == "1"
 
 
 # -- block I/O ---------------------------------------------------------------------------------------------------------

@@ -56,7 +56,7 @@ CLOCKS = (
 )
 
 RATES = (*(one.rate for one in CLOCKS), f"{_BANDWIDTH}/emc_rate", f"{_DEBUG}/clk/emc/clk_rate", f"{BWMGR}/cur_freq")
-"""Where the clock stands, in Hz: TX2 and later; Nano, in three releases' ways; r39."""
+"""Files of the current clock, in Hz: TX2 and later; Nano, in three releases' ways; r39."""
 
 Setting = Dict[str, int]
 """`locked` 0 or 1, where it can be held; `rate_hz` where it is locked, otherwise it moves; `cap_hz` where there is a
@@ -79,11 +79,11 @@ class Emc(Knob):
             raise left_alone(self._path(BWMGR))
         files = list(limits) if limits else [self._path(file) for file in self._need_clock()[:3:2]]
         check_writable([*files, *([self._path(self._cap_file())] if self._cap_file() else [])])
-        levels = ", ".join(map(str, self.levels_khz())) or "not told"
+        levels = ", ".join(map(str, self.levels_khz())) or "not listed"
         return f"{files[-1]}; clocks in kHz: {levels}"
 
     def levels_khz(self) -> List[int]:
-        """The clocks that it can have, ascending; empty where there is no table of them."""
+        """The available clocks, ascending; empty if there is no table of them."""
         listed = self._path(f"{BWMGR}/available_frequencies")
         if self.limits and os.path.exists(listed) and (self._holds_thor or not hides_clocks(listed)):
             return sorted(hz_to_khz(int(hz)) for hz in read_setting(listed).split())
@@ -96,7 +96,7 @@ class Emc(Knob):
         return LimitFiles(lowest, highest) if os.path.exists(lowest) else None
 
     def pinned(self, khz: int) -> Setting:
-        """The setting that holds it at one clock; its cap stays, and reading back tells where it forbids the clock."""
+        """The setting that holds it at one clock; its cap stays, and reading back shows if it forbids the clock."""
         levels, hz = self.levels_khz(), khz * HZ_PER_KHZ
         if levels and khz not in levels:
             raise InvalidValueError(f"the memory does not run at {khz} kHz", f"allowed: {', '.join(map(str, levels))}")
@@ -112,15 +112,15 @@ class Emc(Knob):
         return {**self._cap(), "locked": 0}
 
     def read(self) -> Setting:
-        found, clock, limits = self._cap(), self._clock(), self.limits
+        setting, clock, limits = self._cap(), self._clock(), self.limits
         if limits:
             lowest, highest = limits.read()
-            found.update(locked=int(lowest == highest), lowest_hz=lowest, highest_hz=highest)
-            found.update({"rate_hz": lowest} if found["locked"] else {})
+            setting.update(locked=int(lowest == highest), lowest_hz=lowest, highest_hz=highest)
+            setting.update({"rate_hz": lowest} if setting["locked"] else {})
         elif clock is not None:
-            found["locked"] = self._value(clock.lock)
-            found.update({"rate_hz": self._value(clock.rate)} if found["locked"] else self._next(clock))
-        return found
+            setting["locked"] = self._value(clock.lock)
+            setting.update({"rate_hz": self._value(clock.rate)} if setting["locked"] else self._next(clock))
+        return setting
 
     def apply(self, value: Setting) -> None:
         """Hold it or let it go; a cap that rises goes first, one that falls last."""
@@ -135,7 +135,8 @@ class Emc(Knob):
         if "cap_hz" in value:
             cap, now, file = value["cap_hz"], self._cap().get("cap_hz"), self._cap_file()
             if not file:
-                raise ControlError("the memory clock has no cap here", f"known: {', '.join(map(self._path, _CAPS))}")
+                paths = ", ".join(map(self._path, _CAPS))
+                raise ControlError("the memory clock has no cap here", f"looked for {paths}")
             rises = cap == 0 or (now is not None and 0 < now <= cap)
             writes.insert(0 if rises else len(writes), (file, cap))
         for name, number in writes:
@@ -151,13 +152,13 @@ class Emc(Knob):
             write(self._path(clock.target), saved["next_hz"])
 
     def _next(self, clock: Clock) -> Setting:
-        """The rate that an override would have, where it has a file of its own that tells it."""
+        """The rate that an override would have, if it has a file of its own for it."""
         if clock.target == clock.rate:
             return {}
         try:
             return {"next_hz": self._value(clock.target)}
         except ControlError:
-            return {}  # it may be for writing only; nobody misses it while it is off
+            return {}  # it may be write-only, and does not matter while it is off
 
     def _cap(self) -> Setting:
         cap = self._cap_file()
@@ -193,5 +194,5 @@ def readable_rate(root: str) -> Tuple[str, str]:
     if readable:
         return readable[-1], ""
     if there or not os.access(debug, os.X_OK, effective_ids=True):
-        return "", f"{(there or [debug])[0]} is for root only; jtop tells the clock to all"
+        return "", f"{(there or [debug])[0]} is for root only; jtop reports the clock to every user"
     return "", f"there is no clock of the memory below {debug}"

@@ -41,19 +41,19 @@ class Fan(Knob):
         return f"{', '.join(speeds)}; {FAN_SERVICE} is stopped for as long"
 
     def maximum(self) -> Setting:
-        """The setting with every fan at full speed and nobody who changes it (SIGMETRICS sec. 4.4)."""
+        """The setting with every fan at full speed and no automatic control (SIGMETRICS sec. 4.4)."""
         setting: Setting = {"service": False} if self._has_service() else {}
         if self._automatic():
             setting["automatic"] = 0
         return {**setting, "pwm": [FULL_PWM] * len(self._speeds())}
 
     def read(self) -> Setting:
-        found: Setting = {"service": self._service_runs()} if self._has_service() else {}
+        setting: Setting = {"service": self._service_runs()} if self._has_service() else {}
         for path in self._automatic():
-            found["automatic"] = read_int_setting(path)
-        if not found.get("service") and not found.get("automatic"):
-            found["pwm"] = [read_int_setting(path) for path in self._speeds()]
-        return found
+            setting["automatic"] = read_int_setting(path)
+        if not setting.get("service") and not setting.get("automatic"):
+            setting["pwm"] = [read_int_setting(path) for path in self._speeds()]
+        return setting
 
     def apply(self, value: Setting) -> None:
         """The helper knows full speed and what was before it: it lets no user slow a fan down."""
@@ -81,9 +81,9 @@ class Fan(Knob):
 
     def _speeds(self) -> List[str]:
         """A file for each fan, in the order in which hwmon numbers them; the numbers change from boot to boot."""
-        found = nodes(KINDS["fan-pwm"], self._root)
-        by_number = sorted(found, key=lambda name: (len(name), name))
-        return [found[name] for name in by_number] or list(nodes(KINDS["fan-target"], self._root).values())
+        speed_files = nodes(KINDS["fan-pwm"], self._root)
+        by_number = sorted(speed_files, key=lambda name: (len(name), name))
+        return [speed_files[name] for name in by_number] or list(nodes(KINDS["fan-target"], self._root).values())
 
     def _automatic(self) -> List[str]:
         path = nodes(KINDS["fan-automatic"], self._root).get(ONLY)

@@ -25,7 +25,7 @@ class Governor(Knob):
 
     def __init__(self, root: str, of: str) -> None:
         if of not in _KINDS:
-            raise InvalidValueError(f"there are no governors of {of!r}", f"known: {', '.join(_KINDS)}")
+            raise InvalidValueError(f"there are no governors of {of!r}", f"available: {', '.join(_KINDS)}")
         self._root, self._of = root, of
         self._cpus = CpuFrequency(root)
         self.spec = KnobSpec("governor", {"of": of})
@@ -49,13 +49,13 @@ class Governor(Knob):
         for name, governor in value.items():
             files = self._files()
             if name not in files:
-                raise ControlError(f"there is no {name} with a governor", f"found: {', '.join(files) or 'none'}")
+                raise ControlError(f"there is no {name} with a governor", f"available: {', '.join(files) or 'none'}")
             if read_setting(files[name]) != governor:
                 with self._cpus.awake([name]) if self._of == CPU else contextlib.nullcontext():
                     write(files[name], governor)
 
     def _files(self) -> Dict[str, str]:
-        found = nodes(KINDS[_KINDS[self._of]], self._root)
+        files = nodes(KINDS[_KINDS[self._of]], self._root)
         if self._of != CPU:
-            return found
-        return {policy.name: found[policy.name] for policy in self._cpus.policies() if policy.name in found}
+            return files
+        return {policy.name: files[policy.name] for policy in self._cpus.policies() if policy.name in files}

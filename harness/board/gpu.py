@@ -3,9 +3,9 @@
     sys/class/devfreq/17000000.ga10b/min_freq, max_freq, cur_freq    Hz
     sys/class/devfreq/17000000.ga10b/device/load                     busy time in thousandths
 
-The folder moves with every JetPack (`57000000.gpu`, `17000000.ga10b`, `17000000.gpu`, ...): it is found by what the
-device tree calls it, never by its path. On Thor, reading a clock of the GPU or of bwmgr there was once reported to hang
-for ever: `kernel_file` reads them in a process of its own, and they are set where that was asked for.
+The folder moves with every JetPack (`57000000.gpu`, `17000000.ga10b`, `17000000.gpu`, ...): its name in the device tree
+identifies it, never its path. On Thor, reading a clock of the GPU or of bwmgr was once reported to hang for ever:
+`kernel_file` reads them in a process of its own, and they are set only on request.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ CLOCK = "cur_freq"
 
 class GpuNode(NamedTuple):
     directory: str
-    is_thors: bool  # whether its clocks are set only where that was asked for
+    is_thors: bool  # whether its clocks are set only on request
 
     @property
     def name(self) -> str:
@@ -35,7 +35,7 @@ class GpuNode(NamedTuple):
 
     @property
     def levels_hz(self) -> Tuple[int, ...]:
-        """The clocks that it can have, ascending; empty where that is not told."""
+        """The available clocks, ascending; empty if the driver does not list them."""
         path = os.path.join(self.directory, "available_frequencies")
         return tuple(sorted(map(int, read_setting(path).split()))) if os.path.exists(path) else ()
 
@@ -78,7 +78,7 @@ class GpuFrequency(Knob):
         return f"devfreq limits of {', '.join(names)}"
 
     def pinned(self, khz: int) -> Dict[str, Limits]:
-        """The setting that holds every GPU at one clock; where the clocks are not told, reading back decides."""
+        """The setting that holds every GPU at one clock; if the driver lists no clocks, reading back decides."""
         hz = khz * HZ_PER_KHZ
         for gpu in self.gpus():
             if gpu.levels_hz and hz not in gpu.levels_hz:
@@ -97,7 +97,7 @@ class GpuFrequency(Knob):
         there = [gpu.name for gpu in find_gpus(self._root)]
         for name, target in value.items():
             if name not in there:
-                raise ControlError(f"there is no GPU {name} with clocks", f"found: {', '.join(there) or 'none'}")
+                raise ControlError(f"there is no GPU {name} with clocks", f"available: {', '.join(there) or 'none'}")
             files = self._files(name)
             if files.read() != target:
                 files.write(target)

@@ -24,7 +24,7 @@ from harness.core.errors import ControlError
 
 DVFS, ON, OFF = "dvfs", "on", "off"
 
-Shown = Dict[str, Dict[str, str]]  # `cpu0`, ..., `GPU` and `EMC`: each what `--show` says of it, as text
+Shown = Dict[str, Dict[str, str]]  # `cpu0`, ..., `GPU` and `EMC`: each as `--show` prints it
 
 
 class JetsonClocks(Knob):
@@ -72,21 +72,21 @@ class JetsonClocks(Knob):
         elif self._has_stored:
             self._do("restore")
         elif self.read()[DVFS] == OFF:
-            what = "DVFS was off before this run, and what it would be otherwise is not known"
+            what = "DVFS was off before this run, and there are no stored settings to return to"
             raise ControlError(what, "`sudo jetson_clocks --restore FILE` with a file of your own, or reboot")
 
     def verify(self, value: Dict[str, Any]) -> None:
         """Compare what `value` names: the setting of a run has no `shown`, what was saved has."""
-        found = self.read()
-        if found[DVFS] != value[DVFS]:
-            what = f"DVFS was switched {value[DVFS]} and is {found[DVFS]}"
+        now = self.read()
+        if now[DVFS] != value[DVFS]:
+            what = f"DVFS was switched {value[DVFS]} and is {now[DVFS]}"
             raise ControlError(what, "look at `jetson_clocks --show`")
-        different = [name for name, was in value.get("shown", {}).items() if found["shown"].get(name) != was]
+        different = [name for name, was in value.get("shown", {}).items() if now["shown"].get(name) != was]
         if different:
             name = different[0]
             raise ControlError(
                 f"{', '.join(different)} differ from what was: {name} stood at {value['shown'][name]} "
-                f"and is at {found['shown'].get(name)}"
+                f"and is at {now['shown'].get(name)}"
             )
 
     def check(self, saved: Dict[str, Any]) -> None:
@@ -134,7 +134,7 @@ class JetsonClocks(Knob):
 
 
 def parse_show(text: str) -> Shown:
-    """What `--show` says of CPUs, GPU and memory, without what moves by itself."""
+    """What `--show` prints of CPUs, GPU and memory, without what moves by itself."""
     shown: Shown = {}  # from `cpu0: Online=1 Governor=schedutil MinFreq=729600 ... IdleStates: WFI=1 c7=1`
     for line in text.splitlines():
         match = re.match(r"(cpu\d+|GPU|EMC)\b:?\s", line)

@@ -1,7 +1,7 @@
 """What the jtop service of jetson-stats reports, beside the board's own sensors: every channel starts with `jtop_`.
 
 The service samples at an interval of its own that all its clients share, and may die or hang under load. So a thread
-keeps the client, and a reading takes what that thread has, or says what is wrong:
+keeps the client, and a reading takes what that thread has, or reports what is wrong:
 
     service   --s1--------s2--------s3---x            x died
     thread    ---s1--------s2--------s3---x..connect..x..connect..
@@ -33,7 +33,7 @@ STALE_INTERVALS = 3  # a sample that is older than as many of the service's inte
 
 
 class Sample(NamedTuple):
-    uptime_s: float  # when, in seconds since the boot, as the service says
+    uptime_s: float  # when, in seconds since the boot, by the service's clock
     interval_s: float  # the service's
     values: Dict[str, float]
     failed: Dict[str, str]  # channel to why it has no value
@@ -75,7 +75,7 @@ def sample_of(client: Any) -> Sample:
 
 
 def _power(power: Mapping[str, Any]) -> Tuple[Dict[str, Optional[float]], Dict[str, str]]:
-    """Rails and jtop's own total; a total of 0 is what it says where it has no sensor."""
+    """Rails and jtop's own total; without a sensor jtop reports a total of 0."""
     values: Dict[str, Optional[float]] = {
         rail_channel(label): rail["power"] for label, rail in power.get("rail", {}).items() if rail.get("online", True)
     }
@@ -85,7 +85,7 @@ def _power(power: Mapping[str, Any]) -> Tuple[Dict[str, Optional[float]], Dict[s
     if total.get("power", 0) > 0:
         values[TOTAL] = total["power"]
         return values, {}
-    why = "jtop says 0 mW, and a running board draws more" if values else "jtop finds no power sensor"
+    why = "jtop reports 0 mW, and a running board draws more" if values else "jtop has no power sensor"
     return values, {TOTAL: why}
 
 
@@ -103,10 +103,10 @@ _TROUBLES = {
         "install jetson-stats for both with one Python",
     ),
     "authentication": ("the jtop service refuses this client", "install service and client of one version"),
-    "lost connection": ("the connection to the jtop service was lost", "`journalctl -u jtop` tells why"),
+    "lost connection": ("the connection to the jtop service was lost", "see `journalctl -u jtop`"),
     "error connection": ("the jtop service sends nothing", _RESTART),
 }
-"""By words in the text of a `JtopException`, which alone tells its kind: what is wrong, and a hint."""
+"""By words in the text of a `JtopException`, its only distinguishing mark: what is wrong, and a hint."""
 
 
 def explain(error: Exception) -> Tuple[str, str]:

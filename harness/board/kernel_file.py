@@ -32,7 +32,7 @@ def read_text(path: str) -> str:
 
 
 def _content(path: str) -> bytes:
-    """The file's bytes. Python's own files raise a TypeError where the kernel says EAGAIN; here it is an OSError."""
+    """The file's bytes. Python's own files raise a TypeError where the kernel returns EAGAIN; here it is an OSError."""
     try:
         if not _may_hang(path):
             fd = os.open(path, os.O_RDONLY)

@@ -45,7 +45,7 @@ class Knob(abc.ABC):
     name: str  # what messages call it
     topic: str  # what it can do, as `harness doctor` lists it
     outlives_process: bool = True  # whether a setting stays when this process ends: what was before must be on disk
-    # whether a program sets more files than `read` tells of: a killed run may leave a part of them, whatever it reads
+    # whether a program sets more files than `read` covers: a killed run may leave a part of them, whatever it reads
     sets_in_steps: bool = False
     has_parts: bool = False  # whether a setting names parts, of which others may come and go meanwhile (CPU policies)
 
@@ -58,7 +58,7 @@ class Knob(abc.ABC):
 
     @abc.abstractmethod
     def usable(self) -> str:
-        """What it sets here, in words; ControlError where this user can set nothing: says why, and what to grant."""
+        """What it sets here, in words; ControlError if this user can set nothing, with the reason and what to grant."""
 
     @abc.abstractmethod
     def read(self) -> Value:
@@ -69,15 +69,15 @@ class Knob(abc.ABC):
         """Write a setting, without looking whether it took; ControlError where it was refused."""
 
     def verify(self, value: Value) -> None:
-        """Read back and compare; ControlError where the knob stands at something else than `value`."""
-        found = self.read_back(value)
-        if found != value:
-            raise ControlError(f"{self.name} was set to {value} and reads back {found}")
+        """Read back and compare; ControlError if the setting is not `value`."""
+        current = self.read_back(value)
+        if current != value:
+            raise ControlError(f"{self.name} was set to {value} and reads back {current}")
 
     def read_back(self, value: Value) -> Value:
-        """Of the setting now what `value` tells."""
-        found = self.read()
-        return {name: found.get(name) for name in value} if self.has_parts else found
+        """The part of the current setting that `value` covers."""
+        current = self.read()
+        return {name: current.get(name) for name in value} if self.has_parts else current
 
     def set(self, value: Value) -> None:
         """Apply a setting and read it back; ControlError where it was refused or did not take."""
@@ -94,7 +94,7 @@ class Knob(abc.ABC):
         self.set(saved)
 
     def forget(self, saved: Value) -> None:  # noqa: B027 - most knobs lay nothing down
-        """Remove what this knob laid down beside its setting, once every knob of a run stands as it was `saved`."""
+        """Remove this knob's own files, once every knob of a run is back at what was `saved`."""
 
 
 def _is_plain(value: Value) -> bool:
@@ -110,6 +110,6 @@ def _is_plain(value: Value) -> bool:
 
 def open_knob(spec: KnobSpec, root: str) -> Knob:
     if spec.name not in KNOBS:
-        raise ControlError(f"there is no knob {spec.name!r}", f"known: {', '.join(KNOBS)}")
+        raise ControlError(f"there is no knob {spec.name!r}", f"available: {', '.join(KNOBS)}")
     module, _, opener = KNOBS[spec.name].partition(":")
     return getattr(importlib.import_module(f"harness.board.{module}"), opener)(root, **spec.options)

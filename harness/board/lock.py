@@ -1,6 +1,6 @@
 """What guards a run that changes a machine: a lock per device, and signals that end the run through its finalizers.
 
-A lock goes with its process, and the kernel says who holds it.
+A lock ends with its process, and the kernel reports who holds it.
 The locks lie where runs of different users exclude each other too, or in the directory that the environment variable
 `JETWATT_LOCK_DIR` names: runs that do not share it do not exclude each other.
 """
@@ -89,8 +89,8 @@ def _open(folder: Path, device: str) -> int:
                 pass
             finally:
                 os.umask(umask)
-            found = path.lstat()  # where another user laid a link, or a file closed to others, all take the next name
-            if stat.S_ISREG(found.st_mode) and found.st_mode & _FOR_ALL == _FOR_ALL:
+            status = path.lstat()  # where another user laid a link, or a file closed to others, all take the next name
+            if stat.S_ISREG(status.st_mode) and status.st_mode & _FOR_ALL == _FOR_ALL:
                 return os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK)
     except OSError as error:
         what = f"no lock file can be opened in {folder}: {error.strerror}"
@@ -99,7 +99,7 @@ def _open(folder: Path, device: str) -> int:
 
 
 def _holder(fd: int) -> str:
-    """Who holds a file's lock, as the kernel has it: what stands in a file that all may write is nobody's word."""
+    """Who holds a file's lock, according to the kernel: the content of a world-writable file proves nothing."""
     file, holders = os.fstat(fd), []
     with contextlib.suppress(OSError), open("/proc/locks") as locks:
         for words in map(str.split, locks):  # 3: FLOCK ADVISORY WRITE 27919 fe:00:5751504 0 EOF

@@ -11,7 +11,7 @@ from harness.core.units import kib_to_bytes
 
 _CHANNELS = {
     "memory_used_bytes": ({"MemTotal": 1, "MemAvailable": -1}, "MemTotal - MemAvailable"),
-    "memory_available_bytes": ({"MemAvailable": 1}, "MemAvailable: what can be had without swapping"),
+    "memory_available_bytes": ({"MemAvailable": 1}, "MemAvailable: what can be allocated without swapping"),
     "page_cache_bytes": (
         {"Cached": 1, "Buffers": 1, "Shmem": -1},
         "Cached + Buffers - Shmem: file pages, without tmpfs and shared memory",

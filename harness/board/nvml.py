@@ -4,8 +4,8 @@ Power is the growth of the GPU's own energy counter (Volta and later). Older one
 driver's description a mean over the last second on some, the value of the moment on others, and recent ones were seen
 to look for a part of each period only ("Part-time Power Measurements", SC 2024). Which one it was is in the record.
 
-No function of NVML tells which clocks are locked. What was locked is known to this process; a run that was killed is
-put back by unlocking. Clocks that an administrator had locked before are therefore gone after a run.
+No function of NVML returns which clocks are locked. Only this process remembers what it locked; after a killed run,
+restoring unlocks them. Clocks that an administrator had locked before are therefore unlocked after a run.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ OTHERS = "gpu_other_processes"
 
 _SM, _MEMORY = 1, 2  # nvmlClockType_t
 _TEMPERATURE = 0  # nvmlTemperatureSensors_t: the chip
-# what holds clocks below those that were asked for and comes from outside (nvmlClocksEventReasons)
+# external causes of clocks below the requested ones (nvmlClocksEventReasons)
 _SLOWDOWNS = {"hw_slowdown": 0x08, "sw_thermal": 0x20, "hw_thermal": 0x40, "power_brake": 0x80}
 _POWER_CAP = 0x04  # the power limit holds clocks down: what a limit is for
 
@@ -48,7 +48,7 @@ _LOCKS = {
     "gpu-clocks": ("SetGpuLockedClocks", "ResetGpuLockedClocks"),
     "memory-clocks": ("SetMemoryLockedClocks", "ResetMemoryLockedClocks"),
 }
-FREE = "free"  # stands for clocks that nobody has locked
+FREE = "free"  # clocks that are not locked
 
 
 class DiscreteGpu:
@@ -67,7 +67,7 @@ class DiscreteGpu:
         return re.sub("[^a-z0-9]+", "-", self.name.lower()).strip("-")
 
     def ask(self, function: str, *arguments: Any) -> Any:
-        """What `nvmlDevice<function>` says of this GPU; None where its driver or the GPU has no such thing."""
+        """The result of `nvmlDevice<function>` for this GPU; None if its driver or the GPU does not support it."""
         try:
             return getattr(self._library, f"nvmlDevice{function}")(self._handle, *arguments)
         except (self._library.NVMLError_NotSupported, self._library.NVMLError_FunctionNotFound):
@@ -108,13 +108,13 @@ class DiscreteGpu:
         return tuple(map(mhz_to_khz, graphics)), tuple(map(mhz_to_khz, memory))
 
     def power_limits_mw(self) -> Optional[Tuple[int, int]]:
-        found = self.ask("GetPowerManagementLimitConstraints")
-        return None if found is None else (int(found[0]), int(found[1]))
+        range_mw = self.ask("GetPowerManagementLimitConstraints")
+        return None if range_mw is None else (int(range_mw[0]), int(range_mw[1]))
 
 
 @functools.lru_cache(maxsize=None)
 def find_gpus() -> Tuple[DiscreteGpu, ...]:
-    """Every GPU that the driver shows, asked once; CannotRunError or DependencyError where there is none."""
+    """Every GPU that the driver lists, queried once; CannotRunError or DependencyError if there is none."""
     try:
         library = importlib.import_module("pynvml")
     except ImportError as error:
@@ -129,20 +129,20 @@ def find_gpus() -> Tuple[DiscreteGpu, ...]:
     try:
         return tuple(DiscreteGpu(library, index) for index in range(library.nvmlDeviceGetCount()))
     except library.NVMLError as error:
-        raise CannotRunError(f"the NVIDIA driver does not tell its GPUs: {error}") from error
+        raise CannotRunError(f"the NVIDIA driver does not list its GPUs: {error}") from error
 
 
 def find_gpu(which: str = "") -> DiscreteGpu:
     """The GPU of an index, a UUID (its beginning will do) or a slug; the first where none is given."""
     gpus = find_gpus()
     if which.isdecimal():
-        found = [gpu for gpu in gpus if gpu.index == int(which)]
+        matching = [gpu for gpu in gpus if gpu.index == int(which)]
     else:
-        found = [gpu for gpu in gpus if gpu.uuid.lower().startswith(which.lower()) or gpu.slug == which]
-    if not found or (which and len(found) > 1):
-        known = ", ".join(f"{gpu.index} ({gpu.name}, {gpu.uuid})" for gpu in gpus) or "none"
-        raise UnknownNameError(f"there is no one GPU {which!r} here", f"known: {known}")
-    return found[0]
+        matching = [gpu for gpu in gpus if gpu.uuid.lower().startswith(which.lower()) or gpu.slug == which]
+    if not matching or (which and len(matching) > 1):
+        listed = ", ".join(f"{gpu.index} ({gpu.name}, {gpu.uuid})" for gpu in gpus) or "none"
+        raise UnknownNameError(f"there is no one GPU {which!r} here", f"available: {listed}")
+    return matching[0]
 
 
 class NvmlSource:
@@ -201,25 +201,26 @@ class NvmlSource:
         return {GPU_POWER: grown_mj[GPU_POWER] / window_s}
 
     def _clocks(self, now_s: float) -> Dict[str, float]:
-        found = {"gpu_khz": self._gpu.ask("GetClockInfo", _SM), "gpu_mem_khz": self._gpu.ask("GetClockInfo", _MEMORY)}
-        return {channel: mhz_to_khz(mhz) for channel, mhz in found.items() if mhz is not None}
+        domains = {"gpu_khz": _SM, "gpu_mem_khz": _MEMORY}
+        clocks_mhz = {channel: self._gpu.ask("GetClockInfo", domain) for channel, domain in domains.items()}
+        return {channel: mhz_to_khz(mhz) for channel, mhz in clocks_mhz.items() if mhz is not None}
 
     def _state(self, now_s: float) -> Dict[str, float]:
         used, memory, fan = map(self._gpu.ask, ("GetUtilizationRates", "GetMemoryInfo", "GetFanSpeed"))
-        found = {
+        readings = {
             "temperature_gpu_c": self._gpu.ask("GetTemperature", _TEMPERATURE),
             "gpu_load_share": used and percent_to_share(used.gpu),
             "gpu_memory_used_bytes": memory and memory.used,
             "fan_gpu_share": fan and percent_to_share(fan),
         }
-        return {channel: float(value) for channel, value in found.items() if value is not None}
+        return {channel: float(value) for channel, value in readings.items() if value is not None}
 
     def _slowdowns(self, now_s: float) -> Dict[str, float]:
         reasons = self._gpu.ask("GetCurrentClocksThrottleReasons")
         if reasons is None:
             return {}
-        found = {f"throttle_gpu_{name}_state": float(bool(reasons & bit)) for name, bit in _SLOWDOWNS.items()}
-        return {**found, "gpu_power_capped_share": float(bool(reasons & _POWER_CAP))}
+        states = {f"throttle_gpu_{name}_state": float(bool(reasons & bit)) for name, bit in _SLOWDOWNS.items()}
+        return {**states, "gpu_power_capped_share": float(bool(reasons & _POWER_CAP))}
 
     def _others(self, now_s: float) -> Dict[str, float]:
         pids = [process.pid for process in self._gpu.ask("GetComputeRunningProcesses") or ()]
@@ -241,13 +242,13 @@ class NvmlSource:
 def open_source(root: str, gpu: str = "", pid: int = 0) -> NvmlSource:
     """The GPU of an index or UUID, and the CPU of `root` by RAPL where that may be read; `pid` is who trains."""
     try:
-        found = find_gpu(gpu)
+        device = find_gpu(gpu)
     except HarnessError as error:
         raise SourceUnavailableError(error.what, error.hint) from error
     try:
-        return NvmlSource(found, root, pid, rapl.open_source(root), "")
+        return NvmlSource(device, root, pid, rapl.open_source(root), "")
     except SourceUnavailableError as error:
-        return NvmlSource(found, root, pid, None, str(error))
+        return NvmlSource(device, root, pid, None, str(error))
 
 
 class GpuSettings(Knob):
@@ -255,7 +256,7 @@ class GpuSettings(Knob):
 
     name = "GPU clocks and power limit"
     topic = "set GPU clocks and power limit"
-    sets_in_steps = True  # nobody tells which clocks are locked, so after a kill they are unlocked whatever is read
+    sets_in_steps = True  # locked clocks cannot be read, so after a kill they are always unlocked
 
     def __init__(self, root: str, gpu: str = "") -> None:
         self._root = root

@@ -63,7 +63,7 @@ class Nvpmodel(Knob):
         names = ", ".join(model.name for model in self.own_conf().models)
         modes = f"{self.read()['mode']} of {names}"
         stuck = self._other_masks()
-        if stuck:  # Orin Nano Super: 0, and every mode says 240
+        if stuck:  # Orin Nano Super: 0, and every mode has 240
             why = f"the kernel has {stuck}, so that nvpmodel asks for a reboot at each mode: {modes}"
             raise ControlError(why, "cores and clocks are set through sysfs")
         privileges.check(self._root, f"{modes}, which only root may change")
@@ -110,15 +110,15 @@ class Nvpmodel(Knob):
         for model in own.models:
             if _names(output, model):
                 return {"conf": self._conf, "mode": model.name}
-        known = ", ".join(f"{model.id} {model.name}" for model in own.models)
-        what = f"nvpmodel does not name a mode of {self._conf} as the one in effect, it says: {quote(output)}"
-        raise ControlError(what, f"set one with `sudo nvpmodel -m ID`: {known}")
+        modes = ", ".join(f"{model.id} {model.name}" for model in own.models)
+        what = f"nvpmodel does not name a mode of {self._conf} as the one in effect, it printed: {quote(output)}"
+        raise ControlError(what, f"set one with `sudo nvpmodel -m ID`: {modes}")
 
     def in_effect(self) -> PowerModel:
         return self._find(self.read())
 
-    def told(self, param: str, argument: str) -> Optional[int]:
-        """The kernel's value behind an argument of a PARAM, by the file for newer kernels first; None: not told."""
+    def kernel_value(self, param: str, argument: str) -> Optional[int]:
+        """The kernel's value of an argument of a PARAM, by the file for newer kernels first; None if there is none."""
         section = self.own_conf().param(param)
         named = {entry.name: entry.path for entry in section.arguments} if section else {}
         for name in (f"{argument}_KNEXT", argument):
@@ -129,12 +129,12 @@ class Nvpmodel(Knob):
         return None
 
     def _other_masks(self) -> str:
-        """The power-gating masks of the kernel that are not those of the mode in effect; empty where none is told."""
+        """The power-gating masks of the kernel that differ from those of the mode in effect; empty if none does."""
         settings = self.in_effect().settings
-        told = {one: self.told(one.param, one.argument) for one in settings if one.argument.endswith(MASK)}
+        masks_now = {one: self.kernel_value(one.param, one.argument) for one in settings if one.argument.endswith(MASK)}
         return ", ".join(
             f"{one.argument} {mask} instead of {one.value}"
-            for one, mask in told.items()
+            for one, mask in masks_now.items()
             if mask is not None and mask != int(one.value, 0)
         )
 
@@ -142,8 +142,8 @@ class Nvpmodel(Knob):
         model = self._find(value)
         listed = parse_listing(self._run("-p", "--verbose", "-f", value["conf"]).output)
         if listed and (model.id, model.name) not in listed:
-            found = ", ".join(name for _, name in listed)
-            raise self._not_set(value, f"in {value['conf']} nvpmodel finds no other modes than {found}")
+            names = ", ".join(name for _, name in listed)
+            raise self._not_set(value, f"in {value['conf']} nvpmodel finds no other modes than {names}")
         why_not = privileges.refusal(self._root)
         if why_not:
             raise self._not_set(value, f"it needs root: {why_not}", privileges.ASK_FOR_RULE)
@@ -169,11 +169,11 @@ class Nvpmodel(Knob):
         """Query and compare; after a failure, nvpmodel may name the mode before, whatever it has set already."""
         if self._half_set:
             raise ControlError(f"nvpmodel failed to set mode {self._half_set} and may have set a part of it")
-        found = self.read()
-        if found != value:
-            asked, stands = (f"{one['mode']} of {one['conf']}" for one in (value, found))
+        current = self.read()
+        if current != value:
+            requested, in_effect = (f"{mode['mode']} of {mode['conf']}" for mode in (value, current))
             hint = self._way_through_reboot(value, self._find(value))
-            raise ControlError(f"nvpmodel mode {asked} was asked for, and {stands} is in effect", hint)
+            raise ControlError(f"nvpmodel mode {requested} was requested, and {in_effect} is in effect", hint)
 
     def check(self, saved: Mode) -> None:
         """A conf names the files that nvpmodel writes as root: the board's own and those made here alone are taken."""
@@ -219,16 +219,16 @@ class Nvpmodel(Knob):
 
     def _not_set(self, value: Mode, reason: str, hint: str = "") -> ControlError:
         try:
-            stands = f"{self.read()['mode']} is in effect"
+            state = f"{self.read()['mode']} is in effect"
         except ControlError:
-            stands = "which mode is in effect cannot be told"
-        return ControlError(f"nvpmodel mode {value['mode']} was not set: {reason} ({stands})", hint)
+            state = "the mode in effect cannot be read"
+        return ControlError(f"nvpmodel mode {value['mode']} was not set: {reason} ({state})", hint)
 
     def _compare_masks(self, model: PowerModel) -> str:
         try:
             now = self.in_effect()
         except ControlError:
-            return "with which masks the board booted cannot be told"
+            return "the masks that the board booted with cannot be read"
         before = masks(now)
         changed = [f"{mask} {value}" for mask, value in masks(model).items() if before.get(mask, value) != value]
         if not changed:
@@ -293,7 +293,7 @@ def find_refusal(text: str) -> Optional[Tuple[str, str]]:
         return None
     match = _FILE_ERROR.search(text)
     if match is None:
-        return f"nvpmodel says: {quote(text)}", ""
+        return f"nvpmodel printed: {quote(text)}", ""
     number, hint = int(match["number"]), ""
     if match["path"].endswith("_pg_mask"):
         # Seen on Orin when switching back to a mode with other masks; only the next boot takes them.

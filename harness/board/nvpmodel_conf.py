@@ -39,7 +39,7 @@ class Setting(NamedTuple):
 
 
 class Param(NamedTuple):
-    type: str  # FILE (values are text), CLOCK (whole numbers), HWMON, or one not known here
+    type: str  # FILE (values are text), CLOCK (whole numbers), HWMON, or an unrecognised one
     name: str
     arguments: Tuple[Argument, ...] = ()
     attributes: Attributes = ()
@@ -71,7 +71,7 @@ class Conf(NamedTuple):
     default: Optional[int] = None  # where the mandatory PM_CONFIG is missing
     default_attributes: Attributes = ()
     others: Tuple[OtherSection, ...] = ()
-    # the cores of the machine, which no file tells: a conf may declare more; None where they are not known
+    # the cores of the machine, of which a conf may declare more; None off-board
     cores: Optional[Tuple[int, ...]] = None
 
     def param(self, name: str) -> Optional[Param]:
@@ -80,10 +80,10 @@ class Conf(NamedTuple):
     def model(self, name: str) -> PowerModel:
         named = [model for model in self.models if model.name == name]
         if not named:
-            known = ", ".join(model.name for model in self.models)
-            raise UnknownNameError(f"there is no power mode {name!r} in this conf", f"known: {known}")
+            names = ", ".join(model.name for model in self.models)
+            raise UnknownNameError(f"there is no power mode {name!r} in this conf", f"available: {names}")
         if len(named) > 1:
-            what = f"power mode {name!r} stands {len(named)} times in this conf"
+            what = f"power mode {name!r} is defined {len(named)} times in this conf"
             raise InvalidValueError(what, "give each a name of its own")
         return named[0]
 
@@ -99,7 +99,7 @@ class Conf(NamedTuple):
             *((f"argument of {param.name}", [argument.name for argument in param.arguments]) for param in self.params),
         ):
             for name in sorted({name for name in names if names.count(name) > 1}):
-                yield f"{what} {name} stands there more than once"
+                yield f"{what} {name} is defined more than once"
         if self.default is None:
             yield "the mandatory < PM_CONFIG DEFAULT=n > is missing"
         elif all(model.id != self.default for model in self.models):
@@ -172,19 +172,19 @@ class _Reader:
         kind, own = match["kind"].upper(), []
         keys = _KEYS.get(kind, {})
         for key, form in keys.items():
-            found = next((pair for pair in attributes if pair[0] == key), None)
-            if found is None:
+            attribute = next((pair for pair in attributes if pair[0] == key), None)
+            if attribute is None:
                 raise self._error(number, text, f"< {kind} {' '.join(map('='.join, keys.items()))} >")
-            attributes.remove(found)
-            if form == "n" and not re.fullmatch(r"\d{1,9}", found[1], re.ASCII):
-                raise self._error(number, text, f"a whole number instead of {found[1]!r}")
-            own.append(int(found[1]) if form == "n" else found[1])
+            attributes.remove(attribute)
+            if form == "n" and not re.fullmatch(r"\d{1,9}", attribute[1], re.ASCII):
+                raise self._error(number, text, f"a whole number instead of {attribute[1]!r}")
+            own.append(int(attribute[1]) if form == "n" else attribute[1])
         if kind == "PARAM" and own[0] not in ("FILE", CLOCK, HWMON):
-            self._note(number, f"PARAM type {own[0]} is not known here, kept as it is")
+            self._note(number, f"PARAM type {own[0]} is not recognised; kept as it is")
         elif kind == "PM_CONFIG" and any(section.kind == kind for section in self._sections):
             self._note(number, "this PM_CONFIG replaces an earlier one")
         elif kind not in (*_KEYS, "FAN_CONFIG"):  # L4T r32
-            self._note(number, f"section {kind} is not known here, kept as it is")
+            self._note(number, f"section {kind} is not recognised; kept as it is")
         self._sections.append(_Section(kind, own, tuple(attributes), []))
 
     def line(self, number: int, words: List[str]) -> None:

@@ -1,4 +1,4 @@
-"""nvpmodel's modes: the power mode one stands for, a custom mode for any power mode, and the stock modes of a board.
+"""nvpmodel's modes: the power mode of each, a custom mode for any power mode, and the stock modes of a board.
 
 The stock conf of a board that is not here comes from what its spec file says; on the board, its own conf wins.
 """
@@ -31,14 +31,14 @@ class Limits(NamedTuple):
 
 
 class Cluster(NamedTuple):
-    """The PARAM of a CPU clock, and the cores that run at it (none: the conf does not tell)."""
+    """The PARAM of a CPU clock, and the cores that run at it (empty if the conf does not name them)."""
 
     param: str
     cores: Tuple[int, ...]
 
 
 def to_power_mode(conf: Conf, model: PowerModel) -> Limits:
-    """The power mode that a mode of a conf stands for; its CPU clock is the highest that an online core may run at."""
+    """The power mode that a mode of a conf sets; its CPU clock is the highest that an online core may run at."""
     online = online_cores(conf, model)
     set_here = {setting.param for setting in model.settings}
     caps = [
@@ -46,11 +46,11 @@ def to_power_mode(conf: Conf, model: PowerModel) -> Limits:
         for cluster in clusters(conf)
         if (cluster.param in set_here if online is None or not cluster.cores else set(cluster.cores) & set(online))
     ]
-    known = [cap for cap in caps if cap is not None]
+    cluster_caps_khz = [cap for cap in caps if cap is not None]
     gpu_hz, mem_hz = _cap(model, GPU), _cap(model, EMC)
     return Limits(
         cpu_cores=None if online is None else len(online),
-        cpu_khz=max(known) if known and len(known) == len(caps) else None,
+        cpu_khz=max(cluster_caps_khz) if cluster_caps_khz and len(cluster_caps_khz) == len(caps) else None,
         gpu_khz=None if gpu_hz is None else hz_to_khz(gpu_hz),
         mem_khz=None if mem_hz is None else hz_to_khz(mem_hz),
     )
@@ -67,7 +67,7 @@ def masks(model: PowerModel) -> Dict[str, str]:
 
 
 def online_cores(conf: Conf, model: PowerModel) -> Optional[List[int]]:
-    """The cores that a mode leaves on, ascending; None where it says nothing of cores."""
+    """The cores that a mode leaves on, ascending; None if it does not mention cores."""
     values = {setting.argument: setting.value for setting in model.settings if setting.param == CPU_ONLINE}
     if not values:
         return None
@@ -77,25 +77,25 @@ def online_cores(conf: Conf, model: PowerModel) -> Optional[List[int]]:
 
 def clusters(conf: Conf) -> List[Cluster]:
     """The CPU clocks of a conf with their cores: from the first, which its path names, up to the first of the next."""
-    known: Dict[str, int] = {}  # to its first core
+    first_cores: Dict[str, int] = {}  # to its first core
     for param in conf.params:
         paths = (argument.path for argument in param.arguments)
         matches = (re.search(r"/cpu(\d+)/cpufreq/|/cpufreq/policy(\d+)/", path) for path in paths)
         core = next((int(match[1] or match[2]) for match in matches if match), None)
         if core is not None and (conf.cores is None or core in conf.cores):
-            known[param.name] = core
-    between = {name: cores for name, cores in _TX2_DENVER.items() if name in known}
+            first_cores[param.name] = core
+    between = {name: cores for name, cores in _TX2_DENVER.items() if name in first_cores}
     taken = {core for cores in between.values() for core in cores}
-    starts = [core for name, core in known.items() if name not in between]
-    found = []
-    for name, start in sorted(known.items(), key=lambda item: item[1]):
+    starts = [core for name, core in first_cores.items() if name not in between]
+    listed = []
+    for name, start in sorted(first_cores.items(), key=lambda item: item[1]):
         end = min((other for other in starts if other > start), default=None)
         reach = [core for core in sorted({0, *_switches(conf)}) if core >= start and (end is None or core < end)]
-        found.append(Cluster(name, between.get(name) or tuple(core for core in reach if core not in taken)))
+        listed.append(Cluster(name, between.get(name) or tuple(core for core in reach if core not in taken)))
     declared = {param.name for param in conf.params}
     settings = [setting for model in conf.models for setting in model.settings]
     undeclared = dict.fromkeys(setting.param for setting in settings if setting.param not in declared)
-    return found + [Cluster(name, ()) for name in undeclared if name.startswith("CPU_") and name != CPU_ONLINE]
+    return listed + [Cluster(name, ()) for name in undeclared if name.startswith("CPU_") and name != CPU_ONLINE]
 
 
 def custom_conf(
@@ -227,7 +227,7 @@ def _whole_number(model: PowerModel, setting: Setting) -> int:
 # -- stock modes -------------------------------------------------------------------------------------------------------
 
 # how a stock conf falls short of the board's own
-STOCK_GAPS = "the paths are those of one release of L4T, minima of the CPU clock and caps of DLA and PVA are not known"
+STOCK_GAPS = "the paths are those of one release of L4T; minima of the CPU clock and caps of DLA and PVA are missing"
 
 _CPUS = "/sys/devices/system/cpu"
 _DEVFREQ = {  # the GPU's devfreq directory on L4T r32 or, for ga10b, r35
@@ -244,7 +244,7 @@ _DEVFREQ_NEXT = {  # on the last release for the board: r35, r36
 
 def stock_conf(spec: BoardSpec) -> Conf:
     if not spec.presets or spec.gpu.name not in _DEVFREQ:
-        what = f"the nvpmodel conf of {spec.name} is not known off-board"
+        what = f"the nvpmodel conf of {spec.name} is available on the board only"
         raise InvalidValueError(what, "take the board's own: --base /etc/nvpmodel.conf")
     has_mask = any(preset.tpc_pg_mask is not None for preset in spec.presets)
     lines = _stock_params(spec, has_mask)

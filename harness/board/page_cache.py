@@ -50,13 +50,13 @@ class PageCache:
 
 
 class Residency(NamedTuple):
-    resident_bytes: Optional[int]  # to the byte, also where a file ends within a page; None if the kernel does not tell
+    resident_bytes: Optional[int]  # to the byte, also where a file ends within a page; None if it cannot be read
     total_bytes: int  # the size of the files
-    reason: str = ""  # why it is not known, and what to do; empty where it is
+    reason: str = ""  # why it cannot be read, and what to do; empty if it was
 
     @property
     def share(self) -> Optional[float]:
-        """Resident part, 0 to 1; None where it is not known or there are no bytes."""
+        """Resident part, 0 to 1; None if it could not be read or there are no bytes."""
         if self.resident_bytes is None or self.total_bytes == 0:
             return None
         return self.resident_bytes / self.total_bytes
@@ -64,7 +64,7 @@ class Residency(NamedTuple):
 
 def residency(files: Iterable[Path], root: str = "/") -> Residency:
     """Measure how much of `files` is in the page cache, without reading them."""
-    # Since Linux 5.2 the kernel says "all of it" of a file that the caller neither owns nor may write.
+    # Since Linux 5.2 mincore reports every page as resident if the caller neither owns the file nor may write it.
     status = read_text(os.path.join(root, "proc/self/status"))
     capabilities = next(int(line.split()[1], 16) for line in status.split("\n") if line.startswith("CapEff:"))
     may_ask_of_any = _kernel_tells_all(os.uname().release) or bool(capabilities >> _CAP_FOWNER & 1)
@@ -75,19 +75,19 @@ def residency(files: Iterable[Path], root: str = "/") -> Residency:
     libc.munmap.argtypes = [pointer, size]
     libc.mincore.argtypes = [pointer, size, ctypes.c_char_p]
     resident = total = 0
-    not_told = ""
+    unreadable = ""
     for path in files:
         with _open_data_file(path, "to see what the page cache holds of it") as fd:
-            found = os.fstat(fd)
-            total += found.st_size
-            if not (may_ask_of_any or found.st_uid == os.geteuid() or os.access(path, os.W_OK, effective_ids=True)):
-                not_told = f"the kernel does not tell it of {path}: own the file, or be allowed to write it"
-            elif found.st_size:
+            status = os.fstat(fd)
+            total += status.st_size
+            if not (may_ask_of_any or status.st_uid == os.geteuid() or os.access(path, os.W_OK, effective_ids=True)):
+                unreadable = f"the kernel hides the residency of {path}: own the file, or get write access to it"
+            elif status.st_size:
                 try:
-                    resident += _resident_bytes(libc, fd, found.st_size)
+                    resident += _resident_bytes(libc, fd, status.st_size)
                 except OSError as error:
-                    not_told = f"the kernel does not tell it of {path}: {error.strerror}"
-    return Residency(None if not_told else resident, total, not_told)
+                    unreadable = f"the kernel does not report the residency of {path}: {error.strerror}"
+    return Residency(None if unreadable else resident, total, unreadable)
 
 
 @contextlib.contextmanager

@@ -46,9 +46,9 @@ class PmicSource:
             "input_v": "voltage at the 5 V input",
         }
         self._before = self._bits() >> _SINCE_BOOT
-        known = ", ".join(name for name, bit in _STATES.items() if self._before >> bit & 1)
-        told = f"vcgencmd get_throttled; since the boot, before this: {known or 'none'}"
-        self.notes["throttle_throttled_state"] = told
+        since_boot = ", ".join(name for name, bit in _STATES.items() if self._before >> bit & 1)
+        note = f"vcgencmd get_throttled; since the boot, before this: {since_boot or 'none'}"
+        self.notes["throttle_throttled_state"] = note
 
     def read(self, now_s: float) -> Reading:
         reading = Reading({}, {})
@@ -76,9 +76,9 @@ class PmicSource:
         return run_checked([self._command, *words], timeout_s=2.0, hint="the user has to be in group `video`")
 
     def _rails_mw(self) -> Tuple[Dict[str, float], Dict[str, float]]:
-        """Power by rail, of those that tell volts and amperes both; and the channel of the input's voltage, if told."""
-        found: List[Tuple[str, str, str]] = _LINE.findall(self._ask("pmic_read_adc"))
-        values = {(label, unit): float(value) for label, unit, value in found}
+        """Power of each rail that reports both volts and amperes; and the input voltage's channel, if reported."""
+        readings: List[Tuple[str, str, str]] = _LINE.findall(self._ask("pmic_read_adc"))
+        values = {(label, unit): float(value) for label, unit, value in readings}
         rails = {label: w_to_mw(values[label, "V"] * value) for (label, unit), value in values.items()
                  if unit == "A" and (label, "V") in values}  # fmt: skip
         without = [label for label, unit in values if unit == "A" and label not in rails]
@@ -90,7 +90,7 @@ class PmicSource:
         text = self._ask("get_throttled")
         match = re.fullmatch(r"throttled=0x([0-9a-fA-F]+)\s*", text)
         if match is None:
-            raise ValueError(f"vcgencmd get_throttled says {text.strip()!r}")
+            raise ValueError(f"vcgencmd get_throttled printed {text.strip()!r}")
         return int(match[1], 16)
 
 

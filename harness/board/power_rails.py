@@ -4,7 +4,7 @@
     1-0040/hwmon/hwmon3/in1_label, in1_input, curr1_input     JetPack 5 and later (ina3221): label; mV, mA
     1-0044/hwmon/hwmon4/power1_input                          Thor (ina238): uW
 
-Number and depth of the directories change with the kernel: they are found by the driver's name. Channels that are not
+Number and depth of the directories change with the kernel: the driver's name identifies them. Channels that are not
 connected (`NC`) and in7, the sum of the shunts of the others, are left out.
 """
 
@@ -57,15 +57,15 @@ class RailTotal(NamedTuple):
 def choose_total(labels: Sequence[str], definition: Optional[Sequence[str]] = None, remark: str = "") -> RailTotal:
     """Decide which of the rails that are there make up the total.
 
-    They are those of the definition, from the board's specification, whose caveat is `remark`; where it is not known
-    (None), the input rail, where there is one. A sum of all rails is never guessed: one may lie inside another, as
+    They are those of the definition, from the board's specification, whose caveat is `remark`; without a definition
+    (None), the input rail, if there is one. A sum of all rails is never guessed: one may lie inside another, as
     VDDQ_VDD2_1V8AO of AGX Orin is reported to lie inside VIN_SYS_5V0.
     """
     of_thor = "; of a Thor only VIN is the total, which is not there" if "VDD_CPU_SOC_MSS" in labels else ""
     if definition is None:
         rails = tuple(label for label in INPUT_RAILS if label in labels)[:1]
         if not rails:
-            why = f"none of the rails {', '.join(labels)} is an input, and which of them make up the total is not known"
+            why = f"none of the rails {', '.join(labels)} is an input, and which of them make up the total is unknown"
             return RailTotal((), why + of_thor, "")
     else:
         rails = tuple(definition)
@@ -94,7 +94,7 @@ class Rail(NamedTuple):
 
     @property
     def note(self) -> str:
-        """Where its values come from, and, where the kernel tells, how often: sampling faster only repeats them."""
+        """Where its values come from, and their update interval if the kernel has it: sampling faster repeats them."""
         where = f"{self.label}: {' x '.join(self.files)} in {self.directory}"
         try:
             return f"{where}; renewed every {read_int(os.path.join(self.directory, 'update_interval'))} ms"
@@ -111,7 +111,7 @@ LIMITS = {
 
 def current_limits(root: str) -> List[Tuple[str, float, str]]:
     """Of each rail that has them: channel, limit in mW at the voltage now, and which limit that is."""
-    found = []
+    limits = []
     for rail in find_rails(root):
         number = re.sub(r"\D", "", rail.files[0])
         for words, names in LIMITS.items():
@@ -121,8 +121,8 @@ def current_limits(root: str) -> List[Tuple[str, float, str]]:
                     limit_mw = mv_ma_to_mw(*(read_int(os.path.join(rail.directory, name)) for name in pair))
                 except (OSError, ValueError):
                     continue  # the other driver's, or no such limit
-                found.append((rail_channel(rail.label), limit_mw, f"the {words} of {rail.label} ({pair[1]})"))
-    return [one for one in found if one[1] > 0]
+                limits.append((rail_channel(rail.label), limit_mw, f"the {words} of {rail.label} ({pair[1]})"))
+    return [one for one in limits if one[1] > 0]
 
 
 def find_rails(root: str) -> List[Rail]:
@@ -134,15 +134,15 @@ def find_rails(root: str) -> List[Rail]:
         chips = [(folder, driver) for folder, driver in drivers if driver.startswith(("ina3221", "ina238"))]
         if chips:
             break
-    found: List[Rail] = []
+    listed: List[Rail] = []
     for chip, driver in chips:
         for directory, folders, files in os.walk(chip):
             depth = directory.count(os.sep) - chip.count(os.sep)
             # iio:device0, hwmon/hwmon3, and one more level on some kernels
             folders[:] = sorted(folders) if depth < 3 else []
-            found += _rails_in(directory, set(files), driver)
+            listed += _rails_in(directory, set(files), driver)
     rails: Dict[str, Rail] = {}  # by channel
-    for rail in found:
+    for rail in listed:
         if rail.label in ("", NOT_CONNECTED):
             continue
         labels = numbered_names(rail.label, " ")
@@ -160,13 +160,13 @@ def _rails_in(directory: str, files: Set[str], driver: str) -> Iterator[Rail]:
             yield Rail((labels or ["VIN"])[0], directory, names, to_mw)
         return
     for name in sorted(files):
-        found = re.fullmatch(r"rail_name_(\d+)|in([123])_label", name)
-        if found is None:
+        match = re.fullmatch(r"rail_name_(\d+)|in([123])_label", name)
+        if match is None:
             continue
-        number, to_mw = found[1] or found[2], mv_ma_to_mw
+        number, to_mw = match[1] or match[2], mv_ma_to_mw
         names = (f"in{number}_input", f"curr{number}_input")
-        if found[1]:
-            # Without its files the rail still stands in the record: as one that fails.
+        if match[1]:
+            # Without its files the rail is still listed in the record: as one that fails.
             names = (f"in_voltage{number}_input", f"in_current{number}_input")
             if f"in_power{number}_input" in files:
                 names, to_mw = (f"in_power{number}_input",), float
@@ -188,11 +188,11 @@ def open_source(root: str, total: Optional[Sequence[str]] = None, remark: str = 
         notes[TOTAL] = definition.text
 
     def read(now_s: float) -> Reading:
-        found = read_each(readers)
-        values = {rail_channel(label): power_mw for label, power_mw in found.values.items()}
-        failed = {rail_channel(label): why for label, why in found.failed.items()}
+        reading = read_each(readers)
+        values = {rail_channel(label): power_mw for label, power_mw in reading.values.items()}
+        failed = {rail_channel(label): why for label, why in reading.failed.items()}
         try:
-            values[TOTAL] = definition.of(found.values)
+            values[TOTAL] = definition.of(reading.values)
         except ValueError as error:
             failed[TOTAL] = str(error)
         return Reading(values, failed)

@@ -10,11 +10,11 @@
     privileged jetson-clocks show|store|pin|restore|forget
     privileged gpu UUID gpu-clocks|memory-clocks LOW,HIGH|reset       MHz, by nvidia-smi
     privileged gpu UUID power-limit WATT
-    privileged fan full|back                     full speed, set by nobody else; back to what was before the first
+    privileged fan full|back                     full speed, no automatic control; back to the state before
 
-What runs with root's rights is a copy of this file that only root can change. It stands alone: the standard library,
-from Python 3.6 on, which is what JetPack 4 calls python3; no environment variable is read or handed on, no limit or
-signal mask of the caller's is kept. No argument becomes part of a path: a node is named by what is found under /sys,
+What runs with root's rights is a copy of this file that only root can change. It needs only the standard library, from
+Python 3.6 on, which is what JetPack 4 calls python3; no environment variable is read or handed on, no limit or signal
+mask of the caller's is kept. No argument becomes part of a path: a node is one of those listed under /sys,
 and files lie in one folder of root's.
 """
 
@@ -33,7 +33,7 @@ import sys
 from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Set, Tuple
 
 DONE, FAILED, REFUSED, TIMED_OUT = 0, 1, 2, 124
-"""Exit statuses: done; tried in vain; not tried, because it is nothing that may be asked for; begun and ended early."""
+"""Exit statuses: done; tried and failed; refused, because the request is not on the list; begun and ended early."""
 
 STATE = "var/lib/jetwatt"
 OWN_CONF = "etc/nvpmodel.conf"
@@ -92,7 +92,7 @@ THIS_MACHINE = Machine("/", 0)
 class Kind(NamedTuple):
     """Nodes that are alike."""
 
-    pattern: str  # their path below the root; a `*` stands for the name
+    pattern: str  # their path below the root; a `*` matches the name
     # whether a text may be written to a node at a path; None where nothing may
     is_value: Optional[Callable[[str, str], bool]] = None
     fits: Callable[[str], bool] = os.path.lexists  # whether the node at a path is one of them
@@ -144,7 +144,7 @@ def is_gpu(path: str) -> bool:
 def hides_clocks(path: str) -> bool:
     """Whether a file holds a clock whose reading is reported to hang: of GPU and memory below devfreq, on Thor.
 
-    Orin has a bwmgr too since L4T r39, of which nobody reports that.
+    Orin has a bwmgr too since L4T r39; no such report exists for it.
     """
     folder, name = os.path.dirname(os.path.dirname(path)), os.path.basename(path)
     if os.path.basename(folder) != "devfreq" or name.endswith("governors") or name == "governor":
@@ -203,8 +203,8 @@ def nodes(kind: Kind, root: str) -> Dict[str, str]:
         entries = sorted(os.listdir(folder))
     except OSError:
         return {}
-    found = {entry: os.path.join(folder, entry) + after for entry in entries if entry.startswith(prefix)}
-    return {name: path for name, path in found.items() if kind.fits(path)}
+    paths = {entry: os.path.join(folder, entry) + after for entry in entries if entry.startswith(prefix)}
+    return {name: path for name, path in paths.items() if kind.fits(path)}
 
 
 def untrusted_part(path: str, machine: Machine) -> Optional[str]:
@@ -266,15 +266,15 @@ def _set_node(path: str, value: str, machine: Machine) -> None:
 
 def _kind(name: str) -> Kind:
     if name not in KINDS:
-        raise RefusedError("there is no such kind; known: " + ", ".join(KINDS))
+        raise RefusedError("there is no such kind; allowed: " + ", ".join(KINDS))
     return KINDS[name]
 
 
 def _node(kind: str, name: str, machine: Machine) -> str:
-    found = nodes(_kind(kind), machine.root)
-    if name not in found:
-        raise RefusedError(f"there is no such {kind} here; found: {', '.join(found) or 'none'}")
-    return found[name]
+    paths = nodes(_kind(kind), machine.root)
+    if name not in paths:
+        raise RefusedError(f"there is no such {kind} here; paths: {', '.join(paths) or 'none'}")
+    return paths[name]
 
 
 def _open_node(path: str, flags: int, machine: Machine) -> int:
@@ -371,10 +371,10 @@ def _fan(machine: Machine, read_input: Callable[[int], bytes], act: str) -> Tupl
             boot = _text_of(os.path.join(machine.root, BOOT_ID), machine)
             runs = bool(service) and _run([*service, "is-active", FAN_SERVICE], SYSTEMCTL_TIMEOUT_S)[0] == DONE
             if before is None or before["boot"] != boot:
-                found = {"boot": boot, "service": runs}
+                before = {"boot": boot, "service": runs}
                 for name, paths in (("automatic", automatic), ("speeds", speeds)):
-                    found[name] = [_text_of(path, machine).strip() for path in paths]
-                _replace(folder, FAN_FILE, json.dumps(found).encode("ascii"))
+                    before[name] = [_text_of(path, machine).strip() for path in paths]
+                _replace(folder, FAN_FILE, json.dumps(before).encode("ascii"))
             status, output = _run([*service, "stop", FAN_SERVICE], SYSTEMCTL_TIMEOUT_S) if runs else (DONE, "")
             for path, value in [*((path, "0") for path in automatic), *((path, str(FULL_PWM)) for path in speeds)]:
                 _set_node(path, value, machine)
@@ -430,9 +430,9 @@ def checked_conf(own: str, given: str) -> str:
     values of their own to clocks and to the switches of cores alone. Over-current and thermal limits, power-gating
     masks and all else keep values that the board's own modes give them; RefusedError for anything else.
     """
-    known = _sections(own)
+    own_sections = _sections(own)
     free, words = set(), set()  # type: Set[Tuple[str, str]], Set[Tuple[str, ...]]
-    for head, lines in known:
+    for head, lines in own_sections:
         if head[0] == "PARAM":
             for name, line in ((word[5:], line) for word in head if word.startswith("NAME=") for line in lines):
                 if "TYPE=CLOCK" in head:
@@ -444,7 +444,7 @@ def checked_conf(own: str, given: str) -> str:
     sections = _sections(given)
     for head, lines in sections:
         if head[0] != "POWER_MODEL":
-            if not any((head[0], set(head), lines) == (name[0], set(name), content) for name, content in known):
+            if not any((head[0], set(head), lines) == (name[0], set(name), content) for name, content in own_sections):
                 raise RefusedError(f"section {' '.join(head)} is not one of the board's own conf")
         elif not _MODE_HEAD.fullmatch(" ".join(head)) or not all(_is_setting(line, free, words) for line in lines):
             raise RefusedError(f"mode {' '.join(head)} sets what is neither a clock nor in the board's own conf")
@@ -477,9 +477,9 @@ def _sections(text: str) -> List[_Section]:
     return [(head, tuple(lines)) for head, lines in sections]
 
 
-def _is_setting(line: Tuple[str, ...], free: Set[Tuple[str, str]], known: Set[Tuple[str, ...]]) -> bool:
+def _is_setting(line: Tuple[str, ...], free: Set[Tuple[str, str]], allowed: Set[Tuple[str, ...]]) -> bool:
     is_new = len(line) == 3 and line[:2] in free and _NUMBER.fullmatch(line[2]) is not None
-    return line in known or is_new
+    return line in allowed or is_new
 
 
 def _conf_file(conf: str) -> str:
@@ -584,7 +584,7 @@ def undo_limits() -> None:
 
 
 def main() -> int:
-    """Do what the command line asks for, as root, from a file that only root can change."""
+    """Do what the command line requests, as root, from a file that only root can change."""
     try:
         if not (sys.flags.isolated and sys.flags.no_site):
             raise RefusedError("run it by its own name: its first line keeps the environment out")

@@ -1,7 +1,7 @@
 """The door to what needs root: a helper that only root can change, allowed by one sudo rule.
 
 A kernel file is written directly where this user may. Where not, and only for files of this machine, the helper
-(`harness/board/privileged.py`, as installed) is asked by the name of the node: it never gets a path.
+(`harness/board/privileged.py`, as installed) gets the name of the node, never a path.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _SUDO_SAYS = "sudo:"
 
 def sudo_rule() -> str:
     """The line for a file in `/etc/sudoers.d`: this user may run the helper, which checks its arguments itself."""
-    try:  # sudo knows a user by the real id, whatever the environment says
+    try:  # sudo identifies a user by the real id, whatever the environment has
         user = pwd.getpwuid(os.getuid()).pw_name
     except KeyError:  # `docker run --user 1000`
         user = f"#{os.getuid()}"  # sudoers(5): User_List
@@ -57,8 +57,8 @@ def node_of(path: str) -> Optional[Tuple[str, str]]:
         if path.count("/") == pattern.count("/") and fnmatch.fnmatchcase(path, pattern):
             before, star, after = pattern.partition("*")
             start = before.rpartition("/")[0] + "/"
-            found = path[len(start) : len(path) - len(after)] if star else privileged.ONLY
-            return name, found
+            node = path[len(start) : len(path) - len(after)] if star else privileged.ONLY
+            return name, node
     return None
 
 
@@ -73,7 +73,7 @@ def refusal(root: str) -> Optional[str]:
 
 
 def check(root: str, what: str) -> None:
-    """Raise a ControlError that begins with `what`, and says how to allow it, where `refusal` is one."""
+    """Raise a ControlError that begins with `what` and states how to allow it, if there is a `refusal`."""
     why_not = refusal(root)
     if why_not is not None:
         raise ControlError(f"{what}: {why_not}", ASK_FOR_RULE)

@@ -120,11 +120,11 @@ class Sampler:
         return self._record.newest(channel, time.monotonic() - within_s)
 
     def stop(self) -> Telemetry:
-        """Let the sampler take its last sample and end, and return all it saw; the same again when asked again."""
+        """Let the sampler take its last sample and end, and return all samples; a repeated call returns the same."""
         if self._telemetry is not None:
             return self._telemetry
         stopped_s = time.monotonic()
-        with contextlib.suppress(BrokenPipeError):  # it has died: its record lacks the last sample, and says so below
+        with contextlib.suppress(BrokenPipeError):  # it has died: its record lacks the last sample, and states so below
             os.write(self._stop_fd, b"stop")
         os.close(self._stop_fd)
         try:

@@ -25,7 +25,7 @@ PARENT_CHECK_S = 1.0
 
 
 class Order(NamedTuple):
-    """What the parent asks of the sampler, of types that JSON knows."""
+    """What the parent requests of the sampler, in types that JSON has."""
 
     sources: List[Tuple[str, Dict[str, Any], str]]  # as `SourceSpec`
     interval_s: float
@@ -83,7 +83,7 @@ def _open_all(specs: List[SourceSpec], root: str) -> Tuple[Dict[str, Source], Di
     missing: Dict[str, str] = {}
     notes: Dict[str, str] = {}
     for spec in specs:
-        # Whatever is wrong with one source, the profile goes on without it and its record says why.
+        # Whatever is wrong with one source, the profile goes on without it and its record states why.
         try:
             sources[spec.name] = source = open_source(spec, root)
         except Exception as error:
@@ -98,7 +98,7 @@ def _sample(sources: Dict[str, Source]) -> Dict[str, Any]:
     values: Dict[str, Dict[str, float]] = {}
     failed: Dict[str, str] = {}
     for name, source in sources.items():
-        # A sensor that vanishes or reads garbage costs its own values only, and the record says when and why.
+        # A sensor that vanishes or reads garbage costs its own values only, and the record states when and why.
         try:
             reading = source.read(now_s)
         except Exception as error:

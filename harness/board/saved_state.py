@@ -29,7 +29,7 @@ RESTORE_COMMAND = "python -m harness restore"
 
 
 def default_state_dir() -> Path:
-    """`$XDG_STATE_HOME/jetwatt`, or `~/.local/state/jetwatt`; ControlError where neither is known."""
+    """`$XDG_STATE_HOME/jetwatt`, or `~/.local/state/jetwatt`; ControlError if neither variable is set."""
     base = os.environ.get("XDG_STATE_HOME")
     if base:
         return Path(base) / "jetwatt"
@@ -126,9 +126,9 @@ def _load(path: Path, device: str) -> List[Tuple[Knob, Value]]:
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
         with open(fd, "rb") as file:
-            found = os.fstat(fd)
-            owner, writable = found.st_uid, found.st_mode & stat.S_IWOTH
-            if not stat.S_ISREG(found.st_mode) or writable or owner not in (0, os.geteuid()):
+            status = os.fstat(fd)
+            owner, writable = status.st_uid, status.st_mode & stat.S_IWOTH
+            if not stat.S_ISREG(status.st_mode) or writable or owner not in (0, os.geteuid()):
                 raise ControlError(
                     f"the saved state {path} is not believed: user {owner} owns it, and every user "
                     f"{'may' if writable else 'may not'} write it",
@@ -158,8 +158,8 @@ def _put_back(before: Sequence[Tuple[Knob, Value]], device: str, *, was_killed: 
             suspect = was_killed and first_round and knob.sets_in_steps  # whatever it reads
             if suspect or _refusal(knob.verify, value):
                 refusals[knob.name] = _refusal(knob.restore, value)
-    found = [(knob, _refusal(knob.verify, value)) for knob, value in before]
-    wrong = [str(refusals.get(knob.name) or error) for knob, error in found if error]
+    verified = [(knob, _refusal(knob.verify, value)) for knob, value in before]
+    wrong = [str(refusals.get(knob.name) or error) for knob, error in verified if error]
     hint = f"mend the cause, then {RESTORE_COMMAND}"
     if wrong:
         raise ControlError(f"{device} is not as it was before: {'; '.join(wrong)}", hint)

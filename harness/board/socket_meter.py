@@ -86,8 +86,8 @@ class SocketMeter:
         if last_s > now_s + max(interval_s, 1.0):
             raise SourceUnavailableError(f"its clock is {last_s - now_s:.1f} s ahead of this machine's")
         if last_s < end_s - interval_s:
-            told = f"it ends {end_s - last_s:.1f} s before the case: it has stopped, or its clock is slow"
-            raise SourceUnavailableError(told)
+            why = f"it ends {end_s - last_s:.1f} s before the case: it has stopped, or its clock is slow"
+            raise SourceUnavailableError(why)
         if first_s > start_s + interval_s:
             raise SourceUnavailableError(f"it begins {first_s - start_s:.1f} s after the case did")
         near_s = (start_s - 2 * interval_s, end_s + 2 * interval_s)

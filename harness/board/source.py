@@ -76,13 +76,13 @@ def _opener(name: str) -> Callable[..., Source]:
         return importlib.import_module(f"harness.board.{SOURCES[name].module}").open_source
     module, mark, function = name.partition(":")
     if not mark:
-        known = f"known: {', '.join(SOURCES)}; one of a package is module:FUNCTION"
-        raise SourceUnavailableError(f"there is no telemetry source {name!r}", known)
+        available = f"available: {', '.join(SOURCES)}; a package's own is named module:FUNCTION"
+        raise SourceUnavailableError(f"there is no telemetry source {name!r}", available)
     try:
         return getattr(importlib.import_module(module), function)
     except Exception as error:
         what = f"telemetry source {name} cannot be loaded: {type(error).__name__}: {error}"
-        raise SourceUnavailableError(what, "mend the package that it is of") from error
+        raise SourceUnavailableError(what, "fix the package that provides it") from error
 
 
 def read_each(readers: Mapping[str, Callable[[], float]]) -> Reading:

@@ -33,7 +33,7 @@ DATE_STEP_S = 1.0  # the resolution of the dates
 
 @dataclasses.dataclass
 class TegrastatsLine:
-    """What one line says, by the channels of telemetry; of clocks of GPU parts the highest, of what is off none."""
+    """One line's values, by telemetry channel: of the clocks of GPU parts the highest, and none of what is off."""
 
     at: Optional[datetime.datetime] = None  # the board's local time, in whole seconds
     values: Dict[str, float] = dataclasses.field(default_factory=dict)  # all but the total
@@ -191,7 +191,7 @@ def _read_rows(lines: Iterable[str]) -> Tuple[List[_Row], Dict[str, str]]:
     missing = {}
     if other:
         missing["tegrastats"] = (
-            f"{len(other)} of {len(rows)} lines say nothing that is known, line {other[0]} the first: "
+            f"{len(other)} of {len(rows)} lines hold no value of tegrastats, line {other[0]} the first: "
             f"{dict(numbered)[other[0]][:60]!r}"
         )
     return [row for row in rows if not row.line.is_empty], missing

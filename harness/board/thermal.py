@@ -84,34 +84,34 @@ def temperature_limits_c(root: str, most_c: Optional[float] = None) -> Dict[str,
     criticals_c = {channel: _critical_c(os.path.dirname(path)) for channel, path in files.items()}
     limits_c = {channel: celsius - MARGIN_C for channel, celsius in criticals_c.items() if celsius is not None}
     if not limits_c:
-        what = "no temperature can be watched: no sensor tells a critical trip point"
+        what = "no temperature can be watched: no sensor has a critical trip point"
         raise CannotRunError(what, f"--max-temperature CELSIUS sets a limit, {_UNWATCHED}")
     return limits_c
 
 
 def _critical_c(zone: str) -> Optional[float]:
-    found = []
+    critical_c = []
     for kind in glob.glob(os.path.join(zone, "trip_point_*_type")):
         try:
             if read_text(kind) == "critical":
-                found.append(millidegree_to_celsius(read_int(kind[: -len("type")] + "temp")))
+                critical_c.append(millidegree_to_celsius(read_int(kind[: -len("type")] + "temp")))
         except (OSError, ValueError):
             continue  # a trip point that cannot be read gives no limit
-    return min((celsius for celsius in found if celsius > 0), default=None)
+    return min((celsius for celsius in critical_c if celsius > 0), default=None)
 
 
 _UNWATCHED = "--no-temperature-limit runs without"
 
 
 def refuse_heat(sampler: Sampler, limits_c: Mapping[str, float]) -> None:
-    """End the run where a sensor is above its limit, or none with one has told anything for `SILENCE_S`, or ever."""
+    """End the run if a sensor exceeds its limit, or if no sensor with a limit has reported for `SILENCE_S`, or ever."""
     sampler.poll()
     silence_s = max(SILENCE_S, 3 * sampler.interval_s)
     if limits_c and all(sampler.newest(channel, silence_s) is None for channel in limits_c):
         why = f"{', '.join(limits_c)}: {sampler.missing.get('thermal', 'each of them fails')}"
         if all(sampler.newest(channel) is None for channel in limits_c):
             raise CannotRunError(f"no temperature can be watched, of {why}", _UNWATCHED)
-        raise OverheatedError(f"no sensor with a limit has told its temperature for {silence_s:g} s, of {why}")
+        raise OverheatedError(f"no sensor with a limit has reported a temperature for {silence_s:g} s, of {why}")
     for channel, limit_c in limits_c.items():
         celsius = sampler.newest(channel)
         if celsius is not None and celsius > limit_c:

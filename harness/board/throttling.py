@@ -1,4 +1,4 @@
-"""What slows a Jetson board down against its power mode, as far as the kernel tells: heat and over-current.
+"""What slows a Jetson board down against its power mode, as far as the kernel reports: heat and over-current.
 
     sys/class/thermal/cooling_device8/type, cur_state     cpu-throttle-alert, cpufreq-cpu0, devfreq-17000000.gpu, ...:
                                                           above 0 the kernel or the firmware holds a clock down
@@ -70,7 +70,7 @@ def open_source(root: str) -> Source:
         raise SourceUnavailableError(
             f"no cooling device in {os.path.join(root, 'sys/class/thermal')} holds a clock down and nothing counts "
             "over-current events",
-            "only Jetson boards tell; some count for root only",
+            "only Jetson boards report it, some to root only",
         )
     first: Dict[str, int] = {}
 
@@ -124,25 +124,25 @@ def throttled_times(series: Mapping[str, Series]) -> List[Throttling]:
     A state lasts from the sample that first shows it to the first that does not, or the last; an event lies between the
     sample before it and the one that counts it.
     """
-    found: List[Throttling] = []
+    periods: List[Throttling] = []
     channels = [match for match in map(re.compile(r"throttle_(\w+)_(state|events)").fullmatch, series) if match]
     has_parts = any(re.fullmatch(r"oc\d+", match[1]) for match in channels)
     for match in channels:
         if match[0] != OVERCURRENT or not has_parts:
-            found += _times(series[match[0]], match[1], match[2] == "events")
-    return sorted(found, key=lambda throttling: throttling[:3])
+            periods += _times(series[match[0]], match[1], match[2] == "events")
+    return sorted(periods, key=lambda throttling: throttling[:3])
 
 
 def _times(series: Series, by: str, are_events: bool) -> List[Throttling]:
-    found: List[Throttling] = []
+    periods: List[Throttling] = []
     samples = list(zip(series.times_s, series.values))
     for (before_s, before), (time_s, value) in zip(samples, [*samples[1:], *samples[-1:]]):
         events = round(value - before) if are_events else None
         if not (events if are_events else before) > 0:
             continue
-        if found and found[-1].end_s == before_s:
-            together = found[-1].events + events if are_events else None
-            found[-1] = found[-1]._replace(end_s=time_s, events=together)
+        if periods and periods[-1].end_s == before_s:
+            together = periods[-1].events + events if are_events else None
+            periods[-1] = periods[-1]._replace(end_s=time_s, events=together)
         else:
-            found.append(Throttling(before_s, time_s, by, events))
-    return found
+            periods.append(Throttling(before_s, time_s, by, events))
+    return periods

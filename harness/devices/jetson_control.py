@@ -91,8 +91,9 @@ class JetsonControl:
             return None
 
     def tpc_mask(self) -> Optional[int]:
-        """Which TPCs of the GPU are off, by the kernel where it tells, else by the mode in effect; None: not told."""
-        mask = self.nvpmodel.told(modes.TPC_POWER_GATING, modes.TPC_PG_MASK)  # for root only under some releases
+        """The TPCs that are off, according to the kernel or else to the mode in effect; None if neither has them."""
+        # The kernel's file is readable by root only under some releases.
+        mask = self.nvpmodel.kernel_value(modes.TPC_POWER_GATING, modes.TPC_PG_MASK)
         model = self.in_effect() if mask is None else None
         return modes.tpc_mask(model) if model else mask
 
@@ -127,7 +128,7 @@ class JetsonControl:
         except ControlError:
             memory = {}
         held = memory.get("locked")
-        memory_hz = memory["rate_hz"] if held else self.nvpmodel.told(modes.EMC, modes.MAX_FREQ)  # its cap
+        memory_hz = memory["rate_hz"] if held else self.nvpmodel.kernel_value(modes.EMC, modes.MAX_FREQ)  # its cap
         mode = PowerMode(cores, *highest, hz_to_khz(memory_hz or UNKNOWN_KHZ))
         return mode, [name for name, khz in zip(PowerMode._fields, mode) if khz == UNKNOWN_KHZ]
 

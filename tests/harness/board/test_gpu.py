@@ -180,7 +180,7 @@ def test_memory_clock_behind_roots_door_says_so(tree_in, plain_user):
     debug.chmod(0)
     values, failed = gpu_module.open_source(tree.root).read(0.0)
     assert values == {"gpu_khz": 1_300_500, "gpu_load_share": 0.0}
-    assert failed == {"emc_khz": f"{debug} is for root only; jtop tells the clock to all"}
+    assert failed == {"emc_khz": f"{debug} is for root only; jtop reports the clock to every user"}
     debug.chmod(0o755)
     rate.chmod(0)
     assert "emc/rate is for root only" in gpu_module.open_source(tree.root).read(0.0).failed["emc_khz"]

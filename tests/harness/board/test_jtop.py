@@ -185,7 +185,7 @@ def test_an_input_rail_is_a_rail_too(service):
 def test_what_the_board_lacks_has_no_channel_and_no_power_sensor_is_no_zero(service, power):
     service.data.update(power=power, cpu={}, gpu={}, memory={}, temperature={})
     sample = sample_of(FakeClient(service))
-    assert (sample.values, sample.failed) == ({}, {JTOP_TOTAL: "jtop finds no power sensor"})
+    assert (sample.values, sample.failed) == ({}, {JTOP_TOTAL: "jtop has no power sensor"})
 
 
 @pytest.mark.parametrize(

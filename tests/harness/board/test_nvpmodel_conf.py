@@ -107,8 +107,8 @@ some words of it
         (OtherSection("CHARGE_CONFIG", (("LIMIT", "80"),), (("some", "words", "of", "it"),)),),
     )
     assert parsed.notes == (
-        (1, "PARAM type VOLTAGE is not known here, kept as it is"),
-        (6, "section CHARGE_CONFIG is not known here, kept as it is"),
+        (1, "PARAM type VOLTAGE is not recognised; kept as it is"),
+        (6, "section CHARGE_CONFIG is not recognised; kept as it is"),
     )
     assert parse(write(parsed.conf)).conf == parsed.conf
 
@@ -130,8 +130,8 @@ END = "< PM_CONFIG DEFAULT=0 >"
         ([MODEL, END, END], 3, "this PM_CONFIG replaces an earlier one"),
         ([MODEL], 0, "the mandatory < PM_CONFIG DEFAULT=n > is missing"),
         ([MODEL, "< PM_CONFIG DEFAULT=3 >"], 0, "the default mode 3 is none of the modes"),
-        ([MODEL, "< POWER_MODEL ID=0 NAME=B >", END], 0, "power mode ID 0 stands there more than once"),
-        ([MODEL, "< POWER_MODEL ID=1 NAME=A >", END], 0, "power mode A stands there more than once"),
+        ([MODEL, "< POWER_MODEL ID=0 NAME=B >", END], 0, "power mode ID 0 is defined more than once"),
+        ([MODEL, "< POWER_MODEL ID=1 NAME=A >", END], 0, "power mode A is defined more than once"),
     ],
 )
 def test_what_is_not_as_expected_is_said_with_its_line(lines, number, note):
@@ -191,7 +191,7 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path):
 
 def test_an_unknown_mode_is_refused_with_those_that_there_are():
     conf = parse(SAMPLES["nano"][0]).conf
-    with pytest.raises(UnknownNameError, match=r"there is no power mode '10W' in this conf; known: MAXN, 5W"):
+    with pytest.raises(UnknownNameError, match=r"there is no power mode '10W' in this conf; available: MAXN, 5W"):
         conf.model("10W")
 
 
@@ -204,10 +204,10 @@ P = Param("FILE", "P", (Argument("ARG", "/a"),))
     [
         (Conf(models=(), default=0), "the default mode 0 is none of the modes"),
         (Conf(models=(A,)), "PM_CONFIG DEFAULT=n > is missing"),
-        (Conf(models=(A, PowerModel(0, "B")), default=0), "power mode ID 0 stands there more than once"),
-        (Conf(models=(A, PowerModel(1, "A")), default=0), "power mode A stands there more than once"),
-        (Conf((P, P), (A,), 0), "PARAM P stands there more than once"),
-        (Conf((Param("FILE", "P", (Argument("X", "/a"), Argument("X", "/b"))),), (A,), 0), "argument of P X stands"),
+        (Conf(models=(A, PowerModel(0, "B")), default=0), "power mode ID 0 is defined more than once"),
+        (Conf(models=(A, PowerModel(1, "A")), default=0), "power mode A is defined more than once"),
+        (Conf((P, P), (A,), 0), "PARAM P is defined more than once"),
+        (Conf((Param("FILE", "P", (Argument("X", "/a"), Argument("X", "/b"))),), (A,), 0), "argument of P X is defined"),
         (Conf((P,), (PowerModel(0, "A", (Setting("P", "OTHER", "1"),)),), 0), "sets P OTHER, which no PARAM declares"),
         (
             Conf((Param("CLOCK", "P", P.arguments),), (PowerModel(0, "A", (Setting("P", "ARG", "x"),)),), 0),

@@ -267,7 +267,7 @@ def test_stock_modes_read_back_as_the_spec_has_them(spec):
 
 def test_what_is_not_known_off_board_is_refused_with_the_way_out():
     with pytest.raises(
-        InvalidValueError, match=r"nvpmodel conf of thor is not known off-board; .*--base /etc/nvpmodel"
+        InvalidValueError, match=r"nvpmodel conf of thor is available on the board only; .*--base /etc/nvpmodel"
     ):
         stock_conf(load_board("thor"))
 

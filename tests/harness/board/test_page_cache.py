@@ -87,7 +87,7 @@ def test_what_the_kernel_does_not_tell_is_unknown(write, tree, monkeypatch):
     monkeypatch.setattr(os, "access", lambda path, mode, effective_ids: False)
     path = write("foreign", 5)
     assert residency([path], tree.root) == Residency(
-        None, 5, f"the kernel does not tell it of {path}: own the file, or be allowed to write it"
+        None, 5, f"the kernel hides the residency of {path}: own the file, or get write access to it"
     )
     assert residency([path], tree.root).share is None
 
@@ -100,7 +100,7 @@ def test_a_file_that_cannot_be_mapped_is_unknown(write, monkeypatch):
     assert size > 0
     resident_bytes, total_bytes, reason = residency([unmappable, write("plain", 5)])
     assert (resident_bytes, total_bytes) == (None, size + 5)
-    assert f"does not tell it of {unmappable}: mmap of {size} bytes: No such device" in reason
+    assert f"does not report the residency of {unmappable}: mmap of {size} bytes: No such device" in reason
 
 
 def test_the_right_to_act_as_any_owner_is_read_from_the_process(write, tree, monkeypatch):

@@ -326,7 +326,7 @@ def test_a_disk_that_is_held_to_less_already_is_refused(machine, tree, version):
     machine(version)
     top, line = (V1, f"{DISK} 500000") if version == LIMITS_V1 else (V2, f"{DISK} rbps=500000 wbps=max")
     tree.write({f"{top}/job/{version}": line})
-    with pytest.raises(CannotRunError, match=r"held to 500000 bytes/s already, .* 1000000 were asked for"):
+    with pytest.raises(CannotRunError, match=r"held to 500000 bytes/s already, .* 1000000 were requested"):
         ReadLimit(tree.root).on_disk_under(str(tree.path / "data"), 1_000_000)
     assert ReadLimit(tree.root).on_disk_under(str(tree.path / "data"), 500_000) == {DISK: 500_000}
 

@@ -424,5 +424,5 @@ def test_a_knob_is_opened_by_the_name_and_options_that_it_is_saved_with(tmp_path
     """As files of 0.1.0 have them."""
     assert open_knob(KnobSpec(name, options), str(tmp_path)).spec == KnobSpec(name, options)
     assert isinstance(open_knob(KnobSpec("cluster_limits"), str(tmp_path)), CpuFrequency)  # its name for them
-    with pytest.raises(ControlError, match="there is no knob 'lamp'; known: cluster_limits, "):
+    with pytest.raises(ControlError, match="there is no knob 'lamp'; available: cluster_limits, "):
         open_knob(KnobSpec("lamp"), "/")

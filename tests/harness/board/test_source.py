@@ -25,7 +25,7 @@ def test_every_source_has_a_function_that_opens_it(name):
 @pytest.mark.parametrize(
     ("source", "files", "reason"),
     [
-        (SourceSpec("powr"), {}, r"no telemetry source 'powr'; known: .*rapl"),
+        (SourceSpec("powr"), {}, r"no telemetry source 'powr'; available: .*rapl"),
         (SourceSpec("memory"), {}, "meminfo does not exist"),
         (SourceSpec("cpu", {"pid": 100}), {"proc/stat": "cpu  1 2 3 4 5 6 7 8 0 0"}, r"proc/\d+/stat does not exist"),
         (SourceSpec("cpufreq"), {}, "no cpufreq policy"),

@@ -295,7 +295,7 @@ def test_a_log_of_something_else_or_with_neither_dates_nor_interval_is_refused(l
 def test_lines_of_something_else_keep_their_place_and_are_counted():
     telemetry = parse_log(["# my run", undated(1), "### torn", undated(3)], interval_s=1)
     assert telemetry.series[TOTAL] == Series((0.0, 2.0), (1, 3))
-    assert telemetry.missing["tegrastats"] == "2 of 4 lines say nothing that is known, line 1 the first: '# my run'"
+    assert telemetry.missing["tegrastats"] == "2 of 4 lines hold no value of tegrastats, line 1 the first: '# my run'"
 
 
 def test_a_total_needs_all_its_rails_in_every_line():

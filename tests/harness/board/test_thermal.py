@@ -150,5 +150,5 @@ def test_a_run_that_nobody_watches_does_not_start_and_one_that_is_watched_no_mor
     refuse_heat(Newest(), {})
     with pytest.raises(CannotRunError, match=r"temperature_cpu_c.*is broken.*--no-temperature-limit"):
         refuse_heat(Newest(), limits_c)
-    with pytest.raises(OverheatedError, match=r"no sensor .* has told its temperature .*is broken"):
+    with pytest.raises(OverheatedError, match=r"no sensor .* has reported a temperature .*is broken"):
         refuse_heat(Newest(is_silent=True, temperature_cpu_c=70.0), limits_c)

@@ -121,7 +121,7 @@ def test_two_gpus_alike_are_two_devices_and_an_unknown_one_lists_those_there(dri
     assert (first.name, second.name) == ("nvidia-geforce-rtx-3090:0", "nvidia-geforce-rtx-3090:1")
     assert first.board_instance != second.board_instance
     assert open_device(second.name, Configuration()).gpu_uuid == A5000["uuid"]
-    with pytest.raises(UnknownNameError, match=r"known: 0 \(NVIDIA GeForce RTX 3090"):
+    with pytest.raises(UnknownNameError, match=r"available: 0 \(NVIDIA GeForce RTX 3090"):
         open_device("nvidia-gpu:2", Configuration())
 
 
