@@ -104,15 +104,17 @@ def repetition_factors(board: BoardParameters, random: np.random.Generator, coun
 
 
 def _check(board: BoardParameters, modes: np.ndarray, load: Load, tpc_share: float) -> None:
-    for name, known in (
+    for name, supported in (
         ("task", ("training", "inference")),
         ("clocks", ("static", "dvfs")),
         ("storage", ("ssd", "sd", "hdd", "emmc")),
     ):
-        if getattr(load, name) not in known:
-            raise InvalidValueError(f"{name} {getattr(load, name)!r} is not simulated", f"known: {', '.join(known)}")
+        if getattr(load, name) not in supported:
+            what = f"{name} {getattr(load, name)!r} is not simulated"
+            raise InvalidValueError(what, f"available: {', '.join(supported)}")
     if load.batch_size < 1 or load.workers < 0 or not 0.0 <= load.cached_share <= 1.0:
-        raise InvalidValueError(f"{load} is no load", "batch size 1 or more, workers 0 or more, cached share 0 to 1")
+        expected = "expected batch size 1 or more, workers 0 or more, cached share 0 to 1"
+        raise InvalidValueError(f"{load} is not a valid load", expected)
     if not 0.0 < tpc_share <= 1.0:
         raise InvalidValueError(f"tpc_share is {tpc_share}, expected more than 0 and at most 1")
     if not (modes > 0).all():

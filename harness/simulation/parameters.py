@@ -65,7 +65,7 @@ class PhysicsParameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True)
 
 
 class BoardParameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    spec: BoardSpec  # what is known of it
+    spec: BoardSpec
     cpu_speed: float  # work of a core per cycle over that of a Cortex-A78AE
     memory_wait: float  # memory cycles that CPU work waits for over those of an AGX Orin
     flop_efficiency: float  # share of the arithmetic peak that training convolutions reach
@@ -180,13 +180,13 @@ def _values(path: Path) -> Dict[str, Any]:
 
 
 TRAFFIC_PER_PARAMETER = 32.0
-"""Memory traffic in bytes of a training minibatch per parameter of the network: 28 to 52 of the known workloads."""
+"""Memory traffic in bytes per network parameter and training minibatch: 28 to 52 for the reference workloads."""
 
 LAUNCHES_PER_FORWARD = 4.0
-"""Kernels of a training minibatch per kernel of its forward pass: the known workloads have 3.75 to 5."""
+"""Kernels of a training minibatch per kernel of its forward pass: the reference workloads have 3.75 to 5."""
 
 CYCLES_PER_INPUT_BYTE = 20.0
-"""CPU cycles that loading takes per byte of a sample: 6 to 64 of the known workloads, more only of BERT's tokens."""
+"""CPU cycles of loading per byte of a sample: 6 to 64 for the reference workloads, more only of BERT's tokens."""
 
 
 def scaled_workload(
@@ -200,18 +200,18 @@ def scaled_workload(
     kernels_forward: float,
     parameters: float,
 ) -> Tuple[WorkloadParameters, str]:
-    """A workload that nobody has measured, and the known one that it is scaled from, whose kernels are most alike.
+    """Parameters of a workload without measurements, and the name of the reference workload they are scaled from.
 
-    How well kernels use a GPU is the known one's, what is counted replaces its counts. Each known network, left out,
-    comes out with its time and its power to a factor of 2.2, in the median over modes.
+    The reference is the workload with the most similar kernels: its kernel efficiency is kept, its counts are replaced.
+    Each reference workload, left out, is predicted within a factor of 2.2 in time and power (median over modes).
     """
     traffic, launches = parameters * TRAFFIC_PER_PARAMETER, kernels_forward * LAUNCHES_PER_FORWARD
 
-    def distance(known: WorkloadParameters) -> float:
-        work = flops_forward / kernels_forward * known.forward_launches / known.flops_forward
-        return abs(math.log(work)) + abs(math.log(traffic / launches * known.launches / known.minibatch_bytes))
+    def distance(reference: WorkloadParameters) -> float:
+        work = flops_forward / kernels_forward * reference.forward_launches / reference.flops_forward
+        return abs(math.log(work)) + abs(math.log(traffic / launches * reference.launches / reference.minibatch_bytes))
 
-    nearest = min((load_workload(known) for known in SIMULATED_WORKLOADS), key=distance)
+    nearest = min((load_workload(reference) for reference in SIMULATED_WORKLOADS), key=distance)
     counted = {
         "samples": float(samples),
         "dataset_bytes": dataset_bytes,

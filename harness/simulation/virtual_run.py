@@ -57,8 +57,8 @@ class VirtualData(NamedTuple):
     def held(self, count: int) -> np.ndarray:
         """Share of the data set in the page cache after each of `count` minibatches."""
         number = np.arange(count)
-        found = np.where(number < self.per_pass, self.before, self.later)
-        return np.minimum(np.maximum(found, (number % self.per_pass + 1) / self.per_pass), self.holds)
+        resident = np.where(number < self.per_pass, self.before, self.later)
+        return np.minimum(np.maximum(resident, (number % self.per_pass + 1) / self.per_pass), self.holds)
 
 
 def virtual_data(
@@ -124,7 +124,7 @@ class Ticks(NamedTuple):
     noise: np.ndarray
 
     def until(self, end_s: float) -> Ticks:
-        """Those up to a time, and one at that very time: the sampler takes a last one when it is told to stop."""
+        """The ticks up to a time, and one at that time: the sampler takes a last sample when it stops."""
         kept = int(np.searchsorted(self.times_s, end_s))
         return Ticks(np.append(self.times_s[:kept], end_s), np.append(self.noise[:kept], self.noise[-1]))
 
@@ -332,13 +332,13 @@ def run_interleaved(
     changes_mode = boards[0].mode != boards[1].mode
     train, serve = (functools.partial(work, kind) for kind in range(len(parts)))
     by_itself_s = alone_s(case.settings.duration_s, mix.arrivals_per_s, mix.batch_size)
-    found, minibatches = [], []
+    runs, minibatches = [], []
     for first, second, duration_s in (
         (train, serve, case.settings.duration_s),
         (train, None, by_itself_s),
         (None, serve, by_itself_s),
     ):
-        found.append(
+        runs.append(
             interleave(
                 clock=lambda: clock_s,
                 train=first,
@@ -359,4 +359,4 @@ def run_interleaved(
     means = np.diff(spent_at) / np.maximum(np.diff(at.times_s), 1e-9)
     power_mw = np.append(means[:1], means) * at.noise * power_factor
     channels = {POWER_CHANNEL: power_mw, "cpu_other_cores": np.zeros(len(power_mw))}
-    return found, minibatches, _telemetry(boards[0], case.settings.interval_s, at, channels)
+    return runs, minibatches, _telemetry(boards[0], case.settings.interval_s, at, channels)

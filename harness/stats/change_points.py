@@ -2,8 +2,8 @@
 
 The series is cut where that pays: a segment costs the squares of its deviations from its mean over the variance of the
 noise, a cut costs a penalty, and the cheapest of all partitions is taken [1]; PELT [2] is a faster way to the same one.
-The noise is learned from differences of neighbours, which a few steps do not move, and from what is known of such
-devices. A place near to the cut is as likely as a likelihood ratio says [3].
+The noise is learned from differences of neighbours, which a few steps do not move, and from the prior for such
+devices. The interval of a cut holds the places near it that a likelihood ratio does not reject [3].
 
 References:
     [1] B. Jackson et al.: An algorithm for optimal partitioning of data on an interval. IEEE Signal Processing Letters
@@ -39,15 +39,17 @@ class ChangePoint(NamedTuple):
     high: int
 
 
-def learn_from_neighbours(logs: np.ndarray, known: RunNoise) -> RunNoise:
+def learn_from_neighbours(logs: np.ndarray, prior_noise: RunNoise) -> RunNoise:
     """The noise of a series of logarithms in the order of time; at least what is left of the prior after so many."""
     steps, seen = len(logs) - 1, 0.0
     if steps > 0:
         moves = np.abs(np.diff(logs))
-        noisy = moves[moves <= FAR * math.sqrt(2) * max(float(np.median(moves)) / _NORMAL_DIFFERENCE, known.share)]
+        noisy = moves[
+            moves <= FAR * math.sqrt(2) * max(float(np.median(moves)) / _NORMAL_DIFFERENCE, prior_noise.share)
+        ]
         seen = float(np.sqrt(np.mean(noisy**2) / 2)) if len(noisy) else 0.0
-    dof = steps + known.dof
-    expected = math.sqrt((steps * seen**2 + known.dof * known.share**2) / dof)
+    dof = steps + prior_noise.dof
+    expected = math.sqrt((steps * seen**2 + prior_noise.dof * prior_noise.share**2) / dof)
     return RunNoise(max(seen, expected) if steps > 1 else expected, dof, steps)
 
 
@@ -85,10 +87,10 @@ def change_points(logs: Sequence[float], share: float, among: int = 1) -> List[C
     places = [count]
     while places[0] > 0:
         places.insert(0, int(cut[places[0]]))
-    found = []
+    change_points = []
     for start, place, stop in zip(places, places[1:], places[2:]):
         others = np.arange(start + 1, stop)
         both = cost(np.array(start), others) + cost(others, np.array(stop))
         likely = others[both <= both[place - start - 1] + LIKELY]
-        found.append(ChangePoint(place, int(likely[0]), int(likely[-1])))
-    return found
+        change_points.append(ChangePoint(place, int(likely[0]), int(likely[-1])))
+    return change_points

@@ -76,15 +76,15 @@ class RunsRatio(NamedTuple):
         return Change(*estimate.interval(confidence), estimate.p_differs())
 
 
-def learn_noise(cases: Sequence[Sequence[Runs]], same_question: bool, known: RunNoise) -> RunNoise:
+def learn_noise(cases: Sequence[Sequence[Runs]], same_question: bool, prior_noise: RunNoise) -> RunNoise:
     """The noise of a run's median between runs, from all cases of a comparison: the runs of each side of each.
 
     With one run a side, and nothing but the run to differ (`same_question`), the scatter of the cases' ratios around
-    their median tells of it: it can raise the prior `known`, not lower it, as what all cases have in common is not in
-    it.
+    their median is evidence of it: it can raise the prior `prior_noise`, not lower it, because what all cases have in
+    common is not part of it.
     """
     sides = [side for case in cases for side in case]
-    noise = learn([[Estimate(float(np.median(run)), 0.0, 1) for run in side] for side in sides], known)
+    noise = learn([[Estimate(float(np.median(run)), 0.0, 1) for run in side] for side in sides], prior_noise)
     alone = [case for case in cases if [len(side) for side in case] == [1, 1]]
     single = [math.log(pooled_median(after) / pooled_median(before)) for before, after in alone]
     if not same_question or len(single) < max(FEWEST_RATIOS, noise.repetitions):
@@ -98,18 +98,18 @@ def learn_noise(cases: Sequence[Sequence[Runs]], same_question: bool, known: Run
     return noise if scattered <= noise.share else noise._replace(share=scattered)
 
 
-def compare_runs(before: Runs, after: Runs, noise: RunNoise, known: RunNoise) -> RunsRatio:
-    """The ratio of the medians of two sides, with the noise that `learn_noise` found, and its prior `known`."""
+def compare_runs(before: Runs, after: Runs, noise: RunNoise, prior_noise: RunNoise) -> RunsRatio:
+    """The ratio of the medians of two sides, with the noise from `learn_noise` and its prior, `prior_noise`."""
     own, within = _own_noise((before, after), noise)
     share = math.sqrt(1 / len(before) + 1 / len(after))
     value = pooled_median(after) / pooled_median(before)
     between = own.share * share
-    return RunsRatio(within._replace(value=value), between, own.dof, min(between, known.share * share))
+    return RunsRatio(within._replace(value=value), between, own.dof, min(between, prior_noise.share * share))
 
 
-def median_of_runs(runs: Runs, known: RunNoise) -> Estimate:
+def median_of_runs(runs: Runs, prior_noise: RunNoise) -> Estimate:
     """The median over the values of all runs, the noise between runs included."""
-    own, within = _own_noise([runs], known)
+    own, within = _own_noise([runs], prior_noise)
     return Estimate(pooled_median(runs), within.error, within.dof).with_noise(own.share / math.sqrt(len(runs)), own.dof)
 
 

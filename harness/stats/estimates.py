@@ -1,12 +1,12 @@
 """Estimates of positive figures: a value with its standard error, from noisy, autocorrelated series and from runs.
 
 Neighbouring minibatches depend on each other (a slow disk or a busy neighbour slows several in a row), so the noise of
-a figure within a run is found from blocks of them: of a mean from the means of the blocks [1, sec. 3], of a median from
-a bootstrap of moving blocks [1]. Runs differ by more than their minibatches do; `harness.stats.noise` holds what is
-known of that, and `over_runs` adds it.
+a figure within a run is estimated from blocks of them: of a mean from the means of the blocks [1, sec. 3], of a median
+from a bootstrap of moving blocks [1]. Runs differ by more than their minibatches do; `harness.stats.noise` estimates by
+how much, and `over_runs` adds it.
 
 Errors are standard errors of the logarithm: a ratio is a difference of logarithms, errors add in squares, and degrees
-of freedom follow Welch [3]. Intervals are as many standard errors wide as Student's t says for the degrees of freedom.
+of freedom follow Welch [3]. The width of an interval follows Student's t with these degrees of freedom.
 
 References:
     [1] H. Kuensch: The jackknife and the bootstrap for general stationary observations. Ann. Statist. 17(3), 1989.

@@ -25,13 +25,13 @@ class Variability(NamedTuple):
 
 def variability(values: Sequence[float]) -> Optional[Variability]:
     """The spread of repeated figures, such as the epoch times of a night; None where there are none."""
-    found = np.asarray(values, dtype=float)
-    if len(found) == 0:
+    samples = np.asarray(values, dtype=float)
+    if len(samples) == 0:
         return None
-    first, median, third = (float(quartile) for quartile in np.percentile(found, [25, 50, 75]))
-    deviation = float(np.max(np.abs(found - median)) / median)
-    coefficient = float(np.std(found, ddof=1) / np.mean(found)) if len(found) > 1 else None
-    return Variability(median, deviation, (third - first) / median, coefficient, len(found))
+    first, median, third = (float(quartile) for quartile in np.percentile(samples, [25, 50, 75]))
+    deviation = float(np.max(np.abs(samples - median)) / median)
+    coefficient = float(np.std(samples, ddof=1) / np.mean(samples)) if len(samples) > 1 else None
+    return Variability(median, deviation, (third - first) / median, coefficient, len(samples))
 
 
 LENGTHS = (10, 20, 30, 40)  # minibatches per profile that 001 sec. 2.5 tried

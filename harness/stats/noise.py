@@ -1,4 +1,4 @@
-"""How much runs of the same case differ: what is known of a kind of device, and what its repeated cases teach.
+"""How much runs of the same case differ: a prior for each kind of device, updated by its repeated cases.
 
 A machine that many things run on differs from run to run by far more than a board whose clocks are held. One run shows
 nothing of that, so every estimate starts from a prior, worth a number of runs, and learns from repeated cases: the
@@ -46,23 +46,23 @@ UNSTEADY_BOARDS = {"xavier-nx": BOARD._replace(share=0.015)}
 BOARD_POWER = RunNoise(0.01, 20)  # the same of power: the tables of Orin AGX (001) repeat to within about 1 %
 
 ANY_MACHINE = RunNoise(0.05, 4)
-"""Of a machine of which nothing is known: worth little, so that few repetitions outweigh it. On a shared virtual
+"""The prior of any other machine: worth little, so that few repetitions outweigh it. On a shared virtual
 machine of two cores, cases repeated within a run came out 5 to 7 % apart, over ten runs 11 to 14 % (standard
 deviations)."""
 
 
 def prior(device: str, quantity: str = TIME) -> RunNoise:
-    """The noise between runs before any repetition, by a device's type or name; what is no board is any machine."""
+    """The noise between runs before any repetition, by a device's type or name; `ANY_MACHINE` unless it is a board."""
     board = (device.partition(":")[2] or device).partition("@")[0]
     if not is_board(board):
         return ANY_MACHINE
     return BOARD_POWER if quantity in OF_POWER else UNSTEADY_BOARDS.get(board, BOARD)
 
 
-POWER_OF_TEST = 0.8  # how often `runs_needed` lets a change be found
+POWER_OF_TEST = 0.8  # probability of detecting a change with `runs_needed` runs
 
 
-def learn(groups: Iterable[Sequence[Estimate]], known: RunNoise) -> RunNoise:
+def learn(groups: Iterable[Sequence[Estimate]], prior_noise: RunNoise) -> RunNoise:
     """The noise between runs, that within them included, from cases that were repeated.
 
     The greater of what repetitions show and of what they make of the prior: more than others have is believed at once.
@@ -73,10 +73,10 @@ def learn(groups: Iterable[Sequence[Estimate]], known: RunNoise) -> RunNoise:
         squares += float(np.sum((logs - logs.mean()) ** 2))
         repetitions += len(runs) - 1
     if not repetitions:
-        return known
-    dof = repetitions + known.dof
-    variance = max(squares / repetitions, (squares + known.dof * known.share**2) / dof)
-    return RunNoise(math.sqrt(variance), dof, known.repetitions + repetitions)
+        return prior_noise
+    dof = repetitions + prior_noise.dof
+    variance = max(squares / repetitions, (squares + prior_noise.dof * prior_noise.share**2) / dof)
+    return RunNoise(math.sqrt(variance), dof, prior_noise.repetitions + repetitions)
 
 
 def runs_needed(change: float, noise: RunNoise) -> int:
@@ -92,7 +92,7 @@ def runs_needed(change: float, noise: RunNoise) -> int:
 
 
 def over_runs(estimates: Sequence[Estimate], noise: Optional[RunNoise]) -> Estimate:
-    """The figure of a case that was measured in one run or more, the noise between runs included where it is known."""
+    """The figure of a case over its runs, with the noise between runs where `noise` is given."""
     if noise is None:
         return geometric_mean(estimates)
     return geometric_mean(estimates).with_noise(noise.share / math.sqrt(len(estimates)), noise.dof)
@@ -101,20 +101,20 @@ def over_runs(estimates: Sequence[Estimate], noise: Optional[RunNoise]) -> Estim
 def noise_of(board: str, cases: Sequence[Sequence[Figures]]) -> Dict[str, RunNoise]:
     """The noise between runs of each quantity, cold and warm epochs together.
 
-    One that was in no repeated case differs as times or power do, where that is known to be more than the prior says.
+    A quantity without repeated cases takes the noise of times or of power, where that exceeds its prior.
     """
-    found: Dict[str, RunNoise] = {}
+    learned: Dict[str, RunNoise] = {}
     for quantity in sorted({name for runs in cases for run in runs for name, _ in run}):
         groups: List[List[Estimate]] = []
         for runs in cases:
             for name in dict.fromkeys(name for run in runs for name in run if name[0] == quantity):
                 groups.append([run[name] for run in runs if name in run])
-        found[quantity] = learn(groups, prior(board, quantity))
-    for quantity, noise in found.items():
-        alike = found.get(POWER if quantity in OF_POWER else TIME)
+        learned[quantity] = learn(groups, prior(board, quantity))
+    for quantity, noise in learned.items():
+        alike = learned.get(POWER if quantity in OF_POWER else TIME)
         if not noise.repetitions and alike is not None and alike.share > noise.share:
-            found[quantity] = alike
-    return found
+            learned[quantity] = alike
+    return learned
 
 
 def told(noise: Mapping[str, RunNoise]) -> str:

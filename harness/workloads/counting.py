@@ -114,10 +114,10 @@ def count_forward(model: Any, run: Callable[[], Any]) -> Tuple[int, int, int]:
         def __torch_dispatch__(self, operator: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
             nonlocal kernels, traffic
             aliases = [value.alias_info for value in operator._schema.returns if value.alias_info is not None]
-            found = operator(*args, **(kwargs or {}))
+            result = operator(*args, **(kwargs or {}))
             if all(alias.is_write for alias in aliases):
-                kernels, traffic = kernels + 1, traffic + moved((args, kwargs, found))
-            return found
+                kernels, traffic = kernels + 1, traffic + moved((args, kwargs, result))
+            return result
 
     with Kernels():
         run()
@@ -131,12 +131,12 @@ def count_forward(model: Any, run: Callable[[], Any]) -> Tuple[int, int, int]:
 def count_layers(model: Any, run: Callable[[], Any]) -> Tuple[int, int, int]:
     """Operations of a model's convolutions and linear layers during a call, how many there are, bytes in and out."""
     nn = require("torch.nn")
-    found: List[int] = []
+    layer_flops: List[int] = []
     traffic = 0
 
     def add(layer: Any, inputs: Any, output: Any) -> None:
         nonlocal traffic
-        found.append(2 * output.numel() * layer.weight[0].numel())
+        layer_flops.append(2 * output.numel() * layer.weight[0].numel())
         traffic += sum(one.numel() * one.element_size() for one in (*inputs, output))
 
     with contextlib.ExitStack() as hooks:
@@ -144,4 +144,4 @@ def count_layers(model: Any, run: Callable[[], Any]) -> Tuple[int, int, int]:
             if isinstance(layer, (nn.Conv1d, nn.Conv2d, nn.Conv3d, nn.Linear)):
                 hooks.callback(layer.register_forward_hook(add).remove)
         run()
-    return sum(found), len(found), traffic
+    return sum(layer_flops), len(layer_flops), traffic

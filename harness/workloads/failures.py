@@ -66,7 +66,7 @@ def own_code_failed(what: str, error: BaseException, hint: str = "") -> Workload
             "or, on Linux, multiprocessing.set_start_method('fork') in your module",
         )
     text = "".join(traceback.format_exception(type(error), error, error.__traceback__))
-    frames = [found.group("file", "line", "function") for found in _FRAME.finditer(text)]
+    frames = [match.group("file", "line", "function") for match in _FRAME.finditer(text)]
     own = [frame for frame in frames if _is_own(frame[0])]
     place = ""
     if own:

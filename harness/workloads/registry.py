@@ -15,10 +15,10 @@ from harness.workloads.failures import own_code_failed
 from harness.workloads.workload import Workload
 
 WORKLOADS: Dict[str, Workload] = {
-    found.name: found
+    item.name: item
     for module in (classification, yolov8n_coco, language_models)
-    for found in vars(module).values()
-    if isinstance(found, Workload)
+    for item in vars(module).values()
+    if isinstance(item, Workload)
 }
 """Every workload that one of these modules defines."""
 
@@ -30,38 +30,38 @@ _own: Dict[str, Workload] = {}  # users' workloads that were loaded in this proc
 
 def get_workload(text: str) -> Workload:
     """A workload by its name; a user's by `module:NAME`, by its entry point, or by its own name once it was loaded."""
-    known = WORKLOADS.get(text) or _own.get(text)
-    if known is not None:
-        return known
-    found = _from_module(text) if ":" in text else _from_entry_point(text)
-    if found is None:
+    registered = WORKLOADS.get(text) or _own.get(text)
+    if registered is not None:
+        return registered
+    workload = _from_module(text) if ":" in text else _from_entry_point(text)
+    if workload is None:
         raise UnknownNameError(
             f"workload {text!r} is unknown",
-            f"known: {', '.join(dict.fromkeys([*WORKLOADS, *_own, *(point.name for point in _entry_points())]))}; "
+            f"available: {', '.join(dict.fromkeys([*WORKLOADS, *_own, *(point.name for point in _entry_points())]))}; "
             "your own is module:NAME, such as my_model:WORKLOAD",
         )
-    if not isinstance(found, Workload):
+    if not isinstance(workload, Workload):
         raise InvalidValueError(
-            f"{text} is a {type(found).__name__}, expected a Workload", "NAME = Workload(...), from jetwatt"
+            f"{text} is a {type(workload).__name__}, expected a Workload", "NAME = Workload(...), from jetwatt"
         )
-    other = WORKLOADS.get(found.name) or _own.get(found.name)
-    if found.name in _RESERVED or (other is not None and other is not found):
+    other = WORKLOADS.get(workload.name) or _own.get(workload.name)
+    if workload.name in _RESERVED or (other is not None and other is not workload):
         whose = "reserved" if other is None else "that of another workload"
-        raise InvalidValueError(f"the name {found.name!r} of {text} is {whose}", "give it another name")
-    _own[found.name] = found
-    return found
+        raise InvalidValueError(f"the name {workload.name!r} of {text} is {whose}", "give it another name")
+    _own[workload.name] = workload
+    return workload
 
 
 def _from_module(text: str) -> Any:
     module_name, _, attribute = text.partition(":")
     module = _imported(module_name, text)
-    found = module
+    target = module
     for part in attribute.split("."):
-        if not hasattr(found, part):
+        if not hasattr(target, part):
             names = [name for name, value in vars(module).items() if isinstance(value, Workload)]
             raise UnknownNameError(f"{module_name} has no {attribute!r}", f"workloads there: {', '.join(names) or '-'}")
-        found = getattr(found, part)
-    return found
+        target = getattr(target, part)
+    return target
 
 
 def _imported(name: str, text: str) -> Any:
@@ -93,18 +93,18 @@ def _imported(name: str, text: str) -> Any:
 
 
 def _from_entry_point(name: str) -> Optional[Any]:
-    found = [point for point in _entry_points() if point.name == name]
-    if not found:
+    points = [point for point in _entry_points() if point.name == name]
+    if not points:
         return None
-    if len({point.value for point in found}) > 1:
-        places = " and ".join(sorted(point.value for point in found))
+    if len({point.value for point in points}) > 1:
+        places = " and ".join(sorted(point.value for point in points))
         raise InvalidValueError(f"workload {name!r} is declared twice: {places}", "name one of them: module:NAME")
     try:
-        return found[0].load()
+        return points[0].load()
     except HarnessError:
         raise
     except (Exception, SystemExit) as error:
-        raise own_code_failed(f"workload {name}: importing {found[0].value}", error) from error
+        raise own_code_failed(f"workload {name}: importing {points[0].value}", error) from error
 
 
 def _entry_points() -> List[EntryPoint]:

@@ -119,7 +119,7 @@ class Workload:
                 raise InvalidValueError(f"workload {self.name}: {field} is {value!r}, expected a number from 1")
         if self.precision not in PRECISIONS:
             raise InvalidValueError(
-                f"workload {self.name}: precision is {self.precision!r}", f"known: {', '.join(PRECISIONS)}"
+                f"workload {self.name}: precision is {self.precision!r}", f"available: {', '.join(PRECISIONS)}"
             )
 
     @property

@@ -60,7 +60,7 @@ class DataSet:
     def find_real(self, data_root: Path) -> Optional[Path]:
         places = (data_root / name for name in self.places)
         return next(
-            (place for place in places if any(found for sign in self.signs for found in place.glob(sign))), None
+            (place for place in places if any(match for sign in self.signs for match in place.glob(sign))), None
         )
 
 

@@ -103,7 +103,7 @@ def _encode(texture: np.ndarray, contrast: float, quality: int, hue: np.ndarray)
 
 @functools.lru_cache(maxsize=None)
 def _calibration(quality: int) -> Tuple[np.ndarray, np.ndarray]:
-    """Bytes per pixel that each contrast leads to, found by trying: encoders differ from one libjpeg to the next."""
+    """Bytes per pixel for each contrast, measured here: encoders differ from one libjpeg to the next."""
     random, side = np.random.default_rng(0), 512
     cut, colours = _cut_texture(random, side, side), random.normal(0, 4 * _HUE_JITTER, (2, 6, 8))
     sizes = [len(_encode(cut, contrast, quality, colours)) / side**2 for contrast in _CONTRASTS]

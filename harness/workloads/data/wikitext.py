@@ -64,8 +64,8 @@ def _number(tokens: List[str]) -> Dict[str, int]:
     counts = collections.Counter(tokens)
     by_frequency = sorted(counts, key=lambda token: (-counts[token], token))
     if len(by_frequency) > VOCABULARY:
-        known = [token for token in by_frequency if token != _UNKNOWN][: VOCABULARY - 1]
-        by_frequency = [*known, _UNKNOWN]
+        frequent = [token for token in by_frequency if token != _UNKNOWN][: VOCABULARY - 1]
+        by_frequency = [*frequent, _UNKNOWN]
     return {token: number for number, token in enumerate(by_frequency)}
 
 

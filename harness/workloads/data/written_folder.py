@@ -1,4 +1,4 @@
-"""A folder of files that appears whole or not at all, is known again by its manifest, and is checked before use."""
+"""A folder of files that appears whole or not at all, has a manifest that identifies it, and is checked before use."""
 
 from __future__ import annotations
 

@@ -207,7 +207,10 @@ P = Param("FILE", "P", (Argument("ARG", "/a"),))
         (Conf(models=(A, PowerModel(0, "B")), default=0), "power mode ID 0 is defined more than once"),
         (Conf(models=(A, PowerModel(1, "A")), default=0), "power mode A is defined more than once"),
         (Conf((P, P), (A,), 0), "PARAM P is defined more than once"),
-        (Conf((Param("FILE", "P", (Argument("X", "/a"), Argument("X", "/b"))),), (A,), 0), "argument of P X is defined"),
+        (
+            Conf((Param("FILE", "P", (Argument("X", "/a"), Argument("X", "/b"))),), (A,), 0),
+            "argument of P X is defined",
+        ),
         (Conf((P,), (PowerModel(0, "A", (Setting("P", "OTHER", "1"),)),), 0), "sets P OTHER, which no PARAM declares"),
         (
             Conf((Param("CLOCK", "P", P.arguments),), (PowerModel(0, "A", (Setting("P", "ARG", "x"),)),), 0),
