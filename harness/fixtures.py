@@ -413,7 +413,9 @@ def _loop(request: pytest.FixtureRequest, case: Case, measure: Measure, task: st
             unknown = [name for name in changes if name not in known]
             if unknown:
                 known = [*LOOP_AXES, *known]
-                raise errors.InvalidValueError(f"{unknown[0]!r} cannot be changed here", f"known: {', '.join(known)}")
+                raise errors.InvalidValueError(
+                    f"{unknown[0]!r} cannot be changed here", f"available: {', '.join(known)}"
+                )
             settings = replace_settings(case.settings, changes)
             wanted = dataclasses.replace(case, task=task, settings=settings, **axes)
         return _recorded(request, measure(wanted, is_new=True))

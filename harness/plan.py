@@ -99,7 +99,7 @@ class Plan:
         if unknown:
             raise UnknownNameError(
                 f"the campaign has an experiment {unknown[0]!r}, and there is no benchmarks/test_{unknown[0]}.py",
-                f"known: {', '.join(known)}",
+                f"available: {', '.join(known)}",
             )
 
     def _trains_own_workload(self) -> bool:

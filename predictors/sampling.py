@@ -55,7 +55,7 @@ def choose(
     learn from `references`, tables of other workloads, and from what device the `board` is, None where nobody knows.
     """
     if sampling not in SAMPLERS:
-        raise UnknownNameError(f"sampling {sampling!r} is unknown", f"known: {', '.join(SAMPLERS)}")
+        raise UnknownNameError(f"sampling {sampling!r} is unknown", f"available: {', '.join(SAMPLERS)}")
     rows = check_inputs(candidates, batch_size, task)
     known = set() if history is None else set(map(tuple, np.asarray(history.modes, dtype=float).tolist()))
     places = np.flatnonzero([tuple(row) not in known for row in rows.modes.tolist()])

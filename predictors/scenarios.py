@@ -65,7 +65,7 @@ SCENARIOS: Dict[str, Scenario] = {
 def find_scenario(name: str) -> Scenario:
     """The scenario of a name, in upper or lower case."""
     if name.upper() not in SCENARIOS:
-        raise UnknownNameError(f"scenario {name!r} is unknown", f"known: {', '.join(SCENARIOS)}")
+        raise UnknownNameError(f"scenario {name!r} is unknown", f"available: {', '.join(SCENARIOS)}")
     return SCENARIOS[name.upper()]
 
 

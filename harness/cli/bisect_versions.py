@@ -125,7 +125,7 @@ def chosen(text: str, known: Sequence[Installed]) -> Installed:
     fitting = [one for one in known if _number(one.version(name))[: len(_number(version))] == _number(version)]
     if len(fitting) != 1:
         there = ", ".join(f"{one.version(name)} ({one.python})" for one in fitting or known) or "none"
-        raise UnknownNameError(f"{len(fitting)} environments have {text}", f"known: {there}; --among names them")
+        raise UnknownNameError(f"{len(fitting)} environments have {text}", f"available: {there}; --among names them")
     return fitting[0]
 
 

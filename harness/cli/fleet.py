@@ -212,7 +212,7 @@ def _retry(fleet: Fleet, arguments: argparse.Namespace) -> int:
     if arguments.board:
         known = [board.name for board in fleet.lab.board]
         if arguments.board not in known:
-            raise InvalidValueError(f"there is no board {arguments.board!r}", f"known: {', '.join(known)}")
+            raise InvalidValueError(f"there is no board {arguments.board!r}", f"available: {', '.join(known)}")
         for name in ("boots", "silent", "cycled"):
             path = fleet.folder / "run" / f"{arguments.board}.{name}"
             if path.exists():

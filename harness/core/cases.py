@@ -142,7 +142,7 @@ class Settings:
         if self.seed < 0:
             raise InvalidValueError(f"seed must be 0 or more, got {self.seed}")
         if self.cache not in CACHE_STATES:
-            raise InvalidValueError(f"cache state {self.cache!r} is unknown", f"known: {', '.join(CACHE_STATES)}")
+            raise InvalidValueError(f"cache state {self.cache!r} is unknown", f"available: {', '.join(CACHE_STATES)}")
         above_0 = ("data_scale", "interval_s", "limit_s", "disturbance_cores", "power_limit_w", "switching_ms")
         for name in (*above_0, "max_temperature_c"):
             value = getattr(self, name)
@@ -151,7 +151,7 @@ class Settings:
         if self.cache == "drop-each-epoch" and self.epochs is None:
             raise InvalidValueError("cache state drop-each-epoch needs epochs", "give epochs, or the cache state cold")
         if self.clocks not in CLOCKS:
-            raise InvalidValueError(f"clocks {self.clocks!r} are unknown", f"known: {', '.join(CLOCKS)}")
+            raise InvalidValueError(f"clocks {self.clocks!r} are unknown", f"available: {', '.join(CLOCKS)}")
 
 
 @dataclasses.dataclass(frozen=True)

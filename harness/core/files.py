@@ -90,7 +90,7 @@ def typed(table: Mapping[str, Any], kind: Type[Made], what: str = "the file") ->
         key = re.fullmatch("Object (.+) field `(.+)`", problem)
         where = f"{place} of {what}" if place else what
         if key and "unknown" in key[1]:
-            known = f"known: {', '.join(_keys(kind, place))}"
+            known = f"available: {', '.join(_keys(kind, place))}"
             raise UnknownNameError(f"key {key[2]!r} of {where} is unknown", known) from error
         if key:
             raise InvalidValueError(f"key {key[2]!r} of {where} is missing") from error

@@ -91,7 +91,7 @@ def parse_power_modes(
         return _by_values(space.sample(int(rest), seed))
     if kind == "grid":
         if rest not in GRIDS:
-            raise UnknownNameError(f"grid {rest!r} is unknown", f"known: {', '.join(GRIDS)}")
+            raise UnknownNameError(f"grid {rest!r} is unknown", f"available: {', '.join(GRIDS)}")
         return _by_values(GRIDS[rest](space))
     if text == ALL:
         return _by_values(space)
@@ -130,7 +130,7 @@ def _by_name(text: str, named: Mapping[str, PowerMode]) -> NamedModes:
     if not names:
         raise UnknownNameError(
             f"power mode {text!r} is unknown",
-            f"known: {', '.join(named)}; "
+            f"available: {', '.join(named)}; "
             f"or {DEFAULT}, CORESc-CPU-GPU-MEM in MHz, sample:COUNT, grid:{'|'.join(GRIDS)}, {ALL}, FILE.csv",
         )
     return [(name, named[name]) for name in names]

@@ -174,7 +174,7 @@ def open_device(name: str, configuration: Configuration, root: Path = THIS_MACHI
         raise CannotRunError(what, "run on the device; without facts in its package nothing is planned elsewhere")
     board = local_board(configuration, root)
     here = [board.name] if board is not None and not is_board(board.name) else []
-    raise UnknownNameError(f"device {name!r} is unknown", f"known: {', '.join([*known_devices(), *here])}")
+    raise UnknownNameError(f"device {name!r} is unknown", f"available: {', '.join([*known_devices(), *here])}")
 
 
 def _open_here(name: str, configuration: Configuration, root: Path) -> Optional[Device]:

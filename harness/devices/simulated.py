@@ -90,7 +90,7 @@ class SimulatedDevice:
         """`text` is `BOARD` or `BOARD@INSTANCE`; instance 0 is what is simulated without one."""
         board, mark, instance = text.partition(INSTANCE_MARK)
         if board not in SIMULATED_BOARDS:
-            raise UnknownNameError(f"board {board!r} is not simulated", f"known: {', '.join(SIMULATED_BOARDS)}")
+            raise UnknownNameError(f"board {board!r} is not simulated", f"available: {', '.join(SIMULATED_BOARDS)}")
         if mark and not instance.isdecimal():
             raise InvalidValueError(f"device {PREFIX}{text}: instance {instance!r} is no number", f"{PREFIX}{board}@1")
         self.name = PREFIX + text

@@ -91,7 +91,7 @@ class Fleet:
 
     def pool(self, name: str) -> List[BoardEntry]:
         if name not in self.pools:
-            raise UnknownNameError(f"there is no pool {name!r}", f"known: {', '.join(self.pools)}")
+            raise UnknownNameError(f"there is no pool {name!r}", f"available: {', '.join(self.pools)}")
         return self.pools[name]
 
     def init(self) -> str:

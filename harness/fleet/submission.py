@@ -95,7 +95,7 @@ class Submission:
             told = json.loads((folder / "submission.json").read_text(encoding="utf-8"))
         except (OSError, ValueError) as error:
             known = ", ".join(sorted(path.name for path in folder.parent.glob("*/"))) or "none"
-            raise UnknownNameError(f"there is no submission {self.id!r}", f"known: {known}") from error
+            raise UnknownNameError(f"there is no submission {self.id!r}", f"available: {known}") from error
         self.pool: str = told["pool"]
         self.device: str = told["device"]
         self.board: str = told.get("board", "")  # the only one that may run it
@@ -177,7 +177,9 @@ def submit(
     """
     boards = fleet.pool(pool)
     if board and board not in [one.name for one in boards]:
-        raise UnknownNameError(f"pool {pool} has no board {board!r}", f"known: {', '.join(one.name for one in boards)}")
+        raise UnknownNameError(
+            f"pool {pool} has no board {board!r}", f"available: {', '.join(one.name for one in boards)}"
+        )
     folder = _new_folder(fleet.folder / "submissions")
     words = list(words)
     asked = ["--campaign", campaign] if campaign else []

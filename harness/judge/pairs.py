@@ -62,7 +62,7 @@ def pair(
         known |= {*case.conditions, *case.leaves}
     unknown = [name for name in by if name not in known]
     if unknown:
-        raise UnknownNameError(f"no condition is called {', '.join(unknown)}; known: {', '.join(sorted(known))}")
+        raise UnknownNameError(f"no condition is called {', '.join(unknown)}; available: {', '.join(sorted(known))}")
     before, after = _of_one_instance(before, after), _of_one_instance(after, before)
     old, new = _byrest_of(before, by), _byrest_of(after, by)
     alone = [cases[0] for rest, cases in new.items() if rest not in old and len(cases) == 1]

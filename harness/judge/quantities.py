@@ -90,5 +90,5 @@ def quantity_named(name: str) -> JudgedQuantity:
     """By its name or its column."""
     quantities = {text: one for one in QUANTITIES for text in (one.name, one.column)}
     if name not in quantities:
-        raise UnknownNameError(f"{name!r} is not compared; known: {', '.join(one.column for one in QUANTITIES)}")
+        raise UnknownNameError(f"{name!r} is not compared; available: {', '.join(one.column for one in QUANTITIES)}")
     return quantities[name]

@@ -281,7 +281,7 @@ def check_inputs(modes: ModesLike, batch_size: BatchSizes, task: Tasks) -> Input
     tasks = _one_each(np.asarray(task, dtype=object), "task", len(table))
     unknown = sorted({str(name) for name in tasks} - set(TASKS))
     if unknown:
-        raise InvalidValueError(f"task {unknown[0]!r} is unknown", f"known: {', '.join(TASKS)}")
+        raise InvalidValueError(f"task {unknown[0]!r} is unknown", f"available: {', '.join(TASKS)}")
     return Inputs(table, sizes, np.array([name == "inference" for name in tasks], dtype=bool))
 
 
@@ -335,14 +335,14 @@ def names_in(text: str, known: Iterable[str], what: str) -> List[str]:
     every, names = list(known), []
     for name in text.split(","):
         if name != ALL and name not in every:
-            raise UnknownNameError(f"{what} {name!r} is unknown", f"known: {', '.join(every)}; or {ALL}")
+            raise UnknownNameError(f"{what} {name!r} is unknown", f"available: {', '.join(every)}; or {ALL}")
         names += every if name == ALL else [name]
     return list(dict.fromkeys(names))
 
 
 def predictor_class(name: str) -> Type[Predictor]:
     if name not in MODULES:
-        raise UnknownNameError(f"predictor {name!r} is unknown", f"known: {', '.join(MODULES)}")
+        raise UnknownNameError(f"predictor {name!r} is unknown", f"available: {', '.join(MODULES)}")
     module = importlib.import_module(MODULES[name])
     return next(
         value

@@ -221,7 +221,7 @@ class NetworkRegression(Regression):
 
     def _fit(self, inputs: np.ndarray, figures: np.ndarray) -> Figures:
         if self.loss not in LOSSES:
-            raise UnknownNameError(f"loss {self.loss!r} is unknown", f"known: {', '.join(LOSSES)}")
+            raise UnknownNameError(f"loss {self.loss!r} is unknown", f"available: {', '.join(LOSSES)}")
         random = np.random.default_rng(self.seed)
         start, scale = self._start(inputs, random)
         output_scale = column_scale(figures)
@@ -252,5 +252,5 @@ class NeuralNetwork(NetworkRegression):
 
     def _start(self, inputs: np.ndarray, random: np.random.Generator) -> Tuple[Networks, ColumnScale]:
         if self.scaling not in SCALES:
-            raise UnknownNameError(f"scaling {self.scaling!r} is unknown", f"known: {', '.join(SCALES)}")
+            raise UnknownNameError(f"scaling {self.scaling!r} is unknown", f"available: {', '.join(SCALES)}")
         return fresh_networks(2, (inputs.shape[1], *self.hidden, 1), random), column_scale(inputs, self.scaling)

@@ -78,5 +78,5 @@ def estimated_boards() -> Dict[str, BoardSpec]:
 def board_of(name: str) -> BoardSpec:
     known = estimated_boards()
     if name not in known:
-        raise UnknownNameError(f"the vendor's estimate knows no board {name!r}", f"known: {', '.join(known)}")
+        raise UnknownNameError(f"the vendor's estimate knows no board {name!r}", f"available: {', '.join(known)}")
     return known[name]

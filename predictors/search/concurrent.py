@@ -115,7 +115,7 @@ def concurrent(
     """
     for way in ways:
         if way not in WAYS:
-            raise UnknownNameError(f"--ways names {way!r}", f"known: {', '.join(WAYS)}")
+            raise UnknownNameError(f"--ways names {way!r}", f"available: {', '.join(WAYS)}")
     opened = open_device(device, load_configuration(Path(config)))
     training_sizes = [batch_size] if isinstance(batch_size, int) else list(batch_size)
     name, served = workload_name(training, opened), workload_name(inference, opened)

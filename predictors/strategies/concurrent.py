@@ -94,7 +94,7 @@ def choose_concurrent(
     training, inference = histories
     sizes = training.profiler.candidates.batch_size
     if search not in SEARCHES:
-        raise UnknownNameError(f"search {search!r} is unknown", f"known: {', '.join(SEARCHES)}")
+        raise UnknownNameError(f"search {search!r} is unknown", f"available: {', '.join(SEARCHES)}")
     if search == HALVING and np.ptp(sizes):
         raise InvalidValueError(
             f"{HALVING} halves modes and inference batches, and several training batches are given",

@@ -75,7 +75,7 @@ class Goal:
         """Refuse quantities that do not exist and limits that nothing can meet."""
         for name in (self.minimise, *self.limits):
             if name not in QUANTITIES:
-                raise UnknownNameError(f"quantity {name!r} is unknown", f"known: {', '.join(QUANTITIES)}")
+                raise UnknownNameError(f"quantity {name!r} is unknown", f"available: {', '.join(QUANTITIES)}")
         for name, limit in self.limits.items():
             if not (limit > 0 and math.isfinite(limit)):
                 raise InvalidValueError(f"the limit of {name} is {limit}, expected a number above 0")

@@ -55,10 +55,10 @@ def make(tmp_path, monkeypatch):
         (text(BOARD, general="port = 65535\n"), "port of .* is 65535"),
         (text(BOARD, general="slice_minutes = 0\n"), "slice_minutes of .* is 0"),
         (text(BOARD, general="requeue_seconds = 3\n"), "requeue_seconds of .* is 3; Slurm takes 5 or more"),
-        (text(BOARD + "pasword = 1\n"), "key 'pasword' .* is unknown; known: name"),
+        (text(BOARD + "pasword = 1\n"), "key 'pasword' .* is unknown; available: name"),
         (text(BOARD, general='identity = "~/no-key"\n'), "identity of .*/no-key, which is not there"),
         (text(BOARD + 'power = "/no/switch"\n'), "power of board 'orin1' is /no/switch, which is no program here"),
-        (text(BOARD.replace("orin-agx", "orin-agxx")), "device 'orin-agxx' is unknown; known: .*orin-agx"),
+        (text(BOARD.replace("orin-agx", "orin-agxx")), "device 'orin-agxx' is unknown; available: .*orin-agx"),
     ],
 )
 def test_a_wrong_lab_is_refused_with_what_was_expected(make, content, expected):

@@ -129,7 +129,7 @@ def test_elsewhere_it_is_refused_and_listed_among_the_devices(run):
     code, _, err = run("jetwatt", "recommend", "--device", "meadow", "--workload", "lenet-mnist", "--power-budget", 9)
     assert code == 2
     assert "meadow is not this machine (Meadow 1 is asked for" in err
-    assert "meadow" in run("jetwatt", "doctor", "--device", "nonsense")[2].partition("known: ")[2]
+    assert "meadow" in run("jetwatt", "doctor", "--device", "nonsense")[2].partition("available: ")[2]
 
 
 @pytest.mark.training

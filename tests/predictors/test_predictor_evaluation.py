@@ -153,9 +153,9 @@ def test_predictors_are_named_with_commas_or_all_at_once():
     assert predictor_names("ridge,nn,ridge") == ["ridge", "nn"]
     assert predictor_names("nn,all")[0] == "nn"
     assert set(predictor_names("all")) == set(MODULES)
-    with pytest.raises(UnknownNameError, match=r"known: .*powertrain"):
+    with pytest.raises(UnknownNameError, match=r"available: .*powertrain"):
         predictor_names("nnn")
-    with pytest.raises(UnknownNameError, match="known: "):
+    with pytest.raises(UnknownNameError, match="available: "):
         predictor_class("nnn")
 
 

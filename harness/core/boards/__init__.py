@@ -222,7 +222,7 @@ def load_board(name: str, variant: str = "") -> BoardSpec:
     content = _content(name)
     variants = known_variants(name)
     if variant and variant not in variants:
-        raise UnknownNameError(f"variant {variant!r} of {name} is unknown", f"known: {', '.join(variants)}")
+        raise UnknownNameError(f"variant {variant!r} of {name} is unknown", f"available: {', '.join(variants)}")
     table = {key: value for key, value in content.items() if key != "variants"}
     if variant not in ("", variants[0]):
         table = _overlaid(table, {**content["variants"][variant], "variant": variant})
@@ -266,7 +266,7 @@ def _facts_file(name: str) -> Path:
         return BOARDS[name]
     facts = brought_type(name).facts if is_brought(name) else None
     if facts is None:
-        raise UnknownNameError(f"board {name!r} is unknown", f"known: {', '.join(board_names())}")
+        raise UnknownNameError(f"board {name!r} is unknown", f"available: {', '.join(board_names())}")
     return Path(facts)
 
 

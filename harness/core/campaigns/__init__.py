@@ -206,11 +206,11 @@ def case_key(case: Case) -> str:
 def _sweep(base: Sweep, table: SweepTable) -> Sweep:
     task = base.task if table.task is None else table.task
     if task not in _TASKS:
-        raise InvalidValueError(f"task {task!r} is unknown", f"known: {', '.join(_TASKS)}")
+        raise InvalidValueError(f"task {task!r} is unknown", f"available: {', '.join(_TASKS)}")
     boards = base.boards if table.boards is None else table.boards
     unknown = [board for board in boards if board != "host" and not is_board(board)]
     if unknown:
-        raise UnknownNameError(f"there is no board {unknown[0]!r}", f"known: host, {', '.join(board_names())}")
+        raise UnknownNameError(f"there is no board {unknown[0]!r}", f"available: host, {', '.join(board_names())}")
     instances = base.instances if table.instances is None else table.instances
     if instances < 1:
         raise InvalidValueError(f"instances takes a whole number from 1 up, got {instances!r}")

@@ -58,7 +58,7 @@ def test_what_is_not_known_of_a_boards_clocks_is_said_beside_the_modes(modes):
 @pytest.mark.parametrize(
     ("arguments", "named"),
     [
-        (["--board", "orin-agx", "--variant", "1gb"], "known: 64gb, devkit-32gb, igx, industrial, 32gb"),
+        (["--board", "orin-agx", "--variant", "1gb"], "available: 64gb, devkit-32gb, igx, industrial, 32gb"),
         (["--board", "thor"], "not known off-board"),
         (["--board", "orin-agx", "--power-mode", "MODE_40W"], "MODE_50W"),
         (["--board", "orin-agx", "--power-mode", "maxn", "--sample", "5"], "--power-mode was given with"),

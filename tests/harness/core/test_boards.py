@@ -175,26 +175,26 @@ def test_a_board_is_told_by_its_part_number_then_by_its_model(compatible, model,
 
 
 def test_unknown_boards_and_variants_are_told_with_the_known_ones():
-    with pytest.raises(UnknownNameError, match="known: a5000, nano, orin-agx"):
+    with pytest.raises(UnknownNameError, match="available: a5000, nano, orin-agx"):
         load_board("orin")
-    with pytest.raises(UnknownNameError, match="known: 64gb, devkit-32gb, igx, industrial, 32gb"):
+    with pytest.raises(UnknownNameError, match="available: 64gb, devkit-32gb, igx, industrial, 32gb"):
         load_board("orin-agx", "16gb")
 
 
 @pytest.mark.parametrize(
     ("path", "value", "named"),
     [
-        (["wings"], 2, "key 'wings' of the file is unknown; known: name, variant, product"),
+        (["wings"], 2, "key 'wings' of the file is unknown; available: name, variant, product"),
         (["product"], None, "key 'product' of the file is missing"),
         (["product"], 3, "product of the file is 3, expected a text"),
         (["peak_power_mw"], True, "peak_power_mw of the file is True, expected a whole number"),
         (["storage"], "emmc", "storage of the file is 'emmc', expected a list"),
         (["clocks_only_fall"], 1, "clocks_only_fall of the file is 1, expected true or false"),
         (["gpu", "cuda_cores"], None, "key 'cuda_cores' of gpu of the file is missing"),
-        (["cpu", "speed"], 3, "key 'speed' of cpu of the file is unknown; known: name, clusters"),
+        (["cpu", "speed"], 3, "key 'speed' of cpu of the file is unknown; available: name, clusters"),
         (["clocks", "cpu_khz"], [1.5], "clocks.cpu_khz[0] of the file is 1.5, expected a whole number"),
         (["presets"], {}, "presets of the file is {}, expected a list"),
-        (["presets", 1, "clock"], 1, "key 'clock' of presets[1] of the file is unknown; known: id, name"),
+        (["presets", 1, "clock"], 1, "key 'clock' of presets[1] of the file is unknown; available: id, name"),
         (["named_modes"], {"a": [4]}, "named_modes[...] of the file is {'a': [4]}, expected a list of length 4"),
     ],
 )

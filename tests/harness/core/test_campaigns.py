@@ -113,7 +113,7 @@ def test_one_power_mode_value_may_stand_for_many_modes():
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("workload = 3", "key 'workload' of the file is unknown; known: description, axes"),
+        ("workload = 3", "key 'workload' of the file is unknown; available: description, axes"),
         ("[axes]\nworkload = [3]", "axis workload takes names, got 3"),
         ("[axes]\nbatch_size = [0]", "axis batch_size takes whole numbers from 1 up"),
         ("[axes]\nbatch_size = []", "axis batch_size has no value"),
@@ -121,7 +121,7 @@ def test_one_power_mode_value_may_stand_for_many_modes():
         ("[settings]\ncache = 'lukewarm'", "cache state 'lukewarm' is unknown"),
         ("[settings]\nminibatches = 1\nepochs = 1", "one of the two"),
         ("[settings]\nepochs = 0", "epochs must be at least 1"),
-        ("[settings]\nclocks = 'fast'", "clocks 'fast' are unknown; known: static, dvfs"),
+        ("[settings]\nclocks = 'fast'", "clocks 'fast' are unknown; available: static, dvfs"),
         ("[settings]\nmax_temperature_c = -1", "max_temperature_c must be above 0"),
         ("[sweep]\nworkers = [1]", "array of tables"),
         ("[experiment.x.settings]\nspeed = 1", "key 'speed' of experiment.*settings of the file is unknown"),

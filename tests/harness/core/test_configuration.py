@@ -58,7 +58,7 @@ def test_a_storage_without_a_place_says_how_to_name_one():
     ("text", "words"),
     [
         ("[storage]\nsd = 3", "storage.* is .*'sd': 3.*, expected a text"),
-        ("colour = 3", "key 'colour' of .* is unknown; known: storage, data_root"),
+        ("colour = 3", "key 'colour' of .* is unknown; available: storage, data_root"),
         ("[storage", "not a readable TOML file"),
     ],
 )

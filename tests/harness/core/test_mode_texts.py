@@ -86,7 +86,7 @@ def test_a_mode_or_sample_that_cannot_be_is_refused(text, named):
 
 @pytest.mark.parametrize("text", ["grid:fine", "x..y", "", "file.txt"])
 def test_other_texts_are_unknown(text):
-    with pytest.raises(UnknownNameError, match="known: "):
+    with pytest.raises(UnknownNameError, match="available: "):
         parse(text)
 
 

@@ -40,7 +40,7 @@ def test_modes_are_those_of_the_boards_file(orin):
 
 
 def test_a_mode_that_the_board_does_not_have_is_refused_with_those_it_has(orin):
-    with pytest.raises(UnknownNameError, match="known: maxn, MODE_15W"):
+    with pytest.raises(UnknownNameError, match="available: maxn, MODE_15W"):
         orin.power_modes("MODE_40W")
     with pytest.raises(InvalidValueError, match="allowed: "):
         orin.power_modes("13c")

@@ -34,7 +34,7 @@ def test_every_simulated_board_can_be_opened_by_its_name_and_another_is_refused_
         device = open_device(f"sim:{board}", Configuration())
         assert (device.name, device.provenance) == (f"sim:{board}", "simulated")
         assert device.identity().specification["board"] == board
-    with pytest.raises(UnknownNameError, match=r"'thor' is not simulated; known: .*orin-agx"):
+    with pytest.raises(UnknownNameError, match=r"'thor' is not simulated; available: .*orin-agx"):
         SimulatedDevice("thor")
     with pytest.raises(InvalidValueError, match="instance 'x' is no number"):
         SimulatedDevice("orin-agx@x")
@@ -180,7 +180,7 @@ def test_a_mode_that_the_board_lacks_is_refused():
     assert device.apply(greatest) == greatest
     with pytest.raises(InvalidValueError, match="gpu_khz=1"):
         device.apply(PowerMode(12, 2_201_600, 1, 3_199_000))
-    with pytest.raises(UnknownNameError, match="known: maxn"):
+    with pytest.raises(UnknownNameError, match="available: maxn"):
         device.power_modes("turbo")
 
 

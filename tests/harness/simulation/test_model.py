@@ -154,8 +154,8 @@ def test_idle_states_are_ordered_and_a_board_that_cannot_be_woken_by_the_network
 @pytest.mark.parametrize(
     ("load", "mode", "said"),
     [
-        (Load(task="dreaming"), greatest("nano"), "known: training, inference"),
-        (Load(storage="tape"), greatest("nano"), "known: ssd, sd, hdd, emmc"),
+        (Load(task="dreaming"), greatest("nano"), "available: training, inference"),
+        (Load(storage="tape"), greatest("nano"), "available: ssd, sd, hdd, emmc"),
         (Load(batch_size=0), greatest("nano"), "batch size 1 or more"),
         (Load(cached_share=1.1), greatest("nano"), "cached share 0 to 1"),
         (PLAIN, PowerMode(4, 0, 921600, 1600000), "not above 0"),

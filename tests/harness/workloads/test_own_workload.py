@@ -126,7 +126,7 @@ WORKLOAD = with_changed()
         ("B = with_changed(name='bert-squad')", "B", r"name 'bert-squad' .* another"),
         ("B = with_changed(name='idle')", "B", r"name 'idle' .* is reserved"),
         ("B = with_changed(name='../x')", "B", r"name is '\.\./x', expected letters"),
-        ("B = with_changed(precision='int8')", "B", r"precision is 'int8'; known: fp32"),
+        ("B = with_changed(precision='int8')", "B", r"precision is 'int8'; available: fp32"),
         ("B = with_changed(loss=None)", "B", r"loss is None, expected a function"),
         ("B = with_changed(smallest_batch=0)", "B", r"smallest_batch is 0"),
     ],
@@ -150,7 +150,7 @@ def test_an_installed_package_brings_workloads_by_entry_points(module, monkeypat
     monkeypatch.setattr(registry, "_entry_points", lambda: points)
     monkeypatch.syspath_prepend(str(Path.cwd()))
     assert get_workload("bird-net").name == "my-net"
-    with pytest.raises(HarnessError, match=r"known: .*bird-net"):
+    with pytest.raises(HarnessError, match=r"available: .*bird-net"):
         get_workload("fish-net")
     points.append(importlib.metadata.EntryPoint("bird-net", "elsewhere:WORKLOAD", "jetwatt.workloads"))
     with pytest.raises(InvalidValueError, match="declared twice"):

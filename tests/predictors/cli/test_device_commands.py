@@ -124,7 +124,7 @@ def test_the_least_energy_under_a_deadline_is_a_goal_too(capsys):
         (["--power-budget", "30", "--deadline", "5", "--epochs", "0"], "--epochs is 0"),
         (["--power-budget", "30", "--reference", "x"], "--corpus"),
         (["--power-budget", "30", "--plot", "p.xyz"], ".png"),
-        (["--power-budget", "30", "--workload", "resnet"], "known: lenet-mnist"),
+        (["--power-budget", "30", "--workload", "resnet"], "available: lenet-mnist"),
     ],
 )
 def test_a_wrong_option_is_refused_with_what_is_wrong(capsys, options, words):

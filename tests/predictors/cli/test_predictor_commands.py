@@ -209,7 +209,7 @@ TARGET = ("--corpus", "{corpus}", "--target", "yolov8n-coco")
         (("fit", *TARGET, "--modes", "10,20", "--out", "{out}"), "takes one number"),
         (("published", "--fact", "F1"), "no published error"),
         (("predict", "--model", "m", "--board", "nano", "--out", "/dev/null/p.csv"), "/dev/null is no folder"),
-        (("scenario", "G8"), "known: G1, G2"),
+        (("scenario", "G8"), "available: G1, G2"),
     ],
 )
 def test_commands_refuse_what_they_cannot_do_in_one_sentence(corpus, tmp_path, words, said, capsys):
