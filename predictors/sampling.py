@@ -2,9 +2,9 @@
 
 `random` is what the papers do. `space-filling` spreads modes evenly over the ranks of the settings, and of batch sizes
 where there are several; `greatest-first` does so after the mode with the greatest settings, which pays with one to
-three modes. `d-optimal` and `v-optimal` ask the physical model which modes teach it most, about its parameters and
-about what it is to predict; they choose from a space-filling pool, since alone they would sit in the corners, where
-boards are strangest. `sequential`, for one batch size, does the same from what the modes profiled so far have taught.
+three modes. `sequential`, for one batch size, asks the physical model which modes teach it most about what it is to
+predict, given those profiled so far; it chooses from a space-filling pool, since alone it would sit in the corners,
+where boards are strangest.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from harness.core.units import ms_to_s
 from predictors.models.base import DEFAULT_BATCH_SIZE, TASKS, BatchSizes, Inputs, check_inputs, one_blas_thread
 from predictors.models.tables import Table
 
-SAMPLERS = ("random", "space-filling", "greatest-first", "d-optimal", "v-optimal", "sequential")
+SAMPLERS = ("random", "space-filling", "greatest-first", "sequential")
 
 MINIBATCHES = 40  # that one profile times (001 sec. 2.5)
 SETTLING_S = 3.0  # how long power takes to settle after a change of mode: 001 sec. 2.5 says 2-3 s
@@ -51,8 +51,9 @@ def choose(
 ) -> np.ndarray:
     """The places of the modes to profile, the most wanted first, none twice and none that was profiled already.
 
-    Candidates have shape (n, 4); `sampling` is a name of `SAMPLERS`, and the same seed chooses the same modes. Designs
-    learn from `references`, tables of other workloads, and from what device the `board` is, None where nobody knows.
+    Candidates have shape (n, 4); `sampling` is a name of `SAMPLERS`, and the same seed chooses the same modes.
+    `sequential` learns from `references`, tables of other workloads, and from what device the `board` is, None where
+    that is not known.
     """
     if sampling not in SAMPLERS:
         raise UnknownNameError(f"sampling {sampling!r} is unknown", f"available: {', '.join(SAMPLERS)}")
@@ -79,7 +80,7 @@ def choose(
     from predictors.models.physical_gp.prior import priors_for
     from predictors.models.physical_gp.response import features
 
-    profiled = history if sampling == "sequential" and known else None
+    profiled = history if known else None
     draw = seed + (len(profiled.modes) if profiled else 0)  # a pool of its own in each round
     pool = _nearest_to_sobol(rows, min(len(places), max(_POOL, 4 * count)), draw)
     predicted = features(rows.take(np.random.default_rng(draw).permutation(len(places))[:_PREDICTED]))
@@ -90,8 +91,7 @@ def choose(
             predictor = PhysicalGP(references=tuple(references), board=board, seed=seed)
             asked = {"batch_size": rows.batch_size[0], "task": TASKS[int(rows.inference[0])]}
             taught = after_profiling(predictor.fit(*profiled, **asked).posterior_)
-        criterion = "d" if sampling == "d-optimal" else "v"
-        return places[pool[most_telling(taught, features(rows.take(pool)), predicted, count, criterion)]]
+        return places[pool[most_telling(taught, features(rows.take(pool)), predicted, count)]]
 
 
 def _nearest_to_sobol(rows: Inputs, count: int, seed: int) -> np.ndarray:

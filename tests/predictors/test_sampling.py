@@ -58,7 +58,7 @@ def test_what_cannot_be_chosen_is_refused(count, message):
 
 
 def test_an_unknown_sampler_is_refused_with_the_known_ones():
-    with pytest.raises(UnknownNameError, match="v-optimal"):
+    with pytest.raises(UnknownNameError, match=r"known: random, space-filling, greatest-first, sequential$"):
         choose(TABLE.modes, 5, sampling="guess")
 
 
@@ -71,16 +71,15 @@ def test_designs_avoid_both_clumps_and_corners():
     chosen = [
         tuple(row)
         for seed in range(5)
-        for row in TABLE.modes[choose(TABLE.modes, 10, sampling="v-optimal", seed=seed)].tolist()
+        for row in TABLE.modes[choose(TABLE.modes, 10, sampling="sequential", seed=seed)].tolist()
     ]
     assert sum(mode in corners for mode in chosen) < 0.2 * len(chosen)
-    for column in TABLE.modes[choose(TABLE.modes, 10, sampling="v-optimal")].T:
+    for column in TABLE.modes[choose(TABLE.modes, 10, sampling="sequential")].T:
         assert len(np.unique(column)) >= 3
 
 
 @pytest.mark.exhaustive
-@pytest.mark.parametrize("sampling", ["v-optimal", "sequential"])
-def test_ten_designed_modes_teach_more_than_ten_random_ones(sampling):
+def test_ten_designed_modes_teach_more_than_ten_random_ones():
     def error(table, name, seed):
         places = choose_by_profiling(
             table.modes, 10, lambda these: (table.time_ms[these], table.power_mw[these]), sampling=name, seed=seed
@@ -90,7 +89,7 @@ def test_ten_designed_modes_teach_more_than_ten_random_ones(sampling):
 
     tables = [make_table(seed) for seed in range(30, 36)]
     designed, random = (
-        [error(table, name, seed) for seed, table in enumerate(tables)] for name in (sampling, "random")
+        [error(table, name, seed) for seed, table in enumerate(tables)] for name in ("sequential", "random")
     )
     assert np.median(designed) < np.median(random)
 

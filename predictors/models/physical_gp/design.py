@@ -3,8 +3,8 @@
 The response is linearised at parameters drawn from the prior, or at what was learned so far. Profiling a mode
 with derivatives J and noise R then takes the covariance S of the parameters to S - S J' (J S J' + R)^-1 J S, and modes
 are taken one by one so that the expected variance of log time and log power falls most, averaged over the modes to be
-predicted and relative to what is left of each (a Bayesian V-optimal design: Chaloner and Verdinelli 1995). D-optimal
-takes the determinant of S instead. What the physical form does not explain counts as noise.
+predicted and relative to what is left of each (a Bayesian V-optimal design: Chaloner and Verdinelli 1995). What the
+physical form does not explain counts as noise.
 """
 
 from __future__ import annotations
@@ -53,13 +53,8 @@ def after_profiling(posterior: ParameterPosterior) -> Linearisations:
     return Linearisations(posterior.weight, posterior.theta, posterior.free, root, 0.0, noise)
 
 
-def most_telling(
-    known: Linearisations, candidates: Features, predicted: Features, count: int, criterion: str = "v"
-) -> np.ndarray:
-    """Places of the `count` candidates to profile, the most telling first.
-
-    The criterion is `v` for the least variance of what is predicted, `d` for the least determinant.
-    """
+def most_telling(known: Linearisations, candidates: Features, predicted: Features, count: int) -> np.ndarray:
+    """Places of the `count` candidates to profile, that which takes most variance off what is predicted first."""
     measured = _jacobian(known, candidates, time_known=True)
     asked = _jacobian(known, predicted, time_known=False)
     spread = np.einsum("smwf,smwg->swfg", asked, asked) / asked.shape[1]
@@ -69,10 +64,7 @@ def most_telling(
     for _ in range(count):
         reach = measured @ covariance[:, None]
         inverse = np.linalg.inv(reach @ np.swapaxes(measured, -1, -2) + noise)
-        if criterion == "d":
-            gain = known.weight @ -np.linalg.slogdet(inverse)[1]
-        else:
-            gain = known.weight @ _variance_gain(reach, inverse, covariance, spread)
+        gain = known.weight @ _variance_gain(reach, inverse, covariance, spread)
         gain[chosen] = -np.inf
         best = int(np.argmax(gain))
         chosen.append(best)
