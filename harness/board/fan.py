@@ -21,12 +21,9 @@ class Fan(Knob):
     name = "fan"
     topic = "set the fan"
 
-    spec = KnobSpec("fan", {"systemctl": None})
+    spec = KnobSpec("fan")
 
-    def __init__(self, root: str, *, systemctl: None = None) -> None:
-        """`systemctl` is in saved states of 0.1.0, always None: no file names a program to run."""
-        if systemctl is not None:
-            raise ControlError(f"the fan's service is not run by {systemctl!r}")
+    def __init__(self, root: str) -> None:
         self._root = root
         self._systemctl = os.path.join(root, SYSTEMCTL)
 

@@ -22,7 +22,7 @@ from harness.board.lock import ending_signals_interrupt, locked, signals_wait
 from harness.core.errors import ControlError
 from harness.core.files import remove_durably, write_durably
 
-FORMAT = 1
+FORMAT = 2
 """Version of the saved file: {format, device, root, pid, saved_at, knobs: [{module, options, value}, ...]}."""
 
 RESTORE_COMMAND = "python -m harness restore"

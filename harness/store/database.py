@@ -1,18 +1,14 @@
 """The SQLite file of results: its tables, whether it is ours, whole and writable, and what to do where it is not.
 
-History (`PRAGMA user_version`):
-    1  environments, profiles, minibatches, series.
-    2  minibatch_columns in the place of minibatches. A file of version 1 that is added to becomes one of version 2, and
-       keeps what its table minibatches holds.
+Its version is `PRAGMA user_version`; a file of another one is refused.
 
 A file is ours by its `PRAGMA application_id`. `environments` holds each distinct environment once, as JSON. `profiles`
 holds a row per profile; its case, conditions, aggregates, flags and what telemetry says about itself are JSON. `key` is
 the hash of its comparable conditions as the version that wrote it defined them, for whoever reads the file by hand.
-`minibatch_columns` holds the raw minibatches of a profile as compressed columns, see `harness.store.rows.pack`;
-`minibatches` has a row for each. `series` holds a row per telemetry channel: sample times
-(monotonic seconds) and values, each a sequence of little-endian 64-bit floats. `record_crc` and `raw_crc` are CRC-32
-sums of a profile's row with its environment and of its minibatches and series, packed ones as they are stored: a page
-that was overwritten on disk may still be a valid page.
+`minibatch_columns` holds the raw minibatches of a profile as compressed columns, see `harness.store.rows.pack`.
+`series` holds a row per telemetry channel: sample times (monotonic seconds) and values, each a sequence of
+little-endian 64-bit floats. `record_crc` and `raw_crc` are CRC-32 sums of a profile's row with its environment and of
+its minibatches and series as they are stored: a page that was overwritten on disk may still be a valid page.
 """
 
 from __future__ import annotations
@@ -27,7 +23,6 @@ from harness.core.errors import StoreError
 
 APPLICATION_ID = 0x6A657477  # "jetw"
 VERSION = 2
-READABLE = (1, VERSION)
 
 TABLES = """
 CREATE TABLE environments (
@@ -59,13 +54,10 @@ CREATE TABLE series (
     channel_values BLOB NOT NULL,
     PRIMARY KEY (profile_id, position)
 );
-"""
-
-SINCE_2 = """
-CREATE TABLE IF NOT EXISTS minibatch_columns (
+CREATE TABLE minibatch_columns (
     profile_id INTEGER PRIMARY KEY REFERENCES profiles (id),
     content BLOB NOT NULL
-)
+);
 """
 
 BUSY_TIMEOUT_S = 60.0
@@ -184,10 +176,10 @@ def _refuse_identity(path: Path, application: int, version: int) -> None:
             f" not {APPLICATION_ID:#x}",
             "name another file by --results",
         )
-    if version not in READABLE:
+    if version != VERSION:
         raise StoreError(
-            f"{path} has schema version {version}; this version of jetwatt reads {' and '.join(map(str, READABLE))}",
-            "a newer jetwatt wrote it: update, or name another file by --results",
+            f"{path} has schema version {version}; this version of jetwatt reads {VERSION}",
+            "read it with the jetwatt that wrote it, or name another file by --results",
         )
 
 
@@ -218,12 +210,11 @@ def _make_tables(connection: sqlite3.Connection) -> None:
             for statement in TABLES.split(";"):
                 connection.execute(statement)
             connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+            connection.execute(f"PRAGMA user_version = {VERSION}")
         else:
             version = connection.execute("PRAGMA user_version").fetchone()[0]
             _refuse_identity(Path(connection.execute("PRAGMA database_list").fetchone()[2]), application, version)
             connection.execute("DELETE FROM profiles WHERE 0")  # a read-only file fails here, not after the first case
-        connection.execute(SINCE_2)
-        connection.execute(f"PRAGMA user_version = {VERSION}")
     except BaseException:
         connection.execute("ROLLBACK")
         raise

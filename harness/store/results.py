@@ -20,7 +20,7 @@ from harness.core.profiles import Minibatches, Profile
 from harness.store import rows
 from harness.store.conditions import canonical_json, is_disqualified, plain
 from harness.store.database import RESCUE, explain, open_to_read, open_to_write
-from harness.store.rows import PACKED, RAW_COLUMNS, ProfileRow, Raw, Record
+from harness.store.rows import PACKED, SERIES, SERIES_COLUMNS, ProfileRow, Raw, Record
 
 _CHUNK = 256
 _PROFILE_COLUMNS = ", ".join(ProfileRow._fields)
@@ -90,7 +90,7 @@ class ResultsStore:
         """Take over what this file lacks of the profiles (`numbers`, or all) of another, with raw series; all or none.
 
         A profile is the same where run, case, conditions and moment of storing are, so merging again adds nothing. It
-        keeps them, whichever version wrote it. StoreError, and nothing added, where one is damaged or this file cannot
+        keeps them. StoreError, and nothing added, where one is damaged or this file cannot
         be written.
         """
         same = "run_id = ? AND created_at = ? AND case_id = ? AND key = ?"
@@ -110,7 +110,7 @@ class ResultsStore:
 
     def prune(self, before: str, flag: str) -> int:
         """Remove raw series stored before a moment (ISO 8601, UTC), whose profiles get the flag; returns how many."""
-        tables = self._raw_tables()
+        tables = (PACKED, SERIES)
         raw_of = " OR ".join(f"EXISTS (SELECT 1 FROM {table} WHERE profile_id = profiles.id)" for table in tables)
         numbers = self._query(f"SELECT id FROM profiles WHERE created_at < ? AND ({raw_of})", (before,))
         with self._explained("write to"):
@@ -142,7 +142,7 @@ class ResultsStore:
     def records(self, after: int = 0) -> Iterator[Record]:
         """Every profile without its raw series, oldest first."""
         for number, row, content in self._rows("profiles.id > ?", (after,)):
-            yield rows.to_record(number, rows.as_named_now(row, content), content)
+            yield rows.to_record(number, row, content)
 
     def numbers(self) -> List[int]:
         return [number for (number,) in self._query("SELECT id FROM profiles ORDER BY id")]
@@ -155,7 +155,7 @@ class ResultsStore:
         if not found:
             raise StoreError(f"{self.path} has no profile {number}")
         [(_, row, content)] = found
-        return rows.to_profile(rows.as_named_now(row, content), content, *self._raw(number))
+        return rows.to_profile(row, content, *self._raw(number))
 
     def _rows(self, where: str = "1", values: Tuple[Any, ...] = ()) -> Iterator[Tuple[int, ProfileRow, str]]:
         """Number, row and environment of some profiles, oldest first, with their checksums verified."""
@@ -172,28 +172,15 @@ class ResultsStore:
 
     def _raw(self, number: int) -> Tuple[Minibatches, Raw]:
         """The raw series of a profile, verified: minibatches, telemetry."""
-        there = self._raw_tables()
-        loose, series = (
-            self._query(f"SELECT {', '.join(columns)} FROM {table} WHERE profile_id = ? ORDER BY position", (number,))
-            if table in there
-            else []
-            for table, columns in RAW_COLUMNS.items()
-        )
-        stored = self._query("SELECT raw_crc FROM profiles WHERE id = ?", (number,))[0][0]
-        packed = self._query(f"SELECT content FROM {PACKED} WHERE profile_id = ?", (number,)) if PACKED in there else []
-        if not packed:
-            self._verify(number, stored, rows.crc(loose, series))
+        [(stored,)] = self._query("SELECT raw_crc FROM profiles WHERE id = ?", (number,))
+        packed = self._query(f"SELECT content FROM {PACKED} WHERE profile_id = ?", (number,))
+        columns = ", ".join(SERIES_COLUMNS)
+        series = self._query(f"SELECT {columns} FROM {SERIES} WHERE profile_id = ? ORDER BY position", (number,))
+        self._verify(number, stored, rows.crc(packed, series))
         try:
-            minibatches = rows.unpack(packed[0][0]) if packed else rows.from_rows(loose)
+            return rows.unpack(packed[0][0]) if packed else Minibatches.of([]), series
         except (ValueError, TypeError, IndexError, OverflowError, zlib.error) as error:
             raise StoreError(f"profile {number} of {self.path} is damaged ({error})", RESCUE) from error
-        if packed and stored != rows.crc(packed, series):
-            self._verify(number, stored, rows.crc([(place, *each) for place, each in enumerate(minibatches)], series))
-        return minibatches, series
-
-    def _raw_tables(self) -> List[str]:
-        found = {name for (name,) in self._query("SELECT name FROM sqlite_master WHERE type = 'table'")}
-        return [table for table in (PACKED, *RAW_COLUMNS) if table in found]
 
     def _verify(self, number: int, stored: int, found: int) -> None:
         if stored != found:
@@ -231,7 +218,7 @@ def _insert(connection: sqlite3.Connection, row: ProfileRow, content: str, raw: 
     )
     number = int(cursor.lastrowid or 0)
     connection.executemany(f"INSERT INTO {PACKED} VALUES (?, ?)", [(number, *each) for each in packed])
-    columns = ", ".join(RAW_COLUMNS["series"])
+    columns = ", ".join(SERIES_COLUMNS)
     connection.executemany(
         f"INSERT INTO series (profile_id, {columns}) VALUES (?, ?, ?, ?, ?)", [(number, *each) for each in series]
     )

@@ -6,7 +6,6 @@ import dataclasses
 import functools
 import itertools
 import json
-import re
 import zlib
 from typing import Any, Dict, Iterable, List, NamedTuple, Optional, Tuple
 
@@ -39,13 +38,10 @@ MOST_MINIBATCHES, LONGEST_PHASE = 10**7, 20
 
 PACKED = "minibatch_columns"  # the table of raw minibatches, a row for each profile
 
-RAW_COLUMNS: Dict[str, Tuple[str, ...]] = {
-    "minibatches": ("position", "epoch", "number", "phase", "start_s", "stall_ms", "compute_ms", "e2e_ms"),
-    "series": ("position", "channel", "times_s", "channel_values"),
-}
-"""Raw series and their columns, `profile_id` left out; files of version 1 have both as tables."""
+SERIES = "series"  # the table of telemetry, a row for each channel
+SERIES_COLUMNS = ("position", "channel", "times_s", "channel_values")  # of that table, behind `profile_id`
 
-Raw = List[Tuple[Any, ...]]  # rows of such a table
+Raw = List[Tuple[Any, ...]]  # rows of a table of raw series
 
 
 @dataclasses.dataclass(frozen=True)
@@ -136,13 +132,6 @@ def unpack(content: bytes) -> Minibatches:
     return Minibatches(dict(zip(Minibatch._fields, (epochs, numbers, np.array(names, str)[places], *times))))
 
 
-def from_rows(table: Raw) -> Minibatches:
-    """Minibatches as version 1 stored them; ValueError, TypeError or OverflowError where the rows are damaged."""
-    if not all(isinstance(phase, str) and len(phase) <= LONGEST_PHASE for _, _, _, phase, *_ in table):
-        raise ValueError("phases that are no names")
-    return Minibatches.of([values for _, *values in table])
-
-
 def record_crc(row: ProfileRow, environment_json: str) -> int:
     return crc([row, (environment_json,)])
 
@@ -158,22 +147,6 @@ def crc(*tables: Iterable[Tuple[Any, ...]]) -> int:
             content = value if isinstance(value, bytes) else repr(value).encode("utf-8", "backslashreplace")
             found = zlib.crc32(content + b"\0", found)
     return found
-
-
-SHAPES_OF_0_1_0 = {"resnet18-cifar10": "resnet18-cifar10-32", "bert-squad": "bert-squad-128"}
-"""Workloads that were trained on other shapes by 0.1.0, and the names that those have now."""
-
-_CHANGED = re.compile(rf"(?<![\w-])({'|'.join(SHAPES_OF_0_1_0)})(?=$|\+|-bs\d)")
-
-
-def as_named_now(row: ProfileRow, environment_json: str) -> ProfileRow:
-    """A row under the name that its workload has now: simulated boards had the papers' shapes before too."""
-    if row.provenance != "measured" or '"jetwatt":"0.1.0"' not in environment_json:
-        return row
-    case = _to_case(row)
-    workload = _CHANGED.sub(lambda found: SHAPES_OF_0_1_0[found[1]], case.workload)
-    now = dataclasses.replace(case, workload=workload)
-    return row if now == case else row._replace(case_id=now.id, case_json=canonical_json(dataclasses.asdict(now)))
 
 
 def to_record(number: int, row: ProfileRow, environment_json: str) -> Record:

@@ -173,7 +173,7 @@ def test_a_campaign_comes_through_all_that_goes_wrong_in_a_lab(lab, tmp_path):
     lab.wait("board2 has a full disk", lambda: is_out(lab, "board2", "disk full"))
     saved = lab.folder / "board2/state/jetwatt/host.json"
     saved.parent.mkdir(parents=True, exist_ok=True)
-    saved.write_text('{"format": 1, "device": "host", "root": "/", "pid": 1, "saved_at": "2026-01-01", "knobs": []}')
+    saved.write_text('{"format": 2, "device": "host", "root": "/", "pid": 1, "saved_at": "2026-01-01", "knobs": []}')
     filler.unlink()
     lab.wait("board2 is put back", lambda: is_back(lab, "board2"))
     assert not saved.exists()

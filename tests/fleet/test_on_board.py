@@ -46,7 +46,7 @@ def board(tmp_path, monkeypatch):
 def leave_state(board):
     path = board.parent / "state/jetwatt/orin-agx.json"
     path.parent.mkdir(parents=True)
-    state = {"format": 1, "device": "orin-agx", "root": "/", "pid": 1, "saved_at": "2026-01-01T00:00:00", "knobs": []}
+    state = {"format": 2, "device": "orin-agx", "root": "/", "pid": 1, "saved_at": "2026-01-01T00:00:00", "knobs": []}
     path.write_text(json.dumps(state))
     return path
 

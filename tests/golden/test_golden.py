@@ -1,8 +1,7 @@
 """What the commands print and write is what they printed and wrote before, whatever becomes of the modules behind them.
 
 `JETWATT_REMAKE_GOLDEN=1 pytest tests/golden` writes the files of `files/` anew; `git diff` then shows what changed. A
-change that nobody wanted is a mistake; one that somebody wanted goes in with its files. Of `files/results-0.1.0.sqlite`
-there is no second one: it stands for the files that users have, and is never made anew.
+change that nobody wanted is a mistake; one that somebody wanted goes in with its files.
 
 How files are compared: `golden_files.py`.
 """
@@ -22,17 +21,17 @@ from harness.core.configuration import Configuration
 from harness.devices.jetson import JetsonDevice
 from harness.devices.jetson_board import read_board
 from harness.store.results import ResultsStore
-from harness.store.rows import RAW_COLUMNS
 from tests.boards.emulator import intercepted
 from tests.boards.kernel import Kernel
 from tests.boards.tools_in_process import tools_in_process
 from tests.boards.tree import build_board
-from tests.golden.golden_files import FILES, columns_of, condensed, digest_of_table, number_or_text, read_csv, sha256
+from tests.golden.golden_files import columns_of, condensed, digest_of_table, number_or_text, read_csv, sha256
+
+MINIBATCH_COLUMNS = ("position", "epoch", "number", "phase", "start_s", "stall_ms", "compute_ms", "e2e_ms")
 
 pytestmark = pytest.mark.one_python
 
 BOARDS = ("nano", "orin-agx", "orin-nano", "orin-nx", "thor", "tx2", "xavier-agx", "xavier-nx")
-OLD_RESULTS = FILES / "results-0.1.0.sqlite"
 
 FITTED = 1e-4
 """Tolerance of what an optimiser found: its end depends on the last bits of sums that processors take differently."""
@@ -100,7 +99,7 @@ def test_tables_of_a_results_file(campaign, golden):
         profiles = [dict(row) for row in store.execute("SELECT * FROM profiles ORDER BY id")]
         with ResultsStore(campaign["results"], read_only=True) as opened:
             minibatches = [
-                {"profile_id": number, **dict(zip(RAW_COLUMNS["minibatches"], (place, *row)))}
+                {"profile_id": number, **dict(zip(MINIBATCH_COLUMNS, (place, *row)))}
                 for number in opened.numbers()
                 for place, row in enumerate(opened._raw(number)[0])
             ]
@@ -256,44 +255,6 @@ def test_comparisons_in_words(compared, run_each, golden, form):
         text = said.out.replace(f"{compared[name][1].parent}/", "").replace(f"{compared[name][0].parent}/", "")
         found[name] = {"code": said.code, "lines": [line for line in golden.lines(text) if len(line) < 160]}
     golden.check(f"comparisons-{form}", found)
-
-
-# -- results files of 0.1.0 --------------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def old_results(tmp_path):
-    return Path(shutil.copy(str(OLD_RESULTS), str(tmp_path / "old.sqlite")))
-
-
-def test_results_files_of_0_1_0_can_be_read(old_results, run_each, golden, tmp_path):
-    said = run_each(
-        {
-            "export": ("harness", "export", "--results", old_results, "--out", tmp_path / "old.csv"),
-            "record": ("harness", "baseline", "record", "--results", old_results, "--baseline", tmp_path / "b.json"),
-            "compare": ("harness", "compare", old_results, old_results),
-            "report": ("harness", "report", "--results", old_results, "--out", tmp_path / "report"),
-        }
-    )
-    rows = read_csv(tmp_path / "old.csv")
-    golden.check(
-        "results-0.1.0",
-        {
-            "codes": {name: one.code for name, one in said.items()},
-            "rows": [{name: number_or_text(value) for name, value in row.items() if value} for row in rows],
-            "figures": sorted(path.name for path in tmp_path.glob("report/figures/*.csv")),
-        },
-    )
-
-
-def test_results_files_of_0_1_0_can_be_added_to_and_resumed(old_results, bench, run, tmp_path):
-    """Their profiles count as measured under the same conditions, and new ones come beside them."""
-    device = ("--device", "sim:xavier-agx", "-rs", "-p", "tests.golden.boards_of_0_1_0")
-    said = bench(old_results, *device, "--resume", "--workload", "yolov8n-coco,lenet-mnist", where="benchmarks")
-    assert len(re.findall("measured already under the same conditions", said.out)) >= 1
-    assert re.search(r"2 passed, 2 skipped", said.out)
-    run("harness", "export", "--results", old_results, "--out", tmp_path / "both.csv")
-    assert {row["workload"] for row in read_csv(tmp_path / "both.csv")} >= {"yolov8n-coco", "lenet-mnist"}
 
 
 # -- power modes -------------------------------------------------------------------------------------------------------

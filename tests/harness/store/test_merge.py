@@ -17,8 +17,6 @@ from harness.store.frames import profiles
 from harness.store.results import ResultsStore
 from tests.harness.store.profile_examples import ENVIRONMENT, make_profile
 
-OLD = Path(__file__).resolve().parents[2] / "golden/files/results-0.1.0.sqlite"
-
 
 def night(path: Path, instance: str = "orin3", count: int = 3, **changes: Any) -> Path:
     with ResultsStore(path) as store:
@@ -48,11 +46,6 @@ def test_a_merged_file_has_every_profile_once_with_raw_series_run_and_software(t
     night(second, "orin4", count=1)
     merge(first, second, out)
     assert content(out) == content(first) + content(second)
-
-
-def test_a_file_of_0_1_0_is_taken_over_as_it_is(tmp_path):
-    merge(OLD, tmp_path / "out")
-    assert content(tmp_path / "out") == content(OLD)
 
 
 def test_of_a_damaged_file_nothing_is_taken_and_the_others_are(tmp_path, capsys):
