@@ -305,6 +305,15 @@ def test_a_damaged_or_foreign_state_is_named_and_kept(states, text):
     assert path.read_text() == text
 
 
+@pytest.mark.parametrize("version", [1, 99])
+def test_a_state_of_another_version_is_refused_by_its_version(states, version):
+    path = states / "host.json"
+    path.parent.mkdir(parents=True)
+    path.write_text(f'{{"format": {version}}}')
+    with pytest.raises(ControlError, match=rf"host\.json has format {version}, not 2; restore with the version"):
+        restore(DEVICE)
+
+
 @pytest.mark.parametrize(
     ("module", "options", "value"),
     [
@@ -328,7 +337,9 @@ def test_what_no_run_on_this_board_saved_is_not_put_back(tree, states, module, o
     states.mkdir(parents=True)
     (states / "host.json").write_text(text)
     before = tree.contents()
-    with pytest.raises(ControlError, match=r"stood at|unexpected keyword argument|no control group|no GPU 15340000\.vic"):
+    with pytest.raises(
+        ControlError, match=r"stood at|unexpected keyword argument|no control group|no GPU 15340000\.vic"
+    ):
         restore("host")
     assert tree.contents() == before
 
