@@ -13,16 +13,27 @@ from boards.jtop_service import SERVE, skip_or_fail
 from boards.kernel import Kernel
 
 READ = """
-import json
-from jtop import jtop
-with jtop(interval=0.5) as jetson:
-    assert jetson.ok()
-    jetson.ok()
-    print(json.dumps({
-        "power": jetson.power, "gpu": dict(jetson.gpu.items()), "emc": jetson.memory["EMC"], "cpu": jetson.cpu["cpu"],
-        "model": str(jetson.nvpmodel), "temperature": jetson.temperature, "board": jetson.board["hardware"],
-        "fan": dict(jetson.fan.items()),
-    }))
+import json, time
+from jtop import JtopException, jtop
+
+def read():
+    with jtop(interval=0.5) as jetson:
+        assert jetson.ok()
+        jetson.ok()
+        return {
+            "power": jetson.power, "gpu": dict(jetson.gpu.items()), "emc": jetson.memory["EMC"],
+            "cpu": jetson.cpu["cpu"], "model": str(jetson.nvpmodel), "temperature": jetson.temperature,
+            "board": jetson.board["hardware"], "fan": dict(jetson.fan.items()),
+        }
+
+deadline_s = time.monotonic() + 40
+while True:
+    try:
+        print(json.dumps(read()))
+        break
+    except JtopException:  # a client gives up after three intervals, and the service may take longer on a busy machine
+        if time.monotonic() > deadline_s:
+            raise
 """
 
 
@@ -53,7 +64,7 @@ from harness.board.sampler import Sampler
 from harness.board.source import SourceSpec
 
 service, serve, prefix, *rails = sys.argv[1:]
-jtop = SourceSpec("jtop", {"interval_s": 0.5, "answer_s": 8.0})
+jtop = SourceSpec("jtop", {"interval_s": 2.0, "answer_s": 30.0})  # on a busy machine, the service is slow
 sampler = Sampler([SourceSpec("ina", {"total": rails}), SourceSpec("devfreq"), jtop], 0.1)
 
 def wait_for(channel, more):
