@@ -109,7 +109,7 @@ def _changed(night: Night) -> str:
     lines = sorted(dict.fromkeys(lines), key=lambda line: not line.startswith(_TOLD_FIRST))
     names = {line.partition(":")[0] for line in lines}
     runs = [run for one in night.history.get("series", []) for run in one["runs"][-1:]]
-    software = runs[-1]["software"] if runs else {}
+    software = max(runs, key=lambda run: run["created_at"])["software"] if runs else {}
     same = [f"{name} {software[name]}" for name in _TOLD_FIRST if name in software and name not in names]
     more = f" and {len(lines) - 2 * MOST} more" if len(lines) > 2 * MOST else ""
     told = "; ".join(lines[: 2 * MOST]) + more

@@ -56,6 +56,14 @@ def test_a_night_on_which_nothing_failed_is_green(judge):
     assert lines[2] == "changed: nothing of the software; the same: torch 2.9.0, commit abc"
 
 
+def test_software_is_that_of_the_newest_run_also_where_a_series_ended_before(judge):
+    document = history()
+    ended = document["series"][0]["runs"][0]
+    ended = {**ended, "created_at": "2026-03-01T01:00:00", "software": {"torch": "1.0"}}
+    document["series"].append({**document["series"][0], "runs": [ended]})
+    assert judge(history=document)[1][2] == "changed: nothing of the software; the same: torch 2.9.0, commit abc"
+
+
 def test_each_check_that_fails_makes_it_red(judge):
     for step in STEPS:
         code, lines = judge(steps={step: 1})
