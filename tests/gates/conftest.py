@@ -9,6 +9,8 @@ from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 import pytest
 
 from harness.core.environment import describe_environment
+from predictors.models import powertrain
+from predictors.models.physical_gp import prior
 from predictors.models.tables import Table, find_table
 from predictors.search.corpora import load_tables
 from tests.gates.recorded import Kind, check, format_verdicts, read_recorded, record, worth_recording
@@ -35,6 +37,18 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def recording(pytestconfig: pytest.Config) -> bool:
     """Whether what is found becomes the baseline."""
     return bool(pytestconfig.getoption("--record-baselines", default=False))
+
+
+def forget_references() -> None:
+    """References are learned once in a process: one that a broken predictor learned must not be used by a sound one."""
+    prior.learn_reference.cache_clear()
+    powertrain.learn_reference.cache_clear()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def references_learned_here() -> None:
+    """No reference is used that tests of other modules have learned."""
+    forget_references()
 
 
 def data_folder() -> Path:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 from pathlib import Path
-from typing import Any, Callable, Dict, List, NamedTuple, Tuple, Type
+from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Tuple, Type
 
 import numpy as np
 import pytest
@@ -23,7 +23,7 @@ from predictors.models.physical_gp.prior import Hierarchy, priors_for
 from predictors.models.tables import ARRAYS, Table, find_table
 from predictors.scenarios import ProfileSource
 from predictors.trials import TrialPlan, run_plan
-from tests.gates.conftest import Gate, blind_spots, unlike
+from tests.gates.conftest import Gate, blind_spots, forget_references, unlike
 from tests.gates.recorded import PREDICTORS, entries_of
 
 pytestmark = pytest.mark.one_python
@@ -365,6 +365,14 @@ def lose_the_reference(monkeypatch: pytest.MonkeyPatch, kind: Type[Predictor]) -
     monkeypatch.setattr(physical_gp, "priors_for", lambda references, *of: priors_for((), *of))
 
 
+@pytest.fixture
+def forgotten_references() -> Iterator[None]:
+    """A reference is learned by what is broken, and not kept for later tests."""
+    forget_references()
+    yield
+    forget_references()
+
+
 OF_ANY = (halve_features, shuffle_targets, shift_columns)
 BREAKAGES = [
     *((name, breakage) for name in ("physical-gp", "ridge") for breakage in OF_ANY),
@@ -376,7 +384,7 @@ BREAKAGES = [
     ("predictor", "corpus", "breakage"), [case(name, SIMULATED, one, name=one.__name__) for name, one in BREAKAGES]
 )
 def test_a_predictor_that_learns_wrongly_fails_the_gate(
-    predictor, corpus, breakage, simulated_targets, recording, gate: Gate, monkeypatch
+    predictor, corpus, breakage, simulated_targets, recording, gate: Gate, forgotten_references, monkeypatch
 ):
     if recording:
         pytest.skip("a broken predictor is not to be recorded")
@@ -387,7 +395,9 @@ def test_a_predictor_that_learns_wrongly_fails_the_gate(
     assert deviations(gate, [unlike(entry) for entry in broken], part=True)
 
 
-def test_without_a_reference_an_unknown_board_fails_the_gate(unknown_board, recording, gate: Gate, monkeypatch):
+def test_without_a_reference_an_unknown_board_fails_the_gate(
+    unknown_board, recording, gate: Gate, forgotten_references, monkeypatch
+):
     if recording:
         pytest.skip("a broken predictor is not to be recorded")
     lose_the_reference(monkeypatch, predictor_class("physical-gp"))
