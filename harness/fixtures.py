@@ -14,7 +14,7 @@ import contextlib
 import dataclasses
 import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Tuple, Type, cast
+from typing import TYPE_CHECKING, Any, Callable, Dict, Iterator, NamedTuple, Optional, Tuple, Type, cast
 
 import pytest
 
@@ -33,13 +33,12 @@ from harness.measure.rounds import Step, run_rounds
 from harness.measure.time_budget import Allotment
 from harness.options import asks_for_strictness, command_of, deadline_from
 from harness.outcome import OUTCOME, PROGRESS
-from harness.plan import experiment_of, plan_of
+from harness.plan import plan_of
 from harness.playback import is_played_back, play_back, time_rounds
 from harness.store.conditions import MEASURED_ALREADY, comparable_conditions, key, without_instance
-from harness.summary import describe_result, extra_info, left_out_of_verdicts
+from harness.summary import describe_result, extra_info
 
 if TYPE_CHECKING:
-    from harness.judge.claims import Verdict
     from harness.store.results import ResultsStore
 
 _READ_BYTES = 1 << 20
@@ -333,8 +332,8 @@ class CaseMeasurement:
             return done
         if not is_new and repetition == 0 and self._request.config.getoption("jetwatt_resume"):
             self._skip_if_stored(case, comparable)
-        measured = self._measured(case, known_conditions, allotment)
-        self._outcome.keep(comparable_key, measured)
+        measured, number = self._measured(case, known_conditions, allotment)
+        self._outcome.keep(comparable_key, measured, number)
         if allotment is not None and measured.minibatch_time_ms is not None:
             self._plan.time_budget.learn(case, ms_to_s(measured.minibatch_time_ms))
         if repetition == 0:
@@ -347,10 +346,12 @@ class CaseMeasurement:
         comparable_key = key(comparable)
         number = self._results.usable(comparable_key) or self._results.usable(key(without_instance(comparable)))
         if number is not None:
-            self._outcome.resume(comparable_key, case, self._results.profile(number))
+            self._outcome.resume(comparable_key, case, self._results.profile(number), number)
             pytest.skip(f"{MEASURED_ALREADY}, see {self._results.path}")
 
-    def _measured(self, case: Case, known_conditions: Dict[str, Any], allotment: Optional[Allotment]) -> Profile:
+    def _measured(
+        self, case: Case, known_conditions: Dict[str, Any], allotment: Optional[Allotment]
+    ) -> Tuple[Profile, int]:
         from harness.measure.idle import metered_profile
         from harness.measure.run import run
 
@@ -363,8 +364,8 @@ class CaseMeasurement:
                 measured = run(case, self._device, self._progress.update, self._rounds, self._plan.meter, allotment)
             else:
                 measured = metered_profile(case, known_conditions, self._device.provenance, log)
-            self._results.add(measured, self._outcome.environment, self._outcome.run_id)
-        return measured
+            number = self._results.add(measured, self._outcome.environment, self._outcome.run_id)
+        return measured, number
 
     def _rounds(self, prepare: Callable[[], None], step: Step, count: int, goes_on: Callable[[], bool]) -> None:
         if self._is_timed:
@@ -476,42 +477,6 @@ def idle(request: pytest.FixtureRequest, case: Case, measure: Measure) -> Callab
         return _recorded(request, measure(wanted, is_new=True))
 
     return take
-
-
-@pytest.fixture
-def judged_device(request: pytest.FixtureRequest) -> str:
-    """The device that a test of take-aways judges: it runs once for each."""
-    return str(request.param)
-
-
-@pytest.fixture
-def takeaways(request: pytest.FixtureRequest, judged_device: str) -> Callable[[], List[Verdict]]:
-    """A function that says what this run's profiles of a device say to the claims that the file's experiment is for.
-
-    It fails where simulated profiles contradict one that the model should confirm; with `--assert-takeaways` also where
-    they leave it undecided, and where measured ones contradict one. Skips where there is nothing to judge.
-    """
-    from harness.judge.claims import CONTRADICTED
-
-    experiment, outcome = experiment_of(request.path), request.config.stash[OUTCOME]
-
-    def judge() -> List[Verdict]:
-        found = [one for one in outcome.verdicts() if one.experiment == experiment and one.device == judged_device]
-        if not found:
-            left_out = outcome.left_out(judged_device)
-            note = f": left out {left_out_of_verdicts(left_out)}" if left_out else ""
-            pytest.skip(f"no profile of {judged_device} speaks to a claim of {experiment}{note}")
-        is_asserted = request.config.getoption("jetwatt_assert_takeaways")
-        wrong = [
-            one.text
-            for one in found
-            if one.is_violated and (is_asserted or (one.must_hold and one.verdict == CONTRADICTED))
-        ]
-        if wrong:
-            pytest.fail("\n".join(wrong), pytrace=False)
-        return found
-
-    return judge
 
 
 @pytest.fixture(scope="session")

@@ -85,6 +85,11 @@ def asks_for_strictness(config: pytest.Config) -> bool:
         return False
 
 
+def is_judging(config: pytest.Config) -> bool:
+    """Whether `--judge` was given, so that nothing is measured."""
+    return config.getoption("jetwatt_judge") is not None
+
+
 def slowdown_from(config: pytest.Config) -> float:
     given = config.getoption("jetwatt_slowdown") or "0"
     try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import os
 import time
@@ -19,8 +20,9 @@ from harness.measure.contention import meet
 from harness.measure.time_budget import process_age_s
 
 if TYPE_CHECKING:
-    from harness.judge.claims import Verdict
-    from harness.judge.evidence import Evidence
+    from harness.judge.case_frame import Quantities
+    from harness.judge.figures import Cases
+    from harness.store.rows import Record
 
 LOOK_S = 0.5  # how long to look at other processes before the first measurement
 
@@ -32,15 +34,14 @@ class Outcome:
         self.over_budget: List[str] = []  # cases that the time budget left out
         self.countdown = Countdown(0)
         self.profiles: List[Profile] = []
-        self.evidence: List[Evidence] = []
-        self.is_of_suite = False  # whether benchmarks of the suite run, which claims are judged for
+        self.judged: List[Tuple[Record, Quantities]] = []  # what claims are judged by
         self.shown: Set[str] = set()  # tests whose line of figures stands on the terminal
         self.missing_in_baseline: List[str] = []  # cases that the baseline does not hold
         self.is_without_baseline = False  # whether a test had a profile to compare, and no --baseline was given
         self._known: Dict[Tuple[str, str], Profile] = {}
         self._resumed: Set[Tuple[str, str]] = set()
         self._has_looked_around = False
-        self._judged: Tuple[int, List[Verdict]] = (0, [])
+        self._cases: Tuple[int, Optional[Cases]] = (0, None)
 
     @functools.cached_property
     def environment(self) -> Dict[str, Any]:
@@ -59,31 +60,36 @@ class Outcome:
         """This run's profile of the case under these conditions; by case id, because claims ask for modes by name."""
         return self._known.get((key, case.id))
 
-    def keep(self, key: str, profile: Profile) -> None:
-        from harness.judge.evidence import evidence_of
-
+    def keep(self, key: str, profile: Profile, number: int) -> None:
+        """Count a profile of this run; `number` is its id in the results file."""
         self.profiles.append(profile)
-        self.evidence.append(evidence_of(profile))
+        self._judge_by(profile, profile.case, number)
         self._known.setdefault((key, profile.case.id), profile)
 
-    def resume(self, key: str, case: Case, stored: Profile) -> None:
+    def resume(self, key: str, case: Case, stored: Profile, number: int) -> None:
         """Let a profile of an earlier run, of these conditions, speak in this one's verdicts."""
-        from harness.judge.evidence import evidence_of
-
         if (key, case.id) not in self._resumed:
             self._resumed.add((key, case.id))
-            self.evidence.append(evidence_of(stored)._replace(case=case))
+            self._judge_by(stored, case, number)
 
-    def verdicts(self) -> List[Verdict]:
-        from harness.judge.claims import judge
+    def _judge_by(self, profile: Profile, case: Case, number: int) -> None:
+        from harness.judge.case_frame import quantities_of, record_of
 
-        if self._judged[0] != len(self.evidence):
-            self._judged = (len(self.evidence), judge(self.evidence))
-        return self._judged[1]
+        self.judged.append((dataclasses.replace(record_of(profile, number), case=case), quantities_of(profile)))
 
-    def left_out(self, device: str) -> int:
-        """How many profiles of a device no verdict is taken from, because they were disturbed or throttled."""
-        return sum(one.is_left_out for one in self.evidence if one.case.device == device)
+    @property
+    def cases(self) -> Cases:
+        """This run's cases and those that it resumed, pooled, as statistics take them."""
+        from harness.judge.case_frame import frame_of, pooled
+        from harness.judge.figures import Cases
+
+        count, cases = self._cases
+        if cases is None or count != len(self.judged):
+            frame = frame_of([record for record, _ in self.judged], [quantities for _, quantities in self.judged])
+            frame["device_label"] = frame["device_name"]  # one run has one board of each name
+            cases = Cases(pooled(frame))
+            self._cases = (len(self.judged), cases)
+        return cases
 
 
 OUTCOME = pytest.StashKey[Outcome]()

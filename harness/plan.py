@@ -33,6 +33,9 @@ PLANNED_CASE = "planned_case"  # the fixture that is parametrized with a test's 
 SUITE = Path(__file__).resolve().parents[1] / "benchmarks"
 """The suite's own benchmarks. One of these runs where the campaign has its experiment; any other test runs anyway."""
 
+NO_CASE = "none"  # the case, or the device, of a test that is left out of this run
+JUDGED_DEVICE = "judged_device"  # the parameter of tests that judge what was measured
+
 TRAINING_FILE, BASELOAD = "training", "baseload"  # the campaign's own sweeps; the one whose cases are idle states
 
 

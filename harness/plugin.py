@@ -19,17 +19,15 @@ from harness.core.configuration import NOT_FRESH
 from harness.core.errors import HarnessError
 from harness.core.files import write_output
 from harness.core.terminal import Countdown, Progress
-from harness.fixtures import as_pytest_outcome, within_time_budget
-from harness.options import DEFAULT_CAMPAIGN, add_options
+from harness.options import DEFAULT_CAMPAIGN, add_options, is_judging
 from harness.outcome import OUTCOME, PROGRESS, Outcome
-from harness.plan import ALL_AXES, PLANNED_CASE, Block, Plan, experiment_of, plan_of
+from harness.plan import ALL_AXES, JUDGED_DEVICE, NO_CASE, PLANNED_CASE, Block, Plan, experiment_of, plan_of
 from harness.playback import recorded_time
 from harness.summary import MOST_ROWS, format_summary, format_verdicts
 
-pytest_plugins = ["harness.fixtures"]
+pytest_plugins = ["harness.fixtures", "harness.judging"]
 
-ON_REQUEST, IDLE_STATES, TAKEAWAYS = "on_request", "idle_states", "judged_device"
-NO_CASE = "none"  # stands for the case of a test that is left out of this run
+ON_REQUEST, IDLE_STATES = "on_request", "idle_states"
 
 
 class UncapturedStream:
@@ -112,16 +110,15 @@ class _Parametrization:
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> Generator[None, Any, Any]:
     """Give each test that measures its cases, each as one parameter; its marks say what of the axes it asks for."""
     config, file = metafunc.config, metafunc.definition.path
-    if TAKEAWAYS in metafunc.fixturenames:
-        plan = plan_of(config)
-        metafunc.parametrize(TAKEAWAYS, plan.devices() if plan.takes_part(file) else [NO_CASE], indirect=True)
     if PLANNED_CASE not in metafunc.fixturenames:  # nor does one with a fixture of its own called `case`
         return (yield)
     asked = _Parametrization(metafunc)
     result = yield
     plan, marked = plan_of(config), metafunc.definition.get_closest_marker
     try:
-        if marked(IDLE_STATES):
+        if is_judging(config):
+            points = []
+        elif marked(IDLE_STATES):
             points = plan.idle_points()
         elif marked(ON_REQUEST) and not plan.is_named(file):
             points = []  # a corpus of thousands of modes is not expanded unless somebody asks for it
@@ -151,7 +148,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> Generator[None, Any, Any
 def _why_nothing(metafunc: pytest.Metafunc, plan: Plan) -> Sequence[Any]:
     """A skip with the reason, of a test that asks for cases and gets none; nothing of one that is left out."""
     file = metafunc.definition.path
-    if metafunc.definition.get_closest_marker(ON_REQUEST) or not plan.takes_part(file):
+    is_asked = not is_judging(metafunc.config) and plan.takes_part(file)
+    if metafunc.definition.get_closest_marker(ON_REQUEST) or not is_asked:
         return ()
     devices = ", ".join(plan.devices())
     text = f"neither the campaign nor the test's own marks have a case of {experiment_of(file)} for {devices}"
@@ -191,10 +189,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: List[pytest.Item
         items[:] = planning.in_safe_order(items, plan.falling_mode_of)
     else:
         plan.share_time(items)
-    items.sort(key=lambda item: TAKEAWAYS in getattr(item, "fixturenames", ()))  # judged once all is measured
+    items.sort(key=lambda item: JUDGED_DEVICE in getattr(item, "fixturenames", ()))  # judged once all is measured
     if config.getoption("jetwatt_list_cases"):
         _write_cases(Path(config.getoption("jetwatt_list_cases")), items, plan)
-    config.stash[OUTCOME].is_of_suite = any(item.path.parent == planning.SUITE for item in items)
     measuring = sum("measure" in getattr(one, "fixturenames", ()) for one in items)
     session = getattr(config, "_benchmarksession", None)  # its table has a row for every test
     if session is not None and measuring > MOST_ROWS and config.getoption("verbose") <= 0:
@@ -214,13 +211,15 @@ def _write_cases(path: Path, items: Sequence[pytest.Item], plan: Plan) -> None:
 
 
 def _is_left_out(item: pytest.Item, plan: Plan) -> bool:
-    """Whether a test has no case, or runs on request only and nobody asked.
+    """Whether a test has no case, or runs on request only and nobody asked; with `--judge` what is no claim.
 
     Idle states of simulated boards take no time, so a campaign with the experiment `baseload` runs them at once.
     """
+    if is_judging(item.config) and not hasattr(getattr(item, "function", None), "claim"):
+        return True
     parameters = getattr(getattr(item, "callspec", None), "params", {})
     if any(
-        parameters.get(name) is NO_CASE for name in (PLANNED_CASE, TAKEAWAYS)
+        parameters.get(name) is NO_CASE for name in (PLANNED_CASE, JUDGED_DEVICE)
     ):  # others' may be arrays, which == is not for
         return not item.get_closest_marker("skip")
     if not item.get_closest_marker(ON_REQUEST) or plan.is_named(item.path):
@@ -265,9 +264,11 @@ def pytest_report_collectionfinish(config: pytest.Config, items: Sequence[pytest
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Leave out what would begin when the run's time budget is spent; what was measured is judged all the same."""
+    from harness.fixtures import as_pytest_outcome, within_time_budget
+
     plan = item.config.stash.get(planning.PLAN, None)
     names = getattr(item, "fixturenames", ())
-    if plan is None or plan.time_budget is None or TAKEAWAYS in names:
+    if plan is None or plan.time_budget is None or JUDGED_DEVICE in names:
         return
     if "case" in names or item.path.parent == planning.SUITE:
         with as_pytest_outcome(), within_time_budget(item):
@@ -297,10 +298,8 @@ def _summarise_profiles(terminalreporter: Any, outcome: Outcome) -> None:
         in_full = terminalreporter.config.getoption("verbose") > 0
         terminalreporter.section("jetwatt")
         terminalreporter.write_line(format_summary(outcome.profiles, in_full))
-        verdicts = outcome.verdicts() if outcome.is_of_suite else []
-        if verdicts:
-            terminalreporter.section("claims of the papers")
-            terminalreporter.write_line(format_verdicts(verdicts, in_full))
+    _show_verdicts(terminalreporter)
+    if outcome.profiles:
         results = terminalreporter.config.getoption("jetwatt_results")
         missing = list(dict.fromkeys(outcome.missing_in_baseline))
         if missing:
@@ -312,3 +311,14 @@ def _summarise_profiles(terminalreporter: Any, outcome: Outcome) -> None:
                 f" {results} --baseline FILE.json; then run with --baseline FILE.json"
             )
         terminalreporter.write_line(f"results: {results}")
+
+
+def _show_verdicts(terminalreporter: pytest.TerminalReporter) -> None:
+    from harness.judging import claims_of_run
+
+    run = claims_of_run(terminalreporter.config)
+    if run.verdicts:
+        terminalreporter.section("claims of the papers")
+        terminalreporter.write_line(format_verdicts(run.verdicts, terminalreporter.config.getoption("verbose") > 0))
+    if run.judged_file is not None:
+        terminalreporter.write_line(f"judged: {run.judged_file}, which holds the verdicts now")

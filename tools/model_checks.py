@@ -9,13 +9,12 @@ import numpy as np
 
 from harness.core.power_modes import PowerMode
 from harness.core.units import MS_PER_S, S_PER_HOUR, mw_to_w
-from harness.judge.claim_list import CLAIMS_FILE
-from harness.judge.published_figures import Condition
+from harness.judge.published_figures import FIGURES_FILE, Condition
 from harness.simulation.model import idle_power_mw
 from tools.measured_tables import BUDGETS_W
 from tools.simulated_answers import BOARD, WORKLOAD, Boards, find_modes
 
-UNJUDGED_FILE = CLAIMS_FILE.with_name("unjudged.csv")
+UNJUDGED_FILE = FIGURES_FILE.with_name("unjudged.csv")
 
 LENET, MOBILENET = "lenet-mnist", "mobilenetv3-gld23k"
 XAVIER, NX, NANO = "xavier-agx", "xavier-nx", "nano"

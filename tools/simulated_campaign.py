@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from typing import Dict, Iterator, List, Sequence
+from pathlib import Path
+from typing import Dict, Iterator, List, Sequence, Tuple
 
 from harness.core.campaigns import expand, load_campaign, own_media
 from harness.core.cases import DEFAULT_IDLE_S, IDLE, IDLE_STATES, TRAINING, Case
@@ -13,13 +14,21 @@ from harness.core.errors import CannotRunError
 from harness.core.profiles import Profile
 from harness.devices.registry import open_device
 from harness.devices.simulated import copies
-from harness.judge.claim_list import load_claims
+from harness.judge.claims import Claim, claims_in
 from harness.measure.idle import idle_cases
 from harness.measure.run import check, run
 
 BASELOAD = "baseload"  # the experiment whose cases are idle states
 VARIABILITY, REPETITIONS = "variability", 3  # its cases are repeated with a seed each, as its benchmark does
 PAPERS_BOARDS = ("xavier-agx", "xavier-nx", "nano", "orin-agx", "rtx-3090", "a5000", "raspberry-pi-5")
+
+
+BENCHMARKS = Path(__file__).resolve().parents[1] / "benchmarks"
+
+
+def papers_claims() -> Tuple[Claim, ...]:
+    """The claims of the suite's benchmarks."""
+    return claims_in(BENCHMARKS)
 
 
 class SimulatedCampaign:
@@ -29,7 +38,7 @@ class SimulatedCampaign:
         self._device = functools.lru_cache(maxsize=None)(lambda name: open_device(name, Configuration()))
         self._campaign = load_campaign(campaign)
         about: Dict[str, List[str]] = {}
-        for claim in load_claims():
+        for claim in papers_claims():
             about.setdefault(claim.experiment, []).extend(claim.boards)
         cases: Dict[Case, None] = {}
         for experiment, boards in about.items():

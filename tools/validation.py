@@ -10,15 +10,15 @@ from harness.core.corpus import read_corpus, rows_of
 from harness.core.errors import InvalidValueError
 from harness.core.files import write_output
 from harness.core.units import share_to_percent
-from harness.judge.claim_list import load_claims
-from harness.judge.claims import CONFIRMED, Verdict, judge
-from harness.judge.evidence import evidence_of
+from harness.judge.case_frame import frame_of_profiles, pooled
+from harness.judge.claims import Verdict, judge
+from harness.judge.figures import CONFIRMED
 from harness.judge.published_figures import CLOSE, Condition, PublishedFigure, load_figures
 from predictors.models.tables import Table
 from tools.measured_tables import FACTOR, is_large, keys_of, learning_curves, split_tables, validate_table
 from tools.model_checks import ClaimResult, check_model
 from tools.simulated_answers import answers
-from tools.simulated_campaign import SimulatedCampaign
+from tools.simulated_campaign import SimulatedCampaign, papers_claims
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -60,19 +60,20 @@ def judge_simulation() -> List[ClaimResult]:
     A claim holds where it is confirmed on every board that it is about. Where it is known not to, some board has to
     miss it as is on record.
     """
+    cases = pooled(frame_of_profiles(SimulatedCampaign().profiles()))
     by_claim: Dict[str, List[Verdict]] = {}
-    for verdict in judge(evidence_of(profile) for profile in SimulatedCampaign().profiles()):
+    for verdict in judge(cases, papers_claims()):
         by_claim.setdefault(verdict.takeaway, []).append(verdict)
     results = []
-    for claim in load_claims():
+    for claim in papers_claims():
         found = by_claim.get(claim.name, [])
         if found:
             holds = all(one.verdict == CONFIRMED for one in found)
-            told = "; ".join(f"{one.device} {one.effect:.3g}" for one in found if "@" not in one.device)
-            as_known = not any(one.is_violated for one in found) and holds == (not claim.shortfall)
-            text = f"{claim.meaning}: {told}"
-            own = (claim.name, claim.facts, claim.says, holds, text, claim.shortfall or None)
-            results.append(ClaimResult(*own, as_known))
+            told = "; ".join(f"{one.device} {one.effect:.3g}" for one in found)
+            as_known = not any(one.is_violated for one in found) and holds == (claim.shortfall is None)
+            text = f"{found[0].meaning}: {told}"
+            shortfall = None if claim.shortfall is None else claim.shortfall.why
+            results.append(ClaimResult(claim.name, claim.facts, claim.says, holds, text, shortfall, as_known))
     return results
 
 

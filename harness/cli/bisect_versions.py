@@ -15,8 +15,8 @@ from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tu
 from harness.cli.options import add_threshold, output_folder
 from harness.core.errors import CannotRunError, InvalidValueError, UnknownNameError
 from harness.core.terminal import format_table, shown
+from harness.judge.case_frame import SOFTWARE
 from harness.judge.compare import DEFAULT_THRESHOLD, compare_files
-from harness.judge.evidence import SOFTWARE
 from harness.judge.quantities import TIME
 from harness.judge.verdicts import OVERALL
 from harness.stats.comparison import Change

@@ -59,6 +59,8 @@ def run(arguments: argparse.Namespace, predicted: Sequence[ModeTable] = (), mode
     print(f"{done.page}: {done.figures} figures, each as {formats} in {arguments.out / 'figures'}")
     if done.missing:
         print(f"no data for: {', '.join(done.missing)}")
+    if done.judging:
+        print(done.judging)
     return 0
 
 

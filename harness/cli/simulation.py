@@ -25,7 +25,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     text = "compare simulated boards with the papers' figures and claims, and with measured tables"
     validate = subparsers.add_parser("validate", help=text, description=text)
     validate.epilog = (
-        "exit code: 0 claims hold or fail as baselines/published/claims.csv says, 1 one does not, 2 refused. "
+        "exit code: 0 claims of benchmarks/ hold, or fail as their shortfalls say, 1 one does not, 2 refused. "
         "Deviations of figures change nothing."
     )
     for subparser in (fit, validate):

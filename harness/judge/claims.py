@@ -1,31 +1,143 @@
-"""The judge of the papers' claims: what the profiles of each device say to each, measured and simulated alike."""
+"""Claims: sentences of papers as tests, and what the cases of each device say to them, measured and simulated alike.
+
+    @claim("004 5.1.4", facts="F927 F928 F929 F930", boards="xavier-agx xavier-nx", fitted=True)
+    def test_one_worker_shortens_every_epoch(ratio):
+        \"\"\"With one worker, and with four, every epoch is shorter than with none.\"\"\"
+        assert ratio("time", workers=(0, [1, 4]), workload=PAPERS, where=a_core_for_each_worker) < 1
+
+The test takes statistics of `harness.judge.figures` by name, bound to the cases of one device. Its docstring is the
+claim, its one comparison the verdict.
+"""
 
 from __future__ import annotations
 
+import dataclasses
+import functools
+import importlib.util
+import inspect
+import json
 from collections import Counter
-from typing import TYPE_CHECKING, Dict, Iterable, List, NamedTuple, Optional, Sequence, Tuple
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Callable, Dict, Iterable, List, Mapping, NamedTuple, Optional, Tuple, Union
 
-from harness.judge.claim_functions import FUNCTIONS, Cell
-from harness.judge.claim_list import Bounds, Claim, load_claims
-from harness.judge.evidence import MEASURED, SIMULATED, Evidence, View, pooled, read_evidence
+from harness.core.cases import INSTANCE_MARK
+from harness.core.errors import CannotRunError, InvalidValueError, StoreError
+from harness.judge.case_frame import MEASURED, SIMULATED
+from harness.judge.figures import (
+    CONFIRMED,
+    CONTRADICTED,
+    STATISTICS,
+    UNDECIDED,
+    Bounds,
+    CaseFigures,
+    CasesOfDevice,
+    Frame,
+    Judgement,
+    cases_of,
+    expected,
+    judge_cells,
+)  # fmt: skip
 from harness.stats.noise import told
 
 if TYPE_CHECKING:
     from harness.store.results import ResultsStore
 
-CONFIRMED, CONTRADICTED, UNDECIDED = "confirmed", "contradicted", "undecided"
-CONFIDENCE = 0.95
+Test = Callable[..., None]
+
+HOW_TO_JUDGE = "pytest benchmarks --judge {}"
 
 
-class Judged(NamedTuple):
-    """What follows from some cells, with the one that decides it: nearest to a bound, or farthest beyond."""
+class Shortfall(NamedTuple):
+    """What simulated boards are known to do instead of what is claimed, and why."""
 
-    verdict: str  # `confirmed`, `contradicted` or `undecided`
-    case: str  # which case it is of
-    effect: float
-    low: float  # its interval, together 95 % over all cases
-    high: float
-    n: int  # cases, or pairs of cases, that were looked at
+    above: float
+    below: float
+    why: str
+
+
+def known(above: float, below: float, why: str) -> Shortfall:
+    """The bounds of what a simulated board does in place of the claim: `shortfall=known(0.7, 1.15, "...")`."""
+    if not above < below:
+        raise InvalidValueError(f"a shortfall above {above:g} and below {below:g} holds nothing")
+    return Shortfall(above, below, why)
+
+
+@dataclasses.dataclass(frozen=True)
+class Claim:
+    """A sentence of a paper, and the test that judges it."""
+
+    test: Test
+    section: str  # paper and section, such as `004 5.1.7`
+    facts: Tuple[str, ...] = ()  # ids of the papers' statements and figures; `F919/F918` is one figure over another
+    boards: Tuple[str, ...] = ()  # where the paper saw it; other simulated boards are not judged. Empty for any
+    only_there: bool = False  # whether it is said of these boards alone, so that another machine is not judged either
+    fitted: str = ""  # how the simulation depends on what is claimed, where it does
+    shortfall: Optional[Shortfall] = None
+    measured_only: str = ""  # why a simulated board cannot fail it, and is therefore not judged
+
+    @property
+    def name(self) -> str:
+        return self.test.__name__.partition("test_")[2]
+
+    @property
+    def experiment(self) -> str:
+        """The benchmark file that it stands in: `benchmarks/test_EXPERIMENT.py`."""
+        return self.test.__module__.rpartition(".")[2].partition("test_")[2]
+
+    @property
+    def says(self) -> str:
+        return " ".join((self.test.__doc__ or "").split())
+
+
+def claim(
+    section: str,
+    facts: str = "",
+    boards: str = "",
+    only_there: bool = False,
+    fitted: Union[bool, str] = False,
+    shortfall: Optional[Shortfall] = None,
+    measured_only: str = "",
+) -> Callable[[Test], Test]:
+    """Make a test a claim; its docstring says what is claimed.
+
+    Args:
+        section: where it stands, such as `004 5.1.4`.
+        facts: ids of the statements and figures of `baselines/published` it rests on, separated by spaces.
+        boards: those the source saw it on, separated by spaces; other simulated boards are not judged.
+        only_there: it is said of these boards alone; no other machine is judged either.
+        fitted: the simulation was fitted to one of the facts, or took a parameter from one; or a sentence that says
+            what else makes a simulated board agree. Such verdicts are counted apart.
+        shortfall: `known(above, below, why)`, what simulated boards are known to do instead.
+        measured_only: why simulated boards agree by construction; only measured profiles are judged then.
+    """
+
+    def decorate(test: Test) -> Test:
+        how = f"the simulation was fitted to {section}" if fitted is True else fitted or ""
+        more = (only_there, how, shortfall, measured_only)
+        test.claim = Claim(test, section, tuple(facts.split()), tuple(boards.split()), *more)  # type: ignore[attr-defined]
+        return test
+
+    return decorate
+
+
+def claim_of(test: Any) -> Optional[Claim]:
+    """The claim that a function is the test of."""
+    return getattr(test, "claim", None)
+
+
+@functools.lru_cache(maxsize=None)
+def claims_in(folder: Path) -> Tuple[Claim, ...]:
+    """The claims of a folder's `test_*.py`, file by file in alphabetical order, as they stand there."""
+    claims: List[Claim] = []
+    for file in sorted(folder.glob("test_*.py")):
+        spec = importlib.util.spec_from_file_location(file.stem, file)
+        assert spec is not None, file
+        assert spec.loader is not None, file
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+        found = [claim_of(function) for function in vars(module).values()]
+        claims += [one for one in found if isinstance(one, Claim) and one.test.__module__ == file.stem]
+    return tuple(claims)
 
 
 class Verdict(NamedTuple):
@@ -54,7 +166,9 @@ class Verdict(NamedTuple):
     # repeated cases or assumed
     between_runs: str = ""
     apart: str = ""  # in what a measured device is not as those of the paper; empty where it is one of them
-    fitted: bool = False  # whether a simulation was judged that was fitted to a figure the claim stands on
+    fitted: str = ""  # how the simulation that was judged depends on the claim; empty where it does not
+    quantity: str = ""  # that a ratio is of, and the board that it is a ratio to
+    against: str = ""
 
     @property
     def must_hold(self) -> bool:
@@ -68,108 +182,227 @@ class Verdict(NamedTuple):
             return self.verdict == CONTRADICTED
         return self.must_hold and self.verdict != CONFIRMED
 
+    def fails(self, is_asserted: bool) -> bool:
+        """Whether it fails a run: what simulated boards contradict; all that is violated with `--assert-takeaways`."""
+        return self.is_violated and (is_asserted or (self.must_hold and self.verdict == CONTRADICTED))
+
     @property
     def text(self) -> str:
-        limits = [f"above {self.above:g}"] if self.above != float("-inf") else []
-        limits += [f"below {self.below:g}"] if self.below != float("inf") else []
-        expected = f"; expected {' and '.join(limits)}" if limits else ""
-        notes = [f"the simulation was fitted to {self.section}"] if self.fitted else []
+        notes = [self.fitted] if self.fitted else []
         if self.provenance == MEASURED:
             notes += [f"runs differ in {self.between_runs}"] * bool(self.between_runs) + [self.apart] * bool(self.apart)
         return (
             f"{self.verdict}: {self.takeaway} (paper {self.section}) on {self.device}: "
-            f"{self.meaning} {self.effect:.3g} ({self.low:.3g} to {self.high:.3g}{expected}), "
-            f"n = {self.n}, for {'; '.join([self.case, *notes])}"
+            f"{self.meaning}: {self.effect:.3g}"
+            f" ({self.low:.3g} to {self.high:.3g}{expected(Bounds(self.above, self.below))}),"
+            f" n = {self.n}, for {'; '.join([self.case, *notes])}"
         )
 
 
-def verdicts(store: ResultsStore) -> List[Verdict]:
-    """The verdicts of a results file; raw series are read one profile at a time."""
-    return judge(read_evidence(store))
+class Judging:
+    """A claim on one device: the statistics that its test takes, and the verdict, once its comparison was made."""
+
+    def __init__(
+        self, claim: Optional[Claim], frame: Frame, device: str, accepts: Callable[[Verdict], bool] = lambda _: True
+    ) -> None:
+        """Without a claim, statistics are bound to the device and nothing is recorded."""
+        self.claim, self.device = claim, device
+        self.verdict: Optional[Verdict] = None
+        self._cases, self._accepts = cases_of(frame), accepts
+
+    def check(self) -> None:
+        """CannotRunError where the claim is not about this device, or there are no profiles of it."""
+        if self.device not in self._cases.devices:
+            raise CannotRunError(f"there are no profiles of {self.device} to judge")
+        about, device = self.claim, self._cases.devices[self.device]
+        if about is None:
+            return
+        is_simulated = device.provenance == SIMULATED
+        if about.boards and device.board not in about.boards and (is_simulated or about.only_there):
+            raise CannotRunError(f"claimed of other boards than {self.device}")
+        if about.measured_only and is_simulated:
+            raise CannotRunError(f"judged on measured profiles only: {about.measured_only}")
+
+    def statistic(self, name: str) -> Callable[..., CaseFigures]:
+        """A function of `harness.judge.figures`, bound to the cases of the device."""
+        function = STATISTICS[name]
+
+        @functools.wraps(function)
+        def bound(*arguments: Any, **conditions: Any) -> CaseFigures:
+            if name == "as_printed" and not arguments and self.claim is not None:
+                arguments = self.claim.facts
+            figures = function(self._cases, *arguments, **{"device": self.device, **conditions})
+            figures.decide = None if self.claim is None else self._decide
+            return figures
+
+        return bound
+
+    def judge(self) -> Verdict:
+        """Run the claim's test; CannotRunError where there is nothing to judge."""
+        assert self.claim is not None
+        self.check()
+        names = list(inspect.signature(self.claim.test).parameters)
+        self.claim.test(**{name: self.statistic(name) for name in names})
+        return self.checked_verdict()
+
+    def checked_verdict(self) -> Verdict:
+        """The verdict; InvalidValueError where the test made no comparison."""
+        if self.verdict is None:
+            raise InvalidValueError(f"{self.claim and self.claim.name} compared nothing", "assert ratio(...) < 1")
+        return self.verdict
+
+    def _decide(self, judgement: Judgement) -> bool:
+        if self.verdict is not None:
+            raise InvalidValueError(
+                "a claim is one comparison, and this test makes two",
+                "two bounds are .within(0.85, 1.15), as 0.85 < x < 1.15 compares twice; another claim is another test",
+            )
+        self.verdict = self._verdict(judgement)
+        return self._accepts(self.verdict)
+
+    def _verdict(self, judgement: Judgement) -> Verdict:
+        about, device, figures = self.claim, self._cases.devices[self.device], judgement.figures
+        assert about is not None
+        is_simulated = device.provenance == SIMULATED
+        shortfall = None
+        if is_simulated and about.shortfall and judgement.judged.verdict != CONFIRMED:
+            as_known = judge_cells(figures.cells, Bounds(*about.shortfall[:2]))
+            shortfall = about.shortfall.why if as_known is not None and as_known.verdict == CONFIRMED else None
+        return Verdict(
+            experiment=about.experiment,
+            takeaway=about.name,
+            section=about.section,
+            says=about.says,
+            device=self.device,
+            meaning=figures.meaning,
+            provenance=device.provenance,
+            shortfall=shortfall,
+            left_out=self._cases.left_out(self.device),
+            between_runs=told(device.run_noise),
+            apart=_apart(about, device) if device.provenance == MEASURED else "",
+            fitted=about.fitted if is_simulated else "",
+            quantity=figures.quantity,
+            against=figures.against,
+            **judgement.judged._asdict(),
+            **judgement.bounds._asdict(),
+        )
 
 
-def judge(evidence: Iterable[Evidence], claims: Optional[Sequence[Claim]] = None) -> List[Verdict]:
-    """The verdicts of evidence, oldest first, in the order of the claims (default: all of `claims.csv`).
+def _apart(about: Claim, device: CasesOfDevice) -> str:
+    """In what a measured device is not as those of the paper."""
+    notes = []
+    if about.boards and device.board not in about.boards:
+        notes.append(f"the paper saw it on {', '.join(about.boards)}")
+    if any(row.conditions.get("accelerator") == "cpu" for row in device.rows):
+        notes.append("here the CPU trains, and shares its cores with workers")
+    return "; ".join(notes)
 
-    A claim that a device has no profiles for, or no sensor, is left out.
+
+def judged_devices(names: Iterable[str]) -> List[str]:
+    """Of the devices of some profiles those that claims are judged on.
+
+    Further instances of a simulated board are the same model: they count in claims about several boards, and are
+    judged by themselves only where the board that they are instances of is not there.
     """
-    found = list(evidence)
-    known = pooled(found)
-    left_out = Counter(one.case.device for one in found if one.is_left_out)
-    views = {device: View(device, known) for device in dict.fromkeys(one.case.device for one in known)}
-    judged = [
-        _verdict(claim, view, views)
-        for claim in (load_claims() if claims is None else claims)
-        for view in views.values()
-    ]
-    return [one._replace(left_out=left_out[one.device]) for one in judged if one is not None]
+    known_names = list(dict.fromkeys(names))
+
+    def is_further(name: str) -> bool:
+        return name.startswith("sim:") and INSTANCE_MARK in name and name.partition(INSTANCE_MARK)[0] in known_names
+
+    return [name for name in known_names if not is_further(name)]
 
 
-def _verdict(claim: Claim, view: View, views: Dict[str, View]) -> Optional[Verdict]:
-    is_simulated = view.provenance == SIMULATED
-    if claim.boards and view.board not in claim.boards and (is_simulated or claim.only_there):
-        return None
-    cells = FUNCTIONS[claim.function](claim, view, views)
-    bounds = claim.bounds.get(view.board, claim.bounds[""])
-    judged = judge_cells(cells, bounds)
-    if judged is None:
-        return None
-    shortfall = None
-    if is_simulated and claim.shortfall and judged.verdict != CONFIRMED:
-        as_known = judge_cells(cells, claim.known.get(view.board, claim.known[""]))
-        shortfall = claim.shortfall if as_known is not None and as_known.verdict == CONFIRMED else None
-    apart = []
-    if claim.boards and view.board not in claim.boards:
-        apart.append(f"the paper saw it on {', '.join(claim.boards)}")
-    if any(one.conditions.get("accelerator") == "cpu" for one in view.evidence):
-        apart.append("here the CPU trains, and shares its cores with workers")
-    return Verdict(
-        experiment=claim.experiment,
-        takeaway=claim.name,
-        section=claim.section,
-        says=claim.says,
-        device=view.device,
-        meaning=claim.meaning,
-        provenance=view.provenance,
-        shortfall=shortfall,
-        between_runs=told(view.run_noise),
-        apart="; ".join(apart) if view.provenance == MEASURED else "",
-        fitted=is_simulated and claim.is_fitted,
-        **judged._asdict(),
-        **bounds._asdict(),
-    )
+def judge(frame: Frame, claims: Iterable[Claim]) -> List[Verdict]:
+    """The verdicts of pooled cases on each of their devices, in the order of the claims; none where nothing speaks."""
+    cases, verdicts = cases_of(frame), []
+    for one in claims:
+        for device in judged_devices(cases.devices):
+            try:
+                verdicts.append(Judging(one, cases, device).judge())
+            except CannotRunError:
+                continue
+    return verdicts
 
 
-def judge_cells(cells: Sequence[Cell], bounds: Bounds, confidence: float = CONFIDENCE) -> Optional[Judged]:
-    """Confirmed where all intervals lie within the bounds, contradicted where one lies beyond, undecided otherwise.
-
-    That all cells have to hold needs no correction for their number; that one contradicts does. The intervals are
-    corrected by Bonferroni for both, so a claim of many cells is confirmed with more than the confidence said.
-    """
-    if not cells:
-        return None
-    share = 1 - (1 - confidence) / len(cells)
-    found = [(cell.label, cell.figure.interval(share)) for cell in cells]
-    beyond = [one for one in found if one[1].high <= bounds.above or one[1].low >= bounds.below]
-    label, worst = min(beyond or found, key=lambda one: min(one[1].low - bounds.above, bounds.below - one[1].high))
-    holds = all(bounds.above < one.low and one.high < bounds.below for _, one in found)
-    verdict = CONFIRMED if holds else CONTRADICTED if beyond else UNDECIDED
-    return Judged(verdict, label, worst.value, worst.low, worst.high, len(found))
-
-
-def counts_of_claims(found: Iterable[Verdict]) -> Dict[str, int]:
+def counts_of_claims(verdicts: Iterable[Verdict]) -> Dict[str, int]:
     """How many claims came to which verdict: claims, not devices; of each the least favourable one over all devices.
 
-    Measured and simulated verdicts stand apart, and of the simulated ones those on figures that the simulation was
-    fitted to: they say that the model can say it, and no more.
+    Measured and simulated verdicts are counted apart, and of the simulated ones those on figures that the simulation
+    was fitted to: they say that the model can say it, and no more.
     """
     order = (CONFIRMED, UNDECIDED, CONTRADICTED)
     worst: Dict[Tuple[str, bool, str], str] = {}
-    for one in found:
-        place = (one.provenance, one.fitted, one.takeaway)
+    for one in verdicts:
+        place = (one.provenance, bool(one.fitted), one.takeaway)
         worst[place] = max(worst.get(place, CONFIRMED), one.verdict, key=order.index)
     counts = Counter(
         f"{verdict} ({provenance}{', fitted to it' if fitted else ''})"
         for (provenance, fitted, _), verdict in worst.items()
     )
     return dict(sorted(counts.items()))
+
+
+# -- in a results file -------------------------------------------------------------------------------------------------
+
+
+def store_verdicts(store: ResultsStore, judged: Mapping[Tuple[str, str], Optional[Verdict]]) -> None:
+    """Put verdicts into a results file, by device and claim, in the place of earlier ones; None where there is none."""
+    contents = {place: None if one is None else json.dumps(_plain(one)) for place, one in judged.items()}
+    store.keep_verdicts(contents)
+
+
+def _plain(verdict: Verdict) -> Dict[str, Any]:
+    """JSON has no infinity: an open bound is null."""
+    plain = verdict._asdict()
+    return {**plain, **{name: None if abs(plain[name]) == float("inf") else plain[name] for name in Bounds._fields}}
+
+
+class StoredVerdicts(NamedTuple):
+    """The verdicts of a results file."""
+
+    verdicts: Tuple[Verdict, ...]
+    newer: int = 0  # profiles that were added since the oldest of them
+
+    def note(self, path: Path) -> str:
+        """What to do where none is stored, or profiles were added since; empty where neither is so."""
+        command = HOW_TO_JUDGE.format(path)
+        if not self.verdicts:
+            return f"{path} holds no verdicts on the papers' claims: `{command}` judges them"
+        if self.newer:
+            return f"{self.newer} profiles were added since the claims were judged: `{command}` judges them again"
+        return ""
+
+
+NOT_JUDGED = StoredVerdicts(())
+
+
+def stored_verdicts(store: ResultsStore) -> StoredVerdicts:
+    """The verdicts that `pytest benchmarks` left in a results file; StoreError where one cannot be one."""
+    verdicts, last = [], None
+    for content, last_profile in store.verdicts():
+        try:
+            verdicts.append(_verdict_from(json.loads(content)))
+        except (TypeError, KeyError, ValueError) as error:
+            raise StoreError(
+                f"a verdict in {store.path} cannot be read: {error}", HOW_TO_JUDGE.format(store.path) + " replaces it"
+            ) from error
+        last = last_profile if last is None else min(last, last_profile)
+    newer = 0 if last is None else sum(number > last for number in store.numbers())
+    return StoredVerdicts(tuple(verdicts), newer)
+
+
+def _verdict_from(fields: Dict[str, Any]) -> Verdict:
+    """A verdict of plain values, which may be anything: the file is foreign."""
+    open_ends = dict(zip(Bounds._fields, Bounds()))
+    bounds = {end: fields[end] if fields[end] is not None else open_ends[end] for end in open_ends}
+    verdict = Verdict(**{**fields, **bounds})
+    if verdict.verdict not in (CONFIRMED, UNDECIDED, CONTRADICTED):
+        raise ValueError(f"verdict {verdict.verdict!r}")
+    for name, value in verdict._asdict().items():
+        kinds = (int, float) if name in _NUMBERS else (str, type(None)) if name == "shortfall" else str
+        if not isinstance(value, kinds) or isinstance(value, bool):
+            raise TypeError(f"{name} {value!r}")
+    return verdict
+
+
+_NUMBERS = ("effect", "low", "high", "above", "below", "n", "left_out")

@@ -26,7 +26,7 @@ import numpy as np
 
 from harness.core.cases import TRAINING
 from harness.core.terminal import format_table
-from harness.judge.evidence import SOFTWARE
+from harness.judge.case_frame import SOFTWARE
 from harness.judge.pairs import Pair, environment_changes, pair, ratios
 from harness.judge.quantities import MIN_MINIBATCHES, QUANTITIES, TIME, JudgedQuantity
 from harness.judge.sides import Side, cases_of, read_side

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any, Dict, List, NamedTuple, Optional, Sequenc
 import numpy as np
 
 from harness.core.errors import StoreError
+from harness.judge.case_frame import SOFTWARE
 from harness.judge.compare import DEFAULT_THRESHOLD
-from harness.judge.evidence import SOFTWARE
 from harness.judge.quantities import QUANTITIES, JudgedQuantity, quantity_named
 from harness.judge.verdicts import SAME, TOO_FEW, check_threshold, exit_code_of
 from harness.stats import noise

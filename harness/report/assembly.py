@@ -13,7 +13,8 @@ from typing import List, Mapping, NamedTuple, Sequence, Tuple
 from harness.core.corpus import TASKS, write_corpus
 from harness.core.errors import StoreError
 from harness.core.files import write_output
-from harness.judge.claims import CONTRADICTED, Verdict, counts_of_claims, judge
+from harness.judge.claims import Verdict, counts_of_claims
+from harness.judge.figures import CONTRADICTED
 from harness.report import summary
 from harness.report.colours import MARKERS, RAMP
 from harness.report.figure import Figure, csv_text, joined
@@ -36,6 +37,7 @@ class Written(NamedTuple):
     page: Path
     figures: int
     missing: Tuple[str, ...]
+    judging: str  # how the claims of the papers come to be judged, where they were not; else empty
 
 
 def write_report(material: Material, out: Path, made_from: Sequence[Path], png: bool = False) -> Written:
@@ -49,16 +51,17 @@ def write_report(material: Material, out: Path, made_from: Sequence[Path], png: 
             kind: [(figure, pool.submit(write_figure, figure, out / "figures", png)) for figure in made]
             for kind, made in figures.items()
         }
-        found = judge(material.evidence)
+        found = material.judged.verdicts
         raw = [(os.path.relpath(path, out), "what this report is made of, where it lay then") for path in made_from]
         files = [*_write_tables(material, found, out), *raw]
         drawn = {
             kind: [(figure, panels.result()) for figure, panels in made] for kind, made in drawings.items() if made
         }
     page = out / "index.html"
-    write_output(page, _page(material, drawn, found, files, made_from, png).encode("utf-8"))
+    judging = "" if material.store is None or not material.rows else material.judged.note(material.store.path)
+    write_output(page, _page(material, drawn, found, files, made_from, png, judging).encode("utf-8"))
     missing = tuple(f"{kind.title} ({kind.experiments})" for kind in KINDS if kind not in drawn)
-    return Written(page, sum(map(len, drawn.values())), missing)
+    return Written(page, sum(map(len, drawn.values())), missing, judging)
 
 
 def _drawers(panels: int) -> concurrent.futures.Executor:
@@ -91,6 +94,7 @@ def _page(
     files: Sequence[Tuple[str, str]],
     made_from: Sequence[Path],
     png: bool,
+    judging: str,
 ) -> str:
     """One HTML file that needs nothing else; `files`: paths and what they are."""
     from markupsafe import Markup
@@ -125,6 +129,7 @@ def _page(
         counts=[(name.partition(" ")[0], count, name) for name, count in counts_of_claims(found).items()],
         surprises=[one for one in claims if one["verdict"] == CONTRADICTED and not one["notes"]][:MOST_SURPRISES],
         claims=claims,
+        judging=judging,
         sections=sections,
         tables=tables[:MOST_TABLES],
         flags=flags,

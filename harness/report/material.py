@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, Iterable, List, Mapping, 
 from harness.core.cases import TRAINING
 from harness.core.corpus import TASKS
 from harness.core.power_modes import PowerMode
-from harness.judge.evidence import WARM, Evidence, pooled, read_evidence
+from harness.judge.case_frame import WARM, estimates_of, noise_by_device, pooled, read_frame
+from harness.judge.claims import NOT_JUDGED, StoredVerdicts, stored_verdicts
 from harness.report.colours import OF_DEVICES, colours_of
 from harness.report.figure import LegendEntry, Value, joined
 from harness.report.mode_tables import ModeTable, mode_tables
@@ -39,7 +40,8 @@ class Material:
     corpus: Tuple[Dict[str, Any], ...] = ()
     predictors: Tuple[Dict[str, Any], ...] = ()  # results of `python -m predictors evaluate --json`
     strategies: Tuple[Dict[str, Any], ...] = ()  # and of `python -m predictors strategies evaluate --json`
-    evidence: Tuple[Evidence, ...] = ()  # what each profile of the file says, for intervals and verdicts
+    quantities: Optional[pd.DataFrame] = None  # of each profile of the file, for intervals
+    judged: StoredVerdicts = NOT_JUDGED  # what the file holds on the papers' claims
     predicted: Tuple[ModeTable, ...] = ()  # tables of modes that a saved predictor made
 
     @classmethod
@@ -50,18 +52,21 @@ class Material:
         if store is None:
             return cls(None, None, *others, predicted=predicted)
         frame = profiles(store, include_flagged=True, newest_only=True)
-        return cls(store, frame, *others, evidence=tuple(read_evidence(store)), predicted=predicted)
+        own = {"quantities": read_frame(store), "judged": stored_verdicts(store)}
+        return cls(store, frame, *others, **own, predicted=predicted)
 
     @functools.cached_property
     def estimates(self) -> Dict[int, Mapping[Tuple[str, str], Estimate]]:
         """Of each profile the figures with their noise, that between runs of its device included."""
-        noises = {one.case.device: one.run_noise for one in pooled(self.evidence) if one.run_noise}
+        if self.quantities is None:
+            return {}
+        noises = dict(noise_by_device(pooled(self.quantities)))
         found: Dict[int, Mapping[Tuple[str, str], Estimate]] = {}
-        for one in self.evidence:
-            noise = noises.get(one.case.device, {})
-            found[one.profile_ids[0]] = {
+        for row in self.quantities.itertuples():
+            noise = noises.get(row.device_label, {})
+            found[row.profile_ids[0]] = {
                 name: estimate.with_noise(noise[name[0]].share, noise[name[0]].dof)
-                for name, estimate in one.figures.items()
+                for name, estimate in estimates_of(row).items()
                 if name[0] in noise
             }
         return found

@@ -9,7 +9,8 @@ from typing import Any, Dict, List, Sequence, Tuple
 
 from harness.core.corpus import TASKS
 from harness.core.units import mw_to_w, mws_to_j
-from harness.judge.claims import CONFIRMED, CONTRADICTED, UNDECIDED, Verdict
+from harness.judge.claims import Verdict
+from harness.judge.figures import CONFIRMED, CONTRADICTED, UNDECIDED
 from harness.report.figure import figure_text
 from harness.report.material import Material, Row, bare, cells, file_name, grouped
 from harness.report.mode_tables import ModeTable
@@ -123,7 +124,7 @@ def _claim_row(one: Verdict) -> Dict[str, Any]:
     interval = f"{figure_text(one.effect)} ({figure_text(one.low)} to {figure_text(one.high)})"
     notes = [f"Known of the model: {one.shortfall}."] if one.shortfall else []
     if one.fitted:
-        notes.append("The simulation was fitted to this: confirmed means that the model can say it.")
+        notes.append(f"{one.fitted[0].upper()}{one.fitted[1:]}: confirmed means that the model can say it.")
     if one.provenance == "measured":
         notes += [f"Runs differ in {one.between_runs}."] if one.between_runs else []
         notes += [f"{one.apart}."] if one.apart else []

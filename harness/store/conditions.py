@@ -26,6 +26,10 @@ OF_AN_OWN_WORKLOAD = (
 OF_THE_MEDIUM = ("kind", "transport", "rotational", "filesystem")
 """What makes a storage medium; not where it is mounted, and not how full it is."""
 
+CHOSEN_BY = "chosen_by"
+"""What chose a profile's power mode by earlier profiles, such as a search: its modes are no sample of the device's, and
+claims are not judged by them."""
+
 KEY_LENGTH = 16
 
 MEASURED_ALREADY = "measured already under the same conditions"

@@ -8,7 +8,8 @@ the hash of its comparable conditions as the version that wrote it defined them,
 `minibatch_columns` holds the raw minibatches of a profile as compressed columns, see `harness.store.rows.pack`.
 `series` holds a row per telemetry channel: sample times (monotonic seconds) and values, each a sequence of
 little-endian 64-bit floats. `record_crc` and `raw_crc` are CRC-32 sums of a profile's row with its environment and of
-its minibatches and series as they are stored: a page that was overwritten on disk may still be a valid page.
+its minibatches and series as they are stored: a page that was overwritten on disk may still be a valid page. `verdicts`
+holds what was last judged of each device and claim.
 """
 
 from __future__ import annotations
@@ -59,6 +60,18 @@ CREATE TABLE minibatch_columns (
     content BLOB NOT NULL
 );
 """
+
+VERDICTS = """
+CREATE TABLE IF NOT EXISTS verdicts (
+    device TEXT NOT NULL,
+    claim TEXT NOT NULL,
+    content TEXT NOT NULL,
+    last_profile INTEGER NOT NULL,
+    crc INTEGER NOT NULL,
+    PRIMARY KEY (device, claim)
+)
+"""
+"""What the profiles say to the papers' claims, as JSON; there once they were judged."""
 
 BUSY_TIMEOUT_S = 60.0
 """How long to wait for another process that writes: its transaction takes milliseconds, an SD card's fsync a second."""

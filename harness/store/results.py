@@ -19,7 +19,7 @@ from harness.core.errors import StoreError
 from harness.core.profiles import Minibatches, Profile
 from harness.store import rows
 from harness.store.conditions import canonical_json, is_disqualified, plain
-from harness.store.database import RESCUE, explain, open_to_read, open_to_write
+from harness.store.database import RESCUE, VERDICTS, explain, open_to_read, open_to_write
 from harness.store.rows import PACKED, SERIES, SERIES_COLUMNS, ProfileRow, Raw, Record
 
 _CHUNK = 256
@@ -127,6 +127,30 @@ class ResultsStore:
             if numbers:
                 self._own_connection().execute("VACUUM")
         return len(numbers)
+
+    def keep_verdicts(self, contents: Mapping[Tuple[str, str], Optional[str]]) -> None:
+        """Store what was said to claims, JSON by device and claim, in the place of what was; None removes. All or none.
+
+        Each is kept with the newest profile that the file held then, so that a reader can tell what came later.
+        """
+        with self._explained("write to"), _transaction(self._own_connection()) as connection:
+            connection.execute(VERDICTS)
+            last = connection.execute("SELECT coalesce(max(id), 0) FROM profiles").fetchone()[0]
+            for (device, claim), content in contents.items():
+                connection.execute("DELETE FROM verdicts WHERE device = ? AND claim = ?", (device, claim))
+                if content is not None:
+                    row = (device, claim, content, last, zlib.crc32(content.encode()))
+                    connection.execute("INSERT INTO verdicts VALUES (?, ?, ?, ?, ?)", row)
+
+    def verdicts(self) -> List[Tuple[str, int]]:
+        """What `keep_verdicts` stored, oldest first: the JSON, and the newest profile that the file held then."""
+        if not self._query("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'verdicts'"):
+            return []
+        stored = self._query("SELECT device, claim, content, last_profile, crc FROM verdicts ORDER BY rowid")
+        for device, claim, content, _, crc in stored:
+            if crc != zlib.crc32(content.encode()):
+                raise StoreError(f"the verdict on {claim} of {device} in {self.path} is damaged", RESCUE)
+        return [(content, last_profile) for _, _, content, last_profile, _ in stored]
 
     def __len__(self) -> int:
         return int(self._query("SELECT count(*) FROM profiles")[0][0])

@@ -22,7 +22,7 @@ from harness.core.errors import UnknownNameError
 from harness.core.power_modes import PowerMode, parse_power_mode
 from harness.core.terminal import format_table
 from harness.core.units import KHZ_PER_MHZ, share_to_percent
-from harness.judge.claims import CONFIRMED, CONTRADICTED, UNDECIDED
+from harness.judge.figures import CONFIRMED, CONTRADICTED, UNDECIDED
 from harness.judge.published_figures import read_published
 from predictors.cli.evaluate import add_run_arguments, run_trials
 from predictors.cli.options import counting, processes

@@ -38,7 +38,7 @@ from harness.core.profiles import Profile
 from harness.core.units import ms_to_s
 from harness.measure.run import check, conditions, run
 from harness.simulation.parameters import SIMULATED_WORKLOADS, load_workload
-from harness.store.conditions import comparable_conditions, is_disqualified, key
+from harness.store.conditions import CHOSEN_BY, comparable_conditions, is_disqualified, key
 from harness.store.results import ResultsStore
 from harness.workloads import get_workload
 from predictors.sampling import profiling_seconds
@@ -114,7 +114,8 @@ class DeviceProfiler:
     def keep(self, profile: Profile) -> None:
         """Put a profile into the results file, where there is one."""
         if self.store is not None:
-            self.store.add(profile, self._environment, self._run_id)
+            chosen = {**profile.conditions, CHOSEN_BY: "search"}
+            self.store.add(dataclasses.replace(profile, conditions=chosen), self._environment, self._run_id)
 
     def begin(self, indices: Sequence[int]) -> None:
         """Have a pool of boards begin with candidates that will be asked for."""

@@ -22,9 +22,7 @@ from harness.core.interleaving import expect
 from harness.core.terminal import Progress
 from harness.core.units import mw_to_w
 from harness.devices.simulated import SimulatedDevice
-from harness.judge.claim_functions import Cell, exactly
-from harness.judge.claim_list import Bounds
-from harness.judge.claims import CONFIRMED, judge_cells
+from harness.judge.figures import CONFIRMED, Bounds, Cell, exactly, judge_cells
 from harness.measure.run import run
 from harness.simulation.corpus import simulate_corpus
 from harness.stats.estimates import Drawn

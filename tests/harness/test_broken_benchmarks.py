@@ -67,10 +67,10 @@ power_mode = ["sample:2"]
 
 BREAK = """
 import dataclasses
-import harness.judge.claims
 from harness.devices.simulated import SimulatedDevice
+from harness.judge.claims import Judging
 
-whole_profile, whole_judge = SimulatedDevice.profile, harness.judge.claims.judge
+whole_profile, whole_verdict = SimulatedDevice.profile, Judging._verdict
 
 def profile(self, case):
     found = whole_profile(self, case)
@@ -79,11 +79,11 @@ def profile(self, case):
         broken = {"inference_per_s": 1.0}
     return dataclasses.replace(found, aggregates={**found.aggregates, **broken})
 
-def judge(evidence):
-    return [one._replace(verdict="contradicted", shortfall=None) for one in whole_judge(evidence)]
+def verdict(self, judgement):
+    return whole_verdict(self, judgement)._replace(verdict="contradicted", shortfall=None)
 
 SimulatedDevice.profile = profile
-harness.judge.claims.judge = judge
+Judging._verdict = verdict
 """
 
 OF_THEIR_OWN = {"containers", "corpus_profiling", "mode_search", "overhead", "prediction_speed", "software_versions"}

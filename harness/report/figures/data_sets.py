@@ -8,7 +8,7 @@ import numpy as np
 
 from harness.core.metrics import epoch_sums
 from harness.core.units import BYTES_PER_GIB, BYTES_PER_MIB, mwh_to_wh, share_to_percent
-from harness.judge.evidence import COLD, WARM
+from harness.judge.case_frame import COLD, WARM
 from harness.report.colours import PARTS as COLOURS
 from harness.report.figure import Axis, Figure, Layer, LegendEntry, Mark, Panel, Value, figure_of, panel_of
 from harness.report.material import Family, Material, Row, cells, file_name

@@ -13,8 +13,8 @@ from typing import Any, Callable, Dict, Iterator, List, Mapping, NamedTuple, Opt
 
 from harness.core.cases import DROPPED, STATIC, parse_storage
 from harness.core.units import S_PER_MINUTE, ms_to_s, mw_to_w, mwh_to_j
-from harness.judge.claim_list import BOARD, load_claims
-from harness.judge.evidence import COLD, WARM
+from harness.judge.case_frame import COLD, WARM
+from harness.judge.claims import Verdict
 from harness.report.colours import INK, LISTED, MARKERS, PARTS
 from harness.report.figure import (
     Axis,
@@ -279,7 +279,8 @@ def _ratio_figure(material: Material, found: Sequence[Family]) -> Figure:
                 values.append(Value(row.workload, bare(row.label), ratio, row.provenance, *ends, row.apart, note))
                 compared.append(row)
                 entries[row.workload] = material.entry(row)._replace(marker=next(iter(MARKERS)))
-        papers = _of_papers(quantity, {row.device: bare(row.label) for row in compared}, values)
+        names = {row.device_label: bare(row.label) for row in compared}
+        papers = _of_papers(quantity, material.judged.verdicts, names, values)
         rows += [
             _ratio_row(quantity, one, (*cells(row, OF_RATIO), epoch_minutes(row))) for row, one in zip(compared, values)
         ]
@@ -304,18 +305,20 @@ def epoch_minutes(row: Row) -> Optional[float]:
     return ms_to_s(row.minibatch_time_ms) * minibatches / S_PER_MINUTE
 
 
-def _of_papers(quantity: str, names: Mapping[str, str], drawn: Sequence[Value]) -> List[Value]:
-    """The bounds by which the papers' statements on devices are judged; an open one reaches as far as what is drawn."""
-    found = []
-    for claim in load_claims():
-        if (quantity,) == claim.quantities and any(before.get(BOARD) == (REFERENCE,) for before, _ in claim.pairs):
-            (above, below), boards = claim.bounds[""], [board for board in claim.boards if board in names]
+def _of_papers(
+    quantity: str, verdicts: Sequence[Verdict], names: Mapping[str, str], drawn: Sequence[Value]
+) -> List[Value]:
+    """The bounds of the papers' statements on devices, as judged; an open one reaches as far as what is drawn."""
+    values = []
+    for verdict in verdicts:
+        if (verdict.quantity, verdict.against) == (quantity, REFERENCE) and verdict.device in names:
+            above, below = verdict.above, verdict.below
             is_range = above > 0
             ends = above if is_range else min([below, *(one.y for one in drawn)]), below
             middle = math.sqrt(above * below) if is_range else below
-            note = f"{claim.says} ({claim.section})"
-            found += [Value(PAPERS, names[board], middle, PUBLISHED, *ends, note=note) for board in boards]
-    return found
+            note = f"{verdict.says} ({verdict.section})"
+            values.append(Value(PAPERS, names[verdict.device], middle, PUBLISHED, *ends, note=note))
+    return values
 
 
 def _with_warm_epochs(material: Material) -> List[Row]:

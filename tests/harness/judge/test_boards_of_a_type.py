@@ -11,12 +11,14 @@ import pytest
 
 from harness.__main__ import main
 from harness.judge.baseline import check_profile
-from harness.judge.claims import UNDECIDED, judge
-from harness.judge.evidence import pooled, read_evidence
+from harness.judge.case_frame import pooled, read_frame
+from harness.judge.claims import judge
+from harness.judge.figures import UNDECIDED
 from harness.judge.sides import read_baseline
 from harness.store.results import ResultsStore
 from harness.summary import format_summary
 from tests.harness.store.profile_examples import ENVIRONMENT, make_profile
+from tools.simulated_campaign import papers_claims
 
 SLOWER_BOARD = 1.1
 
@@ -49,9 +51,9 @@ def compare(capsys):
 
 def test_boards_of_a_type_are_devices_of_their_own_and_their_difference_is_no_noise(tmp_path):
     with ResultsStore(measured(tmp_path / "r", "orin3", "orin4")) as store:
-        found = {one.case.device: one for one in pooled(read_evidence(store))}
+        found = {row.device_label: row for row in pooled(read_frame(store)).itertuples()}
     assert set(found) == {"orin-agx@orin3", "orin-agx@orin4"}
-    times = {name: one.figures["time", "warm"].value for name, one in found.items()}
+    times = {name: one.time for name, one in found.items()}
     assert times["orin-agx@orin4"] / times["orin-agx@orin3"] == pytest.approx(SLOWER_BOARD, rel=0.01)
     assert all(one.run_noise["time"].share < 0.01 for one in found.values())
 
@@ -60,7 +62,7 @@ def test_boards_of_a_type_are_told_apart_in_summary_claims_and_history(tmp_path,
     path = measured(tmp_path / "r.sqlite", "orin3", "orin4", runs=4)
     with ResultsStore(path, read_only=True) as store:
         table = format_summary([store.profile(record.id) for record in store.records()]).splitlines()
-        verdicts = [one for one in judge(read_evidence(store)) if one.verdict != UNDECIDED]
+        verdicts = [one for one in judge(pooled(read_frame(store)), papers_claims()) if one.verdict != UNDECIDED]
     assert [line.partition("-lenet")[0] for line in table[2:10]] == ["orin-agx@orin3"] * 4 + ["orin-agx@orin4"] * 4
     assert "orin-agx-lenet" not in "".join(table)
     assert {one.device for one in verdicts} == {"orin-agx@orin3", "orin-agx@orin4"}
@@ -72,7 +74,7 @@ def test_boards_of_a_type_are_told_apart_in_summary_claims_and_history(tmp_path,
 
 def test_a_single_board_goes_by_its_type(tmp_path):
     with ResultsStore(measured(tmp_path / "r", "orin3")) as store:
-        assert {one.case.device for one in read_evidence(store)} == {"orin-agx"}
+        assert set(read_frame(store)["device_label"]) == {"orin-agx"}
 
 
 def test_another_board_is_compared_only_where_that_is_the_question(tmp_path, compare):

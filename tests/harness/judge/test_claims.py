@@ -12,16 +12,26 @@ from harness.core.cases import DROPPED, Case, Settings
 from harness.core.configuration import Configuration
 from harness.core.profiles import Series
 from harness.devices.registry import open_device
-from harness.judge.claim_functions import Cell, default_mode, exactly
-from harness.judge.claim_list import Bounds, load_claims
-from harness.judge.claims import CONFIRMED, CONTRADICTED, UNDECIDED, counts_of_claims, judge, judge_cells, verdicts
+from harness.judge.case_frame import frame_of_profiles, pooled, read_experiments
+from harness.judge.claims import counts_of_claims, judge, judged_devices
 from harness.judge.compare import version_effects
-from harness.judge.evidence import WARM, View, evidence_of, pooled
+from harness.judge.figures import (
+    CONFIRMED,
+    CONTRADICTED,
+    UNDECIDED,
+    Bounds,
+    Cases,
+    Cell,
+    default_mode,
+    exactly,
+    judge_cells,
+)  # fmt: skip
 from harness.measure.run import run
 from harness.stats.estimates import Drawn, Estimate
 from harness.stats.noise import RunNoise, over_runs
 from harness.store.results import ResultsStore
 from harness.summary import format_verdicts
+from tools.simulated_campaign import papers_claims
 
 pytest.importorskip("scipy")
 
@@ -54,17 +64,25 @@ def by_name(found):
     return {one.takeaway: one for one in found}
 
 
+def verdicts_of(profiles):
+    return judge(pooled(frame_of_profiles(profiles)), papers_claims())
+
+
 def judged(profiles):
     """What profiles say, by the name of the claim."""
-    return by_name(judge(map(evidence_of, profiles)))
+    return by_name(verdicts_of(profiles))
+
+
+def quantity(profile, name):
+    return float(frame_of_profiles([profile])[name].iloc[0])
 
 
 def test_profiles_that_hold_to_a_take_away_confirm_it_and_others_contradict_it():
     none, four = simulated("sim:xavier-agx", workers=0), simulated("sim:xavier-agx", workers=4)
-    found = judged((none, four))["workers_shorten_epochs"]
+    found = judged((none, four))["one_worker_shortens_every_epoch"]
     assert (found.verdict, found.must_hold, found.is_violated) == ("confirmed", True, False)
     assert found.low < found.effect < found.high < 1.0
-    turned = judged((none, slowed(four, 4.0)))["workers_shorten_epochs"]
+    turned = judged((none, slowed(four, 4.0)))["one_worker_shortens_every_epoch"]
     assert (turned.verdict, turned.is_violated) == ("contradicted", True)
     assert "xavier-agx" in turned.text
     assert "004 5.1.4" in turned.text
@@ -80,7 +98,7 @@ def measured(profile, **fields):
 def test_a_measured_machine_may_leave_a_take_away_undecided():
     profile = measured(simulated("sim:xavier-agx", workers=0))
     other = slowed(measured(profile, workers=4), 1.03)
-    found = judged((profile, other))["workers_shorten_epochs"]
+    found = judged((profile, other))["one_worker_shortens_every_epoch"]
     assert (found.verdict, found.is_violated) == ("undecided", False)
 
 
@@ -88,8 +106,8 @@ def test_a_repeated_case_of_a_machine_widens_the_intervals_of_all_and_the_verdic
     none = measured(simulated("sim:xavier-agx", workers=0))
     four = slowed(measured(none, workers=4), 0.7)
     repeated = [slowed(measured(none, batch_size=8), factor) for factor in (0.6, 1.0, 1.6)]
-    once = judged((none, four))["workers_shorten_epochs"]
-    often = judged((none, four, *repeated))["workers_shorten_epochs"]
+    once = judged((none, four))["one_worker_shortens_every_epoch"]
+    often = judged((none, four, *repeated))["one_worker_shortens_every_epoch"]
     assert (once.verdict, often.verdict) == ("confirmed", "undecided")
     assert "time 5.0% (assumed)" in once.text
     assert "learned from 2 repetitions" in often.text
@@ -98,18 +116,18 @@ def test_a_repeated_case_of_a_machine_widens_the_intervals_of_all_and_the_verdic
 
 def test_a_verdict_of_a_machine_that_is_none_of_the_papers_says_so():
     profiles = [measured(simulated("sim:xavier-agx", workers=workers)) for workers in (0, 4)]
-    found = judged(profiles)["workers_shorten_epochs"]
+    found = judged(profiles)["one_worker_shortens_every_epoch"]
     assert "the paper saw it on xavier-agx, xavier-nx, nano" in found.text
     assert "the CPU trains" in found.text
     there = judged(simulated("sim:xavier-agx", workers=count) for count in (0, 4))
-    assert there["workers_shorten_epochs"].apart == ""
+    assert there["one_worker_shortens_every_epoch"].apart == ""
 
 
 def test_more_workers_than_cores_say_nothing_of_what_workers_are_worth():
     none, four = (measured(simulated("sim:xavier-agx", workers=workers)) for workers in (0, 4))
     mode = {**four.conditions["power_mode"], "cpu_cores": 2}
     few = dataclasses.replace(four, conditions={**four.conditions, "power_mode": mode})
-    assert "workers_shorten_epochs" not in judged((none, few))
+    assert "one_worker_shortens_every_epoch" not in judged((none, few))
 
 
 def test_what_is_said_of_some_boards_is_not_asked_of_another_machine_nor_of_other_simulated_boards():
@@ -125,7 +143,7 @@ def test_figures_of_a_section_are_compared_with_what_the_paper_prints():
     b, c = (simulated("sim:xavier-agx", workload="resnet18-cifar10", power_mode=letter) for letter in "bc")
     found = judged((b, c))["what_the_gpu_clock_does_to_compute"]
     assert (found.verdict, found.above, found.below) == ("confirmed", 0.85, 1.15)
-    compute = [evidence_of(one).figures["compute", WARM].value for one in (b, c)]
+    compute = [quantity(one, "compute") for one in (b, c)]
     assert found.effect == pytest.approx(compute[1] / compute[0] / (1 - 0.223))
     slow = judged((b, slowed(c, 1.3)))["what_the_gpu_clock_does_to_compute"]
     assert slow.verdict == "contradicted"
@@ -133,20 +151,21 @@ def test_figures_of_a_section_are_compared_with_what_the_paper_prints():
 
 def test_what_dropping_the_cache_costs_is_asked_of_epochs_that_it_was_dropped_before():
     settings = [Settings(minibatches=None, epochs=2, cache=cache, data_scale=1.0) for cache in ("cold", DROPPED[1])]
-    cold, each = (evidence_of(simulated("sim:xavier-agx", storage="hdd", settings=one)) for one in settings)
-    assert "what_dropping_the_cache_costs" not in by_name(judge([cold]))
-    found = by_name(judge([cold, each]))["what_dropping_the_cache_costs"]
-    assert found.effect == pytest.approx(each.figures["stall", WARM].value / cold.figures["stall", WARM].value)
+    cold, each = (simulated("sim:xavier-agx", storage="hdd", settings=one) for one in settings)
+    assert "what_dropping_the_cache_costs" not in judged([cold])
+    found = judged([cold, each])["what_dropping_the_cache_costs"]
+    assert found.effect == pytest.approx(quantity(each, "stall") / quantity(cold, "stall"))
     assert found.verdict == "confirmed"
 
 
 def test_boards_are_compared_in_their_default_modes_and_in_no_other():
     asked = [("xavier-agx", "maxn"), ("xavier-nx", default_mode("xavier-nx")), ("xavier-nx", "maxn")]
-    found = [evidence_of(simulated(f"sim:{board}", workload="lenet-mnist", power_mode=mode)) for board, mode in asked]
-    verdict = by_name(judge(found))["compute_is_slower_on_nx_than_on_agx"]
-    compute = [one.figures["compute", WARM].value for one in found]
+    found = [simulated(f"sim:{board}", workload="lenet-mnist", power_mode=mode) for board, mode in asked]
+    verdict = judged(found)["compute_is_slower_on_nx_than_on_agx"]
+    compute = [quantity(one, "compute") for one in found]
     assert verdict.effect == pytest.approx(compute[1] / compute[0])
-    assert "compute_is_slower_on_nx_than_on_agx" not in by_name(judge(found[::2]))
+    assert (verdict.quantity, verdict.against) == ("compute", "xavier-agx")
+    assert "compute_is_slower_on_nx_than_on_agx" not in judged(found[::2])
 
 
 def test_what_was_disturbed_or_throttled_says_nothing_of_time_but_that_it_was(tmp_path):
@@ -159,7 +178,8 @@ def test_what_was_disturbed_or_throttled_says_nothing_of_time_but_that_it_was(tm
         for flag in ("disturbed: other processes used 2.00 cores meanwhile", "throttled: from 1 s to 3 s")
     ]
     found = judged((none, four, *wrong))
-    assert (found["workers_shorten_epochs"].verdict, found["workers_shorten_epochs"].left_out) == ("confirmed", 2)
+    verdict = found["one_worker_shortens_every_epoch"]
+    assert (verdict.verdict, verdict.left_out) == ("confirmed", 2)
     assert found["nothing_throttles"].verdict == "contradicted"
     assert found["nothing_throttles"].effect == 0.5
     alone = judged(wrong[1:])
@@ -168,9 +188,9 @@ def test_what_was_disturbed_or_throttled_says_nothing_of_time_but_that_it_was(tm
     with ResultsStore(tmp_path / "r.sqlite") as store:
         for profile in (none, four, *wrong):
             store.add(profile, {}, "run")
-        assert by_name(verdicts(store)) == found
+        assert by_name(judge(pooled(read_experiments(store)), papers_claims())) == found
     as_simulated = [dataclasses.replace(one, provenance="simulated") for one in (none, *wrong)]
-    assert judged(as_simulated)["workers_shorten_epochs"].verdict == "contradicted"
+    assert judged(as_simulated)["one_worker_shortens_every_epoch"].verdict == "contradicted"
 
 
 def test_baseload_is_the_idle_power_of_the_same_mode_and_asked_of_no_other():
@@ -194,7 +214,7 @@ def test_a_disk_whose_reads_were_held_down_counts_as_a_slow_one():
     ssd, hdd = (simulated("sim:xavier-agx", workers=0, storage=one, settings=settings) for one in ("ssd", "hdd"))
     held_down = slowed(measured(hdd, storage="ssd@20"), 1.0, storage_limit_bytes_per_s=20_000_000)
     profiles = [measured(ssd), held_down]
-    assert View("host", map(evidence_of, profiles)).held_down == ("ssd@20",)
+    assert Cases(pooled(frame_of_profiles(profiles))).devices["host"].held_down == ("ssd@20",)
     found = judged(profiles)
     assert found["cold_stalls_follow_the_speed_of_the_medium"].verdict == "confirmed"
     assert found["caching_shows_on_an_hdd"].case.endswith("ssd@20-bs16-cold-x0.05")
@@ -206,16 +226,17 @@ def test_a_disk_whose_reads_were_held_down_counts_as_a_slow_one():
 def test_runs_of_a_case_speak_together_and_only_with_the_latest_software():
     first = simulated("sim:xavier-agx")
     second = simulated("sim:xavier-agx", settings=Settings(minibatches=60, seed=1))
-    (together,) = pooled(map(evidence_of, (first, second)))
+    together = pooled(frame_of_profiles((first, second)))
+    between = sorted(quantity(one, "time") for one in (first, second))
+    assert len(together) == 1
+    assert between[0] < together["time"].iloc[0] < between[1]
     disturbed = dataclasses.replace(second, flags=["disturbed: others took 2 cores"], provenance="measured")
-    alone = evidence_of(disturbed)
-    alone = alone._replace(figures={**alone.figures, ("of it alone", WARM): alone.figures["time", WARM]})
-    assert ("of it alone", WARM) in pooled([evidence_of(first), alone])[1].figures
-    between = sorted(evidence_of(one).figures["time", WARM].value for one in (first, second))
-    assert between[0] < together.figures["time", WARM].value < between[1]
+    apart = pooled(frame_of_profiles((first, disturbed)))
+    assert list(apart["time"]) == pytest.approx([quantity(first, "time"), quantity(disturbed, "time")])
     newer = slowed(second, 2.0, torch="9.0")
-    (latest,) = pooled(map(evidence_of, (first, newer)))
-    assert latest.figures["time", WARM].value > 1.5 * between[1]
+    latest = pooled(frame_of_profiles((first, newer)))
+    assert len(latest) == 1
+    assert latest["time"].iloc[0] > 1.5 * between[1]
 
 
 def test_small_default_data_give_way_to_data_of_a_size_that_was_asked_for():
@@ -223,8 +244,8 @@ def test_small_default_data_give_way_to_data_of_a_size_that_was_asked_for():
     profiles = [
         simulated("sim:xavier-agx", settings=dataclasses.replace(cold, data_scale=scale)) for scale in (None, 0.1)
     ]
-    view = View("sim:xavier-agx", pooled(map(evidence_of, profiles)))
-    assert [one.case.settings.data_scale for one in view.evidence] == [0.1]
+    device = Cases(pooled(frame_of_profiles(profiles))).devices["sim:xavier-agx"]
+    assert [row.case.settings.data_scale for row in device.rows] == [0.1]
 
 
 def test_versions_of_software_are_compared_case_by_case(tmp_path):
@@ -297,9 +318,11 @@ def test_without_a_sensor_of_power_nothing_is_said_of_power_and_energy():
 
     profiles = [blind(simulated("sim:xavier-agx", workers=workers)) for workers in (0, 4)]
     found = judged(profiles)
-    assert "workers_shorten_epochs" in found
-    about = {claim.name for claim in load_claims() if {"power", "energy"} & set(claim.quantities)}
-    assert not about & set(found)
+    assert "one_worker_shortens_every_epoch" in found
+    assert not {"workers_raise_power", "workers_cost_no_energy"} & set(found)
+    assert not [one.meaning for one in found.values() if "power" in one.meaning or "energy" in one.meaning]
+    seeing = judged(simulated("sim:xavier-agx", workers=workers) for workers in (0, 4))
+    assert "workers_cost_no_energy" in seeing
 
 
 def test_epochs_of_data_sets_of_different_sizes_are_not_compared():
@@ -308,17 +331,17 @@ def test_epochs_of_data_sets_of_different_sizes_are_not_compared():
         simulated("sim:xavier-agx", workers=workers, storage="hdd", settings=one)
         for workers, one in zip((0, 4), settings)
     ]
-    assert "workers_shorten_epochs" not in judged(profiles)
+    assert "one_worker_shortens_every_epoch" not in judged(profiles)
     unsaid = dataclasses.replace(profiles[1].case, settings=settings[0])  # the same words, another data set
-    assert "workers_shorten_epochs" not in judged((profiles[0], dataclasses.replace(profiles[1], case=unsaid)))
+    assert "one_worker_shortens_every_epoch" not in judged((profiles[0], dataclasses.replace(profiles[1], case=unsaid)))
 
 
 def test_a_verdict_says_whether_the_simulation_was_fitted_to_it_and_claims_are_counted_once():
-    devices = ("sim:xavier-agx", "sim:xavier-agx@1")
+    devices = ("sim:xavier-agx@2", "sim:xavier-agx@1")
     profiles = [
         simulated(device, workload="resnet18-cifar10", power_mode=letter) for device in devices for letter in "bc"
     ]
-    found = judge(map(evidence_of, profiles))
+    found = verdicts_of(profiles)
     fitted = [one for one in found if one.takeaway == "what_the_gpu_clock_does_to_compute"]
     assert [one.device for one in fitted] == list(devices)
     assert all("the simulation was fitted to" in one.text for one in fitted)
@@ -326,7 +349,7 @@ def test_a_verdict_says_whether_the_simulation_was_fitted_to_it_and_claims_are_c
     assert sum(counts.values()) == len({one.takeaway for one in found}) < len(found)
     assert counts["confirmed (simulated, fitted to it)"] >= 1
     assert "this only says that it can reproduce it" in format_verdicts(found)
-    as_measured = judge(evidence_of(dataclasses.replace(one, provenance="measured")) for one in profiles)
+    as_measured = verdicts_of(dataclasses.replace(one, provenance="measured") for one in profiles)
     assert not any(one.fitted for one in as_measured)
 
 
@@ -337,3 +360,10 @@ def test_a_shortfall_excuses_what_is_known_and_nothing_else():
     assert found.shortfall
     worse = judged((profiles[0], slowed(profiles[1], 20.0)))[found.takeaway]
     assert (worse.verdict, worse.is_violated, worse.shortfall) == ("contradicted", True, None)
+
+
+def test_further_instances_of_a_simulated_board_are_judged_only_where_it_is_not_there_itself():
+    simulated_ones = ["sim:nano", "sim:nano@1", "sim:nano@2"]
+    assert judged_devices(simulated_ones) == ["sim:nano"]
+    assert judged_devices(simulated_ones[1:]) == simulated_ones[1:]
+    assert judged_devices(["orin-agx@orin3", "orin-agx@orin4"]) == ["orin-agx@orin3", "orin-agx@orin4"]

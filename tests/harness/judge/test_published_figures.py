@@ -7,7 +7,7 @@ import pytest
 from harness.core.errors import InvalidValueError
 from harness.judge.published_figures import FIGURES_FILE, Condition, PublishedFigure, load_figures
 from harness.simulation.parameters import SIMULATED_BOARDS, SIMULATED_WORKLOADS
-from tests.harness.judge.test_claim_list import with_changed_row
+from tests.harness.judge.test_claims_of_benchmarks import with_changed_row
 from tools.simulated_answers import IDLE_METRICS, INTERNAL, METRICS, find_modes
 
 pytestmark = pytest.mark.one_python

@@ -27,11 +27,12 @@ from harness.core.interleaving import Interleaved
 from harness.core.metrics import summarise_concurrent
 from harness.core.profiles import CLEAN, Minibatch, Series
 from harness.devices.registry import open_device
-from harness.judge.claim_list import load_claims
-from harness.judge.claims import CONFIRMED, CONTRADICTED, judge
-from harness.judge.evidence import evidence_of
+from harness.judge.case_frame import frame_of_profiles, pooled
+from harness.judge.claims import judge
+from harness.judge.figures import CONFIRMED, CONTRADICTED
 from harness.measure.concurrent import Stretch, overlap
 from harness.measure.run import check, run
+from tools.simulated_campaign import papers_claims
 
 BOARD = "sim:orin-agx"
 TRAIN = Case(BOARD, "resnet18-cifar10", "maxn", 4, "ssd", 16)
@@ -124,9 +125,10 @@ def test_a_simulated_board_wants_to_know_what_a_change_of_mode_costs():
 def test_both_at_once_are_judged_by_what_one_after_the_other_takes(speedup, verdict):
     profile = run_concurrent(open_device(BOARD, Configuration()), TRAIN, SERVE, 20.0, 20.0)
     profile = dataclasses.replace(profile, aggregates={**profile.aggregates, "speedup": speedup})
-    (claim,) = (one for one in load_claims() if one.quantities == ("speedup",))
-    (found,) = judge([evidence_of(profile)], [claim])
+    claims = [one for one in papers_claims() if one.name == "both_take_no_longer_than_one_after_the_other"]
+    (found,) = judge(pooled(frame_of_profiles([dataclasses.replace(profile, provenance="measured")])), claims)
     assert found.verdict == verdict
+    assert judge(pooled(frame_of_profiles([profile])), claims) == []  # it cannot fail on a simulated board
 
 
 def test_requests_that_cannot_be_served_in_time_are_flagged():

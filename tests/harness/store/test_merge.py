@@ -12,7 +12,7 @@ import pytest
 
 from harness.__main__ import main
 from harness.core.errors import StoreError
-from harness.judge.evidence import read_evidence
+from harness.judge.case_frame import read_frame
 from harness.store.frames import profiles
 from harness.store.results import ResultsStore
 from tests.harness.store.profile_examples import ENVIRONMENT, make_profile
@@ -98,7 +98,7 @@ def test_what_is_pruned_keeps_its_figures_and_is_no_longer_compared(tmp_path, ca
         assert [found.partition(":")[0] for found in after["flags"]] == ["raw-pruned", ""]
         assert (store.profile(1).minibatches, store.profile(1).telemetry.series) == ([], {})
         assert len(store.profile(2).minibatches) == 41
-        assert [one.figures["time", "warm"].value for one in read_evidence(store)] == [100.0, 100.0]
+        assert list(read_frame(store)["time"]) == [100.0, 100.0]
     assert main(["results", "prune", str(path), "--keep-raw", "4w"]) == 0
     assert capsys.readouterr().out.splitlines()[1].endswith("raw series of 0 profiles removed, 0.0 MB freed")
     assert main(["baseline", "record", "--results", str(path), "--baseline", str(tmp_path / "b.json")]) == 0

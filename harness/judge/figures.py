@@ -1,0 +1,809 @@
+"""Statistics of measured cases as plain functions of a frame: figures with intervals, and verdicts by comparing them.
+
+    frame = pooled(read_frame(store))
+    ratio(frame, "time", workers=(0, 4), workload=PAPERS, device="orin-agx") < 1
+
+`frame` is that of `harness.judge.case_frame.pooled`, a row for each case, or `Cases` of one. Each function gives
+`CaseFigures`: a cell for each case, or pair of cases, with its interval. Held against a bound (`< 1`, `> 0.5`,
+`.within(0.85, 1.15)`), these give a `Judgement`: confirmed, contradicted or undecided.
+
+Conditions are keyword arguments, named as the axes and settings of a case: `workload`, `power_mode`, `workers`,
+`storage`, `batch_size`, `cache`, `data_scale`, `clocks`, `task` (training where it is not named).
+
+    workers=4, workers=[1, 4]      this value, or one of these
+    workers=(0, 4)                 what changes: a ratio is that of 4 workers over none, all else equal
+    workers=(0, [1, 4])            to each of these
+    batch_size=[(1, 2), (2, 4)]    several comparisons
+    epochs="cold"                  epoch 0 in the place of later ones; ("cold", "warm"): these over that
+    where=f                        a function of a row that has to be true of each case
+    either=[{...}, {...}]          further conditions, of which one set has to hold
+    device="sim:nano"              of this device; of all in the frame where it is not named
+
+`DEFAULT` is the papers' default power mode of the board, `HELD_DOWN` a medium whose reads are limited, `ANY_OTHER` in
+`(value, ANY_OTHER)` every other value that the device has.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import itertools
+import math
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Callable,
+    Dict,
+    Iterable,
+    Iterator,
+    List,
+    Mapping,
+    NamedTuple,
+    Optional,
+    Sequence,
+    Tuple,
+    Union,
+)  # fmt: skip
+
+import numpy as np
+
+from harness.core.boards import BOARDS, load_board
+from harness.core.cases import AXES, INSTANCE_MARK, TRAINING, Case
+from harness.core.errors import CannotRunError, InvalidValueError
+from harness.core.mode_texts import DEFAULT, MAXN
+from harness.core.power_modes import PowerMode
+from harness.core.units import mw_to_w
+from harness.judge.case_frame import (
+    COLD,
+    MEASURED,
+    QUANTITIES,
+    SIMULATED,
+    WARM,
+    Row,
+    board_of,
+    case_of,
+    estimate_of,
+    is_left_out,
+)  # fmt: skip
+from harness.judge.published_figures import PrintedRatio, comparisons
+from harness.stats.estimates import DRAWS, Drawn, Estimate, drawn, quotient
+from harness.stats.experiments import LENGTHS
+from harness.store.frames import FOLLOWS_IN_CLAIMS
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+CONFIRMED, CONTRADICTED, UNDECIDED = "confirmed", "contradicted", "undecided"
+CONFIDENCE = 0.95
+
+ANY_OTHER, HELD_DOWN = "*", "held-down"
+"""Values that depend on the device: any other one; storage whose reads are held down."""
+
+REPEATED = 5  # fewer epochs than that say nothing of how much they vary
+LEAST_BOARDS = 3  # fewer boards than that say nothing of how much boards of a type vary
+ENOUGH_MODES = 20  # fewer modes say little about the range of all
+SHORT, USUAL = LENGTHS[0], LENGTHS[-1]
+
+REPEATS = {"minibatches", "epochs", "idle_s", "duration_s", "seed"}
+"""Comparable conditions in which runs of one case may differ."""
+
+_SETTINGS = ("cache", "data_scale", "clocks")
+FIELDS = (*(axis for axis in AXES if axis != "device"), *_SETTINGS, "task")
+"""What tells the cases of a device apart, and what conditions may name."""
+
+Conditions = Dict[str, Tuple[Any, ...]]  # field of a case to the values that it may have
+
+
+class Bounds(NamedTuple):
+    """What each figure of a claim has to be above and below of; infinite where there is no such bound."""
+
+    above: float = -math.inf
+    below: float = math.inf
+
+
+class Cell(NamedTuple):
+    """One place where a claim is looked for: which case, in short, its figure, and the rows that it is of."""
+
+    label: str
+    figure: Union[Estimate, Drawn]
+    cases: Tuple[Row, ...] = ()
+
+
+class Judged(NamedTuple):
+    """What follows from some cells, with the one that decides it: nearest to a bound, or farthest beyond."""
+
+    verdict: str  # `confirmed`, `contradicted` or `undecided`
+    case: str  # which case it is of
+    effect: float
+    low: float  # its interval, together 95 % over all cases
+    high: float
+    n: int  # cases, or pairs of cases, that were looked at
+
+
+def judge_cells(cells: Sequence[Cell], bounds: Bounds, confidence: float = CONFIDENCE) -> Optional[Judged]:
+    """Confirmed where all intervals lie within the bounds, contradicted where one lies beyond, undecided otherwise.
+
+    That all cells have to hold needs no correction for their number; that one contradicts does. The intervals are
+    corrected by Bonferroni for both, so a claim of many cells is confirmed with more than the confidence said.
+    """
+    if not cells:
+        return None
+    share = 1 - (1 - confidence) / len(cells)
+    intervals = [(cell.label, cell.figure.interval(share)) for cell in cells]
+    beyond = [one for one in intervals if one[1].high <= bounds.above or one[1].low >= bounds.below]
+    label, worst = min(beyond or intervals, key=lambda one: min(one[1].low - bounds.above, bounds.below - one[1].high))
+    holds = all(bounds.above < interval.low and interval.high < bounds.below for _, interval in intervals)
+    verdict = CONFIRMED if holds else CONTRADICTED if beyond else UNDECIDED
+    return Judged(verdict, label, worst.value, worst.low, worst.high, len(intervals))
+
+
+class Judgement:
+    """What follows from figures held against bounds; true where it is confirmed.
+
+    Within a test that is a claim, it is recorded when its truth is asked for, and true unless the run's rules fail it.
+    """
+
+    def __init__(self, figures: CaseFigures, bounds: Bounds) -> None:
+        self.figures, self.bounds = figures, bounds
+        judged = judge_cells(figures.cells, bounds)
+        if judged is None:
+            raise CannotRunError(figures.missing or "there are no profiles of what is compared")
+        self.judged = judged
+
+    @functools.cached_property
+    def _is_accepted(self) -> bool:
+        decide = self.figures.decide
+        return self.judged.verdict == CONFIRMED if decide is None else decide(self)
+
+    def __bool__(self) -> bool:
+        return self._is_accepted
+
+    def __repr__(self) -> str:
+        one = self.judged
+        figure = f"{self.figures.meaning}: {one.effect:.3g} ({one.low:.3g} to {one.high:.3g}{expected(self.bounds)})"
+        return f"{one.verdict}: {figure}, n = {one.n}, for {one.case}"
+
+
+def expected(bounds: Bounds) -> str:
+    """`; expected above 0.85 and below 1.15`; nothing where there is no bound."""
+    limits = [f"above {bounds.above:g}"] if bounds.above != -math.inf else []
+    limits += [f"below {bounds.below:g}"] if bounds.below != math.inf else []
+    return f"; expected {' and '.join(limits)}" if limits else ""
+
+
+Decide = Callable[[Judgement], bool]
+
+
+class CaseFigures:
+    """Some figures of a statistic, a cell for each case or pair of cases."""
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __init__(
+        self,
+        cells: Iterable[Cell],
+        meaning: str,
+        missing: str = "",
+        named: Iterable[str] = (),
+        quantity: str = "",
+        against: str = "",
+        decide: Optional[Decide] = None,
+        board: str = "",
+    ) -> None:
+        self.cells = list(cells)
+        self.meaning = meaning  # what each figure is, in words
+        self.missing = missing  # why there are no cells
+        self.named = frozenset(named)  # the conditions that were named, in which cells of two statistics may differ
+        self.quantity, self.against = quantity, against
+        self.decide = decide  # what a judgement's truth is, within a test that is a claim
+        self.board = board  # of the device, for bounds that differ between boards
+
+    def __lt__(self, bound: float) -> Judgement:
+        return Judgement(self, Bounds(below=bound))
+
+    def __gt__(self, bound: float) -> Judgement:
+        return Judgement(self, Bounds(above=bound))
+
+    def within(self, above: float, below: float, on: Optional[Mapping[str, Tuple[float, float]]] = None) -> Judgement:
+        """Between two bounds; `on`: those of certain boards, `within(0.97, 1.03, on={"xavier-nx": (0.92, 1.08)})`."""
+        return Judgement(self, Bounds(*(on or {}).get(self.board, (above, below))))
+
+    def __bool__(self) -> bool:
+        raise InvalidValueError(
+            f"figures of {self.meaning} are neither true nor false", "compare them with a bound: figures < 1"
+        )
+
+    def __truediv__(self, other: CaseFigures) -> CaseFigures:
+        """Each figure over those of `other` whose cases agree in all that neither statistic named."""
+        return self._combined(other, "over the same of", lambda later, earlier: _over(earlier.figure, later.figure))
+
+    def __sub__(self, other: CaseFigures) -> CaseFigures:
+        """Each figure less those of `other`; without noise, as counts are."""
+        difference = lambda later, earlier: Drawn(later.figure.value - earlier.figure.value, ())  # noqa: E731
+        return self._combined(other, "less the same of", difference)
+
+    def _combined(
+        self, other: CaseFigures, word: str, combine: Callable[[Cell, Cell], Union[Estimate, Drawn]]
+    ) -> CaseFigures:
+        shared = [name for name in FIELDS if name not in self.named | other.named]
+        cells = [
+            Cell(_either_label(later.label, earlier.label), combine(later, earlier), later.cases)
+            for earlier, later in itertools.product(other.cells, self.cells)
+            if all(field(earlier.cases[-1], name) == field(later.cases[-1], name) for name in shared)
+        ]
+        meaning = f"{self.meaning}, {word} {other.meaning}" if self.meaning != other.meaning else self.meaning
+        return self._replaced(cells, meaning, self.missing or other.missing)
+
+    def _replaced(self, cells: Sequence[Cell], meaning: str, missing: str = "") -> CaseFigures:
+        missing = missing or self.missing or "no two of these cases agree in everything else"
+        return CaseFigures(cells, meaning, missing, self.named, self.quantity, self.against, self.decide, self.board)
+
+    def least_over_greatest(self) -> CaseFigures:
+        """The least figure over the greatest one."""
+        cells = sorted(self.cells, key=lambda cell: cell.figure.value)
+        meaning = f"least / greatest of {self.meaning}"
+        if len(cells) < 2:
+            return self._replaced([], meaning, self.missing or "there are not two cases to compare")
+        least, greatest = cells[0], cells[-1]
+        both = _over(greatest.figure, least.figure)
+        return self._replaced([Cell(f"{least.label} against {greatest.label}", both, least.cases)], meaning)
+
+    def mean(self, of: str) -> CaseFigures:
+        """The mean of all figures, without their noise; `of`: what they are of, in a word."""
+        rows = tuple(row for cell in self.cells for row in cell.cases)
+        values = [cell.figure.value for cell in self.cells]
+        cells = [Cell(f"{len(values)} {of}", Drawn(float(np.mean(values)), ()), rows)] if values else []
+        return self._replaced(cells, self.meaning)
+
+    def exact(self) -> CaseFigures:
+        """The same without noise: of counts a draw would only add some."""
+        cells = [cell._replace(figure=Drawn(float(cell.figure.value), ())) for cell in self.cells]
+        return self._replaced(cells, self.meaning)
+
+
+def both(first: CaseFigures, second: CaseFigures) -> CaseFigures:
+    """The cells of two statistics, of which all have to be as is claimed."""
+    missing = first.missing if not first.cells else second.missing if not second.cells else ""
+    cells = [] if missing else [*first.cells, *second.cells]
+    meaning = first.meaning if first.meaning == second.meaning else f"{first.meaning}; {second.meaning}"
+    return first._replaced(cells, meaning, missing)
+
+
+def _either_label(later: str, earlier: str) -> str:
+    return later if later == earlier else f"{later} over {earlier}"
+
+
+def _over(before: Union[Estimate, Drawn], after: Union[Estimate, Drawn]) -> Union[Estimate, Drawn]:
+    if isinstance(before, Estimate) and isinstance(after, Estimate):
+        return quotient(before, after)
+    pairs = zip(before.draws, after.draws) if isinstance(before, Drawn) and isinstance(after, Drawn) else ()
+    return Drawn(after.value / before.value, tuple(later / earlier for earlier, later in pairs))
+
+
+def exactly(label: str, figure: float, *cases: Row) -> Cell:
+    """A cell without noise."""
+    return Cell(label, Drawn(float(figure), ()), cases)
+
+
+def field(row: Row, name: str) -> Any:
+    """What a row's case has under the name of a condition."""
+    case = row.case
+    return getattr(case.settings if name in _SETTINGS else case, name)
+
+
+def label_of(row: Row) -> str:
+    """The case's id without its device."""
+    case = row.case
+    return case.id[len(case.device) + 1 :]
+
+
+@functools.lru_cache(maxsize=None)
+def default_mode(board: str) -> str:
+    """The papers' mode of a board, by the name that cases have; any other machine's is its greatest."""
+    return load_board(board).power_modes(DEFAULT)[0][0] if board in BOARDS and load_board(board).papers_mode else MAXN
+
+
+class CasesOfDevice:
+    """The cases of one device, as statistics look for them: those that differ in one thing and agree in others."""
+
+    def __init__(self, name: str, rows: Sequence[Row]) -> None:
+        """Take the rows of the device, pooled.
+
+        Where a workload was run with a data set of a size that was asked for, cases with the small default set say
+        nothing more: their epochs are so short that how they begin and end is much of them.
+        """
+        self.name, self.board, self.provenance = name, board_of(rows[0]), rows[0].provenance
+        self.left_out = [row for row in rows if is_left_out(row)]  # disturbed or throttled: no figure is taken from it
+        own = [row for row in rows if not is_left_out(row)]
+        sized = {_sized_like(row.case) for row in own if field(row, "data_scale") is not None} - {None}
+        self.rows = [row for row in own if field(row, "data_scale") is not None or _sized_like(row.case) not in sized]
+        self.run_noise = self.rows[0].run_noise if self.rows else {}
+        self.fields = [{name: field(row, name) for name in FIELDS} for row in self.rows]
+        # Storage whose reads were held to a limit: slow media that were made of fast ones, for want of a disk.
+        limited = {row.case.storage for row in self.rows if row.conditions.get("storage_limit_bytes_per_s")}
+        self.held_down = tuple(sorted(limited))
+        self._by_fields: Dict[Tuple[Any, ...], List[Row]] = {}
+        for row, fields in zip(self.rows, self.fields):
+            self._by_fields.setdefault(tuple(fields.values()), []).append(row)
+
+    def resolve(self, conditions: Conditions) -> Conditions:
+        """Conditions with the values that depend on the device."""
+        resolved = dict(conditions)
+        if resolved.get("power_mode") == (DEFAULT,):
+            resolved["power_mode"] = (default_mode(self.board),)
+        if resolved.get("storage") == (HELD_DOWN,):
+            resolved["storage"] = self.held_down
+        return resolved
+
+    def where(self, conditions: Conditions) -> List[Row]:
+        """Rows whose cases have one of these values in each field; training unless another task is named."""
+        wanted = {"task": (TRAINING,), **self.resolve(conditions)}
+        return [
+            row
+            for row, fields in zip(self.rows, self.fields)
+            if all(fields[name] in values for name, values in wanted.items())
+        ]
+
+    def like(self, row: Row, changes: Mapping[str, Any], named: Iterable[str] = ()) -> Optional[Row]:
+        """The case that agrees in all but what changes or is named; the size of the data set agrees above all."""
+        differing = {*changes, *named}
+        open_names = REPEATS | differing | {name for thing in differing for name in FOLLOWS_IN_CLAIMS.get(thing, ())}
+        fields = {name: field(row, name) for name in FIELDS}
+        for other in self._by_fields.get(tuple({**fields, **changes}.values()), ()):
+            names = {*row.comparable, *other.comparable} - open_names
+            if all(row.comparable.get(name) == other.comparable.get(name) for name in names):
+                return other
+        return None
+
+    def changes(self, row: Row, after: Conditions) -> Iterator[Dict[str, Any]]:
+        """Every combination of what the second case has instead; any other value is one that this device has."""
+        options = []
+        for name, values in self.resolve(after).items():
+            if values == (ANY_OTHER,):
+                values = tuple(sorted({fields[name] for fields in self.fields} - {None, field(row, name)}))
+                if name == "storage":
+                    values = tuple(one for one in values if one not in self.held_down)  # slower than any medium may be
+            options.append([(name, value) for value in values])
+        return (dict(change) for change in itertools.product(*options))
+
+
+def _sized_like(case: Case) -> Optional[Tuple[str, str, str]]:
+    """Cases that a data set's size matters to alike; None where the cache is warm and it does not matter."""
+    return None if case.settings.cache == WARM else (case.task, case.workload, case.settings.cache)
+
+
+class Cases:
+    """A pooled frame, made ready for many statistics."""
+
+    def __init__(self, frame: pd.DataFrame) -> None:
+        rows: Dict[str, List[Row]] = {}
+        for row in frame.itertuples():
+            rows.setdefault(row.device_label, []).append(row)
+        self.devices = {name: CasesOfDevice(name, own) for name, own in rows.items()}
+
+    def of(self, device: Optional[str]) -> List[CasesOfDevice]:
+        """One device, none where there are no cases of it; or all of them."""
+        return [one for name, one in self.devices.items() if device in (None, name)]
+
+    def left_out(self, device: str) -> int:
+        """How many profiles of a device no figure is taken from, because they were disturbed or throttled."""
+        return sum(len(row.profile_ids) for one in self.of(device) for row in one.left_out)
+
+
+Frame = Union["pd.DataFrame", Cases]
+
+
+def cases_of(frame: Frame) -> Cases:
+    return frame if isinstance(frame, Cases) else Cases(frame)
+
+
+class _Query:
+    """Conditions taken apart: what both cases have, what changes, and of which devices."""
+
+    def __init__(self, frame: Frame, conditions: Mapping[str, Any]) -> None:
+        given = dict(conditions)
+        self.cases = cases_of(frame)
+        self.device: Optional[str] = given.pop("device", None)
+        self.devices = self.cases.of(self.device)
+        self.holds: Callable[[Row], bool] = given.pop("where", None) or (lambda row: True)
+        epochs = given.pop("epochs", WARM)
+        self.phases: Tuple[str, str] = epochs if isinstance(epochs, tuple) else (epochs, epochs)
+        if not {*self.phases} <= {WARM, COLD}:
+            raise InvalidValueError(f"epochs={epochs!r}", f"{WARM!r}, {COLD!r} or a pair of both")
+        alternatives: Sequence[Mapping[str, Any]] = given.pop("either", ({},))
+        self.alternatives = [_split({**given, **own}) for own in alternatives]
+        self.named = {name for shared, _ in self.alternatives for name in shared}
+
+    def rows(self, device: CasesOfDevice) -> List[Row]:
+        """The rows of a device that are as named."""
+        return [row for shared, _ in self.alternatives for row in device.where(shared) if self.holds(row)]
+
+    def pairs(self, device: CasesOfDevice) -> Iterator[Tuple[Row, Row]]:
+        for shared, changing in self.alternatives:
+            for before, after in changing or [({}, {})]:
+                for row in device.where({**shared, **before}):
+                    for change in device.changes(row, after):
+                        other = device.like(row, change)
+                        if other is not None and self.holds(row) and self.holds(other):
+                            yield row, other
+
+    def pairs_against(self, device: CasesOfDevice, boards: Sequence[str]) -> Iterator[Tuple[Row, Row]]:
+        """Cases of the first device of other boards, and the same of this one, each in its default mode."""
+        others = [other for other in self.cases.devices.values() if other.board in boards]
+        for shared, _ in self.alternatives if others and device.board not in boards else ():
+            for mine in device.where(shared):
+                theirs = others[0].like(mine, {"power_mode": default_mode(others[0].board)}, ["device"])
+                if theirs is not None:
+                    yield theirs, mine
+
+    @property
+    def board(self) -> str:
+        return self.devices[0].board if len(self.devices) == 1 else ""
+
+    def figures(
+        self, cells: Sequence[Cell], meaning: str, is_unmeasured: bool = False, quantity: str = "", against: str = ""
+    ) -> CaseFigures:
+        missing = ""
+        if not cells:
+            name = self.device or "no device"
+            missing = f"{name} has no profiles that this compares"
+            if is_unmeasured:
+                missing = f"no verdict without a sensor: the profiles of {name} have no {quantity}"
+        return CaseFigures(cells, meaning, missing, self.named, quantity, against, board=self.board)
+
+
+def _split(conditions: Mapping[str, Any]) -> Tuple[Conditions, List[Tuple[Conditions, Conditions]]]:
+    """What both cases have; and of each comparison what the first one has and what the second one has instead."""
+    shared: Conditions = {}
+    changing: Dict[str, List[Tuple[Any, Any]]] = {}
+    for name, value in conditions.items():
+        if name not in FIELDS:
+            raise InvalidValueError(f"there is no condition {name!r}", f"conditions are {', '.join(FIELDS)}")
+        if isinstance(value, tuple):
+            changing[name] = [value]
+        elif isinstance(value, list) and any(isinstance(one, tuple) for one in value):
+            changing[name] = value
+        else:
+            shared[name] = _values(value)
+    if any(len(pair) != 2 for pairs in changing.values() for pair in pairs):
+        raise InvalidValueError(
+            f"{conditions!r}: a change is a pair, (before, after)", "a list names several values: workers=[0, 1, 4]"
+        )
+    count = max(map(len, changing.values()), default=0)
+    pairs = {name: own * count if len(own) == 1 else own for name, own in changing.items()}
+    if any(len(own) != count for own in pairs.values()):
+        raise InvalidValueError(f"{conditions!r}: as many changes of each, or one")
+    return shared, [
+        tuple({name: _values(own[place][side]) for name, own in pairs.items()} for side in (0, 1))
+        for place in range(count)
+    ]  # type: ignore[return-value]
+
+
+def _values(value: Any) -> Tuple[Any, ...]:
+    return tuple(value) if isinstance(value, (list, set, frozenset)) else (value,)
+
+
+def _said(query: _Query) -> str:
+    """What changes, in words: `workers 1 or 4 / 0`."""
+
+    def side(conditions: Conditions, is_named: bool = True) -> str:
+        return ", ".join(f"{name} " * is_named + " or ".join(map(str, values)) for name, values in conditions.items())
+
+    pairs = [pair for _, changing in query.alternatives for pair in changing]
+    shown = list(dict.fromkeys((side(after), side(before, is_named=len(before) > 1)) for before, after in pairs))
+    if query.phases[0] != query.phases[1]:
+        shown.append((f"{query.phases[1]} epochs", f"{query.phases[0]} ones"))
+    return "; ".join(f"{after} / {before}" for after, before in shown[:3]) + "; ..." * (len(shown) > 3)
+
+
+# -- values and ratios -------------------------------------------------------------------------------------------------
+
+
+def value(frame: Frame, quantity: str, **conditions: Any) -> CaseFigures:
+    """A quantity of every case that is as named, in the unit of `harness.judge.case_frame.QUANTITIES`."""
+    query = _Query(frame, conditions)
+    rows = [row for device in query.devices for row in query.rows(device)]
+    figures = [(row, estimate_of(row, _known(quantity), query.phases[1])) for row in rows]
+    cells = [Cell(label_of(row), figure, (row,)) for row, figure in figures if figure is not None]
+    return query.figures(cells, QUANTITIES[quantity], bool(rows), quantity)
+
+
+def _known(quantity: str) -> str:
+    if quantity not in QUANTITIES:
+        raise InvalidValueError(f"there is no quantity {quantity!r}", f"quantities are {', '.join(QUANTITIES)}")
+    return quantity
+
+
+def ratio(
+    frame: Frame,
+    *quantities: str,
+    per_sample: bool = False,
+    against: Union[str, Sequence[str]] = (),
+    **conditions: Any,
+) -> CaseFigures:
+    """The second case over the first, of every two that differ as named and agree in everything else.
+
+    `per_sample` divides times by the batch size. `against` compares with a case of another board in place of a change:
+    `against="orin-agx"` is the time on this device over that on Orin AGX, each in its default power mode.
+    """
+    query = _Query(frame, conditions)
+    boards = (against,) if isinstance(against, str) else tuple(against)
+    is_across = bool(boards)
+    pairs = [
+        pair
+        for device in query.devices
+        for pair in (query.pairs_against(device, boards) if is_across else query.pairs(device))
+    ]
+    cells = [
+        Cell(label_of(other), _per_sample(found, row, other) if per_sample else found, (row, other))
+        for quantity in map(_known, quantities)
+        for row, other in pairs
+        for found in [_ratio(row, other, quantity, query.phases)]
+        if found is not None
+    ]
+    what = f"{' and '.join(quantities)}{' per sample' * per_sample}"
+    meaning = f"{what}, {f'here / on {boards[0]}' if is_across else _said(query)}"
+    return query.figures(cells, meaning, bool(pairs), " or ".join(quantities), boards[0] if is_across else "")
+
+
+def _ratio(row: Row, other: Row, quantity: str, phases: Tuple[str, str]) -> Optional[Estimate]:
+    first, second = estimate_of(row, quantity, phases[0]), estimate_of(other, quantity, phases[1])
+    return None if first is None or second is None or not first.value else quotient(first, second)
+
+
+def _per_sample(found: Estimate, row: Row, other: Row) -> Estimate:
+    return found._replace(value=found.value * row.case.batch_size / other.case.batch_size)
+
+
+def time_over_data_sizes(frame: Frame, **conditions: Any) -> CaseFigures:
+    """Time with one size of the data set over that with another one; of a simulated board as the papers ran it."""
+    query = _Query(frame, conditions)
+    cells: List[Cell] = []
+    for device in query.devices:
+        own = {**conditions, "device": device.name}
+        rows = query.rows(device)
+        scales = sorted({field(row, "data_scale") for row in rows} - {None})
+        if device.provenance == SIMULATED:
+            own.update(workload="mobilenetv3-gld23k", workers=4, power_mode=DEFAULT)
+            scales = [scale for scale in (1.0, 0.25, 4.0) if scale in scales]
+        if len(scales) > 1:
+            cells += ratio(query.cases, "time", data_scale=[(scales[0], other) for other in scales[1:]], **own).cells
+    return query.figures(cells, "time per minibatch / with another size of the data set", quantity="time")
+
+
+def watts_saved(frame: Frame, **conditions: Any) -> CaseFigures:
+    """What the second case draws less than the first, in W."""
+    query, cells = _Query(frame, conditions), []
+    pairs = [(device, pair) for device in query.devices for pair in query.pairs(device)]
+    for device, (row, other) in pairs:
+        powers = [estimate for estimate in (estimate_of(one, "power") for one in (row, other)) if estimate is not None]
+        if len(powers) == 2:
+            label = f"{device.name} {row.case.power_mode}"
+            saved = drawn(label, [[power] for power in powers], lambda held, free: mw_to_w(float(held[0] - free[0])))
+            cells.append(Cell(label, saved, (row, other)))
+    return query.figures(cells, f"W saved, {_said(query)}", bool(pairs), "power")
+
+
+# -- what the papers print ---------------------------------------------------------------------------------------------
+
+
+def as_printed(frame: Frame, *facts: str, device: Optional[str] = None) -> CaseFigures:
+    """A device's ratios over the printed ones of its board: 1 within a printed range, else over the nearer end.
+
+    `facts` are ids of `baselines/published/figures.csv`: of a ratio or a change, or `F919/F918`, one value over
+    another.
+    """
+    query = _Query(frame, {"device": device})
+    cells = []
+    for own in query.devices:
+        for fact in facts:
+            for printed in comparisons(fact):
+                if printed.after.device == own.board:
+                    cells += [_over_printed(fact, printed, cell) for cell in _measured_ratio(query, own, printed)]
+    return query.figures(cells, "ratio / the paper's")
+
+
+def _over_printed(fact: str, printed: PrintedRatio, cell: Cell) -> Cell:
+    nearest = min(max(cell.figure.value, printed.least), printed.greatest)
+    return Cell(f"{fact}, {cell.label}", cell.figure._replace(value=cell.figure.value / nearest), cell.cases)
+
+
+PER_EPOCH = {"epoch_time": "time", "stall_time": "stall", "compute_time": "compute", "energy": "energy"}
+PER_MINIBATCH = {
+    "minibatch_stall": "stall",
+    "minibatch_compute": "compute",
+    "power": "power",
+    "gpu_utilisation": "gpu_load",
+}
+"""Metric of a printed figure to quantity."""
+
+
+def _measured_ratio(query: _Query, device: CasesOfDevice, printed: PrintedRatio) -> List[Cell]:
+    """The ratio in profiles of a device, from every two cases that are as in the paper."""
+    axes = ("workers", "storage", "batch_size", "power_mode", "clocks")
+    conditions = (printed.before, printed.after)
+    cold = [condition.cache == COLD for condition in conditions]
+    before, after = ({name: getattr(condition, name) for name in axes} for condition in conditions)
+    shared: Dict[str, Any] = {"workload": printed.after.workload, "cache": COLD if any(cold) else [WARM, COLD]}
+    scales = [condition.data_scale for condition in conditions]
+    if scales[0] == scales[1]:
+        shared["data_scale"] = [None, 1.0] if scales[0] == 1.0 else scales[0]
+    else:
+        before["data_scale"], after["data_scale"] = scales
+    shared.update((name, before[name]) for name in before if before[name] == after[name])
+    changes = {name: (before[name], after[name]) for name in before if before[name] != after[name]}
+    epochs = tuple(COLD if is_cold else WARM for is_cold in cold)
+    quantity = {**PER_EPOCH, **PER_MINIBATCH}[printed.metric]
+    measured = ratio(query.cases, quantity, device=device.name, epochs=epochs, **shared, **changes)
+    if printed.metric not in PER_EPOCH:
+        return measured.cells
+    factor = scales[1] / scales[0]
+    return [cell._replace(figure=cell.figure._replace(value=cell.figure.value * factor)) for cell in measured.cells]
+
+
+# -- repetitions, boards, heat -----------------------------------------------------------------------------------------
+
+
+def over_epochs(frame: Frame, statistic: Callable[..., Any], **conditions: Any) -> CaseFigures:
+    """A statistic of the epoch times of each case that ran often enough; `statistic(times, axis)`, as NumPy's."""
+    query = _Query(frame, conditions)
+    rows = [row for device in query.devices for row in query.rows(device)]
+    cells = [_bootstrapped(row, row.epochs_s, statistic) for row in rows if len(row.epochs_s) >= REPEATED]
+    return query.figures(cells, f"{_in_words(statistic)} of epoch times")
+
+
+def _in_words(function: Callable[..., Any]) -> str:
+    return function.__name__.strip("_").replace("_", " ")
+
+
+def _bootstrapped(row: Row, values: Sequence[float], statistic: Callable[..., Any]) -> Cell:
+    """A statistic of values that are independent, drawn with replacement."""
+    array, generator = np.array(values), np.random.default_rng(len(values))
+    draws = statistic(array[generator.integers(len(array), size=(DRAWS, len(array)))], axis=1)
+    return Cell(case_of(row).id, Drawn(float(statistic(array, axis=0)), tuple(draws.tolist())), (row,))
+
+
+def coefficient_of_variation(values: np.ndarray, axis: int = 0) -> np.ndarray:
+    return np.std(values, axis=axis, ddof=1) / np.mean(values, axis=axis)
+
+
+def greatest_over_least(values: np.ndarray, axis: int = 0) -> np.ndarray:
+    return np.max(values, axis=axis) / np.min(values, axis=axis)
+
+
+def over_boards(frame: Frame, statistic: Callable[..., Any], quantity: str, **conditions: Any) -> CaseFigures:
+    """A statistic of a quantity over the boards of a type, where there are three or more; asked of the first of them.
+
+    It is of the one case that the most boards have run.
+    """
+    query, cells = _Query(frame, conditions), []
+    for device in query.devices:
+        name = device.name.partition(INSTANCE_MARK)[0]
+        family = [own for own in query.cases.devices.values() if own.name.partition(INSTANCE_MARK)[0] == name]
+        runs: Dict[Case, List[Tuple[Row, Estimate]]] = {}
+        for member in family if family[0] is device else ():
+            for row in query.rows(member):
+                figure = estimate_of(row, _known(quantity))
+                if figure is not None and len(row.epochs_s) >= REPEATED:
+                    runs.setdefault(dataclasses.replace(row.case, device=name), []).append((row, figure))
+        boards = max(runs.values(), key=len, default=[])
+        if len(boards) >= LEAST_BOARDS:
+            label = f"{boards[0][0].case.workload} on {len(boards)} boards"
+            figure = drawn(label, [[figure for _, figure in boards]], lambda values: float(statistic(values)))
+            cells.append(Cell(label, figure, tuple(row for row, _ in boards)))
+    return query.figures(cells, f"{_in_words(statistic)} {quantity} between boards")
+
+
+def throttled_share(frame: Frame, **conditions: Any) -> CaseFigures:
+    """Share of throttled cases of training, among those with a sensor that would have told; left-out ones count."""
+    query, cells = _Query(frame, conditions), []
+    for device in query.devices:
+        trained = [*query.rows(device), *(row for row in device.left_out if row.case.task == TRAINING)]
+        watched = [row for row in trained if any(name.startswith("throttle_") for name in row.channels)]
+        throttled = {case_of(row) for row in trained if "throttled" in row.flag_kinds}
+        cases = {case_of(row) for row in watched} | throttled
+        if device.provenance == MEASURED and cases:
+            cells.append(exactly(f"{len(cases)} cases", len(throttled) / len(cases), *watched))
+    return query.figures(cells, "share of throttled cases", True, "sensor of throttling")
+
+
+# -- over power modes --------------------------------------------------------------------------------------------------
+
+
+class ProfiledModes(NamedTuple):
+    """The power modes that a statistic is taken over."""
+
+    names: List[str]
+    settings: np.ndarray  # cores and clocks, shape (modes, 4)
+
+    @property
+    def cpu_khz(self) -> np.ndarray:
+        return self.settings[:, PowerMode._fields.index("cpu_khz")]
+
+
+def over_modes(
+    frame: Frame,
+    statistic: Callable[..., float],
+    *quantities: str,
+    papers_range: bool = False,
+    complete: bool = False,
+    **conditions: Any,
+) -> CaseFigures:
+    """A statistic over power modes, a cell for each workload: over those named if all were profiled, or all if enough.
+
+    `statistic(modes, values, ...)` takes `ProfiledModes` and an array of each quantity; there is no cell where it is
+    NaN.
+    `papers_range` leaves out what is below the CPU clocks of the papers' grid. With `complete` there are cells of all
+    of the workloads, or none.
+    """
+    query, cells = _Query(frame, conditions), []
+    least = min(mode.cpu_khz for _, mode in load_board("orin-agx").power_modes("grid:paper")) if papers_range else 0
+    is_unmeasured = False
+    for device, workload in itertools.product(query.devices, query.alternatives[0][0]["workload"]):
+        rows = [row for row in query.rows(device) if row.case.workload == workload]
+        by_mode = {row.case.power_mode: row for row in rows if row.conditions["power_mode"]["cpu_khz"] >= least}
+        wanted = query.alternatives[0][0].get("power_mode", tuple(by_mode))
+        if set(by_mode) != set(wanted) or ("power_mode" not in query.named and len(wanted) < ENOUGH_MODES):
+            continue
+        own = [by_mode[name] for name in wanted]
+        series = [[estimate_of(row, _known(quantity)) for row in own] for quantity in quantities]
+        if any(None in figures for figures in series):
+            is_unmeasured = True
+            continue
+        settings = [[row.conditions["power_mode"][name] for name in PowerMode._fields] for row in own]
+        modes = ProfiledModes(list(wanted), np.array(settings, dtype=float))
+        figure = drawn(f"{device.name} {workload}", series, functools.partial(statistic, modes))
+        label = f"{workload}, {len(own)} modes" if papers_range else workload
+        cells += [Cell(label, figure, tuple(own))] if not math.isnan(figure.value) else []
+    if complete and len(cells) < len(query.alternatives[0][0]["workload"]):
+        cells = []
+    meaning = f"{_in_words(statistic)} of {' and '.join(quantities)} over power modes"
+    return query.figures(cells, meaning, is_unmeasured, " or ".join(quantities))
+
+
+def correlation(frame: Frame, first: str, second: str, **conditions: Any) -> CaseFigures:
+    """The correlation of the logarithms of two quantities over power modes."""
+
+    def correlation_of_logarithms(modes: ProfiledModes, one: np.ndarray, other: np.ndarray) -> float:
+        return float(np.corrcoef(np.log(one), np.log(other))[0, 1])
+
+    return over_modes(frame, correlation_of_logarithms, first, second, **conditions)
+
+
+# -- the length of a profile -------------------------------------------------------------------------------------------
+
+
+def error_of_short_profiles(frame: Frame, quantity: str, **conditions: Any) -> CaseFigures:
+    """The mean error of stretches of ten minibatches that have none in common, of each long profile's time or power."""
+    query, cells = _Query(frame, conditions), []
+    for row in (row for device in query.devices for row in query.rows(device) if SHORT in row.stretches):
+        errors = np.array(getattr(row.stretches[SHORT], f"{quantity}_errors")[::SHORT])
+        errors = errors[~np.isnan(errors)]
+        if len(errors) > 1:
+            cells.append(_bootstrapped(row, errors, np.mean))
+    return query.figures(cells, f"error of the {quantity} of ten minibatches")
+
+
+def share_without_power_sample(
+    frame: Frame, length: int, shorter_than_s: float = math.inf, **conditions: Any
+) -> CaseFigures:
+    """Share of the stretches of some length that hold no power sample, of profiles where they take less than this."""
+    query = _Query(frame, conditions)
+    rows = [row for device in query.devices for row in query.rows(device) if length in row.stretches]
+    cells = [
+        exactly(case_of(row).id, row.stretches[length].without_power, row)
+        for row in rows
+        if estimate_of(row, "power") is not None and np.median(row.stretches[length].seconds) < shorter_than_s
+    ]
+    is_blind = bool(rows) and all(estimate_of(row, "power") is None for row in rows)
+    return query.figures(cells, f"share of {length} minibatches without a power sample", is_blind, "power")
+
+
+STATISTICS: Dict[str, Callable[..., CaseFigures]] = {
+    statistic.__name__: statistic
+    for statistic in (
+        *(value, ratio, time_over_data_sizes, watts_saved, as_printed, over_epochs, over_boards, throttled_share),
+        *(over_modes, correlation, error_of_short_profiles, share_without_power_sample),
+    )
+}
+"""What a claim's test takes as a fixture of the same name."""

@@ -1,0 +1,213 @@
+"""Claims in a run: the devices they are judged on, the statistics that their tests take, and their verdicts."""
+
+from __future__ import annotations
+
+import functools
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Callable, Dict, Generator, List, Optional, Tuple
+
+import pytest
+
+from harness.core.errors import CannotRunError, HarnessError
+from harness.core.terminal import Progress
+from harness.fixtures import as_pytest_outcome
+from harness.options import is_judging
+from harness.outcome import OUTCOME, PROGRESS, Outcome
+from harness.plan import JUDGED_DEVICE, NO_CASE, plan_of
+from harness.summary import left_out_of_verdicts
+
+if TYPE_CHECKING:
+    from harness.judge.claims import Claim, Judging, Verdict
+    from harness.judge.figures import CaseFigures, Cases
+
+
+class ClaimsOfRun:
+    """The profiles that a run judges, and what they said: its own, or those of the file of `--judge`."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        given = config.getoption("jetwatt_judge")
+        self.judged_file = None if given is None else Path(given)
+        self.results = self.judged_file or Path(config.getoption("jetwatt_results"))
+        self.is_asserted = bool(config.getoption("jetwatt_assert_takeaways"))
+        self.decided: Dict[Tuple[str, str], Optional[Verdict]] = {}  # by device and claim; None where nothing spoke
+        self._outcome: Outcome = config.stash[OUTCOME]
+        self._chosen = config.getoption("jetwatt_device")
+
+    @property
+    def verdicts(self) -> List[Verdict]:
+        return [verdict for verdict in self.decided.values() if verdict is not None]
+
+    @functools.cached_property
+    def devices(self) -> List[str]:
+        """The devices of the file that claims are judged on, of those of `--device` where it is given."""
+        from harness.core.cases import INSTANCE_MARK
+        from harness.judge.claims import judged_devices
+        from harness.store.frames import profiles
+        from harness.store.results import ResultsStore
+
+        assert self.judged_file is not None
+        with ResultsStore(self.judged_file, read_only=True) as store:
+            devices = judged_devices(profiles(store, include_flagged=True)["device_label"])
+        if self._chosen is not None:
+            chosen = [name.strip() for name in self._chosen.split(",")]
+            devices = [name for name in devices if {name, name.partition(INSTANCE_MARK)[0]} & set(chosen)]
+        if not devices:
+            whose = f" of {self._chosen}" if self._chosen else ""
+            raise CannotRunError(f"{self.judged_file} holds no profile{whose}", "measure some: pytest benchmarks")
+        return devices
+
+    @property
+    def cases(self) -> Cases:
+        return self._outcome.cases if self.judged_file is None else self._cases_of_file
+
+    @functools.cached_property
+    def _cases_of_file(self) -> Cases:
+        from harness.judge.case_frame import pooled, read_experiments
+        from harness.judge.figures import Cases
+        from harness.store.results import ResultsStore
+
+        assert self.judged_file is not None
+        with ResultsStore(self.judged_file, read_only=True) as store:
+            return Cases(pooled(read_experiments(store)))
+
+    def keep(self, claim: Optional[Claim], device: str, verdict: Optional[Verdict]) -> None:
+        if claim is not None:
+            self.decided[device, claim.name] = verdict
+
+    def accepts(self, verdict: Verdict) -> bool:
+        return not verdict.fails(self.is_asserted)
+
+    def store(self) -> None:
+        """Put the verdicts into the results file. A run leaves those of profiles that it did not measure alone."""
+        from harness.judge.claims import store_verdicts
+        from harness.store.results import ResultsStore
+
+        is_whole = self.judged_file is not None
+        kept = {place: verdict for place, verdict in self.decided.items() if is_whole or verdict is not None}
+        if kept:
+            with ResultsStore(self.results) as store:
+                store_verdicts(store, kept)
+
+
+_CLAIMS = pytest.StashKey[ClaimsOfRun]()
+
+
+def claims_of_run(config: pytest.Config) -> ClaimsOfRun:
+    if _CLAIMS not in config.stash:
+        config.stash[_CLAIMS] = ClaimsOfRun(config)
+    return config.stash[_CLAIMS]
+
+
+def is_claim(item: pytest.Item) -> bool:
+    return hasattr(getattr(item, "function", None), "claim")
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_configure(config: pytest.Config) -> None:
+    """A file that cannot be judged ends the run here."""
+    if is_judging(config):
+        try:
+            claims_of_run(config).devices  # noqa: B018
+        except HarnessError as error:
+            raise pytest.UsageError(str(error)) from error
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """A test that takes a statistic runs for each device: of the campaign, or of the file of `--judge`."""
+    if JUDGED_DEVICE not in metafunc.fixturenames:
+        return
+    if is_judging(metafunc.config):
+        devices = claims_of_run(metafunc.config).devices
+    else:
+        plan = plan_of(metafunc.config)
+        devices = plan.devices() if plan.takes_part(metafunc.definition.path) else [NO_CASE]
+    metafunc.parametrize(JUDGED_DEVICE, devices, indirect=True)
+
+
+@pytest.fixture
+def judged_device(request: pytest.FixtureRequest) -> str:
+    """The device whose profiles are judged, one after the other."""
+    return str(request.param)
+
+
+@pytest.fixture
+def judging(request: pytest.FixtureRequest, judged_device: str, progress: Progress) -> Judging:
+    """What the statistics of a claim are bound to: the cases of one device."""
+    from harness.judge.claims import Judging, claim_of
+
+    run = claims_of_run(request.config)
+    if run.judged_file is not None:
+        progress.update(f"    reading {run.judged_file}")
+    with as_pytest_outcome():
+        bound = Judging(claim_of(request.function), run.cases, judged_device, run.accepts)
+        try:
+            bound.check()
+        except CannotRunError:
+            run.keep(bound.claim, judged_device, None)
+            raise
+    return bound
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, Any, Any]:
+    """Run a claim: its verdict is kept, and fails the test where the rules of the run say so.
+
+    It is skipped where there are no profiles to judge, or no sensor.
+    """
+    bound: Optional[Judging] = pyfuncitem.funcargs.get("judging")
+    if bound is None:
+        return (yield)
+    run = claims_of_run(pyfuncitem.config)
+    with as_pytest_outcome():
+        try:
+            result = yield
+            verdict = None if bound.claim is None else bound.checked_verdict()
+        except CannotRunError as error:
+            run.keep(bound.claim, bound.device, None)
+            left_out = run.cases.left_out(bound.device)
+            raise CannotRunError(
+                f"{error}; left out: {left_out_of_verdicts(left_out)}" if left_out else str(error)
+            ) from None
+        except AssertionError:
+            verdict = bound.verdict
+            if verdict is None or run.accepts(verdict):
+                raise
+    if verdict is not None:
+        run.keep(bound.claim, bound.device, verdict)
+        if not run.accepts(verdict):
+            pytest.fail(verdict.text, pytrace=False)
+    return result
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, Any, Any]:
+    """Claims that are skipped for one reason are one line of the summary: there are more than a hundred."""
+    report: pytest.TestReport = yield
+    if report.skipped and is_claim(item) and isinstance(report.longrepr, tuple):
+        report.longrepr = (str(item.path.parent), None, report.longrepr[2])  # type: ignore[assignment]
+    return report
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    if _CLAIMS not in session.config.stash:
+        return
+    try:
+        session.config.stash[_CLAIMS].store()
+    except HarnessError as error:
+        session.config.stash[PROGRESS].line(f"\nthe verdicts were not stored: {error}")
+
+
+def _bound(name: str) -> Callable[[Judging], Callable[..., CaseFigures]]:
+    def statistic(judging: Judging) -> Callable[..., CaseFigures]:
+        return judging.statistic(name)
+
+    statistic.__doc__ = f"`harness.judge.figures.{name}`, of the device that is judged: `assert {name}(...) < 1`."
+    return pytest.fixture(name=name)(statistic)
+
+
+value, ratio, correlation = _bound("value"), _bound("ratio"), _bound("correlation")
+over_epochs, over_boards, over_modes = _bound("over_epochs"), _bound("over_boards"), _bound("over_modes")
+as_printed, watts_saved = _bound("as_printed"), _bound("watts_saved")
+time_over_data_sizes, throttled_share = _bound("time_over_data_sizes"), _bound("throttled_share")
+error_of_short_profiles = _bound("error_of_short_profiles")
+share_without_power_sample = _bound("share_without_power_sample")

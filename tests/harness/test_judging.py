@@ -1,0 +1,187 @@
+"""Claims as tests: which run on which device, what fails or skips them, what is stored; --judge measures nothing."""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+
+import pytest
+
+from harness.__main__ import main
+from harness.core.errors import StoreError
+from harness.judge.claims import store_verdicts, stored_verdicts
+from harness.store.results import ResultsStore
+from tests import warm_pytest
+from tests.harness.store.profile_examples import ENVIRONMENT, make_profile
+
+pytest.importorskip("scipy")
+
+FAILED, USAGE_ERROR = 1, 4
+
+MINE = """
+import pytest
+from harness.judge.claims import claim, known
+
+@pytest.mark.parametrize("workers", [0, 4])
+def test_measured(profile, workers):
+    profile()
+
+@claim("note 1", {claimed})
+def test_workers_gain(ratio, value):
+    \"\"\"Four workers shorten a minibatch.\"\"\"
+    assert {asserted}
+"""
+
+
+@pytest.fixture
+def own(tmp_path):
+    """Runs a test file of one's own that measures two cases of simulated NX and claims something of them."""
+
+    def run(*arguments, claimed="", asserted='ratio("time", workers=(0, 4)) < 1', device="sim:xavier-nx"):
+        (tmp_path / "test_mine.py").write_text(MINE.format(claimed=claimed, asserted=asserted))
+        words = ["-p", "harness.plugin", "--rootdir", ".", "-rs", "-q", "test_mine.py", *arguments]
+        if device:
+            words += ["--device", device, "--results", "r.sqlite"]
+        return warm_pytest.run(words, tmp_path, {**os.environ, "COLUMNS": "200"})
+
+    return run
+
+
+def verdicts_in(path):
+    with ResultsStore(path, read_only=True) as store:
+        return stored_verdicts(store)
+
+
+def test_a_claim_runs_after_what_it_is_about_is_shown_by_name_and_its_verdict_is_stored(own, tmp_path):
+    listed = own("--collect-only", "-k", "workers_gain")
+    assert "test_mine.py::test_workers_gain[sim:xavier-nx]" in listed.stdout
+    done = own()
+    assert done.returncode == 0, done.stdout
+    assert "3 passed" in done.stdout
+    assert "confirmed (simulated): 1" in done.stdout
+    (verdict,) = verdicts_in(tmp_path / "r.sqlite").verdicts
+    assert (verdict.takeaway, verdict.device, verdict.verdict) == ("workers_gain", "sim:xavier-nx", "confirmed")
+    assert (verdict.section, verdict.says) == ("note 1", "Four workers shorten a minibatch.")
+    assert verdict.low < verdict.effect < verdict.high < 1
+    assert verdict.above == float("-inf")
+
+
+def test_what_a_simulated_board_contradicts_fails_and_a_shortfall_outside_its_bounds(own):
+    wrong = {"asserted": 'ratio("time", workers=(0, 4)) > 1.5'}
+    done = own(**wrong)
+    assert done.returncode == FAILED
+    assert "contradicted: workers_gain (paper note 1) on sim:xavier-nx: time, workers 4 / 0" in done.stdout
+    assert own(claimed='shortfall=known(0.1, 1.4, "of no account")', **wrong).returncode == 0
+    assert own(claimed='shortfall=known(1.3, 1.4, "of no account")', **wrong).returncode == FAILED
+
+
+def test_what_is_undecided_fails_only_where_it_is_asserted(own):
+    unsure = {"asserted": "(ratio('time', workers=(0, 4)) / ratio('time', workers=(0, 4))) < 1"}
+    assert own(**unsure).returncode == 0
+    assert own("--assert-takeaways", **unsure).returncode == FAILED
+
+
+@pytest.mark.parametrize(
+    ("claimed", "asserted", "why"),
+    [
+        ("boards='nano'", 'value("time") > 0', "claimed of other boards than sim:xavier-nx"),
+        ("measured_only='it takes turns'", 'value("time") > 0', "judged on measured profiles only: it takes turns"),
+        ("", 'value("warp") > 0', "there is no quantity 'warp'"),
+        ("", 'ratio("time", workers=(0, 8)) < 1', "sim:xavier-nx has no profiles that this compares"),
+        (
+            "",
+            'value("read_again") > 0',
+            "no verdict without a sensor: the profiles of sim:xavier-nx have no read_again",
+        ),
+        ("", '0 < value("time") < 10_000', "a claim is one comparison, and this test makes two"),
+        ("", 'value("time")', "neither true nor false"),
+        ("", "ratio is not None", "workers_gain compared nothing"),
+    ],
+)
+def test_a_claim_is_skipped_with_the_reason_and_fails_where_it_compares_wrongly(own, claimed, asserted, why):
+    done = own(claimed=claimed, asserted=asserted)
+    assert why in done.stdout
+    is_wrong = why.startswith(("there is no", "a claim is", "neither", "workers_gain"))
+    assert done.returncode == (FAILED if is_wrong else 0)
+    assert ("SKIPPED" in done.stdout) != is_wrong
+
+
+def test_a_stored_file_is_judged_without_measuring_anything(own, tmp_path):
+    own()
+    with ResultsStore(tmp_path / "r.sqlite") as store:
+        of_run = stored_verdicts(store).verdicts
+        store.add(make_profile(case={"device": "host"}), ENVIRONMENT, "later")
+        assert stored_verdicts(store).newer == 1
+        count = len(store)
+    done = own("--judge", "r.sqlite", device=None)
+    assert done.returncode == 0, done.stdout
+    assert "1 passed, 1 skipped, 1 deselected" in done.stdout
+    assert "host has no profiles that this compares" in done.stdout
+    assert "judged: r.sqlite, which holds the verdicts now" in done.stdout
+    again = verdicts_in(tmp_path / "r.sqlite")
+    assert (again.verdicts, again.newer) == (of_run, 0)
+    with ResultsStore(tmp_path / "r.sqlite", read_only=True) as store:
+        assert len(store) == count
+    assert "1 passed, 1 deselected" in own("--judge", "r.sqlite", "--device", "sim:xavier-nx", device=None).stdout
+
+
+def test_what_cannot_be_judged_is_refused_before_anything_runs(own, tmp_path):
+    own()
+    missing = own("--judge", "no.sqlite", device=None)
+    assert missing.returncode == USAGE_ERROR
+    assert "there is no results file no.sqlite" in missing.stdout + missing.stderr
+    other = own("--judge", "r.sqlite", "--device", "host", device=None)
+    assert other.returncode == USAGE_ERROR
+    assert "r.sqlite holds no profile of host" in other.stdout + other.stderr
+
+
+def test_verdicts_go_when_nothing_in_the_file_speaks_to_the_claim_any_more(own, tmp_path):
+    own()
+    gone = own("--judge", "r.sqlite", device=None, asserted='ratio("time", workers=(0, 8)) < 1')
+    assert "1 skipped" in gone.stdout
+    assert verdicts_in(tmp_path / "r.sqlite").verdicts == ()
+    own("--judge", "r.sqlite", device=None)
+    own("--resume", asserted='ratio("time", workers=(0, 8)) < 1')  # a run leaves what it did not judge alone
+    assert len(verdicts_in(tmp_path / "r.sqlite").verdicts) == 1
+
+
+def test_a_test_of_ones_own_takes_statistics_without_being_a_claim(own, tmp_path):
+    text = MINE.replace('@claim("note 1", {claimed})', "").format(claimed="", asserted='0 < value("time") < 10_000')
+    (tmp_path / "test_other.py").write_text(text)
+    words = ["-p", "harness.plugin", "--rootdir", ".", "-q", "test_other.py", "--device", "sim:xavier-nx"]
+    done = warm_pytest.run([*words, "--results", "r.sqlite"], tmp_path, {**os.environ, "COLUMNS": "200"})
+    assert "3 passed" in done.stdout, done.stdout
+    assert verdicts_in(tmp_path / "r.sqlite").verdicts == ()
+
+
+def test_the_report_says_how_claims_come_to_be_judged(own, tmp_path, capsys):
+    path = tmp_path / "r.sqlite"
+    with ResultsStore(path) as store:
+        store.add(make_profile(), ENVIRONMENT, "run")
+    assert main(["report", "--results", str(path), "--out", str(tmp_path / "report")]) == 0
+    told = f"{path} holds no verdicts on the papers' claims: `pytest benchmarks --judge {path}` judges them"
+    assert told in capsys.readouterr().out
+    assert "holds no verdicts" in (tmp_path / "report" / "index.html").read_text()
+
+
+def test_a_damaged_verdict_is_named(own, tmp_path):
+    own()
+    path = tmp_path / "r.sqlite"
+    with ResultsStore(path) as store:
+        [(whole, _)] = store.verdicts()
+    with sqlite3.connect(path) as connection:
+        connection.execute("UPDATE verdicts SET content = replace(content, 'confirmed', 'contradicted')")
+    connection.close()
+    with pytest.raises(StoreError, match=r"the verdict on workers_gain of sim:xavier-nx .* is damaged"):
+        verdicts_in(path)
+    with ResultsStore(path) as store:
+        whole = json.dumps({**json.loads(whole), "verdict": "confirmed"})
+        for fields in ({"verdict": "splendid"}, {"effect": "1.0"}, {"says": None}, {"n": True}):
+            wrong = json.dumps({**json.loads(whole), **fields})
+            for content in (wrong, "{}", "[1]", "no JSON"):
+                store.keep_verdicts({("sim:xavier-nx", "workers_gain"): content})
+                with pytest.raises(StoreError, match="cannot be read"):
+                    stored_verdicts(store)
+        store_verdicts(store, {("sim:xavier-nx", "workers_gain"): None})
+        assert stored_verdicts(store).verdicts == ()
