@@ -233,11 +233,8 @@ def test_a_run_beside_strangers_ends_in_time_keeps_what_it_measured_and_says_how
 
 
 @pytest.mark.training
-@pytest.mark.parametrize(
-    "options", [(), ("--benchmark-disable",)], ids=["timed by pytest-benchmark", "not timed by it"]
-)
-def test_cases_take_fewer_minibatches_but_never_under_ten_and_their_profiles_say_so(run_in_time, options):
-    _, profiles, seconds = run_in_time(["STEADY"], "--batch-size", "4,8,16", "--time-budget", "90s", *options)
+def test_cases_take_fewer_minibatches_but_never_under_ten_and_their_profiles_say_so(run_in_time):
+    _, profiles, seconds = run_in_time(["STEADY"], "--batch-size", "4,8,16", "--time-budget", "90s")
     assert seconds < 90
     counts = [sum(one.phase == CLEAN for one in profile.minibatches) for profile in profiles]
     assert len(counts) == 3
@@ -247,6 +244,20 @@ def test_cases_take_fewer_minibatches_but_never_under_ten_and_their_profiles_say
         assert cut.startswith(f"cut: {count} of 40 minibatches, because they took longer than ")
         assert cut.endswith("their share of the run's time budget")
         assert profile.case.settings == Settings()
+
+
+@pytest.mark.training
+@pytest.mark.parametrize(
+    "options", [(), ("--benchmark-disable",)], ids=["timed by pytest-benchmark", "not timed by it"]
+)
+def test_a_share_that_is_too_small_for_ten_still_gives_ten(run_in_time, options):
+    words = ("--batch-size", "4,8,16", "--time-budget", "90s", *options)
+    _, profiles, seconds = run_in_time(["STEADY", "QUICK"], *words)
+    assert seconds < 90
+    counts = [sum(one.phase == CLEAN for one in profile.minibatches) for profile in profiles]
+    assert counts[:3] == [10, 10, 10]  # the first share is 12.5 s, and ten minibatches take 20
+    assert len(counts) == 6
+    assert min(counts) >= 10
 
 
 @pytest.mark.training
