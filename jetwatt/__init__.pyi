@@ -10,10 +10,11 @@ from harness.store.results import ResultsStore as ResultsStore
 from harness.workloads.workload import Workload as Workload
 from jetwatt.fitting import fit as fit
 from jetwatt.fitting import load as load
-from jetwatt.recommending import recommend as recommend
 from jetwatt.results import open_results as open_results
 from predictors.models.base import make_predictor as make_predictor
 from predictors.models.base import predictor_class as predictor_class
+from predictors.search.concurrent import concurrent as concurrent
+from predictors.search.recommend import recommend as recommend
 from predictors.search.tuning import tuning as tuning
 from predictors.strategies.goals import Goal as Goal
 from predictors.strategies.goals import power_budget as power_budget

@@ -119,6 +119,22 @@ class PoolDevice:
         minibatches = [one._replace(e2e_ms=one.e2e_ms / of_time) for one in profile.minibatches]
         return dataclasses.replace(profile, aggregates=figures, minibatches=minibatches)
 
+    def measured_scales(self) -> Dict[str, Tuple[str, Optional[Tuple[float, float]], str]]:
+        """Of every board its device and its scales of time and power; None, and why, where it has no first profile."""
+        jobs = Slurm(self._fleet.folder).jobs()
+        boards = {}
+        for board in self._fleet.pool(self._pool):
+            first = self._first.get(board.name)
+            profiled = _profiled(first) if first is not None else None
+            if profiled is not None:
+                (time_ms, power_mw), (first_ms, first_mw) = _figures(profiled[1]), self._figures
+                boards[board.name] = (board.type, (time_ms / first_ms, power_mw / first_mw), "")
+                continue
+            state = first.states(jobs)[0] if first is not None else None
+            reason = "it joined after the search began" if state is None else f"{state.state} {state.why}".strip()
+            boards[board.name] = (board.type, None, f"it has not profiled the first mode: {reason}")
+        return boards
+
     def describe(self) -> str:
         first, *others = self.scales
         words = "{} takes {:.3f} of its time and {:.3f} of its power"

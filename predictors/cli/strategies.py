@@ -13,20 +13,17 @@ from harness.cli.options import output_file, output_folder, whole_numbers, write
 from harness.core.errors import CannotRunError
 from harness.core.terminal import format_table
 from harness.core.units import mw_to_w
-from harness.workloads import get_workload
 from predictors.cli.options import counting, numbers, refuse_below
 from predictors.cli.prior import LEFT_OUT, priors_without
 from predictors.models.base import ALL, DEFAULT_BATCH_SIZE, TASKS
 from predictors.models.tables import Table, find_table
 from predictors.models.vendor_estimate import estimated_boards
 from predictors.search.corpora import load_tables
+from predictors.search.recommend import minibatches_of_training
 from predictors.strategies.evaluation import ContestRun, Found, contest_runs, results, run_contest
 from predictors.strategies.fixed import VendorPreset, presets_of
 from predictors.strategies.goals import OBJECTIVES, Goal, budget_goals
 from predictors.strategies.registry import STRATEGIES, StrategySetting, strategy_names
-
-EPOCHS: Dict[str, int] = {"resnet18-imagenet": 120, "yolov8n-coco": 200, "mobilenetv3-gld23k": 148}
-"""Epochs to convergence that 001 sec. 1.4 and 3.1 use."""
 
 _COLUMNS: Tuple[Tuple[str, str], ...] = (
     ("penalty_median", "median"),
@@ -140,15 +137,6 @@ def run(arguments: argparse.Namespace) -> int:
             for path in draw(some, targets, folder):
                 print(f"wrote {path}")
     return 0
-
-
-def minibatches_of_training(workload: str, batch_size: int, epochs: Optional[float] = None) -> Optional[float]:
-    """Minibatches of a whole training on the real data set, by default of as many epochs as the papers use.
-
-    None where nobody says how many epochs there are.
-    """
-    epochs = epochs if epochs is not None else EPOCHS.get(workload)
-    return None if epochs is None else epochs * (get_workload(workload).real_samples // batch_size)
 
 
 def _targets(tables: Sequence[Table], workloads: Optional[str], task: str) -> List[Table]:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import copy
 import math
-from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple, Union
 
 import numpy as np
 
@@ -103,13 +103,17 @@ class CandidatePosterior(NamedTuple):
 
     def risk(self, goal: Goal) -> np.ndarray:
         """How likely each candidate breaks a limit, as `Goal.breaks` has it: the probability of the likeliest one."""
-        noise, predicted = self._tails()
         likeliest = np.zeros(len(self.measured))
         for name, limit in goal.limits.items():
-            mean, sd = self.log_quantity(name)
-            room = (np.log(limit + goal.slack(name)) - mean) / sd
-            likeliest = np.maximum(likeliest, np.where(self.measured, noise.sf(room), predicted.sf(room)))
+            likeliest = np.maximum(likeliest, self.exceeding(name, limit + goal.slack(name)))
         return likeliest
+
+    def exceeding(self, name: str, limit: Union[float, np.ndarray]) -> np.ndarray:
+        """How likely a quantity of each candidate is above a limit, or one limit for each, shape (n,)."""
+        noise, predicted = self._tails()
+        mean, sd = self.log_quantity(name)
+        room = (np.log(limit) - mean) / sd
+        return np.where(self.measured, noise.sf(room), predicted.sf(room))
 
     def reach(self, exceeded: float) -> np.ndarray:
         """How many standard deviations above its median a figure lies with a probability of `exceeded`, shape (n,)."""

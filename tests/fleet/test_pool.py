@@ -16,6 +16,7 @@ from harness.fleet import pool, submission
 from harness.fleet.lab import Fleet
 from harness.fleet.slurm import Job
 from harness.store.results import ResultsStore
+from jetwatt.cli import main
 from predictors.search.device_profiler import DeviceProfiler
 from predictors.strategies.goals import Goal
 from predictors.strategies.protocol import History
@@ -33,7 +34,7 @@ class Pool:
     """Runs what is submitted when it is submitted, on board3 and board2 in turns unless a board is named."""
 
     def __init__(self, folder):
-        self.folder, self.ran, self.refuses = folder, [], False
+        self.folder, self.ran, self.refuses, self.slowed = folder, [], False, {}
         self._turns = itertools.cycle(("board3", "board2"))
 
     def submit(self, fleet, name, words, *, case_s, board):
@@ -55,7 +56,9 @@ class Pool:
             return found
         case = Case(f"sim:orin-agx@{board[-1]}", told["--workload"], told["--power-mode"], 4, "ssd", 16)
         with ResultsStore(found.file(1, "results.sqlite")) as store:
-            store.add(SimulatedDevice(case.device[4:]).profile(case), ENVIRONMENT, f"run {len(self.ran)}")
+            device = SimulatedDevice(case.device[4:])
+            device.slowdown = self.slowed.get(board, 0.0)
+            store.add(device.profile(case), ENVIRONMENT, f"run {len(self.ran)}")
         return found
 
     def jobs(self, *_):
@@ -146,3 +149,41 @@ def test_a_mode_that_fails_on_every_board_says_why(boards):
     boards.refuses = True
     with pytest.raises(CannotRunError, match=r"none could be profiled: .* its slice is held: failed 3 times"):
         search(opened(boards))
+
+
+def test_each_board_of_a_pool_says_whether_it_trains_in_time_in_which_mode_and_at_what_risk(boards, tmp_path, capsys):
+    words = ["--pool", "sim-orin-agx-jp6", "--lab", str(tmp_path / "lab.toml"), "--workload", "resnet18-imagenet"]
+    boards.slowed["board2"] = 0.2
+    search = ["--strategy", "maxn", "--results", str(tmp_path / "r.sqlite"), "--json", str(tmp_path / "o.json")]
+
+    def boards_within(*limits):
+        code = main(["recommend", *words, *search, "--epochs", "20", *map(str, limits)])
+        return code, json.loads((tmp_path / "o.json").read_text())["training"]["boards"]
+
+    code, found = boards_within("--deadline", 20, "--energy-budget", 2000)
+    assert code == 0
+    assert "training:    20 epochs in at most 20 h with at most 2000 Wh" in capsys.readouterr().out
+    assert [one["board"] for one in found] == list(BOARDS)
+    assert [one["device"] for one in found] == [f"sim:orin-agx@{number}" for number in (1, 2, 3)]
+    hours = {one["board"]: one["fastest"]["hours"]["value"] for one in found}
+    assert hours["board2"] == pytest.approx(1.2 * hours["board1"], rel=0.02)
+
+    code, found = boards_within("--deadline", 1.1 * hours["board1"])
+    assert code == 0  # some boards can
+    by_board = {one["board"]: one for one in found}
+    assert by_board["board1"]["feasible"]
+    assert by_board["board1"]["fastest"]["risk"] < 0.05
+    assert not by_board["board2"]["feasible"]
+    assert "its fastest mode" in by_board["board2"]["why_not"]
+
+
+def test_a_board_that_has_not_profiled_the_first_mode_says_so(boards):
+    device = opened(boards)
+    search(device, 2)
+    first = device._first["board2"].file(1, "results.sqlite")
+    first.unlink()
+    scales = device.measured_scales()
+    assert scales["board1"] == ("sim:orin-agx@1", (1.0, 1.0), "")
+    assert scales["board2"][1] is None
+    assert "has not profiled the first mode" in scales["board2"][2]
+    assert scales["board3"][1] == pytest.approx(device.scales["board3"])

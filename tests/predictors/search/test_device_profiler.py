@@ -19,8 +19,8 @@ from harness.core.errors import (
 from harness.core.power_modes import PowerMode
 from harness.core.profiles import Minibatch, Profile, Series, Telemetry
 from harness.store.results import ResultsStore
-from predictors.cli.recommend import WithinPeak
 from predictors.search.device_profiler import COOLING_S, DeviceProfiler, PowerPeak
+from predictors.search.recommend import WithinPeak
 from predictors.strategies.goals import Goal
 from predictors.strategies.protocol import Candidates, FailedMode, History, MeasuredMode, Strategy
 

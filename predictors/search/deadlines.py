@@ -1,0 +1,204 @@
+"""Whole trainings under a deadline and an energy budget: which boards keep both, in which mode, at what risk.
+
+A training takes epochs x minibatches of an epoch x the minibatch time, and its energy is that times the power. The
+predictor's distribution of both figures is that of a search's candidates (`CandidatePosterior`), so a risk here is what
+a search counts: of the limits, the likelier one to be missed. A board of a pool has the first board's figures times its
+own scales of time and power (`harness.fleet.pool`); differences between boards that change with the mode are not seen.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence
+
+import numpy as np
+
+from harness.core.power_modes import PowerMode
+from harness.core.terminal import format_table
+from harness.core.units import S_PER_HOUR, mw_to_w, mwh_to_wh, mws_to_mwh, s_to_ms, share_to_percent
+from predictors.strategies.closed_loop import MEASURED_LOG_SD, CandidatePosterior
+from predictors.strategies.recommendation import LEVEL, FigureInterval
+
+MS_PER_HOUR = s_to_ms(S_PER_HOUR)
+
+
+class Training(NamedTuple):
+    """A whole training, and what it may take."""
+
+    epochs: float
+    samples: int  # of an epoch; what does not fill a minibatch is left out
+    deadline_h: Optional[float] = None  # None for any time
+    energy_budget_wh: Optional[float] = None  # None for any energy
+    risk: float = 0.05  # greatest probability of missing a limit
+
+    def minibatches(self, batch_size: np.ndarray) -> np.ndarray:
+        return self.epochs * (self.samples // batch_size)
+
+    def describe(self) -> str:
+        """In words: `20 epochs in at most 6 h with at most 200 Wh, each missed with at most 5 %`."""
+        deadline = "" if self.deadline_h is None else f" in at most {self.deadline_h:g} h"
+        energy = "" if self.energy_budget_wh is None else f" with at most {self.energy_budget_wh:g} Wh"
+        return f"{self.epochs:g} epochs{deadline}{energy}, each missed with at most {share_to_percent(self.risk):g} %"
+
+
+class TrainingForecast(NamedTuple):
+    """What a training takes in a mode; intervals hold with 80 %."""
+
+    power_mode: PowerMode
+    batch_size: int
+    epoch_s: FigureInterval
+    hours: FigureInterval
+    energy_wh: FigureInterval
+    deadline_risk: float  # the probability that the deadline is missed; 0 without one
+    energy_risk: float  # the same of the energy budget
+
+    @property
+    def risk(self) -> float:
+        return max(self.deadline_risk, self.energy_risk)
+
+
+class BoardForecast(NamedTuple):
+    """Whether a board can train in time; without a feasible mode both are None, and `why_not` has the reason."""
+
+    board: str
+    device: str
+    fastest: Optional[TrainingForecast] = None  # the feasible mode with the least time
+    cheapest: Optional[TrainingForecast] = None  # the feasible mode with the least energy
+    why_not: str = ""
+
+    @property
+    def feasible(self) -> bool:
+        return self.fastest is not None
+
+
+def on_another_board(posterior: CandidatePosterior, time_scale: float, power_scale: float) -> CandidatePosterior:
+    """What a posterior of the first board says of a board with these scales, each the ratio of two profiles."""
+    of_scale = np.sqrt(2) * MEASURED_LOG_SD
+    return posterior._replace(
+        log_time=posterior.log_time + np.log(time_scale),
+        log_power=posterior.log_power + np.log(power_scale),
+        log_time_sd=np.hypot(posterior.log_time_sd, of_scale),
+        log_power_sd=np.hypot(posterior.log_power_sd, of_scale),
+    )
+
+
+def forecast(
+    posterior: CandidatePosterior, modes: np.ndarray, pickable: np.ndarray, training: Training, board: str, device: str
+) -> BoardForecast:
+    """Whether a training keeps its limits in some candidate, and in which one it ends soonest, and takes least energy.
+
+    Args:
+        posterior: of n candidates.
+        modes: their power modes, shape (n, 4).
+        pickable: those that may be chosen, bool of shape (n,).
+        training: the training and its limits.
+        board: name of the board.
+        device: what it is.
+    """
+    minibatches = training.minibatches(posterior.batch_size)
+    deadline_risk, energy_risk = np.zeros((2, len(modes)))
+    if training.deadline_h is not None:
+        deadline_risk = posterior.exceeding("time_ms", training.deadline_h * MS_PER_HOUR / minibatches)
+    if training.energy_budget_wh is not None:
+        energy_mws = training.energy_budget_wh / mwh_to_wh(mws_to_mwh(1.0)) / minibatches
+        energy_risk = posterior.exceeding("energy_mws", energy_mws)
+    risk = np.maximum(deadline_risk, energy_risk)
+    hours = np.exp(posterior.log_time) * minibatches / MS_PER_HOUR
+    energy_wh = hours * mw_to_w(np.exp(posterior.log_power))
+
+    def of(index: int) -> TrainingForecast:
+        reach = posterior.reach((1 - LEVEL) / 2)[index]
+
+        def interval(value: float, quantity: str) -> FigureInterval:
+            factor = float(np.exp(reach * posterior.log_quantity(quantity)[1][index]))
+            return FigureInterval(float(value), value / factor, value * factor, bool(posterior.measured[index]))
+
+        return TrainingForecast(
+            PowerMode(*map(int, modes[index])),
+            int(posterior.batch_size[index]),
+            interval(hours[index] * S_PER_HOUR / training.epochs, "time_ms"),
+            interval(hours[index], "time_ms"),
+            interval(energy_wh[index], "energy_mws"),
+            float(deadline_risk[index]),
+            float(energy_risk[index]),
+        )
+
+    feasible = pickable & (risk <= training.risk)
+    if feasible.any():
+        fastest, cheapest = (int(np.where(feasible, figure, np.inf).argmin()) for figure in (hours, energy_wh))
+        return BoardForecast(board, device, of(fastest), of(cheapest))
+    if not pickable.any():
+        return BoardForecast(board, device, why_not="no mode could be profiled or predicted")
+    best = [of(int(np.where(pickable, figure, np.inf).argmin())) for figure in (hours, energy_wh, risk)]
+    return BoardForecast(board, device, why_not=_why_not(training, *best))
+
+
+def _why_not(
+    training: Training, fastest: TrainingForecast, cheapest: TrainingForecast, safest: TrainingForecast
+) -> str:
+    reasons = []
+    if training.deadline_h is not None and fastest.hours.value > training.deadline_h:
+        reasons.append(f"its fastest mode, {fastest.power_mode.name}, takes {_figure(fastest.hours, 'h')}")
+    if training.energy_budget_wh is not None and cheapest.energy_wh.value > training.energy_budget_wh:
+        reasons.append(f"its cheapest mode, {cheapest.power_mode.name}, takes {_figure(cheapest.energy_wh, 'Wh')}")
+    nearest = (
+        f"the safest mode, {safest.power_mode.name}, takes {_figure(safest.hours, 'h')} and "
+        f"{_figure(safest.energy_wh, 'Wh')} and misses a limit with {share_to_percent(safest.risk):.2g} %"
+    )
+    return "; ".join(reasons or [nearest])
+
+
+def _figure(figure: FigureInterval, unit: str) -> str:
+    return f"{figure.value:.3g} {unit} ({figure.low:.3g} to {figure.high:.3g})"
+
+
+def format_forecasts(training: Training, boards: Sequence[BoardForecast], provenance: str) -> str:
+    """A table: each board with its fastest and its cheapest mode, or why it has none."""
+    rows = []
+    for one in boards:
+        if one.fastest is None or one.cheapest is None:
+            rows.append([one.board, "no", *[""] * 5, one.why_not])
+            continue
+        same = one.fastest[:2] == one.cheapest[:2]
+        modes = {"fastest, cheapest" if same else "fastest": one.fastest, "cheapest": one.cheapest}
+        for name, mode in list(modes.items())[: 1 if same else 2]:
+            epoch = mode.epoch_s
+            rows.append([
+                one.board,
+                name,
+                f"{epoch.value:.4g}",
+                f"{epoch.low:.4g} to {epoch.high:.4g}",
+                f"{mode.hours.value:.3g}",
+                f"{mode.energy_wh.value:.4g}",
+                f"{share_to_percent(mode.risk):.2g} %",
+                mode.power_mode.name + ("" if epoch.profiled else " (predicted)"),
+            ])  # fmt: skip
+    header = ["board", "in time", ">epoch s", ">80 %", ">hours", ">Wh", ">risk", "mode"]
+    return f"training:    {training.describe()}; {provenance}\n{format_table(header, rows)}"
+
+
+def plain_forecasts(training: Training, boards: Sequence[BoardForecast]) -> Dict[str, Any]:
+    """The same as plain values, for JSON."""
+    return {
+        **training._asdict(),
+        "boards": [
+            {
+                "board": one.board,
+                "device": one.device,
+                "feasible": one.feasible,
+                "fastest": one.fastest and _plain(one.fastest),
+                "cheapest": one.cheapest and _plain(one.cheapest),
+                "why_not": one.why_not,
+            }
+            for one in boards
+        ],
+    }
+
+
+def _plain(mode: TrainingForecast) -> Dict[str, Any]:
+    figures = {name: getattr(mode, name)._asdict() for name in ("epoch_s", "hours", "energy_wh")}
+    risks = {name: getattr(mode, name) for name in ("deadline_risk", "energy_risk", "risk")}
+    return {"mode": mode.power_mode.name, "batch_size": mode.batch_size, **figures, **risks}
+
+
+def feasible_boards(boards: Sequence[BoardForecast]) -> List[str]:
+    return [one.board for one in boards if one.feasible]

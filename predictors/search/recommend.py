@@ -1,0 +1,585 @@
+"""`recommend`: profile a few power modes on a device, or a pool of boards, and name the one that meets a goal best."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, Optional, Sequence, Set, Tuple, Union
+
+from harness.core.cases import DEFAULT_MINIBATCHES, Case, Settings
+from harness.core.configuration import DEFAULT_RESULTS, FILE_NAME, load_configuration
+from harness.core.device import Device
+from harness.core.errors import CannotRunError, HarnessError, InvalidValueError
+from harness.core.power_modes import PowerMode
+from harness.core.terminal import Countdown, Progress
+from harness.core.units import S_PER_HOUR, mw_to_w, s_to_ms, w_to_mw
+from harness.devices.registry import open_device
+from harness.fleet.lab import Fleet
+from harness.fleet.pool import PoolDevice
+from harness.store.results import ResultsStore
+from harness.workloads import get_workload
+from predictors.models.base import DEFAULT_BATCH_SIZE, TASKS
+from predictors.models.tables import Table, find_table
+from predictors.search.corpora import load_tables
+from predictors.search.deadlines import (
+    BoardForecast,
+    Training,
+    feasible_boards,
+    forecast,
+    format_forecasts,
+    on_another_board,
+    plain_forecasts,
+)
+from predictors.search.device_profiler import (
+    MEDIAN,
+    DeviceProfiler,
+    PowerPeak,
+    board_of,
+    power_sampler,
+    workers_of,
+    workload_name,
+)
+from predictors.search.recommendation_report import (
+    format_recommendation,
+    format_shared,
+    plain_mode,
+    plain_recommendation,
+    plain_spent,
+)
+from predictors.strategies.fixed import presets_of
+from predictors.strategies.goals import OBJECTIVES, Goal
+from predictors.strategies.protocol import Choice, History, Strategy
+from predictors.strategies.recommendation import Recommendation, SharedMode, shared_mode
+from predictors.strategies.recommendation import recommend as choose_and_describe
+from predictors.strategies.registry import StrategySetting, strategy_on_device, unfitted
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+EPOCHS: Dict[str, int] = {"resnet18-imagenet": 120, "yolov8n-coco": 200, "mobilenetv3-gld23k": 148}
+"""Epochs to convergence that 001 sec. 1.4 and 3.1 use."""
+
+LEAST_GAIN = 0.002  # the search ends where another profile promises less than this share of the time
+
+ON_DEVICE = "closed-loop"
+RISK = 0.05  # of `one-shot`, where none is given
+
+
+def recommend(
+    device: Optional[str] = None,
+    *,
+    workload: Union[str, Sequence[str]],
+    pool: Optional[str] = None,
+    lab: Union[str, Path] = "lab.toml",
+    task: str = TASKS[0],
+    batch_size: Union[int, Sequence[int]] = DEFAULT_BATCH_SIZE,
+    workers: Optional[int] = None,
+    storage: str = "ssd",
+    epochs: Optional[float] = None,
+    goal: Optional[str] = None,
+    power_budget: Union[float, Sequence[float], None] = None,
+    peak_budget: Optional[float] = None,
+    time_limit: Optional[float] = None,
+    percentile: float = MEDIAN,
+    deadline: Optional[float] = None,
+    energy_budget: Optional[float] = None,
+    profiles: int = 15,
+    minibatches: int = DEFAULT_MINIBATCHES,
+    seed: int = 0,
+    strategy: Optional[str] = None,
+    risk: Optional[float] = None,
+    unprofiled: bool = False,
+    batch: Optional[int] = None,
+    corpus: Union[str, Path, None] = None,
+    reference: Sequence[str] = (),
+    max_temperature: Optional[float] = None,
+    results: Union[str, Path, None] = None,
+    resume: bool = False,
+    config: Union[str, Path] = FILE_NAME,
+    device_root: Union[str, Path] = "/",
+    writes_conf: bool = False,
+    show: Callable[[str], None] = lambda text: None,
+    progress: Optional[Progress] = None,
+) -> Answer:
+    """Profile a few power modes on a device, and name the one that meets a goal best, as `jetwatt recommend` does.
+
+    Args:
+        device: `sim:orin-agx`, `host`, a board's name on that board, or `replay:CORPUS.csv`.
+        workload: one of the suite's, or your own as `module:NAME`; several are searched for in turn.
+        pool: instead of `device`, boards of the fleet in `lab`.
+        lab: the fleet's lab.toml.
+        task: `training` or `inference`.
+        batch_size: samples per minibatch; several to choose from, by time per sample. The batch size changes how a
+            network learns.
+        workers: of the DataLoader; None for as many as the papers ran it with, 4, or 0 for YOLO.
+        storage: medium of the data set.
+        epochs: of the whole training; None for as many as the papers take.
+        goal: what is to be the least: `time`, `power`, `energy`, `edp`, `throughput` or `sample-energy`.
+        power_budget: greatest module power in W; several share one set of profiles.
+        peak_budget: greatest power sample in W in the chosen mode's profile.
+        time_limit: greatest minibatch time in ms.
+        percentile: of minibatch times, those of limits too.
+        deadline: greatest time of the whole training in hours.
+        energy_budget: greatest energy of the whole training in Wh.
+        profiles: power modes that may be profiled.
+        minibatches: per profile.
+        seed: the same seed begins with the same modes.
+        strategy: how to search: `closed-loop`, `mdbs`, `presets` or another of docs/strategies.md.
+        risk: pick unmeasured, from random modes, at this probability of breaking a limit.
+        unprofiled: pick modes with settings that no profile tells of, too.
+        batch: modes chosen at once; None for 1, and for one a board of a pool.
+        corpus: a file with profiles of other workloads to start from.
+        reference: which of its workloads; none for all but those searched for.
+        max_temperature: a mode in which a sensor rises above it, in degrees Celsius, is left out.
+        results: a file that keeps the profiles; None keeps none, of a pool those in its default file.
+        resume: use what `results` holds of the same conditions.
+        config: places of storage media and data sets.
+        device_root: below it are an emulated board's /sys, /proc and /etc.
+        writes_conf: whether the mode is to be written as an nvpmodel conf, which a device without one refuses.
+        show: takes the text of each workload's recommendation as soon as there is one.
+        progress: takes what is being done; None shows it on standard error.
+
+    Raises:
+        HarnessError: the device is not here or has no power sensor, or options contradict each other. Where no mode is
+            known to keep the limits, the answer has the nearest one, and `keeps_limits` is false.
+    """
+    _refuse(device, pool, percentile, risk, strategy, reference, corpus, resume)
+    progress = progress or Progress(sys.stderr)
+    sizes = [batch_size] if isinstance(batch_size, int) else list(batch_size)
+    configuration = load_configuration(Path(config))
+    if pool is None:
+        opened: Device = open_device(str(device), configuration, Path(device_root))
+    else:
+        kept = DEFAULT_RESULTS if results is None else Path(results)
+        opened = PoolDevice(Fleet(Path(lab)), pool, kept, configuration, progress.update)
+    case_device = opened.name if pool is not None else str(device)
+    if percentile != MEDIAN and opened.provenance == "replayed":
+        raise InvalidValueError("a corpus holds medians alone", "leave --percentile out")
+    names = [workload_name(name, opened) for name in ([workload] if isinstance(workload, str) else workload)]
+    lengths = [minibatches_of_training(name, sizes[0], epochs) for name in names]
+    budgets = [power_budget] if isinstance(power_budget, (int, float)) else list(power_budget or ())
+    goals = [
+        goals_of(goal, budgets, peak_budget, time_limit, deadline, energy_budget, length, sizes) for length in lengths
+    ]
+    if writes_conf and not board_of(opened):
+        raise InvalidValueError(f"{device} has no nvpmodel", "leave --write-conf out")
+    answer = Answer(opened, case_device, None if peak_budget is None else w_to_mw(peak_budget))
+    references = _references(corpus, reference, names)
+    settings = Settings(minibatches=minibatches, seed=seed, max_temperature_c=max_temperature)
+    keeps = pool is None and results is not None
+    with ResultsStore(Path(results)) if keeps else contextlib.nullcontext() as store:
+        for name, length, wanted in zip(names, lengths, goals):
+            where = storage, sizes[0], settings, task
+            recommendations = recommend_mode(
+                opened,
+                Case(case_device, name, "maxn", workers_of(name, workers), *where),
+                wanted,
+                batch_sizes=sizes,
+                strategy=strategy or (ON_DEVICE if risk is None else "one-shot"),
+                profiles=profiles,
+                risk=risk,
+                batch=batch or (1 if pool is None else len(opened.boards)),
+                unprofiled=unprofiled,
+                percentile=percentile,
+                references=(*references, *(profiles_of(some[0], opened) for some in answer.recommendations)),
+                store=store,
+                resume=resume,
+                samples=None if length is None else length * sizes[0],
+                progress=progress,
+                peak_mw=answer.peak_mw,
+            )
+            training = None
+            if deadline is not None or energy_budget is not None:
+                taken = epochs if epochs is not None else float(EPOCHS[name])
+                samples = get_workload(name).real_samples
+                training = Training(taken, samples, deadline, energy_budget, RISK if risk is None else risk)
+            show(answer.add(name, recommendations, training))
+    if len(names) > 1:
+        answer.share()
+        for text in answer.shared_texts:
+            show("\n" + text)
+    return answer
+
+
+class Answer:
+    """The power mode to train with, and all that the search came to; printed, it shows what `jetwatt recommend` does.
+
+    `recommendations` has a list for each workload, with a recommendation for each goal.
+    """
+
+    def __init__(self, device: Device, case_device: str, peak_mw: Optional[float] = None) -> None:
+        self.device = device
+        self.case_device = case_device  # as the cases name it
+        self.peak_mw = peak_mw
+        self.recommendations: List[List[Recommendation]] = []
+        self.trainings: List[Optional[Training]] = []  # of each workload, where the whole training has a limit
+        self.boards: List[List[BoardForecast]] = []  # of each workload, which boards can train it within its limits
+        self.shared: List[Optional[SharedMode]] = []  # of several workloads, for each goal the one mode for all
+        self.shared_texts: List[str] = []
+        self._texts: List[str] = []
+
+    @property
+    def power_mode(self) -> PowerMode:
+        return self.recommendations[0][0].choice.power_mode
+
+    @property
+    def keeps_limits(self) -> bool:
+        """Whether every choice is expected to keep its limits; of a pool, whether it does so on any of its boards."""
+        return not self._missed()
+
+    def _missed(self) -> List[Recommendation]:
+        is_pool = hasattr(self.device, "boards")
+        return [
+            one
+            for some, boards in zip(self.recommendations, self.boards)
+            for one in some
+            if not one.choice.feasible and not (is_pool and feasible_boards(boards))
+        ]
+
+    def __repr__(self) -> str:
+        return "\n".join([*self._texts, *(f"\n{text}" for text in self.shared_texts)])
+
+    def add(self, workload: str, found: List[Recommendation], training: Optional[Training] = None) -> str:
+        """Take in what was found for a workload; the text that shows it."""
+        self.recommendations.append(found)
+        self.trainings.append(training)
+        self.boards.append([] if training is None else forecasts_of(self.device, found[0], training))
+        lines = [_text_of(self.device, workload, found, self.peak_mw)]
+        if hasattr(self.device, "boards"):
+            lines.append(self.device.describe())
+        if training is not None:
+            lines.append(format_forecasts(training, self.boards[-1], self.device.provenance))
+        self._texts.append("\n".join(lines))
+        return self._texts[-1]
+
+    def share(self) -> None:
+        """Look for the one mode that serves all workloads, for each goal."""
+        for some in zip(*self.recommendations):
+            self.shared.append(shared_mode(some, RISK))
+            self.shared_texts.append(format_shared(some, self.shared[-1]))
+
+    def front(self) -> pd.DataFrame:
+        """The modes that no other is expected to beat in both time and power, by rising power; 80 % intervals."""
+        import pandas as pd
+
+        return pd.json_normalize(plain_recommendation(self.recommendations[0][0])["front"], sep="_")
+
+    def forecasts(self) -> pd.DataFrame:
+        """Which boards keep the training's deadline and energy budget: a row each, as `deadlines.BoardForecast`."""
+        import pandas as pd
+
+        if self.trainings[0] is None:
+            raise CannotRunError("no limit of the whole training was given", "give deadline= or energy_budget=")
+        return pd.json_normalize(plain_forecasts(self.trainings[0], self.boards[0])["boards"], sep="_")
+
+    def plot(self, path: Union[str, Path]) -> None:
+        """Write time and power of all modes as a picture."""
+        from predictors.strategies.plots import draw_recommendation
+
+        draw_recommendation(self.recommendations[0][0], Path(path), self.device.provenance)
+
+    def plain(self) -> Dict[str, Any]:
+        """The answer as plain values, for JSON."""
+        plain = _plain(self.device, self.recommendations, self.shared, self.peak_mw)
+        trainings = [
+            plain_forecasts(training, boards)
+            for training, boards in zip(self.trainings, self.boards)
+            if training is not None
+        ]
+        if trainings:
+            plain["training"] = trainings[0] if len(trainings) == 1 else trainings
+        return plain
+
+    def refuse_missed(self) -> None:
+        """Raise a `CannotRunError` that names the nearest mode, where no mode is known to keep the limits."""
+        missed = self._missed()
+        if missed:
+            near = missed[0].mode
+            figures = f"{near.time_ms.value:.4g} ms at {mw_to_w(near.power_mw.value):.4g} W"
+            raise CannotRunError(
+                f"no mode is known for the {' or the '.join(one.goal.describe() for one in missed)}",
+                f"the nearest has {figures}: allow that, or more --profiles",
+            )
+
+
+def forecasts_of(device: Device, found: Recommendation, training: Training) -> List[BoardForecast]:
+    """Which boards can train within the limits: those of a pool, by their scales, or the device alone."""
+    history, posterior = found.history, found.posterior
+    modes, pickable = history.profiler.candidates.modes, history.usable
+    if not found.unprofiled:
+        pickable = pickable & (posterior.admitted | posterior.measured)
+    if not hasattr(device, "boards"):
+        return [forecast(posterior, modes, pickable, training, device.name, device.name)]
+    boards = []
+    for board, (instance, scales, why) in device.measured_scales().items():
+        if scales is None:
+            boards.append(BoardForecast(board, instance, why_not=why))
+            continue
+        own = posterior if scales == (1.0, 1.0) else on_another_board(posterior, *scales)
+        boards.append(forecast(own, modes, pickable, training, board, instance))
+    return boards
+
+
+def minibatches_of_training(workload: str, batch_size: int, epochs: Optional[float] = None) -> Optional[float]:
+    """Minibatches of a whole training on the real data set, by default of as many epochs as the papers use.
+
+    None where nobody says how many epochs there are.
+    """
+    epochs = epochs if epochs is not None else EPOCHS.get(workload)
+    return None if epochs is None else epochs * (get_workload(workload).real_samples // batch_size)
+
+
+def _refuse(
+    device: Optional[str],
+    pool: Optional[str],
+    percentile: float,
+    risk: Optional[float],
+    strategy: Optional[str],
+    reference: Sequence[str],
+    corpus: Union[str, Path, None],
+    resume: bool,
+) -> None:
+    """Refuse options that make no sense, or none together."""
+    if percentile >= 100:
+        raise InvalidValueError(f"--percentile is {percentile:g}, expected less than 100")
+    if risk is not None and not 0 < risk < 1:
+        raise InvalidValueError(f"--risk is {risk:g}, expected a probability between 0 and 1")
+    if risk is not None and strategy not in (None, "one-shot"):
+        raise InvalidValueError(f"--risk is of one-shot, and --strategy is {strategy}", "leave one of them out")
+    if reference and corpus is None:
+        raise InvalidValueError("--reference names a workload of a corpus", "give --corpus FILE with it")
+    if (device is None) == (pool is None):
+        raise InvalidValueError("--device or --pool says where to search", "give one of the two")
+    if pool is not None and resume:
+        raise InvalidValueError("--resume is of one board", "leave it out with --pool")
+
+
+def _plain(
+    device: Device,
+    found: Sequence[Sequence[Recommendation]],
+    shared: Sequence[Optional[SharedMode]],
+    peak_mw: Optional[float],
+) -> Dict[str, Any]:
+    """What is written as JSON: a recommendation, or a list of several with what they cost together."""
+    plain = [plain_recommendation(one) for some in found for one in some]
+    if peak_mw is not None:
+        for told, one in zip(plain, (one for some in found for one in some)):
+            peak = _peak_of(one)
+            told["peak"] = {"budget_mw": peak_mw, **(peak._asdict() if peak else {})}
+    if len(plain) == 1:
+        return plain[0]
+    if not shared:
+        return {"recommendations": plain, "spent": plain[0]["spent"]}
+    modes = [
+        one and {"modes": [plain_mode(mode, device.provenance) for mode in one.modes], "longer": one.longer}
+        for one in shared
+    ]
+    return {"recommendations": plain, "spent": plain_spent([some[0] for some in found]), "shared": modes}
+
+
+def _text_of(device: Device, workload: str, found: Sequence[Recommendation], peak_mw: Optional[float]) -> str:
+    lines = [format_recommendation(*found)]
+    for one in found:
+        peak = _peak_of(one)
+        if peak and (peak_mw is not None or peak.exceeded):
+            apart = "" if peak.window_s is None else f" in samples {peak.window_s:.2g} s apart"
+            allowed = "" if peak_mw is None else f", {mw_to_w(peak_mw):.4g} W are allowed"
+            exceeded = f"; {peak.exceeded}" if peak.exceeded else ""
+            lines.append(f"peak:        {mw_to_w(peak.peak_mw):.4g} W{apart}{allowed}{exceeded}")
+    history = found[0].history
+    case = history.profiler.case(found[0].choice.index)
+    scaled_from = device.conditions(case).get("scaled_from") if device.provenance == "simulated" else None
+    if scaled_from:
+        lines.append(
+            f"rough:       {device.name} has not seen {workload}: scaled from {scaled_from}, to a factor of 2.2"
+        )
+    return "\n".join(lines)
+
+
+def profiles_of(found: Recommendation, device: Device) -> Table:
+    """What was profiled for a recommendation, as a table that others may start from."""
+    history, candidates = found.history, found.history.profiler.candidates
+    return Table(
+        board_of(device),
+        history.profiler.template.workload,
+        history.profiler.task,
+        device.provenance,
+        candidates.known_modes[history.places],
+        candidates.batch_size[history.places],
+        history.time_ms,
+        history.power_mw,
+    )
+
+
+def recommend_mode(
+    device: Device,
+    case: Case,
+    goals: Sequence[Goal],
+    *,
+    batch_sizes: Sequence[int] = (),
+    strategy: str = ON_DEVICE,
+    profiles: int = 15,
+    risk: Optional[float] = None,
+    batch: int = 1,
+    unprofiled: bool = False,
+    percentile: float = MEDIAN,
+    references: Tuple[Table, ...] = (),
+    store: Optional[ResultsStore] = None,
+    resume: bool = False,
+    samples: Optional[float] = None,
+    progress: Progress,
+    peak_mw: Optional[float] = None,
+) -> List[Recommendation]:
+    """Hold a device, profile up to `profiles` of its modes, and name for each goal the one that meets it best.
+
+    `case` is what is profiled, its power mode and, where there are `batch_sizes`, its batch size replaced; the other
+    parameters are the command's options. `samples` are those of the whole training; None counts savings over an hour.
+    """
+    if hasattr(device, "telemetry_sources"):
+        with power_sampler(device, 1.0, device.root):
+            pass  # a device without power is refused now, not after a profile
+    if device.clocks_only_fall and device.provenance == "measured":
+        progress.line(
+            f"note: some releases of {device.name} can only lower clocks; if a mode is refused, reboot and --resume"
+        )
+    board = board_of(device)
+    presets, modes = presets_of(board), device.power_modes("all", case.workload)
+    if strategy == "presets" and device.provenance != "replayed":
+        # By name they are the vendor's modes in full: clusters of the GPU that a preset switches off are off.
+        presets = tuple(preset._replace(has_less_gpu=False) for preset in presets)
+        modes = [mode for preset in presets for mode in device.power_modes(preset.name, case.workload)]
+    setting = StrategySetting(board, references, presets, RISK if risk is None else risk, unprofiled)
+    seed = case.settings.seed
+    chooses = strategy_on_device(strategy, setting, seed, LEAST_GAIN, batch)
+    with device.session():
+        profiler = DeviceProfiler(
+            device,
+            case,
+            modes,
+            batch_sizes=batch_sizes,
+            store=store,
+            resume=resume,
+            percentile=percentile,
+            report=progress.update,
+        )
+        countdown = Countdown(min(profiles, len(profiler.candidates.modes)))
+        countdown.start_one()
+
+        def show(line: str) -> None:
+            countdown.finish_one()
+            left = countdown.start_one().strip("[]").partition(", ")[2]
+            progress.line(f"{line}{left and f' ({left})'}")
+
+        history = History(profiler, profiles, show)
+        try:
+            predictor = unfitted(setting, seed)()
+            if peak_mw is not None:
+                chooses = WithinPeak(chooses, peak_mw, profiler.peaks)
+            found = choose_and_describe(history, goals, chooses, predictor, setting.presets, samples, unprofiled)
+        except (KeyboardInterrupt, HarnessError):
+            if history.taken and store is not None:
+                progress.line(f"{len(history.taken)} profiles are kept in {store.path}: --resume goes on with them")
+            raise
+    progress.clear()
+    return found
+
+
+class WithinPeak(Strategy):
+    """A strategy whose choice is profiled and keeps a limit of peaks; else it is asked again for less power.
+
+    How much less, the profile says that broke it: no predictor knows peaks.
+    """
+
+    def __init__(self, strategy: Strategy, limit_mw: float, peaks: Mapping[int, PowerPeak]) -> None:
+        self._strategy = strategy
+        self._limit_mw = limit_mw
+        self._peaks = peaks
+
+    def choose_all(self, history: History, goals: Sequence[Goal]) -> List[Choice]:
+        goals = [self._at_most(goal, self._limit_mw) for goal in goals]
+        return [self._checked(history, *each) for each in zip(goals, self._strategy.choose_all(history, goals))]
+
+    def _checked(self, history: History, goal: Goal, choice: Choice) -> Choice:
+        refused: Set[int] = set()
+        while choice.feasible:
+            if history.profile(choice.index) is None:
+                raise CannotRunError(f"{choice.power_mode.name} cannot be profiled: {history.failed[choice.index]}")
+            if choice.index not in self._peaks:
+                raise CannotRunError(
+                    f"the profile of {choice.power_mode.name} tells no peak", "leave --peak-budget out"
+                )
+            is_within = choice.index not in refused and history.figures(choice.index, goal)[1] <= 0
+            choice = history.choice(choice.index, choice.reason, is_within)
+            peak_mw = self._peaks[choice.index].peak_mw
+            if peak_mw <= self._limit_mw or not is_within:
+                break
+            refused.add(choice.index)
+            goal = self._at_most(goal, choice.measured.power_mw * self._limit_mw / peak_mw)
+            choice = self._strategy.choose(history, goal)
+        return choice
+
+    @staticmethod
+    def _at_most(goal: Goal, power_mw: float) -> Goal:
+        return Goal(goal.minimise, {**goal.limits, "power_mw": min(power_mw, goal.limits.get("power_mw", math.inf))})
+
+
+def _peak_of(found: Recommendation) -> Optional[PowerPeak]:
+    return found.history.profiler.peaks.get(found.choice.index)
+
+
+def goals_of(
+    goal: Optional[str],
+    power_budgets: Sequence[float],
+    peak_budget: Optional[float],
+    time_limit: Optional[float],
+    deadline: Optional[float],
+    energy_budget: Optional[float],
+    minibatches: Optional[float],
+    sizes: Sequence[int],
+) -> List[Goal]:
+    """The goals that options of `recommend` come to, one a budget; `minibatches` of the whole training, if known.
+
+    Where there are several batch sizes to choose from, the time of a sample takes the place of a minibatch's.
+    """
+    limits, several = {}, len(sizes) > 1
+    name = goal or ("throughput" if several else "time")
+    if several and name in ("time", "energy", "edp"):
+        raise InvalidValueError(
+            f"--goal {name} is of a minibatch, which is the least at the least batch size",
+            "throughput, sample-energy, or one --batch-size",
+        )
+    if time_limit is not None:
+        limits["time_ms"] = time_limit
+    whole = {"deadline": ("time_ms", "sample_time_ms"), "energy-budget": ("energy_mws", "sample_energy_mws")}
+    for option, value in (("deadline", deadline), ("energy-budget", energy_budget)):
+        if value is None:
+            continue
+        if minibatches is None:
+            raise InvalidValueError(f"--{option} is for the whole training, whose length is not known", "give --epochs")
+        total = s_to_ms(value * S_PER_HOUR) if option == "deadline" else w_to_mw(value * S_PER_HOUR)
+        quantity, least = whole[option][several], total / minibatches / (sizes[0] if several else 1)
+        limits[quantity] = min(limits.get(quantity, math.inf), least)
+    if power_budgets:
+        return [Goal(OBJECTIVES[name], {"power_mw": w_to_mw(budget), **limits}) for budget in power_budgets]
+    if peak_budget is not None:
+        limits["power_mw"] = w_to_mw(peak_budget)  # a peak is no less than the power
+    if not limits and name in ("time", "power"):
+        extreme = "greatest" if name == "time" else "least"
+        raise InvalidValueError(
+            f"the least {name} without any limit is that of the {extreme} mode",
+            "give --power-budget, --peak-budget, --time-limit, --deadline or --energy-budget",
+        )
+    return [Goal(OBJECTIVES[name], limits)]
+
+
+def _references(
+    corpus: Union[str, Path, None], reference: Sequence[str], workloads: Sequence[str]
+) -> Tuple[Table, ...]:
+    if corpus is None:
+        return ()
+    tables = load_tables(Path(corpus))
+    if reference:
+        return tuple(find_table(tables, name) for name in reference)
+    return tuple(table for table in tables if table.workload not in workloads)

@@ -1,0 +1,126 @@
+"""Whole trainings under a deadline and an energy budget: figures worked out by hand, and boards that miss a limit."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.stats import norm, t
+
+from harness.workloads import get_workload
+from jetwatt import recommend
+from predictors.search.deadlines import Training, forecast, format_forecasts, on_another_board, plain_forecasts
+from predictors.strategies.closed_loop import CandidatePosterior
+
+MODES = np.array([(4, 1_000_000, 500_000, 800_000), (8, 2_000_000, 1_000_000, 1_600_000)])
+# 3,600 samples in batches of 16 are 225 minibatches: of 100 ms, 160 epochs take an hour.
+EPOCHS, SAMPLES = 160.0, 3600
+
+
+def posterior(time_ms=(200.0, 100.0), power_w=(10.0, 30.0), sd=0.1, measured=(False, False), freedom=math.inf):
+    """Two modes: the slow one takes 2 h and 20 Wh, the fast one 1 h and 30 Wh."""
+    sds = np.full(2, sd)
+    return CandidatePosterior(
+        np.log(time_ms), sds, np.log(np.array(power_w) * 1e3), sds, np.full(2, 16), np.array(measured), {}, freedom
+    )
+
+
+def forecast_of(deadline_h=None, energy_wh=None, risk=0.05, found=None):
+    training = Training(EPOCHS, SAMPLES, deadline_h, energy_wh, risk)
+    return forecast(found or posterior(), MODES, np.array([True, True]), training, "board1", "sim:orin-agx@1")
+
+
+def test_the_fastest_and_the_cheapest_mode_take_what_can_be_worked_out_by_hand():
+    board = forecast_of(deadline_h=3.0, energy_wh=50.0, risk=0.2)
+    assert board.feasible
+    assert (board.fastest.power_mode.cpu_cores, board.cheapest.power_mode.cpu_cores) == (8, 4)
+    assert board.fastest.hours.value == pytest.approx(1.0)
+    assert board.fastest.energy_wh.value == pytest.approx(30.0)
+    assert board.fastest.epoch_s.value == pytest.approx(22.5)
+    assert (board.cheapest.hours.value, board.cheapest.energy_wh.value) == pytest.approx((2.0, 20.0))
+    eighty = math.exp(norm.ppf(0.9) * 0.1)
+    assert (board.fastest.hours.low, board.fastest.hours.high) == pytest.approx((1 / eighty, eighty))
+    assert board.fastest.energy_wh.high == pytest.approx(30 * eighty ** math.sqrt(2))
+
+
+def test_the_risk_is_the_probability_that_the_likelier_limit_is_missed():
+    board = forecast_of(deadline_h=math.exp(0.1), energy_wh=30 * math.exp(0.2), risk=0.2)
+    assert board.fastest.deadline_risk == pytest.approx(norm.sf(1.0))
+    assert board.fastest.energy_risk == pytest.approx(norm.sf(math.sqrt(2)))
+    assert board.fastest.risk == board.fastest.deadline_risk
+    heavy = forecast_of(deadline_h=math.exp(0.1), risk=0.2, found=posterior(freedom=4.0))
+    assert heavy.fastest.risk == pytest.approx(t(4.0).sf(1.0))
+
+
+@pytest.mark.parametrize(
+    ("limits", "words"),
+    [
+        ({"deadline_h": 0.5}, "its fastest mode, 8c-.*, takes 1 h"),
+        ({"energy_wh": 15.0}, "its cheapest mode, 4c-.*, takes 20 Wh"),
+        ({"deadline_h": 0.5, "energy_wh": 15.0}, "fastest .*; its cheapest"),
+        ({"deadline_h": 1.1, "energy_wh": 25.0}, "the safest mode, .* misses a limit with"),
+        ({"deadline_h": 1.01}, "the safest mode, 8c-.* misses a limit with 46 %"),
+    ],
+)
+def test_a_board_that_cannot_keep_the_limits_says_which_and_by_how_much(limits, words):
+    board = forecast_of(**limits)
+    assert not board.feasible
+    assert board.fastest is board.cheapest is None
+    assert len(re.findall(words, board.why_not)) == 1
+
+
+def test_a_slower_board_misses_a_deadline_that_the_first_one_keeps():
+    slower = on_another_board(posterior(sd=0.005, measured=(True, True)), 1.2, 0.9)
+    board = forecast_of(deadline_h=1.1, found=slower)
+    assert "takes 1.2 h" in board.why_not
+    assert forecast_of(deadline_h=1.1, found=posterior(sd=0.005, measured=(True, True))).feasible
+    cheap = forecast_of(energy_wh=23.0, found=slower).cheapest
+    assert (cheap.hours.value, cheap.energy_wh.value) == pytest.approx((2.4, 20 * 1.2 * 0.9))
+    # A profile of another board, and the two that its scale comes from, differ by half a percent each.
+    assert math.log(cheap.hours.high / cheap.hours.value) == pytest.approx(norm.ppf(0.9) * 0.005 * math.sqrt(3))
+
+
+@given(st.floats(0.5, 4), st.floats(10, 60), st.floats(0.01, 0.5), st.floats(1, 3))
+def test_looser_limits_never_make_a_board_infeasible_nor_its_modes_worse(deadline_h, energy_wh, risk, factor):
+    tight = forecast_of(deadline_h, energy_wh, risk)
+    loose = forecast_of(deadline_h * factor, energy_wh * factor, risk)
+    if tight.feasible:
+        assert loose.fastest.hours.value <= tight.fastest.hours.value
+        assert loose.cheapest.energy_wh.value <= tight.cheapest.energy_wh.value
+        assert tight.fastest.risk <= risk
+
+
+def test_boards_are_a_table_and_plain_values():
+    training = Training(EPOCHS, SAMPLES, 1.5, 50.0, 0.05)
+    boards = [
+        forecast(posterior(sd=sd), MODES, np.ones(2, bool), training, name, name)
+        for sd, name in ((0.1, "a"), (0.5, "b"))
+    ]
+    text = format_forecasts(training, boards, "simulated")
+    assert "160 epochs in at most 1.5 h with at most 50 Wh, each missed with at most 5 %; simulated" in text
+    assert "8c-2000-1000-1600 (predicted)" in text
+    plain = json.loads(json.dumps(plain_forecasts(training, boards), allow_nan=False))
+    assert [one["feasible"] for one in plain["boards"]] == [True, False]
+    assert plain["boards"][0]["fastest"]["hours"]["value"] == pytest.approx(1.0)
+    assert plain["boards"][1]["fastest"] is None
+
+
+def test_one_device_says_whether_it_trains_in_time():
+    options = {"workload": "resnet18-imagenet", "strategy": "random", "profiles": 8, "epochs": 2}
+    answer = recommend("sim:orin-agx", deadline=20, energy_budget=200, **options)
+    [board] = answer.boards[0]
+    assert board.feasible
+    mode = next(one for one in answer.recommendations[0][0].front if one.power_mode == board.fastest.power_mode)
+    epoch_s = mode.time_ms.value / 1000 * (get_workload("resnet18-imagenet").real_samples // 16)
+    assert board.fastest.epoch_s.value == pytest.approx(epoch_s, rel=1e-6)
+    assert board.fastest.hours.value == pytest.approx(2 * epoch_s / 3600, rel=1e-3)
+    assert answer.forecasts()["feasible"].tolist() == [True]
+    assert answer.plain()["training"]["boards"][0]["fastest"]["mode"] == board.fastest.power_mode.name
+    hopeless = recommend("sim:orin-agx", deadline=0.01, **options)
+    assert not hopeless.keeps_limits
+    assert "its fastest mode" in hopeless.boards[0][0].why_not
