@@ -37,7 +37,9 @@ def __getattr__(name: str) -> Any:
         return importlib.import_module("harness").__version__
     if name not in _MODULES:
         raise AttributeError(f"module 'jetwatt' has no attribute {name!r}; it has {', '.join(sorted(_MODULES))}")
-    return getattr(importlib.import_module(_MODULES[name]), name)
+    value = getattr(importlib.import_module(_MODULES[name]), name)
+    globals()[name] = value  # found without this function the next time
+    return value
 
 
 def __dir__() -> List[str]:

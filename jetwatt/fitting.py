@@ -14,12 +14,11 @@ from harness.core.corpus import check_corpus, read_corpus
 from harness.core.errors import CannotRunError, InvalidValueError, UnknownNameError
 from harness.core.power_modes import UNKNOWN_KHZ, PowerMode, PowerModeSpace
 from harness.core.units import mw_to_w
-from predictors.cli.evaluate import make_target, unprofiled_target
-from predictors.cli.predict import front_of
-from predictors.evaluation import coverage, fit_to, mape, predict_rows
+from predictors.evaluation import coverage, fit_to, make_target, mape, predict_rows
 from predictors.models.base import DEFAULT, Prediction, Predictor, admitted_rows, described_unprofiled, usual_batch_size
 from predictors.models.persistence import load_model, save_model
 from predictors.models.tables import TABLE_KEY, Table, find_table, tables_of
+from predictors.search.targets import unprofiled_target
 from predictors.strategies.closed_loop import CandidatePosterior
 from predictors.strategies.goals import within
 
@@ -125,7 +124,7 @@ class FittedModel:
             `time_ms`, `time_low_ms`, `time_high_ms`, `power_mw`, `power_low_mw`, `power_high_mw`, and `on_front`: no
             other mode is expected to beat it in both time and power.
         """
-        return self._predicted(device, modes, batch_size, level, unprofiled)[0]
+        return _named(self._predicted(device, modes, batch_size, level, unprofiled)[0])
 
     def best(
         self,
@@ -157,12 +156,13 @@ class FittedModel:
         excess = goal.excess(*figures) if risk is None else table["risk"].to_numpy() - risk
         excess = np.where(admitted, excess, np.inf)
         if not (excess <= 0).any():
-            near = table.iloc[int(excess.argmin())]
+            near = _named(table.iloc[[int(excess.argmin())]]).iloc[0]
             found = f"{near['time_ms']:.4g} ms at {mw_to_w(near['power_mw']):.4g} W, risk {near['risk']:.2g}"
             raise CannotRunError(
                 f"no mode has the {goal.describe()}", f"the nearest, {near['power_mode']}, has {found}"
             )
-        return table.iloc[int(np.where(excess <= 0, goal.objective(*figures), np.inf).argmin())]
+        best = int(np.where(excess <= 0, goal.objective(*figures), np.inf).argmin())
+        return _named(table.iloc[[best]]).iloc[0]
 
     def score(self, test: Corpus) -> pd.Series:
         """Errors (MAPE) and coverage of the 80 % intervals, in %, on profiles that it did not learn from.
@@ -222,7 +222,6 @@ class FittedModel:
         chosen = self._modes(device, modes)
         table = pd.DataFrame(chosen, columns=list(PowerMode._fields))
         known = table.clip(lower=1)  # as in `_tables`
-        table.insert(0, "power_mode", [mode.name for mode in chosen])
         table["batch_size"] = self.batch_size if batch_size is None else batch_size
         asked = {"batch_size": table["batch_size"].to_numpy(), "task": self.origin["task"]}
         found, untold = self.predictor.predict(known, **asked), self.predictor.unprofiled(known, **asked)
@@ -233,7 +232,7 @@ class FittedModel:
         table["time_low_ms"], table["time_high_ms"] = found.time_interval_ms(level)
         table["power_mw"] = found.power_mw
         table["power_low_mw"], table["power_high_mw"] = found.power_interval_mw(level)
-        table["on_front"] = table.index.isin(front_of(found, admitted))
+        table["on_front"] = table.index.isin(found.front(admitted))
         return table, found, admitted
 
     def _modes(self, device: Optional[str], modes: Modes) -> List[PowerMode]:
@@ -241,13 +240,22 @@ class FittedModel:
             return [PowerMode(*map(int, mode)) for mode in modes]
         name = (device or self.origin["device"]).rpartition(":")[2].partition("@")[0]
         if is_board(name):
-            return [mode for _, mode in load_board(name).power_modes(modes)]
+            board = load_board(name)
+            return list(board.power_mode_space()) if modes == "all" else [mode for _, mode in board.power_modes(modes)]
         if name != self.origin["device"] or modes != "all":
             hint = f"known boards: {', '.join(board_names())}; of others, modes= takes tuples"
             raise UnknownNameError(f"the power modes {modes!r} of {name!r} are not known", hint)
         cores, *clocks = (np.unique(values).astype(int) for values in self.predictor.training_rows_.inputs.modes.T)
         told = (np.where(values == 1, UNKNOWN_KHZ, values) for values in clocks)
         return list(PowerModeSpace(*(tuple(values.tolist()) for values in (cores, *told))))
+
+
+def _named(table: pd.DataFrame) -> pd.DataFrame:
+    """Predictions with the name of each mode in front: 18,096 names take longer than what is predicted of them."""
+    modes = table[list(PowerMode._fields)].to_numpy().tolist()
+    table = table.copy()
+    table.insert(0, "power_mode", [PowerMode(*mode).name for mode in modes])
+    return table
 
 
 def _tables(corpus: Corpus) -> List[Table]:

@@ -246,6 +246,24 @@ def fit_to(predictor: Predictor, table: Table) -> None:
     predictor.fit(table.modes, table.time_ms, table.power_mw, batch_size=table.batch_size, task=table.task)
 
 
+def make_target(
+    table: Table,
+    references: Sequence[Table],
+    hierarchy: Optional[Hierarchy] = None,
+    counts: Optional[Dict[str, Counts]] = None,
+) -> Target:
+    """A target with the references that hold no profile of its own, and tell of power where it does."""
+    usable = table.usable()
+    if len(usable) < 2:
+        what = "profiles with power" if table.has_power else "profiles"
+        raise InvalidValueError(
+            f"{table.workload} on {table.device} has {len(usable)} {what}", "one to learn from and one to test on"
+        )
+    telling = [one for one in references if one.has_power or not usable.has_power]
+    kept = tuple(one for one in telling if not one.overlaps(usable))
+    return Target(usable, kept, hierarchy=hierarchy, counts=counts)
+
+
 def predict_rows(predictor: Predictor, table: Table) -> Prediction:
     return predictor.predict(table.modes, batch_size=table.batch_size, task=table.task)
 

@@ -1,46 +1,28 @@
-"""`evaluate`: how far each predictor is off, by the papers' protocol and the stricter one.
-
-001 sec. 3.1 found its networks by scikit-learn's GridSearchCV and prints what it found, not the grid. The grids here
-lie around that, with what the paper leaves open. Combinations are ranked by errors on modes not used to fit.
-"""
+"""`evaluate`: how far each predictor is off, by the papers' protocol and the stricter one."""
 
 from __future__ import annotations
 
 import argparse
-import dataclasses
-import itertools
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Sequence, Tuple
-
-import numpy as np
+from typing import TYPE_CHECKING, Callable, Dict, List, Optional, Sequence, Tuple
 
 from harness.cli.options import output_file, output_folder, write_json
 from harness.core.environment import describe_environment
-from harness.core.errors import CannotRunError, InvalidValueError, UnknownNameError
-from harness.workloads import get_workload
-from harness.workloads.counting import counted_alone
+from harness.core.errors import CannotRunError, InvalidValueError
 from predictors.cli.options import counting, processes, refuse_below
-from predictors.evaluation import Target
 from predictors.models.base import ALL, TASKS, predictor_names
-from predictors.models.networks import HIDDEN, LOSSES
+from predictors.models.networks import LOSSES
 from predictors.models.persistence import file_sha256
-from predictors.models.regression import SCALES
 from predictors.models.tables import Table, find_table
 from predictors.plots import write_plots
 from predictors.sampling import SAMPLERS
 from predictors.search.corpora import load_tables, note_on_medians
+from predictors.search.evaluate import best_of, plan_evaluation
 from predictors.trials import Results, TrialPlan, format_results, format_skipped, run_plan
 
 if TYPE_CHECKING:
-    from predictors.models.physical_gp.prior import Counts, Hierarchy
-
-TRAINING = {"epochs": (50, 100, 200), "learning_rate": (3e-4, 1e-3, 3e-3), "dropout": (0.0, 0.1, 0.2)}
-GRIDS: Dict[str, Dict[str, Sequence[Any]]] = {
-    "nn": {**TRAINING, "hidden": ((128, 64), HIDDEN, (512, 256, 128)), "scaling": SCALES},
-    "powertrain": {**TRAINING, "loss": LOSSES, "frozen": (0, 1, 2)},
-}
-Combination = Dict[str, Any]
+    from predictors.models.physical_gp.prior import Hierarchy
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -82,27 +64,24 @@ def add_run_arguments(parser: argparse.ArgumentParser, repeats: int, plots: bool
 
 
 def run(arguments: argparse.Namespace) -> int:
-    tables = load_tables(arguments.corpus)
-    references = load_references(arguments, tables)
-    targets = [find_table(tables, name, arguments.task) for name in arguments.target.split(",")]
-    modes = parse_counts(arguments.modes)
-    counts = count_networks([*targets, *references]) if 0 in modes else None
-    plan = TrialPlan(
-        predictors=tuple(predictor_names(arguments.predictors)),
-        targets=tuple(
-            dataclasses.replace(make_target(table, references, load_prior(arguments), counts), params=asked(arguments))
-            for table in targets
-        ),
-        counts=modes,
-        repeats=arguments.repeats,
+    plan, combinations = plan_evaluation(
+        arguments.corpus,
+        target=arguments.target.split(","),
+        predictors=predictor_names(arguments.predictors),
+        reference=arguments.reference.split(",") if arguments.reference else (),
+        reference_corpus=arguments.reference_corpus,
+        loss=arguments.loss,
+        prior=arguments.prior,
+        task=arguments.task,
+        modes=parse_counts(arguments.modes),
         sampling=arguments.sampling,
+        grid=arguments.grid,
+        repeats=arguments.repeats,
         seed=arguments.seed,
     )
     files = [arguments.corpus, *([arguments.reference_corpus] if arguments.reference_corpus else [])]
-    if arguments.grid is None:
+    if not combinations:
         return run_and_report(plan, arguments, files)
-    combinations = grid_of(plan, arguments.grid)
-    plan = with_params(plan, combinations)
     return run_and_report(plan, arguments, files, conclude=lambda found: best_of(combinations, found))
 
 
@@ -161,48 +140,6 @@ def load_prior(arguments: argparse.Namespace) -> Optional[Hierarchy]:
     return read_hierarchy(arguments.prior)
 
 
-def count_networks(tables: Sequence[Table]) -> Dict[str, Counts]:
-    """What networks compute, by workload, counted by torch; those that the suite does not know are left out."""
-    from predictors.models.physical_gp.prior import Counts
-
-    found = {}
-    for name in dict.fromkeys(table.workload for table in tables):
-        try:
-            workload = get_workload(name)
-        except UnknownNameError as error:
-            print(f"note: {name} is not counted: {error}", file=sys.stderr)
-            continue
-        counted, _ = counted_alone(workload)
-        found[name] = Counts(*(float(getattr(counted, field)) for field in Counts._fields))
-    return found
-
-
-def unprofiled_target(name: str, references: Sequence[Table], hierarchy: Optional[Hierarchy] = None) -> Target:
-    """A workload, `module:NAME` or the suite's, that was never profiled on the board of the references."""
-    if not references:
-        raise InvalidValueError(f"nothing is known of the board that {name} is to run on", "name references on it")
-    table = dataclasses.replace(references[0].take(slice(0)), workload=get_workload(name).name)
-    return Target(table, tuple(references), hierarchy=hierarchy, counts=count_networks([table, *references]))
-
-
-def make_target(
-    table: Table,
-    references: Sequence[Table],
-    hierarchy: Optional[Hierarchy] = None,
-    counts: Optional[Dict[str, Counts]] = None,
-) -> Target:
-    """A target with the references that hold no profile of its own, and tell of power where it does."""
-    usable = table.usable()
-    if len(usable) < 2:
-        what = "profiles with power" if table.has_power else "profiles"
-        raise InvalidValueError(
-            f"{table.workload} on {table.device} has {len(usable)} {what}", "one to learn from and one to test on"
-        )
-    telling = [one for one in references if one.has_power or not usable.has_power]
-    kept = tuple(one for one in telling if not one.overlaps(usable))
-    return Target(usable, kept, hierarchy=hierarchy, counts=counts)
-
-
 def parse_counts(text: str) -> Tuple[Optional[int], ...]:
     """Numbers of modes from a list with commas; None for `all`."""
     counts: List[Optional[int]] = []
@@ -211,54 +148,3 @@ def parse_counts(text: str) -> Tuple[Optional[int], ...]:
             raise InvalidValueError(f"--modes holds {word!r}", f"write it like 0,10,20,50,{ALL}")
         counts.append(None if word == ALL else int(word))
     return tuple(dict.fromkeys(counts))
-
-
-def grid_of(plan: TrialPlan, words: Sequence[str]) -> List[Combination]:
-    """All combinations of the grid of a plan's predictor; `NAME=V,V` gives a parameter other values."""
-    name = plan.predictors[0]
-    if len(plan.predictors) > 1 or name not in GRIDS:
-        raise InvalidValueError(f"--grid searches one predictor of {', '.join(GRIDS)}", "as in --predictors nn --grid")
-    grid = dict(GRIDS[name])
-    for word in words:
-        param, _, texts = word.partition("=")
-        if param not in grid:
-            raise UnknownNameError(f"the grid of {name} has no {param!r}", f"it has {', '.join(grid)}")
-        of = type(grid[param][0])
-        try:
-            grid[param] = [tuple(map(int, one.split("x"))) if of is tuple else of(one) for one in texts.split(",")]
-        except ValueError as error:
-            hint = f"write it like {param}={','.join(map(shown, grid[param]))}"
-            raise InvalidValueError(f"--grid {word} cannot be read: {error}", hint) from error
-    return [dict(zip(grid, values)) for values in itertools.product(*grid.values())]
-
-
-def with_params(plan: TrialPlan, combinations: Sequence[Combination]) -> TrialPlan:
-    """The plan with each target once for each combination, which its label tells."""
-    targets = [
-        dataclasses.replace(one, params={**one.params, **params}, label=f"{one.name}, {described(params)}")
-        for one in plan.targets
-        for params in combinations
-    ]
-    return dataclasses.replace(plan, targets=tuple(targets))
-
-
-def best_of(combinations: Sequence[Combination], found: Results) -> str:
-    """A line on the combination of least error: the geometric mean of all its median errors, of time and of power."""
-    errors: Dict[int, List[float]] = {}
-    for group, one in found.by_group.items():
-        known = [one[f"{what}_mape_median"] for what in ("time", "power")]
-        errors.setdefault(group.target % len(combinations), []).extend(value for value in known if value is not None)
-    if not any(errors.values()):
-        raise CannotRunError("no combination has an error on modes that were not used to fit", "fit on fewer --modes")
-    means = {number: float(np.exp(np.mean(np.log(values)))) for number, values in errors.items()}
-    best = min(means, key=lambda number: means[number])
-    said = f"{described(combinations[best])}, geometric mean of its errors {means[best]:.2f} %"
-    return f"best of {len(means)}: {said}. It was chosen by these errors: elsewhere it errs more\n"
-
-
-def described(params: Combination) -> str:
-    return " ".join(f"{name}={shown(value)}" for name, value in params.items())
-
-
-def shown(value: Any) -> str:
-    return "x".join(map(str, value)) if isinstance(value, tuple) else str(value)

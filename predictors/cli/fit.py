@@ -17,14 +17,14 @@ from predictors.cli.evaluate import (
     asked,
     load_prior,
     load_references,
-    make_target,
     parse_counts,
-    unprofiled_target,
 )
+from predictors.evaluation import make_target
 from predictors.models.base import ALL, DEFAULT, MODULES
 from predictors.models.persistence import describe_origin, file_sha256, save_model
 from predictors.models.tables import find_table
 from predictors.search.corpora import load_tables, note_on_medians
+from predictors.search.targets import unprofiled_target
 
 SHOWN = 5  # profiles of a kind that are named
 

@@ -12,7 +12,6 @@ import numpy as np
 from harness.cli.options import output_file
 from harness.core.boards import load_board
 from harness.core.files import write_output
-from harness.core.pareto import pareto_front
 from harness.core.power_modes import PowerMode
 from harness.core.units import mw_to_w, share_to_percent
 from harness.workloads.optional_packages import require
@@ -49,7 +48,7 @@ def run(arguments: argparse.Namespace) -> int:
     size = arguments.batch_size or usual_batch_size(model.predictor)
     asked = {"modes": np.array(modes, dtype=np.int64), "batch_size": size, "task": task}
     prediction, unprofiled = model.predictor.predict(**asked), model.predictor.unprofiled(**asked)
-    front = front_of(prediction, admitted_rows({} if arguments.unprofiled else unprofiled, len(modes)))
+    front = prediction.front(admitted_rows({} if arguments.unprofiled else unprofiled, len(modes)))
     provenance = f"predicted from {model.origin.get('provenance', 'unknown')}"
     table = table_of(modes, size, prediction, front, provenance)
     content = table.to_parquet(index=False) if as_parquet else table.to_csv(index=False, float_format="%.6g").encode()
@@ -67,11 +66,6 @@ def run(arguments: argparse.Namespace) -> int:
     if spec.gap:
         print(f"note: {spec.gap}", file=sys.stderr)
     return 0
-
-
-def front_of(prediction: Prediction, admitted: np.ndarray) -> np.ndarray:
-    """The places of the admitted modes, bool of shape (n,), that no other of them is expected to beat."""
-    return pareto_front(np.where(admitted, prediction.time_ms, np.nan), prediction.power_mw)
 
 
 def table_of(

@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Dict, List, Sequence
 from harness.cli.options import output_file
 from harness.core.errors import InvalidValueError
 from harness.core.files import write_output
-from predictors.cli.evaluate import add_run_arguments, count_networks, make_target, parse_counts, run_and_report
+from predictors.cli.evaluate import add_run_arguments, parse_counts, run_and_report
 from predictors.cli.options import processes, refuse_below
-from predictors.evaluation import Target
+from predictors.evaluation import Target, make_target
 from predictors.models.base import DEFAULT
 from predictors.models.tables import Table
 from predictors.sampling import SAMPLERS
 from predictors.search.corpora import load_tables
+from predictors.search.targets import count_networks
 from predictors.trials import TrialPlan, in_processes
 
 if TYPE_CHECKING:

@@ -15,6 +15,7 @@ import numpy as np
 
 from harness.core.corpus import TASKS
 from harness.core.errors import InvalidValueError, NotFittedError, UnknownNameError
+from harness.core.pareto import pareto_front
 from harness.core.power_modes import PowerMode
 
 ModesLike = Union[np.ndarray, Sequence[Sequence[int]]]
@@ -70,6 +71,10 @@ class Prediction:
     def power_interval_mw(self, level: float = 0.8) -> Tuple[np.ndarray, np.ndarray]:
         """Lower and upper ends of the interval that holds a share `level` of the powers to be measured."""
         return self._interval(self.power_mw, self.power_log_sd, level)
+
+    def front(self, admitted: np.ndarray) -> np.ndarray:
+        """The places of those admitted modes, bool of shape (n,), that no other of them is expected to beat."""
+        return pareto_front(np.where(admitted, self.time_ms, np.nan), self.power_mw)
 
     def _interval(self, middle: np.ndarray, log_sd: np.ndarray, level: float) -> Tuple[np.ndarray, np.ndarray]:
         if not 0 < level < 1:

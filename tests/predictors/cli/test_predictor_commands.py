@@ -24,15 +24,16 @@ from harness.simulation.corpus import simulate_corpus
 from harness.store.corpora import export
 from harness.store.results import ResultsStore
 from predictors.__main__ import main
-from predictors.cli import evaluate
-from predictors.cli.evaluate import make_target, parse_counts
+from predictors.cli.evaluate import parse_counts
 from predictors.cli.published import CHOICES, FILE, Figures, compare, published_errors
 from predictors.cli.scenario import named_modes, simulated
+from predictors.evaluation import make_target
 from predictors.models import networks
 from predictors.models.persistence import load_model
 from predictors.models.physical_gp import learning
 from predictors.models.physical_gp.prior import Counts, read_hierarchy
 from predictors.scenarios import SCENARIOS, ProfileSource, find_scenario, make_plan
+from predictors.search import targets
 from predictors.search.corpora import load_tables
 from tests.predictors.plain_predictors import SPACE, LogLinear, Nothing, made_table
 
@@ -135,7 +136,7 @@ def test_fit_and_predict_give_every_mode_of_the_board_with_intervals(corpus, tmp
 
 
 def test_a_network_that_was_never_profiled_is_predicted_from_its_counts(corpus, tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(evaluate, "counted_alone", lambda workload: (Counts(1e9, 1e8, 100, 1e7, 1e6), None))
+    monkeypatch.setattr(targets, "counted_alone", lambda workload: (Counts(1e9, 1e8, 100, 1e7, 1e6), None))
     model, unprofiled = tmp_path / "M", ("--corpus", corpus, "--target", "bert-squad", "--modes", 0)
     assert run("fit", *unprofiled, "--reference", ",".join(WORKLOADS), "--out", model) == 0
     assert "learned bert-squad on orin-agx (simulated) from 0 of 0 profiles" in capsys.readouterr().out

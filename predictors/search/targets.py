@@ -1,0 +1,40 @@
+"""Targets of an evaluation from the tables of a corpus: with their references, or of a workload never profiled."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from typing import TYPE_CHECKING, Dict, Optional, Sequence
+
+from harness.core.errors import InvalidValueError, UnknownNameError
+from harness.workloads import get_workload
+from harness.workloads.counting import counted_alone
+from predictors.evaluation import Target
+from predictors.models.tables import Table
+
+if TYPE_CHECKING:
+    from predictors.models.physical_gp.prior import Counts, Hierarchy
+
+
+def count_networks(tables: Sequence[Table]) -> Dict[str, Counts]:
+    """What networks compute, by workload, counted by torch; those that the suite does not know are left out."""
+    from predictors.models.physical_gp.prior import Counts
+
+    found = {}
+    for name in dict.fromkeys(table.workload for table in tables):
+        try:
+            workload = get_workload(name)
+        except UnknownNameError as error:
+            print(f"note: {name} is not counted: {error}", file=sys.stderr)
+            continue
+        counted, _ = counted_alone(workload)
+        found[name] = Counts(*(float(getattr(counted, field)) for field in Counts._fields))
+    return found
+
+
+def unprofiled_target(name: str, references: Sequence[Table], hierarchy: Optional[Hierarchy] = None) -> Target:
+    """A workload, `module:NAME` or the suite's, that was never profiled on the board of the references."""
+    if not references:
+        raise InvalidValueError(f"nothing is known of the board that {name} is to run on", "name references on it")
+    table = dataclasses.replace(references[0].take(slice(0)), workload=get_workload(name).name)
+    return Target(table, tuple(references), hierarchy=hierarchy, counts=count_networks([table, *references]))
