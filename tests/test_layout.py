@@ -136,6 +136,16 @@ def test_imports_go_up_the_floors_only():
     assert trespasses() == {}
 
 
+PROGRAMS = ("harness.__main__", "predictors.__main__", "jetwatt.__main__")
+
+
+def test_nothing_but_programs_and_commands_imports_a_command():
+    """What a command can do the library does without it."""
+    library = [(module, file) for module, file in EVERY_MODULE if "cli" not in module.split(".")]
+    commands = imports_within(library, "harness.cli", "predictors.cli", "jetwatt.cli")
+    assert {module: names for module, names in commands.items() if module not in PROGRAMS} == {}
+
+
 def test_no_rooms_import_each_other_in_a_circle():
     above: Dict[str, Set[str]] = {room: set() for room in MAY_IMPORT}
     for module, file in EVERY_MODULE:

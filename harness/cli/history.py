@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import datetime
-import json
 import sys
 from pathlib import Path
 from typing import List
@@ -13,7 +12,7 @@ from harness.cli.options import add_forms, add_include_flagged, add_threshold, o
 from harness.core.errors import InvalidValueError
 from harness.core.terminal import format_table, shown
 from harness.judge.compare import DEFAULT_THRESHOLD
-from harness.judge.history import TEST, CaseHistories, CaseSeries, read_history
+from harness.judge.history import TEST, CaseHistories, CaseSeries, read_history, to_json
 from harness.report.history import write_page
 from harness.report.template import require_drawing
 
@@ -48,7 +47,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.out is not None:
         require_drawing("the page", ", or leave out --out")
     found = read_history(arguments.files, arguments.include_flagged, arguments.since, arguments.threshold)
-    say(arguments, _to_json(found), lambda markdown: _in_words(found, markdown))
+    say(arguments, to_json(found), lambda markdown: _in_words(found, markdown))
     if arguments.out is not None:
         write_page(found, arguments.out)
         print(f"wrote {arguments.out}", file=sys.stderr)
@@ -108,26 +107,3 @@ def _sparkline(one: CaseSeries) -> str:
     values = [point.value for point in one.points[-_MOST_BARS:]]
     low, span = min(values), max(max(values) - min(values), 0.1 * min(values))
     return "".join(_BARS[round((value - low) / span * (len(_BARS) - 1))] for value in values)
-
-
-def _to_json(found: CaseHistories) -> str:
-    series = [
-        {
-            **{name: getattr(one, name) for name in ("case_id", "board_instance", "provenance", "figure", "status")},
-            "unit": one.quantity.unit,
-            "changes": [
-                {
-                    **{name: getattr(one.points[step.at.place], name) for name in ("run_id", "created_at")},
-                    "run": step.at.place + 1,
-                    "between_runs": [step.at.low + 1, step.at.high + 1],
-                    **step.change._asdict(),
-                    "differ": step.differ,
-                }
-                for step in one.steps
-            ],
-            "runs": [point._asdict() for point in one.points],
-        }
-        for one in found.series
-    ]
-    told = {name: getattr(found, name) for name in ("exit_code", "threshold", "left_out")}
-    return json.dumps({**told, "series": series}, indent=1)

@@ -3,21 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
 import gc
 from pathlib import Path
-from typing import Any, Dict, List, Optional, Sequence, Tuple
+from typing import Sequence
 
 from harness.cli.options import add_results, output_folder
-from harness.core.cases import INFERENCE
-from harness.core.configuration import DEFAULT_RESULTS
-from harness.core.corpus import read_corpus, rows_of
-from harness.core.errors import InvalidValueError, StoreError
-from harness.core.files import read_json
-from harness.report.assembly import write_report
-from harness.report.material import Material
+from harness.report.assembly import report_files
 from harness.report.mode_tables import ModeTable
-from harness.store.results import ResultsStore
 
 DEFAULT_OUT = Path("out") / "report"
 
@@ -39,22 +31,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace, predicted: Sequence[ModeTable] = (), models: Sequence[Path] = ()) -> int:
     """Write the report; `predicted`: tables of modes that the saved predictors `models` made."""
-    others = [arguments.corpus, arguments.predictors, arguments.strategies, *models]
-    results: Optional[Path] = arguments.results
-    if results == DEFAULT_RESULTS and not results.exists() and any(others):
-        results = None
-    made_from = [path for path in (results, *others) if path is not None]
     gc.set_threshold(200_000)  # millions of minibatches pass through, and nothing of them refers in circles
-    opened = ResultsStore(results, read_only=True) if results else contextlib.nullcontext()
-    with opened as store:
-        material = Material.read(
-            store,
-            tuple(rows_of(read_corpus(arguments.corpus))) if arguments.corpus else (),
-            read_evaluation(arguments.predictors, "predictor"),
-            read_evaluation(arguments.strategies, "strategy"),
-            predicted=tuple(predicted),
-        )
-        done = write_report(material, arguments.out, made_from, arguments.png)
+    done = report_files(
+        arguments.out,
+        results=arguments.results,
+        corpus=arguments.corpus,
+        predictors=arguments.predictors,
+        strategies=arguments.strategies,
+        png=arguments.png,
+        predicted=predicted,
+        models=models,
+    )
     formats = "SVG, PNG and CSV" if arguments.png else "SVG and CSV"
     print(f"{done.page}: {done.figures} figures, each as {formats} in {arguments.out / 'figures'}")
     if done.missing:
@@ -62,23 +49,3 @@ def run(arguments: argparse.Namespace, predicted: Sequence[ModeTable] = (), mode
     if done.judging:
         print(done.judging)
     return 0
-
-
-def read_evaluation(path: Optional[Path], what: str) -> Tuple[Dict[str, Any], ...]:
-    """The results in a file of `python -m predictors`, none where no file is named; targets tell inference apart."""
-    if path is None:
-        return ()
-    command = "evaluate" if what == "predictor" else "strategies evaluate"
-    hint = f"write it by `python -m predictors {command} --json`"
-    try:
-        content = read_json(path)
-    except OSError as error:
-        raise StoreError(f"cannot read {path}: {error}", "name a file that there is") from error
-    except ValueError as error:
-        raise InvalidValueError(f"{path} is no JSON: {error}", hint) from error
-    results: List[Dict[str, Any]] = content.get("results", []) if isinstance(content, dict) else []
-    if not results or not all(isinstance(one, dict) and what in one and "provenance" in one for one in results):
-        raise InvalidValueError(f"{path} holds no results with {what} and provenance", hint)
-    return tuple(
-        {**one, "target": f"{one['target']} {INFERENCE}"} if one.get("task") == INFERENCE else one for one in results
-    )

@@ -11,6 +11,7 @@ found at its run, and no other change, in 98 %; in 56 % where it was the newest 
 from __future__ import annotations
 
 import datetime
+import json
 import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
@@ -191,3 +192,27 @@ def _changes(logs: np.ndarray, places: Sequence[int], known: noise.RunNoise) -> 
     levels = [noise.over_runs(runs, between) for runs in segments]
     ratios = [quotient(before, after) for before, after in zip(levels, levels[1:])]
     return [Change(*ratio.interval(), ratio.p_differs()) for ratio in ratios]
+
+
+def to_json(found: CaseHistories) -> str:
+    """All series with their runs and changes."""
+    series = [
+        {
+            **{name: getattr(one, name) for name in ("case_id", "board_instance", "provenance", "figure", "status")},
+            "unit": one.quantity.unit,
+            "changes": [
+                {
+                    **{name: getattr(one.points[step.at.place], name) for name in ("run_id", "created_at")},
+                    "run": step.at.place + 1,
+                    "between_runs": [step.at.low + 1, step.at.high + 1],
+                    **step.change._asdict(),
+                    "differ": step.differ,
+                }
+                for step in one.steps
+            ],
+            "runs": [point._asdict() for point in one.points],
+        }
+        for one in found.series
+    ]
+    told = {name: getattr(found, name) for name in ("exit_code", "threshold", "left_out")}
+    return json.dumps({**told, "series": series}, indent=1)

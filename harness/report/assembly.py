@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import base64
 import concurrent.futures
+import contextlib
 import hashlib
 import multiprocessing
 import os
 from pathlib import Path
-from typing import List, Mapping, NamedTuple, Sequence, Tuple
+from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
-from harness.core.corpus import TASKS, write_corpus
-from harness.core.errors import StoreError
-from harness.core.files import write_output
+from harness.core.cases import INFERENCE
+from harness.core.configuration import DEFAULT_RESULTS
+from harness.core.corpus import TASKS, read_corpus, rows_of, write_corpus
+from harness.core.errors import InvalidValueError, StoreError
+from harness.core.files import read_json, write_output
 from harness.judge.claims import Verdict, counts_of_claims
 from harness.judge.figures import CONTRADICTED
 from harness.report import summary
@@ -20,12 +23,13 @@ from harness.report.colours import MARKERS, RAMP
 from harness.report.figure import Figure, csv_text, joined
 from harness.report.figures import KINDS, FigureKind
 from harness.report.material import Material, file_name
-from harness.report.mode_tables import MOST_TABLES, explorer_tables
+from harness.report.mode_tables import MOST_TABLES, ModeTable, explorer_tables
 from harness.report.template import HERE, fill, require_drawing
 from harness.report.vega import DrawnPanel, write_figure
 from harness.store.conditions import DISQUALIFYING
 from harness.store.corpora import corpus_rows
 from harness.store.frames import FURTHER, profiles
+from harness.store.results import ResultsStore
 
 WORTH_PROCESSES = 60  # panels; fewer are drawn before further processes have loaded what draws them
 MOST_SURPRISES = 6
@@ -38,6 +42,57 @@ class Written(NamedTuple):
     figures: int
     missing: Tuple[str, ...]
     judging: str  # how the claims of the papers come to be judged, where they were not; else empty
+
+
+def report_files(
+    out: Path,
+    *,
+    results: Optional[Path],
+    corpus: Optional[Path] = None,
+    predictors: Optional[Path] = None,
+    strategies: Optional[Path] = None,
+    png: bool = False,
+    predicted: Sequence[ModeTable] = (),
+    models: Sequence[Path] = (),
+) -> Written:
+    """Write a report of files into a folder; of the default results file only where it is there, or nothing else is.
+
+    `predicted` are tables of modes that the saved predictors `models` made.
+    """
+    others = [corpus, predictors, strategies, *models]
+    if results == DEFAULT_RESULTS and not results.exists() and any(others):
+        results = None
+    made_from = [path for path in (results, *others) if path is not None]
+    opened = ResultsStore(results, read_only=True) if results else contextlib.nullcontext()
+    with opened as store:
+        material = Material.read(
+            store,
+            tuple(rows_of(read_corpus(corpus))) if corpus else (),
+            read_evaluation(predictors, "predictor"),
+            read_evaluation(strategies, "strategy"),
+            predicted=tuple(predicted),
+        )
+        return write_report(material, out, made_from, png)
+
+
+def read_evaluation(path: Optional[Path], what: str) -> Tuple[Dict[str, Any], ...]:
+    """The results in a file of `python -m predictors`, none where no file is named; targets tell inference apart."""
+    if path is None:
+        return ()
+    command = "evaluate" if what == "predictor" else "strategies evaluate"
+    hint = f"write it by `python -m predictors {command} --json`"
+    try:
+        content = read_json(path)
+    except OSError as error:
+        raise StoreError(f"cannot read {path}: {error}", "name a file that there is") from error
+    except ValueError as error:
+        raise InvalidValueError(f"{path} is no JSON: {error}", hint) from error
+    results: List[Dict[str, Any]] = content.get("results", []) if isinstance(content, dict) else []
+    if not results or not all(isinstance(one, dict) and what in one and "provenance" in one for one in results):
+        raise InvalidValueError(f"{path} holds no results with {what} and provenance", hint)
+    return tuple(
+        {**one, "target": f"{one['target']} {INFERENCE}"} if one.get("task") == INFERENCE else one for one in results
+    )
 
 
 def write_report(material: Material, out: Path, made_from: Sequence[Path], png: bool = False) -> Written:

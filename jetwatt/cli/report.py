@@ -6,10 +6,8 @@ import argparse
 from pathlib import Path
 
 from harness.cli import report
-from harness.report.mode_tables import INTERVALS, PREDICTED, ModeTable, with_fronts
-from jetwatt.fitting import FittedModel, load
-
-COLUMNS = {"time_ms": "minibatch_time_ms", "time_low_ms": INTERVALS[0], "time_high_ms": INTERVALS[1]}
+from jetwatt.fitting import load
+from jetwatt.reporting import predicted_table
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -27,12 +25,3 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     tables = [predicted_table(load(path)) for path in arguments.model]
     return report.run(arguments, tables, arguments.model)
-
-
-def predicted_table(model: FittedModel) -> ModeTable:
-    modes = model.predict().rename(columns=COLUMNS)
-    modes = modes.dropna(subset=["minibatch_time_ms", "power_mw"]).reset_index(drop=True)
-    modes["profile"] = 0
-    origin = model.origin
-    place = (origin["device"], origin["workload"], origin["task"], model.batch_size)
-    return ModeTable(*place, f"predicted from {origin['provenance']}", PREDICTED, with_fronts(modes))

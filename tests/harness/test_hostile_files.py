@@ -15,11 +15,11 @@ import zlib
 import numpy as np
 import pytest
 
-from harness.cli.report import read_evaluation
 from harness.core.corpus import CORPUS_COLUMNS, read_corpus
 from harness.core.errors import HarnessError
 from harness.core.files import read_toml
 from harness.judge.sides import read_baseline
+from harness.report.assembly import read_evaluation
 from harness.store.database import open_to_write
 from harness.store.recorded_log import _read_times
 from harness.store.results import ResultsStore

@@ -12,10 +12,9 @@ from boards.tree import build_board
 from harness.__main__ import main
 from harness.board import containers
 from harness.board.saved_state import preserved
-from harness.cli import doctor
-from harness.cli.doctor import examine, format_findings
 from harness.core.configuration import Configuration
 from harness.devices.registry import local_board
+from harness.measure.doctor import examine, format_findings, training_capabilities
 
 CONTROL = {
     *("set nvpmodel modes", "switch DVFS off", "take CPUs offline", "set CPU clocks", "set GPU clocks", "set the fan"),
@@ -86,7 +85,7 @@ def test_doctor_says_what_works_what_does_not_and_what_it_takes(capsys):
 @pytest.mark.parametrize(("mib", "available", "hint"), [(64, False, "84m"), (84, True, "")])
 def test_doctor_tells_whether_workers_can_hand_over_batches(monkeypatch, mib, available, hint):
     monkeypatch.setattr(containers, "shared_memory_bytes", lambda: (mib << 20, mib << 20))
-    told = doctor.training_capabilities()[-1]
+    told = training_capabilities()[-1]
     assert told.available == available
     assert hint in told.hint
 

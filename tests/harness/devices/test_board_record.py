@@ -18,7 +18,6 @@ from boards.tree import build_board
 
 from harness.__main__ import main
 from harness.board.source import SOURCES, Reading, SourceModule, SourceSpec, open_source
-from harness.cli.doctor import examine
 from harness.core.cases import Case
 from harness.core.configuration import Configuration
 from harness.core.errors import HarnessError, InvalidValueError
@@ -27,6 +26,7 @@ from harness.core.power_modes import PowerMode
 from harness.devices import board_record
 from harness.devices.board_record import record, root_of, unpacked
 from harness.devices.registry import local_board, open_device
+from harness.measure.doctor import examine
 from harness.options import device_root_from
 from tests.harness.board.kernel_trees import cpus, policy
 

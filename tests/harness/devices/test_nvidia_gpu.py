@@ -18,11 +18,11 @@ import pytest
 from harness.board import nvml, privileges
 from harness.board.knob import KnobSpec, open_knob
 from harness.board.saved_state import restore
-from harness.cli.doctor import training_capabilities
 from harness.core.cases import DVFS, Case, Settings
 from harness.core.configuration import Configuration
 from harness.core.errors import CannotRunError, ControlError, SourceUnavailableError, UnknownNameError
 from harness.devices.registry import open_device
+from harness.measure.doctor import training_capabilities
 from harness.measure.run import check
 
 FAKE = Path(__file__).resolve().parents[2] / "boards" / "fake_nvml"

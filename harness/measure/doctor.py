@@ -1,0 +1,119 @@
+"""`doctor`: what a device can measure and control here, and what it would need for the rest."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Dict, List, Optional, Union
+
+from harness.board.containers import lack_of_shared_memory
+from harness.board.disk import discover
+from harness.core.configuration import FILE_NAME, Configuration, load_configuration
+from harness.core.device import Capability, Device
+from harness.core.environment import describe_environment, package_version
+from harness.core.errors import CannotRunError, DependencyError, InvalidValueError
+from harness.core.terminal import format_table
+from harness.core.units import BYTES_PER_GIB
+from harness.devices.board_record import root_of
+from harness.devices.registry import capabilities_of_packages, local_board, open_device
+from harness.workloads.optional_packages import require
+
+
+def doctor(
+    device: Optional[str] = None, *, root: Union[str, Path] = "/", config: Union[str, Path] = FILE_NAME
+) -> Dict[str, Any]:
+    """What `jetwatt doctor --json` prints: identity, environment, capabilities with what they lack, storage.
+
+    Args:
+        device: the device to look at; None for the board, where there is one, else `host`.
+        root: where /sys, /proc and /etc are looked for; or a file of `doctor --record`.
+        config: places of storage media and data sets.
+
+    Raises:
+        HarnessError: there is no such device, or `root` is no folder.
+    """
+    folder = root_of(Path(root))
+    if not folder.is_dir():
+        raise InvalidValueError(f"--root {folder} is no folder", "name the one that holds sys, proc and etc")
+    return examine(device_to_examine(device, load_configuration(Path(config)), folder), folder)
+
+
+def device_to_examine(device: Optional[str], configuration: Configuration, root: Path) -> Device:
+    """The device of that name; without one the board, where there is one, else the host."""
+    board = None if device else local_board(configuration, root)
+    return board or open_device(device or "host", configuration, root)
+
+
+def examine(device: Device, root: Path) -> Dict[str, Any]:
+    identity = device.identity()
+    space = device.power_mode_space()
+    storage_root = str(root) if device.provenance == "measured" else "/"  # an emulated board trains on this machine
+    return {
+        "device": device.name,
+        "model": identity.model,
+        "specification": identity.specification,
+        "environment": describe_environment(root),
+        "power_modes": {"count": len(space), "greatest": space.greatest.name},
+        "capabilities": [
+            {"name": one.name, "available": one.available, "detail": one.detail, "way_out": one.hint}
+            for one in [
+                *training_capabilities(getattr(device, "gpu_uuid", "")),
+                *device.capabilities(),
+                *capabilities_of_packages(),
+            ]
+        ],
+        "storage": [{"name": name, **medium._asdict()} for name, medium in discover(storage_root)],
+    }
+
+
+def training_capabilities(gpu_uuid: str = "") -> List[Capability]:
+    """Whether networks can be trained here, on what (on the GPU that is named, where one is), and which of them."""
+    try:
+        training = require("harness.measure.training_loop")
+        if gpu_uuid:
+            training.use_gpu(gpu_uuid)
+        torch = Capability("training", True, f"torch {package_version('torch')} on {training.accelerator_name()}")
+    except (CannotRunError, DependencyError) as error:
+        torch = Capability("training", False, error.what, error.hint)
+    found = [torch]
+    for packages, needed_for in (
+        (("torchvision",), "image workloads"),
+        (("ultralytics-opencv-headless", "ultralytics"), "YOLO workloads"),
+        (("transformers",), "BERT workloads"),
+    ):
+        installed = [f"{packages[0]} {version}" for version in map(package_version, packages) if version]
+        if installed:
+            found.append(Capability(needed_for, True, installed[0]))
+        else:
+            found.append(Capability(needed_for, False, f"{packages[0]} is not installed", "make install"))
+    # Containers often have too little shared memory for batches of the papers' size.
+    topic, whose = "hand over batches of DataLoader workers", "4 workers with batches of 16 pictures of 224 x 224"
+    lack = lack_of_shared_memory(4, 16 * 3 * 224 * 224 * 4)
+    told = (True, f"/dev/shm is enough for {whose}") if lack is None else (False, f"{whose} {lack[0]}", lack[1])
+    return [*found, Capability(topic, *told)]
+
+
+def format_findings(findings: Dict[str, Any]) -> str:
+    specification = ", ".join(
+        f"{name} {value}" for name, value in findings["specification"].items() if value is not None
+    )
+    modes = findings["power_modes"]
+    rows = [["yes" if one["available"] else "no", one["name"], one["detail"]] for one in findings["capabilities"]]
+    lines = [
+        f"{findings['device']}: {findings['model']} ({specification})",
+        f"power modes: {modes['count']}, the greatest is {modes['greatest']}",
+        "",
+        format_table(["", "what", "how it stands"], rows),
+    ]
+    wanted = [found for found in findings["capabilities"] if not found["available"] and found["way_out"]]
+    if wanted:
+        lines += ["", "To have the rest:", *(f"  {found['name']}: {found['way_out']}" for found in wanted)]
+    lines += ["", "Storage found here, as --storage takes it:"]
+    for medium in findings["storage"]:
+        kind = {True: "rotational", False: "not rotational", None: "rotational or not: not told"}[medium["rotational"]]
+        lines.append(
+            f"  {medium['name']}={medium['mount_point']}  ({medium['transport'] or 'transport not told'}, {kind}, "
+            f"{medium['filesystem']}, {medium['free_bytes'] / BYTES_PER_GIB:.1f} GiB free)"
+        )
+    if not findings["storage"]:
+        lines.append("  none that this user may write to")
+    return "\n".join(lines)

@@ -1,0 +1,66 @@
+"""`report`: results as a page and as figures, with what saved predictors say of all modes beside them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Optional, Sequence, Union
+
+from harness.core.configuration import DEFAULT_RESULTS
+from harness.report.assembly import Written, report_files
+from harness.report.mode_tables import INTERVALS, PREDICTED, ModeTable, with_fronts
+from jetwatt.fitting import FittedModel, load
+
+COLUMNS = {"time_ms": "minibatch_time_ms", "time_low_ms": INTERVALS[0], "time_high_ms": INTERVALS[1]}
+
+
+PathLike = Union[str, Path]
+
+
+def report(
+    results: Optional[PathLike] = DEFAULT_RESULTS,
+    *,
+    out: PathLike,
+    corpus: Optional[PathLike] = None,
+    predictors: Optional[PathLike] = None,
+    strategies: Optional[PathLike] = None,
+    model: Sequence[PathLike] = (),
+    png: bool = False,
+) -> Written:
+    """Write a report, as `jetwatt report` does: one page that needs no network, and each figure as SVG and CSV.
+
+    Args:
+        results: the results file; None for a report of the other files alone.
+        out: the folder to write to.
+        corpus: a corpus, for scatters of its power modes.
+        predictors: what `evaluate --json` wrote.
+        strategies: what `strategies evaluate --json` wrote.
+        model: what `fit --out` wrote: predictions of all modes, with intervals.
+        png: write each figure as PNG too.
+
+    Returns:
+        The page, how many figures it has, and which had no data.
+
+    Raises:
+        HarnessError: a file cannot be read, holds nothing, or what draws is not installed.
+    """
+    given = [None if one is None else Path(one) for one in (results, corpus, predictors, strategies)]
+    models = [Path(one) for one in model]
+    return report_files(
+        Path(out),
+        results=given[0],
+        corpus=given[1],
+        predictors=given[2],
+        strategies=given[3],
+        png=png,
+        predicted=[predicted_table(load(path)) for path in models],
+        models=models,
+    )
+
+
+def predicted_table(model: FittedModel) -> ModeTable:
+    modes = model.predict().rename(columns=COLUMNS)
+    modes = modes.dropna(subset=["minibatch_time_ms", "power_mw"]).reset_index(drop=True)
+    modes["profile"] = 0
+    origin = model.origin
+    place = (origin["device"], origin["workload"], origin["task"], model.batch_size)
+    return ModeTable(*place, f"predicted from {origin['provenance']}", PREDICTED, with_fronts(modes))
