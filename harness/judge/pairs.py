@@ -64,7 +64,7 @@ def pair(
     if unknown:
         raise UnknownNameError(f"no condition is called {', '.join(unknown)}; available: {', '.join(sorted(known))}")
     before, after = _of_one_instance(before, after), _of_one_instance(after, before)
-    old, new = _byrest_of(before, by), _byrest_of(after, by)
+    old, new = _by_rest(before, by), _by_rest(after, by)
     alone = [cases[0] for rest, cases in new.items() if rest not in old and len(cases) == 1]
     candidates = [without_question(case, by) for case in alone]
     pairs, met = [], set()
@@ -134,7 +134,7 @@ def without_question(case: CaseRuns, by: Sequence[str]) -> CaseRuns:
     return dataclasses.replace(case, conditions={**rest_of(case, by), **subject})
 
 
-def _byrest_of(cases: Sequence[CaseRuns], by: Sequence[str]) -> Dict[str, List[CaseRuns]]:
+def _by_rest(cases: Sequence[CaseRuns], by: Sequence[str]) -> Dict[str, List[CaseRuns]]:
     groups: Dict[str, List[CaseRuns]] = {}
     for case in cases:
         groups.setdefault(key(rest_of(case, by)), []).append(case)

@@ -218,7 +218,7 @@ def test_strict_fails_what_the_baseline_does_not_hold_with_what_differs(own, rec
     assert "does not hold" not in by_torch.stdout
     assert "not surely compared" not in by_torch.stdout
     wrong = own(text, "--baseline", "b.json", "--baseline-by", "tourch")
-    assert "no condition is called tourch; known:" in wrong.stdout
+    assert "no condition is called tourch; available:" in wrong.stdout
 
 
 def test_more_power_fails_and_its_limit_can_be_asked_for(own, record, tmp_path):

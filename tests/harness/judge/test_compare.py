@@ -190,7 +190,7 @@ def test_nested_conditions_can_be_the_question_and_an_unknown_one_is_refused(tmp
     code, said = compare(before, before, "--by", "pytorch")
     assert code == 2
     assert "no condition is called pytorch" in said
-    assert "torch" in said.partition("known:")[2]
+    assert "torch" in said.partition("available:")[2]
 
 
 def test_what_could_be_meant_twice_is_refused(tmp_path, compare):
