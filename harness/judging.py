@@ -31,7 +31,9 @@ class ClaimsOfRun:
         self.is_asserted = bool(config.getoption("jetwatt_assert_takeaways"))
         self.decided: Dict[Tuple[str, str], Optional[Verdict]] = {}  # by device and claim; None where nothing spoke
         self._outcome: Outcome = config.stash[OUTCOME]
+        self.not_stored = ""  # why the verdicts could not be put into the file
         self._chosen = config.getoption("jetwatt_device")
+        self._progress: Progress = config.stash[PROGRESS]
 
     @property
     def verdicts(self) -> List[Verdict]:
@@ -67,6 +69,7 @@ class ClaimsOfRun:
         from harness.store.results import ResultsStore
 
         assert self.judged_file is not None
+        self._progress.line(f"reading {self.judged_file}")
         with ResultsStore(self.judged_file, read_only=True) as store:
             return Cases(pooled(read_experiments(store)))
 
@@ -84,9 +87,12 @@ class ClaimsOfRun:
 
         is_whole = self.judged_file is not None
         kept = {place: verdict for place, verdict in self.decided.items() if is_whole or verdict is not None}
-        if kept:
-            with ResultsStore(self.results) as store:
-                store_verdicts(store, kept)
+        try:
+            if kept:
+                with ResultsStore(self.results) as store:
+                    store_verdicts(store, kept)
+        except HarnessError as error:
+            self.not_stored = str(error)
 
 
 _CLAIMS = pytest.StashKey[ClaimsOfRun]()
@@ -131,13 +137,11 @@ def judged_device(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-def judging(request: pytest.FixtureRequest, judged_device: str, progress: Progress) -> Judging:
+def judging(request: pytest.FixtureRequest, judged_device: str) -> Judging:
     """What the statistics of a claim are bound to: the cases of one device."""
     from harness.judge.claims import Judging, claim_of
 
     run = claims_of_run(request.config)
-    if run.judged_file is not None:
-        progress.update(f"    reading {run.judged_file}")
     with as_pytest_outcome():
         bound = Judging(claim_of(request.function), run.cases, judged_device, run.accepts)
         try:
@@ -189,12 +193,8 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, Any, Any]:
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    if _CLAIMS not in session.config.stash:
-        return
-    try:
+    if _CLAIMS in session.config.stash:
         session.config.stash[_CLAIMS].store()
-    except HarnessError as error:
-        session.config.stash[PROGRESS].line(f"\nthe verdicts were not stored: {error}")
 
 
 def _bound(name: str) -> Callable[[Judging], Callable[..., CaseFigures]]:

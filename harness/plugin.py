@@ -320,5 +320,7 @@ def _show_verdicts(terminalreporter: pytest.TerminalReporter) -> None:
     if run.verdicts:
         terminalreporter.section("claims of the papers")
         terminalreporter.write_line(format_verdicts(run.verdicts, terminalreporter.config.getoption("verbose") > 0))
-    if run.judged_file is not None:
+    if run.not_stored:
+        terminalreporter.write_line(f"the verdicts were not stored: {run.not_stored}")
+    elif run.judged_file is not None:
         terminalreporter.write_line(f"judged: {run.judged_file}, which holds the verdicts now")

@@ -213,7 +213,8 @@ class Judging:
     def check(self) -> None:
         """CannotRunError where the claim is not about this device, or there are no profiles of it."""
         if self.device not in self._cases.devices:
-            raise CannotRunError(f"there are no profiles of {self.device} to judge")
+            hint = f"measure them in the same run, or judge a results file: {HOW_TO_JUDGE.format('FILE')}"
+            raise CannotRunError(f"there are no profiles of {self.device} to judge", hint)
         about, device = self.claim, self._cases.devices[self.device]
         if about is None:
             return

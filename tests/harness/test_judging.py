@@ -34,6 +34,17 @@ def test_workers_gain(ratio, value):
 """
 
 
+FULL_DISK = """
+from harness.core.errors import StoreError
+from harness.store.results import ResultsStore
+
+def keep_verdicts(self, contents):
+    raise StoreError(f"{self.path}: the disk is full")
+
+ResultsStore.keep_verdicts = keep_verdicts
+"""
+
+
 @pytest.fixture
 def own(tmp_path):
     """Runs a test file of one's own that measures two cases of simulated NX and claims something of them."""
@@ -134,6 +145,25 @@ def test_what_cannot_be_judged_is_refused_before_anything_runs(own, tmp_path):
     other = own("--judge", "r.sqlite", "--device", "host", device=None)
     assert other.returncode == USAGE_ERROR
     assert "r.sqlite holds no profile of host" in other.stdout + other.stderr
+
+
+def test_a_claim_alone_says_that_nothing_was_measured_and_how_a_file_is_judged(own):
+    done = own("-k", "workers_gain")
+    assert "there are no profiles of sim:xavier-nx to judge" in done.stdout
+    assert "judge a results file: pytest benchmarks --judge FILE" in done.stdout
+    assert "1 skipped, 2 deselected" in done.stdout
+
+
+def test_verdicts_that_cannot_be_stored_are_shown_and_that_they_were_not_is_said(own, tmp_path):
+    own()
+    before = verdicts_in(tmp_path / "r.sqlite")
+    (tmp_path / "conftest.py").write_text(FULL_DISK)
+    done = own("--judge", "r.sqlite", device=None, asserted='ratio("time", workers=(0, 4)) < 2')
+    assert done.returncode == 0
+    assert "confirmed (simulated): 1" in done.stdout
+    assert "the verdicts were not stored: r.sqlite: the disk is full" in done.stdout
+    assert "holds the verdicts now" not in done.stdout
+    assert verdicts_in(tmp_path / "r.sqlite") == before
 
 
 def test_verdicts_go_when_nothing_in_the_file_speaks_to_the_claim_any_more(own, tmp_path):

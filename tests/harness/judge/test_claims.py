@@ -29,6 +29,7 @@ from harness.judge.figures import (
 from harness.measure.run import run
 from harness.stats.estimates import Drawn, Estimate
 from harness.stats.noise import RunNoise, over_runs
+from harness.store.conditions import CHOSEN_BY
 from harness.store.results import ResultsStore
 from harness.summary import format_verdicts
 from tools.simulated_campaign import papers_claims
@@ -360,6 +361,27 @@ def test_a_shortfall_excuses_what_is_known_and_nothing_else():
     assert found.shortfall
     worse = judged((profiles[0], slowed(profiles[1], 20.0)))[found.takeaway]
     assert (worse.verdict, worse.is_violated, worse.shortfall) == ("contradicted", True, None)
+
+
+def test_what_a_search_chose_is_no_sample_of_modes_and_no_claim_is_judged_by_it(tmp_path):
+    none, four = (simulated("sim:xavier-agx", workers=workers) for workers in (0, 4))
+    chosen = dataclasses.replace(four, conditions={**four.conditions, CHOSEN_BY: "search"})
+    with ResultsStore(tmp_path / "r.sqlite") as store:
+        store.add(none, {}, "run")
+        store.add(chosen, {}, "run")
+        assert [row.case.workers for row in read_experiments(store).itertuples()] == [0]
+        store.add(four, {}, "run")
+        assert "one_worker_shortens_every_epoch" in by_name(judge(pooled(read_experiments(store)), papers_claims()))
+
+
+def test_a_claim_that_a_simulated_board_cannot_fail_is_judged_on_measured_profiles_only():
+    assert {claim.name for claim in papers_claims() if claim.measured_only} == {
+        "nothing_throttles",
+        "both_take_no_longer_than_one_after_the_other",
+    }
+    board = watched(simulated("sim:xavier-agx"))
+    assert "nothing_throttles" not in judged([board])
+    assert "nothing_throttles" in judged([dataclasses.replace(board, provenance="measured")])
 
 
 def test_further_instances_of_a_simulated_board_are_judged_only_where_it_is_not_there_itself():
