@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import json
 from pathlib import Path
 
 import numpy as np
@@ -151,3 +152,39 @@ def test_a_plot_is_a_figure_and_a_file_and_results_that_are_not_there_are_refuse
     pytest.importorskip("matplotlib")
     assert model.plot(tmp_path / "m.png").axes[0].get_xlabel() == "power (W)"
     assert (tmp_path / "m.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_call_returns_what_the_command_prints(tmp_path, capsys):
+    from jetwatt.cli import main
+
+    before, after = tmp_path / "before.sqlite", tmp_path / "after.sqlite"
+    options = {"strategy": "random", "profiles": 3, "power_budget": 20}
+    for path in (before, after):
+        jetwatt.recommend("sim:orin-nano", workload="resnet18-imagenet", results=path, **options)
+    calls = {
+        ("compare", str(before), str(after)): jetwatt.compare(before, after),
+        ("history", str(before), str(after)): jetwatt.history([before, after]),
+        ("doctor", "--device", "sim:orin-nano"): jetwatt.doctor("sim:orin-nano"),
+    }
+    capsys.readouterr()
+    for words, returned in calls.items():
+        main([*words, "--json"])
+        printed = json.loads(capsys.readouterr().out)
+        for found in (printed, returned):
+            found.pop("storage", None)  # its free space changes meanwhile
+        assert printed == json.loads(json.dumps(returned)), words
+
+
+@pytest.mark.exhaustive
+def test_concurrent_and_report_are_calls(tmp_path):
+    plans = jetwatt.concurrent(
+        "sim:orin-agx", training="resnet18-imagenet", inference="mobilenetv3-gld23k",
+        arrival_rate=20, latency_limit=800, inference_batches=(1, 4), duration=10,
+        profiles=8, ways=["interleaved"], results=tmp_path / "r.sqlite",
+    )  # fmt: skip
+    assert plans.keeps_limits
+    assert plans.plain()["way"] == "interleaved"
+    assert "trained samples/s" in repr(plans)
+    pytest.importorskip("vl_convert")
+    written = jetwatt.report(tmp_path / "r.sqlite", out=tmp_path / "report")
+    assert written.page.exists()
