@@ -161,8 +161,8 @@ def left_out_in_short(records: Records) -> str:
 
     yolo, lstm = shown("yolov8n-coco", 10, 20, 50), shown("lstm-wikitext", 10)
     return paragraph(
-        f"With the target's own network left out of the prior, and the board's other networks as references, YOLOv8n "
-        f"has {listed(yolo)} with 10, 20 and 50 modes, and the LSTM {lstm[0]} with 10."
+        f"If the target's own network is left out of the prior, with the board's other networks as references, the "
+        f"errors for YOLOv8n are {listed(yolo)} with 10, 20 and 50 modes, and for the LSTM {lstm[0]} with 10."
     )
 
 
@@ -281,11 +281,11 @@ def closed_loop_in_short(records: Records) -> str:
     kept = "it never exceeded a limit" if not broken else f"it exceeded a limit in {broken} of {len(rows)} contests"
     yolo, lstm, resnet = CONTEST_TABLES
     return paragraph(
-        f"The first command profiles a few power modes and names the one to train with; what it promises was measured. "
-        f"On the same tables, over 12 budgets from 17 to 50 W and with another network's profiles to start from, the "
-        f"mode it chose after 15 profiles was {penalty(yolo, 15)} % (YOLOv8n) and {penalty(lstm, 15)} % (LSTM) slower "
-        f"than the best one within the budget (after 5: {penalty(yolo, 5)} and {penalty(lstm, 5)} %), and "
-        f"{penalty(resnet, 15)} % for ResNet-18, whose table has outlying modes that no search finds; {kept}."
+        f"`recommend` profiles a few power modes and names the one to train with; it has measured the mode that it "
+        f"names. On the same tables, with 12 budgets from 17 to 50 W and another network's profiles to start from, "
+        f"the mode chosen after 15 profiles was {penalty(yolo, 15)} % (YOLOv8n) and {penalty(lstm, 15)} % (LSTM) "
+        f"slower than the best mode within the budget (after 5: {penalty(yolo, 5)} and {penalty(lstm, 5)} %), and "
+        f"{penalty(resnet, 15)} % slower for ResNet-18, whose table has outlying modes that no search finds; {kept}."
     )
 
 
