@@ -31,17 +31,17 @@ from harness.store.corpora import corpus_rows
 from harness.store.frames import FURTHER, profiles
 from harness.store.results import ResultsStore
 
-WORTH_PROCESSES = 60  # panels; fewer are drawn before further processes have loaded what draws them
+WORTH_PROCESSES = 60  # panels; fewer are drawn before further processes have loaded the drawing library
 MOST_SURPRISES = 6
 TABLE_ROWS, SHOWN = 12, 4
-"""Rows that a figure's table shows, and its CSV file has all; panels that are shown at once, the others folded."""
+"""Rows in a figure's table (its CSV file has all rows); panels shown before the others are folded."""
 
 
 class Written(NamedTuple):
     page: Path
     figures: int
     missing: Tuple[str, ...]
-    judging: str  # how the claims of the papers come to be judged, where they were not; else empty
+    judging: str  # how to judge the claims of the papers if they were not judged; else empty
 
 
 def report_files(
@@ -55,9 +55,9 @@ def report_files(
     predicted: Sequence[ModeTable] = (),
     models: Sequence[Path] = (),
 ) -> Written:
-    """Write a report of files into a folder; of the default results file only where it is there, or nothing else is.
+    """Write a report of files into a folder; the default results file may be absent if another file is given.
 
-    `predicted` are tables of modes that the saved predictors `models` made.
+    `predicted` are tables of modes from the saved predictors `models`.
     """
     others = [corpus, predictors, strategies, *models]
     if results == DEFAULT_RESULTS and not results.exists() and any(others):
@@ -76,7 +76,7 @@ def report_files(
 
 
 def read_evaluation(path: Optional[Path], what: str) -> Tuple[Dict[str, Any], ...]:
-    """The results in a file of `python -m predictors`, none where no file is named; targets tell inference apart."""
+    """The results in a file of `python -m predictors`, empty without a file; inference is marked in the target."""
     if path is None:
         return ()
     command = "evaluate" if what == "predictor" else "strategies evaluate"
@@ -84,59 +84,69 @@ def read_evaluation(path: Optional[Path], what: str) -> Tuple[Dict[str, Any], ..
     try:
         content = read_json(path)
     except OSError as error:
-        raise StoreError(f"cannot read {path}: {error}", "name a file that there is") from error
+        raise StoreError(f"cannot read {path}: {error}", "name an existing file") from error
     except ValueError as error:
-        raise InvalidValueError(f"{path} is no JSON: {error}", hint) from error
+        raise InvalidValueError(f"{path} is not valid JSON: {error}", hint) from error
     results: List[Dict[str, Any]] = content.get("results", []) if isinstance(content, dict) else []
-    if not results or not all(isinstance(one, dict) and what in one and "provenance" in one for one in results):
-        raise InvalidValueError(f"{path} holds no results with {what} and provenance", hint)
+    if not results or not all(
+        isinstance(result, dict) and what in result and "provenance" in result for result in results
+    ):
+        raise InvalidValueError(f"{path} has no results with {what} and provenance", hint)
     return tuple(
-        {**one, "target": f"{one['target']} {INFERENCE}"} if one.get("task") == INFERENCE else one for one in results
+        {**result, "target": f"{result['target']} {INFERENCE}"} if result.get("task") == INFERENCE else result
+        for result in results
     )
 
 
 def write_report(material: Material, out: Path, made_from: Sequence[Path], png: bool = False) -> Written:
     """Write a report into a folder: files of the same names are replaced, others stay; the page links `made_from`."""
     if not (material.rows or material.corpus or material.predictors or material.strategies or material.predicted):
-        raise StoreError(f"{material.store.path} holds no profile", "measure some: pytest benchmarks")
+        raise StoreError(f"{material.store.path} has no profiles", "measure some: pytest benchmarks")
     require_drawing("the report")
     figures = {kind: kind.make(material) for kind in KINDS}
-    with _drawers(sum(len(figure.panels) for made in figures.values() for figure in made)) as pool:
+    with _drawers(sum(len(figure.panels) for of_kind in figures.values() for figure in of_kind)) as pool:
         drawings = {
-            kind: [(figure, pool.submit(write_figure, figure, out / "figures", png)) for figure in made]
-            for kind, made in figures.items()
+            kind: [(figure, pool.submit(write_figure, figure, out / "figures", png)) for figure in of_kind]
+            for kind, of_kind in figures.items()
         }
-        found = material.judged.verdicts
-        raw = [(os.path.relpath(path, out), "what this report is made of, where it lay then") for path in made_from]
-        files = [*_write_tables(material, found, out), *raw]
+        verdicts = material.judged.verdicts
+        raw = [
+            (os.path.relpath(path, out), "input of this report, at its path when the report was written")
+            for path in made_from
+        ]
+        files = [*_write_tables(material, verdicts, out), *raw]
         drawn = {
-            kind: [(figure, panels.result()) for figure, panels in made] for kind, made in drawings.items() if made
+            kind: [(figure, panels.result()) for figure, panels in of_kind]
+            for kind, of_kind in drawings.items()
+            if of_kind
         }
     page = out / "index.html"
     judging = "" if material.store is None or not material.rows else material.judged.note(material.store.path)
-    write_output(page, _page(material, drawn, found, files, made_from, png, judging).encode("utf-8"))
+    write_output(page, _page(material, drawn, verdicts, files, made_from, png, judging).encode("utf-8"))
     missing = tuple(f"{kind.title} ({kind.experiments})" for kind in KINDS if kind not in drawn)
     return Written(page, sum(map(len, drawn.values())), missing, judging)
 
 
 def _drawers(panels: int) -> concurrent.futures.Executor:
-    """A process for each core where there is much to draw, else a thread."""
+    """A process for each core if there are many panels, else a thread."""
     cores = len(os.sched_getaffinity(0))
     if panels < WORTH_PROCESSES or cores == 1:
         return concurrent.futures.ThreadPoolExecutor(1)
     return concurrent.futures.ProcessPoolExecutor(min(cores, 4), mp_context=multiprocessing.get_context("spawn"))
 
 
-def _write_tables(material: Material, found: Sequence[Verdict], out: Path) -> List[Tuple[str, str]]:
+def _write_tables(material: Material, verdicts: Sequence[Verdict], out: Path) -> List[Tuple[str, str]]:
     files = []
     rows = []
     if material.store is not None:
         rows = corpus_rows(profiles(material.store, include_flagged=True, newest_only=True, timed=True, tasks=TASKS))
     if rows:
         write_corpus(out / "results.csv", rows, FURTHER)
-        files.append(("results.csv", f"the newest profile of each comparable conditions as a corpus, {len(rows)} rows"))
-    if found:
-        text = csv_text(Verdict._fields, [tuple(verdict) for verdict in found])
+        files.append(
+            ("results.csv", f"the newest profile of each case and its conditions as a corpus, {len(rows)} rows")
+        )
+    if verdicts:
+        text = csv_text(Verdict._fields, [tuple(verdict) for verdict in verdicts])
         write_output(out / "takeaways.csv", text.encode("utf-8"))
         files.append(("takeaways.csv", "the take-aways with their verdicts"))
     return files
@@ -145,31 +155,31 @@ def _write_tables(material: Material, found: Sequence[Verdict], out: Path) -> Li
 def _page(
     material: Material,
     drawn: Mapping[FigureKind, Sequence[Tuple[Figure, List[DrawnPanel]]]],
-    found: Sequence[Verdict],
+    verdicts: Sequence[Verdict],
     files: Sequence[Tuple[str, str]],
     made_from: Sequence[Path],
     png: bool,
     judging: str,
 ) -> str:
-    """One HTML file that needs nothing else; `files`: paths and what they are."""
+    """One self-contained HTML file; `files`: paths and their descriptions."""
     from markupsafe import Markup
 
     script = (HERE / "page.js").read_text(encoding="utf-8")
-    tables, flags, claims = material.tables, summary.flag_rows(material.rows), summary.claim_rows(found)
+    tables, flags, claims = material.tables, summary.flag_rows(material.rows), summary.claim_rows(verdicts)
     corpora = [*(row["device"] for row in material.corpus), *(table.device for table in material.predicted)]
     devices = dict.fromkeys([*(row.base for row in material.rows), *corpora])
     evaluated = (*material.corpus, *material.predictors, *material.strategies)
-    named = [*(row.provenance for row in material.rows), *(one["provenance"] for one in evaluated)]
+    named = [*(row.provenance for row in material.rows), *(result["provenance"] for result in evaluated)]
     named += [table.provenance for table in material.predicted]
     sections = [
         {
             "anchor": file_name(kind.title),
             "kind": kind,
-            "figures": made,
-            "provenance": joined(figure.provenance for figure, _ in made),
-            "answers": summary.answers(found, kind.claim),
+            "figures": of_kind,
+            "provenance": joined(figure.provenance for figure, _ in of_kind),
+            "answers": summary.answers(verdicts, kind.claim),
         }
-        for kind, made in drawn.items()
+        for kind, of_kind in drawn.items()
     ]
     return fill(
         "page.html",
@@ -181,8 +191,10 @@ def _page(
         devices=summary.device_rows(material),
         profiles=summary.profile_rows(material),
         modes=summary.recommended_modes(tables[:MOST_TABLES]),
-        counts=[(name.partition(" ")[0], count, name) for name, count in counts_of_claims(found).items()],
-        surprises=[one for one in claims if one["verdict"] == CONTRADICTED and not one["notes"]][:MOST_SURPRISES],
+        counts=[(name.partition(" ")[0], count, name) for name, count in counts_of_claims(verdicts).items()],
+        surprises=[claim for claim in claims if claim["verdict"] == CONTRADICTED and not claim["notes"]][
+            :MOST_SURPRISES
+        ],
         claims=claims,
         judging=judging,
         sections=sections,
@@ -191,7 +203,7 @@ def _page(
         missing=[kind for kind in KINDS if kind not in drawn],
         files=[
             *files,
-            *((f"figures/{figure.name}.csv", figure.title) for made in drawn.values() for figure, _ in made),
+            *((f"figures/{figure.name}.csv", figure.title) for of_kind in drawn.values() for figure, _ in of_kind),
         ],
         formats=["svg", *(["png"] if png else []), "csv"],
         markers=MARKERS,

@@ -1,4 +1,4 @@
-"""Colours and markers of the report: one colour a workload, one marker a device, told apart by the colour-blind too.
+"""Colours and markers of the report: a colour for each workload, a marker for each device, safe for colour blindness.
 
 The list follows Okabe and Ito's palette, darkened until the colours stand out from a white page and in print; each
 has a lighter form for dark pages.
@@ -32,7 +32,7 @@ PARTS = {
     "incremental energy": "#0a8a68",
     "energy, baseload not measured": "#6b51a8",
 }
-"""What time and energy are made of, everywhere in these colours."""
+"""Colours of the parts of time and energy, the same in every figure."""
 
 INK, MUTED, GRID, PAGE = "#1b1f24", "#5b6470", "#e2e6ea", "#ffffff"
 DARK = {
@@ -45,10 +45,10 @@ DARK = {
     MUTED: "#a3acb8",
     GRID: "#343a42",
 }
-"""Every colour of a figure but those of the ramp, as it is on a dark page."""
+"""Every colour of a figure except the ramp, on a dark page."""
 
 RAMP = ("#3f6fd1", "#4aa0c4", "#95a08a", "#d9a23c", "#d4600f")
-"""From little to much, of middling lightness throughout: readable on light and dark pages."""
+"""From low to high, of medium lightness throughout: readable on light and dark pages."""
 
 MARKERS = {
     "circle": "\u25cf",
@@ -58,18 +58,18 @@ MARKERS = {
     "triangle-down": "\u25bc",
     "cross": "\u271a",
 }
-"""Vega's names of markers, and the signs that stand for them in a legend."""
+"""Vega's names of markers, and their characters in a legend."""
 
 OF_DEVICES = ("circle", "triangle-up", "diamond", "triangle-down", "cross", "square")
 
 
 def colours_of(names: Iterable[str]) -> Dict[str, str]:
-    """A colour for each name, in the order of the alphabet; from the eleventh on they come again."""
+    """A colour for each name, in alphabetical order; colours repeat from the eleventh on."""
     return dict(zip(sorted(set(names)), itertools.cycle(LISTED)))
 
 
 def dark_rules() -> str:
-    """CSS that draws figures in the dark page's colours: it wins over the attributes of their elements."""
+    """CSS that draws figures in the dark page's colours: it overrides the attributes of their elements."""
     return "".join(
         f'.panel [{attribute}="{light}"]{{{attribute}:{dark}}}'
         for light, dark in DARK.items()

@@ -1,4 +1,4 @@
-"""What a figure is: panels of values in layers, a caption, a legend, the rows of its CSV file. Knows nothing of SVG."""
+"""A figure's data: panels of values in layers, a caption, a legend, the rows of its CSV file. Drawing is elsewhere."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from typing import Any, Iterable, List, NamedTuple, Optional, Sequence, Tuple
 
 from harness.core.files import read_toml
 
-TEXTS = read_toml(Path(__file__).parent / "figures.toml")  # what each kind of figure says
+TEXTS = read_toml(Path(__file__).parent / "figures.toml")  # the texts of each kind of figure
 LINEAR_TO = 5.0
-FORMULA = ("=", "+", "-", "@", "\t", "\r")  # what a formula of a spreadsheet begins with
+FORMULA = ("=", "+", "-", "@", "\t", "\r")  # first characters that a spreadsheet takes for a formula
 
 
 class Spacing(enum.Enum):
@@ -23,7 +23,7 @@ class Spacing(enum.Enum):
 
 
 class Mark(enum.Enum):
-    """What a layer draws. Bars side by side and curves have whiskers from `low` to `high` too; rules are vertical."""
+    """Kinds of layers. Bars side by side and curves also have whiskers from `low` to `high`; rules are vertical."""
 
     STACKED, BESIDE, CURVES, STEPS, DOTS, NAMES, VIOLINS, WHISKERS, RULES = range(9)
 
@@ -35,7 +35,7 @@ class Axis(NamedTuple):
     spacing: Spacing = Spacing.LINEAR
     names: Tuple[str, ...] = ()  # a line break makes a second line
     from_zero: bool = True
-    ends: Tuple[float, ...] = ()  # what it shows at least, so that panels share it
+    ends: Tuple[float, ...] = ()  # the least range that it shows, so that panels share it
 
 
 class LegendEntry(NamedTuple):
@@ -47,31 +47,31 @@ class LegendEntry(NamedTuple):
 
 
 class Value(NamedTuple):
-    """A figure in a panel, or the distribution of some."""
+    """A value in a panel, or a distribution of values."""
 
-    series: Any  # the legend's entry that it belongs to; of dots the number that their colour stands for
-    x: Any  # where it lies: a number, or one of the axis's names. Of a violin x or y is all of its values
+    series: Any  # the legend's entry that it belongs to; of dots the number that their colour encodes
+    x: Any  # its position: a number, or one of the axis's names. Of a violin x or y holds all of its values
     y: Any
     provenance: str
-    low: Optional[float] = None  # its 95 % interval, or what the caption says of the whiskers
+    low: Optional[float] = None  # its 95 % interval, or as the caption defines the whiskers
     high: Optional[float] = None
     apart: bool = False  # its profile was disturbed or throttled, so it is drawn open and grey
-    note: str = ""  # what a reader is told of it besides
+    note: str = ""  # further text of its tooltip
 
 
 class Layer(NamedTuple):
     mark: Mark
     values: Tuple[Value, ...]
     ends: Tuple[float, ...] = ()  # of dots: the numbers at the ends of the ramp of colours
-    many: bool = False  # of dots: so many that they are small, and say nothing by themselves
+    many: bool = False  # of dots: so many that they are small and have no tooltips
 
 
 @dataclasses.dataclass(frozen=True)
 class Panel:
-    """One pair of axes; bars lie where `y` is the category axis.
+    """One pair of axes; bars are horizontal if `y` is the category axis.
 
-    The profiles that are compared in it share all comparable conditions but those in which it says that they vary: axes
-    or legend show them, or what is drawn does not depend on them. Panels of a corpus or an evaluation name no profiles.
+    Its profiles share all comparable conditions except those in `varies`: axes or legend show these, or the drawn
+    values do not depend on them. Panels of a corpus or an evaluation name no profiles.
     """
 
     title: str
@@ -118,19 +118,19 @@ def figure_of(
     about: str = "",
     **details: Any,
 ) -> Figure:
-    """A figure of the panels that show something, with a legend of what they show.
+    """A figure of the non-empty panels, with a legend of the series that they show.
 
-    Title and caption are its kind's in `figures.toml`, filled in with details; a further figure, `about` energy or what
-    has a text of that name there, has a caption of its own.
+    Title and caption come from its kind in `figures.toml`, filled in with details; a second figure of the kind, `about`
+    energy or another text of the kind there, has its own caption.
     """
     texts = TEXTS[kind]
     title = texts["title"].format(**details) + (f": {about}" if about else "")
     caption = about if about in texts else "energy" if about else "caption"
-    told = f"{texts['question']} {texts[caption].format(**TEXTS['common'], **details)}"
+    text = f"{texts['question']} {texts[caption].format(**TEXTS['common'], **details)}"
     shown = [panel for panel in panels if panel.values]
     drawn = {value.series for panel in shown for value in panel.values}
     legend = [entry for entry in series if entry.name in drawn]
-    return Figure(name, title, " ".join(told.split()), shown, legend, columns, rows)
+    return Figure(name, title, " ".join(text.split()), shown, legend, columns, rows)
 
 
 def panel_of(
@@ -143,9 +143,9 @@ def panel_of(
     varies: Sequence[str] = (),
     behind: Sequence[Layer] = (),
 ) -> Panel:
-    """A panel of values that profiles have which differ in the named conditions and share all others.
+    """A panel of values of profiles that differ in the named conditions and share all others.
 
-    An axis of names without any has those of the values, in their order.
+    A category axis without names takes those of the values, in their order.
     """
     shown = tuple(values)
     axes = [
@@ -161,7 +161,7 @@ def joined(provenances: Iterable[str]) -> str:
 
 
 def csv_text(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
-    """Rows as CSV; a missing value is an empty cell, and a text that would be a formula gets an apostrophe."""
+    """Rows as CSV; a missing value is an empty cell, and a text that looks like a formula gets an apostrophe."""
     text = io.StringIO(newline="")
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(columns)
@@ -180,7 +180,7 @@ def cell_text(value: Any) -> str:
 
 
 def figure_text(value: float) -> str:
-    """A figure with three significant digits for people: 0.0123, 1.23, 12.3, 123, 1,230."""
+    """A figure with three significant digits, for reading: 0.0123, 1.23, 12.3, 123, 1,230."""
     if value == 0 or not math.isfinite(value):
         return f"{value:g}"
     digits = max(0, 2 - math.floor(math.log10(abs(value))))

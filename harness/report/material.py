@@ -1,4 +1,4 @@
-"""What a report is made of: the profiles that count, with intervals; a corpus; evaluations."""
+"""The data of a report: the newest profiles, with intervals; a corpus; evaluations."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ if TYPE_CHECKING:
     import pandas as pd
 
 Row = Any
-"""A profile with the columns of `harness.store.frames.profiles` as attributes, None where there is no value; besides:
-`id`; `label`, what its device is called beside its provenance; `base`, the same without the board instance; `mode`,
-its `PowerMode` as read back, or None; `apart`, whether it was disturbed or throttled; `has_raw`, whether raw series are
-left of it."""
+"""A profile with the columns of `harness.store.frames.profiles` as attributes, None for a missing value; and also:
+`id`; `label`, its device's name without the provenance; `base`, the same without the board instance; `mode`, its
+`PowerMode` as read back, or None; `apart`, whether it was disturbed or throttled; `has_raw`, whether its raw series are
+still stored."""
 
 OF_WORKLOAD = ("workload", "data_samples", "data_source", "device_specification")
 """Conditions that differ between workloads; a simulated board's specification holds its parameters of the workload."""
@@ -35,20 +35,20 @@ OF_WORKLOAD = ("workload", "data_samples", "data_source", "device_specification"
 
 @dataclasses.dataclass(frozen=True)
 class Material:
-    store: Optional[ResultsStore]  # the results file, for raw series; None where the report is made without one
+    store: Optional[ResultsStore]  # the results file, for raw series; None for a report without one
     frame: Optional[pd.DataFrame]  # its profiles, the newest of each comparable conditions and case
     corpus: Tuple[Dict[str, Any], ...] = ()
     predictors: Tuple[Dict[str, Any], ...] = ()  # results of `python -m predictors evaluate --json`
     strategies: Tuple[Dict[str, Any], ...] = ()  # and of `python -m predictors strategies evaluate --json`
     quantities: Optional[pd.DataFrame] = None  # of each profile of the file, for intervals
-    judged: StoredVerdicts = NOT_JUDGED  # what the file holds on the papers' claims
-    predicted: Tuple[ModeTable, ...] = ()  # tables of modes that a saved predictor made
+    judged: StoredVerdicts = NOT_JUDGED  # stored verdicts on the papers' claims
+    predicted: Tuple[ModeTable, ...] = ()  # tables of modes from a saved predictor
 
     @classmethod
     def read(
         cls, store: Optional[ResultsStore], *others: Tuple[Dict[str, Any], ...], predicted: Tuple[ModeTable, ...] = ()
     ) -> Material:
-        """The profiles of a results file, flagged ones too: they are drawn apart."""
+        """The profiles of a results file, including flagged ones, which are drawn differently."""
         if store is None:
             return cls(None, None, *others, predicted=predicted)
         frame = profiles(store, include_flagged=True, newest_only=True)
@@ -57,19 +57,19 @@ class Material:
 
     @functools.cached_property
     def estimates(self) -> Dict[int, Mapping[Tuple[str, str], Estimate]]:
-        """Of each profile the figures with their noise, that between runs of its device included."""
+        """The figures of each profile with their noise, including the noise between runs of its device."""
         if self.quantities is None:
             return {}
         noises = dict(noise_by_device(pooled(self.quantities)))
-        found: Dict[int, Mapping[Tuple[str, str], Estimate]] = {}
+        by_profile: Dict[int, Mapping[Tuple[str, str], Estimate]] = {}
         for row in self.quantities.itertuples():
             noise = noises.get(row.device_label, {})
-            found[row.profile_ids[0]] = {
+            by_profile[row.profile_ids[0]] = {
                 name: estimate.with_noise(noise[name[0]].share, noise[name[0]].dof)
                 for name, estimate in estimates_of(row).items()
                 if name[0] in noise
             }
-        return found
+        return by_profile
 
     def ends(
         self, number: int, figure: Optional[float], quantity: str, phase: str = WARM
@@ -96,7 +96,7 @@ class Material:
     @functools.cached_property
     def colours(self) -> Dict[str, str]:
         """Of each workload, the same in every figure."""
-        evaluated = [one["target"] for one in (*self.predictors, *self.strategies)]
+        evaluated = [result["target"] for result in (*self.predictors, *self.strategies)]
         own = [row.workload for row in self.rows if row.task in TASKS]
         others = [*(row["workload"] for row in self.corpus), *(table.workload for table in self.predicted)]
         return colours_of([*own, *others, *evaluated])
@@ -116,18 +116,18 @@ class Material:
 
         if self.frame is None:
             return []
-        known = self.frame.astype(object).where(self.frame.notna(), None)
-        modes = known[list(PowerMode._fields)].itertuples(index=False, name=None)
-        labels = [bare(label) for label in known["device_label"]]
+        values = self.frame.astype(object).where(self.frame.notna(), None)
+        modes = values[list(PowerMode._fields)].itertuples(index=False, name=None)
+        labels = [strip_prefix(label) for label in values["device_label"]]
         more = {
-            "id": known.index,
+            "id": values.index,
             "label": labels,
             "base": [label.partition("@")[0] for label in labels],
-            "apart": [not usable for usable in known["usable"]],
-            "has_raw": [RAW_PRUNED not in kinds for kinds in known["flag_kinds"]],
+            "apart": [not usable for usable in values["usable"]],
+            "has_raw": [RAW_PRUNED not in kinds for kinds in values["flag_kinds"]],
             "mode": [None if None in mode else PowerMode(*mode) for mode in modes],
         }
-        return list(known.join(pd.DataFrame(more, known.index)).itertuples(index=False, name="Row"))
+        return list(values.join(pd.DataFrame(more, values.index)).itertuples(index=False, name="Row"))
 
     @functools.cached_property
     def tables(self) -> List[ModeTable]:
@@ -137,7 +137,7 @@ class Material:
         return [row for row in self.rows if row.task == TRAINING and row.minibatch_time_ms is not None]
 
     def alike(self, rows: Sequence[Row], varies: Sequence[str]) -> List[List[Row]]:
-        """Rows in groups that share all comparable conditions but the named ones, those first that begin first."""
+        """Rows in groups that share all comparable conditions except the named ones, ordered by their first rows."""
         ids = [row.id for row in rows]
         shared = dict(zip(ids, self.conditions(ids, varies)))
         return list(grouped(rows, lambda row: shared[row.id]).values())
@@ -146,14 +146,14 @@ class Material:
         return common_conditions(self.frame.loc[list(ids)], varies).tolist() if ids else []
 
     def families(self, rows: Sequence[Row], *varies: str, least: int = 2, split_by: Sequence[str] = ()) -> List[Family]:
-        """Families in which one thing is varied: of each device and workload the one with the most values.
+        """Families in which the conditions `varies` differ: the one with the most values for each device and workload.
 
-        Rows without a value are left out. `split_by`: columns; the best family is taken for each of their values.
+        Rows without a value are excluded. `split_by`: columns; the best family is taken for each of their values.
         """
         columns = ["device_label" if name == "device" else name for name in varies]
         best: Dict[Tuple[Any, ...], Dict[Any, Row]] = {}
         for group in self.alike([row for row in rows if None not in cells(row, columns)], varies):
-            named: Dict[str, Dict[Any, Row]] = {}  # a power mode may go by two names
+            named: Dict[str, Dict[Any, Row]] = {}  # a power mode may have two names
             for row in sorted(group, key=lambda row: row.usable):  # of equal ones an undisturbed one
                 name = "" if {"power_mode", "device"} & set(varies) else row.power_mode
                 value = cells(row, columns)
@@ -166,12 +166,14 @@ class Material:
                 )
                 if len(members) >= least and _rank(members) >= _rank(best.get(place, {})):  # of equal ones the newer
                     best[place] = members
-        found = []
+        families = []
         for members in best.values():
             values = tuple(sorted(members))
             first = members[values[0]]
-            found.append(Family(first.label, first.workload, values, tuple(members[one] for one in values), varies))
-        return found
+            families.append(
+                Family(first.label, first.workload, values, tuple(members[value] for value in values), varies)
+            )
+        return families
 
 
 class Family(NamedTuple):
@@ -189,9 +191,9 @@ class Family(NamedTuple):
 
 
 def _rank(members: Dict[Any, Row]) -> Tuple[int, float, int]:
-    """What makes a family better: more values, then more data, then the papers' defaults (004 sec. 4.4).
+    """Ranks families by the number of values, then by the amount of data, then by the papers' defaults (004 sec. 4.4).
 
-    Data sets of the real size are what an experiment is about; a sweep's small ones fit into any page cache.
+    Experiments need data sets of the real size; the small ones of a sweep fit into any page cache.
     """
     scales = [row.data_scale_asked or 0.0 for row in members.values()]
     return len(members), max(scales, default=0.0), max(map(by_defaults, members.values()), default=0)
@@ -203,14 +205,14 @@ def by_defaults(row: Row) -> int:
 
 
 def grouped(items: Iterable[Any], key: Callable[[Any], Any]) -> Dict[Any, List[Any]]:
-    """Items by their key, the keys in the order in which they are first met."""
+    """Items by their key, the keys in the order of their first items."""
     groups: Dict[Any, List[Any]] = {}
     for item in items:
         groups.setdefault(key(item), []).append(item)
     return groups
 
 
-def bare(device: str) -> str:
+def strip_prefix(device: str) -> str:
     """The name of a device without `sim:` and `replay:`."""
     return device.partition(":")[2] or device
 

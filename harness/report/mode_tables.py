@@ -1,4 +1,4 @@
-"""Time and power of many power modes of one workload: what scatters and the page's explorer show."""
+"""Time and power of many power modes of one workload, for scatter plots and the page's explorer."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ LEAST_MODES = 4
 CORPUS, RESULTS, PREDICTED = "corpus", "results", "predicted"  # origins of a table
 
 VARIES = ("power_mode", "minibatches")
-"""What the profiles of a table differ in: how long a mode was watched does not change its medians."""
+"""Conditions in which the profiles of a table differ: the length of a profile does not change its medians."""
 
-LETTER = 3  # names of modes up to this long stand beside their points
+LETTER = 3  # names of modes up to this length are shown beside their points
 MOST_POINTS, MOST_TABLES = 4500, 12  # that the explorer shows; the papers' grid has 4,368 modes
 INTERVALS = ("time_low_ms", "time_high_ms", "power_low_mw", "power_high_mw")  # further columns of a predicted table
 
@@ -35,7 +35,7 @@ class ModeTable:
 
     `modes` has a row for each: `power_mode` (its name), the fields of `PowerMode`, `minibatch_time_ms`, `power_mw`,
     `energy_mws` of a minibatch, whether it is on the front of time and power or energy (0 or 1), and `profile`, its
-    number, 0 where there is none; of predicted ones also `INTERVALS`, which hold 80 % of measurements.
+    number, or 0; predicted tables also have `INTERVALS`, which hold 80 % of measurements.
     """
 
     device: str
@@ -54,13 +54,13 @@ class ModeTable:
 
     @property
     def profiles(self) -> Tuple[int, ...]:
-        """Their numbers; none of a corpus and of what was predicted."""
+        """Their numbers; empty for a corpus or predicted modes."""
         return tuple(self.modes["profile"]) if self.origin == RESULTS else ()
 
     def some(self, most: int, also: Container[PowerMode] = ()) -> pd.DataFrame:
-        """Evenly at most about so many modes, and all of both fronts and of `also`.
+        """About `most` modes, evenly spaced, with all of both fronts and of `also`.
 
-        What is fastest within a power budget lies on the front: thinning does not change to which mode a budget leads.
+        The fastest mode within a power budget is on the front, so thinning does not change which mode it selects.
         """
         on_a_front = np.flatnonzero(self.modes["on_time_power_front"] | self.modes["on_time_energy_front"])
         always = [place for place, mode in enumerate(self.power_modes) if mode in also]
@@ -82,8 +82,10 @@ def mode_tables(material: Material) -> List[ModeTable]:
     tables = [
         ModeTable(*place, _framed(modes.values())) for place, modes in corpora.items() if len(modes) >= LEAST_MODES
     ]
-    known = [row for row in material.rows if row.task in TASKS and row.mode and row.minibatch_time_ms and row.power_mw]
-    for group in material.alike(known, VARIES):
+    complete = [
+        row for row in material.rows if row.task in TASKS and row.mode and row.minibatch_time_ms and row.power_mw
+    ]
+    for group in material.alike(complete, VARIES):
         first = group[0]
         place = (first.label, first.workload, first.task, first.batch_size, first.provenance, RESULTS)
         modes = {
@@ -96,7 +98,7 @@ def mode_tables(material: Material) -> List[ModeTable]:
             tables.append(ModeTable(*place, _framed(modes.values()), disturbed))
     order = (CORPUS, RESULTS, PREDICTED)
     tables += material.predicted
-    return sorted(tables, key=lambda one: (order.index(one.origin), one.task != TRAINING, one.batch_size != 16))
+    return sorted(tables, key=lambda table: (order.index(table.origin), table.task != TRAINING, table.batch_size != 16))
 
 
 def _framed(rows: Iterable[Tuple[Any, ...]]) -> pd.DataFrame:
@@ -115,7 +117,7 @@ def with_fronts(modes: pd.DataFrame) -> pd.DataFrame:
 
 
 def evenly(count: int, most: int, always: Iterable[int] = ()) -> List[int]:
-    """Places of a scatter to draw: those that always are, and of the others evenly as many as there is room for."""
+    """Indices to draw in a scatter plot: `always`, and the others evenly spaced up to `most`."""
     kept = set(always)
     others = [place for place in range(count) if place not in kept]
     room = max(most - len(kept), 0)
@@ -125,7 +127,7 @@ def evenly(count: int, most: int, always: Iterable[int] = ()) -> List[int]:
 
 
 def explorer_tables(material: Material) -> List[Dict[str, Any]]:
-    """Plain values of the first tables, for the page's explorer."""
+    """The first tables as plain values, for the page's explorer."""
     cases = {row.id: f"{row.case_id}, profile {row.id}" for row in material.rows}
     plain, tables = [], material.tables[:MOST_TABLES]
     measured = {mode for table in tables if table.origin != PREDICTED for mode in table.power_modes}

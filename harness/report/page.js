@@ -65,20 +65,20 @@ function frontOf(places, times, costs) {
 function niceTicks(low, high, about) {
   const rough = (high - low) / about, power = 10 ** Math.floor(Math.log10(rough));
   const step = power * [1, 2, 5, 10].find(factor => factor * power >= rough * 0.999);
-  const found = [];
-  for (let place = Math.ceil(low / step); place * step <= high * 1.0000001; place++) found.push(Number((place * step).toPrecision(10)));
-  return found;
+  const ticks = [];
+  for (let place = Math.ceil(low / step); place * step <= high * 1.0000001; place++) ticks.push(Number((place * step).toPrecision(10)));
+  return ticks;
 }
 
 function logTicks(low, high) {
   for (const factors of [[1, 1.5, 2, 3, 4, 5, 6, 8], [1, 2, 5], [1, 3], [1]]) {
-    const found = [];
+    const ticks = [];
     for (let power = Math.floor(Math.log10(low)); power <= Math.log10(high); power++)
       for (const factor of factors) {
         const value = factor * 10 ** power;
-        if (value >= low && value <= high) found.push(Number(value.toPrecision(3)));
+        if (value >= low && value <= high) ticks.push(Number(value.toPrecision(3)));
       }
-    if (found.length > 2 && found.length <= 8) return found;
+    if (ticks.length > 2 && ticks.length <= 8) return ticks;
   }
   return niceTicks(low, high, 5);
 }
@@ -96,7 +96,7 @@ function startExplorer(root, tables, ramp) {
     table.key = table.title + (alike ? ` (${alike + 1})` : "");
     table.energy_j = table.time_ms.map((time, place) => time * table.power_w[place] / 1000);
     table.places = new Map(table.mode.map((mode, place) => [exactName(mode), place]));
-    table.told = place => table.name[place] ? `${table.name[place]}: ${exactName(table.mode[place])}` : exactName(table.mode[place]);
+    table.describe = place => table.name[place] ? `${table.name[place]}: ${exactName(table.mode[place])}` : exactName(table.mode[place]);
     table.alike = tables.filter(other => ["device", "workload", "task", "batch_size"].every(name => other[name] === table[name]));
   }
 
@@ -121,7 +121,7 @@ function startExplorer(root, tables, ramp) {
     const costs = cost === "energy" ? table.energy_j : table.power_w, times = table.time_ms;
     const asked = FILTERS.map(name => pick(name).value);
     const places = [...times.keys()].filter(place => asked.every((value, field) => !value || table.mode[place][field] === Number(value)));
-    const of = (values, least, start) => places.reduce((found, place) => least(found, values[place]), start);
+    const of = (values, least, start) => places.reduce((extreme, place) => least(extreme, values[place]), start);
     const ends = [of(costs, Math.min, Infinity), of(costs, Math.max, 0), of(times, Math.min, Infinity), of(times, Math.max, 0)];
     const room = (ends[1] - ends[0]) * 0.04 || 1;
     const [low, high, fast, slow] = zoom || (places.length ? [ends[0] - room, ends[1] + room, ends[2] / 1.12, ends[3] * 1.12] : [0, 1, 1, 10]);
@@ -215,12 +215,12 @@ function startExplorer(root, tables, ramp) {
     mark.innerHTML = line + `<circle cx="${x(costs[best])}" cy="${y(table.time_ms[best])}" r="7" fill="var(--mark)" stroke="var(--page)" stroke-width="2"/>`;
     const slower = (table.time_ms[best] / table.time_ms[fastest] - 1) * 100;
     const against = slower > 0.05 ? `${figureText(slower)} % slower than the fastest mode of all` : "the fastest mode of all";
-    said.replaceChildren(`Fastest within ${budget.toFixed(1)} W: `, make("button", { type: "button", click: () => { picked = best; show(); } }, table.told(best)),
+    said.replaceChildren(`Fastest within ${budget.toFixed(1)} W: `, make("button", { type: "button", click: () => { picked = best; show(); } }, table.describe(best)),
       `, ${figureText(table.time_ms[best])} ms a minibatch at ${figureText(table.power_w[best])} W, ${against} (${table.provenance}).`);
     said.dataset.mode = table.mode[best].join("-");
   }
 
-  // What is known of the picked mode: figures of every table that has it, commands, neighbours.
+  // The picked mode: its figures in every table, commands, neighbours.
   function show() {
     drawMarks();
     const box = root.querySelector("#picked"), { table } = view;
@@ -241,7 +241,7 @@ function startExplorer(root, tables, ramp) {
     const word = text => /^[\w.+:,=@-]+$/.test(text) ? text : `'${text.replace(/'/g, "'\\''")}'`;
     const commands = [
       `jetwatt nvpmodel-conf --power-mode ${name} --out custom.conf`,
-      "jetwatt nvpmodel-conf --parse custom.conf   # says which ID the mode CUSTOM has",
+      "jetwatt nvpmodel-conf --parse custom.conf   # prints the ID of the mode CUSTOM",
       "sudo nvpmodel -f custom.conf -m ID",
       `pytest benchmarks/test_${table.task}.py --workload ${word(table.workload)} --batch-size ${table.batch_size} --power-mode ${name}`,
     ];
@@ -258,7 +258,7 @@ function startExplorer(root, tables, ramp) {
     const scales = SETTINGS.map((_, field) => table.mode.map(one => one[field])).map(values => Math.max(...values) - Math.min(...values) || 1);
     const far = place => table.mode[place].reduce((sum, value, field) => sum + Math.abs(value - mode[field]) / scales[field], 0);
     const nearest = neighbours.length ? [] : [...table.mode.keys()].sort((a, b) => far(a) - far(b)).slice(1, 5).map(place => make("li", {},
-      make("button", { type: "button", click: () => { picked = place; show(); } }, table.told(place)),
+      make("button", { type: "button", click: () => { picked = place; show(); } }, table.describe(place)),
       ` time ${change(table.time_ms[picked], table.time_ms[place])}, power ${change(table.power_w[picked], table.power_w[place])}`));
     const heads = ["from", "time of a minibatch", "power", "energy", "profile"].map(text => make("th", {}, text));
     box.replaceChildren(
@@ -284,7 +284,7 @@ function startExplorer(root, tables, ramp) {
       const table = tables[number], [first, at] = pins[0];
       const against = (values, base) => rank ? `${figureText(values[place])} (${(values[place] / base[at]).toFixed(2)}x)` : figureText(values[place]);
       return make("tr", {}, ...[
-        table.told(place), table.title, against(table.time_ms, tables[first].time_ms), against(table.power_w, tables[first].power_w),
+        table.describe(place), table.title, against(table.time_ms, tables[first].time_ms), against(table.power_w, tables[first].power_w),
         against(table.energy_j, tables[first].energy_j), table.provenance,
       ].map(text => make("td", {}, text)), make("td", {}, make("button", { type: "button", "aria-label": "unpin", click: () => { pins.splice(rank, 1); compare(); } }, "\u00d7")));
     });
@@ -295,28 +295,28 @@ function startExplorer(root, tables, ramp) {
 
   // The view as the end of the address, and back.
   function remember() {
-    const told = new URLSearchParams();
-    told.set("table", view.table.key);
-    for (const name of ["colour", "cost", "budget", ...FILTERS]) if (pick(name).value) told.set(name, pick(name).value);
-    if (zoom) told.set("zoom", zoom.map(value => Number(value.toPrecision(5))).join(","));
-    if (picked >= 0) told.set("mode", exactName(view.table.mode[picked]));
-    for (const [number, place] of pins) told.append("pin", `${exactName(tables[number].mode[place])} ${tables[number].key}`);
-    history.replaceState(null, "", `#explore?${told}`);
+    const state = new URLSearchParams();
+    state.set("table", view.table.key);
+    for (const name of ["colour", "cost", "budget", ...FILTERS]) if (pick(name).value) state.set(name, pick(name).value);
+    if (zoom) state.set("zoom", zoom.map(value => Number(value.toPrecision(5))).join(","));
+    if (picked >= 0) state.set("mode", exactName(view.table.mode[picked]));
+    for (const [number, place] of pins) state.append("pin", `${exactName(tables[number].mode[place])} ${tables[number].key}`);
+    history.replaceState(null, "", `#explore?${state}`);
   }
 
   function recall() {
-    const told = new URLSearchParams(location.hash.startsWith("#explore?") ? location.hash.slice(9) : "");
-    const put = name => { if (told.has(name)) pick(name).value = told.get(name); };
+    const state = new URLSearchParams(location.hash.startsWith("#explore?") ? location.hash.slice(9) : "");
+    const put = name => { if (state.has(name)) pick(name).value = state.get(name); };
     const numberOf = key => tables.findIndex(table => table.key === key);
-    pick("table").value = String(Math.max(0, numberOf(told.get("table"))));
+    pick("table").value = String(Math.max(0, numberOf(state.get("table"))));
     fillFilters();
     ["colour", "cost", "budget", ...FILTERS].forEach(name => { put(name); if (pick(name).selectedIndex === -1) pick(name).selectedIndex = 0; });
-    const ends = (told.get("zoom") || "").split(",").map(Number);
+    const ends = (state.get("zoom") || "").split(",").map(Number);
     if (ends.length === 4 && ends.every(Number.isFinite) && ends[0] < ends[1] && 0 < ends[2] && ends[2] < ends[3]) zoom = ends;
-    const known = (number, name) => tables[number] && tables[number].places.has(name) ? tables[number].places.get(name) : -1;
-    picked = known(pick("table").value, told.get("mode"));
-    pins = told.getAll("pin").map(one => [one.split(" ")[0], numberOf(one.slice(one.indexOf(" ") + 1))])
-      .map(([name, number]) => [number, known(number, name)]).filter(([, place]) => place >= 0);
+    const placeOf = (number, name) => tables[number] && tables[number].places.has(name) ? tables[number].places.get(name) : -1;
+    picked = placeOf(pick("table").value, state.get("mode"));
+    pins = state.getAll("pin").map(text => [text.split(" ")[0], numberOf(text.slice(text.indexOf(" ") + 1))])
+      .map(([name, number]) => [number, placeOf(number, name)]).filter(([, place]) => place >= 0);
     draw();
     if (picked >= 0) show();
     if (pins.length) compare();
@@ -344,7 +344,7 @@ function startExplorer(root, tables, ramp) {
     ring.setAttribute("cx", x(costs[nearest]));
     ring.setAttribute("cy", y(table.time_ms[nearest]));
     const [cores, ...clocks] = table.mode[nearest], [cpu, gpu, mem] = clocks.map(clockText);
-    showTip(`${table.told(nearest)}\n${cores} cores at ${cpu} MHz, GPU ${gpu} MHz, memory ${mem} MHz\n${figureText(table.time_ms[nearest])} ms, ` +
+    showTip(`${table.describe(nearest)}\n${cores} cores at ${cpu} MHz, GPU ${gpu} MHz, memory ${mem} MHz\n${figureText(table.time_ms[nearest])} ms, ` +
       `${figureText(table.power_w[nearest])} W, ${figureText(table.energy_j[nearest])} J a minibatch (${table.provenance})`, event);
   }
 

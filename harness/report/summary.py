@@ -1,4 +1,4 @@
-"""What the first screen says: what was measured on what, how the papers' findings fared, and which flags there are."""
+"""The page's first screen: the profiles and their devices, verdicts on the papers' findings, and flags."""
 
 from __future__ import annotations
 
@@ -12,39 +12,43 @@ from harness.core.units import mw_to_w, mws_to_j
 from harness.judge.claims import Verdict
 from harness.judge.figures import CONFIRMED, CONTRADICTED, UNDECIDED
 from harness.report.figure import figure_text
-from harness.report.material import Material, Row, bare, cells, file_name, grouped
+from harness.report.material import Material, Row, cells, file_name, grouped, strip_prefix
 from harness.report.mode_tables import ModeTable
 
 Cells = Tuple[Tuple[str, ...], List[Tuple[Any, ...]]]  # header and rows of a table
-MOST_LISTED = 12  # profiles that are listed one by one: of more the figures tell
+MOST_LISTED = 12  # profiles that are listed one by one; figures show larger numbers
 NEARLY = 1.1  # times as long as the fastest mode: nearly as fast
 
 
 def lead(material: Material) -> str:
-    told = ["How long a minibatch takes and how much power it draws."]
+    sentences = ["How long a minibatch takes and how much power it draws."]
     for provenance in sorted({row.provenance for row in material.rows}):
-        told.append(_profiles([one for one in material.rows if one.provenance == provenance], provenance))
+        sentences.append(_profiles([row for row in material.rows if row.provenance == provenance], provenance))
     for name, count in Counter([f"{row['device']}, {row['provenance']}" for row in material.corpus]).items():
-        told.append(f"A corpus of {name}: {count:,} rows.")
+        sentences.append(f"A corpus of {name}: {count:,} rows.")
     for table in material.predicted:
-        told.append(f"{len(table.modes):,} modes of {table.device} {table.provenance} profiles of {table.workload}.")
+        sentences.append(
+            f"{len(table.modes):,} modes of {table.device} {table.provenance} profiles of {table.workload}."
+        )
     if material.predictors:
-        told.append(f"An evaluation of {_number(len({one['predictor'] for one in material.predictors}), 'predictor')}.")
+        sentences.append(
+            f"An evaluation of {_number(len({result['predictor'] for result in material.predictors}), 'predictor')}."
+        )
     if material.strategies:
-        strategies = {one["strategy"] for one in material.strategies}
-        told.append(f"A contest of {_number(len(strategies), 'strategy', 'strategies')}.")
+        strategies = {result["strategy"] for result in material.strategies}
+        sentences.append(f"A comparison of {_number(len(strategies), 'strategy', 'strategies')}.")
     flagged = [row for row in material.rows if row.flags]
     if flagged:
         counts = Counter([kind for row in flagged for kind in sorted(set(row.flag_kinds))])
         which = words([f"{count} {kind}" for kind, count in counts.items()])
-        told.append(f"{_number(len(flagged), 'profile')} with flags: {which}.")
+        sentences.append(f"{_number(len(flagged), 'profile')} with flags: {which}.")
     elif material.rows:
-        told.append("No profile carries a flag.")
-    return " ".join(told)
+        sentences.append("No profile carries a flag.")
+    return " ".join(sentences)
 
 
 def _profiles(rows: Sequence[Row], provenance: str) -> str:
-    boards = {row.base: len({one.label for one in rows if one.base == row.base}) for row in rows}
+    boards = {row.base: len({other.label for other in rows if other.base == row.base}) for row in rows}
     devices = [name if count == 1 else f"{count} boards of {name}" for name, count in boards.items()]
     workloads = {row.workload for row in rows if row.task in TASKS}
     modes = {row.mode or row.power_mode for row in rows}
@@ -64,10 +68,15 @@ def device_rows(material: Material) -> Cells:
     rows: List[Tuple[Any, ...]] = []
     for place, members in grouped(material.rows, lambda row: cells(row, kept)).items():
         boards = len({row.label for row in members})
-        said = (_told(members, "host_name"), _told(members, "jetwatt", "suite_commit"))
+        software_and_host = (
+            _environment_values(members, "host_name"),
+            _environment_values(members, "jetwatt", "suite_commit"),
+        )
         base, provenance, model, power, *software = place
-        boards_told = boards if boards > 1 else None
-        rows.append((base, boards_told, provenance, model, len(members), power or "not measured", *software, *said))
+        board_count = boards if boards > 1 else None
+        rows.append(
+            (base, board_count, provenance, model, len(members), power or "not measured", *software, *software_and_host)
+        )
     for name, count in Counter([f"{row['device']}\n{row['provenance']}" for row in material.corpus]).items():
         device, provenance = name.split("\n")
         rows.append((device, None, provenance, "corpus", count, *(None,) * 5))
@@ -85,11 +94,11 @@ def profile_rows(material: Material) -> Cells:
     for row in material.rows if len(material.rows) <= MOST_LISTED else ():
         time, (low, high) = row.minibatch_time_ms, material.ends(row.id, row.minibatch_time_ms, "time")
         interval = "" if low is None else f" ({figure_text(low)} to {figure_text(high)})"
-        told = None if time is None else f"{figure_text(time)}{interval}"
+        time_text = None if time is None else f"{figure_text(time)}{interval}"
         power = row.power_mw if row.power_mw is not None else row.power_mean_mw
         rows.append(
             (
-                *(row.label, row.case_id.partition(f"{row.device_name}-")[2] or row.case_id, told),
+                *(row.label, row.case_id.partition(f"{row.device_name}-")[2] or row.case_id, time_text),
                 *(row.samples_per_s and figure_text(row.samples_per_s), power and figure_text(mw_to_w(power))),
                 ", ".join(row.flag_kinds) or None,
             )
@@ -97,51 +106,53 @@ def profile_rows(material: Material) -> Cells:
     return _without_empty_columns(header, rows)
 
 
-def _told(rows: Sequence[Row], *names: str) -> str:
-    """What the environments of some rows say under some names, each different answer once."""
+def _environment_values(rows: Sequence[Row], *names: str) -> str:
+    """Distinct values of the named variables in the environments of some rows."""
     answers = [" ".join(str(row.environment[name]) for name in names if name in row.environment) for row in rows]
     return ", ".join(dict.fromkeys(answers))
 
 
 def flag_rows(rows: Sequence[Row]) -> Cells:
     raised = [(kind, flag, row.case_id) for row in rows for kind, flag in zip(row.flag_kinds, row.flag_list)]
-    told = [
+    listed = [
         (kind, len(alike), alike[0][1].partition(": ")[2], alike[0][2])
         for kind, alike in sorted(grouped(raised, itemgetter(0)).items())
     ]
-    return ("flag", "profiles", "for example", "case"), told
+    return ("flag", "profiles", "for example", "case"), listed
 
 
-def claim_rows(found: Sequence[Verdict]) -> List[Dict[str, Any]]:
-    """A row for each verdict, what a reader did not expect first."""
-    by_news = sorted(found, key=lambda one: (CONTRADICTED, UNDECIDED, CONFIRMED).index(one.verdict))
+def claim_rows(verdicts: Sequence[Verdict]) -> List[Dict[str, Any]]:
+    """A row for each verdict, unexpected ones first."""
+    by_news = sorted(verdicts, key=lambda verdict: (CONTRADICTED, UNDECIDED, CONFIRMED).index(verdict.verdict))
     return [_claim_row(verdict) for verdict in by_news]
 
 
-def _claim_row(one: Verdict) -> Dict[str, Any]:
-    bounds = [f"above {one.above:.3g}"] if math.isfinite(one.above) else []
-    bounds += [f"below {one.below:.3g}"] if math.isfinite(one.below) else []
-    interval = f"{figure_text(one.effect)} ({figure_text(one.low)} to {figure_text(one.high)})"
-    notes = [f"Known of the model: {one.shortfall}."] if one.shortfall else []
-    if one.fitted:
-        notes.append(f"{one.fitted[0].upper()}{one.fitted[1:]}: confirmed means that the model can say it.")
-    if one.provenance == "measured":
-        notes += [f"Runs differ in {one.between_runs}."] if one.between_runs else []
-        notes += [f"{one.apart}."] if one.apart else []
+def _claim_row(verdict: Verdict) -> Dict[str, Any]:
+    bounds = [f"above {verdict.above:.3g}"] if math.isfinite(verdict.above) else []
+    bounds += [f"below {verdict.below:.3g}"] if math.isfinite(verdict.below) else []
+    interval = f"{figure_text(verdict.effect)} ({figure_text(verdict.low)} to {figure_text(verdict.high)})"
+    notes = [f"Known shortfall of the model: {verdict.shortfall}."] if verdict.shortfall else []
+    if verdict.fitted:
+        notes.append(
+            f"{verdict.fitted[0].upper()}{verdict.fitted[1:]}: confirmed means that the model can reproduce it."
+        )
+    if verdict.provenance == "measured":
+        notes += [f"Runs differ in {verdict.between_runs}."] if verdict.between_runs else []
+        notes += [f"{verdict.apart}."] if verdict.apart else []
     return {
-        **one._asdict(),
-        "anchor": file_name("claim", one.takeaway.replace("_", "-"), one.device),
-        "device": bare(one.device),
-        "paper": one.section.partition(" ")[0],
-        "effect": f"{one.meaning}: {interval}",
+        **verdict._asdict(),
+        "anchor": file_name("claim", verdict.takeaway.replace("_", "-"), verdict.device),
+        "device": strip_prefix(verdict.device),
+        "paper": verdict.section.partition(" ")[0],
+        "effect": f"{verdict.meaning}: {interval}",
         "expected": " and ".join(bounds),
         "notes": " ".join(notes),
     }
 
 
-def answers(found: Sequence[Verdict], claim: str) -> List[Dict[str, Any]]:
-    """What each device says to the claim that answers a section's question."""
-    return [_claim_row(one) for one in found if one.takeaway == claim]
+def answers(verdicts: Sequence[Verdict], claim: str) -> List[Dict[str, Any]]:
+    """The verdict of each device on the claim that answers a section's question."""
+    return [_claim_row(verdict) for verdict in verdicts if verdict.takeaway == claim]
 
 
 def recommended_modes(tables: Sequence[ModeTable]) -> Cells:
@@ -151,16 +162,16 @@ def recommended_modes(tables: Sequence[ModeTable]) -> Cells:
         time = modes["minibatch_time_ms"]
         nearly = modes[time <= NEARLY * time.min()]
         chosen = (time.idxmin(), modes["energy_mws"].idxmin(), nearly["power_mw"].idxmin())
-        told = [
-            f"{one.power_mode}: {figure_text(one.minibatch_time_ms)} ms, {figure_text(mw_to_w(one.power_mw))} W,"
-            f" {figure_text(mws_to_j(one.energy_mws))} J"
-            for one in modes.loc[list(chosen)].itertuples()
+        texts = [
+            f"{mode.power_mode}: {figure_text(mode.minibatch_time_ms)} ms, {figure_text(mw_to_w(mode.power_mw))} W,"
+            f" {figure_text(mws_to_j(mode.energy_mws))} J"
+            for mode in modes.loc[list(chosen)].itertuples()
         ]
-        rows.append((table.device, table.workload, table.task, table.batch_size, len(modes), *told))
+        rows.append((table.device, table.workload, table.task, table.batch_size, len(modes), *texts))
     goals = ("fastest", "least energy", f"least power within {NEARLY - 1:.0%} of the fastest")
     return ("device", "workload", "task", "batch size", "modes", *goals), rows
 
 
 def words(values: List[str]) -> str:
-    """`a`, `a and b`, `a, b and c`; nothing of nothing."""
+    """`a`, `a and b`, `a, b and c`; empty for an empty list."""
     return " and ".join(part for part in (", ".join(values[:-1]), *values[-1:]) if part)

@@ -1,4 +1,4 @@
-"""Filling a page's template: every text is escaped; each page has the style, and says when and by what it was made."""
+"""Filling a page's template: every text is escaped; each page has the style, its date and the version of jetwatt."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ HERE = Path(__file__).parent
 
 
 def require_drawing(what: str, otherwise: str = "") -> None:
-    """Refuse, before any work, where what draws is not installed; `otherwise` ends the hint."""
+    """Refuse, before any work, if a drawing package is not installed; `otherwise` ends the hint."""
     for package in ("jinja2", "vl_convert"):
         if importlib.util.find_spec(package) is None:
             raise DependencyError(f"{what} needs {package}", f"pip install 'jetwatt[report]'{otherwise}")
 
 
 def fill(template: str, made_from: str = "", **values: Any) -> str:
-    """A template of this folder with its values; `made_from` ends the line that says when it was made."""
+    """A template of this folder with its values; `made_from` ends the line with its date."""
     import jinja2
     from markupsafe import Markup
 

@@ -36,15 +36,16 @@ FONT = "DejaVu Sans, Verdana, sans-serif"
 PNG_SCALE = 2.0
 
 MOST_POINTS_OF_CURVES = 100  # of more values only the lines are drawn
-FEWEST = 12  # fewer values are drawn as points: a density would claim a shape that nobody has seen
+FEWEST = 12  # fewer values are drawn as points: too few for the shape of a density
 
 LINE, WIDEST_LETTER = 42, 7.4
-"""Characters of a line of a title or of an axis's label, and pixels that one takes at the most on average."""
+"""Characters in a line of a title or of an axis's label, and the largest average width of a character in pixels."""
 
 LABEL = f' font-size="10.5" fill="{INK}"'  # of an axis
 
 SLANTED_FROM, LONGEST_SLANTED, LONGEST_NAME = 44, 20, 30
-"""Characters that fit below the axis side by side, and of a name there and beside it; a limit in pixels is slow."""
+"""Characters that fit side by side below the axis, in a slanted name, and in a name beside it (Vega's pixel limits are
+slow)."""
 
 CONFIG = {
     "background": None,
@@ -74,7 +75,7 @@ _NEEDLESS = re.compile(
     r'| (?:opacity="1"|pointer-events="none"|font-family="[^"]*")'
 )
 _PLACES = re.compile(r' (?:d|transform|x2|y2)="[^"]*"')
-"""What an SVG is as well without, a fifth of it; and where hundredths of a pixel do."""
+"""Redundant parts of an SVG, a fifth of its size; and attributes for which hundredths of a pixel suffice."""
 
 
 class DrawnPanel(NamedTuple):
@@ -84,17 +85,17 @@ class DrawnPanel(NamedTuple):
 
 
 def draw_panel(panel: Panel, series: Sequence[LegendEntry], prefix: str) -> DrawnPanel:
-    """Draw a panel; ids in it begin with `prefix`, so that many can stand in one document.
+    """Draw a panel; ids in it begin with `prefix`, so that one document can hold many.
 
-    Its title and the labels of its axes are put around what Vega draws: it takes longer to measure them than to draw
-    all else.
+    Its title and the labels of its axes are put around Vega's drawing: Vega takes longer to measure them than to draw
+    the rest.
     """
     import vl_convert
 
     svg = vl_convert.vegalite_to_svg(specification(panel, series), vl_version=VERSION, allowed_base_urls=[])
     svg = re.sub(r'(\bid="|url\(#)', rf"\g<1>{prefix}-", svg)
     svg = _NEEDLESS.sub("", svg)
-    svg = _PLACES.sub(lambda found: re.sub(r"(\.\d\d)\d+", r"\1", found[0]), svg)
+    svg = _PLACES.sub(lambda match: re.sub(r"(\.\d\d)\d+", r"\1", match[0]), svg)
     width, height = (float(re.search(rf'<svg[^>]* {name}="([\d.]+)"', svg).group(1)) for name in ("width", "height"))
     middle = float(re.search(r'transform="translate\(([\d.]+)', svg).group(1)) + WIDTH / 2
     titles, above, below = (textwrap.wrap(text, LINE) for text in (panel.title, panel.y.label, panel.x.label))
@@ -197,8 +198,8 @@ def _axis(panel: Panel, name: str) -> Dict[str, Any]:
         scale = {"type": "symlog", "constant": LINEAR_TO, "nice": False}
         scale["domain"] = [min(low, 0.0) * 1.15, max(high, LINEAR_TO) * 1.15]
         beyond = [LINEAR_TO * factor * 10.0**power for power in range(12) for factor in (1, 4)]
-        ticks = (*(-one for one in reversed(beyond)), 0.0, *beyond)
-        options["values"] = [one for one in ticks if scale["domain"][0] <= one <= scale["domain"][1]]
+        ticks = (*(-tick for tick in reversed(beyond)), 0.0, *beyond)
+        options["values"] = [tick for tick in ticks if scale["domain"][0] <= tick <= scale["domain"][1]]
     elif axis.ends:
         scale["domain"] = [low, high]
     elif low == high:
@@ -215,7 +216,7 @@ def _categories(panel: Panel, axis: Axis, name: str) -> Dict[str, Any]:
         if is_slanted:
             options["labelExpr"] = f"truncate(replace(datum.label, '\\n', ' '), {LONGEST_SLANTED})"
             options["labelOverlap"] = True
-    if any(layer.mark == Mark.VIOLINS for layer in panel.layers):  # a violin has a width, which only numbers can tell
+    if any(layer.mark == Mark.VIOLINS for layer in panel.layers):  # a violin has a width, which needs a numeric axis
         options["values"] = list(range(len(axis.names)))
         options["labelExpr"] = f"truncate({json.dumps(list(axis.names))}[datum.value], {LONGEST_NAME})"
         scale = {"domain": [len(axis.names) - 0.5, -0.5], "nice": False, "zero": False}
@@ -225,33 +226,33 @@ def _categories(panel: Panel, axis: Axis, name: str) -> Dict[str, Any]:
 
 
 def _extent(panel: Panel, name: str) -> List[float]:
-    """Every number that an axis has to show."""
-    found: List[float] = list(getattr(panel, name).ends)
+    """All numbers that an axis has to cover."""
+    values: List[float] = list(getattr(panel, name).ends)
     whiskers_on = "x" if panel.y.names else "y"
     for layer in panel.layers:
         if layer.mark == Mark.RULES and name == "y":
             continue
         for value in layer.values:
             at = getattr(value, name)
-            found += at if isinstance(at, tuple) else [at]
-            found += [end for end in (value.low, value.high) if end is not None and name == whiskers_on]
-    return found
+            values += at if isinstance(at, tuple) else [at]
+            values += [end for end in (value.low, value.high) if end is not None and name == whiskers_on]
+    return values
 
 
 def _tip(value: Value, panel: Panel) -> str:
-    """What is said of a value on pointing at it: series, place, figure with unit and interval, provenance."""
+    """Tooltip of a value: series, place, figure with unit and interval, provenance."""
     place, figure, axis = (value.y, value.x, panel.x) if panel.y.names else (value.x, value.y, panel.y)
     unit = axis.label.rpartition("(")[2].rstrip(")") if "(" in axis.label else ""
     where = str(place).replace("\n", " ") if isinstance(place, str) else figure_text(place)
     if isinstance(figure, tuple):
         first, median, third = map(figure_text, quartiles(figure))
-        told = f"median {median} {unit}, quartiles {first} and {third}, {len(figure)} values"
+        text = f"median {median} {unit}, quartiles {first} and {third}, {len(figure)} values"
     else:
-        told = f"{figure_text(figure)} {unit}"
+        text = f"{figure_text(figure)} {unit}"
     if value.low is not None and value.high is not None:
-        told += f" ({figure_text(value.low)} to {figure_text(value.high)})"
+        text += f" ({figure_text(value.low)} to {figure_text(value.high)})"
     label = ": ".join(str(part) for part in (value.series, where) if part != "")
-    return "; ".join(part for part in (f"{label}: {told}", value.note, value.provenance) if part)
+    return "; ".join(part for part in (f"{label}: {text}", value.note, value.provenance) if part)
 
 
 class PanelDrawing:
@@ -281,12 +282,12 @@ class PanelDrawing:
         return draw[layer.mark](layer)
 
     def unit(self, values: Sequence[Value], mark: Dict[str, Any], **encoding: Any) -> Dict[str, Any]:
-        """One mark for each value; what it says on pointing at it stands in `tip`."""
+        """One mark for each value; its tooltip is in `tip`."""
         rows = [{**value._asdict(), "tip": _tip(value, self.panel), "at": at} for at, value in enumerate(values)]
         return {"data": {"values": rows}, "mark": mark, "encoding": {**self.axes, **encoding}}
 
     def unless_apart(self, colour: str) -> Dict[str, Any]:
-        """The series' colour, or another one for what was disturbed or throttled."""
+        """The series' colour, or another one for disturbed or throttled profiles."""
         return {**self.colour, "condition": {"test": "datum.apart", "value": colour}}
 
     def bars(self, layer: Layer) -> List[Dict[str, Any]]:
@@ -298,7 +299,7 @@ class PanelDrawing:
             "strokeDash": {"condition": {**IS_SIMULATED, "value": [3, 2]}, "value": [1, 0]},
             **TIP,
         }
-        if layer.mark == Mark.STACKED:  # the parts of an open bar are told by a tint
+        if layer.mark == Mark.STACKED:  # the parts of an open bar differ by a tint
             encoding["fill"] = self.colour
             encoding["fillOpacity"]["condition"] = [
                 {"test": "datum.apart", "value": 0.15},
@@ -319,10 +320,10 @@ class PanelDrawing:
         return {f"{self.category}Offset": {"field": "series", "type": "nominal", "sort": None, "scale": scale}}
 
     def whiskers(self, layer: Layer, **encoding: Any) -> List[Dict[str, Any]]:
-        known = [value for value in layer.values if None not in (value.low, value.high)]
+        with_interval = [value for value in layer.values if None not in (value.low, value.high)]
         encoding[self.along] = {**self.axes[self.along], "field": "low"}
         encoding[f"{self.along}2"] = {"field": "high"}
-        return [self.unit(known, {"type": "rule", "aria": False}, **encoding)] if known else []
+        return [self.unit(with_interval, {"type": "rule", "aria": False}, **encoding)] if with_interval else []
 
     def curves(self, layer: Layer) -> List[Dict[str, Any]]:
         """A line for each series, with whiskers and, of few values, points."""
@@ -341,7 +342,7 @@ class PanelDrawing:
         return [self.unit(layer.values, mark, order={"field": "at"})]
 
     def dots(self, layer: Layer) -> List[Dict[str, Any]]:
-        """Points in the colours of a ramp; rings for what does not count."""
+        """Points in the colours of a ramp; rings for profiles that do not count."""
         mark = {"type": "point", "size": 9 if layer.many else 50, "opacity": 1, "aria": not layer.many}
         if layer.values[0].apart:
             return [self.unit(layer.values, {**mark, "color": MUTED}, **TIP)]
@@ -373,7 +374,7 @@ class PanelDrawing:
         colour = {"color": self.unless_apart(MUTED)}
         ends = {"x": {**self.axes["x"], "field": "low"}, "x2": {"field": "high"}}
         dot = {"type": "point", "filled": True, "fill": PAGE, "stroke": INK, "size": 26, "opacity": 1}
-        found = [
+        units = [
             ({"type": "point", "filled": True, "size": 14}, colour, points),
             ({"type": "area", "opacity": 0.6, "aria": False}, {**colour, **OUTLINE}, outlines),
             ({"type": "rule", "strokeWidth": 3, "color": INK}, ends, middles),
@@ -381,7 +382,7 @@ class PanelDrawing:
         ]
         return [
             {"data": {"values": rows}, "mark": mark, "encoding": {**self.axes, **encoding}}
-            for mark, encoding, rows in found
+            for mark, encoding, rows in units
             if rows
         ]
 
@@ -396,10 +397,10 @@ def density(values: Sequence[float], spacing: Spacing) -> List[Tuple[float, floa
         Spacing.SYMLOG: (lambda x: np.arcsinh(x / LINEAR_TO), lambda x: LINEAR_TO * np.sinh(x)),
     }
     there, back = straightened.get(spacing, (np.asarray, np.asarray))
-    found = there(np.asarray(values, dtype=float))
-    if len(found) < FEWEST or np.ptp(found) <= 1e-9 * np.abs(found).max():
+    spaced = there(np.asarray(values, dtype=float))
+    if len(spaced) < FEWEST or np.ptp(spaced) <= 1e-9 * np.abs(spaced).max():
         return []
-    width = found.std(ddof=1) * (0.75 * len(found)) ** -0.2
-    places = np.linspace(found.min(), found.max(), 36)
-    heights = np.exp(-(((places[:, None] - found) / width) ** 2) / 2).sum(axis=1)
+    width = spaced.std(ddof=1) * (0.75 * len(spaced)) ** -0.2
+    places = np.linspace(spaced.min(), spaced.max(), 36)
+    heights = np.exp(-(((places[:, None] - spaced) / width) ** 2) / 2).sum(axis=1)
     return list(zip(back(places).tolist(), (heights / heights.max()).tolist()))

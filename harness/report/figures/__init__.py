@@ -1,4 +1,4 @@
-"""Every kind of figure of the report: what it says, and the function that makes it."""
+"""All kinds of figures of the report: their texts, and the functions that make them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class FigureKind(NamedTuple):
     experiments: str  # ids of the papers'
     title: str
     question: str
-    claim: str  # whose verdict answers the question; empty without
+    claim: str  # the claim whose verdict answers the question, or empty
     maker: Callable[[Material], Iterable[Figure]]
     needs: str
 

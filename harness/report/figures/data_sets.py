@@ -1,4 +1,4 @@
-"""E6: data sets of several sizes: is time linear in size, and what when the page cache is full (003 Figs 6-8)?"""
+"""E6: data sets of several sizes: is time linear in size, and what if the page cache is full (003 Figs 6-8)?"""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from harness.report.colours import PARTS as COLOURS
 from harness.report.figure import Axis, Figure, Layer, LegendEntry, Mark, Panel, Value, figure_of, panel_of
 from harness.report.material import Family, Material, Row, cells, file_name
 
-MOST_SIZES = 3  # sizes whose course over time is drawn: least, middle and greatest
+MOST_SIZES = 3  # sizes whose time series are drawn: smallest, middle and largest
 POINTS = 240
 LEGEND = (
     LegendEntry("end to end", COLOURS["compute"], "circle"),
@@ -71,8 +71,8 @@ def _course(material: Material, family: Family, name: str, of: str) -> Figure:
         row = family.rows[place]
         if not row.has_raw:
             continue
-        made, data = _course_of(material, row, _size_text(row))
-        panels += made
+        course_panels, data = _course_of(material, row, _size_text(row))
+        panels += course_panels
         rows += data
     columns = ("data_set", "quantity", "unit", "time_s", "value", "provenance")
     colours = (LegendEntry("cached", "#0072b2"), LegendEntry("reads", "#6b51a8"), LEGEND[1]._replace(marker="square"))
@@ -108,7 +108,7 @@ def _course_of(material: Material, row: Row, size: str) -> Tuple[List[Panel], Li
 
 
 def thinned(xs: Sequence[float], ys: Sequence[float], most: int) -> Tuple[List[float], List[float]]:
-    """At most so many points of a curve: the least and the greatest y of each stretch, so that peaks stay."""
+    """At most `most` points of a curve: the least and the greatest y of each stretch, so that peaks are kept."""
     if len(xs) <= most:
         return list(xs), list(ys)
     kept = set()

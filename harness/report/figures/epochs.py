@@ -2,7 +2,7 @@
 
 By workers, batch size and device (004 Figs 2 and 4), by storage medium (004 Fig 3, 003 sec. III.B/C), and of the first
 epoch against later ones with the page cache kept and dropped (004 sec. 5.1.1, 003 sec. III.D). Times and energies are
-per 1,000 samples, so that data sets and batches of any size can stand side by side.
+per 1,000 samples, so that data sets and batches of any size can be compared.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from harness.report.figure import (
     figure_text,
     panel_of,
 )
-from harness.report.material import OF_WORKLOAD, Family, Material, Row, bare, cells, file_name, grouped
+from harness.report.material import OF_WORKLOAD, Family, Material, Row, cells, file_name, grouped, strip_prefix
 
 LATER, FIRST, MINIBATCH = "epochs 1 and later", "epoch 0", "minibatch"
 LEGEND = tuple(LegendEntry(part, PARTS[part]) for part in ("fetch stall", "compute", "framework overhead"))
@@ -65,14 +65,14 @@ RATIOS: Dict[str, Callable[[Row], Optional[float]]] = {
 PAPERS, PUBLISHED = "the papers", "published"
 OF_RATIO = ("device", "workload", "workers", "batch_size", "minibatch_time_ms", "power_mw")
 ACROSS_DEVICES = (*OF_WORKLOAD, "device", "workers", "storage", "batch_size", "cache", "epochs")
-"""Conditions in which workloads may differ whose ratios stand side by side; the two of a ratio differ in the device."""
+"""Conditions in which workloads in one panel may differ; the two profiles of a ratio differ in the device."""
 
 USUAL_WORKERS, USUAL_BATCH_SIZE = 4, 16  # 004 sec. 4.4
 LEAST_CURVE = 3  # numbers of workers that a curve over them needs
 
 
 class Parts(NamedTuple):
-    """The time of some samples in parts, in seconds, their energy, and what they are: an epoch or a minibatch."""
+    """The time of some samples in parts, in seconds, their energy, and what they make up: an epoch or a minibatch."""
 
     stall_s: float
     compute_s: float
@@ -90,7 +90,7 @@ class Parts(NamedTuple):
 
 
 class EpochBar(NamedTuple):
-    """A bar to be: its name on the axis, the profile, and whether epoch 0 is meant."""
+    """A bar to draw: its name on the axis, the profile, and whether it shows epoch 0."""
 
     name: str
     row: Row
@@ -98,7 +98,7 @@ class EpochBar(NamedTuple):
 
 
 def parts_of(row: Row, first_epoch: bool = False) -> Optional[Parts]:
-    """The parts of an epoch 1 or later, of a minibatch where no whole epochs were run, or of epoch 0; None without."""
+    """The parts of epochs 1 and later, of a minibatch if no whole epochs were run, or of epoch 0; None if missing."""
     prefix, of = ("epoch0", FIRST) if first_epoch else ("epoch", LATER)
     seconds = cells(row, [f"{prefix}_{part}_s" for part in ("stall", "compute", "overhead")])
     if None not in seconds and row.data_samples:
@@ -157,8 +157,8 @@ def stacked_panel(
         note = f"{figure_text(total)} s in all, of {parts.of}"
         note += "" if energy is None else f", {figure_text(energy)} J"
         for entry, seconds in zip(LEGEND, parts):
-            one = parts.per_1000(seconds)
-            stack.append(Value(entry.name, name, one, row.provenance, apart=row.apart, note=note))
+            per_1000_s = parts.per_1000(seconds)
+            stack.append(Value(entry.name, name, per_1000_s, row.provenance, apart=row.apart, note=note))
         totals.append(material.value(row, "", name, total, "time", _phase(parts)))
         rows.append(row_of(material, row, parts))
         profiles.append(row)
@@ -169,7 +169,7 @@ def stacked_panel(
 def _energy_panels(
     material: Material, title: str, bars: Sequence[EpochBar], x_label: str, varies: Sequence[str]
 ) -> List[Panel]:
-    """Energy, a curve for each workload and a panel for each of other conditions; a tip tells the mean power."""
+    """Energy: a curve for each workload, a panel for each set of other conditions; tooltips show the mean power."""
     varies = (*OF_WORKLOAD, *varies)
     ids = [bar.row.id for bar in bars]
     shared = dict(zip(ids, material.conditions(ids, varies)))
@@ -190,7 +190,7 @@ def _energy_panels(
 
 
 class CurveQuantity(NamedTuple):
-    """What curves show: title and axis of the panel, the quantity that tells the interval, how a row has it."""
+    """A quantity of curves: title and axis of its panel, the quantity of its interval, and its value in a row."""
 
     title: str
     axis: Axis
@@ -208,13 +208,13 @@ ENERGY_AND_POWER = (CurveQuantity("energy", Axis(ENERGY, Spacing.LOG), "energy",
 
 
 def curve_panels(
-    material: Material, found: Sequence[Family], x_label: str, quantities: Sequence[CurveQuantity]
+    material: Material, families: Sequence[Family], x_label: str, quantities: Sequence[CurveQuantity]
 ) -> List[Panel]:
-    """A curve for each workload over what is varied: a panel for each quantity and for each of other conditions."""
-    values_of = {row.id: value for family in found for value, row in zip(family.values, family.rows)}
-    varies = (*OF_WORKLOAD, *(found[0].varies if found else ()))
+    """A curve for each workload over the varied condition: a panel for each quantity and set of other conditions."""
+    values_of = {row.id: value for family in families for value, row in zip(family.values, family.rows)}
+    varies = (*OF_WORKLOAD, *(families[0].varies if families else ()))
     panels = []
-    groups = material.alike([row for family in found for row in family.rows], varies)
+    groups = material.alike([row for family in families for row in family.rows], varies)
     for alike in groups:
         alike.sort(key=lambda row: values_of[row.id])
         workloads = ", ".join(dict.fromkeys(row.workload for row in alike))
@@ -232,43 +232,43 @@ def curve_panels(
 
 def legend_of(material: Material, rows: Sequence[Row]) -> List[LegendEntry]:
     entries = {row.workload: material.entry(row) for row in rows}
-    if len({row.device for row in rows}) > 1:  # the axis tells devices
+    if len({row.device for row in rows}) > 1:  # the axis shows the devices
         return [entry._replace(marker=next(iter(MARKERS))) for entry in entries.values()]
     return list(entries.values())
 
 
 def sizes_of(rows: Sequence[Row]) -> str:
     sizes = {row.workload: row.data_samples for row in rows if row.data_samples is not None}
-    told = ", ".join(f"{workload} {samples:,}" for workload, samples in sizes.items())
-    return f" Samples in the data set: {told}." if told else ""
+    listed = ", ".join(f"{workload} {samples:,}" for workload, samples in sizes.items())
+    return f" Samples in the data set: {listed}." if listed else ""
 
 
 def sweep_figures(material: Material, kind: str, varied: str, x_label: str, least: int = 2) -> Iterator[Figure]:
     """Workers of the DataLoader (004 Fig 2, 003 Figs 2-5) or batch sizes (004 Fig 4), two figures for each device."""
     families = material.families(_with_warm_epochs(material), varied, least=least)
-    for device, found in grouped(families, attrgetter("device")).items():
-        yield from _figures_of(material, found, kind, file_name(kind, device), x_label, device=device)
+    for device, members in grouped(families, attrgetter("device")).items():
+        yield from _figures_of(material, members, kind, file_name(kind, device), x_label, device=device)
 
 
 def device_figures(material: Material) -> Iterator[Figure]:
     """The same workload on several devices at their greatest power mode (004 sec. 5.1.7, 001 sec. 1.1)."""
     greatest = [row for row in _with_warm_epochs(material) if row.power_mode == "maxn" and "@" not in row.label]
-    found = material.families(greatest, "device", split_by=("workload",))
-    short = [family._replace(values=tuple(map(bare, family.values))) for family in found]
+    families = material.families(greatest, "device", split_by=("workload",))
+    short = [family._replace(values=tuple(map(strip_prefix, family.values))) for family in families]
     yield from _figures_of(material, short, "devices", "devices", "device")
     yield _ratio_figure(material, short)
 
 
-def _ratio_figure(material: Material, found: Sequence[Family]) -> Figure:
-    """Time, power and energy of each device over those of one, beside what the papers say of such ratios."""
+def _ratio_figure(material: Material, families: Sequence[Family]) -> Figure:
+    """Time, power and energy of each device relative to `REFERENCE`, with the papers' statements on such ratios."""
     panels, rows, entries = [], [], {PAPERS: LegendEntry(PAPERS, INK)}
     pairs = []
-    for family in found:
+    for family in families:
         ordered = sorted(family.rows, key=lambda row: row.provenance)  # measured rather than simulated
         reference = next((row for row in ordered if row.device == REFERENCE), None)
         pairs += [(reference, row) for row in family.rows if reference is not None and row.device != REFERENCE]
     pairs.sort(key=lambda pair: pair[1].minibatch_time_ms / pair[0].minibatch_time_ms)
-    order = tuple(dict.fromkeys(bare(row.label) for _, row in pairs))
+    order = tuple(dict.fromkeys(strip_prefix(row.label) for _, row in pairs))
     for quantity, of in RATIOS.items():
         compared, values = [], []
         for reference, row in pairs:
@@ -276,25 +276,28 @@ def _ratio_figure(material: Material, found: Sequence[Family]) -> Figure:
                 ratio = of(row) / of(reference)
                 ends = material.ends_of_ratio(reference.id, row.id, quantity, ratio)
                 note = f"against {reference.device_label}"
-                values.append(Value(row.workload, bare(row.label), ratio, row.provenance, *ends, row.apart, note))
+                values.append(
+                    Value(row.workload, strip_prefix(row.label), ratio, row.provenance, *ends, row.apart, note)
+                )
                 compared.append(row)
                 entries[row.workload] = material.entry(row)._replace(marker=next(iter(MARKERS)))
-        names = {row.device_label: bare(row.label) for row in compared}
+        names = {row.device_label: strip_prefix(row.label) for row in compared}
         papers = _of_papers(quantity, material.judged.verdicts, names, values)
         rows += [
-            _ratio_row(quantity, one, (*cells(row, OF_RATIO), epoch_minutes(row))) for row, one in zip(compared, values)
+            _ratio_row(quantity, value, (*cells(row, OF_RATIO), epoch_minutes(row)))
+            for row, value in zip(compared, values)
         ]
-        rows += [_ratio_row(quantity, one, (one.x, *[None] * len(OF_RATIO))) for one in papers]
+        rows += [_ratio_row(quantity, value, (value.x, *[None] * len(OF_RATIO))) for value in papers]
         axes = Axis("device", names=order), Axis(f"{quantity} over that on {REFERENCE} (ratio)", Spacing.LOG)
-        behind = [Layer(Mark.CURVES, (one,)) for one in papers]
+        behind = [Layer(Mark.CURVES, (value,)) for value in papers]
         panels.append(panel_of(quantity, *axes, Mark.CURVES, values, compared, ACROSS_DEVICES, behind))
     columns = (*OF_RATIO, "epoch_min", "quantity", "ratio", "low", "high", "provenance", "note")
     details = {"about": "ratios", "reference": REFERENCE}
     return figure_of("devices", "devices-ratios", panels, list(entries.values()), columns, rows, **details)
 
 
-def _ratio_row(quantity: str, one: Value, of_case: Sequence[Any]) -> Tuple[Any, ...]:
-    return (*of_case, quantity, one.y, one.low, one.high, one.provenance, one.note)
+def _ratio_row(quantity: str, value: Value, of_case: Sequence[Any]) -> Tuple[Any, ...]:
+    return (*of_case, quantity, value.y, value.low, value.high, value.provenance, value.note)
 
 
 def epoch_minutes(row: Row) -> Optional[float]:
@@ -308,13 +311,13 @@ def epoch_minutes(row: Row) -> Optional[float]:
 def _of_papers(
     quantity: str, verdicts: Sequence[Verdict], names: Mapping[str, str], drawn: Sequence[Value]
 ) -> List[Value]:
-    """The bounds of the papers' statements on devices, as judged; an open one reaches as far as what is drawn."""
+    """The bounds of the papers' statements on devices, as judged; an open bound extends to the least drawn value."""
     values = []
     for verdict in verdicts:
         if (verdict.quantity, verdict.against) == (quantity, REFERENCE) and verdict.device in names:
             above, below = verdict.above, verdict.below
             is_range = above > 0
-            ends = above if is_range else min([below, *(one.y for one in drawn)]), below
+            ends = above if is_range else min([below, *(value.y for value in drawn)]), below
             middle = math.sqrt(above * below) if is_range else below
             note = f"{verdict.says} ({verdict.section})"
             values.append(Value(PAPERS, names[verdict.device], middle, PUBLISHED, *ends, note=note))
@@ -322,56 +325,56 @@ def _of_papers(
 
 
 def _with_warm_epochs(material: Material) -> List[Row]:
-    """What drops the cache before each epoch is the page cache's experiment."""
+    """Excludes profiles that drop the cache before each epoch: they belong to the page-cache experiment."""
     return [row for row in material.trained() if row.cache != DROPPED[1]]
 
 
 def _figures_of(
-    material: Material, found: Sequence[Family], kind: str, name: str, x_label: str, **details: str
+    material: Material, families: Sequence[Family], kind: str, name: str, x_label: str, **details: str
 ) -> Iterator[Figure]:
-    """Time in parts, a panel for each workload; and energy and power, a curve for each."""
+    """Time in parts, a panel for each workload; energy and power, a curve for each workload."""
     panels, rows = [], []
-    kept = [_shared_settings(family) for family in found]
-    shared = [one for one in kept[0] if all(one in others for others in kept)] if kept else []
-    for family, ours in zip(found, kept):
-        heading = ", ".join([family.workload, *(one for one in ours if one not in shared)])
+    kept = [_shared_settings(family) for family in families]
+    shared = [setting for setting in kept[0] if all(setting in others for others in kept)] if kept else []
+    for family, ours in zip(families, kept):
+        heading = ", ".join([family.workload, *(setting for setting in ours if setting not in shared)])
         columns = [EpochBar(str(value), row) for value, row in zip(family.values, family.rows)]
         panel, data = stacked_panel(material, heading, columns, x_label, family.varies)
         panels.append(panel)
         rows += data
-    members = [row for family in found for row in family.rows]
+    members = [row for family in families for row in family.rows]
     details.update(alike=f" ({', '.join(shared)})" if shared else "", sizes=sizes_of(members))
     yield figure_of(kind, name, panels, LEGEND, COLUMNS, rows, **details)
-    curves, legend = curve_panels(material, found, x_label, ENERGY_AND_POWER), legend_of(material, members)
+    curves, legend = curve_panels(material, families, x_label, ENERGY_AND_POWER), legend_of(material, members)
     yield figure_of(kind, f"{name}-energy", curves, legend, COLUMNS, rows, about="energy and power", **details)
 
 
 def _shared_settings(family: Family) -> List[str]:
-    """For the caption, or for the panel's title where other panels differ."""
-    told = []
+    """For the caption, or for the panel's title if other panels differ."""
+    settings = []
     for name in ("power_mode", "storage", "workers", "batch_size"):
         values = {getattr(row, name) for row in family.rows}
         if len(values) == 1 and None not in values:
-            told.append(f"{name.replace('_', ' ')} {values.pop()}")
-    return told
+            settings.append(f"{name.replace('_', ' ')} {values.pop()}")
+    return settings
 
 
 def storage_figures(material: Material) -> Iterator[Figure]:
-    """Worst case (no workers, epoch 0) beside the expected one (workers, epochs 1 and later), for each device."""
-    found = material.families(_with_warm_epochs(material), "workers", "storage")
-    on_several = [family for family in found if len({storage for _, storage in family.values}) > 1]
+    """Worst case (no workers, epoch 0) and expected case (workers, epochs 1 and later), for each device."""
+    families = material.families(_with_warm_epochs(material), "workers", "storage")
+    on_several = [family for family in families if len({storage for _, storage in family.values}) > 1]
     for device, members in grouped(on_several, attrgetter("device")).items():
         media = sorted({storage for family in members for _, storage in family.values})
         signs = [
             LegendEntry(medium, LISTED[place + 2], marker) for place, (medium, marker) in enumerate(zip(media, MARKERS))
         ]
         panels, rows = [], []
-        bars: Dict[str, List[EpochBar]] = {}  # by what all of a panel's are of
+        bars: Dict[str, List[EpochBar]] = {}  # by the workers and epoch that a panel shows
         for family in members:
-            shown = _worst_and_expected(family)
+            columns = _worst_and_expected(family)
             x_label = "workers and epoch; storage medium"
-            panel, data = stacked_panel(material, family.workload, shown, x_label, family.varies)
-            for bar in shown:
+            panel, data = stacked_panel(material, family.workload, columns, x_label, family.varies)
+            for bar in columns:
                 medium, of = bar.name.split("\n")
                 bars.setdefault(of, []).append(bar._replace(name=medium))
             curves = _over_workers(material, family)
@@ -379,14 +382,14 @@ def storage_figures(material: Material) -> Iterator[Figure]:
             rows += data
             if curves.values:
                 parts = [(row, parts_of(row, first_epoch=True)) for row in family.rows]
-                rows += [row_of(material, row, one) for row, one in parts if one is not None]
+                rows += [row_of(material, row, row_parts) for row, row_parts in parts if row_parts is not None]
         details = {"device": device, "sizes": sizes_of([row for family in members for row in family.rows])}
         name, unique = file_name("storage", device), list(dict.fromkeys(rows))
         yield figure_of("storage", name, panels, (*LEGEND, *signs), COLUMNS, unique, **details)
         energies = [
             panel
-            for of, some in bars.items()
-            for panel in _energy_panels(material, of, some, "storage medium", members[0].varies)
+            for of, group in bars.items()
+            for panel in _energy_panels(material, of, group, "storage medium", members[0].varies)
         ]
         legend = legend_of(material, [row for family in members for row in family.rows])
         yield figure_of("storage", f"{name}-energy", energies, legend, COLUMNS, unique, about="energy", **details)
@@ -433,7 +436,7 @@ def page_cache_figures(material: Material) -> Iterator[Figure]:
         pairs += [(kept[-1], (dropped or [None])[-1])] if kept else []
     for device, of_device in grouped(pairs, lambda pair: pair[0].label).items():
         alike = grouped(of_device, lambda pair: pair[0].workload)
-        chosen = {workload: sorted(some, key=_rank_of_cache)[-1] for workload, some in alike.items()}
+        chosen = {workload: sorted(candidates, key=_rank_of_cache)[-1] for workload, candidates in alike.items()}
         panels, rows = [], []
         bars: Dict[str, List[EpochBar]] = {}
         for workload, (row, other) in chosen.items():
@@ -450,7 +453,7 @@ def page_cache_figures(material: Material) -> Iterator[Figure]:
         name = file_name("page-cache", device)
         yield figure_of("page-cache", name, panels, LEGEND, COLUMNS, rows, device=device, sizes=sizes)
         energies = [
-            panel for title, some in bars.items() for panel in _energy_panels(material, title, some, x_label, varies)
+            panel for title, group in bars.items() for panel in _energy_panels(material, title, group, x_label, varies)
         ]
         legend = legend_of(material, [row for row, _ in chosen.values()])
         details = {"about": "energy", "device": device, "sizes": sizes}
@@ -458,7 +461,7 @@ def page_cache_figures(material: Material) -> Iterator[Figure]:
 
 
 def _rank_of_cache(pair: Tuple[Row, Optional[Row]]) -> Tuple[bool, bool, float, bool, bool]:
-    """Which of several to show: the papers' defaults, with a dropped cache, much data, a slow medium, no workers."""
+    """Ranks the candidates to show: papers' defaults, then a dropped cache, much data, a slow medium, no workers."""
     row, dropped = pair
     storage = row.storage or ""
     is_slow = storage == "hdd" or parse_storage(storage).limit_bytes_per_s is not None

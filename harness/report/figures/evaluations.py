@@ -1,4 +1,4 @@
-"""E16, E20, E22, E23: what `python -m predictors` evaluates: errors of predictors, what strategies' choices cost.
+"""E16, E20, E22, E23: evaluations of `python -m predictors`: errors of predictors, cost of strategies' choices.
 
 001 Figs 7, 8, 12 and 13; 000 sec. 4.2; 004 sec. 5.7 and Fig. 10.
 """
@@ -26,7 +26,7 @@ PREDICTION_COLUMNS = (
     "provenance",
 )
 LINEAR = ("linear", "linear-energy")
-"""Predictors that are linear regressions: of each figure by itself, and of energy with the predicted time."""
+"""Predictors that are linear regressions: of each figure separately, and of energy with the predicted time."""
 
 SUBSET_COLUMNS = (
     *("predictor", "target", "device", "sampling", "n_modes", "subset"),
@@ -42,9 +42,9 @@ SEARCH_COLUMNS = (
     *("penalty_median", "penalty_q1", "penalty_q3", "over_limit_plus1_pct", "provenance"),
 )
 CHOICES = "by_choice"
-"""Key of the figures of single choices; files that were written before there was one show medians and means."""
+"""Key of the figures of single choices; files without it show medians and means."""
 
-ALL_MODES = "brute-force"  # profiles everything: the truth that others are held against
+ALL_MODES = "brute-force"  # profiles all modes: the ground truth for the others
 PENALTY, POWER_ERROR = "time penalty", "power less budget"
 OF_KEYS = {
     "penalty_median": PENALTY,
@@ -75,17 +75,19 @@ def prediction_figures(material: Material) -> Iterator[Figure]:
 
 
 def _error_panel(what: str, results: Sequence[Result]) -> Panel:
-    known = sorted((one for one in results if one.get(f"{what}_mape_median")), key=lambda one: one["n_modes"])
+    evaluated = sorted(
+        (result for result in results if result.get(f"{what}_mape_median")), key=lambda result: result["n_modes"]
+    )
     names = {}
-    for count, alike in grouped(known, itemgetter("n_modes")).items():
-        took = float(np.median([one["profiling_seconds"] for one in alike])) / S_PER_MINUTE
+    for count, alike in grouped(evaluated, itemgetter("n_modes")).items():
+        took = float(np.median([result["profiling_seconds"] for result in alike])) / S_PER_MINUTE
         names[count] = f"{count}\n{took:.{1 if took < 10 else 0}f} min"
     values = [
         Value(
-            *(one["predictor"], names[one["n_modes"]], one[f"{what}_mape_median"], one["provenance"]),
-            *(one[f"{what}_mape_q1"], one[f"{what}_mape_q3"]),
+            *(result["predictor"], names[result["n_modes"]], result[f"{what}_mape_median"], result["provenance"]),
+            *(result[f"{what}_mape_q1"], result[f"{what}_mape_q3"]),
         )
-        for one in known
+        for result in evaluated
     ]
     axes = Axis("profiled modes, and the time that takes"), Axis(f"{what} MAPE (%)", Spacing.LOG)
     return panel_of(what, *axes, Mark.CURVES, values)
@@ -94,15 +96,17 @@ def _error_panel(what: str, results: Sequence[Result]) -> Panel:
 def regression_figures(material: Material) -> Iterator[Figure]:
     """A figure for each device: a panel for each quantity, a violin for each target and number of modes."""
     linear = [
-        one for one in material.predictors if one["predictor"] in LINEAR and isinstance(one.get("time_mape"), list)
+        result
+        for result in material.predictors
+        if result["predictor"] in LINEAR and isinstance(result.get("time_mape"), list)
     ]
     for device, results in grouped(linear, itemgetter("device")).items():
         panels = [_subsets_panel(what, results) for what in ERRORS]
         series = [LegendEntry(name, colour) for name, colour in zip(LINEAR, LISTED)]
         rows = [
-            (*map(one.get, SUBSET_COLUMNS[:5]), subset, *errors, one["provenance"])
-            for one in results
-            for subset, errors in enumerate(zip(*(one[f"{what}_mape"] for what in ERRORS)))
+            (*map(result.get, SUBSET_COLUMNS[:5]), subset, *errors, result["provenance"])
+            for result in results
+            for subset, errors in enumerate(zip(*(result[f"{what}_mape"] for what in ERRORS)))
         ]
         name = file_name("regression", device)
         yield figure_of("regression", name, panels, series, SUBSET_COLUMNS, rows, device=device)
@@ -111,11 +115,14 @@ def regression_figures(material: Material) -> Iterator[Figure]:
 def _subsets_panel(what: str, results: Sequence[Result]) -> Panel:
     values = [
         Value(
-            *(one["predictor"], tuple(map(float, one[f"{what}_mape"]))),
-            *(f"{one['target']}, {one['n_modes']}{', energy' * (one['predictor'] != LINEAR[0])}", one["provenance"]),
+            *(result["predictor"], tuple(map(float, result[f"{what}_mape"]))),
+            *(
+                f"{result['target']}, {result['n_modes']}{', energy' * (result['predictor'] != LINEAR[0])}",
+                result["provenance"],
+            ),
         )
-        for one in results
-        if all(value is not None for value in one[f"{what}_mape"])
+        for result in results
+        if all(value is not None for value in result[f"{what}_mape"])
     ]
     return panel_of(what, Axis(f"{what} MAPE (%)", Spacing.LOG), Axis(""), Mark.VIOLINS, values)
 
@@ -137,9 +144,9 @@ def strategy_figures(material: Material) -> Iterator[Figure]:
         yield figure_of("strategies", name, panels, STRATEGY_LEGEND, STRATEGY_COLUMNS, rows, **details)
 
 
-def _contender(one: Result) -> str:
-    takes_some = one["profiles"] and one["strategy"] != ALL_MODES
-    return f"{one['strategy']} ({one['profiles']})" if takes_some else one["strategy"]
+def _contender(result: Result) -> str:
+    takes_some = result["profiles"] and result["strategy"] != ALL_MODES
+    return f"{result['strategy']} ({result['profiles']})" if takes_some else result["strategy"]
 
 
 def _distributions(results: Sequence[Result]) -> List[Panel]:
@@ -150,9 +157,9 @@ def _distributions(results: Sequence[Result]) -> List[Panel]:
         ("power error", POWER_ERROR, "power_error_w", Axis("observed power less budget (W)")),
     ):
         values = [
-            Value(series, tuple(one[CHOICES][key]), _contender(one), one["provenance"])
-            for one in results
-            if one[CHOICES][key]
+            Value(series, tuple(result[CHOICES][key]), _contender(result), result["provenance"])
+            for result in results
+            if result[CHOICES][key]
         ]
         zero = Layer(Mark.RULES, (Value("", 0.0, "", results[0]["provenance"]),))
         panels.append(panel_of(title, axis, Axis(""), Mark.VIOLINS, values, behind=[zero]))
@@ -161,10 +168,10 @@ def _distributions(results: Sequence[Result]) -> List[Panel]:
 
 def _bars(results: Sequence[Result], title: str, label: str, keys: Sequence[str]) -> Panel:
     values = [
-        Value(OF_KEYS[key], one[key], _contender(one), one["provenance"])
-        for one in results
+        Value(OF_KEYS[key], result[key], _contender(result), result["provenance"])
+        for result in results
         for key in keys
-        if one[key] is not None
+        if result[key] is not None
     ]
     return panel_of(title, Axis(label), Axis(""), Mark.BESIDE, values)
 
@@ -172,29 +179,35 @@ def _bars(results: Sequence[Result], title: str, label: str, keys: Sequence[str]
 def search_figures(material: Material) -> Iterator[Figure]:
     """A figure for each target: penalty against profiles, and against the time that these take."""
     spending = [
-        one
-        for one in material.strategies
-        if one["profiles_spent"] and one["strategy"] != ALL_MODES and one["penalty_median"] is not None
+        result
+        for result in material.strategies
+        if result["profiles_spent"] and result["strategy"] != ALL_MODES and result["penalty_median"] is not None
     ]
     for (target, device), results in grouped(spending, itemgetter("target", "device")).items():
-        spent = sorted(results, key=lambda one: one["profiles_spent"])
+        spent = sorted(results, key=lambda result: result["profiles_spent"])
         panels = []
         for title, label, cost in (
-            ("by profiles", "profiles spent (1)", lambda one: float(one["profiles_spent"])),
-            ("by time", "time spent profiling (min)", lambda one: one["profiling_seconds"] / S_PER_MINUTE),
+            ("by profiles", "profiles spent (1)", lambda result: float(result["profiles_spent"])),
+            ("by time", "time spent profiling (min)", lambda result: result["profiling_seconds"] / S_PER_MINUTE),
         ):
             values = [
-                Value(one["strategy"], cost(one), one["penalty_median"], one["provenance"], *_penalty_quartiles(one))
-                for one in spent
+                Value(
+                    result["strategy"],
+                    cost(result),
+                    result["penalty_median"],
+                    result["provenance"],
+                    *_penalty_quartiles(result),
+                )
+                for result in spent
             ]
             axes = Axis(label), Axis("time penalty (%)", Spacing.SYMLOG)
             panels.append(panel_of(title, *axes, Mark.CURVES, values))
         rows = [
             (
-                *(one[name] for name in SEARCH_COLUMNS[:7]),
-                *(*_penalty_quartiles(one), one["over_limit_plus1_pct"], one["provenance"]),
+                *(result[name] for name in SEARCH_COLUMNS[:7]),
+                *(*_penalty_quartiles(result), result["over_limit_plus1_pct"], result["provenance"]),
             )
-            for one in results
+            for result in results
         ]
         name, series = file_name("search", device, target), _legend(results, "strategy")
         details = {"target": target, "device": device}
@@ -202,7 +215,7 @@ def search_figures(material: Material) -> Iterator[Figure]:
 
 
 def _penalty_quartiles(result: Result) -> Tuple[Any, Any]:
-    """First and third quartile of the penalties of single choices; None from files that do not have these."""
+    """First and third quartile of the penalties of single choices; None for files without them."""
     penalties = result.get(CHOICES, {}).get("penalty_pct")
     if not penalties:
         return None, None

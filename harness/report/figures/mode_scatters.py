@@ -1,4 +1,4 @@
-"""E12, E13: time against power of every mode with its Pareto front, and the greatest mode against the slowest one.
+"""E12, E13: time against power of all modes with their Pareto front, and the greatest mode against the slowest one.
 
 001 sec. 1.1; 004 sec. 5.6, Figs 8 and 11 to 16.
 """
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 MOST_POINTS, MOST_TABLES = 800, 10
-FEW = 40  # up to here points are large, have intervals, and are named where their names are short
+FEW = 40  # up to this number, points are large, have intervals, and are labelled if their names are short
 MOST_FACETS = 5  # memory clocks that have a panel each; points are coloured by the first of the others that varies
 RESOURCES = (("gpu_khz", "GPU clock (MHz)"), ("cpu_khz", "CPU clock (MHz)"), ("cpu_cores", "CPU cores"))
 OF_TABLE = ("device", "workload", "task", "batch_size")
@@ -31,18 +31,18 @@ OF_MODE = (
 )
 
 PAPER = {"orin-agx": " For ResNet-18 on ImageNet 001 sec. 1.1 has 36 times the time and 4.3 times the power."}
-"""What is published of a device's extreme modes."""
+"""Published ratios of a device's extreme modes."""
 
 QUANTITIES = ("time", "power", "energy")
 ACROSS_WORKLOADS = (*VARIES, *OF_WORKLOAD, "batch_size", "epochs", "cache")
-"""Conditions in which workloads may differ whose ratios of medians stand side by side; their names tell batch sizes."""
+"""Conditions in which workloads in one panel may differ; their labels state the batch size."""
 
 
 COSTS = {
     "power": ("median power (W)", Spacing.LINEAR, "power_mw", mw_to_w),
     "energy": ("energy of a minibatch (J)", Spacing.LOG, "energy_mws", mws_to_j),
 }
-"""What time is drawn against: label and spacing of the axis, column, change of its unit."""
+"""Quantities on the horizontal axis: label and spacing of the axis, column, conversion of its unit."""
 
 
 def front_figures(material: Material) -> Iterator[Figure]:
@@ -58,9 +58,9 @@ def front_figures(material: Material) -> Iterator[Figure]:
         panels.append(_scatter(material, table, "time and energy", "energy", shown))
         some = f" {len(shown)} of {len(modes)} modes are drawn, evenly taken; those on a front all are."
         more = "" if len(tables) <= MOST_TABLES else f" The first {MOST_TABLES} of {len(tables)} tables have figures."
-        told = (table.device, table.workload, table.task, table.batch_size)
+        of_table = (table.device, table.workload, table.task, table.batch_size)
         columns = (*OF_MODE, *(INTERVALS if table.origin == PREDICTED else ()))
-        rows = [(*told, *row, table.provenance) for row in modes[list(columns)].itertuples(index=False, name=None)]
+        rows = [(*of_table, *row, table.provenance) for row in modes[list(columns)].itertuples(index=False, name=None)]
         columns = (*OF_TABLE, *columns, "provenance")
         details = {"table": table.title, "count": len(modes), "more": more}
         details["some"] = some if len(shown) < len(modes) else ""
@@ -72,13 +72,17 @@ def _scatter(material: Material, table: ModeTable, title: str, against: str, sho
     """Some modes of a table in the colours of one resource, with the front of all."""
     label, spacing, column, change = COSTS[against]
     modes, provenance = table.modes, table.provenance
-    field, resource = next((one for one in RESOURCES if modes[one[0]].nunique() > 1), RESOURCES[0])
+    field, resource = next((candidate for candidate in RESOURCES if modes[candidate[0]].nunique() > 1), RESOURCES[0])
     shade = khz_to_mhz if field.endswith("_khz") else np.asarray
     points = [
         Value(
-            shade(getattr(one, field)), change(getattr(one, column)), one.minibatch_time_ms, provenance, note=resource
+            shade(getattr(mode, field)),
+            change(getattr(mode, column)),
+            mode.minibatch_time_ms,
+            provenance,
+            note=resource,
         )
-        for one in shown.itertuples()
+        for mode in shown.itertuples()
     ]
     on_front = modes[modes[f"on_time_{against}_front"] == 1].sort_values(column)
     front = [
@@ -105,7 +109,7 @@ def _scatter(material: Material, table: ModeTable, title: str, against: str, sho
 
 
 class Extremes(NamedTuple):
-    """The slowest mode of a table, and the one that no other exceeds in any setting."""
+    """The slowest mode of a table, and the mode that no other exceeds in any setting."""
 
     table: ModeTable
     slowest_profile: int
@@ -114,7 +118,7 @@ class Extremes(NamedTuple):
 
 
 def extremes_of(table: ModeTable) -> Optional[Extremes]:
-    """None where no mode is the greatest in every setting: a sample without MAXN says nothing of it."""
+    """None if no mode is the greatest in every setting, as in a sample without MAXN."""
     settings = table.modes[list(PowerMode._fields)]
     slowest = table.modes["minibatch_time_ms"].idxmax()
     greatest = settings.index[(settings == settings.max()).all(axis=1)]
@@ -136,17 +140,17 @@ def extremes_of(table: ModeTable) -> Optional[Extremes]:
 
 
 def extreme_figures(material: Material) -> Iterator[Figure]:
-    found = [one for one in map(extremes_of, material.tables) if one is not None]
+    extremes = [pair for pair in map(extremes_of, material.tables) if pair is not None]
 
-    def alike(one: Extremes) -> Tuple[Any, ...]:
-        shared = material.conditions(one.table.profiles[:1], ACROSS_WORKLOADS)
-        return (one.table.task, one.table.origin, one.table.provenance, *shared)
+    def alike(pair: Extremes) -> Tuple[Any, ...]:
+        shared = material.conditions(pair.table.profiles[:1], ACROSS_WORKLOADS)
+        return (pair.table.task, pair.table.origin, pair.table.provenance, *shared)
 
-    for device, of_device in grouped(found, lambda one: one.table.device).items():
+    for device, of_device in grouped(extremes, lambda pair: pair.table.device).items():
         groups = grouped(of_device, alike)
         panels = [_ratios_panel(material, members) for members in groups.values()]
         series = [LegendEntry(what, colour) for what, colour in zip(QUANTITIES, LISTED)]
-        rows = [one.row for members in groups.values() for one in members]
+        rows = [pair.row for members in groups.values() for pair in members]
         details = {"device": device, "paper": PAPER.get(device, "")}
         name = file_name("extremes", device)
         cells = [tuple(row.values()) for row in rows]
@@ -155,13 +159,13 @@ def extreme_figures(material: Material) -> Iterator[Figure]:
 
 def _ratios_panel(material: Material, members: Sequence[Extremes]) -> Panel:
     values = []
-    for one in members:
-        table = one.table
+    for pair in members:
+        table = pair.table
         name = table.workload + ("" if table.batch_size == 16 else f", bs {table.batch_size}")
         for what in QUANTITIES:
-            ratio = one.row[f"{what}_ratio"]
-            ends = material.ends_of_ratio(one.greatest_profile, one.slowest_profile, what, ratio)
+            ratio = pair.row[f"{what}_ratio"]
+            ends = material.ends_of_ratio(pair.greatest_profile, pair.slowest_profile, what, ratio)
             values.append(Value(what, ratio, name, table.provenance, *ends, note=f"of {len(table.modes)} modes"))
     panel = panel_of(f"{table.task}, {table.origin}", Axis("times as much (1)"), Axis(""), Mark.BESIDE, values)
-    ids = tuple(number for one in members for number in one.table.profiles)
+    ids = tuple(number for pair in members for number in pair.table.profiles)
     return dataclasses.replace(panel, profiles=ids, varies=ACROSS_WORKLOADS)

@@ -29,14 +29,14 @@ CHANGES = (("time", "minibatch_time_ms"), ("power", "power_mw"), ("energy", "ene
 STEPS = (0, 20, 40, 60, 80, 100)  # of a clock, in % of the power mode's
 
 IDLE_STATES = {(LOGGING, STATIC): "(i)", (QUIET, STATIC): "(ii)", (QUIET, DVFS): "(iii)"}
-"""The paper's names of the idle states that a device can tell by itself."""
+"""The paper's names of the idle states that a device can measure by itself."""
 
 _OF_BOARDS = tuple(name for name in FOLLOWS["device"] if name not in ("device", "provenance", "data_source"))
 IDLE_VARIES = ("workload", "clocks", "idle_s", "storage", "cache", "seed", *_OF_BOARDS)
-"""What idle states may differ in: their axes, and what does not bear on a device on which nothing runs."""
+"""Conditions in which idle states may differ: the axes, and conditions without influence on an idle device."""
 
 LEAST_MODES = 3
-MOST_MODES = 30  # power modes that have room side by side; more are a scatter's
+MOST_MODES = 30  # power modes that fit side by side; more need a scatter plot
 
 ENERGY = tuple(
     LegendEntry(part, PARTS[part])
@@ -68,8 +68,8 @@ def _change_panel(material: Material, family: Family, rows: Rows) -> Panel:
         if not old or new is None:
             continue
         change, *ends = (
-            None if one is None else share_to_percent(one - 1)
-            for one in (new / old, *material.ends_of_ratio(before.id, after.id, name, new / old))
+            None if ratio is None else share_to_percent(ratio - 1)
+            for ratio in (new / old, *material.ends_of_ratio(before.id, after.id, name, new / old))
         )
         values.append(Value("change", name, change, family.provenance, *ends, before.apart or after.apart))
         rows.append((family.device, family.workload, f"change of {name}", None, change, family.provenance))
@@ -78,10 +78,10 @@ def _change_panel(material: Material, family: Family, rows: Rows) -> Panel:
 
 
 def _residency_panel(material: Material, row: Row, rows: Rows) -> Panel:
-    """The share of time in each step of the clocks; none where they were not sampled."""
+    """The share of time in each step of the clocks; empty if they were not sampled."""
     series = material.store.profile(row.id).telemetry.series
     names = tuple(f"{low}-{high}" for low, high in zip(STEPS, STEPS[1:]))
-    found = []
+    bars = []
     for name, pattern, top in (("CPU clock", r"cpu\d+_khz", row.cpu_khz), ("GPU clock", "gpu_khz", row.gpu_khz)):
         values = np.array(
             [value for channel in series if re.fullmatch(pattern, channel) for value in series[channel].values]
@@ -91,14 +91,14 @@ def _residency_panel(material: Material, row: Row, rows: Rows) -> Panel:
         counts, _ = np.histogram(np.clip(share_to_percent(values / top), 0, 100), STEPS)
         for step, count in zip(names, counts):
             share = float(share_to_percent(count / len(values)))
-            found.append(Value(name, step, share, row.provenance, apart=row.apart))
+            bars.append(Value(name, step, share, row.provenance, apart=row.apart))
             rows.append((row.device_name, row.workload, name, step, share, row.provenance))
     axes = Axis("clock (% of the power mode's)"), Axis("share of time (%)")
-    return panel_of(f"{row.workload}: clocks with DVFS", *axes, Mark.BESIDE, found, [row])
+    return panel_of(f"{row.workload}: clocks with DVFS", *axes, Mark.BESIDE, bars, [row])
 
 
 def state_of(row: Row) -> str:
-    """What an idle state is called: the paper's number, or what a socket meter's record was given as."""
+    """The name of an idle state: the paper's number, or the name given to a socket meter's record."""
     return IDLE_STATES.get((row.workload, row.case.settings.clocks), row.workload.partition("-")[2])
 
 
@@ -113,8 +113,17 @@ def baseload_figures(material: Material) -> Iterator[Figure]:
             state, watts = state_of(row), mw_to_w(row.power_mean_mw)
             values.append(material.value(row, state, row.power_mode, watts, "power"))
             clocks = row.case.settings.clocks
-            told = (row.label, row.power_mode, state, row.workload, clocks, watts, row.power_definition, row.provenance)
-            rows.append(told)
+            csv_row = (
+                row.label,
+                row.power_mode,
+                state,
+                row.workload,
+                clocks,
+                watts,
+                row.power_definition,
+                row.provenance,
+            )
+            rows.append(csv_row)
         axes = Axis("power mode"), Axis("mean power (W)")
         panels.append(panel_of(group[0].label, *axes, Mark.BESIDE, values, group, IDLE_VARIES))
     columns = ("device", "power_mode", "state", "workload", "clocks", "power_w", "power_definition", "provenance")
@@ -124,8 +133,8 @@ def baseload_figures(material: Material) -> Iterator[Figure]:
 
 def power_mode_figures(material: Material) -> Iterator[Figure]:
     """Stacked time, and energy with the baseload's share, for each power mode, a figure for each device."""
-    found = material.families(material.trained(), "power_mode", least=LEAST_MODES)
-    few = [family for family in found if len(family.values) <= MOST_MODES]
+    families = material.families(material.trained(), "power_mode", least=LEAST_MODES)
+    few = [family for family in families if len(family.values) <= MOST_MODES]
     idle_mw = {
         (row.device_name, row.mode): row.power_mean_mw
         for row in material.rows
@@ -135,22 +144,22 @@ def power_mode_figures(material: Material) -> Iterator[Figure]:
         panels: List[Panel] = []
         rows: Rows = []
         for family in members:
-            shown = [row for row in _once_each(family.rows) if parts_of(row) is not None]
-            bars = [EpochBar(row.power_mode, row) for row in shown]
+            profiles = [row for row in _once_each(family.rows) if parts_of(row) is not None]
+            bars = [EpochBar(row.power_mode, row) for row in profiles]
             panel, data = stacked_panel(material, family.workload, bars, "power mode", family.varies)
             shares = {}
-            for row in shown:
+            for row in profiles:
                 held_mw = idle_mw.get((row.device_name, row.mode))
                 if held_mw is not None and row.energy_mwh:
-                    # Of an epoch 1 or later, or of all clean minibatches where no whole epochs were run.
+                    # Of an epoch 1 or later, or of all clean minibatches if no whole epochs were run.
                     energy, time_s = row.energy_mwh, row.e2e_s
                     if row.epoch_energy_mwh:
                         energy, time_s = row.epoch_energy_mwh, row.epoch_time_s
                     shares[row.power_mode] = share_to_percent(baseload_share(energy, held_mw, time_s))
-            panels += [panel, *_energy_panels(family, shown, shares)]
-            for row, told in zip(shown, data):
+            panels += [panel, *_energy_panels(family, profiles, shares)]
+            for row, csv_row in zip(profiles, data):
                 mode = row.mode or (None,) * len(PowerMode._fields)
-                rows.append((*told, *mode, shares.get(row.power_mode)))
+                rows.append((*csv_row, *mode, shares.get(row.power_mode)))
         sizes = sizes_of([row for family in members for row in family.rows])
         columns = (*TIME_COLUMNS, *PowerMode._fields, "baseload_share_pct")
         name, series = file_name("power-modes", device), (*LEGEND, *ENERGY)
@@ -158,18 +167,18 @@ def power_mode_figures(material: Material) -> Iterator[Figure]:
 
 
 def _once_each(rows: Sequence[Row]) -> List[Row]:
-    """One profile for each power mode: a letter of the papers' table stands before `maxn` where both name the same.
+    """One profile for each power mode: a letter of the papers' table is preferred over `maxn` for the same mode.
 
-    Where the papers' table was run, modes that are told by their numbers were run for another question.
+    If the papers' table was run, modes named by their settings belong to another experiment.
     """
     named = [row for row in rows if len(row.power_mode) <= LETTER or row.power_mode == MAXN]
-    shown = named if len(named) >= LEAST_MODES else list(rows)
-    others = {row.mode for row in shown if row.power_mode != MAXN}
-    return [row for row in shown if row.power_mode != MAXN or row.mode not in others]
+    chosen = named if len(named) >= LEAST_MODES else list(rows)
+    others = {row.mode for row in chosen if row.power_mode != MAXN}
+    return [row for row in chosen if row.power_mode != MAXN or row.mode not in others]
 
 
 def _energy_panels(family: Family, rows: Sequence[Row], shares: Dict[str, float]) -> List[Panel]:
-    """Energy of 1,000 samples, and the baseload's share of it where it is known of two modes or more."""
+    """Energy of 1,000 samples, and the baseload's share of it if it is measured for two modes or more."""
     incremental, baseload, unsplit = (entry.name for entry in ENERGY)
     values = []
     for row in rows:

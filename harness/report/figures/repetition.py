@@ -26,17 +26,17 @@ SPREAD_COLUMNS = (
 )
 
 LENGTHS = (10, 15, 20, 25, 30, 40)  # minibatches; the papers take 40, and show that fewer would do (001 sec. 2.5)
-MOST = 400  # minibatches of a profile that are looked at: a board is not the same for hours
+MOST = 400  # minibatches of a profile that are analysed: a board drifts over hours
 
 ACROSS_WORKLOADS = (
     *(*OF_WORKLOAD, "power_mode", "batch_size", "workers", "storage", "clocks"),
     *("minibatches", "epochs", "cache", "seed"),
 )
-"""What profiles whose lengths are compared may differ in: the legend tells settings, errors are of each one's own."""
+"""Conditions in which profiles of one panel may differ: the legend shows settings, errors are of each profile alone."""
 
 
 class Length(NamedTuple):
-    """What profiles of so many minibatches would have said: medians and third quartiles of errors in %."""
+    """Errors of profiles of so many minibatches: medians and third quartiles in %."""
 
     minibatches: int
     time_error_pct: float
@@ -72,7 +72,7 @@ def variability_figures(material: Material) -> Iterator[Figure]:
     best: Dict[str, Dict[str, List[Row]]] = {row.device: {} for row in repeated}
 
     def rank(rows: Sequence[Row]) -> Tuple[Any, ...]:
-        """The papers' defaults first, then more boards, then what was repeated more often, then the newest."""
+        """The papers' defaults first, then more boards, then more epochs, then the newest."""
         is_usual = rows[0].workers == 4 and rows[0].storage in ("ssd", None)
         return is_usual, len(rows), rows[0].epochs or 0.0, max(row.id for row in rows)
 
@@ -95,17 +95,17 @@ def _spread_panel(material: Material, workload: str, members: Sequence[Row]) -> 
     violins, rows = [], []
     for row in members:
         of, values = _repetitions(material, row)
-        found = variability(values)
-        assert found is not None
+        spread = variability(values)
+        assert spread is not None
         low, high = np.quantile(values, [0.005, 0.995])
-        shown = [value for value in values if low <= value <= high]
+        central = [value for value in values if low <= value <= high]
         percents = tuple(
-            share_to_percent(value / found.median - 1) for value in shown[:: max(1, len(shown) // MOST_VALUES)]
+            share_to_percent(value / spread.median - 1) for value in central[:: max(1, len(central) // MOST_VALUES)]
         )
-        deviation, between_quartiles = share_to_percent(found.deviation), share_to_percent(found.interquartile)
-        variation = None if found.coefficient is None else share_to_percent(found.coefficient)
+        deviation, between_quartiles = share_to_percent(spread.deviation), share_to_percent(spread.interquartile)
+        variation = None if spread.coefficient is None else share_to_percent(spread.coefficient)
         violins.append(Value(workload, percents, row.label, row.provenance, apart=row.apart, note=f"of {of}"))
-        figures = (of, found.count, found.median, deviation, between_quartiles, variation)
+        figures = (of, spread.count, spread.median, deviation, between_quartiles, variation)
         rows.append((row.label, workload, *figures, row.provenance))
     widest = max(abs(percent) for violin in violins for percent in violin.x)
     spacing = Spacing.SYMLOG if widest > WIDE_PCT else Spacing.LINEAR
@@ -115,13 +115,13 @@ def _spread_panel(material: Material, workload: str, members: Sequence[Row]) -> 
 
 
 def _repetitions(material: Material, row: Row) -> Tuple[str, List[float]]:
-    """What is repeated, and its times in ms: epochs, or minibatches but an epoch's first, which waits for workers."""
+    """The repeated unit and its times in ms: epochs, or minibatches but an epoch's first, which waits for workers."""
     counted = material.store.profile(row.id).counted
     epochs = [s_to_ms(epoch.e2e_s) for epoch in epoch_sums(counted) if epoch.epoch > 0]
     if len(epochs) >= FEWEST:
         return "epochs", epochs
-    later = [one.e2e_ms for before, one in zip(counted, counted[1:]) if one.epoch == before.epoch]
-    return "minibatches", later or [one.e2e_ms for one in counted]
+    later = [minibatch.e2e_ms for before, minibatch in zip(counted, counted[1:]) if minibatch.epoch == before.epoch]
+    return "minibatches", later or [minibatch.e2e_ms for minibatch in counted]
 
 
 def profile_length_figures(material: Material) -> Iterator[Figure]:
@@ -134,7 +134,7 @@ def profile_length_figures(material: Material) -> Iterator[Figure]:
         and (row.clean_minibatches or 0) >= max(LENGTHS)  # of several boards the first
     ]
     devices: Dict[str, Dict[str, Row]] = {}
-    # The longest, up to what is looked at; of those the papers' defaults, of equal ones the newest.
+    # The longest, up to `MOST`; of those the papers' defaults, of equal ones the newest.
     ranked = sorted(long, key=lambda row: (min(row.clean_minibatches or 0.0, float(MOST)), by_defaults(row), row.id))
     for row in [*long, *ranked]:  # in the order of the profiles, of each workload the best
         devices.setdefault(row.label, {})[row.workload] = row
@@ -143,7 +143,7 @@ def profile_length_figures(material: Material) -> Iterator[Figure]:
 
 
 def _name_with_settings(row: Row) -> str:
-    """A workload, and in which settings it is not at the papers' defaults."""
+    """A workload, and its settings that differ from the papers' defaults."""
     usual = {"power_mode": ("maxn", ""), "batch_size": (16, "bs "), "workers": (4, "w"), "storage": ("ssd", "")}
     settings = [(getattr(row, name), default, sign) for name, (default, sign) in usual.items()]
     others = [f"{sign}{value}" for value, default, sign in settings if value not in (default, None)]
@@ -151,43 +151,43 @@ def _name_with_settings(row: Row) -> str:
 
 
 def _length_figure(material: Material, device: str, members: Sequence[Row]) -> Figure:
-    found = [_lengths(material, row) for row in members]
+    lengths_of_rows = [_lengths(material, row) for row in members]
     series = [material.entry(row, _name_with_settings(row)) for row in members]
     panels = []
     for title, label, spacing, field, high in QUANTITIES:
         values = [
             Value(
-                *(entry.name, str(one.minibatches), figure, row.provenance),
-                *((figure, getattr(one, high)) if high else (None, None)),
+                *(entry.name, str(length.minibatches), figure, row.provenance),
+                *((figure, getattr(length, high)) if high else (None, None)),
                 row.apart,
             )
-            for entry, row, (_, lengths) in zip(series, members, found)
-            for one in lengths
-            for figure in [getattr(one, field)]
+            for entry, row, (_, lengths) in zip(series, members, lengths_of_rows)
+            for length in lengths
+            for figure in [getattr(length, field)]
             if figure is not None
         ]
         axes = Axis("minibatches of a profile", names=tuple(map(str, LENGTHS))), Axis(label, spacing)
         panels.append(panel_of(title, *axes, Mark.CURVES, values, members, ACROSS_WORKLOADS))
     rows = [
-        (device, *cells(row, ("workload", "power_mode", "batch_size")), count, *one, row.provenance)
-        for row, (count, lengths) in zip(members, found)
-        for one in lengths
+        (device, *cells(row, ("workload", "power_mode", "batch_size")), count, *length, row.provenance)
+        for row, (count, lengths) in zip(members, lengths_of_rows)
+        for length in lengths
     ]
     name = file_name("profile-length", device)
     return figure_of("profile-length", name, panels, series, LENGTH_COLUMNS, rows, device=device, most=MOST)
 
 
 def _lengths(material: Material, row: Row) -> Tuple[int, List[Length]]:
-    """How many minibatches are looked at, and what profiles of each length would have said."""
+    """The number of minibatches analysed, and the errors of profiles of each length."""
     profile = material.store.profile(row.id)
     counted = profile.counted[:MOST]
     power = profile.telemetry.series.get(POWER_CHANNEL, Series((), ()))
-    found = []
+    lengths = []
     for length in LENGTHS:
         stretches = stretches_of(counted, power, length)
         times = quartiles([share_to_percent(error) for error in stretches.time_errors])
-        known = [share_to_percent(error) for error in stretches.power_errors if not math.isnan(error)]
-        powers = quartiles(known) if known else (None,) * 3
+        power_errors = [share_to_percent(error) for error in stretches.power_errors if not math.isnan(error)]
+        powers = quartiles(power_errors) if power_errors else (None,) * 3
         without = share_to_percent(stretches.without_power) if power.values else None
-        found.append(Length(length, *times[1:], *powers[1:], without, float(np.median(stretches.seconds))))
-    return len(counted), found
+        lengths.append(Length(length, *times[1:], *powers[1:], without, float(np.median(stretches.seconds))))
+    return len(counted), lengths

@@ -1,4 +1,4 @@
-"""E21, E22: inference alone, and inference in between training (000 sec. 4.1)."""
+"""E21, E22: inference alone, and inference interleaved with training (000 sec. 4.1)."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def concurrent_figures(material: Material) -> Iterator[Figure]:
 def _mixes_panel(
     material: Material, title: str, label: str, quantities: Sequence[Tuple[str, str]], rows: Sequence[Row]
 ) -> Panel:
-    """Lying bars: the names of mixes are long."""
+    """Horizontal bars: the names of mixes are long."""
     values = []
     for row in rows:
         mix = Mix.parse(row.workload)
@@ -67,8 +67,8 @@ def _mixes_panel(
 
 def inference_figures(material: Material) -> Iterator[Figure]:
     """Time, energy and power of an inference batch against its size, a figure for each device."""
-    answered = [row for row in material.rows if row.task == INFERENCE and row.minibatch_time_ms is not None]
-    for device, members in grouped(material.families(answered, "batch_size"), attrgetter("device")).items():
+    measured = [row for row in material.rows if row.task == INFERENCE and row.minibatch_time_ms is not None]
+    for device, members in grouped(material.families(measured, "batch_size"), attrgetter("device")).items():
         panels = curve_panels(material, members, "samples per batch", OF_BATCHES)
         columns = ("workload", "batch_size", "minibatch_time_ms", "samples_per_s", "power_mw", "provenance")
         shown = [row for family in members for row in family.rows]

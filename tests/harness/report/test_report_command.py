@@ -35,7 +35,7 @@ def test_a_report_of_one_profile_names_what_would_bring_the_other_figures(one_pr
     page = (tmp_path / "rep" / "index.html").read_text()
     assert str(tmp_path / "rep" / "index.html") in said
     assert "no data for:" in said
-    assert "Not shown, for want of data" in page
+    assert "Not shown: no data" in page
     assert "--workers 0,4" in page
     assert "1 profile, simulated, of xavier-agx: 1 workload in 1 power mode." in page
     assert "1 profile with flags: 1 throttled." in page
