@@ -346,7 +346,7 @@ class CaseMeasurement:
         comparable_key = key(comparable)
         number = self._results.usable(comparable_key) or self._results.usable(key(without_instance(comparable)))
         if number is not None:
-            self._outcome.resume(comparable_key, case, self._results.profile(number), number)
+            self._outcome.resume(comparable_key, case, number)
             pytest.skip(f"{MEASURED_ALREADY}, see {self._results.path}")
 
     def _measured(

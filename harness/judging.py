@@ -32,6 +32,7 @@ class ClaimsOfRun:
         self.decided: Dict[Tuple[str, str], Optional[Verdict]] = {}  # by device and claim; None where nothing spoke
         self._outcome: Outcome = config.stash[OUTCOME]
         self.not_stored = ""  # why the verdicts could not be put into the file
+        self._cases_of_run: Tuple[int, Optional[Cases]] = (0, None)
         self._chosen = config.getoption("jetwatt_device")
         self._progress: Progress = config.stash[PROGRESS]
 
@@ -60,7 +61,14 @@ class ClaimsOfRun:
 
     @property
     def cases(self) -> Cases:
-        return self._outcome.cases if self.judged_file is None else self._cases_of_file
+        """What is judged, pooled, as statistics take it."""
+        if self.judged_file is not None:
+            return self._cases_of_file
+        count, cases = self._cases_of_run
+        if cases is None or count != len(self._outcome.judged):
+            cases = self._read_run()
+            self._cases_of_run = (len(self._outcome.judged), cases)
+        return cases
 
     @functools.cached_property
     def _cases_of_file(self) -> Cases:
@@ -68,10 +76,22 @@ class ClaimsOfRun:
         from harness.judge.figures import Cases
         from harness.store.results import ResultsStore
 
-        assert self.judged_file is not None
-        self._progress.line(f"reading {self.judged_file}")
-        with ResultsStore(self.judged_file, read_only=True) as store:
+        self._progress.line(f"reading {self.results}")
+        with ResultsStore(self.results, read_only=True) as store:
             return Cases(pooled(read_experiments(store)))
+
+    def _read_run(self) -> Cases:
+        """What this run measured and resumed, as it calls cases; it has one board of each name."""
+        from harness.judge.case_frame import pooled, read_frame
+        from harness.judge.figures import Cases
+        from harness.store.results import ResultsStore
+
+        if not self._outcome.judged:
+            return Cases()
+        numbers, cases = zip(*self._outcome.judged)
+        with ResultsStore(self.results, read_only=True) as store:
+            frame = read_frame(store, numbers)
+        return Cases(pooled(frame.assign(device_label=frame["device_name"], case=list(cases))))
 
     def keep(self, claim: Optional[Claim], device: str, verdict: Optional[Verdict]) -> None:
         if claim is not None:
@@ -161,7 +181,7 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, Any, Any]
     bound: Optional[Judging] = pyfuncitem.funcargs.get("judging")
     if bound is None:
         return (yield)
-    run = claims_of_run(pyfuncitem.config)
+    run, result = claims_of_run(pyfuncitem.config), None
     with as_pytest_outcome():
         try:
             result = yield

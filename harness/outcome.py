@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import os
 import time
 import uuid
-from typing import TYPE_CHECKING, Any, Dict, List, Optional, Set, Tuple
+from typing import Any, Dict, List, Optional, Set, Tuple
 
 import pytest
 
@@ -19,11 +18,6 @@ from harness.core.terminal import Countdown, Progress
 from harness.measure.contention import meet
 from harness.measure.time_budget import process_age_s
 
-if TYPE_CHECKING:
-    from harness.judge.case_frame import Quantities
-    from harness.judge.figures import Cases
-    from harness.store.rows import Record
-
 LOOK_S = 0.5  # how long to look at other processes before the first measurement
 
 
@@ -34,14 +28,14 @@ class Outcome:
         self.over_budget: List[str] = []  # cases that the time budget left out
         self.countdown = Countdown(0)
         self.profiles: List[Profile] = []
-        self.judged: List[Tuple[Record, Quantities]] = []  # what claims are judged by
+        # what claims are judged by: profiles of the results file, and their cases as this run calls them
+        self.judged: List[Tuple[int, Case]] = []
         self.shown: Set[str] = set()  # tests whose line of figures stands on the terminal
         self.missing_in_baseline: List[str] = []  # cases that the baseline does not hold
         self.is_without_baseline = False  # whether a test had a profile to compare, and no --baseline was given
         self._known: Dict[Tuple[str, str], Profile] = {}
         self._resumed: Set[Tuple[str, str]] = set()
         self._has_looked_around = False
-        self._cases: Tuple[int, Optional[Cases]] = (0, None)
 
     @functools.cached_property
     def environment(self) -> Dict[str, Any]:
@@ -63,33 +57,14 @@ class Outcome:
     def keep(self, key: str, profile: Profile, number: int) -> None:
         """Count a profile of this run; `number` is its id in the results file."""
         self.profiles.append(profile)
-        self._judge_by(profile, profile.case, number)
+        self.judged.append((number, profile.case))
         self._known.setdefault((key, profile.case.id), profile)
 
-    def resume(self, key: str, case: Case, stored: Profile, number: int) -> None:
+    def resume(self, key: str, case: Case, number: int) -> None:
         """Let a profile of an earlier run, of these conditions, speak in this one's verdicts."""
         if (key, case.id) not in self._resumed:
             self._resumed.add((key, case.id))
-            self._judge_by(stored, case, number)
-
-    def _judge_by(self, profile: Profile, case: Case, number: int) -> None:
-        from harness.judge.case_frame import quantities_of, record_of
-
-        self.judged.append((dataclasses.replace(record_of(profile, number), case=case), quantities_of(profile)))
-
-    @property
-    def cases(self) -> Cases:
-        """This run's cases and those that it resumed, pooled, as statistics take them."""
-        from harness.judge.case_frame import frame_of, pooled
-        from harness.judge.figures import Cases
-
-        count, cases = self._cases
-        if cases is None or count != len(self.judged):
-            frame = frame_of([record for record, _ in self.judged], [quantities for _, quantities in self.judged])
-            frame["device_label"] = frame["device_name"]  # one run has one board of each name
-            cases = Cases(pooled(frame))
-            self._cases = (len(self.judged), cases)
-        return cases
+            self.judged.append((number, case))
 
 
 OUTCOME = pytest.StashKey[Outcome]()

@@ -184,12 +184,14 @@ def frame_of_profiles(some: Iterable[Profile]) -> pd.DataFrame:
     return frame_of([record for record, _ in kept], [quantities for _, quantities in kept])
 
 
-def read_frame(store: ResultsStore) -> pd.DataFrame:
-    """The same of a results file; its raw series are read one profile at a time.
+def read_frame(store: ResultsStore, numbers: Optional[Sequence[int]] = None) -> pd.DataFrame:
+    """The same of a results file, or of some of its profiles; raw series are read one profile at a time.
 
     Where the file has several instances of a board, each is a device of its own: `orin-agx@orin3`.
     """
     frame = profiles(store, include_flagged=True)
+    if numbers is not None:
+        frame = frame.loc[list(numbers)]
     return _with_quantities(frame, [quantities_of(store.profile(int(number))) for number in frame.index])
 
 

@@ -373,11 +373,11 @@ def _sized_like(case: Case) -> Optional[Tuple[str, str, str]]:
 
 
 class Cases:
-    """A pooled frame, made ready for many statistics."""
+    """A pooled frame, made ready for many statistics; without one there is no case of any device."""
 
-    def __init__(self, frame: pd.DataFrame) -> None:
+    def __init__(self, frame: Optional[pd.DataFrame] = None) -> None:
         rows: Dict[str, List[Row]] = {}
-        for row in frame.itertuples():
+        for row in () if frame is None else frame.itertuples():
             rows.setdefault(row.device_label, []).append(row)
         self.devices = {name: CasesOfDevice(name, own) for name, own in rows.items()}
 

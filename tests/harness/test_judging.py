@@ -125,9 +125,10 @@ def test_a_stored_file_is_judged_without_measuring_anything(own, tmp_path):
         store.add(make_profile(case={"device": "host"}), ENVIRONMENT, "later")
         assert stored_verdicts(store).newer == 1
         count = len(store)
-    done = own("--judge", "r.sqlite", device=None)
+    (tmp_path / "test_plain.py").write_text("def test_that_is_no_claim():\n    raise AssertionError\n")
+    done = own("--judge", "r.sqlite", "test_plain.py", device=None)
     assert done.returncode == 0, done.stdout
-    assert "1 passed, 1 skipped, 1 deselected" in done.stdout
+    assert "1 passed, 1 skipped, 2 deselected" in done.stdout
     assert "host has no profiles that this compares" in done.stdout
     assert "judged: r.sqlite, which holds the verdicts now" in done.stdout
     again = verdicts_in(tmp_path / "r.sqlite")
