@@ -23,7 +23,7 @@ from harness.board.sampler import Sampler
 from harness.core import cases, errors
 from harness.core.campaigns import describe_settings, replace_settings
 from harness.core.cases import Case, Settings
-from harness.core.device import Device, RealDevice, is_self_profiling
+from harness.core.device import Device, RealDevice, is_self_profiling, named_mode
 from harness.core.power_modes import PowerMode
 from harness.core.profiles import Profile, Telemetry
 from harness.core.terminal import Progress
@@ -149,8 +149,7 @@ def device(request: pytest.FixtureRequest, case: Case, hold_device: Callable[[De
 def power_mode(case: Case, device: Device) -> PowerMode:
     """The power mode that the device runs in, set and read back; the device is restored at the end of the run."""
     with as_pytest_outcome():
-        [(_, mode)] = device.power_modes(case.power_mode, case.workload)
-        return device.apply(mode)
+        return device.apply(named_mode(case, device).mode)
 
 
 class DataOnStorage(NamedTuple):
@@ -240,7 +239,7 @@ def telemetry(case: Case, device: Device) -> Iterator[Recording]:
         return
     machine = cast(RealDevice, device)
     with as_pytest_outcome(), contextlib.ExitStack() as stack:
-        mode = machine.power_modes(case.power_mode, case.workload)[0][1]
+        mode = named_mode(case, machine).mode
         sampler = Sampler(
             machine.telemetry_sources(Path.cwd()),
             case.settings.interval_s,

@@ -75,7 +75,6 @@ class Plan:
         self.time_budget = TimeBudget(parse_duration(text), text, began_s) if text else None
         self.portions: Dict[str, float] = {}  # of the time left, by a test's id
         self._devices: Dict[str, Device] = {}
-        self._modes: Dict[Tuple[str, str], PowerMode] = {}
         self.cases: Dict[str, Case] = {}  # by `case_key`, which pytest has as the parameter
         self.left_out: Set[str] = set()
         self._named = {
@@ -225,13 +224,11 @@ class Plan:
                 yield dataclasses.replace(sweep, axes={**sweep.axes, "device": names, "storage": media})
 
     def _expand(self, sweeps: Sequence[Sweep]) -> List[Case]:
-        def mode_names(name: str, workload: str, text: str) -> List[str]:
-            found = self.device(name).power_modes(text, workload)
-            self._modes.update({(name, mode_name): mode for mode_name, mode in found})
-            return [mode_name for mode_name, _ in found]
+        def resolve(name: str, workload: str, text: str) -> List[Tuple[str, PowerMode]]:
+            return self.device(name).power_modes(text, workload)
 
         named = [dataclasses.replace(one, axes={**one.axes, "workload": _workload_names(one)}) for one in sweeps]
-        cases = expand(named, mode_names)
+        cases = expand(named, resolve)
         self.cases.update((case_key(case), case) for case in cases)
         return cases
 
@@ -247,7 +244,7 @@ class Plan:
 
     def mode_of(self, item: pytest.Item) -> Optional[Tuple[str, PowerMode]]:
         case = self.case_of(item)
-        return None if case is None else (case.device, self._modes[case.device, case.power_mode])
+        return None if case is None else (case.device, case.resolved_mode.mode)
 
     def share_time(self, items: List[pytest.Item]) -> None:
         """Order the tests so that the largest network goes last, and give each its part of what is left then.

@@ -11,6 +11,7 @@ from harness.core.campaigns import expand, load_campaign, own_media
 from harness.core.cases import DEFAULT_IDLE_S, IDLE, IDLE_STATES, TRAINING, Case
 from harness.core.configuration import Configuration
 from harness.core.errors import CannotRunError
+from harness.core.mode_texts import MAXN
 from harness.core.profiles import Profile
 from harness.devices.registry import open_device
 from harness.devices.simulated import copies
@@ -65,9 +66,7 @@ class SimulatedCampaign:
                     devices, media = copies(f"sim:{board}", sweep.instances), own_media(board, sweep.axes["storage"])
                     axes = {**sweep.axes, "device": devices, "storage": media}
                     sweeps.append(dataclasses.replace(sweep, axes=axes))
-        found = expand(
-            sweeps, lambda name, workload, text: [mode for mode, _ in self._device(name).power_modes(text, workload)]
-        )
+        found = expand(sweeps, lambda name, workload, text: self._device(name).power_modes(text, workload))
         if experiment == VARIABILITY:
             return [
                 dataclasses.replace(case, settings=dataclasses.replace(case.settings, seed=seed))
@@ -76,5 +75,7 @@ class SimulatedCampaign:
             ]
         if experiment != BASELOAD:
             return found
-        at_maxn = [dataclasses.replace(found[0], device=f"sim:{board}", power_mode="maxn") for board in asked]
+        at_maxn = [
+            dataclasses.replace(found[0], device=f"sim:{board}", power_mode=MAXN, resolved_mode=None) for board in asked
+        ]
         return [*idle_cases(at_maxn, DEFAULT_IDLE_S, {}), *idle_cases(found, DEFAULT_IDLE_S, {}, IDLE_STATES[:1])]

@@ -7,6 +7,7 @@ import re
 from typing import Any, Dict, Mapping, NamedTuple, Optional, Tuple
 
 from harness.core.errors import InvalidValueError
+from harness.core.power_modes import NamedMode
 from harness.core.units import mb_to_bytes
 
 _LIMIT = re.compile(r"[1-9]\d*|(?:0|[1-9]\d*)\.\d{0,2}[1-9]")
@@ -166,12 +167,24 @@ class Case:
     batch_size: int  # samples per minibatch
     settings: Settings = Settings()  # how it is measured
     task: str = TRAINING  # `training`, `inference`, `concurrent` or `idle`
+    # what `power_mode` names on `device`, resolved when the cases were planned; None in a case from a results file, or
+    # made by hand, which `named_mode` looks up
+    resolved_mode: Optional[NamedMode] = dataclasses.field(default=None, compare=False)
 
     def __post_init__(self) -> None:
+        if self.resolved_mode is not None and self.resolved_mode.name != self.power_mode:
+            raise InvalidValueError(
+                f"a case in power mode {self.power_mode} carries the values of {self.resolved_mode.name}",
+                "replace power_mode and resolved_mode together: case.in_mode(named_mode)",
+            )
         if self.workers is not None and self.workers < 0:
             raise InvalidValueError(f"workers must be 0 or more, got {self.workers}")
         if self.batch_size < 1:
             raise InvalidValueError(f"batch_size must be at least 1, got {self.batch_size}")
+
+    def in_mode(self, named: NamedMode) -> Case:
+        """The same case in another power mode of its device."""
+        return dataclasses.replace(self, power_mode=named.name, resolved_mode=named)
 
     @property
     def id(self) -> str:
@@ -240,6 +253,7 @@ def parts_of(case: Case) -> Tuple[Case, Case]:
         batch_size=mix.batch_size,
         workers=0,
         power_mode=mix.inference_mode or case.power_mode,
+        resolved_mode=None if mix.inference_mode else case.resolved_mode,
     )
 
 

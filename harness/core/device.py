@@ -9,7 +9,7 @@ from typing import Any, Callable, ContextManager, Dict, List, Mapping, Optional,
 from harness.core.capability import Capability
 from harness.core.cases import Case
 from harness.core.configuration import Configuration
-from harness.core.power_modes import PowerMode, PowerModeSpace
+from harness.core.power_modes import NamedMode, PowerMode, PowerModeSpace
 from harness.core.profiles import Profile
 
 Report = Callable[[str], None]  # takes one line of progress: what is being done now
@@ -78,7 +78,7 @@ class RealDevice(Device, Protocol):
         """Channel of a temperature to where it ends the run; `most_c` is what the case asks for."""
 
     def set_case(self, case: Case) -> Dict[str, Any]:
-        """Set a case's power mode and clocks; return the device's conditions with what was read back."""
+        """Set a case's power mode (`named_mode`) and clocks; return the device's conditions with what was read back."""
 
 
 class SelfProfiling(Device, Protocol):
@@ -86,6 +86,14 @@ class SelfProfiling(Device, Protocol):
 
     def profile(self, case: Case) -> Profile:
         """What the case yields."""
+
+
+def named_mode(case: Case, device: Device) -> NamedMode:
+    """The power mode of a case: the one that it carries, else the one that its name stands for on the device."""
+    if case.resolved_mode is not None:
+        return case.resolved_mode
+    [(name, mode)] = device.power_modes(case.power_mode, case.workload)
+    return NamedMode(name, mode)
 
 
 def is_self_profiling(device: Device) -> bool:

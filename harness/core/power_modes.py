@@ -35,6 +35,13 @@ class PowerMode(NamedTuple):
         return "-".join([f"{self.cpu_cores}c", *clocks])
 
 
+class NamedMode(NamedTuple):
+    """A power mode and its name: that of a preset (`MODE_15W`), which may set more than the four values, or its own."""
+
+    name: str
+    mode: PowerMode
+
+
 def format_mhz(khz: int) -> str:
     """A clock as it stands in a mode's name: MHz, or `x` where it is unknown."""
     return "x" if khz == UNKNOWN_KHZ else f"{khz_to_mhz(khz):.10g}"

@@ -25,7 +25,7 @@ from harness.board.thermal import temperature_limits_c
 from harness.core.boards import is_board, load_board
 from harness.core.cases import DVFS, STATIC, Case
 from harness.core.configuration import Configuration
-from harness.core.device import Capability, Identity
+from harness.core.device import Capability, Identity, named_mode
 from harness.core.environment import cpu_model, memory_bytes
 from harness.core.errors import CannotRunError, HarnessError
 from harness.core.metrics import POWER_CHANNEL
@@ -168,8 +168,7 @@ class HostDevice:
     def conditions(self, case: Case) -> Dict[str, Any]:
         """What is known before measuring; gives this process every CPU, for data sets that have to be written."""
         self._affinity.set(self._own_cpus)
-        [(_, mode)] = self.power_modes(case.power_mode)
-        return self._describe(case, mode)
+        return self._describe(case, named_mode(case, self).mode)
 
     def _describe(self, case: Case, mode: PowerMode) -> Dict[str, Any]:
         identity = self.identity()
@@ -185,8 +184,7 @@ class HostDevice:
         }
 
     def set_case(self, case: Case) -> Dict[str, Any]:
-        [(_, wanted)] = self.power_modes(case.power_mode)
-        return self._describe(case, self.apply(wanted, case.settings.clocks))
+        return self._describe(case, self.apply(named_mode(case, self).mode, case.settings.clocks))
 
     def temperature_limits_c(self, most_c: Optional[float]) -> Dict[str, float]:
         """As asked for; the trip points of any machine are not gone by: firmwares are known that invent theirs."""

@@ -29,7 +29,7 @@ from harness.board.source import SourceSpec
 from harness.board.thermal import temperature_limits_c
 from harness.core.cases import IDLE, STATIC, Case
 from harness.core.configuration import NOT_FRESH, REQUIRED, Configuration
-from harness.core.device import Capability, Identity
+from harness.core.device import Capability, Identity, named_mode
 from harness.core.environment import memory_bytes
 from harness.core.errors import CannotRunError, ControlError
 from harness.core.mode_texts import parse_power_modes
@@ -210,7 +210,7 @@ class JetsonDevice:
 
     def conditions(self, case: Case) -> Dict[str, Any]:
         identity, board = self.identity(), self._board
-        [(_, mode)] = self.power_modes(case.power_mode)
+        mode = named_mode(case, self).mode
         in_effect = self._booted or getattr(self._control.in_effect(), "name", None)
         limits = current_limits(str(self._board_root))  # what peaks are held against: channel, limit in mW, which limit
         if board.spec is not None and board.spec.input_limit_mw:
@@ -240,8 +240,7 @@ class JetsonDevice:
         }
 
     def set_case(self, case: Case) -> Dict[str, Any]:
-        [(name, wanted)] = self.power_modes(case.power_mode)
-        mode, untold = self._apply(name, wanted, case.settings.clocks)
+        mode, untold = self._apply(*named_mode(case, self), case.settings.clocks)
         return {
             **self.conditions(case),
             "power_mode": mode._asdict(),

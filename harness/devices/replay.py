@@ -97,9 +97,11 @@ class ReplayDevice:
         self._row(case)
 
     def _row(self, case: Case) -> Row:
-        if case.power_mode == MAXN:  # the greatest of its workload; any other mode is known whoever it is recorded of
+        if case.power_mode == MAXN:  # the greatest of its workload, which may not be the one that the case was made for
             mode = self._space(case.workload).greatest
-        else:
+        elif case.resolved_mode is not None:
+            mode = case.resolved_mode.mode
+        else:  # of any workload: `_refuse` lists the nearest of this one
             [(_, mode)] = self.power_modes(case.power_mode)
         rows = self._by_mode.get((case.task, case.workload, case.batch_size, mode)) or self._refuse(case, mode)
         for axis in (axis for axis in SELECTING if axis not in self._silent):

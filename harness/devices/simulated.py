@@ -24,7 +24,7 @@ from harness.core.cases import (
     concurrent_conditions,
     parts_of,
 )  # fmt: skip
-from harness.core.device import Capability, Identity
+from harness.core.device import Capability, Identity, named_mode
 from harness.core.errors import CannotRunError, HarnessError, InvalidValueError, UnknownNameError
 from harness.core.frequency_residency import clock_use
 from harness.core.metrics import POWER_CHANNEL, summarise, summarise_concurrent, summarise_idle
@@ -168,7 +168,7 @@ class SimulatedDevice:
 
     def conditions(self, case: Case) -> Dict[str, Any]:
         identity = self.identity()
-        [(_, mode)] = self.power_modes(case.power_mode)
+        mode = named_mode(case, self).mode
         board = {
             "device_model": identity.model,
             "device_specification": identity.specification,
@@ -188,7 +188,7 @@ class SimulatedDevice:
             return board
         if case.task == CONCURRENT:
             served = parts_of(case)[1]
-            [(_, inference_mode)] = self.power_modes(served.power_mode)
+            inference_mode = named_mode(served, self).mode
             training, inference = (
                 self._conditions_of_training(part, part_mode)
                 for part, part_mode in zip(parts_of(case), (mode, inference_mode))
@@ -229,11 +229,11 @@ class SimulatedDevice:
         masks = (preset.tpc_pg_mask for preset in self._spec.presets if preset.name.lower() == name.lower())
         return next(masks, 0) or 0
 
-    def _in_mode(self, name: str) -> SimulatedBoard:
-        [(_, mode)] = self.power_modes(name)
+    def _in_mode_of(self, case: Case) -> SimulatedBoard:
+        name, mode = named_mode(case, self)
         tpcs, mask = self._spec.gpu.tpcs, self._tpc_mask(name)
         share = 1.0 if not tpcs else 1.0 - bin(mask & ((1 << tpcs) - 1)).count("1") / tpcs
-        return SimulatedBoard(self._board, self._instance, mode, share, self.slowdown)
+        return SimulatedBoard(self._board, self._instance, self.apply(mode), share, self.slowdown)
 
     def profile(self, case: Case) -> Profile:
         run = {IDLE: self._idle, CONCURRENT: self._interleave}.get(case.task, self._train)
@@ -250,7 +250,7 @@ class SimulatedDevice:
 
     def _train(self, case: Case) -> Yielded:
         epochs, data = case.settings.epochs, self._data(case)
-        minibatches, telemetry = run_training(self._in_mode(case.power_mode), _workload(case.workload)[0], case, data)
+        minibatches, telemetry = run_training(self._in_mode_of(case), _workload(case.workload)[0], case, data)
         conditions = {
             "cache_method": "simulated",
             "cache_residency_before": data.before,
@@ -265,7 +265,7 @@ class SimulatedDevice:
 
     def _interleave(self, case: Case) -> Yielded:
         parts = [(part, _workload(part.workload)[0], self._data(part)) for part in parts_of(case)]
-        boards = [self._in_mode(part.power_mode) for part, _, _ in parts]
+        boards = [self._in_mode_of(part) for part, _, _ in parts]
         (found, *alone), minibatches, telemetry = run_interleaved(boards, case, parts)
         power, samples = telemetry.series[POWER_CHANNEL], parts[0][2].samples
         aggregates = summarise_concurrent(found, power, case.batch_size, tuple(alone), samples)
@@ -275,7 +275,7 @@ class SimulatedDevice:
         state = _IDLE_STATES.get((case.workload, case.settings.clocks))
         if state is None:
             raise CannotRunError(f"idle state {case.workload!r} is not simulated", "give a meter's record of it")
-        board, idle_s = self._in_mode(case.power_mode), case.settings.idle_s
+        board, idle_s = self._in_mode_of(case), case.settings.idle_s
         interval_s = case.settings.interval_s if state == "logging" else idle_s / QUIET_READINGS
         telemetry = run_idle(board, case, state, interval_s)
         conditions = {

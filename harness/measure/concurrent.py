@@ -23,7 +23,7 @@ import numpy as np
 from harness.board.cpu import workers_follow
 from harness.board.thermal import refuse_heat
 from harness.core.cases import INFERENCE, INTERLEAVED, PROCESSES, STREAMS, TRAINING, Case, Mix, parts_of
-from harness.core.device import RealDevice, Report
+from harness.core.device import RealDevice, Report, named_mode
 from harness.core.errors import DoesNotFitError, HarnessError, ProcessEndedError, WorkloadError
 from harness.core.frequency_residency import clock_use
 from harness.core.interleaving import Interleaved, alone_s, interleave
@@ -369,10 +369,7 @@ def _switching(machine: RealDevice, mix: Mix, case: Case) -> Optional[Switch]:
     if not mix.inference_mode:
         return None
     torch = require("harness.measure.training_loop").torch
-    modes = {
-        task: machine.power_modes(name)[0][1]
-        for task, name in ((TRAINING, case.power_mode), (INFERENCE, mix.inference_mode))
-    }
+    modes = {part.task: named_mode(part, machine).mode for part in parts_of(case)}
 
     def switch_to(task: str) -> None:
         with workers_follow():

@@ -84,7 +84,7 @@ def profile_row(profile: Profile, run_id: str, created_at: str) -> ProfileRow:
         created_at=created_at,
         started_at=profile.started_at,
         provenance=profile.provenance,
-        case_json=canonical_json(plain(dataclasses.asdict(profile.case), f"case {case_id}")),
+        case_json=canonical_json(plain(_case_values(profile.case), f"case {case_id}")),
         conditions_json=canonical_json(conditions),
         aggregates_json=canonical_json(plain(profile.aggregates, f"aggregates of {case_id}")),
         flags_json=canonical_json(plain(profile.flags, f"flags of {case_id}")),
@@ -164,6 +164,13 @@ def to_profile(row: ProfileRow, environment_json: str, minibatches: Minibatches,
     telemetry = _known(Telemetry, row, series=channels, **json.loads(row.telemetry_json))
     shared = {name: getattr(record, name) for name in ("case", "provenance", "conditions", "aggregates", "flags")}
     return Profile(minibatches=minibatches, telemetry=telemetry, started_at=record.started_at, **shared)
+
+
+def _case_values(case: Case) -> Dict[str, Any]:
+    """A case without the values of its power mode: the conditions hold those in effect."""
+    values = dataclasses.asdict(case)
+    del values["resolved_mode"]
+    return values
 
 
 def _to_case(row: ProfileRow) -> Case:

@@ -12,7 +12,7 @@ import numpy as np
 
 from harness.core.boards import load_board
 from harness.core.cases import Case, Settings
-from harness.core.power_modes import PowerMode
+from harness.core.power_modes import NamedMode, PowerMode
 from harness.core.terminal import format_table
 from harness.devices.simulated import SimulatedDevice
 from harness.simulation.corpus import simulate_corpus
@@ -90,7 +90,7 @@ def simulated(source: ProfileSource, modes: Optional[np.ndarray] = None, *, seed
         case = Case(
             name, source.workload, "", rows[0]["workers"], "ssd", source.batch_size, Settings(seed=seed), source.task
         )
-        entries = np.stack([_entries(dataclasses.replace(case, power_mode=mode.name)) for mode in chosen])
+        entries = np.stack([_entries(case.in_mode(NamedMode(mode.name, mode))) for mode in chosen])
         return dataclasses.replace(table, entries=entries).first_minibatches(source.minibatches)
     random = np.random.default_rng([seed, source.instance, MINIBATCHES])
     time, power = repetition_factors(load_simulated_board(source.device), random, len(table))

@@ -275,7 +275,7 @@ def find_plan(
         choice = choose_concurrent(histories, wanted, make, first, search=search)
         training, answering = trainer.case(choice.training), server.case(choice.inference)
         if not changes_mode or choice.training_mode == choice.inference_mode:
-            answering = dataclasses.replace(answering, power_mode=training.power_mode)
+            answering = answering.in_mode(training.resolved_mode)
         both = concurrent_case(training, answering, rate, duration_s, way, charged_ms)
         check(both, device)
         progress.line(f"training and inference, {way}, for {duration_s:g} s in {choice.training_mode.name}")

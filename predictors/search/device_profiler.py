@@ -33,7 +33,7 @@ from harness.core.errors import (
     SourceUnavailableError,
 )
 from harness.core.metrics import POWER_CHANNEL
-from harness.core.power_modes import PowerMode
+from harness.core.power_modes import NamedMode, PowerMode
 from harness.core.profiles import Profile
 from harness.core.units import ms_to_s
 from harness.measure.run import check, conditions, run
@@ -89,7 +89,7 @@ class DeviceProfiler:
         self.taken: Dict[int, Union[MeasuredMode, FailedMode]] = {}  # what was found, by candidate
         self.peaks: Dict[int, PowerPeak] = {}  # by candidate, where its profile tells one
         self.flagged: Dict[int, List[str]] = {}  # of the best profile, where all were disturbed or throttled
-        self._names = [name for name, _ in modes]
+        self._modes = [NamedMode(name, mode) for name, mode in modes]
         sizes = tuple(batch_sizes or (case.batch_size,))
         self._rows = np.array([(*mode, size) for _, mode in modes for size in sizes], dtype=np.int64)
         self.candidates = Candidates(self._rows[:, :4], self._rows[:, 4])
@@ -109,7 +109,7 @@ class DeviceProfiler:
     def case(self, index: int) -> Case:
         """The case that profiles a candidate."""
         size = int(self.candidates.batch_size[index])
-        return dataclasses.replace(self.template, power_mode=self._names[index // self._per_mode], batch_size=size)
+        return dataclasses.replace(self.template, batch_size=size).in_mode(self._modes[index // self._per_mode])
 
     def keep(self, profile: Profile) -> None:
         """Put a profile into the results file, where there is one."""

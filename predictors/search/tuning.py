@@ -43,7 +43,7 @@ from harness.core.device import Device
 from harness.core.errors import CannotRunError, ControlError, HarnessError, InvalidValueError
 from harness.core.metrics import POWER_CHANNEL, between
 from harness.core.mode_texts import MAXN
-from harness.core.power_modes import PowerMode
+from harness.core.power_modes import NamedMode, PowerMode
 from harness.core.units import ms_to_s, s_to_ms, w_to_mw
 from harness.devices.registry import open_device
 from harness.devices.simulated import SimulatedDevice
@@ -345,7 +345,7 @@ class RehearsedTuner(OnlineTuner):
         self._now_s = 0.0
 
         def run_in(mode: PowerMode) -> None:
-            found = board.profile(dataclasses.replace(case, power_mode=mode.name)).aggregates
+            found = board.profile(case.in_mode(NamedMode(mode.name, mode))).aggregates
             self._minibatch_s, self._drawn_mw = ms_to_s(found["minibatch_time_ms"]), found["power_mw"]
 
         run_in(board.power_mode_space().greatest)

@@ -15,6 +15,7 @@ from harness.core.cases import AXES, CONCURRENT, INFERENCE, STATIC, TRAINING, Ca
 from harness.core.configuration import DEFAULT_STORAGE
 from harness.core.errors import HarnessError, InvalidValueError, UnknownNameError
 from harness.core.files import read_toml, typed
+from harness.core.power_modes import NamedMode, PowerMode
 from harness.core.units import parse_duration
 
 SHIPPED = {path.stem: path for path in sorted(Path(__file__).parent.glob("*.toml"))}
@@ -152,17 +153,24 @@ def load_campaign(name_or_path: str) -> Campaign:
         raise InvalidValueError(f"campaign file {path}: {error.what}", error.hint) from error
 
 
-def expand(sweeps: Sequence[Sweep], mode_names: Callable[[str, str, str], List[str]]) -> List[Case]:
-    """The cases of sweeps, in order, each once; `mode_names` resolves (device, workload, power mode text) to names."""
+def expand(sweeps: Sequence[Sweep], resolve: Callable[[str, str, str], List[Tuple[str, PowerMode]]]) -> List[Case]:
+    """The cases of sweeps, in order, each once.
+
+    `resolve` takes a device, a workload and the text of a power mode, and returns the modes that the text stands for,
+    each with its name; it is called once for each combination.
+    """
     cases: Dict[str, Case] = {}
-    names: Dict[Tuple[str, str, str], List[str]] = {}
+    resolved: Dict[Tuple[str, str, str], List[NamedMode]] = {}
     for sweep in sweeps:
         points = itertools.product(*(sweep.axes[axis] for axis in AXES))
         for device, workload, mode_text, workers, storage, batch_size in points:
-            if (device, workload, mode_text) not in names:
-                names[device, workload, mode_text] = mode_names(device, workload, mode_text)
-            for mode in names[device, workload, mode_text]:
-                case = Case(device, workload, mode, workers, storage, batch_size, sweep.settings, sweep.task)
+            if (device, workload, mode_text) not in resolved:
+                modes = resolve(device, workload, mode_text)
+                resolved[device, workload, mode_text] = [NamedMode(name, mode) for name, mode in modes]
+            for named in resolved[device, workload, mode_text]:
+                case = Case(
+                    device, workload, named.name, workers, storage, batch_size, sweep.settings, sweep.task, named
+                )
                 if cases.setdefault(case.id, case) != case:
                     raise InvalidValueError(
                         f"case {case.id} stands in two sweeps with different settings: "

@@ -15,6 +15,7 @@ from harness.core.campaigns import (
 )
 from harness.core.cases import Case, Settings
 from harness.core.errors import HarnessError, InvalidValueError, UnknownNameError
+from harness.core.power_modes import PowerMode
 
 
 def write(tmp_path, text):
@@ -24,7 +25,7 @@ def write(tmp_path, text):
 
 
 def as_named(device, workload, text):
-    return [text]
+    return [(text, PowerMode(1, 0, 0, 0))]
 
 
 def test_the_axis_defaults_are_the_papers_and_ids_those_of_the_documentation():
@@ -107,7 +108,9 @@ def test_data_scales_and_clocks_are_told_apart(tmp_path):
 
 def test_one_power_mode_value_may_stand_for_many_modes():
     quick = load_campaign("quick").override({"workload": ["lenet-mnist"], "workers": [0], "power_mode": ["both"]}, {})
-    assert [case.power_mode for case in expand(quick.sweeps, lambda *_: ["1c", "2c"])] == ["1c", "2c"]
+    named = [("1c", PowerMode(1, 0, 0, 0)), ("2c", PowerMode(2, 0, 0, 0))]
+    cases = expand(quick.sweeps, lambda *_: named)
+    assert [(case.power_mode, case.resolved_mode.mode) for case in cases] == named
 
 
 @pytest.mark.parametrize(

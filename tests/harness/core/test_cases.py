@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.core.cases import Settings, StorageName, parse_storage
+from harness.core.cases import INFERENCE, Case, Settings, StorageName, concurrent_case, parse_storage, parts_of
 from harness.core.errors import InvalidValueError
+from harness.core.power_modes import NamedMode, PowerMode
 
 
 @pytest.mark.parametrize(("name", "limit"), [("ssd", None), ("ssd@20", 20_000_000), ("sd@0.05", 50_000)])
@@ -35,3 +38,21 @@ def test_a_limit_that_is_a_number_of_kilobytes_has_one_name(kilobytes):
 def test_settings_that_cannot_be_are_refused(wrong):
     with pytest.raises(InvalidValueError, match=f"{next(iter(wrong))} must be"):
         Settings(**wrong)
+
+
+def test_name_and_values_of_a_power_mode_are_replaced_together():
+    low, high = NamedMode("2c", PowerMode(2, 5, 0, 0)), NamedMode("maxn", PowerMode(4, 9, 0, 0))
+    case = Case("host", "lenet-mnist", "maxn", 0, "ssd", 16).in_mode(high)
+    assert (case.in_mode(low).power_mode, case.in_mode(low).resolved_mode) == ("2c", low)
+    with pytest.raises(InvalidValueError, match="in power mode 2c carries the values of maxn; replace power_mode and"):
+        dataclasses.replace(case, power_mode="2c")
+
+
+def test_the_parts_of_a_concurrent_case_have_its_mode_and_an_inference_of_another_mode_has_its_name_alone():
+    low, high = NamedMode("2c", PowerMode(2, 5, 0, 0)), NamedMode("maxn", PowerMode(4, 9, 0, 0))
+    training = Case("host", "lenet-mnist", "maxn", 0, "ssd", 16).in_mode(high)
+    serving = dataclasses.replace(training, task=INFERENCE)
+    parts = parts_of(concurrent_case(training, serving, 20.0, 30.0))
+    assert [part.resolved_mode for part in parts] == [high, high]
+    parts = parts_of(concurrent_case(training, serving.in_mode(low), 20.0, 30.0))
+    assert [(part.power_mode, part.resolved_mode) for part in parts] == [("maxn", high), ("2c", None)]

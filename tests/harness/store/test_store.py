@@ -18,6 +18,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from harness.core.errors import StoreError
+from harness.core.power_modes import NamedMode, PowerMode
 from harness.core.profiles import Minibatch, Minibatches, Profile, Series, Telemetry
 from harness.store import database, rows
 from harness.store.conditions import comparable_conditions, key
@@ -39,6 +40,17 @@ def test_a_profile_reads_back_equal(
         assert list(store.profiles()) == [profile]
     assert (record.case, record.conditions, record.environment) == (profile.case, profile.conditions, environment)
     assert (record.aggregates, record.flags) == (profile.aggregates, profile.flags)
+
+
+def test_a_case_is_stored_by_the_name_of_its_mode_alone(tmp_path: Path) -> None:
+    case = make_profile().case
+    named = NamedMode(case.power_mode, PowerMode(4, 1_600_000, 0, 0))
+    with ResultsStore(tmp_path / "r.sqlite") as store:
+        for each in (case, case.in_mode(named)):
+            store.add(dataclasses.replace(make_profile(), case=each), ENVIRONMENT, "run")
+        by_name, resolved = store.records()
+    assert dataclasses.asdict(resolved.case) == dataclasses.asdict(by_name.case)
+    assert resolved.case.resolved_mode is None
 
 
 def test_a_reopened_file_goes_on_and_records_come_in_the_order_of_adding_across_chunks(tmp_path: Path) -> None:
