@@ -45,10 +45,9 @@ def recorded_row(case: Row, telemetry: Telemetry, log: Path, times: Path, began:
 
 
 KEPT = (
-    "minibatch_time_ms", "minibatch_time_q1_ms", "minibatch_time_q3_ms", "minibatch_time_mean_ms", "clean_minibatches",
-    "e2e_s", "samples_per_s", "power_mw", "power_mean_mw", "power_samples", "power_settled_s", "energy_mwh",
+    "minibatch_time_ms", "clean_minibatches", "e2e_s", "samples_per_s", "power_mw", "power_mean_mw", "energy_mwh",
 )  # fmt: skip
-"""The aggregates that need neither stall nor compute time."""
+"""The aggregates that a replay, its summary or its report reads and that need neither stall nor compute time."""
 
 
 def phased(starts_s: Sequence[float], times_ms: Sequence[float], telemetry: Telemetry) -> List[Minibatch]:

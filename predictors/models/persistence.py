@@ -2,7 +2,7 @@
 
 A model file is one line of text, `jetwatt-model VERSION SHA-256`, followed by a zip archive whose SHA-256 that is, so
 that any zip reader opens it. In the archive `model.json` holds all that is no array, and `arrays/NAME.npy` the arrays.
-The same model gives the same bytes. Version 1 (jetwatt 0.1) held what a predictor had learned instead of what from.
+The same model gives the same bytes.
 """
 
 from __future__ import annotations
@@ -142,8 +142,10 @@ def _archive_in(path: Path, whole: bytes) -> bytes:
         raise InvalidValueError(f"{path} is no model file of this suite", "name a file that `fit --out` wrote")
     version = int(words[1])
     if version != VERSION:
-        hint = "use a newer jetwatt" if version > VERSION else "fit it again: an older jetwatt wrote it"
-        raise InvalidValueError(f"model {path} has format {version}, this version reads {VERSION}", hint)
+        raise InvalidValueError(
+            f"model {path} has format {version}, this jetwatt reads format {VERSION}",
+            "fit it again, or load it with the jetwatt that wrote it",
+        )
     if hashlib.sha256(payload).hexdigest().encode() != words[2]:
         raise InvalidValueError(f"model {path} is damaged: its checksum is another", "fit it again, or copy it again")
     return payload

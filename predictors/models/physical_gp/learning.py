@@ -19,7 +19,15 @@ import numpy as np
 
 from harness.core.errors import InvalidValueError
 from predictors.models.base import one_blas_thread
-from predictors.models.physical_gp.prior import Hierarchy, Told, any_board, described, learn_tables, read_hierarchy
+from predictors.models.physical_gp.prior import (
+    FORMAT,
+    Hierarchy,
+    Told,
+    any_board,
+    described,
+    learn_tables,
+    read_hierarchy,
+)
 from predictors.models.physical_gp.response import PARAMETERS
 from predictors.models.tables import Table
 
@@ -89,6 +97,7 @@ def as_toml(hierarchy: Hierarchy, tables: Sequence[Table]) -> str:
         "# its correlation with each parameter above. Made by `jetwatt prior learn` from these tables:",
         *(f"# {described(one)}: {len(one)} profiles" for one in tables),
         "",
+        f"format = {FORMAT}",
         "learned_from = [",
         *(f"    {json.dumps(name)}," for name in hierarchy.learned_from),
         "]",

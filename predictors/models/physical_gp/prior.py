@@ -37,6 +37,7 @@ from predictors.models.regression import table_inputs
 from predictors.models.tables import Table
 
 SHIPPED = Path(__file__).with_name("prior.toml")
+FORMAT = 1  # of the files that hold a prior
 ROWS = 120  # of a table that are learned: of more it would seem surer than the form is true
 SAME_WORKLOAD = 0.5  # share of the variance between workloads that one has on every board; set by hand
 BYTES_PER_PARAMETER = 32.0  # of memory traffic that training a minibatch takes beside that of its samples
@@ -132,8 +133,17 @@ class Told(NamedTuple):
 
 @functools.lru_cache(maxsize=None)
 def read_hierarchy(path: Path = SHIPPED) -> Hierarchy:
-    """A prior that `jetwatt prior learn` wrote; by default the one that comes with the suite."""
+    """A prior that `jetwatt prior learn` wrote; by default the one that comes with the suite.
+
+    Raises:
+        InvalidValueError: the file has another format, or holds no prior.
+    """
     content = read_toml(path)
+    if content.get("format") != FORMAT:
+        raise InvalidValueError(
+            f"prior {path} has format {content.get('format', 'none')}, this jetwatt reads format {FORMAT}",
+            "learn it again: jetwatt prior learn",
+        )
     try:
         family = np.array([content[name] for name in PARAMETERS], dtype=float).reshape(-1, 3).T
         own = {}

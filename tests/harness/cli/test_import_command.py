@@ -154,6 +154,9 @@ def test_minibatches_may_have_dates_and_a_log_needs_to_be_told_what_it_is_of_and
     dated = [f"2026-01-31 12:00:{0.5 + 0.25 * number:06.3f},250" for number in range(100)]
     options, out = record_log(tmp_path, dated, "start_at,minibatch_time_ms"), ("--out", tmp_path / "out.csv")
     assert run(*options, *out) == 0
+    kept = [*CORPUS_COLUMNS, "workers", "storage", "clean_minibatches", "e2e_s", "samples_per_s", "power_mean_mw",
+            "energy_mwh", "power_definition"]  # fmt: skip
+    assert sorted(read_corpus(tmp_path / "out.csv")) == sorted(kept)
     (tmp_path / "log").write_text((tmp_path / "log").read_text().replace("12000mW", "12000000mW"))
     for given, words in (
         (options[:4], "also needs --device, --workload, --power-mode, --batch-size"),

@@ -90,12 +90,16 @@ def test_a_foreign_file_is_named_as_such(path, content):
         load_model(path)
 
 
-@pytest.mark.parametrize(("version", "hint"), [(7, "newer jetwatt"), (1, "fit it again")])
-def test_a_model_of_another_format_says_so(path, version, hint):
+@pytest.mark.parametrize("version", [1, 7])
+def test_a_model_of_another_format_is_refused_in_one_sentence(path, version):
     save_model(path, fitted(), {})
     path.write_bytes(path.read_bytes().replace(b"jetwatt-model 2", b"jetwatt-model %d" % version, 1))
-    with pytest.raises(InvalidValueError, match=f"has format {version}.*{hint}"):
+    with pytest.raises(InvalidValueError) as refused:
         load_model(path)
+    assert str(refused.value) == (
+        f"model {path} has format {version}, this jetwatt reads format 2; "
+        "fit it again, or load it with the jetwatt that wrote it"
+    )
 
 
 def test_a_model_that_is_fitted_otherwise_than_when_it_was_saved_says_how_far_off_it_is(path, monkeypatch):

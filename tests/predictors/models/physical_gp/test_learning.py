@@ -157,9 +157,20 @@ def test_the_prior_is_learned_and_used_by_commands(tmp_path, capsys):
 
 def test_a_file_that_is_no_prior_is_refused(tmp_path):
     path = tmp_path / "p.toml"
-    path.write_text("gpu = [1, 2, 3]\n")
+    path.write_text("format = 1\ngpu = [1, 2, 3]\n")
     with pytest.raises(InvalidValueError, match="holds no prior"):
         read_hierarchy(path)
+
+
+@pytest.mark.parametrize(("first_line", "shown"), [("format = 2\n", "2"), ("", "none")])
+def test_a_prior_of_another_format_is_refused_in_one_sentence(tmp_path, first_line, shown):
+    path = tmp_path / "p.toml"
+    path.write_text(HYPERPRIOR.read_text().replace("format = 1\n", first_line))
+    with pytest.raises(InvalidValueError) as refused:
+        read_hierarchy(path)
+    assert str(refused.value) == (
+        f"prior {path} has format {shown}, this jetwatt reads format 1; learn it again: jetwatt prior learn"
+    )
 
 
 @pytest.mark.exhaustive
