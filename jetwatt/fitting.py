@@ -15,7 +15,7 @@ from harness.core.errors import CannotRunError, InvalidValueError, UnknownNameEr
 from harness.core.power_modes import UNKNOWN_KHZ, PowerMode, PowerModeSpace
 from harness.core.units import mw_to_w
 from predictors.evaluation import coverage, fit_to, make_target, mape, predict_rows
-from predictors.models.base import DEFAULT, Prediction, Predictor, admitted_rows, described_unprofiled, usual_batch_size
+from predictors.models.base import DEFAULT, Prediction, Predictor, admitted_rows, describe_unprofiled, usual_batch_size
 from predictors.models.persistence import load_model, save_model
 from predictors.models.tables import TABLE_KEY, Table, find_table, tables_of
 from predictors.search.targets import unprofiled_target
@@ -226,7 +226,7 @@ class FittedModel:
         asked = {"batch_size": table["batch_size"].to_numpy(), "task": self.origin["task"]}
         found, untold = self.predictor.predict(known, **asked), self.predictor.unprofiled(known, **asked)
         if untold and not unprofiled:
-            warnings.warn(f"{described_unprofiled(untold)} without unprofiled=True", stacklevel=3)
+            warnings.warn(f"{describe_unprofiled(untold)} without unprofiled=True", stacklevel=3)
         admitted = admitted_rows({} if unprofiled else untold, len(table))
         table["time_ms"] = found.time_ms
         table["time_low_ms"], table["time_high_ms"] = found.time_interval_ms(level)

@@ -76,7 +76,7 @@ def choose(
         return places[[greatest, *others[rest]]]
 
     from predictors.models.physical_gp import PhysicalGP
-    from predictors.models.physical_gp.design import after_profiling, before_profiling, most_telling
+    from predictors.models.physical_gp.design import after_profiling, before_profiling, most_informative
     from predictors.models.physical_gp.prior import priors_for
     from predictors.models.physical_gp.response import features
 
@@ -91,7 +91,7 @@ def choose(
             predictor = PhysicalGP(references=tuple(references), board=board, seed=seed)
             asked = {"batch_size": rows.batch_size[0], "task": TASKS[int(rows.inference[0])]}
             taught = after_profiling(predictor.fit(*profiled, **asked).posterior_)
-        return places[pool[most_telling(taught, features(rows.take(pool)), predicted, count)]]
+        return places[pool[most_informative(taught, features(rows.take(pool)), predicted, count)]]
 
 
 def _nearest_to_sobol(rows: Inputs, count: int, seed: int) -> np.ndarray:

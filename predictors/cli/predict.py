@@ -16,7 +16,7 @@ from harness.core.power_modes import PowerMode
 from harness.core.units import mw_to_w, share_to_percent
 from harness.workloads.optional_packages import require
 from predictors.evaluation import LEVELS
-from predictors.models.base import TASKS, Prediction, admitted_rows, described_unprofiled, usual_batch_size
+from predictors.models.base import TASKS, Prediction, admitted_rows, describe_unprofiled, usual_batch_size
 from predictors.models.persistence import load_model
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def run(arguments: argparse.Namespace) -> int:
     print(_describe(prediction, front, modes))
     print(f"wrote {len(modes)} power modes of {spec.name} to {arguments.out}, {provenance} profiles")
     if unprofiled and not arguments.unprofiled:
-        print(f"note: {described_unprofiled(unprofiled)} without --unprofiled", file=sys.stderr)
+        print(f"note: {describe_unprofiled(unprofiled)} without --unprofiled", file=sys.stderr)
     learned = model.origin.get("device")
     if learned != spec.name:
         print(f"note: the predictor learned {learned}, not {spec.name}", file=sys.stderr)

@@ -1,6 +1,6 @@
-"""What every predictor is, scikit-learn's way: parameters in `__init__`, `fit`, `predict`; and the predictors by name.
+"""The base class of predictors, in scikit-learn's style (`__init__`, `fit`, `predict`), and the predictors by name.
 
-What a predictor has learned is in attributes that end in `_`. Its module is imported when it is first asked for.
+Fitted attributes end in `_`. The module of a predictor is imported on first use.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ Tasks = Union[str, Sequence[str]]
 Some = TypeVar("Some", bound="Predictor")
 
 DEFAULT_BATCH_SIZE = 16  # 001 sec. 2.3
-LEAST_VARIED = 4  # profiled modes in which a setting of interest would have varied
+LEAST_VARIED = 4  # profiled modes from which on a setting that never varied counts as fixed
 ALL = "all"
-DEFAULT = "physical-gp"  # where no predictor is named
+DEFAULT = "physical-gp"  # if no predictor is named
 MODULES: Dict[str, str] = {
     DEFAULT: "predictors.models.physical_gp",
     "powertrain": "predictors.models.powertrain",
@@ -43,7 +43,7 @@ MODULES: Dict[str, str] = {
 
 
 class Inputs(NamedTuple):
-    """What a predictor is asked for, checked."""
+    """The inputs of a predictor, validated."""
 
     modes: np.ndarray  # power modes as float64 of shape (n, 4), columns as in `PowerMode`, clocks in kHz
     batch_size: np.ndarray  # samples per minibatch, float64 of shape (n,)
@@ -65,11 +65,11 @@ class Prediction:
     freedom: float = float("inf")
 
     def time_interval_ms(self, level: float = 0.8) -> Tuple[np.ndarray, np.ndarray]:
-        """Lower and upper ends of the interval that holds a share `level` of the times to be measured."""
+        """Lower and upper ends of the interval that contains a share `level` of measured times."""
         return self._interval(self.time_ms, self.time_log_sd, level)
 
     def power_interval_mw(self, level: float = 0.8) -> Tuple[np.ndarray, np.ndarray]:
-        """Lower and upper ends of the interval that holds a share `level` of the powers to be measured."""
+        """Lower and upper ends of the interval that contains a share `level` of measured powers."""
         return self._interval(self.power_mw, self.power_log_sd, level)
 
     def front(self, admitted: np.ndarray) -> np.ndarray:
@@ -78,7 +78,7 @@ class Prediction:
 
     def _interval(self, middle: np.ndarray, log_sd: np.ndarray, level: float) -> Tuple[np.ndarray, np.ndarray]:
         if not 0 < level < 1:
-            raise InvalidValueError(f"the level of an interval lies between 0 and 1, got {level}")
+            raise InvalidValueError(f"the level of an interval must be between 0 and 1, got {level}")
         from scipy.stats import norm, t
 
         quantile = (1 + level) / 2
@@ -88,9 +88,9 @@ class Prediction:
 
 
 class TrainingRows(NamedTuple):
-    """What a predictor was fitted on: checked rows with their times and powers, shape (n,).
+    """The rows that a predictor was fitted on, validated, with times and powers of shape (n,).
 
-    None is there twice, unless the predictor `learns_repeats`.
+    Rows are distinct, unless the predictor `learns_repeats`.
     """
 
     inputs: Inputs
@@ -99,12 +99,12 @@ class TrainingRows(NamedTuple):
 
 
 class Predictor(abc.ABC):
-    """From some profiled power modes to time and power of any power mode; a dataclass of its parameters."""
+    """Predicts time and power of any power mode from a few profiled ones; a dataclass of its parameters."""
 
-    name: ClassVar[str]  # what the command line calls it
-    least_modes: ClassVar[int] = 1  # with fewer different modes it cannot be fitted; 0 where counts may do
-    learns_repeats: ClassVar[bool] = False  # whether rows of one mode are entries of their own; else their medians are
-    training_rows_: TrainingRows  # what it was fitted on
+    name: ClassVar[str]  # on the command line
+    least_modes: ClassVar[int] = 1  # the least number of distinct modes to fit on; 0 if counts can replace them
+    learns_repeats: ClassVar[bool] = False  # whether repeated rows of a mode are kept; otherwise their median is used
+    training_rows_: TrainingRows
 
     def fit(
         self: Some,
@@ -115,18 +115,18 @@ class Predictor(abc.ABC):
         batch_size: BatchSizes = DEFAULT_BATCH_SIZE,
         task: Tasks = "training",
     ) -> Some:
-        """Learn from profiled modes, on one BLAS thread; returns itself.
+        """Fit to profiled modes, on one BLAS thread; returns itself.
 
         Args:
             modes: power modes, shape (n, 4), columns as in `PowerMode`, clocks in kHz.
             time_ms: minibatch times, shape (n,).
-            power_mw: powers, shape (n,); None, or NaN in all rows, where only time was measured.
-            batch_size: of all rows, or one for each.
-            task: `training` or `inference`, of all rows, or one for each.
+            power_mw: powers, shape (n,); None, or NaN in all rows, if only time was measured.
+            batch_size: one value for all rows, or one per row.
+            task: `training` or `inference`, one value for all rows, or one per row.
 
         Raises:
             InvalidValueError: the shapes do not agree, a value is not a number above 0, a mode is outside the
-                predictor's space, or there are fewer different rows than `least_modes`.
+                predictor's space, or there are fewer distinct rows than `least_modes`.
         """
         rows = self._checked(modes, batch_size, task)
         time_ms = _positive(time_ms, "time_ms", len(rows.modes), or_one=False)
@@ -150,15 +150,15 @@ class Predictor(abc.ABC):
     def predict(
         self, modes: ModesLike, *, batch_size: BatchSizes = DEFAULT_BATCH_SIZE, task: Tasks = "training"
     ) -> Prediction:
-        """Time and power of power modes, given as in `fit`.
+        """Predict time and power of power modes, given as in `fit`.
 
-        Without a space any mode is answered, also one far from what was learned.
+        Without a space any mode is accepted, even one far from the training rows.
 
         Raises:
-            InvalidValueError: the modes are not of that form, or outside the predictor's space.
-            NotFittedError: nothing was learned yet.
+            InvalidValueError: the modes do not have that form, or are outside the predictor's space.
+            NotFittedError: `fit` was not called.
         """
-        rows = self._asked(modes, batch_size, task)
+        rows = self._fitted_inputs(modes, batch_size, task)
         with one_blas_thread():
             return self._infer(rows)
 
@@ -171,44 +171,46 @@ class Predictor(abc.ABC):
         batch_size: BatchSizes = DEFAULT_BATCH_SIZE,
         task: Tasks = "training",
     ) -> Prediction:
-        """As `predict`, in `count` versions, each of which may be true as a whole: arrays of shape (count, n).
+        """Draw `count` joint samples from the predictive distribution: arrays of shape (count, n).
 
-        Of a predictor that knows no more than its prediction, that alone, of shape (n,). Errors are as of `predict`.
+        A predictor without a joint distribution returns its prediction, of shape (n,). Errors are those of `predict`.
         """
-        rows = self._asked(modes, batch_size, task)
+        rows = self._fitted_inputs(modes, batch_size, task)
         with one_blas_thread():
             return self._draw(rows, count, seed)
 
-    def _asked(self, modes: ModesLike, batch_size: BatchSizes, task: Tasks) -> Inputs:
-        """The checked rows that a fitted predictor is asked for."""
+    def _fitted_inputs(self, modes: ModesLike, batch_size: BatchSizes, task: Tasks) -> Inputs:
+        """The validated inputs; refused unless the predictor is fitted."""
         rows = self._checked(modes, batch_size, task)
         if not self.is_fitted:
-            raise NotFittedError(f"{self.name} has learned nothing yet", "call fit first, or load a model")
+            raise NotFittedError(f"{self.name} is not fitted", "call fit first, or load a model")
         return rows
 
     def unprofiled(
         self, modes: ModesLike, *, batch_size: BatchSizes = DEFAULT_BATCH_SIZE, task: Tasks = "training"
     ) -> Dict[str, np.ndarray]:
-        """What is asked, as in `predict`, that no profile tells of, and in which rows, bool of shape (n,).
+        """Inputs outside the profiled range: their names, each with the rows concerned, bool of shape (n,).
 
-        That is a batch size beyond those profiled, another task, and another value of a setting that never varied in
-        `LEAST_VARIED` modes or more: of fewer, nothing else is to be expected.
+        These are a batch size beyond the profiled ones, another task, and another value of a setting that had a single
+        value in `LEAST_VARIED` modes or more; with fewer modes a setting is not expected to vary.
         """
         if not hasattr(self, "training_rows_") or not len(self.training_rows_.time_ms):
             return {}
-        asked, learned = self._checked(modes, batch_size, task), self.training_rows_.inputs
+        requested, learned = self._checked(modes, batch_size, task), self.training_rows_.inputs
         sizes = learned.batch_size
-        found = {
-            "batch size": (asked.batch_size < sizes.min()) | (asked.batch_size > sizes.max()),
-            "task": ~np.isin(asked.inference, learned.inference),
+        outside = {
+            "batch size": (requested.batch_size < sizes.min()) | (requested.batch_size > sizes.max()),
+            "task": ~np.isin(requested.inference, learned.inference),
         }
         if len(learned.modes) >= LEAST_VARIED:
-            for name, value, known in zip(PowerMode._fields, asked.modes.T, learned.modes.T):
-                found[name] = (value != known[0]) if (known == known[0]).all() else np.zeros(len(value), dtype=bool)
-        return {name: rows for name, rows in found.items() if rows.any()}
+            for name, value, profiled in zip(PowerMode._fields, requested.modes.T, learned.modes.T):
+                outside[name] = (
+                    (value != profiled[0]) if (profiled == profiled[0]).all() else np.zeros(len(value), dtype=bool)
+                )
+        return {name: rows for name, rows in outside.items() if rows.any()}
 
     def doubtful(self) -> np.ndarray:
-        """Places, among `training_rows_`, of rows that all others contradict, where a predictor can tell."""
+        """Indices into `training_rows_` of outliers, if the predictor detects them."""
         return np.array([], dtype=int)
 
     @property
@@ -216,7 +218,7 @@ class Predictor(abc.ABC):
         return hasattr(self, "training_rows_")
 
     def _checked(self, modes: ModesLike, batch_size: BatchSizes, task: Tasks) -> Inputs:
-        """The inputs, none outside the parameter `space` where a predictor has it and was given one."""
+        """The validated inputs; modes outside the predictor's `space`, if it has one, are refused."""
         rows, space = check_inputs(modes, batch_size, task), getattr(self, "space", None)
         if space is not None:
             allowed = [np.isin(column, values) for column, values in zip(rows.modes.T, space.dimensions)]
@@ -226,40 +228,40 @@ class Predictor(abc.ABC):
 
     @abc.abstractmethod
     def _learn(self, rows: Inputs, time_ms: np.ndarray, power_mw: np.ndarray) -> None:
-        """Learn from the training rows; set attributes that end in `_`. The same rows give the same result.
+        """Fit to the training rows and set attributes that end in `_`; deterministic.
 
-        Where no power was measured it is NaN in all rows, and so has what is predicted of it to be.
+        Without measured power, `power_mw` is NaN in all rows, and predicted power must be NaN as well.
         """
 
     @abc.abstractmethod
     def _infer(self, rows: Inputs) -> Prediction:
-        """Predict checked rows."""
+        """Predict validated rows."""
 
     def _draw(self, rows: Inputs, count: int, seed: int) -> Prediction:
-        """As `draw`, of checked rows."""
+        """As `draw`, for validated rows."""
         return self._infer(rows)
 
     def get_params(self, deep: bool = True) -> Dict[str, Any]:
-        """The parameters of `__init__` with their values, as scikit-learn asks for them."""
+        """The parameters of `__init__` with their values, in scikit-learn's convention."""
         return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
 
     def set_params(self: Some, **params: Any) -> Some:
-        known = self.get_params()
+        current = self.get_params()
         for name, value in params.items():
-            if name not in known:
+            if name not in current:
                 raise InvalidValueError(
-                    f"{self.name} has no parameter {name!r}", f"it has {', '.join(known) or 'none'}"
+                    f"{self.name} has no parameter {name!r}", f"it has {', '.join(current) or 'none'}"
                 )
             setattr(self, name, value)
         return self
 
     def clone(self: Some) -> Some:
-        """A predictor with the same parameters that has learned nothing."""
+        """An unfitted predictor with the same parameters."""
         return type(self)(**self.get_params())
 
 
 def one_blas_thread() -> Any:
-    """A context in which BLAS computes on one thread: its threads cost matrices this small more than they save.
+    """A context in which BLAS runs on one thread: for matrices this small more threads cost more than they save.
 
     On two busy cores a fit on 10 modes took 2 s on one thread and 20 s on two.
     """
@@ -269,7 +271,7 @@ def one_blas_thread() -> Any:
 
 
 def check_inputs(modes: ModesLike, batch_size: BatchSizes, task: Tasks) -> Inputs:
-    """Power modes, batch sizes and tasks in the form that predictors work with; refused where they make no sense."""
+    """Validate power modes, batch sizes and tasks, and convert them to the arrays that predictors use."""
     table = _numbers(modes, "power modes")
     if table.ndim != 2 or table.shape[1] != len(PowerMode._fields):
         raise InvalidValueError(
@@ -280,10 +282,10 @@ def check_inputs(modes: ModesLike, batch_size: BatchSizes, task: Tasks) -> Input
         row, column = np.argwhere(wrong)[0]
         raise InvalidValueError(
             f"power mode number {row} has {PowerMode._fields[column]} {table[row, column]:g}",
-            "predictors need every core count and clock to be known: a number above 0",
+            "predictors need every core count and clock as a number above 0",
         )
     sizes = _positive(batch_size, "batch_size", len(table))
-    tasks = _one_each(np.asarray(task, dtype=object), "task", len(table))
+    tasks = _one_per_mode(np.asarray(task, dtype=object), "task", len(table))
     unknown = sorted({str(name) for name in tasks} - set(TASKS))
     if unknown:
         raise InvalidValueError(f"task {unknown[0]!r} is unknown", f"available: {', '.join(TASKS)}")
@@ -291,26 +293,26 @@ def check_inputs(modes: ModesLike, batch_size: BatchSizes, task: Tasks) -> Input
 
 
 def merge_repeated(rows: Inputs, time_ms: np.ndarray, power_mw: np.ndarray) -> Tuple[Inputs, np.ndarray, np.ndarray]:
-    """Rows that were profiled more than once become one with the median of what was measured; order is kept."""
+    """Merge rows profiled more than once into one with the median of its measurements; order is kept."""
     places = places_of_equals(np.column_stack([rows.modes, rows.batch_size, rows.inference]))
     if len(places) == len(time_ms):
         return rows, time_ms, power_mw
-    time_ms, power_mw = (np.array([np.median(values[one]) for one in places]) for values in (time_ms, power_mw))
-    return rows.take([one[0] for one in places]), time_ms, power_mw
+    time_ms, power_mw = (np.array([np.median(values[group]) for group in places]) for values in (time_ms, power_mw))
+    return rows.take([group[0] for group in places]), time_ms, power_mw
 
 
 def places_of_equals(rows: np.ndarray) -> List[np.ndarray]:
-    """Where each different row of (n, d) stands, in the order in which they first appear."""
+    """The indices of each distinct row of (n, d), in order of first appearance."""
     _, first, group = np.unique(rows, axis=0, return_index=True, return_inverse=True)
     ends = np.cumsum(np.bincount(group.reshape(-1)))[:-1]
     places = np.split(np.argsort(group.reshape(-1), kind="stable"), ends)
     return [places[number] for number in np.argsort(first)]
 
 
-def _one_each(values: np.ndarray, what: str, count: int, or_one: bool = True) -> np.ndarray:
+def _one_per_mode(values: np.ndarray, what: str, count: int, or_one: bool = True) -> np.ndarray:
     if values.shape != (count,) and not (or_one and values.shape == ()):
         hint = "or give one value for all" if or_one else ""
-        raise InvalidValueError(f"{what} has shape {values.shape}, expected one for each of {count} modes", hint)
+        raise InvalidValueError(f"{what} has shape {values.shape}, expected one value for each of {count} modes", hint)
     return np.broadcast_to(values, (count,)).copy()
 
 
@@ -318,11 +320,11 @@ def _numbers(values: Any, what: str) -> np.ndarray:
     try:
         return np.asarray(values, dtype=float)
     except (TypeError, ValueError) as error:
-        raise InvalidValueError(f"{what} are no table of numbers: {error}", "give them as arrays") from error
+        raise InvalidValueError(f"{what} are not a table of numbers: {error}", "give them as arrays") from error
 
 
 def _positive(values: Any, what: str, count: int, or_one: bool = True) -> np.ndarray:
-    numbers = _one_each(_numbers(values, what), what, count, or_one)
+    numbers = _one_per_mode(_numbers(values, what), what, count, or_one)
     wrong = ~(np.isfinite(numbers) & (numbers > 0))
     if wrong.any():
         raise InvalidValueError(
@@ -335,13 +337,13 @@ def predictor_names(text: str) -> List[str]:
     return names_in(text, MODULES, "predictor")
 
 
-def names_in(text: str, known: Iterable[str], what: str) -> List[str]:
-    """The names in a list with commas, each once; `all` stands for all known ones, in their order."""
-    every, names = list(known), []
+def names_in(text: str, available: Iterable[str], what: str) -> List[str]:
+    """The names in a comma-separated list, each once; `all` means all available ones, in their order."""
+    available_names, names = list(available), []
     for name in text.split(","):
-        if name != ALL and name not in every:
-            raise UnknownNameError(f"{what} {name!r} is unknown", f"available: {', '.join(every)}; or {ALL}")
-        names += every if name == ALL else [name]
+        if name != ALL and name not in available_names:
+            raise UnknownNameError(f"{what} {name!r} is unknown", f"available: {', '.join(available_names)}; or {ALL}")
+        names += available_names if name == ALL else [name]
     return list(dict.fromkeys(names))
 
 
@@ -357,24 +359,24 @@ def predictor_class(name: str) -> Type[Predictor]:
 
 
 def usual_batch_size(predictor: Predictor) -> int:
-    """The batch size of most profiles that a predictor learned from."""
+    """The most frequent batch size among the training rows of a predictor."""
     sizes, counts = np.unique(predictor.training_rows_.inputs.batch_size, return_counts=True)
     return int(sizes[counts.argmax()]) if len(sizes) else DEFAULT_BATCH_SIZE
 
 
 def admitted_rows(unprofiled: Dict[str, np.ndarray], count: int) -> np.ndarray:
-    """Which of `count` rows are none that `Predictor.unprofiled` found, bool of shape (count,)."""
+    """Which of `count` rows `Predictor.unprofiled` did not report, bool of shape (count,)."""
     return ~np.any([np.zeros(count, dtype=bool), *unprofiled.values()], axis=0)
 
 
-def described_unprofiled(unprofiled: Dict[str, np.ndarray], left_out: bool = True) -> str:
-    """A sentence on what `Predictor.unprofiled` found, and whether it is left out of the front."""
-    asked = ", ".join(f"{name} ({rows.sum()} of {len(rows)} modes)" for name, rows in unprofiled.items())
-    no_front = ", and no such mode is on the front" if left_out else ""
-    return f"no profile tells of what is asked: {asked}; intervals are wide there{no_front}"
+def describe_unprofiled(unprofiled: Dict[str, np.ndarray], left_out: bool = True) -> str:
+    """A sentence that lists what `Predictor.unprofiled` reports, and whether the front excludes it."""
+    settings = ", ".join(f"{name} ({rows.sum()} of {len(rows)} modes)" for name, rows in unprofiled.items())
+    excluded = ", and such modes are excluded from the front" if left_out else ""
+    return f"outside the profiled range: {settings}; intervals are wide there{excluded}"
 
 
 def make_predictor(kind: Type[Predictor], **offered: Any) -> Predictor:
-    """A predictor with those of the offered parameters (`references`, `space`, `seed`, ...) that it has."""
-    known = inspect.signature(kind).parameters
-    return kind(**{name: value for name, value in offered.items() if name in known})
+    """A predictor made with those of the offered parameters (`references`, `space`, `seed`, ...) that it takes."""
+    parameters = inspect.signature(kind).parameters
+    return kind(**{name: value for name, value in offered.items() if name in parameters})

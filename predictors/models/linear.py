@@ -30,19 +30,19 @@ PENALTIES = tuple(10.0**exponent for exponent in np.arange(-4.0, 2.01, 0.25))
 class Plane(NamedTuple):
     """A linear function of inputs."""
 
-    centre: np.ndarray  # of the inputs learned, shape (d,)
-    height: np.ndarray  # of what was learned there, shape (k,)
+    centre: np.ndarray  # of the training inputs, shape (d,)
+    height: np.ndarray  # of the training values there, shape (k,)
     slopes: np.ndarray  # shape (d, k)
 
     def at(self, inputs: np.ndarray) -> np.ndarray:
-        """Its values at inputs (n, d): shape (n, k)."""
+        """The values at inputs (n, d): shape (n, k)."""
         return (inputs - self.centre) @ self.slopes + self.height
 
 
 def least_squares(inputs: np.ndarray, values: np.ndarray, weights: Optional[np.ndarray] = None) -> Plane:
     """The plane of least squared error, weighted by (n,), through inputs (n, d) and values (n, k).
 
-    Of several, it is the one with the least slopes.
+    If there are several, it is the one with the least slopes.
     """
     centre, height = np.average(inputs, axis=0, weights=weights), np.average(values, axis=0, weights=weights)
     root = np.ones((len(inputs), 1)) if weights is None else np.sqrt(weights)[:, None]
@@ -51,10 +51,10 @@ def least_squares(inputs: np.ndarray, values: np.ndarray, weights: Optional[np.n
 
 
 def ranked_subsets(inputs: np.ndarray, time_ms: np.ndarray, size: int = 4) -> List[Tuple[float, Tuple[int, ...]]]:
-    """All ways to choose the modes that time is learned from, best first: 210 to take 4 of 10 (004 sec. 5.7.1).
+    """All subsets of modes to fit time on, best first: 210 ways to take 4 of 10 (004 sec. 5.7.1).
 
-    Each with the sum over workloads of the root mean square error on all modes, in ms. `inputs` are cores, and clocks
-    in MHz, of the modes that may be taken, (n, 4); `time_ms` of each mode and workload, (n, k).
+    Each comes with the sum over workloads of the root mean square error on all modes, in ms. `inputs` are cores and
+    clocks (MHz) of the available modes, shape (n, 4); `time_ms` is per mode and workload, shape (n, k).
     """
     if not 1 <= size <= len(inputs):
         raise InvalidValueError(f"cannot take {size} of {len(inputs)} modes", "take fewer, or give more modes")
@@ -72,10 +72,10 @@ class LinearRegression(Regression):
     """Time by least squares on cores and the three clocks: 004 sec. 5.7.1. A weak baseline.
 
     The paper learns from the modes e, f, i and j of an AGX Xavier, the first of its `ranked_subsets`. Each setting
-    takes only two values in them, and CPU and GPU clock change together: a system of rank 4 for five coefficients. How
-    much of an effect is the CPU's and how much the GPU's is not in the data but in the solver's choice of the least
-    gradient, and so depends on the unit: MHz and cores, as in the paper. Power, of which the paper has no such model,
-    is learned in the same way.
+    takes only two values in them, and CPU and GPU clock change together: a system of rank 4 for five coefficients. The
+    data do not determine how an effect is split between CPU and GPU; the solver's minimum-norm solution does, which
+    depends on the unit: MHz and cores, as in the paper. Power, for which the paper has no such model, is fitted in the
+    same way.
     """
 
     name = "linear"
@@ -84,18 +84,18 @@ class LinearRegression(Regression):
 
     def _fit(self, inputs: np.ndarray, figures: np.ndarray) -> Figures:
         plane = least_squares(inputs, figures)
-        return lambda asked: above_zero(plane.at(asked), figures)
+        return lambda queries: above_zero(plane.at(queries), figures)
 
 
 @dataclass(eq=False)
 class LinearEnergy(Regression):
     """Energy by least squares on the settings and the time, one model for all workloads: 004 sec. 5.7.1.
 
-    The time is that of `LinearRegression`, learned from the workload's own modes. The energy model learns from the
-    measured times and energies of these modes and of all references, each workload weighing the same, as in the paper,
-    where each has as many modes. It is asked with the predicted time. Energy is that of a minibatch here, of an epoch
-    in the paper; power is energy over predicted time. The paper found errors of 25 to 60 %, the largest for its
-    smallest network, whose energies count for little in a sum of squares; so it is here.
+    The time is that of `LinearRegression`, fitted on the workload's own modes. The energy model is fitted on measured
+    times and energies of these modes and of all references; all workloads weigh the same, as in the paper, where each
+    has as many modes. Predictions use the predicted time. Energy is per minibatch here, per epoch in the paper; power
+    is energy over predicted time. The paper reports errors of 25 to 60 %, the largest for its smallest network, whose
+    energies count for little in a sum of squares; the same holds here.
     """
 
     name = "linear-energy"
@@ -106,20 +106,20 @@ class LinearEnergy(Regression):
     def _fit(self, inputs: np.ndarray, figures: np.ndarray) -> Figures:
         workloads = [np.column_stack([inputs, figures])]
         for table in self.references:
-            known = table.complete()
-            if not len(known):
+            profiles = table.complete()
+            if len(profiles) == 0:
                 continue
-            settings = self.columns_.matrix_of_others(table_inputs(known))
-            workloads.append(np.column_stack([settings, known.time_ms, known.power_mw]))
+            settings = self.columns_.matrix_of_others(table_inputs(profiles))
+            workloads.append(np.column_stack([settings, profiles.time_ms, profiles.power_mw]))
         rows = np.concatenate(workloads)
         energies = minibatch_energy_mws(rows[:, -2], rows[:, -1])
-        weights = np.concatenate([np.full(len(one), 1 / len(one)) for one in workloads])
+        weights = np.concatenate([np.full(len(part), 1 / len(part)) for part in workloads])
         time = least_squares(inputs, figures[:, :1])
         energy = least_squares(rows[:, :-1], energies[:, None], weights)
 
-        def predict(asked: np.ndarray) -> np.ndarray:
-            time_ms = above_zero(time.at(asked), figures[:, :1])
-            energy_mws = energy.at(np.column_stack([asked, time_ms]))
+        def predict(queries: np.ndarray) -> np.ndarray:
+            time_ms = above_zero(time.at(queries), figures[:, :1])
+            energy_mws = energy.at(np.column_stack([queries, time_ms]))
             return np.column_stack([time_ms, above_zero(energy_mws / ms_to_s(time_ms), figures[:, 1:])])
 
         return predict
@@ -129,8 +129,8 @@ class LinearEnergy(Regression):
 class Ridge(Regression):
     """Logarithms of time and power as quadratic functions of the logarithms of the settings, with shrunk coefficients.
 
-    A baseline that knows no reference and no physics. Penalties are chosen by leave-one-out cross-validation, which for
-    a ridge has a closed form (Golub, Heath and Wahba 1979); the intervals come from the same residuals.
+    A baseline without references or physics. Penalties are chosen by leave-one-out cross-validation, which has a closed
+    form for a ridge (Golub, Heath and Wahba 1979); the intervals come from the same residuals.
     """
 
     name = "ridge"
@@ -141,7 +141,7 @@ class Ridge(Regression):
 
     def _fit(self, inputs: np.ndarray, figures: np.ndarray) -> Figures:
         if not self.penalties or min(self.penalties) <= 0:
-            raise InvalidValueError(f"{self.name} has penalties {self.penalties}", "give some, all above 0")
+            raise InvalidValueError(f"{self.name} has penalties {self.penalties}", "give at least one, all above 0")
         input_scale = column_scale(inputs)
         terms = quadratic_terms(input_scale.apply(inputs))
         term_scale = column_scale(terms)
@@ -150,9 +150,9 @@ class Ridge(Regression):
         weights, self.others_ = (np.column_stack(parts) for parts in zip(*fits))
         height = logs.mean(axis=0)
 
-        def predict(asked: np.ndarray) -> np.ndarray:
-            asked_terms = quadratic_terms(input_scale.apply(asked))
-            return np.exp(term_scale.apply(asked_terms) @ weights + height)
+        def predict(queries: np.ndarray) -> np.ndarray:
+            query_terms = quadratic_terms(input_scale.apply(queries))
+            return np.exp(term_scale.apply(query_terms) @ weights + height)
 
         return predict
 
@@ -169,8 +169,8 @@ def quadratic_terms(columns: np.ndarray) -> np.ndarray:
 def fit_ridge(terms: np.ndarray, values: np.ndarray, penalties: Tuple[float, ...]) -> Tuple[np.ndarray, np.ndarray]:
     """Fit values (n,) less their mean, which is not shrunk, to terms (n, d) of mean 0; n is at least 2.
 
-    Penalties are on the squared weights, beside the mean of the squared residuals. Returns the weights, shape (d,), and
-    what a ridge that learned all other rows predicts for each, (n,), with the penalty that makes that best.
+    Penalties apply to the squared weights and are relative to the mean of the squared residuals. Returns the weights,
+    shape (d,), and the leave-one-out predictions, shape (n,), for the penalty with the least leave-one-out error.
     """
     left, singular, right = np.linalg.svd(terms, full_matrices=False)
     mean = values.mean()
@@ -182,4 +182,4 @@ def fit_ridge(terms: np.ndarray, values: np.ndarray, penalties: Tuple[float, ...
         residuals = (values - mean - left @ (kept * along)) / np.maximum(1 - leverage, 1e-9)
         return right.T @ (singular / (singular**2 + penalty * len(values)) * along), values - residuals
 
-    return min(map(fit, penalties), key=lambda one: np.mean((values - one[1]) ** 2))
+    return min(map(fit, penalties), key=lambda fitted: np.mean((values - fitted[1]) ** 2))

@@ -1,17 +1,17 @@
-"""The papers' neural network: one for time and one for power, learned from the profiles of one workload.
+"""The papers' neural networks: one for time and one for power, trained on the profiles of one workload.
 
 001 sec. 3.1: dense layers of 256, 128, 64 and 1 neurons, ReLU after the first three, dropout after the first two; Adam
-at 0.001 on the mean squared error, 100 epochs, 90 % of the modes to learn from and 10 % to choose the best epoch by.
+at 0.001 on the mean squared error, 100 epochs, 90 % of the modes for training and 10 % for choosing the best epoch.
 With all modes of a corpus it is the paper's NN-All, with k of them its NN-k. Times and powers are standardised, which
 the paper does not say: it changes the unit of the error, not its minimum.
 
 Sample construction (001 sec. 4): the paper enters 40 minibatches of each mode, and repeats powers, of which there are
-fewer. Where the minibatches are known (`Table.entries`) each is an entry here too. A corpus has their medians alone:
-there each row is entered up to 40 times in an epoch, as long as the epoch has no more than 200 entries. Five times as
-many changed no error by more than a point at 50 modes (YOLOv8n, LSTM).
+fewer. If single minibatches are available (`Table.entries`), each is an entry here too. A corpus has only their
+medians: each row is then entered up to 40 times in an epoch, as long as the epoch has no more than 200 entries. Five
+times as many changed no error by more than a point at 50 modes (YOLOv8n, LSTM).
 
-Written in numpy: a step of networks this small takes 0.3 ms where torch takes 1 ms (two networks, 16 rows, one thread),
-and a model can be fitted where there is no torch.
+Written in numpy: a step of networks this small takes 0.3 ms, in torch 1 ms (two networks, 16 rows, one thread), and a
+model can be fitted without torch.
 """
 
 from __future__ import annotations
@@ -45,13 +45,13 @@ class Networks(NamedTuple):
 
     @property
     def layers(self) -> List[Layer]:
-        found, first = [], 0
+        layers, first = [], 0
         for inputs, outputs in zip(self.sizes, self.sizes[1:]):
             middle, last = first + inputs * outputs, first + (inputs + 1) * outputs
             weights = self.parameters[:, first:middle].reshape(-1, inputs, outputs)
-            found.append((weights, self.parameters[:, None, middle:last]))
+            layers.append((weights, self.parameters[:, None, middle:last]))
             first = last
-        return found
+        return layers
 
     def outputs(self, inputs: np.ndarray) -> np.ndarray:
         """The forward pass of networks with one output each: scaled inputs (n, d) to shape (n, networks)."""
@@ -71,15 +71,15 @@ def fresh_networks(networks: int, sizes: Sequence[int], random: np.random.Genera
 
 @dataclasses.dataclass(frozen=True)
 class Schedule:
-    """How networks are trained; the paper gives no dropout and no minibatch."""
+    """Training hyperparameters; the paper gives no dropout and no minibatch."""
 
     epochs: int = 100  # passes over the entries
     learning_rate: float = 1e-3  # of Adam
     dropout: float = 0.1  # dropout rate after the first two layers
     minibatch: int = 16  # entries in a step
-    entries: int = 40  # how often a row is entered in an epoch, at most
+    entries: int = 40  # the most entries of a row in an epoch
     most_entries: int = 200  # in an epoch, unless there are more rows than that
-    frozen: int = 0  # how many layers, from the first, keep their weights
+    frozen: int = 0  # number of layers, from the first, that keep their weights
 
 
 SCHEDULE = Schedule()
@@ -93,11 +93,11 @@ def train(
     random: np.random.Generator,
     shares: Optional[np.ndarray] = None,
 ) -> Tuple[Networks, np.ndarray]:
-    """Train networks side by side, each on its own output, and keep of each the epoch with the least validation loss.
+    """Train networks side by side, each on its own output, and keep the epoch with the least validation loss of each.
 
-    Inputs (n, d) and outputs (n, networks) are scaled; at least two inputs differ. A tenth of the different inputs, at
-    least one, is held back to validate with (001 sec. 3.1: 90:10); the places of their rows are returned too. The loss
-    is the mean of squared differences or, where shares (n, networks) are given, of shares times absolute differences.
+    Inputs (n, d) and outputs (n, networks) are scaled; at least two inputs differ. A tenth of the distinct inputs, at
+    least one, is held back for validation (001 sec. 3.1: 90:10); the indices of their rows are returned too. The loss
+    is the mean of squared differences or, if shares (n, networks) are given, of shares times absolute differences.
     """
     places = places_of_equals(inputs)
     order = [places[number] for number in random.permutation(len(places))]
@@ -163,7 +163,7 @@ class _Adam:
 def _forward(
     layers: List[Layer], rows: np.ndarray, dropout: float = 0.0, random: Optional[np.random.Generator] = None
 ) -> Tuple[List[np.ndarray], List[np.ndarray]]:
-    """What goes into each layer and comes out of the last, and by how much each neuron of a hidden layer passes on."""
+    """The input of each layer and the output of the last, and the factor on each neuron of the hidden layers."""
     passed, alive = [np.broadcast_to(rows, (len(layers[0][0]), *rows.shape))], []
     for place, (weights, biases) in enumerate(layers):
         values = passed[-1] @ weights
@@ -201,9 +201,9 @@ def _backward(
 
 @dataclasses.dataclass(eq=False)
 class NetworkRegression(Regression):
-    """Networks of time and of power; of rows with the same mode each is an entry.
+    """Networks of time and of power; each row is an entry, repeated modes included.
 
-    Intervals come from the modes held back, which chose the epoch too: residuals there are somewhat small.
+    Intervals come from the held-back modes, which also chose the epoch: residuals there are somewhat small.
     """
 
     learns_repeats = True
@@ -211,13 +211,13 @@ class NetworkRegression(Regression):
     epochs: int = SCHEDULE.epochs
     learning_rate: float = SCHEDULE.learning_rate
     dropout: float = SCHEDULE.dropout
-    minibatch: int = SCHEDULE.minibatch  # more where there are so many rows that an epoch would have over 64 steps
+    minibatch: int = SCHEDULE.minibatch  # larger if an epoch would otherwise have more than 64 steps
     seed: int = 0  # of fresh weights, division and order
     frozen: ClassVar[int] = 0
 
     @abc.abstractmethod
     def _start(self, inputs: np.ndarray, random: np.random.Generator) -> Tuple[Networks, ColumnScale]:
-        """The networks that are trained, and the scale of their inputs."""
+        """The networks to train, and the scale of their inputs."""
 
     def _fit(self, inputs: np.ndarray, figures: np.ndarray) -> Figures:
         if self.loss not in LOSSES:
@@ -231,13 +231,13 @@ class NetworkRegression(Regression):
         outputs = output_scale.apply(figures)
         self.networks_, self.held_back_ = train(start, scale.apply(inputs), outputs, schedule, random, shares)
         self.scale_ = scale
-        return lambda asked: above_zero(output_scale.undo(self.networks_.outputs(scale.apply(asked))), figures)
+        return lambda queries: above_zero(output_scale.undo(self.networks_.outputs(scale.apply(queries))), figures)
 
     def _left_out(self, inputs: np.ndarray, figures: np.ndarray) -> Tuple[np.ndarray, np.ndarray]:
         inputs, figures = inputs[self.held_back_], figures[self.held_back_]
         places = places_of_equals(inputs)
-        medians = np.array([np.median(figures[one], axis=0) for one in places])
-        return medians, self.fitted_(inputs[[one[0] for one in places]])
+        medians = np.array([np.median(figures[group], axis=0) for group in places])
+        return medians, self.fitted_(inputs[[group[0] for group in places]])
 
 
 @dataclasses.dataclass(eq=False)

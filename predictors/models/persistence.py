@@ -1,7 +1,7 @@
 """Fitted predictors in a file: parameters and training rows as JSON and plain arrays; never unpickled, fitted on load.
 
 A model file is one line of text, `jetwatt-model VERSION SHA-256`, followed by a zip archive whose SHA-256 that is, so
-that any zip reader opens it. In the archive `model.json` holds all that is no array, and `arrays/NAME.npy` the arrays.
+that any zip reader opens it. In the archive `model.json` holds everything but arrays, and `arrays/NAME.npy` the arrays.
 The same model gives the same bytes.
 """
 
@@ -34,15 +34,15 @@ ARRAY = "arrays/{}".format  # numpy adds the ending
 @dataclasses.dataclass(frozen=True)
 class Model:
     predictor: Predictor  # fitted
-    origin: Dict[str, Any]  # what it learned from, as `describe_origin` gives it
-    environment: Dict[str, Any]  # machine and software that fitted it first, as `harness.core.environment` gives it
-    # the greatest relative difference, over the training rows, of time and power from what it predicted when it was
-    # saved: 0 with the same software, more where other versions or another processor round otherwise
+    origin: Dict[str, Any]  # its training data, as of `describe_origin`
+    environment: Dict[str, Any]  # machine and software that fitted it first, as of `harness.core.environment`
+    # the greatest relative difference, over the training rows, between the time and power predicted now and when the
+    # model was saved: 0 with the same software; other versions or another processor may round differently
     deviation: float
 
 
 def describe_origin(corpus: Path, table: Table, fitted: Table, **further: Any) -> Dict[str, Any]:
-    """What a predictor learned from, as plain values: the corpus file, the workload's table, the rows fitted."""
+    """The training data of a predictor, as plain values: the corpus file, the workload's table, the fitted rows."""
     return {
         **{name: getattr(table, name) for name in TABLE_KEY},
         "corpus": corpus.name,
@@ -57,18 +57,18 @@ def file_sha256(path: Path) -> str:
     try:
         return hashlib.sha256(path.read_bytes()).hexdigest()
     except OSError as error:
-        raise StoreError(f"cannot read {path}: {error}", "name a file that is there") from error
+        raise StoreError(f"cannot read {path}: {error}", "name an existing file") from error
 
 
 def save_model(path: Path, predictor: Predictor, origin: Mapping[str, Any]) -> None:
     """Write a fitted predictor, whole or not at all."""
     if not hasattr(predictor, "training_rows_"):
-        raise NotFittedError(f"{predictor.name} has learned nothing to be saved", "call fit first")
+        raise NotFittedError(f"{predictor.name} is not fitted and cannot be saved", "call fit first")
     inputs, time_ms, power_mw = predictor.training_rows_
     arrays = {**inputs._asdict(), "time_ms": time_ms, "power_mw": power_mw, "predicted": _predicted(predictor)}
 
     def encode(value: Any) -> Any:
-        """Arrays, those of tables among the parameters, go where all arrays are."""
+        """Store an array, such as those of tables among the parameters, with the others; returns its name."""
         if isinstance(value, np.generic):
             return value.item()
         if not isinstance(value, np.ndarray):
@@ -82,7 +82,7 @@ def save_model(path: Path, predictor: Predictor, origin: Mapping[str, Any]) -> N
     except TypeError as error:
         raise InvalidValueError(
             f"the predictor {predictor.name} cannot be saved: {error}",
-            "its parameters have to be numbers, texts, tuples, tables or power-mode spaces",
+            "its parameters must be numbers, strings, tuples, tables or power-mode spaces",
         ) from error
     content = {"predictor": predictor.name, "params": params, "origin": dict(origin)}
     text = json.dumps({**content, "environment": describe_environment()}, indent=1)
@@ -95,7 +95,7 @@ def save_model(path: Path, predictor: Predictor, origin: Mapping[str, Any]) -> N
 
 
 def load_model(path: Path) -> Model:
-    """Read a predictor and fit it to what it had learned from: seconds at most, and the same predictions."""
+    """Read a predictor and fit it again to its stored training rows; takes seconds at most."""
     try:
         whole = path.read_bytes()
     except OSError as error:
@@ -126,7 +126,7 @@ def load_model(path: Path) -> Model:
         OSError,
         msgspec.ValidationError,  # no ValueError in the release for Python 3.8
     ) as error:
-        raise InvalidValueError(f"model {path} does not hold what it should: {error}", "fit it again") from error
+        raise InvalidValueError(f"model {path} is not valid: {error}", "fit it again") from error
 
 
 def _predicted(predictor: Predictor) -> np.ndarray:
@@ -139,7 +139,7 @@ def _archive_in(path: Path, whole: bytes) -> bytes:
     head, _, payload = whole.partition(b"\n")
     words = head.split(b" ")
     if words[0] != MAGIC or len(words) != 3 or not words[1].isdigit():
-        raise InvalidValueError(f"{path} is no model file of this suite", "name a file that `fit --out` wrote")
+        raise InvalidValueError(f"{path} is not a model file of this suite", "name a file that `fit --out` wrote")
     version = int(words[1])
     if version != VERSION:
         raise InvalidValueError(
@@ -147,5 +147,5 @@ def _archive_in(path: Path, whole: bytes) -> bytes:
             "fit it again, or load it with the jetwatt that wrote it",
         )
     if hashlib.sha256(payload).hexdigest().encode() != words[2]:
-        raise InvalidValueError(f"model {path} is damaged: its checksum is another", "fit it again, or copy it again")
+        raise InvalidValueError(f"model {path} is damaged: its checksum differs", "fit it again, or copy it again")
     return payload

@@ -1,14 +1,14 @@
-"""PowerTrain: networks that learned all modes of a reference workload, carried over to another with few modes.
+"""PowerTrain: networks trained on all modes of a reference workload, transferred to another workload with few modes.
 
-001 sec. 3.2: a network of time and one of power learn the full corpus of a reference workload, as in
+001 sec. 3.2: a network for time and one for power are trained on the full corpus of a reference workload, as in
 `predictors.models.networks`. For a new workload (another network, data set, batch size or board) their last layer is
 replaced by a fresh one, and they are trained once more on k modes.
 
-The paper leaves open the dropout, the minibatch, the frozen layers, and epochs and learning rate of the transfer. They
-were searched (`evaluate --grid`) on the measured tables of an Orin AGX: from ResNet-18 to YOLOv8n and LSTM, 10 and 50
-random modes, 5 repeats; of other tables the choice may be less right. Frozen layers decide: with all but the fresh one
-errors double; two make the most of 10 modes (LSTM, time: 11 % against 18), none or one of 50 (YOLOv8n: 9 to 10 %
-against 12). Dropout of the reference helps the transfer; the rest matters little. Taken: dropout for the reference,
+The paper does not give the dropout, the minibatch, the frozen layers, and epochs and learning rate of the transfer.
+They were searched (`evaluate --grid`) on the measured tables of an Orin AGX: from ResNet-18 to YOLOv8n and LSTM, 10 and
+50 random modes, 5 repeats; they may fit other tables less well. Frozen layers matter most: with all but the fresh one
+frozen, errors double; two are best with 10 modes (LSTM, time: 11 % against 18), none or one with 50 (YOLOv8n: 9 to 10 %
+against 12). Dropout of the reference helps the transfer; the rest matters little. Chosen: dropout for the reference,
 none for the transfer, the first layer frozen. docs/predictors.md has the errors.
 """
 
@@ -29,37 +29,37 @@ from predictors.models.tables import Table
 
 @dataclass(eq=False)
 class PowerTrain(NetworkRegression):
-    """Networks that start from those of a reference workload, and take the inputs that these take.
+    """Networks that start from those of a reference workload, and have the same inputs.
 
-    Where the rows to learn have several batch sizes, the reference has to have several, too.
+    If the training rows have several batch sizes, the reference must have several, too.
     """
 
     name = "powertrain"
     least_modes = 2
     usual_log_sd = (0.15, 0.04)
     references: Tuple[Table, ...] = ()  # the paper has one reference; of several, the first is taken
-    loss: str = "mse"  # or `mape`, which the paper took for an Orin Nano (001 sec. 4.3.4)
+    loss: str = "mse"  # or `mape`, which the paper used for an Orin Nano (001 sec. 4.3.4)
     dropout: float = 0.0
-    frozen: int = 1  # how many layers, from the first, stay as the reference's
-    reference_seed: int = 0  # of the reference's training, which is done once in a process for a table
+    frozen: int = 1  # number of layers, from the first, that keep the reference's weights
+    reference_seed: int = 0  # of the reference's training, which runs once per process and table
 
     def _reference(self) -> NeuralNetwork:
         if not self.references:
             raise InvalidValueError(
-                f"{self.name} has no reference to start from", "give it the table of another workload in `references`"
+                f"{self.name} has no reference to start from", "pass the table of another workload in `references`"
             )
         return learn_reference(self.references[0], self.reference_seed)
 
     def _columns(self, rows: Inputs) -> InputColumns:
         columns, reference = columns_of(rows), self._reference().columns_
-        for what, asked, known in zip(InputColumns._fields, columns, reference):
-            if asked is None and known is not None:
+        for what, value, fixed in zip(InputColumns._fields, columns, reference):
+            if value is None and fixed is not None:
                 workload = self.references[0].workload
                 raise InvalidValueError(
-                    f"rows of several values of {what} are to be learned, and the reference {workload} has one",
-                    "take a reference with several, or learn one value at a time",
+                    f"the training rows have several values of {what}, the reference {workload} has one",
+                    "use a reference with several, or fit one value at a time",
                 )
-        return InputColumns(*(None if known is None else asked for asked, known in zip(columns, reference)))
+        return InputColumns(*(None if fixed is None else value for value, fixed in zip(columns, reference)))
 
     def _start(self, inputs: np.ndarray, random: np.random.Generator) -> Tuple[Networks, ColumnScale]:
         reference = self._reference()
@@ -70,7 +70,7 @@ class PowerTrain(NetworkRegression):
 
 @functools.lru_cache(maxsize=None)
 def learn_reference(table: Table, seed: int) -> NeuralNetwork:
-    """The networks of a reference workload, trained once in a process."""
-    known = table.usable().by_minibatch()
+    """The networks of a reference workload, trained once per process."""
+    rows = table.usable().by_minibatch()
     network = NeuralNetwork(seed=seed)
-    return network.fit(known.modes, known.time_ms, known.power_mw, batch_size=known.batch_size, task=known.task)
+    return network.fit(rows.modes, rows.time_ms, rows.power_mw, batch_size=rows.batch_size, task=rows.task)

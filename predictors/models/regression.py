@@ -1,13 +1,13 @@
-"""What the regressions share: input columns, scales of columns, and intervals from residuals.
+"""The base of the regressions: input columns, scales of columns, and intervals from residuals.
 
-Input columns: the papers' predictors take cores and clocks only; another batch size is another workload to them
-(001 sec. 4.3.5). Learned from rows of one batch size and task, a predictor takes these four and refuses rows of another
-batch size or task, rather than answer as if it made no difference. Learned from several, it has them as inputs, too.
+Input columns: the papers' predictors take cores and clocks only and treat another batch size as another workload
+(001 sec. 4.3.5). A predictor fitted on rows of one batch size and task takes these four columns and refuses rows of
+another batch size or task, instead of ignoring the difference. Fitted on several, it has them as inputs, too.
 
-Intervals: the logarithm of measured over predicted is taken to be normal with mean 0 and unknown variance. A prior
-worth a few residuals (scaled inverse chi-squared) keeps a handful of real ones from deciding alone; the predictive
-distribution is a Student t with as many degrees of freedom as residuals, those of the prior included (Gelman et al.,
-Bayesian Data Analysis, sec. 2.6).
+Intervals: the logarithm of measured over predicted is assumed normal with mean 0 and unknown variance. A prior worth a
+few residuals (scaled inverse chi-squared) keeps a handful of real ones from deciding alone; the predictive distribution
+is a Student t with as many degrees of freedom as residuals, those of the prior included (Gelman et al., Bayesian Data
+Analysis, sec. 2.6).
 """
 
 from __future__ import annotations
@@ -24,33 +24,33 @@ from harness.core.units import KHZ_PER_MHZ
 from predictors.models.base import TASKS, Inputs, Prediction, Predictor, check_inputs
 from predictors.models.tables import Table
 
-USUAL_WEIGHT = 4.0  # how many residuals the prior of the spread is worth
+USUAL_WEIGHT = 4.0  # number of residuals that the prior of the spread is worth
 USUAL_MODES = 50
 FOLDS = 5
 
 
 class InputColumns(NamedTuple):
-    """What goes into a regression beside the four settings: batch size and task, where no single one was learned."""
+    """Inputs of a regression beyond the four settings: batch size and task, if the training rows vary in them."""
 
-    batch_size: Optional[float]  # the one that was learned; None where it is an input
+    batch_size: Optional[float]  # that of all training rows; None if it varies and is an input
     task: Optional[str]  # likewise
 
     def matrix(self, rows: Inputs) -> np.ndarray:
-        """Cores and clocks in MHz, then the logarithm of the batch size and the task where they are inputs."""
-        for what, form, learned, asked in (
+        """Cores and clocks in MHz, then the logarithm of the batch size and the task if they are inputs."""
+        for what, form, learned, requested in (
             ("batch size", "g", self.batch_size, rows.batch_size),
             ("task", "", self.task, np.where(rows.inference, *reversed(TASKS))),
         ):
-            other = [] if learned is None else asked[asked != learned]
+            other = [] if learned is None else requested[requested != learned]
             if len(other):
                 raise InvalidValueError(
-                    f"only {what} {learned:{form}} was learned, asked for {other[0]:{form}}",
-                    f"learn from profiles of several, or from those of that {what}",
+                    f"the predictor was fitted on {what} {learned:{form}} only, requested {other[0]:{form}}",
+                    f"fit on profiles of several, or on those of that {what}",
                 )
         return self.matrix_of_others(rows)
 
     def matrix_of_others(self, rows: Inputs) -> np.ndarray:
-        """For rows of another workload, whose batch size and task may be others."""
+        """As `matrix`, for rows of another workload, whose batch size and task may differ."""
         columns = [rows.modes[:, 0], *(rows.modes[:, 1:] / KHZ_PER_MHZ).T]
         if self.batch_size is None:
             columns.append(np.log(rows.batch_size))
@@ -71,8 +71,7 @@ def table_inputs(table: Table) -> Inputs:
 class ColumnScale(NamedTuple):
     """A shift and a width for each column, so that (value - shift) / width is of order 1; both of shape (columns,).
 
-    The width is 0 where a column is constant. Whatever such a column is asked for becomes 0: nothing is known of the
-    effect of other values.
+    The width of a constant column is 0, and every value of it is scaled to 0: the effect of other values is unknown.
     """
 
     shift: np.ndarray
@@ -102,9 +101,9 @@ def residual_spread(
 ) -> Tuple[np.ndarray, float]:
     """Scales of the Student t distributions of log time and log power, shape (2,), and their degrees of freedom.
 
-    They follow from times and powers, (n, 2), and what was predicted by a regression that `learned` so many modes, but
-    not these. `usual` are the standard deviations that such a regression has after `USUAL_MODES` modes; they are taken
-    to fall with the root of the number of modes.
+    They follow from observed times and powers, (n, 2), and held-out predictions of a regression fitted on `learned`
+    modes. `usual` are the standard deviations that such a regression has after `USUAL_MODES` modes; they are assumed to
+    fall with the square root of the number of modes.
     """
     squares = np.log(observed / predicted) ** 2
     freedom = USUAL_WEIGHT + len(squares)
@@ -113,7 +112,7 @@ def residual_spread(
 
 
 def above_zero(predicted: np.ndarray, learned: np.ndarray) -> np.ndarray:
-    """Predictions (n, k) kept above a tenth of the least learned (m, k): a linear function may fall below 0."""
+    """Predictions (n, k) clipped at a tenth of the least training value (m, k): a linear function may fall below 0."""
     return np.maximum(predicted, 0.1 * learned.min(axis=0))
 
 
@@ -123,18 +122,18 @@ Figures = Callable[[np.ndarray], np.ndarray]
 
 @dataclasses.dataclass(eq=False)
 class Regression(Predictor):
-    """A regression of time and power on the settings, with intervals from its residuals on rows it had not learned.
+    """A regression of time and power on the settings, with intervals from its residuals on held-out rows.
 
-    Rows of several batch sizes or tasks have these as further inputs.
+    Batch size and task are further inputs if the training rows have several.
     """
 
     usual_log_sd: ClassVar[Tuple[float, float]]  # of its residuals after 50 random modes of the tables of an Orin AGX
-    log_inputs: ClassVar[bool] = False  # whether it takes the logarithms of cores and clocks
-    space: Optional[PowerModeSpace] = None  # the modes it may be asked for
+    log_inputs: ClassVar[bool] = False  # whether inputs are the logarithms of cores and clocks
+    space: Optional[PowerModeSpace] = None  # the modes it may be used for
 
     @abc.abstractmethod
     def _fit(self, inputs: np.ndarray, figures: np.ndarray) -> Figures:
-        """Learn figures (n, 2) from inputs (n, d)."""
+        """Fit figures (n, 2) to inputs (n, d)."""
 
     def _columns(self, rows: Inputs) -> InputColumns:
         return columns_of(rows)
@@ -148,7 +147,7 @@ class Regression(Predictor):
     def _learn(self, rows: Inputs, time_ms: np.ndarray, power_mw: np.ndarray) -> None:
         self.columns_ = self._columns(rows)
         self.power_known_ = not np.isnan(power_mw).all()
-        # A power that nobody measured is learned as a constant, which no time depends on, and never told.
+        # Power that was not measured is fitted as a constant, which no time depends on, and never returned.
         figures = np.column_stack([time_ms, power_mw if self.power_known_ else np.ones_like(power_mw)])
         inputs = self._inputs(rows)
         self.fitted_ = self._fit(inputs, figures)
@@ -156,7 +155,7 @@ class Regression(Predictor):
         self.log_sd_, self.freedom_ = residual_spread(*left_out, self.usual_log_sd, len(np.unique(inputs, axis=0)))
 
     def _left_out(self, inputs: np.ndarray, figures: np.ndarray) -> Tuple[np.ndarray, np.ndarray]:
-        """Figures, and what is predicted of them by a regression that learned the rows of the other folds."""
+        """Figures, and their predictions by a regression fitted on the other folds."""
         order = np.random.default_rng(0).permutation(len(inputs))
         predicted = np.empty_like(figures)
         for part in np.array_split(order, min(FOLDS, len(order))):

@@ -1,4 +1,4 @@
-"""Estimators of scikit-learn as predictors, one of log time and one of log power: trees and a perceptron."""
+"""Scikit-learn's estimators as predictors, one of log time and one of log power: trees and a perceptron."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ class _Estimator(Regression):
 
     @abc.abstractmethod
     def _model(self, rows: int) -> Any:
-        """The estimator, not fitted yet, for so many rows."""
+        """An unfitted estimator for a number of rows."""
 
     def _fit_both(self, inputs: np.ndarray, logs: np.ndarray) -> Any:
         return self._of_sklearn("multioutput", "MultiOutputRegressor")(self._model(len(inputs))).fit(inputs, logs)
 
     def _fit(self, inputs: np.ndarray, figures: np.ndarray) -> Figures:
         both = self._fit_both(inputs, np.log(figures))
-        return lambda asked: np.exp(both.predict(asked))
+        return lambda queries: np.exp(both.predict(queries))
 
     def _of_sklearn(self, module: str, name: str) -> Any:
         try:
@@ -38,13 +38,13 @@ class _Estimator(Regression):
         except ImportError as error:
             raise DependencyError(
                 f"the predictor {self.name} needs scikit-learn: {error}",
-                "pip install scikit-learn, or take another predictor",
+                "pip install scikit-learn, or use another predictor",
             ) from error
 
 
 @dataclass(eq=False)
 class Boosting(_Estimator):
-    """A sum of small trees: 001 sec. 3 tried trees, which fitted too closely."""
+    """Gradient-boosted small trees: the trees of 001 sec. 3 overfitted."""
 
     name = "gbr"
     usual_log_sd = (0.12, 0.05)
@@ -88,10 +88,7 @@ class DecisionTree(_Estimator):
 
 @dataclass(eq=False)
 class Perceptron(_Estimator):
-    """A network with two small hidden layers, trained to the end by L-BFGS with a penalty.
-
-    It is good with few modes (001 sec. 3).
-    """
+    """A network with two small hidden layers, trained by L-BFGS with a penalty; good with few modes (001 sec. 3)."""
 
     name = "mlp"
     usual_log_sd = (0.1, 0.04)
@@ -108,7 +105,7 @@ class Perceptron(_Estimator):
         logs = np.log(figures)
         scale, log_scale = column_scale(inputs), column_scale(logs)
         with warnings.catch_warnings():
-            # What 500 steps reach is good enough.
+            # The result after 500 steps is good enough.
             warnings.simplefilter("ignore", self._of_sklearn("exceptions", "ConvergenceWarning"))
             both = self._fit_both(scale.apply(inputs), log_scale.apply(logs))
-        return lambda asked: np.exp(log_scale.undo(both.predict(scale.apply(asked))))
+        return lambda queries: np.exp(log_scale.undo(both.predict(scale.apply(queries))))

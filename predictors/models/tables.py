@@ -13,13 +13,13 @@ from harness.core.errors import InvalidValueError, UnknownNameError
 from harness.core.power_modes import PowerMode, PowerModeSpace
 from predictors.models.base import places_of_equals
 
-TABLE_KEY = ("device", "workload", "task", "provenance")  # corpus columns that are the same in all rows of a table
+TABLE_KEY = ("device", "workload", "task", "provenance")  # corpus columns that are constant within a table
 ARRAYS = ("modes", "batch_size", "time_ms", "power_mw")
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Table:
-    """Profiles of one workload on one device; never changed once made, and equal where they say the same."""
+    """Profiles of one workload on one device; immutable, compared by content."""
 
     device: str  # as in the corpus
     workload: str  # as in the corpus
@@ -28,9 +28,9 @@ class Table:
     modes: np.ndarray = dataclasses.field(repr=False)  # power modes, int64 of shape (n, 4), columns as in `PowerMode`
     batch_size: np.ndarray = dataclasses.field(repr=False)  # samples per minibatch, int64 of shape (n,)
     time_ms: np.ndarray = dataclasses.field(repr=False)  # median minibatch time, shape (n,)
-    power_mw: np.ndarray = dataclasses.field(repr=False)  # median power, shape (n,); NaN where it was not measured
-    # time and power of the first minibatches of each row, shape (n, k, 2), powers NaN where no sample fell into one;
-    # None where the medians are all that is known
+    power_mw: np.ndarray = dataclasses.field(repr=False)  # median power, shape (n,); NaN if it was not measured
+    # time and power of the first minibatches of each row, shape (n, k, 2), powers NaN in minibatches without a sample;
+    # None if only medians are available
     entries: Optional[np.ndarray] = dataclasses.field(default=None, repr=False)
 
     def __len__(self) -> int:
@@ -51,11 +51,11 @@ class Table:
         return not np.isnan(self.power_mw).all()
 
     def complete(self) -> Table:
-        """The rows whose power was measured; those of one mode and batch size become one with their median."""
+        """The rows with measured power; rows of the same mode and batch size are merged into their median."""
         return self.take(~np.isnan(self.power_mw)).merged()
 
     def usable(self) -> Table:
-        """What predictors learn from: the complete rows, or all, for their time alone, where none has a power."""
+        """The rows to fit predictors on: those with power or, if none has it, all rows."""
         return self.complete() if self.has_power else self.merged()
 
     def merged(self) -> Table:
@@ -64,32 +64,33 @@ class Table:
         if len(places) == len(self):
             return self
         columns = {
-            name: np.array([np.median(getattr(self, name)[one]) for one in places]) for name in ("time_ms", "power_mw")
+            name: np.array([np.median(getattr(self, name)[group]) for group in places])
+            for name in ("time_ms", "power_mw")
         }
         if self.entries is not None:
             most = self.entries.shape[1] * max(map(len, places))
-            columns["entries"] = np.stack([np.resize(self.entries[one], (most, 2)) for one in places])
-        return dataclasses.replace(self.take([one[0] for one in places]), **columns)
+            columns["entries"] = np.stack([np.resize(self.entries[group], (most, 2)) for group in places])
+        return dataclasses.replace(self.take([group[0] for group in places]), **columns)
 
     def by_minibatch(self) -> Table:
-        """A row for each minibatch where these are known, with its time and a power; else the table as it is.
+        """A row per minibatch, with its time and a power; without single minibatches the table itself.
 
-        Of powers there are fewer than minibatches: they are repeated (001 sec. 4). A row in whose minibatches none was
-        sampled has its median.
+        There are fewer powers than minibatches: they are repeated (001 sec. 4). A row without a power sample in its
+        minibatches gets its median.
         """
         if self.entries is None:
             return self
         time_ms, power_mw = np.moveaxis(self.entries, 2, 0)
         count = time_ms.shape[1]
-        told = [row[~np.isnan(row)] for row in power_mw]
-        repeated = [np.resize(row if len(row) else own, count) for row, own in zip(told, self.power_mw)]
+        sampled = [row[~np.isnan(row)] for row in power_mw]
+        repeated = [np.resize(row if len(row) else own, count) for row, own in zip(sampled, self.power_mw)]
         rows = dataclasses.replace(self, entries=None).take(np.repeat(np.arange(len(self)), count))
         return dataclasses.replace(rows, time_ms=time_ms.ravel(), power_mw=np.concatenate(repeated))
 
     def first_minibatches(self, count: int) -> Table:
-        """What profiles of so many minibatches would have said, of those known: these alone, with their medians.
+        """The table as profiles of only the first `count` minibatches would have given it, with their medians.
 
-        Where no power was sampled in them it is the next one's: the papers' profiles wait for one (001 sec. 2.5).
+        If no power was sampled in them, the next sample counts: the papers' profiles wait for one (001 sec. 2.5).
         """
         kept, power_mw = self.entries[:, :count], self.power_mw.copy()
         for place, row in enumerate(self.entries[:, :, 1]):
@@ -99,9 +100,9 @@ class Table:
         return dataclasses.replace(self, time_ms=np.median(kept[:, :, 0], axis=1), power_mw=power_mw, entries=kept)
 
     def unapplied(self) -> np.ndarray:
-        """Places of profiles that are faster and draw more than those at the next higher GPU clock, ascending.
+        """Indices of profiles that are faster and draw more than those at the next higher GPU clock, ascending.
 
-        The GPU clock was probably not applied. Noise, of a percent or so, is not enough.
+        Their GPU clock was probably not applied. Noise of a percent or so does not count.
         """
         cores, cpu, gpu, memory = self.modes.T
         order = np.lexsort((gpu, memory, cpu, cores, self.batch_size))
@@ -123,7 +124,7 @@ class Table:
 
     @functools.cached_property
     def fingerprint(self) -> str:
-        """SHA-256 of what the table says, in hexadecimal: the same rows in the same order give the same."""
+        """SHA-256 of the table's content, in hexadecimal: the same rows in the same order give the same."""
         digest = hashlib.sha256("\0".join((self.device, self.workload, self.task, self.provenance)).encode())
         for name in ARRAYS:
             digest.update(np.ascontiguousarray(getattr(self, name)).tobytes())
@@ -133,9 +134,9 @@ class Table:
 
 
 def tables_of(rows: Any) -> List[Table]:
-    """The tables of corpus rows (a frame, or mappings by column), in the order in which each first appears.
+    """The tables of corpus rows (a frame, or mappings by column), in order of first appearance.
 
-    A frame may have a column `entries`, as `Table` has them, of as many minibatches as each row has.
+    A frame may have a column `entries`, as in `Table`; rows may differ in their number of minibatches.
     """
     import pandas as pd
 
@@ -156,20 +157,20 @@ def tables_of(rows: Any) -> List[Table]:
 
 
 def _stacked(entries: Sequence[Any]) -> Optional[np.ndarray]:
-    """Entries of all rows, those of shorter profiles repeated (001 sec. 4); None where a row has none."""
-    lengths = [0 if one is None or np.ndim(one) == 0 else len(one) for one in entries]
-    return np.stack([np.resize(one, (max(lengths), 2)) for one in entries]) if min(lengths) else None
+    """Entries of all rows, those of shorter profiles repeated (001 sec. 4); None if a row has none."""
+    lengths = [0 if row is None or np.ndim(row) == 0 else len(row) for row in entries]
+    return np.stack([np.resize(row, (max(lengths), 2)) for row in entries]) if min(lengths) else None
 
 
 def find_table(tables: Sequence[Table], workload: str, task: str = "training") -> Table:
-    """The one table of a workload and task; refused where there is none or more than one."""
-    found = [table for table in tables if (table.workload, table.task) == (workload, task)]
-    if not found:
+    """The only table of a workload and task; refused if there is none or more than one."""
+    matching = [table for table in tables if (table.workload, table.task) == (workload, task)]
+    if not matching:
         there = sorted({table.workload for table in tables if table.task == task})
         raise UnknownNameError(
             f"the corpus has no {task} of {workload!r}", f"it has {', '.join(there) or f'no {task} at all'}"
         )
-    if len(found) > 1:
-        kinds = ", ".join(f"{table.device} ({table.provenance})" for table in found)
+    if len(matching) > 1:
+        kinds = ", ".join(f"{table.device} ({table.provenance})" for table in matching)
         raise InvalidValueError(f"the corpus has {task} of {workload!r} more than once: {kinds}", "split the file")
-    return found[0]
+    return matching[0]

@@ -1,15 +1,15 @@
-"""The vendor's power estimator as a baseline: power from the module's data sheet and the power mode, no profile at all.
+"""The vendor's power estimator as a baseline: power from the module's data sheet and the power mode, without profiles.
 
-001 sec. 1.2 and 1.4 compare with NVIDIA's PowerEstimator (NPE), a web page that knows the module and the clocks but not
-the workload. Its tables are not public; this stands in for it with what a data sheet says, every unit being taken to be
-fully loaded:
+001 sec. 1.2 and 1.4 compare with NVIDIA's PowerEstimator (NPE), a web page that takes the module and the clocks but not
+the workload. Its tables are not public; this replacement uses the data sheet and assumes that every unit is fully
+loaded:
 
     power = peak (BASE + MEMORY m + CPU n v(c) + GPU v(g)),     v(f) = f (LEAST_VOLTAGE + (1 - LEAST_VOLTAGE) f)^2
 
 with the peak power of the module, and the cores n and clocks m, c, g over the greatest ones. Dynamic power is clock
 times voltage squared, and voltage rises with the clock; the greatest mode has the peak power. Like NPE, it is close for
-ResNet-18 at 12 cores and 1651/625/3199 MHz on an Orin AGX (6 % too much; NPE was 4 % off, F197) and says too much for
-workloads that load the board less (F198): 73 % there for YOLOv8n, and 149 % at the greatest mode.
+ResNet-18 at 12 cores and 1651/625/3199 MHz on an Orin AGX (6 % too much; NPE was 4 % off, F197) and overestimates
+workloads that load the board less (F198): by 73 % there for YOLOv8n, and by 149 % at the greatest mode.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from harness.core.boards import BoardSpec, board_names, load_board
 from harness.core.errors import CannotRunError, UnknownNameError
 from predictors.models.base import Inputs, Prediction, Predictor
 
-# Shares of the peak power at full load and greatest clocks, set by hand. Load tests of an Orin AGX by its users found
-# 40 W for the GPU and 15 W for the CPU (forums.developer.nvidia.com, topic 323456), of a module of 60 W.
+# Shares of the peak power at full load and greatest clocks, set by hand. Users' load tests of an Orin AGX measured 40 W
+# for the GPU and 15 W for the CPU (forums.developer.nvidia.com, topic 323456), of a module of 60 W.
 BASE = 0.10
 MEMORY = 0.08
 CPU = 0.25
@@ -36,7 +36,7 @@ LEAST_VOLTAGE = 0.6  # over the greatest; such chips run from some 0.6 to 1 V
 
 @dataclass(eq=False)
 class VendorPower(Predictor):
-    """Power alone, whatever the workload: it can be asked before it was fitted, and `fit` changes nothing."""
+    """Power only, independent of the workload; it can predict unfitted, and `fit` changes nothing."""
 
     name = "npe"
     least_modes = 0
@@ -64,19 +64,19 @@ def estimated_power_mw(board: BoardSpec, modes: np.ndarray) -> np.ndarray:
 
 @functools.lru_cache(maxsize=None)
 def estimated_boards() -> Dict[str, BoardSpec]:
-    """The Jetsons whose peak power and clocks are known."""
-    found = {}
+    """The Jetsons with a known peak power and known clocks."""
+    boards = {}
     for name in board_names():
         board = load_board(name)
         with contextlib.suppress(CannotRunError):
             board.power_mode_space()
             if board.is_jetson:
-                found[name] = board
-    return found
+                boards[name] = board
+    return boards
 
 
 def board_of(name: str) -> BoardSpec:
-    known = estimated_boards()
-    if name not in known:
-        raise UnknownNameError(f"the vendor's estimate knows no board {name!r}", f"available: {', '.join(known)}")
-    return known[name]
+    boards = estimated_boards()
+    if name not in boards:
+        raise UnknownNameError(f"the vendor's estimate does not cover {name!r}", f"available: {', '.join(boards)}")
+    return boards[name]

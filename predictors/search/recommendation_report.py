@@ -8,7 +8,7 @@ import numpy as np
 
 from harness.core.terminal import format_duration, format_table
 from harness.core.units import mw_to_w, share_to_percent
-from predictors.models.base import described_unprofiled
+from predictors.models.base import describe_unprofiled
 from predictors.search.device_profiler import MEDIAN
 from predictors.strategies.recommendation import FigureInterval, ModeFigures, Recommendation, SharedMode, thinned
 
@@ -53,7 +53,7 @@ def notes_on(found: Recommendation) -> List[str]:
     """What a reader must know of a recommendation beside its figures."""
     notes, posterior = [], found.posterior
     if not posterior.admitted.all():
-        notes.append(described_unprofiled(posterior.unprofiled, left_out=not found.unprofiled))
+        notes.append(describe_unprofiled(posterior.unprofiled, left_out=not found.unprofiled))
     if found.several_sizes and found.history.profiler.task == "training":
         notes.append("the batch size changes how a network learns: learning rate and epochs may have to change with it")
     return notes

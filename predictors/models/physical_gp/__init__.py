@@ -1,4 +1,4 @@
-"""A predictor that joins a physical model of a training step with a Gaussian process, after Kennedy and O'Hagan."""
+"""A predictor that combines a physical model of a training step with a Gaussian process (Kennedy and O'Hagan)."""
 
 from __future__ import annotations
 
@@ -17,55 +17,55 @@ from predictors.models.physical_gp.prior import Counts, Hierarchy, priors_for
 from predictors.models.physical_gp.response import features
 from predictors.models.tables import Table
 
-MOST_ROWS = 600  # that are learned from: a sample of more, since the cost grows with their cube
+MOST_ROWS = 600  # rows to fit on; of more, a sample is used: the cost grows with their cube
 DOUBTFUL = 0.06  # weight of a row some 7.5 standard deviations off
-FEW_ROWS = 200  # up to which the response may have several explanations
+FEW_ROWS = 200  # up to which several parameter sets may explain the response
 
 
 @dataclass(eq=False)
 class PhysicalGP(Predictor):
-    """A physical model of minibatch time and power, and a Gaussian process for what it leaves over.
+    """A physical model of minibatch time and power, and a Gaussian process for its residuals.
 
-    The parameters of the model have a prior learned from other workloads, so that a handful of modes is enough; one
-    will do. Every further mode moves parameters and discrepancy together. What is asked at another batch size or task
-    than was profiled is answered from the prior, with the interval that follows. Where it is counted what the network
-    does, and what references on the board do, no mode is needed.
+    The parameters of the model have a prior learned from other workloads, so that a handful of modes is enough; one is
+    the minimum. Every further mode updates parameters and discrepancy together. Predictions at a batch size or task
+    that was not profiled come from the prior, with the interval that follows. With operation counts of the network and
+    of references on the board, no mode is needed.
     """
 
     name = "physical-gp"
     least_modes = 0
-    # Tables of other workloads, and of this one elsewhere. Those of the same board tell about the board; which are is
-    # known where `board` is given, and left to the evidence of the profiled modes where it is not.
+    # Tables of other workloads, and of this one on other boards. Those of the same board inform about the board:
+    # `board` says which they are; without it the evidence of the profiled modes decides.
     references: Tuple[Table, ...] = ()
-    space: Optional[PowerModeSpace] = None  # power modes that may be asked for; any where it is None
-    board: Optional[str] = None  # the device that is learned, as the corpus calls it
+    space: Optional[PowerModeSpace] = None  # the power modes to predict; any if None
+    board: Optional[str] = None  # name of the device in the corpus
     workload: Optional[str] = None  # likewise
-    hierarchy: Optional[Hierarchy] = None  # what `jetwatt prior learn` made; None for the suite's
-    counts: Optional[Dict[str, Counts]] = None  # what is counted of networks, by workload; for no mode
-    starts: int = 4  # how many explanations of few modes are looked for
-    seed: int = 0  # of those, and of the sample that is learned from where modes are very many
+    hierarchy: Optional[Hierarchy] = None  # a prior made by `jetwatt prior learn`; None for the suite's
+    counts: Optional[Dict[str, Counts]] = None  # operation counts of networks by workload; used without profiled modes
+    starts: int = 4  # number of starts of the optimisation with few modes
+    seed: int = 0  # of the starts, and of the sample of very many modes
 
     def _learn(self, rows: Inputs, time_ms: np.ndarray, power_mw: np.ndarray) -> None:
         if len(rows.modes) > MOST_ROWS:
             kept = np.sort(np.random.default_rng(self.seed).choice(len(rows.modes), MOST_ROWS, replace=False))
             rows, time_ms, power_mw = rows.take(kept), time_ms[kept], power_mw[kept]
         starts = self.starts if len(rows.modes) <= FEW_ROWS else 1
-        # Beside one profile, what is counted of two other networks makes predictions worse.
+        # With even one profile, the counts of two other networks make predictions worse.
         counts = None if len(time_ms) else self.counts
         priors = priors_for(self.references, self.board, self.workload, self.hierarchy, counts)
         if not len(time_ms):
             if not priors[0].in_ms:
                 hint = "profile a mode, or give counts of the network and of references on this board"
-                raise InvalidValueError(f"{self.name} knows no time of {self.workload} on {self.board}", hint)
+                raise InvalidValueError(f"{self.name} cannot scale the time of {self.workload} on {self.board}", hint)
             self.posterior_ = before_profiling(priors[0])
             return
         power_w = None if np.isnan(power_mw).all() else mw_to_w(power_mw)
         self.posterior_ = learn(features(rows), time_ms, power_w, priors, starts, self.seed)
 
     def doubtful(self) -> np.ndarray:
-        """Places, among `training_rows_`, of the rows that all others contradict; they count for next to nothing."""
+        """Indices into `training_rows_` of the rows that all others contradict; their weight is next to nothing."""
         if len(self.posterior_.rows) < len(self.training_rows_.time_ms):
-            return np.array([], dtype=int)  # it learned from a sample
+            return np.array([], dtype=int)  # fitted on a sample
         weight = self.posterior_.row_weight[int(np.argmax(self.posterior_.weight))]
         return np.flatnonzero((weight < DOUBTFUL).any(axis=0))
 

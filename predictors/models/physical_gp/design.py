@@ -1,9 +1,9 @@
-"""Which power modes teach the physical model most about all the others.
+"""Optimal designs: the power modes whose profiles inform the physical model most about all others.
 
-The response is linearised at parameters drawn from the prior, or at what was learned so far. Profiling a mode
-with derivatives J and noise R then takes the covariance S of the parameters to S - S J' (J S J' + R)^-1 J S, and modes
-are taken one by one so that the expected variance of log time and log power falls most, averaged over the modes to be
-predicted and relative to what is left of each (a Bayesian V-optimal design: Chaloner and Verdinelli 1995). What the
+The response is linearised at parameters drawn from the prior, or at the posterior so far. Profiling a mode with
+derivatives J and noise R updates the covariance S of the parameters to S - S J' (J S J' + R)^-1 J S. Modes are chosen
+greedily so that the expected variance of log time and log power falls most, averaged over the modes to predict and
+relative to the variance left in each (a Bayesian V-optimal design: Chaloner and Verdinelli 1995). Whatever the
 physical form does not explain counts as noise.
 """
 
@@ -18,22 +18,22 @@ from predictors.models.physical_gp.prior import Prior
 from predictors.models.physical_gp.response import Features, by_name, linearised, minibatch_times
 
 _DRAWS = 12
-_UNKNOWN_UNIT = 3.0  # standard deviation of the log of a workload's time scale before anything was profiled
+_UNKNOWN_UNIT = 3.0  # standard deviation of the log of a workload's time scale before the first profile
 
 
 class Linearisations(NamedTuple):
-    """Where the response is taken as linear, s times."""
+    """Linearisation points of the response, s of them."""
 
     weight: np.ndarray  # of each, adding up to 1, shape (s,)
     theta: np.ndarray  # parameters, (s, d)
-    free: np.ndarray  # places of the parameters that matter, (f,)
+    free: np.ndarray  # indices of the parameters that matter, (f,)
     root: np.ndarray  # a root of their covariance, (s, f, f)
     unit_sd: float  # standard deviation of the logarithm of the unit of time
-    noise: np.ndarray  # variance of what the form leaves over, of log time and log power, (s, 2)
+    noise: np.ndarray  # residual variance of log time and log power, (s, 2)
 
 
 def before_profiling(priors: Sequence[Prior], at: Features, seed: int) -> Linearisations:
-    """At draws from the priors of a workload that was not profiled yet; `at` are modes to be predicted."""
+    """Linearise at draws from the priors of a workload without profiles; `at` are modes to predict."""
     random = np.random.default_rng(seed)
     centred = [priors[draw % len(priors)].centred(at) for draw in range(_DRAWS)]
     mean, covariance = (np.array([getattr(prior, name) for prior in centred]) for name in ("mean", "covariance"))
@@ -47,34 +47,36 @@ def before_profiling(priors: Sequence[Prior], at: Features, seed: int) -> Linear
 
 
 def after_profiling(posterior: ParameterPosterior) -> Linearisations:
-    """At what was learned."""
+    """Linearise at the modes of a posterior."""
     noise = np.square(posterior.scale) * (np.square(AMPLITUDE) + np.square(NOISE))
     root = np.linalg.cholesky(posterior.covariance)
     return Linearisations(posterior.weight, posterior.theta, posterior.free, root, 0.0, noise)
 
 
-def most_telling(known: Linearisations, candidates: Features, predicted: Features, count: int) -> np.ndarray:
-    """Places of the `count` candidates to profile, that which takes most variance off what is predicted first."""
-    measured = _jacobian(known, candidates, time_known=True)
-    asked = _jacobian(known, predicted, time_known=False)
-    spread = np.einsum("smwf,smwg->swfg", asked, asked) / asked.shape[1]
-    noise = known.noise[:, None, :, None] * np.eye(2)
-    covariance = np.repeat(np.eye(measured.shape[-1])[None], len(known.weight), axis=0)
+def most_informative(
+    linearisations: Linearisations, candidates: Features, predicted: Features, count: int
+) -> np.ndarray:
+    """Indices of the `count` candidates to profile, the one that reduces the variance of predictions most first."""
+    measured = _jacobian(linearisations, candidates, time_known=True)
+    predicted_by = _jacobian(linearisations, predicted, time_known=False)
+    spread = np.einsum("smwf,smwg->swfg", predicted_by, predicted_by) / predicted_by.shape[1]
+    noise = linearisations.noise[:, None, :, None] * np.eye(2)
+    covariance = np.repeat(np.eye(measured.shape[-1])[None], len(linearisations.weight), axis=0)
     chosen = []
     for _ in range(count):
         reach = measured @ covariance[:, None]
         inverse = np.linalg.inv(reach @ np.swapaxes(measured, -1, -2) + noise)
-        gain = known.weight @ _variance_gain(reach, inverse, covariance, spread)
+        gain = linearisations.weight @ _variance_gain(reach, inverse, covariance, spread)
         gain[chosen] = -np.inf
         best = int(np.argmax(gain))
         chosen.append(best)
-        told = reach[:, best]
-        covariance = covariance - np.swapaxes(told, -1, -2) @ inverse[:, best] @ told
+        reach_of_best = reach[:, best]
+        covariance = covariance - np.swapaxes(reach_of_best, -1, -2) @ inverse[:, best] @ reach_of_best
     return np.array(chosen, dtype=int)
 
 
 def _variance_gain(reach: np.ndarray, inverse: np.ndarray, covariance: np.ndarray, spread: np.ndarray) -> np.ndarray:
-    """Which share of the mean variance of log time, plus that of log power, each candidate takes away, shape (s, n)."""
+    """The share of the mean variance of log time, plus that of log power, that each candidate removes, shape (s, n)."""
     gain = np.zeros(reach.shape[:2])
     for what in range(2):
         left = np.einsum("sfg,sgf->s", covariance, spread[:, what])
@@ -83,16 +85,16 @@ def _variance_gain(reach: np.ndarray, inverse: np.ndarray, covariance: np.ndarra
     return gain
 
 
-def _jacobian(known: Linearisations, at: Features, time_known: bool) -> np.ndarray:
+def _jacobian(linearisations: Linearisations, at: Features, time_known: bool) -> np.ndarray:
     """Derivatives of log time and log power, shape (s, n, 2, f + 1), by parameters of unit variance and the time unit.
 
-    `time_known`: the power is derived at the measured time, as it is when a mode was profiled.
+    `time_known`: power is taken at the measured time, as for a profiled mode.
     """
     parts = []
-    for theta, root in zip(known.theta, known.root):
+    for theta, root in zip(linearisations.theta, linearisations.root):
         log_time = minibatch_times(by_name(theta), at).total if time_known else None
-        jacobian = linearised(theta[None], at, known.free, log_time)[1][0].reshape(2, len(at.cores), -1)
+        jacobian = linearised(theta[None], at, linearisations.free, log_time)[1][0].reshape(2, len(at.cores), -1)
         unit = np.zeros((2, len(at.cores), 1))
-        unit[0] = known.unit_sd
+        unit[0] = linearisations.unit_sd
         parts.append(np.concatenate([jacobian @ root, unit], axis=-1).swapaxes(0, 1))
     return np.array(parts)

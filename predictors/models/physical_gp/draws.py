@@ -1,9 +1,9 @@
-"""Draws from the posterior, each of which may be true as a whole: the time and power of all modes go together in it.
+"""Joint draws from the posterior: each gives time and power of all modes, consistent with each other.
 
-Around the best parameters a normal posterior reaches as far down as up. Two cores take as long as eight or a multiple
-of that, never less, and yet a search by normal distributions looks for less there, again and again. So each draw is an
-optimum of its own, found with the prior's mean and the rows moved by a draw of their noise (randomise, then optimise:
-Bardsley et al. 2014); of a linear response it would be a draw from the posterior.
+A normal posterior around the best parameters is symmetric. Two cores take as long as eight or a multiple of that, never
+less, and yet a search by normal distributions keeps expecting less there. So each draw is an optimum of its own, for
+the prior's mean and the rows perturbed by a draw of their noise (randomise-then-optimise: Bardsley et al. 2014); for a
+linear response it is an exact draw from the posterior.
 """
 
 from __future__ import annotations
@@ -25,13 +25,14 @@ from predictors.models.physical_gp.posterior import (
 from predictors.models.physical_gp.response import Features, by_name, minibatch_times, power_w
 
 _STEPS = 8  # of Levenberg and Marquardt, from the posterior's own optimum
-_FURTHEST = 3.0  # standard deviations of the prior that a draw's is moved by
+_FURTHEST = 3.0  # the largest perturbation of the prior mean, in standard deviations
 
 
 def draw(posterior: ParameterPosterior, at: Features, count: int, seed: int) -> Tuple[np.ndarray, np.ndarray]:
     """Means and variances of log time (ms) and log power (W) of m rows in each draw: both of shape (count, 2, m).
 
-    A mean is of the draw's parameters and what the rows tell of the discrepancy under them; the rest is the variance.
+    The mean comes from the draw's parameters and the discrepancy that the rows imply under them; the variance is the
+    remaining uncertainty.
     """
     search, which = _optima(posterior, count, seed)
     learned_at = Features(*posterior.rows.T)
@@ -54,7 +55,7 @@ def draw(posterior: ParameterPosterior, at: Features, count: int, seed: int) -> 
 
 
 def _optima(posterior: ParameterPosterior, count: int, seed: int) -> Tuple[Search, np.ndarray]:
-    """The problem solved for each draw, and which of the posterior's approximations it started from."""
+    """The solved problem of each draw, and the approximation of the posterior that it started from."""
     from scipy.special import ndtri
     from scipy.stats import qmc
 

@@ -1,11 +1,11 @@
-"""Learning the prior from tables: what is common to workloads and boards, and how far they differ.
+"""Learning the prior from tables: what workloads and boards have in common, and how far they differ.
 
-Workloads lie within boards, and boards within the family. Each workload on a board is learned from all its tables
-under `hyperprior.toml`; what they tell of the parameters, the prior taken out, is a normal observation of them. Mean
-and deviations then follow by expectation-maximisation, with the hyperprior worth a few workloads and boards: of one
-board alone nothing follows about how boards differ. Where few boards tell of the mean, what is open of it is added to
-the deviation between boards. Learning the workloads again under what was found would change predictions little, and
-let the last digits of a processor decide the second digit of the prior.
+Workloads are nested in boards, and boards in the family. Each workload on a board is fitted to all its tables under
+`hyperprior.toml`; the likelihood that remains without the prior is a normal observation of its parameters. Mean and
+deviations then follow by expectation-maximisation, with the hyperprior worth a few workloads and boards: a single board
+does not show how boards differ. With few boards, the uncertainty of the mean is added to the deviation between boards.
+Fitting the workloads again under the learned prior would change predictions little, and would let rounding differences
+between processors reach the second digit of the prior.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from predictors.models.base import one_blas_thread
 from predictors.models.physical_gp.prior import (
     FORMAT,
     Hierarchy,
-    Told,
+    TableEvidence,
     any_board,
     described,
     learn_tables,
@@ -32,13 +32,13 @@ from predictors.models.physical_gp.response import PARAMETERS
 from predictors.models.tables import Table
 
 HYPERPRIOR = Path(__file__).with_name("hyperprior.toml")
-WORTH = 3.0  # of how many workloads, and boards, the hyperprior's deviations are
+WORTH = 3.0  # number of workloads, and of boards, that the hyperprior's deviations are worth
 _STEPS = 200  # of expectation-maximisation
 DIGITS = 7
 
 
 def learn_hierarchy(tables: Sequence[Table]) -> Hierarchy:
-    """The prior that tables of some workloads on some boards ask for, the same on however many cores.
+    """Learn the prior from tables of workloads on boards; the result does not depend on the number of cores.
 
     Raises:
         InvalidValueError: there are no tables.
@@ -47,28 +47,28 @@ def learn_hierarchy(tables: Sequence[Table]) -> Hierarchy:
     for table in tables:
         units.setdefault((table.device, table.workload), []).append(table)
     if not units:
-        raise InvalidValueError("there is nothing to learn a prior from", "give corpora with profiles")
+        raise InvalidValueError("there are no profiles to learn a prior from", "give corpora with profiles")
     hyperprior = read_hierarchy(HYPERPRIOR)
     with one_blas_thread():  # BLAS rounds differently on more
-        told = [learn_tables(some, any_board(hyperprior), starts=1) for some in units.values()]
-        found = most_likely(told, [device for device, _ in units], hyperprior)
+        evidence = [learn_tables(unit, any_board(hyperprior), starts=1) for unit in units.values()]
+        hierarchy = most_likely(evidence, [device for device, _ in units], hyperprior)
     learned_from = tuple(described(table) for table in tables)
-    return dataclasses.replace(found, learned_from=learned_from)
+    return dataclasses.replace(hierarchy, learned_from=learned_from)
 
 
-def most_likely(told: Sequence[Told], devices: Sequence[str], hyperprior: Hierarchy) -> Hierarchy:
-    """Mean and deviations of which u workloads, each on one of some devices, are most likely draws."""
+def most_likely(evidence: Sequence[TableEvidence], devices: Sequence[str], hyperprior: Hierarchy) -> Hierarchy:
+    """The most likely mean and deviations, given the evidence of u workloads on their devices."""
     names = sorted(set(devices))
     member = np.array([[name == device for device in devices] for name in names], dtype=float)  # (b, u)
-    place, told_mean, noise = member.argmax(0), *(np.array(part) for part in zip(*(one[:2] for one in told)))
+    place, evidence_mean, noise = member.argmax(0), *(np.array(part) for part in zip(*(item[:2] for item in evidence)))
     usual = np.square([hyperprior.workloads, hyperprior.boards])
     open_mean, (workloads, boards) = usual.sum(0), usual
 
     def weigh() -> Tuple[np.ndarray, ...]:
-        """The mean and its covariance; of each board's part both; the precision of what is told of that."""
+        """The mean and its covariance; both for each board's part; the precision of the evidence of that part."""
         precise = np.linalg.inv(noise + np.diag(workloads))  # (u, d, d)
         of_board = np.einsum("bu,ude->bde", member, precise)
-        pulled = np.einsum("bu,ude,ue->bd", member, precise, told_mean)
+        pulled = np.einsum("bu,ude,ue->bd", member, precise, evidence_mean)
         left = np.linalg.inv(of_board + np.diag(1 / boards))
         kept = np.eye(len(boards)) - of_board @ left
         open_now = np.linalg.inv((kept @ of_board).sum(0) + np.diag(1 / open_mean))
@@ -77,7 +77,7 @@ def most_likely(told: Sequence[Told], devices: Sequence[str], hyperprior: Hierar
 
     for _ in range(_STEPS):
         mean, _, parts, left, precise = weigh()
-        off = np.einsum("ude,ue->ud", precise, told_mean - parts[place])
+        off = np.einsum("ude,ue->ud", precise, evidence_mean - parts[place])
         certain = np.einsum("udd->ud", precise - precise @ left[place] @ precise)
         own = np.square(workloads * off) + workloads - workloads**2 * certain
         common = np.square(parts - mean) + np.einsum("bdd->bd", left)
@@ -90,12 +90,12 @@ def most_likely(told: Sequence[Told], devices: Sequence[str], hyperprior: Hierar
 
 
 def as_toml(hierarchy: Hierarchy, tables: Sequence[Table]) -> str:
-    """The file that `read_hierarchy` reads; `tables` are those that the prior was learned from."""
+    """The text of a file for `read_hierarchy`; `tables` are those that the prior was learned from."""
     lines = [
         "# The prior of each parameter of `response.py`: mean, standard deviation between workloads of a board, and",
         "# between boards; below, of each board, what its workloads vary around, the standard deviation of that, and",
         "# its correlation with each parameter above. Made by `jetwatt prior learn` from these tables:",
-        *(f"# {described(one)}: {len(one)} profiles" for one in tables),
+        *(f"# {described(table)}: {len(table)} profiles" for table in tables),
         "",
         f"format = {FORMAT}",
         "learned_from = [",

@@ -24,20 +24,20 @@ if TYPE_CHECKING:
 
 # Set by hand on the measured tables of an Orin AGX; lengths of 0.6 or 1.6 times that, or amplitudes of 0.05, change
 # errors by less than 0.3 points.
-# How far, in natural logarithms, cores, CPU, GPU, memory and batch size reach; and training from inference.
+# Length scales of cores, CPU, GPU, memory and batch size, in natural logarithms; and between training and inference.
 LENGTHS = np.array([1.0, 1.0, 1.0, 1.5, 1.5, 1.0])
 AMPLITUDE = (0.03, 0.04)  # standard deviation of the smooth part of log time and log power
 NOISE = (0.018, 0.016)  # standard deviation of the noise of log time and log power
-# What batch sizes, tasks and settings that never varied change beside the form, as far away as LENGTHS says.
+# Standard deviation of the effect of other batch sizes and tasks beyond the form, at the distances of LENGTHS.
 ELSEWHERE = (0.12, 0.06)
-# Of the power of a task that no row is of: that of three networks lay 5, 18 and 28 % off.
+# Standard deviation of the power of a task without rows: three networks were 5, 18 and 28 % off.
 UNSEEN_TASK = 0.2
 
-TAILS = 2.5  # degrees of freedom of the noise, and of what is predicted
+TAILS = 2.5  # degrees of freedom of the noise and of predictions
 
-# Chosen with the measured tables behind 001 in view. Where two of their three networks choose both and `TAILS`, the
-# third is covered as well.
-_PRIOR_SPREAD = 0.85  # factor before anything was profiled: beside a t, the posterior's own is a little wide
+# Chosen on the measured tables behind 001. If two of their three networks determine both and `TAILS`, the third is
+# covered as well.
+_PRIOR_SPREAD = 0.85  # factor before the first profile: with t tails, the posterior's own width is a little large
 _PRIOR_ROWS = 4.0  # rows that this is worth
 _SPREAD_ROUNDS = 20
 
@@ -45,38 +45,39 @@ _ROUNDS = 5  # of estimating weights and scale
 _STEPS = 6  # of Levenberg and Marquardt in each
 _SCALE_ROWS = 8.0  # rows that the prior of the scale, s = 1, is worth
 _FURTHEST_STEP = 1.5  # of a parameter, in standard deviations of its prior
-_LEAST_EVIDENCE = 5.0  # approximations whose log evidence is that much below the best are left out
+_LEAST_EVIDENCE = 5.0  # approximations whose log evidence is this far below the best are dropped
 
 
 class ParameterPosterior(NamedTuple):
-    """What was learned from n rows: k normal approximations."""
+    """The posterior given n rows: k normal approximations."""
 
     weight: np.ndarray  # of each, adding up to 1, shape (k,)
     theta: np.ndarray  # parameters, (k, d)
-    free: np.ndarray  # places of the parameters that the rows tell something of, (f,)
+    free: np.ndarray  # indices of the parameters that the rows inform, (f,)
     covariance: np.ndarray  # of those, (k, f, f)
     prior_mean: np.ndarray  # of all parameters, (k, d)
     prior_covariance: np.ndarray  # (k, d, d)
     open_sd: np.ndarray  # standard deviations of the parameters that are not free, (k, d)
-    rows: np.ndarray  # the features learned from, (n, 6)
+    rows: np.ndarray  # the training features, (n, 6)
     whitening: np.ndarray  # the inverse of the Cholesky factor of C for time and power, (k, 2, n, n)
     jacobian: np.ndarray  # derivatives of the response by the free parameters, (k, 2, n, f)
     data: np.ndarray  # y, (2, n)
     residual: np.ndarray  # y - m, (k, 2, n)
     scale: np.ndarray  # s for time and power, (k, 2)
-    spread: np.ndarray  # factor on the standard deviations of what is predicted of time and power, (k, 2)
-    home: np.ndarray  # batch size and task, as features, where what they change is 0
-    # of each row's time and power among all, at most 1.4: little where others contradict, (k, 2, n)
+    spread: np.ndarray  # factor on the standard deviations of predicted time and power, (k, 2)
+    home: np.ndarray  # batch size and task, as features, at which their effect is 0
+    # of each row's time and power, at most 1.4, and small if the other rows contradict it, (k, 2, n)
     row_weight: np.ndarray
-    unit: np.ndarray  # what is added to log time in units of the parameters to get log milliseconds
+    unit: np.ndarray  # added to log time in units of the parameters, gives log milliseconds
 
 
 def learn(
     at: Features, time_ms: np.ndarray, power: Optional[np.ndarray], priors: Sequence[Prior], starts: int, seed: int
 ) -> ParameterPosterior:
-    """The posterior of n rows with time and power (W), shapes (n,); power is None where it was not measured.
+    """The posterior given n rows with time and power (W), shapes (n,); power is None if it was not measured.
 
-    Under each of the priors, which the evidence weighs, `starts` minima are looked for; `seed` is of all but the first.
+    The search starts `starts` times under each prior, and the evidence weighs the minima; `seed` draws all starts but
+    the first.
     """
     random = np.random.default_rng(seed)
     unit = np.log(time_ms).mean()
@@ -95,7 +96,7 @@ def learn(
 
 
 def before_profiling(prior: Prior) -> ParameterPosterior:
-    """What a prior that knows the millisecond tells without any row."""
+    """The posterior without rows: a prior in milliseconds."""
     free = np.arange(len(prior.mean))
     return ParameterPosterior(
         weight=np.ones(1),
@@ -121,13 +122,13 @@ def before_profiling(prior: Prior) -> ParameterPosterior:
 def infer(posterior: ParameterPosterior, at: Features) -> Tuple[np.ndarray, np.ndarray]:
     """Mean and variance of log time (ms) and log power (W) of m rows, noise included: each of shape (2, m).
 
-    Without power in what was learned there is none in what is told, and the shape is (1, m).
+    If the training rows have no power, none is predicted, and the shape is (1, m).
     """
     learned_at = Features(*posterior.rows.T)
     near, apart = correlation(at, learned_at), elsewhere(at, learned_at, posterior.home)
     alone = elsewhere_variance(at, posterior.home)
     count, figures = len(at.cores), posterior.scale.shape[1]
-    # The rows say nothing of other batch sizes and tasks than their own: there the prior holds.
+    # The rows have no information about other batch sizes and tasks than their own: there the prior applies.
     moved = at.batch.any() or at.inference.any()
     open_places = np.setdiff1d(np.arange(posterior.theta.shape[1]), posterior.free) if moved else np.array([], int)
     means, variances = [], []
@@ -158,7 +159,7 @@ def infer(posterior: ParameterPosterior, at: Features) -> Tuple[np.ndarray, np.n
 
 
 class Search:
-    """The least-squares problem of some rows under some priors, one for each of s starts, and how far it is solved."""
+    """The least-squares problem of the rows under a prior for each of s starts, and the state of its solution."""
 
     def __init__(self, at: Features, data: np.ndarray, mean: np.ndarray, covariance: np.ndarray) -> None:
         """Start at the means of priors, of shapes (s, d) and (s, d, d); `data` has shape (2, n), or (1, n)."""
@@ -173,7 +174,7 @@ class Search:
         self.theta = mean.copy()  # (s, d)
         within = covariance[:, self.free[:, None], self.free]
         self.root, self.precision = np.linalg.cholesky(within), np.linalg.inv(within)
-        self.moved = np.zeros((1, *data.shape))  # what is added to the data, of each start where it differs, (s, 2, n)
+        self.moved = np.zeros((1, *data.shape))  # perturbation of the data, for all or each start, (s, 2, n)
         self.damping = np.full(len(mean), 0.1)  # (s,)
         self.weights = np.ones((len(mean), *data.shape))  # (s, 2, n)
         self.scale = np.ones((len(mean), len(data)))  # (s, 2)
@@ -195,11 +196,11 @@ class Search:
             self.damping = np.clip(np.where(better, self.damping / 5, self.damping * 6), 1e-8, 1e4)
 
     def reweigh(self) -> None:
-        """Estimate scale and, from leave-one-out residuals, each row's noise."""
+        """Estimate the scale and, from leave-one-out residuals, the noise of each row."""
         _, curvature, jacobian = self._expand()
         covariance, residual = np.linalg.inv(curvature), self.residual(self.theta)
         white = self.whitening @ np.concatenate([residual[..., None], jacobian], axis=-1)
-        # What the rows decide of the parameters takes as much of their freedom (MacKay 1992).
+        # The effective number of parameters that the rows determine reduces their degrees of freedom (MacKay 1992).
         decided = ((white[..., 1:] @ covariance[:, None]) * white[..., 1:]).sum((2, 3))
         ratio = (_SCALE_ROWS + (white[..., 0] ** 2).sum(2)) / (_SCALE_ROWS + self.data.shape[1] - decided)
         left_out, variance = self._leave_each_out(residual, jacobian, covariance)
@@ -240,14 +241,14 @@ class Search:
         )
 
     def whole(self) -> np.ndarray:
-        """All parameters: those that the rows tell nothing of are as the prior has them, given the others."""
+        """All parameters: those that the rows do not inform follow from the prior, given the others."""
         off = self.precision @ (self.theta - self.mean)[:, self.free, None]
         theta = self.mean + (self.prior_covariance[:, :, self.free] @ off)[..., 0]
         theta[:, self.free] = self.theta[:, self.free]
         return theta
 
     def _different(self, evidence: np.ndarray) -> np.ndarray:
-        """Places of the minima that count, each once: starts that end in the same must not count twice."""
+        """Indices of the distinct minima with enough evidence: starts that end in the same minimum count once."""
         kept: List[int] = []
         for place in np.argsort(-evidence):
             near = [
@@ -262,7 +263,7 @@ class Search:
     def _leave_each_out(
         self, residual: np.ndarray, jacobian: np.ndarray, covariance: np.ndarray
     ) -> Tuple[np.ndarray, np.ndarray]:
-        """As if the row left out were as noisy as any, whatever it has shown to be."""
+        """As `leave_each_out`, with the average noise for the row left out, whatever its weight."""
         left_out, variance = leave_each_out(self.whitening, residual, jacobian, covariance)
         noise = self.scale[:, :, None] ** 2 * self.noise
         return left_out, np.maximum(variance + noise * (1 - 1 / self.weights), noise)
@@ -294,9 +295,9 @@ class Search:
         return gradient, curvature, jacobian
 
 
-def correlation(one: Features, other: Features) -> np.ndarray:
+def correlation(rows: Features, other: Features) -> np.ndarray:
     """Matern 3/2 correlation of rows n with rows m, shape (n, m): (1 + r) exp(-r), r the scaled distance."""
-    return _matern(np.column_stack(one) / LENGTHS, np.column_stack(other) / LENGTHS)
+    return _matern(np.column_stack(rows) / LENGTHS, np.column_stack(other) / LENGTHS)
 
 
 def home_of(at: Features) -> np.ndarray:
@@ -305,18 +306,18 @@ def home_of(at: Features) -> np.ndarray:
     return conditions[counts.argmax()]
 
 
-def elsewhere(one: Features, other: Features, home: np.ndarray) -> np.ndarray:
-    """Covariance of what changes away from home, where it is 0, shape (n, m): f(x) - f(home), of f a Matern process."""
-    a, b = ((np.column_stack(at[4:]) - home) / LENGTHS[4:] for at in (one, other))
+def elsewhere(rows: Features, other: Features, home: np.ndarray) -> np.ndarray:
+    """Covariance of the change from home, f(x) - f(home) of a Matern process f, shape (n, m)."""
+    a, b = ((np.column_stack(at[4:]) - home) / LENGTHS[4:] for at in (rows, other))
     if not (a.any() and b.any()):
         return np.zeros((1, 1))
     still = np.zeros((1, 2))
     pinned = _matern(a, b) - _matern(a, still) - _matern(still, b) + 1
-    return pinned * _matern(np.column_stack(one[:4]) / LENGTHS[:4], np.column_stack(other[:4]) / LENGTHS[:4])
+    return pinned * _matern(np.column_stack(rows[:4]) / LENGTHS[:4], np.column_stack(other[:4]) / LENGTHS[:4])
 
 
 def elsewhere_variance(at: Features, home: np.ndarray) -> np.ndarray:
-    """The same of each row with itself, shape (n,)."""
+    """The diagonal of `elsewhere` for rows with themselves, shape (n,)."""
     return 2 * (1 - _matern((np.column_stack(at[4:]) - home) / LENGTHS[4:], np.zeros((1, 2)))[:, 0])
 
 
@@ -329,9 +330,9 @@ def _matern(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 def leave_each_out(
     whitening: np.ndarray, residual: np.ndarray, jacobian: np.ndarray, covariance: np.ndarray
 ) -> Tuple[np.ndarray, np.ndarray]:
-    """Each time and power less what all other figures say of it, and the variance of that: shapes (s, 2, n).
+    """Leave-one-out residuals of each time and power, and their variances: shapes (s, 2, n).
 
-    Found without learning anew (Rasmussen and Williams 2006, 5.4.2), parameters taken as linear. Arguments are as in
+    In closed form (Rasmussen and Williams 2006, 5.4.2), with the response linear in the parameters. Arguments are as in
     `ParameterPosterior`: shapes (s, 2, n, n), (s, 2, n), (s, 2, n, f) and (s, f, f).
     """
     back = np.swapaxes(whitening, -1, -2)
@@ -341,13 +342,13 @@ def leave_each_out(
 
 
 def spread(squares: np.ndarray) -> np.ndarray:
-    """The factor, shape (...), on standard deviations with which residuals follow a Student t.
+    """The factor, shape (...), on standard deviations with which the residuals follow a Student t.
 
     Estimated from the squares of residuals in standard deviations, shape (..., n), by expectation-maximisation under a
     scaled inverse chi-squared prior.
     """
-    found = np.full(squares.shape[:-1], _PRIOR_SPREAD**2)
+    variance = np.full(squares.shape[:-1], _PRIOR_SPREAD**2)
     for _ in range(_SPREAD_ROUNDS):
-        weights = (TAILS + 1) / (TAILS + squares / found[..., None])
-        found = (_PRIOR_ROWS * _PRIOR_SPREAD**2 + (weights * squares).sum(-1)) / (_PRIOR_ROWS + squares.shape[-1])
-    return np.sqrt(found)
+        weights = (TAILS + 1) / (TAILS + squares / variance[..., None])
+        variance = (_PRIOR_ROWS * _PRIOR_SPREAD**2 + (weights * squares).sum(-1)) / (_PRIOR_ROWS + squares.shape[-1])
+    return np.sqrt(variance)

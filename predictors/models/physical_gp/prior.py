@@ -1,14 +1,14 @@
-"""The prior: what other workloads, on this board and on any, tell of the parameters before a profile was taken.
+"""The prior: the parameters expected from other workloads, on this board and on any, before the first profile.
 
 A parameter of a workload is normal around that of its board with the deviation between `workloads`, and that of a
-board around the family's `mean` with the deviation between `boards`. `prior.toml` holds these three, and what its
-tables tell of their own boards, with correlations: the power of a board is known far better than each of its parts. It
-is made by `learning.py`.
+board around the family's `mean` with the deviation between `boards`. `prior.toml` holds these three and the posterior
+of the boards of its tables, with correlations: the power of a board is far more certain than each of its parts. It is
+made by `learning.py`.
 
-What is counted of networks (operations, bytes, kernels) tells of the times of their parts: on a board, a reference's
-parts take so many ms for each of what is counted, and those of another network much the same.
-Reference tables, learned as any workload is, tell about the board's part, and of the same workload elsewhere a share of
-its own; the rest stays open.
+Counts of a network (operations, bytes, kernels) inform about the times of its parts: on a board, the parts of a
+reference take a certain time per count, and those of another network about the same.
+Reference tables, fitted like any workload, inform about the part of the board, and those of the same workload on
+another board about a share of the workload's own part; the rest stays uncertain.
 """
 
 from __future__ import annotations
@@ -37,40 +37,40 @@ from predictors.models.regression import table_inputs
 from predictors.models.tables import Table
 
 SHIPPED = Path(__file__).with_name("prior.toml")
-FORMAT = 1  # of the files that hold a prior
-ROWS = 120  # of a table that are learned: of more it would seem surer than the form is true
-SAME_WORKLOAD = 0.5  # share of the variance between workloads that one has on every board; set by hand
-BYTES_PER_PARAMETER = 32.0  # of memory traffic that training a minibatch takes beside that of its samples
-# How far the logarithms of TIME_SCALES of networks on a board differ beside what is counted; set by hand, with the
-# three networks of the measured tables of an Orin AGX in view.
+FORMAT = 1  # of prior files
+ROWS = 120  # of a table that are fitted: with more it would seem more certain than the form is exact
+SAME_WORKLOAD = 0.5  # share of the variance between workloads that a workload shares on all boards; set by hand
+BYTES_PER_PARAMETER = 32.0  # memory traffic of training a minibatch, in addition to that of its samples
+# Standard deviation of the logarithms of TIME_SCALES between networks on a board, given their counts; set by hand on
+# the three networks of the measured tables of an Orin AGX.
 COUNTED_SD = np.array([0.4, 0.5, 0.5, 1.2, 1.2, 1.0])
-_UNTOLD = 1e4  # variance of what a table tells nothing of, in those of its prior
-_FURTHEST = 2.0  # from the prior's mean that a table tells, in standard deviations
+_UNINFORMED = 1e4  # variance of directions that a table does not inform, relative to the prior's
+_FURTHEST = 2.0  # the largest distance of a table's evidence from the prior mean, in standard deviations
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Hierarchy:
-    """What is known of the parameters of workloads on boards; arrays of shape (d,)."""
+    """A hierarchical prior of the parameters of workloads on boards; arrays of shape (d,)."""
 
     mean: np.ndarray
     workloads: np.ndarray  # standard deviation between workloads of a board
     boards: np.ndarray  # and between boards
-    # of boards that it was learned on: what workloads there vary around, and below it the covariance, (1 + d, d)
+    # by board that it was learned on: the mean of the workloads there, and below it its covariance, (1 + d, d)
     own: Dict[str, np.ndarray] = dataclasses.field(default_factory=dict)
-    learned_from: Tuple[str, ...] = ()  # tables, as `described` has them
+    learned_from: Tuple[str, ...] = ()  # tables, as written by `described`
 
     def on_board(self, board: Optional[str]) -> Tuple[np.ndarray, np.ndarray]:
-        """What workloads on a board vary around, (d,), and its covariance, (d, d); the family's of an unknown one."""
+        """The mean of the workloads on a board, (d,), and its covariance, (d, d); the family's for an unknown board."""
         part = self.own.get(board or "")
         return (self.mean, np.diag(self.boards**2)) if part is None else (part[0], part[1:])
 
     def shared(
-        self, one: Tuple[Optional[str], Optional[str]], other: Tuple[Optional[str], Optional[str]]
+        self, first: Tuple[Optional[str], Optional[str]], second: Tuple[Optional[str], Optional[str]]
     ) -> np.ndarray:
-        """Covariance of the parameters of two, each a workload on a board: (board, workload); shape (d, d)."""
-        same_board, same_workload = one[0] == other[0], one[1] == other[1]
+        """Covariance between the parameters of two (board, workload) pairs, shape (d, d)."""
+        same_board, same_workload = first[0] == second[0], first[1] == second[1]
         of_workload = same_workload * (1.0 if same_board else SAME_WORKLOAD) * np.diag(self.workloads**2)
-        return of_workload + same_board * self.on_board(one[0])[1]
+        return of_workload + same_board * self.on_board(first[0])[1]
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Hierarchy) and self._content == other._content
@@ -80,13 +80,13 @@ class Hierarchy:
 
     @property
     def _content(self) -> bytes:
-        """Equal where it says the same, as a copy in another process does: references are learned once in each."""
+        """Compares by content, so that a copy in another process is equal: references are fitted once per process."""
         parts = np.vstack([self.mean, self.workloads, self.boards, *self.own.values()])
         return parts.tobytes() + repr((list(self.own), self.learned_from)).encode()
 
 
 class Counts(NamedTuple):
-    """What is counted of a network; of the forward pass of one sample where nothing else is said."""
+    """Operation counts of a network; of the forward pass of one sample unless stated otherwise."""
 
     flops_forward: float
     activation_bytes: float
@@ -95,7 +95,7 @@ class Counts(NamedTuple):
     input_bytes: float
 
     def log_scales(self) -> np.ndarray:
-        """The logarithms of what `TIME_SCALES` are taken to grow with, shape (6,)."""
+        """The logarithms of the counts that `TIME_SCALES` are assumed proportional to, shape (6,)."""
         traffic = 3 * UNIT_BATCH * self.activation_bytes + BYTES_PER_PARAMETER * self.parameters
         return np.log([self.flops_forward, traffic, self.kernels_forward, self.input_bytes, self.kernels_forward, 1.0])
 
@@ -105,7 +105,7 @@ class Prior(NamedTuple):
 
     mean: np.ndarray  # shape (d,)
     covariance: np.ndarray  # (d, d)
-    in_ms: bool = False  # whether the unit of time is the millisecond, as where counts are known, or any
+    in_ms: bool = False  # whether the unit of time is the millisecond, as with counts; otherwise it is arbitrary
 
     @property
     def sd(self) -> np.ndarray:
@@ -113,7 +113,7 @@ class Prior(NamedTuple):
         return np.sqrt(np.diag(self.covariance))
 
     def centred(self, at: Features) -> Prior:
-        """Moved to the unit of time in which the mean log time of the rows is 0."""
+        """The prior in the unit of time in which the mean log time of the rows is 0."""
         mean = self.mean.copy()
         mean[: len(TIME_SCALES)] -= self.level(at)
         return self._replace(mean=mean)
@@ -123,20 +123,20 @@ class Prior(NamedTuple):
         return float(log_response(self.mean, at)[: len(at.cores)].mean())
 
 
-class Told(NamedTuple):
-    """What tables tell of the parameters, the prior under which they were learned taken out."""
+class TableEvidence(NamedTuple):
+    """The evidence of tables about the parameters, without the prior under which they were fitted."""
 
     mean: np.ndarray  # shape (d,)
     covariance: np.ndarray  # (d, d)
-    unit: float = 0.0  # what is added to the logarithm of a time in units of the parameters to get log milliseconds
+    unit: float = 0.0  # added to the logarithm of a time in units of the parameters, gives log milliseconds
 
 
 @functools.lru_cache(maxsize=None)
 def read_hierarchy(path: Path = SHIPPED) -> Hierarchy:
-    """A prior that `jetwatt prior learn` wrote; by default the one that comes with the suite.
+    """Read a prior that `jetwatt prior learn` wrote; by default the one that comes with the suite.
 
     Raises:
-        InvalidValueError: the file has another format, or holds no prior.
+        InvalidValueError: the file has another format, or is not a prior.
     """
     content = read_toml(path)
     if content.get("format") != FORMAT:
@@ -156,60 +156,60 @@ def read_hierarchy(path: Path = SHIPPED) -> Hierarchy:
         return Hierarchy(*family, own, tuple(content.get("learned_from", ())))
     except (KeyError, TypeError, ValueError) as error:
         hint = "name a file that `prior learn --out` wrote"
-        raise InvalidValueError(f"{path} holds no prior of {len(PARAMETERS)} parameters: {error!r}", hint) from error
+        raise InvalidValueError(f"{path} is not a prior of {len(PARAMETERS)} parameters: {error!r}", hint) from error
 
 
 def any_board(hierarchy: Optional[Hierarchy] = None, board: Optional[str] = None) -> Prior:
-    """Of a workload that nothing is known of, on a board that the hierarchy may know."""
-    known = hierarchy or read_hierarchy()
-    return Prior(known.on_board(board)[0].copy(), known.shared((board, ""), (board, "")))
+    """The prior of an unknown workload on a board, which the hierarchy may include."""
+    family = hierarchy or read_hierarchy()
+    return Prior(family.on_board(board)[0].copy(), family.shared((board, ""), (board, "")))
 
 
-def given(
+def conditional_prior(
     references: Sequence[Table],
     board: Optional[str],
     workload: Optional[str],
     hierarchy: Optional[Hierarchy] = None,
     counts: Optional[Mapping[str, Counts]] = None,
 ) -> Prior:
-    """Of a workload on a board, given tables of others: normal as the hierarchy is, so a conditional one.
+    """The prior of a workload on a board, conditional on tables of others; normal, as the hierarchy is.
 
-    Where `counts` of the workload and of others on the board are given, the times of its parts follow from these.
+    With `counts` of the workload and of others on the board, the times of its parts follow from these.
     """
-    known = hierarchy or read_hierarchy()
-    # What this board's other workloads tell of it is in the prior where it has learned from them.
+    family = hierarchy or read_hierarchy()
+    # Tables of this board that the hierarchy was learned from are part of it already.
     new = [
         table
         for table in references
-        if table.device != board or table.workload == workload or described(table) not in known.learned_from
+        if table.device != board or table.workload == workload or described(table) not in family.learned_from
     ]
-    told = [learn_reference(table, known) for table in new]
+    evidence = [learn_reference(table, family) for table in new]
     names = [(board, workload), *((table.device, table.workload) for table in new)]
-    joint = np.block([[known.shared(one, other) for other in names] for one in names])
+    joint = np.block([[family.shared(first, second) for second in names] for first in names])
     size = len(PARAMETERS)
-    for place, one in enumerate(told, start=1):
-        joint[place * size : (place + 1) * size, place * size : (place + 1) * size] += one.covariance
+    for place, item in enumerate(evidence, start=1):
+        joint[place * size : (place + 1) * size, place * size : (place + 1) * size] += item.covariance
     gain = np.linalg.solve(joint[size:, size:], joint[size:, :size]).T
-    off = np.array([one.mean - known.on_board(table.device)[0] for table, one in zip(new, told)]).reshape(-1)
+    off = np.array([item.mean - family.on_board(table.device)[0] for table, item in zip(new, evidence)]).reshape(-1)
     covariance = joint[:size, :size] - gain @ joint[size:, :size]
-    found = Prior(known.on_board(board)[0] + gain @ off, (covariance + covariance.T) / 2)
+    prior = Prior(family.on_board(board)[0] + gain @ off, (covariance + covariance.T) / 2)
     if not counts or workload not in counts:
-        return found
-    scales, usual, rates, precisions = slice(len(TIME_SCALES)), any_board(known), [], []
+        return prior
+    scales, usual, rates, precisions = slice(len(TIME_SCALES)), any_board(family), [], []
     for table in references:
         if table.device == board and table.workload in counts:
-            one = learn_reference(table, known)
-            weight = usual.covariance @ np.linalg.inv(usual.covariance + one.covariance)
-            own = usual.mean + weight @ (one.mean - usual.mean) + one.unit
+            item = learn_reference(table, family)
+            weight = usual.covariance @ np.linalg.inv(usual.covariance + item.covariance)
+            own = usual.mean + weight @ (item.mean - usual.mean) + item.unit
             rates.append(own[scales] - counts[table.workload].log_scales())
-            precisions.append(1 / (np.diag(weight @ one.covariance)[scales] + COUNTED_SD**2))
+            precisions.append(1 / (np.diag(weight @ item.covariance)[scales] + COUNTED_SD**2))
     if not rates:
-        return found
+        return prior
     precision = np.array(precisions)
-    found.mean[scales] = counts[workload].log_scales() + (precision * rates).sum(0) / precision.sum(0)
-    found.covariance[scales] = found.covariance[:, scales] = 0
-    found.covariance[scales, scales] = np.diag(COUNTED_SD**2 + 1 / precision.sum(0))
-    return found._replace(in_ms=True)
+    prior.mean[scales] = counts[workload].log_scales() + (precision * rates).sum(0) / precision.sum(0)
+    prior.covariance[scales] = prior.covariance[:, scales] = 0
+    prior.covariance[scales, scales] = np.diag(COUNTED_SD**2 + 1 / precision.sum(0))
+    return prior._replace(in_ms=True)
 
 
 def priors_for(
@@ -219,25 +219,25 @@ def priors_for(
     hierarchy: Optional[Hierarchy] = None,
     counts: Optional[Mapping[str, Counts]] = None,
 ) -> Tuple[Prior, ...]:
-    """Priors of a workload not profiled yet, on a board that may be unknown: alternatives for the evidence to weigh."""
+    """Priors of a workload without profiles, on a board that may be unknown: alternatives that the evidence weighs."""
     if not references:
         return (any_board(hierarchy, board),)
     if board is not None:
-        return (given(references, board, workload, hierarchy, counts),)
+        return (conditional_prior(references, board, workload, hierarchy, counts),)
     boards = sorted({table.device for table in references})
-    return (*(given(references, name, workload, hierarchy) for name in boards), any_board(hierarchy))
+    return (*(conditional_prior(references, name, workload, hierarchy) for name in boards), any_board(hierarchy))
 
 
 @functools.lru_cache(maxsize=None)
-def learn_reference(table: Table, hierarchy: Hierarchy) -> Told:
-    """What a table tells of the parameters."""
+def learn_reference(table: Table, hierarchy: Hierarchy) -> TableEvidence:
+    """The evidence of a table about the parameters."""
     return learn_tables((table,), any_board(hierarchy))
 
 
-def learn_tables(tables: Sequence[Table], prior: Prior, starts: int = 3) -> Told:
-    """What tables of one workload on one board tell of its parameters.
+def learn_tables(tables: Sequence[Table], prior: Prior, starts: int = 3) -> TableEvidence:
+    """The evidence of the tables of one workload on one board about its parameters.
 
-    Of each table at most `ROWS` rows, always the same, are learned.
+    At most `ROWS` rows of each table are used, always the same ones.
     """
     parts = []
     for table in tables:
@@ -250,23 +250,23 @@ def learn_tables(tables: Sequence[Table], prior: Prior, starts: int = 3) -> Told
     power_w = None if np.isnan(power_mw).any() else mw_to_w(power_mw)
     posterior = learn(at, time_ms, power_w, (prior,), starts, seed=0)
     best, free = int(np.argmax(posterior.weight)), posterior.free
-    found = posterior.theta[best].copy()
-    found[: len(TIME_SCALES)] += prior.level(at)
-    # The prior is taken out in directions in which both are independent, prior variances being 1.
+    optimum = posterior.theta[best].copy()
+    optimum[: len(TIME_SCALES)] += prior.level(at)
+    # The prior is removed in directions in which prior and posterior are independent and prior variances are 1.
     root = np.linalg.cholesky(prior.covariance[np.ix_(free, free)])
     within = root.T @ np.linalg.inv(posterior.covariance[best]) @ root
     precision, turn = np.linalg.eigh(within - np.eye(len(free)))
     precision = np.maximum(precision, 0)
-    pull = turn.T @ np.linalg.solve(root, found[free] - prior.mean[free]) * (1 + precision)
-    # Where the rows say little, the curvature at the minimum may promise less than it moved: no normal would do so.
+    pull = turn.T @ np.linalg.solve(root, optimum[free] - prior.mean[free]) * (1 + precision)
+    # With little information, the minimum may have moved further than its curvature allows for a normal.
     furthest = _FURTHEST * np.sqrt(precision * (1 + precision))
-    spread = 1 / np.maximum(precision, 1 / _UNTOLD)
-    mean, covariance, back = prior.mean.copy(), _UNTOLD * np.diag(prior.sd**2), root @ turn
+    spread = 1 / np.maximum(precision, 1 / _UNINFORMED)
+    mean, covariance, back = prior.mean.copy(), _UNINFORMED * np.diag(prior.sd**2), root @ turn
     mean[free] += back @ (spread * np.clip(pull, -furthest, furthest))
     covariance[np.ix_(free, free)] = back * spread @ back.T
-    return Told(mean, covariance, float(posterior.unit) - prior.level(at))
+    return TableEvidence(mean, covariance, float(posterior.unit) - prior.level(at))
 
 
 def described(table: Table) -> str:
-    """What a prior calls a table that it was learned from."""
+    """The name of a table in the list of those that a prior was learned from."""
     return f"{table.device}, {table.workload}, {table.task}, {table.provenance}"

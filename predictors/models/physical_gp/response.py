@@ -46,7 +46,7 @@ _CPU_RISE, _GPU_RISE = 4.0, 3.0  # exponents of the clock where the voltage rise
 
 
 class Features(NamedTuple):
-    """Checked rows as the formulas want them, each of shape (n,)."""
+    """Validated rows as the formulas take them, each of shape (n,)."""
 
     cores: np.ndarray  # logarithm of the core count
     cpu: np.ndarray  # logarithm of the relative CPU clock
@@ -57,7 +57,7 @@ class Features(NamedTuple):
 
 
 class ComponentTimes(NamedTuple):
-    """Logarithms of the whole time, and of what it is made of, in the unit of the parameters."""
+    """Logarithms of the total time and of its components, in the unit of the parameters."""
 
     total: np.ndarray
     gpu: np.ndarray  # G
@@ -67,12 +67,12 @@ class ComponentTimes(NamedTuple):
     serial: np.ndarray  # S
     device: np.ndarray  # (G^q + M^q)^(1/q)
     hidden: np.ndarray  # the last term of T
-    left: np.ndarray  # the clock that the system leaves a core
+    left: np.ndarray  # the clock that the system leaves to a core
     crowd: np.ndarray  # h
 
 
 class Watts(NamedTuple):
-    """The whole power, and parts of it before its scale."""
+    """The total power, and its parts before scaling."""
 
     total: np.ndarray
     mem_idle: np.ndarray
@@ -87,7 +87,7 @@ class Watts(NamedTuple):
 
 
 def features(rows: Inputs) -> Features:
-    """Logarithms of what is asked, relative to `UNIT_MODE` and `UNIT_BATCH`."""
+    """Logarithms of the inputs, relative to `UNIT_MODE` and `UNIT_BATCH`."""
     logs = np.log(rows.modes / UNIT_MODE)
     return Features(*logs.T, np.log(rows.batch_size / UNIT_BATCH), rows.inference.astype(float))
 
@@ -115,7 +115,7 @@ def minibatch_times(values: Dict[str, np.ndarray], at: Features) -> ComponentTim
 def power_w(
     values: Dict[str, np.ndarray], at: Features, times: ComponentTimes, log_time: Optional[np.ndarray] = None
 ) -> Watts:
-    """Power of the formulas above; `log_time` is of a minibatch where that is known better than `times.total`."""
+    """Power of the formulas above; `log_time` is the measured time of a minibatch, if any, instead of `times.total`."""
     v = values
     share = np.exp(-(times.total if log_time is None else log_time))
     mem_idle = np.exp(v["mem_idle"] + np.exp(v["mem_power"]) * at.memory)
@@ -132,7 +132,7 @@ def power_w(
 
 
 def by_name(theta: np.ndarray) -> Dict[str, np.ndarray]:
-    """Parameters of shape (..., d) as a dictionary of arrays (..., 1), ready to meet rows of shape (n,)."""
+    """Parameters of shape (..., d) as a dictionary of arrays (..., 1), to broadcast against rows of shape (n,)."""
     return {name: theta[..., place, None] for place, name in enumerate(PARAMETERS)}
 
 
@@ -186,7 +186,7 @@ def _by_time(v: Dict[str, np.ndarray], at: Features, times: ComponentTimes) -> D
 
 
 def _by_power(v: Dict[str, np.ndarray], at: Features, times: ComponentTimes, watts: Watts) -> Dict[str, np.ndarray]:
-    """Derivatives of log power by all parameters, T being fixed."""
+    """Derivatives of log power by all parameters, with T fixed."""
     whole = np.exp(v["scale"]) / watts.total
     cores, gpu = whole * watts.cpu_voltage, whole * watts.gpu_voltage
     mem_busy, traffic, compute = whole * watts.mem_busy, gpu * watts.gpu_traffic, gpu * watts.gpu_compute
@@ -224,7 +224,7 @@ def _by_parts(
     prepare: np.ndarray,
     serial: np.ndarray,
 ) -> Dict[str, np.ndarray]:
-    """Derivatives, by the parameters of the components, of what has these derivatives by log G, M, L, P and S."""
+    """Derivatives by the parameters of the components, given the derivatives by log G, M, L, P and S."""
     host, main = launch + prepare + serial, launch + serial
     crowded = (v["crowd_main"] * main + prepare) * -np.expm1(-times.crowd)
     sharpness = np.exp(v["crowd_slope"])
@@ -250,8 +250,8 @@ def _by_parts(
 def _smooth_maximum(sharpness: np.ndarray, *logs: np.ndarray) -> np.ndarray:
     """The logarithm of (x^p + y^p + ...)^(1/p), of the logarithms of x, y, ..."""
     total = sharpness * logs[0]
-    for one in logs[1:]:
-        total = np.logaddexp(total, sharpness * one)
+    for log in logs[1:]:
+        total = np.logaddexp(total, sharpness * log)
     return total / sharpness
 
 
@@ -261,6 +261,6 @@ def _switching(log_clock: np.ndarray, logit: np.ndarray, exponent: float) -> np.
 
 
 def _switching_slope(log_clock: np.ndarray, logit: np.ndarray, exponent: float) -> np.ndarray:
-    """Its derivative by the logit."""
+    """The derivative of `_switching` by the logit."""
     share = 1 / (1 + np.exp(-logit))
     return share * (1 - share) * (np.exp(log_clock) - np.exp(exponent * log_clock))

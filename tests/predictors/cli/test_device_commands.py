@@ -207,8 +207,8 @@ def test_what_no_profile_tells_of_is_on_the_front_only_where_it_is_asked_for(cap
         code, _, _ = run(capsys, *NANO, *how, *option, "--json", tmp_path / "o.json")
         assert code == 0
         found = json.loads((tmp_path / "o.json").read_text())
-        assert "no profile tells of what is asked: batch size" in found["notes"][0]
-        assert ("no such mode is on the front" in found["notes"][0]) == (not option)
+        assert "outside the profiled range: batch size" in found["notes"][0]
+        assert ("such modes are excluded from the front" in found["notes"][0]) == (not option)
         fronts.append({one["batch_size"] for one in found["front"]})
     assert fronts[0] == {found["choice"]["batch_size"]}
     assert len(fronts[1]) > 1

@@ -168,7 +168,7 @@ def test_a_mode_of_which_no_profile_tells_is_on_no_front_unless_asked_for(tmp_pa
     clocks = []
     for words in ((), ("--unprofiled",), ("--batch-size", 64)):
         assert run(*asked, *words) == 0
-        assert ("no profile tells of what is asked: " in capsys.readouterr().err) == ("--unprofiled" not in words)
+        assert ("outside the profiled range: " in capsys.readouterr().err) == ("--unprofiled" not in words)
         with out.open(newline="") as file:
             clocks.append({row["cpu_khz"] for row in csv.DictReader(file) if row["on_front"] == "1"})
     assert clocks[0] <= {"2201600"}
@@ -206,7 +206,7 @@ TARGET = ("--corpus", "{corpus}", "--target", "yolov8n-coco")
             ("evaluate", *TARGET, "--predictors", "log-linear", "--modes", "500", "--jobs", "1"),
             "no predictor could be tested",
         ),
-        (("predict", "--model", "{corpus}", "--board", "orin-agx", "--out", "{out}"), "no model file of this suite"),
+        (("predict", "--model", "{corpus}", "--board", "orin-agx", "--out", "{out}"), "not a model file of this suite"),
         (("fit", *TARGET, "--modes", "10,20", "--out", "{out}"), "takes one number"),
         (("published", "--fact", "F1"), "no published error"),
         (("predict", "--model", "m", "--board", "nano", "--out", "/dev/null/p.csv"), "/dev/null is no folder"),

@@ -72,7 +72,7 @@ def test_a_reference_of_another_batch_size_serves_as_the_paper_has_it():
         TABLE.modes[SOME], TABLE.time_ms[SOME], TABLE.power_mw[SOME], batch_size=8
     )
     assert np.isfinite(predictor.predict(TABLE.modes, batch_size=8).time_ms).all()
-    with pytest.raises(InvalidValueError, match="only batch size 8"):
+    with pytest.raises(InvalidValueError, match="batch size 8 only"):
         predictor.predict(TABLE.modes)
 
 

@@ -44,7 +44,7 @@ def test_batch_size_and_task_are_inputs_where_rows_differ_in_them():
 def test_another_batch_size_or_task_than_the_one_learned_is_refused(size, task, named):
     columns = columns_of(check_inputs(MODES, 8, "training"))
     rows = check_inputs(MODES, size, task)
-    with pytest.raises(InvalidValueError, match=f"only {named} was learned, asked for {size if size > 8 else task}"):
+    with pytest.raises(InvalidValueError, match=f"was fitted on {named} only, requested {size if size > 8 else task}"):
         columns.matrix(rows)
     assert columns.matrix_of_others(rows).shape == (2, 4)
 

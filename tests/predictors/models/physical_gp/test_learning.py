@@ -21,9 +21,9 @@ from predictors.models.physical_gp import PhysicalGP
 from predictors.models.physical_gp.learning import HYPERPRIOR, as_toml, learn_hierarchy, most_likely
 from predictors.models.physical_gp.prior import (
     SHIPPED,
-    Told,
+    TableEvidence,
     any_board,
-    given,
+    conditional_prior,
     learn_reference,
     priors_for,
     read_hierarchy,
@@ -44,7 +44,7 @@ def _draws(boards, workloads, seed=0):
     for board in range(boards):
         shift = 0.8 * random.normal(size=count)
         for _ in range(workloads):
-            told.append(Told(1 + shift + 0.3 * random.normal(size=count), 1e-3 * np.eye(count)))
+            told.append(TableEvidence(1 + shift + 0.3 * random.normal(size=count), 1e-3 * np.eye(count)))
             devices.append(f"board-{board}")
     return told, devices
 
@@ -85,7 +85,7 @@ def test_of_one_board_nothing_follows_about_how_boards_differ():
 @pytest.mark.exhaustive
 def test_what_nothing_tells_of_stays_as_it_is_set_by_hand():
     hyperprior = read_hierarchy(HYPERPRIOR)
-    blind = [Told(np.zeros(len(PARAMETERS)), 1e6 * np.eye(len(PARAMETERS)))] * 3
+    blind = [TableEvidence(np.zeros(len(PARAMETERS)), 1e6 * np.eye(len(PARAMETERS)))] * 3
     found = most_likely(blind, ["a", "a", "b"], hyperprior)
     assert found.mean == pytest.approx(hyperprior.mean, abs=1e-3)
     assert found.workloads == pytest.approx(hyperprior.workloads, rel=1e-3)
@@ -93,7 +93,7 @@ def test_what_nothing_tells_of_stays_as_it_is_set_by_hand():
 
 def test_a_reference_tells_of_its_board_and_of_its_workload_elsewhere():
     table = make_table(3).take(np.arange(0, len(SPACE), 5))
-    known = [given([table], board, workload) for board, workload in
+    known = [conditional_prior([table], board, workload) for board, workload in
              ((table.device, "other"), ("other", table.workload), ("other", "other"))]  # fmt: skip
     board, time = (PARAMETERS.index(name) for name in ("mem_idle", "prepare"))
     assert known[0].sd[board] < 0.7 * any_board().sd[board]
@@ -105,12 +105,16 @@ def test_a_reference_tells_of_its_board_and_of_its_workload_elsewhere():
 def test_a_reference_that_the_prior_was_learned_from_tells_nothing_twice():
     known, new, other = (make_table(n, workload=f"net-{n}").take(np.arange(0, len(SPACE), 16)) for n in (3, 4, 5))
     learned = learn_hierarchy([known, dataclasses.replace(other, device="another")])
-    alone, again, more = (given(some, known.device, "target", learned) for some in ((), (known,), (known, new)))
+    alone, again, more = (
+        conditional_prior(some, known.device, "target", learned) for some in ((), (known,), (known, new))
+    )
     assert np.array_equal(alone.mean, again.mean)
     assert np.array_equal(alone.covariance, again.covariance)
     assert (more.sd < 1.0001 * alone.sd).all()
     assert np.median(more.sd / alone.sd) < 0.99
-    assert given((known,), known.device, known.workload, learned).sd.sum() < alone.sd.sum()  # its other task, say
+    assert (
+        conditional_prior((known,), known.device, known.workload, learned).sd.sum() < alone.sd.sum()
+    )  # its other task, say
 
 
 def test_a_board_is_known_better_than_the_parts_of_its_power():
@@ -158,7 +162,7 @@ def test_the_prior_is_learned_and_used_by_commands(tmp_path, capsys):
 def test_a_file_that_is_no_prior_is_refused(tmp_path):
     path = tmp_path / "p.toml"
     path.write_text("format = 1\ngpu = [1, 2, 3]\n")
-    with pytest.raises(InvalidValueError, match="holds no prior"):
+    with pytest.raises(InvalidValueError, match="is not a prior"):
         read_hierarchy(path)
 
 
