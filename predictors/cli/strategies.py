@@ -20,7 +20,7 @@ from predictors.models.tables import Table, find_table
 from predictors.models.vendor_estimate import estimated_boards
 from predictors.search.corpora import load_tables
 from predictors.search.recommend import minibatches_of_training
-from predictors.strategies.evaluation import ContestRun, Found, contest_runs, results, run_contest
+from predictors.strategies.evaluation import ContestRun, JudgedChoices, contest_runs, results, run_contest
 from predictors.strategies.fixed import VendorPreset, presets_of
 from predictors.strategies.goals import OBJECTIVES, Goal, budget_goals
 from predictors.strategies.registry import STRATEGIES, StrategySetting, strategy_names
@@ -114,7 +114,7 @@ def run(arguments: argparse.Namespace) -> int:
         count(f"{run.strategy}, {run.target.workload}, {run.profiles} profiles")
 
     rows: List[Dict[str, Any]] = []
-    found: Dict[Tuple[str, str], Found] = {}
+    found: Dict[Tuple[str, str], JudgedChoices] = {}
     for table, goals, setting, runs in contests:
         here = run_contest(runs, goals, setting, arguments.jobs, show)
         lengths = {table.workload: minibatches_of_training(table.workload, DEFAULT_BATCH_SIZE)}

@@ -1,10 +1,9 @@
-"""Strategies that choose by a predictor: what it says of every candidate, closed loop, and one shot.
+"""Strategies that choose by a predictor: the posterior of all candidates, closed loop, and one shot.
 
-Closed loop profiles the mode that promises most, learns from it, and answers with the best mode that was measured, so
-its promise rests on no prediction. Each step weighs by how much a mode would improve on the best one so far against how
-likely it keeps the limits: the acquisition function is the expected improvement of the objective, as a share, times the
-probability of being within (Gelbart et al. 2014, constrained Bayesian optimisation), as the mean over draws from the
-posterior, in each of which a faster mode draws more power.
+Closed loop profiles the most promising mode, updates the predictor, and returns the best measured mode, so that its
+result does not rest on a prediction. The acquisition function is the expected improvement of the objective over the best
+mode so far, as a share, times the probability of keeping the limits (constrained Bayesian optimisation: Gelbart et al.
+2014). It is averaged over draws from the posterior, in each of which a faster mode draws more power.
 
 One shot profiles some modes, fits once, and chooses among all modes without measuring again.
 """
@@ -24,23 +23,23 @@ from predictors.strategies.goals import Goal, log_distribution
 from predictors.strategies.protocol import Choice, History, MeasuredMode, Strategy
 from predictors.strategies.search import Grid, profile_random
 
-UNLIKELY = 0.01  # where no mode has a greater probability of keeping the limits, the nearest one is looked for
+UNLIKELY = 0.01  # if no mode has a greater probability of keeping the limits, the nearest one is searched
 
-# Modes to begin with where there are several goals, or workloads. For one goal a single mode is better: what the
-# physical model tells from it leads nearer to the goal than two more modes from anywhere.
+# Number of initial modes with several goals or workloads. For one goal a single mode is better: the physical model
+# fitted to it leads closer to the goal than two more arbitrary modes.
 INITIAL = 3
 
-DRAWS = 32  # from the posterior, over which an expected gain is the mean
-MEASURED_LOG_SD = 0.005  # by about so much a second profile of a mode differs from the first
-ANY_POWER_MW = 10_000.0  # told where none was measured; what is predicted of power then is not looked at
+DRAWS = 32  # from the posterior, to average an expected gain over
+MEASURED_LOG_SD = 0.005  # the typical difference between two profiles of a mode
+ANY_POWER_MW = 10_000.0  # training value if no power was measured; predicted power is ignored then
 
-Designer = Callable[[History, int], Sequence[int]]  # from a history and a count to the candidates to begin with
+Designer = Callable[[History, int], Sequence[int]]  # from a history and a count to the initial candidates
 
 
 class CandidatePosterior(NamedTuple):
     """Distributions of log time (ms) and log power (mW) of n candidates: medians, deviations; arrays have shape (n,).
 
-    Of draws from the posterior the first four have a row for each, and what follows from them, too.
+    With draws from the posterior, the first four and all that follows from them have a row per draw.
     """
 
     log_time: np.ndarray
@@ -49,17 +48,17 @@ class CandidatePosterior(NamedTuple):
     log_power_sd: np.ndarray
     batch_size: np.ndarray
     measured: np.ndarray
-    unprofiled: Dict[str, np.ndarray]  # what of them no profile tells of, as of `Predictor.unprofiled`
-    freedom: float = float("inf")  # degrees of freedom of what was not measured; searches take it as normal
+    unprofiled: Dict[str, np.ndarray]  # inputs outside the profiled range, as of `Predictor.unprofiled`
+    freedom: float = float("inf")  # degrees of freedom of predictions; searches assume normal ones
 
     def draw(self, place: int) -> CandidatePosterior:
-        """One of the draws, from the first again after the last; itself where there are none."""
+        """One of the draws, cyclic; itself without draws."""
         if self.log_time.ndim == 1:
             return self
         return self._replace(**{name: getattr(self, name)[place % len(self.log_time)] for name in self._fields[:4]})
 
     def over_draws(self) -> CandidatePosterior:
-        """What all draws come to: one normal distribution of each figure."""
+        """The draws combined into one normal distribution of each figure."""
         if self.log_time.ndim == 1:
             return self
         means, sds = (self.log_time, self.log_power), (self.log_time_sd, self.log_power_sd)
@@ -69,7 +68,7 @@ class CandidatePosterior(NamedTuple):
 
     @property
     def admitted(self) -> np.ndarray:
-        """Which candidates have no setting, batch size or task that no profile tells of."""
+        """Which candidates have no setting, batch size or task outside the profiled range."""
         return admitted_rows(self.unprofiled, len(self.measured))
 
     def log_quantity(self, name: str) -> Tuple[np.ndarray, np.ndarray]:
@@ -89,7 +88,7 @@ class CandidatePosterior(NamedTuple):
         return goal.excess(np.exp(self.log_time), np.exp(self.log_power), self.batch_size)
 
     def chance(self, goal: Goal) -> np.ndarray:
-        """How likely each candidate keeps all limits: the probability of its least likely one.
+        """The probability that each candidate keeps all limits: that of its least likely one.
 
         The limits' probabilities are not multiplied, because they are not independent.
         """
@@ -102,37 +101,37 @@ class CandidatePosterior(NamedTuple):
         return least
 
     def risk(self, goal: Goal) -> np.ndarray:
-        """How likely each candidate breaks a limit, as `Goal.breaks` has it: the probability of the likeliest one."""
+        """The probability that each candidate breaks a limit, as of `Goal.breaks`: that of the likeliest one."""
         likeliest = np.zeros(len(self.measured))
         for name, limit in goal.limits.items():
             likeliest = np.maximum(likeliest, self.exceeding(name, limit + goal.slack(name)))
         return likeliest
 
     def exceeding(self, name: str, limit: Union[float, np.ndarray]) -> np.ndarray:
-        """How likely a quantity of each candidate is above a limit, or one limit for each, shape (n,)."""
+        """The probability that a quantity exceeds a limit, shared or one per candidate, shape (n,)."""
         noise, predicted = self._tails()
         mean, sd = self.log_quantity(name)
         room = (np.log(limit) - mean) / sd
         return np.where(self.measured, noise.sf(room), predicted.sf(room))
 
     def reach(self, exceeded: float) -> np.ndarray:
-        """How many standard deviations above its median a figure lies with a probability of `exceeded`, shape (n,)."""
+        """The distance from the median, in standard deviations, exceeded with probability `exceeded`, shape (n,)."""
         noise, predicted = self._tails()
         return np.where(self.measured, noise.isf(exceeded), predicted.isf(exceeded))
 
     def _tails(self) -> Tuple[Any, Any]:
-        """The standardised distributions of what was measured, and of what is predicted."""
+        """The standardised distributions of measured and of predicted figures."""
         from scipy.stats import norm, t
 
         return norm, norm if np.isinf(self.freedom) else t(self.freedom)
 
 
 def learn(predictor: Predictor, history: History, widen: float = 1.0, draws: int = 0) -> CandidatePosterior:
-    """Fit a predictor anew to the profiles taken and predict every candidate.
+    """Fit a predictor anew to the profiles and predict every candidate.
 
-    What was profiled is known: there the posterior is the measurement. Where all was tried, nothing is predicted, and
-    what failed has no figures (NaN); where power was not measured, there is none. `widen` is a factor on the standard
-    deviations of what was not profiled.
+    For a profiled candidate the posterior is the measurement. Once every candidate was tried, nothing is predicted, and
+    failed ones have no figures (NaN). Without measured power, power is NaN. `widen` is a factor on the standard
+    deviations of predictions.
     """
     candidates, task, places = history.profiler.candidates, history.profiler.task, history.places
     sizes, power_mw = candidates.batch_size, history.power_mw
@@ -140,12 +139,14 @@ def learn(predictor: Predictor, history: History, widen: float = 1.0, draws: int
     unprofiled: Dict[str, np.ndarray] = {}
     freedom = float("inf")
     if history.untried.any():
-        known, has_power = candidates.known_modes, bool(np.isfinite(power_mw).all())
+        modes, has_power = candidates.known_modes, bool(np.isfinite(power_mw).all())
         learned_mw = power_mw if has_power else np.full(len(places), ANY_POWER_MW)
-        predictor.fit(known[places], history.time_ms, learned_mw, batch_size=sizes[places], task=task)
-        asked = {"batch_size": sizes, "task": task}
-        predicted = predictor.draw(known, draws, len(places), **asked) if draws else predictor.predict(known, **asked)
-        unprofiled, freedom = predictor.unprofiled(known, batch_size=sizes, task=task), predicted.freedom
+        predictor.fit(modes[places], history.time_ms, learned_mw, batch_size=sizes[places], task=task)
+        settings = {"batch_size": sizes, "task": task}
+        predicted = (
+            predictor.draw(modes, draws, len(places), **settings) if draws else predictor.predict(modes, **settings)
+        )
+        unprofiled, freedom = predictor.unprofiled(modes, batch_size=sizes, task=task), predicted.freedom
         log_time, log_time_sd = np.log(predicted.time_ms), widen * predicted.time_log_sd
         if has_power:
             log_power, log_power_sd = np.log(predicted.power_mw), widen * predicted.power_log_sd
@@ -157,14 +158,14 @@ def learn(predictor: Predictor, history: History, widen: float = 1.0, draws: int
 
 
 def design_for(seed: int) -> Designer:
-    """What chooses the first modes of a search; designs that ask the physical model found no better ones."""
+    """A designer of the first modes of a search; designs by the physical model were no better."""
 
     def design(history: History, count: int) -> Sequence[int]:
         candidates = history.profiler.candidates
         grid = Grid(candidates, history.usable)
-        # The middle of all settings tells most of the scale of each part of the time; a corner tells of one part only.
+        # The middle of all settings informs about the scale of each part of the time, a corner about one part only.
         middle = grid.at([size // 2 for size in grid.shape])
-        # A design is of modes at one batch size; where there are several, the middle one tells most of the others.
+        # A design has one batch size; of several, the middle one informs most about the others.
         sizes = np.unique(candidates.batch_size)
         places = np.flatnonzero((candidates.batch_size == sizes[len(sizes) // 2]) & history.usable)
         places = places[places != middle]
@@ -188,10 +189,10 @@ class ClosedLoop(Strategy):
         least_gain: float = 0.0,
         batch: int = 1,
     ) -> None:
-        """Search by what `predictor` makes, beginning with modes that `design` chooses.
+        """Search with predictors made by `predictor`, beginning with the modes of `design`.
 
-        `least_gain` ends the search where the expected improvement, as a share of the objective, is below it; 0 spends
-        all profiles. A `batch` of modes is chosen at once, and profiled from high to low clocks; 1 learns from each.
+        The search ends when the expected improvement, as a share of the objective, is below `least_gain`; 0 spends all
+        profiles. A `batch` of modes is chosen at once, and profiled from high to low clocks; 1 updates after each.
         """
         if batch < 1:
             raise InvalidValueError(f"batch is {batch}, expected 1 or more")
@@ -213,10 +214,10 @@ class ClosedLoop(Strategy):
         return [history.choose_measured(goal, f"best of {len(history.taken)} profiled modes") for goal in goals]
 
     def _next(self, history: History, goals: Sequence[Goal]) -> List[int]:
-        """Up to `batch` candidates that promise a gain, each as if those before it had given what is expected of them.
+        """Up to `batch` candidates with an expected gain, each chosen as if those before it had been measured as predicted.
 
-        The likeliest few by one posterior are neighbours, which tell little more than one of them (the "kriging
-        believer" of Ginsbourger et al. 2010).
+        The best few of one posterior are neighbours, which inform little more than one of them (the "kriging believer"
+        of Ginsbourger et al. 2010).
         """
         believed = copy.copy(history)
         believed.taken = dict(history.taken)
@@ -234,7 +235,7 @@ class ClosedLoop(Strategy):
 
 
 def from_high_to_low(history: History, places: Sequence[int]) -> List[int]:
-    """Candidates in the order of falling GPU, CPU and memory clocks: some boards take no other (001 sec. 2.5)."""
+    """Candidates by falling GPU, CPU and memory clocks: some boards accept no other order (001 sec. 2.5)."""
     modes = history.profiler.candidates.modes
     return sorted((int(place) for place in places), key=lambda place: tuple(-modes[place][[2, 1, 3, 0]]))
 
@@ -256,7 +257,7 @@ def expected_gains(posterior: CandidatePosterior, history: History, goals: Seque
             total += over_draws(chance * expected_improvement(mean, sd, math.log(incumbent)))
         elif over_draws(chance)[untried].max(initial=0.0) > UNLIKELY:
             total += over_draws(chance * (1 + np.clip(over_draws(mean).max() - mean, 0, None)))
-        else:  # nothing will keep the limits: what comes nearest is to be known, and then nothing more
+        else:  # no candidate will keep the limits: profile the nearest one, then stop
             nearest = np.where(history.usable, over_draws(posterior.excess(goal)), np.inf)
             total[int(nearest.argmin())] += 1.0
     return np.where(untried, total / max(len(goals), 1), 0.0)
@@ -270,8 +271,8 @@ def over_draws(values: np.ndarray) -> np.ndarray:
 def expected_improvement(mean: np.ndarray, sd: np.ndarray, incumbent: float) -> np.ndarray:
     """Expected fall below exp(incumbent), as a share of it, of variables whose logarithms are normal, shape (n,).
 
-    Of logarithms themselves (Jones et al. 1998) it would have no upper end, and what is uncertain by a factor of three
-    would be tried before what is likely a tenth better.
+    The expected improvement of the logarithms (Jones et al. 1998) has no upper bound: a candidate uncertain by a factor
+    of three would be tried before one that is probably a tenth better.
     """
     from scipy.special import log_ndtr, ndtr
 
@@ -283,12 +284,12 @@ class OneShot(Strategy):
     """Chooses by a predictor that was fitted to random modes (PT and NN, 001 sec. 5).
 
     Without `risk` the choice is the papers': the best mode whose predicted figures keep the limits. With it, only modes
-    count that break a limit, as `Goal.breaks` has it, with at most that probability, and the best is the one whose
-    objective is the least that is exceeded no more likely than that: of two that look alike the better known one. Where
-    none is that safe, it is the best of those that are about as safe as any. What no profile tells of is not picked,
-    unless asked for.
+    that break a limit (as of `Goal.breaks`) with at most that probability count, and the best is the one with the least
+    upper bound of the objective at that probability: of two similar ones the more certain one. If no mode is that safe,
+    it is the best of those that are about as safe as any. Settings outside the profiled range are excluded, unless
+    `unprofiled`.
 
-    With several batch sizes, of which each tells little of the others, standard deviations are widened by
+    With several batch sizes, each of which informs little about the others, standard deviations are widened by
     1 + 1 / sqrt(profiles), a factor chosen on measured tables (docs/strategies.md).
     """
 
@@ -300,7 +301,7 @@ class OneShot(Strategy):
         seed: int = 0,
         unprofiled: bool = False,
     ) -> None:
-        """Choose by what `predictor` makes; `seed` draws the modes, `risk` is a probability."""
+        """Choose by a predictor that `predictor` makes; `seed` draws the modes, `risk` is a probability."""
         if risk is not None and not 0 < risk < 1:
             raise InvalidValueError(f"risk is {risk}, expected a probability between 0 and 1")
         self._predictor = predictor

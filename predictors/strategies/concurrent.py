@@ -1,14 +1,14 @@
-"""Training and inference on one device: which power mode and inference batch train fastest and keep the promise.
+"""Training and inference on one device: the power mode and inference batch that train fastest within a latency limit.
 
 The two kinds of work are interleaved minibatch by minibatch, or overlap; `harness/core/interleaving.py` has the loop
-and its arithmetic. A plan is found in a closed loop: both workloads are profiled where a plan promises most, both
-predictors learn, and so on; the answer is the best plan whose modes were profiled. Before there is one that keeps the
-limits, what promises most is what looks best and is likely to keep them; then it is what is expected to improve on the
-best one so far, over draws from both posteriors, as in `ClosedLoop`. Either both kinds of work share one mode, or each
-may have its own and a change costs time (000 sec. 6); the search among shared modes comes first then, and modes of
-their own get the profiles that it leaves, so that the larger choice never ends with a worse plan. Where they share one,
-binary search finds it as well, which is what 000 does (sec. 2.1, 4.2): each of its probes is a mode with an inference
-batch size, and profiles both kinds of work.
+and its arithmetic. The search is a closed loop: both workloads are profiled in the modes of the most promising plan,
+both predictors are updated, and so on; the result is the best plan whose modes were profiled. Until a profiled plan
+keeps the limits, the most promising one is the best that is likely to keep them; after that, the one with the greatest
+expected improvement on the best plan so far, over draws from both posteriors, as in `ClosedLoop`. Both kinds of work
+share one mode, or each may have its own and a change costs time (000 sec. 6); in that case shared modes are searched
+first, and separate modes get the remaining profiles, so that the larger choice never ends with a worse plan. A shared
+mode can also be searched by binary search, as in 000 (sec. 2.1, 4.2): each probe is a mode with an inference batch
+size, and profiles both kinds of work.
 """
 
 from __future__ import annotations
@@ -38,24 +38,24 @@ from predictors.strategies.search import BinarySearch, Grid, Probed
 
 SEARCHES = (CLOSED_LOOP, HALVING, BRUTE_FORCE) = ("closed-loop", "mdbs", "brute-force")
 
-LEAST_GAIN = 0.002  # where no plan is expected to train faster by this share, no more is profiled
+LEAST_GAIN = 0.002  # profiling ends when no plan is expected to train faster by this share
 
 
 @dataclasses.dataclass(frozen=True)
 class ConcurrentGoal:
-    """Train as fast as possible while requests are served."""
+    """Train as fast as possible while serving requests."""
 
     arrivals_per_s: float  # requests per second
-    latency_ms: float  # the longest that a request may take
+    latency_ms: float  # the greatest latency of a request
     power_mw: Optional[float] = None  # greatest mean power; None for any
-    switching_ms: Optional[float] = None  # cost of a change of mode; None where both kinds of work must share one
-    # how many times as long a training minibatch and an inference batch take while both run at once, as was measured;
-    # None where they are interleaved
+    switching_ms: Optional[float] = None  # cost of a change of mode; None if both kinds of work must share one
+    # measured factors on the time of a training minibatch and of an inference batch while both run at once; None if
+    # they are interleaved
     slowdowns: Optional[Tuple[float, float]] = None
-    percentile: int = 95  # of the requests that are to keep the latency
+    percentile: int = 95  # of the requests that must keep the latency
 
     def __post_init__(self) -> None:
-        """Refuse what nothing can meet."""
+        """Refuse values that no plan can meet."""
         for field in dataclasses.fields(self):
             value = getattr(self, field.name)
             if not isinstance(value, tuple) and value is not None and not value > 0:
@@ -63,19 +63,19 @@ class ConcurrentGoal:
 
 
 class ConcurrentChoice(NamedTuple):
-    """The candidates that training and inference run in, what is expected of that, and what finding it took."""
+    """The candidates for training and inference, their expected figures, and the cost of the search."""
 
     training: int
     inference: int
     expected: Expected
     feasible: bool  # whether it is expected to keep the limits
     training_mode: PowerMode
-    inference_mode: PowerMode  # the same where they share one
+    inference_mode: PowerMode  # the same if they share one
     inference_batch: int  # requests in a batch
     training_batch: int  # samples in a minibatch
     profiles: int  # of both kinds together
-    profiling_s: float  # that those took
-    failed: Tuple[Tuple[PowerMode, str], ...]  # the modes that could not be profiled, and why, of both kinds
+    profiling_s: float  # that they took
+    failed: Tuple[Tuple[PowerMode, str], ...]  # modes that could not be profiled, with the reason, of both kinds
 
 
 def choose_concurrent(
@@ -85,11 +85,11 @@ def choose_concurrent(
     first: Designer,
     search: str = SEARCHES[0],
 ) -> ConcurrentChoice:
-    """Find a plan by profiles of training and of inference, within their common limit; all that suffice are taken.
+    """Search a plan by profiles of training and of inference, within their common limit.
 
-    What the `histories` hold already is used, so that a plan for another goal goes on from there. What trains the most
-    samples is best. `first` chooses modes of each to begin with; `predictor` makes a predictor that is not fitted.
-    `search` is one of `SEARCHES`; brute force profiles everything, whatever the limit says.
+    Existing profiles of the `histories` are used, so that a plan for another goal continues from there. The best plan
+    trains the most samples. `first` chooses the initial modes of each; `predictor` makes an unfitted predictor.
+    `search` is one of `SEARCHES`; brute force profiles everything, whatever the limit.
     """
     training, inference = histories
     sizes = training.profiler.candidates.batch_size
@@ -97,15 +97,15 @@ def choose_concurrent(
         raise UnknownNameError(f"search {search!r} is unknown", f"available: {', '.join(SEARCHES)}")
     if search == HALVING and np.ptp(sizes):
         raise InvalidValueError(
-            f"{HALVING} halves modes and inference batches, and several training batches are given",
-            f"one of them, or --strategy {CLOSED_LOOP}",
+            f"{HALVING} halves modes and inference batches, but several training batches are given",
+            f"give one of them, or --strategy {CLOSED_LOOP}",
         )
     everything = sum(len(history.profiler.candidates.modes) for history in histories)
     for history in histories:
         history.limit = everything if search == BRUTE_FORCE else history.limit
     if training.limit < 2:
         hint = "allow one of training and one of inference"
-        raise InvalidValueError(f"{training.limit} profiles do not suffice", hint)
+        raise InvalidValueError(f"{training.limit} profiles are not enough", hint)
     halves = search == HALVING and everything > training.limit
     if halves:
         _halve(histories, goal)
@@ -139,39 +139,39 @@ def choose_concurrent(
 def _search(
     histories: Tuple[History, History], goal: ConcurrentGoal, predictor: Callable[[], Predictor], profiling: bool = True
 ) -> _Weighed:
-    """Profile the most promising plan until none promises a gain or the profiles are spent; all plans, weighed."""
+    """Profile the most promising plan until no gain is expected or the profiles are spent; returns all plans."""
     training, inference = histories
     while True:
         drawn = [learn(predictor(), history, draws=DRAWS) for history in histories]
-        likely = [one.over_draws() for one in drawn]
+        likely = [posterior.over_draws() for posterior in drawn]
         plans = _pairs(*likely, histories, goal)
         weighed = _weigh(*likely, *plans, goal)
-        draws = (_weigh(*(one.draw(place) for one in drawn), *plans, goal) for place in range(DRAWS))
+        draws = (_weigh(*(posterior.draw(place) for posterior in drawn), *plans, goal) for place in range(DRAWS))
         place = weighed.most_promising(draws) if profiling else None
         wanted = [] if place is None else [(training, weighed.training[place]), (inference, weighed.inference[place])]
         wanted = [(history, int(index)) for history, index in wanted if index not in history.taken]
         if not wanted or len(wanted) > training.unspent:
             return weighed
         for history, index in wanted:
-            history.profile(index)  # a mode that fails is in no plan any more
+            history.profile(index)  # a mode that fails is dropped from all plans
 
 
 class _Weighed(NamedTuple):
-    """Plans with what is expected of them; all arrays of shape (n,)."""
+    """Plans with their expected figures; all arrays of shape (n,)."""
 
     training: np.ndarray  # the candidate that each trains in
     inference: np.ndarray  # the candidate that each infers in
     expected: Expected  # of each
-    trained_per_s: np.ndarray  # samples that each is expected to train
-    trained_sd: np.ndarray  # the standard deviation of that
-    chance: np.ndarray  # how likely it keeps the limits
-    excess: np.ndarray  # by which share it is expected to break the worst limit; 0 and below where all are kept
-    profiled: np.ndarray  # whether both of its modes were
+    trained_per_s: np.ndarray  # expected training throughput in samples
+    trained_sd: np.ndarray  # its standard deviation
+    chance: np.ndarray  # probability that the limits are kept
+    excess: np.ndarray  # expected share by which the worst limit is exceeded; 0 or less if all are kept
+    profiled: np.ndarray  # whether both modes were profiled
 
     def best(self, measured: bool = False) -> int:
-        """The best that was profiled and keeps the limits; where none does, what looks best, or comes nearest.
+        """The best profiled plan that keeps the limits; if there is none, the most promising or nearest one.
 
-        With `measured` what was not profiled comes nearest to nothing.
+        With `measured`, only profiled plans count.
         """
         kept = self.profiled & (self.excess <= 0)
         if kept.any():
@@ -184,7 +184,7 @@ class _Weighed(NamedTuple):
     def expected_rise(self, trained_per_s: float) -> np.ndarray:
         """The expected improvement on a training throughput, as a share of it (Jones et al. 1998).
 
-        Of the throughput, not its logarithm: where inference leaves next to no time that is uncertain without end.
+        Of the throughput, not its logarithm, which is unboundedly uncertain if inference leaves next to no time.
         """
         from scipy.special import ndtr
 
@@ -194,24 +194,24 @@ class _Weighed(NamedTuple):
         return (above * ndtr(score) + self.trained_sd * density) / trained_per_s
 
     def most_promising(self, draws: Iterable[_Weighed]) -> Optional[int]:
-        """The plan that is worth profiling next, by what the same plans are in each draw; None where none is."""
+        """The plan to profile next, by the same plans in each draw; None if none is worth it."""
         best = self.best()
         if not (self.profiled[best] and self.excess[best] <= 0):
             return best
         incumbent = self.trained_per_s[best]
-        gains = [one.expected_rise(incumbent) * one.chance for one in draws]
+        gains = [draw.expected_rise(incumbent) * draw.chance for draw in draws]
         mean = np.where(self.profiled, 0.0, np.mean(gains, axis=0))
         index = int(mean.argmax())
         return index if mean[index] > LEAST_GAIN else None
 
 
 def _halve(histories: Sequence[History], goal: ConcurrentGoal) -> None:
-    """Profile both kinds of work at each probe of a binary search over the modes that they share, and batch sizes."""
+    """Profile both kinds of work at each probe of a binary search over shared modes and batch sizes."""
     training, inference = histories
     place = {tuple(mode): index for index, mode in enumerate(training.profiler.candidates.modes.tolist())}
     modes, sizes = inference.profiler.candidates.modes, inference.profiler.candidates.batch_size
     partner = [place.get(tuple(mode)) for mode in modes.tolist()]
-    inference.usable[[index for index, one in enumerate(partner) if one is None]] = False
+    inference.usable[[index for index, partner_index in enumerate(partner) if partner_index is None]] = False
     if not inference.usable.any():
         raise InvalidValueError("training and inference have no power mode in common")
 
@@ -226,16 +226,16 @@ def _halve(histories: Sequence[History], goal: ConcurrentGoal) -> None:
             inference.usable[index] = False
             return None
         expected = expect(*trained[:2], *served[:2], sizes[index], goal.arrivals_per_s, slowdowns=goal.slowdowns)
-        # Each limit, by which share it is used, and which way clocks and the batch size bring that down.
+        # Of each limit: the used share, the directions of clocks and batch size that lower it, and by clocks alone.
         used = [
             (float(expected.latency_ms / goal.latency_ms), ("up", "down"), False),
             (float(expected.load), ("up", "up"), False),
         ]
         if goal.power_mw is not None:
             used.append((float(expected.power_mw / goal.power_mw), ("down", "down"), True))
-        worst = max(used, key=lambda one: one[0])
-        how = worst[1:] if worst[0] > 1 else (("up", "up"), False)
-        return Probed(-float(expected.training_per_s), worst[0] - 1, *how)
+        worst = max(used, key=lambda limit: limit[0])
+        directions = worst[1:] if worst[0] > 1 else (("up", "up"), False)
+        return Probed(-float(expected.training_per_s), worst[0] - 1, *directions)
 
     BinarySearch().search(Grid(inference.profiler.candidates, inference.usable), may_probe, probe)
 
@@ -248,9 +248,9 @@ def _weigh(
     changes_mode: np.ndarray,
     goal: ConcurrentGoal,
 ) -> _Weighed:
-    """Plans, each of a candidate of training and one of inference, with what is expected of them.
+    """Plans of a candidate for training and one for inference each, with their expected figures.
 
-    A switch costs time only in the plans that change the mode.
+    A switch costs time only in plans that change the mode.
     """
     from scipy.special import ndtr
 
@@ -268,9 +268,9 @@ def _weigh(
     train_sd, infer_sd = training.log_time_sd[first], inference.log_time_sd[second]
     takes_turns = goal.slowdowns is None
     trained_per_s = expected.training_per_s * training.batch_size[first]
-    # Training has what inference leaves of the time, 1 - load.
+    # Training gets the share of time that inference leaves, 1 - load.
     displaced_per_s = takes_turns * expected.load * training.batch_size[first] / ms_to_s(train_ms)
-    # Errors of both kinds of work are taken as independent normal ones.
+    # The errors of both kinds of work are assumed independent and normal.
     slowed_ms = infer_ms if takes_turns else infer_ms * goal.slowdowns[1]
     latency_sd = np.hypot(takes_turns * train_ms * train_sd, slowed_ms * infer_sd)
     chance = ndtr((goal.latency_ms - expected.latency_ms) / latency_sd) * (expected.load < 1)
@@ -296,8 +296,8 @@ def _pairs(
 ) -> Tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Plans to weigh: candidates of training, of inference, and whether the two modes differ; all of shape (n,).
 
-    With a mode for each, one that takes longer and draws more than another for the same batch size is left out, unless
-    it was profiled.
+    With separate modes, one that takes longer and draws more than another at the same batch size is dropped, unless it
+    was profiled.
     """
     if goal.switching_ms is None:
         shared = _shared_modes(histories)
@@ -307,11 +307,11 @@ def _pairs(
     first, second = (
         np.concatenate(
             [
-                _front(one, np.flatnonzero(history.usable & (one.batch_size == size)))
-                for size in np.unique(one.batch_size[history.usable])
+                _front(posterior, np.flatnonzero(history.usable & (posterior.batch_size == size)))
+                for size in np.unique(posterior.batch_size[history.usable])
             ]
         )
-        for one, history in zip((training, inference), histories)
+        for posterior, history in zip((training, inference), histories)
     )
     first, second = (places.ravel() for places in np.meshgrid(first, second, indexing="ij"))
     modes = [history.profiler.candidates.modes[places] for history, places in zip(histories, (first, second))]
@@ -319,7 +319,7 @@ def _pairs(
 
 
 def _shared_modes(histories: Sequence[History]) -> np.ndarray:
-    """Usable candidates of training, and of inference, that have one power mode, shape (2, n)."""
+    """Usable candidates of training and of inference with the same power mode, shape (2, n)."""
     import pandas as pd
 
     first, second = (
@@ -331,6 +331,6 @@ def _shared_modes(histories: Sequence[History]) -> np.ndarray:
 
 
 def _front(posterior: CandidatePosterior, places: np.ndarray) -> np.ndarray:
-    """Those of some candidates that no other of them beats in time and in power, and those that were profiled."""
+    """The Pareto front of some candidates in time and power, and all profiled ones of them."""
     front = places[pareto_front(np.exp(posterior.log_time[places]), np.exp(posterior.log_power[places]))]
     return np.union1d(front, places[posterior.measured[places]])

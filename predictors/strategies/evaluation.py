@@ -1,16 +1,15 @@
-"""How good strategies are: the papers' contest under power budgets, on tables where every mode is known.
+"""The evaluation of strategies: the papers' contest under power budgets, on tables with a profile of every mode.
 
 With t and p the observed minibatch time (or another objective) and power of the chosen mode, and t* the least observed
 time of all modes within the limits (001 sec. 5.2):
 
-- time penalty = (t - t*) / t* in %; below 0 where the choice breaks the limit.
-- Area = mean over choices of max(p - budget, 0), in W, since the paper gives it as "W per solution".
+- time penalty = (t - t*) / t* in %; below 0 only if the choice breaks the limit.
+- Area = mean over choices of max(p - budget, 0), in W; the paper gives it as "W per solution".
 - A/L = share of choices with p > budget; A/L+1 = share with p > budget + 1 W, both in %.
 - violations = share of choices that break any limit, as `Goal.breaks` has it.
 
-A choice that says that no mode keeps the limit, where there is one, counts as `infeasible`; its mode still counts in
-the figures above, because a person would have to run something. Budgets that no mode of the table meets are left out of
-all figures but `unmeetable`.
+A choice that reports that no mode keeps the limit, although one does, counts as `infeasible`; its mode still counts in
+the figures above, because the user would run it. Budgets that no mode of the table meets count only in `unmeetable`.
 """
 
 from __future__ import annotations
@@ -33,12 +32,12 @@ DIGITS = 3  # decimal places of the figures of single choices: a thousandth of a
 
 
 class JudgedChoice(NamedTuple):
-    """One choice held against the truth."""
+    """A choice compared with the truth."""
 
-    goal: Goal  # what was asked
-    choice: Choice  # what the strategy answered
-    optimum: Optional[int]  # the best candidate; None where none keeps the limits
-    time_ms: float  # as observed, of the chosen mode
+    goal: Goal
+    choice: Choice  # of the strategy
+    optimum: Optional[int]  # the best candidate; None if none keeps the limits
+    time_ms: float  # observed, of the chosen mode
     power_mw: float
     penalty_pct: Optional[float]  # see the module; None without an optimum
     breaks: bool  # whether it breaks a limit of the goal
@@ -53,21 +52,21 @@ class ContestRun(NamedTuple):
     strategy: str
     target: Table
     profiles: int
-    repeat: int  # seeds it
+    repeat: int  # its seed
 
 
-Found = Dict[Tuple[str, str, int], List[JudgedChoice]]  # judged choices by strategy, target and number of profiles
+JudgedChoices = Dict[Tuple[str, str, int], List[JudgedChoice]]  # by strategy, target and number of profiles
 
 
 def optimum(table: Table, goal: Goal) -> Optional[int]:
-    """The best row within the goal's limits; None where there is none."""
+    """The best row within the goal's limits; None if there is none."""
     columns = (table.time_ms, table.power_mw, table.batch_size)
     within = goal.excess(*columns) <= 0
     return int(np.where(within, goal.objective(*columns), np.inf).argmin()) if within.any() else None
 
 
 def judge(table: Table, goal: Goal, choice: Choice) -> JudgedChoice:
-    """Hold a choice against the table that it was made for."""
+    """Compare a choice with the table that it was made for."""
     best, place = optimum(table, goal), choice.index
     columns = (table.time_ms, table.power_mw, table.batch_size)
     objective, breaks = goal.objective(*columns), bool(goal.breaks(*columns)[place])
@@ -83,9 +82,9 @@ def sweep(
     seed: int,
     together: bool = False,
 ) -> List[JudgedChoice]:
-    """The judged choices of a strategy for several goals on a table, which is the truth, too.
+    """The judged choices of a strategy for several goals on a table, which also is the truth.
 
-    With `together` one set of profiles serves all goals; else each goal has its own, and a seed of its own.
+    With `together` one set of profiles serves all goals; otherwise each goal has its own set and its own seed.
     """
     groups = [goals] if together else [[goal] for goal in goals]
     choices: List[Choice] = []
@@ -96,9 +95,9 @@ def sweep(
 
 
 def summarise(outcomes: Sequence[JudgedChoice]) -> Dict[str, Any]:
-    """The figures over judged choices; None where no budget can be met. `missed` names the goals held to be infeasible.
+    """The figures over judged choices; None if no budget can be met. `missed` lists the goals reported as infeasible.
 
-    `profiles_spent` and `profiling_seconds` are what one answer cost: the mean over choices, or over sweeps where one
+    `profiles_spent` and `profiling_seconds` are the cost of one answer: the mean over choices, or over sweeps if one
     set of profiles served all budgets.
     """
     met = [outcome for outcome in outcomes if outcome.penalty_pct is not None]
@@ -118,7 +117,7 @@ def summarise(outcomes: Sequence[JudgedChoice]) -> Dict[str, Any]:
     return {
         **{name: float(value) if met else None for name, value in figures.items()},
         "infeasible": sum(not outcome.choice.feasible for outcome in met),
-        "missed": list(dict.fromkeys(one.goal.describe() for one in met if not one.choice.feasible)),
+        "missed": list(dict.fromkeys(outcome.goal.describe() for outcome in met if not outcome.choice.feasible)),
         "unmeetable": len(outcomes) - len(met),
         "choices": len(met),
         "profiling_seconds": float(np.mean([outcome.choice.spent.seconds for outcome in outcomes])),
@@ -127,26 +126,26 @@ def summarise(outcomes: Sequence[JudgedChoice]) -> Dict[str, Any]:
 
 
 def by_choice(outcomes: Sequence[JudgedChoice]) -> Dict[str, List[float]]:
-    """What each choice under a power budget came to, in order, rounded; of those that `summarise` counts.
+    """The figures of each choice under a power budget that `summarise` counts, in order, rounded.
 
-    `power_error_w` is observed power less the budget: below 0 where the budget is not used up.
+    `power_error_w` is observed power less the budget: below 0 if the budget is not used up.
     """
-    limited = [one for one in outcomes if one.penalty_pct is not None and "power_mw" in one.goal.limits]
-    met = [(one.goal.limits["power_mw"], one) for one in limited]
+    limited = [outcome for outcome in outcomes if outcome.penalty_pct is not None and "power_mw" in outcome.goal.limits]
+    met = [(outcome.goal.limits["power_mw"], outcome) for outcome in limited]
     return {
         "budget_w": [round(mw_to_w(budget_mw), DIGITS) for budget_mw, _ in met],
-        "penalty_pct": [round(one.penalty_pct, DIGITS) for _, one in met],
-        "power_error_w": [round(mw_to_w(one.power_mw - budget_mw), DIGITS) for budget_mw, one in met],
+        "penalty_pct": [round(outcome.penalty_pct, DIGITS) for _, outcome in met],
+        "power_error_w": [round(mw_to_w(outcome.power_mw - budget_mw), DIGITS) for budget_mw, outcome in met],
     }
 
 
 def hours_saved(
     outcomes: Sequence[JudgedChoice], others: Sequence[JudgedChoice], minibatches: float
 ) -> Optional[float]:
-    """Hours that the choices save over a whole training against other choices for the same goals, on average (Q5).
+    """Mean hours that the choices save over other choices for the same goals, during a whole training (Q5).
 
     001 sec. 1.4 counts them as epochs x the gain of an epoch. Goals for which either choice breaks a limit are left
-    out: what is not allowed saves nothing. None where no goal is left.
+    out, because such a choice is not allowed. None if no goal is left.
     """
     saved = [
         ms_to_s((other.time_ms - outcome.time_ms) * minibatches) / S_PER_HOUR
@@ -159,7 +158,7 @@ def hours_saved(
 def contest_runs(
     strategies: Sequence[str], targets: Sequence[Table], profiles: Sequence[int], repeats: int
 ) -> List[ContestRun]:
-    """The runs of a contest; what the number of profiles or the seed does not change runs once."""
+    """The runs of a contest; a strategy that does not depend on the number of profiles or the seed runs once."""
     runs = []
     for target in targets:
         for name in strategies:
@@ -176,17 +175,17 @@ def run_contest(
     setting: StrategySetting,
     jobs: int = 1,
     done: Callable[[ContestRun], None] = lambda run: None,
-) -> Found:
-    """The judged choices, all repeats together, by so many processes; `done` is told of each run that ended."""
-    found: Found = {}
+) -> JudgedChoices:
+    """Run a contest on `jobs` processes; `done` is called after each run. The choices of all repeats are joined."""
+    judged: JudgedChoices = {}
     for run, outcomes in zip(runs, in_processes(_run_one, [(run, goals, setting) for run in runs], jobs)):
-        found.setdefault((run.strategy, run.target.workload, run.profiles), []).extend(outcomes)
+        judged.setdefault((run.strategy, run.target.workload, run.profiles), []).extend(outcomes)
         done(run)
-    return found
+    return judged
 
 
 def _run_one(run: ContestRun, goals: Sequence[Goal], setting: StrategySetting) -> List[JudgedChoice]:
-    """The judged choices of one run; a table is never its own reference."""
+    """The judged choices of one run; a table is never a reference of itself."""
     others = tuple(table for table in setting.references if table.fingerprint != run.target.fingerprint)
     fitting = setting._replace(device=run.target.device, references=others)
     kind = STRATEGIES[run.strategy]
@@ -194,7 +193,7 @@ def _run_one(run: ContestRun, goals: Sequence[Goal], setting: StrategySetting) -
 
 
 def results(
-    found: Found,
+    judged: JudgedChoices,
     targets: Sequence[Table],
     goals: int,
     presets: Sequence[VendorPreset] = (),
@@ -203,24 +202,24 @@ def results(
     """The figures of each strategy, target and number of profiles, as plain values.
 
     `by_repeat` holds median and quartiles, over repeats, of mean penalty, A/L+1 and violations of one repeat, in %;
-    `by_choice` every single choice, repeat after repeat. A sweep had so many `goals`; `hours_saved_vs_presets` needs
-    `presets` and the `minibatches` of a whole training, by workload.
+    `by_choice` every single choice, repeat after repeat. `goals` is the number of goals of a sweep;
+    `hours_saved_vs_presets` needs `presets` and the `minibatches` of a whole training, by workload.
     """
     tables = {table.workload: table for table in targets}
     rows = []
-    for (strategy, target, profiles), outcomes in found.items():
+    for (strategy, target, profiles), outcomes in judged.items():
         table = tables[target]
         sweeps = [summarise(outcomes[start : start + goals]) for start in range(0, len(outcomes), goals)]
         by_repeat = {
-            "penalty": spread([one["penalty_mean"] for one in sweeps]),
-            "over_limit_plus1": spread([one["over_limit_plus1_pct"] for one in sweeps]),
-            "violations": spread([one["violations_pct"] for one in sweeps]),
+            "penalty": spread([figures["penalty_mean"] for figures in sweeps]),
+            "over_limit_plus1": spread([figures["over_limit_plus1_pct"] for figures in sweeps]),
+            "violations": spread([figures["violations_pct"] for figures in sweeps]),
         }
         length = (minibatches or {}).get(target)
         saved = None
         if presets and length is not None:
             idle = History(TableProfiler(table), 0)
-            others = [judge(table, one.goal, Presets(presets).choose(idle, one.goal)) for one in outcomes]
+            others = [judge(table, outcome.goal, Presets(presets).choose(idle, outcome.goal)) for outcome in outcomes]
             saved = hours_saved(outcomes, others, length)
         rows.append(
             {
@@ -232,7 +231,7 @@ def results(
                 "repeats": len(sweeps),
                 **summarise(outcomes),
                 "hours_saved_vs_presets": saved,
-                "by_repeat": {name: found and found._asdict() for name, found in by_repeat.items()},
+                "by_repeat": {name: quartiles and quartiles._asdict() for name, quartiles in by_repeat.items()},
                 "by_choice": by_choice(outcomes),
                 "provenance": table.provenance,
             }

@@ -1,4 +1,4 @@
-"""Strategies that profile nothing: the greatest mode, the vendor's presets, and the vendor's power estimate."""
+"""Strategies without profiles: the greatest mode, the vendor's presets, and the vendor's power estimate."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ from predictors.strategies.search import Grid
 class VendorPreset(NamedTuple):
     """A mode that the vendor ships."""
 
-    name: str  # as the board calls it
-    mode: PowerMode  # what it sets
-    claimed_mw: float  # the power that it claims to stay under; infinite where it claims none
-    # The board switches a part of its GPU off in it. Profiles and tables are of the whole GPU, so what is told of the
-    # preset's mode is not what the preset does.
+    name: str  # on the board
+    mode: PowerMode  # that it sets
+    claimed_mw: float  # the power that it claims to stay below; infinite if it claims none
+    # The board switches a part of its GPU off in it. Profiles and tables are of the whole GPU, so figures of the
+    # preset's mode are not those of the preset.
     has_less_gpu: bool = False
 
 
 class Maxn(Strategy):
-    """Always the greatest mode, whatever the limits say (001 sec. 5.1)."""
+    """Always the greatest mode, whatever the limits (001 sec. 5.1)."""
 
     def choose(self, history: History, goal: Goal) -> Choice:
         """The usable candidate with the greatest cores and clocks, and the greatest batch size; costs no profile.
@@ -38,7 +38,7 @@ class Maxn(Strategy):
         It promises nothing, so it counts as feasible.
         """
         greatest = Grid(history.profiler.candidates, history.usable).greatest()
-        return history.choice(greatest, "the greatest mode, limits not looked at", feasible=True)
+        return history.choice(greatest, "the greatest mode, limits ignored", feasible=True)
 
 
 class Presets(Strategy):
@@ -50,11 +50,11 @@ class Presets(Strategy):
     def choose(self, history: History, goal: Goal) -> Choice:
         """The usable candidate nearest to that preset; costs no profile.
 
-        Presets know no limit but power: without one the most powerful preset is taken. Where none claims to meet it,
-        the weakest is the answer, as infeasible.
+        Presets have only a power limit: without one the most powerful preset is chosen. If none claims to meet it, the
+        weakest is returned, as infeasible.
         """
         if not self.presets:
-            raise InvalidValueError("the strategy presets was given none", "it needs a board whose presets are known")
+            raise InvalidValueError("the strategy presets has no presets", "use a board whose presets are known")
         ordered = sorted(self.presets, key=lambda preset: preset.claimed_mw)
         budget_mw = goal.limits.get("power_mw", float("inf"))
         meeting = [preset for preset in ordered if preset.claimed_mw <= budget_mw]
@@ -62,16 +62,16 @@ class Presets(Strategy):
         index = Grid(history.profiler.candidates, history.usable).nearest(chosen.mode)
         reason = f"preset {chosen.name}" + (", with all of its GPU" if chosen.has_less_gpu else "")
         pairs = zip(chosen.mode, history.mode(index))
-        if any(a != b for a, b in pairs if UNKNOWN_KHZ not in (a, b)):  # a clock that one does not tell says nothing
-            reason += ", stood for by the nearest mode there is"
+        if any(a != b for a, b in pairs if UNKNOWN_KHZ not in (a, b)):  # an unknown clock cannot be compared
+            reason += ", approximated by the nearest available mode"
         return history.choice(index, reason, bool(meeting))
 
 
 class GreatestEstimatedPower(Strategy):
     """The mode with the greatest power that the vendor's estimator allows within the budget (NPE, 001 sec. 1.4).
 
-    The estimator says nothing of time; the more power a mode is estimated to draw, the faster it is taken to be. Limits
-    on anything but power are not looked at.
+    The estimator has no time; modes are assumed faster the more power they are estimated to draw. Limits on other
+    quantities than power are ignored.
     """
 
     def __init__(self, device: str) -> None:
@@ -91,19 +91,19 @@ class GreatestEstimatedPower(Strategy):
 
 
 def claimed_from_name(name: str) -> float:
-    """The power in mW that a preset's name claims: 30,000 of `MODE_30W`; infinite where it names none."""
+    """The power in mW that a preset's name claims: 30,000 for `MODE_30W`; infinite if it contains none."""
     digits = "".join(character if character.isdigit() else " " for character in name.upper().partition("W")[0]).split()
     return w_to_mw(float(digits[-1])) if digits and "W" in name.upper() else float(np.inf)
 
 
 def presets_of(device: str) -> Tuple[VendorPreset, ...]:
-    """The vendor's modes of a board, with what their names claim; none where the board is unknown."""
+    """The vendor's modes of a board, with the power in their names; none for an unknown board."""
     if not is_board(device):
         return ()
     spec = load_board(device)
     masks = [preset.tpc_pg_mask or 0 for preset in spec.presets]
     lacking = functools.reduce(operator.and_, masks, ~0)  # what is off in every preset the module does not have
     return tuple(
-        VendorPreset(one.name, spec.preset_mode(one), claimed_from_name(one.name), bool(mask & ~lacking))
-        for one, mask in zip(spec.presets, masks)
+        VendorPreset(preset.name, spec.preset_mode(preset), claimed_from_name(preset.name), bool(mask & ~lacking))
+        for preset, mask in zip(spec.presets, masks)
     )

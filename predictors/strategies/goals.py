@@ -1,10 +1,10 @@
-"""Goals: what is to be as small as possible, and which limits it has to keep.
+"""Goals: a quantity to minimise, and limits on others.
 
-Time, power and what is made of them are products of powers of three figures, so their logarithms are sums:
+Quantities are products of powers of time, power and batch size, so their logarithms are sums:
 
     log quantity = a * log time_ms + b * log power_mw + c * log batch_size + constant
 
-which lets a predictor that gives normal distributions of log time and log power say how likely a limit is kept.
+A predictor with normal distributions of log time and log power thus gives the probability that a limit is kept.
 """
 
 from __future__ import annotations
@@ -21,27 +21,27 @@ from harness.core.units import w_to_mw
 Figures = Union[float, np.ndarray]  # of one candidate, or of shape (n,)
 
 BREAKING_SHARE = 0.02
-"""A limit counts as broken where it is exceeded by more than this share of it, and by more than the sensor's noise."""
+"""A limit counts as broken if it is exceeded by more than this share of it, and by more than the sensor's noise."""
 
 SENSOR_NOISE = {"power_mw": 150.0}
-"""By quantity, in its unit: an INA3221 tells steps of 40 uV, which across 5 mOhm at 19 V are 0.15 W."""
+"""By quantity, in its unit: an INA3221 resolves 40 uV, which across 5 mOhm at 19 V is 0.15 W."""
 
 
 class Quantity(NamedTuple):
-    """Something that a goal minimises or limits."""
+    """A quantity that a goal minimises or limits."""
 
-    time: int  # the power with which the minibatch time enters
-    power: int  # the power with which the module power enters
-    batch: int  # the power with which the batch size enters
-    per_unit: float  # what one unit of ms, mW and samples makes in the unit of the quantity's name
-    words: str  # what it is, for people
-    shown_in: Tuple[str, float]  # the unit that it is shown in, and what one of its own units makes in that
+    time: int  # exponent of the minibatch time
+    power: int  # exponent of the module power
+    batch: int  # exponent of the batch size
+    per_unit: float  # conversion factor from ms, mW and samples to the unit of the quantity's name
+    words: str  # its name in messages
+    shown_in: Tuple[str, float]  # the unit that it is shown in, and the factor from its own unit
 
     @property
     def lowered_by(self) -> Tuple[str, str]:
-        """Which way clocks and cores, and the batch size, lower it: `up` or `down`.
+        """The direction in which clocks and cores, and the batch size, lower it: `up` or `down`.
 
-        Energy falls with the time, since a board draws most of its power at any clock. A larger batch takes longer and
+        Energy falls with time, because a board draws most of its power at any clock. A larger batch takes longer and
         draws more, and less of both per sample.
         """
         return "up" if self.time else "down", "up" if self.batch < 0 else "down"
@@ -61,7 +61,7 @@ OBJECTIVES = {
     "time": "time_ms", "power": "power_mw", "energy": "energy_mws", "edp": "energy_delay_mws_ms",
     "throughput": "sample_time_ms", "sample-energy": "sample_energy_mws",
 }  # fmt: skip
-"""What can be asked for, by the name of the quantity that is to be small."""
+"""The objectives of the command line, and the quantities that they minimise."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -72,7 +72,7 @@ class Goal:
     limits: Mapping[str, float] = dataclasses.field(default_factory=dict)  # the greatest value allowed, by name
 
     def __post_init__(self) -> None:
-        """Refuse quantities that do not exist and limits that nothing can meet."""
+        """Refuse unknown quantities and limits that no candidate can meet."""
         for name in (self.minimise, *self.limits):
             if name not in QUANTITIES:
                 raise UnknownNameError(f"quantity {name!r} is unknown", f"available: {', '.join(QUANTITIES)}")
@@ -81,26 +81,26 @@ class Goal:
                 raise InvalidValueError(f"the limit of {name} is {limit}, expected a number above 0")
 
     def objective(self, time_ms: Figures, power_mw: Figures, batch_size: Figures) -> np.ndarray:
-        """What is to be small, of shape (n,), in the unit that its name ends in."""
+        """The quantity to minimise, shape (n,), in the unit that its name ends in."""
         return value_of(self.minimise, time_ms, power_mw, batch_size)
 
     def excess(self, time_ms: Figures, power_mw: Figures, batch_size: Figures) -> np.ndarray:
-        """By which share the worst limit is broken, shape (n,): 0.1 is 10 % above it, 0 and below is within all."""
+        """The share by which the worst limit is exceeded, shape (n,): 0.1 is 10 % above it, 0 or less is within all."""
         used = self._used(time_ms, power_mw, batch_size)
         return np.maximum.reduce([np.zeros(np.shape(time_ms)), *used.values()]) - 1
 
     def _used(self, time_ms: Figures, power_mw: Figures, batch_size: Figures) -> Dict[str, np.ndarray]:
-        """Which share of each limit is used."""
+        """The used share of each limit."""
         return {name: value_of(name, time_ms, power_mw, batch_size) / limit for name, limit in self.limits.items()}
 
     def worst(self, time_ms: float, power_mw: float, batch_size: float) -> str:
-        """The quantity whose limit a candidate breaks most; the objective where it keeps all."""
+        """The quantity whose limit a candidate exceeds most; the objective if it keeps all."""
         used = self._used(time_ms, power_mw, batch_size)
         worst = max(used, key=used.__getitem__, default=self.minimise)
         return worst if used.get(worst, 0.0) > 1 else self.minimise
 
     def slack(self, name: str) -> float:
-        """By how much a limit may be exceeded before it counts as broken, in the unit of the quantity's name."""
+        """The amount by which a limit may be exceeded before it counts as broken, in the unit of the quantity's name."""
         return max(BREAKING_SHARE * self.limits[name], SENSOR_NOISE.get(name, 0.0))
 
     def breaks(self, time_ms: Figures, power_mw: Figures, batch_size: Figures) -> np.ndarray:
@@ -121,19 +121,19 @@ class Goal:
 
 
 def power_budget(budget_mw: float) -> Goal:
-    """The papers' problem (001 sec. 5): the least time with a power of at most `budget_mw`."""
+    """The papers' problem (001 sec. 5): the least time at a power of at most `budget_mw`."""
     return Goal("time_ms", {"power_mw": budget_mw})
 
 
 def within(power_w: Optional[float], time_ms: Optional[float], per_sample: bool = False) -> Goal:
     """The least time within a power, the least power within a time, the least energy of a minibatch within both.
 
-    Where batch sizes are to choose from, time and energy are those of a sample.
+    With `per_sample`, for a choice among batch sizes, time and energy are those of a sample.
     """
     limits = {"power_mw": None if power_w is None else w_to_mw(power_w), "time_ms": time_ms}
     given = {name: limit for name, limit in limits.items() if limit is not None}
     if not given:
-        raise InvalidValueError("there is no limit to choose a power mode by", "give power_w= or time_ms=")
+        raise InvalidValueError("no limit was given to choose a power mode by", "give power_w= or time_ms=")
     what = "energy" if len(given) == 2 else "power" if power_w is None else "time"
     of_a_sample = {"energy": "sample-energy", "time": "throughput"} if per_sample else {}
     return Goal(OBJECTIVES[of_a_sample.get(what, what)], given)
@@ -142,7 +142,7 @@ def within(power_w: Optional[float], time_ms: Optional[float], per_sample: bool 
 def budget_goals(text: str, minimise: str = "time_ms", latencies_ms: Sequence[float] = ()) -> List[Goal]:
     """The papers' goals for power budgets written as `17:50:1` (first, last, step) or as a comma list, in W.
 
-    With latencies, each of them is a limit beside each budget.
+    With latencies, each budget is combined with each of them as a second limit.
     """
     try:
         if ":" in text:
@@ -153,7 +153,9 @@ def budget_goals(text: str, minimise: str = "time_ms", latencies_ms: Sequence[fl
     except (ValueError, ZeroDivisionError):
         watts = np.array([])
     if not len(watts) or not (watts > 0).all():
-        raise InvalidValueError(f"budgets {text!r} are none", "write FIRST:LAST:STEP or a comma list, in W: 17:50:1")
+        raise InvalidValueError(
+            f"budgets {text!r} are not valid", "write FIRST:LAST:STEP or a comma list, in W: 17:50:1"
+        )
     others = [{"time_ms": latency_ms} for latency_ms in latencies_ms] or [{}]
     return [Goal(minimise, {"power_mw": w_to_mw(float(value)), **other}) for value in watts for other in others]
 
@@ -171,9 +173,9 @@ def log_distribution(
     log_power: Tuple[np.ndarray, np.ndarray],
     batch_size: np.ndarray,
 ) -> Tuple[np.ndarray, np.ndarray]:
-    """Mean and standard deviation of a quantity's natural logarithm, time and power taken as independent.
+    """Mean and standard deviation of a quantity's natural logarithm, assuming independent time and power.
 
-    `log_time` and `log_power` are such pairs of the logarithms of ms and mW; all arrays have shape (n,).
+    `log_time` and `log_power` are such pairs for ms and mW; all arrays have shape (n,).
     """
     quantity = QUANTITIES[name]
     mean = quantity.time * log_time[0] + quantity.power * log_power[0]

@@ -1,4 +1,4 @@
-"""The papers' plots of strategies: penalties, power errors, and where the choices lie against the fronts."""
+"""The papers' plots of strategies: penalties, power errors, and choices relative to the fronts."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from harness.core.pareto import pareto_front
 from harness.core.units import mw_to_w
 from predictors.models.tables import Table
 from predictors.plots import colour, pyplot, save, title_of
-from predictors.strategies.evaluation import Found, JudgedChoice, summarise
+from predictors.strategies.evaluation import JudgedChoice, JudgedChoices, summarise
 from predictors.strategies.recommendation import Recommendation
 
 LINEAR_TO_PCT = 5
 
-TRUTH = "brute-force"  # is right by definition, and left out
+TRUTH = "brute-force"  # right by definition, not plotted
 
 
-def draw(found: Found, targets: Sequence[Table], directory: Path) -> List[Path]:
-    """The three plots of every target that the contest ran on, as files; returns their paths."""
+def draw(judged: JudgedChoices, targets: Sequence[Table], directory: Path) -> List[Path]:
+    """Write the three plots of each target of a contest; returns their paths."""
     written = []
     for table in targets:
         mine = {
             f"{strategy} ({profiles})" if profiles else strategy: outcomes
-            for (strategy, target, profiles), outcomes in found.items()
+            for (strategy, target, profiles), outcomes in judged.items()
             if target == table.workload and strategy != TRUTH
         }
         plots = {"penalties": draw_penalties, "power-errors": draw_power_errors, "choices": draw_choices}
@@ -35,11 +35,12 @@ def draw(found: Found, targets: Sequence[Table], directory: Path) -> List[Path]:
     return written
 
 
-def draw_penalties(path: Path, table: Table, found: Dict[str, List[JudgedChoice]]) -> None:
-    """Time penalties over all budgets and repeats as violins, their medians marked (001 Fig 12)."""
-    figure, axes = pyplot().subplots(figsize=(1.1 * len(found) + 2, 4.4), constrained_layout=True)
+def draw_penalties(path: Path, table: Table, judged: Dict[str, List[JudgedChoice]]) -> None:
+    """Time penalties over all budgets and repeats as violins with marked medians (001 Fig 12)."""
+    figure, axes = pyplot().subplots(figsize=(1.1 * len(judged) + 2, 4.4), constrained_layout=True)
     values = [
-        np.array([one.penalty_pct for one in outcomes if one.penalty_pct is not None]) for outcomes in found.values()
+        np.array([outcome.penalty_pct for outcome in outcomes if outcome.penalty_pct is not None])
+        for outcomes in judged.values()
     ]
     for place, column in enumerate(values):
         if np.ptp(column) > 0:
@@ -54,19 +55,19 @@ def draw_penalties(path: Path, table: Table, found: Dict[str, List[JudgedChoice]
     axes.set_yticks(ticks, [str(tick) for tick in ticks])
     axes.set_ylim(min(-LINEAR_TO_PCT / 2, *(float(column.min()) for column in values)) * 1.1, None)
     axes.axhline(0, color="black", linewidth=0.6)
-    axes.set_xticks(range(len(found)), list(found), rotation=30, ha="right", fontsize=8)
+    axes.set_xticks(range(len(judged)), list(judged), rotation=30, ha="right", fontsize=8)
     axes.set_ylabel("time penalty (%), dot: median")
     axes.set_title(f"{title_of(table)}; scale logarithmic beyond {LINEAR_TO_PCT} %", fontsize=10)
     save(figure, path)
 
 
-def draw_power_errors(path: Path, table: Table, found: Dict[str, List[JudgedChoice]]) -> None:
+def draw_power_errors(path: Path, table: Table, judged: Dict[str, List[JudgedChoice]]) -> None:
     """Area above the budget, and the shares of choices over it and over it by 1 W, as bars (001 Fig 13)."""
-    figures = [summarise(outcomes) for outcomes in found.values()]
-    figure, axes = pyplot().subplots(figsize=(1.1 * len(found) + 2, 4.4), constrained_layout=True)
-    places = np.arange(len(found))
+    figures = [summarise(outcomes) for outcomes in judged.values()]
+    figure, axes = pyplot().subplots(figsize=(1.1 * len(judged) + 2, 4.4), constrained_layout=True)
+    places = np.arange(len(judged))
     over, over_by_1_w, areas_w = (
-        [one[name] for one in figures] for name in ("over_limit_pct", "over_limit_plus1_pct", "area_w")
+        [figure_row[name] for figure_row in figures] for name in ("over_limit_pct", "over_limit_plus1_pct", "area_w")
     )
     axes.bar(places - 0.27, over, 0.26, label="A/L", color=colour(0))
     axes.bar(places, over_by_1_w, 0.26, label="A/L+1", color=colour(1))
@@ -77,14 +78,14 @@ def draw_power_errors(path: Path, table: Table, found: Dict[str, List[JudgedChoi
     second.set_ylabel("Area (W per choice)")
     second.set_ylim(0, max(0.5, *areas_w) * 1.1)
     axes.bar([0], [0], color=colour(2), label="Area (right)")
-    axes.set_xticks(places, list(found), rotation=30, ha="right", fontsize=8)
+    axes.set_xticks(places, list(judged), rotation=30, ha="right", fontsize=8)
     axes.legend(fontsize=8)
     axes.set_title(title_of(table), fontsize=10)
     save(figure, path)
 
 
 def time_and_power(watts: np.ndarray, time_ms: np.ndarray, label: str, title: str) -> Tuple[Any, Any]:
-    """A figure and its axes, with all modes as a cloud."""
+    """A figure and its axes, with all modes as a point cloud."""
     figure, axes = pyplot().subplots(figsize=(7.8, 5), constrained_layout=True)
     axes.plot(watts, time_ms, ".", color="#cccccc", markersize=2, label=label, rasterized=True)
     axes.set_yscale("log")
@@ -94,13 +95,13 @@ def time_and_power(watts: np.ndarray, time_ms: np.ndarray, label: str, title: st
     return figure, axes
 
 
-def draw_choices(path: Path, table: Table, found: Dict[str, List[JudgedChoice]]) -> None:
-    """All modes of a table with their front, and where the choices lie as observed (001 Fig 11)."""
+def draw_choices(path: Path, table: Table, judged: Dict[str, List[JudgedChoice]]) -> None:
+    """All modes of a table with their front, and the choices as observed (001 Fig 11)."""
     watts = mw_to_w(table.power_mw)
     figure, axes = time_and_power(watts, table.time_ms, "all modes", title_of(table))
     best = pareto_front(table.time_ms, table.power_mw)
     axes.step(watts[best], table.time_ms[best], "k-", where="post", linewidth=1.2, label="observed front")
-    for place, (name, outcomes) in enumerate(found.items()):
+    for place, (name, outcomes) in enumerate(judged.items()):
         chosen = sorted({outcome.choice.index for outcome in outcomes})
         mark = "os^"[place % 3]  # colours alone would repeat
         axes.plot(watts[chosen], table.time_ms[chosen], mark, markersize=4, color=colour(place), label=name, alpha=0.8)
@@ -108,18 +109,18 @@ def draw_choices(path: Path, table: Table, found: Dict[str, List[JudgedChoice]])
     save(figure, path)
 
 
-def draw_recommendation(found: Recommendation, path: Path, provenance: str) -> None:
-    """Time and power of all modes as predicted, the front, what was profiled, and the recommended mode."""
-    time_ms, watts = np.exp(found.posterior.log_time), mw_to_w(np.exp(found.posterior.log_power))
-    figure, axes = time_and_power(watts, time_ms, "predicted", f"{found.goal.describe()}, {provenance}")
-    front = [(mw_to_w(one.power_mw.value), one.time_ms.value) for one in found.front]
+def draw_recommendation(recommendation: Recommendation, path: Path, provenance: str) -> None:
+    """Predicted time and power of all modes, the front, the profiled modes, and the recommended one."""
+    time_ms, watts = np.exp(recommendation.posterior.log_time), mw_to_w(np.exp(recommendation.posterior.log_power))
+    figure, axes = time_and_power(watts, time_ms, "predicted", f"{recommendation.goal.describe()}, {provenance}")
+    front = [(mw_to_w(mode.power_mw.value), mode.time_ms.value) for mode in recommendation.front]
     axes.step(*zip(*front), "k-", where="post", linewidth=1.2, label="front")
-    profiled = found.posterior.measured
+    profiled = recommendation.posterior.measured
     axes.plot(watts[profiled], time_ms[profiled], "o", color=colour(0), markersize=5, label="profiled")
-    mode = found.mode
+    mode = recommendation.mode
     label = f"recommended: {mode.power_mode.name}"
     axes.plot([mw_to_w(mode.power_mw.value)], [mode.time_ms.value], "*", color=colour(1), markersize=15, label=label)
-    limit = found.goal.limits.get("power_mw")
+    limit = recommendation.goal.limits.get("power_mw")
     if limit is not None:
         axes.axvline(
             mw_to_w(limit), color=colour(1), linewidth=0.9, linestyle="--", label=f"budget {mw_to_w(limit):g} W"

@@ -1,6 +1,6 @@
-"""What every strategy is: from a goal to a power mode, by profiles that are counted.
+"""The protocol of strategies: from a goal to a power mode, by a limited number of profiles.
 
-A `Strategy` sees a device only through its `History`, which takes profiles from a `Profiler` and counts them.
+A `Strategy` accesses a device only through its `History`, which takes profiles from a `Profiler` and counts them.
 """
 
 from __future__ import annotations
@@ -17,23 +17,23 @@ from predictors.sampling import profiling_seconds
 from predictors.strategies.goals import Goal
 
 MOST_FAILURES = 3
-"""A search ends where so many candidates in a row cannot be profiled: the cause is not the candidates then."""
+"""A search ends if this many candidates in a row cannot be profiled: the candidates are not the cause then."""
 
 
 class Candidates(NamedTuple):
-    """What can be chosen: power modes, each with a batch size."""
+    """The candidates of a choice: power modes, each with a batch size."""
 
-    modes: np.ndarray  # int64 of shape (n, 4), columns as in `PowerMode`; a clock that the device does not tell is 0
+    modes: np.ndarray  # int64 of shape (n, 4), columns as in `PowerMode`; a clock that the device does not report is 0
     batch_size: np.ndarray  # int64 of shape (n,)
 
     @property
     def known_modes(self) -> np.ndarray:
-        """The modes as predictors take them: an unknown clock is the same in all, so any number above 0 will do."""
+        """The modes as predictors take them: an unknown clock is equal in all, so any number above 0 will do."""
         return np.maximum(self.modes, 1)
 
 
 class MeasuredMode(NamedTuple):
-    """What profiling one candidate gave: median minibatch time and module power, and the seconds that it took."""
+    """The profile of a candidate: median minibatch time and module power, and the seconds that it took."""
 
     time_ms: float
     power_mw: float
@@ -41,25 +41,25 @@ class MeasuredMode(NamedTuple):
 
 
 class FailedMode(NamedTuple):
-    """Why one candidate cannot be profiled, where others may."""
+    """A candidate that cannot be profiled, while others may."""
 
-    reason: str  # a sentence, for people
-    seconds: float  # what trying took
-    rules_out: Tuple[int, ...] = ()  # candidates that would fail for the same reason and are not to be tried
+    reason: str  # a sentence for the user
+    seconds: float  # that the attempt took
+    rules_out: Tuple[int, ...] = ()  # candidates that would fail for the same reason and must not be tried
 
 
 class Profiler(Protocol):
-    """A device with a workload on it: what can be chosen, and what a choice gives."""
+    """A device with a workload: the candidates, and their profiles."""
 
-    candidates: Candidates  # what can be chosen; everywhere else a candidate is its index here
+    candidates: Candidates  # everywhere else a candidate is its index here
     task: str  # `training` or `inference`
 
     def profile(self, index: int) -> Union[MeasuredMode, FailedMode]:
-        """Profile one candidate; raises a `HarnessError` where nothing can be measured any more."""
+        """Profile one candidate; raises a `HarnessError` if nothing can be measured any more."""
 
 
 class TableProfiler:
-    """Profiles from the rows of a table, which are its candidates; costs what profiling on the device would."""
+    """Takes profiles from the rows of a table, its candidates, at the cost of profiling on the device."""
 
     def __init__(self, table: Table) -> None:
         self.table = table
@@ -67,35 +67,35 @@ class TableProfiler:
         self.candidates = Candidates(table.modes, table.batch_size)
 
     def profile(self, index: int) -> MeasuredMode:
-        """The row's figures."""
+        """The figures of a row."""
         time_ms = float(self.table.time_ms[index])
         return MeasuredMode(time_ms, float(self.table.power_mw[index]), profiling_seconds(np.array(time_ms)))
 
 
 class Spent(NamedTuple):
-    """What a choice has cost: profiles, failed ones included, and the seconds that they took."""
+    """The cost of a choice: the number of profiles, failed ones included, and the seconds that they took."""
 
     profiles: int
     seconds: float
 
 
 class Choice(NamedTuple):
-    """What a strategy answers."""
+    """The result of a strategy."""
 
     index: int  # the chosen candidate
     power_mode: PowerMode
     batch_size: int
-    feasible: bool  # whether it is held to keep the goal's limits; if not, it is the nearest that is known
-    measured: Optional[MeasuredMode]  # what profiling it gave; None where it was not profiled
+    feasible: bool  # whether it is expected to keep the goal's limits; if not, it comes nearest to them
+    measured: Optional[MeasuredMode]  # its profile; None if it was not profiled
     spent: Spent
-    reason: str  # why this one, in a sentence
+    reason: str  # of the choice, in a sentence
 
 
 class History:
-    """The profiles taken so far, at most `limit` of them; nothing is profiled twice, and nothing that failed is chosen.
+    """The profiles taken so far, at most `limit`; no candidate is profiled twice, and a failed one is never chosen.
 
-    Candidates that fail count towards `limit`, and so do the profiles of what is searched `beside` this. `report` takes
-    a line for each profile.
+    Failed candidates count towards `limit`, and so do the profiles of a search `beside` this one. `report` receives a
+    line for each profile.
     """
 
     def __init__(
@@ -110,21 +110,21 @@ class History:
         self.profiler = profiler
         self._together: List[History] = beside._together if beside else []
         self._together.append(self)
-        for one in self._together:
-            one.limit = min(limit, sum(len(each.profiler.candidates.modes) for each in self._together))
+        for history in self._together:
+            history.limit = min(limit, sum(len(member.profiler.candidates.modes) for member in self._together))
         self.taken: Dict[int, MeasuredMode] = {}  # by candidate, in the order of profiling
-        self.failed: Dict[int, str] = {}  # why they could not be profiled, likewise
-        self.usable = np.ones(len(profiler.candidates.modes), dtype=bool)  # may be profiled and chosen, as far as known
+        self.failed: Dict[int, str] = {}  # the reasons of failures, likewise
+        self.usable = np.ones(len(profiler.candidates.modes), dtype=bool)  # whether each may be profiled and chosen
         self._failed_in_a_row = 0
         self._seconds = 0.0
         self._report = report
 
     def profile(self, index: int) -> Optional[MeasuredMode]:
-        """The profile of a candidate, taken now if it was not before; None where it cannot be profiled.
+        """The profile of a candidate, taken now unless it exists; None if the candidate cannot be profiled.
 
         Raises:
             InvalidValueError: no profile is left.
-            CannotRunError: `MOST_FAILURES` candidates in a row failed, or all there are.
+            CannotRunError: `MOST_FAILURES` candidates in a row failed, or all candidates did.
         """
         if index in self.taken:
             return self.taken[index]
@@ -132,34 +132,34 @@ class History:
             return None
         if self.left <= 0:
             raise InvalidValueError(f"all {self.limit} profiles are spent", "allow more profiles")
-        found = self.profiler.profile(index)
-        self._seconds += found.seconds
-        if isinstance(found, FailedMode):
-            # It is spent, and is neither tried nor chosen any more.
-            self.failed[index] = found.reason
-            self.usable[[index, *found.rules_out]] = False
-            self.usable[self.places] = True  # what was profiled is known to run
+        outcome = self.profiler.profile(index)
+        self._seconds += outcome.seconds
+        if isinstance(outcome, FailedMode):
+            # It counts as spent, and is neither tried nor chosen again.
+            self.failed[index] = outcome.reason
+            self.usable[[index, *outcome.rules_out]] = False
+            self.usable[self.places] = True  # profiled candidates do run
             self._failed_in_a_row += 1
-            self._tell(index, f"cannot be profiled: {found.reason}")
+            self._report_profile(index, f"cannot be profiled: {outcome.reason}")
             if self._failed_in_a_row >= MOST_FAILURES or (self.left <= 0 and not self.taken):
                 tried = ", ".join(self.mode(place).name for place in list(self.failed)[-self._failed_in_a_row :])
-                raise CannotRunError(f"of the last modes none could be profiled: {tried}; the last: {found.reason}")
+                raise CannotRunError(f"none of the last modes could be profiled: {tried}; the last: {outcome.reason}")
             return None
-        self.taken[index] = found
+        self.taken[index] = outcome
         self._failed_in_a_row = 0
-        power = "no power" if np.isnan(found.power_mw) else f"{mw_to_w(found.power_mw):.1f} W"
-        self._tell(index, f"{found.time_ms:.1f} ms, {power}")
-        return found
+        power = "no power" if np.isnan(outcome.power_mw) else f"{mw_to_w(outcome.power_mw):.1f} W"
+        self._report_profile(index, f"{outcome.time_ms:.1f} ms, {power}")
+        return outcome
 
     def profile_all(self, indices: Sequence[int]) -> None:
-        """Profile candidates; a profiler that has several boards is told of all of them first."""
+        """Profile candidates; a profiler with several boards receives all of them first."""
         begin = getattr(self.profiler, "begin", None)
         if begin is not None:
             begin([index for index in indices if self.untried[index]])
         for index in indices:
             self.profile(index)
 
-    def _tell(self, index: int, what: str) -> None:
+    def _report_profile(self, index: int, what: str) -> None:
         self._report(f"profile {self.limit - self.unspent} of {self.limit}: {self.mode(index).name} {what}")
 
     @property
@@ -171,7 +171,7 @@ class History:
 
     @property
     def unspent(self) -> int:
-        return self.limit - sum(one.spent.profiles for one in self._together)
+        return self.limit - sum(history.spent.profiles for history in self._together)
 
     @property
     def left(self) -> int:
@@ -188,23 +188,23 @@ class History:
 
     @property
     def time_ms(self) -> np.ndarray:
-        return np.array([found.time_ms for found in self.taken.values()])
+        return np.array([measured.time_ms for measured in self.taken.values()])
 
     @property
     def power_mw(self) -> np.ndarray:
-        return np.array([found.power_mw for found in self.taken.values()])
+        return np.array([measured.power_mw for measured in self.taken.values()])
 
     def mode(self, index: int) -> PowerMode:
         return PowerMode(*self.profiler.candidates.modes[index].tolist())
 
     def figures(self, index: int, goal: Goal) -> Tuple[float, float]:
-        """Objective, and excess over the limits, of a candidate that was profiled."""
-        found, size = self.taken[index], self.profiler.candidates.batch_size[index]
-        how = found.time_ms, found.power_mw, size
-        return float(goal.objective(*how)), float(goal.excess(*how))
+        """Objective of a profiled candidate, and its excess over the limits."""
+        measured, size = self.taken[index], self.profiler.candidates.batch_size[index]
+        figures = measured.time_ms, measured.power_mw, size
+        return float(goal.objective(*figures)), float(goal.excess(*figures))
 
     def best_measured(self, goal: Goal) -> Optional[int]:
-        """The best profiled candidate within the limits, else the one that breaks them least; None without profiles."""
+        """The best profiled candidate within the limits, or the one that breaks them least; None without profiles."""
         if not self.taken:
             return None
         sizes = self.profiler.candidates.batch_size[self.places]
@@ -226,13 +226,13 @@ class History:
 
 
 class Strategy:
-    """From a goal to a power mode; a subclass has `choose`, or `choose_all` where one set of profiles serves all."""
+    """Chooses a power mode for a goal; a subclass has `choose`, or `choose_all` if one set of profiles serves all."""
 
     def choose(self, history: History, goal: Goal) -> Choice:
-        """Choose for one goal, by profiles through `history`, within its limit; what it holds already may be used.
+        """Choose for one goal by profiles from `history`, within its limit; existing profiles may be used.
 
         Raises:
-            InvalidValueError: it needs more profiles than there are.
+            InvalidValueError: it needs more profiles than are left.
             CannotRunError: too many candidates could not be profiled.
         """
         return self.choose_all(history, [goal])[0]

@@ -1,4 +1,4 @@
-"""A recommendation: a choice with everything that a person wants to know of it."""
+"""A recommendation: a choice with its figures, alternatives and savings."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from predictors.strategies.goals import Goal
 from predictors.strategies.protocol import Choice, History, Strategy
 from predictors.strategies.search import Grid
 
-LEVEL = 0.8  # share of measurements that the intervals are to hold
+LEVEL = 0.8  # share of measurements that the intervals should contain
 
 
 class FigureInterval(NamedTuple):
-    """A figure with the interval that is to hold it with probability `LEVEL`; predicted where it was not profiled."""
+    """A figure with the interval that contains it with probability `LEVEL`; predicted unless it was profiled."""
 
     value: float
     low: float
@@ -31,7 +31,7 @@ class FigureInterval(NamedTuple):
 
 
 class ModeFigures(NamedTuple):
-    """A mode with its minibatch time and power; `label` says which it is."""
+    """A mode with its minibatch time and power, and a `label` for its role."""
 
     label: str
     power_mode: PowerMode
@@ -41,9 +41,9 @@ class ModeFigures(NamedTuple):
 
 
 class Saving(NamedTuple):
-    """What the choice saves against another mode over a whole training; below 0 it costs more.
+    """The savings of the choice over another mode during a whole training; below 0 it costs more.
 
-    `keeps_limits` says whether the other mode is expected to keep the goal's limits.
+    `keeps_limits`: whether the other mode is expected to keep the goal's limits.
     """
 
     other: ModeFigures
@@ -53,21 +53,21 @@ class Saving(NamedTuple):
 
 
 class Recommendation(NamedTuple):
-    """What is recommended, and why."""
+    """A recommended mode, and the reasons for it."""
 
-    goal: Goal  # what was asked for
-    choice: Choice  # the answer
+    goal: Goal
+    choice: Choice
     mode: ModeFigures  # the chosen mode with its figures
-    front: Tuple[ModeFigures, ...]  # the modes that no other beats in both time and power, by rising power
-    savings: Tuple[Saving, ...]  # against the greatest mode and against the best preset that claims to keep the limit
-    posterior: CandidatePosterior  # of every candidate
-    history: History  # what was profiled
-    samples: Optional[float]  # that the savings are over; None for those of an hour's training in the chosen mode
-    unprofiled: bool = False  # whether the front holds what no profile tells of
+    front: Tuple[ModeFigures, ...]  # the Pareto front of time and power, by rising power
+    savings: Tuple[Saving, ...]  # over the greatest mode and over the best preset that claims to keep the limit
+    posterior: CandidatePosterior  # of all candidates
+    history: History  # the profiles
+    samples: Optional[float]  # of the training that savings refer to; None: those of an hour in the chosen mode
+    unprofiled: bool = False  # whether the front includes modes outside the profiled range
 
     @property
     def several_sizes(self) -> bool:
-        """Whether the batch size was free, so that times compare by the sample."""
+        """Whether there were several batch sizes, so that times compare per sample."""
         return len(set(self.posterior.batch_size.tolist())) > 1
 
 
@@ -80,11 +80,11 @@ def recommend(
     samples: Optional[float] = None,
     unprofiled: bool = False,
 ) -> List[Recommendation]:
-    """Choose for each goal by a strategy, with one set of profiles, and collect what there is to say of the choices.
+    """Choose for each goal by a strategy, with one set of profiles, and describe the choices.
 
-    `predictor` is fitted anew to all profiles, for what was not measured. Where the strategy took none, the modes that
-    it chose are profiled. `samples` are those of the whole training, for the savings; None counts them over an hour's
-    training in the chosen mode. What no profile tells of is not on the front, unless `unprofiled`.
+    `predictor` is fitted anew to all profiles, to predict the candidates that were not measured. If the strategy took
+    no profiles, its choices are profiled. `samples` are those of the whole training, for the savings; None means those
+    of an hour in the chosen mode. The front excludes modes outside the profiled range, unless `unprofiled`.
     """
     choices = strategy.choose_all(history, goals)
     if not history.taken:
@@ -98,7 +98,7 @@ def recommend(
 
 
 def _profiled(history: History, goal: Goal, choice: Choice) -> Choice:
-    """A choice that nothing was profiled for, with what profiling its mode gives."""
+    """A choice made without profiles, after profiling its mode."""
     if history.left <= 0 and choice.index not in history.taken:
         raise InvalidValueError("a recommendation needs profiles", "allow some with --profiles")
     if history.profile(choice.index) is None:
@@ -145,31 +145,31 @@ def _recommend(
 class SharedMode(NamedTuple):
     """One mode for several workloads of a board."""
 
-    modes: Tuple[ModeFigures, ...]  # its figures with each workload
-    longer: float  # how much greater the objective is than with a choice for each, as a share, on average
+    modes: Tuple[ModeFigures, ...]  # its figures for each workload
+    longer: float  # mean increase of the objective over a choice for each workload, as a share
 
 
-def shared_mode(found: Sequence[Recommendation], risk: float) -> Optional[SharedMode]:
-    """The one mode that serves all workloads best, each recommended for on the same candidates; None where none does.
+def shared_mode(recommendations: Sequence[Recommendation], risk: float) -> Optional[SharedMode]:
+    """The mode that serves all workloads best, from recommendations on the same candidates; None if none is feasible.
 
-    What was profiled keeps each limit; anything else breaks it with at most the probability `risk`.
+    A profiled mode must keep all limits; any other may break one with at most the probability `risk`.
     """
-    allowed, longer = np.ones(len(found[0].posterior.measured), dtype=bool), 0.0
-    for one in found:
-        posterior, goal = one.posterior, one.goal
+    allowed, longer = np.ones(len(recommendations[0].posterior.measured), dtype=bool), 0.0
+    for recommendation in recommendations:
+        posterior, goal = recommendation.posterior, recommendation.goal
         kept = np.where(posterior.measured, posterior.excess(goal) <= 0, posterior.risk(goal) <= risk)
-        allowed &= one.history.usable & (posterior.admitted | posterior.measured) & kept
+        allowed &= recommendation.history.usable & (posterior.admitted | posterior.measured) & kept
         objective = posterior.objective(goal)
-        longer = longer + (objective / objective[one.choice.index] - 1) / len(found)
+        longer = longer + (objective / objective[recommendation.choice.index] - 1) / len(recommendations)
     if not allowed.any():
         return None
     best = int(np.where(allowed, longer, np.inf).argmin())
-    modes = tuple(describe(one.posterior, one.history, best, "shared") for one in found)
+    modes = tuple(describe(each.posterior, each.history, best, "shared") for each in recommendations)
     return SharedMode(modes, float(longer[best]))
 
 
 def describe(posterior: CandidatePosterior, history: History, index: int, label: str) -> ModeFigures:
-    """A candidate with its posterior."""
+    """The figures of a candidate, from its posterior."""
     reach = posterior.reach((1 - LEVEL) / 2)[index]
 
     def interval(log_median: np.ndarray, log_sd: np.ndarray) -> FigureInterval:
@@ -187,7 +187,7 @@ def describe(posterior: CandidatePosterior, history: History, index: int, label:
 
 
 def energy_wh(mode: ModeFigures, minibatches: float) -> float:
-    """Module energy of so many minibatches."""
+    """Module energy of a number of minibatches."""
     return mwh_to_wh(mws_to_mwh(float(minibatch_energy_mws(mode.time_ms.value, mode.power_mw.value)) * minibatches))
 
 

@@ -1,4 +1,4 @@
-"""The strategies by name, and how each is made for a target."""
+"""The strategies by name, and their construction for a target."""
 
 from __future__ import annotations
 
@@ -20,28 +20,28 @@ OURS = "physical-gp"  # the predictor behind `one-shot`, `closed-loop` and `fron
 
 
 class StrategySetting(NamedTuple):
-    """What strategies are made from."""
+    """The inputs that strategies are made from."""
 
-    device: str = ""  # name of the board, as in the corpus; strategies that know vendor figures look it up
+    device: str = ""  # name of the board, as in the corpus; strategies that use vendor figures look it up
     references: Tuple[Table, ...] = ()  # tables of other workloads that transfer predictors may start from
     presets: Tuple[VendorPreset, ...] = ()  # the vendor's modes
     risk: Optional[float] = None  # of `one-shot`: greatest probability of breaking a limit
-    unprofiled: bool = False  # whether a pick may be what no profile tells of
+    unprofiled: bool = False  # whether the pick may lie outside the profiled range
     hierarchy: Optional[Hierarchy] = None  # the prior of our predictor; None for the suite's
 
 
 class StrategyKind(NamedTuple):
-    """A strategy as it can be asked for by name."""
+    """A strategy that can be selected by name."""
 
     make: Callable[[StrategySetting, int], Strategy]  # from a setting and a seed to the strategy
-    meaning: str  # what it does, for `--help`
-    together: bool = False  # one set of profiles serves all budgets of a sweep; else each budget has its own
-    profiles: str = "given"  # how many profiles it takes: `given` (as many as allowed), `none` or `all`
-    deterministic: bool = False  # whether every seed gives the same choice; those that take no profiles, or all, do
+    meaning: str  # a description for `--help`
+    together: bool = False  # one set of profiles serves all budgets of a sweep; otherwise each budget has its own
+    profiles: str = "given"  # the number of profiles it takes: `given` (as many as allowed), `none` or `all`
+    deterministic: bool = False  # whether all seeds give the same choice, as is always so with `none` and `all`
 
 
 def unfitted(setting: StrategySetting, seed: int, name: str = OURS) -> Callable[[], Predictor]:
-    """Makes predictors of a name, not fitted, that know the setting's board and references."""
+    """A factory of unfitted predictors of a name, with the setting's board and references."""
     kind = predictor_class(name)
     offered = {"references": setting.references, "board": setting.device or None, "hierarchy": setting.hierarchy}
     return lambda: make_predictor(kind, seed=seed, **offered)
@@ -52,7 +52,7 @@ def make_closed_loop(setting: StrategySetting, seed: int, least_gain: float = 0.
 
 
 def make_one_shot(setting: StrategySetting, seed: int, papers: str = "") -> OneShot:
-    """One pick at the setting's risk; or, by a predictor of the papers, their way: within the limit as predicted."""
+    """One pick at the setting's risk; or, with a predictor of the papers, their rule: within the limit as predicted."""
     if papers:
         return OneShot(unfitted(setting, seed, papers), seed=seed)
     return OneShot(unfitted(setting, seed), risk=setting.risk, seed=seed, unprofiled=setting.unprofiled)
@@ -60,7 +60,7 @@ def make_one_shot(setting: StrategySetting, seed: int, papers: str = "") -> OneS
 
 STRATEGIES: Dict[str, StrategyKind] = {
     "closed-loop": StrategyKind(
-        make_closed_loop, "profiles where our predictor promises most, answers with a measured mode"
+        make_closed_loop, "profiles the most promising mode next, answers with a measured mode"
     ),
     "front": StrategyKind(
         make_closed_loop, "the same for all budgets at once, with one set of profiles", together=True
@@ -70,23 +70,27 @@ STRATEGIES: Dict[str, StrategyKind] = {
         partial(make_one_shot, papers="powertrain"), "random modes, PowerTrain, one pick", together=True
     ),
     "nn": StrategyKind(partial(make_one_shot, papers="nn"), "random modes, a neural network, one pick", together=True),
-    "random": StrategyKind(lambda given, seed: RandomSearch(seed), "best of random modes", together=True),
-    "mdbs": StrategyKind(lambda given, seed: BinarySearch(), "multi-dimensional binary search", deterministic=True),
+    "random": StrategyKind(lambda setting, seed: RandomSearch(seed), "best of random modes", together=True),
+    "mdbs": StrategyKind(lambda setting, seed: BinarySearch(), "multi-dimensional binary search", deterministic=True),
     "gmd": StrategyKind(
-        lambda given, seed: CoordinateSearch(), "coordinate search from the middle", deterministic=True
+        lambda setting, seed: CoordinateSearch(), "coordinate search from the middle", deterministic=True
     ),
-    "presets": StrategyKind(lambda given, seed: Presets(given.presets), "the vendor's best preset", profiles="none"),
+    "presets": StrategyKind(
+        lambda setting, seed: Presets(setting.presets), "the vendor's best preset", profiles="none"
+    ),
     "npe": StrategyKind(
-        lambda given, seed: GreatestEstimatedPower(given.device), "the vendor's power estimate", profiles="none"
+        lambda setting, seed: GreatestEstimatedPower(setting.device), "the vendor's power estimate", profiles="none"
     ),
-    "maxn": StrategyKind(lambda given, seed: Maxn(), "always the greatest mode", profiles="none"),
-    "brute-force": StrategyKind(lambda given, seed: BruteForce(), "profiles every mode", together=True, profiles="all"),
+    "maxn": StrategyKind(lambda setting, seed: Maxn(), "always the greatest mode", profiles="none"),
+    "brute-force": StrategyKind(
+        lambda setting, seed: BruteForce(), "profiles every mode", together=True, profiles="all"
+    ),
 }
 """Ours first, then the papers' and the plain ones."""
 
 
 def strategy_on_device(name: str, setting: StrategySetting, seed: int, least_gain: float, batch: int = 1) -> Strategy:
-    """A strategy for a search on a device, which ends where no profile promises a gain of `least_gain`."""
+    """A strategy for a search on a device, which ends if no profile is expected to gain at least `least_gain`."""
     if name == "powertrain" and not setting.references:
         raise InvalidValueError("powertrain starts from a reference workload", "give --corpus FILE --reference W")
     if STRATEGIES[name].make is make_closed_loop:
@@ -95,5 +99,5 @@ def strategy_on_device(name: str, setting: StrategySetting, seed: int, least_gai
 
 
 def strategy_names(text: str) -> List[str]:
-    """The strategies in a list with commas, as `predictors.models.base.names_in` reads it."""
+    """The strategies in a comma-separated list, as of `predictors.models.base.names_in`."""
     return names_in(text, STRATEGIES, "strategy")

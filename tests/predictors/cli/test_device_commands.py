@@ -399,7 +399,7 @@ def test_a_search_that_a_device_ends_says_what_is_kept_and_resumes(capsys, tmp_p
     code, out, err = run(capsys, *options)
     assert (code, out) == (2, "")
     assert len(board.asked) == 3 + 3
-    assert "of the last modes none could be profiled" in err
+    assert "none of the last modes could be profiled" in err
     assert f"3 profiles are kept in {tmp_path / 'r.sqlite'}: --resume" in err
     board.end()
     code, out, _ = run(capsys, *options, "--resume")

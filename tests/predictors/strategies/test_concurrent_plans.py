@@ -257,7 +257,7 @@ def test_profiles_of_all_plans_together_are_never_exceeded_and_counted_as_they_c
 
 
 def test_a_single_profile_does_not_suffice():
-    with pytest.raises(InvalidValueError, match="suffice"):
+    with pytest.raises(InvalidValueError, match="not enough"):
         chosen(GOALS[0], profiles=1)
 
 

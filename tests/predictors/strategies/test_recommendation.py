@@ -40,7 +40,7 @@ def test_savings_are_those_of_time_and_power_over_the_whole_training_or_else_an_
         hours = (saving.other.time_ms.value - found.mode.time_ms.value) * 1e5 / 3.6e6
         assert saving.hours == pytest.approx(hours)
         assert saving.energy_wh == pytest.approx(energy_wh(saving.other, 1e5) - energy_wh(found.mode, 1e5))
-    preset = "preset MODE_20W, stood for by the nearest mode there is"  # its clocks are not in the table
+    preset = "preset MODE_20W, approximated by the nearest available mode"  # its clocks are not in the table
     assert [saving.other.label for saving in found.savings] == ["MAXN", preset]
     assert [saving.keeps_limits for saving in found.savings] == [False, True]
 
