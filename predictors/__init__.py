@@ -1,1 +1,1 @@
-"""From a few profiled power modes to minibatch time and power for every power mode of a device."""
+"""Prediction of minibatch time and power of all power modes of a device from a few profiled ones."""

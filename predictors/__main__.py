@@ -10,7 +10,7 @@ from predictors.cli import COMMANDS
 
 def main(argv: Optional[List[str]] = None) -> int:
     """Run a command and return its exit code."""
-    description = "From some profiled power modes to time and power of all, and to the mode to use."
+    description = "Predict time and power of all power modes from a few profiled ones, and recommend one."
     return run_command("python -m predictors", description, COMMANDS, argv)
 
 

@@ -1,11 +1,11 @@
-"""How good predictors are: fitted on some modes of a table, tested on the modes that were not used, and on all.
+"""The evaluation of predictors: fitted on some modes of a table, tested on the held-out modes, and on all.
 
-Two protocols stand side by side. The papers' (001 sec. 4) tests on every mode of the corpus, those used to fit
-included; the stricter one, which results lead with, only on the others. Both give the median and the quartiles over
-repeats, each with other modes to fit on. Within a repeat every predictor gets the same modes.
+There are two protocols. The papers' (001 sec. 4) tests on every mode of the corpus, fitted ones included; the stricter
+one, which results show first, only on held-out modes. Both give the median and the quartiles over repeats, each with
+other modes to fit on. Within a repeat every predictor gets the same modes.
 
-Where part of a table is known to be odd, the stricter errors are also given without it; modes to fit on are drawn from
-all of the table either way, because whoever profiles does not know what is odd.
+If part of a table is anomalous (the odd slice), the stricter errors are also given without it; the modes to fit on are
+drawn from the whole table either way, because users who profile cannot tell the odd slice.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ if TYPE_CHECKING:
 FIGURES = ("time_mape", "power_mape", "energy_mape")
 LEVELS = (80, 95)  # predictive intervals whose coverage is checked, in %
 
-# Share of the modes that is not fitted where all are to be: without it nothing would be left for the stricter test.
-# 001 sec. 3.1 holds back as much of its full corpus for validation.
+# Share of modes held out of a fit on `all` modes: otherwise nothing would be left for the stricter test. 001 sec. 3.1
+# holds back as much of its full corpus for validation.
 HELD_OUT_SHARE = 0.1
 
-# The odd parts of measured tables by device and task: all modes from these values to those, as in `PowerMode`.
+# The anomalous parts of measured tables by device and task: ranges of modes, ends included, as in `PowerMode`.
 # In the public tables behind 001, whole GPU-clock rows of slow cores run 1.2 to 9 times faster than their neighbours:
 # they were measured in different sessions. In inference, rows show the power and speed of another GPU clock.
 ODD_PARTS = {
@@ -62,7 +62,7 @@ class Spread(NamedTuple):
 def mape(observed: np.ndarray, predicted: np.ndarray) -> float:
     """Mean absolute percentage error (001 sec. 4), in %, of observed values above 0, shape (n,).
 
-    NaN where there is nothing to compare, or where the predictor does not answer: a prediction is not finite.
+    NaN without observations, or if a prediction is not finite.
     """
     observed, predicted = np.asarray(observed, dtype=float), np.asarray(predicted, dtype=float)
     if len(observed) == 0 or not np.isfinite(predicted).all():
@@ -73,8 +73,8 @@ def mape(observed: np.ndarray, predicted: np.ndarray) -> float:
 def bias(observed: np.ndarray, predicted: np.ndarray) -> float:
     """Mean signed error of the natural logarithm, in % (+5: about 5 % too much), of values of shape (n,).
 
-    NaN as in `mape`, and where a prediction is 0 or less. A factor on all predictions moves it by the factor's
-    logarithm, however large the errors are.
+    NaN as in `mape`, and if a prediction is 0 or less. A factor on all predictions changes it by the logarithm of that
+    factor, however large the errors are.
     """
     observed, predicted = np.asarray(observed, dtype=float), np.asarray(predicted, dtype=float)
     if len(observed) == 0 or not (np.isfinite(predicted) & (predicted > 0)).all():
@@ -90,18 +90,18 @@ def coverage(observed: np.ndarray, low: np.ndarray, high: np.ndarray) -> float:
 
 
 def spread(values: Sequence[Optional[float]]) -> Optional[Spread]:
-    """Median and quartiles over repeats (001 sec. 4); None where a repeat has no figure, or there is none."""
-    known = np.array(values, dtype=float)
-    if len(known) == 0 or np.isnan(known).any():
+    """Median and quartiles over repeats (001 sec. 4); None if a repeat has no figure, or there are no repeats."""
+    figures = np.array(values, dtype=float)
+    if len(figures) == 0 or np.isnan(figures).any():
         return None
-    q1, median, q3 = quartiles(known)
+    q1, median, q3 = quartiles(figures)
     return Spread(median, q1, q3)
 
 
 def odd_rows(table: Table) -> Optional[np.ndarray]:
-    """Which rows are in the odd part of a table or faulty (`Table.unapplied`), bool of shape (n,); None where none is.
+    """Which rows are in the anomalous part of a table or faulty (`Table.unapplied`), bool of shape (n,).
 
-    Of simulated tables none is.
+    None if there are none, as in all simulated tables.
     """
     if table.provenance == "simulated":
         return None
@@ -113,23 +113,23 @@ def odd_rows(table: Table) -> Optional[np.ndarray]:
 
 @dataclasses.dataclass(frozen=True)
 class Target:
-    table: Table  # complete, no row twice
-    references: Tuple[Table, ...] = ()  # what transfer predictors and some samplers may learn from
-    label: str = ""  # how results call it; the workload by default
-    fitted: Optional[np.ndarray] = None  # places of the rows to fit on where these are given; drawn otherwise
-    tested: Optional[np.ndarray] = None  # places of the rows to test on; all by default
-    # the same rows as profiled for the fit, where that was another measurement: another instance, fewer minibatches
+    table: Table  # complete, rows distinct
+    references: Tuple[Table, ...] = ()  # tables for transfer predictors and some samplers
+    label: str = ""  # name in results; the workload by default
+    fitted: Optional[np.ndarray] = None  # indices of the rows to fit on; drawn by default
+    tested: Optional[np.ndarray] = None  # indices of the rows to test on; all by default
+    # the same rows as measured for the fit, if that was a separate measurement: another instance, fewer minibatches
     profiled: Optional[Table] = None
     hierarchy: Optional[Hierarchy] = None  # the prior of physical-gp; the one that comes with the suite by default
-    counts: Optional[Dict[str, Counts]] = None  # what is counted of networks, by workload
-    params: Mapping[str, Any] = dataclasses.field(default_factory=dict)  # of predictors that have them, not their own
+    counts: Optional[Dict[str, Counts]] = None  # operation counts of networks, by workload
+    params: Mapping[str, Any] = dataclasses.field(default_factory=dict)  # parameters that override predictors' defaults
 
     @property
     def name(self) -> str:
         return self.label or self.table.workload
 
     def make(self, predictor: str, seed: int, within_table: bool = True) -> Predictor:
-        """A predictor of this target; it refuses clocks that the table does not have, if `within_table`."""
+        """A predictor for this target; with `within_table` it refuses clocks that the table does not have."""
         table = self.table
         return make_predictor(
             predictor_class(predictor),
@@ -144,7 +144,7 @@ class Target:
         )
 
     def rows(self, count: Optional[int], sampling: str, repeat: int, seed: int = 0) -> np.ndarray:
-        """The places of the rows that a repeat fits on: a function of the arguments, so the same for all predictors.
+        """The indices of the rows to fit on in a repeat: a function of the arguments, so equal for all predictors.
 
         `count` is None for all but `HELD_OUT_SHARE`; `sampling` is a name of `predictors.sampling.SAMPLERS`.
         """
@@ -162,7 +162,7 @@ class Target:
         if sampling == "sequential" and len(sizes) > 1:
             raise InvalidValueError(
                 f"sequential sampling of {table.workload} at {len(sizes)} batch sizes is not defined",
-                "choose another one",
+                "choose another sampling",
             )
         key = zlib.crc32("/".join((table.device, table.workload, table.task)).encode())
         places = choose_by_profiling(
@@ -179,11 +179,11 @@ class Target:
         return np.sort(places)
 
     def judge(self, predictor: Predictor, fitted: np.ndarray) -> Dict[str, float]:
-        """Fit a predictor, not fitted yet, on the rows at some places, and test it.
+        """Fit an unfitted predictor on the rows with the given indices, and test it.
 
         Returns:
-            A row of the frame of trials: what `figures` gives; `profiling_seconds` that the fitted modes cost; seconds
-            that `fit` and `predict` of all modes took.
+            A row of the frame of trials: the values of `figures`; `profiling_seconds`, the cost of the fitted modes;
+            the seconds of `fit` and of `predict` for all modes.
         """
         learned = self.profiles(fitted)
         start_s = time.perf_counter()
@@ -199,15 +199,15 @@ class Target:
         }
 
     def profiles(self, fitted: np.ndarray) -> Table:
-        """The rows at some places, as profiled for the fit."""
+        """The rows with the given indices, as profiled for the fit."""
         return (self.table if self.profiled is None else self.profiled).take(fitted)
 
     def figures(self, prediction: Prediction, fitted: np.ndarray) -> Dict[str, float]:
-        """How good a prediction of all rows of the table is, after a fit on the rows at some places.
+        """The errors of a prediction of all rows of the table, after a fit on the rows with the given indices.
 
         Returns:
             `n_modes` fitted; MAPE in % of time, power and energy on the modes that were not used to fit (`time_mape`),
-            on every mode (`all_modes_time_mape`) and, where an odd part of the table is known, outside it
+            on every mode (`all_modes_time_mape`) and, if part of the table is anomalous, outside that part
             (`without_slice_time_mape`); on held-out modes the bias in % (`time_bias`) and the share in % of
             observations within their interval (`time_80`, `power_95`). An unavailable figure is NaN.
         """
@@ -220,27 +220,27 @@ class Target:
         odd = odd_rows(table)
         if odd is not None:
             parts["without_slice_"] = held_out & ~odd
-        found: Dict[str, float] = {"n_modes": len(fitted)}
+        figures: Dict[str, float] = {"n_modes": len(fitted)}
         for part, rows in parts.items():
-            found.update({f"{part}{name}": error for name, error in errors(table, prediction, rows).items()})
+            figures.update({f"{part}{name}": error for name, error in errors(table, prediction, rows).items()})
         for level in LEVELS:
             intervals = prediction.time_interval_ms(level / 100), prediction.power_interval_mw(level / 100)
             for what, observed, (low, high) in zip(("time", "power"), (table.time_ms, table.power_mw), intervals):
-                found[f"{what}_{level}"] = coverage(observed[held_out], low[held_out], high[held_out])
-        found["time_bias"] = bias(table.time_ms[held_out], prediction.time_ms[held_out])
-        found["power_bias"] = bias(table.power_mw[held_out], prediction.power_mw[held_out])
-        return found
+                figures[f"{what}_{level}"] = coverage(observed[held_out], low[held_out], high[held_out])
+        figures["time_bias"] = bias(table.time_ms[held_out], prediction.time_ms[held_out])
+        figures["power_bias"] = bias(table.power_mw[held_out], prediction.power_mw[held_out])
+        return figures
 
 
 def errors(table: Table, prediction: Prediction, rows: Any = slice(None)) -> Dict[str, float]:
     observed, predicted = (
-        (one.time_ms, one.power_mw, minibatch_energy_mws(one.time_ms, one.power_mw)) for one in (table, prediction)
+        (side.time_ms, side.power_mw, minibatch_energy_mws(side.time_ms, side.power_mw)) for side in (table, prediction)
     )
-    return {name: mape(one[rows], other[rows]) for name, one, other in zip(FIGURES, observed, predicted)}
+    return {name: mape(side[rows], other[rows]) for name, side, other in zip(FIGURES, observed, predicted)}
 
 
 def fit_to(predictor: Predictor, table: Table) -> None:
-    """Fit a predictor to a table less the profiles whose GPU clock was not applied."""
+    """Fit a predictor to a table without the profiles whose GPU clock was not applied."""
     table = table.take(np.setdiff1d(np.arange(len(table)), table.unapplied()))
     table = table.by_minibatch() if predictor.learns_repeats else table
     predictor.fit(table.modes, table.time_ms, table.power_mw, batch_size=table.batch_size, task=table.task)
@@ -252,15 +252,16 @@ def make_target(
     hierarchy: Optional[Hierarchy] = None,
     counts: Optional[Dict[str, Counts]] = None,
 ) -> Target:
-    """A target with the references that hold no profile of its own, and tell of power where it does."""
+    """A target with those references that share no profile with it, and have power if it does."""
     usable = table.usable()
     if len(usable) < 2:
         what = "profiles with power" if table.has_power else "profiles"
         raise InvalidValueError(
-            f"{table.workload} on {table.device} has {len(usable)} {what}", "one to learn from and one to test on"
+            f"{table.workload} on {table.device} has {len(usable)} {what}",
+            "give at least two, one to fit on and one to test on",
         )
-    telling = [one for one in references if one.has_power or not usable.has_power]
-    kept = tuple(one for one in telling if not one.overlaps(usable))
+    fitting = [reference for reference in references if reference.has_power or not usable.has_power]
+    kept = tuple(reference for reference in fitting if not reference.overlaps(usable))
     return Target(usable, kept, hierarchy=hierarchy, counts=counts)
 
 
@@ -269,7 +270,7 @@ def predict_rows(predictor: Predictor, table: Table) -> Prediction:
 
 
 def summarise(trials: pd.DataFrame) -> Dict[str, Any]:
-    """The figures over repeats, a row of `Target.judge` each, as plain values; those that cannot be had are None.
+    """The figures over repeats, a row of `Target.judge` each, as plain values; unavailable ones are None.
 
     Returns:
         `time_mape_median`, `time_mape_q1`, `time_mape_q3` and the same of power and energy for the stricter protocol,

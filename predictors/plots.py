@@ -21,9 +21,9 @@ _COLOURS = ("#0b6e99", "#d1662e", "#5a8f3c", "#8a5aa8", "#b3a12c", "#7a7a7a", "#
 
 
 def write_plots(directory: Path, plan: TrialPlan, results: Sequence[Mapping[str, Any]]) -> List[Path]:
-    """The three plots of every target, as paths in a directory that is made where it is missing.
+    """Write the three plots of each target to a directory, created if it is missing; returns their paths.
 
-    Predictors are fitted once more, on the modes of the first repeat; scatter and fronts are of the greatest number of
+    Predictors are fitted once more, on the modes of the first repeat; scatter and fronts use the greatest number of
     modes of the plan.
     """
     written = []
@@ -34,7 +34,7 @@ def write_plots(directory: Path, plan: TrialPlan, results: Sequence[Mapping[str,
         name = target.name.replace("/", "-").replace(" ", "-")
         paths = [directory / f"{name}-{kind}.png" for kind in ("errors", "predicted", "fronts")]
         plot_errors(paths[0], mine)
-        predictions = _predictions(plan, target, list(dict.fromkeys(one["predictor"] for one in mine)))
+        predictions = _predictions(plan, target, list(dict.fromkeys(result["predictor"] for result in mine)))
         if predictions:
             plot_predicted(paths[1], target, predictions)
             plot_fronts(paths[2], target, predictions)
@@ -45,20 +45,24 @@ def write_plots(directory: Path, plan: TrialPlan, results: Sequence[Mapping[str,
 def plot_errors(path: Path, results: Sequence[Mapping[str, Any]]) -> None:
     """MAPE against the number of modes: bars with quartile whiskers, profiling time on the second axis (001 Figs 7, 8).
 
-    All results are of one target.
+    All results must be of the same target.
     """
     names = list(dict.fromkeys(result["predictor"] for result in results))
     counts = sorted({result["n_modes"] for result in results})
-    seconds = [[one["profiling_seconds"] for one in results if one["n_modes"] == count] for count in counts]
-    minutes = [np.median(some) / 60 for some in seconds]
+    seconds = [[result["profiling_seconds"] for result in results if result["n_modes"] == count] for count in counts]
+    minutes = [np.median(times) / 60 for times in seconds]
     width = 0.8 / len(names)
     figure, grid = pyplot().subplots(1, 2, figsize=(12, 4.8))
     figure.subplots_adjust(left=0.06, right=0.94, top=0.91, bottom=0.2, wspace=0.3)
     for axes, what in zip(grid, ("time_mape", "power_mape")):
         for place, name in enumerate(names):
-            known = [one for one in results if one["predictor"] == name and one[f"{what}_median"] is not None]
-            x = [counts.index(one["n_modes"]) + (place - (len(names) - 1) / 2) * width for one in known]
-            median, q1, q3 = (np.array([one[f"{what}_{part}"] for one in known]) for part in ("median", "q1", "q3"))
+            with_median = [
+                result for result in results if result["predictor"] == name and result[f"{what}_median"] is not None
+            ]
+            x = [counts.index(result["n_modes"]) + (place - (len(names) - 1) / 2) * width for result in with_median]
+            median, q1, q3 = (
+                np.array([result[f"{what}_{part}"] for result in with_median]) for part in ("median", "q1", "q3")
+            )
             whiskers = {"yerr": [median - q1, q3 - median], "capsize": 2, "error_kw": {"linewidth": 0.8}}
             axes.bar(x, median, width, color=colour(place), label=name, **whiskers)
         axes.set_ylabel(f"{what.partition('_')[0]} MAPE (%), modes not used to fit")
@@ -95,7 +99,7 @@ def plot_predicted(path: Path, target: Target, predictions: Mapping[str, Predict
 
 
 def plot_fronts(path: Path, target: Target, predictions: Mapping[str, Prediction]) -> None:
-    """All observed modes, their Pareto front, and where the modes of each predicted front really are."""
+    """All observed modes, their Pareto front, and the modes of each predicted front as observed."""
     table, columns = target.table, min(3, len(predictions))
     watts, best = mw_to_w(table.power_mw), pareto_front(table.time_ms, table.power_mw)
     title = f"{title_of(table, target.name)}: the modes on each front, as observed"
@@ -123,19 +127,19 @@ def title_of(table: Table, name: str = "") -> str:
 
 
 def _predictions(plan: TrialPlan, target: Target, names: Sequence[str]) -> Mapping[str, Prediction]:
-    """Those of the predictors that answer both figures, on the modes of the first repeat."""
-    table, found = target.table, {}
+    """The predictions of those predictors that have both time and power, on the modes of the first repeat."""
+    table, predictions = target.table, {}
     count = max((count for count in plan.counts if count is not None), default=None)
     for name in names:
         predictor = target.make(name, plan.seed)
         try:
             fit_to(predictor, table.take(target.rows(count, plan.sampling, 0, plan.seed)))
-        except InvalidValueError:  # too few modes for it: the evaluation told so
+        except InvalidValueError:  # too few modes: reported by the evaluation already
             continue
         prediction = predict_rows(predictor, table)
         if not (np.isnan(prediction.time_ms).any() or np.isnan(prediction.power_mw).any()):
-            found[name] = prediction
-    return found
+            predictions[name] = prediction
+    return predictions
 
 
 @contextlib.contextmanager
@@ -163,10 +167,10 @@ def use_log_scale(axes: Any, *directions: str) -> None:
 
 
 def _limit_outliers(axes: Any, values: Sequence[Optional[float]]) -> None:
-    """Cut the axis where a few hopeless errors would flatten all others."""
-    known = sorted(value for value in values if value is not None)
-    if known and known[-1] > 4 * known[len(known) // 2]:
-        axes.set_ylim(0, 4 * known[len(known) // 2])
+    """Truncate the axis if a few very large errors would flatten all others."""
+    available = sorted(value for value in values if value is not None)
+    if available and available[-1] > 4 * available[len(available) // 2]:
+        axes.set_ylim(0, 4 * available[len(available) // 2])
         axes.annotate("taller bars are cut", (0.99, 0.98), xycoords="axes fraction", ha="right", va="top", fontsize=8)
 
 
@@ -192,6 +196,6 @@ def save(figure: Any, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         figure.savefig(path, dpi=DPI)
     except OSError as error:
-        raise StoreError(f"cannot write {path}: {error}", "make room, allow it, or name another folder") from error
+        raise StoreError(f"cannot write {path}: {error}", "free space, grant access, or name another folder") from error
     finally:
         pyplot().close(figure)

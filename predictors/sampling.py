@@ -1,10 +1,10 @@
-"""Which power modes to profile: samplers by name.
+"""Samplers by name: the choice of power modes to profile.
 
-`random` is what the papers do. `space-filling` spreads modes evenly over the ranks of the settings, and of batch sizes
-where there are several; `greatest-first` does so after the mode with the greatest settings, which pays with one to
-three modes. `sequential`, for one batch size, asks the physical model which modes teach it most about what it is to
-predict, given those profiled so far; it chooses from a space-filling pool, since alone it would sit in the corners,
-where boards are strangest.
+`random` is the papers' sampler. `space-filling` spreads modes evenly over the ranks of the settings, and of batch sizes
+if there are several; `greatest-first` does so after the mode with the greatest settings, which helps with one to three
+modes. `sequential`, for one batch size, chooses the modes that inform the physical model most about its predictions,
+given those profiled so far; it chooses from a space-filling pool, because alone it would prefer corners, where boards
+behave least regularly.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from predictors.models.tables import Table
 SAMPLERS = ("random", "space-filling", "greatest-first", "sequential")
 
 MINIBATCHES = 40  # that one profile times (001 sec. 2.5)
-SETTLING_S = 3.0  # how long power takes to settle after a change of mode: 001 sec. 2.5 says 2-3 s
+SETTLING_S = 3.0  # time until power settles after a change of mode: 2-3 s in 001 sec. 2.5
 
-_POOL = 64  # of which designs choose; at least four times what they choose
-_PREDICTED = 300  # modes that stand for all to be predicted
-_FIRST_SHARE = 0.5  # of the modes of a sequential design that are chosen before any was profiled
-_ROUNDS = 15  # in which the rest is chosen, at most
+_POOL = 64  # size of the pool of a design; at least four times the number of chosen modes
+_PREDICTED = 300  # modes that represent all modes to predict
+_FIRST_SHARE = 0.5  # share of the modes of a sequential design that is chosen before the first profile
+_ROUNDS = 15  # the most rounds for the rest
 
 
 class Profiled(NamedTuple):
-    """Modes, shape (n, 4), that were profiled already, and their times and powers, (n,)."""
+    """Profiled modes, shape (n, 4), with their times and powers, shape (n,)."""
 
     modes: np.ndarray
     time_ms: np.ndarray
@@ -49,26 +49,25 @@ def choose(
     task: str = "training",
     history: Optional[Profiled] = None,
 ) -> np.ndarray:
-    """The places of the modes to profile, the most wanted first, none twice and none that was profiled already.
+    """The indices of the modes to profile, the most useful first, distinct and not profiled before.
 
     Candidates have shape (n, 4); `sampling` is a name of `SAMPLERS`, and the same seed chooses the same modes.
-    `sequential` learns from `references`, tables of other workloads, and from what device the `board` is, None where
-    that is not known.
+    `sequential` uses `references`, tables of other workloads, and the name of the `board`, None if it is unknown.
     """
     if sampling not in SAMPLERS:
         raise UnknownNameError(f"sampling {sampling!r} is unknown", f"available: {', '.join(SAMPLERS)}")
     rows = check_inputs(candidates, batch_size, task)
-    known = set() if history is None else set(map(tuple, np.asarray(history.modes, dtype=float).tolist()))
-    places = np.flatnonzero([tuple(row) not in known for row in rows.modes.tolist()])
+    profiled_modes = set() if history is None else set(map(tuple, np.asarray(history.modes, dtype=float).tolist()))
+    places = np.flatnonzero([tuple(row) not in profiled_modes for row in rows.modes.tolist()])
     if not 1 <= count <= len(places):
-        raise InvalidValueError(f"cannot choose {count} power modes", f"there are {len(places)} not profiled yet")
+        raise InvalidValueError(f"cannot choose {count} power modes", f"{len(places)} are not profiled yet")
     rows = rows.take(places)
     if sampling == "random":
         return places[np.random.default_rng(seed).permutation(len(places))[:count]]
     if sampling == "space-filling":
         return places[_nearest_to_sobol(rows, count, seed)]
     if sampling == "greatest-first":
-        # of several batch sizes the middle one, from which the others are least far
+        # of several batch sizes the middle one, which is closest to the others
         off_middle = np.abs(np.log(rows.batch_size / np.median(np.unique(rows.batch_size))))
         greatest = int(np.lexsort((off_middle, -np.log(rows.modes).sum(1)))[0])
         others = np.delete(np.arange(len(places)), greatest)
@@ -80,8 +79,8 @@ def choose(
     from predictors.models.physical_gp.prior import priors_for
     from predictors.models.physical_gp.response import features
 
-    profiled = history if known else None
-    draw = seed + (len(profiled.modes) if profiled else 0)  # a pool of its own in each round
+    profiled = history if profiled_modes else None
+    draw = seed + (len(profiled.modes) if profiled else 0)  # another pool in each round
     pool = _nearest_to_sobol(rows, min(len(places), max(_POOL, 4 * count)), draw)
     predicted = features(rows.take(np.random.default_rng(draw).permutation(len(places))[:_PREDICTED]))
     with one_blas_thread():
@@ -89,13 +88,13 @@ def choose(
             taught = before_profiling(priors_for(references, board), predicted, seed)
         else:
             predictor = PhysicalGP(references=tuple(references), board=board, seed=seed)
-            asked = {"batch_size": rows.batch_size[0], "task": TASKS[int(rows.inference[0])]}
-            taught = after_profiling(predictor.fit(*profiled, **asked).posterior_)
+            conditions = {"batch_size": rows.batch_size[0], "task": TASKS[int(rows.inference[0])]}
+            taught = after_profiling(predictor.fit(*profiled, **conditions).posterior_)
         return places[pool[most_informative(taught, features(rows.take(pool)), predicted, count)]]
 
 
 def _nearest_to_sobol(rows: Inputs, count: int, seed: int) -> np.ndarray:
-    """Places of rows nearest to a Sobol sequence, in the ranks of each setting among the different ones, 0 to 1."""
+    """Indices of the rows nearest to a Sobol sequence, by the ranks of each setting's distinct values, from 0 to 1."""
     from scipy.stats import qmc
 
     columns = [*rows.modes.T, *([rows.batch_size] if np.ptp(rows.batch_size) else [])]
@@ -118,9 +117,9 @@ def choose_by_profiling(
     sampling: str = "sequential",
     **options: Any,
 ) -> np.ndarray:
-    """Places of modes that were chosen in rounds, each from what those before it taught; for other samplers in one.
+    """Indices of modes chosen in rounds, each from the profiles of those before; in one round for other samplers.
 
-    `profile` takes places of candidates and returns their times in ms and powers in mW; the rest is as in `choose`.
+    `profile` takes indices of candidates and returns their times in ms and powers in mW; the rest is as in `choose`.
     """
     if sampling != "sequential":
         return choose(candidates, count, sampling=sampling, **options)
@@ -128,15 +127,15 @@ def choose_by_profiling(
     wanted = max(1, round(_FIRST_SHARE * count))
     step = max(1, (count - wanted) // _ROUNDS)
     while len(places) < count:
-        known = Profiled(table[places], *figures) if len(places) else None
-        more = choose(table, min(wanted, count - len(places)), sampling=sampling, history=known, **options)
+        history = Profiled(table[places], *figures) if len(places) else None
+        more = choose(table, min(wanted, count - len(places)), sampling=sampling, history=history, **options)
         places, figures = np.concatenate([places, more]), np.column_stack([figures, profile(more)])
         wanted = step
     return places
 
 
 def profiling_seconds(time_ms: np.ndarray) -> float:
-    """What profiling modes takes, in s: for each, settling, a first minibatch that is discarded, and 40 that count.
+    """The time of profiling modes, in s: for each, settling, a discarded first minibatch, and 40 that count.
 
     For ResNet-18 on the 4,368 modes of an Orin AGX it gives 16.6 s a mode on average; the 13.4 s of 001 sec. 3 (16.3 h)
     are those of 40 minibatches alone.

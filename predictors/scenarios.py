@@ -1,7 +1,7 @@
-"""The papers' questions to predictors as named scenarios: what is learned from which tables, and tested on which.
+"""The papers' questions to predictors as named scenarios: the tables to fit on and those to test on.
 
-`scenarios.toml` says what each needs by device, workload, batch size and number of modes. Measured profiles are used
-where a corpus with them is given, simulated ones otherwise; each result says which.
+`scenarios.toml` lists what each needs by device, workload, batch size and number of modes. Measured profiles are used
+if a corpus with them is given, simulated ones otherwise; each result states which.
 """
 
 from __future__ import annotations
@@ -23,36 +23,36 @@ from predictors.trials import TrialPlan
 
 
 class ProfileSource(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    workload: str  # whose they are
+    workload: str
     device: str = "orin-agx"
     task: str = "training"
     batch_size: int = DEFAULT_BATCH_SIZE
-    modes: Optional[int] = None  # how many, drawn at random from the paper's grid of the device; None for all of it
+    modes: Optional[int] = None  # number drawn at random from the paper's grid of the device; None for all of it
     named: Tuple[str, ...] = ()  # power modes that a paper names, instead
-    instance: int = 0  # which copy of the board, 0 the one that references are of
-    # how many of each profile count, its first ones: of a results file, or of runs simulated minibatch by minibatch;
-    # None for a row of a corpus, which stands for all
+    instance: int = 0  # the copy of the board; references are of copy 0
+    # the number of first minibatches of each profile that count: of a results file, or of runs simulated minibatch by
+    # minibatch; None for a row of a corpus, which summarises all
     minibatches: Optional[int] = None
 
 
 class ScenarioCase(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    target: ProfileSource  # what is tested
-    references: Tuple[ProfileSource, ...] = ()  # what transfer predictors start from
-    label: str = ""  # how results call it; the workload by default
-    # how the modes to fit on were profiled, where that differs from how the tested ones were
+    target: ProfileSource  # the profiles to test on
+    references: Tuple[ProfileSource, ...] = ()  # for transfer predictors
+    label: str = ""  # name in results; the workload by default
+    # the profiles to fit on, if they differ from those to test on
     profiled: Optional[ProfileSource] = None
-    fitted: Tuple[str, ...] = ()  # names of the power modes to fit on, where a paper gives them
-    tested: Tuple[PowerMode, ...] = ()  # power modes to test on, where a paper gives them
+    fitted: Tuple[str, ...] = ()  # names of the power modes to fit on, if a paper gives them
+    tested: Tuple[PowerMode, ...] = ()  # power modes to test on, if a paper gives them
 
 
 class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    name: str  # as the command line has it
+    name: str  # on the command line
     question: str  # in words
-    source: str  # the section that asks it
+    source: str  # the section of the paper
     cases: Tuple[ScenarioCase, ...]  # its targets
-    counts: Tuple[Union[int, str], ...] = (50,)  # how many modes are fitted; `all` for all but a held-out tenth
-    predictors: str = ALL  # who is asked where nobody is named
-    params: Dict[str, str] = {}  # of networks that have them: the loss; their own by default
+    counts: Tuple[Union[int, str], ...] = (50,)  # numbers of fitted modes; `all` for all but a held-out tenth
+    predictors: str = ALL  # the predictors to test by default
+    params: Dict[str, str] = {}  # of networks: the loss; their own by default
 
 
 FILE = Path(__file__).with_name("scenarios.toml")
@@ -63,7 +63,7 @@ SCENARIOS: Dict[str, Scenario] = {
 
 
 def find_scenario(name: str) -> Scenario:
-    """The scenario of a name, in upper or lower case."""
+    """The scenario with a name, in upper or lower case."""
     if name.upper() not in SCENARIOS:
         raise UnknownNameError(f"scenario {name!r} is unknown", f"available: {', '.join(SCENARIOS)}")
     return SCENARIOS[name.upper()]
@@ -76,28 +76,28 @@ def make_plan(
     named_modes: Callable[[str], Dict[str, PowerMode]],
     limit: Optional[int] = None,
 ) -> TrialPlan:
-    """A scenario with its tables: measured ones where they are what is needed, otherwise those that `simulate` makes.
+    """A scenario with its tables: measured ones if they fit its needs, otherwise those that `simulate` makes.
 
-    That makes all modes of the paper's grid, the named ones, or those given with the source; `limit` is the greatest
-    number of modes of any table, for a quick look.
+    `simulate` makes all modes of the paper's grid, the named ones, or those given with the source; `limit` is the
+    greatest number of modes of a table, for a quick look.
     """
-    measured = sorted(measured, key=lambda one: one.entries is None)  # where both know a workload, who knows more
+    measured = sorted(measured, key=lambda table: table.entries is None)  # tables with single minibatches first
 
     @functools.lru_cache(maxsize=None)
     def table(source: ProfileSource, simulated: bool = False) -> Table:
-        found = None if simulated else _measured(source, measured)
-        complete = found or simulate(msgspec.structs.replace(source, minibatches=None)).complete()
+        measured_table = None if simulated else _measured(source, measured)
+        complete = measured_table or simulate(msgspec.structs.replace(source, minibatches=None)).complete()
         wanted = min(count for count in (source.modes, limit, len(complete)) if count is not None)
         if wanted < len(complete) and not source.named:
-            # The same rows whatever the instance and the minibatches, so that both can be held side by side.
+            # The same rows for each instance and number of minibatches, so that these can be compared.
             drawn = np.random.default_rng([wanted, len(complete)]).choice(len(complete), size=wanted, replace=False)
             complete = complete.take(np.sort(drawn))
         if source.minibatches is None:
             return complete
-        return complete.first_minibatches(source.minibatches) if found else simulate(source, complete.modes)
+        return complete.first_minibatches(source.minibatches) if measured_table else simulate(source, complete.modes)
 
     def target(case: ScenarioCase) -> Target:
-        # Where what is profiled apart is simulated, so must be what it is tested on: the two differ in one thing only.
+        # If separate profiles to fit on are simulated, those to test on must be, too: the two differ in one thing only.
         simulated = case.profiled is not None and _measured(case.profiled, measured) is None
         observed = table(case.target, simulated)
         names = named_modes(case.target.device) if case.fitted else {}
@@ -116,13 +116,13 @@ def make_plan(
 
 
 def _measured(source: ProfileSource, tables: Sequence[Table]) -> Optional[Table]:
-    """The table that holds what is needed, if there is one with enough rows."""
-    # Corpora do not tell the instance: they stand for the usual one.
+    """The first table that fits a source, if any."""
+    # Corpora do not record the instance: they are taken as copy 0.
     if source.instance != 0 or source.named:
         return None
     for table in tables:
-        known = 0 if table.entries is None else table.entries.shape[1]
-        if known < (source.minibatches or 0):
+        minibatches = 0 if table.entries is None else table.entries.shape[1]
+        if minibatches < (source.minibatches or 0):
             continue
         if (table.device, table.workload, table.task) == (source.device, source.workload, source.task):
             fitting = table.take(table.batch_size == source.batch_size).complete()
@@ -132,7 +132,7 @@ def _measured(source: ProfileSource, tables: Sequence[Table]) -> Optional[Table]
 
 
 def _places(table: Table, modes: Sequence[PowerMode]) -> Optional[np.ndarray]:
-    """Where modes stand in a table, or what is nearest to them; None where there are none."""
+    """The indices of modes in a table, or of those nearest to them; None without modes."""
     if not modes:
         return None
     logs = np.log(table.modes)

@@ -24,13 +24,13 @@ HEADER = (
 LEGEND = """\
 time and power MAPE: on the modes that were not used to fit, median over repeats
 all modes: time / power with those used to fit included, as the papers have it
-without slice: time / power on modes not used to fit, outside the part of the table that is known to be odd
+without slice: time / power on modes not used to fit, without the odd slice of the table
 80 % holds: share of the observed times / powers that lie within the 80 % interval
 profiling: 3 s and 41 minibatches for each mode"""
 
 
 class Group(NamedTuple):
-    """The trials that one result is made of: a predictor, the place of a target, and how many modes are fitted."""
+    """The trials behind one result: a predictor, the index of a target, and the number of fitted modes."""
 
     predictor: str
     target: int
@@ -40,24 +40,27 @@ class Group(NamedTuple):
 @dataclasses.dataclass(frozen=True)
 class TrialPlan:
     predictors: Tuple[str, ...]  # names
-    targets: Tuple[Target, ...]  # on which tables
-    counts: Tuple[Optional[int], ...] = (50,)  # how many modes are fitted; None for all but a held-out tenth
-    repeats: int = 10  # how often, each time with other modes
-    sampling: str = "random"  # how modes are chosen
-    seed: int = 0  # of all
-    # the groups to run where these are not every predictor on every target at every count
+    targets: Tuple[Target, ...]
+    counts: Tuple[Optional[int], ...] = (50,)  # numbers of fitted modes; None for all but a held-out tenth
+    repeats: int = 10  # each with other modes
+    sampling: str = "random"  # a name of `predictors.sampling.SAMPLERS`
+    seed: int = 0  # of all trials
+    # the groups to run; by default every predictor on every target at every count
     chosen: Optional[Tuple[Group, ...]] = None
 
     def groups(self) -> List[Group]:
         if self.chosen is not None:
             return list(self.chosen)
-        return [Group(*one) for one in itertools.product(self.predictors, range(len(self.targets)), self.counts)]
+        return [
+            Group(*combination)
+            for combination in itertools.product(self.predictors, range(len(self.targets)), self.counts)
+        ]
 
 
 class Results(NamedTuple):
     by_group: Dict[Group, Dict[str, Any]]  # plain values by name, in the order of the plan's groups
-    skipped: List[Dict[str, Any]]  # what could not be run, each with its reason
-    trials: Dict[Group, pd.DataFrame]  # of each group a row for each repeat, as of `Target.judge`
+    skipped: List[Dict[str, Any]]  # groups that could not be run, with their reasons
+    trials: Dict[Group, pd.DataFrame]  # for each group a row per repeat, as of `Target.judge`
 
     @property
     def results(self) -> List[Dict[str, Any]]:
@@ -69,21 +72,21 @@ def run_plan(
 ) -> Results:
     """Run all trials, on `jobs` processes of one thread each, or in this one.
 
-    A predictor that cannot learn from a target's modes, or lacks a package, is skipped there with the reason. `report`
-    is told how many trials are done, of how many, and which was the last.
+    A predictor that cannot be fitted to the modes of a target, or lacks a package, is skipped there with the reason.
+    `report` receives the number of finished trials, their total, and the name of the last one.
     """
     import pandas as pd
 
     groups = plan.groups()
-    asked = [
+    arguments = [
         (group.predictor, plan.targets[group.target], group.count, plan.sampling, repeat, plan.seed)
         for group in groups
         for repeat in range(plan.repeats)
     ]
     outcomes = []
-    for outcome, (predictor, target, *_) in zip(in_processes(run_trial, asked, jobs), asked):
+    for outcome, (predictor, target, *_) in zip(in_processes(run_trial, arguments, jobs), arguments):
         outcomes.append(outcome)
-        report(len(outcomes), len(asked), f"{predictor} on {target.name}")
+        report(len(outcomes), len(arguments), f"{predictor} on {target.name}")
     results: Dict[Group, Dict[str, Any]] = {}
     trials: Dict[Group, pd.DataFrame] = {}
     skipped = []
@@ -110,7 +113,7 @@ def run_plan(
 def run_trial(
     predictor: str, target: Target, count: Optional[int], sampling: str, repeat: int, seed: int
 ) -> Dict[str, Any]:
-    """Fit and test one predictor once: what `Target.judge` finds, or the `reason` why that cannot be done."""
+    """Fit and test a predictor once: the figures of `Target.judge`, or the `reason` why it cannot be tested."""
     try:
         with one_blas_thread():
             return target.judge(target.make(predictor, seed + repeat), target.rows(count, sampling, repeat, seed))
@@ -118,39 +121,39 @@ def run_trial(
         return {"reason": str(error)}
 
 
-def in_processes(function: Callable[..., Any], asked: Sequence[Tuple[Any, ...]], jobs: int) -> Iterator[Any]:
-    """What a function returns for each of some arguments, in their order, by so many processes, or by this one."""
+def in_processes(function: Callable[..., Any], arguments: Sequence[Tuple[Any, ...]], jobs: int) -> Iterator[Any]:
+    """Map a function over tuples of arguments, in their order, on `jobs` processes, or in this one for 1."""
     if jobs == 1:
-        yield from itertools.starmap(function, asked)
+        yield from itertools.starmap(function, arguments)
         return
     # Processes are spawned, not forked: a fork of a process in which torch runs threads may hang.
     context = multiprocessing.get_context("spawn")
     with concurrent.futures.ProcessPoolExecutor(jobs, mp_context=context) as pool:
-        yield from pool.map(function, *zip(*asked))
+        yield from pool.map(function, *zip(*arguments))
 
 
 def format_results(results: Sequence[Mapping[str, Any]]) -> str:
     def shown(values: Mapping[str, Any], *names: str, digits: int = 2, between: str = " / ") -> str:
         figures = [values.get(name) for name in names]
-        return between.join("-" if one is None else f"{one:.{digits}f}" for one in figures)
+        return between.join("-" if figure is None else f"{figure:.{digits}f}" for figure in figures)
 
     rows, medians = [], ("time_mape_median", "power_mape_median")
-    for one in results:
-        row = [one["predictor"], one["target"], str(one["n_modes"])]
+    for result in results:
+        row = [result["predictor"], result["target"], str(result["n_modes"])]
         for what in ("time_mape", "power_mape"):
-            known = one[f"{what}_median"] is not None
-            quartiles = shown(one, f"{what}_q1", f"{what}_q3", digits=1, between="-") if known else "-"
-            row += [shown(one, f"{what}_median"), quartiles]
-        row += [shown(one["all_modes"], *medians), shown(one["without_slice"] or {}, *medians)]
-        row += [shown(one["coverage"], "time_80", "power_80", digits=0), f"{one['profiling_seconds'] / 60:.1f}"]
-        rows.append([*row, shown(one, "fit_seconds"), shown(one, "predict_seconds")])
-    kinds = ", ".join(sorted({one["provenance"] for one in results}))
+            has_median = result[f"{what}_median"] is not None
+            quartiles = shown(result, f"{what}_q1", f"{what}_q3", digits=1, between="-") if has_median else "-"
+            row += [shown(result, f"{what}_median"), quartiles]
+        row += [shown(result["all_modes"], *medians), shown(result["without_slice"] or {}, *medians)]
+        row += [shown(result["coverage"], "time_80", "power_80", digits=0), f"{result['profiling_seconds'] / 60:.1f}"]
+        rows.append([*row, shown(result, "fit_seconds"), shown(result, "predict_seconds")])
+    kinds = ", ".join(sorted({result["provenance"] for result in results}))
     return f"tested on {kinds} corpora\n{format_table(HEADER, rows)}\n{LEGEND}"
 
 
 def format_skipped(skipped: Sequence[Mapping[str, Any]]) -> str:
     reasons: Dict[str, List[str]] = {}
-    for one in skipped:
-        where = reasons.setdefault(f"{one['predictor']}: {one['reason']}", [])
-        where.append(f"{one['target']} at {one['modes']} modes")
+    for trial in skipped:
+        where = reasons.setdefault(f"{trial['predictor']}: {trial['reason']}", [])
+        where.append(f"{trial['target']} at {trial['modes']} modes")
     return "\n".join(f"skipped {reason} ({', '.join(where)})" for reason, where in reasons.items())

@@ -73,7 +73,7 @@ class Prediction:
         return self._interval(self.power_mw, self.power_log_sd, level)
 
     def front(self, admitted: np.ndarray) -> np.ndarray:
-        """The places of those admitted modes, bool of shape (n,), that no other of them is expected to beat."""
+        """The indices of the predicted Pareto front among the `admitted` modes, bool of shape (n,)."""
         return pareto_front(np.where(admitted, self.time_ms, np.nan), self.power_mw)
 
     def _interval(self, middle: np.ndarray, log_sd: np.ndarray, level: float) -> Tuple[np.ndarray, np.ndarray]:

@@ -1,9 +1,9 @@
 """Strategies that choose by a predictor: the posterior of all candidates, closed loop, and one shot.
 
 Closed loop profiles the most promising mode, updates the predictor, and returns the best measured mode, so that its
-result does not rest on a prediction. The acquisition function is the expected improvement of the objective over the best
-mode so far, as a share, times the probability of keeping the limits (constrained Bayesian optimisation: Gelbart et al.
-2014). It is averaged over draws from the posterior, in each of which a faster mode draws more power.
+result does not rest on a prediction. The acquisition function is the expected improvement of the objective over the
+best mode so far, as a share, times the probability of keeping the limits (constrained Bayesian optimisation: Gelbart et
+al. 2014). It is averaged over draws from the posterior, in each of which a faster mode draws more power.
 
 One shot profiles some modes, fits once, and chooses among all modes without measuring again.
 """
@@ -214,7 +214,7 @@ class ClosedLoop(Strategy):
         return [history.choose_measured(goal, f"best of {len(history.taken)} profiled modes") for goal in goals]
 
     def _next(self, history: History, goals: Sequence[Goal]) -> List[int]:
-        """Up to `batch` candidates with an expected gain, each chosen as if those before it had been measured as predicted.
+        """Up to `batch` candidates with an expected gain, each as if those before it had been measured as predicted.
 
         The best few of one posterior are neighbours, which inform little more than one of them (the "kriging believer"
         of Ginsbourger et al. 2010).

@@ -100,7 +100,7 @@ class Goal:
         return worst if used.get(worst, 0.0) > 1 else self.minimise
 
     def slack(self, name: str) -> float:
-        """The amount by which a limit may be exceeded before it counts as broken, in the unit of the quantity's name."""
+        """The excess of a limit up to which it does not count as broken, in the unit of the quantity's name."""
         return max(BREAKING_SHARE * self.limits[name], SENSOR_NOISE.get(name, 0.0))
 
     def breaks(self, time_ms: Figures, power_mw: Figures, batch_size: Figures) -> np.ndarray:

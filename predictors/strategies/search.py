@@ -170,7 +170,7 @@ class BinarySearch(Strategy):
                 goes_up = not goes_up
             best = min(best, result.objective) if better else best
             ranges[place] = self._half(ranges[place], middle[place], goes_up)
-        # If nothing fitted: a mode that was too slow rules out all modes that exceed it in no dimension, and vice versa.
+        # If nothing fitted: a mode that was too slow rules out all that exceed it in no dimension, and vice versa.
         open_still = np.ones(len(grid.steps), dtype=bool)
         while all(result.excess > 0 for result in probed.values()):
             for index, result in probed.items():

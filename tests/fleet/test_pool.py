@@ -147,7 +147,7 @@ def test_a_mode_that_slurm_lost_is_waited_for_as_long_as_setting_that_right_take
 
 def test_a_mode_that_fails_on_every_board_says_why(boards):
     boards.refuses = True
-    with pytest.raises(CannotRunError, match=r"none could be profiled: .* its slice is held: failed 3 times"):
+    with pytest.raises(CannotRunError, match=r"none of the last modes could .* its slice is held: failed 3 times"):
         search(opened(boards))
 
 

@@ -51,14 +51,14 @@ def test_what_was_profiled_is_not_chosen_again(sampling):
     assert not set(places.tolist()) & set(known.tolist())
 
 
-@pytest.mark.parametrize(("count", "message"), [(0, "cannot choose 0"), (401, "there are 400")])
+@pytest.mark.parametrize(("count", "message"), [(0, "cannot choose 0"), (401, "400 are not profiled yet")])
 def test_what_cannot_be_chosen_is_refused(count, message):
     with pytest.raises(InvalidValueError, match=message):
         choose(TABLE.modes, count)
 
 
 def test_an_unknown_sampler_is_refused_with_the_known_ones():
-    with pytest.raises(UnknownNameError, match=r"known: random, space-filling, greatest-first, sequential$"):
+    with pytest.raises(UnknownNameError, match=r"available: random, space-filling, greatest-first, sequential$"):
         choose(TABLE.modes, 5, sampling="guess")
 
 
