@@ -1,1 +1,1 @@
-"""Many boards: campaigns in slices, given out by Slurm on a lab host to boards that have sshd and the suite alone."""
+"""Many boards: campaigns in slices, distributed by Slurm on a lab host to boards that only have sshd and the suite."""

@@ -32,20 +32,20 @@ _LONGEST_SOCKET = 100  # a socket's path has room for 107
 
 
 class BoardEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    name: str  # as Slurm and people call it
-    type: str  # as `--device` takes it: `orin-agx`; `sim:orin-agx@1` is a simulated one
+    name: str  # in Slurm and for users
+    type: str  # as `--device` takes it: `orin-agx`; `sim:orin-agx@1` is a simulated board
     jetpack: str  # `6.2`, or `6`
     ssh: str  # `user@host`
     folder: str  # of the suite on the board
     port: int = 22
     python: str = ".venv/bin/python"  # on the board, from that folder
-    work: str = "out/fleet"  # where the runs of the fleet lie on the board, from that folder
-    root: str = "/"  # where /proc, /sys and /etc of the board are looked for
-    modes: Tuple[str, ...] = ()  # modes that take a reboot, the usual one first
-    reboot: str = "sudo -n reboot"  # on the board; {mode} stands for the mode to boot into
-    mode: str = ""  # a command on the board that prints the mode that it is in
+    work: str = "out/fleet"  # folder of the fleet's runs on the board, relative to that folder
+    root: str = "/"  # the folder with /proc, /sys and /etc of the board
+    modes: Tuple[str, ...] = ()  # modes that need a reboot, the usual one first
+    reboot: str = "sudo -n reboot"  # on the board; {mode} is replaced by the mode to boot into
+    mode: str = ""  # a command on the board that prints its current mode
     power: str = ""  # a program on the lab host: PROGRAM NAME cycle
-    clocks_only_fall: bool = False  # raising a clock takes a reboot: there is one before each slice
+    clocks_only_fall: bool = False  # raising a clock needs a reboot, which precedes each slice
 
     @property
     def device(self) -> str:
@@ -59,35 +59,35 @@ class BoardEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 class Lab(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     board: Tuple[BoardEntry, ...]
-    folder: str = "fleet"  # of everything that `init` makes and the fleet keeps, from the folder of `lab.toml`
+    folder: str = "fleet"  # of everything that `init` makes and the fleet keeps, relative to `lab.toml`
     host: str = "127.0.0.1"  # the lab host, where the daemons listen
-    port: int = 17000  # of slurmctld; the boards' slurmd have those that follow
+    port: int = 17000  # of slurmctld; the boards' slurmd use the following ones
     identity: str = ""  # the private ssh key
     known_hosts: str = "~/.ssh/known_hosts"
     slice_minutes: float = 20.0
     check_seconds: int = 300
     free_mb: float = 500.0  # on a board's disk, at least
     reboot_seconds: int = 300
-    silent_seconds: int = 45  # how long a board may say nothing before it counts as lost
-    requeue_seconds: int = 30  # how long a slice waits that another board shall take
-    most_boots: int = 3  # not by the fleet
+    silent_seconds: int = 45  # time without an answer after which a board counts as lost
+    requeue_seconds: int = 30  # time that a slice waits before another board takes it
+    most_boots: int = 3  # the most boots that the fleet did not cause
 
 
 class Fleet:
     def __init__(self, path: Path) -> None:
         self.path = path.absolute()
         if not path.is_file():
-            raise UnknownNameError(f"there is no lab {path}", "--lab FILE names it; docs/fleet.md shows one")
+            raise UnknownNameError(f"there is no lab {path}", "name it with --lab FILE; docs/fleet.md shows one")
         self.lab = typed(read_toml(path), Lab, str(path))
         self.folder = (self.path.parent / Path(self.lab.folder).expanduser()).absolute()
         _check(self.lab, path)
 
     @property
     def pools(self) -> Dict[str, List[BoardEntry]]:
-        found: Dict[str, List[BoardEntry]] = {}
+        pools: Dict[str, List[BoardEntry]] = {}
         for board in self.lab.board:
-            found.setdefault(board.pool, []).append(board)
-        return found
+            pools.setdefault(board.pool, []).append(board)
+        return pools
 
     def pool(self, name: str) -> List[BoardEntry]:
         if name not in self.pools:
@@ -95,10 +95,10 @@ class Fleet:
         return self.pools[name]
 
     def init(self) -> str:
-        """Make or bring up to date the folder; returns what root and the user must do. Nothing else is touched."""
+        """Create or update the folder; returns the steps for root and the user. Nothing else is changed."""
         missing = [name for name in PROGRAMS if program(name) is None]
         if missing:
-            what = f"{', '.join(missing)} cannot be found"
+            what = f"{', '.join(missing)} not found"
             raise CannotRunError(what, "apt-get install slurm-wlm munge openssh-client")
         self._refuse_absent()
         try:
@@ -106,36 +106,38 @@ class Fleet:
                 (self.folder / name).mkdir(parents=True, exist_ok=True)
         except OSError as error:
             hint = (
-                f"sudo install -d -o {getpass.getuser()} {self.folder}, or set folder in lab.toml to a place of yours"
+                f"sudo install -d -o {getpass.getuser()} {self.folder}, or set folder in lab.toml to a writable place"
             )
-            raise CannotRunError(f"{error.filename} cannot be made: {error.strerror}", hint) from error
+            raise CannotRunError(f"{error.filename} cannot be created: {error.strerror}", hint) from error
         _refuse_place(self.folder)
         for source in sorted(SCRIPTS.iterdir()):
             self._write(f"bin/{source.name}", source.read_text(), 0o755)
         self._make_key()
-        self._tell_scripts()
-        self._tell_ssh()
-        self._tell_slurm()
+        self._write_board_settings()
+        self._write_ssh_config()
+        self._write_slurm_conf()
         self._fill("jetwatt-fleet.service")
         first = self.lab.board[0]
         checks = "\n".join(f"  ssh -F {self.folder}/ssh_config {board.name} true" for board in self.lab.board)
         return self._filled("todo.txt", checks=checks, pool=first.pool, board=first.name)
 
     def _refuse_absent(self) -> None:
-        """What the lab names and is not there; else it would show only once a board is to measure, or is lost."""
+        """Refuse missing files and programs, which would otherwise show only when a board measures or is lost."""
         identity = self._beside(self.lab.identity)
         if self.lab.identity and not identity.is_file():
-            raise CannotRunError(f"identity of {self.path} is {identity}, which is not there", "ssh-keygen makes one")
+            raise CannotRunError(
+                f"identity of {self.path} is {identity}, which does not exist", "make it by ssh-keygen"
+            )
         for board in self.lab.board:
-            with contextlib.suppress(CannotRunError, DependencyError):  # it is there on its board, not here
+            with contextlib.suppress(CannotRunError, DependencyError):  # a device that exists on its board only
                 open_device(board.device, Configuration())
             if board.power and shutil.which(board.power) is None:
-                what = f"power of board {board.name!r} is {board.power}, which is no program here"
-                raise CannotRunError(what, "leave power out where nothing switches the board")
+                what = f"power of board {board.name!r} is {board.power}, which is not a program here"
+                raise CannotRunError(what, "leave power out if no program switches the board")
 
     def _filled(self, name: str, **values: Any) -> str:
-        told = {**msgspec.structs.asdict(self.lab), "folder": self.folder, "user": getpass.getuser(), **values}
-        return (TEMPLATES / name).read_text().format(**told)
+        fields = {**msgspec.structs.asdict(self.lab), "folder": self.folder, "user": getpass.getuser(), **values}
+        return (TEMPLATES / name).read_text().format(**fields)
 
     def _fill(self, name: str, **values: Any) -> None:
         self._write(name, self._filled(name, **values))
@@ -158,10 +160,10 @@ class Fleet:
                 file.write(os.urandom(128))
         owner, mode = key.stat().st_uid, stat.S_IMODE(key.stat().st_mode)
         if mode & 0o077 or owner != os.geteuid():
-            what = f"{key} has mode {mode:o} and owner {owner}: others may read it, or own it"
-            raise CannotRunError(what, f"remove it, so that a new one is made, or: chmod 600 {key}")
+            what = f"{key} has mode {mode:o} and owner {owner}: other users may read or own it"
+            raise CannotRunError(what, f"remove it to get a new one, or: chmod 600 {key}")
 
-    def _tell_scripts(self) -> None:
+    def _write_board_settings(self) -> None:
         for board in self.lab.board:
             values = {name.upper(): value for name, value in msgspec.structs.asdict(board).items()}
             values["DEVICE"] = board.type
@@ -184,7 +186,7 @@ class Fleet:
         }
         self._write("fleet.env", _assignments(values, "SLURM_CONF"))
 
-    def _tell_ssh(self) -> None:
+    def _write_ssh_config(self) -> None:
         lines = []
         for board in self.lab.board:
             user, _, host = board.ssh.rpartition("@")
@@ -194,7 +196,7 @@ class Fleet:
         third_seconds, known_hosts = max(1, self.lab.silent_seconds // 3), self._beside(self.lab.known_hosts)
         self._fill("ssh_config", boards="\n".join(lines), third_seconds=third_seconds, known_hosts=known_hosts)
 
-    def _tell_slurm(self) -> None:
+    def _write_slurm_conf(self) -> None:
         lines, host_name = [], os.uname().nodename.partition(".")[0]
         for number, board in enumerate(self.lab.board, start=1):
             features = f" Features={','.join(board.modes)}" if board.modes else ""
@@ -219,7 +221,7 @@ class Fleet:
 
 
 def program(name: str) -> Optional[str]:
-    """Where a program lies; daemons are not on the path of every user."""
+    """The path of a program; daemons are not on the PATH of every user."""
     return shutil.which(name, path=f"{os.environ.get('PATH', os.defpath)}:/usr/sbin:/usr/local/sbin")
 
 
@@ -228,34 +230,37 @@ def _check(lab: Lab, path: Path) -> None:
         raise InvalidValueError(f"{path} has no [[board]]", "give at least one")
     names = [board.name for board in lab.board]
     for board in lab.board:
-        told = f"board {board.name!r} of {path}"
+        where = f"board {board.name!r} of {path}"
         if not _NAME.fullmatch(board.name):
-            raise InvalidValueError(f"{told}: its name is taken by Slurm", "small letters and digits: orin3")
+            what = f"{where}: Slurm does not accept its name"
+            raise InvalidValueError(what, "use lower-case letters and digits: orin3")
         if names.count(board.name) > 1:
-            raise InvalidValueError(f"{told} stands there twice", "give each a name of its own")
+            raise InvalidValueError(f"{where} is listed twice", "give each board its own name")
         if not _ADDRESS.fullmatch(board.ssh) or board.ssh.startswith("-"):
-            raise InvalidValueError(f"{told}: ssh is {board.ssh!r}", "user@host, or host")
+            raise InvalidValueError(f"{where}: ssh is {board.ssh!r}", "write user@host, or host")
         if not re.fullmatch(r"\d+(\.\d+)*", board.jetpack):
-            raise InvalidValueError(f"{told}: jetpack is {board.jetpack!r}", 'a release: "6.2", or "6" for any of them')
+            what = f"{where}: jetpack is {board.jetpack!r}"
+            raise InvalidValueError(what, 'write a release: "6.2", or "6" for any of them')
         wrong = [mode for mode in board.modes if not _MODE.fullmatch(mode)]
         if wrong:
-            raise InvalidValueError(f"{told}: mode {wrong[0]!r}", "letters, digits, dots and underscores: mode_15w")
+            what = f"{where}: mode {wrong[0]!r} is not a valid name"
+            raise InvalidValueError(what, "use letters, digits, dots and underscores: mode_15w")
         if len(board.modes) > 1 and "{mode}" not in board.reboot:
-            raise InvalidValueError(f"{told}: reboot is {board.reboot!r}", "with modes, it has {mode} in it")
+            raise InvalidValueError(f"{where}: reboot is {board.reboot!r}", "with modes, it must contain {mode}")
         if board.work.startswith("-") or "\n" in "".join((board.folder, board.python, board.work, board.reboot)):
-            raise InvalidValueError(f"{told}: folder, python, work or reboot is no name on one line")
+            raise InvalidValueError(f"{where}: folder, python, work or reboot is not a name on one line")
     if not 1 <= lab.port <= 65535 - len(names):
         what = f"port of {path} is {lab.port}"
-        raise InvalidValueError(what, "a number that leaves room for one more a board: 17000")
-    if lab.requeue_seconds < 5:  # Slurm takes that for none, and waits for 120
-        raise InvalidValueError(f"requeue_seconds of {path} is {lab.requeue_seconds}", "Slurm takes 5 or more")
+        raise InvalidValueError(what, "leave room for one more port per board: 17000")
+    if lab.requeue_seconds < 5:  # Slurm ignores that, and waits for 120
+        raise InvalidValueError(f"requeue_seconds of {path} is {lab.requeue_seconds}", "Slurm accepts 5 or more")
     for key in ("slice_minutes", "check_seconds", "reboot_seconds", "silent_seconds", "most_boots"):
         if getattr(lab, key) <= 0:
             raise InvalidValueError(f"{key} of {path} is {getattr(lab, key)}", "it must be above 0")
 
 
 def _refuse_place(folder: Path) -> None:
-    """Munge lets nobody in whose way to the socket is closed, and a socket's path must be short."""
+    """Refuse a folder in which munge's socket is not accessible to all users, or its path is too long."""
     if len(str(folder)) > _LONGEST_SOCKET - len("/run/munge.socket") or " " in str(folder):
         raise CannotRunError(f"{folder} is too long, or has a space", "set folder in lab.toml to a short path")
     closed = [part for part in (folder, *folder.parents) if not part.stat().st_mode & stat.S_IXOTH]

@@ -1,4 +1,4 @@
-"""What is asked of Slurm, through its own commands: nodes, jobs, reservations."""
+"""Queries of Slurm through its own commands: nodes, jobs, reservations."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Node(NamedTuple):
     name: str  # of a board
     state: str  # `idle`, `allocated`, `drained`, ...
     mode: str  # the features that are active
-    reason: str  # why it is out; empty where it is not
+    reason: str  # why it is drained or down; empty otherwise
 
 
 class Job(NamedTuple):
@@ -39,20 +39,20 @@ class Slurm:
 
     def call(self, name: str, *arguments: str) -> str:
         if not (self._folder / "slurm.conf").exists():
-            raise CannotRunError(f"there is no fleet in {self._folder}", "jetwatt fleet init lab.toml makes it")
+            raise CannotRunError(f"there is no fleet in {self._folder}", "run jetwatt fleet init lab.toml")
         path = program(name)
         if path is None:
-            raise CannotRunError(f"{name} cannot be found", "apt-get install slurm-wlm")
+            raise CannotRunError(f"{name} not found", "apt-get install slurm-wlm")
         daemons = self._folder / "run/daemons.pid"
         environment = {**os.environ, "SLURM_CONF": str(self._folder / "slurm.conf")}
-        how: Dict[str, Any] = {"env": environment, "stdin": subprocess.DEVNULL, "timeout": _TIMEOUT_S}
-        hint = f"do the daemons run? {self._folder}/bin/daemons starts them, {self._folder}/log has what they say"
+        options: Dict[str, Any] = {"env": environment, "stdin": subprocess.DEVNULL, "timeout": _TIMEOUT_S}
+        hint = f"check that the daemons run: {self._folder}/bin/daemons starts them, {self._folder}/log has their logs"
         try:
             for _ in range(_ATTEMPTS):
-                done = subprocess.run([path, *arguments], capture_output=True, text=True, **how)
+                done = subprocess.run([path, *arguments], capture_output=True, text=True, **options)
                 if "Unable to contact slurm controller" not in done.stderr or not daemons.exists():
                     break
-                time.sleep(1.0)  # one that was killed is started again
+                time.sleep(1.0)  # a killed daemon is started again
         except subprocess.TimeoutExpired:
             raise CannotRunError(f"{name} did not answer in {_TIMEOUT_S:g} s", hint) from None
         if done.returncode != 0:
@@ -62,7 +62,7 @@ class Slurm:
     def nodes(self) -> List[Node]:
         rows = self._rows("sinfo", "-N", "-o", "%N|%T|%b|%E")
         return [
-            # `planned` is idle, and thought of for a job that waits; `allocated#` boots first
+            # `planned` is idle, and planned for a waiting job; `allocated#` boots first
             Node(
                 name,
                 state.replace("planned", "idle").replace("#", ", boots"),
@@ -73,7 +73,7 @@ class Slurm:
         ]
 
     def jobs(self, name: str = "") -> List[Job]:
-        """All jobs that wait or run, arrays task by task; those of one name where it is given."""
+        """All jobs that wait or run, arrays task by task; only those with a name, if given."""
         which = [f"--name={name}"] if name else []
         rows = self._rows("squeue", "-r", *which, "-o", "%i|%u|%T|%N|%K|%r|%j")
         return [
@@ -82,10 +82,10 @@ class Slurm:
         ]
 
     def reservations(self) -> List[Dict[str, str]]:
-        """Those that are made for people, by keyword: `ReservationName`, `StartTime`, `EndTime`, `Nodes`, `Users`."""
+        """Reservations of users, by keyword: `ReservationName`, `StartTime`, `EndTime`, `Nodes`, `Users`."""
         text = self.call("scontrol", "show", "reservation", "-o")
-        found = [dict(re.findall(r"(\w+)=(\S*)", line)) for line in text.splitlines()]
-        return [one for one in found if "ReservationName" in one]
+        reservations = [dict(re.findall(r"(\w+)=(\S*)", line)) for line in text.splitlines()]
+        return [reservation for reservation in reservations if "ReservationName" in reservation]
 
     def _rows(self, *command: str) -> Sequence[List[str]]:
         count = command[-1].count("|")

@@ -45,7 +45,7 @@ def make(tmp_path, monkeypatch):
     [
         ("", "key 'board' of .* is missing"),
         ("board = []\n", r"no \[\[board\]\]"),
-        (text(BOARD.replace("orin1", "orin-1", 1)), "board 'orin-1' .* small letters and digits"),
+        (text(BOARD.replace("orin1", "orin-1", 1)), "board 'orin-1' .* lower-case letters and digits"),
         (text(BOARD, BOARD), "board 'orin1' .* twice"),
         (text(BOARD.replace("nvidia@orin1.lab", "-oProxyCommand=x")), "ssh is '-oProxyCommand=x'"),
         (text(BOARD.replace('"6.2"', "6.2")), "jetpack of .* is 6.2, expected a text"),
@@ -54,10 +54,10 @@ def make(tmp_path, monkeypatch):
         (text(BOARD + 'modes = ["maxn", "mode_15w"]\n'), r"reboot is .*\{mode\}"),
         (text(BOARD, general="port = 65535\n"), "port of .* is 65535"),
         (text(BOARD, general="slice_minutes = 0\n"), "slice_minutes of .* is 0"),
-        (text(BOARD, general="requeue_seconds = 3\n"), "requeue_seconds of .* is 3; Slurm takes 5 or more"),
+        (text(BOARD, general="requeue_seconds = 3\n"), "requeue_seconds of .* is 3; Slurm accepts 5 or more"),
         (text(BOARD + "pasword = 1\n"), "key 'pasword' .* is unknown; available: name"),
-        (text(BOARD, general='identity = "~/no-key"\n'), "identity of .*/no-key, which is not there"),
-        (text(BOARD + 'power = "/no/switch"\n'), "power of board 'orin1' is /no/switch, which is no program here"),
+        (text(BOARD, general='identity = "~/no-key"\n'), "identity of .*/no-key, which does not exist"),
+        (text(BOARD + 'power = "/no/switch"\n'), "power of board 'orin1' is /no/switch, which is not a program here"),
         (text(BOARD.replace("orin-agx", "orin-agxx")), "device 'orin-agxx' is unknown; available: .*orin-agx"),
     ],
 )
@@ -110,14 +110,14 @@ def test_a_key_that_others_may_read_is_refused(make):
 def test_a_missing_program_and_a_closed_place_are_named(make, monkeypatch):
     fleet = make(text(BOARD))
     monkeypatch.setattr(lab, "program", lambda name: None if name == "slurmctld" else name)
-    with pytest.raises(HarnessError, match="slurmctld cannot be found; apt-get install slurm-wlm"):
+    with pytest.raises(HarnessError, match="slurmctld not found; apt-get install slurm-wlm"):
         fleet.init()
     monkeypatch.setattr(lab, "program", lambda name: name)
     fleet.path.parent.chmod(0o700)
     with pytest.raises(HarnessError, match=f"users cannot enter {fleet.path.parent}.*chmod o\\+x"):
         fleet.init()
     with pytest.raises(
-        HarnessError, match=r"/proc/fleet cannot be made: .*; sudo install -d -o \w+ /proc/fleet, or set"
+        HarnessError, match=r"/proc/fleet cannot be created: .*; sudo install -d -o \w+ /proc/fleet, or set"
     ):
         make('folder = "/proc/fleet"\n' + text(BOARD)).init()
 

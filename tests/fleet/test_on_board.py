@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from harness.board.lock import locked
-from harness.fleet.on_board import UNFIT, main, on
+from harness.fleet.on_board import UNFIT, id_on_board, main
 from harness.store.results import ResultsStore
 from tests import warm_pytest
 
@@ -92,7 +92,7 @@ def test_a_board_on_which_somebody_measures_is_in_use(board, capsys, device):
 def test_what_a_killed_run_left_changed_is_healed(board, capsys):
     saved = leave_state(board)
     assert check(board) == UNFIT
-    assert "orin-agx: left changed by a run that was killed" in capsys.readouterr().out
+    assert "orin-agx: left changed by a killed run" in capsys.readouterr().out
     assert main(["heal", "--work", str(board.parent / "work")]) == 0
     assert not saved.exists()
     assert check(board) == 0
@@ -126,8 +126,8 @@ def test_a_slice_runs_the_cases_of_the_pool_as_those_of_this_board(board):
 @pytest.mark.parametrize("name", ["a[{}-lenet]", "a[reads-{}-lenet]", "a[{}]"])
 def test_a_test_of_the_pool_is_one_of_this_board_wherever_its_name_has_the_device(name):
     of_pool, of_board = name.format("sim:orin-agx"), name.format("sim:orin-agx@2")
-    assert on("sim:orin-agx@2", of_pool) == of_board
-    assert on("sim:orin-agx", of_board) == on("sim:orin-agx", of_pool) == of_pool
+    assert id_on_board("sim:orin-agx@2", of_pool) == of_board
+    assert id_on_board("sim:orin-agx", of_board) == id_on_board("sim:orin-agx", of_pool) == of_pool
 
 
 @pytest.mark.parametrize("how", ["connection", "heal"])

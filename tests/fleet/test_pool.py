@@ -110,7 +110,7 @@ def test_a_search_on_a_pool_sees_one_board_and_keeps_what_each_measured(boards, 
 def test_a_board_that_joins_during_the_search_measures_as_it_is(boards, capsys):
     (boards.folder / "lab.toml").write_text("".join(LAB[:2]))
     found = search(opened(boards), 3)  # board3 is the first that is free
-    assert "board3 has not measured the first mode, so its profiles are taken as they are" in capsys.readouterr().out
+    assert "board3 has not measured the first mode, so its profiles are used unscaled" in capsys.readouterr().out
     with ResultsStore(boards.folder / "r.sqlite", read_only=True) as store:
         of_board3 = [one.aggregates["power_mw"] for one in store.records() if one.case.device == "sim:orin-agx@3"]
     assert of_board3 == [found.power_mw[1]]
@@ -141,7 +141,7 @@ def test_a_mode_that_slurm_lost_is_waited_for_as_long_as_setting_that_right_take
     assert len(search(opened(boards), 2).taken) == 2
     slept.clear()
     monkeypatch.setattr(submission, "LOST_S", 0.0)
-    with pytest.raises(CannotRunError, match="Slurm lost it: fleet retry"):
+    with pytest.raises(CannotRunError, match="Slurm lost it: run fleet retry"):
         search(opened(boards), 2)
 
 

@@ -17,7 +17,7 @@ from harness.fleet import submission
 from harness.fleet.collecting import collect, format_missing, missing
 from harness.fleet.lab import BoardEntry
 from harness.fleet.slurm import Job
-from harness.fleet.submission import ListedCase, Slice, Submission, cut, ranges
+from harness.fleet.submission import ListedCase, Slice, Submission, make_slices, ranges
 from harness.store.conditions import MEASURED_ALREADY
 from harness.store.results import ResultsStore
 from tests.harness.store.profile_examples import ENVIRONMENT, make_profile
@@ -36,7 +36,7 @@ def random_modes(count):
 
 def test_in_a_slice_no_clock_rises_and_every_case_is_in_one():
     cases = [listed(number, mode) for number, mode in enumerate(random_modes(200))]
-    slices = cut(cases, BOARD, 7)
+    slices = make_slices(cases, BOARD, 7)
     assert sorted(case.id for part in slices for case in part.cases) == sorted(case.id for case in cases)
     for part in slices:
         assert len(part.cases) <= 7
@@ -49,13 +49,13 @@ def test_cases_of_another_boot_mode_are_slices_of_their_own():
     cases = [
         listed(number, mode, "MODE_15W" if number % 3 == 0 else "") for number, mode in enumerate(random_modes(30))
     ]
-    slices = cut(cases, BOARD, 5)
+    slices = make_slices(cases, BOARD, 5)
     modes = [part.boot_mode for part in slices]
     assert modes == sorted(modes)  # the usual mode first, the other one once
     assert {case.id for part in slices if part.boot_mode == "mode_15w" for case in part.cases} == {
         case.id for case in cases[::3]
     }
-    assert {part.boot_mode for part in cut(cases, BOARD.__class__("a", "orin-agx", "6", "a", "b"), 5)} == {""}
+    assert {part.boot_mode for part in make_slices(cases, BOARD.__class__("a", "orin-agx", "6", "a", "b"), 5)} == {""}
 
 
 @pytest.mark.parametrize(
