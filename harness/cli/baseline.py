@@ -1,4 +1,4 @@
-"""`baseline record` and `baseline check`: the medians of a results file, stored, and compared with what was stored."""
+"""`baseline record` and `baseline check`: store the medians of a results file, and compare others with them."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "check",
         description=f"Compare the profiles of a results file with a baseline. {TEST}",
         epilog="exit code: 0 nothing is worse, 1 a case is slower or takes more power, 2 a comparison was refused or"
-        " none was possible; what is inconclusive or not in the baseline is listed, and changes nothing without"
-        " --strict; cases that were not run change nothing",
+        " none was possible; inconclusive cases and those that are not in the baseline are listed, and affect the exit"
+        " code with --strict only; cases that were not run do not affect it",
     )
     for action in (recording, checking):
         add_results(action)
@@ -32,16 +32,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             "--last",
             type=int,
             metavar="N",
-            help="take the newest N runs of each case (default: all of its environment)",
+            help="use the newest N runs of each case (default: all of its environment)",
         )
         add_include_flagged(action)
-    defaults = ", ".join(f"{one.name} {share_to_percent(one.threshold):g}" for one in QUANTITIES)
-    add_threshold(checking, None, f"by how much a median may grow (default: {defaults})")
+    defaults = ", ".join(f"{quantity.name} {share_to_percent(quantity.threshold):g}" for quantity in QUANTITIES)
+    add_threshold(checking, None, f"the largest accepted increase of a median (default: {defaults})")
     add_by(checking)
     checking.add_argument(
         "--strict",
         action="store_true",
-        help="exit with 2, too, where a case is inconclusive, or what was measured is not in the baseline",
+        help="also exit with 2 if a case is inconclusive, or a measured case is not in the baseline",
     )
 
 
@@ -49,9 +49,9 @@ def run(arguments: argparse.Namespace) -> int:
     with ResultsStore(arguments.results, read_only=True) as store:
         if arguments.action == "check":
             choice = (arguments.threshold, arguments.last, arguments.include_flagged, arguments.by)
-            found = check(store, arguments.baseline, *choice)
-            print(format_checked(found, arguments.threshold))
-            return exit_code(found, arguments.strict)
+            checked = check(store, arguments.baseline, *choice)
+            print(format_checked(checked, arguments.threshold))
+            return exit_code(checked, arguments.strict)
         done = record(store, arguments.baseline, arguments.last, arguments.include_flagged)
     vague = set()
     for case in done.cases:

@@ -1,7 +1,7 @@
-"""The one command line behind `jetwatt`, `python -m harness` and `python -m predictors`.
+"""The shared command line of `jetwatt`, `python -m harness` and `python -m predictors`.
 
 A command is a module with `add_arguments(parser)` and `run(arguments)`, which returns the exit code. It is imported
-when it is called, so that `--help` of a program loads none.
+when the command is called, so that `--help` of a program imports none.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ MEASURE, RESULTS, PREDICT, CHOOSE, BOARD = "measure", "results", "predict", "cho
 
 GROUPS: Dict[str, str] = {
     MEASURE: "simulated profiles; `pytest benchmarks` measures",
-    RESULTS: "tables, pages and comparisons of what was measured",
-    PREDICT: "time and power of modes that nobody measured",
+    RESULTS: "tables, pages and comparisons of results",
+    PREDICT: "time and power of modes that were not measured",
     CHOOSE: "the power mode that meets a budget",
-    BOARD: "what this board can do, and putting it back",
+    BOARD: "capabilities of this board, and restoring it",
 }
 """The groups of commands, in the order of a program's `--help`."""
 
@@ -40,16 +40,16 @@ class Command(NamedTuple):
     module: str
 
 
-def commands_in(package: str, *described: Tuple[str, str, str]) -> Tuple[Command, ...]:
-    """Commands from their name, group and help; each one's module has its name (`import_` where Python has that)."""
+def commands_in(package: str, *entries: Tuple[str, str, str]) -> Tuple[Command, ...]:
+    """Commands from their name, group and help; a module is named as its command (`import_` for the keyword)."""
     return tuple(
         Command(name, group, text, f"{package}.{name.replace('-', '_')}{'_' * keyword.iskeyword(name)}")
-        for name, group, text in described
+        for name, group, text in entries
     )
 
 
 class _CommandParser(argparse.ArgumentParser):
-    """The parser of a command, which imports the command's module when it comes to parse."""
+    """The parser of a command, which imports the command's module when it parses."""
 
     def __init__(self, *args: Any, command: Optional[Command] = None, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -75,7 +75,7 @@ def run_command(
     except HarnessError as error:
         print(f"{prog} {command}: {shown(str(error))}", file=sys.stderr)
         return REFUSED
-    except KeyboardInterrupt:  # whatever was held is put back by now
+    except KeyboardInterrupt:  # all changes are restored by now
         print(f"{prog} {command}: interrupted", file=sys.stderr)
         return INTERRUPTED
 
@@ -99,7 +99,7 @@ def _program_parser(prog: str, description: str, commands: Sequence[Command], gr
         listed.help = "see below"
         parser.formatter_class = argparse.RawDescriptionHelpFormatter
         parser.description = textwrap.fill(description, 100)
-        parser.epilog = "\n".join([*lines[1:], "", "`COMMAND --help` tells the options of a command."])
+        parser.epilog = "\n".join([*lines[1:], "", "`COMMAND --help` lists the options of a command."])
     return parser
 
 

@@ -1,11 +1,11 @@
-"""`compare`: two results files, baselines or JSON files of pytest-benchmark, and what changed between them."""
+"""`compare`: the changes between two results files, baselines or JSON files of pytest-benchmark."""
 
 from __future__ import annotations
 
 import argparse
 from pathlib import Path
 
-from harness.cli.options import add_by, add_forms, add_include_flagged, add_threshold, say
+from harness.cli.options import add_by, add_forms, add_include_flagged, add_threshold, print_report
 from harness.judge.compare import DEFAULT_THRESHOLD, TEST, compare_files, format_result, to_json
 from harness.stats.comparison import FEWEST_RUNS
 
@@ -14,8 +14,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     parser.description = f"Compare the cases of two files whose conditions agree. {TEST}"
     parser.epilog = (
-        "exit code: 0 no case, workload or all of them is slower or takes more power; 1 something is; 2 nothing is, but"
-        " a comparison was refused or none was possible; cases that only one side has are listed and change nothing"
+        "exit code: 0 no case or workload is slower or takes more power, nor all together; 1 something is; 2 nothing"
+        " is, but a comparison was refused or none was possible; cases of only one side are listed and do not count"
     )
     for name, text in (("before", "one side"), ("after", "the other")):
         add(
@@ -25,12 +25,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             help=f"{text}: a results file, a baseline, or a .json of pytest-benchmark",
         )
     add_by(parser)
-    add_threshold(parser, DEFAULT_THRESHOLD, "a change below this is none")
+    add_threshold(parser, DEFAULT_THRESHOLD, "smaller changes are ignored")
     add(
         "--fastest",
         action="store_true",
         help="compare the fast minibatches (first tenth) of the fast runs (first quarter) instead of medians: for "
-        f"machines that others share, where noise only ever slows; takes {FEWEST_RUNS} runs on each side",
+        f"shared machines, where noise only ever slows; needs {FEWEST_RUNS} runs on each side",
     )
     add_include_flagged(parser)
     add_forms(parser)
@@ -39,5 +39,5 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     choice = (arguments.threshold, arguments.fastest, arguments.include_flagged)
     result = compare_files(arguments.before, arguments.after, arguments.by, *choice)
-    say(arguments, to_json(result), lambda markdown: format_result(result, markdown))
+    print_report(arguments, to_json(result), lambda markdown: format_result(result, markdown))
     return result.exit_code

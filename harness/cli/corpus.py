@@ -1,4 +1,4 @@
-"""`corpus simulate`: write what simulated boards answer in many power modes as a corpus."""
+"""`corpus simulate`: write profiles of simulated boards in many power modes as a corpus."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add = simulate.add_argument
     add("--device", required=True, metavar="BOARD", help=f"one of {', '.join(SIMULATED_BOARDS)}")
-    add("--workload", required=True, metavar="LIST", help=f"with commas, or all: {', '.join(SIMULATED_WORKLOADS)}")
+    add("--workload", required=True, metavar="LIST", help=f"comma list, or all: {', '.join(SIMULATED_WORKLOADS)}")
     add("--task", choices=TASKS, default=TASKS[0], help="default: %(default)s")
-    add("--batch-size", default="16", metavar="LIST", help="with commas (default: %(default)s)")
-    add("--workers", type=int, metavar="N", help="default: as the papers ran the workload, 4, or 0 for yolov8n-coco")
+    add("--batch-size", default="16", metavar="LIST", help="comma list (default: %(default)s)")
+    add("--workers", type=int, metavar="N", help="default: as in the papers, 4, or 0 for yolov8n-coco")
     add("--storage", default="ssd", help="ssd, sd, hdd or emmc (default: %(default)s)")
     which = simulate.add_argument_group("which modes (default: all)")
-    which.add_argument("--all", action="store_true", help="all modes of the board; what is done by default")
+    which.add_argument("--all", action="store_true", help="all modes of the board; this is the default")
     add_sampling_arguments(which)
-    add("--no-noise", action="store_true", help="what the board does, without noise of measurement")
+    add("--no-noise", action="store_true", help="without measurement noise")
     add("--out", type=output_file, required=True, metavar="FILE", help=f"{' or '.join(SUFFIXES)}")
 
 

@@ -1,4 +1,4 @@
-"""`doctor`: what this machine can measure and control, and what it would need for the rest."""
+"""`doctor`: what this machine can measure and control, and how to enable the rest."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from harness.measure.doctor import device_to_examine, doctor, format_findings
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add("--device", help="the device to look at (default: the board, where there is one, else host)")
+    add("--device", help="the device to examine (default: the board if this is one, otherwise host)")
     add(
         "--root",
         "--device-root",
         type=Path,
         default=Path("/"),
-        help="where /sys, /proc and /etc are looked for; or a file of --record",
+        help="the folder with /sys, /proc and /etc; or a file of --record",
     )
     add("--config", type=Path, default=Path(FILE_NAME), help=f"places file (default: {FILE_NAME})")
     add("--json", action="store_true", help="print JSON instead of text")
@@ -30,11 +30,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--record",
         type=output_file,
         metavar="board.tar.gz",
-        help="write what the kernel and its tools show of this board or host, to send: read-only, without names and "
+        help="write what the kernel and its tools report of this board or host, to share: read-only, without names and "
         "serial numbers; `pytest benchmarks --device-root board.tar.gz` runs on it",
     )
-    add("--record-seconds", type=float, default=60.0, metavar="S", help="how long tegrastats is recorded (default: 60)")
-    add("--sudoers", action="store_true", help="print what lets this user change the machine, and how to take it back")
+    add("--record-seconds", type=float, default=60.0, metavar="S", help="duration of recorded tegrastats (default: 60)")
+    add(
+        "--sudoers", action="store_true", help="print the rule that lets this user change the machine; how to remove it"
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -43,12 +45,12 @@ def run(arguments: argparse.Namespace) -> int:
         return 0
     arguments.root = root_of(arguments.root)
     if not arguments.root.is_dir():
-        raise InvalidValueError(f"--root {arguments.root} is no folder", "name the one that holds sys, proc and etc")
+        raise InvalidValueError(f"--root {arguments.root} is not a folder", "name the one with sys, proc and etc")
     if arguments.record:
         device = device_to_examine(arguments.device, load_configuration(arguments.config), arguments.root)
         sources = getattr(device, "telemetry_sources", lambda folder: [])(Path.cwd())
         count = record(arguments.record, arguments.root, sources, arguments.record_seconds)
-        print(f"{arguments.record}: {count} files of {device.name}; look through it before you send it")
+        print(f"{arguments.record}: {count} files of {device.name}; review it before you share it")
         return 0
     findings = doctor(arguments.device, root=arguments.root, config=arguments.config)
     print(json.dumps(findings, indent=2) if arguments.json else format_findings(findings))
@@ -59,14 +61,14 @@ def format_sudoers() -> str:
     why_not = privileges.closed()
     return "\n".join(
         [
-            "# What needs root goes through one helper with a fixed list of operations. This rule allows it:",
+            "# Operations that need root go through a helper with a fixed list of them. This rule allows it:",
             f"#   {privileges.sudo_rule()}",
             f"# Now: {'installed and allowed' if why_not is None else why_not}",
             "",
             "# To install it, also after an update of the suite:",
             *privileges.install_commands(),
             "",
-            "# To remove it, with what it has kept:",
+            "# To remove it, with its stored files:",
             *(f"#   {command}" for command in privileges.removal_commands()),
         ]
     )

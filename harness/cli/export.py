@@ -19,10 +19,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--out", type=output_file, help=f"the corpus to write, {' or '.join(SUFFIXES)}")
     for name, text in (("minibatches", "minibatch"), ("telemetry", "sample of every sensor")):
         parser.add_argument(
-            f"--{name}", type=output_file, metavar="FILE", help=f"write every {text} too, a row each: CSV, or .parquet"
+            f"--{name}",
+            type=output_file,
+            metavar="FILE",
+            help=f"also write every {text}, one row each: CSV or .parquet",
         )
     parser.add_argument(
-        "--all-runs", action="store_true", help="a row for every profile, not only the newest of the same conditions"
+        "--all-runs", action="store_true", help="one row per profile, not only the newest of the same conditions"
     )
     add_include_flagged(parser)
 
@@ -42,7 +45,7 @@ def run(arguments: argparse.Namespace) -> int:
                 ids = profiles(store, arguments.include_flagged)[["case_id", "provenance"]]
                 raw = ids.join(read(store, ids.index).set_index("profile_id"), how="inner").reset_index()
                 if path.suffix == ".parquet":
-                    pyarrow()  # refuses where it is not installed
+                    pyarrow()  # refuses if it is not installed
                     raw.to_parquet(path, index=False, compression="zstd")
                 else:
                     raw.to_csv(path, index=False)

@@ -1,4 +1,4 @@
-"""`fleet`: a campaign on the boards of a lab, in slices, over nights, by Slurm: docs/fleet.md."""
+"""`fleet`: a campaign on the boards of a lab, in slices distributed by Slurm: docs/fleet.md."""
 
 from __future__ import annotations
 
@@ -25,51 +25,53 @@ _POLL_S = 5.0
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.description = (
-        "A campaign on the boards of a lab: cut into slices of some minutes, given out by Slurm on a lab host, "
-        "measured through ssh, collected into one results file. One board needs nothing of this."
+        "Run a campaign on the boards of a lab: in slices of some minutes, distributed by Slurm on a lab host, "
+        "measured through ssh, collected into one results file. A single board does not need this."
     )
     actions = parser.add_subparsers(dest="action", required=True)
 
-    def action(name: str, text: str, **how: Any) -> argparse.ArgumentParser:
-        one = actions.add_parser(name, description=text, **how)
+    def action(name: str, text: str, **options: Any) -> argparse.ArgumentParser:
+        command = actions.add_parser(name, description=text, **options)
         if name != "init":
             default = os.environ.get(LAB_VARIABLE, "lab.toml")
-            one.add_argument("--lab", type=Path, default=Path(default), help=f"default: ${LAB_VARIABLE}, or lab.toml")
-        return one
+            command.add_argument(
+                "--lab", type=Path, default=Path(default), help=f"default: ${LAB_VARIABLE}, or lab.toml"
+            )
+        return command
 
-    action("init", "Make the lab's folder, or bring it up to date: Slurm's configuration, keys, scripts. Says what "
-           "root must do.").add_argument("lab", type=Path, help="lab.toml")  # fmt: skip
-    one = action(
+    action("init", "Create or update the lab's folder: Slurm's configuration, keys, scripts. Prints the steps for "
+           "root.").add_argument("lab", type=Path, help="lab.toml")  # fmt: skip
+    command = action(
         "submit",
-        "Cut a campaign into slices and queue them.",
+        "Divide a campaign into slices and queue them.",
         epilog="exit code with --wait: 0 every slice is done, 1 some are not",
     )
-    one.add_argument("--pool", required=True, help="board type and JetPack: orin-agx-jp6; an unknown one lists all")
-    one.add_argument("--board", default="", help="only on this board of the pool")
-    one.add_argument("--campaign", default="", metavar="NAME|FILE", help="as pytest benchmarks takes it")
-    one.add_argument(
-        "--case-seconds", type=float, default=0.0, help="how long a case takes (default: as the last ones)"
+    command.add_argument("--pool", required=True, help="board type and JetPack: orin-agx-jp6; an unknown one lists all")
+    command.add_argument("--board", default="", help="only on this board of the pool")
+    command.add_argument("--campaign", default="", metavar="NAME|FILE", help="as pytest benchmarks takes it")
+    command.add_argument(
+        "--case-seconds", type=float, default=0.0, help="duration of a case (default: average of recent runs)"
     )
-    one.add_argument(
-        "--wait", action="store_true", help="until no slice runs or waits; Ctrl-C leaves them in the queue"
+    command.add_argument(
+        "--wait", action="store_true", help="wait until no slice runs or waits; Ctrl-C leaves them in the queue"
     )
-    one.add_argument("pytest", nargs="*", metavar="ARGUMENT", help="for pytest, behind --: test files, -k, axes")
-    one = action("status", "Which boards are idle, busy or out and why, who booked them, and how far submissions are.")
-    one.add_argument("--json", action="store_true", help="print JSON")
+    command.add_argument("pytest", nargs="*", metavar="ARGUMENT", help="for pytest, after --: test files, -k, axes")
+    command = action("status", "Show the state of the boards, their bookings, and the progress of submissions.")
+    command.add_argument("--json", action="store_true", help="print JSON")
     for name, text in (
-        ("collect", "Bring the profiles of a submission into a results file, each case once; as often as you like."),
-        ("cancel", "Take a submission out of the queue and end what runs of it. What is done stays."),
-        ("retry", "Give slices that are held or lost three further attempts; or a board, that is out, back."),
+        ("collect", "Merge the profiles of a submission into a results file, each case once; idempotent."),
+        ("cancel", "Remove a submission from the queue and end its running slices. Finished ones are kept."),
+        ("retry", "Give held or lost slices three more attempts, or return a drained board to service."),
     ):
-        one = action(name, text)
-        one.add_argument("--submission", default="", metavar="ID", help="default: the newest")
+        command = action(name, text)
+        command.add_argument("--submission", default="", metavar="ID", help="default: the newest")
         if name == "collect":
-            one.epilog = "exit code: 0 every case is there; 1 some are missing, which is said"
-            one.add_argument("--out", type=output_file, required=True, help="the results file to add to")
+            command.epilog = "exit code: 0 no case is missing; 1 some are missing and listed"
+            command.add_argument("--out", type=output_file, required=True, help="the results file to add to")
         if name == "retry":
-            which = one.add_mutually_exclusive_group()
-            which.add_argument("--board", default="", help="the board that is to be given back, instead")
-            which.add_argument("--lost", action="store_true", help="of all submissions, slices that Slurm lost alone")
+            which = command.add_mutually_exclusive_group()
+            which.add_argument("--board", default="", help="return this board to service instead")
+            which.add_argument("--lost", action="store_true", help="only slices that Slurm lost, of all submissions")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -87,18 +89,18 @@ def _init(fleet: Fleet, arguments: argparse.Namespace) -> int:
 
 def _submit(fleet: Fleet, arguments: argparse.Namespace) -> int:
     if arguments.case_seconds < 0:
-        raise InvalidValueError(f"--case-seconds is {arguments.case_seconds:g}", "a time above 0")
-    how = (arguments.campaign, arguments.case_seconds, arguments.board)
-    one = submission.submit(fleet, arguments.pool, arguments.pytest, *how)
-    count = sum(count for _, count, _ in one.slices)
-    print(f"{one.id}: {count} cases in {len(one.slices)} slices for {arguments.pool}", flush=True)
-    return _wait(fleet, one) if arguments.wait else OK_CODE
+        raise InvalidValueError(f"--case-seconds is {arguments.case_seconds:g}", "give a time above 0")
+    options = (arguments.campaign, arguments.case_seconds, arguments.board)
+    submitted = submission.submit(fleet, arguments.pool, arguments.pytest, *options)
+    count = sum(count for _, count, _ in submitted.slices)
+    print(f"{submitted.id}: {count} cases in {len(submitted.slices)} slices for {arguments.pool}", flush=True)
+    return _wait(fleet, submitted) if arguments.wait else OK_CODE
 
 
-def _wait(fleet: Fleet, one: submission.Submission) -> int:
+def _wait(fleet: Fleet, submitted: submission.Submission) -> int:
     slurm, watch, before = Slurm(fleet.folder), submission.Watch(), ""
     while True:
-        states = one.states(slurm.jobs(one.job_name))
+        states = submitted.states(slurm.jobs(submitted.job_name))
         now = f"{len(states)} slices: {_in_words(submission.count_states(states))}"
         if now != before:
             print(f"{datetime.datetime.now():%H:%M:%S} {now}", flush=True)
@@ -106,7 +108,9 @@ def _wait(fleet: Fleet, one: submission.Submission) -> int:
         if watch.is_over(states):
             for state in states:
                 if state.state != "done":
-                    print(f"slice {state.number} is {state.state}: {state.why}; {one.folder}/log/{state.number}.log")
+                    print(
+                        f"slice {state.number} is {state.state}: {state.why}; {submitted.folder}/log/{state.number}.log"
+                    )
             return OK_CODE if all(state.state == "done" for state in states) else INCOMPLETE_CODE
         time.sleep(_POLL_S)
 
@@ -117,8 +121,8 @@ def _in_words(counted: Dict[str, int]) -> str:
 
 def _status(fleet: Fleet, arguments: argparse.Namespace) -> int:
     slurm = Slurm(fleet.folder)
-    found = examine(fleet, slurm)
-    print(json.dumps(found, indent=1) if arguments.json else format_status(found))
+    status = examine(fleet, slurm)
+    print(json.dumps(status, indent=1) if arguments.json else format_status(status))
     return OK_CODE
 
 
@@ -133,39 +137,39 @@ def examine(fleet: Fleet, slurm: Slurm) -> Dict[str, Any]:
             {
                 "name": board.name,
                 "pool": board.pool,
-                "state": node.state if node else "unknown to Slurm: restart the daemons",
+                "state": node.state if node else "not in Slurm: restart the daemons",
                 "mode": node.mode if node else "",
                 "busy_with": "; ".join(_holder(job) for job in jobs if board.name in job.nodes.split(",")),
                 "reason": node.reason if node else "",
                 "boots": len(boots.read_text().splitlines()) if boots.exists() else 0,
             }
         )
-    usable = Counter(one["pool"] for one in boards if not one["reason"])
-    found, all_of_them = [], submission.submissions(fleet)
-    for one in all_of_them:
-        states = one.states(jobs)
-        told = ("running", "waiting", *(() if one.is_cancelled else ("held", "gone")))
-        if one is not all_of_them[-1] and not any(state.state in told for state in states):
+    usable = Counter(board["pool"] for board in boards if not board["reason"])
+    unfinished, all_submissions = [], submission.submissions(fleet)
+    for entry in all_submissions:
+        states = entry.states(jobs)
+        listed_states = ("running", "waiting", *(() if entry.is_cancelled else ("held", "gone")))
+        if entry is not all_submissions[-1] and not any(state.state in listed_states for state in states):
             continue
         left = sum(state.count for state in states if state.state in ("running", "waiting"))
-        left_s = left * submission.seconds_per_case(fleet, one.pool) / max(1, usable[one.pool])
+        left_s = left * submission.seconds_per_case(fleet, entry.pool) / max(1, usable[entry.pool])
         held = [
-            {"slice": state.number, "why": state.why, "log": str(one.folder / "log" / f"{state.number}.log")}
+            {"slice": state.number, "why": state.why, "log": str(entry.folder / "log" / f"{state.number}.log")}
             for state in states
             if state.state in ("held", "gone")
         ]
-        end = datetime.datetime.now() + datetime.timedelta(seconds=left_s) if left and usable[one.pool] else None
-        found.append(
+        end = datetime.datetime.now() + datetime.timedelta(seconds=left_s) if left and usable[entry.pool] else None
+        unfinished.append(
             {
-                "id": one.id,
-                "pool": one.pool,
+                "id": entry.id,
+                "pool": entry.pool,
                 "cases": sum(state.count for state in states),
                 "slices": submission.count_states(states),
                 "estimated_end": end.isoformat(timespec="minutes") if end else None,
                 "held": held,
             }
         )
-    return {"boards": boards, "reservations": slurm.reservations(), "submissions": found}
+    return {"boards": boards, "reservations": slurm.reservations(), "submissions": unfinished}
 
 
 def _holder(job: Job) -> str:
@@ -174,57 +178,62 @@ def _holder(job: Job) -> str:
     return f"{job.user}'s {job.name} (job {job.id})"
 
 
-def format_status(found: Dict[str, Any]) -> str:
-    """Boards as a table, then what people booked, then each submission."""
+def format_status(status: Dict[str, Any]) -> str:
+    """Boards as a table, then bookings, then each submission."""
     rows = [
-        [one["name"], one["pool"], one["state"], one["mode"], shown(one["busy_with"] or one["reason"])]
-        for one in found["boards"]
+        [board["name"], board["pool"], board["state"], board["mode"], shown(board["busy_with"] or board["reason"])]
+        for board in status["boards"]
     ]
-    lines = [format_table(["board", "pool", "state", "mode", "with whom, or why not"], rows)]
-    for one in found["reservations"]:
-        span = f"{one.get('StartTime')} to {one.get('EndTime')}"
-        lines.append(f"booked: {one.get('Nodes')} by {one.get('Users')}, {span} ({one['ReservationName']})")
-    for one in found["submissions"]:
-        end = f", done by about {one['estimated_end'].replace('T', ' ')}" if one["estimated_end"] else ""
-        lines += ["", f"{one['id']} on {one['pool']}: {one['cases']} cases in slices: {_in_words(one['slices'])}{end}"]
-        lines += [f"  slice {part['slice']}: {shown(part['why'])}; {part['log']}" for part in one["held"]]
+    lines = [format_table(["board", "pool", "state", "mode", "used by, or reason"], rows)]
+    for booking in status["reservations"]:
+        span = f"{booking.get('StartTime')} to {booking.get('EndTime')}"
+        lines.append(f"booked: {booking.get('Nodes')} by {booking.get('Users')}, {span} ({booking['ReservationName']})")
+    for entry in status["submissions"]:
+        end = f", done by about {entry['estimated_end'].replace('T', ' ')}" if entry["estimated_end"] else ""
+        lines += [
+            "",
+            f"{entry['id']} on {entry['pool']}: {entry['cases']} cases in slices: {_in_words(entry['slices'])}{end}",
+        ]
+        lines += [f"  slice {part['slice']}: {shown(part['why'])}; {part['log']}" for part in entry["held"]]
     return "\n".join(lines)
 
 
 def _collect(fleet: Fleet, arguments: argparse.Namespace) -> int:
-    one = submission.find(fleet, arguments.submission)
-    merged = collecting.collect(one, arguments.out)
-    lacking = collecting.missing(one, one.states(Slurm(fleet.folder).jobs(one.job_name)))
-    print(f"{one.id}: {merged.added} profiles added to {shown(str(arguments.out))}, {merged.known} there already")
+    selected = submission.find(fleet, arguments.submission)
+    merged = collecting.collect(selected, arguments.out)
+    lacking = collecting.missing(selected, selected.states(Slurm(fleet.folder).jobs(selected.job_name)))
+    print(f"{selected.id}: {merged.added} profiles added to {shown(str(arguments.out))}, {merged.known} already there")
     if lacking:
         print(f"{len(lacking)} cases are missing:\n{shown(collecting.format_missing(lacking))}")
     return INCOMPLETE_CODE if lacking else OK_CODE
 
 
 def _cancel(fleet: Fleet, arguments: argparse.Namespace) -> int:
-    one = submission.find(fleet, arguments.submission)
-    submission.cancel(fleet, one)
-    print(f"{one.id}: cancelled; fleet retry goes on with it")
+    selected = submission.find(fleet, arguments.submission)
+    submission.cancel(fleet, selected)
+    print(f"{selected.id}: cancelled; fleet retry continues it")
     return OK_CODE
 
 
 def _retry(fleet: Fleet, arguments: argparse.Namespace) -> int:
     if arguments.board:
-        known = [board.name for board in fleet.lab.board]
-        if arguments.board not in known:
-            raise InvalidValueError(f"there is no board {arguments.board!r}", f"available: {', '.join(known)}")
+        names = [board.name for board in fleet.lab.board]
+        if arguments.board not in names:
+            raise InvalidValueError(f"there is no board {arguments.board!r}", f"available: {', '.join(names)}")
         for name in ("boots", "silent", "cycled"):
             path = fleet.folder / "run" / f"{arguments.board}.{name}"
             if path.exists():
                 path.unlink()
         Slurm(fleet.folder).call("scontrol", "update", f"NodeName={arguments.board}", "State=RESUME")
-        print(f"{arguments.board} is given back")
+        print(f"{arguments.board} is returned to service")
         return OK_CODE
-    which, none = (("gone",), "lost") if arguments.lost else (("held", "gone", "cancelled"), "held or lost")
-    asked = submission.submissions(fleet) if arguments.lost else [submission.find(fleet, arguments.submission)]
-    for one in asked:
-        numbers = submission.retry(fleet, one, which)
-        print(f"{one.id}: {f'slices {submission.ranges(numbers)} queued again' if numbers else f'no slice is {none}'}")
+    states, label = (("gone",), "lost") if arguments.lost else (("held", "gone", "cancelled"), "held or lost")
+    selected = submission.submissions(fleet) if arguments.lost else [submission.find(fleet, arguments.submission)]
+    for entry in selected:
+        numbers = submission.retry(fleet, entry, states)
+        print(
+            f"{entry.id}: {f'slices {submission.ranges(numbers)} queued again' if numbers else f'no slice is {label}'}"
+        )
     return OK_CODE
 
 

@@ -1,4 +1,4 @@
-"""`history`: many runs over weeks: what became slower or takes more power, since when, and what else changed then."""
+"""`history`: the changes over many runs: what became slower or takes more power, since when, and what else changed."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import List
 
-from harness.cli.options import add_forms, add_include_flagged, add_threshold, output_file, say
+from harness.cli.options import add_forms, add_include_flagged, add_threshold, output_file, print_report
 from harness.core.errors import InvalidValueError
 from harness.core.terminal import format_table, shown
 from harness.judge.compare import DEFAULT_THRESHOLD
@@ -17,7 +17,7 @@ from harness.report.history import write_page
 from harness.report.template import require_drawing
 
 _MOST_LINES = 40
-"""Of more series than this, those without a change are counted in text and not listed; JSON has them all."""
+"""With more series than this, text only counts those without a change; JSON lists all."""
 
 _BARS = "▁▂▃▄▅▆▇█"
 _MOST_BARS = 30
@@ -26,9 +26,9 @@ _MOST_BARS = 30
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     parser.description = (
-        "Look at many runs of the same cases, one results file a night or one with all: the minibatch time and the"
-        f" power of each case on each board instance, over time. {TEST} A slowdown stays one until it is gone, or until"
-        " --since leaves out the runs before it."
+        "Analyse many runs of the same cases, from a results file per night or one with all: the minibatch time and the"
+        f" power of each case on each board instance, over time. {TEST} A slowdown is reported until it is gone, or"
+        " until --since excludes the runs before it."
     )
     parser.epilog = (
         "exit code: 0 nothing is slower or takes more power in its newest run than before its last change; 1 something"
@@ -36,74 +36,74 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         ' 2026-03-01 --markdown >> "$GITHUB_STEP_SUMMARY"'
     )
     add("files", type=Path, nargs="+", metavar="FILE", help="results files, or folders of them, in any order")
-    add("--since", type=_day, metavar="DATE", help="leave out what was stored before that day: 2026-01-31")
-    add_threshold(parser, DEFAULT_THRESHOLD, "a change of level below this is none")
+    add("--since", type=_day, metavar="DATE", help="leave out profiles stored before that day: 2026-01-31")
+    add_threshold(parser, DEFAULT_THRESHOLD, "smaller changes of level are ignored")
     add_include_flagged(parser)
-    add("--out", type=output_file, metavar="PAGE.html", help="write a page with a figure of each case, too")
+    add("--out", type=output_file, metavar="PAGE.html", help="also write a page with a figure of each case")
     add_forms(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
     if arguments.out is not None:
         require_drawing("the page", ", or leave out --out")
-    found = read_history(arguments.files, arguments.include_flagged, arguments.since, arguments.threshold)
-    say(arguments, to_json(found), lambda markdown: _in_words(found, markdown))
+    histories = read_history(arguments.files, arguments.include_flagged, arguments.since, arguments.threshold)
+    print_report(arguments, to_json(histories), lambda markdown: _in_words(histories, markdown))
     if arguments.out is not None:
-        write_page(found, arguments.out)
+        write_page(histories, arguments.out)
         print(f"wrote {arguments.out}", file=sys.stderr)
-    return found.exit_code
+    return histories.exit_code
 
 
 def _day(text: str) -> datetime.date:
     try:
         return datetime.date.fromisoformat(text)
     except ValueError:
-        raise InvalidValueError(f"--since is {text!r}, which is no date", "write it like 2026-01-31") from None
+        raise InvalidValueError(f"--since is {text!r}, which is not a date", "write it like 2026-01-31") from None
 
 
-def _in_words(found: CaseHistories, markdown: bool) -> str:
-    worse = [one for one in found.series if one.is_worse]
-    changed = [line for one in found.series for line in _changes(one)]
-    heading = f"{len(worse)} of {len(found.series)} series became slower or take more power"
-    rows = [_cells(one) for one in found.series if one.steps or len(found.series) <= _MOST_LINES]
+def _in_words(histories: CaseHistories, markdown: bool) -> str:
+    worse = [series for series in histories.series if series.is_worse]
+    changed = [line for series in histories.series for line in _changes(series)]
+    heading = f"{len(worse)} of {len(histories.series)} series became slower or take more power"
+    rows = [_cells(series) for series in histories.series if series.steps or len(histories.series) <= _MOST_LINES]
     header = ["case", "figure", ">runs", ">newest", "status", "since", ">change", f"last {_MOST_BARS}"]
     lines = [f"## {heading}" if markdown else heading, "", *changed[:_MOST_LINES]]
     if len(changed) > _MOST_LINES:
         lines.append(f"- {len(changed) - _MOST_LINES} more changes, see --json")
     if rows:
         lines += ["", format_table(header, rows, markdown)]
-    if len(rows) < len(found.series):
-        lines += ["", f"{len(found.series) - len(rows)} more series: no change, or too few runs"]
-    lines += ["", *(f"left out: {shown(one)}" for one in found.left_out)]
-    return "\n".join([*lines, f"Threshold {found.threshold:.1%}. {TEST}"])
+    if len(rows) < len(histories.series):
+        lines += ["", f"{len(histories.series) - len(rows)} more series: no change, or too few runs"]
+    lines += ["", *(f"left out: {shown(reason)}" for reason in histories.left_out)]
+    return "\n".join([*lines, f"Threshold {histories.threshold:.1%}. {TEST}"])
 
 
-def _changes(one: CaseSeries) -> List[str]:
+def _changes(series: CaseSeries) -> List[str]:
     lines = []
-    for step in reversed(one.steps):
-        first, last = (one.points[place].created_at[:10] for place in (step.at.low, step.at.high))
-        when = f"{_moment(one, step.at.place)} (run {step.at.place + 1} of {len(one.points)})"
+    for step in reversed(series.steps):
+        first, last = (series.points[place].created_at[:10] for place in (step.at.low, step.at.high))
+        when = f"{_moment(series, step.at.place)} (run {step.at.place + 1} of {len(series.points)})"
         between = "" if first == last else f", between {first} and {last}"
-        told = f"; {'; '.join(step.differ)}" if step.differ else ""
-        lines.append(f"- {shown(f'{one.case_id}: {one.figure} {step.change} since {when}{between}{told}')}")
+        also = f"; {'; '.join(step.differ)}" if step.differ else ""
+        lines.append(f"- {shown(f'{series.case_id}: {series.figure} {step.change} since {when}{between}{also}')}")
     return lines
 
 
-def _moment(one: CaseSeries, place: int) -> str:
-    return one.points[place].created_at[:16].replace("T", " ")
+def _moment(series: CaseSeries, place: int) -> str:
+    return series.points[place].created_at[:16].replace("T", " ")
 
 
-def _cells(one: CaseSeries) -> List[str]:
-    newest = one.quantity.to_shown(one.points[-1].value)
-    value = f"{newest:.4g} {one.quantity.unit_shown}"
-    step = one.steps[-1] if one.steps else None
-    since, change = (_moment(one, step.at.place), str(step.change)) if step else ("", "")
-    name = one.case_id if one.provenance == "measured" else f"{one.case_id} ({one.provenance})"
-    return [name, one.figure, str(len(one.points)), value, one.status, since, change, _sparkline(one)]
+def _cells(series: CaseSeries) -> List[str]:
+    newest = series.quantity.to_shown(series.points[-1].value)
+    value = f"{newest:.4g} {series.quantity.unit_shown}"
+    step = series.steps[-1] if series.steps else None
+    since, change = (_moment(series, step.at.place), str(step.change)) if step else ("", "")
+    name = series.case_id if series.provenance == "measured" else f"{series.case_id} ({series.provenance})"
+    return [name, series.figure, str(len(series.points)), value, series.status, since, change, _sparkline(series)]
 
 
-def _sparkline(one: CaseSeries) -> str:
-    """The last runs as bars, from the least to the greatest; a tenth apart at least, so that noise looks like noise."""
-    values = [point.value for point in one.points[-_MOST_BARS:]]
+def _sparkline(series: CaseSeries) -> str:
+    """The last runs as bars, scaled from the least to the greatest value, but at least 10 % to keep noise small."""
+    values = [point.value for point in series.points[-_MOST_BARS:]]
     low, span = min(values), max(max(values) - min(values), 0.1 * min(values))
     return "".join(_BARS[round((value - low) / span * (len(_BARS) - 1))] for value in values)

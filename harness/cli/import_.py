@@ -1,4 +1,4 @@
-"""`import`: profiles from elsewhere into a corpus; bad rows are named and refused."""
+"""`import`: external profiles into a corpus; bad rows are listed and refused."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ OF_A_LOG = ("device", "workload", "power_mode", "batch_size")
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.description = (
         "Write one corpus from corpora, results files, or a tegrastats log with minibatch times. Rows with NaN, with a"
-        " time or power that is not above 0, with clocks that the named board does not have, with units wrong by a"
-        " factor of 1,000, and cases that are there already are reported with their lines, and nothing is written."
+        " time or power of 0 or less, with clocks that the named board does not have, with units wrong by a factor of"
+        " 1,000, and duplicate cases are reported with their lines, and nothing is written."
     )
     suffixes = ", ".join([*SUFFIXES, *STORES])
     parser.add_argument("sources", type=Path, nargs="*", metavar="SOURCE", help=f"corpora, results files: {suffixes}")
@@ -40,16 +40,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--skip-bad", action="store_true", help="leave bad rows out, and count them")
     add_include_flagged(parser)
     log = parser.add_argument_group("one profile from a recorded tegrastats log")
-    log.add_argument("--tegrastats", type=Path, metavar="LOG", help="what tegrastats printed")
+    log.add_argument("--tegrastats", type=Path, metavar="LOG", help="the output of tegrastats")
     log.add_argument("--minibatch-times", type=Path, metavar="FILE.csv", help=f"the minibatches' times: {FORM}")
-    log.add_argument("--interval", type=float, metavar="SECONDS", help="of tegrastats, where its log has no dates")
-    log.add_argument("--device", help="what was measured: orin-agx, ...")
-    log.add_argument("--workload", help="what it trained: resnet18-imagenet, ...")
-    log.add_argument("--power-mode", metavar="MODE", help="12c-2201.6-1300.5-3199, or a named board's preset")
+    log.add_argument("--interval", type=float, metavar="SECONDS", help="of tegrastats, if its log has no dates")
+    log.add_argument("--device", help="the measured board: orin-agx, ...")
+    log.add_argument("--workload", help="the trained workload: resnet18-imagenet, ...")
+    log.add_argument("--power-mode", metavar="MODE", help="12c-2201.6-1300.5-3199, or a preset of the board")
     log.add_argument("--batch-size", type=int, metavar="N", help="samples per minibatch")
     log.add_argument("--task", choices=TASKS, default=TASKS[0], help="default: %(default)s")
-    log.add_argument("--workers", type=int, metavar="N", help="num_workers, where it is known")
-    log.add_argument("--storage", metavar="NAME", help="medium of the data set, where it is known")
+    log.add_argument("--workers", type=int, metavar="N", help="num_workers, if known")
+    log.add_argument("--storage", metavar="NAME", help="medium of the data set, if known")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -76,8 +76,8 @@ def run(arguments: argparse.Namespace) -> int:
     kept = rows_of(table.drop(list(faults)))
     if not kept:
         raise InvalidValueError("every row is bad, nothing was written", "fix the source")
-    known = {column.name: column for column in FURTHER}
-    further = [known.get(name, Column(name, str, "")) for name in table.columns if name not in CORPUS_COLUMNS]
+    named_columns = {column.name: column for column in FURTHER}
+    further = [named_columns.get(name, Column(name, str, "")) for name in table.columns if name not in CORPUS_COLUMNS]
     rows = [{**row, **{column.name: _cell(row[column.name], column) for column in further}} for row in kept]
     write_corpus(arguments.out, rows, further)
     print(f"{arguments.out}: {len(kept)} rows")
@@ -115,7 +115,7 @@ def _from_log(arguments: argparse.Namespace) -> Row:
 
 
 def _of_model(rows: pd.DataFrame) -> Optional[Expected]:
-    """What the physical model says of rows of one device, workload, task and batch size, where it knows both."""
+    """Figures of the physical model for rows of one device, workload, task and batch size; None if it has not both."""
     first = rows.iloc[0]
     if first["device"] not in SIMULATED_BOARDS or first["workload"] not in SIMULATED_WORKLOADS:
         return None
@@ -133,7 +133,7 @@ def _mode(device: str, text: str) -> PowerMode:
         return parse_power_mode(text, PowerMode(1, UNKNOWN_KHZ, UNKNOWN_KHZ, UNKNOWN_KHZ))
     named = load_board(device).power_modes(text)
     if len(named) != 1:
-        raise InvalidValueError(f"--power-mode {text} is {len(named)} modes", "name the one that was measured")
+        raise InvalidValueError(f"--power-mode {text} means {len(named)} modes", "name the measured one")
     return named[0][1]
 
 

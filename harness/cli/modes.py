@@ -1,4 +1,4 @@
-"""`modes`: the power modes of a board, counted, drawn, ordered and written, without the board."""
+"""`modes`: counts, samples, orders and writes the power modes of a board, without the board."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ FORMATS = ("names", "csv", "table")
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add("--board", required=True, help="which board: orin-agx, xavier-agx, ...; an unknown one lists all")
-    add("--variant", default="", help="which of its modules: 32gb, super, ...; an unknown one lists all")
+    add("--board", required=True, help="the board: orin-agx, xavier-agx, ...; an unknown one lists all")
+    add("--variant", default="", help="its module: 32gb, super, ...; an unknown one lists all")
     which = parser.add_argument_group("which modes (default: all)")
     add_sampling_arguments(which)
     which.add_argument("--presets", action="store_true", help="list the stock nvpmodel modes instead")
@@ -29,19 +29,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--order",
         choices=ORDERS,
         default=AS_GIVEN,
-        help="safe: in as few passes as can be, within which neither CPU nor GPU clock rises and few settings change; "
-        f"descending: plainly from high to low (default: {AS_GIVEN})",
+        help="safe: in the fewest passes within which neither CPU nor GPU clock rises, with few changes of settings; "
+        f"descending: simply from high to low (default: {AS_GIVEN})",
     )
-    add("--count", action="store_true", help="print only how many modes there are")
+    add("--count", action="store_true", help="print only the number of modes")
     add("--format", choices=FORMATS, default="names", help="default: names")
     add("--out", type=output_file, metavar="FILE", help="write to a file instead")
 
 
 def add_sampling_arguments(group: argparse._ArgumentGroup) -> None:
     add = group.add_argument
-    add("--grid", choices=tuple(GRIDS), help="a part of the space: paper, as the PowerTrain paper's 4,368")
-    add("--sample", type=int, metavar="N", help="draw N modes uniformly from these, none twice")
-    add("--seed", type=int, default=0, help="of all that is drawn: the same seed draws the same (default: 0)")
+    add("--grid", choices=tuple(GRIDS), help="a part of the space: paper is the PowerTrain paper's grid of 4,368 modes")
+    add("--sample", type=int, metavar="N", help="draw N distinct modes uniformly from these")
+    add("--seed", type=int, default=0, help="seed of all random choices (default: 0)")
     add("--power-mode", metavar="TEXT", help="maxn, a..n, a preset, 12c-2201.6-1300.5-3199, sample:N, a FILE.csv")
 
 
@@ -51,7 +51,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.presets:
         text = str(len(spec.presets)) if arguments.count else format_presets(spec)
     elif arguments.count and not is_drawn:
-        text = str(len(_space(spec, arguments.grid)))  # without making them
+        text = str(len(_space(spec, arguments.grid)))  # without listing them
     else:
         modes = choose_modes(spec, arguments)
         text = str(len(modes)) if arguments.count else format_modes(spec, modes, arguments.order, arguments.format)
@@ -67,7 +67,7 @@ def _space(spec: BoardSpec, grid: Optional[str]) -> PowerModeSpace:
 
 
 def choose_modes(spec: BoardSpec, arguments: argparse.Namespace) -> NamedModes:
-    """The modes that the options of `add_sampling_arguments` stand for, each with its name."""
+    """The modes that the options of `add_sampling_arguments` select, each with its name."""
     text, grid, sample = arguments.power_mode, arguments.grid, arguments.sample
     if text is not None:
         if grid is not None or sample is not None:
@@ -79,21 +79,21 @@ def choose_modes(spec: BoardSpec, arguments: argparse.Namespace) -> NamedModes:
     return [(mode.name, mode) for mode in (space if sample is None else space.sample(sample, arguments.seed))]
 
 
-def format_modes(spec: BoardSpec, modes: NamedModes, order: str, how: str) -> str:
+def format_modes(spec: BoardSpec, modes: NamedModes, order: str, form: str) -> str:
     """Named modes in an order, as one of `FORMATS`; several passes are noted on standard error."""
     passes = order_passes(modes, order, mode_of=lambda named: named[1])
     if len(passes) > 1 and order != AS_GIVEN:
         needed = {
-            True: "between passes the board has to return to its top (a reboot): its clocks can only be lowered",
-            False: "this board was seen to take rising clocks: no reboot between passes",
-            None: "whether this board needs a reboot between passes is not known: try to raise a clock once",
+            True: "between passes the board must return to its top (a reboot): its clocks can only be lowered",
+            False: "clocks of this board can be raised: no reboot between passes",
+            None: "it is unknown whether this board needs a reboot between passes: try to raise a clock once",
         }[spec.clocks_only_fall]
-        switches = sum(count_switches([mode for _, mode in one]) for one in passes)
+        switches = sum(count_switches([mode for _, mode in ordered]) for ordered in passes)
         print(f"note: {len(passes)} passes, {switches} changes of a setting within them; {needed}", file=sys.stderr)
-    numbered = [(number, name, mode) for number, one in enumerate(passes, start=1) for name, mode in one]
-    if how == "names":
+    numbered = [(number, name, mode) for number, ordered in enumerate(passes, start=1) for name, mode in ordered]
+    if form == "names":
         return "\n".join(name for _, name, _ in numbered)
-    if how == "csv":
+    if form == "csv":
         rows = ((mode, {"pass": number, "name": name}) for number, name, mode in numbered)
         return format_power_modes(rows, ("pass", "name")).rstrip("\n")
     cells = [[str(number), name, str(mode.cpu_cores), *map(format_mhz, mode[1:])] for number, name, mode in numbered]
@@ -114,7 +114,7 @@ def format_presets(spec: BoardSpec) -> str:
 
 
 def format_caps(modes: Sequence[Mapping[str, Any]]) -> str:
-    """Modes of nvpmodel as a table, clocks in MHz; a cap that there is not is None."""
+    """Modes of nvpmodel as a table, clocks in MHz; a missing cap is None."""
 
     def cell(value: Optional[int], text: Callable[[int], str] = str) -> str:
         return "-" if value is None else text(value)

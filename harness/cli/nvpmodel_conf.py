@@ -1,4 +1,4 @@
-"""`nvpmodel-conf`: what an nvpmodel conf holds, or one with a mode for any power mode."""
+"""`nvpmodel-conf`: the modes of an nvpmodel conf, or a conf with a mode for any power mode."""
 
 from __future__ import annotations
 
@@ -21,22 +21,22 @@ from harness.core.power_modes import UNKNOWN_KHZ, PowerMode, parse_power_mode
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     what = parser.add_mutually_exclusive_group(required=True)
     what.add_argument("--parse", type=Path, metavar="FILE", help="print the modes of a conf")
-    what.add_argument("--power-mode", metavar="MODE", help="make a conf with this power mode: 8c-1728-612-3199")
+    what.add_argument("--power-mode", metavar="MODE", help="write a conf with this power mode: 8c-1728-612-3199")
     parser.add_argument("--json", action="store_true", help="with --parse: JSON instead of a table")
     making = parser.add_argument_group("with --power-mode")
     base = making.add_mutually_exclusive_group()
     base.add_argument("--base", type=Path, metavar="FILE", help="add to this conf (default: this board's own)")
-    base.add_argument("--board", help="make it off-board from what is known of a board: orin-agx, ...")
-    making.add_argument("--variant", default="", help="which of the board's modules: 32gb, super, ...")
+    base.add_argument("--board", help="write it off-board from the specification of a board: orin-agx, ...")
+    making.add_argument("--variant", default="", help="the board's module: 32gb, super, ...")
     making.add_argument("--name", default="CUSTOM", help="the new mode's name (default: CUSTOM)")
     making.add_argument(
         "--booted-mode",
         metavar="NAME",
-        help="the mode whose masks and caps the new one copies (default: the one in effect; of a FILE its default)",
+        help="the mode to copy masks and caps from (default: the current mode; with a FILE its default)",
     )
     making.add_argument("--alone", action="store_true", help="leave out the other modes")
     making.add_argument("--out", type=output_file, metavar="FILE", help="write to a file instead")
-    parser.add_argument("--root", type=Path, default=Path("/"), help="where /etc and /usr are looked for")
+    parser.add_argument("--root", type=Path, default=Path("/"), help="the folder with /etc and /usr")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -75,19 +75,19 @@ _COPIED = "masks and other caps are those of"
 
 def make_conf(conf: Conf, booted: str, mode: PowerMode, origin: str, name: str, alone: bool = False) -> Tuple[int, str]:
     """A conf with a mode for a power mode, as text, and the mode's number."""
-    made = nvpmodels.custom_conf(conf, booted, mode, name, alone=alone)
-    return made.model(name).id, write(made, f"{name}: power mode {mode.name}, {_COPIED} {booted}.\n{origin}")
+    extended = nvpmodels.custom_conf(conf, booted, mode, name, alone=alone)
+    return extended.model(name).id, write(extended, f"{name}: power mode {mode.name}, {_COPIED} {booted}.\n{origin}")
 
 
 def off_board_conf(spec: BoardSpec, mode: PowerMode, booted: str = "") -> Tuple[Conf, str, PowerMode, str]:
-    """What `make_conf` needs, from what is known of a board without it."""
+    """The inputs of `make_conf` from the specification of a board, without the board."""
     conf = nvpmodels.stock_conf(spec)
     booted = booted or spec.papers_mode or spec.default_preset or conf.models[0].name
     return conf, booted, mode, f"Made off-board, for {spec.product} ({spec.variant}): {nvpmodels.STOCK_GAPS}."
 
 
 def on_board_conf(root: Path, mode: PowerMode) -> Tuple[Conf, str, PowerMode, str]:
-    """The same from the conf of the board below `root`; masks and caps are those of the mode in effect."""
+    """The inputs of `make_conf` from the conf of the board below `root`, with masks and caps of its current mode."""
     conf = Nvpmodel(str(root)).own_conf()
     return conf, _in_effect(root), mode, f"Made from {root / 'etc/nvpmodel.conf'}."
 
@@ -96,13 +96,13 @@ def _from_board(arguments: argparse.Namespace) -> Tuple[Conf, str, PowerMode, st
     spec = load_board(arguments.board, arguments.variant)
     modes = spec.power_modes(arguments.power_mode)
     if len(modes) != 1:
-        raise InvalidValueError(f"{arguments.power_mode!r} stands for {len(modes)} power modes", "name one")
+        raise InvalidValueError(f"{arguments.power_mode!r} means {len(modes)} power modes", "name one")
     return off_board_conf(spec, modes[0][1], arguments.booted_mode)
 
 
 def _from_file(arguments: argparse.Namespace) -> Tuple[Conf, str, PowerMode, str]:
     if arguments.variant:
-        raise InvalidValueError("--variant says which module of a board is meant", "give --board with it")
+        raise InvalidValueError("--variant selects a module of a board", "give --board with it")
     path = arguments.base or arguments.root / "etc/nvpmodel.conf"
     if arguments.base is None and not path.exists():
         raise InvalidValueError(f"there is no {path}", "give --board NAME to make a conf off-board, or --base FILE")
@@ -117,16 +117,16 @@ def _default_of(conf: Conf, path: Path) -> str:
     for model in conf.models:
         if model.id == conf.default:
             return model.name
-    raise InvalidValueError(f"{path} names no default mode", "say whose masks to copy with --booted-mode")
+    raise InvalidValueError(f"{path} has no default mode", "name the mode to copy masks from with --booted-mode")
 
 
 def _in_effect(root: Path) -> str:
     knob = Nvpmodel(str(root))
-    found = knob.read()["mode"]
-    if any(model.name == found for model in knob.own_conf().models):
-        return found
+    mode_name = knob.read()["mode"]
+    if any(model.name == mode_name for model in knob.own_conf().models):
+        return mode_name
     raise InvalidValueError(
-        f"{found}, which a run made, is in effect", "say which mode the board booted with by --booted-mode"
+        f"the current mode, {mode_name}, was made by a run", "name the mode the board booted with by --booted-mode"
     )
 
 

@@ -23,7 +23,7 @@ def add_results(parser: argparse.ArgumentParser) -> None:
 
 def add_include_flagged(parser: argparse.ArgumentParser) -> None:
     flags = " or ".join(DISQUALIFYING)
-    parser.add_argument("--include-flagged", action="store_true", help=f"keep profiles that were flagged {flags}")
+    parser.add_argument("--include-flagged", action="store_true", help=f"include profiles flagged {flags}")
 
 
 def add_by(parser: argparse.ArgumentParser) -> None:
@@ -32,12 +32,12 @@ def add_by(parser: argparse.ArgumentParser) -> None:
         type=lambda text: tuple(name.strip() for name in text.split(",") if name.strip()),
         default=(),
         metavar="NAMES",
-        help="conditions that may differ because they are the question: l4t,jetpack,torch (default: none)",
+        help="conditions that may differ, because they are being compared: l4t,jetpack,torch (default: none)",
     )
 
 
 def add_threshold(parser: argparse._ActionsContainer, default: Optional[float], text: str) -> None:
-    """`--threshold`, in percent, a share in the arguments; `text` says what it bounds, and a default of None."""
+    """Add `--threshold`, in percent, parsed to a share; `text` describes it, and its default if that is None."""
 
     def percent(given: str) -> float:
         return percent_to_share(float(given))
@@ -47,22 +47,22 @@ def add_threshold(parser: argparse._ActionsContainer, default: Optional[float], 
 
 
 def add_forms(parser: argparse.ArgumentParser) -> None:
-    """`--write-json`, and one of `--json` and `--markdown`; `say` is what prints and writes so."""
-    parser.add_argument("--write-json", type=output_file, metavar="FILE", help="write what --json prints, too")
+    """Add `--write-json`, and one of `--json` and `--markdown`, for `print_report`."""
+    parser.add_argument("--write-json", type=output_file, metavar="FILE", help="also write the output of --json")
     forms = parser.add_mutually_exclusive_group()
     forms.add_argument("--json", action="store_true", help="print JSON")
     forms.add_argument("--markdown", action="store_true", help="print Markdown, for a job summary")
 
 
-def say(arguments: argparse.Namespace, as_json: str, in_words: Callable[[bool], str]) -> None:
-    """Print and write what was found, in the forms that `add_forms` offers; `in_words` is told whether by Markdown."""
+def print_report(arguments: argparse.Namespace, as_json: str, in_words: Callable[[bool], str]) -> None:
+    """Print and write a report in the forms of `add_forms`; `in_words` gives its text, or Markdown if True."""
     if arguments.write_json is not None:
         write_output(arguments.write_json, f"{as_json}\n".encode())
     print(as_json if arguments.json else in_words(arguments.markdown))
 
 
 def output_file(text: str) -> Path:
-    """An option's `type`: a file to write, refused before any work where it cannot be written."""
+    """The `type` of an option for an output file; refused before any work if it cannot be written."""
     path = Path(text)
     if path.is_dir():
         raise InvalidValueError(f"cannot write {path}: it is a folder", "name a file")
@@ -71,21 +71,21 @@ def output_file(text: str) -> Path:
 
 
 def output_folder(text: str) -> Path:
-    """The same of a folder, which need not be there yet."""
+    """The `type` of an option for an output folder, which need not exist yet."""
     _refuse_unwritable(Path(text), Path(text))
     return Path(text)
 
 
 def _refuse_unwritable(path: Path, folder: Path) -> None:
-    there = next(one for one in (folder.absolute(), *folder.absolute().parents) if one.exists())
+    there = next(parent for parent in (folder.absolute(), *folder.absolute().parents) if parent.exists())
     if not there.is_dir() or not os.access(str(there), os.W_OK):
-        raise InvalidValueError(f"cannot write {path}: {there} is no folder that you may write in", "name another")
+        raise InvalidValueError(f"cannot write {path}: {there} is not a writable folder", "name another one")
 
 
 def whole_numbers(option: str, text: str, example: str) -> List[int]:
     words = [word.strip() for word in text.split(",")]
     if not all(word.isdecimal() and int(word) > 0 for word in words):
-        raise InvalidValueError(f"{option} is {text!r}", f"write whole numbers with commas: {example}")
+        raise InvalidValueError(f"{option} is {text!r}", f"write whole numbers above 0, separated by commas: {example}")
     return list(dict.fromkeys(map(int, words)))
 
 
@@ -98,5 +98,5 @@ def print_or_write(text: str, path: Optional[Path]) -> None:
 
 
 def write_json(path: Path, content: Any) -> None:
-    """Write plain values to a file that the user named, and say so; ValueError where one is NaN, which JSON lacks."""
+    """Write plain values to a file and report it; ValueError for NaN, which JSON lacks."""
     print_or_write(json.dumps(content, indent=1, allow_nan=False) + "\n", path)

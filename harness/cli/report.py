@@ -17,21 +17,21 @@ DEFAULT_OUT = Path("out") / "report"
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     parser.description = (
-        "Write a report: one page that needs no network, and each figure as SVG and CSV. A figure without data is left"
-        " out, and the page names what would bring it. Without a results file it is made of the other files named."
+        "Write a report: one page that needs no network, and each figure as SVG and CSV. Figures without data are left"
+        " out, and the page lists what they need. Without a results file only the other files are used."
     )
     add_results(parser)
     add("--corpus", type=Path, metavar="FILE", help="a corpus, for scatters of its power modes")
     add("--predictors", type=Path, metavar="JSON", help="from python -m predictors evaluate --json")
     add("--strategies", type=Path, metavar="JSON", help="from python -m predictors strategies evaluate --json")
-    add("--out", type=output_folder, default=DEFAULT_OUT, metavar="DIR", help="where to (default: %(default)s)")
-    add("--png", action="store_true", help="write each figure as PNG too, which takes as long again")
-    add("--no-png", action="store_false", dest="png", help="write no PNG files, as without --png")
+    add("--out", type=output_folder, default=DEFAULT_OUT, metavar="DIR", help="output folder (default: %(default)s)")
+    add("--png", action="store_true", help="also write each figure as PNG, which doubles the time")
+    add("--no-png", action="store_false", dest="png", help="do not write PNG files (default)")
 
 
 def run(arguments: argparse.Namespace, predicted: Sequence[ModeTable] = (), models: Sequence[Path] = ()) -> int:
-    """Write the report; `predicted`: tables of modes that the saved predictors `models` made."""
-    gc.set_threshold(200_000)  # millions of minibatches pass through, and nothing of them refers in circles
+    """Write the report; `predicted` are tables of modes predicted by the saved `models`."""
+    gc.set_threshold(200_000)  # millions of minibatches are loaded, without reference cycles
     done = report_files(
         arguments.out,
         results=arguments.results,

@@ -1,4 +1,4 @@
-"""`results`: what results files hold, several as one, and old raw series out of them."""
+"""`results`: describe results files, merge several, and remove their old raw series."""
 
 from __future__ import annotations
 
@@ -24,33 +24,33 @@ _COUNTS = ("profiles", "runs", "flagged", "raw_pruned")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.description = "Results files: what is in them, several as one, and old raw series out of them."
+    parser.description = "Describe results files, merge several into one, or remove old raw series."
     actions = parser.add_subparsers(dest="action", required=True)
     merging = actions.add_parser(
         "merge",
         description="Copy every profile of some results files into one, raw series included. Each keeps its board, its"
-        " run, its software and its provenance. A profile that is there already is not added again: after an"
-        " interruption, or with more files, run it once more.",
-        epilog="exit code: 0 all files are in OUT; 2 one could not be read, which is said, and the others are in OUT",
+        " run, its software and its provenance. A profile is never added twice: after an interruption, or with more"
+        " files, run it again.",
+        epilog="exit code: 0 all files are in OUT; 2 one could not be read and is listed, the others are in OUT",
     )
     merging.add_argument("files", type=Path, nargs="+", metavar="FILE", help="results files, of any version")
     merging.add_argument(
-        "--out", type=output_file, required=True, help="the file to add to, made where it is not there"
+        "--out", type=output_file, required=True, help="the file to add to, created if it does not exist"
     )
     informing = actions.add_parser(
-        "info", description="Say of results files which boards and software their profiles are of, how many, and when."
+        "info", description="Show the boards and software of the profiles in results files, their number, and dates."
     )
     informing.add_argument("files", type=Path, nargs="+", metavar="FILE", help="results files")
     informing.add_argument("--json", action="store_true", help="print JSON")
     pruning = actions.add_parser(
         "prune",
-        description="Remove the raw minibatches and telemetry of old profiles, for good. Aggregates, conditions and"
-        " flags stay, so exports and `history` have them all; `compare` and `baseline` need raw series and leave pruned"
-        f" profiles out, which are flagged {RAW_PRUNED}. Keep a copy where you may need them again.",
+        description="Permanently remove the raw minibatches and telemetry of old profiles. Aggregates, conditions and"
+        " flags are kept, so exports and `history` have them all; `compare` and `baseline` need raw series and exclude"
+        f" pruned profiles, which are flagged {RAW_PRUNED}. Keep a copy if you may need them again.",
     )
     pruning.add_argument("file", type=Path, metavar="FILE", help="a results file")
     pruning.add_argument(
-        "--keep-raw", type=_days, required=True, metavar="AGE", help="how old raw series may be: 30d (days), 8w (weeks)"
+        "--keep-raw", type=_days, required=True, metavar="AGE", help="the age up to which raw series are kept: 30d, 8w"
     )
 
 
@@ -71,14 +71,14 @@ def _merge(arguments: argparse.Namespace) -> int:
                 unread += 1
                 print(f"left out: {shown(str(error))}", file=sys.stderr)
             else:
-                print(f"{shown(str(path))}: {done.added} added, {done.known} there already")
+                print(f"{shown(str(path))}: {done.added} added, {done.known} already there")
         print(f"{shown(str(arguments.out))}: {len(out)} profiles")
     return LEFT_OUT_CODE if unread else OK_CODE
 
 
 def _prune(arguments: argparse.Namespace) -> int:
     if not arguments.file.exists():
-        raise StoreError(f"there is no results file {arguments.file}", "name one that is there")
+        raise StoreError(f"there is no results file {arguments.file}", "name an existing file")
     size = arguments.file.stat().st_size
     now = datetime.datetime.now(datetime.timezone.utc)
     with ResultsStore(arguments.file) as store:
@@ -91,23 +91,23 @@ def _prune(arguments: argparse.Namespace) -> int:
 
 
 def _days(text: str) -> int:
-    found = re.fullmatch(r"(\d{1,5})([dw])", text)
-    if found is None:
+    match = re.fullmatch(r"(\d{1,5})([dw])", text)
+    if match is None:
         raise InvalidValueError(f"--keep-raw is {text!r}", "write a number of days or weeks: 30d, 8w")
-    return int(found[1]) * _DAYS[found[2]]
+    return int(match[1]) * _DAYS[match[2]]
 
 
 def _info(arguments: argparse.Namespace) -> int:
-    found = []
+    summaries = []
     for path in dict.fromkeys(arguments.files):
         with ResultsStore(path, read_only=True) as store:
-            found.append({"file": str(path), "bytes": path.stat().st_size, **_described(store)})
-    print(json.dumps(found, indent=1) if arguments.json else "\n\n".join(map(_in_words, found)))
+            summaries.append({"file": str(path), "bytes": path.stat().st_size, **_described(store)})
+    print(json.dumps(summaries, indent=1) if arguments.json else "\n\n".join(map(_in_words, summaries)))
     return OK_CODE
 
 
 def _described(store: ResultsStore) -> Dict[str, Any]:
-    """How many profiles a file has, when they were stored, and of which boards and software; record by record."""
+    """The number of profiles of a file, their dates, boards and software, counted record by record."""
     groups: Dict[Tuple[Any, ...], Dict[str, Any]] = {}
     runs, stored = set(), []
     for record in store.records():
@@ -129,13 +129,13 @@ def _described(store: ResultsStore) -> Dict[str, Any]:
     return {"profiles": len(store), "runs": len(runs), "stored": stored, "boards": boards}
 
 
-def _in_words(found: Dict[str, Any]) -> str:
-    size = f"{bytes_to_mb(found['bytes']):.1f} MB"
-    told = f"{shown(found['file'])}: {found['profiles']} profiles of {found['runs']} runs, {size}"
-    if not found["boards"]:
-        return told
-    told += f", stored {' to '.join(moment[:16].replace('T', ' ') for moment in found['stored'])} UTC"
-    names = [name for name in (*_OF, *_COUNTS) if any(one[name] for one in found["boards"])]
+def _in_words(summary: Dict[str, Any]) -> str:
+    size = f"{bytes_to_mb(summary['bytes']):.1f} MB"
+    text = f"{shown(summary['file'])}: {summary['profiles']} profiles of {summary['runs']} runs, {size}"
+    if not summary["boards"]:
+        return text
+    text += f", stored {' to '.join(moment[:16].replace('T', ' ') for moment in summary['stored'])} UTC"
+    names = [name for name in (*_OF, *_COUNTS) if any(board[name] for board in summary["boards"])]
     header = [">" * (name in _COUNTS) + name.replace("_", " ") for name in names]
-    rows = [["" if one[name] is None else str(one[name]) for name in names] for one in found["boards"]]
-    return f"{told}\n{format_table(header, rows)}"
+    rows = [["" if board[name] is None else str(board[name]) for name in names] for board in summary["boards"]]
+    return f"{text}\n{format_table(header, rows)}"

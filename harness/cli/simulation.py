@@ -1,4 +1,4 @@
-"""`simulation fit` and `simulation validate`, which the folder `tools` of a clone does."""
+"""`simulation fit` and `simulation validate`, implemented in the folder `tools` of a clone."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     text = "fit the parameters of simulated boards to the papers' figures and to measured tables"
     fit = subparsers.add_parser("fit", help=text, description=text)
     fit.epilog = (
-        "Every fit begins at the priors that stand beside the values, so the same data give the same values. "
+        "Every fit begins at the priors stored with the values, so the same data give the same values. "
         "In a clone, `--out harness/simulation` puts them into use."
     )
     text = "compare simulated boards with the papers' figures and claims, and with measured tables"
     validate = subparsers.add_parser("validate", help=text, description=text)
     validate.epilog = (
-        "exit code: 0 claims of benchmarks/ hold, or fail as their shortfalls say, 1 one does not, 2 refused. "
-        "Deviations of figures change nothing."
+        "exit code: 0 all claims of benchmarks/ hold, or fail as their shortfalls state, 1 one does not, 2 refused. "
+        "Deviations of figures do not affect it."
     )
     for subparser in (fit, validate):
         subparser.add_argument(
@@ -41,7 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--out",
         type=output_folder,
         metavar="DIR",
-        help="where the parameter files go; without it the fit is only described",
+        help="folder for the parameter files; without it the fit is only printed",
     )
     fit.add_argument(
         "--most-steps", type=int, default=40, metavar="N", help="stop after N steps (default: %(default)s)"
@@ -50,9 +50,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--only",
         action="append",
         metavar="PATTERN",
-        help="fit what matches OWNER.KEY, as `orin-nano.*`, and leave the rest as it is; may be given more than once",
+        help="fit only parameters that match OWNER.KEY, such as `orin-nano.*`; may be given more than once",
     )
-    validate.add_argument("--json", type=output_file, metavar="OUT", help="write all that was found as JSON")
+    validate.add_argument("--json", type=output_file, metavar="OUT", help="write all results as JSON")
     validate.add_argument(
         "--device", choices=SIMULATED_BOARDS, help="only figures and tables of this board, without the claims"
     )

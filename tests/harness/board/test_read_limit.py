@@ -401,7 +401,7 @@ def test_restore_removes_what_a_killed_process_left(this_machine, tmp_path):
         assert os.path.isdir(group)
         command = [sys.executable, "-m", "harness", "restore"]
         said = subprocess.run(command, cwd=Path(harness.__file__).parents[1], capture_output=True, text=True)
-        assert said.stdout == "here-reads: read limit as before\n"
+        assert said.stdout == "here-reads: restored read limit\n"
         assert not is_held(orphan)
         assert not os.path.exists(group)
     finally:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from harness.__main__ import main
-from harness.cli.bisect_versions import Installed, between, bisect, chosen, told
+from harness.cli.bisect_versions import Installed, between, bisect, format_verdicts, select_environment
 from harness.core.errors import InvalidValueError, UnknownNameError
 from harness.stats.noise import RunNoise, prior, runs_needed
 from harness.store.results import ResultsStore
@@ -52,16 +52,18 @@ def test_the_first_slow_version_is_found_in_as_many_halvings_as_there_are(tmp_pa
     found = bisect(environments, bench, 0.02, prior("orin-agx"))
     assert len(bench.runs) <= 2 + 3
     before = VERSIONS[VERSIONS.index(slow_from) - 1]
-    text = told(environments, found, "torch", 0.02)
-    assert f"slower since torch {slow_from}; {before} is the last good one" in text
-    assert f'differs there: packages.torch: "{before}" -> "{slow_from}"' in text
+    text = format_verdicts(environments, found, "torch", 0.02)
+    assert f"slower since torch {slow_from}; {before} is the last good version" in text
+    assert f'also differs: packages.torch: "{before}" -> "{slow_from}"' in text
 
 
 def test_nothing_is_bisected_where_bad_is_as_fast(tmp_path):
     environments, bench = [installed(version) for version in VERSIONS], Bench(tmp_path, "2.9.0", 0.0)
     found = bisect(environments, bench, 0.02, prior("orin-agx"))
     assert set(bench.runs) == {VERSIONS[0], VERSIONS[-1]}
-    assert "not surely slower by more than 2.0%: nothing to bisect" in told(environments, found, "torch", 0.02)
+    assert "not significantly slower by more than 2.0%: nothing to bisect" in format_verdicts(
+        environments, found, "torch", 0.02
+    )
 
 
 def test_noise_asks_for_more_runs(tmp_path):
@@ -74,13 +76,13 @@ def test_noise_asks_for_more_runs(tmp_path):
 
 def test_environments_are_named_by_version_and_ordered_by_it():
     known = [installed(version) for version in reversed(VERSIONS)]
-    good, bad = chosen("torch==2.8.1", known), chosen("torch==2.12", known)
+    good, bad = select_environment("torch==2.8.1", known), select_environment("torch==2.12", known)
     for ends, versions in (((good, bad), VERSIONS[1:]), ((bad, good), VERSIONS[:0:-1])):  # an older one may be slow
         assert [one.version("torch") for one in between(known, *ends, "torch")] == versions
     with pytest.raises(UnknownNameError, match=r"2 environments have torch==2\.8"):
-        chosen("torch==2.8", known)
+        select_environment("torch==2.8", known)
     with pytest.raises(UnknownNameError, match=r"0 environments have torch==2\.7.*2\.12"):
-        chosen("torch==2.7", known)
+        select_environment("torch==2.7", known)
     with pytest.raises(InvalidValueError, match=r"both have torch 2\.8\.1"):
         between(known, good, good, "torch")
     with pytest.raises(UnknownNameError, match="has no numpy"):
@@ -102,7 +104,7 @@ def test_interpreters_measure_a_simulated_board_and_the_slow_one_is_named(tmp_pa
     among = ["--good", "torch==2.8", "--bad", tmp_path / "bad", "--among", tmp_path / "good"]
     assert main([str(word) for word in ("bisect-versions", *among, "--keep", tmp_path / "kept", *case)]) == 0
     said = capsys.readouterr().out
-    assert "slower since torch 2.9.0; 2.8.0 is the last good one" in said
+    assert "slower since torch 2.9.0; 2.8.0 is the last good version" in said
     assert len(list((tmp_path / "kept").iterdir())) == 2
 
 

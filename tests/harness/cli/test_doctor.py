@@ -65,7 +65,10 @@ def test_doctor_prints_a_board_without_being_told_its_name(tmp_path, capsys):
 
 @pytest.mark.parametrize(
     ("arguments", "told"),
-    [(("--root", "/no/such/root"), "--root /no/such/root is no folder"), (("--device", "nonsense"), "available: host")],
+    [
+        (("--root", "/no/such/root"), "--root /no/such/root is not a folder"),
+        (("--device", "nonsense"), "available: host"),
+    ],
 )
 def test_what_is_not_there_is_one_line(capsys, arguments, told):
     assert main(["doctor", *arguments]) == 2

@@ -96,14 +96,14 @@ def test_a_mode_that_a_run_left_in_effect_is_not_taken_for_the_booted_one(comman
     knob.set(knob.custom(ASKED, "MAXN"))
     code, _, error = command("--root", board.path, "--power-mode", "8c-1728-612-3199")
     assert code == 2
-    assert "CUSTOM_8_1728000_612000_3199000, which a run made, is in effect; say which mode the board booted" in error
+    assert "the current mode, CUSTOM_8_1728000_612000_3199000, was made by a run; name the mode" in error
 
 
 def test_a_file_without_a_default_needs_the_booted_mode(command, conf_file):
     base = conf_file(ORIN_AGX.replace("< PM_CONFIG DEFAULT=2 >", "< PM_CONFIG DEFAULT=9 >"))
     code, _, error = command("--base", base, "--power-mode", "8c")
     assert code == 2
-    assert "names no default mode; say whose masks to copy with --booted-mode" in error
+    assert "has no default mode; name the mode to copy masks from with --booted-mode" in error
 
 
 @pytest.mark.parametrize(
@@ -111,9 +111,9 @@ def test_a_file_without_a_default_needs_the_booted_mode(command, conf_file):
     [
         (["--power-mode", "8c"], "etc/nvpmodel.conf; give --board NAME to make a conf off-board, or --base FILE"),
         (["--board", "orin-agx", "--power-mode", "a..n"], "unknown"),
-        (["--board", "orin-agx", "--power-mode", "all"], "'all' stands for 18096 power modes; name one"),
+        (["--board", "orin-agx", "--power-mode", "all"], "'all' means 18096 power modes; name one"),
         (["--board", "orin-agx", "--power-mode", "maxn", "--name", "MAXN"], "has a mode MAXN already"),
-        (["--power-mode", "8c", "--variant", "32gb"], "--variant says which module of a board is meant"),
+        (["--power-mode", "8c", "--variant", "32gb"], "--variant selects a module of a board"),
     ],
 )
 def test_what_cannot_be_made_says_why_and_the_way_out(command, tmp_path, arguments, expected):

@@ -115,7 +115,7 @@ def test_the_least_energy_under_a_deadline_is_a_goal_too(capsys):
         (["--power-budget", "20,30", "--write-conf", "c.conf"], "give one --power-budget"),
         (["--power-budget", "30", "--max-temperature", "0"], "--max-temperature is 0"),
         (["--power-budget", "30", "--json", "/tmp"], "cannot write /tmp: it is a folder"),
-        (["--power-budget", "30", "--write-conf", "/dev/null/c.conf"], "/dev/null is no folder"),
+        (["--power-budget", "30", "--write-conf", "/dev/null/c.conf"], "/dev/null is not a writable folder"),
         (["--power-budget", "30", "--batch", "0"], "--batch is 0"),
         (["--power-budget", "30", "--batch-size", "0"], "--batch-size"),
         (["--power-budget", "30", "--batch-size", "8,16", "--goal", "energy"], "sample-energy"),

@@ -209,7 +209,10 @@ TARGET = ("--corpus", "{corpus}", "--target", "yolov8n-coco")
         (("predict", "--model", "{corpus}", "--board", "orin-agx", "--out", "{out}"), "not a model file of this suite"),
         (("fit", *TARGET, "--modes", "10,20", "--out", "{out}"), "takes one number"),
         (("published", "--fact", "F1"), "no published error"),
-        (("predict", "--model", "m", "--board", "nano", "--out", "/dev/null/p.csv"), "/dev/null is no folder"),
+        (
+            ("predict", "--model", "m", "--board", "nano", "--out", "/dev/null/p.csv"),
+            "/dev/null is not a writable folder",
+        ),
         (("scenario", "G8"), "available: G1, G2"),
     ],
 )
