@@ -1,4 +1,4 @@
-"""The public names of the suite, each imported when it is first used; docs/api.md shows them at work."""
+"""The public names of the suite, each imported on first use; docs/api.md has examples."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`python -m jetwatt COMMAND`, where the command `jetwatt` is not on the path."""
+"""`python -m jetwatt COMMAND`, if the command `jetwatt` is not on the PATH."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`fit`: learn time and power of a workload from a few profiled power modes; predict and choose among all others."""
+"""`fit`: predict time and power of a workload from a few profiled power modes, and choose among all others."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 Corpus = Union["pd.DataFrame", str, Path]
 Modes = Union[str, Iterable[Sequence[int]]]
-LEVEL = 0.8  # share of measurements that intervals are to hold
+LEVEL = 0.8  # share of measurements that intervals should contain
 
 
 def fit(
@@ -42,21 +42,21 @@ def fit(
     device: Optional[str] = None,
     task: str = "training",
 ) -> FittedModel:
-    """Learn a workload from some of its profiles.
+    """Fit a predictor to some profiles of a workload.
 
     Args:
         corpus: a DataFrame with the columns of a corpus, or a file.
-        workload: which of its workloads.
-        modes: how many of its power modes to learn from, drawn by `seed`; all where None, or where there are no more.
-            Of 0, the network is counted by torch, and profiles of `reference` on the same board say how fast that is.
+        workload: a workload of the corpus.
+        modes: the number of power modes to fit on, drawn by `seed`; None, or more than there are, means all. With 0,
+            torch counts the operations of the network, and profiles of `reference` on the same board give their speed.
         seed: the same seed gives the same model.
         reference: other workloads of the corpus that a transfer predictor starts from.
         predictor: a name of `jetwatt evaluate --predictors`.
-        device: which device, where the corpus has the workload on several.
+        device: the device, if the corpus has the workload on several.
         task: `training` or `inference`.
 
     Raises:
-        HarnessError: the corpus cannot be true, has no such workload, has it on several devices, or too few profiles.
+        HarnessError: the corpus is invalid, has no such workload, has it on several devices, or has too few profiles.
     """
     tables = _tables(corpus)
     names = [reference] if isinstance(reference, str) else reference or ()
@@ -76,17 +76,17 @@ def fit(
 
 
 def load(path: Union[str, Path]) -> FittedModel:
-    """A model that `save`, or `jetwatt fit`, wrote; it is fitted anew to what it had learned from."""
+    """Load a model that `save` or `jetwatt fit` wrote; it is fitted again to its stored training rows."""
     saved = load_model(Path(path))
     return FittedModel(saved.predictor, saved.origin)
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
 class FittedModel:
-    """Time and power of a workload on a device, learned from some power modes."""
+    """A model of time and power of a workload on a device, fitted to some power modes."""
 
     predictor: Predictor  # fitted
-    origin: Dict[str, Any]  # what it learned from: device, workload, task, provenance, ...
+    origin: Dict[str, Any]  # its training data: device, workload, task, provenance, ...
 
     def __repr__(self) -> str:
         origin = self.origin
@@ -96,7 +96,7 @@ class FittedModel:
 
     @property
     def batch_size(self) -> int:
-        """Of most profiles that it learned from."""
+        """The most frequent batch size of the training profiles."""
         return usual_batch_size(self.predictor)
 
     def predict(
@@ -107,22 +107,22 @@ class FittedModel:
         level: float = LEVEL,
         unprofiled: bool = False,
     ) -> pd.DataFrame:
-        """Time and power of power modes that nobody measured.
+        """Predict time and power of power modes that were not measured.
 
         Args:
-            device: a board, `orin-agx` or `sim:orin-agx`; None for the one that it learned of. A device that is no
-                known board has all crossings of the values that were learned.
-            modes: which of its power modes, as `jetwatt modes --power-mode` takes them (`all`, `grid:paper`,
+            device: a board, `orin-agx` or `sim:orin-agx`; None for the board of the profiles. The modes of a device
+                that is not a known board are all combinations of the profiled values.
+            modes: a selection of its power modes, as for `jetwatt modes --power-mode` (`all`, `grid:paper`,
                 `sample:50`, a name), or the modes themselves: (cpu_cores, cpu_khz, gpu_khz, mem_khz).
-            batch_size: None for the one that it learned.
-            level: share of measurements that the intervals are to hold.
-            unprofiled: let modes be on the front of which no profile tells, as their batch size or a setting never
-                varied; without it they are left out there, with a warning.
+            batch_size: None for that of the training profiles.
+            level: share of measurements that the intervals should contain.
+            unprofiled: allow modes outside the profiled range on the front, whose batch size or a setting never varied
+                in the profiles; by default they are excluded from the front, with a warning.
 
         Returns:
             A row for each mode: `power_mode` (its name), `cpu_cores`, `cpu_khz`, `gpu_khz`, `mem_khz`, `batch_size`,
-            `time_ms`, `time_low_ms`, `time_high_ms`, `power_mw`, `power_low_mw`, `power_high_mw`, and `on_front`: no
-            other mode is expected to beat it in both time and power.
+            `time_ms`, `time_low_ms`, `time_high_ms`, `power_mw`, `power_low_mw`, `power_high_mw`, and `on_front`:
+            whether no other mode is expected to be better in both time and power.
         """
         return _named(self._predicted(device, modes, batch_size, level, unprofiled)[0])
 
@@ -138,12 +138,12 @@ class FittedModel:
         Args:
             power_w: greatest module power.
             time_ms: greatest minibatch time.
-            risk: leave out modes of a greater risk; None takes the predicted figures as they are.
-            unprofiled: as of `predict`.
+            risk: exclude modes with a greater risk; None uses the predicted figures as they are.
+            unprofiled: as for `predict`.
 
         Returns:
-            The row of `predict`, with its `risk`: the probability that the mode exceeds `power_w` or `time_ms` by over
-            2 %, as `Goal.breaks` has it. A `CannotRunError` names the nearest mode where none keeps the limits.
+            The row of `predict`, with its `risk`: the probability that the mode exceeds `power_w` or `time_ms` by more
+            than 2 %, as of `Goal.breaks`. If no mode keeps the limits, a `CannotRunError` names the nearest one.
         """
         self._refuse_without_power("choose by")
         goal = within(power_w, time_ms)
@@ -157,38 +157,38 @@ class FittedModel:
         excess = np.where(admitted, excess, np.inf)
         if not (excess <= 0).any():
             near = _named(table.iloc[[int(excess.argmin())]]).iloc[0]
-            found = f"{near['time_ms']:.4g} ms at {mw_to_w(near['power_mw']):.4g} W, risk {near['risk']:.2g}"
+            nearest = f"{near['time_ms']:.4g} ms at {mw_to_w(near['power_mw']):.4g} W, risk {near['risk']:.2g}"
             raise CannotRunError(
-                f"no mode has the {goal.describe()}", f"the nearest, {near['power_mode']}, has {found}"
+                f"no mode has the {goal.describe()}", f"the nearest, {near['power_mode']}, has {nearest}"
             )
         best = int(np.where(excess <= 0, goal.objective(*figures), np.inf).argmin())
         return _named(table.iloc[[best]]).iloc[0]
 
     def score(self, test: Corpus) -> pd.Series:
-        """Errors (MAPE) and coverage of the 80 % intervals, in %, on profiles that it did not learn from.
+        """Errors (MAPE) and coverage of the 80 % intervals, in %, on held-out profiles.
 
-        `test` is a corpus with the workload on the same device; rows that the model has learned are left out.
+        `test` is a corpus with the workload on the same device; rows that the model was fitted on are left out.
         """
         import pandas as pd
 
         table = _one_table(_tables(test), *(self.origin[name] for name in ("workload", "task", "device")))
         learned = self.predictor.training_rows_.inputs
-        known = pd.MultiIndex.from_arrays([*learned.modes.T, learned.batch_size])
+        training_index = pd.MultiIndex.from_arrays([*learned.modes.T, learned.batch_size])
         rows = pd.MultiIndex.from_arrays([*table.modes.T.astype(float), table.batch_size.astype(float)])
-        held_out = table.take(~rows.isin(known))
-        if not len(held_out):
-            raise InvalidValueError("the model has learned from every profile of the test", "keep some for it")
-        found = predict_rows(self.predictor, held_out)
+        held_out = table.take(~rows.isin(training_index))
+        if len(held_out) == 0:
+            raise InvalidValueError("the model was fitted on every profile of the test", "hold some out for it")
+        prediction = predict_rows(self.predictor, held_out)
         return pd.Series({
             "profiles": len(held_out),
-            "time_mape_pct": mape(held_out.time_ms, found.time_ms),
-            "power_mape_pct": mape(held_out.power_mw, found.power_mw),
-            "time_in_interval_pct": coverage(held_out.time_ms, *found.time_interval_ms(LEVEL)),
-            "power_in_interval_pct": coverage(held_out.power_mw, *found.power_interval_mw(LEVEL)),
+            "time_mape_pct": mape(held_out.time_ms, prediction.time_ms),
+            "power_mape_pct": mape(held_out.power_mw, prediction.power_mw),
+            "time_in_interval_pct": coverage(held_out.time_ms, *prediction.time_interval_ms(LEVEL)),
+            "power_in_interval_pct": coverage(held_out.power_mw, *prediction.power_interval_mw(LEVEL)),
         })  # fmt: skip
 
     def plot(self, path: Union[str, Path, None] = None) -> Figure:
-        """Time and power of all modes, their front and what was learned from; as a picture file where named."""
+        """Plot time and power of all modes, their front and the training profiles; saved as a picture if named."""
         from matplotlib.figure import Figure
 
         self._refuse_without_power("plot")
@@ -206,13 +206,13 @@ class FittedModel:
         return figure
 
     def save(self, path: Union[str, Path]) -> None:
-        """Write a file that `load` and `jetwatt predict` read; nothing in it is code."""
+        """Write a file for `load` and `jetwatt predict`; it contains no code."""
         save_model(Path(path), self.predictor, self.origin)
 
     def _refuse_without_power(self, what: str) -> None:
         if np.isnan(self.predictor.training_rows_.power_mw).all():
-            hint = "learn from profiles with power_mw; predict and score tell the time"
-            raise CannotRunError(f"there is no power to {what}: the model learned time alone", hint)
+            hint = "fit to profiles with power_mw; predict and score work for time"
+            raise CannotRunError(f"there is no power to {what}: the model was fitted to time only", hint)
 
     def _predicted(
         self, device: Optional[str], modes: Modes, batch_size: Optional[int], level: float, unprofiled: bool
@@ -221,19 +221,20 @@ class FittedModel:
 
         chosen = self._modes(device, modes)
         table = pd.DataFrame(chosen, columns=list(PowerMode._fields))
-        known = table.clip(lower=1)  # as in `_tables`
+        complete = table.clip(lower=1)  # as in `_tables`
         table["batch_size"] = self.batch_size if batch_size is None else batch_size
-        asked = {"batch_size": table["batch_size"].to_numpy(), "task": self.origin["task"]}
-        found, untold = self.predictor.predict(known, **asked), self.predictor.unprofiled(known, **asked)
-        if untold and not unprofiled:
-            warnings.warn(f"{describe_unprofiled(untold)} without unprofiled=True", stacklevel=3)
-        admitted = admitted_rows({} if unprofiled else untold, len(table))
-        table["time_ms"] = found.time_ms
-        table["time_low_ms"], table["time_high_ms"] = found.time_interval_ms(level)
-        table["power_mw"] = found.power_mw
-        table["power_low_mw"], table["power_high_mw"] = found.power_interval_mw(level)
-        table["on_front"] = table.index.isin(found.front(admitted))
-        return table, found, admitted
+        conditions = {"batch_size": table["batch_size"].to_numpy(), "task": self.origin["task"]}
+        prediction = self.predictor.predict(complete, **conditions)
+        outside = self.predictor.unprofiled(complete, **conditions)
+        if outside and not unprofiled:
+            warnings.warn(f"{describe_unprofiled(outside)} without unprofiled=True", stacklevel=3)
+        admitted = admitted_rows({} if unprofiled else outside, len(table))
+        table["time_ms"] = prediction.time_ms
+        table["time_low_ms"], table["time_high_ms"] = prediction.time_interval_ms(level)
+        table["power_mw"] = prediction.power_mw
+        table["power_low_mw"], table["power_high_mw"] = prediction.power_interval_mw(level)
+        table["on_front"] = table.index.isin(prediction.front(admitted))
+        return table, prediction, admitted
 
     def _modes(self, device: Optional[str], modes: Modes) -> List[PowerMode]:
         if not isinstance(modes, str):
@@ -243,15 +244,15 @@ class FittedModel:
             board = load_board(name)
             return list(board.power_mode_space()) if modes == "all" else [mode for _, mode in board.power_modes(modes)]
         if name != self.origin["device"] or modes != "all":
-            hint = f"known boards: {', '.join(board_names())}; of others, modes= takes tuples"
-            raise UnknownNameError(f"the power modes {modes!r} of {name!r} are not known", hint)
+            hint = f"available: {', '.join(board_names())}; for other boards give modes= as tuples"
+            raise UnknownNameError(f"the power modes {modes!r} of {name!r} are unknown", hint)
         cores, *clocks = (np.unique(values).astype(int) for values in self.predictor.training_rows_.inputs.modes.T)
-        told = (np.where(values == 1, UNKNOWN_KHZ, values) for values in clocks)
-        return list(PowerModeSpace(*(tuple(values.tolist()) for values in (cores, *told))))
+        reported = (np.where(values == 1, UNKNOWN_KHZ, values) for values in clocks)
+        return list(PowerModeSpace(*(tuple(values.tolist()) for values in (cores, *reported))))
 
 
 def _named(table: pd.DataFrame) -> pd.DataFrame:
-    """Predictions with the name of each mode in front: 18,096 names take longer than what is predicted of them."""
+    """Predictions with the name of each mode as first column; making 18,096 names takes longer than predicting."""
     modes = table[list(PowerMode._fields)].to_numpy().tolist()
     table = table.copy()
     table.insert(0, "power_mode", [PowerMode(*mode).name for mode in modes])
@@ -259,7 +260,7 @@ def _named(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def _tables(corpus: Corpus) -> List[Table]:
-    """The tables of a corpus; a clock that nobody knows is 1 kHz in all rows, which predictors can take."""
+    """The tables of a corpus; an unknown clock is 1 kHz in all rows, which predictors accept."""
     frame = read_corpus(corpus) if isinstance(corpus, (str, Path)) else check_corpus(corpus, "the corpus")
     return [dataclasses.replace(table, modes=np.maximum(table.modes, 1)) for table in tables_of(frame)]
 

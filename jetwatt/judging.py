@@ -1,4 +1,4 @@
-"""`compare` and `history`: what changed between two sides, and over many runs, as plain values."""
+"""`compare` and `history`: the changes between two sides, and over many runs, as plain values."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ def compare(
     fastest: bool = False,
     include_flagged: bool = False,
 ) -> Dict[str, Any]:
-    """What `jetwatt compare --json` prints of two results files, or JSON files of pytest-benchmark.
+    """Compare two results files, or JSON files of pytest-benchmark; returns the output of `jetwatt compare --json`.
 
     Args:
         before: one side.
-        after: the other.
-        by: conditions that may differ because they are the question: `["torch"]`.
-        threshold: a change below this share is none; the command takes percent.
-        fastest: compare the fast minibatches of the fast runs, for machines that others share.
-        include_flagged: keep profiles that were flagged disturbed or throttled.
+        after: the other side.
+        by: conditions that may differ, because they are being compared: `["torch"]`.
+        threshold: share below which changes are ignored; the command takes percent.
+        fastest: compare the fast minibatches of the fast runs, for shared machines.
+        include_flagged: include profiles flagged disturbed or throttled.
 
     Raises:
-        HarnessError: a file cannot be read, or the threshold is none.
+        HarnessError: a file cannot be read, or the threshold is invalid.
     """
     return json.loads(
         comparison_json(compare_files(Path(before), Path(after), by, threshold, fastest, include_flagged))
@@ -49,16 +49,16 @@ def history(
     threshold: float = DEFAULT_THRESHOLD,
     include_flagged: bool = False,
 ) -> Dict[str, Any]:
-    """What `jetwatt history --json` prints: each case over many runs, and since when it is slower or draws more.
+    """The changes of each case over many runs; returns the output of `jetwatt history --json`.
 
     Args:
         files: results files, or folders of them, in any order.
-        since: leave out what was stored before that day.
-        threshold: a change of level below this share is none; the command takes percent.
-        include_flagged: keep profiles that were flagged disturbed or throttled.
+        since: leave out profiles stored before that day.
+        threshold: share below which changes of level are ignored; the command takes percent.
+        include_flagged: include profiles flagged disturbed or throttled.
 
     Raises:
-        HarnessError: a file that was named cannot be read, or there is no profile.
+        HarnessError: a named file cannot be read, or there are no profiles.
     """
     named = [files] if isinstance(files, (str, Path)) else files
-    return json.loads(history_json(read_history([Path(one) for one in named], include_flagged, since, threshold)))
+    return json.loads(history_json(read_history([Path(path) for path in named], include_flagged, since, threshold)))

@@ -1,4 +1,4 @@
-"""`report`: results as a page and as figures, with what saved predictors say of all modes beside them."""
+"""`report`: results as a page and as figures, with predictions of saved predictors for all modes."""
 
 from __future__ import annotations
 
@@ -29,22 +29,22 @@ def report(
     """Write a report, as `jetwatt report` does: one page that needs no network, and each figure as SVG and CSV.
 
     Args:
-        results: the results file; None for a report of the other files alone.
+        results: the results file; None for a report of the other files only.
         out: the folder to write to.
         corpus: a corpus, for scatters of its power modes.
-        predictors: what `evaluate --json` wrote.
-        strategies: what `strategies evaluate --json` wrote.
-        model: what `fit --out` wrote: predictions of all modes, with intervals.
-        png: write each figure as PNG too.
+        predictors: a file of `evaluate --json`.
+        strategies: a file of `strategies evaluate --json`.
+        model: files of `fit --out`, for predictions of all modes with intervals.
+        png: also write each figure as PNG.
 
     Returns:
-        The page, how many figures it has, and which had no data.
+        The page, the number of its figures, and those without data.
 
     Raises:
-        HarnessError: a file cannot be read, holds nothing, or what draws is not installed.
+        HarnessError: a file cannot be read, has no data, or the plotting package is not installed.
     """
-    given = [None if one is None else Path(one) for one in (results, corpus, predictors, strategies)]
-    models = [Path(one) for one in model]
+    given = [None if path is None else Path(path) for path in (results, corpus, predictors, strategies)]
+    models = [Path(path) for path in model]
     return report_files(
         Path(out),
         results=given[0],

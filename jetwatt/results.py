@@ -14,14 +14,14 @@ if TYPE_CHECKING:
 
 
 def open_results(path: Union[str, Path]) -> ResultsFile:
-    """What `pytest --results FILE` wrote; a `StoreError` where it is not there, or is none."""
+    """Open a file of `pytest --results FILE`; a `StoreError` if it does not exist or is not a results file."""
     with ResultsStore(Path(path), read_only=True):
         return ResultsFile(Path(path))
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
 class ResultsFile:
-    """A results file, opened anew for each question: it may still be written to."""
+    """A results file, opened anew for each query, because it may still be written to."""
 
     path: Path
 
@@ -35,19 +35,19 @@ class ResultsFile:
     def profiles(self, *, usable: bool = False, newest: bool = False) -> pd.DataFrame:
         """A row for each profile, oldest first: figures, conditions, flags.
 
-        `usable` leaves out those that were disturbed or throttled, `newest` all but the newest of the same conditions.
+        `usable` excludes disturbed or throttled ones, `newest` all but the newest of the same conditions.
         """
         with ResultsStore(self.path, read_only=True) as store:
             return frames.profiles(store, include_flagged=not usable, newest_only=newest)
 
     def minibatches(self, profile_ids: Optional[Iterable[int]] = None) -> pd.DataFrame:
-        """A row for each minibatch of some profiles, or of all: fetch stall, compute and end-to-end time."""
+        """A row for each minibatch of the given profiles, or of all: fetch stall, compute and end-to-end time."""
         with ResultsStore(self.path, read_only=True) as store:
             return frames.minibatches(store, profile_ids)
 
     def telemetry(
         self, profile_ids: Optional[Iterable[int]] = None, channels: Optional[Sequence[str]] = None
     ) -> pd.DataFrame:
-        """A row for each sample of some profiles, or of all: `profile_id`, `channel`, `time_s`, `value`."""
+        """A row for each sample of the given profiles, or of all: `profile_id`, `channel`, `time_s`, `value`."""
         with ResultsStore(self.path, read_only=True) as store:
             return frames.telemetry(store, profile_ids, channels)

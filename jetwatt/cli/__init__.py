@@ -8,7 +8,7 @@ from harness.cli import COMMANDS as MEASURING
 from harness.cli.command_line import Command, run_as_program, run_command
 from predictors.cli import COMMANDS as PREDICTING
 
-EXTENDED = {"report": "jetwatt.cli.report"}  # commands of the harness that know of predictors here, and their modules
+EXTENDED = {"report": "jetwatt.cli.report"}  # commands of the harness that also use predictors here, and their modules
 
 COMMANDS: Tuple[Command, ...] = (
     *(command._replace(module=EXTENDED.get(command.name, command.module)) for command in MEASURING),

@@ -1,4 +1,4 @@
-"""The command `jetwatt report`: that of the harness, and beside what was measured what saved predictors say."""
+"""The command `jetwatt report`: that of the harness, with predictions of saved predictors."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="M",
-        help="what `fit --out` wrote: its predictions of all modes, with intervals; may be given again",
+        help="a file of `fit --out`, to show its predictions of all modes, with intervals; may be given more than once",
     )
 
 
