@@ -32,7 +32,7 @@ _MODULES = {
     "Goal": "predictors.strategies.goals",
     "power_budget": "predictors.strategies.goals",
 }
-"""Each public name and the module that has it; type checkers read the same in the stub beside."""
+"""Each public name and the module that has it; type checkers read the same from the stub, `__init__.pyi`."""
 
 __all__ = [*_MODULES, "__version__"]
 

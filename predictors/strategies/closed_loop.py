@@ -179,7 +179,7 @@ def design_for(seed: int) -> Designer:
 
 
 class ClosedLoop(Strategy):
-    """Profiles where a predictor expects the best mode within the limits, and answers with the best one measured."""
+    """Profiles the mode that a predictor expects to be best within the limits, and returns the best measured one."""
 
     def __init__(
         self,

@@ -59,9 +59,7 @@ def make_one_shot(setting: StrategySetting, seed: int, papers: str = "") -> OneS
 
 
 STRATEGIES: Dict[str, StrategyKind] = {
-    "closed-loop": StrategyKind(
-        make_closed_loop, "profiles the most promising mode next, answers with a measured mode"
-    ),
+    "closed-loop": StrategyKind(make_closed_loop, "profiles the most promising mode next, returns a measured mode"),
     "front": StrategyKind(
         make_closed_loop, "the same for all budgets at once, with one set of profiles", together=True
     ),

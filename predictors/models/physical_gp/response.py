@@ -42,7 +42,7 @@ TIME_SCALES = PARAMETERS[:6]  # carry the unit of time: adding the same to all m
 UNIT_MODE = np.array([1.0, 2.0e6, 1.0e6, 3.0e6])
 UNIT_BATCH = float(DEFAULT_BATCH_SIZE)
 
-_CPU_RISE, _GPU_RISE = 4.0, 3.0  # exponents of the clock where the voltage rises with it
+_CPU_RISE, _GPU_RISE = 4.0, 3.0  # exponents of the clock in the range in which the voltage rises with it
 
 
 class Features(NamedTuple):
