@@ -17,8 +17,8 @@ ONLY ?=
 RUN := "$(VENV)/bin/python" -m
 PIP := "$(VENV)/bin/python" tools/pip_in_lines.py pip install --disable-pip-version-check
 
-# A Jetson board has this file. Its torch is JetPack's: the environment sees the system's packages, what asks pip for torch is
-# installed without what it asks for, and constraints-board.txt lets pip bring no other.
+# Jetson boards have this file. Their torch is JetPack's: the environment uses the system's packages, packages that depend on
+# torch are installed without dependencies, and constraints-board.txt keeps pip from installing another torch.
 L4T ?= /etc/nv_tegra_release
 BOARD := $(wildcard $(L4T))
 
@@ -28,7 +28,7 @@ BOARD := $(wildcard $(L4T))
 help: ## list what make can do
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' Makefile
 
-install: ## make the environment in VENV (.venv), or bring it up to date; does nothing where it is
+install: ## create the environment in VENV (.venv) or update it; does nothing if it is up to date
 	@command -v $(PYTHON) > /dev/null || { \
 		echo "error: there is no $(PYTHON) on the PATH; install a Python from 3.8 to 3.13, or name one: PYTHON=python3.X" >&2; \
 		exit 1; }
@@ -45,7 +45,7 @@ else
 COMES := about 0.5 GB of downloads, 1.5 GB on disk, a few minutes; JetPack's torch stays
 endif
 
-# What `install` runs; docs/install.md has the same commands for whoever installs by hand.
+# What `install` runs; docs/install.md has the same commands, to run by hand.
 .PHONY: environment
 environment:
 	@$(PYTHON) -c 'import sys; sys.exit(not (3, 8) <= sys.version_info[:2] <= (3, 13))' || { \
@@ -72,7 +72,7 @@ endif
 
 TESTS = $(RUN) pytest tests -n $(JOBS) --dist worksteal --benchmark-disable
 
-test: install ## run the tests of a change, in JOBS processes: about 5 minutes
+test: install ## run the quick tests, in JOBS processes: about 5 minutes
 	$(TESTS) -m "not exhaustive" $(ARGS)
 
 test-all: install ## run all tests, as CI does: about 15 minutes
@@ -81,18 +81,18 @@ test-all: install ## run all tests, as CI does: about 15 minutes
 bench: install ## measure the quick campaign on this machine into out/results.sqlite; at most 5 minutes after installing
 	$(RUN) pytest benchmarks/test_training.py --campaign quick --results out/results.sqlite --time-budget 5min $(ARGS)
 
-report: install ## make the report of out/results.sqlite into out/report, and open it where there is a desktop
+report: install ## make the report of out/results.sqlite into out/report, and open it if there is a desktop
 	$(RUN) harness report --results out/results.sqlite --out out/report
 	@if [ -n "$$DISPLAY$$WAYLAND_DISPLAY" ] && command -v xdg-open > /dev/null; then xdg-open out/report/index.html; fi
 
-record: install ## compute the recorded figures anew and write them into README.md and docs; ONLY=PART,PART for some
+record: install ## recompute the recorded figures and write them into README.md and docs; ONLY=PART,PART for some of them
 	$(RUN) tools.record $(if $(ONLY),--only "$(ONLY)")
 
 lint: install ## check style, docstrings and imports (ruff)
 	$(RUN) ruff check .
 	$(RUN) ruff format --check .
 
-format: install ## rewrite the sources as `make lint` wants them
+format: install ## rewrite the sources to pass `make lint`
 	$(RUN) ruff check --fix .
 	$(RUN) ruff format .
 
@@ -107,10 +107,10 @@ board-environments: install
 		done; \
 	done
 
-fleet-test: board-environments ## test the fleet with real Slurm, munge and sshd on simulated boards, where they are installed
+fleet-test: board-environments ## test the fleet with real Slurm, munge and sshd on simulated boards, if they are installed
 	JETWATT_FLEET_TESTS=1 $(RUN) pytest tests/fleet $(ARGS)
 
-fleet-demo: board-environments ## show a fleet of three simulated boards on this machine, and take it away again
+fleet-demo: board-environments ## show a fleet of three simulated boards on this machine, and remove it afterwards
 	PYTHON="$(VENV)/bin/python" tools/fleet_demo.sh
 
 clean: ## remove the environment and all caches; results in out/ and .benchmarks/ stay

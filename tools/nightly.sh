@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# A night on a board, for any CI: measure, hold against the nights before, and say in five lines what changed since when.
+# A nightly run on a board, for any CI: measure, compare with earlier nights, and report in five lines what changed since when.
 set -uo pipefail
 
 usage() {
@@ -8,40 +8,40 @@ usage: bash tools/nightly.sh [--device D] [OPTION ...] [-- ARGUMENT ...]
 
   bash tools/nightly.sh                                          # on a board
   bash tools/nightly.sh --device sim:orin-agx                    # a rehearsal without one
-  bash tools/nightly.sh --device sim:orin-agx --slowdown 5%      # and how a red night looks
+  bash tools/nightly.sh --device sim:orin-agx --slowdown 5%      # and a red night
 
-Steps: doctor; restore, where a killed run left the board changed; the campaign, some times over; `baseline check`; the gates
-of predictors (MAPE) and strategies (time penalty); `compare` with the last green night; `history` of all nights; pages.
-A night is red where one of them fails: slower, more power, a broken gate, a failed case; with --strict also where something
-is inconclusive or could not be compared.
+Steps: doctor; restore, if a killed run left the board changed; the campaign, several times; `baseline check`; the gates of
+predictors (MAPE) and strategies (time penalty); `compare` with the last green night; `history` of all nights; pages.
+A night is red if one of them fails: slower, more power, a broken gate, a failed case; with --strict also if something is
+inconclusive or could not be compared.
 
-  --device D           what to measure, as `pytest benchmarks` takes it (default: the board, else host)
-  --pool P             measure on the boards of a fleet instead: `jetwatt fleet submit --pool P --wait`; cases that another
-                       board measured than last time are not compared and change nothing
+  --device D           device to measure, as in `pytest benchmarks --device` (default: this board, else host)
+  --pool P             measure on the boards of a fleet instead: `jetwatt fleet submit --pool P --wait`; cases that were
+                       measured on another board than last time are not compared and do not make the night red
   --campaign C         quick, paper or a TOML file (default: quick)
-  --repetitions N      how often the campaign is measured in a night (default: 3; one run shows nothing of the noise)
+  --repetitions N      how many times to run the campaign in a night (default: 3; a single run cannot show the noise)
   --nights DIR         where nights are kept (default: out/nights/DEVICE)
   --keep N             how many nights are kept, the last green one in any case (default: 90)
-  --baseline FILE      what `baseline check` holds the night against (default: NIGHTS/baseline.json, recorded on the first
-                       green night and anew by --accept)
-  --by NAMES           conditions that may differ from night to night, and are named where they do
+  --baseline FILE      baseline for `baseline check` (default: NIGHTS/baseline.json, recorded on the first green night and
+                       again by --accept)
+  --by NAMES           conditions that may differ from night to night; differences are listed
                        (default: torch,l4t,jetpack,cuda,python)
-  --strict, --no-strict   whether inconclusive is red (default: --strict; on machines that others share, --no-strict)
-  --accept             this night is the new normal: its times and power make it not red, and nights to come start from it
-  --gates NAMES        predictors and strategies to hold, with commas, or none (default: physical-gp,closed-loop)
-  --corpus FILE        a measured corpus of this board type for the gates; the first night records their figures in
-                       NIGHTS/gates (default: what the suite has recorded, which is of Orin AGX)
+  --strict, --no-strict   whether inconclusive is red (default: --strict; on shared machines use --no-strict)
+  --accept             make this night the new reference: its times and power are not red, and later nights start from it
+  --gates NAMES        predictors and strategies to gate, comma-separated, or none (default: physical-gp,closed-loop)
+  --corpus FILE        a measured corpus of this board type for the gates; the first night records their references in
+                       NIGHTS/gates (default: the suite's recorded references, which are for Orin AGX)
   --no-pages           make no report and no page of the history (they need the extra `report`)
-  --slowdown P         make a simulated board slower on purpose, by 5 or 5%: every profile says that it was
-  --summary FILE       where the summary is added, as Markdown (default: $GITHUB_STEP_SUMMARY, where CI has it)
+  --slowdown P         make a simulated board slower on purpose, by 5 or 5%; every profile records it
+  --summary FILE       file to which the summary is appended, as Markdown (default: $GITHUB_STEP_SUMMARY, if set)
   --python PYTHON      the interpreter (default: .venv/bin/python, else python3)
-  --install VENV       make the environment VENV first, or bring it up to date, and use its interpreter: `make install`
+  --install VENV       first create or update the environment VENV with `make install`, and use its interpreter
   ARGUMENT             further arguments of `pytest benchmarks`: -k, axes, settings
 
-A night is a folder: NIGHT.sqlite (the profiles), junit-N.xml, benchmark.json (of pytest-benchmark, as github-action-benchmark
-reads it), summary.md, the output of each step, compare.json and history.json, report/ and history.html.
+Each night has a folder: NIGHT.sqlite (the profiles), junit-N.xml, benchmark.json (pytest-benchmark's, for
+github-action-benchmark), summary.md, the output of each step, compare.json and history.json, report/ and history.html.
 
-exit code: 0 green, 1 red, 2 an option is wrong.
+exit code: 0 green, 1 red, 2 wrong option.
 END
 }
 
