@@ -1,4 +1,4 @@
-"""What a device can or cannot do now, and what it would take. Imports nothing: the sampler's process loads it."""
+"""What a device can or cannot do now, and what it would need. Imports nothing: the sampler's process loads it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import NamedTuple
 class Capability(NamedTuple):
     """One thing a device can or cannot measure or control; a line of `harness doctor`."""
 
-    name: str  # what it is (`power`, `page cache`, ...)
+    name: str  # the feature (`power`, `page cache`, ...)
     available: bool  # whether it works now, for this user
     detail: str  # how it works, or why it does not
-    hint: str = ""  # what to grant or install to have it; empty where it works or never can
+    hint: str = ""  # what to grant or install to have it; empty if it works or never can

@@ -1,4 +1,4 @@
-"""A case: what is asked of a device, from its six axes and the settings of the run; names of storage and of mixes."""
+"""A case: one point of the six axes and the settings it is measured with; names of storage and of mixes."""
 
 from __future__ import annotations
 
@@ -11,35 +11,35 @@ from harness.core.power_modes import NamedMode
 from harness.core.units import mb_to_bytes
 
 _LIMIT = re.compile(r"[1-9]\d*|(?:0|[1-9]\d*)\.\d{0,2}[1-9]")
-"""There is one way to write a number, so that one limit has one name; the least is a thousand bytes per second."""
+"""A limit has exactly one spelling, so that it has one name; the smallest is a thousand bytes per second."""
 
 
 class StorageName(NamedTuple):
-    """A storage's name: `ssd`, as fast as it is, or `ssd@20`, of which the kernel lets 20 MB/s through."""
+    """A storage's name: `ssd` at full speed, or `ssd@20`, which the kernel limits to 20 MB/s."""
 
-    medium: str  # which medium, as places are known by it: `ssd`
-    # what may be read from it in a second; None where it may be as fast as it is
+    medium: str  # the key of `storage` in `jetwatt.toml`: `ssd`
+    # read limit; None for full speed
     limit_bytes_per_s: Optional[int] = None
 
 
 def parse_storage(name: str) -> StorageName:
-    """The parts of a storage's name, `MEDIUM` or `MEDIUM@MB_PER_S`, a megabyte being 10^6 bytes."""
+    """Parse `MEDIUM` or `MEDIUM@MB_PER_S`; a megabyte is 10^6 bytes."""
     medium, at, limit = name.partition("@")
     if not at:
         return StorageName(name)
     if not medium:
-        raise InvalidValueError(f"storage {name!r} names no medium", f"one stands before the @: ssd{name}")
+        raise InvalidValueError(f"storage {name!r} has no medium", f"write the medium before the @: ssd{name}")
     if not _LIMIT.fullmatch(limit):
         raise InvalidValueError(
-            f"storage {name!r} is no MEDIUM@MB_PER_S",
-            "write ssd@20 or ssd@2.5: a number above 0, at most three decimals, no zeros that could be left out",
+            f"storage {name!r} is not of the form MEDIUM@MB_PER_S",
+            "write ssd@20 or ssd@2.5: a number above 0, at most three decimals, no leading or trailing zeros",
         )
     return StorageName(medium, mb_to_bytes(float(limit)))
 
 
 WAYS = (INTERLEAVED, PROCESSES, STREAMS) = ("interleaved", "processes", "streams")
-"""How two workloads run on one device: minibatch by minibatch in one process (000 sec. 4.1), or at once, in a process
-or on a CUDA stream each."""
+"""How two workloads share a device: they alternate by minibatch in one process (000 sec. 4.1), or run at the same time,
+each in its own process or on its own CUDA stream."""
 
 _FORM = re.compile(
     r"(?P<training>[^+]+)\+(?P<inference>.+)-bs(?P<batch_size>\d+)@(?P<arrivals_per_s>\d+(\.\d+)?)"
@@ -48,16 +48,16 @@ _FORM = re.compile(
 
 
 class Mix(NamedTuple):
-    training: str  # name of the workload that is trained
-    inference: str  # name of the one that answers
-    batch_size: int  # requests that are answered together
+    training: str  # workload that is trained
+    inference: str  # workload that serves requests
+    batch_size: int  # requests per inference batch
     arrivals_per_s: float  # requests per second
     way: str = INTERLEAVED  # one of `WAYS`
-    inference_mode: str = ""  # power mode of the inference where it has its own, which only interleaving allows
+    inference_mode: str = ""  # power mode of inference if it differs, which only interleaving allows
 
     @property
     def name(self) -> str:
-        """`resnet18-cifar10+lenet-mnist-bs4@20`, then `-processes`, `-streams` or, of its inference, `-in-MODE`."""
+        """`resnet18-cifar10+lenet-mnist-bs4@20`, followed by `-processes`, `-streams` or `-in-MODE` (of inference)."""
         name = f"{self.training}+{self.inference}-bs{self.batch_size}@{self.arrivals_per_s:g}"
         name += "" if self.way == INTERLEAVED else f"-{self.way}"
         return f"{name}-in-{self.inference_mode}" if self.inference_mode else name
@@ -68,49 +68,49 @@ class Mix(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> Mix:
-        found = _FORM.fullmatch(text)
-        if found is None or int(found["batch_size"]) < 1 or not float(found["arrivals_per_s"]) > 0:
+        match = _FORM.fullmatch(text)
+        if match is None or int(match["batch_size"]) < 1 or not float(match["arrivals_per_s"]) > 0:
             raise InvalidValueError(
-                f"workload {text!r} does not say what is trained beside what answers",
-                "TRAINING+INFERENCE-bsREQUESTS@PER_SECOND, such as resnet18-cifar10+lenet-mnist-bs4@20, then nothing, "
-                "-processes, -streams or -in-MODE",
+                f"workload {text!r} is not of the form TRAINING+INFERENCE-bsREQUESTS@PER_SECOND",
+                "write it like resnet18-cifar10+lenet-mnist-bs4@20, optionally followed by -processes, -streams or "
+                "-in-MODE",
             )
-        numbers = int(found["batch_size"]), float(found["arrivals_per_s"])
-        way, mode = found["way"] or INTERLEAVED, found["inference_mode"] or ""
-        return cls(found["training"], found["inference"], *numbers, way, mode)
+        numbers = int(match["batch_size"]), float(match["arrivals_per_s"])
+        way, mode = match["way"] or INTERLEAVED, match["inference_mode"] or ""
+        return cls(match["training"], match["inference"], *numbers, way, mode)
 
 
 AXES = ("device", "workload", "power_mode", "workers", "storage", "batch_size")
-"""The parametrized axes, in the order in which they stand in a case's id."""
+"""The parametrized axes, in the order of a case's id."""
 
-INSTANCE_MARK = "@"  # between the type of a device and which one of them it is: `sim:orin-agx@2`, `orin-agx@orin3`
+INSTANCE_MARK = "@"  # between device type and instance: `sim:orin-agx@2`, `orin-agx@orin3`
 CACHE_STATES = ("cold", "evicted", "warm", "as-is", "drop-each-epoch")
-"""What is done to the page cache before a case: `cold` drops all of it (privileged), `evicted` the data set's own pages
-(any user may), `warm` reads the data set once, `as-is` does nothing, `drop-each-epoch` is `cold` before every epoch."""
+"""What happens to the page cache before a case: `cold` drops all of it (privileged), `evicted` drops the pages of the
+data set (any user), `warm` reads the data set once, `as-is` does nothing, `drop-each-epoch` is `cold` every epoch."""
 
-DROPPED = ("cold", "drop-each-epoch")  # cache states that need the right to drop the whole page cache
+DROPPED = ("cold", "drop-each-epoch")  # cache states that need permission to drop the whole page cache
 STATIC, DVFS = "static", "dvfs"
 CLOCKS = (STATIC, DVFS)
-"""What clocks do while a case runs (A7): `static`, held at the power mode's (004 sec. 4.4); `dvfs`, free below them."""
+"""Clocks while a case runs (A7): `static` holds the power mode's (004 sec. 4.4), `dvfs` leaves them free below."""
 
 TRAINING, INFERENCE, CONCURRENT, IDLE = "training", "inference", "concurrent", "idle"
-"""Tasks of a case: a network is trained; it only answers (forward passes); one is trained while another answers
-requests (E21); nothing runs and power is measured (E10)."""
+"""Tasks of a case: training; inference (forward passes only); training while another network serves requests (E21);
+idle, which measures power while nothing runs (E10)."""
 
 LOGGING, QUIET = "idle", "idle-quiet"
 IDLE_STATES = ((LOGGING, STATIC), (QUIET, STATIC), (QUIET, DVFS))
-"""The idle states that a device can tell by itself, each as a case's workload and clocks (004 sec. 5.6): all telemetry
-is recorded as while training, or the power sensor alone is read, `QUIET_READINGS` times in all."""
+"""Idle states that a device can measure by itself, as workload and clocks of a case (004 sec. 5.6): `LOGGING` records
+all telemetry as in training, `QUIET` reads only the power sensor, `QUIET_READINGS` times in total."""
 
 QUIET_READINGS = 10
-DEFAULT_IDLE_S = 60.0  # the paper watches for 30 min; a board's own sensors give in one what a meter gives in twenty
+DEFAULT_IDLE_S = 60.0  # the paper takes 30 min; a board's own sensors sample about twenty times as often as its meter
 
-PREFETCH_FACTOR = 2  # batches that each DataLoader worker has ready (004 sec. 4.2)
-CUT_MINIBATCHES = 10  # what is left of a profile that takes too long: 10 are the fewest that 001 sec. 2.5 tried
+PREFETCH_FACTOR = 2  # batches that each DataLoader worker prefetches (004 sec. 4.2)
+CUT_MINIBATCHES = 10  # length of a profile that would take too long: the fewest that 001 sec. 2.5 tried
 DISTURBED_CORES = 0.1
 """Other processes may use this much of one core: a single busy neighbour slows two-thread training several times."""
 
-NO_LIMIT_C = 0.0  # stands for no limit of the temperature
+NO_LIMIT_C = 0.0  # disables the temperature limit
 DEFAULT_MINIBATCHES = 40  # PowerTrain sec. 2.5: fewer give no 1-s power sample in fast modes
 
 
@@ -118,24 +118,24 @@ DEFAULT_MINIBATCHES = 40  # PowerTrain sec. 2.5: fewer give no 1-s power sample 
 class Settings:
     """How a case is measured; the same for all cases of a sweep."""
 
-    minibatches: Optional[int] = DEFAULT_MINIBATCHES  # clean ones to record; None where whole epochs are asked for
-    epochs: Optional[int] = None  # epochs to run, epoch 0 included; None where minibatches are asked for
+    minibatches: Optional[int] = DEFAULT_MINIBATCHES  # clean minibatches to record; None to run whole epochs
+    epochs: Optional[int] = None  # epochs to run, epoch 0 included; None to run a number of minibatches
     cache: str = "warm"  # one of `CACHE_STATES`
     data_scale: Optional[float] = None  # samples as a share of the real data set's; None for its own small default
-    interval_s: float = 1.0  # telemetry interval asked for, in seconds
-    seed: int = 0  # seeds weights, sampling order and the written data sets
+    interval_s: float = 1.0  # requested telemetry interval in seconds
+    seed: int = 0  # seed of weights, sampling order and generated data sets
     clocks: str = STATIC  # one of `CLOCKS`
     max_temperature_c: Optional[float] = None  # ends the run; None for the device's trip points, or `NO_LIMIT_C`
-    idle_s: Optional[float] = None  # seconds to do nothing for, in a case of the task `idle`; None in all others
-    duration_s: Optional[float] = None  # seconds to go on for, in a case of the task `concurrent`; None in all others
-    limit_s: Optional[float] = None  # after so many seconds `CUT_MINIBATCHES` clean ones suffice; None for no limit
-    disturbance_cores: Optional[float] = None  # that others may use, more is `disturbed`; None for `DISTURBED_CORES`
-    power_limit_w: Optional[float] = None  # of a discrete GPU; None for the limit that it has
-    switching_ms: Optional[float] = None  # what a simulated board charges for a change of mode; others take their time
+    idle_s: Optional[float] = None  # duration of a case of the task `idle`; None in all others
+    duration_s: Optional[float] = None  # duration of a case of the task `concurrent`; None in all others
+    limit_s: Optional[float] = None  # after this time `CUT_MINIBATCHES` clean minibatches suffice; None for no limit
+    disturbance_cores: Optional[float] = None  # other processes may use this many; None for `DISTURBED_CORES`
+    power_limit_w: Optional[float] = None  # of a discrete GPU; None leaves its limit as it is
+    switching_ms: Optional[float] = None  # cost of a mode change on a simulated board; real boards take what it takes
 
     def __post_init__(self) -> None:
         if [self.minibatches, self.epochs, self.idle_s, self.duration_s].count(None) != 3:
-            raise InvalidValueError("a case is measured for a number of minibatches or of epochs, one of the two")
+            raise InvalidValueError("a case runs for a number of minibatches or of epochs, not both")
         for name in ("minibatches", "epochs", "idle_s", "duration_s"):
             value = getattr(self, name)
             if value is not None and value < 1:
@@ -162,8 +162,8 @@ class Case:
     device: str  # name of a device as given to `--device`
     workload: str  # name of a workload
     power_mode: str  # the power mode as the device names it (`maxn`, `2c`, `12c-2201.6-1300.5-3199`)
-    workers: Optional[int]  # `num_workers` of the DataLoader; None where a replayed corpus does not tell
-    storage: Optional[str]  # name of a storage medium; None where a replayed corpus does not tell
+    workers: Optional[int]  # `num_workers` of the DataLoader; None if a replayed corpus has no such column
+    storage: Optional[str]  # name of a storage medium; None if a replayed corpus has no such column
     batch_size: int  # samples per minibatch
     settings: Settings = Settings()  # how it is measured
     task: str = TRAINING  # `training`, `inference`, `concurrent` or `idle`
@@ -190,9 +190,9 @@ class Case:
     def id(self) -> str:
         """Stable and readable: `host-resnet18-cifar10-maxn-w4-ssd-bs16`.
 
-        `-CACHE` follows where the cache state is not warm, `-xSCALE` where a data scale was asked for, `-inference` or
-        `-concurrent` where that is the task, `-dvfs` where clocks are free, `-250w` where a power limit was asked for.
-        A case of the task `idle` has neither workers, storage nor batch: `orin-agx-idle-maxn`.
+        Suffixes: `-CACHE` if the cache state is not warm, `-xSCALE` for a data scale, `-inference` or `-concurrent` for
+        these tasks, `-dvfs` for free clocks, `-250w` for a power limit. A case of the task `idle` has no workers,
+        storage or batch size: `orin-agx-idle-maxn`.
         """
         parts = [self.device, self.workload, self.power_mode]
         if self.task != IDLE:
@@ -220,9 +220,9 @@ def concurrent_case(
     way: str = INTERLEAVED,
     switching_ms: Optional[float] = None,
 ) -> Case:
-    """The case of training one workload while another one serves requests, which goes on for `duration_s`.
+    """The case of training one workload while another one serves requests, for `duration_s`.
 
-    `switching_ms` is what a simulated board charges for a change of mode, where each has its own.
+    `switching_ms` is the cost of a mode change on a simulated board, if training and inference have different modes.
     """
     own_mode = "" if inference.power_mode == training.power_mode else inference.power_mode
     settings = dataclasses.replace(
@@ -236,13 +236,13 @@ def concurrent_case(
     if way not in WAYS or (own_mode and way != INTERLEAVED):
         raise InvalidValueError(
             f"training and inference cannot run as {mix.name}",
-            f"a way is one of {', '.join(WAYS)}; modes of their own go with {INTERLEAVED} alone",
+            f"available: {', '.join(WAYS)}; different power modes need {INTERLEAVED}",
         )
     return dataclasses.replace(training, workload=mix.name, task=CONCURRENT, settings=settings)
 
 
 def parts_of(case: Case) -> Tuple[Case, Case]:
-    """The training and the inference in a concurrent case, each as a case of its own; requests come without workers."""
+    """Training and inference of a concurrent case, as a case each; inference has no DataLoader workers."""
     mix = Mix.parse(case.workload)
     settings = dataclasses.replace(case.settings, minibatches=DEFAULT_MINIBATCHES, duration_s=None, switching_ms=None)
     training = dataclasses.replace(case, workload=mix.training, task=TRAINING, settings=settings)
@@ -258,6 +258,6 @@ def parts_of(case: Case) -> Tuple[Case, Case]:
 
 
 def concurrent_conditions(training: Mapping[str, Any], inference: Mapping[str, Any]) -> Dict[str, Any]:
-    """The conditions of a concurrent case: those of its training, and of its inference what differs, the data set."""
+    """The conditions of a concurrent case: those of training, plus the data set of inference."""
     kept = ("data_source", "data_samples", "data_bytes")
     return {**training, "inference": {name: inference[name] for name in kept if name in inference}}

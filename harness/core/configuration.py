@@ -1,4 +1,4 @@
-"""What is told of this machine: storage media, data sets, its name; from `jetwatt.toml` and the command line."""
+"""Settings of this machine: storage media, data sets, its name; from `jetwatt.toml` and the command line."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _NAME = re.compile(r"[\w.-]{1,40}", re.ASCII)
 
 
 class Places(msgspec.Struct, forbid_unknown_fields=True):
-    """What `jetwatt.toml` holds."""
+    """Contents of `jetwatt.toml`."""
 
     storage: Dict[str, str] = {}
     data_root: Optional[str] = None
@@ -38,18 +38,18 @@ class Places(msgspec.Struct, forbid_unknown_fields=True):
 
 @dataclasses.dataclass(frozen=True)
 class Configuration:
-    # medium to a directory on it. `ssd`, the papers' default, is the working directory's medium where nothing else is
-    # said, and `disk` that of the temporary directory.
+    # medium to a directory on it; by default `ssd`, the papers' default, is the medium of the working directory and
+    # `disk` that of the temporary directory
     storage: Mapping[str, Path] = dataclasses.field(default_factory=dict)
-    data_root: Optional[Path] = None  # where real data sets lie, if anywhere
-    board_instance: Optional[str] = None  # which one of several boards this is, where its owner gave it a name
-    default_storage: str = DEFAULT_STORAGE  # what the medium of the working directory is called
-    # what becomes of a board that was booted long ago: `asked` for a remark, `required` for a refusal; else nothing
+    data_root: Optional[Path] = None  # folder of real data sets
+    board_instance: Optional[str] = None  # name of this board among several, if its owner gave it one
+    default_storage: str = DEFAULT_STORAGE  # name of the medium of the working directory
+    # treatment of a board that was not booted recently: `asked` adds a remark, `required` refuses, empty ignores it
     fresh_boot: str = ""
-    hold_thor_clocks: bool = False  # whether GPU and memory clocks of a Thor are held, not only read
+    hold_thor_clocks: bool = False  # whether GPU and memory clocks of a Thor are set, not only read
 
     def data_directory(self, storage: str) -> Path:
-        """The directory for data sets on a storage: where every user may make files, one of this user's own."""
+        """The directory for data sets on a storage; one per user if every user may create files there."""
         medium, place = parse_storage(storage).medium, self.place(storage)
         if place is not None:
             if not place.is_dir():
@@ -70,7 +70,7 @@ class Configuration:
         return self.storage.get(parse_storage(storage).medium)
 
     def instance(self, root: Path) -> Optional[str]:
-        """Which one of several machines the one below `root` is: the name that it was given, or a hash of its own."""
+        """The instance name of the machine below `root`: the configured one, or a hash of its serial number or id."""
         return self.board_instance or board_instance(root)
 
     def knows_instance(self, root: Path) -> Capability:
@@ -81,7 +81,7 @@ class Configuration:
         return Capability(name, True, f"board instance {instance}")
 
     def is_default_place(self, storage: str) -> bool:
-        """Whether a storage stands for a directory only because nothing else was said."""
+        """Whether the directory of a storage is a default and was not configured."""
         return parse_storage(storage).medium in (self.default_storage, SECOND_STORAGE) and self.place(storage) is None
 
 
@@ -91,34 +91,35 @@ def load_configuration(
     data_root: Optional[str] = None,
     hold_thor_clocks: bool = False,
 ) -> Configuration:
-    """Read `jetwatt.toml` where there is one; options of the command line, the other arguments, take precedence."""
-    told = typed(read_toml(path) if path.exists() else {}, Places, str(path))
-    places = {**_by_medium(told.storage), **_by_medium(storage or {})}
-    root = data_root if data_root is not None else told.data_root
+    """Read `jetwatt.toml` if it exists; the other arguments, options of the command line, take precedence."""
+    places_file = typed(read_toml(path) if path.exists() else {}, Places, str(path))
+    places = {**_by_medium(places_file.storage), **_by_medium(storage or {})}
+    root = data_root if data_root is not None else places_file.data_root
     given_now = {f"storage {name}": place for name, place in (storage or {}).items()}
     if data_root is not None:
         given_now["data root"] = data_root
-    for what, place in given_now.items():  # in a file there may be a medium that is not mounted today
+    for what, place in given_now.items():  # a file may list media that are not mounted now
         if not Path(place).expanduser().is_dir():
             hint = "create it or mount the medium first"
             raise InvalidValueError(f"{what} is {place!r}, which is not a directory", hint)
-    if told.board_instance is not None and not _NAME.fullmatch(told.board_instance):
+    if places_file.board_instance is not None and not _NAME.fullmatch(places_file.board_instance):
         expected = "letters, digits, dots, dashes and underscores, at most 40"
-        raise InvalidValueError(f"board_instance of {path} is {told.board_instance!r}", f"a name has {expected}: orin3")
+        what = f"board_instance of {path} is {places_file.board_instance!r}"
+        raise InvalidValueError(what, f"a name has {expected}: orin3")
     return Configuration(
         storage={name: Path(place).expanduser() for name, place in places.items()},
         data_root=None if root is None else Path(root).expanduser(),
-        board_instance=told.board_instance,
-        hold_thor_clocks=hold_thor_clocks or told.hold_thor_clocks,
+        board_instance=places_file.board_instance,
+        hold_thor_clocks=hold_thor_clocks or places_file.hold_thor_clocks,
     )
 
 
 def _by_medium(storage: Mapping[str, str]) -> Dict[str, str]:
-    """Places by medium, of which several names may speak: `ssd`, `ssd@20`."""
-    found: Dict[str, str] = {}
+    """Directories by medium; several names may share a medium: `ssd`, `ssd@20`."""
+    directories: Dict[str, str] = {}
     for name, place in storage.items():
         medium = parse_storage(name).medium
-        if found.setdefault(medium, place) != place:
-            places = f"{found[medium]!r} and {place!r}"
-            raise InvalidValueError(f"storage {medium} is given two places: {places}", "give one")
-    return found
+        if directories.setdefault(medium, place) != place:
+            both = f"{directories[medium]!r} and {place!r}"
+            raise InvalidValueError(f"storage {medium} has two directories: {both}", "give one")
+    return directories

@@ -68,13 +68,13 @@ _LIKE = ("device", "workload", "task", "batch_size")
 _WHOLE, _DECIMAL = re.compile(r"0|-?[1-9]\d{0,14}"), re.compile(r"-?\d+\.\d+(?:e[+-]?\d+)?")
 
 # Orders of magnitude that true values keep to, and values in another unit do not.
-LEAST_KHZ, MOST_KHZ, MOST_GHZ = 20_000, 20_000_000, 20  # the slowest clock of a known board is 76.8 MHz
+LEAST_KHZ, MOST_KHZ, MOST_GHZ = 20_000, 20_000_000, 20  # the slowest clock of any supported board is 76.8 MHz
 BOARD_LEAST_MW, LEAST_MW, MOST_MW = 300.0, 1_000.0, 1e7  # no board trains below 1.6 W, and none draws 300 W
 FAR_ABOVE_PEAK = 10.0
 # CPU cycles of a minibatch: at any clock of any board the smallest network of the suite takes 11 million in training,
 # measured LSTMs 2.7 million in inference. A minibatch of 2 G cycles, given in seconds, seems to take 2 million.
 LEAST_CYCLES = {"training": 2e6, "inference": 2e5}
-LEAST_MS, MOST_MS = {"training": 0.3, "inference": 0.02}, 1e7  # off known boards; the median of a workload
+LEAST_MS, MOST_MS = {"training": 0.3, "inference": 0.02}, 1e7  # on other devices; the median of a workload
 # Of so many rows the rank correlation with the clocks tells which column is time and which is power.
 LEAST_ROWS, CLEAR = 8, 0.3
 
@@ -93,7 +93,7 @@ def read_corpus(path: Union[str, Path]) -> pd.DataFrame:
         StoreError: the file cannot be read.
         InvalidValueError: the columns are not those of a corpus, or values are not what their columns hold: names
             file, line (row for Parquet), column and value, and the likely mistake.
-        DependencyError: Parquet was asked for and pyarrow is not installed.
+        DependencyError: the file is Parquet and pyarrow is not installed.
     """
     table, faults = scan_corpus(path)
     _refuse(faults, len(table), str(path))
@@ -152,7 +152,7 @@ def write_corpus(
     Raises:
         StoreError: the file cannot be written; what was there before is unchanged.
         InvalidValueError: the suffix is another one, or a row breaks the schema.
-        DependencyError: Parquet was asked for and pyarrow is not installed.
+        DependencyError: the file is Parquet and pyarrow is not installed.
     """
     import pandas as pd
 
@@ -206,16 +206,16 @@ def _suffix(path: Path) -> str:
 def _read_parquet(path: Path) -> pd.DataFrame:
     arrow, parquet = pyarrow()
     try:
-        told = parquet.read_metadata(str(path))
-        if told.num_columns > MOST_COLUMNS or told.num_rows * told.num_columns > MOST_CELLS:
-            shape = f"{told.num_rows} rows of {told.num_columns} columns"
+        metadata = parquet.read_metadata(str(path))
+        if metadata.num_columns > MOST_COLUMNS or metadata.num_rows * metadata.num_columns > MOST_CELLS:
+            shape = f"{metadata.num_rows} rows of {metadata.num_columns} columns"
             limits = f"at most {MOST_COLUMNS} columns and {MOST_CELLS} cells"
-            raise InvalidValueError(f"{path} has {shape}, expected {limits}", "divide it, or leave columns out")
+            raise InvalidValueError(f"{path} has {shape}, expected {limits}", "split it, or leave columns out")
         table = parquet.read_table(str(path))
     except OSError as error:
         raise StoreError(f"cannot read {path}: {error}", "name a corpus file") from error
     except arrow.ArrowInvalid as error:
-        raise InvalidValueError(f"{path} is no Parquet file: {error}") from error
+        raise InvalidValueError(f"{path} is not a Parquet file: {error}") from error
     frame = table.to_pandas(integer_object_nulls=True)
     return frame.set_axis([f"row {number}" for number in range(1, len(frame) + 1)])
 
@@ -228,7 +228,7 @@ def _checked(table: pd.DataFrame, name: str) -> Tuple[pd.DataFrame, Dict[str, Fa
         for separator, words in SEPARATORS.items():
             if header and separator in header[0]:
                 hint = (
-                    f"its columns are separated by {words}, a corpus has commas: write it anew, or read it by "
+                    f"its columns are separated by {words}, a corpus has commas: convert it, or read it by "
                     f"pandas.read_csv(FILE, sep={separator!r}), with decimal=',' for decimal commas, and check_corpus"
                 )
         raise InvalidValueError(f"{name} has no column {', '.join(missing)}", hint)
@@ -305,7 +305,7 @@ def _further(cells: pd.Series) -> pd.Series:
 
 
 def _number(cell: Any) -> float:
-    """A cell as Python reads it, to the last bit, which old releases of pandas miss; NaN where it is no number."""
+    """A cell as Python reads it, to the last bit (old releases of pandas are less exact); NaN if it is not a number."""
     try:
         return np.nan if isinstance(cell, str) and "_" in cell else float(cell)
     except (TypeError, ValueError):
@@ -341,14 +341,14 @@ def _board(name: str) -> _Board:
         khz["gpu_khz"] |= {*spec.clocks.newer_gpu_khz, *spec.clocks.older_gpu_khz}
     return _Board(
         max(spec.cpu_cores for spec in specs),
-        {field: tuple(sorted(known)) for field, known in khz.items()},
-        tuple({*specs[0].clocks.incomplete, *(field for field, known in khz.items() if not known)}),
+        {field: tuple(sorted(clocks)) for field, clocks in khz.items()},
+        tuple({*specs[0].clocks.incomplete, *(field for field, clocks in khz.items() if not clocks)}),
         max(spec.peak_power_mw for spec in specs),
     )
 
 
 def _of_boards(table: pd.DataFrame) -> pd.Series:
-    """Of each row whether its device is a board whose facts are there."""
+    """For each row whether its device is a board with facts."""
     return table["device"].isin([name for name in table["device"].unique() if is_board(str(name))])
 
 
@@ -357,16 +357,16 @@ def _modes_of_boards(table: pd.DataFrame) -> Iterator[Tuple[str, Fault]]:
         board = _board(str(device))
         for place, value in part["cpu_cores"][part["cpu_cores"] > board.cpu_cores].items():
             yield place, Fault(f"cpu_cores is {value}, {device} has {board.cpu_cores}", f"cpu_cores of {device}")
-        for field, known in board.khz.items():
-            for place, value in part[field][~part[field].isin([UNKNOWN_KHZ, *known])].items():
+        for field, allowed in board.khz.items():
+            for place, value in part[field][~part[field].isin([UNKNOWN_KHZ, *allowed])].items():
                 owner = next((other for other in _CLOCKS if other != field and value in board.khz[other]), "")
                 if owner:
                     problem = f", which is a {owner} of {device}: the columns look exchanged"
                     yield place, Fault(f"{field} is {value}{problem}", field + problem)
                 elif field not in board.incomplete:
                     problem = f", which {device} does not have"
-                    nearest = min(known, key=lambda khz: abs(khz - value))
-                    hint = f"a board that has other clocks needs another name than {device}"
+                    nearest = min(allowed, key=lambda khz: abs(khz - value))
+                    hint = f"a board with other clocks needs a name other than {device}"
                     yield place, Fault(f"{field} is {value}{problem}; the nearest is {nearest}", field + problem, hint)
 
 

@@ -18,45 +18,45 @@ Report = Callable[[str], None]  # takes one line of progress: what is being done
 @dataclasses.dataclass(frozen=True)
 class Identity:
     model: str  # the product in words (`NVIDIA Jetson AGX Orin`, a CPU model, ...)
-    specification: Dict[str, Any]  # plain values that tell it from others: part number, cores, memory, GPU, ..
+    specification: Dict[str, Any]  # plain values that identify it: part number, cores, memory, GPU, ..
 
 
 class Device(Protocol):
     """One device. Nothing touches hardware before `session` is entered."""
 
     name: str  # as given to `--device`
-    board_instance: Optional[str]  # which one of several devices of its type; None where nothing tells
+    board_instance: Optional[str]  # which of several devices of its type; None if it has no serial number or name
     provenance: str  # of every profile it yields: `measured`, `simulated` or `replayed`
     # whether its CPU and GPU clocks may not rise during a run (C11): its cases are then run in an order in which they
     # do not
     clocks_only_fall: bool
 
     def identity(self) -> Identity:
-        """Who this device is."""
+        """Product and specification of this device."""
 
     def power_mode_space(self) -> PowerModeSpace:
-        """The values that each dimension of a power mode may take now."""
+        """The values that each dimension of a power mode can take now."""
 
     def power_modes(self, text: str, workload: str = "") -> List[Tuple[str, PowerMode]]:
-        """The modes that a `--power-mode` value stands for, each with the name it has in a case's id.
+        """The modes of a `--power-mode` value, each with its name in a case's id.
 
-        `workload` matters where a corpus is replayed, which holds other modes of each; errors list what there is.
+        `workload` matters for a replayed corpus, which has different modes of each; errors list what is available.
         """
 
     def capabilities(self) -> List[Capability]:
-        """What can be measured and controlled here, and what it would take for the rest."""
+        """What can be measured and controlled here, and what the rest would need."""
 
     def check(self, case: Case) -> None:
-        """Raise a `CannotRunError`, before anything is changed, if this device cannot run the case now."""
+        """Raise `CannotRunError`, before anything is changed, if this device cannot run the case now."""
 
     def session(self) -> ContextManager[None]:
-        """Hold the device: lock it and save its state; on leaving, put back what was changed."""
+        """Hold the device: lock it and save its state; on exit, restore what was changed."""
 
     def apply(self, mode: PowerMode) -> PowerMode:
-        """Set a power mode and return it as read back; a `ControlError` if it did not take."""
+        """Set a power mode and return it as read back; `ControlError` if it did not take effect."""
 
     def conditions(self, case: Case) -> Dict[str, Any]:
-        """What is known of a case's conditions before it is measured, as plain values; may raise `CannotRunError`."""
+        """A case's conditions before it is measured, as plain values; may raise `CannotRunError`."""
 
 
 class RealDevice(Device, Protocol):
@@ -69,13 +69,13 @@ class RealDevice(Device, Protocol):
     remarks: Sequence[str]  # flags that every profile carries
 
     def telemetry_sources(self, data_directory: Path) -> Sequence[Any]:
-        """What is sampled during a profile, as `SourceSpec`s; block I/O on the medium of `data_directory`."""
+        """The telemetry of a profile, as `SourceSpec`s; block I/O is that of the medium of `data_directory`."""
 
     def sampler_cpus(self, mode: PowerMode) -> Sequence[int]:
-        """Where the sampler may run: best where training does not."""
+        """CPUs for the sampler, if possible not those of training."""
 
     def temperature_limits_c(self, most_c: Optional[float]) -> Mapping[str, float]:
-        """Channel of a temperature to where it ends the run; `most_c` is what the case asks for."""
+        """Temperature channel to the limit that ends the run; `most_c` is the limit requested by the case."""
 
     def set_case(self, case: Case) -> Dict[str, Any]:
         """Set a case's power mode (`named_mode`) and clocks; return the device's conditions with what was read back."""
@@ -85,11 +85,11 @@ class SelfProfiling(Device, Protocol):
     """A device that has minibatches of its own: a simulated board, a replayed corpus."""
 
     def profile(self, case: Case) -> Profile:
-        """What the case yields."""
+        """The profile of a case."""
 
 
 def named_mode(case: Case, device: Device) -> NamedMode:
-    """The power mode of a case: the one that it carries, else the one that its name stands for on the device."""
+    """The power mode of a case: the one that it carries, else the device's mode of that name."""
     if case.resolved_mode is not None:
         return case.resolved_mode
     [(name, mode)] = device.power_modes(case.power_mode, case.workload)

@@ -1,7 +1,7 @@
 """Kinds of devices, and those that installed packages bring by entry points of the group `jetwatt.devices`.
 
-A package that cannot be loaded, or that takes a name of the suite's, is left out with a warning that names it: runs on
-other devices go on. Only who names its device gets the error.
+A package that cannot be loaded, or that uses a name of the suite's, is left out with a warning, so that runs on other
+devices continue. Only a run that names its device gets the error.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ def brought_type(name: str) -> DeviceType:
     except (Exception, SystemExit) as error:
         raise DependencyError(
             f"device {name!r} of package {package} cannot be loaded: {point.value}: {type(error).__name__}: {error}",
-            "mend or uninstall that package",
+            "fix or uninstall that package",
         ) from error
     if not isinstance(kind, DeviceType):
         what = f"device {name!r} of package {package}: {point.value} is a {type(kind).__name__}, expected a DeviceType"
@@ -112,7 +112,7 @@ def brought_types() -> Dict[str, DeviceType]:
 
 
 def warn_of(error: HarnessError) -> None:
-    """Say what is wrong with a package, once in a process, and go on without it."""
+    """Warn about a package that is left out, once per process."""
     if str(error) not in _SAID:
         _SAID.add(str(error))
         warnings.warn(f"left out: {error}", stacklevel=3)

@@ -1,4 +1,4 @@
-"""What installed packages bring to the suite: the entry points of a group, each with the package that declares it."""
+"""Entry points of installed packages, by group, each with the package that declares it."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ class EntryPoint(NamedTuple):
 def entry_points(group: str) -> List[EntryPoint]:
     """The entry points of a group, each once, by name; nothing is imported.
 
-    Distributions are asked one by one: before Python 3.10 an entry point does not name its own.
+    Goes through distributions one by one: before Python 3.10 an entry point does not name its own.
     """
-    found = {}
+    points = {}
     for distribution in importlib.metadata.distributions():
         for point in distribution.entry_points:
             if point.group == group:
                 package = f"{distribution.metadata['Name']} {distribution.version}"
-                found.setdefault((point.name, point.value), EntryPoint(point.name, point.value, package, point))
-    return [found[key] for key in sorted(found)]
+                points.setdefault((point.name, point.value), EntryPoint(point.name, point.value, package, point))
+    return [points[key] for key in sorted(points)]

@@ -26,7 +26,7 @@ VARIABLES = (
 
 
 def describe_environment(root: Path = Path("/")) -> Dict[str, Any]:
-    """Plain values by name; what this machine does not tell is left out. Loads no package."""
+    """Plain values by name; what this machine does not report is left out. Imports no package."""
     facts: Dict[str, Optional[Any]] = {
         "jetwatt": harness.__version__,
         "suite_commit": _suite_commit(),
@@ -69,11 +69,11 @@ def memory_bytes(root: Path = Path("/")) -> Optional[int]:
 
 
 def board_instance(root: Path = Path("/")) -> Optional[str]:
-    """Which machine of its type: a hash of its serial number, else machine id, which no record has; None if neither."""
+    """A hash of the serial number, else of the machine id (which records leave out); None if there is neither."""
     for name in ("proc/device-tree/serial-number", "etc/machine-id"):
-        told = _first_match(root / name, r"([^\0\s]+)")
-        if told and told != "uninitialized" and told.strip("0"):
-            return hashlib.sha256(f"jetwatt {told}".encode()).hexdigest()[:12]
+        identifier = _first_match(root / name, r"([^\0\s]+)")
+        if identifier and identifier != "uninitialized" and identifier.strip("0"):
+            return hashlib.sha256(f"jetwatt {identifier}".encode()).hexdigest()[:12]
     return None
 
 
@@ -96,7 +96,7 @@ def _first_match(path: Path, pattern: str) -> Optional[str]:
 def _suite_commit() -> Optional[str]:
     """The commit of this suite, with `+` where the tree differs from it; None without a checkout of its own."""
     if not (Path(__file__).resolve().parents[2] / ".git").exists():
-        return None  # installed, maybe below somebody else's checkout
+        return None  # installed, perhaps inside an unrelated checkout
     try:
         described = subprocess.run(
             ["git", "describe", "--always", "--dirty=+", "--abbrev=12", "--exclude=*"],

@@ -13,11 +13,11 @@ class HarnessError(Exception):
 
 
 class UnknownNameError(HarnessError):
-    """A device, workload, power mode, campaign or axis value that does not exist; the message lists the known ones."""
+    """A device, workload, power mode, campaign or axis value that does not exist; the hint lists the available ones."""
 
 
 class InvalidValueError(HarnessError):
-    """A value of the right name but outside what it may be."""
+    """A value outside the allowed range or form."""
 
 
 class CannotRunError(HarnessError):
@@ -25,27 +25,27 @@ class CannotRunError(HarnessError):
 
 
 class DoesNotFitError(CannotRunError):
-    """A case that needs more memory than there is: nor does a greater batch fit, in whatever power mode."""
+    """A case that needs more memory than available; larger batches do not fit either, in any power mode."""
 
 
 class OverBudgetError(CannotRunError):
-    """A case that does not fit into what is left of the run's time budget; it is left out, and nothing of it stored."""
+    """A case that does not fit into the remaining time budget of the run; it is skipped and nothing is stored."""
 
 
 class ProcessEndedError(HarnessError):
-    """A process that a case runs in, and that ended, by a crash perhaps, before it answered: the test fails."""
+    """A process of a case that ended without a result, perhaps by a crash; the test fails."""
 
 
 class ControlError(HarnessError):
-    """A knob that was refused, that did not take (read-back differs), or that needs a permission."""
+    """A setting that was refused, did not take effect (read-back differs), or needs a permission."""
 
 
 class OverheatedError(HarnessError):
-    """A device that is hotter than it may be, or whose heat is not seen any more: the run ends, all is put back."""
+    """A device above its temperature limit, or without a readable temperature; the run ends, all is restored."""
 
 
 class SourceUnavailableError(HarnessError):
-    """A telemetry source that is not on this machine or may not be read; recorded as missing, never as zero."""
+    """A telemetry source that does not exist here or is not readable; recorded as missing, never as zero."""
 
 
 class DataSetError(HarnessError):
@@ -53,7 +53,7 @@ class DataSetError(HarnessError):
 
 
 class WorkloadError(HarnessError):
-    """A user's own workload whose code fails; names the file, the line and what it said."""
+    """A user's own workload whose code fails; the message has file, line and the original error."""
 
 
 class StoreError(HarnessError):
@@ -65,4 +65,4 @@ class DependencyError(HarnessError):
 
 
 class NotFittedError(HarnessError):
-    """A predictor that is asked before it has learned."""
+    """A predictor that was used before it was fitted."""

@@ -37,18 +37,18 @@ _MOST_DIGITS = 400  # of a float; older releases of Python take time with the sq
 
 
 def read_bounded(path: Path, most_bytes: int = MOST_BYTES) -> bytes:
-    """The content of a file from elsewhere; ValueError where it is larger than anything that is meant."""
+    """The content of an untrusted file; ValueError if it is larger than `most_bytes`."""
     with path.open("rb") as file:
-        found = os.fstat(file.fileno())
-        if found.st_size <= most_bytes:
-            content = file.read((found.st_size if stat.S_ISREG(found.st_mode) else most_bytes) + 1)
+        status = os.fstat(file.fileno())
+        if status.st_size <= most_bytes:
+            content = file.read((status.st_size if stat.S_ISREG(status.st_mode) else most_bytes) + 1)
             if len(content) <= most_bytes:
                 return content
     raise ValueError(f"it has more than {most_bytes:,} bytes")
 
 
 def read_json(path: Path) -> Any:
-    """The value in a JSON file in UTF-8; ValueError where it is none, or larger or nested deeper than is meant."""
+    """The value in a UTF-8 JSON file; ValueError if it is invalid, too large or nested too deeply."""
 
     def whole_number(text: str) -> int:
         if len(text) > _MOST_DIGITS:
@@ -62,7 +62,7 @@ def read_json(path: Path) -> Any:
 
 
 def read_csv(path: Path) -> Tuple[List[str], List[Tuple[int, List[str]]]]:
-    """The header of a CSV file, and its rows that are not empty, each with its line number."""
+    """The header of a CSV file, and its non-empty rows, each with its line number."""
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
             reader = csv.reader(file, strict=True)
@@ -70,7 +70,7 @@ def read_csv(path: Path) -> Tuple[List[str], List[Tuple[int, List[str]]]]:
     except OSError as error:
         raise StoreError(f"cannot read {path}: {error}", "name a CSV file") from error
     except (csv.Error, UnicodeDecodeError) as error:
-        raise InvalidValueError(f"{path} is no CSV text in UTF-8: {error}") from error
+        raise InvalidValueError(f"{path} is not CSV in UTF-8: {error}") from error
 
 
 def read_toml(path: Path) -> Dict[str, Any]:
@@ -81,7 +81,7 @@ def read_toml(path: Path) -> Dict[str, Any]:
 
 
 def typed(table: Mapping[str, Any], kind: Type[Made], what: str = "the file") -> Made:
-    """A table of a TOML file as a `msgspec.Struct`; errors name key, value and what was expected."""
+    """A table of a TOML file as a `msgspec.Struct`; errors name the key, its value and what was expected."""
     try:
         return msgspec.convert(table, kind)
     except msgspec.ValidationError as error:
@@ -90,13 +90,13 @@ def typed(table: Mapping[str, Any], kind: Type[Made], what: str = "the file") ->
         key = re.fullmatch("Object (.+) field `(.+)`", problem)
         where = f"{place} of {what}" if place else what
         if key and "unknown" in key[1]:
-            known = f"available: {', '.join(_keys(kind, place))}"
-            raise UnknownNameError(f"key {key[2]!r} of {where} is unknown", known) from error
+            hint = f"available: {', '.join(_keys(kind, place))}"
+            raise UnknownNameError(f"key {key[2]!r} of {where} is unknown", hint) from error
         if key:
             raise InvalidValueError(f"key {key[2]!r} of {where} is missing") from error
 
-        def in_words(found: Match[str]) -> str:
-            names = [name for name in found[1].split(" | ") if name != "null"]
+        def in_words(match: Match[str]) -> str:
+            names = [name for name in match[1].split(" | ") if name != "null"]
             return " or ".join(_WORDS.get(name, name) for name in names if name != "int" or "float" not in names)
 
         expected = re.sub("`([^`]+)`", in_words, problem.partition(", got")[0])
@@ -107,9 +107,9 @@ def typed(table: Mapping[str, Any], kind: Type[Made], what: str = "the file") ->
 
 
 def _steps(place: str) -> List[Union[str, int]]:
-    """`cpu.clusters[1]` as `cpu`, `clusters`, 1; a key of a table of any keys is not told, and stands as `...`."""
-    found = re.findall(r"([^.\[\]]+)|\[(\d+|\.\.\.)\]", place)
-    return [name or (number if number == "..." else int(number)) for name, number in found]
+    """`cpu.clusters[1]` as `cpu`, `clusters`, 1; a key of a free-form table is `...`, as msgspec does not report it."""
+    steps = re.findall(r"([^.\[\]]+)|\[(\d+|\.\.\.)\]", place)
+    return [name or (number if number == "..." else int(number)) for name, number in steps]
 
 
 def _keys(kind: Any, place: str) -> Sequence[str]:
@@ -122,24 +122,24 @@ def _keys(kind: Any, place: str) -> Sequence[str]:
 
 
 def is_shared(folder: Path) -> bool:
-    """Whether every user may make files in a folder, as in /tmp, so that others may have laid there what they like."""
+    """Whether every user may create files in a folder, as in /tmp, so that its content is not trusted."""
     return bool(folder.stat().st_mode & stat.S_IWOTH)
 
 
 def make_own_folder(folder: Path) -> None:
-    """Make a folder, in a shared place for this user alone; PermissionError where another user may change it."""
+    """Make a folder, private in a shared place; PermissionError if another user could change it."""
     folder = folder.absolute()
     folder.parent.mkdir(parents=True, exist_ok=True)
     folder.mkdir(mode=0o700 if is_shared(folder.parent) else 0o777, exist_ok=True)
     for part in [folder, *folder.parents]:
         if is_shared(part.parent):
-            found, is_sticky = part.lstat(), part.parent.stat().st_mode & stat.S_ISVTX
-            # Where nothing keeps others from moving it (no sticky bit), its own mode protects nothing either.
+            status, is_sticky = part.lstat(), part.parent.stat().st_mode & stat.S_ISVTX
+            # Without the sticky bit others can move the folder, whatever its own mode.
             is_open = (
-                is_sticky and found.st_mode & stat.S_IWOTH and (part == folder or not found.st_mode & stat.S_ISVTX)
+                is_sticky and status.st_mode & stat.S_IWOTH and (part == folder or not status.st_mode & stat.S_ISVTX)
             )
-            if is_open or found.st_uid not in (0, os.geteuid()):
-                why = f"it lies in a shared place and another user may change it (owner {found.st_uid})"
+            if is_open or status.st_uid not in (0, os.geteuid()):
+                why = f"it is in a shared folder and another user can change it (owner {status.st_uid})"
                 raise PermissionError(errno.EPERM, why, str(part))
 
 

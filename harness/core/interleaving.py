@@ -1,7 +1,7 @@
-"""Training and inference on one device: the loop, whatever clock it runs by (000 sec. 4.1), and what comes of it.
+"""Training and inference on one device: the loop, on a real or a virtual clock (000 sec. 4.1), and its results.
 
-Requests arrive evenly. As soon as a whole inference batch has arrived it is served; between batches the device trains.
-Nothing is interrupted, so a batch may have to wait for the training minibatch that is under way:
+Requests arrive evenly. A whole inference batch is served as soon as it has arrived; between batches the device trains.
+Nothing is interrupted, so a batch may have to wait for the current training minibatch:
 
     arrivals   . . . . . . . . . . . . . . . .
     device     train |train |serve|train |train |serve|train ...
@@ -22,19 +22,19 @@ from harness.core.units import ms_to_s, s_to_ms
 
 ALONE_SHARE = 0.25  # of the time that both run at once, each runs alone too, and until it could serve some batches
 BATCHES_ALONE = 3
-SHORTEST_WAIT_S = 1e-4  # the moment a batch is complete, and the count of what has arrived, are rounded apart
+SHORTEST_WAIT_S = 1e-4  # rounding may put the completion of a batch just before its last arrival is counted
 
 
 @dataclasses.dataclass(frozen=True)
 class Interleaved:
-    """What came out of a stretch of training, inference, or both."""
+    """The result of a stretch of training, inference, or both."""
 
-    duration_s: float  # how long it went on
-    training_ms: Tuple[float, ...]  # the training minibatches, one after the other
-    inference_ms: Tuple[float, ...]  # the inference batches
-    latency_ms: Tuple[float, ...]  # of each request that was served, from its arrival to the end of its batch
+    duration_s: float
+    training_ms: Tuple[float, ...]  # times of the training minibatches, in order
+    inference_ms: Tuple[float, ...]  # times of the inference batches, in order
+    latency_ms: Tuple[float, ...]  # of each served request, from its arrival to the end of its batch
     waiting: int  # requests that had arrived and were not served at the end
-    switching_ms: Tuple[float, ...]  # the changes between training and inference, where they cost something
+    switching_ms: Tuple[float, ...]  # times of mode changes between training and inference; empty without any
     began_s: float = 0.0  # by the clock of the loop
 
     @property
@@ -59,9 +59,9 @@ def interleave(
 ) -> Interleaved:
     """Train, and serve each inference batch once it has arrived; requests come after `began_s`, by default now.
 
-    `clock` tells seconds; `train` and `serve` do one minibatch or batch, and what is under way after `duration_s` is
-    finished. `switch_to` is called with `training` or `inference` before the kind of work changes. Without `train` it
-    waits for requests; without `serve` it trains only.
+    `clock` returns seconds; `train` and `serve` do one minibatch or batch, and the one that is running after
+    `duration_s` is finished. `switch_to` is called with `training` or `inference` before the kind of work changes.
+    Without `train` it waits for requests; without `serve` it only trains.
     """
     training_ms: List[float] = []
     inference_ms: List[float] = []
@@ -94,7 +94,7 @@ def interleave(
             continue
         end_s = run("inference", serve, inference_ms)
         arrival_s = began_s + (served + 1 + np.arange(batch_size)) / arrivals_per_s
-        latency_ms.extend(s_to_ms(float(one)) for one in end_s - arrival_s)
+        latency_ms.extend(s_to_ms(float(latency_s)) for latency_s in end_s - arrival_s)
         served += batch_size
     lasted_s = clock() - began_s
     return Interleaved(
@@ -109,17 +109,16 @@ def interleave(
 
 
 def alone_s(duration_s: float, arrivals_per_s: float, batch_size: int) -> float:
-    """How long each kind of work runs by itself, to be compared with `duration_s` of both."""
+    """How long each kind of work runs alone, for comparison with `duration_s` of both."""
     return min(max(ALONE_SHARE * duration_s, BATCHES_ALONE * batch_size / arrivals_per_s), duration_s)
 
 
 @dataclasses.dataclass(frozen=True)
 class Expected:
-    """What both are expected to give, from the times of each kind of work; every array has the same shape."""
+    """Expected results of both, from the times of each kind of work; all arrays have the same shape."""
 
     training_per_s: np.ndarray  # training minibatches per second; 0 where inference leaves no time
-    # the longest latency of a request: it came first into its batch, and the batch had, by turns, to wait for a whole
-    # training minibatch
+    # the longest latency: of the first request of a batch which, interleaved, waited for a whole training minibatch
     latency_ms: np.ndarray
     power_mw: np.ndarray  # mean power
     load: np.ndarray  # share of time that inference and switching need; not sustained from 1 up

@@ -44,12 +44,12 @@ def epoch_sums(minibatches: Sequence[Minibatch]) -> List[EpochSums]:
     epochs: Dict[int, List[Minibatch]] = {}
     for minibatch in minibatches:
         epochs.setdefault(minibatch.epoch, []).append(minibatch)
-    found = []
+    sums = []
     for epoch, members in sorted(epochs.items()):
-        times_ms = [(one.e2e_ms, one.stall_ms, one.compute_ms, overhead_ms(one)) for one in members]
-        start, end = min(one.start_s for one in members), max(end_s(one) for one in members)
-        found.append(EpochSums(epoch, start, end, *(ms_to_s(sum(column)) for column in zip(*times_ms))))
-    return found
+        times_ms = [(each.e2e_ms, each.stall_ms, each.compute_ms, overhead_ms(each)) for each in members]
+        start, end = min(each.start_s for each in members), max(end_s(each) for each in members)
+        sums.append(EpochSums(epoch, start, end, *(ms_to_s(sum(column)) for column in zip(*times_ms))))
+    return sums
 
 
 def end_s(minibatch: Minibatch) -> float:
@@ -135,11 +135,11 @@ def minibatch_energy_mws(time_ms: np.ndarray, power_mw: np.ndarray) -> np.ndarra
     return ms_to_s(np.asarray(time_ms, dtype=float)) * np.asarray(power_mw, dtype=float)
 
 
-POWER_CHANNEL = "power_total_mw"  # what power and energy are taken from: the device's own definition of its total
+POWER_CHANNEL = "power_total_mw"  # the source of power and energy figures: the device's own definition of its total
 
 _TEXTS = read_toml(Path(__file__).with_name("aggregates.toml"))
 AGGREGATES: Dict[str, str] = _TEXTS["profile"]  # name to meaning, of every profile
-CONCURRENT_AGGREGATES: Dict[str, str] = _TEXTS["concurrent"]  # what a concurrent case has beside these
+CONCURRENT_AGGREGATES: Dict[str, str] = _TEXTS["concurrent"]  # further ones of a concurrent case
 
 
 def summarise(
@@ -167,7 +167,7 @@ def summarise(
 
 
 def summarise_idle(telemetry: Telemetry, start_s: float, end_s: float) -> Dict[str, Optional[float]]:
-    """Power and energy of a stretch in which nothing ran; None for everything else."""
+    """Power and energy while nothing ran; all other aggregates are None."""
     figures: Dict[str, Optional[float]] = dict.fromkeys(AGGREGATES)
     power = between(telemetry.series.get(POWER_CHANNEL, NO_SERIES), start_s, end_s)
     if power.values:
@@ -187,51 +187,54 @@ def summarise_socket(series: Series, spans: Sequence[Tuple[float, float]]) -> Di
 
 
 def summarise_concurrent(
-    found: Interleaved,
+    both: Interleaved,
     power: Optional[Series],
     training_batch: int,
     alone: Optional[Tuple[Interleaved, Interleaved]] = None,
     epoch_samples: int = 0,
 ) -> Dict[str, Optional[float]]:
-    """`AGGREGATES` and `CONCURRENT_AGGREGATES`; `alone` is each by itself. Refuses what has no training minibatch."""
-    if not found.training_ms:
+    """`AGGREGATES` and `CONCURRENT_AGGREGATES` of `both` workloads; `alone` has training and inference by themselves.
+
+    `CannotRunError` where no training minibatch completed.
+    """
+    if not both.training_ms:
         raise CannotRunError(
-            f"no training minibatch lies whole within the {found.duration_s:.3g} s of both at once, "
-            f"{len(found.inference_ms)} inference batches do",
-            "a longer --duration; or fewer requests, or larger inference batches, where these leave no time to train",
+            f"no training minibatch completed within the {both.duration_s:.3g} s of both workloads, "
+            f"{len(both.inference_ms)} inference batches did",
+            "give a longer --duration, or fewer requests or larger inference batches if these leave no time to train",
         )
     figures: Dict[str, Optional[float]] = {**dict.fromkeys(AGGREGATES), **dict.fromkeys(CONCURRENT_AGGREGATES)}
     figures.update(
-        _times(found.training_ms),
-        clean_minibatches=float(len(found.training_ms)),
-        e2e_s=found.duration_s,
-        samples_per_s=found.training_per_s(training_batch),
-        training_samples_per_s=found.training_per_s(training_batch),
-        inference_per_s=len(found.latency_ms) / found.duration_s,
-        waiting=float(found.waiting),
-        switching_ms=float(np.median(found.switching_ms)) if found.switching_ms else None,
-        **_latencies(found, "latency"),
+        _times(both.training_ms),
+        clean_minibatches=float(len(both.training_ms)),
+        e2e_s=both.duration_s,
+        samples_per_s=both.training_per_s(training_batch),
+        training_samples_per_s=both.training_per_s(training_batch),
+        inference_per_s=len(both.latency_ms) / both.duration_s,
+        waiting=float(both.waiting),
+        switching_ms=float(np.median(both.switching_ms)) if both.switching_ms else None,
+        **_latencies(both, "latency"),
     )
-    if found.latency_ms:
-        figures["inference_time_ms"] = float(np.median(found.inference_ms))
-    sampled = between(power or NO_SERIES, found.began_s, found.end_s)
+    if both.latency_ms:
+        figures["inference_time_ms"] = float(np.median(both.inference_ms))
+    sampled = between(power or NO_SERIES, both.began_s, both.end_s)
     if sampled.values:
-        energy = energy_mwh(power.times_s, power.values, found.began_s, found.end_s)
+        energy = energy_mwh(power.times_s, power.values, both.began_s, both.end_s)
         figures.update(_sampled_power(sampled), energy_mwh=energy)
     if alone is not None:
-        figures.update(_against_alone(found, *alone, power or NO_SERIES, training_batch, epoch_samples))
+        figures.update(_against_alone(both, *alone, power or NO_SERIES, training_batch, epoch_samples))
     return figures
 
 
-def _latencies(found: Interleaved, name: str) -> Dict[str, float]:
-    shares = {"median": 0.5, "p95": 0.95, "p99": 0.99} if found.latency_ms else {}
-    return {f"{name}_{word}_ms": float(np.quantile(found.latency_ms, share)) for word, share in shares.items()}
+def _latencies(stretch: Interleaved, name: str) -> Dict[str, float]:
+    shares = {"median": 0.5, "p95": 0.95, "p99": 0.99} if stretch.latency_ms else {}
+    return {f"{name}_{word}_ms": float(np.quantile(stretch.latency_ms, share)) for word, share in shares.items()}
 
 
 def _against_alone(
     both: Interleaved, training: Interleaved, serving: Interleaved, power: Series, training_batch: int, samples: int
 ) -> Dict[str, float]:
-    """What training and inference cost each other, and gain; `samples` make an epoch."""
+    """Slowdowns, speedup and energy of both against each alone; an epoch has `samples`."""
     figures = _latencies(serving, "latency_alone")
     if not training.training_ms:
         return figures
@@ -243,7 +246,7 @@ def _against_alone(
         figures["inference_alone_ms"] = batch_ms
         figures["inference_slowdown"] = float(np.median(both.inference_ms)) / batch_ms
         figures["speedup"] = (trained / per_s + ms_to_s(batch_ms * len(both.inference_ms))) / both.duration_s
-    drawn_mws = [_drawn_mws(power, one) for one in (both, training, serving)]
+    drawn_mws = [_drawn_mws(power, stretch) for stretch in (both, training, serving)]
     if None not in drawn_mws:
         both_mws, training_mws, serving_mws = drawn_mws
         sample_mws = training_mws / (len(training.training_ms) * training_batch)
@@ -255,10 +258,10 @@ def _against_alone(
     return figures
 
 
-def _drawn_mws(power: Series, found: Interleaved) -> Optional[float]:
-    """Energy of a stretch. Its first sample is also of what was done before it, and does not count."""
-    values = between(power, found.began_s, found.end_s).values[1:]
-    return float(np.mean(values)) * found.duration_s if values else None
+def _drawn_mws(power: Series, stretch: Interleaved) -> Optional[float]:
+    """Energy of a stretch in mW s. Its first sample also covers the time before it and does not count."""
+    values = between(power, stretch.began_s, stretch.end_s).values[1:]
+    return float(np.mean(values)) * stretch.duration_s if values else None
 
 
 def _times(times_ms: Sequence[float]) -> Dict[str, float]:
@@ -278,7 +281,7 @@ def _sampled_power(power: Series) -> Dict[str, float]:
 
 
 def _peak(power: Series) -> Dict[str, Optional[float]]:
-    """The greatest sample, for the limits of a supply or of over-current, and how short a peak it can tell."""
+    """The highest sample, for supply and over-current limits, and the shortest peak that sampling can resolve."""
     window_s = float(np.median(np.diff(power.times_s))) if len(power.times_s) > 1 else None
     return {"power_peak_mw": max(power.values), "power_peak_window_s": window_s} if power.values else {}
 
@@ -286,7 +289,7 @@ def _peak(power: Series) -> Dict[str, Optional[float]]:
 def _power_and_disk(
     began_s: float, epochs: Sequence[EpochSums], telemetry: Telemetry, samples: int
 ) -> Dict[str, Optional[float]]:
-    """Power, energy and disk traffic over the time of epochs; what is done between them is left out."""
+    """Power, energy and disk traffic within epochs; the time between them is excluded."""
     seconds = sum(epoch.end_s - epoch.start_s for epoch in epochs)
 
     def over_epochs(channel: str) -> Optional[float]:
@@ -305,7 +308,7 @@ def _power_and_disk(
     since_first = between(power, began_s, epochs[-1].end_s)
     figures.update(_peak(since_first))
     settled_s = stable_from(since_first.times_s, since_first.values)
-    # Where power never settles there are no better samples than all that are clean; power_settled_s tells so.
+    # If power never settles, all clean samples count; power_settled_s is None then.
     stable = power if settled_s is None else between(power, settled_s, epochs[-1].end_s)
     counted = [value for epoch in epochs for value in between(stable, epoch.start_s, epoch.end_s).values]
     figures["power_mw"] = float(np.median(counted)) if counted else None

@@ -1,4 +1,4 @@
-"""What `--power-mode` may say, and lists of power modes in CSV files."""
+"""The forms of `--power-mode`, and lists of power modes in CSV files."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ COLUMNS = PowerMode._fields
 
 
 def read_power_modes(path: Path) -> List[Tuple[int, PowerMode]]:
-    """The modes in a CSV file, a corpus too; each once, with the number of the line that it stands on first."""
+    """The modes in a CSV file or a corpus; each once, with the number of its first line."""
     header, rows = read_csv(path)
     header = [name.strip() for name in header]
     missing = ", ".join(name for name in COLUMNS if name not in header)
@@ -70,7 +70,7 @@ def parse_power_modes(
     allowed: Optional[PowerModeSpace] = None,
     seed: int = 0,
 ) -> NamedModes:
-    """The modes that a text stands for, each with the name it has in a case's id: its own, or that of its values.
+    """The modes of a `--power-mode` text, each with its name in a case's id: its own, or that of its values.
 
     - `maxn`: the greatest value of every dimension;
     - `default`: the papers' mode of this board, `maxn` where it is that or they had none;
@@ -81,7 +81,7 @@ def parse_power_modes(
     - `all`: every mode of the space;
     - `FILE.csv`: a list of modes, or a corpus.
 
-    `allowed` is what a mode in full or in a file may be, `space` where that is the same.
+    `allowed` is the space for modes given in full or in a file, by default `space`.
     """
     kind, _, rest = text.partition(":")
     allowed = allowed or space

@@ -14,14 +14,14 @@ from typing import FrozenSet, Iterable, Iterator, List, NamedTuple, Optional, Se
 from harness.core.errors import InvalidValueError
 from harness.core.units import khz_to_mhz, mhz_to_khz
 
-UNKNOWN_KHZ = 0  # a clock that the device does not have or does not tell; `x` in a mode's name
+UNKNOWN_KHZ = 0  # a clock that the device does not have or does not report; `x` in a mode's name
 
 _CLOCK = r"\d+(?:\.\d+)?|x"
 _NAME = re.compile(rf"(?P<cores>\d+)c(?:-(?P<cpu>{_CLOCK})-(?P<gpu>{_CLOCK})-(?P<mem>{_CLOCK}))?")
 
 
 class PowerMode(NamedTuple):
-    """What a device may draw power for: active CPU cores and three clocks in kHz, always in this order."""
+    """Active CPU cores and three clocks in kHz, always in this order."""
 
     cpu_cores: int
     cpu_khz: int
@@ -172,7 +172,7 @@ def clock_at_cap(cap: Optional[int], allowed: Sequence[int], rounds_up: bool = F
     return max((khz for khz in allowed if khz <= cap), default=allowed[0])
 
 
-NEAREST = 3  # how many modes an error names in the place of one that is not there
+NEAREST = 3  # number of available modes that an error suggests
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""What is written to a terminal or a log: tables, and the progress of long work."""
+"""Output for terminals and logs: tables, and the progress of long work."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from typing import Callable, List, Optional, Sequence, TextIO
 
 
 def shown(text: str) -> str:
-    """A text as it may be written to a terminal: control characters, also those that reorder text, are escaped."""
-    return "".join(one if one.isprintable() or one == "\n" else repr(one)[1:-1] for one in text)
+    """A text that is safe on a terminal: control characters, also those that reorder text, are escaped."""
+    return "".join(char if char.isprintable() or char == "\n" else repr(char)[1:-1] for char in text)
 
 
 def format_table(header: Sequence[str], rows: Sequence[Sequence[str]], markdown: bool = False) -> str:
-    """Lay out a table of cells from anywhere; a header that begins with `>` is right-aligned and loses the sign."""
+    """Lay out a table of untrusted cells; a column whose header begins with `>` is right-aligned."""
     rows = [[shown(cell.replace("\n", " ")) for cell in row] for row in rows]
     if markdown:
         rows = [[cell.replace("|", "\\|").replace("<", "&lt;") for cell in row] for row in rows]
@@ -37,7 +37,7 @@ TERMINAL_INTERVAL_S = 0.1
 
 
 class Progress:
-    """Writes what is being done, how much is left and for how long."""
+    """Writes the current work, how much is left and the time left."""
 
     def __init__(self, stream: TextIO, clock: Callable[[], float] = time.monotonic) -> None:
         self._stream = stream
@@ -47,7 +47,7 @@ class Progress:
         self._width = 0
 
     def update(self, text: str) -> None:
-        """Show a state that the next one replaces; on a plain stream most are left out."""
+        """Show a state that the next call replaces; on a plain stream most are dropped."""
         interval = TERMINAL_INTERVAL_S if self._is_terminal else PLAIN_INTERVAL_S
         now = self._clock()
         if self._last_s is not None and now - self._last_s < interval:
@@ -74,7 +74,7 @@ class Progress:
 
 
 class Countdown:
-    """How much work is left and, from how long the finished part took, for how long."""
+    """How much work is left, and an estimate of the time left from the finished part."""
 
     def __init__(self, total: int, clock: Callable[[], float] = time.monotonic) -> None:
         self.total = total

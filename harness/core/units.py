@@ -52,9 +52,9 @@ _DURATION = re.compile(r"(?:(?P<hours>[\d.]+)h)?(?:(?P<minutes>[\d.]+)min)?(?:(?
 
 def parse_duration(text: str) -> float:
     """Seconds of `5min`, `300s`, `1h30min` or `1.5h`; `InvalidValueError` of anything else, and of no time at all."""
-    found = _DURATION.fullmatch(text.strip().replace(" ", ""))
+    match = _DURATION.fullmatch(text.strip().replace(" ", ""))
     try:
-        hours, minutes, seconds = (float(part or 0) for part in found.groups()) if found else (0.0, 0.0, 0.0)
+        hours, minutes, seconds = (float(part or 0) for part in match.groups()) if match else (0.0, 0.0, 0.0)
     except ValueError:  # two points in a number
         hours = minutes = seconds = 0.0
     total_s = hours * S_PER_HOUR + minutes * S_PER_MINUTE + seconds

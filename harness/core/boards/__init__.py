@@ -1,4 +1,4 @@
-"""The boards: a TOML file each with what is known of it off-board, for planning, for test trees and to tell one by."""
+"""The boards: a TOML file of facts each, for planning off-board, for test trees and for identifying a board."""
 
 from __future__ import annotations
 
@@ -50,15 +50,15 @@ class Memory(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ClockLists(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The clocks known off-board, ascending; what the board itself lists always wins over these."""
+    """Clocks for planning off-board, ascending; the lists of the board itself take precedence."""
 
-    # as the papers count power modes; empty where nothing is known, 0 alone where it is no setting of a power mode
+    # as the papers count power modes; empty if unknown, 0 alone if the clock is not part of a power mode
     cpu_khz: Tuple[int, ...] = ()
     gpu_khz: Tuple[int, ...] = ()
     mem_khz: Tuple[int, ...] = ()
-    newer_gpu_khz: Tuple[int, ...] = ()  # what later releases list instead, where that differs and is known
-    older_gpu_khz: Tuple[int, ...] = ()  # what earlier releases listed instead
-    incomplete: Tuple[str, ...] = ()  # names of the lists that may lack clocks, or were not seen on this very board
+    newer_gpu_khz: Tuple[int, ...] = ()  # list of later releases, if it differs
+    older_gpu_khz: Tuple[int, ...] = ()  # list of earlier releases, if it differs
+    incomplete: Tuple[str, ...] = ()  # names of lists that may lack clocks, or were not read on this very board
 
 
 class Preset(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -70,7 +70,7 @@ class Preset(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     cpu_khz: Optional[int] = None  # caps as the file has them, which need not be allowed clocks; None is no cap
     gpu_khz: Optional[int] = None
     mem_khz: Optional[int] = None
-    tpc_pg_mask: Optional[int] = None  # GPU clusters that are off, one a bit; None where the file says nothing of it
+    tpc_pg_mask: Optional[int] = None  # GPU clusters that are off, one per bit; None if the file has no such line
 
 
 class Rails(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -78,7 +78,7 @@ class Rails(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     labels: Tuple[str, ...]  # all of them
     total: Tuple[str, ...]  # those whose sum is the module's total power
-    note: str = ""  # what is to be known of that sum
+    note: str = ""  # a remark on that sum
     # part of a simulation's power (base, cpu, gpu, memory) to the real device's channel; empty where it is its own
     parts: Dict[str, str] = msgspec.field(default_factory=dict)
 
@@ -99,13 +99,13 @@ class BoardSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     clocks: ClockLists
     rails: Rails
     presets: Tuple[Preset, ...] = ()  # the stock power modes
-    input_limit_mw: int = 0  # the greatest input of the module or its kit's supply; 0 where no source was found
+    input_limit_mw: int = 0  # the maximum input of the module or its kit's supply; 0 if no source states it
     part_number_prefix: str = ""  # what every part number of the family begins with; empty where families share it
     marks: Tuple[str, ...] = ()  # parts of `model` or `compatible` that tell it from others with its part number
-    default_preset: str = ""  # the one it starts with; empty where not known
-    papers_mode: str = ""  # the preset that the papers take as their default; empty where they had no such board
-    default_storage: str = "ssd"  # where the papers' data lies; where they had no such board, what it boots from
-    clocks_only_fall: Optional[bool] = None  # whether raising CPU and GPU clocks takes a reboot; None if nobody said
+    default_preset: str = ""  # the one it boots with; empty if unknown
+    papers_mode: str = ""  # the preset that the papers take as their default; empty if they had no such board
+    default_storage: str = "ssd"  # medium of the papers' data; the boot medium if they had no such board
+    clocks_only_fall: Optional[bool] = None  # whether raising CPU and GPU clocks takes a reboot; None if no source
     gpu_cap_rounds_up: bool = False  # whether a preset's GPU cap means the next allowed clock above it instead of below
     # modes that a paper names, as it prints them: cores, and the MHz of CPU, GPU and memory
     named_mhz: Dict[str, Tuple[int, float, float, float]] = msgspec.field(name="named_modes", default_factory=dict)
@@ -134,11 +134,11 @@ class BoardSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return dataclasses.replace(configuration, default_storage=self.default_storage)
 
     def power_mode_space(self) -> PowerModeSpace:
-        """The power modes known off-board: any core count, listed clocks; `CannotRunError` where none are listed."""
+        """Power modes for planning off-board: any core count, listed clocks; `CannotRunError` if a list is empty."""
         return self._space(self.clocks.gpu_khz)
 
     def any_release_space(self) -> PowerModeSpace:
-        """The clocks of every known release together: what a mode that is named in full, or a preset, may have."""
+        """The clocks of all releases together: allowed for a mode given in full and for presets."""
         lists = (self.clocks.gpu_khz, self.clocks.newer_gpu_khz, self.clocks.older_gpu_khz)
         return self._space(tuple(sorted({khz for clocks in lists for khz in clocks})))
 
@@ -173,14 +173,14 @@ class BoardSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def gap(self) -> str:
-        """What is not known of the clocks, in a sentence; empty where the lists are complete."""
+        """A sentence on clock lists that may be incomplete; empty if all are complete."""
         names = ", ".join(self.clocks.incomplete)
-        said = f"{self.name} ({self.variant}): {names} as known off-board may lack clocks, the board itself tells them"
-        return said if names else ""
+        gap = f"{self.name} ({self.variant}): off-board lists {names} may lack clocks, the board has them all"
+        return gap if names else ""
 
 
 def is_board(name: str) -> bool:
-    """Whether a file has facts of a board of that name: one of the suite's, or one that a package brings."""
+    """Whether there are facts of a board of that name, of the suite's own or of a package's."""
     if name in BOARDS:
         return True
     if not is_brought(name):
@@ -193,7 +193,7 @@ def is_board(name: str) -> bool:
 
 
 def board_names() -> List[str]:
-    """The boards that have facts: the suite's, then those of packages; one whose file is wrong is left out."""
+    """The boards with facts: the suite's, then those of packages; one with a wrong file is left out."""
     names = list(BOARDS)
     for name, kind in brought_types().items():
         if kind.facts is None:
@@ -215,7 +215,7 @@ def known_variants(name: str) -> List[str]:
 
 @functools.lru_cache(maxsize=None)
 def load_board(name: str, variant: str = "") -> BoardSpec:
-    """What is known of a board, by its name in the corpus (`orin-agx`) and variant (`32gb`; by default the papers').
+    """The facts of a board by its name in the corpus (`orin-agx`) and variant (`32gb`; by default the papers').
 
     The file's top level is the default variant, a table `[variants.NAME]` what differs, its tables key by key.
     """
@@ -231,9 +231,9 @@ def load_board(name: str, variant: str = "") -> BoardSpec:
 
 
 def find_board(compatible: Sequence[str], model: str = "") -> Optional[BoardSpec]:
-    """Which board calls itself so in `/proc/device-tree`; None where it is none of these.
+    """The board with this `compatible` and `model` in `/proc/device-tree`; None if it is none of these.
 
-    The part number decides: one carrier takes several modules, and models were seen to name another one than is there.
+    The part number decides: a carrier takes several modules, and `model` may name a different one than is installed.
     """
     here, model = " ".join(compatible).lower(), model.lower()
     modules = [load_board(name, variant) for name in board_names() for variant in known_variants(name)]

@@ -81,7 +81,7 @@ class Sweep:
 
 @dataclasses.dataclass(frozen=True)
 class Campaign:
-    """Sweeps run one after the other; a case that stands in several of them runs once."""
+    """Sweeps run one after the other; a case in several of them runs once."""
 
     sweeps: Tuple[Sweep, ...]  # what `benchmarks/test_training.py` runs
     # name of an experiment to the sweeps that `benchmarks/test_NAME.py` runs
@@ -109,7 +109,7 @@ class Campaign:
 def replace_settings(settings: Settings, changes: Mapping[str, Any]) -> Settings:
     """Change some settings: minibatches and epochs replace each other; without epochs, `drop-each-epoch` is `cold`."""
     changes = dict(changes)
-    if settings.duration_s is not None and "duration_s" not in changes:  # as long as that, whatever others are told
+    if settings.duration_s is not None and "duration_s" not in changes:  # it stays fixed
         changes = {name: value for name, value in changes.items() if name not in ("minibatches", "epochs")}
     if changes.get("duration_s") is not None:
         changes.setdefault("minibatches", None)
@@ -144,10 +144,10 @@ def load_campaign(name_or_path: str) -> Campaign:
         experiments: Dict[str, Tuple[Sweep, ...]] = {}
         for experiment, own in table.experiment.items():
             common = _sweep(base, own)
-            experiments[experiment] = tuple(_sweep(common, one) for one in own.sweep)
+            experiments[experiment] = tuple(_sweep(common, part) for part in own.sweep)
         if table.time_budget is not None:
             parse_duration(table.time_budget)
-        sweeps = tuple(_sweep(base, one) for one in table.sweep)
+        sweeps = tuple(_sweep(base, part) for part in table.sweep)
         return Campaign(sweeps, experiments, base, table.fresh_boot, table.time_budget)
     except HarnessError as error:
         raise InvalidValueError(f"campaign file {path}: {error.what}", error.hint) from error
@@ -173,15 +173,15 @@ def expand(sweeps: Sequence[Sweep], resolve: Callable[[str, str, str], List[Tupl
                 )
                 if cases.setdefault(case.id, case) != case:
                     raise InvalidValueError(
-                        f"case {case.id} stands in two sweeps with different settings: "
+                        f"case {case.id} is in two sweeps with different settings: "
                         f"{describe_settings(cases[case.id].settings)}; {describe_settings(case.settings)}",
-                        "give them the same settings, or put them into two campaigns",
+                        "give both the same settings, or split the campaign in two",
                     )
     return list(cases.values())
 
 
 def own_media(board: str, media: Sequence[str]) -> Tuple[str, ...]:
-    """Storage for a board: where it has no SSD, its default medium stands for that (004 sec. 4.4: SD on Nano)."""
+    """Storage media for a board; if it has no SSD, its default medium replaces `ssd` (004 sec. 4.4: SD on Nano)."""
     spec = load_board(board) if is_board(board) else None
     if spec is None or DEFAULT_STORAGE in spec.storage:
         return tuple(media)
@@ -207,7 +207,7 @@ def describe_settings(settings: Settings) -> str:
 
 
 def case_key(case: Case) -> str:
-    """A case in words, in which no two are alike."""
+    """A description of a case that is unique among all cases."""
     return f"{case.id} ({case.task}, {describe_settings(case.settings)})"
 
 
@@ -237,7 +237,7 @@ def _axes(table: AxesTable) -> Dict[str, Tuple[Any, ...]]:
 
 
 def check_axis(axis: str, values: Sequence[Any]) -> Tuple[Any, ...]:
-    """Refuse what an axis cannot take; numbers may be text. What a name stands for is known later, but of storage."""
+    """Refuse values that an axis cannot take; numbers may be text. Of names, only storage is checked here."""
     if not values:
         raise InvalidValueError(f"axis {axis} has no value", "give at least one")
     if axis not in ("workers", "batch_size"):

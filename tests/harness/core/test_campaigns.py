@@ -122,7 +122,7 @@ def test_one_power_mode_value_may_stand_for_many_modes():
         ("[axes]\nbatch_size = []", "axis batch_size has no value"),
         ("[settings]\nminibatches = '40'", "settings.minibatches of the file is '40', expected a whole number"),
         ("[settings]\ncache = 'lukewarm'", "cache state 'lukewarm' is unknown"),
-        ("[settings]\nminibatches = 1\nepochs = 1", "one of the two"),
+        ("[settings]\nminibatches = 1\nepochs = 1", "of minibatches or of epochs, not both"),
         ("[settings]\nepochs = 0", "epochs must be at least 1"),
         ("[settings]\nclocks = 'fast'", "clocks 'fast' are unknown; available: static, dvfs"),
         ("[settings]\nmax_temperature_c = -1", "max_temperature_c must be above 0"),
@@ -149,7 +149,7 @@ def test_an_unknown_campaign_lists_the_shipped_ones():
 
 def test_a_storage_with_a_limit_that_is_none_is_refused_before_anything_runs():
     assert check_axis("storage", ["ssd", "ssd@20"]) == ("ssd", "ssd@20")
-    with pytest.raises(HarnessError, match="'ssd@fast' is no MEDIUM@MB_PER_S"):
+    with pytest.raises(HarnessError, match="'ssd@fast' is not of the form MEDIUM@MB_PER_S"):
         check_axis("storage", ["ssd", "ssd@fast"])
 
 

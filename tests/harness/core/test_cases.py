@@ -20,9 +20,9 @@ def test_megabytes_are_of_a_million_bytes(name, limit):
 
 @pytest.mark.parametrize("name", ["ssd@", "ssd@0", "ssd@-1", "ssd@fast", "ssd@20@5", "ssd@1e3", "ssd@020", "ssd@.5"])
 def test_other_names_are_refused_with_the_form_that_is_right(name):
-    with pytest.raises(InvalidValueError, match=rf"storage '{name}' is no MEDIUM@MB_PER_S; write ssd@20"):
+    with pytest.raises(InvalidValueError, match=rf"storage '{name}' is not of the form MEDIUM@MB_PER_S; write ssd@20"):
         parse_storage(name)
-    with pytest.raises(InvalidValueError, match=r"storage '@5' names no medium; one stands before the @: ssd@5"):
+    with pytest.raises(InvalidValueError, match=r"storage '@5' has no medium; write the medium before the @: ssd@5"):
         parse_storage("@5")
 
 

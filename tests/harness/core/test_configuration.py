@@ -45,7 +45,7 @@ def test_a_medium_whose_reads_are_held_down_lies_where_it_lies(tmp_path):
 
 def test_a_medium_has_one_place(tmp_path):
     (tmp_path / "card").mkdir()
-    with pytest.raises(HarnessError, match="storage sd is given two places"):
+    with pytest.raises(HarnessError, match="storage sd has two directories"):
         load_configuration(tmp_path / "absent.toml", {"sd": str(tmp_path), "sd@20": str(tmp_path / "card")})
 
 

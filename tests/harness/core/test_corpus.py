@@ -150,7 +150,7 @@ def test_a_parquet_that_is_none_or_breaks_the_schema_is_refused(tmp_path: Path) 
     pyarrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
     path = tmp_path / "c.parquet"
     path.write_bytes(b"device,workload\n")
-    with pytest.raises(InvalidValueError, match="is no Parquet file"):
+    with pytest.raises(InvalidValueError, match="is not a Parquet file"):
         read_corpus(path)
     parquet.write_table(pyarrow.table({name: ["x"] for name in CORPUS_COLUMNS}), str(path))
     with pytest.raises(InvalidValueError, match="row 1: task is 'x', expected training or inference"):

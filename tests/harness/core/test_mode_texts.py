@@ -116,7 +116,7 @@ def test_columns_may_stand_in_any_order_among_others_and_a_mode_comes_once_with_
         (HEADER + "4,1,2.5,3\n", "line 2: gpu_khz is '2.5'"),
         (HEADER + "4,1,-2,3\n", "line 2: gpu_khz is '-2'"),
         (HEADER + "0,1,2,3\n", "line 2: cpu_cores is 0"),
-        (HEADER + '4,1,2,"3\n', "no CSV text"),
+        (HEADER + '4,1,2,"3\n', "is not CSV"),
     ],
 )
 def test_a_list_that_is_wrong_or_not_there_is_refused_with_the_line(tmp_path, text, named):
