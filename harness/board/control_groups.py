@@ -21,7 +21,16 @@ from pathlib import Path
 from typing import Dict, Iterator, List, NamedTuple, Optional
 
 from harness.board.disk import Mount, disk_under, read_mounts
-from harness.board.kernel_file import may_read, read_int, read_paths, read_setting, read_text, text_of, write
+from harness.board.kernel_file import (
+    may_read,
+    path_below,
+    read_int,
+    read_paths,
+    read_setting,
+    read_text,
+    text_of,
+    write,
+)
 from harness.board.knob import Knob, KnobSpec
 from harness.board.lock import locked
 from harness.board.saved_state import preserved
@@ -29,7 +38,10 @@ from harness.core.errors import CannotRunError, ControlError, SourceUnavailableE
 
 
 def own_groups(root: str, controller: str) -> Iterator[List[str]]:
-    """By hierarchy of cgroup v1 or v2 that may have a controller (`cpu`): this process's group, then those above."""
+    """By hierarchy of cgroup v1 or v2 that may have a controller (`cpu`): this process's group, then those above.
+
+    ControlError: below an emulated board's root, the mounts or groups lead out of it.
+    """
     path = os.path.join(root, "proc/self/cgroup")
     if not may_read(path):
         return
@@ -39,7 +51,7 @@ def own_groups(root: str, controller: str) -> Iterator[List[str]]:
         _, controllers, group = line.split(":", 2)
         if not controllers or controller in controllers.split(","):
             directories = group_directories(group, mounts, controller if controllers else None)
-            yield [os.path.join(root, directory.lstrip("/")) for directory in directories]
+            yield [path_below(root, directory) for directory in directories]
 
 
 def group_directories(group: str, mounts: List[Mount], controller: Optional[str]) -> List[str]:

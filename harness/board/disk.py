@@ -9,7 +9,7 @@ import os
 import re
 from typing import Dict, List, NamedTuple, Optional, Tuple
 
-from harness.board.kernel_file import read_paths, read_text, text_of
+from harness.board.kernel_file import path_below, read_paths, read_text, text_of
 from harness.board.source import Counters, Reading, Source, numbered_names
 from harness.core.errors import SourceUnavailableError
 from harness.core.units import BYTES_PER_SECTOR, ms_to_s
@@ -89,21 +89,17 @@ def disk_under(path: str, root: str) -> str:
 def _written_to(mount: Mount, mounts: List[Mount], root: str) -> Tuple[Mount, Optional[str]]:
     """The mount that takes the writes of an overlay, else the mount itself; and its disk, None in a container."""
     layers = [option[len("upperdir=") :] for option in mount.options if option.startswith("upperdir=")]
-    if mount.filesystem == "overlay" and layers and os.path.isdir(_below(root, layers[0])):
+    if mount.filesystem == "overlay" and layers and os.path.isdir(path_below(root, layers[0])):
         mount = find_mount(os.path.join("/", layers[0]), mounts) or mount
     return mount, _whole_disk(_block_device(mount, root))
 
 
-def _below(root: str, path: str) -> str:
-    return os.path.join(root, path.lstrip("/"))
-
-
 def _block_device(mount: Mount, root: str) -> Optional[str]:
     if not mount.device_number.startswith("0:"):
-        link = os.path.join(root, "sys/dev/block", mount.device_number)
+        link = path_below(root, os.path.join("sys/dev/block", mount.device_number))
     elif mount.source.startswith("/dev/"):
         # btrfs has a device number of its own that sysfs does not know; /dev/mapper holds links to /dev/dm-N.
-        device = _below(root, mount.source)
+        device = os.path.join(root, mount.source.lstrip("/"))
         target = os.readlink(device) if os.path.islink(device) else device
         link = os.path.join(root, "sys/class/block", os.path.basename(target))
     else:
@@ -145,7 +141,7 @@ def discover(root: str = "/") -> List[Tuple[str, Medium]]:
     shortest: Dict[str, Mount] = {}
     for mount in mounts:
         device = _block_device(mount, root)
-        place = _below(root, mount.mount_point)
+        place = path_below(root, mount.mount_point)
         takes_data = (
             device is not None  # so no network share is touched, which would hang while its server is away
             and find_mount(mount.mount_point, mounts) is mount
@@ -160,7 +156,7 @@ def discover(root: str = "/") -> List[Tuple[str, Medium]]:
             shortest[device] = min(shorter, mount, key=lambda candidate: len(candidate.mount_point))
     media: Dict[str, Medium] = {}
     for mount in shortest.values():
-        medium = _medium(mount, mounts, os.statvfs(_below(root, mount.mount_point)), root)
+        medium = _medium(mount, mounts, os.statvfs(path_below(root, mount.mount_point)), root)
         media[next(name for name in numbered_names(medium.kind or medium.device) if name not in media)] = medium
     return list(media.items())
 

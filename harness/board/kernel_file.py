@@ -13,6 +13,7 @@ import glob
 import os
 import re
 import shlex
+import stat
 from typing import TYPE_CHECKING, Dict, List, NamedTuple, Optional, Sequence
 
 from harness.core.errors import ControlError
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from harness.board import privileges
 
 _READ_BYTES = 1 << 16  # a file of sysfs shows no more than a page, those of /proc may be longer
+_MOST_NAMED_BYTES = 1 << 20  # NVIDIA's confs have some 30 KiB, other files that are named hold one value
 HANG_S = 1.0  # how long a file whose reading may hang has; the kernel answers in microseconds
 _GONE_S = 0.1  # how long a reader that is killed has; one that hangs in the kernel stays
 _hung: Dict[str, str] = {}  # paths that did not answer this process, to what is said of them
@@ -81,6 +83,45 @@ def text_of(path: str) -> str:
 def read_paths(path: str) -> str:
     """The text of a file that names paths, as `read_text`, but with every byte of them kept as `os.fsdecode` does."""
     return os.fsdecode(_content(path)).strip()
+
+
+def path_below(root: str, path: str) -> str:
+    """Where a path that a file below `root` names lies; ControlError if the path or its links lead out of `root`.
+
+    The files may be a stranger's: those of a recorded board.
+    """
+    joined = os.path.join(root, path.lstrip("/"))
+    top = os.path.realpath(root)
+    if top == "/":  # nothing is outside; and resolving would wait for network shares that are away
+        return joined
+    if "\0" in path or os.path.commonpath([top, os.path.realpath(joined)]) != top:
+        hint = "do not use this record, or remove the path from it"
+        raise ControlError(f"{path!r} leads out of {root}, whose files name it", hint)
+    return joined
+
+
+def read_below(root: str, path: str) -> str:
+    """The text of a file that a file below `root` names, at most 1 MiB; ControlError if it is no such regular file."""
+    place = path_below(root, path)
+    if _may_hang(place):
+        return read_text(place)
+    handle = os.open(place, os.O_PATH | os.O_CLOEXEC)  # opens no device and waits for no pipe
+    try:
+        if not stat.S_ISREG(os.fstat(handle).st_mode):
+            raise ControlError(f"{place} is not a regular file", "use a record that `jetwatt doctor --record` made")
+        content = bytearray()
+        with open(f"/proc/self/fd/{handle}", "rb", buffering=0) as file:
+            while True:
+                part = file.read(_READ_BYTES)
+                if not part:
+                    return content.decode(errors="replace")
+                content += part
+                if len(content) > _MOST_NAMED_BYTES:
+                    raise ControlError(f"{place} has more than {_MOST_NAMED_BYTES:,} bytes", "expected a short file")
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, place) from error
+    finally:
+        os.close(handle)
 
 
 def read_int(path: str) -> int:

@@ -19,9 +19,9 @@ from typing import Dict, List, Optional, Tuple
 from harness.board import privileges
 from harness.board.bounded_process import Finished, run_bounded
 from harness.board.cpu import CpuOnline
-from harness.board.kernel_file import read_text
+from harness.board.kernel_file import read_below
 from harness.board.knob import Knob, KnobSpec
-from harness.board.nvpmodel_conf import Conf, PowerModel, read_conf, write
+from harness.board.nvpmodel_conf import Conf, PowerModel, parse, write
 from harness.board.nvpmodel_modes import MASK, custom_conf, masks
 from harness.board.privileged import CUSTOM_CONFS, DRAFT, NVPMODEL, NVPMODEL_TIMEOUT_S, OWN_CONF, STATE, TIMED_OUT
 from harness.core.errors import ControlError, HarnessError, InvalidValueError, UnknownNameError
@@ -70,7 +70,7 @@ class Nvpmodel(Knob):
         return modes
 
     def own_conf(self) -> Conf:
-        return _read(self._conf)._replace(cores=tuple(CpuOnline(self._root).cpus()) or None)
+        return self._read(self._conf)._replace(cores=tuple(CpuOnline(self._root).cpus()) or None)
 
     def own(self, name: str) -> Mode:
         return {"conf": self._conf, "mode": name}
@@ -100,7 +100,7 @@ class Nvpmodel(Knob):
         own = self.own_conf()
         for path in filter(os.path.exists, self._custom_files()):
             try:
-                conf = _read(path)
+                conf = self._read(path)
             except ControlError:
                 continue  # nvpmodel could not have taken its mode either
             # Only where it was made of the board's conf as it is now: in another, an ID may mean another mode.
@@ -118,12 +118,15 @@ class Nvpmodel(Knob):
         return self._find(self.read())
 
     def kernel_value(self, param: str, argument: str) -> Optional[int]:
-        """The kernel's value of an argument of a PARAM, by the file for newer kernels first; None if there is none."""
+        """The kernel's value of an argument of a PARAM, by the file for newer kernels first; None if there is none.
+
+        ControlError: the conf names something other than a regular file below the root.
+        """
         section = self.own_conf().param(param)
         named = {entry.name: entry.path for entry in section.arguments} if section else {}
         for name in (f"{argument}_KNEXT", argument):
             try:
-                return int(read_text(os.path.join(self._root, named[name].lstrip("/"))), 0)
+                return int(read_below(self._root, named[name]), 0)
             except (KeyError, OSError, ValueError):
                 continue  # not there under this release
         return None
@@ -210,9 +213,17 @@ class Nvpmodel(Knob):
 
     def _find(self, value: Mode) -> PowerModel:
         try:
-            return _read(value["conf"]).model(value["mode"])
+            return self._read(value["conf"]).model(value["mode"])
         except (UnknownNameError, InvalidValueError) as error:
             raise ControlError(f"{value['conf']}: {error.what}", error.hint) from error
+
+    def _read(self, path: str) -> Conf:
+        try:
+            return parse(read_below(self._root, os.path.relpath(path, self._root)), path).conf
+        except OSError as error:
+            raise ControlError(f"the nvpmodel conf {path} cannot be read: {error.strerror}") from error
+        except InvalidValueError as error:
+            raise ControlError(error.what, error.hint) from error
 
     def _custom_files(self) -> List[str]:
         return [os.path.join(self._state_dir, f"{name}.conf") for name in CUSTOM_CONFS]
@@ -239,13 +250,6 @@ class Nvpmodel(Knob):
         if value["conf"] != self._conf:
             return "make the mode from the one that the board booted with, so that it keeps its masks"
         return f"boot into it: `sudo nvpmodel -m {model.id}`, answer YES, and run again after the reboot"
-
-
-def _read(path: str) -> Conf:
-    try:
-        return read_conf(Path(path)).conf
-    except InvalidValueError as error:
-        raise ControlError(error.what, error.hint) from error
 
 
 def _word(path: str) -> str:

@@ -29,7 +29,7 @@ from typing import Any, Callable, Dict, Iterator, List, Sequence, Set
 
 import harness
 from harness.board.bounded_process import run_bounded
-from harness.board.kernel_file import read_text
+from harness.board.kernel_file import path_below, read_text
 from harness.board.nvpmodel_conf import read_conf
 from harness.board.privileged import JETSON_CLOCKS, NVPMODEL, OWN_CONF, hides_clocks
 from harness.board.source import SourceSpec, open_source
@@ -65,12 +65,12 @@ def record(path: Path, root: Path, sources: Sequence[SourceSpec], tegrastats_s: 
     for name in _names(root):
         began_s = time.monotonic()
         try:
-            text = hidden(_text(root / name), name.startswith("etc/"))
+            text = hidden(_text(Path(path_below(str(root), name))), name.startswith("etc/"))
             room -= len(text) + _OVERHEAD_BYTES
             if room < 0:
                 raise ValueError("left out: the files before it fill the record")
             files[name] = text
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, ControlError) as error:
             why = "no text" if isinstance(error, UnicodeDecodeError) else str(error)
             unreadable[name] = getattr(error, "strerror", None) or why
         took_ms[name] = round((time.monotonic() - began_s) * 1e3, 3)

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from harness.board.control_groups import cpu_quota, group_directories, parse_cpu_max, throttled_periods
 from harness.board.disk import parse_mountinfo
+from harness.core.errors import ControlError
 
 V2 = "sys/fs/cgroup"
 V1 = "sys/fs/cgroup/cpu,cpuacct"
@@ -104,6 +105,16 @@ def test_a_group_may_be_called_anything(tree):
     (tree.path / "proc/self/cgroup").write_bytes(b"0::/b\xe9rt\n")
     tree.write({f"{name.decode('utf-8', 'surrogateescape')}/cpu.max": "250000 100000"})
     assert cpu_quota(tree.root) == 2.5
+
+
+def test_groups_that_a_record_names_outside_of_its_tree_are_refused(tree):
+    outside = tree.path.parent / "outside"
+    outside.mkdir()
+    (outside / "cpu.max").write_text("250000 100000")
+    mount = V2_MOUNT.replace("/sys/fs/cgroup", "/../outside")
+    tree.write({"proc/self/mountinfo": mount, "proc/self/cgroup": "0::/"})
+    with pytest.raises(ControlError, match="leads out of"):
+        cpu_quota(tree.root)
 
 
 @pytest.mark.parametrize("text", ["", "max", "1 2 3", "few 100000"])

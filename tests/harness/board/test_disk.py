@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.board.disk import describe, discover, find_mount, open_source, parse_mountinfo
-from harness.core.errors import SourceUnavailableError
+from harness.core.errors import ControlError, SourceUnavailableError
 
 NVME = "sys/devices/pci0000:00/0000:00:01.0/nvme/nvme0/nvme0n1"
 MOUNTINFO = """\
@@ -63,6 +63,18 @@ def totals(disk, reads=0, sectors_read=0, writes=0, sectors_written=0, busy_ms=0
 )
 def test_the_disk_under_a_path_is_found(board, path, disk):
     assert disk in open_source(board.root, path).notes["diskstats"]
+
+
+def test_mounts_that_a_record_names_outside_of_its_tree_are_refused(board):
+    outside = board.path.parent / "outside"
+    (outside / "queue").mkdir(parents=True)
+    number = os.path.relpath(outside, board.path / "sys/dev/block")
+    board.write({"proc/self/mountinfo": f"1 1 {number} / / rw - ext4 /dev/sda1 rw"})
+    with pytest.raises(ControlError, match="leads out of"):
+        describe("/", board.root)
+    board.write({"proc/self/mountinfo": "1 1 259:1 / /../outside rw - ext4 /dev/sda1 rw"})
+    with pytest.raises(ControlError, match="leads out of"):
+        discover(board.root)
 
 
 @pytest.mark.parametrize("upper", ["/up", "up"])

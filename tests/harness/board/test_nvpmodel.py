@@ -42,6 +42,58 @@ def either(request):
     return request.getfixturevalue(request.param)
 
 
+def _outside_by_dots(tree, node):
+    (tree.parent / "outside").write_text("240")
+    return "/../outside"
+
+
+def _outside_by_a_link(tree, node):
+    (tree.parent / "outside").write_text("240")
+    node.symlink_to(tree.parent / "outside")
+
+
+def _pipe(tree, node):
+    os.mkfifo(node)
+
+
+def _endless(tree, node):
+    node.write_text(" " * (2 << 20) + "240")
+
+
+@pytest.mark.parametrize(
+    ("hostile", "why"),
+    [
+        (_outside_by_dots, "leads out of"),
+        (_outside_by_a_link, "leads out of"),
+        (_pipe, "is not a regular file"),
+        (_endless, "has more than 1,048,576 bytes"),
+    ],
+)
+def test_a_conf_of_a_stranger_reads_nothing_but_short_regular_files_of_its_own_tree(board, hostile, why):
+    def give_up(number, frame):
+        raise TimeoutError("it waits for the pipe")
+
+    node = Path(board.path, "sys/mask")
+    node.parent.mkdir(parents=True, exist_ok=True)
+    named = hostile(board.path, node) or "/sys/mask"
+    board.write("etc/nvpmodel.conf", ORIN_AGX.replace("/sys/devices/17000000.ga10b/tpc_pg_mask", named))
+    before = signal.signal(signal.SIGALRM, give_up)
+    signal.alarm(10)
+    try:
+        with pytest.raises(ControlError, match=why):
+            board.knob().kernel_value("TPC_POWER_GATING", "TPC_PG_MASK")
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def test_a_mask_within_the_tree_is_read_through_links_that_stay_there(board):
+    board.write("sys/devices/gpu/mask", "240\n")
+    Path(board.path, "sys/mask").symlink_to("devices/gpu/mask")
+    board.write("etc/nvpmodel.conf", ORIN_AGX.replace("/sys/devices/17000000.ga10b/tpc_pg_mask", "/sys/mask"))
+    assert board.knob().kernel_value("TPC_POWER_GATING", "TPC_PG_MASK") == 240
+
+
 @pytest.mark.parametrize("harmless", ["", "warnings", "odd-status"])
 def test_a_mode_is_set_by_its_name_whatever_its_id_and_whatever_is_said_beside_it(board, harmless):
     board.behave(harmless)

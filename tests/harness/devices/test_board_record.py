@@ -188,6 +188,16 @@ def test_a_record_holds_every_file_that_the_suite_reads_of_a_board(tmp_path):
     ] == []
 
 
+def test_a_file_that_a_link_leads_to_outside_of_the_tree_is_not_recorded(tmp_path, tree):
+    tree.write(HOST)
+    (tmp_path / "private").write_text("a private key")
+    tree.link("sys/class/thermal/thermal_zone1/type", tmp_path / "private")
+    folder = recorded(tree.root, tmp_path / "host.tar.gz")
+    said = json.loads((folder / "record.json").read_text())
+    assert "leads out of" in said["unreadable"]["sys/class/thermal/thermal_zone1/type"]
+    assert not (folder / "root/sys/class/thermal/thermal_zone1/type").exists()
+
+
 class OnceSource:
     """As jtop's: each sample is given once."""
 
