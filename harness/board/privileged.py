@@ -30,6 +30,7 @@ import signal
 import stat
 import subprocess
 import sys
+import time
 from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Set, Tuple
 
 DONE, FAILED, REFUSED, TIMED_OUT = 0, 1, 2, 124
@@ -45,6 +46,7 @@ FAN_SERVICE = "nvfancontrol"
 CUSTOM_CONFS = ("custom-1", "custom-2")
 CLOCKS_FILE = "jetson_clocks.conf"
 FAN_FILE = "fan.json"
+FAN_LOCK = "fan.lock"
 BOOT_ID = "proc/sys/kernel/random/boot_id"
 FULL_PWM = 255
 DRAFT = ".part"  # ends the name of a file until it is whole
@@ -65,6 +67,8 @@ _LIMITS = {
 _FROM_TERMINALS = (
     signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU,
 )  # fmt: skip
+_FAN_WAIT_S = 20.0  # another helper holds the lock for the second or two that systemctl takes
+_POLL_S = 0.1
 _GRACE_S = 5.0  # a killed process is gone in milliseconds, unless the kernel holds it
 _LONGEST_INPUT = 256 * 1024  # NVIDIA's confs have some 30 KiB
 _HIGHEST_KHZ = 10**7
@@ -351,8 +355,13 @@ def _fan(machine: Machine, read_input: Callable[[int], bytes], act: str) -> Tupl
     # Nothing that a terminal sends may end it between the control's end and full speed.
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, _FROM_TERMINALS)
     try:
-        with _state(machine) as folder:
-            fcntl.flock(folder, fcntl.LOCK_EX)
+        with _state(machine) as folder, _fan_locked(folder, machine) as is_locked:
+            if not is_locked:
+                path = os.path.join(machine.root, STATE, FAN_LOCK)
+                return FAILED, (
+                    f"another helper still sets the fan after {_FAN_WAIT_S:g} s; nothing was changed. "
+                    f"`sudo fuser -v {path}` shows which process\n"
+                )
             before = _fan_before(folder)
             if act == "back":
                 if before is None:
@@ -399,6 +408,30 @@ def _gpu(machine: Machine, read_input: Callable[[int], bytes], uuid: str, what: 
     else:
         raise RefusedError("that is no setting of " + what)
     return _run([_trusted(NVIDIA_SMI, machine), "-i", uuid, *option], NVIDIA_SMI_TIMEOUT_S)
+
+
+@contextlib.contextmanager
+def _fan_locked(folder: int, machine: Machine) -> Iterator[bool]:
+    """Whether this process got the lock of the fan in time. Only the owner can open the file, and so hold the lock."""
+    fd = os.open(FAN_LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600, dir_fd=folder)
+    try:
+        info = os.fstat(fd)
+        if info.st_uid != machine.owner or stat.S_IMODE(info.st_mode) != 0o600:
+            raise RefusedError(f"{FAN_LOCK} may be opened by others than its owner; remove it")
+        yield _locks(fd, time.monotonic() + _FAN_WAIT_S)
+    finally:
+        os.close(fd)
+
+
+def _locks(fd: int, deadline_s: float) -> bool:
+    while True:
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return True
+        except BlockingIOError:
+            if time.monotonic() >= deadline_s:
+                return False
+            time.sleep(_POLL_S)
 
 
 def _fan_before(folder: int) -> Optional[Dict[str, Any]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import contextlib
+import fcntl
 import os
 import resource
 import shutil
@@ -491,7 +492,59 @@ def test_a_fan_runs_at_full_speed_or_as_before_and_no_slower(ask, board, service
     assert (board.path / "sys/devices/pwm-fan/temp_control").read_text().strip() == automatic
     is_automatic = service or automatic == "1"
     assert pwm.read_text() == ("255\n" if is_automatic else "77\n")  # who sets it then, does so from 255 on
-    assert not set(board.contents()) - set(before) - {"before"}
+    assert not set(board.contents()) - set(before) - {"before", "var/lib/jetwatt/fan.lock"}
+
+
+@contextlib.contextmanager
+def flocked(path):
+    fd = os.open(path, os.O_RDONLY)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(fd)
+
+
+@contextlib.contextmanager
+def ended_after(seconds):
+    """What hangs fails instead."""
+
+    def give_up(number, frame):
+        raise TimeoutError("it waits for a lock")
+
+    before = signal.signal(signal.SIGALRM, give_up)
+    signal.alarm(seconds)
+    try:
+        yield
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def test_what_any_user_can_lock_holds_no_fan_up(ask, board):
+    ask("fan", "full")
+    with flocked(board.path / "var/lib/jetwatt"), flocked(board.path / "var/lib/jetwatt/fan.json"), ended_after(10):
+        assert ask("fan", "full") == (0, "usr/bin/systemctl stop nvfancontrol\n")
+    assert (board.path / "var/lib/jetwatt/fan.lock").stat().st_mode & 0o777 == 0o600
+
+
+def test_a_second_helper_waits_for_the_first_and_says_when_it_gives_up(ask, board, monkeypatch):
+    ask("fan", "full")
+    monkeypatch.setattr(privileged, "_FAN_WAIT_S", 0.3)
+    before = board.contents()
+    with flocked(board.path / "var/lib/jetwatt/fan.lock"), ended_after(10):
+        status, said = ask("fan", "back")
+    assert status == privileged.FAILED
+    assert "another helper still sets the fan after 0.3 s; nothing was changed" in said
+    assert board.contents() == before
+    assert ask("fan", "back")[0] == privileged.DONE
+
+
+@pytest.mark.parametrize("mode", [0o644, 0o666])
+def test_a_fan_lock_that_others_can_open_is_refused(ask, board, mode):
+    ask("fan", "full")
+    (board.path / "var/lib/jetwatt/fan.lock").chmod(mode)
+    assert "may be opened by others" in refused(ask, board, "fan", "back")
 
 
 def test_what_was_found_before_a_boot_is_not_what_the_next_run_puts_back(ask, board):

@@ -126,6 +126,33 @@ def test_neither_variables_nor_folder_nor_limits_of_the_attacker_reach_it(sudo):
         assert not (folder / "loaded").exists()
 
 
+def test_an_attacker_who_locks_all_that_he_can_open_does_not_hold_the_fan_up(sudo):
+    state = Path("/", privileged.STATE)
+    if state.exists():
+        pytest.skip(f"{state} is in use here")
+    hold = (
+        "import fcntl, os, sys\n"
+        "os.setgroups([]); os.setgid(65534); os.setuid(65534)\n"
+        "folder = sys.argv[1]\n"
+        "for path in [folder, *(os.path.join(folder, name) for name in os.listdir(folder))]:\n"
+        "    try: fcntl.flock(os.open(path, os.O_RDONLY), fcntl.LOCK_EX)\n"
+        "    except PermissionError: print('closed', os.path.basename(path), end=' ')\n"
+        "print('held', flush=True)\n"
+        "sys.stdin.read()\n"
+    )
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    try:
+        first = sudo(privileges.HELPER, "fan", "back")  # makes folder and lock
+        with subprocess.Popen([sys.executable, "-c", hold, str(state)], **pipes) as attacker:
+            assert attacker.stdout.readline() == "closed fan.lock held\n"
+            second = sudo(privileges.HELPER, "fan", "back")
+            attacker.stdin.close()
+        assert (first.returncode, first.stderr) == (privileged.FAILED, "no fan was set to full speed\n")
+        assert (second.returncode, second.stderr) == (first.returncode, first.stderr)
+    finally:
+        shutil.rmtree(state, ignore_errors=True)
+
+
 def test_the_attacker_can_change_neither_helper_nor_rule(installed):
     for path in (privileges.HELPER, privileges.SUDOERS_FILE):
         assert privileged.untrusted_part(path, privileged.THIS_MACHINE) is None
