@@ -24,7 +24,7 @@ from predictors.models.physical_gp.prior import (
     Hierarchy,
     TableEvidence,
     any_board,
-    described,
+    describe_table,
     learn_tables,
     read_hierarchy,
 )
@@ -52,7 +52,7 @@ def learn_hierarchy(tables: Sequence[Table]) -> Hierarchy:
     with one_blas_thread():  # BLAS rounds differently on more
         evidence = [learn_tables(unit, any_board(hyperprior), starts=1) for unit in units.values()]
         hierarchy = most_likely(evidence, [device for device, _ in units], hyperprior)
-    learned_from = tuple(described(table) for table in tables)
+    learned_from = tuple(describe_table(table) for table in tables)
     return dataclasses.replace(hierarchy, learned_from=learned_from)
 
 
@@ -95,7 +95,7 @@ def as_toml(hierarchy: Hierarchy, tables: Sequence[Table]) -> str:
         "# The prior of each parameter of `response.py`: mean, standard deviation between workloads of a board, and",
         "# between boards; below, of each board, what its workloads vary around, the standard deviation of that, and",
         "# its correlation with each parameter above. Made by `jetwatt prior learn` from these tables:",
-        *(f"# {described(table)}: {len(table)} profiles" for table in tables),
+        *(f"# {describe_table(table)}: {len(table)} profiles" for table in tables),
         "",
         f"format = {FORMAT}",
         "learned_from = [",

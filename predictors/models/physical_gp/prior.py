@@ -57,7 +57,7 @@ class Hierarchy:
     boards: np.ndarray  # and between boards
     # by board that it was learned on: the mean of the workloads there, and below it its covariance, (1 + d, d)
     own: Dict[str, np.ndarray] = dataclasses.field(default_factory=dict)
-    learned_from: Tuple[str, ...] = ()  # tables, as written by `described`
+    learned_from: Tuple[str, ...] = ()  # tables, as written by `describe_table`
 
     def on_board(self, board: Optional[str]) -> Tuple[np.ndarray, np.ndarray]:
         """The mean of the workloads on a board, (d,), and its covariance, (d, d); the family's for an unknown board."""
@@ -181,7 +181,7 @@ def conditional_prior(
     new = [
         table
         for table in references
-        if table.device != board or table.workload == workload or described(table) not in family.learned_from
+        if table.device != board or table.workload == workload or describe_table(table) not in family.learned_from
     ]
     evidence = [learn_reference(table, family) for table in new]
     names = [(board, workload), *((table.device, table.workload) for table in new)]
@@ -267,6 +267,6 @@ def learn_tables(tables: Sequence[Table], prior: Prior, starts: int = 3) -> Tabl
     return TableEvidence(mean, covariance, float(posterior.unit) - prior.level(at))
 
 
-def described(table: Table) -> str:
+def describe_table(table: Table) -> str:
     """The name of a table in the list of those that a prior was learned from."""
     return f"{table.device}, {table.workload}, {table.task}, {table.provenance}"
