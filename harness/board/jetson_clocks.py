@@ -24,7 +24,8 @@ from harness.core.errors import ControlError
 
 DVFS, ON, OFF = "dvfs", "on", "off"
 
-Shown = Dict[str, Dict[str, str]]  # `cpu0`, ..., `GPU` and `EMC`: each as `--show` prints it
+Shown = Dict[str, Dict[str, str]]  # by the first word of a line of `--show`: `cpu0`, ..., `EMC`, and `GPU` or,
+# on Thor, `gpu-gpc-0` and `gpu-nvd-0`
 
 
 class JetsonClocks(Knob):
@@ -60,6 +61,8 @@ class JetsonClocks(Knob):
         shown = parse_show(self._do("show"))
         if not any(name.startswith("cpu") for name in shown):
             raise ControlError(f"`{self._executable} --show` names no CPU", "run it by hand and look")
+        if not any(map(_is_gpu, shown)):  # whether its clock is held could not be seen
+            raise ControlError(f"`{self._executable} --show` names no GPU", "run it by hand and look")
         return {DVFS: OFF if is_held(shown) else ON, "shown": shown, "leftover": self._stored_at_ns()}
 
     def apply(self, value: Dict[str, Any]) -> None:
@@ -137,16 +140,20 @@ def parse_show(text: str) -> Shown:
     """What `--show` prints of CPUs, GPU and memory, without what moves by itself."""
     shown: Shown = {}  # from `cpu0: Online=1 Governor=schedutil MinFreq=729600 ... IdleStates: WFI=1 c7=1`
     for line in text.splitlines():
-        match = re.match(r"(cpu\d+|GPU|EMC)\b:?\s", line)
+        match = re.match(r"(cpu\d+|GPU|gpu-(?:gpc|nvd)-\d+|EMC)\b:?\s", line)
         if match:
             pairs = re.findall(r"([\w-]+)=(\S*)", line)
             shown[match[1]] = {name: value for name, value in pairs if name != "CurrentFreq"}
     return shown
 
 
+def _is_gpu(name: str) -> bool:
+    return name.lower().startswith("gpu")
+
+
 def is_held(shown: Shown) -> bool:
     return all(
         pairs.get("MinFreq") == pairs.get("MaxFreq")
         for name, pairs in shown.items()
-        if name == "GPU" or (name.startswith("cpu") and pairs.get("Online", "1") == "1")
+        if _is_gpu(name) or (name.startswith("cpu") and pairs.get("Online", "1") == "1")
     )

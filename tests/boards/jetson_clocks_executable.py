@@ -119,7 +119,9 @@ class JetsonClocks:
                 clocks = self._clocks(f"{folder}/cpufreq/scaling_{{}}_freq")
                 online = read(f"{folder}/online") or "1"
                 self._say(f"cpu{core}:  Online={online} Governor={governor} {clocks} IdleStates: {states}")
-        self._say(f"GPU {self._clocks(f'{self._nodes[0]}/{{}}_freq')}")
+        for node in self._nodes:
+            name = os.path.basename(node) if len(self._nodes) > 1 else "GPU"  # Thor has gpu-gpc-0 and gpu-nvd-0
+            self._say(f"{name} {self._clocks(f'{node}/{{}}_freq')}")
         if release >= 36 and self._state["tpcs"]:
             off = int(read(self._state["places"]["masks"][0]))
             self._say(f"Active GPU TPCs: {bin(~off & ((1 << self._state['tpcs']) - 1)).count('1')}")

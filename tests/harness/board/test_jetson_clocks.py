@@ -73,6 +73,27 @@ def test_clocks_are_held_where_each_has_one_value():
     assert is_held(parse_show(offline))
 
 
+THOR = """cpu0: Online=1 Governor=schedutil MinFreq=2601000 MaxFreq=2601000 CurrentFreq=2601000 IdleStates: WFI=0 c7=0
+gpu-gpc-0 MinFreq=1575000000 MaxFreq=1575000000 CurrentFreq=1575000000
+gpu-nvd-0 MinFreq=1692000000 MaxFreq=1692000000 CurrentFreq=1692000000
+EMC MinFreq=665600000 MaxFreq=4266000000 CurrentFreq=4266000000
+"""
+
+
+@pytest.mark.parametrize("free", ["gpu-gpc-0 MinFreq=1575000000", "gpu-nvd-0 MinFreq=1692000000"])
+def test_a_free_gpu_of_a_thor_is_not_held(free):
+    assert list(parse_show(THOR)) == ["cpu0", "gpu-gpc-0", "gpu-nvd-0", "EMC"]
+    assert is_held(parse_show(THOR))
+    assert not is_held(parse_show(THOR.replace(free, free.partition("=")[0] + "=315000000")))
+
+
+def test_a_show_without_a_gpu_tells_nothing_of_its_clock_and_is_refused(board):
+    board.write({"run/state": HELD.replace("GPU MinFreq", "iGPU MinFreq")})
+    capability = JetsonClocks(board.root).available()
+    assert not capability.available
+    assert "--show` names no GPU" in capability.detail
+
+
 def test_dvfs_goes_off_and_all_comes_back(board):
     knob = JetsonClocks(board.root)
     before = knob.read()
