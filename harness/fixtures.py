@@ -31,7 +31,7 @@ from harness.core.units import ms_to_s
 from harness.gate import Baseline
 from harness.measure.rounds import Step, run_rounds
 from harness.measure.time_budget import Allotment
-from harness.options import asks_for_strictness, command_of, deadline_from
+from harness.options import asks_for_strictness, command_of
 from harness.outcome import OUTCOME, PROGRESS
 from harness.plan import plan_of
 from harness.playback import is_played_back, play_back, time_rounds
@@ -274,8 +274,7 @@ def measure(
     from harness.measure.run import check
 
     plan, outcome, session = plan_of(request.config), request.config.stash[OUTCOME], request.session
-    deadline = deadline_from(request.config)
-    if deadline is not None and datetime.datetime.now() >= deadline:
+    if plan.deadline is not None and datetime.datetime.now() >= plan.deadline:
         session.shouldstop = "the deadline has come; --resume goes on where this run stopped"
         pytest.skip("the deadline has come")
     if not is_self_profiling(plan.device(case.device)):

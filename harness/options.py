@@ -102,7 +102,7 @@ def slowdown_from(config: pytest.Config) -> float:
 
 
 def deadline_from(config: pytest.Config) -> Optional[datetime.datetime]:
-    """When no further case may begin; None for never. A time of day is the next one that comes."""
+    """When no further case may begin; None for never. A time of day is the next one that comes after this call."""
     given: str = config.getoption("jetwatt_deadline")
     if not given:
         return None

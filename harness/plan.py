@@ -70,6 +70,7 @@ class Plan:
         self.meter = read_meter(config.getoption("jetwatt_socket_meter"))
         self._idle_s: float = config.getoption("jetwatt_idle_seconds")
         self._slowdown = options.slowdown_from(config)
+        self.deadline = options.deadline_from(config)  # read once: of a time of day it is the next one that comes
         text = options.time_budget_from(config, self.campaign)
         began_s = config.stash[OUTCOME].began_s
         self.time_budget = TimeBudget(parse_duration(text), text, began_s) if text else None

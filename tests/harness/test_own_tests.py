@@ -203,6 +203,36 @@ def test_without_a_baseline_nothing_is_compared_and_the_end_of_the_run_says_how_
     ]
 
 
+AN_HOUR_EACH = """
+import datetime
+
+class Clock(datetime.datetime):
+    hour = 7
+
+    @classmethod
+    def now(cls, tz=None):
+        return super().now(tz) if tz else cls(2030, 1, 1, cls.hour)
+
+datetime.datetime = Clock
+
+def pytest_runtest_logfinish(nodeid, location):
+    Clock.hour += 1
+"""
+
+
+def test_a_deadline_at_a_time_of_day_comes_on_that_day(own, tmp_path):
+    (tmp_path / "conftest.py").write_text(AN_HOUR_EACH)
+    done = own("def test_a(profile):\n    profile()\n", "--workers", "0,1,2,4", "--deadline", "08:30")
+    assert "2 passed, 1 skipped" in done.stdout, done.stdout
+    assert "the deadline has come; --resume goes on where this run stopped" in done.stdout
+
+
+def test_a_deadline_that_is_no_time_ends_the_run_before_it_begins(own):
+    done = own("def test_a(profile):\n    profile()\n", "--deadline", "8 o'clock")
+    assert done.returncode == pytest.ExitCode.USAGE_ERROR
+    assert '--deadline "8 o\'clock" is no time' in done.stderr
+
+
 @pytest.mark.parametrize("text", [ASSERTED, CHECKED])
 def test_strict_fails_what_the_baseline_does_not_hold_with_what_differs(own, record, text):
     """A slowdown changes what stands for the version of torch, as another torch would."""
