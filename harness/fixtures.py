@@ -487,6 +487,8 @@ def baseline(request: pytest.FixtureRequest) -> Baseline:
     """
     config = request.config
     path = config.getoption("jetwatt_baseline")
+    if path is None:
+        return Baseline(None, config.stash[OUTCOME])
     by = [name.strip() for name in config.getoption("jetwatt_baseline_by").split(",") if name.strip()]
     with as_pytest_outcome():
-        return Baseline(None if path is None else Path(path), config.stash[OUTCOME], asks_for_strictness(config), by)
+        return Baseline(Path(path), config.stash[OUTCOME], asks_for_strictness(config), by)

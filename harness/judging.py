@@ -172,44 +172,53 @@ def judging(request: pytest.FixtureRequest, judged_device: str) -> Judging:
     return bound
 
 
-@pytest.hookimpl(wrapper=True)
-def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, Any, Any]:
-    """Run a claim: its verdict is kept, and fails the test where the rules of the run say so.
+class ClaimHooks:
+    """What a run that has claims does around its tests; registered where some were collected."""
 
-    It is skipped where there are no profiles to judge, or no sensor.
-    """
-    bound: Optional[Judging] = pyfuncitem.funcargs.get("judging")
-    if bound is None:
-        return (yield)
-    run, result = claims_of_run(pyfuncitem.config), None
-    with as_pytest_outcome():
-        try:
-            result = yield
-            verdict = None if bound.claim is None else bound.checked_verdict()
-        except CannotRunError as error:
-            run.keep(bound.claim, bound.device, None)
-            left_out = run.cases.left_out(bound.device)
-            raise CannotRunError(
-                f"{error}; left out: {left_out_of_verdicts(left_out)}" if left_out else str(error)
-            ) from None
-        except AssertionError:
-            verdict = bound.verdict
-            if verdict is None or run.accepts(verdict):
-                raise
-    if verdict is not None:
-        run.keep(bound.claim, bound.device, verdict)
-        if not run.accepts(verdict):
-            pytest.fail(verdict.text, pytrace=False)
-    return result
+    @pytest.hookimpl(wrapper=True)
+    def pytest_pyfunc_call(self, pyfuncitem: pytest.Function) -> Generator[None, Any, Any]:
+        """Run a claim: its verdict is kept, and fails the test where the rules of the run say so.
+
+        It is skipped where there are no profiles to judge, or no sensor.
+        """
+        bound: Optional[Judging] = pyfuncitem.funcargs.get("judging")
+        if bound is None:
+            return (yield)
+        run, result = claims_of_run(pyfuncitem.config), None
+        with as_pytest_outcome():
+            try:
+                result = yield
+                verdict = None if bound.claim is None else bound.checked_verdict()
+            except CannotRunError as error:
+                run.keep(bound.claim, bound.device, None)
+                left_out = run.cases.left_out(bound.device)
+                raise CannotRunError(
+                    f"{error}; left out: {left_out_of_verdicts(left_out)}" if left_out else str(error)
+                ) from None
+            except AssertionError:
+                verdict = bound.verdict
+                if verdict is None or run.accepts(verdict):
+                    raise
+        if verdict is not None:
+            run.keep(bound.claim, bound.device, verdict)
+            if not run.accepts(verdict):
+                pytest.fail(verdict.text, pytrace=False)
+        return result
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_makereport(self, item: pytest.Item) -> Generator[None, Any, Any]:
+        """Claims that are skipped for one reason are one line of the summary: there are more than a hundred."""
+        report: pytest.TestReport = yield
+        if report.skipped and is_claim(item) and isinstance(report.longrepr, tuple):
+            report.longrepr = (str(item.path.parent), None, report.longrepr[2])  # type: ignore[assignment]
+        return report
 
 
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, Any, Any]:
-    """Claims that are skipped for one reason are one line of the summary: there are more than a hundred."""
-    report: pytest.TestReport = yield
-    if report.skipped and is_claim(item) and isinstance(report.longrepr, tuple):
-        report.longrepr = (str(item.path.parent), None, report.longrepr[2])  # type: ignore[assignment]
-    return report
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: List[pytest.Item]) -> None:
+    """Let the hooks of claims take part where a test is a claim, or takes a statistic as claims do."""
+    if any(is_claim(item) or JUDGED_DEVICE in getattr(item, "fixturenames", ()) for item in items):
+        config.pluginmanager.register(ClaimHooks())
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:

@@ -13,7 +13,7 @@ from harness.core.cases import IDLE, IDLE_STATES, Case
 from harness.core.device import Device, is_self_profiling
 from harness.core.profiles import Profile
 from harness.core.units import ms_to_s
-from harness.measure.rounds import Step, never, nothing
+from harness.measure.rounds import Step, never
 
 _now_s: Optional[float] = None  # the reading while minibatches are timed: what the current one has taken
 
@@ -46,11 +46,22 @@ def time_rounds(
 
     It fixes the number of rounds before the first; those that follow while `goes_on()` are added to its record.
     """
+    _record(benchmark, step, count, prepare)
+    while goes_on():
+        prepare()
+        seconds = step()
+        if benchmark.stats is not None:  # none with --benchmark-disable
+            benchmark.stats.update(seconds)
+
+
+def _record(benchmark: Any, step: Step, count: int, prepare: Optional[Callable[[], None]] = None) -> None:
+    """Have pytest-benchmark run and record `count` rounds, each as long as `step` says."""
     global _now_s
 
     def begin() -> None:
         global _now_s
-        prepare()
+        if prepare is not None:
+            prepare()
         _now_s = 0.0
 
     def run() -> None:
@@ -59,11 +70,6 @@ def time_rounds(
 
     try:
         benchmark.pedantic(run, setup=begin, rounds=count)
-        while goes_on():
-            prepare()
-            seconds = step()
-            if benchmark.stats is not None:  # none with --benchmark-disable
-                benchmark.stats.update(seconds)
     finally:
         _now_s = None
 
@@ -78,4 +84,4 @@ def play_back(benchmark: Any, measured: Profile) -> None:
     durations_s = [ms_to_s(time_ms) for time_ms in times_ms] if idle_s is None else [idle_s]
     count = min(len(durations_s), MAX_ROUNDS)
     picked = iter([durations_s[place * len(durations_s) // count] for place in range(count)])
-    time_rounds(benchmark, nothing, lambda: next(picked), count)
+    _record(benchmark, lambda: next(picked), count)

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 # types of cooling devices that hold a clock down; the rest are fans, warnings, and shutdowns
 HOLDS_CLOCKS = re.compile(r".*throttle-alert|(thermal-)?(cpufreq|devfreq)\b.*|.*(balanced|heavy)|\d+\.g[a-z0-9]+")
+PREFIX = "throttle_"  # of the names of all channels of throttling
 OVERCURRENT = "throttle_overcurrent_events"  # the channel of all over-current events together
 # what the counters of Orin count (L4T Developer Guide, Jetson Orin, over-current throttling)
 OC_MEANING = {"oc1": "under-voltage", "oc2": "average over-current", "oc3": "instantaneous over-current"}

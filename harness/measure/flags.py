@@ -6,7 +6,7 @@ import math
 from typing import Any, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 from harness.board.socket_meter import SOCKET
-from harness.board.throttling import throttled_times
+from harness.board.throttling import PREFIX, throttled_times
 from harness.core.cases import CONCURRENT, DISTURBED_CORES, IDLE, STATIC, Case, Mix, parse_storage
 from harness.core.metrics import POWER_CHANNEL, between, end_s
 from harness.core.profiles import CLEAN, NO_SERIES, Minibatch, Profile, Telemetry
@@ -124,6 +124,8 @@ def _disturbance(case: Case, start: float, end: float, telemetry: Telemetry) -> 
 
 def _throttling(start: float, end: float, telemetry: Telemetry) -> Iterator[str]:
     """When and how long heat or too much current held clocks down, counted from the first minibatch that counts."""
+    if not any(channel.startswith(PREFIX) for channel in telemetry.series):
+        return
     times = [time for time in throttled_times(telemetry.series) if time.start_s < end and time.end_s > start]
     if times:
         yield f"throttled: {'; '.join(time.text(start) for time in times)}"
