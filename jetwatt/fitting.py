@@ -19,7 +19,6 @@ from predictors.models.base import DEFAULT, Prediction, Predictor, admitted_rows
 from predictors.models.persistence import load_model, save_model
 from predictors.models.tables import TABLE_KEY, Table, find_table, tables_of
 from predictors.search.targets import unprofiled_target
-from predictors.strategies.closed_loop import CandidatePosterior
 from predictors.strategies.goals import within
 
 if TYPE_CHECKING:
@@ -124,7 +123,9 @@ class FittedModel:
             `time_ms`, `time_low_ms`, `time_high_ms`, `power_mw`, `power_low_mw`, `power_high_mw`, and `on_front`:
             whether no other mode is expected to be better in both time and power.
         """
-        return _named(self._predicted(device, modes, batch_size, level, unprofiled)[0])
+        table, prediction, admitted = self._predicted(device, modes, batch_size, level, unprofiled)
+        table["on_front"] = table.index.isin(prediction.front(admitted))
+        return _named(table)
 
     def best(
         self,
@@ -150,19 +151,19 @@ class FittedModel:
         table, prediction, admitted = self._predicted(None, "all", None, LEVEL, unprofiled)
         figures = prediction.time_ms, prediction.power_mw, table["batch_size"].to_numpy()
         times, powers = (np.log(figures[0]), prediction.time_log_sd), (np.log(figures[1]), prediction.power_log_sd)
-        unmeasured = np.zeros(len(table), dtype=bool)
-        candidates = CandidatePosterior(*times, *powers, figures[2], unmeasured, {}, prediction.freedom)
-        table["risk"] = candidates.risk(goal)
-        excess = goal.excess(*figures) if risk is None else table["risk"].to_numpy() - risk
+        risks = goal.risk(times, powers, figures[2], prediction.freedom)
+        excess = goal.excess(*figures) if risk is None else risks - risk
         excess = np.where(admitted, excess, np.inf)
         if not (excess <= 0).any():
-            near = _named(table.iloc[[int(excess.argmin())]]).iloc[0]
-            nearest = f"{near['time_ms']:.4g} ms at {mw_to_w(near['power_mw']):.4g} W, risk {near['risk']:.2g}"
+            place = int(excess.argmin())
+            near = _named(table.iloc[[place]]).iloc[0]
+            nearest = f"{near['time_ms']:.4g} ms at {mw_to_w(near['power_mw']):.4g} W, risk {risks[place]:.2g}"
             raise CannotRunError(
                 f"no mode has the {goal.describe()}", f"the nearest, {near['power_mode']}, has {nearest}"
             )
         best = int(np.where(excess <= 0, goal.objective(*figures), np.inf).argmin())
-        return _named(table.iloc[[best]]).iloc[0]
+        row = table.iloc[[best]].assign(on_front=prediction.is_on_front(best, admitted), risk=risks[best])
+        return _named(row).iloc[0]
 
     def score(self, test: Corpus) -> pd.Series:
         """Errors (MAPE) and coverage of the 80 % intervals, in %, on held-out profiles.
@@ -233,7 +234,6 @@ class FittedModel:
         table["time_low_ms"], table["time_high_ms"] = prediction.time_interval_ms(level)
         table["power_mw"] = prediction.power_mw
         table["power_low_mw"], table["power_high_mw"] = prediction.power_interval_mw(level)
-        table["on_front"] = table.index.isin(prediction.front(admitted))
         return table, prediction, admitted
 
     def _modes(self, device: Optional[str], modes: Modes) -> List[PowerMode]:

@@ -99,6 +99,8 @@ def test_the_best_mode_is_the_best_of_the_table_and_tells_its_risk(model):
     assert best["time_ms"] == table[table["power_mw"] <= 10_000]["time_ms"].min()
     assert 0 < best["risk"] < 0.5
     assert model.best(time_ms=600)["power_mw"] == table[table["time_ms"] <= 600]["power_mw"].min()
+    row = table.set_index("power_mode").loc[best["power_mode"]]
+    assert best.drop(["power_mode", "risk"]).to_dict() == row.to_dict()
     careful = model.best(power_w=10, risk=best["risk"] / 10)
     assert careful["risk"] <= best["risk"] / 10
     assert careful["time_ms"] > best["time_ms"]

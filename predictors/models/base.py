@@ -76,6 +76,13 @@ class Prediction:
         """The indices of the predicted Pareto front among the `admitted` modes, bool of shape (n,)."""
         return pareto_front(np.where(admitted, self.time_ms, np.nan), self.power_mw)
 
+    def is_on_front(self, place: int, admitted: np.ndarray) -> bool:
+        """Whether a mode is on the `front`, without computing the rest of it."""
+        time_ms, power_mw = self.time_ms[place], self.power_mw[place]
+        is_no_worse = admitted & (self.time_ms <= time_ms) & (self.power_mw <= power_mw)
+        is_better = is_no_worse & ((self.time_ms < time_ms) | (self.power_mw < power_mw))
+        return bool(is_no_worse[place] and not is_better.any() and is_no_worse.argmax() == place)
+
     def _interval(self, middle: np.ndarray, log_sd: np.ndarray, level: float) -> Tuple[np.ndarray, np.ndarray]:
         if not 0 < level < 1:
             raise InvalidValueError(f"the level of an interval must be between 0 and 1, got {level}")

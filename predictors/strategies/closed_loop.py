@@ -12,14 +12,14 @@ from __future__ import annotations
 
 import copy
 import math
-from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple, Union
+from typing import Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple, Union
 
 import numpy as np
 
 from harness.core.errors import InvalidValueError
 from predictors.models.base import Predictor, admitted_rows
 from predictors.sampling import choose
-from predictors.strategies.goals import Goal, log_distribution
+from predictors.strategies.goals import Goal, LogFigures, exceedance, log_distribution, standardised
 from predictors.strategies.protocol import Choice, History, MeasuredMode, Strategy
 from predictors.strategies.search import Grid, profile_random
 
@@ -73,8 +73,12 @@ class CandidatePosterior(NamedTuple):
 
     def log_quantity(self, name: str) -> Tuple[np.ndarray, np.ndarray]:
         """Mean and standard deviation of a quantity's logarithm."""
-        times, powers = (self.log_time, self.log_time_sd), (self.log_power, self.log_power_sd)
-        return log_distribution(name, times, powers, self.batch_size)
+        return log_distribution(name, *self._figures)
+
+    @property
+    def _figures(self) -> Tuple[LogFigures, LogFigures, np.ndarray]:
+        """Log time, log power and batch size, as the functions of goals take them."""
+        return (self.log_time, self.log_time_sd), (self.log_power, self.log_power_sd), self.batch_size
 
     def log_objective(self, goal: Goal) -> Tuple[np.ndarray, np.ndarray]:
         return self.log_quantity(goal.minimise)
@@ -101,29 +105,18 @@ class CandidatePosterior(NamedTuple):
         return least
 
     def risk(self, goal: Goal) -> np.ndarray:
-        """The probability that each candidate breaks a limit, as of `Goal.breaks`: that of the likeliest one."""
-        likeliest = np.zeros(len(self.measured))
-        for name, limit in goal.limits.items():
-            likeliest = np.maximum(likeliest, self.exceeding(name, limit + goal.slack(name)))
-        return likeliest
+        """The probability that each candidate breaks a limit, as of `Goal.risk`; if measured, by noise alone."""
+        return np.where(self.measured, goal.risk(*self._figures), goal.risk(*self._figures, self.freedom))
 
     def exceeding(self, name: str, limit: Union[float, np.ndarray]) -> np.ndarray:
         """The probability that a quantity exceeds a limit, shared or one per candidate, shape (n,)."""
-        noise, predicted = self._tails()
-        mean, sd = self.log_quantity(name)
-        room = (np.log(limit) - mean) / sd
-        return np.where(self.measured, noise.sf(room), predicted.sf(room))
+        noise = exceedance(name, limit, *self._figures)
+        return np.where(self.measured, noise, exceedance(name, limit, *self._figures, self.freedom))
 
     def reach(self, exceeded: float) -> np.ndarray:
         """The distance from the median, in standard deviations, exceeded with probability `exceeded`, shape (n,)."""
-        noise, predicted = self._tails()
+        noise, predicted = standardised(math.inf), standardised(self.freedom)
         return np.where(self.measured, noise.isf(exceeded), predicted.isf(exceeded))
-
-    def _tails(self) -> Tuple[Any, Any]:
-        """The standardised distributions of measured and of predicted figures."""
-        from scipy.stats import norm, t
-
-        return norm, norm if np.isinf(self.freedom) else t(self.freedom)
 
 
 def learn(predictor: Predictor, history: History, widen: float = 1.0, draws: int = 0) -> CandidatePosterior:

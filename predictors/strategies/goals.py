@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from typing import Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple, Union
+from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple, Union
 
 import numpy as np
 
@@ -19,6 +19,7 @@ from harness.core.errors import InvalidValueError, UnknownNameError
 from harness.core.units import w_to_mw
 
 Figures = Union[float, np.ndarray]  # of one candidate, or of shape (n,)
+LogFigures = Tuple[np.ndarray, np.ndarray]  # mean and standard deviation of the logarithms of n figures
 
 BREAKING_SHARE = 0.02
 """A limit counts as broken if it is exceeded by more than this share of it, and by more than the sensor's noise."""
@@ -111,6 +112,20 @@ class Goal:
         ]
         return np.logical_or.reduce([np.zeros(np.shape(time_ms), dtype=bool), *broken])
 
+    def risk(
+        self, log_time: LogFigures, log_power: LogFigures, batch_size: np.ndarray, freedom: float = math.inf
+    ) -> np.ndarray:
+        """The probability that any limit is broken, as of `breaks`, shape (n,): that of the likeliest one.
+
+        The arguments are those of `exceedance`.
+        """
+        likeliest = np.zeros(len(batch_size))
+        for name, limit in self.limits.items():
+            broken_above = limit + self.slack(name)
+            probability = exceedance(name, broken_above, log_time, log_power, batch_size, freedom)
+            likeliest = np.maximum(likeliest, probability)
+        return likeliest
+
     def describe(self) -> str:
         """The goal in words: `least minibatch time with power at most 30 W`."""
         limits = []
@@ -167,10 +182,34 @@ def value_of(name: str, time_ms: Figures, power_mw: Figures, batch_size: Figures
     return quantity.per_unit * time_ms**quantity.time * power_mw**quantity.power * size**quantity.batch
 
 
+def exceedance(
+    name: str,
+    limit: Figures,
+    log_time: LogFigures,
+    log_power: LogFigures,
+    batch_size: np.ndarray,
+    freedom: float = math.inf,
+) -> np.ndarray:
+    """The probability that a quantity exceeds a limit, shared or one per candidate, shape (n,).
+
+    The other arguments are those of `log_distribution`; `freedom` is the number of degrees of freedom of the Student t
+    distribution that both logarithms have, infinite for a normal one.
+    """
+    mean, sd = log_distribution(name, log_time, log_power, batch_size)
+    return standardised(freedom).sf((np.log(limit) - mean) / sd)
+
+
+def standardised(freedom: float) -> Any:
+    """The distribution of a logarithm less its mean, in standard deviations: Student t, normal where infinite."""
+    from scipy.stats import norm, t
+
+    return norm if np.isinf(freedom) else t(freedom)
+
+
 def log_distribution(
     name: str,
-    log_time: Tuple[np.ndarray, np.ndarray],
-    log_power: Tuple[np.ndarray, np.ndarray],
+    log_time: LogFigures,
+    log_power: LogFigures,
     batch_size: np.ndarray,
 ) -> Tuple[np.ndarray, np.ndarray]:
     """Mean and standard deviation of a quantity's natural logarithm, assuming independent time and power.

@@ -122,3 +122,16 @@ def test_checked_inputs_say_what_was_asked(modes, size):
     assert rows.modes.tolist() == [list(map(float, mode)) for mode in modes]
     assert rows.batch_size.tolist() == [size] * len(modes)
     assert rows.inference.all()
+
+
+figures_or_nan = st.sampled_from([1.0, 2.0, 3.0, 4.0, math.inf, math.nan])
+
+
+@given(st.lists(st.tuples(figures_or_nan, figures_or_nan, st.booleans()), max_size=12))
+def test_each_mode_is_on_the_front_or_not_as_the_whole_front_has_it(rows):
+    """With modes of equal figures, of which the first is on the front, and with figures that nobody knows."""
+    time_ms, power_mw = (np.array([row[column] for row in rows], dtype=float) for column in (0, 1))
+    admitted = np.array([row[2] for row in rows], dtype=bool)
+    prediction = Prediction(time_ms, power_mw, 0.1 * np.ones(len(rows)), 0.1 * np.ones(len(rows)))
+    one_by_one = {place for place in range(len(rows)) if prediction.is_on_front(place, admitted)}
+    assert one_by_one == set(prediction.front(admitted).tolist())
