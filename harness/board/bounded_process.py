@@ -7,11 +7,13 @@ import os
 import shlex
 import signal
 import subprocess
-from typing import NamedTuple, Sequence
+from typing import Mapping, NamedTuple, Sequence
 
 from harness.core.errors import ControlError
 
 _GRACE_S = 5.0  # a killed process is gone in milliseconds, unless the kernel holds it
+
+_NO_VARIABLES: Mapping[str, str] = {}
 
 
 class Finished(NamedTuple):
@@ -19,15 +21,25 @@ class Finished(NamedTuple):
     output: str
 
 
-def run_bounded(command: Sequence[str], *, timeout_s: float, answer: str = "", grace_s: float = _GRACE_S) -> Finished:
-    """`answer` is what the command reads; killed for its time limit with its children, it has `grace_s` to be gone."""
+def run_bounded(
+    command: Sequence[str],
+    *,
+    timeout_s: float,
+    answer: str = "",
+    grace_s: float = _GRACE_S,
+    variables: Mapping[str, str] = _NO_VARIABLES,
+) -> Finished:
+    """`answer` is what the command reads; killed for its time limit with its children, it has `grace_s` to be gone.
+
+    `variables` are added to this process's environment.
+    """
     try:
         process = subprocess.Popen(
             command,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
-            env={**os.environ, "LC_ALL": "C"},
+            env={**os.environ, "LC_ALL": "C", **variables},
             start_new_session=True,  # a process group of its own, to be killed as a whole
         )
     except OSError as error:
@@ -46,9 +58,11 @@ def run_bounded(command: Sequence[str], *, timeout_s: float, answer: str = "", g
     return Finished(process.returncode, output.decode(errors="replace"))
 
 
-def run_checked(command: Sequence[str], *, timeout_s: float, hint: str) -> str:
+def run_checked(
+    command: Sequence[str], *, timeout_s: float, hint: str, variables: Mapping[str, str] = _NO_VARIABLES
+) -> str:
     """Run a command as `run_bounded` and return what it printed; ControlError where it ended with a status."""
-    done = run_bounded(command, timeout_s=timeout_s)
+    done = run_bounded(command, timeout_s=timeout_s, variables=variables)
     if done.status:
         said = done.output.strip() or f"status {done.status}"
         raise ControlError(f"`{' '.join(command)}` failed: {said}", hint)

@@ -4,7 +4,7 @@
 
 It holds CPU, GPU and memory at the maximum of the nvpmodel mode in effect, keeps CPUs from idling and the GPU powered:
 set the mode first. It keeps neither the highest limits nor the memory's rate in its file: those are the knobs
-`cpufreq`, `devfreq` and `emc`.
+`cpufreq`, `devfreq` and `emc`. The fan, which it does keep, is taken out of the file: that is the knob `fan`.
 """
 
 from __future__ import annotations
@@ -19,8 +19,17 @@ from harness.board.bounded_process import run_checked
 from harness.board.gpu import find_gpus
 from harness.board.kernel_file import left_alone
 from harness.board.knob import Knob, KnobSpec
-from harness.board.privileged import CLOCKS_FILE, DRAFT, JETSON_CLOCKS, JETSON_CLOCKS_TIMEOUT_S, STATE
+from harness.board.privileged import (
+    CLOCKS_FAN_FILE,
+    CLOCKS_FILE,
+    DRAFT,
+    JETSON_CLOCKS,
+    JETSON_CLOCKS_TIMEOUT_S,
+    STATE,
+    without_fan,
+)
 from harness.core.errors import ControlError
+from harness.core.files import write_durably
 
 DVFS, ON, OFF = "dvfs", "on", "off"
 
@@ -118,21 +127,27 @@ class JetsonClocks(Knob):
     def _do(self, act: str) -> str:
         if privileges.needed(self._root):
             return privileges.call("jetson-clocks", act)
+        folder = os.path.dirname(self._file)
+        fan_file = Path(folder, CLOCKS_FAN_FILE)
         try:
             if act == "forget":
                 Path(self._file).unlink(missing_ok=True)
                 Path(self._draft).unlink(missing_ok=True)
                 return ""
             if act == "store":
-                os.makedirs(os.path.dirname(self._file), exist_ok=True)
+                os.makedirs(folder, exist_ok=True)
                 Path(self._draft).unlink(missing_ok=True)  # it appends to a file that is there
         except OSError as error:
             raise ControlError(f"{error.filename} is in the way: {error.strerror}", "make it writable") from error
         words = {"show": ["--show"], "store": ["--store", self._draft], "pin": [], "restore": ["--restore", self._file]}
         command = [self._executable, *words[act]]
-        output = run_checked(command, timeout_s=self._timeout_s, hint="run it by hand and look")
+        hint = "run it by hand and look"
+        output = run_checked(command, timeout_s=self._timeout_s, hint=hint, variables={"HOME": folder})
         if act == "store":
-            os.replace(self._draft, self._file)
+            stored = Path(self._draft).read_bytes().decode("utf-8", "surrogateescape")
+            write_durably(Path(self._file), without_fan(stored).encode("utf-8", "surrogateescape"))
+            Path(self._draft).unlink()
+            fan_file.unlink(missing_ok=True)
         return output
 
 

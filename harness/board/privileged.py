@@ -45,6 +45,7 @@ SYSTEMCTL = "usr/bin/systemctl"
 FAN_SERVICE = "nvfancontrol"
 CUSTOM_CONFS = ("custom-1", "custom-2")
 CLOCKS_FILE = "jetson_clocks.conf"
+CLOCKS_FAN_FILE = ".jetsonclocks_fan.txt"  # in its HOME: whether nvfancontrol ran when jetson_clocks stored
 FAN_FILE = "fan.json"
 FAN_LOCK = "fan.lock"
 BOOT_ID = "proc/sys/kernel/random/boot_id"
@@ -323,13 +324,17 @@ def _nvpmodel(machine: Machine, read_input: Callable[[int], bytes], conf: str, n
 
 def _jetson_clocks(machine: Machine, read_input: Callable[[int], bytes], act: str) -> Tuple[int, str]:
     command = _trusted(JETSON_CLOCKS, machine)
+    home = os.path.join(machine.root, STATE)  # without a HOME, jetson_clocks writes its file of the fan to /
+
+    def run(*options: str) -> Tuple[int, str]:
+        return _run([command, *options], JETSON_CLOCKS_TIMEOUT_S, home=home)
+
     if act == "show":
-        return _run([command, "--show"], JETSON_CLOCKS_TIMEOUT_S)
+        return run("--show")
     if act == "pin":
-        return _run([command], JETSON_CLOCKS_TIMEOUT_S)
+        return run()
     if act == "restore":
-        stored = _trusted(os.path.join(STATE, CLOCKS_FILE), machine)
-        return _run([command, "--restore", stored], JETSON_CLOCKS_TIMEOUT_S)
+        return run("--restore", _trusted(os.path.join(STATE, CLOCKS_FILE), machine))
     if act == "forget":
         return _forget(machine, CLOCKS_FILE)
     if act != "store":
@@ -337,11 +342,24 @@ def _jetson_clocks(machine: Machine, read_input: Callable[[int], bytes], act: st
     draft = CLOCKS_FILE + DRAFT
     with _state(machine) as folder:
         _unlink(folder, draft)  # it appends to a file that is there
-        store = [command, "--store", os.path.join(machine.root, STATE, draft)]
-        status, output = _run(store, JETSON_CLOCKS_TIMEOUT_S)
+        status, output = run("--store", os.path.join(home, draft))
         if status == DONE:
-            os.replace(draft, CLOCKS_FILE, src_dir_fd=folder, dst_dir_fd=folder)
+            with os.fdopen(os.open(draft, os.O_RDONLY | os.O_NOFOLLOW, dir_fd=folder), "rb") as file:
+                stored = file.read().decode("utf-8", "surrogateescape")
+            _replace(folder, CLOCKS_FILE, without_fan(stored).encode("utf-8", "surrogateescape"))
+        _unlink(folder, CLOCKS_FAN_FILE)
         return status, output
+
+
+def without_fan(stored: str) -> str:
+    """What jetson_clocks stored (FILE:VALUE in each line), without the fan.
+
+    Restored, it would stop or start nvfancontrol and set speeds as they were when it was stored. If the fan was held at
+    full speed then, and is not now, no one would control it. The fan is left to the operation `fan`.
+    """
+    of_fan = r"/.*(/pwm-fan.*|/pwm[0-9]*|/target_pwm|/temp_control|/" + re.escape(CLOCKS_FAN_FILE) + ")"
+    lines = stored.splitlines(True)
+    return "".join(line for line in lines if re.fullmatch(of_fan, line.partition(":")[0]) is None)
 
 
 def _fan(machine: Machine, read_input: Callable[[int], bytes], act: str) -> Tuple[int, str]:
@@ -569,14 +587,14 @@ def _unlink(folder: int, name: str) -> None:
         os.unlink(name, dir_fd=folder)
 
 
-def _run(command: List[str], timeout_s: float, answer: bytes = b"") -> Tuple[int, str]:
+def _run(command: List[str], timeout_s: float, answer: bytes = b"", home: str = "/") -> Tuple[int, str]:
     """Run a program to its end, or kill it with its children."""
     process = subprocess.Popen(
         command,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
-        env=_ENVIRONMENT,
+        env=dict(_ENVIRONMENT, HOME=home),
         cwd="/",
         start_new_session=True,  # a process group of its own, to be killed as a whole
         preexec_fn=undo_limits,

@@ -94,6 +94,17 @@ def test_a_show_without_a_gpu_tells_nothing_of_its_clock_and_is_refused(board):
     assert "--show` names no GPU" in capability.detail
 
 
+def test_the_fan_is_neither_stored_nor_restored_and_its_file_does_not_stay(board, monkeypatch):
+    monkeypatch.delenv("HOME")
+    script = board.path / "usr/bin/jetson_clocks"
+    stores = 'cat state >> "$2"; f="$HOME/.jetsonclocks_fan.txt"; echo inactive > "$f"; echo "$f:inactive" >> "$2"'
+    script.write_text(script.read_text().replace('cat state >> "$2"', stores))
+    knob = JetsonClocks(board.root)
+    knob.set(knob.off())
+    assert stored(board).read_text() == SHOW + "\n"
+    assert [path.name for path in stored(board).parent.iterdir()] == ["jetson_clocks.conf"]
+
+
 def test_dvfs_goes_off_and_all_comes_back(board):
     knob = JetsonClocks(board.root)
     before = knob.read()

@@ -495,6 +495,67 @@ def test_a_fan_runs_at_full_speed_or_as_before_and_no_slower(ask, board, service
     assert not set(board.contents()) - set(before) - {"before", "var/lib/jetwatt/fan.lock"}
 
 
+CLOCKS_WITH_FAN = """#!/bin/sh
+# As NVIDIA's: the state of nvfancontrol goes to a file in HOME, and restoring starts or stops it by that file.
+fan="$HOME/.jetsonclocks_fan.txt"
+case "$1" in
+--store)
+    if systemctl is-active nvfancontrol; then echo active > "$fan"; else echo inactive > "$fan"; fi
+    printf '%s\\n' "{root}/clock:$(cat {root}/clock)" "$fan:$(cat "$fan")" "{root}/{pwm}:0" >> "$2";;
+--restore)
+    while IFS=: read -r file value; do echo "$value" > "$file"; done < "$2"
+    if [ -e "$fan" ]; then
+        if [ "$(cat "$fan")" = active ]; then systemctl start nvfancontrol; else systemctl stop nvfancontrol; fi
+    fi;;
+*) echo 2201600 > {root}/clock;;
+esac"""
+FAN_PWM = "sys/class/hwmon/hwmon3/pwm1"
+
+
+@pytest.fixture
+def clocks_with_fan(board, monkeypatch):
+    """A board whose jetson_clocks stores and restores the fan, too; returns its state: service runs, speed, clock."""
+    monkeypatch.setitem(privileged._ENVIRONMENT, "PATH", f"{board.root}/usr/bin:/usr/bin:/bin")
+    board.write(
+        {
+            "clock": 729600,
+            "usr/bin/systemctl": SERVICE.format(root=board.root, pwm=FAN_PWM),
+            "usr/bin/jetson_clocks": CLOCKS_WITH_FAN.format(root=board.root, pwm=FAN_PWM),
+        }
+    )
+    for name in ("systemctl", "jetson_clocks"):
+        (board.path / "usr/bin" / name).chmod(0o755)
+
+    def state():
+        texts = ((board.path / name).read_text().strip() for name in (FAN_PWM, "clock"))
+        return (not (board.path / "stopped").exists(), *texts)
+
+    return state
+
+
+@pytest.mark.parametrize(
+    ("order", "after"),
+    [
+        ("full store pin back restore", (True, "255", "729600")),
+        ("store pin full restore", (False, "255", "729600")),
+        ("store pin full restore back", (True, "255", "729600")),
+        ("store full pin back restore", (True, "255", "729600")),
+    ],
+)
+def test_restored_clocks_leave_the_fan_as_the_fan_operation_set_it(ask, board, clocks_with_fan, order, after):
+    assert clocks_with_fan() == (True, "77", "729600")
+    for act in order.split():
+        assert ask("fan" if act in ("full", "back") else "jetson-clocks", act)[0] == DONE
+    assert clocks_with_fan() == after
+    left = {path.name for path in (board.path / "var/lib/jetwatt").iterdir()}
+    assert left <= {"fan.lock", "fan.json", "jetson_clocks.conf"}
+
+
+def test_jetson_clocks_has_a_home_of_its_own_to_write_to(ask, board):
+    ask("jetson-clocks", "show")
+    assert f"HOME={board.root}/var/lib/jetwatt\n" in (board.path / "env").read_text()
+
+
 @contextlib.contextmanager
 def flocked(path):
     fd = os.open(path, os.O_RDONLY)
@@ -698,5 +759,5 @@ def test_it_is_readable_for_the_python_of_jetpack_4_and_keeps_the_environment_ou
     imported = [node for node in ast.walk(tree) if isinstance(node, (ast.Import, ast.ImportFrom))]
     names = {alias.name for node in imported if isinstance(node, ast.Import) for alias in node.names}
     names |= {node.module for node in imported if isinstance(node, ast.ImportFrom)}
-    standing_alone = "contextlib, fcntl, json, os, re, resource, signal, stat, subprocess, sys, typing"
+    standing_alone = "contextlib, fcntl, json, os, re, resource, signal, stat, subprocess, sys, time, typing"
     assert ", ".join(sorted(names)) == standing_alone
