@@ -81,7 +81,7 @@ def test_cases_are_resumed_exported_and_gated_like_measured_ones(run_suite, corp
 def test_without_a_workload_a_replay_takes_those_of_its_corpus(run_suite, corpus):
     done = run_suite("--device", f"replay:{corpus}", "--collect-only", "-q")
     assert "test_training[replay:agx.csv-yolov8n-coco-maxn-bs16]" in done.stdout
-    assert "lenet" not in done.stdout
+    assert "lenet-mnist" not in done.stdout
 
 
 @pytest.mark.parametrize(

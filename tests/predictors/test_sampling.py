@@ -57,7 +57,7 @@ def test_what_cannot_be_chosen_is_refused(count, message):
         choose(TABLE.modes, count)
 
 
-def test_an_unknown_sampler_is_refused_with_the_known_ones():
+def test_an_unknown_sampler_is_refused_and_the_available_ones_are_listed():
     with pytest.raises(UnknownNameError, match=r"available: random, space-filling, greatest-first, sequential$"):
         choose(TABLE.modes, 5, sampling="guess")
 

@@ -48,7 +48,7 @@ def test_name_and_values_of_a_power_mode_are_replaced_together():
         dataclasses.replace(case, power_mode="2c")
 
 
-def test_the_parts_of_a_concurrent_case_have_its_mode_and_an_inference_of_another_mode_has_its_name_alone():
+def test_the_parts_of_a_concurrent_case_have_its_mode_unless_inference_has_its_own():
     low, high = NamedMode("2c", PowerMode(2, 5, 0, 0)), NamedMode("maxn", PowerMode(4, 9, 0, 0))
     training = Case("host", "lenet-mnist", "maxn", 0, "ssd", 16).in_mode(high)
     serving = dataclasses.replace(training, task=INFERENCE)
