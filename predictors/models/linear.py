@@ -134,7 +134,6 @@ class Ridge(Regression):
     """
 
     name = "ridge"
-    least_modes = 2
     usual_log_sd = (0.13, 0.05)
     log_inputs = True
     penalties: Tuple[float, ...] = PENALTIES

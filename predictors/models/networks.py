@@ -245,7 +245,6 @@ class NeuralNetwork(NetworkRegression):
     """Networks that start from random weights; inputs are cores and clocks."""
 
     name = "nn"
-    least_modes = 2
     usual_log_sd = (0.3, 0.05)
     hidden: Tuple[int, ...] = HIDDEN  # neurons of each layer but the last, which has one
     scaling: str = "standard"  # StandardScaler, which the paper names; or `min-max`, whose range 0 to 1 it describes

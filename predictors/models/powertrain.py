@@ -35,7 +35,6 @@ class PowerTrain(NetworkRegression):
     """
 
     name = "powertrain"
-    least_modes = 2
     usual_log_sd = (0.15, 0.04)
     references: Tuple[Table, ...] = ()  # the paper has one reference; of several, the first is taken
     loss: str = "mse"  # or `mape`, which the paper used for an Orin Nano (001 sec. 4.3.4)

@@ -129,6 +129,7 @@ class Regression(Predictor):
 
     usual_log_sd: ClassVar[Tuple[float, float]]  # of its residuals after 50 random modes of the tables of an Orin AGX
     log_inputs: ClassVar[bool] = False  # whether inputs are the logarithms of cores and clocks
+    least_modes: ClassVar[int] = 2  # the intervals come from rows left out, so one must remain to fit on
     space: Optional[PowerModeSpace] = None  # the modes it may be used for
 
     @abc.abstractmethod

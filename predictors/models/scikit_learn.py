@@ -18,7 +18,6 @@ from predictors.models.regression import Figures, Regression, column_scale
 class _Estimator(Regression):
     """A copy of an estimator for log time and one for log power."""
 
-    least_modes = 2
     seed: int = 0  # of rows, splits or weights
 
     @abc.abstractmethod
