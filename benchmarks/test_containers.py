@@ -17,7 +17,7 @@ from typing import Callable, Dict, Iterator, List, Optional, Tuple
 
 import pytest
 
-from harness.board.containers import ContainerEngine, shared_memory_bytes
+from harness.board.containers import ContainerEngine, gpu_options, shared_memory_bytes
 from harness.board.disk import disk_under
 from harness.board.lock import LOCK_DIR_VARIABLE
 from harness.core.cases import Case
@@ -75,7 +75,7 @@ class Sides:
         self._engine, self.case, self._folder, self._progress = engine, case, folder, progress
         self._configuration, self._accelerator, self._count = configuration_from(config), [], 0
         if require("harness.measure.training_loop").accelerator_name() != "cpu":
-            self._accelerator = ["--gpus", "all"]
+            self._accelerator = gpu_options(engine.options)
 
     def data(self, case: Case) -> Path:
         """Where the data set lies, which has to be there before a container can have it."""

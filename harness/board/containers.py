@@ -24,6 +24,7 @@ from harness.core.errors import CannotRunError
 from harness.core.units import BYTES_PER_MIB
 
 MARKS = {"run/.containerenv": "podman", ".dockerenv": "docker"}  # by which engines mark the containers that they start
+L4T_RELEASE = "etc/nv_tegra_release"  # on every Jetson board
 MARK_VARIABLE = "container"  # likewise
 
 
@@ -98,7 +99,7 @@ class ContainerEngine:
             what = f"there is no container engine {engine or ' or '.join(ENGINES)} on the PATH"
             raise CannotRunError(what, "install docker or podman")
         self.image, self.python = (image, "python3") if image else (MACHINE_IMAGE, sys.executable)
-        self._options = shlex.split(options)
+        self.options = shlex.split(options)
         self._count = 0
 
     def __enter__(self) -> ContainerEngine:
@@ -139,7 +140,7 @@ class ContainerEngine:
             paths += [path for path in (sys.prefix, sys.base_prefix) if not path.startswith(("/usr/", "/opt/"))]
             words += [word for path in dict.fromkeys(paths) for word in ("--volume", f"{path}:{path}:ro")]
         words += [word for path in dict.fromkeys(map(str, folders)) for word in ("--volume", f"{path}:{path}")]
-        words += ["--workdir", str(directory), *self._options, *options, self.image, *command]
+        words += ["--workdir", str(directory), *self.options, *options, self.image, *command]
         return [self.program, "run", *words]
 
     def _remove(self) -> None:
@@ -153,6 +154,23 @@ class ContainerEngine:
                 ask("rm", "--force", name)
         if self.image == MACHINE_IMAGE:
             ask("rmi", MACHINE_IMAGE)
+
+
+def gpu_options(options: Sequence[str], root: str = "/") -> List[str]:
+    """What to add to an engine's `options` so that containers see the GPU, if they do not choose a way themselves.
+
+    It is `--gpus` or `--runtime nvidia`, never both. On a Jetson board NVIDIA's runtime is in csv mode (it mounts the
+    files that CSV lists name), which refuses `--gpus`.
+    """
+    names = [option.partition("=")[0] for option in options]
+    if "--gpus" in names or any("nvidia.com/gpu" in option for option in options):  # the latter: `--device`, by CDI
+        return []
+    is_nvidia = "--runtime=nvidia" in options or ("--runtime", "nvidia") in zip(options, options[1:])
+    if not is_nvidia and not os.path.exists(os.path.join(root, L4T_RELEASE)):
+        return ["--gpus", "all"]
+    runtime = [] if "--runtime" in names else ["--runtime", "nvidia"]
+    is_visible = any("NVIDIA_VISIBLE_DEVICES" in option for option in options)
+    return runtime + ([] if is_visible else ["--env", "NVIDIA_VISIBLE_DEVICES=all"])  # the runtime adds no GPU without
 
 
 def _skeleton() -> bytes:

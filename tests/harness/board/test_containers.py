@@ -14,6 +14,7 @@ from harness.board.containers import (
     MARK_VARIABLE,
     ContainerEngine,
     container_facts,
+    gpu_options,
     lack_of_shared_memory,
     shared_memory_bytes,
 )
@@ -129,6 +130,28 @@ def fake(tmp_path, monkeypatch):
         return lambda: log.read_text().splitlines() if log.exists() else []
 
     return make
+
+
+VISIBLE = ["--env", "NVIDIA_VISIBLE_DEVICES=all"]
+
+
+@pytest.mark.parametrize(
+    ("options", "on_a_board", "elsewhere"),
+    [
+        ("", ["--runtime", "nvidia", *VISIBLE], ["--gpus", "all"]),
+        ("--memory 1g", ["--runtime", "nvidia", *VISIBLE], ["--gpus", "all"]),
+        ("--runtime nvidia", VISIBLE, VISIBLE),
+        ("--runtime=nvidia -e NVIDIA_VISIBLE_DEVICES=0", [], []),
+        ("--runtime crun", VISIBLE, ["--gpus", "all"]),
+        ("--gpus device=0", [], []),
+        ("--gpus=all", [], []),
+        ("--device nvidia.com/gpu=all", [], []),
+    ],
+)
+def test_one_way_to_the_gpu_is_chosen_and_on_a_jetson_it_is_the_runtime(tree, options, on_a_board, elsewhere):
+    assert gpu_options(options.split(), tree.root) == elsewhere
+    tree.write({"etc/nv_tegra_release": "# R36 (release), REVISION: 4.0"})
+    assert gpu_options(options.split(), tree.root) == on_a_board
 
 
 def test_a_command_runs_on_this_machines_files_and_nothing_is_left(fake, tmp_path):
