@@ -1,4 +1,4 @@
-"""`concurrent`: plans for training with inference in between, found, run and described."""
+"""`concurrent`: searches, runs and describes plans for training with interleaved inference."""
 
 from __future__ import annotations
 
@@ -42,11 +42,11 @@ from predictors.strategies.registry import StrategySetting, unfitted
 MEASURED = "measured"
 SWITCHES = 5  # changes of mode there and back, of which the median time is taken
 SLOWDOWNS = ("training_slowdown", "inference_slowdown")
-_TRIES = 3  # so often a plan whose promise was not kept is made again, with room for what it promised too little
+_TRIES = 3  # attempts at a plan that keeps its limits, each with a margin for the last one's error
 
 
 class Attempt(NamedTuple):
-    """A plan and what came of it when it was run."""
+    """A plan and its profile when it was run."""
 
     choice: ConcurrentChoice
     profile: Profile
@@ -56,7 +56,7 @@ class Attempt(NamedTuple):
         return float("inf") if value is None else value
 
     def shortfalls(self, goal: ConcurrentGoal) -> Tuple[float, float]:
-        """Latency over what is allowed, and power (0 where it is not limited): 1 and below keeps the limit."""
+        """Latency and power over their limits (0 for unlimited power): at most 1 keeps the limit."""
         latency = self.figure(f"latency_p{goal.percentile}_ms") / goal.latency_ms
         return latency, 0.0 if goal.power_mw is None else self.figure("power_mw") / goal.power_mw
 
@@ -85,33 +85,33 @@ def concurrent(
     config: Union[str, Path] = FILE_NAME,
     progress: Optional[Progress] = None,
 ) -> Plans:
-    """How to train fastest on a device while requests are answered in time, as `jetwatt concurrent` does.
+    """Plan the fastest training on a device that also serves inference requests in time, as `jetwatt concurrent` does.
 
     Args:
         device: `host`, a board on that board, or `sim:orin-agx`.
         training: the workload that is trained; your own as `module:NAME`.
-        inference: the workload that answers requests.
+        inference: the workload that serves requests.
         arrival_rate: requests per second.
-        latency_limit: in ms; `percentile` % of the requests are to keep it.
+        latency_limit: in ms, for `percentile` % of the requests.
         percentile: 95 or 99.
-        power_budget: greatest mean power in W.
+        power_budget: maximum mean power in W.
         batch_size: of the training; several to choose from.
         inference_batches: batch sizes of the inference to choose from.
-        workers: of the training's DataLoader; None for as many as the papers ran it with.
-        switching_ms: allow a mode for each kind of work, at this cost of a change in ms, or `measured` here.
+        workers: of the training's DataLoader; None for the papers' default.
+        switching_ms: allow a mode for each kind of work, at this cost of a mode change in ms, or `measured` here.
         ways: how both may run: `interleaved`, `processes`, `streams`.
         strategy: `closed-loop`, `mdbs` or `brute-force`.
         duration: of the run that checks a plan, in s.
-        profiles: that may be taken of both workloads together.
+        profiles: maximum number of profiles of both workloads together.
         minibatches: per profile.
-        seed: the same seed begins with the same modes.
+        seed: the same seed starts with the same modes.
         results: a file that keeps the profiles; None keeps none.
         resume: take profiles of the same conditions from `results`.
-        config: places of storage media and data sets.
-        progress: takes what is being done; None shows it on standard error.
+        config: paths of storage media and data sets.
+        progress: receives the progress; None prints it on standard error.
 
     Raises:
-        HarnessError: the device is not here, or runs neither of the workloads, or none of the ways.
+        HarnessError: the device is not available, or cannot run the workloads or any of the ways.
     """
     for way in ways:
         if way not in WAYS:
@@ -144,7 +144,9 @@ def concurrent(
                 refused[way] = error
         for profiler in (history.profiler for history in histories):
             for index, flags in profiler.flagged.items():
-                progress.line(f"note: {profiler.case(index).id} was profiled twice: {'; '.join(flags)}")
+                progress.line(
+                    f"note: {profiler.case(index).id} was flagged in both of its profiles: {'; '.join(flags)}"
+                )
     progress.clear()
     if not attempts:
         raise next(iter(refused.values()))
@@ -152,7 +154,7 @@ def concurrent(
 
 
 class Plans:
-    """The best plan of each way of running both, with what came of it; printed, it shows all of them."""
+    """The best plan of each way of running both, with its outcome; printed, it shows all of them."""
 
     def __init__(
         self,
@@ -165,8 +167,8 @@ class Plans:
         several_sizes: bool,
     ) -> None:
         self.goal = goal
-        self.attempts = attempts  # by way, of each the plans that were run
-        self.refused = refused  # by way, why it was not run
+        self.attempts = attempts  # by way, the plans that were run
+        self.refused = refused  # by way, the reason why it was not run
         self.way = best_way(goal, attempts)
         self.best = best_of(goal, attempts[self.way])
         self.keeps_limits = max(self.best.shortfalls(goal)) <= 1
@@ -180,30 +182,30 @@ class Plans:
             *(f"not run: {way}: {error}" for way, error in self.refused.items()),
         ]
         if self._several_sizes:
-            lines.append("note: the training batch size changes how a network learns, and how many epochs it takes")
+            lines.append("note: the training batch size changes how a network learns, and how many epochs it needs")
         return "\n".join(lines)
 
     def plain(self) -> Dict[str, Any]:
         """Goal, choice and outcome of the best way, and of each in `ways`, as plain values for JSON."""
         ways = {
-            way: describe(self._device, self._training, self._inference, self.goal, some)
-            for way, some in self.attempts.items()
+            way: describe(self._device, self._training, self._inference, self.goal, plans)
+            for way, plans in self.attempts.items()
         }
         reasons = {way: str(error) for way, error in self.refused.items()}
         return {**ways[self.way], "way": self.way, "ways": ways, "ways_not_run": reasons}
 
 
 def measured_switching_ms(device: Device, store: Optional[ResultsStore]) -> float:
-    """What a change of mode costs here, by runs in the results file or else measured now."""
+    """The cost of a mode change on this device, from runs in the results file or else measured now."""
     if is_self_profiling(device):
-        raise CannotRunError(f"{device.name} changes no mode, so nothing can be measured", "--switching-ms 20")
+        raise CannotRunError(f"{device.name} has no mode changes to measure", "give a value: --switching-ms 20")
     if device.clocks_only_fall:  # the least mode would be its only one until a reboot
-        raise CannotRunError(f"clocks of {device.name} may not rise again", "leave out --switching-ms")
+        raise CannotRunError(f"clocks of {device.name} may not rise again", "omit --switching-ms")
     if store is not None:
         rows = frames.profiles(store, tasks=[CONCURRENT])
-        known = rows.loc[rows["device_name"] == device.name, "switching_ms"].dropna()
-        if len(known):
-            return float(known.iloc[-1])
+        costs_ms = rows.loc[rows["device_name"] == device.name, "switching_ms"].dropna()
+        if len(costs_ms):
+            return float(costs_ms.iloc[-1])
     modes = [mode for _, mode in device.power_modes("all")]
     times_ms = []
     for mode in [max(modes), min(modes)] * SWITCHES:
@@ -225,10 +227,10 @@ def histories_of(
     resume: bool = False,
     profiles: int = 30,
 ) -> Tuple[History, History]:
-    """What profiles training and inference alone on a device that is held; so many `profiles` may be taken of both.
+    """Histories of training and of inference alone on a device that is held, with `profiles` as their common limit.
 
-    `template` is the training: its power mode is replaced, and its batch size by `training_sizes`, where there are
-    some; `sizes` are those of the inference. With `resume`, profiles of the same conditions are taken from `store`.
+    `template` is the training: its power mode is replaced, and its batch size by `training_sizes`, if any; `sizes` are
+    those of the inference. With `resume`, profiles of the same conditions are taken from `store`.
     """
     modes = device.power_modes("all", template.workload)
     serving = dataclasses.replace(template, workload=inference, workers=0, task=INFERENCE)
@@ -252,22 +254,22 @@ def find_plan(
     search: str = SEARCHES[0],
     way: str = INTERLEAVED,
 ) -> List[Attempt]:
-    """Plans on a device that is held, each with what it gave; another is made where a promise was not kept.
+    """Plans on a device that is held, each with its outcome; a plan that misses its limits is followed by another.
 
-    `histories` are of training and of inference, and keep what they have profiled; a plan is checked for `duration_s`.
-    `search` is one of `SEARCHES`, `way` one of `WAYS`: where both overlap, what that costs is taken from the results
-    file, or from the first plan.
+    `histories` are of training and of inference, and keep their profiles; a plan is checked for `duration_s`.
+    `search` is one of `SEARCHES`, `way` one of `WAYS`: if both overlap, the slowdown is taken from the results file, or
+    from the first plan.
     """
     trainer, server = profilers = tuple(history.profiler for history in histories)
     device, seed = trainer.device, trainer.template.settings.seed
     make, first = unfitted(StrategySetting(board_of(device)), seed), design_for(seed)
-    found: List[Attempt] = []
+    attempts: List[Attempt] = []
     wanted = goal
     if way != INTERLEAVED:
         wanted = dataclasses.replace(goal, switching_ms=None, slowdowns=slowdowns_before(profilers, way))
     changes_mode = wanted.switching_ms is not None
     answers = server.case(-1 if changes_mode else 0)  # their modes are the same, in one order
-    charged_ms = wanted.switching_ms if is_self_profiling(device) else None  # real boards take the time that it takes
+    charged_ms = wanted.switching_ms if is_self_profiling(device) else None  # real boards take their own time
     rate = goal.arrivals_per_s
     before_profiling = concurrent_case(trainer.case(0), answers, rate, duration_s, way, charged_ms)
     check(before_profiling, device)
@@ -282,13 +284,13 @@ def find_plan(
         try:
             profile = run_case(both, device, progress.update)
         except (CannotRunError, ProcessEndedError) as error:
-            if not found:
+            if not attempts:
                 raise
-            progress.line(f"note: plan {len(found) + 1} could not be run: {error}")
+            progress.line(f"note: plan {len(attempts) + 1} could not be run: {error}")
             break
         trainer.keep(profile)
-        found.append(Attempt(choice, profile))
-        latency, power = found[-1].shortfalls(goal)
+        attempts.append(Attempt(choice, profile))
+        latency, power = attempts[-1].shortfalls(goal)
         if max(latency, power) <= 1 or not np.isfinite(latency + power):
             break
         costs = [profile.aggregates[name] for name in SLOWDOWNS]
@@ -303,11 +305,11 @@ def find_plan(
             switching_ms=profile.aggregates["switching_ms"] or wanted.switching_ms,
             slowdowns=wanted.slowdowns if way == INTERLEAVED or None in costs else tuple(costs),
         )
-    return found
+    return attempts
 
 
 def slowdowns_before(profilers: Tuple[DeviceProfiler, DeviceProfiler], way: str) -> Tuple[float, float]:
-    """By how much training and inference slowed each other down the last time both ran this way; 1 where none did."""
+    """Slowdowns of training and inference in the last run of both this way; 1 without a run."""
     trainer, server = profilers
     if trainer.store is not None:
         for row in frames.profiles(trainer.store, tasks=[CONCURRENT])[::-1].itertuples():
@@ -319,15 +321,15 @@ def slowdowns_before(profilers: Tuple[DeviceProfiler, DeviceProfiler], way: str)
     return 1.0, 1.0
 
 
-def best_way(goal: ConcurrentGoal, found: Mapping[str, Sequence[Attempt]]) -> str:
-    """The way that keeps the limits and trains the most, or comes nearest."""
-    best = {way: best_of(goal, attempts) for way, attempts in found.items()}
+def best_way(goal: ConcurrentGoal, attempts_by_way: Mapping[str, Sequence[Attempt]]) -> str:
+    """The way that keeps the limits and trains fastest, or comes nearest to them."""
+    best = {way: best_of(goal, attempts) for way, attempts in attempts_by_way.items()}
     worst = {way: max(*attempt.shortfalls(goal), 1.0) for way, attempt in best.items()}
     return min(best, key=lambda way: (worst[way], -best[way].figure("training_samples_per_s")))
 
 
 def best_of(goal: ConcurrentGoal, attempts: Sequence[Attempt]) -> Attempt:
-    """The attempt that kept the limits, or came nearest."""
+    """The attempt that kept the limits, or came nearest to them."""
     return min(attempts, key=lambda attempt: max(*attempt.shortfalls(goal), 1.0))
 
 
@@ -361,7 +363,7 @@ def describe(
 
 
 def format_attempts(training: Case, inference: str, goal: ConcurrentGoal, attempts: Sequence[Attempt]) -> str:
-    """Goal, choice and what came out, for people."""
+    """Goal, choice and outcome, for people."""
     best, last = best_of(goal, attempts), attempts[-1].choice
     expected, profile = best.choice.expected, best.profile
     power = "" if goal.power_mw is None else f", mean power at most {mw_to_w(goal.power_mw):g} W"
@@ -389,9 +391,9 @@ def format_attempts(training: Case, inference: str, goal: ConcurrentGoal, attemp
     return "\n".join(lines)
 
 
-def format_ways(goal: ConcurrentGoal, found: Mapping[str, Sequence[Attempt]]) -> str:
-    """A line for each way of doing both, and one for both alone, in the plan of the best way."""
-    best = {way: best_of(goal, attempts).profile.aggregates for way, attempts in found.items()}
+def format_ways(goal: ConcurrentGoal, attempts_by_way: Mapping[str, Sequence[Attempt]]) -> str:
+    """A line for each way of running both, and one for each alone, in the plan of the best way."""
+    best = {way: best_of(goal, attempts).profile.aggregates for way, attempts in attempts_by_way.items()}
     columns = {
         "trained/s": ("training_samples_per_s", "training_alone_per_s"),
         "slowdown": ("training_slowdown", ""),
@@ -405,9 +407,14 @@ def format_ways(goal: ConcurrentGoal, found: Mapping[str, Sequence[Attempt]]) ->
         "switch ms": ("switching_ms", ""),
     }  # fmt: skip
     rows = {way: [figures.get(name) for name, _ in columns.values()] for way, figures in best.items()}
-    rows["each alone"] = [best[best_way(goal, found)].get(name) for _, name in columns.values()]
-    told = [place for place in range(len(columns)) if any(row[place] is not None for row in rows.values())]
+    rows["each alone"] = [best[best_way(goal, attempts_by_way)].get(name) for _, name in columns.values()]
+    columns_with_values = [
+        place for place in range(len(columns)) if any(row[place] is not None for row in rows.values())
+    ]
     return format_table(
-        ["", *(f">{list(columns)[place]}" for place in told)],
-        [[name, *("-" if row[place] is None else f"{row[place]:.4g}" for place in told)] for name, row in rows.items()],
+        ["", *(f">{list(columns)[place]}" for place in columns_with_values)],
+        [
+            [name, *("-" if row[place] is None else f"{row[place]:.4g}" for place in columns_with_values)]
+            for name, row in rows.items()
+        ],
     )

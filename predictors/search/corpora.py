@@ -1,4 +1,4 @@
-"""The tables of the files that commands are given: corpora, and results files, whose minibatches come with them."""
+"""Tables from the files given to commands: corpora, and results files, which also hold minibatches."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from predictors.sampling import MINIBATCHES
 
 
 def load_tables(path: Path) -> List[Table]:
-    """The tables of a file, in the order in which each first appears; of a results file, of its newest profiles.
+    """The tables of a file, in the order of their first rows; for a results file, of its newest profiles.
 
-    Errors are as of `read_corpus`, or as of the results file.
+    Errors are those of `read_corpus` or of the results file.
     """
     if path.suffix.lower() not in STORES:
         return tables_of(read_corpus(path))
@@ -37,18 +37,18 @@ def load_tables(path: Path) -> List[Table]:
 
 
 def entries_of(profile: Profile) -> np.ndarray:
-    """Time and power of the first 40 minibatches that count, shape (n, 2); the power is NaN where none was sampled."""
+    """Time and power of the first 40 minibatches that count, shape (n, 2); the power is NaN without a sample."""
     minibatches = profile.counted[:MINIBATCHES]
-    start_s = np.array([one.start_s for one in minibatches])
-    time_ms = np.array([one.e2e_ms for one in minibatches])
+    start_s = np.array([minibatch.start_s for minibatch in minibatches])
+    time_ms = np.array([minibatch.e2e_ms for minibatch in minibatches])
     sampled_s, power_mw = map(np.asarray, profile.telemetry.series.get(POWER_CHANNEL, Series((), ())))
     places = zip(*(np.searchsorted(sampled_s, ends) for ends in (start_s, start_s + ms_to_s(time_ms))))
     return np.column_stack([time_ms, [power_mw[low:high].mean() if low < high else np.nan for low, high in places]])
 
 
 def note_on_medians(predictors: Iterable[str], learned: Iterable[Table]) -> None:
-    """Say which predictors would learn each minibatch of a profile, where the tables hold the medians alone."""
+    """Print a note on predictors that learn every minibatch of a profile, if the tables have only medians."""
     names = [name for name in dict.fromkeys(predictors) if predictor_class(name).learns_repeats]
     if names and any(table.entries is None for table in learned):
         what = f"{' and '.join(names)} learn the median of each profile, entered up to {MINIBATCHES} times"
-        print(f"note: {what}; of a results file they learn each minibatch, as in the paper", file=sys.stderr)
+        print(f"note: {what}; from a results file they learn every minibatch, as in the paper", file=sys.stderr)

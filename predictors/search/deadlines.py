@@ -1,9 +1,9 @@
 """Whole trainings under a deadline and an energy budget: which boards keep both, in which mode, at what risk.
 
 A training takes epochs x minibatches of an epoch x the minibatch time, and its energy is that times the power. The
-predictor's distribution of both figures is that of a search's candidates (`CandidatePosterior`), so a risk here is what
-a search counts: of the limits, the likelier one to be missed. A board of a pool has the first board's figures times its
-own scales of time and power (`harness.fleet.pool`); differences between boards that change with the mode are not seen.
+predictor's distribution of both figures is that of a search's candidates (`CandidatePosterior`), so a risk is the same
+as in a search: the probability of the limit more likely to be missed. A board of a pool has the first board's figures
+times its own scales of time and power (`harness.fleet.pool`); mode-dependent differences between boards are ignored.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ MS_PER_HOUR = s_to_ms(S_PER_HOUR)
 
 
 class Training(NamedTuple):
-    """A whole training, and what it may take."""
+    """A whole training and its limits."""
 
     epochs: float
-    samples: int  # of an epoch; what does not fill a minibatch is left out
+    samples: int  # of an epoch; an incomplete last minibatch is dropped
     deadline_h: Optional[float] = None  # None for any time
     energy_budget_wh: Optional[float] = None  # None for any energy
     risk: float = 0.05  # greatest probability of missing a limit
@@ -41,7 +41,7 @@ class Training(NamedTuple):
 
 
 class TrainingForecast(NamedTuple):
-    """What a training takes in a mode; intervals hold with 80 %."""
+    """Time and energy of a training in a mode, with 80 % intervals."""
 
     power_mode: PowerMode
     batch_size: int
@@ -71,7 +71,7 @@ class BoardForecast(NamedTuple):
 
 
 def on_another_board(posterior: CandidatePosterior, time_scale: float, power_scale: float) -> CandidatePosterior:
-    """What a posterior of the first board says of a board with these scales, each the ratio of two profiles."""
+    """The posterior of the first board, scaled to another board; each scale is the ratio of two profiles."""
     of_scale = np.sqrt(2) * MEASURED_LOG_SD
     return posterior._replace(
         log_time=posterior.log_time + np.log(time_scale),
@@ -84,7 +84,7 @@ def on_another_board(posterior: CandidatePosterior, time_scale: float, power_sca
 def forecast(
     posterior: CandidatePosterior, modes: np.ndarray, pickable: np.ndarray, training: Training, board: str, device: str
 ) -> BoardForecast:
-    """Whether a training keeps its limits in some candidate, and in which one it ends soonest, and takes least energy.
+    """Whether a training keeps its limits in any candidate, with the fastest and the cheapest feasible ones.
 
     Args:
         posterior: of n candidates.
@@ -92,7 +92,7 @@ def forecast(
         pickable: those that may be chosen, bool of shape (n,).
         training: the training and its limits.
         board: name of the board.
-        device: what it is.
+        device: its device name.
     """
     minibatches = training.minibatches(posterior.batch_size)
     deadline_risk, energy_risk = np.zeros((2, len(modes)))
@@ -152,18 +152,18 @@ def _figure(figure: FigureInterval, unit: str) -> str:
 
 
 def format_forecasts(training: Training, boards: Sequence[BoardForecast], provenance: str) -> str:
-    """A table: each board with its fastest and its cheapest mode, or why it has none."""
+    """A table: each board with its fastest and its cheapest mode, or the reason why none is feasible."""
     rows = []
-    for one in boards:
-        if one.fastest is None or one.cheapest is None:
-            rows.append([one.board, "no", *[""] * 5, one.why_not])
+    for board in boards:
+        if board.fastest is None or board.cheapest is None:
+            rows.append([board.board, "no", *[""] * 5, board.why_not])
             continue
-        same = one.fastest[:2] == one.cheapest[:2]
-        modes = {"fastest, cheapest" if same else "fastest": one.fastest, "cheapest": one.cheapest}
+        same = board.fastest[:2] == board.cheapest[:2]
+        modes = {"fastest, cheapest" if same else "fastest": board.fastest, "cheapest": board.cheapest}
         for name, mode in list(modes.items())[: 1 if same else 2]:
             epoch = mode.epoch_s
             rows.append([
-                one.board,
+                board.board,
                 name,
                 f"{epoch.value:.4g}",
                 f"{epoch.low:.4g} to {epoch.high:.4g}",
@@ -182,14 +182,14 @@ def plain_forecasts(training: Training, boards: Sequence[BoardForecast]) -> Dict
         **training._asdict(),
         "boards": [
             {
-                "board": one.board,
-                "device": one.device,
-                "feasible": one.feasible,
-                "fastest": one.fastest and _plain(one.fastest),
-                "cheapest": one.cheapest and _plain(one.cheapest),
-                "why_not": one.why_not,
+                "board": board.board,
+                "device": board.device,
+                "feasible": board.feasible,
+                "fastest": board.fastest and _plain(board.fastest),
+                "cheapest": board.cheapest and _plain(board.cheapest),
+                "why_not": board.why_not,
             }
-            for one in boards
+            for board in boards
         ],
     }
 
@@ -201,4 +201,4 @@ def _plain(mode: TrainingForecast) -> Dict[str, Any]:
 
 
 def feasible_boards(boards: Sequence[BoardForecast]) -> List[str]:
-    return [one.board for one in boards if one.feasible]
+    return [board.board for board in boards if board.feasible]

@@ -1,11 +1,11 @@
-"""A device as a profiler: what a strategy asks for is measured there, and kept in a results file.
+"""A device as a profiler: measures the candidates that a strategy requests, and keeps the profiles in a results file.
 
-The only module by which a strategy reaches a device: a board, a simulated board or a replayed corpus alike. A mode that
-cannot be profiled is answered as failed and the search goes on; what concerns every mode is raised and ends it:
+The only module through which a strategy reaches a device: a board, a simulated board or a replayed corpus. A mode that
+cannot be profiled is reported as failed and the search continues; an error that concerns all modes ends it:
 
-    the mode's      it did not take (ControlError), it cannot run (CannotRunError), it is too hot for the board
-    every mode's    a file may not be written, clocks that only fall (on boards known for it, where none has risen yet),
-                    no power, two modes in a row too hot, the results file
+    one mode        it was not applied (ControlError), it cannot run (CannotRunError), it is too hot for the board
+    all modes       a file may not be written, clocks that only fall (on boards with that limitation, if none has risen
+                    yet), no power, two modes in a row too hot, the results file
 """
 
 from __future__ import annotations
@@ -46,24 +46,24 @@ from predictors.strategies.protocol import Candidates, FailedMode, MeasuredMode
 
 USUAL_WORKERS = 4  # 003 II.B, 004 4.4
 MEDIAN = 50.0  # of the times of minibatches, in %
-TAKES = 2  # so often at most a mode is profiled whose profiles come out disturbed or throttled
-COOLING_S = 60.0  # how long a board that was too hot does nothing, before another mode is tried: chosen, not measured
+TAKES = 2  # at most so many profiles of a mode whose profiles are disturbed or throttled
+COOLING_S = 60.0  # idle time of an overheated board before the next mode: chosen, not measured
 
 
 class PowerPeak(NamedTuple):
     """The greatest power sample of a profile."""
 
     peak_mw: float
-    window_s: Optional[float]  # how far samples lie apart: a peak much shorter than that is not seen
-    exceeded: str  # the limits of board and supply that are below it; empty where none is known
+    window_s: Optional[float]  # interval of the samples: much shorter peaks are missed
+    exceeded: str  # the limits of board and supply that it exceeds, or empty
 
 
 class DeviceProfiler:
-    """Profiles candidates on a device that the caller holds, and keeps the profiles in `store`, where there is one.
+    """Profiles candidates on a device that the caller holds, and keeps the profiles in `store`, if given.
 
     A candidate is a mode with one of `batch_sizes` (by default the case's own), which replace those of `case`. With
-    `resume`, a profile of the same conditions is taken from `store` instead of measuring again. With `needs_power`, a
-    profile without power is refused; else its power is NaN. Of times the `percentile` is taken.
+    `resume`, a profile of the same conditions is taken from `store` instead of measured again. With `needs_power`, a
+    profile without power is refused; else its power is NaN. `percentile` selects the minibatch time.
     """
 
     def __init__(
@@ -86,9 +86,9 @@ class DeviceProfiler:
         self.template = case
         self.task = case.task
         self.resumed = 0  # candidates whose profile came from `store`
-        self.taken: Dict[int, Union[MeasuredMode, FailedMode]] = {}  # what was found, by candidate
-        self.peaks: Dict[int, PowerPeak] = {}  # by candidate, where its profile tells one
-        self.flagged: Dict[int, List[str]] = {}  # of the best profile, where all were disturbed or throttled
+        self.taken: Dict[int, Union[MeasuredMode, FailedMode]] = {}  # by candidate
+        self.peaks: Dict[int, PowerPeak] = {}  # by candidate, if its profile has one
+        self.flagged: Dict[int, List[str]] = {}  # of the best profile, if all were disturbed or throttled
         self._modes = [NamedMode(name, mode) for name, mode in modes]
         sizes = tuple(batch_sizes or (case.batch_size,))
         self._rows = np.array([(*mode, size) for _, mode in modes for size in sizes], dtype=np.int64)
@@ -103,7 +103,7 @@ class DeviceProfiler:
         self._report = report
         self._wait = wait
         self._was_hot = False
-        self._least_khz = np.array([np.inf, np.inf])  # of CPU and GPU, in the modes that were set until now
+        self._least_khz = np.array([np.inf, np.inf])  # of CPU and GPU, in the modes that were set so far
         self._has_risen = False
 
     def case(self, index: int) -> Case:
@@ -112,19 +112,19 @@ class DeviceProfiler:
         return dataclasses.replace(self.template, batch_size=size).in_mode(self._modes[index // self._per_mode])
 
     def keep(self, profile: Profile) -> None:
-        """Put a profile into the results file, where there is one."""
+        """Store a profile in the results file, if there is one."""
         if self.store is not None:
             chosen = {**profile.conditions, CHOSEN_BY: "search"}
             self.store.add(dataclasses.replace(profile, conditions=chosen), self._environment, self._run_id)
 
     def begin(self, indices: Sequence[int]) -> None:
-        """Have a pool of boards begin with candidates that will be asked for."""
+        """Let a pool of boards start on candidates that will be requested."""
         begin = getattr(self.device, "begin", None)
         if begin is not None:
             begin([self.case(index) for index in indices])
 
     def profile(self, index: int) -> Union[MeasuredMode, FailedMode]:
-        """Measure a candidate, or take its profile from the results file; once in the life of this profiler."""
+        """Measure a candidate, or take its profile from the results file; results are cached."""
         if index in self.taken:
             return self.taken[index]
         start_s = time.monotonic()
@@ -139,24 +139,26 @@ class DeviceProfiler:
             reason = str(error)
             self._was_hot = isinstance(error, OverheatedError)
             if self._was_hot:
-                self._report(f"    {error.what}: nothing runs for {COOLING_S:g} s")
+                self._report(f"    {error.what}: cooling down for {COOLING_S:g} s")
                 self._wait(COOLING_S)
-                at_least = (self._rows >= self._rows[index]).all(axis=1)  # no less of anything draws no less power
+                at_least = (self._rows >= self._rows[index]).all(
+                    axis=1
+                )  # a mode with higher settings draws no less power
                 others = tuple(int(place) for place in np.flatnonzero(at_least) if place != index)
-                reason = f"{error.what}; the {len(others)} modes that are nowhere below it are left out too"
+                reason = f"{error.what}; the {len(others)} modes with equal or higher settings are excluded too"
             elif isinstance(error, DoesNotFitError) and self._per_mode > 1:
-                size = self._rows[index, 4]  # what fits depends on no clock
+                size = self._rows[index, 4]  # memory use does not depend on clocks
                 others = tuple(int(place) for place in np.flatnonzero(self._rows[:, 4] >= size) if place != index)
-                reason = f"{error.what}; batch sizes of {size} and more are left out"
+                reason = f"{error.what}; batch sizes of {size} and more are excluded"
         self.taken[index] = FailedMode(reason, time.monotonic() - start_s, others)
         return self.taken[index]
 
     def _concerns_every_mode(self, error: HarnessError, index: int) -> bool:
-        """Whether an error would come back with any other mode, or the device should not go on."""
+        """Whether an error would recur in any other mode, or the device should not continue."""
         if isinstance(error, OverheatedError):
             return self._was_hot  # it did not cool down
         if isinstance(error, ControlError):
-            # Where clocks only fall until a reboot, a mode that is refused now may be a good one after it.
+            # If clocks only fall until a reboot, a mode that is refused now may work after it.
             rises = not np.isfinite(self._least_khz).all() or (self._rows[index, 1:3] > self._least_khz).any()
             takes_a_reboot = self.device.clocks_only_fall and not self._has_risen and bool(rises)
             return takes_a_reboot or isinstance(error.__cause__, PermissionError)
@@ -169,13 +171,13 @@ class DeviceProfiler:
     def _measure(self, index: int) -> MeasuredMode:
         case = self.case(index)
         check(case, self.device)
-        known = conditions(case, self.device, self._report)
-        numbers = self._stored.get(key(comparable_conditions(known, case, self.device.provenance)), ())
+        case_conditions = conditions(case, self.device, self._report)
+        numbers = self._stored.get(key(comparable_conditions(case_conditions, case, self.device.provenance)), ())
         takes = [self.store.profile(number) for number in numbers[-TAKES:]] if self.store is not None else []
         self.resumed += not self._wants_another(takes)
         while self._wants_another(takes):
             if takes:
-                self._report(f"    once more, for it was {'; '.join(takes[-1].flags)}")
+                self._report(f"    profiling again: it was {'; '.join(takes[-1].flags)}")
             takes.append(run(case, self.device, self._report))
             khz = self._rows[index, 1:3]
             self._has_risen |= bool((khz > self._least_khz).any())
@@ -188,45 +190,45 @@ class DeviceProfiler:
         if peak_mw is not None:
             exceeded = "; ".join(flag for flag in best.flags if flag.startswith("power-peak"))
             self.peaks[index] = PowerPeak(peak_mw, window_s, exceeded)
-        found = figures_of(best, self._needs_power, self.percentile)
-        return found._replace(seconds=sum(_seconds(one, found.time_ms) for one in takes))
+        figures = figures_of(best, self._needs_power, self.percentile)
+        return figures._replace(seconds=sum(_seconds(take, figures.time_ms) for take in takes))
 
     def _wants_another(self, takes: Sequence[Profile]) -> bool:
-        """Whether a candidate is to be profiled (again): what disturbed it may be gone."""
+        """Whether to profile a candidate (again): the disturbance may be gone."""
         if not takes or self.device.provenance != "measured":
             return not takes
-        return len(takes) < TAKES and all(is_disqualified(one.flags) for one in takes)
+        return len(takes) < TAKES and all(is_disqualified(take.flags) for take in takes)
 
 
 def best_of(takes: Sequence[Profile]) -> Profile:
-    """Of several profiles of one mode, oldest first, the newest undisturbed one, else the one that was slowed least."""
-    undisturbed = [one for one in takes if not is_disqualified(one.flags)]
+    """The best of several profiles of a mode, oldest first: the newest undisturbed one, else the fastest."""
+    undisturbed = [take for take in takes if not is_disqualified(take.flags)]
     if undisturbed:
         return undisturbed[-1]
-    times_ms = [one.aggregates.get("minibatch_time_ms") for one in takes]
+    times_ms = [take.aggregates.get("minibatch_time_ms") for take in takes]
     return takes[int(np.argmin([np.inf if time_ms is None else time_ms for time_ms in times_ms]))]
 
 
 def figures_of(profile: Profile, needs_power: bool = True, percentile: float = MEDIAN) -> MeasuredMode:
-    """Minibatch time, power and what the profile took; power is NaN where it is not needed and was not measured."""
+    """Minibatch time, power and duration of a profile; power is NaN if it is not needed and was not measured."""
     time_ms, power_mw = (profile.aggregates.get(name) for name in ("minibatch_time_ms", "power_mw"))
     if percentile != MEDIAN and time_ms is not None:
-        times_ms = [one.e2e_ms for one in profile.counted]
+        times_ms = [minibatch.e2e_ms for minibatch in profile.counted]
         if not times_ms:
-            raise CannotRunError(f"{profile.case.id} has no single minibatches", "leave --percentile out")
+            raise CannotRunError(f"{profile.case.id} has no single minibatches", "omit --percentile")
         time_ms = float(np.percentile(times_ms, percentile))
     if time_ms is None:
         raise CannotRunError(f"{profile.case.id} gave no minibatch time: too few minibatches ran", "more --minibatches")
     if power_mw is None and needs_power:
         raise SourceUnavailableError(
             f"{profile.case.id} gave no power: {profile.conditions.get('power_definition', 'its record has none')}",
-            "choose power modes on a device that measures power; `python -m harness doctor` says what this one has",
+            "choose power modes on a device that measures power; see `python -m harness doctor` for its sensors",
         )
     return MeasuredMode(time_ms, float("nan") if power_mw is None else power_mw, _seconds(profile, time_ms))
 
 
 def _seconds(profile: Profile, time_ms: float) -> float:
-    """From the start of telemetry to the end of the last minibatch; of a replayed profile, what it would take."""
+    """From the start of telemetry to the end of the last minibatch; for a replayed profile, an estimate."""
     if not profile.minibatches:
         return profiling_seconds(np.array(time_ms))
     last = profile.minibatches[-1]
@@ -235,16 +237,16 @@ def _seconds(profile: Profile, time_ms: float) -> float:
 
 
 def _stored_numbers(store: ResultsStore) -> Dict[str, List[int]]:
-    """For each comparable conditions the newest undisturbed profile; where there is none, all, oldest first."""
-    found: Dict[str, List[int]] = {}
+    """For each comparable conditions the newest undisturbed profile, else all profiles, oldest first."""
+    numbers: Dict[str, List[int]] = {}
     undisturbed = set()
     for record in store.records():
         if not is_disqualified(record.flags):
-            found[record.key] = [record.id]
+            numbers[record.key] = [record.id]
             undisturbed.add(record.key)
         elif record.key not in undisturbed:
-            found.setdefault(record.key, []).append(record.id)
-    return found
+            numbers.setdefault(record.key, []).append(record.id)
+    return numbers
 
 
 def workload_name(text: str, device: Optional[Device] = None) -> str:
@@ -262,7 +264,7 @@ def workers_of(workload: str, given: Optional[int] = None) -> int:
 
 
 def board_of(device: Device) -> str:
-    """The board that a device is or stands for; empty where it is none."""
+    """The board that a device is or represents; empty if it is not a board."""
     name = getattr(device, "board", None) or device.name.rpartition(":")[2].partition("@")[0]
     name = name[len("emulated-") :] if name.startswith("emulated-") else name
     return name if is_board(name) else ""
@@ -270,13 +272,13 @@ def board_of(device: Device) -> str:
 
 @contextlib.contextmanager
 def power_sampler(device: Device, interval_s: float, root: Path, or_else: str = "") -> Iterator[Sampler]:
-    """Samples a real device's own sensors; refuses one that tells no power."""
+    """Samples a real device's own sensors; refuses a device without power."""
     with Sampler(device.telemetry_sources(Path.cwd()), interval_s, root=str(root)) as sampler:
         sampler.poll()
         if sampler.series(POWER_CHANNEL) is None:
-            why = sampler.missing.get(device.power_source, f"{device.power_source} tells no total")
+            why = sampler.missing.get(device.power_source, f"{device.power_source} has no total")
             raise CannotRunError(
-                f"{device.name} has no power sensor that can be read: {why}",
-                f"`python -m harness doctor` says more{or_else}",
+                f"{device.name} has no readable power sensor: {why}",
+                f"see `python -m harness doctor`{or_else}",
             )
         yield sampler

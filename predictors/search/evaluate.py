@@ -1,7 +1,7 @@
-"""`evaluate`: how far each predictor is off, by the papers' protocol and the stricter one, and the best of a grid.
+"""`evaluate`: errors of predictors, by the papers' protocol and the stricter one, and the best of a grid.
 
-001 sec. 3.1 found its networks by scikit-learn's GridSearchCV and prints what it found, not the grid. The grids here
-lie around that, with what the paper leaves open. Combinations are ranked by errors on modes not used to fit.
+001 sec. 3.1 chose its networks by scikit-learn's GridSearchCV and prints the result, not the grid. The grids here
+surround that result, and add parameters that the paper leaves open. Combinations are ranked by errors on unseen modes.
 """
 
 from __future__ import annotations
@@ -58,48 +58,48 @@ def evaluate(
         corpus: a corpus or a results file, with the targets.
         target: workloads to predict.
         predictors: names, or `all`.
-        reference: reference workloads; none is used for itself as the target.
-        reference_corpus: where their profiles are, if elsewhere.
-        loss: that networks are trained with; None for the mean squared error.
-        prior: a file that `prior learn` wrote; None for the suite's.
+        reference: reference workloads; a target is never its own reference.
+        reference_corpus: the file with their profiles, if another.
+        loss: training loss of networks; None for the mean squared error.
+        prior: a file written by `prior learn`; None for the suite's prior.
         task: `training` or `inference`.
         modes: how many modes to fit on, one or several numbers; None for all but a held-out tenth.
-        sampling: how they are chosen.
-        grid: search the hyperparameters of one predictor: `NAME=V,V` for other values than those tried by default.
-        repeats: each with other modes.
+        sampling: how the modes are chosen.
+        grid: search the hyperparameters of one predictor: `NAME=V,V` replaces the default values of a parameter.
+        repeats: number of repeats, each with other modes.
         seed: the same seed draws the same modes.
-        jobs: processes at once.
-        report: is told how many trials are done, of how many, and which was the last.
+        jobs: number of parallel processes.
+        report: receives the number of finished trials, the total, and the last trial.
 
     Raises:
-        HarnessError: the corpus has no such workload, a name is unknown, or no predictor could be tested.
+        HarnessError: the corpus lacks a workload, a name is unknown, or no predictor could be tested.
     """
     plan, combinations = plan_evaluation(
         corpus, target=target, predictors=predictors, reference=reference, reference_corpus=reference_corpus, loss=loss,
         prior=prior, task=task, modes=modes, sampling=sampling, grid=grid, repeats=repeats, seed=seed,
     )  # fmt: skip
-    found = run_plan(plan, jobs, report)
-    if not found.results:
-        raise CannotRunError(f"no predictor could be tested: {format_skipped(found.skipped)}")
-    return Evaluation(plan, found, best_of(combinations, found) if combinations else "")
+    trials = run_plan(plan, jobs, report)
+    if not trials.results:
+        raise CannotRunError(f"no predictor could be tested: {format_skipped(trials.skipped)}")
+    return Evaluation(plan, trials, best_of(combinations, trials) if combinations else "")
 
 
 class Evaluation(NamedTuple):
     """Errors of predictors; printed, it is the table of `jetwatt evaluate`."""
 
     plan: TrialPlan
-    found: Results
-    best: str  # of a grid, the combination of least error; else empty
+    trials: Results
+    best: str  # the combination of a grid with the least error; else empty
 
     def __repr__(self) -> str:
-        skipped = format_skipped(self.found.skipped)
-        return "\n".join(text for text in (skipped, format_results(self.found.results), self.best.rstrip()) if text)
+        skipped = format_skipped(self.trials.skipped)
+        return "\n".join(text for text in (skipped, format_results(self.trials.results), self.best.rstrip()) if text)
 
     def table(self) -> pd.DataFrame:
         """A row for each predictor, target and number of modes: medians and quartiles of errors in %, times."""
         import pandas as pd
 
-        return pd.json_normalize(self.found.results, sep="_")
+        return pd.json_normalize(self.trials.results, sep="_")
 
 
 def plan_evaluation(
@@ -155,48 +155,48 @@ def grid_of(plan: TrialPlan, words: Sequence[str]) -> List[Combination]:
     """All combinations of the grid of a plan's predictor; `NAME=V,V` gives a parameter other values."""
     name = plan.predictors[0]
     if len(plan.predictors) > 1 or name not in GRIDS:
-        raise InvalidValueError(f"--grid searches one predictor of {', '.join(GRIDS)}", "as in --predictors nn --grid")
+        raise InvalidValueError(f"--grid takes one predictor of {', '.join(GRIDS)}", "as in --predictors nn --grid")
     grid = dict(GRIDS[name])
     for word in words:
         param, _, texts = word.partition("=")
         if param not in grid:
-            raise UnknownNameError(f"the grid of {name} has no {param!r}", f"it has {', '.join(grid)}")
+            raise UnknownNameError(f"the grid of {name} has no {param!r}", f"available: {', '.join(grid)}")
         of = type(grid[param][0])
         try:
-            grid[param] = [tuple(map(int, one.split("x"))) if of is tuple else of(one) for one in texts.split(",")]
+            grid[param] = [tuple(map(int, text.split("x"))) if of is tuple else of(text) for text in texts.split(",")]
         except ValueError as error:
-            hint = f"write it like {param}={','.join(map(shown, grid[param]))}"
+            hint = f"write it like {param}={','.join(map(format_value, grid[param]))}"
             raise InvalidValueError(f"--grid {word} cannot be read: {error}", hint) from error
     return [dict(zip(grid, values)) for values in itertools.product(*grid.values())]
 
 
 def with_params(plan: TrialPlan, combinations: Sequence[Combination]) -> TrialPlan:
-    """The plan with each target once for each combination, which its label tells."""
+    """The plan with each target once for each combination, which is part of its label."""
     targets = [
-        dataclasses.replace(one, params={**one.params, **params}, label=f"{one.name}, {described(params)}")
-        for one in plan.targets
+        dataclasses.replace(target, params={**target.params, **params}, label=f"{target.name}, {format_params(params)}")
+        for target in plan.targets
         for params in combinations
     ]
     return dataclasses.replace(plan, targets=tuple(targets))
 
 
-def best_of(combinations: Sequence[Combination], found: Results) -> str:
-    """A line on the combination of least error: the geometric mean of all its median errors, of time and of power."""
+def best_of(combinations: Sequence[Combination], trials: Results) -> str:
+    """A line on the combination of least error, by the geometric mean of its median errors of time and of power."""
     errors: Dict[int, List[float]] = {}
-    for group, one in found.by_group.items():
-        known = [one[f"{what}_mape_median"] for what in ("time", "power")]
-        errors.setdefault(group.target % len(combinations), []).extend(value for value in known if value is not None)
+    for group, result in trials.by_group.items():
+        medians = [result[f"{what}_mape_median"] for what in ("time", "power")]
+        errors.setdefault(group.target % len(combinations), []).extend(value for value in medians if value is not None)
     if not any(errors.values()):
-        raise CannotRunError("no combination has an error on modes that were not used to fit", "fit on fewer --modes")
+        raise CannotRunError("no combination was tested on unseen modes", "fit on fewer --modes")
     means = {number: float(np.exp(np.mean(np.log(values)))) for number, values in errors.items()}
     best = min(means, key=lambda number: means[number])
-    said = f"{described(combinations[best])}, geometric mean of its errors {means[best]:.2f} %"
-    return f"best of {len(means)}: {said}. It was chosen by these errors: elsewhere it errs more\n"
+    summary = f"{format_params(combinations[best])}, geometric mean of its errors {means[best]:.2f} %"
+    return f"best of {len(means)}: {summary}. It was chosen by these errors: expect larger ones elsewhere\n"
 
 
-def described(params: Combination) -> str:
-    return " ".join(f"{name}={shown(value)}" for name, value in params.items())
+def format_params(params: Combination) -> str:
+    return " ".join(f"{name}={format_value(value)}" for name, value in params.items())
 
 
-def shown(value: Any) -> str:
+def format_value(value: Any) -> str:
     return "x".join(map(str, value)) if isinstance(value, tuple) else str(value)

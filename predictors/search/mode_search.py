@@ -1,10 +1,10 @@
-"""Searches for a power mode on a device, held against each other and against the best mode where that is known.
+"""Searches for a power mode on a device, compared with each other and, on simulated boards, with the best mode.
 
-The goal is the least time within a share of the power that MAXN draws; of inference, and of training with inference in
-between, with at most twice the latency that MAXN has. The papers' search, by halving, is held against a closed loop
-that may profile as many modes. A probe of training with inference in between is a plan: a mode and a batch size, which
-both kinds of work are profiled in. Of a simulated board the best mode is known without noise, and so is by how much a
-search misses it.
+The goal is the least time within a share of MAXN's power; for inference, and for training with interleaved inference,
+also with at most twice MAXN's latency. The papers' search, by halving, is compared with a closed loop that may profile
+the same number of modes. A probe of training with interleaved inference is a plan: a mode and a batch size, in which
+both kinds of work are profiled. A simulated board's best mode can be computed without noise, and with it the loss of a
+search.
 """
 
 from __future__ import annotations
@@ -42,13 +42,15 @@ DRAWS = 400
 
 
 class SearchOutcome(NamedTuple):
-    goal: str  # what was searched for, in short
-    strategy: str  # by what
-    candidates: int  # how many modes, each with a batch size, could be chosen
-    spent: int  # how many of them were profiled
-    over: float  # power or latency as measured over its limit, whichever is worse
-    true_over: Optional[float]  # the same without the noise of measuring; None where nobody knows
-    slower: Optional[float]  # the chosen mode's time over that of the best mode within the limits, likewise
+    goal: str  # a short description
+    strategy: str
+    candidates: int  # number of modes with batch sizes to choose from
+    spent: int  # number of profiled candidates
+    over: float  # measured power or latency over its limit, whichever is worse
+    true_over: Optional[float]  # the same without measurement noise; None unless simulated
+    slower: Optional[
+        float
+    ]  # the chosen mode's time over that of the best mode within the limits; None unless simulated
     provenance: str  # of all of these figures
 
 
@@ -61,68 +63,68 @@ class ModeSearches:
     def search(
         self, device: Device, case: Case, progress: Progress, *, may_lower_clocks: bool = False, **profiling: Any
     ) -> List[SearchOutcome]:
-        """Search for a case's mode on a device that is held, and keep what came of it; a line each is told.
+        """Search for a case's mode on a device that is held, keep the outcomes, and print a line for each.
 
-        `may_lower_clocks`: nothing else is to run afterwards on a board whose clocks may only fall. `profiling` are
-        options of `DeviceProfiler`. A `CannotRunError` says that no mode is known to keep the limits, or that a search
-        raises clocks, which this board may refuse.
+        `may_lower_clocks`: nothing else will run afterwards on a board whose clocks may only fall. `profiling` are
+        options of `DeviceProfiler`. Raises `CannotRunError` if no mode keeps the limits, or if the board may refuse the
+        higher clocks that a search needs.
         """
         if device.clocks_only_fall and device.provenance == "measured" and not may_lower_clocks:
             raise CannotRunError(
                 "a search raises clocks, which this board may refuse", "name this file to run it alone"
             )
         if case.task == CONCURRENT:
-            found = plan(device, case, progress.update)
+            outcomes = plan(device, case, progress.update)
         else:
             sizes = BATCHES if case.task == INFERENCE else (case.batch_size,)
             modes = device.power_modes("all", case.workload)
             profiler = DeviceProfiler(device, case, modes, batch_sizes=sizes, report=progress.update, **profiling)
-            found = search(profiler, truth(device, case, sizes))
-        for one in found:
-            spent = f"{one.spent} of {one.candidates} modes profiled, {one.over:.3f} of the limit"
-            known = "" if one.slower is None else f", {one.slower:.3f} times as long as the best mode"
-            progress.line(f"    {one.goal}: {one.strategy}: {spent}{known} ({one.provenance})")
-        self._outcomes.setdefault(case.device, []).extend(found)
-        missed = [one.goal for one in found if one.over > 1.0 and one.slower is None]
-        if missed or not found:
-            raise CannotRunError(f"no mode is known to keep the limits: {'; '.join(missed) or case.workload}")
-        return found
+            outcomes = search(profiler, truth(device, case, sizes))
+        for outcome in outcomes:
+            spent = f"{outcome.spent} of {outcome.candidates} modes profiled, {outcome.over:.3f} of the limit"
+            slowdown = "" if outcome.slower is None else f", {outcome.slower:.3f} times as long as the best mode"
+            progress.line(f"    {outcome.goal}: {outcome.strategy}: {spent}{slowdown} ({outcome.provenance})")
+        self._outcomes.setdefault(case.device, []).extend(outcomes)
+        missed = [outcome.goal for outcome in outcomes if outcome.over > 1.0 and outcome.slower is None]
+        if missed or not outcomes:
+            raise CannotRunError(f"no mode keeps the limits: {'; '.join(missed) or case.workload}")
+        return outcomes
 
     def judge(self, device: str) -> List[Tuple[str, bool]]:
-        """Those of `claims` that a device's searches can judge: a line each, and whether it is wrong unexpectedly."""
-        told, outcomes = [], self._outcomes.get(device, [])
+        """The `claims` that a device's searches can judge: a line for each, and whether it fails unexpectedly."""
+        lines, outcomes = [], self._outcomes.get(device, [])
         judged = {name: judge_cells(*claim) for name, claim in claims(outcomes).items()}
-        for name, one in ((name, one) for name, one in judged.items() if one is not None):
-            is_known = one.verdict != CONFIRMED and name in NOT_SO
+        for name, verdict in ((name, verdict) for name, verdict in judged.items() if verdict is not None):
+            is_known = verdict.verdict != CONFIRMED and name in NOT_SO
             line = (
-                f"{one.verdict} ({outcomes[0].provenance}): {name}, {device}: {one.effect:.3g}"
-                f" ({one.low:.3g} to {one.high:.3g}), n = {one.n}, {one.case}"
+                f"{verdict.verdict} ({outcomes[0].provenance}): {name}, {device}: {verdict.effect:.3g}"
+                f" ({verdict.low:.3g} to {verdict.high:.3g}), n = {verdict.n}, {verdict.case}"
                 + (f"; known: {NOT_SO[name]}" if is_known else "")
             )
-            told.append((line, one.verdict != CONFIRMED and not is_known))
-        return told
+            lines.append((line, verdict.verdict != CONFIRMED and not is_known))
+        return lines
 
 
 Truth = Tuple[np.ndarray, np.ndarray]  # time and power of every mode with every batch size, of shape (modes, sizes)
 
 
 def truth(device: Device, case: Case, sizes: Sequence[int]) -> Optional[Truth]:
-    """What a simulated board does without noise; None where nobody knows."""
+    """A simulated board's figures without noise; None for other devices."""
     if not isinstance(device, SimulatedDevice) or device.identity().specification["instance"]:
         return None
     board, modes = device.identity().specification["board"], [mode for _, mode in device.power_modes("all")]
-    how: Dict[str, Any] = {"workers": case.workers, "storage": case.storage, "task": case.task, "noise": False}
-    tables = [simulate_corpus(board, case.workload, modes, batch_size=size, **how) for size in sizes]
+    settings: Dict[str, Any] = {"workers": case.workers, "storage": case.storage, "task": case.task, "noise": False}
+    tables = [simulate_corpus(board, case.workload, modes, batch_size=size, **settings) for size in sizes]
     time_ms, power_mw = (
         np.array([[row[name] for row in rows] for rows in tables]).T for name in ("minibatch_time_ms", "power_mw")
     )
     return time_ms, power_mw
 
 
-def search(profiler: DeviceProfiler, known: Optional[Truth]) -> List[SearchOutcome]:
+def search(profiler: DeviceProfiler, true_figures: Optional[Truth]) -> List[SearchOutcome]:
     """Search for the mode with the least time per sample for each budget, by halving and in a closed loop.
 
-    A budget that no mode is known to keep is left out.
+    A budget that no mode can keep is skipped.
     """
     device, case, batch_size = profiler.device, profiler.template, profiler.candidates.batch_size
     greatest = (*device.power_mode_space().greatest, case.batch_size)
@@ -136,8 +138,8 @@ def search(profiler: DeviceProfiler, known: Optional[Truth]) -> List[SearchOutco
         if case.task == INFERENCE:
             limits["time_ms"] = LATENCY * at_maxn.time_ms
         goal, spent, best = Goal("sample_time_ms", limits), MOST, None
-        if known is not None:
-            time_ms, power_mw = (figure.ravel() for figure in known)
+        if true_figures is not None:
+            time_ms, power_mw = (figure.ravel() for figure in true_figures)
             excess, objective = goal.excess(time_ms, power_mw, batch_size), time_ms / batch_size
             if not (excess <= 0).any():
                 continue
@@ -155,9 +157,9 @@ def search(profiler: DeviceProfiler, known: Optional[Truth]) -> List[SearchOutco
 
 
 def plan(device: Device, case: Case, report: Callable[[str], None]) -> List[SearchOutcome]:
-    """Plan training with inference in between for each budget, by halving and in a closed loop, and run the plans.
+    """Plan training with interleaved inference for each budget, by halving and in a closed loop, and run the plans.
 
-    A budget that no mode is known to keep is left out.
+    A budget that no mode can keep is skipped.
     """
     mix, (training, inference) = Mix.parse(case.workload), parts_of(case)
     at_maxn = run(case, device, report).aggregates
@@ -195,25 +197,27 @@ def plan(device: Device, case: Case, report: Callable[[str], None]) -> List[Sear
 
 
 def claims(outcomes: Sequence[SearchOutcome]) -> Dict[str, Tuple[List[Cell], Bounds]]:
-    """What the paper says of its search, and what is said of the closed loop here, on a device."""
-    halved = [one for one in outcomes if one.strategy == HALVING]
-    known = [one for one in outcomes if one.slower is not None and one.true_over is not None]
-    share = [exactly(one.goal, one.spent / math.log2(one.candidates)) for one in halved]
-    over = [exactly(f"{one.strategy}, {one.goal}", one.true_over) for one in known]
-    slower = [exactly(one.goal, one.slower) for one in known if one.strategy == HALVING]
-    times = {(one.goal, one.strategy): one.slower for one in known}
-    ratios = np.array([times[one.goal, CLOSED_LOOP] / one.slower for one in known if one.strategy == HALVING])
+    """The paper's claims on its search, and this suite's on the closed loop, on a device."""
+    halved = [outcome for outcome in outcomes if outcome.strategy == HALVING]
+    with_truth = [outcome for outcome in outcomes if outcome.slower is not None and outcome.true_over is not None]
+    share = [exactly(outcome.goal, outcome.spent / math.log2(outcome.candidates)) for outcome in halved]
+    over = [exactly(f"{outcome.strategy}, {outcome.goal}", outcome.true_over) for outcome in with_truth]
+    slower = [exactly(outcome.goal, outcome.slower) for outcome in with_truth if outcome.strategy == HALVING]
+    times = {(outcome.goal, outcome.strategy): outcome.slower for outcome in with_truth}
+    ratios = np.array(
+        [times[outcome.goal, CLOSED_LOOP] / outcome.slower for outcome in with_truth if outcome.strategy == HALVING]
+    )
     mean = []
     if len(ratios) > 1:
         drawn = ratios[np.random.default_rng(0).integers(len(ratios), size=(DRAWS, len(ratios)))].mean(axis=1)
         mean = [Cell(f"{len(ratios)} goals", Drawn(float(ratios.mean()), tuple(drawn.tolist())))]
     return {
         "halving takes about log2 N profiles (000 4.2)": (share, Bounds(above=0.5, below=1.2)),
-        "what is found keeps the limits (000 4.2)": (over, Bounds(below=1.03)),
+        "the chosen mode keeps the limits (000 4.2)": (over, Bounds(below=1.03)),
         "halving finds the best mode (000 abstract)": (slower, Bounds(below=1.05)),
         "a closed loop is no slower, on average": (mean, Bounds(below=1.05)),
     }
 
 
-# What is not so on simulated boards, and why.
-NOT_SO = {"halving finds the best mode (000 abstract)": "what one profile ruled out is never tried again"}
+# Claims that fail on simulated boards, and why.
+NOT_SO = {"halving finds the best mode (000 abstract)": "a candidate ruled out by one profile is never tried again"}

@@ -61,10 +61,10 @@ if TYPE_CHECKING:
 EPOCHS: Dict[str, int] = {"resnet18-imagenet": 120, "yolov8n-coco": 200, "mobilenetv3-gld23k": 148}
 """Epochs to convergence that 001 sec. 1.4 and 3.1 use."""
 
-LEAST_GAIN = 0.002  # the search ends where another profile promises less than this share of the time
+LEAST_GAIN = 0.002  # the search ends when another profile promises less than this share of the time
 
 ON_DEVICE = "closed-loop"
-RISK = 0.05  # of `one-shot`, where none is given
+RISK = 0.05  # of `one-shot`, unless given
 
 
 def recommend(
@@ -103,7 +103,7 @@ def recommend(
     show: Callable[[str], None] = lambda text: None,
     progress: Optional[Progress] = None,
 ) -> Answer:
-    """Profile a few power modes on a device, and name the one that meets a goal best, as `jetwatt recommend` does.
+    """Profile a few power modes on a device and recommend the best one for a goal, as `jetwatt recommend` does.
 
     Args:
         device: `sim:orin-agx`, `host`, a board's name on that board, or `replay:CORPUS.csv`.
@@ -113,37 +113,37 @@ def recommend(
         task: `training` or `inference`.
         batch_size: samples per minibatch; several to choose from, by time per sample. The batch size changes how a
             network learns.
-        workers: of the DataLoader; None for as many as the papers ran it with, 4, or 0 for YOLO.
+        workers: of the DataLoader; None for the papers' default: 4, or 0 for YOLO.
         storage: medium of the data set.
-        epochs: of the whole training; None for as many as the papers take.
-        goal: what is to be the least: `time`, `power`, `energy`, `edp`, `throughput` or `sample-energy`.
-        power_budget: greatest module power in W; several share one set of profiles.
-        peak_budget: greatest power sample in W in the chosen mode's profile.
-        time_limit: greatest minibatch time in ms.
-        percentile: of minibatch times, those of limits too.
-        deadline: greatest time of the whole training in hours.
-        energy_budget: greatest energy of the whole training in Wh.
+        epochs: of the whole training; None for the papers' number.
+        goal: what to minimise: `time`, `power`, `energy`, `edp`, `throughput` or `sample-energy`.
+        power_budget: maximum module power in W; several share one set of profiles.
+        peak_budget: maximum power sample in W in the chosen mode's profile.
+        time_limit: maximum minibatch time in ms.
+        percentile: of minibatch times, also for limits.
+        deadline: maximum time of the whole training in hours.
+        energy_budget: maximum energy of the whole training in Wh.
         profiles: power modes that may be profiled.
         minibatches: per profile.
-        seed: the same seed begins with the same modes.
+        seed: the same seed starts with the same modes.
         strategy: how to search: `closed-loop`, `mdbs`, `presets` or another of docs/strategies.md.
-        risk: pick unmeasured, from random modes, at this probability of breaking a limit.
-        unprofiled: pick modes with settings that no profile tells of, too.
-        batch: modes chosen at once; None for 1, and for one a board of a pool.
+        risk: choose a mode by prediction, from profiles of random modes, at this probability of breaking a limit.
+        unprofiled: also choose modes with settings outside the profiled range.
+        batch: modes chosen at once; None for 1, or for one per board of a pool.
         corpus: a file with profiles of other workloads to start from.
-        reference: which of its workloads; none for all but those searched for.
-        max_temperature: a mode in which a sensor rises above it, in degrees Celsius, is left out.
-        results: a file that keeps the profiles; None keeps none, of a pool those in its default file.
-        resume: use what `results` holds of the same conditions.
-        config: places of storage media and data sets.
-        device_root: below it are an emulated board's /sys, /proc and /etc.
-        writes_conf: whether the mode is to be written as an nvpmodel conf, which a device without one refuses.
-        show: takes the text of each workload's recommendation as soon as there is one.
-        progress: takes what is being done; None shows it on standard error.
+        reference: which of its workloads; empty for all except the requested ones.
+        max_temperature: modes in which a sensor exceeds it, in degrees Celsius, are excluded.
+        results: a file that keeps the profiles; None keeps none, or for a pool uses its default file.
+        resume: use profiles of the same conditions in `results`.
+        config: paths of storage media and data sets.
+        device_root: root of an emulated board's /sys, /proc and /etc.
+        writes_conf: whether the mode will be written as an nvpmodel conf, which a device without one refuses.
+        show: receives the text of each workload's recommendation when it is ready.
+        progress: receives the progress; None prints it on standard error.
 
     Raises:
-        HarnessError: the device is not here or has no power sensor, or options contradict each other. Where no mode is
-            known to keep the limits, the answer has the nearest one, and `keeps_limits` is false.
+        HarnessError: the device is not available or has no power sensor, or options contradict each other. If no mode
+            is expected to keep the limits, the answer has the nearest one, and `keeps_limits` is false.
     """
     _refuse(device, pool, percentile, risk, strategy, reference, corpus, resume)
     progress = progress or Progress(sys.stderr)
@@ -156,7 +156,7 @@ def recommend(
         opened = PoolDevice(Fleet(Path(lab)), pool, kept, configuration, progress.update)
     case_device = opened.name if pool is not None else str(device)
     if percentile != MEDIAN and opened.provenance == "replayed":
-        raise InvalidValueError("a corpus holds medians alone", "leave --percentile out")
+        raise InvalidValueError("a corpus has medians only", "omit --percentile")
     names = [workload_name(name, opened) for name in ([workload] if isinstance(workload, str) else workload)]
     lengths = [minibatches_of_training(name, sizes[0], epochs) for name in names]
     budgets = [power_budget] if isinstance(power_budget, (int, float)) else list(power_budget or ())
@@ -164,7 +164,7 @@ def recommend(
         goals_of(goal, budgets, peak_budget, time_limit, deadline, energy_budget, length, sizes) for length in lengths
     ]
     if writes_conf and not board_of(opened):
-        raise InvalidValueError(f"{device} has no nvpmodel", "leave --write-conf out")
+        raise InvalidValueError(f"{device} has no nvpmodel", "omit --write-conf")
     answer = Answer(opened, case_device, None if peak_budget is None else w_to_mw(peak_budget))
     references = _references(corpus, reference, names)
     settings = Settings(minibatches=minibatches, seed=seed, max_temperature_c=max_temperature)
@@ -183,7 +183,7 @@ def recommend(
                 batch=batch or (1 if pool is None else len(opened.boards)),
                 unprofiled=unprofiled,
                 percentile=percentile,
-                references=(*references, *(profiles_of(some[0], opened) for some in answer.recommendations)),
+                references=(*references, *(profiles_of(earlier[0], opened) for earlier in answer.recommendations)),
                 store=store,
                 resume=resume,
                 samples=None if length is None else length * sizes[0],
@@ -204,7 +204,7 @@ def recommend(
 
 
 class Answer:
-    """The power mode to train with, and all that the search came to; printed, it shows what `jetwatt recommend` does.
+    """The power mode to train with, and all results of the search; printed, it is the text of `jetwatt recommend`.
 
     `recommendations` has a list for each workload, with a recommendation for each goal.
     """
@@ -214,9 +214,9 @@ class Answer:
         self.case_device = case_device  # as the cases name it
         self.peak_mw = peak_mw
         self.recommendations: List[List[Recommendation]] = []
-        self.trainings: List[Optional[Training]] = []  # of each workload, where the whole training has a limit
-        self.boards: List[List[BoardForecast]] = []  # of each workload, which boards can train it within its limits
-        self.shared: List[Optional[SharedMode]] = []  # of several workloads, for each goal the one mode for all
+        self.trainings: List[Optional[Training]] = []  # of each workload, if the whole training has a limit
+        self.boards: List[List[BoardForecast]] = []  # of each workload, the boards that can train it within its limits
+        self.shared: List[Optional[SharedMode]] = []  # for several workloads, the common mode for each goal
         self.shared_texts: List[str] = []
         self._texts: List[str] = []
 
@@ -226,27 +226,27 @@ class Answer:
 
     @property
     def keeps_limits(self) -> bool:
-        """Whether every choice is expected to keep its limits; of a pool, whether it does so on any of its boards."""
+        """Whether every choice is expected to keep its limits; for a pool, on at least one of its boards."""
         return not self._missed()
 
     def _missed(self) -> List[Recommendation]:
         is_pool = hasattr(self.device, "boards")
         return [
-            one
-            for some, boards in zip(self.recommendations, self.boards)
-            for one in some
-            if not one.choice.feasible and not (is_pool and feasible_boards(boards))
+            recommendation
+            for recommendations, boards in zip(self.recommendations, self.boards)
+            for recommendation in recommendations
+            if not recommendation.choice.feasible and not (is_pool and feasible_boards(boards))
         ]
 
     def __repr__(self) -> str:
         return "\n".join([*self._texts, *(f"\n{text}" for text in self.shared_texts)])
 
-    def add(self, workload: str, found: List[Recommendation], training: Optional[Training] = None) -> str:
-        """Take in what was found for a workload; the text that shows it."""
-        self.recommendations.append(found)
+    def add(self, workload: str, recommendations: List[Recommendation], training: Optional[Training] = None) -> str:
+        """Add a workload's recommendations; returns their text."""
+        self.recommendations.append(recommendations)
         self.trainings.append(training)
-        self.boards.append([] if training is None else forecasts_of(self.device, found[0], training))
-        lines = [_text_of(self.device, workload, found, self.peak_mw)]
+        self.boards.append([] if training is None else forecasts_of(self.device, recommendations[0], training))
+        lines = [_text_of(self.device, workload, recommendations, self.peak_mw)]
         if hasattr(self.device, "boards"):
             lines.append(self.device.describe())
         if training is not None:
@@ -255,10 +255,10 @@ class Answer:
         return self._texts[-1]
 
     def share(self) -> None:
-        """Look for the one mode that serves all workloads, for each goal."""
-        for some in zip(*self.recommendations):
-            self.shared.append(shared_mode(some, RISK))
-            self.shared_texts.append(format_shared(some, self.shared[-1]))
+        """Choose the mode that serves all workloads best, for each goal."""
+        for recommendations in zip(*self.recommendations):
+            self.shared.append(shared_mode(recommendations, RISK))
+            self.shared_texts.append(format_shared(recommendations, self.shared[-1]))
 
     def front(self) -> pd.DataFrame:
         """The modes that no other is expected to beat in both time and power, by rising power; 80 % intervals."""
@@ -275,7 +275,7 @@ class Answer:
         return pd.json_normalize(plain_forecasts(self.trainings[0], self.boards[0])["boards"], sep="_")
 
     def plot(self, path: Union[str, Path]) -> None:
-        """Write time and power of all modes as a picture."""
+        """Plot time and power of all modes to a file."""
         from predictors.strategies.plots import draw_recommendation
 
         draw_recommendation(self.recommendations[0][0], Path(path), self.device.provenance)
@@ -293,22 +293,22 @@ class Answer:
         return plain
 
     def refuse_missed(self) -> None:
-        """Raise a `CannotRunError` that names the nearest mode, where no mode is known to keep the limits."""
+        """Raise a `CannotRunError` that names the nearest mode if no mode is expected to keep the limits."""
         missed = self._missed()
         if missed:
             near = missed[0].mode
             figures = f"{near.time_ms.value:.4g} ms at {mw_to_w(near.power_mw.value):.4g} W"
             raise CannotRunError(
-                f"no mode is known for the {' or the '.join(one.goal.describe() for one in missed)}",
+                f"no mode meets the goal: {'; '.join(recommendation.goal.describe() for recommendation in missed)}",
                 f"the nearest has {figures}: allow that, or more --profiles",
             )
 
 
-def forecasts_of(device: Device, found: Recommendation, training: Training) -> List[BoardForecast]:
-    """Which boards can train within the limits: those of a pool, by their scales, or the device alone."""
-    history, posterior = found.history, found.posterior
+def forecasts_of(device: Device, recommendation: Recommendation, training: Training) -> List[BoardForecast]:
+    """Forecasts of the boards of a pool, by their scales, or of the device alone."""
+    history, posterior = recommendation.history, recommendation.posterior
     modes, pickable = history.profiler.candidates.modes, history.usable
-    if not found.unprofiled:
+    if not recommendation.unprofiled:
         pickable = pickable & (posterior.admitted | posterior.measured)
     if not hasattr(device, "boards"):
         return [forecast(posterior, modes, pickable, training, device.name, device.name)]
@@ -325,7 +325,7 @@ def forecasts_of(device: Device, found: Recommendation, training: Training) -> L
 def minibatches_of_training(workload: str, batch_size: int, epochs: Optional[float] = None) -> Optional[float]:
     """Minibatches of a whole training on the real data set, by default of as many epochs as the papers use.
 
-    None where nobody says how many epochs there are.
+    None if the number of epochs is unknown.
     """
     epochs = epochs if epochs is not None else EPOCHS.get(workload)
     return None if epochs is None else epochs * (get_workload(workload).real_samples // batch_size)
@@ -341,66 +341,71 @@ def _refuse(
     corpus: Union[str, Path, None],
     resume: bool,
 ) -> None:
-    """Refuse options that make no sense, or none together."""
+    """Refuse invalid options and combinations."""
     if percentile >= 100:
         raise InvalidValueError(f"--percentile is {percentile:g}, expected less than 100")
     if risk is not None and not 0 < risk < 1:
         raise InvalidValueError(f"--risk is {risk:g}, expected a probability between 0 and 1")
     if risk is not None and strategy not in (None, "one-shot"):
-        raise InvalidValueError(f"--risk is of one-shot, and --strategy is {strategy}", "leave one of them out")
+        raise InvalidValueError(f"--risk applies to one-shot only, and --strategy is {strategy}", "omit one of them")
     if reference and corpus is None:
-        raise InvalidValueError("--reference names a workload of a corpus", "give --corpus FILE with it")
+        raise InvalidValueError("--reference names a workload of a corpus", "add --corpus FILE")
     if (device is None) == (pool is None):
-        raise InvalidValueError("--device or --pool says where to search", "give one of the two")
+        raise InvalidValueError("the search needs either --device or --pool", "give one of the two")
     if pool is not None and resume:
-        raise InvalidValueError("--resume is of one board", "leave it out with --pool")
+        raise InvalidValueError("--resume does not apply to a pool", "omit --resume or --pool")
 
 
 def _plain(
     device: Device,
-    found: Sequence[Sequence[Recommendation]],
+    recommendations: Sequence[Sequence[Recommendation]],
     shared: Sequence[Optional[SharedMode]],
     peak_mw: Optional[float],
 ) -> Dict[str, Any]:
-    """What is written as JSON: a recommendation, or a list of several with what they cost together."""
-    plain = [plain_recommendation(one) for some in found for one in some]
+    """The values of the JSON file: a recommendation, or a list of several with their total cost."""
+    flat = [recommendation for for_workload in recommendations for recommendation in for_workload]
+    plain = [plain_recommendation(recommendation) for recommendation in flat]
     if peak_mw is not None:
-        for told, one in zip(plain, (one for some in found for one in some)):
-            peak = _peak_of(one)
-            told["peak"] = {"budget_mw": peak_mw, **(peak._asdict() if peak else {})}
+        for values, recommendation in zip(plain, flat):
+            peak = _peak_of(recommendation)
+            values["peak"] = {"budget_mw": peak_mw, **(peak._asdict() if peak else {})}
     if len(plain) == 1:
         return plain[0]
     if not shared:
         return {"recommendations": plain, "spent": plain[0]["spent"]}
     modes = [
-        one and {"modes": [plain_mode(mode, device.provenance) for mode in one.modes], "longer": one.longer}
-        for one in shared
+        choice and {"modes": [plain_mode(mode, device.provenance) for mode in choice.modes], "longer": choice.longer}
+        for choice in shared
     ]
-    return {"recommendations": plain, "spent": plain_spent([some[0] for some in found]), "shared": modes}
+    return {
+        "recommendations": plain,
+        "spent": plain_spent([for_workload[0] for for_workload in recommendations]),
+        "shared": modes,
+    }
 
 
-def _text_of(device: Device, workload: str, found: Sequence[Recommendation], peak_mw: Optional[float]) -> str:
-    lines = [format_recommendation(*found)]
-    for one in found:
-        peak = _peak_of(one)
+def _text_of(device: Device, workload: str, recommendations: Sequence[Recommendation], peak_mw: Optional[float]) -> str:
+    lines = [format_recommendation(*recommendations)]
+    for recommendation in recommendations:
+        peak = _peak_of(recommendation)
         if peak and (peak_mw is not None or peak.exceeded):
             apart = "" if peak.window_s is None else f" in samples {peak.window_s:.2g} s apart"
-            allowed = "" if peak_mw is None else f", {mw_to_w(peak_mw):.4g} W are allowed"
+            allowed = "" if peak_mw is None else f", limit {mw_to_w(peak_mw):.4g} W"
             exceeded = f"; {peak.exceeded}" if peak.exceeded else ""
             lines.append(f"peak:        {mw_to_w(peak.peak_mw):.4g} W{apart}{allowed}{exceeded}")
-    history = found[0].history
-    case = history.profiler.case(found[0].choice.index)
+    history = recommendations[0].history
+    case = history.profiler.case(recommendations[0].choice.index)
     scaled_from = device.conditions(case).get("scaled_from") if device.provenance == "simulated" else None
     if scaled_from:
         lines.append(
-            f"rough:       {device.name} has not seen {workload}: scaled from {scaled_from}, to a factor of 2.2"
+            f"rough:       {workload} is not calibrated on {device.name}: scaled from {scaled_from}, to a factor of 2.2"
         )
     return "\n".join(lines)
 
 
-def profiles_of(found: Recommendation, device: Device) -> Table:
-    """What was profiled for a recommendation, as a table that others may start from."""
-    history, candidates = found.history, found.history.profiler.candidates
+def profiles_of(recommendation: Recommendation, device: Device) -> Table:
+    """The profiles of a recommendation, as a table that other searches may start from."""
+    history, candidates = recommendation.history, recommendation.history.profiler.candidates
     return Table(
         board_of(device),
         history.profiler.template.workload,
@@ -432,27 +437,27 @@ def recommend_mode(
     progress: Progress,
     peak_mw: Optional[float] = None,
 ) -> List[Recommendation]:
-    """Hold a device, profile up to `profiles` of its modes, and name for each goal the one that meets it best.
+    """Hold a device, profile up to `profiles` of its modes, and recommend the best one for each goal.
 
-    `case` is what is profiled, its power mode and, where there are `batch_sizes`, its batch size replaced; the other
+    `case` is profiled with its power mode and, if there are `batch_sizes`, its batch size replaced; the other
     parameters are the command's options. `samples` are those of the whole training; None counts savings over an hour.
     """
     if hasattr(device, "telemetry_sources"):
         with power_sampler(device, 1.0, device.root):
-            pass  # a device without power is refused now, not after a profile
+            pass  # refuse a device without power before the first profile
     if device.clocks_only_fall and device.provenance == "measured":
         progress.line(
-            f"note: some releases of {device.name} can only lower clocks; if a mode is refused, reboot and --resume"
+            f"note: some releases of {device.name} can only lower clocks; if a mode is refused, reboot and use --resume"
         )
     board = board_of(device)
     presets, modes = presets_of(board), device.power_modes("all", case.workload)
     if strategy == "presets" and device.provenance != "replayed":
-        # By name they are the vendor's modes in full: clusters of the GPU that a preset switches off are off.
+        # By name they are the vendor's complete modes: GPU clusters that a preset switches off are off.
         presets = tuple(preset._replace(has_less_gpu=False) for preset in presets)
         modes = [mode for preset in presets for mode in device.power_modes(preset.name, case.workload)]
     setting = StrategySetting(board, references, presets, RISK if risk is None else risk, unprofiled)
     seed = case.settings.seed
-    chooses = strategy_on_device(strategy, setting, seed, LEAST_GAIN, batch)
+    chooser = strategy_on_device(strategy, setting, seed, LEAST_GAIN, batch)
     with device.session():
         profiler = DeviceProfiler(
             device,
@@ -476,20 +481,22 @@ def recommend_mode(
         try:
             predictor = unfitted(setting, seed)()
             if peak_mw is not None:
-                chooses = WithinPeak(chooses, peak_mw, profiler.peaks)
-            found = choose_and_describe(history, goals, chooses, predictor, setting.presets, samples, unprofiled)
+                chooser = WithinPeak(chooser, peak_mw, profiler.peaks)
+            recommendations = choose_and_describe(
+                history, goals, chooser, predictor, setting.presets, samples, unprofiled
+            )
         except (KeyboardInterrupt, HarnessError):
             if history.taken and store is not None:
-                progress.line(f"{len(history.taken)} profiles are kept in {store.path}: --resume goes on with them")
+                progress.line(f"{len(history.taken)} profiles are kept in {store.path}: --resume continues with them")
             raise
     progress.clear()
-    return found
+    return recommendations
 
 
 class WithinPeak(Strategy):
-    """A strategy whose choice is profiled and keeps a limit of peaks; else it is asked again for less power.
+    """A strategy whose choice is profiled and keeps a peak limit; if it does not, the power limit is lowered.
 
-    How much less, the profile says that broke it: no predictor knows peaks.
+    The profile that broke the limit determines by how much: no predictor models peaks.
     """
 
     def __init__(self, strategy: Strategy, limit_mw: float, peaks: Mapping[int, PowerPeak]) -> None:
@@ -507,9 +514,7 @@ class WithinPeak(Strategy):
             if history.profile(choice.index) is None:
                 raise CannotRunError(f"{choice.power_mode.name} cannot be profiled: {history.failed[choice.index]}")
             if choice.index not in self._peaks:
-                raise CannotRunError(
-                    f"the profile of {choice.power_mode.name} tells no peak", "leave --peak-budget out"
-                )
+                raise CannotRunError(f"the profile of {choice.power_mode.name} has no peak power", "omit --peak-budget")
             is_within = choice.index not in refused and history.figures(choice.index, goal)[1] <= 0
             choice = history.choice(choice.index, choice.reason, is_within)
             peak_mw = self._peaks[choice.index].peak_mw
@@ -525,8 +530,8 @@ class WithinPeak(Strategy):
         return Goal(goal.minimise, {**goal.limits, "power_mw": min(power_mw, goal.limits.get("power_mw", math.inf))})
 
 
-def _peak_of(found: Recommendation) -> Optional[PowerPeak]:
-    return found.history.profiler.peaks.get(found.choice.index)
+def _peak_of(recommendation: Recommendation) -> Optional[PowerPeak]:
+    return recommendation.history.profiler.peaks.get(recommendation.choice.index)
 
 
 def goals_of(
@@ -539,16 +544,16 @@ def goals_of(
     minibatches: Optional[float],
     sizes: Sequence[int],
 ) -> List[Goal]:
-    """The goals that options of `recommend` come to, one a budget; `minibatches` of the whole training, if known.
+    """The goals of `recommend`'s options, one for each budget; `minibatches` of the whole training, or None.
 
-    Where there are several batch sizes to choose from, the time of a sample takes the place of a minibatch's.
+    With several batch sizes to choose from, the time of a sample replaces that of a minibatch.
     """
     limits, several = {}, len(sizes) > 1
     name = goal or ("throughput" if several else "time")
     if several and name in ("time", "energy", "edp"):
         raise InvalidValueError(
-            f"--goal {name} is of a minibatch, which is the least at the least batch size",
-            "throughput, sample-energy, or one --batch-size",
+            f"--goal {name} is per minibatch, so the smallest batch size always wins",
+            "use throughput, sample-energy, or one --batch-size",
         )
     if time_limit is not None:
         limits["time_ms"] = time_limit
@@ -557,7 +562,7 @@ def goals_of(
         if value is None:
             continue
         if minibatches is None:
-            raise InvalidValueError(f"--{option} is for the whole training, whose length is not known", "give --epochs")
+            raise InvalidValueError(f"--{option} limits the whole training, whose length is unknown", "give --epochs")
         total = s_to_ms(value * S_PER_HOUR) if option == "deadline" else w_to_mw(value * S_PER_HOUR)
         quantity, least = whole[option][several], total / minibatches / (sizes[0] if several else 1)
         limits[quantity] = min(limits.get(quantity, math.inf), least)
@@ -568,7 +573,7 @@ def goals_of(
     if not limits and name in ("time", "power"):
         extreme = "greatest" if name == "time" else "least"
         raise InvalidValueError(
-            f"the least {name} without any limit is that of the {extreme} mode",
+            f"the least {name} without any limit is always that of the {extreme} mode",
             "give --power-budget, --peak-budget, --time-limit, --deadline or --energy-budget",
         )
     return [Goal(OBJECTIVES[name], limits)]

@@ -1,4 +1,4 @@
-"""A recommendation as it is shown and written: text for people, plain values for programs."""
+"""Output of a recommendation: text for people, plain values for programs."""
 
 from __future__ import annotations
 
@@ -15,55 +15,58 @@ from predictors.strategies.recommendation import FigureInterval, ModeFigures, Re
 _FRONT_LINES = 12
 
 
-def format_recommendation(*found: Recommendation) -> str:
-    """What a person wants to read: the front, for each goal the mode and what it saves, and what all of it cost."""
-    first, history, profiler = found[0], found[0].history, found[0].history.profiler
+def format_recommendation(*recommendations: Recommendation) -> str:
+    """Text of recommendations: the front, the mode for each goal with its savings, and the cost of the search."""
+    first, history, profiler = recommendations[0], recommendations[0].history, recommendations[0].history.profiler
     provenance = profiler.device.provenance
-    shown, recommended = thinned(first.front, _FRONT_LINES), {one.mode[1:3]: one.mode for one in found}
-    shown += [mode for what, mode in recommended.items() if all(one[1:3] != what for one in shown)]
+    front, recommended = (
+        thinned(first.front, _FRONT_LINES),
+        {recommendation.mode[1:3]: recommendation.mode for recommendation in recommendations},
+    )
+    front += [mode for what, mode in recommended.items() if all(other[1:3] != what for other in front)]
     rows = []
-    for one in sorted(shown, key=lambda one: one.power_mw.value):
-        marks = {"profiled": one.time_ms.profiled, "<- recommended": one[1:3] in recommended}
+    for mode in sorted(front, key=lambda mode: mode.power_mw.value):
+        marks = {"profiled": mode.time_ms.profiled, "<- recommended": mode[1:3] in recommended}
         mark = " ".join(mark for mark, holds in marks.items() if holds)
-        size = f", batch size {one.batch_size}" if first.several_sizes else ""
-        time_ms = one.time_ms.value / (one.batch_size if first.several_sizes else 1)
-        rows.append([f"{time_ms:.1f}", f"{mw_to_w(one.power_mw.value):.1f}", one.power_mode.name + size, mark])
+        size = f", batch size {mode.batch_size}" if first.several_sizes else ""
+        time_ms = mode.time_ms.value / (mode.batch_size if first.several_sizes else 1)
+        rows.append([f"{time_ms:.1f}", f"{mw_to_w(mode.power_mw.value):.1f}", mode.power_mode.name + size, mark])
     lines = [
-        _plot(first, [one.choice.index for one in found]),
+        _plot(first, [recommendation.choice.index for recommendation in recommendations]),
         "",
-        f"front of time and power ({provenance}; without a mark: predicted)",
+        f"front of time and power ({provenance}; unmarked modes are predicted)",
         format_table([">ms a sample" if first.several_sizes else ">time ms", ">power W", "mode", ""], rows),
         *(f"note: {note}" for note in notes_on(first)),
     ]
-    for one in found:
-        lines += ["", *_lines_of_goal(one, provenance)]
+    for recommendation in recommendations:
+        lines += ["", *_lines_of_goal(recommendation, provenance)]
     spent = first.choice.spent
     lines.append(
         f"spent:       {spent.profiles} profiles, {format_duration(spent.seconds)}"
         + (f", {profiler.resumed} of them from the results file" if profiler.resumed else "")
-        + (f", for all {len(found)} goals together" if len(found) > 1 else "")
+        + (f", for all {len(recommendations)} goals together" if len(recommendations) > 1 else "")
     )
     lines += [f"failed:      {history.mode(index).name}: {reason}" for index, reason in history.failed.items()]
     for index, flags in profiler.flagged.items():
-        lines.append(f"doubtful:    {history.mode(index).name} was profiled twice: {'; '.join(flags)}")
-    return "\n".join(lines if len(found) > 1 else [*lines, *_savings(first)])
+        lines.append(f"doubtful:    {history.mode(index).name} was flagged in both of its profiles: {'; '.join(flags)}")
+    return "\n".join(lines if len(recommendations) > 1 else [*lines, *_savings(first)])
 
 
-def notes_on(found: Recommendation) -> List[str]:
-    """What a reader must know of a recommendation beside its figures."""
-    notes, posterior = [], found.posterior
+def notes_on(recommendation: Recommendation) -> List[str]:
+    """Caveats of a recommendation."""
+    notes, posterior = [], recommendation.posterior
     if not posterior.admitted.all():
-        notes.append(describe_unprofiled(posterior.unprofiled, left_out=not found.unprofiled))
-    if found.several_sizes and found.history.profiler.task == "training":
-        notes.append("the batch size changes how a network learns: learning rate and epochs may have to change with it")
+        notes.append(describe_unprofiled(posterior.unprofiled, left_out=not recommendation.unprofiled))
+    if recommendation.several_sizes and recommendation.history.profiler.task == "training":
+        notes.append("the batch size changes how a network learns: learning rate and epochs may need to change with it")
     return notes
 
 
-def _lines_of_goal(found: Recommendation, provenance: str) -> List[str]:
-    choice, mode, percentile = found.choice, found.mode, found.history.profiler.percentile
+def _lines_of_goal(recommendation: Recommendation, provenance: str) -> List[str]:
+    choice, mode, percentile = recommendation.choice, recommendation.mode, recommendation.history.profiler.percentile
     of_tail = "" if percentile == MEDIAN else f", which {percentile:g} % of minibatches do not exceed"
     return [
-        f"goal:        {found.goal.describe()}",
+        f"goal:        {recommendation.goal.describe()}",
         f"{'recommended' if choice.feasible else 'NOT WITHIN THE LIMITS, the nearest'}: {choice.power_mode.name}, "
         f"batch size {choice.batch_size} ({choice.reason})",
         f"minibatch:   {_figure(mode.time_ms, 1.0, 'ms')}{of_tail}, {provenance}",
@@ -71,36 +74,40 @@ def _lines_of_goal(found: Recommendation, provenance: str) -> List[str]:
     ]
 
 
-def format_shared(found: Sequence[Recommendation], shared: Optional[SharedMode]) -> str:
-    """What several workloads cost together, and the one mode that serves all of them best."""
-    spent = plain_spent(found)
-    lines = [f"spent on all {len(found)} workloads: {spent['profiles']} profiles, {format_duration(spent['seconds'])}"]
+def format_shared(recommendations: Sequence[Recommendation], shared: Optional[SharedMode]) -> str:
+    """The total cost of several workloads, and the mode that serves all of them best."""
+    spent = plain_spent(recommendations)
+    cost = f"{spent['profiles']} profiles, {format_duration(spent['seconds'])}"
+    lines = [f"spent on all {len(recommendations)} workloads: {cost}"]
     if shared is None:
-        return "\n".join([*lines, "one mode for all: none is known to keep the limits of each"])
+        return "\n".join([*lines, "one mode for all: none is expected to keep the limits of each workload"])
     first = shared.modes[0]
     lines.append(
         f"one mode for all: {first.power_mode.name}, batch size {first.batch_size}, "
         f"{share_to_percent(shared.longer):.1f} % worse than a mode for each"
     )
-    for one, mode in zip(found, shared.modes):
+    for recommendation, mode in zip(recommendations, shared.modes):
         figures = f"{_figure(mode.time_ms, 1.0, 'ms')}, {_figure(mode.power_mw, 1e3, 'W')}"
-        lines.append(f"  {one.history.profiler.template.workload}: {figures}")
+        lines.append(f"  {recommendation.history.profiler.template.workload}: {figures}")
     return "\n".join(lines)
 
 
-def plain_spent(found: Sequence[Recommendation]) -> Dict[str, Any]:
-    """What several workloads cost together, for JSON."""
-    spent = [{**one.choice.spent._asdict(), "resumed": one.history.profiler.resumed} for one in found]
-    return {name: sum(one[name] for one in spent) for name in spent[0]}
+def plain_spent(recommendations: Sequence[Recommendation]) -> Dict[str, Any]:
+    """The total cost of several workloads, for JSON."""
+    spent_each = [
+        {**recommendation.choice.spent._asdict(), "resumed": recommendation.history.profiler.resumed}
+        for recommendation in recommendations
+    ]
+    return {name: sum(spent[name] for spent in spent_each) for name in spent_each[0]}
 
 
-def _savings(found: Recommendation) -> List[str]:
+def _savings(recommendation: Recommendation) -> List[str]:
     lines = []
-    span = "the whole training" if found.samples is not None else "an hour's training in this mode"
-    for saving in found.savings:
+    span = "the whole training" if recommendation.samples is not None else "an hour's training in this mode"
+    for saving in recommendation.savings:
         other = saving.other
-        known = "profiled" if other.time_ms.profiled else "predicted"
-        figures = f"{known} {other.time_ms.value:.1f} ms, {mw_to_w(other.power_mw.value):.1f} W"
+        origin = "profiled" if other.time_ms.profiled else "predicted"
+        figures = f"{origin} {other.time_ms.value:.1f} ms, {mw_to_w(other.power_mw.value):.1f} W"
         saved = " and ".join(
             f"{abs(value):.{digits}f} {unit} {'less' if value >= 0 else 'more'}"
             for value, digits, unit in ((saving.hours, 2, "h"), (saving.energy_wh, 1, "Wh"))
@@ -110,35 +117,39 @@ def _savings(found: Recommendation) -> List[str]:
     return lines
 
 
-def plain_mode(one: ModeFigures, provenance: str) -> Dict[str, Any]:
+def plain_mode(mode: ModeFigures, provenance: str) -> Dict[str, Any]:
     figures = {
         name: {**figure._asdict(), "measured": figure.profiled and provenance == "measured"}
-        for name, figure in (("time_ms", one.time_ms), ("power_mw", one.power_mw))
+        for name, figure in (("time_ms", mode.time_ms), ("power_mw", mode.power_mw))
     }
-    return {"mode": one.power_mode.name, "batch_size": one.batch_size, **figures}
+    return {"mode": mode.power_mode.name, "batch_size": mode.batch_size, **figures}
 
 
-def plain_recommendation(found: Recommendation) -> Dict[str, Any]:
+def plain_recommendation(recommendation: Recommendation) -> Dict[str, Any]:
     """The same as plain values, for JSON.
 
-    Figures have `value`, `low`, `high` (80 % lie between), `profiled` (else predicted) and `measured` (profiled on a
-    real device); `minibatches` is None where savings are of an hour's training.
+    Figures have `value`, `low`, `high` (an 80 % interval), `profiled` (else predicted) and `measured` (profiled on a
+    real device); `minibatches` is None if savings are over an hour's training.
     """
-    choice, history, profiler = found.choice, found.history, found.history.profiler
+    choice, history, profiler = recommendation.choice, recommendation.history, recommendation.history.profiler
     provenance = profiler.device.provenance
     return {
         "device": profiler.device.name,
         "provenance": provenance,
         "workload": profiler.template.workload,
-        "goal": {"minimise": found.goal.minimise, "limits": dict(found.goal.limits), "text": found.goal.describe()},
-        "choice": {**plain_mode(found.mode, provenance), "feasible": choice.feasible, "reason": choice.reason},
-        "spent": plain_spent([found]),
+        "goal": {
+            "minimise": recommendation.goal.minimise,
+            "limits": dict(recommendation.goal.limits),
+            "text": recommendation.goal.describe(),
+        },
+        "choice": {**plain_mode(recommendation.mode, provenance), "feasible": choice.feasible, "reason": choice.reason},
+        "spent": plain_spent([recommendation]),
         "failed": [{"mode": history.mode(index).name, "reason": reason} for index, reason in history.failed.items()],
         "flagged": [{"mode": history.mode(index).name, "flags": flags} for index, flags in profiler.flagged.items()],
-        "front": [plain_mode(one, provenance) for one in found.front],
-        "notes": notes_on(found),
+        "front": [plain_mode(mode, provenance) for mode in recommendation.front],
+        "notes": notes_on(recommendation),
         "percentile": profiler.percentile,
-        "minibatches": None if found.samples is None else found.samples / choice.batch_size,
+        "minibatches": None if recommendation.samples is None else recommendation.samples / choice.batch_size,
         "savings": [
             {
                 "against": saving.other.label,
@@ -147,7 +158,7 @@ def plain_recommendation(found: Recommendation) -> Dict[str, Any]:
                 "energy_wh": saving.energy_wh,
                 "keeps_limits": saving.keeps_limits,
             }
-            for saving in found.savings
+            for saving in recommendation.savings
         ],
     }
 
@@ -157,21 +168,28 @@ def _figure(estimate: FigureInterval, unit: float, name: str) -> str:
     return f"{value:.1f} {name} {'profiled' if estimate.profiled else 'predicted'} (80 %: {low:.1f} to {high:.1f})"
 
 
-def _plot(found: Recommendation, chosen: List[int]) -> str:
-    sizes = found.posterior.batch_size if found.several_sizes else 1
-    time_ms, power_w = np.exp(found.posterior.log_time) / sizes, mw_to_w(np.exp(found.posterior.log_power))
-    measured, known = found.posterior.measured, np.isfinite(power_w)
-    front_w = np.array([mw_to_w(one.power_mw.value) for one in found.front])
-    front_ms = np.array([one.time_ms.value / (one.batch_size if found.several_sizes else 1) for one in found.front])
+def _plot(recommendation: Recommendation, chosen: List[int]) -> str:
+    sizes = recommendation.posterior.batch_size if recommendation.several_sizes else 1
+    time_ms, power_w = (
+        np.exp(recommendation.posterior.log_time) / sizes,
+        mw_to_w(np.exp(recommendation.posterior.log_power)),
+    )
+    measured, has_power = recommendation.posterior.measured, np.isfinite(power_w)
+    front_w = np.array([mw_to_w(mode.power_mw.value) for mode in recommendation.front])
+    front_ms = np.array(
+        [mode.time_ms.value / (mode.batch_size if recommendation.several_sizes else 1) for mode in recommendation.front]
+    )
     layers = [
-        (".", power_w[known], np.log10(time_ms[known])),
+        (".", power_w[has_power], np.log10(time_ms[has_power])),
         ("o", front_w, np.log10(front_ms)),
         ("+", power_w[measured], np.log10(time_ms[measured])),
         ("X", power_w[chosen], np.log10(time_ms[chosen])),
     ]
     x_label = "power in W   (. all modes, o front, + profiled, X recommended)"
     return scatter(
-        layers, x_label, f"log10 of the {'time of a sample' if found.several_sizes else 'minibatch time'} in ms"
+        layers,
+        x_label,
+        f"log10 of the {'time of a sample' if recommendation.several_sizes else 'minibatch time'} in ms",
     )
 
 

@@ -1,4 +1,4 @@
-"""Targets of an evaluation from the tables of a corpus: with their references, or of a workload never profiled."""
+"""Targets of an evaluation from the tables of a corpus: with their references, or of an unprofiled workload."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
 
 def count_networks(tables: Sequence[Table]) -> Dict[str, Counts]:
-    """What networks compute, by workload, counted by torch; those that the suite does not know are left out."""
+    """Counts of what networks compute, by workload, from torch; unknown workloads are skipped."""
     from predictors.models.physical_gp.prior import Counts
 
-    found = {}
+    counts = {}
     for name in dict.fromkeys(table.workload for table in tables):
         try:
             workload = get_workload(name)
@@ -28,13 +28,15 @@ def count_networks(tables: Sequence[Table]) -> Dict[str, Counts]:
             print(f"note: {name} is not counted: {error}", file=sys.stderr)
             continue
         counted, _ = counted_alone(workload)
-        found[name] = Counts(*(float(getattr(counted, field)) for field in Counts._fields))
-    return found
+        counts[name] = Counts(*(float(getattr(counted, field)) for field in Counts._fields))
+    return counts
 
 
 def unprofiled_target(name: str, references: Sequence[Table], hierarchy: Optional[Hierarchy] = None) -> Target:
-    """A workload, `module:NAME` or the suite's, that was never profiled on the board of the references."""
+    """A workload, `module:NAME` or the suite's, without profiles on the board of the references."""
     if not references:
-        raise InvalidValueError(f"nothing is known of the board that {name} is to run on", "name references on it")
+        raise InvalidValueError(
+            f"no profiles of the board that {name} will run on", "name reference workloads profiled on it"
+        )
     table = dataclasses.replace(references[0].take(slice(0)), workload=get_workload(name).name)
     return Target(table, tuple(references), hierarchy=hierarchy, counts=count_networks([table, *references]))

@@ -1,4 +1,4 @@
-"""`with tuning(...)`: a power mode found while your own training loop runs (future work of 001 sec. 7).
+"""`with tuning(...)`: searches for a power mode while your own training loop runs (future work of 001 sec. 7).
 
     from jetwatt import tuning
 
@@ -7,21 +7,21 @@
             train_step(batch)          # ends with torch.cuda.synchronize() or loss.item()
             tuner.step()
 
-The device is held for as long as the block runs, and put back as it was at its end, also after an error; then it tells
-what the search came to. DataLoader workers follow each change of the CPUs that this process may use.
+The device is held while the block runs, and restored at its end, also after an error; then a report is printed.
+DataLoader workers follow each change of the CPUs that this process may use.
 
-Minibatches that are trained anyway are the profiles. The strategy runs in a thread of its own and asks for a profile as
-it would of any device; the training loop sets the mode asked for and answers once enough minibatches have run in it:
+The minibatches of the training are the profiles. The strategy runs in its own thread and requests profiles as from any
+device; the training loop sets the requested mode and answers once enough minibatches have run in it:
 
     training loop   step step step step step step step step step ...
                       |settling  |  counted  |settling ...
     strategy        profile(7) ............. answer, think, profile(31) ...
 
-Nothing waits: while the strategy thinks, training goes on in the mode that is set. A mode that is refused is left out;
-a power meter that says nothing ends the search.
+Nothing waits: while the strategy thinks, training continues in the current mode. A mode that is refused is excluded; a
+silent power meter ends the search.
 
-A simulated board, `sim:xavier-agx`, is for rehearsing: the loop runs as it does without tuning, and each of its
-minibatches counts as one of `workload` on that board, with the board's time and power.
+A simulated board, `sim:xavier-agx`, is for rehearsing: the loop runs as without tuning, and each of its minibatches
+counts as one of `workload` on that board, with the board's time and power.
 """
 
 from __future__ import annotations
@@ -55,13 +55,13 @@ from predictors.strategies.goals import Goal, power_budget
 from predictors.strategies.protocol import Candidates, Choice, FailedMode, History, MeasuredMode, Strategy
 from predictors.strategies.registry import StrategySetting, make_closed_loop
 
-LEAST_GAIN = 0.005  # the search ends where another mode promises less than this share of the time
+LEAST_GAIN = 0.005  # the search ends when another mode promises less than this share of the time
 
 Power = Callable[[float, float], Optional[float]]
-"""From two monotonic times in s to the median power between them in mW; None where it was not sampled."""
+"""From two monotonic times in s to the median power between them in mW; None without a sample."""
 
 SILENCE_S = 30.0
-"""A power meter that has said nothing for so long, once all minibatches of a mode have run, is not waited for."""
+"""How long to wait for a silent power meter after all minibatches of a mode have run."""
 
 
 class StoppedError(HarnessError):
@@ -69,29 +69,29 @@ class StoppedError(HarnessError):
 
 
 class OnlineReport(NamedTuple):
-    """What tuning while training came to."""
+    """The result of tuning while training."""
 
-    choice: Optional[Choice]  # the mode that training ended in; None where not one profile was complete
+    choice: Optional[Choice]  # the mode that training ended in; None if no profile was complete
     finished: bool  # whether the search ended before the training, and its choice was set
-    minibatches: int  # how many ran during the search
-    search_s: float  # how long the search went on
-    # By how much those minibatches took longer than in the chosen mode, changes of mode included; below 0 where faster
-    # modes were tried that break a limit.
+    minibatches: int  # run during the search
+    search_s: float  # duration of the search
+    # Extra time of those minibatches over the chosen mode, mode changes included; negative if faster modes were tried
+    # that break a limit.
     lost_s: Optional[float]
-    profiled: Tuple[Tuple[PowerMode, MeasuredMode], ...]  # the modes that were tried, with what they gave
-    failed: Tuple[Tuple[PowerMode, str], ...]  # the modes that did not take, and why
+    profiled: Tuple[Tuple[PowerMode, MeasuredMode], ...]  # the modes that were tried, with their figures
+    failed: Tuple[Tuple[PowerMode, str], ...]  # the modes that could not be applied, and why
 
     def describe(self) -> str:
-        """In two lines, for a log, and one for each mode that did not take."""
+        """In two lines, for a log, and one for each failed mode."""
         if self.choice is None or self.lost_s is None:
             return f"no mode was profiled in {self.minibatches} minibatches"
-        how = "settled on" if self.finished else "the search did not end; best so far"
+        verb = "settled on" if self.finished else "the search did not end; best so far"
         kept = "" if self.choice.feasible else " WHICH BREAKS THE LIMITS and is the nearest that was tried"
         cost = f"{self.lost_s:.1f} s longer than in that mode"
         if self.lost_s < 0:
             cost = f"{-self.lost_s:.1f} s less than in that mode: faster ones were tried that break a limit"
         lines = [
-            f"{how} {self.choice.power_mode.name}{kept}: {self.choice.reason}",
+            f"{verb} {self.choice.power_mode.name}{kept}: {self.choice.reason}",
             f"search: {len(self.profiled)} modes, {self.minibatches} minibatches, {self.search_s:.1f} s, {cost}",
         ]
         return "\n".join(lines + [f"failed: {mode.name}: {reason}" for mode, reason in self.failed])
@@ -99,16 +99,16 @@ class OnlineReport(NamedTuple):
 
 @dataclasses.dataclass
 class _Running:
-    """The profile that is under way."""
+    """The profile in progress."""
 
     index: int
-    set_s: float  # since when its mode is set
+    set_s: float  # when its mode was set
     times_ms: List[float]  # of the minibatches that count
-    complete_s: Optional[float] = None  # since when nothing but its power is missing
+    complete_s: Optional[float] = None  # when only its power was missing
 
 
 class OnlineTuner:
-    """Searches for a power mode while a training loop runs; `step` is all that the loop calls."""
+    """Searches for a power mode while a training loop runs; the loop calls `step` only."""
 
     def __init__(
         self,
@@ -128,11 +128,11 @@ class OnlineTuner:
     ) -> None:
         """Begin the search; the first mode is set at the first `step`.
 
-        `apply` sets a mode and reads it back; `profiles` modes may be tried. In each, so many `minibatches` count,
-        those in the first `settling_s` after a change of mode do not (001 sec. 2.5: 2-3 s).
+        `apply` sets a mode and reads it back; `profiles` modes may be tried. In each, `minibatches` count; those in the
+        first `settling_s` after a mode change do not (001 sec. 2.5: 2-3 s).
         """
         if not modes:
-            raise InvalidValueError("there is no power mode to choose from")
+            raise InvalidValueError("no power mode to choose from")
         self.task = "training"
         self.candidates = Candidates(np.array(modes, dtype=np.int64), np.full(len(modes), batch_size, dtype=np.int64))
         self._modes = list(modes)
@@ -158,7 +158,7 @@ class OnlineTuner:
         self._thread.start()
 
     def profile(self, index: int) -> Union[MeasuredMode, FailedMode]:
-        """Called by the strategy, in its thread: what the training loop finds in a mode."""
+        """Called by the strategy, in its thread: the figures that the training loop measures in a mode."""
         self._requests.put(index)
         answer = self._answers.get()
         if isinstance(answer, BaseException):
@@ -169,14 +169,14 @@ class OnlineTuner:
         """Called by the training loop after each minibatch, when its work on the device is done.
 
         Raises:
-            HarnessError: modes could not be set, or power could not be measured; the search is over then.
+            HarnessError: modes could not be set, or power could not be measured; either ends the search.
         """
         if self._ended_s is not None:
             return
         now = self._clock()
         try:
             if self._last_s is None:
-                self._began_s = now  # the first minibatch says nothing: its beginning is not known
+                self._began_s = now  # the first minibatch does not count: its start is unknown
             else:
                 self._take_in(now - self._last_s, now)
             self._follow()
@@ -186,7 +186,7 @@ class OnlineTuner:
         self._last_s = self._clock()
 
     def close(self) -> OnlineReport:
-        """End the search where it goes on, and tell what it came to; the mode stays as it is."""
+        """End the search if it is still running, and return its report; the mode stays as it is."""
         if self._thread.is_alive():
             self._answers.put(StoppedError("training ended before the search did"))
             self._thread.join()
@@ -200,9 +200,9 @@ class OnlineTuner:
         lost_s = None
         if choice is not None and choice.measured is not None:
             lost_s = search_s - ms_to_s(self._minibatches * choice.measured.time_ms)
-        found = tuple((history.mode(index), measured) for index, measured in history.taken.items())
+        profiled = tuple((history.mode(index), measured) for index, measured in history.taken.items())
         failed = tuple((history.mode(index), reason) for index, reason in history.failed.items())
-        return OnlineReport(choice, self.settled, self._minibatches, search_s, lost_s, found, failed)
+        return OnlineReport(choice, self.settled, self._minibatches, search_s, lost_s, profiled, failed)
 
     def _raise_what_broke(self) -> None:
         """The strategy's error, once."""
@@ -232,18 +232,18 @@ class OnlineTuner:
             self._running = None
             self._answers.put(MeasuredMode(float(np.median(running.times_ms)), power_mw, now - running.set_s))
             return
-        # A fast mode may end before the sensor has spoken: more minibatches then, but not for ever.
+        # A fast mode may end before the sensor has a value: run more minibatches, but not for ever.
         running.complete_s = now if running.complete_s is None else running.complete_s
         silent_s = now - running.complete_s
         if silent_s >= self._silence_s:
             raise CannotRunError(
                 f"the power meter has given no power above 0 for {silent_s:.0f} s in mode "
                 f"{self._history.mode(running.index).name}, after {self._count} minibatches",
-                "`python -m harness doctor` says what the device's sensors give; look at a meter of your own",
+                "check the device's sensors with `python -m harness doctor`, or your own meter",
             )
 
     def _follow(self) -> None:
-        """Set what the strategy asks for, or what it chose."""
+        """Set the mode that the strategy requests or has chosen."""
         self._raise_what_broke()
         if self._running is not None:
             return
@@ -287,23 +287,23 @@ def tuning(
     Args:
         device: a board's name, `host`, or `sim:BOARD` to rehearse.
         power_budget_w: the least time under this module power; or give `goal`.
-        goal: what to reach instead.
-        profiles: modes that may be tried.
-        minibatches: that count in each mode.
+        goal: the goal, instead of a power budget.
+        profiles: maximum number of modes to try.
+        minibatches: number that count in each mode.
         batch_size: of the loop.
         interval_s: of the power sensor.
-        silence_s: the search ends where the power meter says nothing for so long.
-        references: tables of other workloads on this device, which make the search shorter.
-        workload: what a simulated board takes your loop for.
-        root: below it lie the board's /sys, /proc and /etc.
-        power_mw: a power meter of your own, instead of the device's sensors.
-        report: takes a line for each mode that was tried.
+        silence_s: the search ends if the power meter is silent for this long.
+        references: tables of other workloads on this device, which shorten the search.
+        workload: the workload that a simulated board runs in place of your loop.
+        root: root of the board's /sys, /proc and /etc.
+        power_mw: your own power meter, instead of the device's sensors.
+        report: receives a line for each mode that was tried.
 
     Raises:
-        CannotRunError: the device has no power sensor, or neither budget nor goal was given; while the block runs,
-            power is no longer told, or several modes in a row did not take.
-        ControlError: the device is in use, or the chosen mode did not take. Whatever ends the block, the device is put
-            back.
+        CannotRunError: the device has no power sensor, or neither budget nor goal was given; while the block runs, the
+            power meter falls silent, or several modes in a row cannot be applied.
+        ControlError: the device is in use, or the chosen mode could not be applied. However the block ends, the device
+            is restored.
     """
     if goal is None and power_budget_w is None:
         raise CannotRunError("tuning needs a goal", "give power_budget_w=30, or goal=Goal(...)")
@@ -345,8 +345,8 @@ class RehearsedTuner(OnlineTuner):
         self._now_s = 0.0
 
         def run_in(mode: PowerMode) -> None:
-            found = board.profile(case.in_mode(NamedMode(mode.name, mode))).aggregates
-            self._minibatch_s, self._drawn_mw = ms_to_s(found["minibatch_time_ms"]), found["power_mw"]
+            aggregates = board.profile(case.in_mode(NamedMode(mode.name, mode))).aggregates
+            self._minibatch_s, self._drawn_mw = ms_to_s(aggregates["minibatch_time_ms"]), aggregates["power_mw"]
 
         run_in(board.power_mode_space().greatest)
         super().__init__(
@@ -363,7 +363,7 @@ def _held(device: Device) -> Iterator[None]:
     """The device's session; its end, too, changes the CPUs that this process may use."""
     with contextlib.ExitStack() as stack:
         end = contextlib.ExitStack()
-        stack.push(end)  # workers are bound once the device is put back
+        stack.push(end)  # workers are bound after the device is restored
         stack.enter_context(device.session())
         stack.callback(lambda: end.enter_context(workers_follow()))
         yield
@@ -371,7 +371,7 @@ def _held(device: Device) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _sensor(device: Device, interval_s: float, root: Path) -> Iterator[Power]:
-    """The device's own power sensors, sampled in a process of their own."""
+    """The device's own power sensors, sampled in a separate process."""
     if not hasattr(device, "telemetry_sources"):
         raise CannotRunError(
             f"{device.name} does not run your training loop", "tune on host, on a board, or on sim:BOARD"

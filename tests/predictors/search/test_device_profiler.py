@@ -266,5 +266,5 @@ def test_the_mode_that_is_named_keeps_a_limit_of_peaks(budget_mw, power_mw, chos
 
 def test_a_mode_whose_peak_is_not_told_is_not_named():
     profiler = Searched(told=())
-    with pytest.raises(CannotRunError, match="tells no peak"):
+    with pytest.raises(CannotRunError, match="has no peak power"):
         WithinPeak(Known(), 50_000, profiler.peaks).choose(History(profiler, 5), Goal())
