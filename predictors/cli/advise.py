@@ -1,18 +1,18 @@
-"""`advise`: which way of finding a power mode pays for a training, the guide of 001 Table 1 with its arithmetic.
+"""`advise`: which way of finding a power mode pays off for a training, by the guide of 001 Table 1.
 
-All approaches end with the training running in some power mode. They differ in what they spend on profiles first, and
-in how much slower than the best mode the one is that they end with. The total of an approach is
+All approaches end with the training running in some power mode. They differ in the profiles they spend first, and in
+how much slower their mode is than the best one. The total of an approach is
 
     profiles * hours per profile + fitting + runs * epochs * hours per epoch in the best mode * (1 + penalty)
 
-so an expensive search pays for a long training only. Profiles count once, however many runs follow: that is why the
-guide asks for the number of runs.
+so an expensive search pays off for a long training only. Profiles count once for any number of runs, which is why the
+guide takes the number of runs.
 
-All penalties are of one contest: mean over budgets of 17 to 50 W in steps of 3, on the same three measured tables of an
-Orin AGX. A choice that exceeds its budget by more than 1 W may not be run: the vendor's best preset for that budget
-stands for it, with the preset's penalty.
+All penalties are from one contest: mean over budgets of 17 to 50 W in steps of 3, on the same three measured tables of
+an Orin AGX. A choice that exceeds its budget by more than 1 W is replaced by the vendor's best preset for that budget,
+with the preset's penalty.
 
-Where the training is described, it tells as well which of the papers' rules for tuning by hand speak of it.
+If the training is described, the papers' rules for manual tuning that apply to it are printed too.
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--epoch-minutes", type=float, required=True, help="one epoch in a good mode within the budget")
     add("--runs", type=float, default=1, help="trainings that will use the mode (default: 1)")
     add("--profile-seconds", type=float, default=PROFILE_SECONDS, help=f"per profile (default: {PROFILE_SECONDS}, 001)")
-    add("--workers", type=int, metavar="N", help="num_workers of the DataLoader: what the papers' rules say of it")
-    add("--storage", metavar="NAME", help="storage medium of the data set, such as hdd: likewise")
-    add("--workload", metavar="W", help="what is trained: likewise")
+    add("--workers", type=int, metavar="N", help="num_workers of the DataLoader, for the papers' rules")
+    add("--storage", metavar="NAME", help="storage medium of the data set, such as hdd, for the papers' rules")
+    add("--workload", metavar="W", help="the trained workload, for the papers' rules")
     add("--json", action="store_true", help="print JSON")
 
 
@@ -61,7 +61,7 @@ def run(arguments: argparse.Namespace) -> int:
     titles = {
         "name": "approach", "profiles": ">profiles", "profiling_hours": ">profiling h",
         "over_limit_plus1_pct": ">over by 1 W %", "penalty_pct": ">penalty %", "training_hours": ">training h",
-        "total_hours": ">total h", "origin": "where the figures are from",
+        "total_hours": ">total h", "origin": "origin",
     }  # fmt: skip
     digits = {"profiling_hours": 2, "over_limit_plus1_pct": 0, "penalty_pct": 1, "training_hours": 2, "total_hours": 2}
     rows = [
@@ -72,9 +72,9 @@ def run(arguments: argparse.Namespace) -> int:
         f"{arguments.runs:g} runs x {arguments.epochs:g} epochs x {arguments.epoch_minutes:g} min = "
         f"{best_hours:.2f} h in the best mode; {arguments.profile_seconds:g} s a profile\n"
         "total = profiles x seconds a profile + fitting + hours in the best mode x (1 + penalty)\n"
-        "penalty: mean; where a mode is over its limit by more than 1 W, that of the vendor's preset, run instead\n"
+        "penalty: mean; a mode over its limit by more than 1 W is replaced by the vendor's preset\n"
         f"{format_table(list(titles.values()), rows)}\n"
-        f"pays most: {costs['name'].iloc[0]}"
+        f"cheapest: {costs['name'].iloc[0]}"
     )
     for line in rules(arguments.workers, arguments.storage, arguments.workload):
         print(f"rule: {line}")
@@ -82,26 +82,32 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def rules(workers: Optional[int], storage: Optional[str], workload: Optional[str]) -> List[str]:
-    """The papers' rules for tuning by hand that speak of a training, each with its source; none without a word."""
-    found = []
+    """The papers' rules for manual tuning that apply to a training, each with its source."""
+    matching = []
     if workers is not None and workers < WORKERS:
-        found.append(f"{WORKERS} workers instead of {workers}: they hide the fetch stall and cost no energy (004 5.1)")
+        matching.append(
+            f"{WORKERS} workers instead of {workers}: they hide the fetch stall at no cost in energy (004 5.1)"
+        )
     if workers is not None and workers > WORKERS:
-        found.append(f"{WORKERS} workers do what {workers} do (004 5.1.6); no more cores than workers need them")
+        matching.append(f"{WORKERS} workers are as fast as {workers} (004 5.1.6), and need fewer cores")
     if storage in SLOW_STORAGE:
-        found.append(
-            f"{WORKERS} workers and a warm page cache make up for {storage}: no faster disk is needed (004 5.2.2)"
+        matching.append(
+            f"{WORKERS} workers and a warm page cache make up for {storage}: a faster disk is not needed (004 5.2.2)"
         )
     if workload in LIGHT_WORKLOADS:
-        found.append(f"keep the CPU clock high: the GPU waits for it in a network as light as {workload} (004 5.6.6)")
-    elif workload is not None:
-        found.append(f"the GPU clock decides how fast {workload} trains, more than the CPU's (004 5.6.4)")
-    if found:
-        found.append(
-            "raise the batch size until the GPU is saturated (004 5.3.1); it changes how a network learns, too"
+        matching.append(
+            f"keep the CPU clock high: the GPU waits for it in a light network such as {workload} (004 5.6.6)"
         )
-        found.append("between trainings let the board sleep and wake it by the network: idling costs most (004 5.6)")
-    return found
+    elif workload is not None:
+        matching.append(f"the GPU clock affects the speed of {workload} more than the CPU clock (004 5.6.4)")
+    if matching:
+        matching.append(
+            "raise the batch size until the GPU is saturated (004 5.3.1); it also changes how a network learns"
+        )
+        matching.append(
+            "let the board sleep between trainings and wake it over the network: idling costs most (004 5.6)"
+        )
+    return matching
 
 
 def read_approaches(path: Path = RECORDED) -> pd.DataFrame:
@@ -109,9 +115,11 @@ def read_approaches(path: Path = RECORDED) -> pd.DataFrame:
     import pandas as pd
 
     rows = pd.read_csv(path)
-    how = {"profiles": "first", "fitting_s": "first", "priced_pct": "mean", "over_limit_plus1_pct": "mean"}
-    found = rows.groupby("name", sort=False).agg(how).rename(columns={"priced_pct": "penalty_pct"}).reset_index()
-    found["origin"] = f"contest on {rows['target'].nunique()} measured tables of an Orin AGX, baselines/recorded"
+    aggregations = {"profiles": "first", "fitting_s": "first", "priced_pct": "mean", "over_limit_plus1_pct": "mean"}
+    approaches = (
+        rows.groupby("name", sort=False).agg(aggregations).rename(columns={"priced_pct": "penalty_pct"}).reset_index()
+    )
+    approaches["origin"] = f"contest on {rows['target'].nunique()} measured tables of an Orin AGX, baselines/recorded"
     brute = {
         "name": "brute force",
         "profiles": PAPERS_GRID,
@@ -120,11 +128,11 @@ def read_approaches(path: Path = RECORDED) -> pd.DataFrame:
         "over_limit_plus1_pct": 0,
     }
     brute["origin"] = "001 Table 1, over the paper's grid; the mode is the best by definition"
-    return pd.concat([found, pd.DataFrame([brute])], ignore_index=True)
+    return pd.concat([approaches, pd.DataFrame([brute])], ignore_index=True)
 
 
 def weigh(approaches: pd.DataFrame, best_hours: float, profile_seconds: float) -> pd.DataFrame:
-    """What each approach comes to, the cheapest first; the training takes `best_hours` in the best mode."""
+    """The cost of each approach, the cheapest first; the training takes `best_hours` in the best mode."""
     profiling = (approaches["profiles"] * profile_seconds + approaches["fitting_s"]) / S_PER_HOUR
     training = best_hours * (1 + percent_to_share(approaches["penalty_pct"]))
     costs = approaches.assign(profiling_hours=profiling, training_hours=training, total_hours=profiling + training)

@@ -1,4 +1,4 @@
-"""`concurrent`: how to train fastest while requests are answered in time."""
+"""`concurrent`: plan the fastest training while inference requests are served in time."""
 
 from __future__ import annotations
 
@@ -18,28 +18,28 @@ from predictors.strategies.concurrent import SEARCHES
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--device", required=True, help="host, a board, sim:orin-agx")
-    add("--training", required=True, metavar="W", help="workload that is trained; your own as module:NAME")
-    add("--inference", required=True, metavar="W", help="workload that answers requests; likewise")
+    add("--training", required=True, metavar="W", help="workload to train; your own as module:NAME")
+    add("--inference", required=True, metavar="W", help="workload that serves requests; your own as module:NAME")
     add("--arrival-rate", type=float, required=True, metavar="N", help="requests per second")
-    add("--latency-limit", type=float, required=True, metavar="MS", help="--percentile of the requests are to keep it")
+    add("--latency-limit", type=float, required=True, metavar="MS", help="for --percentile of the requests")
     add("--percentile", type=int, choices=(95, 99), default=95, help="in %% (default: %(default)s)")
-    add("--power-budget", type=float, metavar="W", help="greatest mean power")
+    add("--power-budget", type=float, metavar="W", help="maximum mean power")
     add("--batch-size", default="16", metavar="LIST", help="of the training; several to choose from (default: 16)")
     add("--inference-batches", default="1,4,16", metavar="LIST", help="to choose from (default: 1,4,16)")
-    add("--workers", type=int, help="num_workers of the training (default: as the papers ran it: 4, or 0 for YOLO)")
+    add("--workers", type=int, help="num_workers of the training (default: as in the papers: 4, or 0 for YOLO)")
     add(
         "--switching-ms", metavar="MS",
-        help=f"allow a mode for each kind of work, at this cost of a change, or `{MEASURED}` for what it costs here",
+        help=f"allow a mode for each kind of work, at this cost of a mode change, or `{MEASURED}` to measure it here",
     )  # fmt: skip
     add(
         "--ways", default=",".join(WAYS), metavar="LIST",
-        help="how both may run, of %(default)s (default: all that this device has)",
+        help="how both may run: %(default)s (default: all that this device supports)",
     )  # fmt: skip
-    add("--strategy", choices=SEARCHES, default=SEARCHES[0], help="how to find it (default: %(default)s)")
-    add("--duration", type=float, default=30.0, metavar="S", help="of the run that checks (default: 30)")
+    add("--strategy", choices=SEARCHES, default=SEARCHES[0], help="search strategy (default: %(default)s)")
+    add("--duration", type=float, default=30.0, metavar="S", help="of the run that checks a plan (default: 30)")
     add_search_arguments(parser, profiles=30)
     add("--resume", action="store_true", help="take profiles of the same conditions from --results")
-    add("--json", type=output_file, metavar="OUT", help="write goal, choice and what came out")
+    add("--json", type=output_file, metavar="OUT", help="write goal, choice and outcome")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -51,7 +51,7 @@ def run(arguments: argparse.Namespace) -> int:
     options["ways"] = arguments.ways.split(",")
     if arguments.switching_ms not in (None, MEASURED):
         options["switching_ms"] = numbers("--switching-ms", arguments.switching_ms, "20")[0]
-    signal.signal(signal.SIGPIPE, signal.SIG_IGN)  # a closed pipe must not end this before the device is put back
+    signal.signal(signal.SIGPIPE, signal.SIG_IGN)  # a closed pipe must not end this before the device is restored
     plans = concurrent(
         arguments.device,
         training=arguments.training,
@@ -65,5 +65,5 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.json:
         write_json(arguments.json, plans.plain())
     if not plans.keeps_limits:
-        raise CannotRunError("no plan is known that keeps the limits", "the nearest one stands above; allow more")
+        raise CannotRunError("no plan keeps the limits", "see the nearest one above, or relax the limits")
     return 0

@@ -1,4 +1,4 @@
-"""`evaluate`: how far each predictor is off, by the papers' protocol and the stricter one."""
+"""`evaluate`: errors of predictors, by the papers' protocol and the stricter one."""
 
 from __future__ import annotations
 
@@ -27,37 +27,37 @@ if TYPE_CHECKING:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add("--corpus", type=Path, required=True, metavar="FILE", help="of the targets: a corpus or a results file")
+    add("--corpus", type=Path, required=True, metavar="FILE", help="a corpus or a results file with the targets")
     add("--target", required=True, metavar="W[,W]", help="workloads to predict")
-    add("--predictors", default=ALL, metavar="LIST", help=f"names with commas, or {ALL} (default)")
+    add("--predictors", default=ALL, metavar="LIST", help=f"comma-separated names, or {ALL} (default)")
     add_learning_arguments(parser, modes="50")
     add(
         "--grid", nargs="*", metavar="NAME=V[,V]",
-        help="search the hyperparameters of nn or powertrain: test every combination and name the best; of names given "
-        "these values (epochs=100,200), of the others all that are tried by default",
+        help="search the hyperparameters of nn or powertrain: test all combinations and name the best; parameters take "
+        "the given values (epochs=100,200), the others their defaults",
     )  # fmt: skip
     add_run_arguments(parser, repeats=10)
 
 
 def add_learning_arguments(parser: argparse.ArgumentParser, modes: str) -> None:
     add = parser.add_argument
-    add("--reference", default="", metavar="W[,W]", help="reference workloads; none is used for itself as the target")
-    add("--reference-corpus", type=Path, metavar="FILE", help="where their profiles are (default: --corpus)")
-    add("--loss", choices=LOSSES, help="that networks are trained with (default: mse, as in most of the paper)")
-    add("--prior", type=Path, metavar="FILE", help="what `prior learn` wrote (default: the prior of the suite)")
+    add("--reference", default="", metavar="W[,W]", help="reference workloads; a target is never its own reference")
+    add("--reference-corpus", type=Path, metavar="FILE", help="the file with their profiles (default: --corpus)")
+    add("--loss", choices=LOSSES, help="training loss of networks (default: mse, as in most of the paper)")
+    add("--prior", type=Path, metavar="FILE", help="a file written by `prior learn` (default: the suite's prior)")
     add("--task", choices=TASKS, default=TASKS[0], help="default: %(default)s")
     add(
         "--modes", default=modes, metavar="N[,N]",
-        help="modes to fit on: 10,20,50,100,all (default: %(default)s); of 0, networks are counted by torch",
+        help="modes to fit on: 10,20,50,100,all (default: %(default)s); for 0, torch counts the networks' operations",
     )  # fmt: skip
-    add("--sampling", choices=tuple(SAMPLERS), default="random", help="how they are chosen (default: %(default)s)")
+    add("--sampling", choices=tuple(SAMPLERS), default="random", help="how modes are chosen (default: %(default)s)")
 
 
 def add_run_arguments(parser: argparse.ArgumentParser, repeats: int, plots: bool = True) -> None:
     add = parser.add_argument
-    add("--repeats", type=int, default=repeats, help="each with other modes (default: %(default)s)")
+    add("--repeats", type=int, default=repeats, help="number of repeats, each with other modes (default: %(default)s)")
     add("--seed", type=int, default=0, help="the same seed draws the same modes (default: 0)")
-    add("--jobs", type=int, metavar="N", help="processes at once (default: as many as there are CPUs)")
+    add("--jobs", type=int, metavar="N", help="parallel processes (default: the number of CPUs)")
     add("--json", type=output_file, metavar="OUT", help="write the results")
     if plots:
         add("--plots", type=output_folder, metavar="DIR", help="write the papers' plots (needs matplotlib)")
@@ -82,18 +82,18 @@ def run(arguments: argparse.Namespace) -> int:
     files = [arguments.corpus, *([arguments.reference_corpus] if arguments.reference_corpus else [])]
     if not combinations:
         return run_and_report(plan, arguments, files)
-    return run_and_report(plan, arguments, files, conclude=lambda found: best_of(combinations, found))
+    return run_and_report(plan, arguments, files, conclude=lambda trials: best_of(combinations, trials))
 
 
 def run_trials(plan: TrialPlan, arguments: argparse.Namespace) -> Results:
-    """Run a plan, with progress and what was skipped on standard error."""
+    """Run a plan, with progress and skipped trials on standard error."""
     refuse_below(1, arguments, "repeats", "jobs")
     note_on_medians([group.predictor for group in plan.groups()], [target.table for target in plan.targets])
     show = counting(len(plan.groups()) * plan.repeats)
-    found = run_plan(plan, processes(arguments), lambda done, total, what: show(what))
-    if found.skipped:
-        print(format_skipped(found.skipped), file=sys.stderr)
-    return found
+    trials = run_plan(plan, processes(arguments), lambda done, total, what: show(what))
+    if trials.skipped:
+        print(format_skipped(trials.skipped), file=sys.stderr)
+    return trials
 
 
 def run_and_report(
@@ -101,27 +101,27 @@ def run_and_report(
     arguments: argparse.Namespace,
     files: Sequence[Path] = (),
     title: str = "",
-    conclude: Callable[[Results], str] = lambda found: "",
+    conclude: Callable[[Results], str] = lambda trials: "",
 ) -> int:
-    found = run_trials(plan, arguments)
+    trials = run_trials(plan, arguments)
     if title:
         print(title)
-    if found.results:
-        print(format_results(found.results))
-        print(conclude(found), end="")
+    if trials.results:
+        print(format_results(trials.results))
+        print(conclude(trials), end="")
     if arguments.json:
         corpora = [{"file": path.name, "sha256": file_sha256(path)} for path in files]
         about = {"corpora": corpora, "seed": plan.seed, "title": title, "environment": describe_environment()}
-        write_json(arguments.json, {**about, "results": found.results, "skipped": found.skipped})
-    if arguments.plots is not None and found.results:
-        for path in write_plots(arguments.plots, plan, found.results):
+        write_json(arguments.json, {**about, "results": trials.results, "skipped": trials.skipped})
+    if arguments.plots is not None and trials.results:
+        for path in write_plots(arguments.plots, plan, trials.results):
             print(f"wrote {path}")
-    if not found.results:
-        raise CannotRunError("no predictor could be tested", "the reasons stand above")
+    if not trials.results:
+        raise CannotRunError("no predictor could be tested", "see the reasons above")
     return 0
 
 
-def asked(arguments: argparse.Namespace) -> Dict[str, str]:
+def network_params(arguments: argparse.Namespace) -> Dict[str, str]:
     return {} if arguments.loss is None else {"loss": arguments.loss}
 
 
@@ -141,10 +141,10 @@ def load_prior(arguments: argparse.Namespace) -> Optional[Hierarchy]:
 
 
 def parse_counts(text: str) -> Tuple[Optional[int], ...]:
-    """Numbers of modes from a list with commas; None for `all`."""
+    """Numbers of modes from a comma-separated list; None for `all`."""
     counts: List[Optional[int]] = []
     for word in text.split(","):
         if word != ALL and not word.isdecimal():
-            raise InvalidValueError(f"--modes holds {word!r}", f"write it like 0,10,20,50,{ALL}")
+            raise InvalidValueError(f"--modes contains {word!r}", f"write it like 0,10,20,50,{ALL}")
         counts.append(None if word == ALL else int(word))
     return tuple(dict.fromkeys(counts))

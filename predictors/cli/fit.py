@@ -1,4 +1,4 @@
-"""`fit`: learn a workload from some of its profiles and keep the fitted predictor in a file."""
+"""`fit`: fit a predictor to some profiles of a workload and save it."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from harness.core.errors import InvalidValueError
 from harness.core.power_modes import PowerMode
 from predictors.cli.evaluate import (
     add_learning_arguments,
-    asked,
     load_prior,
     load_references,
+    network_params,
     parse_counts,
 )
 from predictors.evaluation import make_target
@@ -26,12 +26,12 @@ from predictors.models.tables import find_table
 from predictors.search.corpora import load_tables, note_on_medians
 from predictors.search.targets import unprofiled_target
 
-SHOWN = 5  # profiles of a kind that are named
+SHOWN = 5  # profiles of a kind listed by name
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add("--corpus", type=Path, required=True, metavar="FILE", help="of the workload: a corpus or a results file")
+    add("--corpus", type=Path, required=True, metavar="FILE", help="a corpus or a results file with the workload")
     add("--target", required=True, metavar="W", help="the workload")
     add("--out", type=output_file, required=True, metavar="M", help="where to save the predictor")
     add("--predictor", choices=tuple(MODULES), default=DEFAULT, help=f"default: {DEFAULT}")
@@ -50,9 +50,9 @@ def run(arguments: argparse.Namespace) -> int:
     else:
         profiled = find_table(tables, arguments.target, arguments.task)
         target = make_target(profiled, references, load_prior(arguments))
-    target, table = dataclasses.replace(target, params=asked(arguments)), target.table
+    target, table = dataclasses.replace(target, params=network_params(arguments)), target.table
     rows = np.arange(len(table)) if count is None else target.rows(count, arguments.sampling, 0, arguments.seed)
-    # No space: the corpus need not hold every mode that the device allows, and predictions are wanted of all.
+    # No space: the corpus may lack modes of the device, and predictions cover all of them.
     predictor = target.make(arguments.predictor, arguments.seed, within_table=False)
     note_on_medians([arguments.predictor], [table])
     score = target.judge(predictor, rows)
@@ -62,7 +62,7 @@ def run(arguments: argparse.Namespace) -> int:
         table.take(rows),
         sampling=arguments.sampling if count else ALL,
         seed=arguments.seed,
-        references=[f"{one.device}/{one.workload}" for one in target.references],
+        references=[f"{reference.device}/{reference.workload}" for reference in target.references],
         reference_corpus_sha256=file_sha256(arguments.reference_corpus) if arguments.reference_corpus else None,
     )
     save_model(arguments.out, predictor, origin)
@@ -71,18 +71,28 @@ def run(arguments: argparse.Namespace) -> int:
         f"from {len(rows)} of {len(table)} profiles in {score['fit_seconds']:.2f} s"
     )
     errors = {what: score[f"{what}_mape"] for what in ("time", "power")}
-    said = ", ".join(f"{what} {value:.2f} %" for what, value in errors.items() if np.isfinite(value))
-    print(f"MAPE on the profiles that it did not learn from: {said}" if said else "no profile is left to test it on")
+    errors_text = ", ".join(f"{what} {value:.2f} %" for what, value in errors.items() if np.isfinite(value))
+    print(
+        f"MAPE on the profiles left out of the fit: {errors_text}"
+        if errors_text
+        else "no profile is left to test it on"
+    )
     learned, doubtful = predictor.training_rows_, predictor.doubtful()
     if len(doubtful):
-        _list("contradict all others and count for next to nothing", learned.inputs.modes[doubtful])
+        _list("contradict all others and carry almost no weight", learned.inputs.modes[doubtful])
     if len(table.unapplied()):
-        what = "are left out: faster and drawing more than at the next higher GPU clock, probably not at theirs"
+        what = (
+            "are left out: faster and drawing more than at the next higher GPU clock, so probably not run at their own"
+        )
         _list(what, table.modes[table.unapplied()])
-    idle = [one for one in target.references if one.device != table.device and one.workload != table.workload]
+    idle = [
+        reference
+        for reference in target.references
+        if reference.device != table.device and reference.workload != table.workload
+    ]
     if idle and predictor.name == DEFAULT:
-        named = ", ".join(f"{one.workload} on {one.device}" for one in idle)
-        print(f"note: {named} tells nothing of another workload on another board, and is not used", file=sys.stderr)
+        named = ", ".join(f"{reference.workload} on {reference.device}" for reference in idle)
+        print(f"note: {named} is not used: it differs in both workload and board", file=sys.stderr)
     print(f"wrote {arguments.out}")
     return 0
 

@@ -1,4 +1,4 @@
-"""Options that the commands which search on a device share, and checks of options."""
+"""Options shared by the commands that search on a device, and checks of options."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Group = Union[argparse.ArgumentParser, argparse._ArgumentGroup]
 
 def add_search_arguments(group: Group, profiles: int) -> None:
     add = group.add_argument
-    add("--profiles", type=int, default=profiles, help=f"that may be taken (default: {profiles})")
+    add("--profiles", type=int, default=profiles, help=f"maximum number of profiles (default: {profiles})")
     add("--minibatches", type=int, default=DEFAULT_MINIBATCHES, help="per profile (default: %(default)s)")
     add("--seed", type=int, default=0)
     add(
@@ -28,13 +28,13 @@ def add_search_arguments(group: Group, profiles: int) -> None:
         type=Path,
         default=DEFAULT_RESULTS,
         metavar="FILE",
-        help="keeps the profiles (default: %(default)s)",
+        help="file for the profiles (default: %(default)s)",
     )
-    add("--config", type=Path, default=Path(FILE_NAME), help="places of storage media and data sets")
+    add("--config", type=Path, default=Path(FILE_NAME), help="configuration file: paths of storage media and data sets")
 
 
 def refuse_below(least: float, arguments: argparse.Namespace, *names: str, above: bool = False) -> None:
-    """Refuse options that are below a number, or equal to it where they must be `above`; None is no number."""
+    """Refuse options below a number, or, with `above`, equal to it; None passes."""
     for name in names:
         value = getattr(arguments, name)
         if value is not None and not (least < value < math.inf or (value == least and not above)):
@@ -44,13 +44,13 @@ def refuse_below(least: float, arguments: argparse.Namespace, *names: str, above
 
 def numbers(option: str, text: str, example: str) -> List[float]:
     try:
-        found = [float(part) for part in text.split(",")]
+        values = [float(part) for part in text.split(",")]
     except ValueError:
-        found = []
-    for value in found or [math.nan]:
+        values = []
+    for value in values or [math.nan]:
         if not 0 < value < math.inf:
             raise InvalidValueError(f"{option} is {text}, expected numbers above 0", f"like {option} {example}")
-    return found
+    return values
 
 
 def processes(arguments: argparse.Namespace) -> int:
@@ -58,7 +58,7 @@ def processes(arguments: argparse.Namespace) -> int:
 
 
 def counting(total: int) -> Callable[[str], None]:
-    """Takes a line for each piece of work that ended, and shows on standard error how many did and how long is left."""
+    """A function to call with a line for each finished piece of work; shows count and time left on standard error."""
     progress, start_s, done = Progress(sys.stderr), time.monotonic(), 0
 
     def show(what: str) -> None:

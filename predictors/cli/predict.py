@@ -1,4 +1,4 @@
-"""`predict`: time and power of every mode of a board, with intervals, by a saved predictor."""
+"""`predict`: time and power of all modes of a board, with intervals, from a saved predictor."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ from predictors.models.persistence import load_model
 if TYPE_CHECKING:
     import pandas as pd
 
-MAX_DEVIATION = 1e-3  # between machines, above which it is worth a note
+MAX_DEVIATION = 1e-3  # between machines; a note is printed above it
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add("--model", type=Path, required=True, metavar="M", help="what `fit --out` wrote")
-    add("--board", required=True, help="which board: orin-agx, ...; an unknown one lists all")
-    add("--variant", default="", help="which of its modules; an unknown one lists all")
+    add("--model", type=Path, required=True, metavar="M", help="a predictor saved by `fit --out`")
+    add("--board", required=True, help="orin-agx, ...; an unknown name lists all boards")
+    add("--variant", default="", help="module of the board; an unknown name lists all")
     add("--power-mode", default="all", metavar="TEXT", help="as in `harness modes` (default: all)")
-    add("--batch-size", type=int, metavar="N", help="default: the one that the predictor learned")
-    add("--unprofiled", action="store_true", help="let modes be on the front of which no profile tells")
-    add("--task", choices=TASKS, help="default: the one that the predictor learned")
+    add("--batch-size", type=int, metavar="N", help="default: that of the predictor's profiles")
+    add("--unprofiled", action="store_true", help="allow modes outside the profiled settings on the front")
+    add("--task", choices=TASKS, help="default: that of the predictor's profiles")
     add("--out", type=output_file, required=True, metavar="FILE", help="a CSV file, or .parquet")
 
 
@@ -46,8 +46,8 @@ def run(arguments: argparse.Namespace) -> int:
     modes = [mode for _, mode in spec.power_modes(arguments.power_mode)]
     task = arguments.task or model.origin.get("task", TASKS[0])
     size = arguments.batch_size or usual_batch_size(model.predictor)
-    asked = {"modes": np.array(modes, dtype=np.int64), "batch_size": size, "task": task}
-    prediction, unprofiled = model.predictor.predict(**asked), model.predictor.unprofiled(**asked)
+    inputs = {"modes": np.array(modes, dtype=np.int64), "batch_size": size, "task": task}
+    prediction, unprofiled = model.predictor.predict(**inputs), model.predictor.unprofiled(**inputs)
     front = prediction.front(admitted_rows({} if arguments.unprofiled else unprofiled, len(modes)))
     provenance = f"predicted from {model.origin.get('provenance', 'unknown')}"
     table = table_of(modes, size, prediction, front, provenance)
@@ -59,10 +59,12 @@ def run(arguments: argparse.Namespace) -> int:
         print(f"note: {describe_unprofiled(unprofiled)} without --unprofiled", file=sys.stderr)
     learned = model.origin.get("device")
     if learned != spec.name:
-        print(f"note: the predictor learned {learned}, not {spec.name}", file=sys.stderr)
+        print(f"note: the predictor was fitted on {learned}, not {spec.name}", file=sys.stderr)
     if model.deviation > MAX_DEVIATION:
         off = f"up to {share_to_percent(model.deviation):.2g} %"
-        print(f"note: fitted with other software, it predicts {off} otherwise than when it was saved", file=sys.stderr)
+        print(
+            f"note: with this software its predictions deviate by {off} from those when it was saved", file=sys.stderr
+        )
     if spec.gap:
         print(f"note: {spec.gap}", file=sys.stderr)
     return 0
@@ -73,7 +75,7 @@ def table_of(
 ) -> pd.DataFrame:
     """Predictions as a table: the mode, the median of time and power, their intervals, whether it is on the front.
 
-    A figure that the predictor does not give is missing.
+    Figures that the predictor does not give are missing.
     """
     import pandas as pd
 
@@ -95,7 +97,7 @@ def table_of(
 def _describe(prediction: Prediction, front: np.ndarray, modes: List[PowerMode]) -> str:
     if not len(front):
         if np.isfinite([prediction.time_ms, prediction.power_mw]).all():
-            return "no front: no profile tells of any of these modes"
+            return "no front: all of these modes are outside the profiled settings"
         return "no front: the predictor does not give both time and power"
     ends = [
         f"{modes[place].name} with {prediction.time_ms[place]:.1f} ms at {mw_to_w(prediction.power_mw[place]):.1f} W"

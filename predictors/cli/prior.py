@@ -1,4 +1,4 @@
-"""`prior`: learn what workloads and boards have in common from their tables, and test it on those left out."""
+"""`prior`: learn what workloads and boards have in common from their tables, and test it on held-out ones."""
 
 from __future__ import annotations
 
@@ -23,22 +23,28 @@ from predictors.trials import TrialPlan, in_processes
 if TYPE_CHECKING:
     from predictors.models.physical_gp.prior import Hierarchy
 
-LEFT_OUT = {"network": "workload", "board": "device"}  # and the corpus column that tells which
+LEFT_OUT = {"network": "workload", "board": "device"}  # to the corpus column
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
     learn = actions.add_parser("learn", help="learn the prior of physical-gp from corpora")
     learn.add_argument("corpora", nargs="+", type=Path, metavar="CORPUS", help="profiles: CSV or Parquet")
-    learn.add_argument("--out", type=output_file, required=True, metavar="P", help="a TOML file, for --prior of others")
+    learn.add_argument(
+        "--out",
+        type=output_file,
+        required=True,
+        metavar="P",
+        help="a TOML file, for the option --prior of other commands",
+    )
     learn.set_defaults(act=run_learn)
     test = actions.add_parser("evaluate", help="test physical-gp on each table, under a prior learned from the others")
     add = test.add_argument
     add("corpora", nargs="+", type=Path, metavar="CORPUS", help="profiles: CSV or Parquet")
-    add("--leave-out", choices=tuple(LEFT_OUT), default="network", help="what no prior learns (default: %(default)s)")
-    add("--references", action="store_true", help="the board's other workloads tell about it, too")
+    add("--leave-out", choices=tuple(LEFT_OUT), default="network", help="left out of each prior (default: %(default)s)")
+    add("--references", action="store_true", help="also use the board's other workloads as references")
     add("--modes", default="5,10,20,50", metavar="N[,N]", help="modes to fit on (default: %(default)s)")
-    add("--sampling", choices=tuple(SAMPLERS), default="random", help="how they are chosen (default: %(default)s)")
+    add("--sampling", choices=tuple(SAMPLERS), default="random", help="how modes are chosen (default: %(default)s)")
     add_run_arguments(test, repeats=10)
     test.set_defaults(act=run_evaluate)
 
@@ -56,7 +62,7 @@ def run_learn(arguments: argparse.Namespace) -> int:
     units = {(table.device, table.workload) for table in tables}
     print(f"learned the prior from {len(units)} workloads on {', '.join(boards)}")
     if len(boards) == 1:
-        print("note: of one board nothing follows about how boards differ; that is as it is set by hand")
+        print("note: one board does not show how boards differ; that part keeps its manual prior")
     print(f"wrote {arguments.out}")
     return 0
 
@@ -69,7 +75,7 @@ def run_evaluate(arguments: argparse.Namespace) -> int:
     counts = count_networks(tables) if 0 in modes else None
     targets: List[Target] = []
     for table in tables:
-        here = [one.usable() for one in tables if one.device == table.device and one.workload != table.workload]
+        here = [other.usable() for other in tables if other.device == table.device and other.workload != table.workload]
         target = make_target(table, here if arguments.references else (), priors[getattr(table, column)], counts)
         targets.append(dataclasses.replace(target, label=f"{table.device}/{table.workload}/{table.task}"))
     plan = TrialPlan(
@@ -84,14 +90,15 @@ def run_evaluate(arguments: argparse.Namespace) -> int:
 
 
 def priors_without(tables: Sequence[Table], what: str, jobs: int) -> Dict[str, Hierarchy]:
-    """By each network or board, the prior that the tables of all others ask for; learned by so many processes."""
+    """For each network or board, the prior learned from the tables of all others, in up to `jobs` processes."""
     from predictors.models.physical_gp.learning import learn_hierarchy
 
     column = LEFT_OUT[what]
     names = sorted({getattr(table, column) for table in tables})
     if len(names) < 2:
         raise InvalidValueError(
-            f"the corpora have one {what}, {', '.join(names)}: nothing is left to learn from", "give corpora of several"
+            f"the corpora have only one {what}, {', '.join(names)}: nothing is left to learn from",
+            f"give corpora of several {what}s",
         )
     others = [([table for table in tables if getattr(table, column) != name],) for name in names]
     return dict(zip(names, in_processes(learn_hierarchy, others, min(jobs, len(names)))))

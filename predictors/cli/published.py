@@ -1,6 +1,6 @@
-"""`python -m predictors published`: the papers' own errors beside what the predictors here get in the same place.
+"""`python -m predictors published`: the papers' errors next to those of the predictors here in the same setting.
 
-Rows with `versus` are relations: the error of one case less that of another, repeat by repeat on the same modes.
+Rows with `versus` are relations: the error of one case minus that of another, repeat by repeat on the same modes.
 """
 
 from __future__ import annotations
@@ -39,21 +39,21 @@ from predictors.trials import Group, TrialPlan
 if TYPE_CHECKING:
     import pandas as pd
 
-# The papers' errors; `fact` is the number that a figure has in this project's reading of the papers.
+# The papers' errors; `fact` is the number of a figure in this project's reading of the papers.
 FILE = Path(__file__).resolve().parents[2] / "baselines" / "published" / "predictors.csv"
 ENERGY_MODEL = ("lenet-mnist", "mobilenetv3-gld23k", "resnet18-cifar10")  # that 004 sec. 5.7.1 learns one energy from
-SLACK = 0.25  # share of a published error by which another may differ that confirms it
-DIFFERS = "differs"  # verdict where the error here is smaller than published: no failure to reproduce what it says
+SLACK = 0.25  # share of a published error by which a confirming error may differ
+DIFFERS = "differs"  # verdict if the error here is smaller than published, which is no failure to reproduce it
 # Metrics of what strategies choose under power budgets, as 001 sec. 5.2 calls them.
 CHOICES = {"penalty_median": "penalty", "penalty_iqr": "penalty Q3-Q1", "over_limit_plus1_pct": "A/L+1"}
-IQR = "_iqr"  # ends metrics: how far apart the quartiles of repeats are; of penalties, those of the budgets
-DRAWS = 1000  # of the repeats with replacement, where their spread is asked for
-POINT = 1.0  # by which a published figure of choices may always differ: some are 0
+IQR = "_iqr"  # suffix of metrics: the interquartile range of repeats; for penalties, of the budgets
+DRAWS = 1000  # of the repeats with replacement, for the spread between repeats
+POINT = 1.0  # by which a figure of choices may always differ from the published one: some are 0
 BUDGETS_W = "17:50:1"
-ONE_PICK = "one-shot"  # the strategy that stands beside the papers': ours with their single pick
+ONE_PICK = "one-shot"  # the strategy compared with the papers': ours with their single pick
 TEN_MODES = "a..j"  # 004 Table 3: the ten modes of a Xavier that 004 tests its regressions on
 
-# How many modes the paper profiled of a workload on an Orin AGX where it was not the whole grid.
+# Number of modes that the paper profiled of a workload on an Orin AGX, if not the whole grid.
 SAMPLES = {
     "bert-squad": 100,  # 001 sec. 4.3.2: 50 to fit, 50 others to validate
     "lstm-wikitext": 100,
@@ -80,11 +80,11 @@ class PublishedError(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     comparator: str  # `=`, `<`, `<=`, `>`, `~`, `range`, or `within`: the value is the greatest distance from 0
     value_pct: float  # the lower end of a range
     value_high_pct: Optional[float] = None
-    # what is another in the case whose error is subtracted: `predictor=nn reference=`; empty where none is
+    # the fields that differ in the case whose error is subtracted: `predictor=nn reference=`; empty without one
     versus: str = ""
 
     def __post_init__(self) -> None:
-        """Refuse named modes where 004 does not name them, and to be compared with what is no case."""
+        """Refuse named modes that 004 does not name, and comparisons with an invalid case."""
         if self.modes != ALL and not self.modes.isdecimal() and self.tested != TEN_MODES:
             raise ValueError(f"modes {self.modes!r}")
         self.other()
@@ -97,12 +97,12 @@ class PublishedError(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
 
     @property
     def count(self) -> Optional[int]:
-        """How many modes are fitted; None for all but a held-out tenth, and where they are named."""
+        """Number of modes to fit; None for all but a held-out tenth, and if they are named."""
         return int(self.modes) if self.modes.isdecimal() else None
 
     @property
     def text(self) -> str:
-        """The error, or the difference of two, as the paper has it."""
+        """The error, or the difference of two, as the paper gives it."""
         if self.value_high_pct is not None:
             return f"{self.value_pct:g}-{self.value_high_pct:g}"
         if self.comparator == "within":
@@ -110,7 +110,7 @@ class PublishedError(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
         return f"{'' if self.comparator == '=' else self.comparator}{self.value_pct:g}"
 
     def case(self, greatest: PowerMode) -> ScenarioCase:
-        """What has to be tested to get the same figure; `greatest` fills in what a tested mode leaves out."""
+        """The case to test for the same figure; `greatest` fills in settings that a tested mode omits."""
         references = (ProfileSource(self.reference),) if self.reference else ()
         if self.tested == TEN_MODES:
             target = ProfileSource(self.workload, self.device, batch_size=self.batch_size, named=tuple("abcdefghij"))
@@ -126,7 +126,7 @@ class PublishedError(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
 
     @property
     def bounds_pct(self) -> Tuple[float, float]:
-        """Between which a figure found in the same place confirms it: below a published bound, or else near it."""
+        """Bounds of a confirming figure: below a published bound, or else near the published figure."""
         if self.comparator in ("<", "<="):
             least = -math.inf if self.versus else -100.0 if self.metric in CHOICES else 0.0
             return least, self.value_pct
@@ -139,10 +139,10 @@ class PublishedError(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
         return ends[0] - slack[0], ends[1] + slack[1]
 
     def verdict(self, low_pct: Optional[float], high_pct: Optional[float]) -> str:
-        """Confirmed where the quartiles of repeats lie within the bounds, contradicted or differs where beyond one.
+        """Confirmed if the quartiles of repeats lie within the bounds, contradicted or differs if beyond one.
 
-        Below the bounds of a figure it differs: the error is smaller. A relation that has to be above a bound, or
-        within some distance of 0, is contradicted there, too.
+        Below the bounds of a figure it differs: the error is smaller. A relation that must be above a bound, or within
+        some distance of 0, is contradicted below them too.
         """
         if low_pct is None or high_pct is None:
             return UNDECIDED
@@ -167,13 +167,13 @@ def _published_error(row: Mapping[str, str]) -> PublishedError:
 
 
 class Figures(NamedTuple):
-    """What a group came to."""
+    """The errors of a group."""
 
     repeats: pd.DataFrame  # a row each, with the errors over all modes, as the papers have them (001 sec. 4)
-    provenance: str  # of the target, and of the references where it is another
+    provenance: str  # of the target, and of the references if another
 
     def of(self, metric: str) -> np.ndarray:
-        """A metric of each repeat; the spread between repeats, of repeats drawn with replacement."""
+        """A metric of each repeat; for a spread between repeats, that of repeats drawn with replacement."""
         if metric in CHOICES:
             return self.repeats[metric].to_numpy(float)
         values = self.repeats[f"all_modes_{metric.partition(IQR)[0]}"].to_numpy(float)
@@ -184,20 +184,21 @@ class Figures(NamedTuple):
 
 
 def compare(
-    rows: Sequence[PublishedError], found: Sequence[Tuple[Optional[Figures], Optional[Figures], Optional[Figures]]]
+    rows: Sequence[PublishedError],
+    figures_of_rows: Sequence[Tuple[Optional[Figures], Optional[Figures], Optional[Figures]]],
 ) -> List[Dict[str, Any]]:
-    """For each error of a paper what was got here, as plain values.
+    """Each error of a paper with the errors here, as plain values.
 
-    Figures are, for each, those of the same predictor, of what it is compared with, and of the one that this suite
-    adds; None where it could not be run.
+    `figures_of_rows` has, for each row, those of the same predictor, of the predictor it is compared with, and of the
+    one that this suite adds; None if it could not be run.
     """
     compared = []
-    for row, (same, other, best) in zip(rows, found):
-        told, provenances = None, [one.provenance for one in (same, other) if one is not None]
+    for row, (same, other, best) in zip(rows, figures_of_rows):
+        difference, provenances = None, [figures.provenance for figures in (same, other) if figures is not None]
         if same is not None and (other is not None or not row.versus):
-            told = spread(same.of(row.metric) - (0.0 if other is None else other.of(row.metric)))
+            difference = spread(same.of(row.metric) - (0.0 if other is None else other.of(row.metric)))
         is_mixed = len({provenance.partition(",")[0] for provenance in provenances}) > 1
-        reached, low, high = told or (None, None, None)
+        reached, low, high = difference or (None, None, None)
         ours = None if best is None else spread(best.of(row.metric))
         compared.append(
             {
@@ -206,7 +207,7 @@ def compare(
                 "bounds_pct": [end if math.isfinite(end) else None for end in row.bounds_pct],
                 "same_predictor_pct": reached,
                 "quartiles_pct": [low, high],
-                # What is measured is not held against what is simulated.
+                # Measured figures are not compared with simulated ones.
                 "verdict": UNDECIDED if is_mixed else row.verdict(low, high),
                 "best_pct": ours and ours.median,
                 "provenance": " vs ".join(provenances[: 1 + is_mixed]) or (best and best.provenance),
@@ -218,11 +219,11 @@ def compare(
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = (
         "exit code: 0 nothing is contradicted, 1 an error here is larger than published, or a relation between errors"
-        " is another, 2 refused; an error that is smaller than published differs, and is no failure"
+        " differs, 2 refused; an error smaller than published is not a failure"
     )
     add = parser.add_argument
-    add("--predictors", metavar="LIST", help="only errors of these (default: all that papers have)")
-    add("--fact", action="append", default=[], metavar="F123", help="only this error; may be given again")
+    add("--predictors", metavar="LIST", help="only errors of these (default: all in the papers)")
+    add("--fact", action="append", default=[], metavar="F123", help="only this error; repeatable")
     add_table_arguments(parser)
     add_run_arguments(parser, repeats=3, plots=False)
 
@@ -235,28 +236,30 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.fact:
         rows = [row for row in rows if row.fact in arguments.fact]
     if not rows:
-        raise UnknownNameError(
-            "no published error is of these predictors and facts", "leave out --predictors or --fact"
-        )
+        raise UnknownNameError("no published error has these predictors and facts", "omit --predictors or --fact")
     plan, wanted = _plan(rows, arguments)
     ran = run_trials(plan, arguments)
-    found = {group: _figures(repeats, plan.targets[group.target]) for group, repeats in ran.trials.items()}
-    asked = dict.fromkeys(group for row, groups in zip(rows, wanted) if row.metric in CHOICES for group in groups)
-    chosen = {group: _choices(group, plan.targets[group.target], arguments) for group in asked if group is not None}
-    of_rows = [chosen if row.metric in CHOICES else found for row in rows]
+    errors = {group: _figures(repeats, plan.targets[group.target]) for group, repeats in ran.trials.items()}
+    choice_groups = dict.fromkeys(
+        group for row, groups in zip(rows, wanted) if row.metric in CHOICES for group in groups
+    )
+    chosen = {
+        group: _choices(group, plan.targets[group.target], arguments) for group in choice_groups if group is not None
+    }
+    of_rows = [chosen if row.metric in CHOICES else errors for row in rows]
     compared = compare(rows, [tuple(map(of.get, groups)) for of, groups in zip(of_rows, wanted)])
     print(format_compared(compared))
     same = [plan.targets[groups[0].target] for groups in wanted]
     learned = [target for row, target in zip(rows, same) if (row.predictor, row.tested) == ("linear", TEN_MODES)]
     if learned:
         print(format_subsets(learned))
-    counted = Counter(one["verdict"] for one in compared)
-    told = ", ".join(f"{counted[verdict]} {verdict}" for verdict in (CONFIRMED, CONTRADICTED, UNDECIDED))
-    print(f"{told}, {counted[DIFFERS]} smaller here than published")
-    near = f"the bounds of a figure are {share_to_percent(SLACK):.0f} % around it, of a bound what it allows"
+    counted = Counter(error["verdict"] for error in compared)
+    listed = ", ".join(f"{counted[verdict]} {verdict}" for verdict in (CONFIRMED, CONTRADICTED, UNDECIDED))
+    print(f"{listed}, {counted[DIFFERS]} smaller here than published")
+    near = f"the bounds of a figure are {share_to_percent(SLACK):.0f} % around it, those of a bound the bound itself"
     print(
         "confirmed: the same predictor's quartiles lie within the bounds here, differs: below them, contradicted:"
-        f" above them, or the relation of two errors (vs) is another; {near}"
+        f" above them, or the relation of two errors (vs) differs; {near}"
     )
     if arguments.json:
         write_json(arguments.json, {"environment": describe_environment(), "errors": compared})
@@ -282,7 +285,7 @@ def _choices(group: Group, target: Target, arguments: argparse.Namespace) -> Fig
     sweeps = []
     for first in range(0, len(outcomes), len(goals)):
         sweep = outcomes[first : first + len(goals)]
-        penalties = spread([one.penalty_pct for one in sweep if one.penalty_pct is not None])
+        penalties = spread([outcome.penalty_pct for outcome in sweep if outcome.penalty_pct is not None])
         sweeps.append({**summarise(sweep), f"penalty{IQR}": penalties.q3 - penalties.q1 if penalties else np.nan})
     return _figures(pd.DataFrame(sweeps), target)
 
@@ -290,21 +293,21 @@ def _choices(group: Group, target: Target, arguments: argparse.Namespace) -> Fig
 def format_compared(compared: Sequence[Dict[str, Any]]) -> str:
     titles = ("fact", "predictor", "target", "reference", ">modes", "error", ">published %", ">bounds", ">here %")
     rows = []
-    for one in compared:
-        target = one["workload"] if one["batch_size"] == 16 else f"{one['workload']}/{one['batch_size']}"
-        reached = ["-" if one[name] is None else f"{one[name]:.1f}" for name in ("same_predictor_pct", "best_pct")]
-        ends = [["-" if end is None else f"{end:.1f}" for end in one[name]] for name in ("bounds_pct", "quartiles_pct")]
+    for row in compared:
+        target = row["workload"] if row["batch_size"] == 16 else f"{row['workload']}/{row['batch_size']}"
+        reached = ["-" if row[name] is None else f"{row[name]:.1f}" for name in ("same_predictor_pct", "best_pct")]
+        ends = [["-" if end is None else f"{end:.1f}" for end in row[name]] for name in ("bounds_pct", "quartiles_pct")]
         between = ["-" if pair == ["-", "-"] else " to ".join(pair) for pair in ends]
-        about = [one["fact"], one["predictor"], f"{target} {one['device']}", one["reference"] or "-", one["modes"]]
-        error = CHOICES.get(one["metric"], one["metric"].partition("_")[0] + " Q3-Q1" * one["metric"].endswith(IQR))
-        about += [f"{error} vs {one['versus']}" if one["versus"] else error]
-        about += [one["published"], between[0], reached[0], between[1], reached[1]]
-        rows.append([*about, one["provenance"] or "-", one["verdict"]])
+        about = [row["fact"], row["predictor"], f"{target} {row['device']}", row["reference"] or "-", row["modes"]]
+        error = CHOICES.get(row["metric"], row["metric"].partition("_")[0] + " Q3-Q1" * row["metric"].endswith(IQR))
+        about += [f"{error} vs {row['versus']}" if row["versus"] else error]
+        about += [row["published"], between[0], reached[0], between[1], reached[1]]
+        rows.append([*about, row["provenance"] or "-", row["verdict"]])
     return format_table([*titles, ">Q1-Q3", f">{DEFAULT} %", "on", "verdict"], rows)
 
 
 def format_subsets(targets: Sequence[Target]) -> str:
-    """Which four of the ten modes time is learned best from here, and where the paper's choice comes (004 sec. 5.7)."""
+    """The four of the ten modes from which time is learned best here, and the rank of the paper's (004 sec. 5.7)."""
     modes = targets[0].table.modes
     inputs = np.column_stack([modes[:, 0], modes[:, 1:] / KHZ_PER_MHZ])
     ranked = ranked_subsets(inputs, np.column_stack([target.table.time_ms for target in targets]))
@@ -314,8 +317,8 @@ def format_subsets(targets: Sequence[Target]) -> str:
     place, theirs = next((place, off) for place, (off, taken) in enumerate(ranked, 1) if taken == papers)
     most = ", ".join(sorted(names[tuple(row)] for row in modes[list(best)].tolist()))
     return (
-        f"of {len(ranked)} subsets of four modes {most} teach most: {error:.0f} ms; the paper's, "
-        f"{', '.join(PAPERS_SUBSET)}, come at place {place}: {theirs:.0f} ms "
+        f"of {len(ranked)} subsets of four modes, {most} are best: {error:.0f} ms; the paper's, "
+        f"{', '.join(PAPERS_SUBSET)}, rank {place}: {theirs:.0f} ms "
         f"(sum of root mean square errors, {targets[0].table.provenance})"
     )
 
@@ -323,7 +326,7 @@ def format_subsets(targets: Sequence[Target]) -> str:
 def _plan(
     rows: Sequence[PublishedError], arguments: argparse.Namespace
 ) -> Tuple[TrialPlan, List[Tuple[Group, Optional[Group], Optional[Group]]]]:
-    """What to run for the rows, each test once, and for each row its groups, as `compare` has their figures."""
+    """The plan for the rows, each test once, and the groups of each row, in the order that `compare` takes."""
     cases: List[ScenarioCase] = []
 
     def group(row: PublishedError) -> Group:

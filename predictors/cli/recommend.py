@@ -1,4 +1,4 @@
-"""`recommend`: profile a few power modes on a device and name the one to train with."""
+"""`recommend`: profile a few power modes on a device and recommend one to train with."""
 
 from __future__ import annotations
 
@@ -29,49 +29,73 @@ PICTURES = (".png", ".svg", ".pdf")
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument_group("what to train, and where").add_argument
     add("--device", help="a board, sim:orin-agx, replay:CORPUS.csv, host")
-    add("--pool", help="instead: boards of a fleet (docs/fleet.md), each next mode on whichever is free")
-    add("--lab", type=Path, default=Path(os.environ.get(LAB_VARIABLE, "lab.toml")), help="of that fleet: lab.toml")
+    add("--pool", help="instead: boards of a fleet (docs/fleet.md), each mode on the next free board")
+    add("--lab", type=Path, default=Path(os.environ.get(LAB_VARIABLE, "lab.toml")), help="lab.toml of that fleet")
     add("--workload", required=True, metavar="W[,W]", help="mobilenetv3-gld23k, ..., or your own, as module:NAME")
-    add("--task", choices=TASKS, default=TASKS[0], help="what to do with it (default: %(default)s)")
+    add("--task", choices=TASKS, default=TASKS[0], help="default: %(default)s")
     add(
-        "--batch-size", default=str(DEFAULT_BATCH_SIZE), metavar="N[,N]", help="or several to choose from (default: 16)"
+        "--batch-size",
+        default=str(DEFAULT_BATCH_SIZE),
+        metavar="N[,N]",
+        help="one, or several to choose from (default: 16)",
     )
-    add("--workers", type=int, help="num_workers of the DataLoader (default: as the papers ran it: 4, or 0 for YOLO)")
+    add("--workers", type=int, help="num_workers of the DataLoader (default: as in the papers: 4, or 0 for YOLO)")
     add("--storage", default="ssd", help="storage medium of the data set (default: ssd)")
     add("--epochs", type=float, help="of the training, for hours and watt-hours saved")
     add = parser.add_argument_group("the goal").add_argument
     add("--goal", choices=tuple(OBJECTIVES), help="default: time; throughput, the time of a sample, for several sizes")
-    add("--power-budget", metavar="W[,W]", help="greatest module power; several share one set of profiles")
-    add("--peak-budget", type=float, metavar="W", help="greatest sample of module power in the chosen mode's profile")
-    add("--time-limit", type=float, metavar="MS", help="greatest minibatch time")
-    add("--percentile", type=float, default=MEDIAN, metavar="P", help="of times, those of limits too (default: 50)")
+    add("--power-budget", metavar="W[,W]", help="maximum module power; several share one set of profiles")
+    add("--peak-budget", type=float, metavar="W", help="maximum sample of module power in the chosen mode's profile")
+    add("--time-limit", type=float, metavar="MS", help="maximum minibatch time")
+    add(
+        "--percentile",
+        type=float,
+        default=MEDIAN,
+        metavar="P",
+        help="percentile of minibatch times, also for limits (default: 50)",
+    )
     add(
         "--deadline", type=float, metavar="HOURS",
-        help="greatest time of the whole training, in hours; shows which boards keep it, in which mode, at what risk",
+        help="maximum time of the whole training, in hours; lists the boards that keep it, with mode and risk",
     )  # fmt: skip
-    add("--energy-budget", type=float, metavar="WH", help="greatest energy of the whole training, in Wh; likewise")
+    add(
+        "--energy-budget",
+        type=float,
+        metavar="WH",
+        help="maximum energy of the whole training, in Wh; lists the boards too",
+    )
     search = parser.add_argument_group("the search")
     add_search_arguments(search, profiles=15)
     add = search.add_argument
     listed = ", ".join(STRATEGIES)
     add("--strategy", choices=tuple(STRATEGIES), metavar="NAME", help=f"{listed} (default: {ON_DEVICE})")
-    add("--risk", type=float, metavar="P", help="pick unmeasured, from random modes, at this chance to break a limit")
-    add("--unprofiled", action="store_true", help="pick and show modes with settings that no profile tells of, too")
-    add("--batch", type=int, help="modes chosen at once, run from high to low (default: 1, of a pool one a board)")
+    add(
+        "--risk",
+        type=float,
+        metavar="P",
+        help="choose by prediction, from random profiles, at this probability of breaking a limit",
+    )
+    add("--unprofiled", action="store_true", help="also choose and show modes outside the profiled settings")
+    add("--batch", type=int, help="modes chosen at once, run from high to low (default: 1, or one per board of a pool)")
     add("--corpus", type=Path, metavar="FILE", help="profiles of other workloads to start from")
     add("--reference", metavar="W[,W]", help="which of its workloads (default: all but this one)")
     add(
         "--max-temperature",
         type=float,
         metavar="CELSIUS",
-        help="a mode in which a sensor rises above it is left out (default: what the board's trip points say)",
+        help="exclude modes in which a sensor exceeds it (default: from the board's trip points)",
     )
-    add("--resume", action="store_true", help="use what --results holds of the same conditions")
-    add("--device-root", type=Path, default=Path("/"), help="an emulated board: a tree with its /sys, or its record")
-    add = parser.add_argument_group("what comes out").add_argument
-    add("--json", type=output_file, metavar="OUT", help="write the goal, the choice, the front and what failed")
-    add("--write-conf", type=output_file, metavar="FILE", help="an nvpmodel conf with the mode")
-    add("--plot", type=output_file, metavar="FILE", help="time and power of all modes as a picture (matplotlib)")
+    add("--resume", action="store_true", help="use profiles of the same conditions from --results")
+    add(
+        "--device-root",
+        type=Path,
+        default=Path("/"),
+        help="root of an emulated board: a tree with its /sys, or its record",
+    )
+    add = parser.add_argument_group("output").add_argument
+    add("--json", type=output_file, metavar="OUT", help="write goal, choice, front and failed modes")
+    add("--write-conf", type=output_file, metavar="FILE", help="write an nvpmodel conf with the mode")
+    add("--plot", type=output_file, metavar="FILE", help="plot time and power of all modes (needs matplotlib)")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -85,9 +109,9 @@ def run(arguments: argparse.Namespace) -> int:
         options["power_budget"] = numbers("--power-budget", arguments.power_budget, "20,30")
     if (len(workloads) > 1 or len(options["power_budget"] or ()) > 1) and (arguments.write_conf or arguments.plot):
         raise InvalidValueError(
-            "--write-conf and --plot are of one mode", "give one --power-budget and one --workload with them"
+            "--write-conf and --plot take a single mode", "give one --power-budget and one --workload with them"
         )
-    signal.signal(signal.SIGPIPE, signal.SIG_IGN)  # a closed pipe must not end this before the device is put back
+    signal.signal(signal.SIGPIPE, signal.SIG_IGN)  # a closed pipe must not end this before the device is restored
     answer = recommend(
         arguments.device,
         workload=workloads,
@@ -108,7 +132,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _refuse(arguments: argparse.Namespace) -> None:
-    """Refuse options that make no sense, or none together."""
+    """Refuse invalid options and combinations."""
     refuse_below(0, arguments, "seed", "workers")
     refuse_below(
         0, arguments, "profiles", "batch", "minibatches", "epochs", "max_temperature",
@@ -119,7 +143,7 @@ def _refuse(arguments: argparse.Namespace) -> None:
 
 
 def _write_conf(arguments: argparse.Namespace, root: Path, answer: Answer) -> None:
-    """Write an nvpmodel conf with the mode: from the board's own on the board, else from what is known of it."""
+    """Write an nvpmodel conf with the mode: from the board's own conf on the board, else from the board's data."""
     device, mode = answer.device, answer.power_mode
     name, board = "JETWATT", board_of(device)
     on_board = device.name in (board, f"emulated-{board}")
@@ -131,7 +155,7 @@ def _write_conf(arguments: argparse.Namespace, root: Path, answer: Answer) -> No
     write_output(arguments.write_conf, (origin + text).encode())
     print(f"wrote {arguments.write_conf}: the mode is number {number}, {name}")
     print(f"  install, on the board:  sudo nvpmodel -f {arguments.write_conf} -m {number}")
-    print("  undo:                   sudo nvpmodel -f /etc/nvpmodel.conf -m NUMBER, as `nvpmodel -q` gave it before")
+    print("  undo:                   sudo nvpmodel -f /etc/nvpmodel.conf -m NUMBER, as shown by `nvpmodel -q` before")
     if not on_board:
         board_command = f"python -m harness nvpmodel-conf --power-mode {mode.name} --name {name} --out FILE"
-        print(f"  better made there, from the board's own conf: {board_command}")
+        print(f"  better: make it on the board, from its own conf: {board_command}")

@@ -1,4 +1,4 @@
-"""`scenario`: the papers' questions to predictors, asked again on measured or simulated boards."""
+"""`scenario`: the papers' questions on predictors, on measured or simulated boards."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ from predictors.trials import TrialPlan
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add("name", nargs="?", help="which; left out, all are listed")
-    add("--predictors", metavar="LIST", help="names with commas, or all (default: those that the paper asks)")
+    add("name", nargs="?", help="the scenario; without it, all are listed")
+    add("--predictors", metavar="LIST", help="comma-separated names, or all (default: those of the paper)")
     add_table_arguments(parser)
     add_run_arguments(parser, repeats=10)
 
@@ -38,15 +38,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def add_table_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--corpus", type=Path, action="append", default=[], metavar="FILE",
-        help="measured profiles, to be used where they are what is needed; may be given again",
+        help="measured profiles, used where they match the scenario; repeatable",
     )  # fmt: skip
     parser.add_argument("--limit", type=int, metavar="N", help="at most N modes of each table, for a quick look")
 
 
 def run(arguments: argparse.Namespace) -> int:
     if arguments.name is None:
-        rows = [[one.name, one.question, one.source, str(len(one.cases))] for one in SCENARIOS.values()]
-        print(format_table(["name", "question", "asked by", ">targets"], rows))
+        rows = [
+            [scenario.name, scenario.question, scenario.source, str(len(scenario.cases))]
+            for scenario in SCENARIOS.values()
+        ]
+        print(format_table(["name", "question", "source", ">targets"], rows))
         return 0
     scenario = find_scenario(arguments.name)
     plan = dataclasses.replace(
@@ -57,7 +60,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def planned(scenario: Scenario, arguments: argparse.Namespace) -> TrialPlan:
-    """A scenario with its tables: those of the corpora, and simulated ones where they lack."""
+    """A scenario with its tables: those of the corpora, and simulated ones where the corpora have none."""
     measured = [table for path in arguments.corpus for table in load_tables(path)]
     plan = make_plan(
         scenario, measured, functools.partial(simulated, seed=arguments.seed), named_modes, arguments.limit
@@ -70,10 +73,10 @@ def named_modes(device: str) -> Dict[str, PowerMode]:
 
 
 def simulated(source: ProfileSource, modes: Optional[np.ndarray] = None, *, seed: int = 0) -> Table:
-    """What a scenario needs, from a simulated board in power modes (n, 4): its named ones, or all of the paper's grid.
+    """A scenario's table from a simulated board in power modes (n, 4), by default its named ones or the paper's grid.
 
-    Time and power deviate from the steady state as repetitions on the board do. Where a source says how many
-    minibatches of a profile count, they are the first of a run in each mode.
+    Time and power deviate from the steady state as repetitions on the board do. If a source limits the minibatches of a
+    profile, they are the first of a run in each mode.
     """
     spec = load_board(source.device)
     if modes is not None:
@@ -82,8 +85,8 @@ def simulated(source: ProfileSource, modes: Optional[np.ndarray] = None, *, seed
         chosen = [spec.modes_by_name()[name] for name in source.named]
     else:
         chosen = list(spec.power_mode_space().paper_grid())
-    how = {"batch_size": source.batch_size, "task": source.task, "seed": seed, "instance": source.instance}
-    rows = simulate_corpus(source.device, source.workload, chosen, noise=False, **how)
+    settings = {"batch_size": source.batch_size, "task": source.task, "seed": seed, "instance": source.instance}
+    rows = simulate_corpus(source.device, source.workload, chosen, noise=False, **settings)
     (table,) = tables_of(rows)
     if source.minibatches is not None:
         name = f"{source.device}@{source.instance}" if source.instance else source.device
@@ -99,5 +102,5 @@ def simulated(source: ProfileSource, modes: Optional[np.ndarray] = None, *, seed
 
 @functools.lru_cache(maxsize=10_000)
 def _entries(case: Case) -> np.ndarray:
-    """As of `entries_of`; kept, for the profile may be cut to several lengths."""
+    """As in `entries_of`; cached, because the profile may be truncated to several lengths."""
     return entries_of(SimulatedDevice(case.device).profile(case))

@@ -36,42 +36,48 @@ _COLUMNS: Tuple[Tuple[str, str], ...] = (
 )
 
 SPREAD, SPREAD_OVER = "spread", (0.05, 0.95)
-"""Budgets over a table's powers, and between which of their quantiles."""
+"""Budgets spread over a table's powers, between these quantiles."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
-    text = "choose power modes under power budgets, and hold the choices against the truth"
+    text = "choose power modes under power budgets, and compare the choices with the best modes"
     evaluate = actions.add_parser("evaluate", help=text, formatter_class=argparse.RawDescriptionHelpFormatter)
     listed = "\n".join(f"  {name:<12} {kind.meaning}" for name, kind in STRATEGIES.items())
     evaluate.description = f"{text}.\n\nstrategies:\n{listed}"
     add = evaluate.add_argument
-    add("--corpus", type=Path, nargs="+", required=True, metavar="FILE", help="CSV or Parquet, all modes known")
-    add("--reference-corpus", type=Path, metavar="FILE", help="where --reference is, if elsewhere")
-    add("--reference", metavar="W", help="workload that transfer predictors start from")
-    add("--leave-out", choices=tuple(LEFT_OUT), help="choose for each under a prior learned from the corpora's others")
+    add("--corpus", type=Path, nargs="+", required=True, metavar="FILE", help="CSV or Parquet, with all modes")
+    add("--reference-corpus", type=Path, metavar="FILE", help="the file with --reference, if another")
+    add("--reference", metavar="W", help="the workload that transfer predictors start from")
+    add("--leave-out", choices=tuple(LEFT_OUT), help="use a prior learned without the target's network or board")
     add("--target", metavar="W[,W]", help="workloads to choose for (default: all)")
-    add("--task", choices=(*TASKS, ALL), default=TASKS[0], help="which of their tables (default: %(default)s)")
+    add("--task", choices=(*TASKS, ALL), default=TASKS[0], help="tables of this task (default: %(default)s)")
     add(
         "--goal",
         choices=tuple(OBJECTIVES),
-        help="what to make small (default: time; throughput where tables have several batch sizes)",
+        help="what to minimise (default: time; throughput for tables with several batch sizes)",
     )
     add(
         "--latency-limits",
         metavar="MS[,MS]",
-        help="of the minibatch time, each beside each budget; of --task all, inference's",
+        help="of the minibatch time, each with each budget; with --task all, for inference",
     )
     add("--strategies", default=ALL, metavar="LIST", help="comma list, or all (default)")
     add(
         "--budgets",
         default="17:50:1",
         metavar="A:B:STEP",
-        help="in W, or spread:N, so many over the powers of each table (default: 17:50:1, 001 5.2)",
+        help="in W, or spread:N for N budgets over the powers of each table (default: 17:50:1, 001 5.2)",
     )
     add("--profiles", default="15", metavar="N[,N]", help="modes that may be profiled (default: 15)")
     add("--repeats", type=int, default=5, metavar="N", help="runs with other seeds (default: 5)")
-    add("--risk", type=float, metavar="P", default=0.05, help="of one-shot: chance to break a limit (default: 0.05)")
+    add(
+        "--risk",
+        type=float,
+        metavar="P",
+        default=0.05,
+        help="of one-shot: probability of breaking a limit (default: 0.05)",
+    )
     add("--jobs", type=int, default=2, metavar="N", help="processes (default: 2)")
     add("--json", type=output_file, metavar="OUT", help="write all figures")
     add("--plots", type=output_folder, metavar="DIR", help="draw the papers' plots (needs matplotlib)")
@@ -83,12 +89,12 @@ def run(arguments: argparse.Namespace) -> int:
     refuse_below(1, arguments, "repeats", "jobs")
     tables = [table for path in arguments.corpus for table in load_tables(path)]
     elsewhere = load_tables(arguments.reference_corpus) if arguments.reference_corpus else tables
-    told = {one.task for one in elsewhere if one.workload == arguments.reference}
+    tasks_of_reference = {table.task for table in elsewhere if table.workload == arguments.reference}
     column = LEFT_OUT.get(arguments.leave_out)
     priors = priors_without(tables, arguments.leave_out, arguments.jobs) if column else {}
     contests = []
     for table in _targets(tables, arguments.target, arguments.task):
-        if arguments.reference is None or (arguments.task == ALL and table.task not in told):
+        if arguments.reference is None or (arguments.task == ALL and table.task not in tasks_of_reference):
             reference = table
         else:
             reference = find_table(elsewhere, arguments.reference, table.task).usable()
@@ -101,53 +107,55 @@ def run(arguments: argparse.Namespace) -> int:
         )
         left_out = _left_out(setting)
         for name in (name for name in names if name in left_out):
-            print(f"note: {name} is left out for {table.workload}: {left_out[name]}", file=sys.stderr)
+            print(f"note: {name} is skipped for {table.workload}: {left_out[name]}", file=sys.stderr)
         kept = [name for name in names if name not in left_out]
         runs = contest_runs(kept, [table], profiles, arguments.repeats)
         contests.append((table, _goals(arguments, table), setting, runs))
     total = sum(len(runs) for *_, runs in contests)
     if not total:
-        raise CannotRunError("no strategy is left to run", "the reasons stand above")
+        raise CannotRunError("no strategy is left to run", "see the reasons above")
     count = counting(total)
 
     def show(run: ContestRun) -> None:
         count(f"{run.strategy}, {run.target.workload}, {run.profiles} profiles")
 
     rows: List[Dict[str, Any]] = []
-    found: Dict[Tuple[str, str], JudgedChoices] = {}
+    outcomes: Dict[Tuple[str, str], JudgedChoices] = {}
     for table, goals, setting, runs in contests:
         here = run_contest(runs, goals, setting, arguments.jobs, show)
         lengths = {table.workload: minibatches_of_training(table.workload, DEFAULT_BATCH_SIZE)}
         rows += results(here, [table], len(goals), setting.presets, lengths if table.task == TASKS[0] else {})
-        found.setdefault((table.device, table.task), {}).update(here)
+        outcomes.setdefault((table.device, table.task), {}).update(here)
     notes = list(dict.fromkeys(note for _, _, setting, _ in contests for note in notes_on(setting.presets)))
     print("\n".join([format_results(rows), *(f"note: {note}" for note in notes)]))
     if arguments.json:
         corpus = " ".join(map(str, arguments.corpus))
-        said = {"corpus": corpus, "reference": arguments.reference, "budgets_w": arguments.budgets}
-        said.update(repeats=arguments.repeats, risk=arguments.risk, notes=notes, task=arguments.task)
+        about = {"corpus": corpus, "reference": arguments.reference, "budgets_w": arguments.budgets}
+        about.update(repeats=arguments.repeats, risk=arguments.risk, notes=notes, task=arguments.task)
         objectives = sorted({_objective(arguments, table) for table, *_ in contests})
-        write_json(arguments.json, {**said, "goal": ", ".join(objectives), "results": rows})
+        write_json(arguments.json, {**about, "goal": ", ".join(objectives), "results": rows})
     if arguments.plots:
         from predictors.strategies.plots import draw
 
-        for (device, task), some in found.items():
+        for (device, task), of_group in outcomes.items():
             targets = [table for table, *_ in contests if (table.device, table.task) == (device, task)]
-            folder = arguments.plots if len(found) == 1 else arguments.plots / f"{device}-{task}"
-            for path in draw(some, targets, folder):
+            folder = arguments.plots if len(outcomes) == 1 else arguments.plots / f"{device}-{task}"
+            for path in draw(of_group, targets, folder):
                 print(f"wrote {path}")
     return 0
 
 
 def _targets(tables: Sequence[Table], workloads: Optional[str], task: str) -> List[Table]:
-    """The tables to choose in, those rows alone whose power was measured."""
+    """The tables to choose in, reduced to rows with measured power."""
     tasks, names = TASKS if task == ALL else (task,), workloads.split(",") if workloads else []
-    found = [one for one in tables if one.task in tasks and one.has_power and (not names or one.workload in names)]
-    lacking = [name for name in names if name not in {one.workload for one in found}]
-    if lacking or not found:
+    targets = [
+        table for table in tables if table.task in tasks and table.has_power and (not names or table.workload in names)
+    ]
+    lacking = [name for name in names if name not in {table.workload for table in targets}]
+    if lacking or not targets:
         of = ", ".join(lacking) or "any workload"
         raise CannotRunError(f"the corpora have no {' or '.join(tasks)} of {of} with power")
-    return [one.complete() for one in found]
+    return [table.complete() for table in targets]
 
 
 def _objective(arguments: argparse.Namespace, table: Table) -> str:
@@ -171,23 +179,23 @@ def _left_out(setting: StrategySetting) -> Dict[str, str]:
     """The strategies that cannot run here, and why."""
     reasons = {}
     if not setting.presets:
-        reasons["presets"] = f"the presets of {setting.device} are not known"
+        reasons["presets"] = f"the presets of {setting.device} are unknown"
     if setting.device not in estimated_boards():
-        reasons["npe"] = f"no figures of the module {setting.device} are known"
+        reasons["npe"] = f"the figures of the module {setting.device} are unknown"
     if not setting.references:
-        reasons["powertrain"] = "it starts from a reference workload that is no target: --reference W"
+        reasons["powertrain"] = "it needs a reference workload other than the target: --reference W"
     return reasons
 
 
 def notes_on(presets: Sequence[VendorPreset]) -> List[str]:
-    """What a reader must know of figures that presets enter into; nothing where all have the whole GPU."""
+    """Caveats of figures with presets; empty if all use the whole GPU."""
     smaller = [preset.name for preset in presets if preset.has_less_gpu]
-    note = "switch a part of the GPU off at boot; here their clocks stand for them with all of it"
+    note = "switch a part of the GPU off at boot; here they are represented by their clocks with the whole GPU"
     return [f"{', '.join(smaller)} {note}, which is faster and draws more"] if smaller else []
 
 
 def format_results(rows: Sequence[Dict[str, Any]]) -> str:
-    """The contest as a table: penalties in %, shares in %, area in W, what was spent."""
+    """The contest as a table: penalties in %, shares in %, area in W, profiling time."""
     figures = (f">{title}" for _, title in _COLUMNS)
     several = len({(row["device"], row["task"]) for row in rows}) > 1
     header = ["strategy", "target", ">profiles", *figures, ">infeasible", ">time spent", ">hours saved"]
@@ -204,7 +212,7 @@ def format_results(rows: Sequence[Dict[str, Any]]) -> str:
         for row in rows
     ]
     provenance = ", ".join(sorted({row["provenance"] for row in rows}))
-    legend = "hours saved: over the training that the papers assume, against the best preset for the same budget"
+    legend = "hours saved: over the papers' training, against the best preset for the same budget"
     title = f"time penalty in % (median, mean, max), tables {provenance}"
     missed = [
         f"missed by {row['strategy']} with {row['profiles']} profiles, {row['target']}: {', '.join(row['missed'])}"

@@ -57,10 +57,10 @@ def test_what_pays_can_be_had_from_recommend(capsys):
     ("described", "words"),
     [
         ((0, None, None), "4 workers instead of 0"),
-        ((8, None, None), "4 workers do what 8 do"),
+        ((8, None, None), "4 workers are as fast as 8"),
         ((None, "hdd", None), "make up for hdd"),
         ((None, None, "lenet-mnist"), "keep the CPU clock high"),
-        ((None, None, "bert-squad"), "the GPU clock decides how fast bert-squad trains"),
+        ((None, None, "bert-squad"), "the GPU clock affects the speed of bert-squad"),
     ],
 )
 def test_the_papers_rules_speak_of_the_training_that_is_described(described, words):

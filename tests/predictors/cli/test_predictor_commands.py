@@ -95,7 +95,7 @@ def test_strategies_choose_in_all_tables_of_several_corpora_each_with_its_own_bu
     out = ("--profiles", 12, "--repeats", 1, "--jobs", 1, "--json", tmp_path / "o.json")
     assert run("strategies", "evaluate", *corpora, *how, *out) == 0
     said = capsys.readouterr()
-    assert "powertrain is left out for lstm-wikitext" in said.err
+    assert "powertrain is skipped for lstm-wikitext" in said.err
     assert "orin-agx/lstm-wikitext/inference" in said.out
     found = json.loads((tmp_path / "o.json").read_text())
     assert found["goal"] == "throughput, time"
@@ -143,7 +143,7 @@ def test_a_network_that_was_never_profiled_is_predicted_from_its_counts(corpus, 
     assert run("predict", "--model", model, "--board", "orin-agx", "--out", tmp_path / "P.csv") == 0
     assert "front of" in capsys.readouterr().out
     assert run("fit", *unprofiled, "--out", model) == 2
-    assert "nothing is known of the board" in capsys.readouterr().err
+    assert "no profiles of the board" in capsys.readouterr().err
     some = ("--reference", "resnet18-imagenet", "--target", "yolov8n-coco", "--repeats", 1, "--jobs", 1)
     assert run("evaluate", "--corpus", corpus, *some, "--predictors", "physical-gp,npe,ridge", "--modes", 0) == 0
     said = capsys.readouterr()
@@ -156,7 +156,7 @@ def test_fit_names_references_that_tell_nothing(corpus, tmp_path, capsys):
     elsewhere.write_text(corpus.read_text().replace("orin-agx", "board-b"))
     how = ("--reference", "resnet18-imagenet", "--reference-corpus", elsewhere, "--modes", 5, "--out", tmp_path / "m")
     assert run("fit", "--corpus", corpus, "--target", "yolov8n-coco", *how) == 0
-    assert "resnet18-imagenet on board-b tells nothing" in capsys.readouterr().err
+    assert "resnet18-imagenet on board-b is not used" in capsys.readouterr().err
 
 
 def test_a_mode_of_which_no_profile_tells_is_on_no_front_unless_asked_for(tmp_path, capsys):
@@ -182,7 +182,7 @@ def test_predict_leaves_out_what_the_predictor_does_not_know(corpus, tmp_path, c
     assert "no profile is left to test it on" in capsys.readouterr().out
     assert run("predict", "--model", model, "--board", "nano", "--out", out, "--power-mode", "maxn") == 0
     said = capsys.readouterr()
-    assert "learned orin-agx, not nano" in said.err
+    assert "fitted on orin-agx, not nano" in said.err
     with out.open(newline="") as file:
         (row,) = csv.DictReader(file)
     assert row["minibatch_time_ms"] == ""
@@ -198,8 +198,8 @@ TARGET = ("--corpus", "{corpus}", "--target", "yolov8n-coco")
         (("evaluate", "--corpus", "{corpus}", "--target", "vgg"), "no training of 'vgg'"),
         (("evaluate", *TARGET, "--task", "inference"), "no inference at all"),
         (("evaluate", *TARGET, "--predictors", "magic"), "'magic' is unknown"),
-        (("evaluate", *TARGET, "--modes", "many"), "--modes holds 'many'"),
-        (("evaluate", *TARGET, "--modes", "1.5"), "--modes holds '1.5'"),
+        (("evaluate", *TARGET, "--modes", "many"), "--modes contains 'many'"),
+        (("evaluate", *TARGET, "--modes", "1.5"), "--modes contains '1.5'"),
         (("evaluate", *TARGET, "--repeats", "0"), "--repeats is 0"),
         (("evaluate", *TARGET, "--jobs", "0"), "--jobs is 0"),
         (
@@ -481,7 +481,7 @@ def test_the_papers_four_modes_are_held_against_all_other_fours(capsys, monkeypa
     monkeypatch.setattr("predictors.cli.published.DEFAULT", "linear")
     assert run("published", "--predictors", "linear", "--repeats", 1, "--jobs", 1) == 0
     (line,) = (line for line in capsys.readouterr().out.splitlines() if line.startswith("of 210 subsets of four modes"))
-    assert "the paper's, e, f, i, j, come at place 7" in line
+    assert "the paper's, e, f, i, j, rank 7" in line
 
 
 def test_plots_are_drawn_of_every_target(corpus, tmp_path):
