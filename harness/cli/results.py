@@ -71,7 +71,7 @@ def _merge(arguments: argparse.Namespace) -> int:
                 unread += 1
                 print(f"left out: {shown(str(error))}", file=sys.stderr)
             else:
-                print(f"{shown(str(path))}: {done.added} added, {done.known} already there")
+                print(f"{shown(str(path))}: {done.added} added, {done.present} already there")
         print(f"{shown(str(arguments.out))}: {len(out)} profiles")
     return LEFT_OUT_CODE if unread else OK_CODE
 

@@ -15,29 +15,29 @@ NAMED_IN_CONDITIONS = (
     "device_model", "device_specification", INSTANCE, "power_mode", "tpc_mask", "dvfs", "accelerator", "threads",
     "omp_wait_policy", "torch", "cuda", "l4t", "jetpack", "driver", "data_source", "data_samples",
 )  # fmt: skip
-"""Taken from a profile's conditions where they are there; the power mode as read back: `maxn` differs between
-boards. `omp_wait_policy`, how torch's threads wait for each other, is there where it is not libgomp's default."""
+"""Taken from a profile's conditions if present; the power mode as read back: `maxn` differs between boards.
+`omp_wait_policy`, how torch's threads wait for each other, is present unless it is libgomp's default."""
 
 OF_AN_OWN_WORKLOAD = (
     "precision", "compile", "channels_last", "gradient_accumulation", "optimizer", "parameters", "flops_forward",
 )  # fmt: skip
-"""What a user may have changed in a workload of the same name; of the papers' the name says it."""
+"""Settings that a user may have changed in a workload of the same name; those of the papers' workloads are fixed."""
 
 OF_THE_MEDIUM = ("kind", "transport", "rotational", "filesystem")
-"""What makes a storage medium; not where it is mounted, and not how full it is."""
+"""Properties of a storage medium; its mount point and free space are ignored."""
 
 CHOSEN_BY = "chosen_by"
-"""What chose a profile's power mode by earlier profiles, such as a search: its modes are no sample of the device's, and
-claims are not judged by them."""
+"""What chose a profile's power mode from earlier profiles, such as a search: these modes are not a sample of the
+device's modes, and do not count for claims."""
 
 KEY_LENGTH = 16
 
 MEASURED_ALREADY = "measured already under the same conditions"
-"""Why a case is skipped whose profile is in the results file, maybe as a case of another name: `maxn` by its clocks."""
+"""Skip reason of a case with a profile in the results file, maybe under another case name: `maxn` by its clocks."""
 
 
 def comparable_conditions(conditions: Mapping[str, Any], case: Case, provenance: str = "measured") -> Dict[str, Any]:
-    """What must agree for two profiles to be compared: what changes the work; flags tell what was seen meanwhile."""
+    """What must agree for two profiles to be compared: all that changes the work; observations during it are flags."""
     of_case = ("device", "workload", "task", "batch_size", "workers", "storage")
     of_settings = ("cache", "minibatches", "epochs", "seed")
     comparable: Dict[str, Any] = {
@@ -48,9 +48,9 @@ def comparable_conditions(conditions: Mapping[str, Any], case: Case, provenance:
     comparable.update({name: conditions[name] for name in NAMED_IN_CONDITIONS if conditions.get(name) is not None})
     if conditions.get("own_workload"):
         comparable.update({name: conditions[name] for name in OF_AN_OWN_WORKLOAD if conditions.get(name) is not None})
-    elif conditions.get("precision", "fp32") != "fp32":  # of the suite's own, those in which it depends on the device
+    elif conditions.get("precision", "fp32") != "fp32":  # a workload of the suite whose precision depends on the device
         comparable["precision"] = conditions["precision"]
-    if case.settings.clocks != STATIC:  # what was measured before there was a choice had static ones
+    if case.settings.clocks != STATIC:  # profiles from before this setting had static clocks
         comparable["clocks"] = case.settings.clocks
     for name in ("idle_s", "duration_s", "power_limit_w", "switching_ms"):
         if getattr(case.settings, name) is not None:
@@ -69,29 +69,31 @@ def key(comparable: Mapping[str, Any]) -> str:
 
 
 def without_instance(comparable: Mapping[str, Any]) -> Dict[str, Any]:
-    """Comparable conditions as files from before 0.2.0 have them, which do not tell the board instance."""
+    """Comparable conditions without the board instance, as in files from before 0.2.0."""
     return {name: value for name, value in comparable.items() if name != INSTANCE}
 
 
 def board_instance(conditions: Mapping[str, Any], device: str) -> Optional[str]:
-    """Which one of several devices of a type a profile is of, a simulated one by its name; None if nothing tells."""
+    """The instance of a device among several of its type, a simulated one by its name; None if unknown."""
     named = device.partition(INSTANCE_MARK)[2] if device.startswith("sim:") else ""
     return conditions.get(INSTANCE) or named or None
 
 
 def device_labels(devices: Sequence[Tuple[str, Optional[str]]]) -> List[str]:
-    """Names of devices, each with its board instance where there are several of that name: `orin-agx@orin3`."""
-    told: Dict[str, Set[Optional[str]]] = {}
+    """Names of devices, each with its board instance if there are several of that name: `orin-agx@orin3`."""
+    instances: Dict[str, Set[Optional[str]]] = {}
     for name, instance in devices:
-        told.setdefault(name, set()).add(instance)
+        instances.setdefault(name, set()).add(instance)
     return [
-        f"{name}{INSTANCE_MARK}{instance}" if len(told[name]) > 1 and instance and INSTANCE_MARK not in name else name
+        f"{name}{INSTANCE_MARK}{instance}"
+        if len(instances[name]) > 1 and instance and INSTANCE_MARK not in name
+        else name
         for name, instance in devices
     ]
 
 
 def differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> List[str]:
-    """What differs between two comparable conditions, a line for each: `torch: "2.14.0" -> "2.15.0"`."""
+    """Differences between two comparable conditions, a line for each: `torch: "2.14.0" -> "2.15.0"`."""
     old, new = leaves(before), leaves(after)
     names = list(old) + [name for name in new if name not in old]
     return [f"{name}: {_text(old, name)} -> {_text(new, name)}" for name in names if old.get(name) != new.get(name)]
@@ -99,32 +101,32 @@ def differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> List[str
 
 def leaves(conditions: Mapping[str, Any], prefix: str = "") -> Dict[str, Any]:
     """Nested conditions flattened: `power_mode.gpu_khz`."""
-    found: Dict[str, Any] = {}
+    flat: Dict[str, Any] = {}
     for name, value in conditions.items():
-        found.update(leaves(value, f"{prefix}{name}.") if isinstance(value, Mapping) else {f"{prefix}{name}": value})
-    return found
+        flat.update(leaves(value, f"{prefix}{name}.") if isinstance(value, Mapping) else {f"{prefix}{name}": value})
+    return flat
 
 
-def _text(known: Mapping[str, Any], name: str) -> str:
-    value = known.get(name)
+def _text(values: Mapping[str, Any], name: str) -> str:
+    value = values.get(name)
     return "unknown" if value is None else json.dumps(value, sort_keys=True)
 
 
 DISQUALIFYING = ("disturbed", "throttled")
-"""What came from outside, made time and power wrong, and may be gone when the case is measured again.
+"""Flags for outside influences that distort time and power, and may be gone when the case is measured again.
 
-Left in are flags that hold for every run of their kind (`cpu-quota`, `in-memory`, `storage-unverified`), that the
-interval of a median tells anyway (`noisy`), or that concern the power alone (`power-unsettled`, `lost-samples`).
+Not included are flags that hold for every run of their kind (`cpu-quota`, `in-memory`, `storage-unverified`), that show
+in the interval of a median (`noisy`), or that concern the power only (`power-unsettled`, `lost-samples`).
 """
 
 POWER_IS_UNSURE = ("power-unsettled", "telemetry-lost")
 """Flags with which a profile's time is compared and its power is not."""
 
 RAW_PRUNED = "raw-pruned"
-"""Kind of the flag of profiles whose raw series were removed: aggregates are all that is left of them."""
+"""Kind of the flag of profiles whose raw series were removed: only their aggregates are left."""
 
 LEFT_OUT = f"profiles flagged {' or '.join(DISQUALIFYING)} (--include-flagged keeps them)"
-"""What was left out, after its number."""
+"""Description of the profiles left out, after their number."""
 
 
 def kinds(flags: Iterable[str]) -> List[str]:
@@ -133,7 +135,7 @@ def kinds(flags: Iterable[str]) -> List[str]:
 
 
 def is_disqualified(flags: Sequence[str]) -> bool:
-    """Whether a profile with these flags has to be measured again before it counts."""
+    """Whether a profile with these flags does not count and must be measured again."""
     return any(kind in DISQUALIFYING for kind in kinds(flags))
 
 

@@ -1,4 +1,4 @@
-"""From a results file to a corpus, and rows of either on their way into another, and what is wrong with them."""
+"""From a results file to a corpus; rows of either for import into another, and their faults."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ class Exported(NamedTuple):
     older: int  # profiles left out because there is a newer one of the same conditions
     without_time: int  # profiles left out because they have no clean minibatch
     flagged: int = 0  # profiles left out because of their flags
-    mixed: int = 0  # profiles of training with inference in between, for which a corpus has no task
+    mixed: int = 0  # profiles of training with interleaved inference, for which a corpus has no task
 
 
 def export(store: ResultsStore, out: Path, all_runs: bool = False, include_flagged: bool = False) -> Exported:
     """Write the newest profile of each comparable conditions, or all, as a corpus, whole or not at all.
 
-    Raises StoreError, InvalidValueError or DependencyError as `write_corpus`; StoreError where there is no profile.
+    Raises StoreError, InvalidValueError or DependencyError as `write_corpus`; StoreError if there is no profile.
     """
     usable = profiles(store, include_flagged, timed=True, tasks=TASKS)
     left_out = usable.attrs["left_out"]
     if usable.empty:
         flagged = f": left out {left_out[FLAGGED]} {LEFT_OUT}" if left_out[FLAGGED] else ""
         raise StoreError(
-            f"{store.path} holds no profile with a clean minibatch{flagged}", "measure some: pytest benchmarks"
+            f"{store.path} has no profile with a clean minibatch{flagged}", "measure some: pytest benchmarks"
         )
     kept = usable if all_runs else newest(usable)
     write_corpus(out, corpus_rows(kept), FURTHER)
@@ -45,7 +45,7 @@ def export(store: ResultsStore, out: Path, all_runs: bool = False, include_flagg
 
 
 def corpus_rows(frame: pd.DataFrame) -> List[Row]:
-    """Profiles as rows of a corpus, its further columns included; None where there is no value."""
+    """Profiles as rows of a corpus, its further columns included; None for a missing value."""
     lacking = frame[list(PowerMode._fields)].isna()
     if lacking.any(axis=None):
         number = int(frame.index[lacking.any(axis=1)][0])
@@ -55,9 +55,9 @@ def corpus_rows(frame: pd.DataFrame) -> List[Row]:
 
 
 class Rows(NamedTuple):
-    table: pd.DataFrame  # indexed by place, `c.csv line 17`; cells are what they were, None where they were empty
-    faults: Dict[str, Fault]  # what is wrong with some of them, by place
-    flagged: int = 0  # how many profiles were left out because they were disturbed or throttled
+    table: pd.DataFrame  # indexed by place, `c.csv line 17`; original cells, None for empty ones
+    faults: Dict[str, Fault]  # by place
+    flagged: int = 0  # number of profiles left out because they were disturbed or throttled
 
 
 def placed(rows: Sequence[Row], places: Sequence[str], flagged: int = 0) -> Rows:
@@ -69,30 +69,30 @@ def placed(rows: Sequence[Row], places: Sequence[str], flagged: int = 0) -> Rows
 
 
 def read_rows(path: Path, include_flagged: bool = False) -> Rows:
-    """The rows of a corpus, or of a results file: the newest of each conditions that a corpus has a row for."""
+    """The rows of a corpus, or of a results file: the newest profile of each conditions that a corpus can hold."""
     if path.suffix.lower() in STORES:
         with ResultsStore(path, read_only=True) as store:
-            found = profiles(store, include_flagged, timed=True, tasks=TASKS)
-        kept = newest(found)
+            usable = profiles(store, include_flagged, timed=True, tasks=TASKS)
+        kept = newest(usable)
         places = [f"{path} profile {number}" for number in kept.index]
-        return placed(corpus_rows(kept), places, found.attrs["left_out"][FLAGGED])
+        return placed(corpus_rows(kept), places, usable.attrs["left_out"][FLAGGED])
     table, faults = scan_corpus(path)
     table = table.astype(object).where(table.notna(), None).rename(index=lambda place: f"{path} {place}")
     return Rows(table, {f"{path} {place}": fault for place, fault in faults.items()})
 
 
 def newest(frame: pd.DataFrame) -> pd.DataFrame:
-    """The newest profile of each comparable conditions, in the order in which those were first met."""
+    """The newest profile of each comparable conditions, in the order of their first profiles."""
     return frame.loc[list(dict(zip(frame["key"], frame.index)).values())]
 
 
-FAR = 100.0  # a value so many times too great or too small for its mode has another unit: nothing else in a corpus is
+FAR = 100.0  # a value this many times too large or too small for its mode has another unit
 
 NEIGHBOURS = 5
 
 _SAME_CASE = (
     "device", "workload", "task", *PowerMode._fields, "batch_size", "provenance",
-    # of an export, where they are there; `key` is the hash of all conditions
+    # of an export, if present; `key` is the hash of all conditions
     "workers", "storage", "cache", "clocks", "minibatches", "epochs_asked", "data_scale", "seed", "tpc_mask", "key",
 )  # fmt: skip
 
@@ -100,39 +100,39 @@ _TOO_LARGE = {"minibatch_time_ms": "us", "power_mw": "uW"}
 _TOO_SMALL = {"minibatch_time_ms": "s", "power_mw": "W"}
 
 Expected = Dict[str, Sequence[float]]
-"""About what `minibatch_time_ms` and `power_mw` of some rows should be; NaN where nothing is known of one."""
+"""Approximate `minibatch_time_ms` and `power_mw` of some rows; NaN if unknown."""
 
 
 def check_rows(
     table: pd.DataFrame, faults: Mapping[str, Fault], of_model: Callable[[pd.DataFrame], Optional[Expected]]
 ) -> Dict[str, Fault]:
-    """What is wrong with rows, by their place and in their order; those with a fault before keep it.
+    """Faults of rows, by their place and in their order; earlier faults are kept.
 
-    Time or power are off by a factor of 1,000, against what `of_model` says of rows of one device, workload, task and
-    batch size, or where that is None, against the nearest modes; or an earlier row is of the same case.
+    Time or power are off by a factor of 1,000, against `of_model` of rows of one device, workload, task and batch size,
+    or if that is None, against the nearest modes; or an earlier row is of the same case.
     """
-    found = dict(faults)
-    sound = table.drop(list(found))
+    problems = dict(faults)
+    sound = table.drop(list(problems))
     for _, part in sound.groupby(["device", "workload", "task", "batch_size"], sort=False):
         expected = of_model(part) or {column: _of_neighbours(part, column) for column in _TOO_LARGE}
         for column, values in expected.items():
             for place, value, about in zip(part.index, part[column].astype(float), values):
                 ratio = value / about
-                if place not in found and (ratio > FAR or ratio < 1 / FAR):  # neither where one of them is unknown
+                if place not in problems and (ratio > FAR or ratio < 1 / FAR):  # false if either is unknown
                     problem = f": that looks like {(_TOO_LARGE if ratio > FAR else _TOO_SMALL)[column]}"
                     text = f"{column} is {value:g}{problem}, some {about:.3g} are expected"
-                    found[place] = Fault(text, column + problem)
+                    problems[place] = Fault(text, column + problem)
     seen: Dict[Tuple[str, ...], str] = {}
     cases = table.reindex(columns=_SAME_CASE)
-    for place, *cells in cases.drop(list(found)).itertuples(name=None):
+    for place, *cells in cases.drop(list(problems)).itertuples(name=None):
         earlier = seen.setdefault(tuple(map(_cell_text, cells)), place)
         if earlier != place:
-            found[place] = Fault(f"the same case as {earlier}", "same case")
-    return {place: found[place] for place in table.index if place in found}
+            problems[place] = Fault(f"the same case as {earlier}", "same case")
+    return {place: problems[place] for place in table.index if place in problems}
 
 
 def _of_neighbours(part: pd.DataFrame, column: str) -> np.ndarray:
-    """The median of the nearest other modes; NaN where there are too few to tell a wrong one from a right one."""
+    """The median of the nearest other modes; NaN if there are too few of them."""
     values = part[column].to_numpy(float)
     modes = np.log(np.maximum(part[list(PowerMode._fields)].to_numpy(float), 1))
     expected = np.full(len(values), np.nan)

@@ -1,15 +1,15 @@
-"""The SQLite file of results: its tables, whether it is ours, whole and writable, and what to do where it is not.
+"""The SQLite file of results: its tables, and checks that a file is a results file, intact and writable.
 
-Its version is `PRAGMA user_version`; a file of another one is refused.
+Its version is `PRAGMA user_version`; a file of another version is refused.
 
-A file is ours by its `PRAGMA application_id`. `environments` holds each distinct environment once, as JSON. `profiles`
-holds a row per profile; its case, conditions, aggregates, flags and what telemetry says about itself are JSON. `key` is
-the hash of its comparable conditions as the version that wrote it defined them, for whoever reads the file by hand.
+A results file is identified by its `PRAGMA application_id`. `environments` holds each distinct environment once, as
+JSON. `profiles` holds a row per profile; its case, conditions, aggregates, flags and notes of telemetry are JSON. `key`
+is the hash of its comparable conditions as defined by the version that wrote it, for reading the file by hand.
 `minibatch_columns` holds the raw minibatches of a profile as compressed columns, see `harness.store.rows.pack`.
 `series` holds a row per telemetry channel: sample times (monotonic seconds) and values, each a sequence of
 little-endian 64-bit floats. `record_crc` and `raw_crc` are CRC-32 sums of a profile's row with its environment and of
 its minibatches and series as they are stored: a page that was overwritten on disk may still be a valid page. `verdicts`
-holds what was last judged of each device and claim.
+holds the last verdict of each device and claim.
 """
 
 from __future__ import annotations
@@ -71,10 +71,10 @@ CREATE TABLE IF NOT EXISTS verdicts (
     PRIMARY KEY (device, claim)
 )
 """
-"""What the profiles say to the papers' claims, as JSON; there once they were judged."""
+"""Verdicts on the papers' claims, as JSON; created with the first verdicts."""
 
 BUSY_TIMEOUT_S = 60.0
-"""How long to wait for another process that writes: its transaction takes milliseconds, an SD card's fsync a second."""
+"""Timeout for another writing process: its transaction takes milliseconds, an SD card's fsync a second."""
 
 RESCUE = (
     "keep a copy, save what can be read by `sqlite3 FILE .recover | sqlite3 NEW`, or name another file by --results"
@@ -89,7 +89,7 @@ _PROGRAMS = " OR ".join(["type NOT IN ('table', 'index')", *(f"sql LIKE '%{word}
 
 
 def open_to_write(path: Path) -> sqlite3.Connection:
-    """Open or make a results file; StoreError, sqlite3.Error or OSError, and no change, where it is not ours, whole."""
+    """Open or create a results file; StoreError, sqlite3.Error or OSError, without change, if foreign or damaged."""
     path.parent.mkdir(parents=True, exist_ok=True)
     _refuse_broken(path)
     connection = _connect(path, "mode=rwc")
@@ -107,7 +107,7 @@ def open_to_write(path: Path) -> sqlite3.Connection:
 def open_to_read(path: Path) -> sqlite3.Connection:
     if not path.exists() or path.stat().st_size == 0:
         raise StoreError(
-            f"there is no results file {path}", "name one that is there, or make one: pytest benchmarks --results FILE"
+            f"there is no results file {path}", "name an existing one, or make one: pytest benchmarks --results FILE"
         )
     _refuse_broken(path)
     if _may_write(path) and _may_write(path.parent):
@@ -118,7 +118,7 @@ def open_to_read(path: Path) -> sqlite3.Connection:
 
 
 def explain(path: Path, doing: str, error: Exception) -> StoreError:
-    """What SQLite or the system said, as an error that says what to do."""
+    """An error of SQLite or the system as a StoreError with a hint."""
     said = str(error)
     if "malformed" in said or "not a database" in said or "decode" in said:
         return StoreError(f"{path} is damaged ({said})", RESCUE)
@@ -132,7 +132,7 @@ def explain(path: Path, doing: str, error: Exception) -> StoreError:
     if "readonly" in said or "unable to open" in said or isinstance(error, PermissionError):
         return StoreError(
             f"cannot {doing} {path}: this user may not write the file or its folder ({said})",
-            "allow it (a reader needs that too while FILE-wal lies beside the file), or name another file by --results",
+            "allow it (a reader needs that too while FILE-wal exists), or name another file by --results",
         )
     return StoreError(f"cannot {doing} {path}: {said}", "name another file by --results")
 
@@ -147,7 +147,7 @@ def _may_write(path: Path) -> bool:
 
 
 def _beside(path: Path, suffix: str) -> Path:
-    """SQLite's own file beside a database: its write-ahead log `-wal`, its rollback journal `-journal`."""
+    """SQLite's own file next to a database: its write-ahead log `-wal`, its rollback journal `-journal`."""
     resolved = path.resolve()
     return resolved.with_name(resolved.name + suffix)
 
@@ -157,7 +157,7 @@ def _has_content(path: Path) -> bool:
 
 
 def _refuse_broken(path: Path) -> None:
-    """Refuse what is no whole results file, by its first bytes before SQLite opens it, and might change it."""
+    """Refuse anything but an intact results file, by its first bytes before SQLite opens it, and might change it."""
     if path.is_dir():
         raise StoreError(f"{path} is a folder", "name a file by --results")
     if not _has_content(path) or _has_content(_beside(path, "-journal")):
@@ -166,7 +166,7 @@ def _refuse_broken(path: Path) -> None:
         header = file.read(_HEADER_BYTES)
     if not header.startswith(_MAGIC):
         raise StoreError(
-            f"{path} is no results file, or its beginning is damaged: it begins with {header[:16]!r}",
+            f"{path} is not a results file, or its header is damaged: it begins with {header[:16]!r}",
             "name another file by --results, or put a copy in its place",
         )
     if len(header) < _HEADER_BYTES:
@@ -179,7 +179,7 @@ def _refuse_broken(path: Path) -> None:
         return
     # Another process may have begun to write meanwhile, which an immutable connection does not see.
     if not _has_content(log) or not _is_whole(path, "mode=ro"):
-        raise StoreError(f"{path} is damaged: its tables do not hold together", RESCUE)
+        raise StoreError(f"{path} is damaged: integrity check failed", RESCUE)
 
 
 def _refuse_identity(path: Path, application: int, version: int) -> None:
@@ -199,12 +199,12 @@ def _refuse_identity(path: Path, application: int, version: int) -> None:
 def _is_whole(path: Path, options: str) -> bool:
     connection = _connect(path, options)
     try:
-        # Before anything else is asked: a view in the place of a table, or an expression in one, is a program.
+        # Before any other query: a view in place of a table, or an expression in one, is a program.
         if connection.execute(f"SELECT count(*) FROM sqlite_master WHERE {_PROGRAMS}").fetchone()[0]:
             raise StoreError(f"{path} has views, triggers or computed columns, which no results file has", RESCUE)
         pages, size = (connection.execute(f"PRAGMA page_{name}").fetchone()[0] for name in ("count", "size"))
         if not _has_content(_beside(path, "-wal")) and path.stat().st_size < pages * size:
-            return False  # cut off where its last page is none of the tree's
+            return False  # truncated
         return [row[0] for row in connection.execute("PRAGMA quick_check(1)")] == ["ok"]
     except sqlite3.DatabaseError as error:
         if isinstance(error, sqlite3.OperationalError):
@@ -215,7 +215,7 @@ def _is_whole(path: Path, options: str) -> bool:
 
 
 def _make_tables(connection: sqlite3.Connection) -> None:
-    """Make the tables where there are none, in one transaction, so that of several processes one does."""
+    """Create missing tables in one transaction, so that only one of several processes does."""
     connection.execute("BEGIN IMMEDIATE")
     try:
         application = connection.execute("PRAGMA application_id").fetchone()[0]
@@ -235,7 +235,7 @@ def _make_tables(connection: sqlite3.Connection) -> None:
 
 
 def _use_write_ahead_log(connection: sqlite3.Connection) -> None:
-    """Switch to the write-ahead log; where another process is about the same, SQLite says `locked` without waiting."""
+    """Switch to the write-ahead log; if another process does the same, SQLite reports `locked` without waiting."""
     deadline = time.monotonic() + BUSY_TIMEOUT_S
     while True:
         try:

@@ -1,7 +1,7 @@
-"""What a results file holds as pandas frames, and the rule for which profiles count: where every reader starts.
+"""A results file as pandas frames, and the rule for which profiles count: where every reader starts.
 
 `profiles()` has a row for each profile, indexed by `profile_id`, with the columns of a corpus as `harness.core.corpus`
-documents them, those of `columns.csv`, which says where each comes from, and the aggregates of `harness.core.metrics`.
+documents them, those of `columns.csv`, which names their sources, and the aggregates of `harness.core.metrics`.
 Numbers that are missing are NaN (NA in whole-number columns), texts None. Raw series are read by `minibatches()` and
 `telemetry()`, with their checksums verified.
 """
@@ -44,7 +44,7 @@ def _aggregates(meanings: Mapping[str, str]) -> List[Column]:
     return [Column(name, float, meaning) for name, meaning in meanings.items() if name not in CORPUS_COLUMNS]
 
 
-FURTHER: Tuple[Column, ...] = (*_columns("asked"), *_aggregates(AGGREGATES), *_columns("found"))
+FURTHER: Tuple[Column, ...] = (*_columns("requested"), *_aggregates(AGGREGATES), *_columns("recorded"))
 """The columns that follow those of the schema in an exported corpus."""
 
 _ALL = (*CORPUS, *FURTHER, *_columns("frame"), *_aggregates(CONCURRENT_AGGREGATES))  # the columns of `profiles()`
@@ -52,13 +52,13 @@ _ALL = (*CORPUS, *FURTHER, *_columns("frame"), *_aggregates(CONCURRENT_AGGREGATE
 MINIBATCH_COLUMNS = (
     "profile_id", "position", "epoch", "index", "phase", "start_s", "stall_ms", "compute_ms", "e2e_ms", "counted",
 )  # fmt: skip
-"""Of `minibatches()`; `counted`: whether the profile's figures are made of it."""
+"""Of `minibatches()`; `counted`: whether the minibatch counts for the profile's figures."""
 
 STORES = (".sqlite", ".db")
 """Suffixes of results files."""
 
 FLAGGED, OLDER, WITHOUT_TIME, OTHER_TASK, REPLAYED = "flagged", "older", "without time", "other task", "replayed"
-"""Why a profile is left out."""
+"""Reasons for leaving a profile out."""
 
 FOLLOWS: Dict[str, Tuple[str, ...]] = {
     "storage": ("storage", "storage_medium"),
@@ -70,7 +70,7 @@ FOLLOWS: Dict[str, Tuple[str, ...]] = {
         *("provenance", "data_source"),
     ),
 }
-"""What else changes of the comparable conditions when a thing is varied; of others only the thing itself does."""
+"""The comparable conditions that change with a varied condition; any other condition changes alone."""
 
 FOLLOWS_IN_CLAIMS: Dict[str, Tuple[str, ...]] = {
     **FOLLOWS,
@@ -81,7 +81,7 @@ FOLLOWS_IN_CLAIMS: Dict[str, Tuple[str, ...]] = {
         *("python", "device_specification", "data_source", "data_samples"),
     ),
 }
-"""The same of two cases of a claim; parameters of its workload are part of a simulated board."""
+"""The same for two cases of a claim; parameters of its workload are part of a simulated board."""
 
 
 def profiles(
@@ -92,13 +92,13 @@ def profiles(
     tasks: Optional[Sequence[str]] = None,
     replayed: bool = True,
 ) -> pd.DataFrame:
-    """The profiles of a results file that count, oldest first; the columns stand above.
+    """The profiles of a results file that count, oldest first; columns as in the module's docstring.
 
-    `include_flagged` keeps those that were disturbed or throttled; `newest_only` the newest of each comparable
-    conditions and case id, as a power mode may go by two names; `timed` those that have a clean minibatch; `tasks`
-    these tasks; without `replayed` go those that repeat a figure of a corpus. `attrs["left_out"]` says how many were
-    left out, each for the first of `WITHOUT_TIME`, `OTHER_TASK`, `REPLAYED`, `FLAGGED`, `OLDER`. StoreError where the
-    file is damaged.
+    `include_flagged` keeps disturbed and throttled ones; `newest_only` the newest of each comparable conditions and
+    case id, because a power mode may have two names; `timed` those with a clean minibatch; `tasks` these tasks; without
+    `replayed`, repeated figures of a corpus are dropped. `attrs["left_out"]` counts the profiles left out, each under
+    the first of `WITHOUT_TIME`, `OTHER_TASK`, `REPLAYED`, `FLAGGED`, `OLDER` that applies. StoreError if the file is
+    damaged.
     """
     left_out = dict.fromkeys((FLAGGED, OLDER, WITHOUT_TIME, OTHER_TASK, REPLAYED), 0)
     kept: List[Record] = []
@@ -128,9 +128,9 @@ def profiles_of_files(
 ) -> pd.DataFrame:
     """The profiles of several results files, or of those anywhere in folders, as one frame, oldest first.
 
-    What several files hold counts once. `since` leaves out what was stored before that day. Rows are numbered from 0,
-    as numbers of profiles are those of a file. `attrs["left_out"]` is as in `profiles()`, `attrs["unreadable"]` says
-    what is wrong with files in folders that cannot be read; a file that was named and cannot be is a StoreError.
+    Profiles in several files count once. `since` leaves out profiles stored before that day. Rows are numbered from 0,
+    because profile numbers belong to a file. `attrs["left_out"]` is as in `profiles()`, `attrs["unreadable"]` lists
+    errors of files in folders; a named file that cannot be read is a StoreError.
     """
     from harness.store.results import ResultsStore
 
@@ -138,20 +138,22 @@ def profiles_of_files(
     unreadable, flagged = [], 0
     for path in dict.fromkeys(paths):
         is_folder = path.is_dir()
-        files = sorted(one for one in path.rglob("*") if one.suffix in STORES) if is_folder else [path]
+        files = sorted(file for file in path.rglob("*") if file.suffix in STORES) if is_folder else [path]
         for file in files:
             try:
                 with ResultsStore(file, read_only=True) as store:
-                    stored = [one for one in store.records() if since is None or one.created_at >= since.isoformat()]
+                    stored = [
+                        record for record in store.records() if since is None or record.created_at >= since.isoformat()
+                    ]
             except StoreError as error:
                 if not is_folder:
                     raise
                 unreadable.append(str(error))
                 continue
-            kept = [one for one in stored if include_flagged or not is_disqualified(one.flags)]
+            kept = [record for record in stored if include_flagged or not is_disqualified(record.flags)]
             flagged += len(stored) - len(kept)
-            records.update(((one.run_id, one.created_at, one.case_id, one.key), one) for one in kept)
-    frame = framed(sorted(records.values(), key=lambda one: one.created_at)).reset_index(drop=True)
+            records.update(((record.run_id, record.created_at, record.case_id, record.key), record) for record in kept)
+    frame = framed(sorted(records.values(), key=lambda record: record.created_at)).reset_index(drop=True)
     frame.attrs["left_out"] = {FLAGGED: flagged}
     frame.attrs["unreadable"] = unreadable
     return frame
@@ -189,10 +191,11 @@ def telemetry(
 
 
 def common_conditions(frame: pd.DataFrame, vary: Sequence[str] = (), ignore: Sequence[str] = ()) -> pd.Series:
-    """A hash for each profile of the comparable conditions that nobody named: rows may be compared where it is equal.
+    """A hash for each profile of its comparable conditions except the named ones: rows are comparable if it is equal.
 
-    `vary` is what rows differ in, with what follows (`FOLLOWS`); `ignore` does not change what is asked, such as
-    `seed`. The size of the data set is one of them unless it is named, so epochs of different sizes never meet.
+    `vary` are the conditions in which rows differ, with those that follow (`FOLLOWS`); `ignore` are conditions that do
+    not change the question, such as `seed`. The size of the data set is included unless it is named, so that epochs of
+    different sizes are never compared.
     """
     left_out = {*vary, *ignore, *(name for thing in vary for name in FOLLOWS.get(thing, ()))}
     return frame["comparable"].map(
@@ -205,12 +208,12 @@ def _numbers(store: ResultsStore, profile_ids: Optional[Iterable[int]]) -> List[
 
 
 def labelled(case_id: str, device_name: str, device_label: str) -> str:
-    """A case's id with its device as the frame's `device_label` tells it from others of its type."""
+    """A case's id with its device as in the frame's `device_label`, which distinguishes devices of a type."""
     return device_label + case_id[len(device_name) :]
 
 
 def framed(records: Sequence[Record]) -> pd.DataFrame:
-    """Records as `profiles()` has them, from whichever files they are."""
+    """Records of any files in the columns of `profiles()`."""
     import pandas as pd
 
     index = pd.Index([record.id for record in records], name="profile_id", dtype="int64")
@@ -228,7 +231,7 @@ def _row(record: Record) -> Dict[str, Any]:
         "record": {**vars(record), "comparable": record.comparable, "key": record.key},
         "case": vars(case),
         "asked": vars(case.settings),
-        # How a replayed row was measured stands in the corpus it came from; this case's settings say nothing of it.
+        # A replayed row was measured with settings that only its corpus knows; this case's settings do not apply to it.
         "settings": {} if record.provenance == "replayed" else vars(case.settings),
         "conditions": conditions,
         "medium": conditions.get("storage_medium") or {},

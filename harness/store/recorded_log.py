@@ -1,9 +1,9 @@
-"""One profile out of a tegrastats log and the minibatch times that were recorded beside it.
+"""One profile from a tegrastats log and the minibatch times that were recorded with it.
 
-The times are a CSV file with a header and these columns, in any order; further ones are left alone:
+The times are a CSV file with a header and these columns, in any order; further ones are ignored:
 
     start_s,minibatch_time_ms      seconds since the log's first line, ascending; end-to-end milliseconds
-    start_at,minibatch_time_ms     the same with date and time (2026-01-31 12:00:05.250) as the log's lines have them
+    start_at,minibatch_time_ms     the same with date and time (2026-01-31 12:00:05.250) as in the log's lines
 """
 
 from __future__ import annotations
@@ -22,22 +22,22 @@ from harness.core.profiles import CLEAN, FIRST, SETTLING, Minibatch, Telemetry
 
 SECONDS, DATE, TIME = "start_s", "start_at", "minibatch_time_ms"
 FORM = f"a header with {SECONDS} (seconds since the log's first line) or {DATE} (date and time), and {TIME}"
-_MISSING = 0.0  # stall and compute time were not recorded: what is made of them is not handed on
+_MISSING = 0.0  # stall and compute time were not recorded: figures made of them are dropped
 
 
 def recorded_row(case: Row, telemetry: Telemetry, log: Path, times: Path, began: Optional[datetime.datetime]) -> Row:
-    """The row of a corpus that a recorded run comes to, by the rules of a measured one (C12, C13; 001 sec. 2.5).
+    """The row of a corpus for a recorded run, by the rules of a measured one (C12, C13; 001 sec. 2.5).
 
-    `case` is what was run, as columns of the corpus; `telemetry` is in seconds since the log's first line, whose date
-    is `began`. Errors name the line.
+    `case` is the case that was run, as columns of the corpus; `telemetry` is in seconds since the log's first line,
+    whose date is `began`. Errors name the line.
     """
     if POWER_CHANNEL not in telemetry.series:
-        raise InvalidValueError(f"{log}: the total power cannot be told", telemetry.missing.get(POWER_CHANNEL, ""))
+        raise InvalidValueError(f"{log}: the total power is unknown", telemetry.missing.get(POWER_CHANNEL, ""))
     starts_s, times_ms = zip(*_read_times(times, began))
     minibatches = phased(starts_s, times_ms, telemetry)
     figures = summarise(minibatches, telemetry, case["batch_size"])
     if figures["minibatch_time_ms"] is None:
-        raise InvalidValueError(f"{times}: no minibatch is left once power was stable", "record more of them")
+        raise InvalidValueError(f"{times}: no minibatch is left after power became stable", "record more minibatches")
     if figures["power_mw"] is None:
         raise InvalidValueError(f"{log} and {times}: no power sample falls into a clean minibatch")
     kept = {name: figures[name] for name in KEPT}
@@ -51,7 +51,7 @@ KEPT = (
 
 
 def phased(starts_s: Sequence[float], times_ms: Sequence[float], telemetry: Telemetry) -> List[Minibatch]:
-    """Minibatches with their phases: the first, those before power was seen to be stable, and the clean ones."""
+    """Minibatches with their phases: the first one, those before power became stable, and the clean ones."""
     power = telemetry.series[POWER_CHANNEL]
     since = [(time, value) for time, value in zip(power.times_s, power.values) if time >= starts_s[0]]
     stable_s = stable_from(*zip(*since)) if since else None
@@ -67,9 +67,9 @@ def read_text(path: Path) -> str:
     try:
         return read_bounded(path).decode("utf-8-sig")
     except OSError as error:
-        raise StoreError(f"cannot read {path}: {error}", "name a file that is there") from error
+        raise StoreError(f"cannot read {path}: {error}", "name an existing file") from error
     except ValueError as error:
-        raise InvalidValueError(f"{path} is no text in UTF-8: {error}") from error
+        raise InvalidValueError(f"{path} is not UTF-8 text: {error}") from error
 
 
 def _read_times(path: Path, began: Optional[datetime.datetime]) -> List[Tuple[float, float]]:
@@ -82,19 +82,19 @@ def _read_times(path: Path, began: Optional[datetime.datetime]) -> List[Tuple[fl
     if len(starts) != 1 or TIME not in header:
         raise InvalidValueError(f"{path} line 1: the columns are {', '.join(header) or 'none'}", f"expected: {FORM}")
     if starts == [DATE] and began is None:
-        raise InvalidValueError(f"{path} has dates, and the lines of the log have none", f"give {SECONDS} instead")
-    found: List[Tuple[float, float]] = []
+        raise InvalidValueError(f"{path} has dates, but the lines of the log have none", f"give {SECONDS} instead")
+    entries: List[Tuple[float, float]] = []
     for cells in reader:
         place = f"{path} line {reader.line_num}"
         start_s = _number(cells[SECONDS], SECONDS, place) if SECONDS in cells else _since(began, cells[DATE], place)
-        found.append((start_s, _number(cells[TIME], TIME, place)))
-        if found[-1][1] <= 0:
+        entries.append((start_s, _number(cells[TIME], TIME, place)))
+        if entries[-1][1] <= 0:
             raise InvalidValueError(f"{place}: {TIME} is {cells[TIME]!r}, expected a number above 0")
-        if len(found) > 1 and found[-1][0] <= found[-2][0]:
-            raise InvalidValueError(f"{place}: it starts before the minibatch above it", "put them in order")
-    if not found:
+        if len(entries) > 1 and entries[-1][0] <= entries[-2][0]:
+            raise InvalidValueError(f"{place}: it starts before the minibatch above it", "sort the lines by start")
+    if not entries:
         raise InvalidValueError(f"{path} holds no minibatch", f"expected: {FORM}, and a line for each")
-    return found
+    return entries
 
 
 def _since(began: datetime.datetime, text: str, place: str) -> float:

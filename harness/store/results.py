@@ -31,20 +31,20 @@ _SELECT_PROFILES = (
 
 
 class Merged(NamedTuple):
-    added: int  # profiles taken over
-    known: int  # profiles that were there already
+    added: int  # profiles copied
+    present: int  # profiles that the file already had
 
 
 class ResultsStore:
     """A results file, open.
 
     Args:
-        path: the file; made, with its folder, where it does not exist.
+        path: the file; created, with its folder, if it does not exist.
         read_only: never write, and refuse a file that does not exist.
 
     Raises:
-        StoreError: the file or its folder cannot be read or written, or the file is damaged, newer than this version,
-            or not a results file. It is left as it was.
+        StoreError: the file or its folder cannot be read or written, or the file is damaged, of another schema version,
+            or not a results file. It is not changed.
     """
 
     def __init__(self, path: Union[str, Path], read_only: bool = False) -> None:
@@ -62,22 +62,22 @@ class ResultsStore:
         self.close()
 
     def close(self) -> None:
-        """Fold the write-ahead log into the file and close it; twice does no harm."""
+        """Fold the write-ahead log into the file and close it; idempotent."""
         self._connection.close()
 
     def add(self, profile: Profile, environment: Mapping[str, Any], run_id: str) -> int:
         """Store a profile with its raw series and its environment, all or nothing.
 
         Args:
-            profile: what a case yielded.
-            environment: the machine and its software, plain values; stored once however many profiles share it.
+            profile: the profile of a case.
+            environment: the machine and its software, plain values; stored once for all profiles that share it.
             run_id: the run of the suite that the profile belongs to.
 
         Returns:
             The profile's number in this file. On return the profile is on disk.
 
         Raises:
-            StoreError: it could not be stored (disk full, file read-only, a value that is not plain, ...); nothing was.
+            StoreError: nothing was stored (disk full, file read-only, a value that is not plain, ...).
         """
         created_at = datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="microseconds")
         row = rows.profile_row(profile, run_id, created_at)
@@ -87,14 +87,13 @@ class ResultsStore:
             return _insert(connection, row, content, raw)
 
     def merge(self, source: ResultsStore, numbers: Optional[Container[int]] = None) -> Merged:
-        """Take over what this file lacks of the profiles (`numbers`, or all) of another, with raw series; all or none.
+        """Copy the profiles (`numbers`, or all) of another file that this one lacks, with raw series; all or none.
 
-        A profile is the same where run, case, conditions and moment of storing are, so merging again adds nothing. It
-        keeps them. StoreError, and nothing added, where one is damaged or this file cannot
-        be written.
+        Profiles are the same if run, case, conditions and time of storing are, and these are copied, so merging again
+        adds nothing. Raises StoreError, and adds nothing, if a profile is damaged or this file cannot be written.
         """
         same = "run_id = ? AND created_at = ? AND case_id = ? AND key = ?"
-        added = known = 0
+        added = present = 0
         with self._explained("write to"), _transaction(self._own_connection()) as connection:
             connection.execute("CREATE INDEX IF NOT EXISTS profiles_of_run ON profiles (run_id, created_at)")
             for number, row, content in source._rows():
@@ -102,14 +101,14 @@ class ResultsStore:
                     continue
                 place = (row.run_id, row.created_at, row.case_id, row.key)
                 if connection.execute(f"SELECT 1 FROM profiles WHERE {same}", place).fetchone():
-                    known += 1
+                    present += 1
                 else:
                     _insert(connection, row, content, source._raw(number))
                     added += 1
-        return Merged(added, known)
+        return Merged(added, present)
 
     def prune(self, before: str, flag: str) -> int:
-        """Remove raw series stored before a moment (ISO 8601, UTC), whose profiles get the flag; returns how many."""
+        """Remove raw series stored before a time (ISO 8601, UTC) and flag their profiles; returns their number."""
         tables = (PACKED, SERIES)
         raw_of = " OR ".join(f"EXISTS (SELECT 1 FROM {table} WHERE profile_id = profiles.id)" for table in tables)
         numbers = self._query(f"SELECT id FROM profiles WHERE created_at < ? AND ({raw_of})", (before,))
@@ -129,9 +128,9 @@ class ResultsStore:
         return len(numbers)
 
     def keep_verdicts(self, contents: Mapping[Tuple[str, str], Optional[str]]) -> None:
-        """Store what was said to claims, JSON by device and claim, in the place of what was; None removes. All or none.
+        """Store verdicts, JSON by device and claim, and replace earlier ones; None removes. All or none.
 
-        Each is kept with the newest profile that the file held then, so that a reader can tell what came later.
+        Each is stored with the file's newest profile, so that a reader can see which profiles came later.
         """
         with self._explained("write to"), _transaction(self._own_connection()) as connection:
             connection.execute(VERDICTS)
@@ -143,7 +142,7 @@ class ResultsStore:
                     connection.execute("INSERT INTO verdicts VALUES (?, ?, ?, ?, ?)", row)
 
     def verdicts(self) -> List[Tuple[str, int]]:
-        """What `keep_verdicts` stored, oldest first: the JSON, and the newest profile that the file held then."""
+        """The verdicts of `keep_verdicts`, oldest first: the JSON, and the file's newest profile at that time."""
         if not self._query("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'verdicts'"):
             return []
         stored = self._query("SELECT device, claim, content, last_profile, crc FROM verdicts ORDER BY rowid")
@@ -156,7 +155,7 @@ class ResultsStore:
         return int(self._query("SELECT count(*) FROM profiles")[0][0])
 
     def usable(self, key: str) -> Optional[int]:
-        """The newest profile of these conditions that counts; asked again, it reads only what was added since."""
+        """The newest profile of these conditions that counts; later calls read only newly added profiles."""
         for record in self.records(after=self._read_up_to):
             if not is_disqualified(record.flags):
                 self._usable[record.key] = record.id
@@ -175,10 +174,10 @@ class ResultsStore:
         return map(self.profile, self.numbers())
 
     def profile(self, number: int) -> Profile:
-        found = list(self._rows("profiles.id = ?", (number,)))
-        if not found:
+        matches = list(self._rows("profiles.id = ?", (number,)))
+        if not matches:
             raise StoreError(f"{self.path} has no profile {number}")
-        [(_, row, content)] = found
+        [(_, row, content)] = matches
         return rows.to_profile(row, content, *self._raw(number))
 
     def _rows(self, where: str = "1", values: Tuple[Any, ...] = ()) -> Iterator[Tuple[int, ProfileRow, str]]:
@@ -206,10 +205,10 @@ class ResultsStore:
         except (ValueError, TypeError, IndexError, OverflowError, zlib.error) as error:
             raise StoreError(f"profile {number} of {self.path} is damaged ({error})", RESCUE) from error
 
-    def _verify(self, number: int, stored: int, found: int) -> None:
-        if stored != found:
+    def _verify(self, number: int, stored: int, computed: int) -> None:
+        if stored != computed:
             raise StoreError(
-                f"profile {number} of {self.path} is damaged: its checksum is {found}, not {stored}", RESCUE
+                f"profile {number} of {self.path} is damaged: its checksum is {computed}, not {stored}", RESCUE
             )
 
     def _query(self, statement: str, values: Tuple[Any, ...] = ()) -> List[Tuple[Any, ...]]:
@@ -217,14 +216,14 @@ class ResultsStore:
             return self._own_connection().execute(statement, values).fetchall()
 
     def _own_connection(self) -> sqlite3.Connection:
-        """The connection; a forked child must not use its parent's: file locks do not tell the two apart."""
+        """The connection; a forked child must not use its parent's: file locks do not distinguish the two."""
         if self._process != os.getpid():
             raise StoreError(f"{self.path} was opened by another process", "open it in the process that uses it")
         return self._connection
 
     @contextlib.contextmanager
     def _explained(self, doing: str) -> Iterator[None]:
-        """Turn what SQLite and the system say into a `StoreError` that says what to do."""
+        """Turn errors of SQLite and the system into a `StoreError` with a hint."""
         try:
             yield
         except (sqlite3.Error, OSError) as error:

@@ -34,7 +34,7 @@ class ProfileRow(NamedTuple):
 
 
 MOST_MINIBATCHES, LONGEST_PHASE = 10**7, 20
-"""Of a profile, and characters of its phases; a file that says more is damaged, or means harm."""
+"""Of a profile, and characters of its phases; a file that exceeds them is damaged or hostile."""
 
 PACKED = "minibatch_columns"  # the table of raw minibatches, a row for each profile
 
@@ -51,11 +51,11 @@ class Record:
     case_id: str  # the case's id
     created_at: str  # when it was stored, ISO 8601 in UTC
     started_at: str  # when its measurement began, ISO 8601 with offset
-    case: Case  # what was asked for
+    case: Case  # the requested case
     provenance: str  # `measured`, `simulated` or `replayed`
-    conditions: Dict[str, Any]  # what it ran under
-    aggregates: Dict[str, Optional[float]]  # its figures by name; None where there is none
-    flags: List[str]  # what a reader must know before trusting them
+    conditions: Dict[str, Any]  # the conditions of the run
+    aggregates: Dict[str, Optional[float]]  # its figures by name; None for a missing one
+    flags: List[str]  # caveats of the figures
     environment: Dict[str, Any]  # the machine and its software
 
     @functools.cached_property
@@ -65,7 +65,7 @@ class Record:
 
     @functools.cached_property
     def key(self) -> str:
-        """Their hash; made anew, because another version may have stored a hash of other conditions."""
+        """Their hash, computed again, because another version may have stored a hash of other conditions."""
         return key(self.comparable)
 
 
@@ -100,9 +100,9 @@ def series_rows(profile: Profile) -> Raw:
 
 
 def pack(minibatches: Minibatches) -> bytes:
-    """Minibatches as compressed columns, a fifth of what they take as rows.
+    """Minibatches as compressed columns, a fifth of their size as rows.
 
-    A line of JSON (how many there are, the names of phases), then zlib: epochs, numbers and phases as differences of
+    A line of JSON (number of minibatches, names of phases), then zlib: epochs, numbers and phases as differences of
     64-bit integers, times as 64-bit floats; of each column the first bytes of all values, the second ones, and so on.
     """
     epochs, numbers, phases, *others = minibatches.columns.values()
@@ -111,19 +111,19 @@ def pack(minibatches: Minibatches) -> bytes:
     times = np.array(others, FLOATS) + 0.0  # there is no -0.0
     columns = [*wholes.astype("<i8"), *times]
     if np.isnan(times).any():
-        raise StoreError(f"minibatch {int(np.isnan(times).any(axis=0).argmax())} has a time that is no number")
+        raise StoreError(f"minibatch {int(np.isnan(times).any(axis=0).argmax())} has a time that is not a number")
     planes = b"".join(np.ascontiguousarray(each.view(np.uint8).reshape(-1, 8).T).tobytes() for each in columns)
     return json.dumps([len(phases), names.tolist()]).encode() + b"\n" + zlib.compress(planes)
 
 
 def unpack(content: bytes) -> Minibatches:
-    """What `pack` packed; ValueError, TypeError, IndexError or zlib.error where the content is damaged."""
+    """The inverse of `pack`; ValueError, TypeError, IndexError or zlib.error if the content is damaged."""
     head, _, planes = content.partition(b"\n")
     count, names = json.loads(head)
     if not 0 < count <= MOST_MINIBATCHES:
         raise ValueError(f"{count} minibatches")
     if not all(isinstance(name, str) and len(name) <= LONGEST_PHASE for name in names):
-        raise ValueError("phases that are no names")
+        raise ValueError("invalid names of phases")
     whole = zlib.decompressobj().decompress(planes, 8 * len(Minibatch._fields) * count)
     parts = np.frombuffer(whole, np.uint8).reshape(len(Minibatch._fields), 8, count)
     columns = [np.ascontiguousarray(part.T).reshape(-1) for part in parts]
@@ -137,16 +137,16 @@ def record_crc(row: ProfileRow, environment_json: str) -> int:
 
 
 def crc(*tables: Iterable[Tuple[Any, ...]]) -> int:
-    """Checksum of rows of whatever values: where a file is damaged a number may come back as text."""
-    found = 0
+    """Checksum of rows of any values: in a damaged file a number may be read back as text."""
+    checksum = 0
     for values in (list(itertools.chain.from_iterable(table)) for table in tables):
         if values and bytes not in set(map(type, values)):  # a million numbers: twice as fast as one by one
-            found = zlib.crc32(("\0".join(map(repr, values)) + "\0").encode("utf-8", "backslashreplace"), found)
+            checksum = zlib.crc32(("\0".join(map(repr, values)) + "\0").encode("utf-8", "backslashreplace"), checksum)
             continue
         for value in values:
             content = value if isinstance(value, bytes) else repr(value).encode("utf-8", "backslashreplace")
-            found = zlib.crc32(content + b"\0", found)
-    return found
+            checksum = zlib.crc32(content + b"\0", checksum)
+    return checksum
 
 
 def to_record(number: int, row: ProfileRow, environment_json: str) -> Record:
@@ -161,7 +161,7 @@ def to_profile(row: ProfileRow, environment_json: str, minibatches: Minibatches,
         channel: Series(*(tuple(np.frombuffer(raw, dtype=FLOATS).tolist()) for raw in samples))
         for _, channel, *samples in series
     }
-    telemetry = _known(Telemetry, row, series=channels, **json.loads(row.telemetry_json))
+    telemetry = _construct(Telemetry, row, series=channels, **json.loads(row.telemetry_json))
     shared = {name: getattr(record, name) for name in ("case", "provenance", "conditions", "aggregates", "flags")}
     return Profile(minibatches=minibatches, telemetry=telemetry, started_at=record.started_at, **shared)
 
@@ -175,11 +175,11 @@ def _case_values(case: Case) -> Dict[str, Any]:
 
 def _to_case(row: ProfileRow) -> Case:
     values = json.loads(row.case_json)
-    return _known(Case, row, **{**values, "settings": _known(Settings, row, **values["settings"])})
+    return _construct(Case, row, **{**values, "settings": _construct(Settings, row, **values["settings"])})
 
 
-def _known(kind: Any, row: ProfileRow, **values: Any) -> Any:
-    """An instance of a dataclass, refusing fields that this version does not know."""
+def _construct(kind: Any, row: ProfileRow, **values: Any) -> Any:
+    """An instance of a dataclass; refuses fields that are unknown to this version."""
     unknown = set(values) - {field.name for field in dataclasses.fields(kind)}
     if unknown:
         raise StoreError(

@@ -190,10 +190,10 @@ def overwrite(start: int, content: bytes) -> Callable[[bytearray], bytearray]:
 BROKEN = {
     "truncated inside a page": (damage(lambda data: data[:-1000]), "damaged"),
     "truncated to a stump": (damage(lambda data: data[:50]), "damaged"),
-    "beginning overwritten": (damage(overwrite(0, b"\0" * 64)), "beginning is damaged"),
+    "beginning overwritten": (damage(overwrite(0, b"\0" * 64)), "header is damaged"),
     "first page overwritten": (damage(overwrite(100, b"\xff" * 3996)), "damaged"),
     "middle overwritten": (damage(overwrite(3 * 4096, b"\xff" * 4096)), "damaged"),
-    "text": (lambda path: path.write_text("minibatch,time\n" * 50), "no results file"),
+    "text": (lambda path: path.write_text("minibatch,time\n" * 50), "not a results file"),
     "another program's": (foreign("CREATE TABLE t (x)", "INSERT INTO t VALUES (1)"), "another program"),
     "another program's, with a log": (foreign("PRAGMA journal_mode=WAL", "CREATE TABLE t (x)"), "another program"),
     "an older version's": (
