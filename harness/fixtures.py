@@ -1,11 +1,11 @@
-"""The fixtures: a device, its power mode, the page cache, telemetry, measured loops; each works alone in any test.
+"""The fixtures: a device, its power mode, the page cache, telemetry, measured loops; each works by itself in any test.
 
     @pytest.mark.parametrize("workers", [0, 1, 2, 4])
     def test_a_worker_hides_the_fetch_stall(train, baseline):
         profile = train(minibatches=40)
         assert profile.minibatch_time_ms <= baseline(profile)
 
-Axes are `device workload power_mode workers storage batch_size cache`; `harness.plan` says where values come from.
+Axes are `device workload power_mode workers storage batch_size cache`; `harness.plan` documents the sources of values.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def as_pytest_outcome(*skipped: Type[errors.HarnessError]) -> Iterator[None]:
 
 @contextlib.contextmanager
 def ending_the_run(session: pytest.Session, *kinds: Type[errors.HarnessError]) -> Iterator[None]:
-    """What stands in the way of every case, such as a full disk or a device in use, is said once and ends the run."""
+    """Errors that concern all cases, such as a full disk or a device in use, are reported once and end the run."""
     try:
         yield
     except kinds as error:
@@ -68,7 +68,7 @@ def ending_the_run(session: pytest.Session, *kinds: Type[errors.HarnessError]) -
 
 @contextlib.contextmanager
 def within_time_budget(item: pytest.Item) -> Iterator[None]:
-    """Note what the run's time budget leaves out, and add the command that runs it."""
+    """Record cases that the run's time budget leaves out, and add the command that runs them."""
     try:
         yield
     except errors.OverBudgetError as error:
@@ -87,7 +87,7 @@ def progress(request: pytest.FixtureRequest) -> Progress:
 
 @pytest.fixture
 def planned_case(request: pytest.FixtureRequest) -> Case:
-    """A case of the plan; a test that has this fixture, by `case` mostly, runs once for each of its cases."""
+    """A case of the plan; a test with this fixture, mostly through `case`, runs once for each of its cases."""
     return plan_of(request.config).cases[request.param]
 
 
@@ -123,7 +123,7 @@ def cache(case: Case) -> str:
 
 @pytest.fixture(scope="session")
 def hold_device(request: pytest.FixtureRequest) -> Iterator[Callable[[Device], None]]:
-    """A function that holds a device until the end of the run: locked, its state saved, put back at the end."""
+    """A function that holds a device until the end of the run: locked, its state saved, restored at the end."""
     held: Dict[str, Device] = {}
     with contextlib.ExitStack() as stack:
 
@@ -138,11 +138,11 @@ def hold_device(request: pytest.FixtureRequest) -> Iterator[Callable[[Device], N
 
 @pytest.fixture
 def device(request: pytest.FixtureRequest, case: Case, hold_device: Callable[[Device], None]) -> Device:
-    """The device, held until the end of the run: locked, its state saved on disk, restored whatever happens."""
-    found = plan_of(request.config).device(case.device)
+    """The device, held until the end of the run: locked, its state saved on disk, restored in any case."""
+    opened = plan_of(request.config).device(case.device)
     with as_pytest_outcome():
-        hold_device(found)
-    return found
+        hold_device(opened)
+    return opened
 
 
 @pytest.fixture
@@ -156,14 +156,14 @@ class DataOnStorage(NamedTuple):
     """The data set of a workload on the storage under test."""
 
     name: str  # of the storage
-    directory: Optional[Path]  # None of a simulated board, and where the data are in memory
+    directory: Optional[Path]  # None for a simulated board, and for data in memory
     files: Tuple[Path, ...]
-    medium: Dict[str, Any]  # what the directory lies on: device, file system, whether it rotates
+    medium: Dict[str, Any]  # the medium of the directory: device, file system, whether it rotates
 
 
 @pytest.fixture
 def storage(case: Case, device: Device, progress: Progress) -> DataOnStorage:
-    """The data set of the workload, put on the storage medium under test: its directory and files."""
+    """The data set of the workload on the storage medium under test: its directory and files."""
     if is_self_profiling(device):
         return DataOnStorage(case.storage, None, (), {})
     from harness.measure.run import bench_of
@@ -177,7 +177,7 @@ def storage(case: Case, device: Device, progress: Progress) -> DataOnStorage:
 
 
 class CacheState(NamedTuple):
-    """What was done to the page cache, and the share of the data set in it, 0 to 1; None where nobody tells."""
+    """The state of the page cache, and the share of the data set in it, 0 to 1; None if unknown."""
 
     state: str
     method: str
@@ -187,9 +187,9 @@ class CacheState(NamedTuple):
 
 @pytest.fixture
 def page_cache(storage: DataOnStorage, cache: str, device: Device) -> CacheState:
-    """The page cache, brought to the state that `cache` asks for; how much of the data set it holds, before and now.
+    """The page cache in the state requested by `cache`; the share of the data set in it, before and now.
 
-    `train` and `infer` bring it there again before each loop.
+    `train` and `infer` set the state again before each loop.
     """
     if not storage.files:
         return CacheState(cache, "simulated" if is_self_profiling(device) else "in-memory", None, None)
@@ -211,9 +211,9 @@ def page_cache(storage: DataOnStorage, cache: str, device: Device) -> CacheState
 
 
 class Recording:
-    """Telemetry of a test: runs from the fixture's set-up to `stop`, around a loop of one's own.
+    """Telemetry of a test: runs from the fixture's set-up to `stop`, around your own loop.
 
-    `train` and the like record their own from before the first minibatch to after the last; `stop` gives that then.
+    `train` and similar fixtures record theirs from before the first minibatch to after the last; `stop` returns it.
     """
 
     def __init__(self, sampler: Optional[Sampler]) -> None:
@@ -221,19 +221,17 @@ class Recording:
         self.telemetry: Optional[Telemetry] = None
 
     def stop(self) -> Telemetry:
-        """What was recorded: `series` by channel, what is `missing` and why; ends the recording."""
+        """Ends the recording and returns it: `series` by channel, `missing` channels with reasons."""
         if self._sampler is not None:
             self.telemetry, self._sampler = self._sampler.stop(), None
         if self.telemetry is None:
-            raise errors.CannotRunError(
-                "this device has no clock but that of its minibatches", "call train() or infer() first"
-            )
+            raise errors.CannotRunError("this device has no wall clock", "call train() or infer() first")
         return self.telemetry
 
 
 @pytest.fixture
 def telemetry(case: Case, device: Device) -> Iterator[Recording]:
-    """The board's sensors, recorded in a process of its own: `telemetry.stop().series["power_total_mw"]`."""
+    """The board's sensors, recorded in a separate process: `telemetry.stop().series["power_total_mw"]`."""
     if is_self_profiling(device):
         yield Recording(None)
         return
@@ -269,13 +267,13 @@ def measure(
 ) -> Measure:
     """A function that measures a case, stores its profile, lets pytest-benchmark time it and returns it.
 
-    Skips what cannot run here before anything is touched, and everything once `--deadline` has come.
+    Skips cases that cannot run here before anything is changed, and all cases after `--deadline`.
     """
     from harness.measure.run import check
 
     plan, outcome, session = plan_of(request.config), request.config.stash[OUTCOME], request.session
     if plan.deadline is not None and datetime.datetime.now() >= plan.deadline:
-        session.shouldstop = "the deadline has come; --resume goes on where this run stopped"
+        session.shouldstop = "the deadline has come; --resume continues where this run stopped"
         pytest.skip("the deadline has come")
     if not is_self_profiling(plan.device(case.device)):
         outcome.meet_others(progress, case.settings.disturbance_cores)
@@ -286,7 +284,7 @@ def measure(
 
 
 class CaseMeasurement:
-    """Measures cases in one test: the test's own, its repetitions, and others that `train` and the like ask for."""
+    """Measures the cases of one test: its own, its repetitions, and those that `train` and similar fixtures request."""
 
     def __init__(
         self,
@@ -303,7 +301,7 @@ class CaseMeasurement:
         self._is_timed = False  # pytest-benchmark times one loop of a test
 
     def __call__(self, case: Case, repetition: int = 0, is_new: bool = False) -> Profile:
-        """Measure a case, or give its profile where this run has it; `is_new` measures it in any case."""
+        """Measure a case, or return its profile if this run has it; `is_new` always measures it."""
         from harness.measure.run import check, conditions
 
         seed = case.settings.seed + repetition
@@ -316,21 +314,21 @@ class CaseMeasurement:
             allotment = self._plan.time_budget.allot(case, portion)
             report = allotment.watched(self._progress.update)
         with as_pytest_outcome(), within_time_budget(self._request.node):
-            if is_new:  # the test's own case was checked before anything was touched
+            if is_new:  # the test's own case was checked before anything was changed
                 check(case, self._device)
             if allotment is not None:
                 allotment.refuse_early()
-            known_conditions = conditions(case, self._device, report)
-            comparable = comparable_conditions(known_conditions, case, self._device.provenance)
+            case_conditions = conditions(case, self._device, report)
+            comparable = comparable_conditions(case_conditions, case, self._device.provenance)
             comparable_key = key(comparable)
-        done = None if is_new else self._outcome.found(comparable_key, case)
+        done = None if is_new else self._outcome.measured(comparable_key, case)
         if done is not None:
             if repetition == 0:
                 self._show(done, "as measured before in this run: ")
             return done
         if not is_new and repetition == 0 and self._request.config.getoption("jetwatt_resume"):
             self._skip_if_stored(case, comparable)
-        measured, number = self._measured(case, known_conditions, allotment)
+        measured, number = self._measured(case, case_conditions, allotment)
         self._outcome.keep(comparable_key, measured, number)
         if allotment is not None and measured.minibatch_time_ms is not None:
             self._plan.time_budget.learn(case, ms_to_s(measured.minibatch_time_ms))
@@ -348,7 +346,7 @@ class CaseMeasurement:
             pytest.skip(f"{MEASURED_ALREADY}, see {self._results.path}")
 
     def _measured(
-        self, case: Case, known_conditions: Dict[str, Any], allotment: Optional[Allotment]
+        self, case: Case, case_conditions: Dict[str, Any], allotment: Optional[Allotment]
     ) -> Tuple[Profile, int]:
         from harness.measure.idle import metered_profile
         from harness.measure.run import run
@@ -361,7 +359,7 @@ class CaseMeasurement:
             if log is None:
                 measured = run(case, self._device, self._progress.update, self._rounds, self._plan.meter, allotment)
             else:
-                measured = metered_profile(case, known_conditions, self._device.provenance, log)
+                measured = metered_profile(case, case_conditions, self._device.provenance, log)
             number = self._results.add(measured, self._outcome.environment, self._outcome.run_id)
         return measured, number
 
@@ -384,7 +382,7 @@ class CaseMeasurement:
 
 
 def _parameters(case: Case) -> Dict[str, Any]:
-    """What pytest-benchmark stores of a case and can group by: plain values, the settings in words."""
+    """A case's parameters for pytest-benchmark, which can group by them: plain values, the settings as text."""
     words = describe_settings(case.settings)
     settings = words if case.task == cases.TRAINING else f"{case.task}, {words}"
     return {**{axis: getattr(case, axis) for axis in cases.AXES}, "settings": settings}
@@ -394,8 +392,8 @@ def _parameters(case: Case) -> Dict[str, Any]:
 def profile(case: Case, measure: Measure) -> Measure:
     """A function that measures the test's case, all in one call: `profile()`.
 
-    A case that this run has measured already is not measured again. `profile(repetition=1)` differs in its seed: the
-    weights, and the order of samples.
+    A case that this run has already measured is not measured again. `profile(repetition=1)` has another seed, for
+    weights and the order of samples.
     """
     return lambda repetition=0: measure(case, repetition)
 
@@ -408,12 +406,12 @@ def _loop(request: pytest.FixtureRequest, case: Case, measure: Measure, task: st
         with as_pytest_outcome():
             if "workload" in axes:
                 axes["workload"] = get_workload(axes["workload"]).name
-            known = [field.name for field in dataclasses.fields(Settings)]
-            unknown = [name for name in changes if name not in known]
+            changeable = [field.name for field in dataclasses.fields(Settings)]
+            unknown = [name for name in changes if name not in changeable]
             if unknown:
-                known = [*LOOP_AXES, *known]
+                changeable = [*LOOP_AXES, *changeable]
                 raise errors.InvalidValueError(
-                    f"{unknown[0]!r} cannot be changed here", f"available: {', '.join(known)}"
+                    f"{unknown[0]!r} cannot be changed here", f"available: {', '.join(changeable)}"
                 )
             settings = replace_settings(case.settings, changes)
             wanted = dataclasses.replace(case, task=task, settings=settings, **axes)
@@ -432,23 +430,23 @@ def _recorded(request: pytest.FixtureRequest, measured: Profile) -> Profile:
 def train(request: pytest.FixtureRequest, case: Case, measure: Measure) -> Callable[..., Profile]:
     """A function that trains and returns the profile: `train(minibatches=40)`.
 
-    Takes what is to differ from the test's case: workload, workers, storage, batch_size, minibatches, epochs, cache,
-    data_scale, seed, interval_s, limit_s, clocks.
+    Takes changes to the test's case: workload, workers, storage, batch_size, minibatches, epochs, cache, data_scale,
+    seed, interval_s, limit_s, clocks.
     """
     return _loop(request, case, measure, cases.TRAINING)
 
 
 @pytest.fixture
 def infer(request: pytest.FixtureRequest, case: Case, measure: Measure) -> Callable[..., Profile]:
-    """A function that runs forward passes alone and returns the profile; takes what `train` takes."""
+    """A function that runs forward passes only and returns the profile; takes the arguments of `train`."""
     return _loop(request, case, measure, cases.INFERENCE)
 
 
 @pytest.fixture
 def interleave(request: pytest.FixtureRequest, case: Case, measure: Measure) -> Callable[..., Profile]:
-    """A function that trains while another workload answers: `interleave("lenet-mnist", batch_size=4, per_s=20)`.
+    """A function that trains while another workload serves: `interleave("lenet-mnist", batch_size=4, per_s=20)`.
 
-    `way="processes"` or `"streams"` has both at once.
+    `way="processes"` or `"streams"` runs both at once.
     """
     from harness.workloads import get_workload
 
@@ -465,7 +463,7 @@ def interleave(request: pytest.FixtureRequest, case: Case, measure: Measure) -> 
 
 @pytest.fixture
 def idle(request: pytest.FixtureRequest, case: Case, measure: Measure) -> Callable[..., Profile]:
-    """A function that does nothing and records power: `idle(seconds=60)`; `quiet=True` reads the power sensor alone."""
+    """A function that idles and records power: `idle(seconds=60)`; `quiet=True` reads the power sensor only."""
     from harness.measure.idle import idle_cases
 
     def take(seconds: float = cases.DEFAULT_IDLE_S, quiet: bool = False) -> Profile:
@@ -479,11 +477,11 @@ def idle(request: pytest.FixtureRequest, case: Case, measure: Measure) -> Callab
 
 @pytest.fixture(scope="session")
 def baseline(request: pytest.FixtureRequest) -> Baseline:
-    """What `--baseline` recorded: `baseline.check(profile)` fails where the profile is slower or takes more power.
+    """The figures of `--baseline`: `baseline.check(profile)` fails if the profile is slower or draws more power.
 
-    `assert profile.minibatch_time_ms <= baseline(profile)` does so for the time alone. Without `--baseline` nothing is
-    compared, which the end of the run says. With `--strict` fails, too, what could not be compared for sure;
-    `--baseline-by` names conditions that may differ.
+    `assert profile.minibatch_time_ms <= baseline(profile)` checks the time only. Without `--baseline` nothing is
+    compared, as the end of the run states. With `--strict`, an inconclusive comparison fails too; `--baseline-by` names
+    conditions that may differ.
     """
     config = request.config
     path = config.getoption("jetwatt_baseline")

@@ -1,4 +1,4 @@
-"""The fixture `baseline`: profiles against what `--baseline` recorded, in tests of the suite and of users."""
+"""The fixture `baseline`: profiles against the file of `--baseline`, in tests of the suite and of users."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
 
 class Baseline:
-    """What `--baseline` recorded. Without that option nothing is compared, and the run says so at its end.
+    """The file of `--baseline`. Without that option nothing is compared, as the run states at its end.
 
-    Two ways to use it: `baseline.check(profile)` fails the test where the profile is slower or takes more power, and
+    Two ways to use it: `baseline.check(profile)` fails the test if the profile is slower or draws more power, and
     `assert profile.minibatch_time_ms <= baseline(profile)` leaves an assertion on one quantity to the test.
     """
 
@@ -34,13 +34,13 @@ class Baseline:
             self._gate = baseline.Gate(baseline.read_baseline(path), by)
 
     def check(self, profile: Profile) -> None:
-        """Fail the test where a quantity of the profile is worse than recorded: slower, or more power.
+        """Fail the test if a quantity of the profile is worse than recorded: slower, or more power.
 
-        Without `--baseline` nothing is compared. Conditions that the baseline does not hold are listed at the end of
-        the run; with `--strict` they fail, and so does whatever else could not be compared for sure.
+        Without `--baseline` nothing is compared. Conditions that the baseline lacks are listed at the end of the run;
+        with `--strict` they fail, and so does any other inconclusive comparison.
         """
         verdicts = self._compare(profile)
-        beyond = [one.text for one in verdicts if one.is_beyond_limit]
+        beyond = [verdict.text for verdict in verdicts if verdict.is_beyond_limit]
         if beyond:
             pytest.fail(f"worse than {self._path} recorded:\n" + "\n".join(beyond), pytrace=False)
         self._require_sure(verdicts)
@@ -48,8 +48,7 @@ class Baseline:
     def __call__(self, profile: Profile, column: str = "minibatch_time_ms") -> float:
         """The figure beyond which a profile is worse than recorded: its time in ms, or with `power_mw` its power in mW.
 
-        Infinity without `--baseline`. Conditions that the baseline does not hold skip the test, with `--strict` they
-        fail it.
+        Infinity without `--baseline`. Conditions that the baseline lacks skip the test; with `--strict` they fail it.
         """
         from harness.judge.quantities import quantity_named
 
@@ -58,33 +57,33 @@ class Baseline:
         if not verdicts:
             return math.inf if quantity.more_is_worse else -math.inf
         self._require_sure(verdicts)
-        for one in verdicts:
-            if one.quantity == quantity and one.limit is not None:
-                return one.limit
+        for verdict in verdicts:
+            if verdict.quantity == quantity and verdict.limit is not None:
+                return verdict.limit
         pytest.skip(f"{self._path} has no {quantity.name} of {profile.case.id}: {'; '.join(verdicts[0].notes)}")
 
     def _compare(self, profile: Profile) -> List[Compared]:
-        """A verdict on each quantity; none without a baseline."""
+        """A verdict on each quantity; empty without a baseline."""
         if self._gate is None:
             self._outcome.is_without_baseline = True
             return []
         verdicts = self._gate.check(profile)
-        if all(one.change is None for one in verdicts):
+        if all(verdict.change is None for verdict in verdicts):
             self._outcome.missing_in_baseline.append(profile.case.id)
         return verdicts
 
     def _require_sure(self, verdicts: Sequence[Compared]) -> None:
-        """With `--strict`, fail the test where something could not be compared, or only with doubt."""
+        """With `--strict`, fail the test if a comparison was impossible or inconclusive."""
         if not self._is_strict:
             return
         from harness.judge.verdicts import not_compared
 
-        open_ones = [one.text for one in not_compared(verdicts) if not one.is_beyond_limit]
-        if open_ones:
+        unsure = [verdict.text for verdict in not_compared(verdicts) if not verdict.is_beyond_limit]
+        if unsure:
             pytest.fail(
-                f"--strict: not surely compared with {self._path}:\n"
-                + "\n".join(open_ones)
-                + "\nMeasure and record it anew (`jetwatt baseline record`), let conditions differ"
-                " (--baseline-by torch) or leave out --strict.",
+                f"--strict: inconclusive comparison with {self._path}:\n"
+                + "\n".join(unsure)
+                + "\nMeasure and record it again (`jetwatt baseline record`), allow conditions to differ"
+                " (--baseline-by torch) or omit --strict.",
                 pytrace=False,
             )

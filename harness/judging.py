@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 
 
 class ClaimsOfRun:
-    """The profiles that a run judges, and what they said: its own, or those of the file of `--judge`."""
+    """The profiles that a run judges, and their verdicts: its own, or those of the file of `--judge`."""
 
     def __init__(self, config: pytest.Config) -> None:
         given = config.getoption("jetwatt_judge")
         self.judged_file = None if given is None else Path(given)
         self.results = self.judged_file or Path(config.getoption("jetwatt_results"))
         self.is_asserted = bool(config.getoption("jetwatt_assert_takeaways"))
-        self.decided: Dict[Tuple[str, str], Optional[Verdict]] = {}  # by device and claim; None where nothing spoke
+        self.decided: Dict[Tuple[str, str], Optional[Verdict]] = {}  # by device and claim; None without data
         self._outcome: Outcome = config.stash[OUTCOME]
         self.not_stored = ""  # why the verdicts could not be put into the file
         self._cases_of_run: Tuple[int, Optional[Cases]] = (0, None)
@@ -42,7 +42,7 @@ class ClaimsOfRun:
 
     @functools.cached_property
     def devices(self) -> List[str]:
-        """The devices of the file that claims are judged on, of those of `--device` where it is given."""
+        """The devices of the file on which claims are judged, limited to those of `--device` if given."""
         from harness.core.cases import INSTANCE_MARK
         from harness.judge.claims import judged_devices
         from harness.store.frames import profiles
@@ -56,7 +56,7 @@ class ClaimsOfRun:
             devices = [name for name in devices if {name, name.partition(INSTANCE_MARK)[0]} & set(chosen)]
         if not devices:
             whose = f" of {self._chosen}" if self._chosen else ""
-            raise CannotRunError(f"{self.judged_file} holds no profile{whose}", "measure some: pytest benchmarks")
+            raise CannotRunError(f"{self.judged_file} has no profile{whose}", "measure some: pytest benchmarks")
         return devices
 
     @property
@@ -101,7 +101,7 @@ class ClaimsOfRun:
         return not verdict.fails(self.is_asserted)
 
     def store(self) -> None:
-        """Put the verdicts into the results file. A run leaves those of profiles that it did not measure alone."""
+        """Store the verdicts in the results file. A run keeps verdicts on profiles that it did not measure."""
         from harness.judge.claims import store_verdicts
         from harness.store.results import ResultsStore
 
@@ -158,7 +158,7 @@ def judged_device(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def judging(request: pytest.FixtureRequest, judged_device: str) -> Judging:
-    """What the statistics of a claim are bound to: the cases of one device."""
+    """The cases of one device, to which the statistics of a claim are bound."""
     from harness.judge.claims import Judging, claim_of
 
     run = claims_of_run(request.config)
@@ -173,13 +173,13 @@ def judging(request: pytest.FixtureRequest, judged_device: str) -> Judging:
 
 
 class ClaimHooks:
-    """What a run that has claims does around its tests; registered where some were collected."""
+    """Hooks around the tests of a run with claims; registered if some were collected."""
 
     @pytest.hookimpl(wrapper=True)
     def pytest_pyfunc_call(self, pyfuncitem: pytest.Function) -> Generator[None, Any, Any]:
-        """Run a claim: its verdict is kept, and fails the test where the rules of the run say so.
+        """Run a claim: its verdict is kept, and fails the test according to the rules of the run.
 
-        It is skipped where there are no profiles to judge, or no sensor.
+        It is skipped if there are no profiles to judge, or no sensor.
         """
         bound: Optional[Judging] = pyfuncitem.funcargs.get("judging")
         if bound is None:
@@ -216,7 +216,7 @@ class ClaimHooks:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: List[pytest.Item]) -> None:
-    """Let the hooks of claims take part where a test is a claim, or takes a statistic as claims do."""
+    """Register the hooks of claims if a test is a claim, or takes a statistic as claims do."""
     if any(is_claim(item) or JUDGED_DEVICE in getattr(item, "fixturenames", ()) for item in items):
         config.pluginmanager.register(ClaimHooks())
 

@@ -1,4 +1,4 @@
-"""The suite's pytest options, and the campaign that comes out of them; every pytest run loads this."""
+"""The suite's pytest options, and the campaign that results from them; loaded by all pytest runs."""
 
 from __future__ import annotations
 
@@ -36,16 +36,16 @@ _IN_BRACES = {
 
 
 def add_options(parser: pytest.Parser) -> None:
-    """Add the options of `options.toml`; destinations begin with `jetwatt_`, so that no other plugin's can clash."""
+    """Add the options of `options.toml`; destinations begin with `jetwatt_` to avoid clashes with other plugins."""
     group = parser.getgroup("jetwatt", "measuring DNN training (jetwatt): what to run")
     for name, option in read_toml(Path(__file__).with_name("options.toml")).items():
-        how: Dict[str, Any] = {"action": "store_true"}
+        arguments: Dict[str, Any] = {"action": "store_true"}
         if "takes" in option:
-            how = {"metavar": option["takes"], "default": option.get("default", _DEFAULTS.get(name))}
+            arguments = {"metavar": option["takes"], "default": option.get("default", _DEFAULTS.get(name))}
         if "type" in option:
-            how["type"] = _TYPES[option["type"]]
+            arguments["type"] = _TYPES[option["type"]]
         destination = "jetwatt_" + name.strip("-").replace("-", "_")
-        group.addoption(name, dest=destination, help=option["help"].format(**_IN_BRACES), **how)
+        group.addoption(name, dest=destination, help=option["help"].format(**_IN_BRACES), **arguments)
 
 
 def campaign_from(config: pytest.Config) -> Campaign:
@@ -78,7 +78,7 @@ def campaign_from(config: pytest.Config) -> Campaign:
 
 
 def asks_for_strictness(config: pytest.Config) -> bool:
-    """Whether `--strict` was given: an option of pytest itself, which has kept it in several places."""
+    """Whether `--strict` was given: an option of pytest itself, whose place differs between versions."""
     try:
         return bool(config.getoption("strict", None)) or bool(config.getini("strict"))
     except (KeyError, ValueError):
@@ -102,7 +102,7 @@ def slowdown_from(config: pytest.Config) -> float:
 
 
 def deadline_from(config: pytest.Config) -> Optional[datetime.datetime]:
-    """When no further case may begin; None for never. A time of day is the next one that comes after this call."""
+    """The time after which no case may begin, or None. A time of day is its next occurrence after this call."""
     given: str = config.getoption("jetwatt_deadline")
     if not given:
         return None
@@ -112,7 +112,7 @@ def deadline_from(config: pytest.Config) -> Optional[datetime.datetime]:
             return datetime.datetime.fromisoformat(given)
         at = datetime.datetime.combine(now.date(), datetime.time.fromisoformat(given))
     except ValueError as error:
-        raise InvalidValueError(f"--deadline {given!r} is no time", "HH:MM, or YYYY-MM-DDTHH:MM") from error
+        raise InvalidValueError(f"--deadline {given!r} is not a time", "write HH:MM or YYYY-MM-DDTHH:MM") from error
     return at if at > now else at + datetime.timedelta(days=1)
 
 
@@ -127,11 +127,11 @@ def time_budget_from(config: pytest.Config, campaign: Campaign) -> str:
     return given or campaign.time_budget or ""
 
 
-_IN_K = re.compile(r"[\w:+.\[\]/-]+")  # what pytest's -k takes as a word
+_IN_K = re.compile(r"[\w:+.\[\]/-]+")  # a word for pytest's -k
 
 
 def command_of(config: pytest.Config, case_id: str) -> str:
-    """What was typed, for one of its cases and without the time budget."""
+    """The command of this run, for one of its cases and without the time budget."""
     words, kept = iter(config.invocation_params.args), []
     for word in map(str, words):
         if word in ("--time-budget", "-k"):
@@ -144,7 +144,7 @@ def command_of(config: pytest.Config, case_id: str) -> str:
 
 
 def device_root_from(config: pytest.Config) -> Path:
-    """Where boards are looked for: this machine, or the tree of `--device-root`."""
+    """The root in which boards are detected: this machine, or the tree of `--device-root`."""
     given: Optional[str] = config.getoption("jetwatt_device_root")
     if given is None:
         return Path("/")
@@ -154,7 +154,7 @@ def device_root_from(config: pytest.Config) -> Path:
     root = root_of(Path(given).expanduser())
     if local_board(Configuration(), root) is None:
         raise InvalidValueError(
-            f"--device-root {given} holds no Jetson board and no other machine",
+            f"--device-root {given} has neither a Jetson board nor another machine",
             "its proc/device-tree/compatible must name a Tegra chip, or its proc/cpuinfo a CPU",
         )
     return root
@@ -168,14 +168,14 @@ def listed_cases(config: pytest.Config) -> Optional[List[str]]:
         return Path(given).read_text(encoding="utf-8").splitlines()
     except (OSError, ValueError) as error:
         raise InvalidValueError(
-            f"--cases {given} cannot be read: {error}", "name a file with a test id a line"
+            f"--cases {given} cannot be read: {error}", "name a file with one test id per line"
         ) from error
 
 
 def configuration_from(config: pytest.Config) -> Configuration:
     path: Optional[str] = config.getoption("jetwatt_config")
     if path not in (None, FILE_NAME) and not Path(path).is_file():
-        raise InvalidValueError(f"--config {path} is not there", f"name a file, or leave it out for {FILE_NAME}")
+        raise InvalidValueError(f"--config {path} does not exist", f"name a file, or omit it for {FILE_NAME}")
     given: List[str] = (config.getoption("jetwatt_storage") or "").split(",")
     places = dict(value.strip().split("=", 1) for value in given if "=" in value)
     data_root, holds_thor = (config.getoption(f"jetwatt_{name}") for name in ("data_root", "hold_thor_clocks"))

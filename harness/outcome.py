@@ -1,4 +1,4 @@
-"""What came out of a run so far: its profiles, and what they say to the papers' claims."""
+"""The outcome of a run so far: its profiles, and the cases by which claims are judged."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ class Outcome:
         self.over_budget: List[str] = []  # cases that the time budget left out
         self.countdown = Countdown(0)
         self.profiles: List[Profile] = []
-        # what claims are judged by: profiles of the results file, and their cases as this run calls them
+        # profiles of the results file by which claims are judged, and their cases as named in this run
         self.judged: List[Tuple[int, Case]] = []
-        self.shown: Set[str] = set()  # tests whose line of figures stands on the terminal
-        self.missing_in_baseline: List[str] = []  # cases that the baseline does not hold
+        self.shown: Set[str] = set()  # tests whose line of figures was printed
+        self.missing_in_baseline: List[str] = []  # cases that the baseline lacks
         self.is_without_baseline = False  # whether a test had a profile to compare, and no --baseline was given
-        self._known: Dict[Tuple[str, str], Profile] = {}
+        self._measured: Dict[Tuple[str, str], Profile] = {}
         self._resumed: Set[Tuple[str, str]] = set()
         self._has_looked_around = False
 
@@ -42,7 +42,7 @@ class Outcome:
         return describe_environment()
 
     def meet_others(self, progress: Progress, allowed: Optional[float]) -> None:
-        """Look, once and before torch is loaded, who takes the CPU; say so, and what follows for threads and flags."""
+        """Check, once and before torch is loaded, which processes use the CPU; print them and the consequences."""
         if self._has_looked_around:
             return
         self._has_looked_around = True
@@ -50,18 +50,18 @@ class Outcome:
         if remark:
             progress.line(remark)
 
-    def found(self, key: str, case: Case) -> Optional[Profile]:
-        """This run's profile of the case under these conditions; by case id, because claims ask for modes by name."""
-        return self._known.get((key, case.id))
+    def measured(self, key: str, case: Case) -> Optional[Profile]:
+        """This run's profile of the case under these conditions; by case id, because claims refer to modes by name."""
+        return self._measured.get((key, case.id))
 
     def keep(self, key: str, profile: Profile, number: int) -> None:
         """Count a profile of this run; `number` is its id in the results file."""
         self.profiles.append(profile)
         self.judged.append((number, profile.case))
-        self._known.setdefault((key, profile.case.id), profile)
+        self._measured.setdefault((key, profile.case.id), profile)
 
     def resume(self, key: str, case: Case, number: int) -> None:
-        """Let a profile of an earlier run, of these conditions, speak in this one's verdicts."""
+        """Count a profile of an earlier run, of these conditions, in this run's verdicts."""
         if (key, case.id) not in self._resumed:
             self._resumed.add((key, case.id))
             self.judged.append((number, case))

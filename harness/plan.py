@@ -1,4 +1,4 @@
-"""Which cases a test has: by command line, campaign, the test's own `parametrize`, and the papers' defaults."""
+"""The cases of a test: from command line, campaign, the test's own `parametrize`, and the papers' defaults."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ from harness.outcome import OUTCOME, PROGRESS
 
 Item = TypeVar("Item")
 Falling = Callable[[Item], Optional[Tuple[str, PowerMode]]]
-"""The device and the power mode of a case on a device whose clocks only fall; None of any other test."""
+"""The device and the power mode of a case on a device whose clocks only fall; None for any other test."""
 
 ALL_AXES = (*AXES, "cache")
 
-PLANNED_CASE = "planned_case"  # the fixture that is parametrized with a test's cases; `case` is what it gives
+PLANNED_CASE = "planned_case"  # the fixture that is parametrized with a test's cases; `case` returns its value
 
 SUITE = Path(__file__).resolve().parents[1] / "benchmarks"
-"""The suite's own benchmarks. One of these runs where the campaign has its experiment; any other test runs anyway."""
+"""The suite's own benchmarks. These run if the campaign has their experiment; any other test runs anyway."""
 
 NO_CASE = "none"  # the case, or the device, of a test that is left out of this run
-JUDGED_DEVICE = "judged_device"  # the parameter of tests that judge what was measured
+JUDGED_DEVICE = "judged_device"  # the parameter of tests that judge measured profiles
 
 TRAINING_FILE, BASELOAD = "training", "baseload"  # the campaign's own sweeps; the one whose cases are idle states
 
@@ -43,15 +43,15 @@ class Block(NamedTuple):
     """A `parametrize` mark that names an axis."""
 
     names: Tuple[str, ...]  # axes and other arguments of the test
-    rows: Tuple[Tuple[Tuple[Any, ...], Tuple[Any, ...]], ...]  # values of each row, and the marks that it has
+    rows: Tuple[Tuple[Tuple[Any, ...], Tuple[Any, ...]], ...]  # values of each row, and its marks
 
 
 Point = Tuple[Case, Tuple[Any, ...], Tuple[Any, ...]]
-"""A case of a test, the values of arguments that are no axes, in the order of the blocks, and marks."""
+"""A case of a test, the values of arguments other than axes, in the order of the blocks, and marks."""
 
 
 class Plan:
-    """The cases of a run and the devices they are for. Opening a device touches nothing yet."""
+    """The cases of a run and their devices. Opening a device does not change it."""
 
     def __init__(self, config: pytest.Config) -> None:
         from harness.measure.idle import idle_cases, read_meter, read_meter_logs
@@ -76,7 +76,7 @@ class Plan:
         self.time_budget = TimeBudget(parse_duration(text), text, began_s) if text else None
         self.portions: Dict[str, float] = {}  # of the time left, by a test's id
         self._devices: Dict[str, Device] = {}
-        self.cases: Dict[str, Case] = {}  # by `case_key`, which pytest has as the parameter
+        self.cases: Dict[str, Case] = {}  # by `case_key`, the parameter in pytest
         self.left_out: Set[str] = set()
         self._named = {
             Path(argument.partition("::")[0]).resolve() for argument in config.invocation_params.args if argument
@@ -90,19 +90,19 @@ class Plan:
         unplugged = [name for name in self.devices() if is_self_profiling(self.device(name))] if self.meter else []
         if unplugged:
             raise InvalidValueError(
-                f"{unplugged[0]} is at no plug, and --socket-meter is {self.meter.path}", "leave it out, or --device"
+                f"{unplugged[0]} is at no plug, and --socket-meter is {self.meter.path}", "omit it, or --device"
             )
 
     def _refuse_unknown_experiments(self, config: pytest.Config) -> None:
         if (config.getoption("jetwatt_campaign") or options.DEFAULT_CAMPAIGN) in SHIPPED:
             return
         files = {file.resolve() for folder in (SUITE, config.rootpath / "benchmarks") for file in folder.glob("test_*")}
-        known = sorted(experiment_of(file) for file in files | self._named if file.stem.startswith("test_"))
-        unknown = [name for name in self.campaign.experiments if name not in known] if files else []
+        available = sorted(experiment_of(file) for file in files | self._named if file.stem.startswith("test_"))
+        unknown = [name for name in self.campaign.experiments if name not in available] if files else []
         if unknown:
             raise UnknownNameError(
-                f"the campaign has an experiment {unknown[0]!r}, and there is no benchmarks/test_{unknown[0]}.py",
-                f"available: {', '.join(known)}",
+                f"the campaign has an experiment {unknown[0]!r}, but there is no benchmarks/test_{unknown[0]}.py",
+                f"available: {', '.join(available)}",
             )
 
     def _trains_own_workload(self) -> bool:
@@ -122,15 +122,15 @@ class Plan:
             device = open_device(name, self.configuration, root)
             if self._slowdown and not isinstance(device, SimulatedDevice):
                 raise InvalidValueError(
-                    f"--slowdown was given, and {name} is not simulated",
-                    "what is measured is as fast as it is: sim:BOARD",
+                    f"--slowdown was given, but {name} is not simulated",
+                    "only simulated boards can be slowed down: sim:BOARD",
                 )
             if isinstance(device, SimulatedDevice):
                 device.slowdown = self._slowdown
-            known = self._devices.setdefault(device.name, device)
-            if known is not device and known.identity() != device.identity():
+            registered = self._devices.setdefault(device.name, device)
+            if registered is not device and registered.identity() != device.identity():
                 raise InvalidValueError(f"two devices are called {device.name}", "rename one of the files")
-            self._devices[name] = known
+            self._devices[name] = registered
         return self._devices[name]
 
     def devices(self) -> List[str]:
@@ -142,8 +142,8 @@ class Plan:
     def takes_part(self, file: Path) -> bool:
         """Whether a file's tests run.
 
-        A benchmark of the suite does if it is named, or the campaign has its experiment and nobody asked for other axes
-        than the device; any other test does.
+        A benchmark of the suite runs if it is named, or if the campaign has its experiment and no axis but the device
+        was replaced; any other test runs.
         """
         if file.parent != SUITE or self.is_named(file) or experiment_of(file) == TRAINING_FILE:
             return True
@@ -155,8 +155,8 @@ class Plan:
     def points(self, file: Path, blocks: Sequence[Block] = ()) -> List[Point]:
         """The cases of a test.
 
-        Each axis is, in this order, what the command line says, what the campaign's table of this experiment says, what
-        the test's own marks say, what the campaign says for all, the papers' default.
+        The value of each axis comes from the first of: the command line, the campaign's table of this experiment, the
+        test's own marks, the campaign's general settings, the papers' default.
         """
         if experiment_of(file) == TRAINING_FILE and file.parent == SUITE:
             return [(case, (), ()) for case in self._own_cases]
@@ -175,14 +175,16 @@ class Plan:
         cases = list(self._idle_cases)
         if not self._asks_for_axes:
             sweeps = self.campaign.experiments.get(BASELOAD, ())
-            found = self._expand([own for sweep in sweeps for own in self._per_device(sweep, of_experiment=True)])
-            at_once = [case for case in found if self.device(case.device).provenance == "simulated"]
+            baseload_cases = self._expand(
+                [own for sweep in sweeps for own in self._per_device(sweep, of_experiment=True)]
+            )
+            at_once = [case for case in baseload_cases if self.device(case.device).provenance == "simulated"]
             cases += idle_cases(at_once, self._idle_s, {}, IDLE_STATES[:1])
         self.cases.update((case_key(case), case) for case in cases)
         return [(case, (), ()) for case in cases]
 
     def _with_marks(self, sweep: Sweep, blocks: Sequence[Block]) -> Iterator[Tuple[Sweep, Tuple[Any, ...], Any]]:
-        """A sweep with each row of the marks' values, where nothing of more weight says otherwise."""
+        """A sweep with each row of the marks' values, unless a source with precedence sets the axis."""
         fixed = self._chosen | sweep.own
         blocks = [block for block in blocks if len(block.names) > 1 or block.names[0] not in fixed]
         for rows in itertools.product(*(block.rows for block in blocks)):
@@ -193,7 +195,7 @@ class Plan:
                 for name, value in zip(block.names, values):
                     if name not in ALL_AXES:
                         others.append(value)
-                    elif name in fixed:  # of rows that say more than the axis, those that speak of these values
+                    elif name in fixed:  # rows with further arguments: keep those with these values of the axis
                         is_asked &= value in axes[name]
                     else:
                         axes[name] = (value,) if name == "cache" else check_axis(name, [value])
@@ -204,9 +206,9 @@ class Plan:
                 yield dataclasses.replace(sweep, axes=axes, settings=settings), tuple(others), tuple(marks)
 
     def _per_device(self, sweep: Sweep, of_experiment: bool) -> Iterator[Sweep]:
-        """A sweep for each of its devices that it is for, and for their further instances.
+        """A sweep for each of its devices on which it runs, and for their further instances.
 
-        Replayed corpora have no experiments of their own: what they answer is asked by sweeps that are of none.
+        Replayed corpora have no experiments of their own: general sweeps request their rows.
         """
         from harness.devices.jetson_board import EMULATED
         from harness.devices.replay import ReplayDevice
@@ -221,14 +223,16 @@ class Plan:
                 names = copies(name, sweep.instances) if isinstance(device, SimulatedDevice) else (device.name,)
                 media = sweep.axes["storage"]
                 if not ("storage" in self._chosen or self.configuration.place(DEFAULT_STORAGE)):
-                    media = own_media(self.board(name).split(EMULATED)[-1], media)  # nobody said where an SSD is
+                    media = own_media(self.board(name).split(EMULATED)[-1], media)  # no path of an SSD was given
                 yield dataclasses.replace(sweep, axes={**sweep.axes, "device": names, "storage": media})
 
     def _expand(self, sweeps: Sequence[Sweep]) -> List[Case]:
         def resolve(name: str, workload: str, text: str) -> List[Tuple[str, PowerMode]]:
             return self.device(name).power_modes(text, workload)
 
-        named = [dataclasses.replace(one, axes={**one.axes, "workload": _workload_names(one)}) for one in sweeps]
+        named = [
+            dataclasses.replace(sweep, axes={**sweep.axes, "workload": _workload_names(sweep)}) for sweep in sweeps
+        ]
         cases = expand(named, resolve)
         self.cases.update((case_key(case), case) for case in cases)
         return cases
@@ -240,7 +244,7 @@ class Plan:
         return self.cases.get(getattr(getattr(item, "callspec", None), "params", {}).get(PLANNED_CASE))
 
     def board(self, name: str) -> str:
-        """What kind of board a device is; its own name where it is none."""
+        """The type of board of a device; its own name if it is not a board."""
         return str(self.device(name).identity().specification.get("board") or name)
 
     def mode_of(self, item: pytest.Item) -> Optional[Tuple[str, PowerMode]]:
@@ -248,7 +252,7 @@ class Plan:
         return None if case is None else (case.device, case.resolved_mode.mode)
 
     def share_time(self, items: List[pytest.Item]) -> None:
-        """Order the tests so that the largest network goes last, and give each its part of what is left then.
+        """Order the tests so that the largest network goes last, and give each its share of the time left.
 
         Cases of `--cases` keep its order.
         """
@@ -264,12 +268,12 @@ class Plan:
         return None if case is None or is_self_profiling(self.device(case.device)) else case
 
     def falling_mode_of(self, item: pytest.Item) -> Optional[Tuple[str, PowerMode]]:
-        found = self.mode_of(item)
-        return found if found is not None and self.device(found[0]).clocks_only_fall else None
+        named_mode = self.mode_of(item)
+        return named_mode if named_mode is not None and self.device(named_mode[0]).clocks_only_fall else None
 
 
 def _workload_names(sweep: Sweep) -> Tuple[str, ...]:
-    """The workloads of a sweep by the names that their cases have; an unknown one ends the run here."""
+    """The workloads of a sweep by the names in their cases; an unknown one ends the run here."""
     from harness.workloads import get_workload
 
     if sweep.task != CONCURRENT:
@@ -285,7 +289,7 @@ PLAN = pytest.StashKey[Plan]()
 
 
 def plan_of(config: pytest.Config) -> Plan:
-    """The plan of this run, made on first use; a `pytest.UsageError` lists what is known where an option is wrong."""
+    """The plan of this run, made on first use; a wrong option is a `pytest.UsageError` that lists available values."""
     if PLAN not in config.stash:
         try:
             config.stash[PLAN] = Plan(config)
@@ -311,13 +315,13 @@ def in_safe_order(items: Sequence[Item], falling: Falling) -> List[Item]:
     ordered = list(items)
     for places in _places(items, falling).values():
         passes = order_passes([items[place] for place in places], SAFE, lambda item: falling(item)[1])
-        for place, item in zip(places, (item for one in passes for item in one)):
+        for place, item in zip(places, (item for each_pass in passes for item in each_pass)):
             ordered[place] = item
     return ordered
 
 
 def passes_needed(items: Sequence[Item], falling: Falling) -> Dict[str, int]:
-    """How often a clock rises in this order, and once more, for each device whose clocks only fall: passes over it."""
+    """Passes of each device whose clocks only fall: one more than the number of times that a clock rises."""
     return {
         device: len(order_passes([items[place] for place in places], AS_GIVEN, lambda item: falling(item)[1]))
         for device, places in _places(items, falling).items()
@@ -326,7 +330,7 @@ def passes_needed(items: Sequence[Item], falling: Falling) -> Dict[str, int]:
 
 def _places(items: Sequence[Item], falling: Falling) -> Dict[str, List[int]]:
     places: Dict[str, List[int]] = {}
-    for place, found in enumerate(map(falling, items)):
-        if found is not None:
-            places.setdefault(found[0], []).append(place)
+    for place, named_mode in enumerate(map(falling, items)):
+        if named_mode is not None:
+            places.setdefault(named_mode[0], []).append(place)
     return places

@@ -1,6 +1,6 @@
-"""What pytest-benchmark times: the minibatches that count, each by the clock of the loop that ran it.
+"""Timing by pytest-benchmark: the minibatches that count, each by the clock of the loop that ran it.
 
-A profile and pytest-benchmark's table then speak of the same minibatches and the same times. Where this machine trains,
+A profile and pytest-benchmark's table then cover the same minibatches and the same times. If this machine trains,
 pytest-benchmark runs them; minibatches of another clock (a simulated board's, a corpus', a meter's) are played back.
 """
 
@@ -15,14 +15,14 @@ from harness.core.profiles import Profile
 from harness.core.units import ms_to_s
 from harness.measure.rounds import Step, never
 
-_now_s: Optional[float] = None  # the reading while minibatches are timed: what the current one has taken
+_now_s: Optional[float] = None  # the reading while minibatches are timed: the time of the current one
 
 MAX_ROUNDS = 250
-"""pytest-benchmark's JSON holds every round; of more that are played back, as many are taken at even distances."""
+"""pytest-benchmark's JSON holds all rounds; of more minibatches, so many evenly spaced ones are played back."""
 
 
 def is_played_back(device: Device, case: Case) -> bool:
-    """Whether another clock than this machine's tells the times of a case; a socket meter's states have own names."""
+    """Whether a case is timed by another clock than this machine's; a socket meter's states have their own names."""
     is_metered = case.task == IDLE and case.workload not in (name for name, _ in IDLE_STATES)
     return is_self_profiling(device) or is_metered
 
@@ -77,7 +77,7 @@ def _record(benchmark: Any, step: Step, count: int, prepare: Optional[Callable[[
 def play_back(benchmark: Any, measured: Profile) -> None:
     """Make pytest-benchmark record a profile's minibatches, a round each.
 
-    Of an idle state it is its time, of a replayed case the one median that there is.
+    For an idle state that is its duration, for a replayed case its median.
     """
     times_ms = [minibatch.e2e_ms for minibatch in measured.counted] or [measured.aggregates["minibatch_time_ms"]]
     idle_s = measured.case.settings.idle_s

@@ -48,7 +48,7 @@ class UncapturedStream:
             writer.write(text, flush=True)
 
     def flush(self) -> None:
-        """Nothing is held back."""
+        """Nothing is buffered."""
 
     def isatty(self) -> bool:
         return sys.stdout.isatty()
@@ -59,7 +59,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Where an option of ours is given, make the plan: a wrong one ends the run here with what is known instead."""
+    """Make the plan if one of our options is given: a wrong one ends the run here with the available values."""
     for marker in (
         "training: trains a network, so it needs torch",
         "exhaustive: takes long, and quicker tests mostly fail first: `make test-all` runs it, `make test` does not",
@@ -76,12 +76,12 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 class _Parametrization:
-    """A test's `parametrize` calls: those that name an axis are kept, the others go on to pytest."""
+    """A test's `parametrize` calls: those that name an axis are kept, the others are passed on to pytest."""
 
     def __init__(self, metafunc: pytest.Metafunc) -> None:
         self.metafunc, self.go_on = metafunc, metafunc.parametrize
         self.blocks: List[Block] = []
-        self.goes_on = False  # with arguments of the test's own, which its id has too
+        self.goes_on = False  # whether the test has its own arguments, which are part of its id too
         metafunc.parametrize = self.take  # type: ignore[method-assign]
 
     def take(self, argnames: Any, argvalues: Any, *args: Any, **kwargs: Any) -> None:
@@ -90,7 +90,7 @@ class _Parametrization:
         for name in names:
             meant = difflib.get_close_matches(name, ALL_AXES, 1, cutoff=0.8) if name not in ALL_AXES else []
             if meant:
-                text = f"parametrize names {name!r}, which is no axis: the case stays as it is. Was {meant[0]!r} meant?"
+                text = f"parametrize: {name!r} is not an axis; did you mean {meant[0]!r}?"
                 self.metafunc.definition.warn(pytest.PytestWarning(text))
         if not set(names) & set(ALL_AXES):
             self.goes_on = True
@@ -108,9 +108,9 @@ class _Parametrization:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> Generator[None, Any, Any]:
-    """Give each test that measures its cases, each as one parameter; its marks say what of the axes it asks for."""
+    """Give each measuring test its cases, one parameter each; its marks select values of the axes."""
     config, file = metafunc.config, metafunc.definition.path
-    if PLANNED_CASE not in metafunc.fixturenames:  # nor does one with a fixture of its own called `case`
+    if PLANNED_CASE not in metafunc.fixturenames:  # also true for a test with its own fixture `case`
         return (yield)
     asked = _Parametrization(metafunc)
     result = yield
@@ -121,13 +121,13 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> Generator[None, Any, Any
         elif marked(IDLE_STATES):
             points = plan.idle_points()
         elif marked(ON_REQUEST) and not plan.is_named(file):
-            points = []  # a corpus of thousands of modes is not expanded unless somebody asks for it
+            points = []  # a corpus of thousands of modes is expanded on request only
         else:
             points = plan.points(file, asked.blocks) if plan.takes_part(file) else []
     except HarnessError as error:
         pytest.fail(str(error), pytrace=False)
     others = [name for block in asked.blocks for name in block.names if name not in ALL_AXES]
-    # A loop that is measured depends on every axis, a test of its own on those whose fixtures it uses.
+    # A measured loop depends on all axes, any other test on those whose fixtures it uses.
     is_whole = "measure" in metafunc.fixturenames or "case" in inspect.signature(metafunc.function).parameters
     named = {*metafunc.fixturenames, *(name for block in asked.blocks for name in block.names)}
     axes = [axis for axis in ALL_AXES if is_whole or axis in named]
@@ -135,7 +135,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> Generator[None, Any, Any
     for case, values, marks in points:
         words = "-".join([planning.short_id(case, axes), *map(str, values)])
         parameter = pytest.param(case_key(case), *values, marks=marks, id=words)
-        # Of thousands of cases a run may have some tens: tests of the others are not even made.
+        # A run may list some tens of thousands of cases: tests are generated for these only.
         if asked.goes_on or plan.may_be_listed(f"{metafunc.definition.nodeid}[{words}]"):
             rows.setdefault((case_key(case) if is_whole else words, words), parameter)
     if not rows:
@@ -146,7 +146,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> Generator[None, Any, Any
 
 
 def _why_nothing(metafunc: pytest.Metafunc, plan: Plan) -> Sequence[Any]:
-    """A skip with the reason, of a test that asks for cases and gets none; nothing of one that is left out."""
+    """A skip with the reason, for a test that should have cases and has none; nothing for one that is left out."""
     file = metafunc.definition.path
     is_asked = not is_judging(metafunc.config) and plan.takes_part(file)
     if metafunc.definition.get_closest_marker(ON_REQUEST) or not is_asked:
@@ -157,7 +157,7 @@ def _why_nothing(metafunc: pytest.Metafunc, plan: Plan) -> Sequence[Any]:
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
-    """Let pytest-benchmark read the clock of the minibatches that a test runs or plays back."""
+    """Let pytest-benchmark use the clock of the minibatches that a test runs or plays back."""
     if "measure" not in getattr(item, "fixturenames", ()):
         return
     # More workers than cores is what the papers sweep; a repeated profile is not timed again.
@@ -168,7 +168,7 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: List[pytest.Item]) -> None:
-    """Leave out what runs on request only, unless its file was named; then order what is left, after -k and -m."""
+    """Deselect tests that run on request only, unless their file was named; then order the rest, after -k and -m."""
     if planning.PLAN not in config.stash:
         return
     plan = config.stash[planning.PLAN]
@@ -177,22 +177,26 @@ def pytest_collection_modifyitems(config: pytest.Config, items: List[pytest.Item
         config.hook.pytest_deselected(items=[item for item in items if item in left_out])
         items[:] = [item for item in items if item not in left_out]
     if plan.places is not None:
-        there = {item.nodeid for item in items}
-        unknown = [name for name in plan.places if name not in there]
+        collected = {item.nodeid for item in items}
+        unknown = [name for name in plan.places if name not in collected]
         if unknown:
-            raise pytest.UsageError(f"--cases lists {len(unknown)} that no test here has: {', '.join(unknown[:3])}")
+            raise pytest.UsageError(f"--cases lists {len(unknown)} unknown test ids: {', '.join(unknown[:3])}")
         unlisted = [item for item in items if item.nodeid not in plan.places]
         if unlisted:
             config.hook.pytest_deselected(items=unlisted)
-        items[:] = sorted((one for one in items if one.nodeid in plan.places), key=lambda one: plan.places[one.nodeid])
+        items[:] = sorted(
+            (item for item in items if item.nodeid in plan.places), key=lambda item: plan.places[item.nodeid]
+        )
     if plan.time_budget is None:
         items[:] = planning.in_safe_order(items, plan.falling_mode_of)
     else:
         plan.share_time(items)
-    items.sort(key=lambda item: JUDGED_DEVICE in getattr(item, "fixturenames", ()))  # judged once all is measured
+    items.sort(
+        key=lambda item: JUDGED_DEVICE in getattr(item, "fixturenames", ())
+    )  # claims are judged after all measurements
     if config.getoption("jetwatt_list_cases"):
         _write_cases(Path(config.getoption("jetwatt_list_cases")), items, plan)
-    measuring = sum("measure" in getattr(one, "fixturenames", ()) for one in items)
+    measuring = sum("measure" in getattr(item, "fixturenames", ()) for item in items)
     session = getattr(config, "_benchmarksession", None)  # its table has a row for every test
     if session is not None and measuring > MOST_ROWS and config.getoption("verbose") <= 0:
         session.quiet = True
@@ -205,15 +209,15 @@ def _write_cases(path: Path, items: Sequence[pytest.Item], plan: Plan) -> None:
         case, named_mode = plan.case_of(item), plan.mode_of(item)
         if case is not None and named_mode is not None:
             mode = list(named_mode[1])
-            told = {"id": item.nodeid, "key": case_key(case), "device": case.device, "power_mode": case.power_mode}
-            lines.append(json.dumps({**told, "mode": mode}) + "\n")
+            fields = {"id": item.nodeid, "key": case_key(case), "device": case.device, "power_mode": case.power_mode}
+            lines.append(json.dumps({**fields, "mode": mode}) + "\n")
     write_output(path, "".join(lines).encode())
 
 
 def _is_left_out(item: pytest.Item, plan: Plan) -> bool:
-    """Whether a test has no case, or runs on request only and nobody asked; with `--judge` what is no claim.
+    """Whether a test has no case, or runs on request only and was not requested; with `--judge`, all but claims.
 
-    Idle states of simulated boards take no time, so a campaign with the experiment `baseload` runs them at once.
+    Idle states of simulated boards take no time, so a campaign with the experiment `baseload` includes them.
     """
     if is_judging(item.config) and not hasattr(getattr(item, "function", None), "claim"):
         return True
@@ -231,28 +235,28 @@ def _is_left_out(item: pytest.Item, plan: Plan) -> bool:
 
 
 def pytest_report_collectionfinish(config: pytest.Config, items: Sequence[pytest.Item]) -> List[str]:
-    """Say before hours go by that a sweep takes more than one pass; and what does not run, and how it would."""
+    """Report before a long run that a sweep takes more than one pass, and which tests do not run, and why."""
     if planning.PLAN not in config.stash:
         return []
     plan = config.stash[planning.PLAN]
     passes = planning.passes_needed(items, plan.falling_mode_of)
     texts = [
         f"{device}: these power modes have no order in which CPU and GPU clocks only fall, so they run in {count} "
-        "passes. Where this release cannot raise a clock, cases from the second pass on fail: reboot then, and run the "
-        "same again with --resume"
+        "passes. If this release cannot raise a clock, cases from the second pass on fail: reboot then, and run the "
+        "same command again with --resume"
         for device, count in passes.items()
         if count > 1
     ]
     for text in texts:
         warnings.warn(text, stacklevel=1)
-    remarks = [one for name in plan.devices() for one in getattr(plan.device(name), "remarks", ())]
-    stale = [one for one in remarks if one.startswith(NOT_FRESH)]
-    texts += [f"{one}: `sudo reboot` first; --require-fresh-boot leaves no other way" for one in stale]
+    remarks = [remark for name in plan.devices() for remark in getattr(plan.device(name), "remarks", ())]
+    stale = [remark for remark in remarks if remark.startswith(NOT_FRESH)]
+    texts += [f"{remark}: `sudo reboot` first; --require-fresh-boot enforces it" for remark in stale]
     if plan.left_out and not items:
         name = config.getoption("jetwatt_campaign") or DEFAULT_CAMPAIGN
         texts.append(
-            f"left out, because campaign {name} does not have them or other axes are asked for: "
-            f"{', '.join(sorted(plan.left_out))}; name a file to run it, or --campaign paper"
+            f"left out, because campaign {name} does not have them or axes were replaced: "
+            f"{', '.join(sorted(plan.left_out))}; name a file to run it, or use --campaign paper"
         )
     if not items and config.getoption("keyword"):
         texts.append(
@@ -263,7 +267,7 @@ def pytest_report_collectionfinish(config: pytest.Config, items: Sequence[pytest
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Leave out what would begin when the run's time budget is spent; what was measured is judged all the same."""
+    """Skip tests that would begin after the run's time budget is spent; claims are judged all the same."""
     from harness.fixtures import as_pytest_outcome, within_time_budget
 
     plan = item.config.stash.get(planning.PLAN, None)
@@ -276,7 +280,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 
 def pytest_report_teststatus(report: pytest.TestReport, config: pytest.Config) -> Optional[Tuple[str, str, str]]:
-    """No dot for a case that was measured: its line of figures stands there already."""
+    """No dot for a measured case: its line of figures was already printed."""
     measured = report.when == "call" and report.passed and report.nodeid in config.stash[OUTCOME].shown
     return ("passed", "", "PASSED") if measured else None
 
@@ -288,8 +292,8 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     if left_out:
         more = f" and {len(left_out) - MOST_ROWS} more" if len(left_out) > MOST_ROWS else ""
         terminalreporter.write_line(
-            f"left out, because the time budget did not suffice: {', '.join(left_out[:MOST_ROWS])}{more}; the reason "
-            "of each, and the command that runs it, are with its SKIPPED"
+            f"left out, because the time budget did not suffice: {', '.join(left_out[:MOST_ROWS])}{more}; reasons and "
+            "commands to run them are listed with SKIPPED"
         )
 
 
@@ -323,4 +327,4 @@ def _show_verdicts(terminalreporter: pytest.TerminalReporter) -> None:
     if run.not_stored:
         terminalreporter.write_line(f"the verdicts were not stored: {run.not_stored}")
     elif run.judged_file is not None:
-        terminalreporter.write_line(f"judged: {run.judged_file}, which holds the verdicts now")
+        terminalreporter.write_line(f"judged: {run.judged_file}; the verdicts are stored there")

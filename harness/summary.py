@@ -1,4 +1,4 @@
-"""A run's profiles in few words: the table at its end, a line for each case, figures for pytest-benchmark."""
+"""Short texts on a run's profiles: the table at its end, a line for each case, figures for pytest-benchmark."""
 
 from __future__ import annotations
 
@@ -22,44 +22,46 @@ _HEADER = [
 ]  # fmt: skip
 
 
-MOST_ROWS = 20  # a summary of more profiles than these is of the extremes, so that it fits on a screen
+MOST_ROWS = 20  # a summary of more profiles lists the extremes only, so that it fits on a screen
 
 
 def format_summary(profiles: Sequence[Profile], in_full: bool = True) -> str:
-    """The table of a run: medians over the clean minibatches, a line for each case; below it what the flags say.
+    """The table of a run: medians over the clean minibatches, a line for each case; below it the flags.
 
-    Of more than `MOST_ROWS` profiles, unless all are asked for, those with the least and the greatest figures of each
-    device. Simulated and replayed figures carry their provenance in the case column.
+    For more than `MOST_ROWS` profiles, unless `in_full`, those with the least and the greatest figures of each device.
+    Simulated and replayed figures carry their provenance in the case column.
     """
-    shown = list(profiles) if in_full or len(profiles) <= MOST_ROWS else _extremes(profiles)
-    devices = [(one.case.device, board_instance(one.conditions, one.case.device)) for one in profiles]
+    listed = list(profiles) if in_full or len(profiles) <= MOST_ROWS else _extremes(profiles)
+    devices = [(profile.case.device, board_instance(profile.conditions, profile.case.device)) for profile in profiles]
     labels = dict(zip(map(id, profiles), device_labels(devices)))
-    names = [labels[id(one)] + one.case.id[len(one.case.device) :] for one in shown]
-    table = format_table(_HEADER, [_row(one, name) for one, name in zip(shown, names)])
-    measured = ("" if profile.aggregates["power_mw"] is None else "power: " for profile in shown)
-    definitions = dict.fromkeys(text + profile.conditions["power_definition"] for text, profile in zip(measured, shown))
+    names = [labels[id(profile)] + profile.case.id[len(profile.case.device) :] for profile in listed]
+    table = format_table(_HEADER, [_row(profile, name) for profile, name in zip(listed, names)])
+    measured = ("" if profile.aggregates["power_mw"] is None else "power: " for profile in listed)
+    definitions = dict.fromkeys(
+        text + profile.conditions["power_definition"] for text, profile in zip(measured, listed)
+    )
     legend = [
         "minibatch, stall, compute: medians over the clean minibatches; IQR: first to third quartile; E2E: their sum.",
         *definitions,
         *_explain_flags(profiles),
     ]
-    if len(shown) < len(profiles):
+    if len(listed) < len(profiles):
         legend.insert(0, f"the extremes of {len(profiles)} profiles; all of them with -v, or in the report")
     return "\n".join([table, "", *legend])
 
 
 def _extremes(profiles: Sequence[Profile]) -> List[Profile]:
-    """Those with the least and greatest time and power of each device, workload and task, while there is room."""
+    """Profiles with the least and greatest time and power of each device, workload and task, up to `MOST_ROWS`."""
     chosen: Dict[int, None] = {}
     groups: Dict[Any, List[int]] = {}
     for place, profile in enumerate(profiles):
         groups.setdefault((profile.case.device, profile.case.workload, profile.case.task), []).append(place)
     for name in ("minibatch_time_ms", "power_mw"):
         for places in sorted(groups.values(), key=len, reverse=True):
-            told = [place for place in places if profiles[place].aggregates[name] is not None]
-            for pick in (min, max) if told else ():
+            with_value = [place for place in places if profiles[place].aggregates[name] is not None]
+            for pick in (min, max) if with_value else ():
                 if len(chosen) < MOST_ROWS:
-                    chosen.setdefault(pick(told, key=lambda place: profiles[place].aggregates[name]))
+                    chosen.setdefault(pick(with_value, key=lambda place: profiles[place].aggregates[name]))
     return [profiles[place] for place in sorted(chosen)]
 
 
@@ -84,23 +86,27 @@ def describe_result(profile: Profile) -> str:
 
 
 def format_verdicts(verdicts: Sequence[Verdict], in_full: bool = True) -> str:
-    """How many claims came to which verdict, and in full what is not confirmed; provenance stands with each.
+    """The number of claims with each verdict, and a line for each claim that is not confirmed, with its provenance.
 
-    Of more than `MOST_ROWS` of those, unless all are asked for, the ones that should not be so come first.
+    For more than `MOST_ROWS` of those, unless `in_full`, violations come first.
     """
     from harness.judge.claims import counts_of_claims
 
     lines = [", ".join(f"{name}: {count}" for name, count in counts_of_claims(verdicts).items())]
-    if any(one.fitted for one in verdicts):
+    if any(verdict.fitted for verdict in verdicts):
         lines.append(
-            "fitted to it: the simulation was fitted to that very figure, so this only says that it can reproduce it"
+            "fitted to it: the simulation was fitted to this figure, so it only shows that it can reproduce it"
         )
-    surprising = sorted((one for one in verdicts if one.verdict != "confirmed"), key=lambda one: not one.is_violated)
-    shown = surprising if in_full else surprising[:MOST_ROWS]
-    lines += [one.text + (f"; known: {one.shortfall}" if one.shortfall else "") for one in shown]
-    if len(shown) < len(surprising):
-        lines.append(f"and {len(surprising) - len(shown)} more that are not confirmed: -v, or the report, has them")
-    left_out = {one.device: one.left_out for one in verdicts if one.left_out}
+    surprising = sorted(
+        (verdict for verdict in verdicts if verdict.verdict != "confirmed"), key=lambda verdict: not verdict.is_violated
+    )
+    listed = surprising if in_full else surprising[:MOST_ROWS]
+    lines += [
+        verdict.text + (f"; known shortfall: {verdict.shortfall}" if verdict.shortfall else "") for verdict in listed
+    ]
+    if len(listed) < len(surprising):
+        lines.append(f"and {len(surprising) - len(listed)} more that are not confirmed: -v, or the report, has them")
+    left_out = {verdict.device: verdict.left_out for verdict in verdicts if verdict.left_out}
     lines += [f"{device}: left out of this: {left_out_of_verdicts(count)}" for device, count in left_out.items()]
     return "\n".join(lines)
 
@@ -110,7 +116,7 @@ def left_out_of_verdicts(count: int) -> str:
 
 
 def extra_info(profile: Profile) -> Dict[str, Any]:
-    """The suite's own figures as plain values, for pytest-benchmark's JSON; what there is no sensor for is left out."""
+    """The suite's own figures as plain values, for pytest-benchmark's JSON; figures without a sensor are omitted."""
     # Six significant digits: enough for any figure here, and a JSON file people can read.
     figures = {name: float(f"{value:.6g}") for name, value in profile.aggregates.items() if value is not None}
     mode = profile.conditions["power_mode"]
@@ -147,7 +153,7 @@ def _row(profile: Profile, name: str) -> List[str]:
 
 
 def _explain_flags(profiles: Sequence[Profile]) -> List[str]:
-    """A line for each kind of flag, with what the first of them says; the others stand in the results."""
+    """A line for each kind of flag, with the text of the first one; the others are in the results."""
     kinds: Dict[str, List[str]] = {}
     for profile in profiles:
         for flag in profile.flags:

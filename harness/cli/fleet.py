@@ -202,7 +202,8 @@ def _collect(fleet: Fleet, arguments: argparse.Namespace) -> int:
     selected = submission.find(fleet, arguments.submission)
     merged = collecting.collect(selected, arguments.out)
     lacking = collecting.missing(selected, selected.states(Slurm(fleet.folder).jobs(selected.job_name)))
-    print(f"{selected.id}: {merged.added} profiles added to {shown(str(arguments.out))}, {merged.present} already there")
+    counts = f"{merged.added} profiles added to {shown(str(arguments.out))}, {merged.present} already there"
+    print(f"{selected.id}: {counts}")
     if lacking:
         print(f"{len(lacking)} cases are missing:\n{shown(collecting.format_missing(lacking))}")
     return INCOMPLETE_CODE if lacking else OK_CODE

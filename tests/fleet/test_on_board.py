@@ -148,5 +148,5 @@ def test_a_run_ends_with_its_connection_or_where_the_next_check_finds_it(board, 
 
 def test_a_case_that_the_board_does_not_have_ends_the_run(board):
     process = start(board.parent / "work/night-1", "MODE_30W", "nonsense")
-    assert "--cases lists 1 that no test here has: benchmarks/test_training.py" in process.stdout.read().decode()
+    assert "--cases lists 1 unknown test ids: benchmarks/test_training.py" in process.stdout.read().decode()
     assert process.wait(60) == 4

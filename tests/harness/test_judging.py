@@ -130,7 +130,7 @@ def test_a_stored_file_is_judged_without_measuring_anything(own, tmp_path):
     assert done.returncode == 0, done.stdout
     assert "1 passed, 1 skipped, 2 deselected" in done.stdout
     assert "host has no profiles that this compares" in done.stdout
-    assert "judged: r.sqlite, which holds the verdicts now" in done.stdout
+    assert "judged: r.sqlite; the verdicts are stored there" in done.stdout
     again = verdicts_in(tmp_path / "r.sqlite")
     assert (again.verdicts, again.newer) == (of_run, 0)
     with ResultsStore(tmp_path / "r.sqlite", read_only=True) as store:
@@ -145,7 +145,7 @@ def test_what_cannot_be_judged_is_refused_before_anything_runs(own, tmp_path):
     assert "there is no results file no.sqlite" in missing.stdout + missing.stderr
     other = own("--judge", "r.sqlite", "--device", "host", device=None)
     assert other.returncode == USAGE_ERROR
-    assert "r.sqlite holds no profile of host" in other.stdout + other.stderr
+    assert "r.sqlite has no profile of host" in other.stdout + other.stderr
 
 
 def test_a_claim_alone_says_that_nothing_was_measured_and_how_a_file_is_judged(own):

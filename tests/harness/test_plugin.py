@@ -38,7 +38,7 @@ def test_an_absent_board_and_a_storage_without_a_place_are_skipped_with_reason_a
         (["--campaign", "nonsense"], ["campaign 'nonsense' is unknown", "quick"]),
         (["--minibatches", "2", "--epochs", "2"], ["--minibatches and --epochs were both given"]),
         (["--storage", "sd=/no/such/place"], ["/no/such/place", "not a directory"]),
-        (["--config", "/no/such/file.toml"], ["--config /no/such/file.toml is not there"]),
+        (["--config", "/no/such/file.toml"], ["--config /no/such/file.toml does not exist"]),
     ],
 )
 def test_a_wrong_option_is_a_usage_error_that_lists_what_is_known(run_suite, arguments, words):
@@ -107,7 +107,7 @@ def test_modes_of_such_a_board_that_take_several_passes_are_said_with_what_to_do
     both = ("--power-mode", "12c-2201.6-306-3199,12c-729.6-1300.5-3199")
     done = run_suite(*collect, *both)
     assert "so they run in 2 passes" in done.stdout
-    assert "reboot then, and run the same again with --resume" in done.stdout
+    assert "reboot then, and run the same command again with --resume" in done.stdout
     assert "2 passes" not in run_suite(*collect, *both, "-k", "2201").stdout
 
 
