@@ -24,8 +24,19 @@ TOTAL = "power_total_mw"
 INPUT_RAILS = ("VDD_IN", "POM_5V_IN", "VIN")
 """Rails that feed the whole module (Orin NX and Nano, Xavier NX, TX2; Nano) or the whole kit (Thor)."""
 
+CARRIER_RAILS = (
+    "VDD_MUX", "VDD_5V_IO_SYS", "VDD_5V0_IO_SYS", "VDD_3V3_SYS", "VDD_3V3_IO_SLP", "VDD_1V8_IO", "VDD_M2_IN",
+)  # fmt: skip
+"""Rails of the carrier boards of the TX1 and TX2 kits, beside VDD_IN and not inside it; VDD_MUX feeds the carrier."""
+
+LOWEST_MW = -1000.0
+"""What a rail without load may read: an INA3221 is up to 80 uV off (data sheet), and 40 uV are 0.4 W on AGX Orin."""
+
 NOT_CONNECTED = "NC"  # the label of a sensor channel that measures nothing
 SKEW = 1.1  # rails are read one after another: so much more than the total one inside it may show
+
+
+BELOW_0 = "; in the total, a rail that reads below 0 counts as 0"
 
 
 def rail_channel(label: str) -> str:
@@ -38,17 +49,25 @@ class RailTotal(NamedTuple):
     text: str  # the definition in words, for the record
 
     def of(self, rails_mw: Mapping[str, float]) -> float:
-        """The total of one reading in mW; never a sum of fewer rails, nor one that a running board cannot draw."""
+        """The total of one reading in mW; never a sum of fewer rails, nor one that a running board cannot draw.
+
+        A rail that reads a little below 0, as VDD_CPU_CV of AGX Orin at idle (-398 mW), counts as 0: no rail feeds the
+        board back. Its own channel keeps the reading.
+        """
         if self.why_none:
             raise ValueError(self.why_none)
         without = [label for label in self.rails if label not in rails_mw]
         if without:
             raise ValueError(f"its rail {', '.join(without)} gave no value")
-        total_mw = sum(rails_mw[label] for label in self.rails)
+        lowest = min(self.rails, key=lambda label: rails_mw[label])
+        if rails_mw[lowest] < LOWEST_MW:
+            raise ValueError(f"its rail {lowest} reads {rails_mw[lowest]:g} mW, below {LOWEST_MW:g} mW")
+        total_mw = sum(max(0.0, rails_mw[label]) for label in self.rails)
         if total_mw <= 0:
             labels = ", ".join(self.rails)
             raise ValueError(f"its rails {labels} read {total_mw:g} mW in all: a running board draws more")
-        label, most_mw = max(rails_mw.items(), key=lambda rail: rail[1])
+        inside = {label: power_mw for label, power_mw in rails_mw.items() if label not in CARRIER_RAILS}
+        label, most_mw = max(inside.items(), key=lambda rail: rail[1])
         if self.rails[0] in INPUT_RAILS and most_mw > SKEW * total_mw:
             raise ValueError(f"rail {label} reads {most_mw:g} mW, which is inside a total of {total_mw:g} mW")
         return total_mw
@@ -182,7 +201,7 @@ def open_source(root: str, total: Optional[Sequence[str]] = None, remark: str = 
         )
     readers = {rail.label: rail.reader() for rail in rails}
     definition = choose_total(list(readers), total, remark)
-    notes = {"ina": "power of each rail at the moment of the sample"}
+    notes = {"ina": f"power of each rail at the moment of the sample{BELOW_0}"}
     notes.update((rail_channel(rail.label), rail.note) for rail in rails)
     if definition.text:
         notes[TOTAL] = definition.text

@@ -20,7 +20,7 @@ import re
 import statistics
 from typing import DefaultDict, Dict, Iterable, List, Match, NamedTuple, Optional, Sequence, Tuple
 
-from harness.board.power_rails import NOT_CONNECTED, TOTAL, choose_total, rail_channel
+from harness.board.power_rails import BELOW_0, NOT_CONNECTED, TOTAL, choose_total, rail_channel
 from harness.board.source import plain_name
 from harness.board.thermal import SENSOR_OFF_C
 from harness.core.errors import InvalidValueError
@@ -113,8 +113,8 @@ _FIELDS = [
         (rf"MTS fg \d+% bg \d+%{_END}", "skip"),  # TX2: the Denver cores' translation, which is no clock and no unit
         (rf"(?P<name>[A-Z]\w*?)(?:_FREQ)? (?P<load>{_LOAD}){_END}", "unit"),
         (rf"(?P<name>[\w-]+)(?:@| )(?P<celsius>-?\d+(?:\.\d+)?)C(?:/-?\d+(?:\.\d+)?C)*{_END}", "temperature"),
-        (rf"(?P<name>[A-Z]\w*) (?P<now>\d+)mW(?:/\d+mW)*{_END}", "rail"),
-        (rf"(?P<name>[A-Z][A-Z0-9_]*) (?P<now>\d+)/\d+(?:/\d+)?{_END}", "rail"),
+        (rf"(?P<name>[A-Z]\w*) (?P<now>-?\d+)mW(?:/-?\d+mW)*{_END}", "rail"),
+        (rf"(?P<name>[A-Z][A-Z0-9_]*) (?P<now>-?\d+)/-?\d+(?:/-?\d+)?{_END}", "rail"),
         (rf"(?P<name>APE|VIC|OFA|MSENC|NV[A-Z]+\d*|[A-Z]\w*?(?=_FREQ))(?:_FREQ)? (?P<load>\d+){_END}", "unit"),
         (r"\S+", "unknown"),
     ]
@@ -175,7 +175,7 @@ def parse_log(
         lost_samples=lost,
         series={channel: Series(*map(tuple, zip(*samples))) for channel, samples in series.items() if samples},
         missing=missing,
-        notes={"tegrastats": "read from a log", **({TOTAL: definition.text} if definition.text else {})},
+        notes={"tegrastats": f"read from a log{BELOW_0}", **({TOTAL: definition.text} if definition.text else {})},
     )
 
 

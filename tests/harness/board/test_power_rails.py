@@ -96,6 +96,33 @@ def test_the_rail_inside_another_is_recorded_and_not_added(tree):
     )
 
 
+def test_a_rail_a_little_below_0_counts_as_0_in_the_total_and_keeps_its_reading(tree):
+    """Seen on an AGX Orin at idle: one step of the sensor."""
+    tree.write(agx_orin())
+    tree.write({f"{I2C}/1-0040/hwmon/hwmon3/curr2_input": -20})
+    source = power_rails.open_source(tree.root, ORIN_TOTAL)
+    values, failed = source.read(0.0)
+    assert (values["power_vdd_cpu_cv_mw"], values[TOTAL], failed) == (-400, 7000, {})
+    assert "below 0 counts as 0" in source.notes["ina"]
+
+
+def test_a_rail_far_below_0_is_no_offset_and_leaves_no_total(tree):
+    tree.write(agx_orin())
+    tree.write({f"{I2C}/1-0040/hwmon/hwmon3/curr2_input": -60})
+    values, failed = power_rails.open_source(tree.root, ORIN_TOTAL).read(0.0)
+    assert TOTAL not in values
+    assert failed == {TOTAL: "its rail VDD_CPU_CV reads -1200 mW, below -1000 mW"}
+
+
+def test_a_rail_of_the_carrier_may_read_more_than_the_module_that_lies_beside_it(tree):
+    tree.write(hwmon_chip("1-0041", [("VDD_IN", 5000, 1000), ("VDD_SYS_CPU", 5000, 200)]))
+    tree.write(hwmon_chip("1-0042", [("VDD_MUX", 19000, 600), ("VDD_3V3_SYS", 3300, 400)]))
+    values, failed = power_rails.open_source(tree.root).read(0.0)
+    assert (values["power_vdd_mux_mw"], values[TOTAL], failed) == (11400, 5000, {})
+    tree.write(hwmon_chip("1-0041", [("VDD_IN", 5000, 1000), ("VDD_SYS_CPU", 5000, 1200)]))
+    assert "VDD_SYS_CPU reads 6000 mW, which is inside" in power_rails.open_source(tree.root).read(0.0).failed[TOTAL]
+
+
 def test_without_an_input_rail_and_a_definition_there_is_no_total_but_every_rail(tree):
     tree.write(agx_orin())
     source = power_rails.open_source(tree.root)

@@ -144,6 +144,17 @@ def test_a_line_has_a_date_and_names_sensors_that_are_off():
     assert (line.at, line.off) == (datetime.datetime(2025, 11, 30, 23, 59, 58), ["temperature_cv0_c"])
 
 
+@pytest.mark.parametrize("form", ["VDD_CPU_CV -398mW/-12mW", "VDD_CPU_CV -398/-12"])
+def test_a_log_in_which_an_idle_rail_reads_below_0_has_its_total(form):
+    line = ORIN_R35.replace("VDD_CPU_CV 390mW/390mW", form)
+    assert parse_line(line).unknown == []
+    rails = ("VDD_GPU_SOC", "VDD_CPU_CV", "VIN_SYS_5V0")
+    telemetry = parse_log([line], interval_s=1.0, total=rails)
+    assert telemetry.series["power_vdd_cpu_cv_mw"].values == (-398,)
+    assert telemetry.series[TOTAL].values == (2340 + 4025,)
+    assert TOTAL not in telemetry.missing
+
+
 def test_padded_columns_say_what_plain_ones_say():
     plain, padded = parse_line(ORIN_R36).values, parse_line(ORIN_R36_PADDED).values
     assert padded.items() <= plain.items()
