@@ -1,8 +1,8 @@
-"""Baselines and the gate: what cases took when they were recorded, and whether one has become worse since.
+"""Baselines and the gate: recorded figures of cases, and whether a case has become worse since.
 
-A baseline is a stored side of a comparison (`harness.judge.sides`). A case is worse where a quantity of
-`harness.judge.quantities` grew by more than its threshold and by more than noise, which `harness.stats.comparison`
-tells. A baseline of three runs or more is worth its time: one run shows nothing of the noise between runs.
+A baseline is a stored side of a comparison (`harness.judge.sides`). A case is worse if a quantity of
+`harness.judge.quantities` grew by more than its threshold and by more than noise, according to
+`harness.stats.comparison`. Record at least three runs: one run does not show the noise between runs.
 """
 
 from __future__ import annotations
@@ -68,28 +68,28 @@ TEST = (
 
 
 def recorded_median(case: CaseRuns, quantity: JudgedQuantity = TIME) -> Optional[Interval]:
-    """The median over all runs of a case with its interval, in the unit of the quantity; None where it has none."""
+    """The median over all runs of a case with its interval, in the unit of the quantity; None without values."""
     series = case.series(quantity)
     return median_of_runs(series, prior(case.device, quantity.noise)).interval() if series else None
 
 
 class Recorded(NamedTuple):
-    cases: List[CaseRuns]  # what it wrote
-    dropped: List[str]  # the ids of cases that the file held before and holds no more
-    flagged: int  # how many profiles were left out because of their flags
+    cases: List[CaseRuns]  # the written ones
+    dropped: List[str]  # ids of cases that only the previous file had
+    flagged: int  # number of profiles left out because of their flags
 
 
 def record(store: ResultsStore, path: Path, last: Optional[int] = None, include_flagged: bool = False) -> Recorded:
     """Write a baseline from the profiles of a results file.
 
-    `last` takes the newest runs of each case. The file is replaced whole or not at all; one of another kind never.
+    `last` takes the newest runs of each case. The file is replaced atomically; a file of another kind is refused.
     """
     side = side_of(store, comparable_profiles(store), include_flagged, last)
     if not side.cases:
         left_out = f": left out {side.flagged} {LEFT_OUT}" if side.flagged else ""
         raise StoreError(
-            f"{store.path} holds no profile to record{left_out}",
-            "it takes raw series with a clean minibatch, neither disturbed nor throttled",
+            f"{store.path} has no profile to record{left_out}",
+            "a baseline needs raw series with clean minibatches, neither disturbed nor throttled",
         )
     before = read_baseline(path) if path.exists() else []
     document = {
@@ -119,16 +119,15 @@ def check(
     include_flagged: bool = False,
     by: Sequence[str] = (),
 ) -> List[Compared]:
-    """Compare the profiles of a results file with a baseline; `TEST` says how. Only equal conditions are compared.
+    """Compare the profiles of a results file with a baseline by `TEST`. Only equal conditions are compared.
 
-    Only runs from after the baseline count, by when they were stored: those after its newest run, in whatever order a
-    merged file has them. A recording takes the newest profile of every case, so what comes before its last was there
-    already: runs that it left out, of another environment, must not be taken for new ones. Another file that is older
-    as a whole was meant by whoever named it: all of it counts.
+    Only runs stored after the baseline's newest run count, in any order within a merged file. A recording takes the
+    newest profile of each case, so earlier runs are not new: they were left out, for another environment. If the whole
+    file is older than the baseline, all of it counts.
 
-    `threshold` is a share, 0.05 is 5 %, for every quantity; by default each has its own. `last` takes the newest runs
-    now. `by` names conditions that may differ. Verdicts on each case of the baseline, in its order, then on those that
-    only the results have: one for each quantity that was compared, or one on a case that was not.
+    `threshold` is a share, 0.05 is 5 %, for all quantities; by default each has its own. `last` takes the newest runs
+    of the results. `by` names conditions that may differ. Verdicts on each case of the baseline, in its order, then on
+    those that only the results have: one for each compared quantity, or one on a case that was not compared.
     """
     before, frame = read_baseline(path), comparable_profiles(store)
     recorded = {(run.run_id, run.created_at) for case in before for run in case.runs}
@@ -138,13 +137,13 @@ def check(
         fresh = frame
     left_out = fresh["key"][~fresh["usable"] & (not include_flagged)]
     verdicts = []
-    for one in judge(before, side_of(store, fresh, include_flagged, last).cases, threshold, by):
-        if one.status == NOT_RUN and one.pair is not None and not left_out.empty:
-            again = int((left_out == one.pair.key).sum())
+    for verdict in judge(before, side_of(store, fresh, include_flagged, last).cases, threshold, by):
+        if verdict.status == NOT_RUN and verdict.pair is not None and not left_out.empty:
+            again = int((left_out == verdict.pair.key).sum())
             here = f"run again, but left out: {again} {LEFT_OUT}"
             elsewhere = f"under other conditions, left out: {len(left_out)} {LEFT_OUT}"
-            one = one._replace(notes=(here,) if again else (NOT_RUN_NOTE, elsewhere))
-        verdicts.append(one)
+            verdict = verdict._replace(notes=(here,) if again else (NOT_RUN_NOTE, elsewhere))
+        verdicts.append(verdict)
     return verdicts
 
 
@@ -154,7 +153,7 @@ def judge(
     threshold: Optional[float] = None,
     by: Sequence[str] = (),
 ) -> List[Compared]:
-    """Compare cases with cases, each key at most once on a side; `check` says how."""
+    """Compare cases with cases, each key at most once on a side, as in `check`."""
     return judge_pairs(pair(before, after, by, SIDES), threshold)
 
 
@@ -166,28 +165,32 @@ def judge_pairs(
 ) -> List[Compared]:
     """Verdicts on pairs, in their order.
 
-    `noise` between runs by the name of the quantity, where it is known from more than these pairs. `is_alone`: a single
-    profile is judged, with however few minibatches.
+    `noise` between runs by the name of the quantity, if estimated from more than these pairs. `is_alone`: a single
+    profile is judged, with any number of minibatches.
     """
     if threshold is not None:
         check_threshold(threshold)
     of_pair: Dict[int, List[Compared]] = {}
     for quantity in QUANTITIES:
         allowed = quantity.threshold if threshold is None else threshold
-        compared = [one for one in pairs if one.is_compared and all(side.series(quantity) for side in one.sides)]
-        enough = [one for one in compared if is_alone or one.fewest_minibatches >= quantity.fewest]
+        compared = [
+            case_pair
+            for case_pair in pairs
+            if case_pair.is_compared and all(side.series(quantity) for side in case_pair.sides)
+        ]
+        enough = [case_pair for case_pair in compared if is_alone or case_pair.fewest_minibatches >= quantity.fewest]
         estimates = ratios(enough, quantity, noise=(noise or {}).get(quantity.name))
         subjects = []
-        for one in compared:
-            ratio = estimates[one.key].estimate if one.key in estimates else None
-            before, after = (len(side.series(quantity)) for side in one.sides)
-            subjects.append(Subject(CASES, one.case_id, (before, after), _tested(ratio, quantity), one))
+        for case_pair in compared:
+            ratio = estimates[case_pair.key].estimate if case_pair.key in estimates else None
+            before, after = (len(side.series(quantity)) for side in case_pair.sides)
+            subjects.append(Subject(CASES, case_pair.case_id, (before, after), _tested(ratio, quantity), case_pair))
         for verdict in judge_subjects(subjects, quantity, allowed, allowed):
             ratio = estimates[verdict.pair.key].estimate if verdict.pair.key in estimates else None
             limit = _limit(verdict.pair.before, ratio, quantity, allowed) if is_alone and ratio else None
             notes = (TOO_FEW_NOTE,) if verdict.status == TOO_FEW else _notes(verdict.pair, quantity)
             of_pair.setdefault(id(verdict.pair), []).append(verdict._replace(notes=notes, limit=limit))
-    return [verdict for one in pairs for verdict in [*of_pair.get(id(one), []), *_not_compared(one)]]
+    return [verdict for case_pair in pairs for verdict in [*of_pair.get(id(case_pair), []), *_not_compared(case_pair)]]
 
 
 def _tested(ratio: Optional[Estimate], quantity: JudgedQuantity) -> Optional[Tested]:
@@ -199,47 +202,52 @@ def _tested(ratio: Optional[Estimate], quantity: JudgedQuantity) -> Optional[Tes
 
 
 def _limit(recorded: CaseRuns, ratio: Estimate, quantity: JudgedQuantity, threshold: float) -> float:
-    """Where worse begins: beyond the threshold and beyond noise."""
+    """The figure beyond which a profile is worse: beyond the threshold and beyond noise."""
     beyond_noise = math.exp(student_quantile(ratio.dof, 1 - SIGNIFICANCE) * ratio.error)
     factor = max(1 + threshold, beyond_noise)
     return pooled_median(recorded.series(quantity)) * (factor if quantity.more_is_worse else 1 / factor)
 
 
-def _not_compared(one: Pair) -> List[Compared]:
+def _not_compared(case_pair: Pair) -> List[Compared]:
     """The verdict on a pair that was not compared, or on the quantities that only one side of it has."""
-    counts = (len(one.before.runs) if one.before else 0, len(one.after.runs) if one.after else 0)
-    if one.is_compared:
+    counts = (
+        len(case_pair.before.runs) if case_pair.before else 0,
+        len(case_pair.after.runs) if case_pair.after else 0,
+    )
+    if case_pair.is_compared:
         verdicts = []
         for quantity in QUANTITIES:
-            has_before, has_after = (bool(side.series(quantity)) for side in one.sides)
+            has_before, has_after = (bool(side.series(quantity)) for side in case_pair.sides)
             if has_before != has_after:
                 status = NOT_MEASURED if has_before else NEW
-                note = f"{quantity.name}: only {SIDES[not has_before]} has one that is sure"
-                verdicts.append(Compared(CASES, one.case_id, quantity, status, counts, notes=(note,), pair=one))
+                note = f"{quantity.name}: only {SIDES[not has_before]} has a reliable one"
+                verdicts.append(
+                    Compared(CASES, case_pair.case_id, quantity, status, counts, notes=(note,), pair=case_pair)
+                )
         return verdicts
-    if one.is_refused and one.after is not None:
-        status, notes = REFUSED, (f"not compared with {one.after.case_id}: {'; '.join(one.differ)}",)
-    elif one.is_refused:
-        status, notes = REFUSED, tuple(one.differ)
-    elif one.before is None:
+    if case_pair.is_refused and case_pair.after is not None:
+        status, notes = REFUSED, (f"not compared with {case_pair.after.case_id}: {'; '.join(case_pair.differ)}",)
+    elif case_pair.is_refused:
+        status, notes = REFUSED, tuple(case_pair.differ)
+    elif case_pair.before is None:
         status, notes = NEW, ()
     else:
         status, notes = NOT_RUN, (NOT_RUN_NOTE,)
-    sides = [side for side in one.sides if side is not None]
+    sides = [side for side in case_pair.sides if side is not None]
     quantity = next((quantity for quantity in QUANTITIES if sides[0].series(quantity)), TIME)
-    return [Compared(CASES, one.case_id, quantity, status, counts, notes=notes, pair=one)]
+    return [Compared(CASES, case_pair.case_id, quantity, status, counts, notes=notes, pair=case_pair)]
 
 
-def _notes(one: Pair, quantity: JudgedQuantity) -> Tuple[str, ...]:
-    before, after = one.sides
-    notes = ["; ".join(one.differ)] if one.differ else []
+def _notes(case_pair: Pair, quantity: JudgedQuantity) -> Tuple[str, ...]:
+    before, after = case_pair.sides
+    notes = ["; ".join(case_pair.differ)] if case_pair.differ else []
     if after.flagged:
         notes.append(f"left out: {after.flagged} {LEFT_OUT}")
     if after.older:
         notes.append(f"{after.older} older profiles not used: of another environment, or beyond --last")
     if len(before.runs) == len(after.runs) == 1:
-        known = prior(before.device, quantity.noise).share
-        unseen = f"the noise between runs is not seen, and taken to be {known:.1%} at least ({quantity.name})"
+        assumed = prior(before.device, quantity.noise).share
+        unseen = f"the noise between runs is not measured, and assumed to be at least {assumed:.1%} ({quantity.name})"
         notes.append(f"one run on each side: {unseen}")
     changed = differences(before.environment, after.environment) if after.environment else []
     if changed:
@@ -252,9 +260,9 @@ def _notes(one: Pair, quantity: JudgedQuantity) -> Tuple[str, ...]:
 
 
 class Gate:
-    """A baseline that single profiles are held against.
+    """A baseline with which single profiles are compared.
 
-    `by` names conditions that may differ; UnknownNameError where there is none of that name.
+    `by` names conditions that may differ; UnknownNameError for an unknown name.
     """
 
     def __init__(self, cases: Sequence[CaseRuns], by: Sequence[str] = ()) -> None:
@@ -268,18 +276,19 @@ class Gate:
             self._alike.setdefault(key(rest_of(case, by)), []).append(case)
 
     def check(self, profile: Profile) -> List[Compared]:
-        """Compare a profile with the baseline, as `check` does with those of a results file: each quantity.
+        """Compare each quantity of a profile with the baseline, as `check` does for a results file.
 
-        All cases of the device tell the noise between runs. A profile of fewer than `MIN_MINIBATCHES` clean minibatches
-        is inconclusive, and so is what was disturbed or throttled; its `limit` is given all the same. One verdict,
-        `REFUSED` or `NEW`, where the baseline has nothing under exactly these conditions; its notes say why.
+        The noise between runs is estimated from all cases of the device. A profile with fewer than `MIN_MINIBATCHES`
+        clean minibatches is inconclusive, and so is a disturbed or throttled one; its `limit` is still given. One
+        verdict, `REFUSED` or `NEW`, if the baseline has nothing under exactly these conditions, with the reason in its
+        notes.
         """
         now = case_of(profile)
-        [one] = pair(self._candidates(now), [now], self._by, SIDES)
-        verdicts = judge_pairs([one], noise=self._noise_of(now.device), is_alone=True)
-        if not one.is_compared:
-            return [self._missing(one, now)]
-        for note in _doubts(one, profile):
+        [case_pair] = pair(self._candidates(now), [now], self._by, SIDES)
+        verdicts = judge_pairs([case_pair], noise=self._noise_of(now.device), is_alone=True)
+        if not case_pair.is_compared:
+            return [self._missing(case_pair, now)]
+        for note in _doubts(case_pair, profile):
             verdicts = [
                 verdict._replace(status=INCONCLUSIVE, notes=(note, *verdict.notes)) if verdict.change else verdict
                 for verdict in verdicts
@@ -287,22 +296,22 @@ class Gate:
         return verdicts
 
     def _candidates(self, now: CaseRuns) -> List[CaseRuns]:
-        """The cases that may be meant; where there is none, the one whose conditions differ least."""
+        """The cases with the same conditions; if there is none, the one whose conditions differ least."""
         for conditions in (now.conditions, without_instance(now.conditions)):
-            found = self._alike.get(key(rest_of(CaseRuns(now.case_id, conditions, {}, now.runs), self._by)))
-            if found:
-                return found
+            alike = self._alike.get(key(rest_of(CaseRuns(now.case_id, conditions, {}, now.runs), self._by)))
+            if alike:
+                return alike
         place = nearest(without_question(now, self._by), [without_question(case, self._by) for case in self._cases])
         return [] if place is None else [self._cases[place]]
 
-    def _missing(self, one: Pair, now: CaseRuns) -> Compared:
-        why = f"the baseline has nothing of {now.conditions['workload']}"
-        if one.before is not None and one.after is not None:
-            why = f"not recorded; not compared with {one.before.case_id}: {'; '.join(one.differ)}"
-        elif one.is_refused:
-            why = "; ".join(one.differ)
-        status = REFUSED if one.is_refused else NEW
-        return Compared(CASES, now.case_id, TIME, status, (0, 1), notes=(why,), pair=one)
+    def _missing(self, case_pair: Pair, now: CaseRuns) -> Compared:
+        why = f"the baseline has no case of {now.conditions['workload']}"
+        if case_pair.before is not None and case_pair.after is not None:
+            why = f"not recorded; not compared with {case_pair.before.case_id}: {'; '.join(case_pair.differ)}"
+        elif case_pair.is_refused:
+            why = "; ".join(case_pair.differ)
+        status = REFUSED if case_pair.is_refused else NEW
+        return Compared(CASES, now.case_id, TIME, status, (0, 1), notes=(why,), pair=case_pair)
 
     def _noise_of(self, device: str) -> Dict[str, RunNoise]:
         """The noise between runs of a device, by the name of the quantity."""
@@ -315,12 +324,12 @@ class Gate:
         return self._noise[device]
 
 
-def _doubts(one: Pair, profile: Profile) -> List[str]:
-    """Why no verdict on a profile would be sure."""
+def _doubts(case_pair: Pair, profile: Profile) -> List[str]:
+    """Reasons why a verdict on a profile is inconclusive."""
     doubts = []
     if is_disqualified(profile.flags):
         doubts.append(f"the profile is flagged {' and '.join(profile.flags)}")
-    if one.after.series(TIME) and one.fewest_minibatches < MIN_MINIBATCHES:
+    if case_pair.after.series(TIME) and case_pair.fewest_minibatches < MIN_MINIBATCHES:
         doubts.append(TOO_FEW_NOTE)
     return doubts
 
@@ -331,23 +340,25 @@ def check_profile(baseline: Sequence[CaseRuns], profile: Profile, by: Sequence[s
 
 
 def format_checked(verdicts: Sequence[Compared], threshold: Optional[float] = None) -> str:
-    """The table of a check, the notes on its cases, and how the verdicts were found."""
+    """The table of a check, the notes on its cases, and the test used."""
     header = ["case", "figure", ">baseline", ">now", ">ratio", f">{CONFIDENCE:.0%} interval", ">runs", "verdict"]
     cases_of_note: Dict[str, Dict[str, None]] = {}
-    for one in verdicts:
-        for note in one.notes:
-            cases_of_note.setdefault(note, {})[one.name] = None
+    for verdict in verdicts:
+        for note in verdict.notes:
+            cases_of_note.setdefault(note, {})[verdict.name] = None
     rows = []
-    for one in verdicts:
-        medians = ["-" if value is None else one.quantity.shown(value) for value in one.medians]
+    for verdict in verdicts:
+        medians = ["-" if value is None else verdict.quantity.shown(value) for value in verdict.medians]
         ends = ["-", "-"]
-        if one.change is not None:
-            ends = [f"{one.change.ratio:.3f}", f"{one.change.low:.3f} to {one.change.high:.3f}"]
-        runs = " | ".join(map(str, one.counts))
-        rows.append([one.name, one.figure, *medians, *ends, runs, one.status])
+        if verdict.change is not None:
+            ends = [f"{verdict.change.ratio:.3f}", f"{verdict.change.low:.3f} to {verdict.change.high:.3f}"]
+        runs = " | ".join(map(str, verdict.counts))
+        rows.append([verdict.name, verdict.figure, *medians, *ends, runs, verdict.status])
     lines = [format_table(header, rows), ""]
     for note, names in cases_of_note.items():
         cases, more = list(names), len(names) - _NAMED_CASES
         lines.append(f"{', '.join(cases[:_NAMED_CASES])}{f' and {more} more' if more > 0 else ''}: {note}")
-    thresholds = ", ".join(f"{one.name} {one.threshold if threshold is None else threshold:.1%}" for one in QUANTITIES)
+    thresholds = ", ".join(
+        f"{quantity.name} {quantity.threshold if threshold is None else threshold:.1%}" for quantity in QUANTITIES
+    )
     return "\n".join([*lines, f"threshold: {thresholds}. {TEST}"])

@@ -1,8 +1,8 @@
-"""The quantities of profiles that statistics are taken of, as a frame: means with their noise, warm and cold.
+"""The quantities of profiles as a frame, for statistics: means with their noise, warm and cold.
 
 `frame_of` extends the frame of `harness.store.frames.profiles` by three columns for each quantity: its value under the
 quantity's name, the standard error of its logarithm (`time_error`) and its degrees of freedom (`time_dof`). Those of
-epoch 0 begin with `cold_`. What no sensor measured is NaN. `pooled` makes a row per case of a row per profile.
+epoch 0 begin with `cold_`. Quantities without a sensor are NaN. `pooled` turns rows of profiles into rows of cases.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ NOISY: Dict[str, str] = {
     "memory": "bytes of RAM in use",
     **CONCURRENT_AGGREGATES,
 }
-"""Quantities that have noise, and what each is."""
+"""Quantities with noise, and their meanings."""
 
 OTHERS: Dict[str, str] = {
     "stall_per_compute": "stall / compute",
@@ -56,12 +56,12 @@ OTHERS: Dict[str, str] = {
     "read_again": "bytes read in later epochs / in the cold one",
     "cached_share": "share of the data set in the page cache",
 }
-"""Quantities made of those, and some without noise: how much of the data set later epochs read and find cached."""
+"""Quantities derived from those, and some without noise: the shares of the data set read and cached in later epochs."""
 
 QUANTITIES: Dict[str, str] = {**NOISY, **OTHERS}
 
 _OF_NO_MINIBATCH = {"time": "minibatch_time_ms", "power": "power_mw", **{name: name for name in CONCURRENT_AGGREGATES}}
-"""Quantities of a replayed, an idle or a concurrent profile, and the aggregates that they are."""
+"""Quantities of a replayed, an idle or a concurrent profile, and their aggregates."""
 
 Estimates = Dict[Tuple[str, str], Estimate]  # (quantity, phase) to its estimate
 
@@ -70,11 +70,13 @@ Row = Any
 
 
 class Quantities(NamedTuple):
-    """What the raw series of a profile yield; they are not needed after that."""
+    """Quantities computed from the raw series of a profile, which are not needed afterwards."""
 
     estimates: Estimates
     epochs_s: Tuple[float, ...]  # duration of epochs 1 and later
-    stretches: Mapping[int, Stretches]  # by length, what shorter profiles would have said; of one meant to be long
+    stretches: Mapping[
+        int, Stretches
+    ]  # by length, errors of shorter profiles; for profiles that were requested to be long
     channels: Tuple[str, ...]  # of its telemetry
 
 
@@ -104,8 +106,8 @@ def quantities_of(profile: Profile) -> Quantities:
 def _of_minibatches(minibatches: Minibatches, chosen: np.ndarray, profile: Profile, phase: str) -> Estimates:
     """Estimates of some minibatches, but of the first of a profile (C12) and of each epoch.
 
-    The first of an epoch waits for the workers to start. That is paid once an epoch, however long the epoch is: in the
-    papers' epochs of thousands of minibatches it is nothing, in a small data set it would hide all else.
+    The first minibatch of an epoch waits for the workers to start. This cost per epoch is negligible in the papers'
+    epochs of thousands of minibatches, and would dominate in a small data set.
     """
     if chosen.sum() < 2:
         return {}
@@ -129,7 +131,7 @@ def _of_minibatches(minibatches: Minibatches, chosen: np.ndarray, profile: Profi
 
 
 def _reading(profile: Profile) -> Dict[str, float]:
-    """What later epochs read of what the first one did, and how much of the data set is cached as they begin."""
+    """Bytes read in later epochs relative to the first one, and the share of the data set cached at their start."""
     reads = [np.asarray(each) for each in profile.telemetry.series.get(READS, NO_SERIES)]
     columns = Minibatches.of(profile.minibatches if len(reads[0]) else []).columns
     epochs, starts_s, times_ms = (columns[name] for name in ("epoch", "start_s", "e2e_ms"))
@@ -225,13 +227,13 @@ def _estimate_columns(estimates: Sequence[Estimates], index: Any) -> Dict[str, p
             own = [each.get((quantity, phase)) for each in estimates]
             name = column_of(quantity, phase)
             for place, part in enumerate(("", "_error", "_dof")):
-                values = [np.nan if one is None else float(one[place]) for one in own]
+                values = [np.nan if estimate is None else float(estimate[place]) for estimate in own]
                 columns[name + part] = pd.Series(values, index, dtype=float)
     return columns
 
 
 def estimate_of(row: Row, quantity: str, phase: str = WARM) -> Optional[Estimate]:
-    """A quantity of a row, or None where nothing told it."""
+    """A quantity of a row, or None if it was not measured."""
     if quantity == "stall_per_compute":
         stall, compute = (estimate_of(row, name, phase) for name in ("stall", "compute"))
         return None if stall is None or compute is None else quotient(compute, stall)
@@ -251,30 +253,30 @@ def estimate_of(row: Row, quantity: str, phase: str = WARM) -> Optional[Estimate
 def estimates_of(row: Row) -> Estimates:
     """The quantities of a row that have noise, by quantity and phase."""
     pairs = ((quantity, phase) for quantity in NOISY for phase in (WARM, COLD))
-    found = {pair: estimate_of(row, *pair) for pair in pairs}
-    return {pair: estimate for pair, estimate in found.items() if estimate is not None}
+    estimates = {pair: estimate_of(row, *pair) for pair in pairs}
+    return {pair: estimate for pair, estimate in estimates.items() if estimate is not None}
 
 
 def is_left_out(row: Row) -> bool:
-    """Whether other processes or heat made a row's figures wrong: it counts for nothing but having been so."""
+    """Whether a row's figures are distorted by other processes or heat: only this fact counts."""
     return row.provenance == MEASURED and not row.usable
 
 
 def board_of(row: Row) -> str:
-    """The kind of device, instances alike: `xavier-agx`; the device's name where nothing tells."""
+    """The type of device, without the instance: `xavier-agx`; the device's name if unknown."""
     return str(row.conditions.get("board") or row.case.device)
 
 
 def case_of(row: Row) -> Case:
-    """The row's case, of the device as the frame tells it from others of its type."""
+    """The row's case, with its device as labelled in the frame."""
     return dataclasses.replace(row.case, device=row.device_label)
 
 
 def pooled(frame: pd.DataFrame) -> pd.DataFrame:
     """A row for each device, case and size of the data set: runs of the same case together, with their noise.
 
-    Of each device only what was measured with the software of its latest profile counts. Runs that differ in seed,
-    length or telemetry interval are runs of the same case. What is left out stays by itself. The oldest comes first.
+    For each device only profiles with the software of its latest one count. Runs that differ in seed, length or
+    telemetry interval are runs of the same case. Left-out profiles have separate rows. The oldest comes first.
     """
     frame = frame.reset_index(drop=True)
     rows = list(frame.itertuples())
@@ -302,7 +304,7 @@ def _software(row: Row) -> Tuple[Any, ...]:
 
 
 def same_case(case: Case) -> Case:
-    """The case without what does not change what is asked: seed, length, interval and the limit of temperature."""
+    """The case without settings that do not change the question: seed, length, interval and temperature limit."""
     asked = case.settings
     length = {"minibatches": None, "epochs": 1} if asked.cache == "drop-each-epoch" else {"minibatches": 1}
     settings = Settings(
@@ -336,12 +338,12 @@ def _pooled_frame(frame: pd.DataFrame, groups: Sequence[Any], noises: Mapping[st
 
 def _over_runs(members: Sequence[Row], noise: Mapping[str, RunNoise]) -> Estimates:
     runs = [estimates_of(row) for row in members]
-    found = {}
+    over_all_runs = {}
     for pair in {pair for run in runs for pair in run}:
         own = [run[pair] for run in runs if pair in run]
-        found[pair] = over_runs(own, noise[pair[0]]) if pair[0] in noise else own[-1]  # of runs left out alone
+        over_all_runs[pair] = over_runs(own, noise[pair[0]]) if pair[0] in noise else own[-1]  # of runs left out alone
     exact = {(name, WARM): estimate_of(members[-1], name) for name in ("read_again", "cached_share")}
-    return {**found, **{pair: estimate for pair, estimate in exact.items() if estimate is not None}}
+    return {**over_all_runs, **{pair: estimate for pair, estimate in exact.items() if estimate is not None}}
 
 
 def _each_once(lists: Iterable[Iterable[str]]) -> Tuple[str, ...]:
@@ -349,7 +351,7 @@ def _each_once(lists: Iterable[Iterable[str]]) -> Tuple[str, ...]:
 
 
 def noise_by_device(frame: pd.DataFrame) -> Iterator[Tuple[str, Mapping[str, RunNoise]]]:
-    """Of each device of a pooled frame, how much runs of a case differ."""
+    """The noise between runs of each device of a pooled frame."""
     for row in frame.itertuples():
         if row.run_noise:
             yield row.device_label, row.run_noise

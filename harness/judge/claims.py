@@ -1,4 +1,4 @@
-"""Claims: sentences of papers as tests, and what the cases of each device say to them, measured and simulated alike.
+"""Claims: sentences of papers as tests, and their verdicts on each device, measured and simulated alike.
 
     @claim("004 5.1.4", facts="F927 F928 F929 F930", boards="xavier-agx xavier-nx", fitted=True)
     def test_one_worker_shortens_every_epoch(ratio):
@@ -6,7 +6,7 @@
         assert ratio("time", workers=(0, [1, 4]), workload=PAPERS, where=a_core_for_each_worker) < 1
 
 The test takes statistics of `harness.judge.figures` by name, bound to the cases of one device. Its docstring is the
-claim, its one comparison the verdict.
+claim, its only comparison the verdict.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from harness.judge.figures import (
     expected,
     judge_cells,
 )  # fmt: skip
-from harness.stats.noise import told
+from harness.stats.noise import describe_noise
 
 if TYPE_CHECKING:
     from harness.store.results import ResultsStore
@@ -48,7 +48,7 @@ HOW_TO_JUDGE = "pytest benchmarks --judge {}"
 
 
 class Shortfall(NamedTuple):
-    """What simulated boards are known to do instead of what is claimed, and why."""
+    """The known behaviour of simulated boards that deviates from a claim, and why."""
 
     above: float
     below: float
@@ -56,9 +56,9 @@ class Shortfall(NamedTuple):
 
 
 def known(above: float, below: float, why: str) -> Shortfall:
-    """The bounds of what a simulated board does in place of the claim: `shortfall=known(0.7, 1.15, "...")`."""
+    """The bounds of a simulated board's figure that deviates from a claim: `shortfall=known(0.7, 1.15, "...")`."""
     if not above < below:
-        raise InvalidValueError(f"a shortfall above {above:g} and below {below:g} holds nothing")
+        raise InvalidValueError(f"a shortfall above {above:g} and below {below:g} is empty")
     return Shortfall(above, below, why)
 
 
@@ -69,9 +69,9 @@ class Claim:
     test: Test
     section: str  # paper and section, such as `004 5.1.7`
     facts: Tuple[str, ...] = ()  # ids of the papers' statements and figures; `F919/F918` is one figure over another
-    boards: Tuple[str, ...] = ()  # where the paper saw it; other simulated boards are not judged. Empty for any
-    only_there: bool = False  # whether it is said of these boards alone, so that another machine is not judged either
-    fitted: str = ""  # how the simulation depends on what is claimed, where it does
+    boards: Tuple[str, ...] = ()  # of the paper; other simulated boards are not judged. Empty for any
+    only_there: bool = False  # whether it is limited to these boards, so that no other machine is judged either
+    fitted: str = ""  # how the simulation depends on the claim, if it does
     shortfall: Optional[Shortfall] = None
     measured_only: str = ""  # why a simulated board cannot fail it, and is therefore not judged
 
@@ -81,7 +81,7 @@ class Claim:
 
     @property
     def experiment(self) -> str:
-        """The benchmark file that it stands in: `benchmarks/test_EXPERIMENT.py`."""
+        """The benchmark file that defines it: `benchmarks/test_EXPERIMENT.py`."""
         return self.test.__module__.rpartition(".")[2].partition("test_")[2]
 
     @property
@@ -98,22 +98,22 @@ def claim(
     shortfall: Optional[Shortfall] = None,
     measured_only: str = "",
 ) -> Callable[[Test], Test]:
-    """Make a test a claim; its docstring says what is claimed.
+    """Make a test a claim; its docstring states the claim.
 
     Args:
-        section: where it stands, such as `004 5.1.4`.
+        section: paper and section, such as `004 5.1.4`.
         facts: ids of the statements and figures of `baselines/published` it rests on, separated by spaces.
-        boards: those the source saw it on, separated by spaces; other simulated boards are not judged.
-        only_there: it is said of these boards alone; no other machine is judged either.
-        fitted: the simulation was fitted to one of the facts, or took a parameter from one; or a sentence that says
-            what else makes a simulated board agree. Such verdicts are counted apart.
-        shortfall: `known(above, below, why)`, what simulated boards are known to do instead.
+        boards: those of the source, separated by spaces; other simulated boards are not judged.
+        only_there: it is limited to these boards; no other machine is judged either.
+        fitted: the simulation was fitted to one of the facts, or took a parameter from one; or a sentence on what else
+            makes a simulated board agree. Such verdicts are counted separately.
+        shortfall: `known(above, below, why)`, the known behaviour of simulated boards that deviates from the claim.
         measured_only: why simulated boards agree by construction; only measured profiles are judged then.
     """
 
     def decorate(test: Test) -> Test:
-        how = f"the simulation was fitted to {section}" if fitted is True else fitted or ""
-        more = (only_there, how, shortfall, measured_only)
+        dependence = f"the simulation was fitted to {section}" if fitted is True else fitted or ""
+        more = (only_there, dependence, shortfall, measured_only)
         test.claim = Claim(test, section, tuple(facts.split()), tuple(boards.split()), *more)  # type: ignore[attr-defined]
         return test
 
@@ -121,13 +121,13 @@ def claim(
 
 
 def claim_of(test: Any) -> Optional[Claim]:
-    """The claim that a function is the test of."""
+    """The claim of a test function."""
     return getattr(test, "claim", None)
 
 
 @functools.lru_cache(maxsize=None)
 def claims_in(folder: Path) -> Tuple[Claim, ...]:
-    """The claims of a folder's `test_*.py`, file by file in alphabetical order, as they stand there."""
+    """The claims of a folder's `test_*.py`, file by file in alphabetical order, in the order of each file."""
     claims: List[Claim] = []
     for file in sorted(folder.glob("test_*.py")):
         spec = importlib.util.spec_from_file_location(file.stem, file)
@@ -135,55 +135,55 @@ def claims_in(folder: Path) -> Tuple[Claim, ...]:
         assert spec.loader is not None, file
         module = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(module)
-        found = [claim_of(function) for function in vars(module).values()]
-        claims += [one for one in found if isinstance(one, Claim) and one.test.__module__ == file.stem]
+        own = [claim_of(function) for function in vars(module).values()]
+        claims += [item for item in own if isinstance(item, Claim) and item.test.__module__ == file.stem]
     return tuple(claims)
 
 
 class Verdict(NamedTuple):
-    """What the profiles of one device say to one claim."""
+    """The verdict of the profiles of one device on one claim."""
 
     experiment: str  # `benchmarks/test_EXPERIMENT.py` measures what it needs
     takeaway: str  # the claim's name
     section: str  # paper and section, such as `004 5.1.7`
-    says: str  # what is claimed and how it is judged
+    says: str  # the claim and how it is judged
     device: str  # whose profiles were judged
-    verdict: str  # as of `Judged`, like the figure that decides, its interval, case and n
+    verdict: str  # as in `Judged`, like the deciding figure, its interval, case and n
     effect: float
     low: float
     high: float
-    above: float  # the bounds; infinite where there is none
+    above: float  # the bounds; infinite if open
     below: float
-    meaning: str  # what the figure is, in words
+    meaning: str  # of the figure, in words
     case: str
     n: int
     provenance: str  # of the profiles
-    # why a simulated board is known not to behave so, where it does what is known of it; None where it should, where it
-    # does something else, and of all that is measured
+    # the reason why a simulated board deviates, if it is a known deviation; None if it should agree, if it deviates
+    # otherwise, and for measurements
     shortfall: Optional[str]
-    left_out: int = 0  # profiles of the device that were not looked at, because they were disturbed or throttled
-    # how much runs of a case differ on the device, as the interval counts it, and whether that was learned from its
-    # repeated cases or assumed
+    left_out: int = 0  # disturbed or throttled profiles of the device, which were not used
+    # the noise between runs on the device, as included in the interval, and whether it was learned from repeated cases
+    # or assumed
     between_runs: str = ""
-    apart: str = ""  # in what a measured device is not as those of the paper; empty where it is one of them
-    fitted: str = ""  # how the simulation that was judged depends on the claim; empty where it does not
-    quantity: str = ""  # that a ratio is of, and the board that it is a ratio to
+    apart: str = ""  # how a measured device differs from those of the paper, or empty
+    fitted: str = ""  # how the judged simulation depends on the claim, or empty
+    quantity: str = ""  # of a ratio, and the reference board of the ratio
     against: str = ""
 
     @property
     def must_hold(self) -> bool:
-        """Whether anything else than confirmation is an error of the suite: on a simulated board, unless known."""
+        """Whether anything but confirmation is an error of the suite: on a simulated board without known shortfall."""
         return self.provenance == SIMULATED and self.shortfall is None
 
     @property
     def is_violated(self) -> bool:
-        """Whether it is not as it should be: contradicted by a measurement, or not confirmed where it must hold."""
+        """Whether it fails its expectation: contradicted by a measurement, or not confirmed although it must hold."""
         if self.provenance == MEASURED:
             return self.verdict == CONTRADICTED
         return self.must_hold and self.verdict != CONFIRMED
 
     def fails(self, is_asserted: bool) -> bool:
-        """Whether it fails a run: what simulated boards contradict; all that is violated with `--assert-takeaways`."""
+        """Whether it fails a run: contradicted by a simulated board, or any violation with `--assert-takeaways`."""
         return self.is_violated and (is_asserted or (self.must_hold and self.verdict == CONTRADICTED))
 
     @property
@@ -200,7 +200,7 @@ class Verdict(NamedTuple):
 
 
 class Judging:
-    """A claim on one device: the statistics that its test takes, and the verdict, once its comparison was made."""
+    """A claim on one device: the statistics for its test, and the verdict after its comparison."""
 
     def __init__(
         self, claim: Optional[Claim], frame: Frame, device: str, accepts: Callable[[Verdict], bool] = lambda _: True
@@ -211,7 +211,7 @@ class Judging:
         self._cases, self._accepts = cases_of(frame), accepts
 
     def check(self) -> None:
-        """CannotRunError where the claim is not about this device, or there are no profiles of it."""
+        """CannotRunError if the claim is not about this device, or there are no profiles of it."""
         if self.device not in self._cases.devices:
             hint = f"measure them in the same run, or judge a results file: {HOW_TO_JUDGE.format('FILE')}"
             raise CannotRunError(f"there are no profiles of {self.device} to judge", hint)
@@ -239,7 +239,7 @@ class Judging:
         return bound
 
     def judge(self) -> Verdict:
-        """Run the claim's test; CannotRunError where there is nothing to judge."""
+        """Run the claim's test; CannotRunError if there is nothing to judge."""
         assert self.claim is not None
         self.check()
         names = list(inspect.signature(self.claim.test).parameters)
@@ -247,7 +247,7 @@ class Judging:
         return self.checked_verdict()
 
     def checked_verdict(self) -> Verdict:
-        """The verdict; InvalidValueError where the test made no comparison."""
+        """The verdict; InvalidValueError if the test made no comparison."""
         if self.verdict is None:
             raise InvalidValueError(f"{self.claim and self.claim.name} compared nothing", "assert ratio(...) < 1")
         return self.verdict
@@ -279,7 +279,7 @@ class Judging:
             provenance=device.provenance,
             shortfall=shortfall,
             left_out=self._cases.left_out(self.device),
-            between_runs=told(device.run_noise),
+            between_runs=describe_noise(device.run_noise),
             apart=_apart(about, device) if device.provenance == MEASURED else "",
             fitted=about.fitted if is_simulated else "",
             quantity=figures.quantity,
@@ -290,7 +290,7 @@ class Judging:
 
 
 def _apart(about: Claim, device: CasesOfDevice) -> str:
-    """In what a measured device is not as those of the paper."""
+    """How a measured device differs from those of the paper."""
     notes = []
     if about.boards and device.board not in about.boards:
         notes.append(f"the paper saw it on {', '.join(about.boards)}")
@@ -300,42 +300,42 @@ def _apart(about: Claim, device: CasesOfDevice) -> str:
 
 
 def judged_devices(names: Iterable[str]) -> List[str]:
-    """Of the devices of some profiles those that claims are judged on.
+    """The devices of some profiles on which claims are judged.
 
     Further instances of a simulated board are the same model: they count in claims about several boards, and are
-    judged by themselves only where the board that they are instances of is not there.
+    judged by themselves only if their board itself has no profiles.
     """
-    known_names = list(dict.fromkeys(names))
+    unique_names = list(dict.fromkeys(names))
 
     def is_further(name: str) -> bool:
-        return name.startswith("sim:") and INSTANCE_MARK in name and name.partition(INSTANCE_MARK)[0] in known_names
+        return name.startswith("sim:") and INSTANCE_MARK in name and name.partition(INSTANCE_MARK)[0] in unique_names
 
-    return [name for name in known_names if not is_further(name)]
+    return [name for name in unique_names if not is_further(name)]
 
 
 def judge(frame: Frame, claims: Iterable[Claim]) -> List[Verdict]:
-    """The verdicts of pooled cases on each of their devices, in the order of the claims; none where nothing speaks."""
+    """The verdicts of pooled cases on each of their devices, in the order of the claims; without data there is none."""
     cases, verdicts = cases_of(frame), []
-    for one in claims:
+    for each in claims:
         for device in judged_devices(cases.devices):
             try:
-                verdicts.append(Judging(one, cases, device).judge())
+                verdicts.append(Judging(each, cases, device).judge())
             except CannotRunError:
                 continue
     return verdicts
 
 
 def counts_of_claims(verdicts: Iterable[Verdict]) -> Dict[str, int]:
-    """How many claims came to which verdict: claims, not devices; of each the least favourable one over all devices.
+    """The number of claims with each verdict, counting for each claim the least favourable one over all devices.
 
-    Measured and simulated verdicts are counted apart, and of the simulated ones those on figures that the simulation
-    was fitted to: they say that the model can say it, and no more.
+    Measured and simulated verdicts are counted separately, and among the simulated ones those on figures to which the
+    simulation was fitted: these only show that the model can reproduce them.
     """
     order = (CONFIRMED, UNDECIDED, CONTRADICTED)
     worst: Dict[Tuple[str, bool, str], str] = {}
-    for one in verdicts:
-        place = (one.provenance, bool(one.fitted), one.takeaway)
-        worst[place] = max(worst.get(place, CONFIRMED), one.verdict, key=order.index)
+    for verdict in verdicts:
+        place = (verdict.provenance, bool(verdict.fitted), verdict.takeaway)
+        worst[place] = max(worst.get(place, CONFIRMED), verdict.verdict, key=order.index)
     counts = Counter(
         f"{verdict} ({provenance}{', fitted to it' if fitted else ''})"
         for (provenance, fitted, _), verdict in worst.items()
@@ -347,13 +347,13 @@ def counts_of_claims(verdicts: Iterable[Verdict]) -> Dict[str, int]:
 
 
 def store_verdicts(store: ResultsStore, judged: Mapping[Tuple[str, str], Optional[Verdict]]) -> None:
-    """Put verdicts into a results file, by device and claim, in the place of earlier ones; None where there is none."""
-    contents = {place: None if one is None else json.dumps(_plain(one)) for place, one in judged.items()}
+    """Store verdicts in a results file, by device and claim, and replace earlier ones; None removes one."""
+    contents = {place: None if verdict is None else json.dumps(_plain(verdict)) for place, verdict in judged.items()}
     store.keep_verdicts(contents)
 
 
 def _plain(verdict: Verdict) -> Dict[str, Any]:
-    """JSON has no infinity: an open bound is null."""
+    """JSON cannot represent infinity: an open bound is null."""
     plain = verdict._asdict()
     return {**plain, **{name: None if abs(plain[name]) == float("inf") else plain[name] for name in Bounds._fields}}
 
@@ -365,10 +365,10 @@ class StoredVerdicts(NamedTuple):
     newer: int = 0  # profiles that were added since the oldest of them
 
     def note(self, path: Path) -> str:
-        """What to do where none is stored, or profiles were added since; empty where neither is so."""
+        """The command to run if no verdict is stored, or profiles were added since; else empty."""
         command = HOW_TO_JUDGE.format(path)
         if not self.verdicts:
-            return f"{path} holds no verdicts on the papers' claims: `{command}` judges them"
+            return f"{path} has no verdicts on the papers' claims: `{command}` judges them"
         if self.newer:
             return f"{self.newer} profiles were added since the claims were judged: `{command}` judges them again"
         return ""
@@ -378,7 +378,7 @@ NOT_JUDGED = StoredVerdicts(())
 
 
 def stored_verdicts(store: ResultsStore) -> StoredVerdicts:
-    """The verdicts that `pytest benchmarks` left in a results file; StoreError where one cannot be one."""
+    """The verdicts that `pytest benchmarks` stored in a results file; StoreError for an invalid one."""
     verdicts, last = [], None
     for content, last_profile in store.verdicts():
         try:
@@ -393,7 +393,7 @@ def stored_verdicts(store: ResultsStore) -> StoredVerdicts:
 
 
 def _verdict_from(fields: Dict[str, Any]) -> Verdict:
-    """A verdict of plain values, which may be anything: the file is foreign."""
+    """A verdict from plain values, which are checked: the file may be foreign."""
     open_ends = dict(zip(Bounds._fields, Bounds()))
     bounds = {end: fields[end] if fields[end] is not None else open_ends[end] for end in open_ends}
     verdict = Verdict(**{**fields, **bounds})

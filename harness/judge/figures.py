@@ -79,8 +79,8 @@ CONFIDENCE = 0.95
 ANY_OTHER, HELD_DOWN = "*", "held-down"
 """Values that depend on the device: any other one; storage whose reads are held down."""
 
-REPEATED = 5  # fewer epochs than that say nothing of how much they vary
-LEAST_BOARDS = 3  # fewer boards than that say nothing of how much boards of a type vary
+REPEATED = 5  # with fewer epochs, their variation cannot be estimated
+LEAST_BOARDS = 3  # with fewer boards, the variation between boards of a type cannot be estimated
 ENOUGH_MODES = 20  # fewer modes say little about the range of all
 SHORT, USUAL = LENGTHS[0], LENGTHS[-1]
 
@@ -89,20 +89,20 @@ REPEATS = {"minibatches", "epochs", "idle_s", "duration_s", "seed"}
 
 _SETTINGS = ("cache", "data_scale", "clocks")
 FIELDS = (*(axis for axis in AXES if axis != "device"), *_SETTINGS, "task")
-"""What tells the cases of a device apart, and what conditions may name."""
+"""Fields that distinguish the cases of a device, and that conditions may name."""
 
 Conditions = Dict[str, Tuple[Any, ...]]  # field of a case to the values that it may have
 
 
 class Bounds(NamedTuple):
-    """What each figure of a claim has to be above and below of; infinite where there is no such bound."""
+    """Bounds of the figures of a claim; infinite if open."""
 
     above: float = -math.inf
     below: float = math.inf
 
 
 class Cell(NamedTuple):
-    """One place where a claim is looked for: which case, in short, its figure, and the rows that it is of."""
+    """One case on which a claim is judged: its label, its figure, and its rows."""
 
     label: str
     figure: Union[Estimate, Drawn]
@@ -110,37 +110,39 @@ class Cell(NamedTuple):
 
 
 class Judged(NamedTuple):
-    """What follows from some cells, with the one that decides it: nearest to a bound, or farthest beyond."""
+    """The verdict of some cells, with the deciding one: nearest to a bound, or farthest beyond."""
 
     verdict: str  # `confirmed`, `contradicted` or `undecided`
-    case: str  # which case it is of
+    case: str  # of the deciding cell
     effect: float
     low: float  # its interval, together 95 % over all cases
     high: float
-    n: int  # cases, or pairs of cases, that were looked at
+    n: int  # number of cases, or pairs of cases
 
 
 def judge_cells(cells: Sequence[Cell], bounds: Bounds, confidence: float = CONFIDENCE) -> Optional[Judged]:
-    """Confirmed where all intervals lie within the bounds, contradicted where one lies beyond, undecided otherwise.
+    """Confirmed if all intervals lie within the bounds, contradicted if one lies beyond, undecided otherwise.
 
-    That all cells have to hold needs no correction for their number; that one contradicts does. The intervals are
-    corrected by Bonferroni for both, so a claim of many cells is confirmed with more than the confidence said.
+    Confirmation by all cells needs no correction for their number; contradiction by one cell does. The intervals are
+    corrected by Bonferroni for both, so a claim of many cells is confirmed with more than the nominal confidence.
     """
     if not cells:
         return None
     share = 1 - (1 - confidence) / len(cells)
     intervals = [(cell.label, cell.figure.interval(share)) for cell in cells]
-    beyond = [one for one in intervals if one[1].high <= bounds.above or one[1].low >= bounds.below]
-    label, worst = min(beyond or intervals, key=lambda one: min(one[1].low - bounds.above, bounds.below - one[1].high))
+    beyond = [pair for pair in intervals if pair[1].high <= bounds.above or pair[1].low >= bounds.below]
+    label, worst = min(
+        beyond or intervals, key=lambda pair: min(pair[1].low - bounds.above, bounds.below - pair[1].high)
+    )
     holds = all(bounds.above < interval.low and interval.high < bounds.below for _, interval in intervals)
     verdict = CONFIRMED if holds else CONTRADICTED if beyond else UNDECIDED
     return Judged(verdict, label, worst.value, worst.low, worst.high, len(intervals))
 
 
 class Judgement:
-    """What follows from figures held against bounds; true where it is confirmed.
+    """The result of comparing figures with bounds; true if confirmed.
 
-    Within a test that is a claim, it is recorded when its truth is asked for, and true unless the run's rules fail it.
+    In a test of a claim, it is recorded when its truth is evaluated, and true unless the run's rules fail it.
     """
 
     def __init__(self, figures: CaseFigures, bounds: Bounds) -> None:
@@ -159,13 +161,14 @@ class Judgement:
         return self._is_accepted
 
     def __repr__(self) -> str:
-        one = self.judged
-        figure = f"{self.figures.meaning}: {one.effect:.3g} ({one.low:.3g} to {one.high:.3g}{expected(self.bounds)})"
-        return f"{one.verdict}: {figure}, n = {one.n}, for {one.case}"
+        judged = self.judged
+        interval = f"{judged.low:.3g} to {judged.high:.3g}{expected(self.bounds)}"
+        figure = f"{self.figures.meaning}: {judged.effect:.3g} ({interval})"
+        return f"{judged.verdict}: {figure}, n = {judged.n}, for {judged.case}"
 
 
 def expected(bounds: Bounds) -> str:
-    """`; expected above 0.85 and below 1.15`; nothing where there is no bound."""
+    """`; expected above 0.85 and below 1.15`; empty without a bound."""
     limits = [f"above {bounds.above:g}"] if bounds.above != -math.inf else []
     limits += [f"below {bounds.below:g}"] if bounds.below != math.inf else []
     return f"; expected {' and '.join(limits)}" if limits else ""
@@ -286,7 +289,7 @@ def exactly(label: str, figure: float, *cases: Row) -> Cell:
 
 
 def field(row: Row, name: str) -> Any:
-    """What a row's case has under the name of a condition."""
+    """The value of a condition in a row's case."""
     case = row.case
     return getattr(case.settings if name in _SETTINGS else case, name)
 
@@ -299,12 +302,12 @@ def label_of(row: Row) -> str:
 
 @functools.lru_cache(maxsize=None)
 def default_mode(board: str) -> str:
-    """The papers' mode of a board, by the name that cases have; any other machine's is its greatest."""
+    """The papers' mode of a board, by its name in cases; for any other machine its greatest mode."""
     return load_board(board).power_modes(DEFAULT)[0][0] if board in BOARDS and load_board(board).papers_mode else MAXN
 
 
 class CasesOfDevice:
-    """The cases of one device, as statistics look for them: those that differ in one thing and agree in others."""
+    """The cases of one device, with lookups for statistics: cases that differ in one condition and agree in others."""
 
     def __init__(self, name: str, rows: Sequence[Row]) -> None:
         """Take the rows of the device, pooled.
@@ -362,18 +365,20 @@ class CasesOfDevice:
             if values == (ANY_OTHER,):
                 values = tuple(sorted({fields[name] for fields in self.fields} - {None, field(row, name)}))
                 if name == "storage":
-                    values = tuple(one for one in values if one not in self.held_down)  # slower than any medium may be
+                    values = tuple(
+                        value for value in values if value not in self.held_down
+                    )  # slower than any medium may be
             options.append([(name, value) for value in values])
         return (dict(change) for change in itertools.product(*options))
 
 
 def _sized_like(case: Case) -> Optional[Tuple[str, str, str]]:
-    """Cases that a data set's size matters to alike; None where the cache is warm and it does not matter."""
+    """Cases on which the size of the data set has the same effect; None for a warm cache, where it has none."""
     return None if case.settings.cache == WARM else (case.task, case.workload, case.settings.cache)
 
 
 class Cases:
-    """A pooled frame, made ready for many statistics; without one there is no case of any device."""
+    """A pooled frame, prepared for many statistics; empty without a frame."""
 
     def __init__(self, frame: Optional[pd.DataFrame] = None) -> None:
         rows: Dict[str, List[Row]] = {}
@@ -382,12 +387,12 @@ class Cases:
         self.devices = {name: CasesOfDevice(name, own) for name, own in rows.items()}
 
     def of(self, device: Optional[str]) -> List[CasesOfDevice]:
-        """One device, none where there are no cases of it; or all of them."""
-        return [one for name, one in self.devices.items() if device in (None, name)]
+        """One device, or none if it has no cases; or all devices."""
+        return [item for name, item in self.devices.items() if device in (None, name)]
 
     def left_out(self, device: str) -> int:
-        """How many profiles of a device no figure is taken from, because they were disturbed or throttled."""
-        return sum(len(row.profile_ids) for one in self.of(device) for row in one.left_out)
+        """The number of disturbed or throttled profiles of a device, which are not used."""
+        return sum(len(row.profile_ids) for item in self.of(device) for row in item.left_out)
 
 
 Frame = Union["pd.DataFrame", Cases]
@@ -398,7 +403,7 @@ def cases_of(frame: Frame) -> Cases:
 
 
 class _Query:
-    """Conditions taken apart: what both cases have, what changes, and of which devices."""
+    """Parsed conditions: those of both cases, those that change, and the devices."""
 
     def __init__(self, frame: Frame, conditions: Mapping[str, Any]) -> None:
         given = dict(conditions)
@@ -415,7 +420,7 @@ class _Query:
         self.named = {name for shared, _ in self.alternatives for name in shared}
 
     def rows(self, device: CasesOfDevice) -> List[Row]:
-        """The rows of a device that are as named."""
+        """The rows of a device with the named conditions."""
         return [row for shared, _ in self.alternatives for row in device.where(shared) if self.holds(row)]
 
     def pairs(self, device: CasesOfDevice) -> Iterator[Tuple[Row, Row]]:
@@ -461,7 +466,7 @@ def _split(conditions: Mapping[str, Any]) -> Tuple[Conditions, List[Tuple[Condit
             raise InvalidValueError(f"there is no condition {name!r}", f"conditions are {', '.join(FIELDS)}")
         if isinstance(value, tuple):
             changing[name] = [value]
-        elif isinstance(value, list) and any(isinstance(one, tuple) for one in value):
+        elif isinstance(value, list) and any(isinstance(item, tuple) for item in value):
             changing[name] = value
         else:
             shared[name] = _values(value)
@@ -484,7 +489,7 @@ def _values(value: Any) -> Tuple[Any, ...]:
 
 
 def _said(query: _Query) -> str:
-    """What changes, in words: `workers 1 or 4 / 0`."""
+    """The change, in words: `workers 1 or 4 / 0`."""
 
     def side(conditions: Conditions, is_named: bool = True) -> str:
         return ", ".join(f"{name} " * is_named + " or ".join(map(str, values)) for name, values in conditions.items())
@@ -500,7 +505,7 @@ def _said(query: _Query) -> str:
 
 
 def value(frame: Frame, quantity: str, **conditions: Any) -> CaseFigures:
-    """A quantity of every case that is as named, in the unit of `harness.judge.case_frame.QUANTITIES`."""
+    """A quantity of each case with the named conditions, in the unit of `harness.judge.case_frame.QUANTITIES`."""
     query = _Query(frame, conditions)
     rows = [row for device in query.devices for row in query.rows(device)]
     figures = [(row, estimate_of(row, _known(quantity), query.phases[1])) for row in rows]
@@ -521,7 +526,7 @@ def ratio(
     against: Union[str, Sequence[str]] = (),
     **conditions: Any,
 ) -> CaseFigures:
-    """The second case over the first, of every two that differ as named and agree in everything else.
+    """The second case over the first, for all pairs that differ as named and agree in everything else.
 
     `per_sample` divides times by the batch size. `against` compares with a case of another board in place of a change:
     `against="orin-agx"` is the time on this device over that on Orin AGX, each in its default power mode.
@@ -535,11 +540,11 @@ def ratio(
         for pair in (query.pairs_against(device, boards) if is_across else query.pairs(device))
     ]
     cells = [
-        Cell(label_of(other), _per_sample(found, row, other) if per_sample else found, (row, other))
+        Cell(label_of(other), _per_sample(figure, row, other) if per_sample else figure, (row, other))
         for quantity in map(_known, quantities)
         for row, other in pairs
-        for found in [_ratio(row, other, quantity, query.phases)]
-        if found is not None
+        for figure in [_ratio(row, other, quantity, query.phases)]
+        if figure is not None
     ]
     what = f"{' and '.join(quantities)}{' per sample' * per_sample}"
     meaning = f"{what}, {f'here / on {boards[0]}' if is_across else _said(query)}"
@@ -551,12 +556,12 @@ def _ratio(row: Row, other: Row, quantity: str, phases: Tuple[str, str]) -> Opti
     return None if first is None or second is None or not first.value else quotient(first, second)
 
 
-def _per_sample(found: Estimate, row: Row, other: Row) -> Estimate:
-    return found._replace(value=found.value * row.case.batch_size / other.case.batch_size)
+def _per_sample(figure: Estimate, row: Row, other: Row) -> Estimate:
+    return figure._replace(value=figure.value * row.case.batch_size / other.case.batch_size)
 
 
 def time_over_data_sizes(frame: Frame, **conditions: Any) -> CaseFigures:
-    """Time with one size of the data set over that with another one; of a simulated board as the papers ran it."""
+    """Time with one size of the data set over that with another one; for a simulated board as in the papers."""
     query = _Query(frame, conditions)
     cells: List[Cell] = []
     for device in query.devices:
@@ -572,11 +577,13 @@ def time_over_data_sizes(frame: Frame, **conditions: Any) -> CaseFigures:
 
 
 def watts_saved(frame: Frame, **conditions: Any) -> CaseFigures:
-    """What the second case draws less than the first, in W."""
+    """Power saved by the second case against the first, in W."""
     query, cells = _Query(frame, conditions), []
     pairs = [(device, pair) for device in query.devices for pair in query.pairs(device)]
     for device, (row, other) in pairs:
-        powers = [estimate for estimate in (estimate_of(one, "power") for one in (row, other)) if estimate is not None]
+        powers = [
+            estimate for estimate in (estimate_of(each, "power") for each in (row, other)) if estimate is not None
+        ]
         if len(powers) == 2:
             label = f"{device.name} {row.case.power_mode}"
             saved = drawn(label, [[power] for power in powers], lambda held, free: mw_to_w(float(held[0] - free[0])))
@@ -619,7 +626,7 @@ PER_MINIBATCH = {
 
 
 def _measured_ratio(query: _Query, device: CasesOfDevice, printed: PrintedRatio) -> List[Cell]:
-    """The ratio in profiles of a device, from every two cases that are as in the paper."""
+    """The ratio in profiles of a device, from all pairs of cases that match the paper."""
     axes = ("workers", "storage", "batch_size", "power_mode", "clocks")
     conditions = (printed.before, printed.after)
     cold = [condition.cache == COLD for condition in conditions]
@@ -711,7 +718,7 @@ def throttled_share(frame: Frame, **conditions: Any) -> CaseFigures:
 
 
 class ProfiledModes(NamedTuple):
-    """The power modes that a statistic is taken over."""
+    """The power modes of a statistic."""
 
     names: List[str]
     settings: np.ndarray  # cores and clocks, shape (modes, 4)
@@ -764,8 +771,8 @@ def over_modes(
 def correlation(frame: Frame, first: str, second: str, **conditions: Any) -> CaseFigures:
     """The correlation of the logarithms of two quantities over power modes."""
 
-    def correlation_of_logarithms(modes: ProfiledModes, one: np.ndarray, other: np.ndarray) -> float:
-        return float(np.corrcoef(np.log(one), np.log(other))[0, 1])
+    def correlation_of_logarithms(modes: ProfiledModes, first: np.ndarray, second: np.ndarray) -> float:
+        return float(np.corrcoef(np.log(first), np.log(second))[0, 1])
 
     return over_modes(frame, correlation_of_logarithms, first, second, **conditions)
 
@@ -806,4 +813,4 @@ STATISTICS: Dict[str, Callable[..., CaseFigures]] = {
         *(over_modes, correlation, error_of_short_profiles, share_without_power_sample),
     )
 }
-"""What a claim's test takes as a fixture of the same name."""
+"""The fixtures of a claim's test, by name."""

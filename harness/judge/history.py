@@ -1,11 +1,11 @@
-"""What changed over many runs, and since when: each case of a board as a series, cut where its level changes.
+"""Changes over many runs, and since when: each case of a board as a series, cut where its level changes.
 
-A change counts where it is beyond the threshold and beyond noise: Student's t between the runs of both segments, with
-Holm's correction over all changes of all series. Software that differs between the runs before and after is told with
-it. Only runs of one board instance are a series; versions of software may differ, as they are what is asked about.
+A change counts if it is beyond the threshold and beyond noise: Student's t between the runs of both segments, with
+Holm's correction over all changes of all series. Software that differs between the runs before and after is listed with
+it. A series has the runs of one board instance; versions of software may differ, because they are the question.
 
-Of 300 simulated series of 30 runs on a board with 1 % noise, 1 % had a change where there was none. A step of 5 % was
-found at its run, and no other change, in 98 %; in 56 % where it was the newest run alone.
+Of 300 simulated series of 30 runs on a board with 1 % noise, 1 % had a false change. A step of 5 % was detected at its
+run, and no other change, in 98 %; in 56 % if it was the newest run only.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ from harness.store.frames import FLAGGED, common_conditions, labelled, profiles_
 if TYPE_CHECKING:
     import pandas as pd
 
-OF_THE_RUN = ("jetwatt", "suite_commit", "kernel")  # what else of its environment is told where it changes
+OF_THE_RUN = ("jetwatt", "suite_commit", "kernel")  # further parts of its environment that are listed if they change
 FEWEST = 4  # runs below which a series is not cut
 
 TEST = (
     "Each case of each board instance is a series of runs, cut by optimal partitioning (the partition that PELT finds)."
-    f" A change counts where the ratio of the levels is beyond the threshold, and noise alone is unlikely to give it"
-    f" (Student's t, p < {1 - CONFIDENCE:.2g} after Holm's correction over all changes). A single run apart counts only"
-    " as the newest."
+    f" A change counts if the ratio of the levels is beyond the threshold and noise alone is unlikely to cause it"
+    f" (Student's t, p < {1 - CONFIDENCE:.2g} after Holm's correction over all changes). An isolated outlier counts"
+    " only if it is the most recent run."
 )
 
 
@@ -62,7 +62,7 @@ class SeriesPoint(NamedTuple):
 class Step(NamedTuple):
     at: ChangePoint  # places of runs in the series
     change: Change  # after / before
-    differ: List[str]  # what of the software differs, `torch: "2.8.0" -> "2.9.0"`
+    differ: List[str]  # differences of the software, `torch: "2.8.0" -> "2.9.0"`
 
 
 class CaseSeries(NamedTuple):
@@ -75,7 +75,7 @@ class CaseSeries(NamedTuple):
 
     @property
     def status(self) -> str:
-        """What the newest run is against the level before the last change."""
+        """The newest run compared with the level before the last change."""
         if not self.steps:
             return SAME if len(self.points) >= FEWEST else TOO_FEW
         is_worse = self.quantity.is_worse(self.steps[-1].change.ratio)
@@ -90,7 +90,7 @@ class CaseSeries(NamedTuple):
         return self.status == self.quantity.worse
 
     def level(self, place: int) -> float:
-        """The geometric mean of the segment that a run lies in."""
+        """The geometric mean of a run's segment."""
         cuts = [0, *(step.at.place for step in self.steps), len(self.points)]
         start = max(cut for cut in cuts if cut <= place)
         stop = min(cut for cut in cuts if cut > place)
@@ -99,14 +99,14 @@ class CaseSeries(NamedTuple):
 
 class CaseHistories(NamedTuple):
     series: List[CaseSeries]  # those that became worse first
-    left_out: List[str]  # what was not looked at, a sentence each
+    left_out: List[str]  # files and profiles left out, a sentence each
     threshold: float
 
     @property
     def exit_code(self) -> int:
-        """As of a comparison, of the newest runs; 2 where no series has enough of them."""
-        is_open = all(one.status == TOO_FEW for one in self.series)
-        return exit_code_of(any(one.is_worse for one in self.series), is_open)
+        """As for a comparison of the newest runs; 2 if no series has enough of them."""
+        is_open = all(series.status == TOO_FEW for series in self.series)
+        return exit_code_of(any(series.is_worse for series in self.series), is_open)
 
 
 def read_history(
@@ -115,9 +115,9 @@ def read_history(
     since: Optional[datetime.date] = None,
     threshold: float = DEFAULT_THRESHOLD,
 ) -> CaseHistories:
-    """The history that results files tell, or those anywhere in folders; what several of them hold counts once.
+    """The history of results files, or of those anywhere in folders; profiles in several files count once.
 
-    A file that was named and cannot be read is a `StoreError`; one in a folder is left out, and said.
+    A named file that cannot be read is a `StoreError`; one in a folder is listed in `left_out`.
     """
     check_threshold(threshold)
     runs = profiles_of_files(paths, include_flagged, since)
@@ -125,16 +125,16 @@ def read_history(
     left_out = [*unreadable, *([f"{flagged} {LEFT_OUT}"] if flagged else [])]
     if runs.empty:
         raise StoreError(
-            f"{', '.join(map(str, paths))}: no profile to look at{''.join(f'; left out: {one}' for one in left_out)}",
+            f"{', '.join(map(str, paths))}: no profiles{''.join(f'; left out: {reason}' for reason in left_out)}",
             "name results files, or a folder of them",
         )
     return CaseHistories(judge(_series(runs), threshold), left_out, threshold)
 
 
 def _series(runs: pd.DataFrame) -> List[Tuple[CaseSeries, str]]:
-    """The series of each quantity, not cut yet, each with the type of its device."""
+    """The series of each quantity, without changes yet, each with the type of its device."""
     sure = {quantity.column: quantity.of(runs) for quantity in QUANTITIES}
-    runs, found = runs[_COLUMNS].assign(**sure), []
+    runs, with_devices = runs[_COLUMNS].assign(**sure), []
     for _, members in runs.groupby(common_conditions(runs, ignore=(*SOFTWARE, "seed")), sort=False):
         last = members.iloc[-1]
         case_id = labelled(last["case_id"], last["device_name"], last["device_label"])
@@ -151,68 +151,75 @@ def _series(runs: pd.DataFrame) -> List[Tuple[CaseSeries, str]]:
             if points:
                 instance = last["board_instance"]
                 series = CaseSeries(case_id, instance, last["provenance"], quantity.name, points, [])
-                found.append((series, last["device"]))
-    return found
+                with_devices.append((series, last["device"]))
+    return with_devices
 
 
 def judge(series: Sequence[Tuple[CaseSeries, str]], threshold: float = DEFAULT_THRESHOLD) -> List[CaseSeries]:
-    """Find the changes of series, each given with the type of its device."""
-    among = sum(len(one.points) >= FEWEST for one, _ in series)
-    found: List[Tuple[CaseSeries, List[Tuple[ChangePoint, Change]]]] = []
+    """Detect the changes of series, each given with the type of its device."""
+    among = sum(len(case_series.points) >= FEWEST for case_series, _ in series)
+    with_changes: List[Tuple[CaseSeries, List[Tuple[ChangePoint, Change]]]] = []
     low, high = 1 / (1 + threshold), 1 + threshold
-    for one, device in series:
-        known = noise.prior(device, one.quantity.noise)
-        logs = np.log([point.value for point in one.points])
-        learned = learn_from_neighbours(logs, known)
+    for case_series, device in series:
+        prior_noise = noise.prior(device, case_series.quantity.noise)
+        logs = np.log([point.value for point in case_series.points])
+        learned = learn_from_neighbours(logs, prior_noise)
         logs = without_outliers(logs, learned.share)
         cuts = change_points(logs, learned.share, among) if len(logs) >= FEWEST else []
         while True:  # a cut that is below the threshold joins its segments, which moves the levels of both
-            changes = _changes(logs, [cut.place for cut in cuts], known)
+            changes = _changes(logs, [cut.place for cut in cuts], prior_noise)
             small = [place for place, change in enumerate(changes) if low <= change.ratio <= high]
             if not small:
                 break
             del cuts[small[0]]
-        found.append((one, list(zip(cuts, changes))))
-    p_values = iter(holm([change.p_value for _, steps in found for _, change in steps]))
+        with_changes.append((case_series, list(zip(cuts, changes))))
+    p_values = iter(holm([change.p_value for _, steps in with_changes for _, change in steps]))
     judged = []
-    for one, cut in found:
-        kept = [(at, change) for at, change in cut if next(p_values) < 1 - CONFIDENCE]
+    for case_series, candidates in with_changes:
+        kept = [(at, change) for at, change in candidates if next(p_values) < 1 - CONFIDENCE]
         steps = [
-            Step(at, change, differences(one.points[at.place - 1].software, one.points[at.place].software))
+            Step(
+                at,
+                change,
+                differences(case_series.points[at.place - 1].software, case_series.points[at.place].software),
+            )
             for at, change in kept
         ]
-        judged.append(one._replace(steps=steps))
-    return sorted(judged, key=lambda one: (not one.is_worse, not one.steps))
+        judged.append(case_series._replace(steps=steps))
+    return sorted(judged, key=lambda case_series: (not case_series.is_worse, not case_series.steps))
 
 
-def _changes(logs: np.ndarray, places: Sequence[int], known: noise.RunNoise) -> List[Change]:
-    """The ratio of the levels after and before each place, with the noise that the runs of all segments show."""
+def _changes(logs: np.ndarray, places: Sequence[int], prior_noise: noise.RunNoise) -> List[Change]:
+    """The ratio of the levels after and before each place, with the noise of the runs of all segments."""
     segments = [[Estimate(math.exp(log), 0.0, 1) for log in part] for part in np.split(logs, places)]
-    between = noise.learn(segments, known)
+    between = noise.learn(segments, prior_noise)
     levels = [noise.over_runs(runs, between) for runs in segments]
     ratios = [quotient(before, after) for before, after in zip(levels, levels[1:])]
     return [Change(*ratio.interval(), ratio.p_differs()) for ratio in ratios]
 
 
-def to_json(found: CaseHistories) -> str:
+def to_json(histories: CaseHistories) -> str:
     """All series with their runs and changes."""
     series = [
         {
-            **{name: getattr(one, name) for name in ("case_id", "board_instance", "provenance", "figure", "status")},
-            "unit": one.quantity.unit,
+            **{
+                name: getattr(case_series, name)
+                for name in ("case_id", "board_instance", "provenance", "figure", "status")
+            },
+            "unit": case_series.quantity.unit,
             "changes": [
                 {
-                    **{name: getattr(one.points[step.at.place], name) for name in ("run_id", "created_at")},
+                    **{name: getattr(case_series.points[step.at.place], name) for name in ("run_id", "created_at")},
                     "run": step.at.place + 1,
                     "between_runs": [step.at.low + 1, step.at.high + 1],
                     **step.change._asdict(),
                     "differ": step.differ,
                 }
-                for step in one.steps
+                for step in case_series.steps
             ],
-            "runs": [point._asdict() for point in one.points],
+            "runs": [point._asdict() for point in case_series.points],
         }
-        for one in found.series
+        for case_series in histories.series
     ]
-    told = {name: getattr(found, name) for name in ("exit_code", "threshold", "left_out")}
-    return json.dumps({**told, "series": series}, indent=1)
+    document = {name: getattr(histories, name) for name in ("exit_code", "threshold", "left_out")}
+    return json.dumps({**document, "series": series}, indent=1)

@@ -24,18 +24,18 @@ def greatest_over_least(modes: ProfiledModes, values: np.ndarray) -> float:
 
 
 def share_saved(modes: ProfiledModes, values: np.ndarray) -> float:
-    """What the least value is below the greatest one."""
+    """The difference of the least value to the greatest one, as a share."""
     return float(1.0 - values.min() / values.max())
 
 
-def points_on_front(modes: ProfiledModes, one: np.ndarray, other: np.ndarray) -> float:
+def points_on_front(modes: ProfiledModes, first: np.ndarray, second: np.ndarray) -> float:
     """How many modes are on the front of two quantities."""
-    return float(len(pareto_front(one, other)))
+    return float(len(pareto_front(first, second)))
 
 
-def first_mode_on_front(modes: ProfiledModes, one: np.ndarray, other: np.ndarray) -> float:
+def first_mode_on_front(modes: ProfiledModes, first: np.ndarray, second: np.ndarray) -> float:
     """1 where the first of the modes is on the front, 0 where not."""
-    return float(0 in pareto_front(one, other))
+    return float(0 in pareto_front(first, second))
 
 
 def best_of_both_over_maxn(modes: ProfiledModes, times: np.ndarray, energies: np.ndarray) -> float:

@@ -1,4 +1,4 @@
-"""Which cases of two sides are compared, and the ratio of each."""
+"""Matching the cases of two sides, and the ratio of each pair."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from harness.store.conditions import INSTANCE, NAMED_IN_CONDITIONS, differences,
 class Pair(NamedTuple):
     """A case and its counterpart.
 
-    Where only one side has the case, the other is None. Where conditions differ from those of the nearest counterpart,
-    or it cannot be known which is meant, the comparison is refused.
+    If only one side has the case, the other is None. If conditions differ from those of the nearest counterpart, or the
+    counterpart is ambiguous, the comparison is refused.
     """
 
     before: Optional[CaseRuns]
     after: Optional[CaseRuns]
-    differ: List[str]  # what differs of the conditions in question, `torch: "2.14.0" -> "2.15.0"`; or why it is refused
+    differ: List[str]  # differences of the named conditions, `torch: "2.14.0" -> "2.15.0"`; or the reason of a refusal
     is_refused: bool = False
 
     @property
@@ -54,50 +54,52 @@ def pair(
 ) -> List[Pair]:
     """The cases of two sides: those of the first in its order, then those that only the second has.
 
-    `by` names conditions that may differ; `power_mode` stands for all of `power_mode.gpu_khz` and the like. `names` are
-    those of the sides.
+    `by` names conditions that may differ; `power_mode` includes `power_mode.gpu_khz` and so on. `names` are those of
+    the sides.
     """
-    known = {*NAMED_IN_CONDITIONS, "python"}
+    available = {*NAMED_IN_CONDITIONS, "python"}
     for case in [*before, *after] if by else ():
-        known |= {*case.conditions, *case.leaves}
-    unknown = [name for name in by if name not in known]
+        available |= {*case.conditions, *case.leaves}
+    unknown = [name for name in by if name not in available]
     if unknown:
-        raise UnknownNameError(f"no condition is called {', '.join(unknown)}; available: {', '.join(sorted(known))}")
+        raise UnknownNameError(
+            f"no condition is called {', '.join(unknown)}; available: {', '.join(sorted(available))}"
+        )
     before, after = _of_one_instance(before, after), _of_one_instance(after, before)
     old, new = _by_rest(before, by), _by_rest(after, by)
     alone = [cases[0] for rest, cases in new.items() if rest not in old and len(cases) == 1]
     candidates = [without_question(case, by) for case in alone]
     pairs, met = [], set()
-    for rest, (one, *further) in old.items():
+    for rest, (case, *further) in old.items():
         if further:
-            pairs.append(_ambiguous(names[0], [one, *further], by))
+            pairs.append(_ambiguous(names[0], [case, *further], by))
         elif rest not in new:
-            place = nearest(without_question(one, by), candidates)
+            place = nearest(without_question(case, by), candidates)
             if place is None:
-                pairs.append(Pair(one, None, []))
+                pairs.append(Pair(case, None, []))
             else:
                 met.add(place)
-                why = differences(rest_of(one, by), rest_of(alone[place], by))
-                pairs.append(Pair(one, alone[place], why, is_refused=True))
+                why = differences(rest_of(case, by), rest_of(alone[place], by))
+                pairs.append(Pair(case, alone[place], why, is_refused=True))
         elif len(new[rest]) == 1:
-            lines = differences(one.conditions, new[rest][0].conditions)
-            pairs.append(Pair(one, new[rest][0], [line for line in lines if _is_named(line.partition(":")[0], by)]))
+            lines = differences(case.conditions, new[rest][0].conditions)
+            pairs.append(Pair(case, new[rest][0], [line for line in lines if _is_named(line.partition(":")[0], by)]))
     pairs += [_ambiguous(names[1], cases, by) for cases in new.values() if len(cases) > 1]
     return pairs + [Pair(None, case, []) for place, case in enumerate(alone) if place not in met]
 
 
 def _of_one_instance(cases: Sequence[CaseRuns], others: Sequence[CaseRuns]) -> List[CaseRuns]:
-    """Cases without their board instance, where one side has a single one of the device and the other tells none.
+    """Cases without their board instance, if one side has a single one of the device and the other has none.
 
-    Files from before 0.2.0 do not tell it. That is no reason to refuse what was compared with them so far.
+    Files from before 0.2.0 do not have it, and must still be comparable.
     """
-    told: List[Dict[str, Set[Any]]] = [{}, {}]
-    for found, side in zip(told, (cases, others)):
+    instances: List[Dict[str, Set[Any]]] = [{}, {}]
+    for by_device, side in zip(instances, (cases, others)):
         for case in side:
-            found.setdefault(case.device, set()).add(case.conditions.get(INSTANCE))
+            by_device.setdefault(case.device, set()).add(case.conditions.get(INSTANCE))
     kept = []
     for case in cases:
-        own, other = (found.get(case.device, set()) for found in told)
+        own, other = (by_device.get(case.device, set()) for by_device in instances)
         if None in own ^ other and len(own) == len(other) == 1:
             case = dataclasses.replace(case, conditions=without_instance(case.conditions))
         kept.append(case)
@@ -105,10 +107,12 @@ def _of_one_instance(cases: Sequence[CaseRuns], others: Sequence[CaseRuns]) -> L
 
 
 def nearest(case: CaseRuns, candidates: Sequence[CaseRuns]) -> Optional[int]:
-    """The place of the runs of the same workload whose conditions differ least: what was probably meant."""
+    """The index of the runs of the same workload whose conditions differ least: the likely counterpart."""
     subject = (case.conditions["workload"], case.conditions["task"])
-    same = [place for place, one in enumerate(candidates) if one.case_id == case.case_id] or [
-        place for place, one in enumerate(candidates) if (one.conditions["workload"], one.conditions["task"]) == subject
+    same = [place for place, candidate in enumerate(candidates) if candidate.case_id == case.case_id] or [
+        place
+        for place, candidate in enumerate(candidates)
+        if (candidate.conditions["workload"], candidate.conditions["task"]) == subject
     ]
 
     def distance(place: int) -> int:
@@ -119,17 +123,17 @@ def nearest(case: CaseRuns, candidates: Sequence[CaseRuns]) -> Optional[int]:
 
 
 def _is_named(name: str, by: Iterable[str]) -> bool:
-    """Whether a condition, `power_mode.gpu_khz`, is one of those named or lies in one."""
+    """Whether a condition, `power_mode.gpu_khz`, is a named one or part of one."""
     return any(name == given or name.startswith(f"{given}.") for given in by)
 
 
 def rest_of(case: CaseRuns, by: Sequence[str]) -> Dict[str, Any]:
-    """The conditions that have to agree, flat."""
+    """The conditions that must agree, flat."""
     return {name: value for name, value in case.leaves.items() if not _is_named(name, by)}
 
 
 def without_question(case: CaseRuns, by: Sequence[str]) -> CaseRuns:
-    """The runs of a case without the conditions in question; workload and task stay, to find it by."""
+    """The runs of a case without the named conditions; workload and task are kept, to find it by."""
     subject = {name: case.conditions[name] for name in ("workload", "task")}
     return dataclasses.replace(case, conditions={**rest_of(case, by), **subject})
 
@@ -142,18 +146,20 @@ def _by_rest(cases: Sequence[CaseRuns], by: Sequence[str]) -> Dict[str, List[Cas
 
 
 def _ambiguous(side: str, cases: Sequence[CaseRuns], by: Sequence[str]) -> Pair:
-    """Cases of one side that differ in nothing but the question: which of them is meant cannot be known."""
+    """Cases of one side that differ only in the named conditions, so that the counterpart is ambiguous."""
     differ = "; ".join(differences(cases[0].conditions, cases[-1].conditions))
-    why = f"{side} holds {len(cases)} that differ in {', '.join(by)} alone ({differ})"
-    return Pair(cases[0], None, [f"{why}; keep them in results files of their own"], is_refused=True)
+    why = f"{side} has {len(cases)} cases that differ only in {', '.join(by)} ({differ})"
+    return Pair(cases[0], None, [f"{why}; keep them in separate results files"], is_refused=True)
 
 
 def environment_changes(pairs: Iterable[Pair]) -> List[str]:
     lines: Dict[str, None] = {}
-    for one in pairs:
-        old, new = (case.environment for case in one.sides)
+    for case_pair in pairs:
+        old, new = (case.environment for case in case_pair.sides)
         shared = [name for name in old if name in new and name not in SAYS_NOTHING]
-        lines.update(dict.fromkeys(differences(*({name: told[name] for name in shared} for told in (old, new)))))
+        lines.update(
+            dict.fromkeys(differences(*({name: environment[name] for name in shared} for environment in (old, new))))
+        )
     return list(lines)
 
 
@@ -169,12 +175,12 @@ def ratios(
     the run may differ between the sides (`learn_noise`).
     """
     devices: Dict[str, Dict[str, List[List[Tuple[float, ...]]]]] = {}
-    for one in pairs:
-        series = [case.series(quantity) for case in one.sides]
-        devices.setdefault(one.sides[0].device, {})[one.key] = series
-    found = {}
+    for case_pair in pairs:
+        series = [case.series(quantity) for case in case_pair.sides]
+        devices.setdefault(case_pair.sides[0].device, {})[case_pair.key] = series
+    ratio_by_key = {}
     for device, pairs_of in devices.items():
-        known = prior(device, quantity.noise)
-        learned = noise or learn_noise(list(pairs_of.values()), same_question, known)
-        found.update({name: compare_runs(*series, learned, known) for name, series in pairs_of.items()})
-    return found
+        prior_noise = prior(device, quantity.noise)
+        learned = noise or learn_noise(list(pairs_of.values()), same_question, prior_noise)
+        ratio_by_key.update({name: compare_runs(*series, learned, prior_noise) for name, series in pairs_of.items()})
+    return ratio_by_key

@@ -1,4 +1,4 @@
-"""The papers' figures that a simulated board can answer, and how far off an answer is."""
+"""The papers' figures that a simulated board can reproduce, and the deviation of its answers."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from typing import Callable, Dict, List, Mapping, NamedTuple, Optional, Tuple, T
 from harness.core.errors import InvalidValueError, StoreError
 
 FIGURES_FILE = Path(__file__).resolve().parents[2] / "baselines" / "published" / "figures.csv"
-"""In a clone and in an installation alike, the package `baselines` lies beside `harness`."""
+"""The package `baselines` is next to `harness`, both in a clone and in an installation."""
 
 CHANGE = "change"
 RELATIONS = ("value", "ratio", CHANGE, "spread", "least", "greatest")
 COMPARATORS = ("=", "~", "<", "<=", ">", ">=", "range")
-CLOSE = 0.15  # an answer within 15 % of what was published counts as close
+CLOSE = 0.15  # an answer within 15 % of the published figure counts as close
 VERSUS = "vs_"
 EMPTY = ("", "-")
 
@@ -24,9 +24,9 @@ Parsed = TypeVar("Parsed")
 
 
 class Condition(NamedTuple):
-    """What was run: one side of a figure."""
+    """The condition of a run: one side of a figure."""
 
-    device: str  # a board, as in the corpus; several with commas where the figure is their mean
+    device: str  # a board, as in the corpus; several with commas if the figure is their mean
     workload: str  # as in the corpus; empty for an idle board
     power_mode: str  # as `tools.simulated_answers.find_modes` reads it
     workers: int = 4
@@ -43,7 +43,7 @@ class PublishedFigure(NamedTuple):
     paper: str
     section: str
     condition: Condition
-    versus: Optional[Condition]  # what it is compared with; None where the figure stands for itself
+    versus: Optional[Condition]  # the condition it is compared with; None if the figure is not relative
     metric: str  # a key of `tools.simulated_answers.METRICS`
     # `value`; `ratio` of the condition to `versus`; `change` against `versus` in %; over several modes `least`,
     # `greatest`, or `spread`: greatest less least over greatest, in %
@@ -63,8 +63,8 @@ class PublishedFigure(NamedTuple):
     def deviation(self, answered: float) -> float:
         """How far an answer, in `unit`, lies from the figure, relative to it.
 
-        0 within a range or on the right side of a bound; else relative to the nearer end. A change is judged by the
-        ratio that it stands for: -25 % where -22.3 % was published is 0.75 / 0.777, 3.5 % too little.
+        0 within a range or on the right side of a bound; else relative to the nearer end. A change is judged by its
+        ratio: -25 % against a published -22.3 % is 0.75 / 0.777, 3.5 % too little.
         """
         least, greatest = self.ends
         if self.relation == CHANGE:
@@ -84,7 +84,7 @@ class PublishedFigure(NamedTuple):
 
 
 class PrintedRatio(NamedTuple):
-    """A quantity in one condition over the same in another one, as printed: from least to greatest."""
+    """A printed ratio of a quantity between two conditions: from least to greatest."""
 
     metric: str
     before: Condition
@@ -96,25 +96,25 @@ class PrintedRatio(NamedTuple):
 def read_published(path: Path, what: str, parse: Callable[[Mapping[str, str]], Parsed]) -> List[Parsed]:
     """The rows of a CSV file of `baselines/published`, parsed.
 
-    What `parse` refuses by a ValueError, or lacks a column, is an InvalidValueError: the line is no `what`.
+    A line that `parse` refuses by a ValueError, or without a column, is an InvalidValueError: it is not a `what`.
     """
-    found = []
+    rows = []
     try:
         with path.open(encoding="utf-8", newline="") as file:
             reader = csv.DictReader(file)
             for row in reader:
                 try:
-                    found.append(parse(row))
+                    rows.append(parse(row))
                 except (KeyError, ValueError) as error:
-                    raise InvalidValueError(f"{path} line {reader.line_num} is no {what}: {error}") from error
+                    raise InvalidValueError(f"{path} line {reader.line_num} is not a {what}: {error}") from error
     except OSError as error:
         raise StoreError(f"cannot read {path}: {error}", "it is part of a clone and of an installation") from error
-    return found
+    return rows
 
 
 @functools.lru_cache(maxsize=None)
 def load_figures(path: Path = FIGURES_FILE) -> Tuple[PublishedFigure, ...]:
-    """The figures of a file, an id may be said of several workloads; errors as of `read_published`."""
+    """The figures of a file; an id may belong to several workloads; errors as in `read_published`."""
     return tuple(read_published(path, "figure", _figure))
 
 
@@ -122,15 +122,17 @@ def comparisons(fact: str) -> List[PrintedRatio]:
     """The printed ratios of a fact: the id of a ratio or change, or `F919/F918`, one value over another."""
     numerator, _, denominator = fact.partition("/")
     if denominator:
-        after, before = (next(one for one in load_figures() if one.fact == name) for name in (numerator, denominator))
+        after, before = (
+            next(figure for figure in load_figures() if figure.fact == name) for name in (numerator, denominator)
+        )
         ends = (after.least / before.greatest, after.greatest / before.least)
         return [PrintedRatio(after.metric, before.condition, after.condition, *ends)]
-    found = []
+    ratios = []
     for figure in load_figures():
         if figure.fact == fact and figure.versus is not None:
             ends = tuple(1.0 + end / 100.0 for end in figure.ends) if figure.relation == CHANGE else figure.ends
-            found.append(PrintedRatio(figure.metric, figure.versus, figure.condition, max(ends[0], 0.0), ends[1]))
-    return found
+            ratios.append(PrintedRatio(figure.metric, figure.versus, figure.condition, max(ends[0], 0.0), ends[1]))
+    return ratios
 
 
 def _figure(row: Mapping[str, str]) -> PublishedFigure:
@@ -143,7 +145,7 @@ def _figure(row: Mapping[str, str]) -> PublishedFigure:
     other = {name: row.get(f"{VERSUS}{name}") for name in Condition._fields}
     differing = {name: text for name, text in other.items() if text}
     if (row["relation"] in ("ratio", CHANGE)) != bool(differing):
-        raise ValueError("a ratio or a change says what it is compared with, nothing else does")
+        raise ValueError("ratios and changes need a condition to compare with, other relations must not have one")
     least, _, greatest = row["value"].partition("..")
     return PublishedFigure(
         condition=_condition(own),
@@ -155,7 +157,7 @@ def _figure(row: Mapping[str, str]) -> PublishedFigure:
 
 
 def _condition(row: Dict[str, str]) -> Condition:
-    """A condition from text; what is left empty, as for an idle board, is as by default."""
+    """A condition from text; empty fields, as for an idle board, have their defaults."""
     kinds = {"workers": int, "batch_size": int, "data_scale": float}
     given = {name: text for name, text in row.items() if text not in EMPTY}
     return Condition(**{"workload": "", **{name: kinds.get(name, str)(text) for name, text in given.items()}})

@@ -1,4 +1,4 @@
-"""What is gated: one table of quantities, for baselines, comparisons and histories.
+"""The gated quantities: one table for baselines, comparisons and histories.
 
 A further quantity is a line of `QUANTITIES`: a column of `harness.store.frames.profiles`, with its noise, its threshold
 and which way it becomes worse.
@@ -18,7 +18,7 @@ from harness.store.conditions import POWER_IS_UNSURE, kinds
 if TYPE_CHECKING:
     import pandas as pd
 
-MIN_MINIBATCHES = 10  # with fewer clean minibatches on a side its noise cannot be told from a change
+MIN_MINIBATCHES = 10  # with fewer clean minibatches on a side, noise cannot be distinguished from a change
 
 
 class JudgedQuantity(NamedTuple):
@@ -49,12 +49,12 @@ class JudgedQuantity(NamedTuple):
         return f"{self.to_shown(value):.{self.decimals}f} {self.unit_shown}"
 
     def sure(self, flags: Sequence[str], value: Optional[float]) -> Optional[float]:
-        """The figure of a run; None where there is none (or NaN), or its flags say that it is unsure."""
+        """The figure of a run; None if it is missing, NaN, or unreliable according to its flags."""
         is_there = value is not None and value > 0 and not set(kinds(flags)) & set(self.unsure_flags)
         return value if is_there else None
 
     def of(self, frame: pd.DataFrame) -> Any:
-        """The figures of profiles, as an array; NaN where there is none that is sure."""
+        """The figures of profiles, as an array; NaN without a reliable one."""
         values = [self.sure(flags, value) for flags, value in zip(frame["flag_list"], frame[self.column])]
         return np.array(values, dtype=float)
 
@@ -88,7 +88,9 @@ QUANTITIES = (TIME, POWER)
 
 def quantity_named(name: str) -> JudgedQuantity:
     """By its name or its column."""
-    quantities = {text: one for one in QUANTITIES for text in (one.name, one.column)}
+    quantities = {text: quantity for quantity in QUANTITIES for text in (quantity.name, quantity.column)}
     if name not in quantities:
-        raise UnknownNameError(f"{name!r} is not compared; available: {', '.join(one.column for one in QUANTITIES)}")
+        raise UnknownNameError(
+            f"{name!r} is not compared; available: {', '.join(quantity.column for quantity in QUANTITIES)}"
+        )
     return quantities[name]

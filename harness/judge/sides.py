@@ -40,10 +40,10 @@ if TYPE_CHECKING:
     import pandas as pd
 
 SAYS_NOTHING = ("host_name", "memory_bytes")
-"""Of an environment, what may differ between runs that belong together.
+"""Parts of an environment that may differ between runs that belong together.
 
-Each container has a host name of its own, and the kernel keeps another share of the memory for itself at each boot; how
-much memory there is counts among the conditions. The commit of the suite must agree: it is what a gate compares.
+Each container has its own host name, and the kernel reserves another share of the memory at each boot; the amount of
+memory is one of the conditions. The commit of the suite must agree: a gate compares commits.
 """
 
 CONDITIONS_TEXT = "conditions"
@@ -61,7 +61,7 @@ class Run(msgspec.Struct, frozen=True):
     created_at: str
     flags: Tuple[str, ...]
     times_ms: Tuple[float, ...]  # none of an idle state
-    figures: Dict[str, float] = {}  # by column, what else of `QUANTITIES` it has that is sure
+    figures: Dict[str, float] = {}  # by column, its further reliable figures of `QUANTITIES`
 
     def values(self, quantity: JudgedQuantity) -> Tuple[float, ...]:
         if quantity.of_minibatches:
@@ -92,7 +92,7 @@ class CaseRuns:
         return str(self.conditions.get("device", ""))
 
     def by_run(self, quantity: JudgedQuantity = TIME) -> Dict[Tuple[str, int], Tuple[float, ...]]:
-        """The values of each run that has some, by run id and number of the profile within it."""
+        """The values of each run that has any, by run id and number of the profile within it."""
         ids = [run.run_id for run in self.runs]
         values = [run.values(quantity) for run in self.runs]
         return {(ids[place], ids[:place].count(ids[place])): own for place, own in enumerate(values) if own}
@@ -106,7 +106,7 @@ def cases_of(
 ) -> List[CaseRuns]:
     """The cases of some profiles; of each comparable conditions the runs in the environment of the newest one.
 
-    The frame holds flagged profiles too: they are counted, and left out unless they are to be kept. Pruned ones have no
+    The frame includes flagged profiles: they are counted, and left out unless `include_flagged`. Pruned ones have no
     series to compare. `last` takes the newest runs of each case.
     """
     if last is not None and last < 1:
@@ -115,38 +115,42 @@ def cases_of(
         "key", "case_id", "device_name", "device_label", "comparable", "environment", "usable", "run_id", "created_at",
         "flag_list", *(quantity.column for quantity in QUANTITIES),
     ]  # fmt: skip
-    is_pruned = frame["flag_kinds"].map(lambda found: RAW_PRUNED in found).astype(bool)
+    is_pruned = frame["flag_kinds"].map(lambda kinds: RAW_PRUNED in kinds).astype(bool)
     taken = []
     for _, group in frame[~is_pruned][columns].groupby("key", sort=False):
-        every = list(group.itertuples())
-        kept = [row for row in every if include_flagged or row.usable]
+        rows = list(group.itertuples())
+        kept = [row for row in rows if include_flagged or row.usable]
         if kept:
             newest = _telling(kept[-1].environment)
             alike = [row for row in kept if _telling(row.environment) == newest]
-            taken.append((every, kept, alike if last is None else alike[-last:]))
+            taken.append((rows, kept, alike if last is None else alike[-last:]))
     times = minibatches(store, [row.Index for _, _, chosen in taken for row in chosen])
     counted = times[times["counted"]].groupby("profile_id")["e2e_ms"]
     times_ms = {number: tuple(round(time, DECIMALS) for time in series) for number, series in counted}
     cases = []
-    for every, kept, chosen in taken:
+    for rows, kept, chosen in taken:
         runs, newest = [], kept[-1]
         for row in chosen:
             figures = sure_figures(row.flag_list, row._asdict())
             runs.append(Run(row.run_id, row.created_at, row.flag_list, times_ms.get(row.Index, ()), figures))
-        counts = len(kept) - len(chosen), len(every) - len(kept)
+        counts = len(kept) - len(chosen), len(rows) - len(kept)
         case_id = labelled(newest.case_id, newest.device_name, newest.device_label)
         cases.append(CaseRuns(case_id, newest.comparable, newest.environment, tuple(runs), *counts))
     return cases
 
 
 def _telling(environment: Mapping[str, Any]) -> Dict[str, Any]:
-    """What of an environment has to agree."""
+    """The parts of an environment that must agree."""
     return {name: value for name, value in environment.items() if name not in SAYS_NOTHING}
 
 
 def sure_figures(flags: Sequence[str], figures: Mapping[str, Optional[float]]) -> Dict[str, float]:
-    """Of a run's figures by column, those of `QUANTITIES` that have no raw series, where they are sure."""
-    sure = {one.column: one.sure(flags, figures.get(one.column)) for one in QUANTITIES if not one.of_minibatches}
+    """The reliable figures of a run, by column, of those `QUANTITIES` that have no raw series."""
+    sure = {
+        quantity.column: quantity.sure(flags, figures.get(quantity.column))
+        for quantity in QUANTITIES
+        if not quantity.of_minibatches
+    }
     return {column: value for column, value in sure.items() if value is not None}
 
 
@@ -161,7 +165,7 @@ def case_of(profile: Profile) -> CaseRuns:
 
 
 class Side(NamedTuple):
-    """What a file holds: its cases, and how many profiles were left out because of their flags."""
+    """The cases of a file, and the number of profiles left out because of their flags."""
 
     path: Path
     cases: List[CaseRuns]
@@ -171,19 +175,19 @@ class Side(NamedTuple):
 def side_of(
     store: ResultsStore, frame: pd.DataFrame, include_flagged: bool = False, last: Optional[int] = None
 ) -> Side:
-    """The cases of some profiles that have anything to compare; `frame` as `cases_of` takes it."""
+    """The cases of some profiles that have values to compare; `frame` as in `cases_of`."""
     flagged = 0 if include_flagged else int((~frame["usable"]).sum())
     cases = cases_of(store, frame, include_flagged, last)
     return Side(store.path, [case for case in cases if any(map(case.series, QUANTITIES))], flagged)
 
 
 def comparable_profiles(store: ResultsStore) -> pd.DataFrame:
-    """The profiles that a side is made of; a replayed one repeats one figure of its corpus."""
+    """The profiles of a side; replayed ones are excluded, because they repeat one figure of a corpus."""
     return profiles(store, include_flagged=True, replayed=False)
 
 
 def read_side(path: Path, include_flagged: bool = False) -> Side:
-    """Read a results file or, where the name ends in `.json`, a baseline or what pytest-benchmark wrote."""
+    """Read a results file or, if the name ends in `.json`, a baseline or a file of pytest-benchmark."""
     if path.suffix == ".json":
         document = read_object(path, "file of pytest-benchmark or baseline", _WRITE_ONE)
         if document.get("format") == FORMAT:
@@ -195,7 +199,7 @@ def read_side(path: Path, include_flagged: bool = False) -> Side:
     if not side.cases:
         why = f": left out {side.flagged} {LEFT_OUT}" if side.flagged else ""
         raise StoreError(
-            f"{path} holds nothing to compare{why}", "measure some: pytest benchmarks; pruned ones have no series"
+            f"{path} has nothing to compare{why}", "measure some: pytest benchmarks; pruned profiles have no series"
         )
     return side
 
@@ -205,16 +209,16 @@ _RECORD_ONE = "record one: python -m harness baseline record --results FILE --ba
 
 
 def stored_run(run: Run) -> Dict[str, Any]:
-    """A run as a baseline stores it."""
+    """A run in the format of a baseline."""
     about = {"run_id": run.run_id, "created_at": run.created_at, "flags": list(run.flags)}
     return {**about, "minibatch_times_ms": list(run.times_ms), **run.figures}
 
 
 def read_baseline(path: Path) -> List[CaseRuns]:
-    """The cases that a baseline holds; a StoreError where the file is none, or damaged."""
+    """The cases of a baseline; a StoreError if the file is not a baseline, or damaged."""
     document = read_object(path, "baseline", _RECORD_ONE)
     if document.get("format") != FORMAT:
-        raise StoreError(f"{path} is no baseline: it does not say format {FORMAT!r}", _RECORD_ONE)
+        raise StoreError(f"{path} is not a baseline: its format is not {FORMAT!r}", _RECORD_ONE)
     if document.get("version") != VERSION:
         raise StoreError(
             f"{path} is a baseline of version {document.get('version')!r}; this version of jetwatt reads {VERSION}",
@@ -235,26 +239,26 @@ def read_baseline(path: Path) -> List[CaseRuns]:
 
 
 def _run_of(stored: Mapping[str, Any]) -> Run:
-    figures = {one.column: stored[one.column] for one in QUANTITIES if one.column in stored}
+    figures = {quantity.column: stored[quantity.column] for quantity in QUANTITIES if quantity.column in stored}
     return msgspec.convert({**stored, "times_ms": stored["minibatch_times_ms"], "figures": figures}, Run)
 
 
 def read_object(path: Path, what: str, hint: str) -> Dict[str, Any]:
-    """The JSON object that a file holds; a `StoreError` says that it is no `what`."""
+    """The JSON object in a file; a `StoreError` if it is not a `what`."""
     try:
         document = read_json(path)
     except OSError as error:
         raise StoreError(f"cannot read the {what} {path}: {error}", hint) from error
     except ValueError as error:
-        raise StoreError(f"{path} is no {what}: it is not JSON ({error})", hint) from error
+        raise StoreError(f"{path} is not a {what}: it is not JSON ({error})", hint) from error
     if not isinstance(document, dict):
-        raise StoreError(f"{path} is no {what}: it holds a {type(document).__name__}", hint)
+        raise StoreError(f"{path} is not a {what}: it contains a {type(document).__name__}", hint)
     return document
 
 
 def _from_pytest_benchmark(path: Path, document: Mapping[str, Any], include_flagged: bool) -> Side:
     if not {"benchmarks", "machine_info"} <= set(document):
-        raise StoreError(f"{path} is no file of pytest-benchmark: it has no benchmarks and machine_info", _WRITE_ONE)
+        raise StoreError(f"{path} is not a file of pytest-benchmark: it has no benchmarks and machine_info", _WRITE_ONE)
     cases, flagged = {}, 0
     try:
         environment = _environment(document)
@@ -276,11 +280,11 @@ def _from_benchmark(path: Path, benchmark: Mapping[str, Any], environment: Dict[
             f"{path} has no single times of {benchmark['name']}", f"{_WRITE_ONE}, or --benchmark-save-data"
         )
     flags = tuple(info.get("flags", ()))
-    is_idle = info.get("task") == "idle"  # what pytest-benchmark is given there is how long it was watched
+    is_idle = info.get("task") == "idle"  # pytest-benchmark records the idle duration there
     times_ms = () if is_idle else tuple(s_to_ms(float(time_s)) for time_s in times_s)
     if CONDITIONS_TEXT in info:
         conditions = dict(json.loads(info[CONDITIONS_TEXT]))
-    else:  # another benchmark: what its file tells
+    else:  # another benchmark: conditions from its file
         conditions = {
             "workload": benchmark["fullname"].partition("[")[0],
             "task": info.get("task", "benchmark"),
@@ -296,7 +300,7 @@ def _from_benchmark(path: Path, benchmark: Mapping[str, Any], environment: Dict[
 
 def _environment(document: Mapping[str, Any]) -> Dict[str, Any]:
     machine, commit = document["machine_info"], document.get("commit_info") or {}
-    known = {
+    fields = {
         "suite_commit": commit.get("id") and commit["id"][:_COMMIT_LENGTH] + ("+" if commit.get("dirty") else ""),
         "host_name": machine.get("node"),
         "kernel": machine.get("release"),
@@ -304,4 +308,4 @@ def _environment(document: Mapping[str, Any]) -> Dict[str, Any]:
         "cpu_model": (machine.get("cpu") or {}).get("brand_raw"),
         "python": machine.get("python_version"),
     }
-    return {name: value for name, value in known.items() if value is not None}
+    return {name: value for name, value in fields.items() if value is not None}

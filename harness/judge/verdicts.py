@@ -1,4 +1,4 @@
-"""The one verdict of baselines, comparisons and histories: what it can be, which test it is from, words, exit codes."""
+"""Verdicts of baselines, comparisons and histories: their values, the test behind them, their text and exit codes."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from harness.stats.comparison import Change, holm, pooled_median
 from harness.stats.estimates import CONFIDENCE, Interval
 
 SAME, INCONCLUSIVE, TOO_FEW = "no difference", "inconclusive", "too few"
-"""Verdicts beside those of each quantity, such as `slower` and `faster`."""
+"""Verdicts in addition to those of each quantity, such as `slower` and `faster`."""
 
 REFUSED, NOT_RUN, NEW, NOT_MEASURED = "refused", "not run", "not in baseline", "not measured"
-"""Verdicts where a case, or one of its quantities, was not compared: conditions differ, or only one side has it."""
+"""Verdicts on cases or quantities that were not compared: conditions differ, or only one side has them."""
 
 SIGNIFICANCE = 1 - CONFIDENCE
 
 CASES, WORKLOADS, OVERALL = "cases", "workloads", "overall"
-"""What a verdict is about: one case, those of a workload, or all of them."""
+"""Scope of a verdict: one case, the cases of a workload, or all of them."""
 
 
 class Tested(NamedTuple):
@@ -29,16 +29,16 @@ class Tested(NamedTuple):
     change: Change
     p_worse: float
     p_better: float
-    rank_p: Optional[float] = None  # that of the rank-sum tests alone; None where none was made
+    rank_p: Optional[float] = None  # of the rank-sum tests only; None without a test
 
 
 class Subject(NamedTuple):
-    """What a verdict is wanted on."""
+    """A case, a workload or all cases, for which a verdict is computed."""
 
     scope: str  # `CASES`, `WORKLOADS` or `OVERALL`
     name: str  # the case's id, the workload's name, or `overall`
     counts: Tuple[int, int]  # runs of a case on both sides; cases of a workload and overall
-    tested: Optional[Tested]  # None where there was too little to compare
+    tested: Optional[Tested]  # None if there are too few values
     pair: Optional[Pair] = None  # of a case
 
 
@@ -50,10 +50,10 @@ class Compared(NamedTuple):
     quantity: JudgedQuantity
     status: str  # `quantity.worse`, `quantity.better`, or one of the constants above
     counts: Tuple[int, int] = (0, 0)  # as in `Subject`
-    change: Optional[Change] = None  # the ratio; None where it was not compared
-    p_value: Optional[float] = None  # after Holm's correction; None likewise
-    rank_p: Optional[float] = None  # that of the rank-sum tests alone, uncorrected; None where none was made
-    notes: Tuple[str, ...] = ()  # what to know about the verdict, one short sentence each
+    change: Optional[Change] = None  # the ratio; None if it was not compared
+    p_value: Optional[float] = None  # after Holm's correction; None if it was not compared
+    rank_p: Optional[float] = None  # of the rank-sum tests only, uncorrected; None without a test
+    notes: Tuple[str, ...] = ()  # remarks on the verdict, one short sentence each
     pair: Optional[Pair] = None  # of a case
     limit: Optional[float] = None  # of one profile: worse begins beyond it, in the unit of the quantity
 
@@ -67,7 +67,7 @@ class Compared(NamedTuple):
 
     @property
     def medians(self) -> Tuple[Optional[float], Optional[float]]:
-        """Of all runs of a case on either side, in the unit of the quantity; None where a side has none."""
+        """Of all runs of a case on either side, in the unit of the quantity; None for a side without values."""
         sides = self.pair.sides if self.pair else (None, None)
         values = [side.series(self.quantity) if side else [] for side in sides]
         before, after = (pooled_median(series) if series else None for series in values)
@@ -83,31 +83,33 @@ class Compared(NamedTuple):
     @property
     def text(self) -> str:
         """The verdict in one line."""
-        told = f"{self.name}: {self.figure}: {self.status}"
+        text = f"{self.name}: {self.figure}: {self.status}"
         before, after = self.medians
         if before is not None and after is not None and self.change is not None:
             limit = "" if self.limit is None else f", limit {self.quantity.shown(self.limit)}"
-            told += f", {self.quantity.shown(before)} -> {self.quantity.shown(after)}: {self.change}{limit}"
-        return told + "".join(f"; {note}" for note in self.notes)
+            text += f", {self.quantity.shown(before)} -> {self.quantity.shown(after)}: {self.change}{limit}"
+        return text + "".join(f"; {note}" for note in self.notes)
 
 
 def judge(subjects: Sequence[Subject], quantity: JudgedQuantity, threshold: float, telling: float) -> List[Compared]:
-    """Verdicts on a quantity, corrected for how many subjects were tested.
+    """Verdicts on a quantity, corrected for the number of tested subjects.
 
     A change counts if the ratio exceeds the threshold and noise alone is unlikely to cause it. Others are inconclusive
-    where the interval extends beyond `telling`, or the threshold, both ways.
+    if the interval extends beyond `telling`, or the threshold, both ways.
     """
     tested = [subject.tested for subject in subjects if subject.tested is not None]
-    worse = iter(holm([one.p_worse for one in tested]))
-    better = iter(holm([one.p_better for one in tested]))
+    worse = iter(holm([result.p_worse for result in tested]))
+    better = iter(holm([result.p_better for result in tested]))
     verdicts = []
-    for scope, name, counts, one, pair in subjects:
-        if one is None:
+    for scope, name, counts, result, pair in subjects:
+        if result is None:
             verdicts.append(Compared(scope, name, quantity, TOO_FEW, counts, pair=pair))
             continue
         p_values = next(worse), next(better)
-        status = status_of(quantity, one.change, *p_values, threshold, telling)
-        verdicts.append(Compared(scope, name, quantity, status, counts, one.change, p_values[0], one.rank_p, pair=pair))
+        status = status_of(quantity, result.change, *p_values, threshold, telling)
+        verdicts.append(
+            Compared(scope, name, quantity, status, counts, result.change, p_values[0], result.rank_p, pair=pair)
+        )
     return verdicts
 
 
@@ -124,7 +126,7 @@ def status_of(
 
 
 def is_unsure(interval: Interval, threshold: float) -> bool:
-    """Whether a ratio that no test tells from 1 may be a change all the same: beyond the threshold, or too vague."""
+    """Whether a ratio without a significant change may still be one: beyond the threshold, or too uncertain."""
     low, high = 1 / (1 + threshold), 1 + threshold
     return not low <= interval.value <= high or (interval.low < low and interval.high > high)
 
@@ -135,20 +137,24 @@ def check_threshold(threshold: float) -> None:
 
 
 def not_compared(verdicts: Iterable[Compared]) -> List[Compared]:
-    """What a strict gate fails for: what was measured, and whether it became worse is open."""
-    return [one for one in verdicts if one.status in (REFUSED, TOO_FEW, INCONCLUSIVE, NEW, NOT_MEASURED)]
+    """The inconclusive verdicts, for which a strict gate fails."""
+    return [verdict for verdict in verdicts if verdict.status in (REFUSED, TOO_FEW, INCONCLUSIVE, NEW, NOT_MEASURED)]
 
 
 def exit_code(verdicts: Sequence[Compared], strict: bool = False, is_refused: bool = False) -> int:
-    """1 where something became worse; else 2 where a comparison was refused or none was possible; else 0.
+    """1 if something became worse; else 2 if a comparison was refused or none was possible; else 0.
 
-    `is_refused`: a comparison was refused that has no verdict. `strict` gives 2 for all that `not_compared` lists.
+    `is_refused`: a comparison without a verdict was refused. `strict` returns 2 for all verdicts of `not_compared`.
     """
-    refused = not_compared(verdicts) if strict else [one for one in verdicts if one.status in (REFUSED, TOO_FEW)]
-    is_nothing_compared = all(one.change is None for one in verdicts)
-    return exit_code_of(any(one.is_worse for one in verdicts), is_refused or bool(refused) or is_nothing_compared)
+    refused = (
+        not_compared(verdicts) if strict else [verdict for verdict in verdicts if verdict.status in (REFUSED, TOO_FEW)]
+    )
+    is_nothing_compared = all(verdict.change is None for verdict in verdicts)
+    return exit_code_of(
+        any(verdict.is_worse for verdict in verdicts), is_refused or bool(refused) or is_nothing_compared
+    )
 
 
 def exit_code_of(is_worse: bool, is_open: bool) -> int:
-    """1 where something became worse; else 2 where a comparison was refused, or none was possible; else 0."""
+    """1 if something became worse; else 2 if a comparison was refused, or none was possible; else 0."""
     return 1 if is_worse else 2 if is_open else 0

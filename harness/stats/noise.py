@@ -117,6 +117,6 @@ def noise_of(board: str, cases: Sequence[Sequence[Figures]]) -> Dict[str, RunNoi
     return learned
 
 
-def told(noise: Mapping[str, RunNoise]) -> str:
+def describe_noise(noise: Mapping[str, RunNoise]) -> str:
     """The noise of times, and of power where there is any, in words, with where each is from."""
     return ", ".join(f"{name} {noise[name]}" for name in (TIME, POWER) if name in noise)

@@ -191,9 +191,9 @@ def test_the_report_says_how_claims_come_to_be_judged(own, tmp_path, capsys):
     with ResultsStore(path) as store:
         store.add(make_profile(), ENVIRONMENT, "run")
     assert main(["report", "--results", str(path), "--out", str(tmp_path / "report")]) == 0
-    told = f"{path} holds no verdicts on the papers' claims: `pytest benchmarks --judge {path}` judges them"
+    told = f"{path} has no verdicts on the papers' claims: `pytest benchmarks --judge {path}` judges them"
     assert told in capsys.readouterr().out
-    assert "holds no verdicts" in (tmp_path / "report" / "index.html").read_text()
+    assert "has no verdicts" in (tmp_path / "report" / "index.html").read_text()
 
 
 def test_a_damaged_verdict_is_named(own, tmp_path):

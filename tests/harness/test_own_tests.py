@@ -275,7 +275,7 @@ def test_a(train, baseline):
     assert "1 passed" in own(CHECKED, "--baseline", "b.json").stdout
     strict = own(CHECKED, "--baseline", "b.json", "--strict").stdout
     assert "1 failed" in strict
-    assert "power: only now has one that is sure" in strict
+    assert "power: only now has a reliable one" in strict
 
 
 def test_a_fixture_of_ones_own_called_case_is_no_case_of_the_plan(own):

@@ -87,7 +87,7 @@ def test_a_shortfall_of_the_simulation_has_bounds_of_its_own_that_are_not_the_pa
         if claim.shortfall is not None:
             assert float("-inf") < claim.shortfall.above < claim.shortfall.below < float("inf")
             assert claim.shortfall.why
-    with pytest.raises(InvalidValueError, match="holds nothing"):
+    with pytest.raises(InvalidValueError, match="is empty"):
         known(1.2, 0.9, "upside down")
 
 

@@ -223,7 +223,7 @@ def test_disturbed_profiles_are_left_out_and_counted(tmp_path, compare):
     code, said = compare(before, only)
     assert code == 2
     assert (
-        "c holds nothing to compare: left out 4 profiles flagged disturbed or throttled (--include-flagged keeps them)"
+        "c has nothing to compare: left out 4 profiles flagged disturbed or throttled (--include-flagged keeps them)"
         in said
     )
 
@@ -265,9 +265,9 @@ def test_files_of_another_benchmark_are_compared_and_one_run_of_any_machine_is_n
 @pytest.mark.parametrize(
     ("content", "complaint"),
     [
-        ("[]", "is no file of pytest-benchmark"),
+        ("[]", "is not a file of pytest-benchmark"),
         ('{"benchmarks": [{}], "machine_info": {}}', "is damaged, or not of pytest-benchmark: KeyError 'extra_info'"),
-        ('{"benchmarks": [], "machine_info": {}}', "holds nothing to compare"),
+        ('{"benchmarks": [], "machine_info": {}}', "has nothing to compare"),
     ],
 )
 def test_what_is_no_side_is_refused(tmp_path, compare, content, complaint):

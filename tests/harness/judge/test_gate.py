@@ -98,7 +98,7 @@ def test_a_slowdown_of_a_fifth_fails(gate, noise, runs):
     assert (verdict.status, exit_code([verdict])) == ("slower", 1)
     assert verdict.change.ratio == pytest.approx(1.2, rel=0.06)
     assert verdict.change.low > 1
-    unseen = "the noise between runs is not seen, and taken to be 0.5% at least"
+    unseen = "the noise between runs is not measured, and assumed to be at least 0.5%"
     assert any(unseen in note for note in verdict.notes) == (runs == 1)
 
 
@@ -121,7 +121,7 @@ def test_power_that_is_unsure_is_not_compared_and_says_so(gate):
     unsure = {"power_mw": 9900.0, "flags": ["power-unsettled: never"]}
     found = gate([([RUN] * 3, {"power_mw": 9000.0})], [([RUN] * 3, unsure)])
     assert verdicts_of(found) == {"minibatch time": "no difference", "power": "not measured"}
-    assert found[1].notes == ("power: only the baseline has one that is sure",)
+    assert found[1].notes == ("power: only the baseline has a reliable one",)
     reverse = gate([([RUN] * 3, unsure)], [([RUN] * 3, {"power_mw": 9000.0})])
     assert verdicts_of(reverse)["power"] == "not in baseline"
 
@@ -412,10 +412,10 @@ def test_recording_anew_tells_which_cases_are_gone(tmp_path, baseline):
 def test_recording_does_not_overwrite_another_file(store, baseline):
     other = baseline.with_name("package.json")
     other.write_text('{"name": "x"}')
-    with pytest.raises(StoreError, match="holds no profile"):
+    with pytest.raises(StoreError, match="has no profile"):
         record(store, baseline)
     add_runs(store, [RUN])
-    with pytest.raises(StoreError, match="is no baseline"):
+    with pytest.raises(StoreError, match="is not a baseline"):
         record(store, other)
     assert other.read_text() == '{"name": "x"}'
     assert not baseline.exists()

@@ -145,7 +145,7 @@ def test_earlier_runs_are_left_out_by_a_date_and_a_foreign_file_in_a_folder_is_t
     assert main(["history", str(nights), "--since", "soon"]) == 2
     assert main(["history", str(tmp_path / "other\x1b.db")]) == 2
     err = capsys.readouterr().err
-    assert "no profile to look at" in err
+    assert "no profiles" in err
     assert "2026-01-31" in err
     assert "\x1b" not in err
 

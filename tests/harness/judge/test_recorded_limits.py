@@ -84,7 +84,7 @@ def test_other_conditions_are_missing_and_say_what_differs(tmp_path):
     verdict = check_time(baseline, profile)
     assert (verdict.change, verdict.limit, verdict.status) == (None, None, "refused")
     assert "batch_size: 16 -> 32" in verdict.notes[0]
-    assert check_time([], profile).notes[0] == "the baseline has nothing of lenet-mnist"
+    assert check_time([], profile).notes[0] == "the baseline has no case of lenet-mnist"
 
 
 def test_a_disturbed_profile_is_inconclusive(tmp_path):

@@ -20,7 +20,17 @@ from harness.stats.estimates import (
     series_mean,
     series_median,
 )
-from harness.stats.noise import ANY_MACHINE, BOARD, BOARD_POWER, RunNoise, learn, noise_of, over_runs, prior, told
+from harness.stats.noise import (
+    ANY_MACHINE,
+    BOARD,
+    BOARD_POWER,
+    RunNoise,
+    describe_noise,
+    learn,
+    noise_of,
+    over_runs,
+    prior,
+)
 
 estimates = st.builds(Estimate, st.floats(0.001, 1e6), st.floats(0.0, 0.5), st.integers(1, 50))
 
@@ -153,7 +163,7 @@ def test_a_quantity_that_was_never_repeated_differs_as_times_do():
     time = [{("time", "warm"): Estimate(value, 0.001, 20)} for value in (1.0, 1.3)]
     noise = noise_of("orin-agx", [time, [{("stall", "warm"): Estimate(1.0, 0.1, 20)}]])
     assert noise["stall"] == noise["time"]
-    assert told(noise) == f"time {noise['time'].share:.1%} (learned from 1 repetitions)"
+    assert describe_noise(noise) == f"time {noise['time'].share:.1%} (learned from 1 repetitions)"
 
 
 def test_a_drawn_statistic_is_as_unsure_as_its_estimates():
