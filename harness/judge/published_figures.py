@@ -145,7 +145,7 @@ def _figure(row: Mapping[str, str]) -> PublishedFigure:
     other = {name: row.get(f"{VERSUS}{name}") for name in Condition._fields}
     differing = {name: text for name, text in other.items() if text}
     if (row["relation"] in ("ratio", CHANGE)) != bool(differing):
-        raise ValueError("ratios and changes need a condition to compare with, other relations must not have one")
+        raise ValueError("ratios and changes must name what they are compared with, other relations must not")
     least, _, greatest = row["value"].partition("..")
     return PublishedFigure(
         condition=_condition(own),

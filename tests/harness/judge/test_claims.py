@@ -349,7 +349,7 @@ def test_a_verdict_says_whether_the_simulation_was_fitted_to_it_and_claims_are_c
     counts = counts_of_claims(found)
     assert sum(counts.values()) == len({one.takeaway for one in found}) < len(found)
     assert counts["confirmed (simulated, fitted to it)"] >= 1
-    assert "this only says that it can reproduce it" in format_verdicts(found)
+    assert "it only shows that it can reproduce it" in format_verdicts(found)
     as_measured = verdicts_of(dataclasses.replace(one, provenance="measured") for one in profiles)
     assert not any(one.fitted for one in as_measured)
 

@@ -199,7 +199,7 @@ def test_what_could_be_meant_twice_is_refused(tmp_path, compare):
     measure(after, 3, workloads=["lenet-mnist"], conditions={"torch": "2.16.0"})
     code, document = compare(before, after, "--by", "torch")
     assert code == 2
-    assert "b holds 2 that differ in torch alone" in document["refused"][0]["why"][0]
+    assert "b has 2 cases that differ only in torch" in document["refused"][0]["why"][0]
 
 
 def test_cases_of_one_side_alone_are_listed_and_change_nothing(tmp_path, compare):

@@ -368,7 +368,7 @@ def test_the_table_shows_ratio_interval_verdict_notes_and_the_test_used(gate):
         ["minibatch time", "100.000 ms", "100.000 ms", "-", "-", "1 | 1", "refused"],
     ]
     threshold = "threshold: minibatch time 5.0%, power 5.0%"
-    for words in ("noise between runs is not seen", 'torch: "2.15.0" -> "2.14.0"', threshold, "Holm"):
+    for words in ("noise between runs is not measured", 'torch: "2.15.0" -> "2.14.0"', threshold, "Holm"):
         assert words in text
 
 
@@ -428,7 +428,7 @@ CASES = '{"format": "jetwatt-baseline", "version": 1, "cases": '
     ("content", "complaint"),
     [
         ("", "not JSON"),
-        ("[]", "holds a list"),
+        ("[]", "contains a list"),
         ('{"format": "jetwatt-baseline", "version": 2}', "of version 2"),
         ('{"format": "jetwatt-baseline", "version": 1}', "damaged: KeyError 'cases'"),
         (CASES + '[{"case": "a", "runs": [{}]}]}', "damaged"),

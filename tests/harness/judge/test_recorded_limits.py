@@ -104,7 +104,7 @@ def test_conditions_that_may_differ_find_their_case_and_two_that_may_be_meant_ar
     both = baseline_of(tmp_path, [noisy(100.0, conditions={"torch": "2.14.0"})])
     [verdict] = check_profile(both, noisy(100.0, **newer), by=["torch"])
     assert (verdict.status, verdict.limit) == ("refused", None)
-    assert "the baseline holds 2 that differ in torch alone" in verdict.notes[0]
+    assert "the baseline has 2 cases that differ only in torch" in verdict.notes[0]
 
 
 def test_other_cases_of_the_device_tell_the_noise_between_runs(tmp_path):
