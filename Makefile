@@ -64,8 +64,9 @@ else
 	$(if $(findstring train,$(EXTRAS)),$(PIP) -c constraints.txt --no-deps ultralytics-opencv-headless ultralytics-thop)
 	@! ls -d "$(VENV)"/lib/python*/site-packages/torch > /dev/null 2>&1 || { \
 		echo "error: pip put a torch into $(VENV), before JetPack's: make clean, then make install; and please report it" >&2; exit 1; }
-	@"$(VENV)/bin/python" -c 'import torch, torchvision' 2> /dev/null || \
-		echo "note: no torch and torchvision for $$($(PYTHON) -V) on this board, so it cannot train yet: see docs/install.md"
+	@said=$$("$(VENV)/bin/python" -c 'import torch, torchvision' 2>&1) || { \
+		echo "note: torch and torchvision cannot be imported by $$($(PYTHON) -V), so this board cannot train yet: see docs/install.md"; \
+		printf '%s\n' "$$said" | tail -n 1; }
 endif
 	@echo "loading once what runs load, so that the first run need not compile it"
 	@"$(VENV)/bin/python" tools/first_run.py

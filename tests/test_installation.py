@@ -212,6 +212,25 @@ def test_of_pips_output_large_packages_and_steps_are_a_line_each():
     ]
 
 
+@needs_make
+def test_a_board_whose_torch_lacks_a_library_is_told_which(tmp_path):
+    python = tmp_path / "bin/python"
+    python.parent.mkdir()
+    error = "ImportError: libcusparseLt.so.0: cannot open shared object file: No such file or directory"
+    python.write_text(f"#!/bin/sh\necho 'Traceback (most recent call last):' >&2\necho '{error}' >&2\nexit 1\n")
+    python.chmod(0o755)
+    (tmp_path / "release").write_text("# R36")
+    names = (f"L4T={tmp_path / 'release'}", f"VENV={tmp_path}", f"PYTHON={sys.executable}", "EXTRAS=train")
+    lines = make("-n", "environment", *names).stdout.splitlines()
+    [first] = [number for number, line in enumerate(lines) if "'import torch, torchvision'" in line]
+    last = next(number for number in range(first, len(lines)) if not lines[number].endswith("\\"))
+    command = "\n".join(lines[first : last + 1])
+    done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=True)
+    note, shown = done.stdout.splitlines()
+    assert note.startswith("note: torch and torchvision cannot be imported by Python 3.")
+    assert shown == error
+
+
 def test_pip_that_fails_ends_with_its_own_status_and_the_end_of_its_output(capfd):
     program = "import sys; print('ERROR: No matching distribution found'); sys.exit(3)"
     assert pip_in_lines.run([sys.executable, "-c", program]) == 3

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import re
 from typing import Any
 
 from harness.core.errors import DependencyError
@@ -13,7 +14,14 @@ def require(module: str) -> Any:
     try:
         return importlib.import_module(module)
     except (ImportError, OSError, RuntimeError) as error:
-        raise DependencyError(
-            f"{module} cannot be imported: {error}",
-            "run `make install`; on a Jetson board use the torch and torchvision made for its JetPack",
-        ) from error
+        raise DependencyError(f"{module} cannot be imported: {error}", _hint(error)) from error
+
+
+def _hint(error: Exception) -> str:
+    library = re.search(r"\blib[\w+.-]*\.so[.\d]*", str(error))
+    if library is None:
+        return "run `make install`; on a Jetson board use the torch and torchvision made for its JetPack"
+    return (
+        f"the package is installed, but the system library {library[0]} is missing or of another version: install it, "
+        "then `sudo ldconfig`; docs/install.md names the libraries that NVIDIA's torch needs on a Jetson board"
+    )

@@ -1,5 +1,8 @@
 """The list of workloads: complete, described, and there without torch."""
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pandas as pd
@@ -28,3 +31,24 @@ def test_an_unknown_workload_is_an_error_that_lists_the_known_ones():
 def test_a_missing_package_is_an_error_that_names_the_extra():
     with pytest.raises(DependencyError, match=r"no_such_package.*make install"):
         require("no_such_package")
+
+
+CUSPARSELT = "libcusparseLt.so.0: cannot open shared object file: No such file or directory"
+
+
+def test_a_torch_that_lacks_a_system_library_is_not_reported_as_missing(tmp_path):
+    """As doctor shows it, and a skipped case."""
+    (tmp_path / "torch").mkdir()
+    (tmp_path / "torch/__init__.py").write_text(f"raise ImportError({CUSPARSELT!r})\n")
+    program = (
+        "from harness.measure.doctor import training_capabilities\n"
+        "training = training_capabilities()[0]\n"
+        "print(training.available, training.detail, training.hint, sep='\\n')\n"
+    )
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path])}
+    done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True)
+    available, detail, hint = done.stdout.splitlines()
+    assert available == "False"
+    assert detail.endswith(CUSPARSELT)
+    assert "the system library libcusparseLt.so.0 is missing" in hint
+    assert "make install" not in hint
