@@ -224,7 +224,7 @@ def test_a_deadline_at_a_time_of_day_comes_on_that_day(own, tmp_path):
     (tmp_path / "conftest.py").write_text(AN_HOUR_EACH)
     done = own("def test_a(profile):\n    profile()\n", "--workers", "0,1,2,4", "--deadline", "08:30")
     assert "2 passed, 1 skipped" in done.stdout, done.stdout
-    assert "the deadline has come; --resume goes on where this run stopped" in done.stdout
+    assert "the deadline has come; --resume continues where this run stopped" in done.stdout
 
 
 def test_a_deadline_that_is_no_time_ends_the_run_before_it_begins(own):
