@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 from typing import Any, Callable, Dict, List, Sequence, Tuple
 
-from harness.core.errors import CannotRunError, HarnessError, UnknownNameError
+from harness.core.errors import CannotRunError, HarnessError, InvalidValueError, UnknownNameError
 from harness.core.files import write_output
 from harness.core.terminal import format_duration
 from tools import figure_blocks
@@ -25,6 +25,7 @@ from tools.recorded_figures import (
     Part,
     data_file,
     differences,
+    gone,
     read_record,
     write_record,
 )
@@ -37,8 +38,12 @@ MOST_LINES = 40
 def record_part(part: Part) -> List[str]:
     """Compute a part, write its record, and return what changed."""
     rows = part.compute()
-    recorded = read_record(part)
-    changed = differences(part, recorded, rows) if recorded else [f"{len(rows)} rows, recorded for the first time"]
+    try:
+        recorded = read_record(part)
+        changed = [*gone(part, recorded, rows), *differences(part, recorded, rows)]
+        changed = changed if recorded else [f"{len(rows)} rows, recorded for the first time"]
+    except InvalidValueError as error:  # its columns are no longer those of the part
+        changed = [f"{error.what}; recorded anew with {', '.join((*part.key, *part.figures))}"]
     write_record(part, rows)
     return changed
 

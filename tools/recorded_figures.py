@@ -366,5 +366,12 @@ def differences(
     return lines
 
 
+def gone(part: Part, recorded: Sequence[Mapping[str, str]], computed: Sequence[Row]) -> List[str]:
+    """A line for each recorded row that is not among the computed ones."""
+    keys = {tuple(as_text(row[name]) for name in part.key) for row in computed}
+    before = [tuple(row[name] for name in part.key) for row in recorded]
+    return [f"{' '.join(filter(None, key))}: recorded, not computed any more" for key in before if key not in keys]
+
+
 def is_near(old: float, new: float, share: float) -> bool:
     return abs(new - old) <= max(1.5 * 10**-DIGITS, share * abs(old))

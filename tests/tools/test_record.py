@@ -135,6 +135,25 @@ def test_recording_a_part_writes_it_and_prints_what_changed(own_records, capsys)
     assert read_record(BATCH_SIZES, own_records) == read_record(BATCH_SIZES, RECORDS)
 
 
+def test_recording_a_part_names_the_rows_that_are_not_computed_any_more(own_records, capsys):
+    record.main(["--only", "batch-sizes"])
+    path = own_records / "batch-sizes.csv"
+    path.write_text(path.read_text(encoding="utf-8") + "no-network,1.000,2.000\n", encoding="utf-8")
+    capsys.readouterr()
+    assert record.main(["--only", "batch-sizes"]) == 0
+    assert ", 1 changes\n  no-network: recorded, not computed any more" in capsys.readouterr().out
+    assert "no-network" not in path.read_text(encoding="utf-8")
+
+
+def test_a_record_with_other_columns_is_recorded_anew(own_records, capsys):
+    path = own_records / "batch-sizes.csv"
+    path.write_text("workload,gain\nlenet-mnist,1.000\n", encoding="utf-8")
+    assert record.main(["--only", "batch-sizes"]) == 0
+    said = capsys.readouterr().out
+    assert "has the columns workload, gain; recorded anew with workload, least_gain, greatest_gain" in said
+    assert read_record(BATCH_SIZES, own_records) == read_record(BATCH_SIZES, RECORDS)
+
+
 def test_without_measured_tables_a_record_stays_and_the_variable_is_named(own_records, capsys, monkeypatch):
     monkeypatch.setenv("JETWATT_DATA", str(own_records / "nowhere"))
     (own_records / "strategies.csv").write_text("as it was", encoding="utf-8")
