@@ -313,6 +313,8 @@ def same_case(case: Case) -> Case:
         data_scale=asked.data_scale,
         clocks=asked.clocks,
         disturbance_cores=asked.disturbance_cores,
+        power_limit_w=asked.power_limit_w,
+        switching_ms=asked.switching_ms,
     )
     return dataclasses.replace(case, settings=settings)
 

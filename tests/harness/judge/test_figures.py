@@ -34,7 +34,8 @@ DEVICE = "orin-agx"
 
 
 def profile(ms=100.0, device=DEVICE, **case):
-    settings = {name: case.pop(name) for name in ("cache", "data_scale", "clocks") if name in case}
+    names = ("cache", "data_scale", "clocks", "power_limit_w", "switching_ms")
+    settings = {name: case.pop(name) for name in names if name in case}
     made = make_profile(list(np.full(60, ms)), case={"device": device, **case})
     asked = dataclasses.replace(made.case, settings=dataclasses.replace(made.case.settings, **settings))
     return dataclasses.replace(made, case=asked)
@@ -70,6 +71,14 @@ def test_a_value_is_of_each_case_that_is_as_named_on_each_device_or_on_one():
     assert found(value(two, "time")) == [100.0, 40.0]
     assert found(value(two, "time", device="xavier-agx")) == [40.0]
     assert found(value(framed(profile(power_mode="maxn")), "time", power_mode=DEFAULT)) == [100.0]
+
+
+@pytest.mark.parametrize("setting", ["power_limit_w", "switching_ms"])
+def test_cases_under_different_limits_are_no_runs_of_one_case(setting):
+    limited = [profile(ms, workers=workers, **{setting: 100.0}) for ms, workers in ((200.0, 0), (120.0, 4))]
+    frame = framed(profile(100.0, workers=0), profile(50.0, workers=4), *limited)
+    assert found(value(frame, "time", workers=0)) == [100.0, 200.0]
+    assert found(ratio(frame, "time", workers=(0, 4))) == [0.5, 0.6]
 
 
 def test_a_case_on_another_board_is_compared_in_the_default_mode_of_each():
