@@ -14,6 +14,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import json
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
@@ -230,12 +231,17 @@ def read_baseline(path: Path) -> List[CaseRuns]:
             runs = tuple(map(_run_of, case["runs"]))
             if not runs or not all(run.times_ms or run.figures for run in runs):
                 raise ValueError(f"case {case['case']} has a run without minibatch times and power")
-            if any(min((*run.times_ms, *run.figures.values())) <= 0 for run in runs):
-                raise ValueError(f"case {case['case']} has a run with a figure of 0 or less")
+            if not all(map(has_sound_figures, runs)):
+                raise ValueError(f"case {case['case']} has a run with a figure that is no number above 0")
             cases.append(CaseRuns(case["case"], dict(case["conditions"]), dict(case["environment"]), runs))
     except (KeyError, TypeError, ValueError, AttributeError, msgspec.ValidationError) as error:
         raise StoreError(f"{path} is damaged: {type(error).__name__} {error}", _RECORD_ONE) from error
     return cases
+
+
+def has_sound_figures(run: Run) -> bool:
+    """Whether each figure is a number above 0: JSON may hold NaN and Infinity, too, which no test finds worse."""
+    return all(0 < value < math.inf for value in (*run.times_ms, *run.figures.values()))
 
 
 def _run_of(stored: Mapping[str, Any]) -> Run:
@@ -295,6 +301,8 @@ def _from_benchmark(path: Path, benchmark: Mapping[str, Any], environment: Dict[
             "python": ".".join(str(environment.get("python", "")).split(".")[:2]) or None,
         }
     run = Run(taken_at, taken_at, flags, times_ms, sure_figures(flags, info))
+    if not has_sound_figures(run):
+        raise ValueError(f"{benchmark['name']} has a figure that is no number above 0")
     return CaseRuns(info.get("case", benchmark["fullname"]), conditions, environment, (run,))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 from typing import Any, Dict
 
@@ -275,6 +276,14 @@ def test_what_is_no_side_is_refused(tmp_path, compare, content, complaint):
     code, said = compare(measure(tmp_path / "a", 1), tmp_path / "x.json")
     assert code == 2
     assert complaint in said
+
+
+@pytest.mark.parametrize("factor", [math.nan, math.inf, 0.0])
+def test_a_benchmark_with_times_that_no_clock_gives_is_refused(tmp_path, compare, factor):
+    sides = benchmark_json(tmp_path / "a.json"), benchmark_json(tmp_path / "b.json", factor)
+    code, said = compare(*sides)
+    assert code == 2
+    assert "test_a has a figure that is no number above 0" in said
 
 
 def test_a_baseline_is_a_side_of_a_comparison(tmp_path, compare, capsys):

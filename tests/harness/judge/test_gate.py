@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from pathlib import Path
 from typing import Any, Dict, List, Optional, Sequence
@@ -441,6 +442,18 @@ CASES = '{"format": "jetwatt-baseline", "version": 1, "cases": '
 def test_what_is_no_baseline_is_refused(baseline, content, complaint):
     baseline.write_text(content)
     with pytest.raises(StoreError, match=complaint):
+        read_baseline(baseline)
+
+
+@pytest.mark.parametrize("figure", [math.nan, math.inf, 0.0, -1.0])
+@pytest.mark.parametrize("column", ["minibatch_times_ms", "power_mw"])
+def test_a_baseline_with_a_figure_that_no_measurement_gives_is_refused(store, baseline, column, figure):
+    add_runs(store, [RUN])
+    record(store, baseline)
+    document = json.loads(baseline.read_text())
+    document["cases"][0]["runs"][0][column] = [figure] * 40 if column == "minibatch_times_ms" else figure
+    baseline.write_text(json.dumps(document))
+    with pytest.raises(StoreError, match="a figure that is no number above 0"):
         read_baseline(baseline)
 
 
