@@ -158,6 +158,8 @@ def recommend(
     if percentile != MEDIAN and opened.provenance == "replayed":
         raise InvalidValueError("a corpus has medians only", "omit --percentile")
     names = [workload_name(name, opened) for name in ([workload] if isinstance(workload, str) else workload)]
+    if deadline is not None or energy_budget is not None:
+        _refuse_more_than_an_epoch(names, max(sizes))
     lengths = [minibatches_of_training(name, sizes[0], epochs) for name in names]
     budgets = [power_budget] if isinstance(power_budget, (int, float)) else list(power_budget or ())
     goals = [
@@ -320,6 +322,17 @@ def forecasts_of(device: Device, recommendation: Recommendation, training: Train
         own = posterior if scales == (1.0, 1.0) else on_another_board(posterior, *scales)
         boards.append(forecast(own, modes, pickable, training, board, instance))
     return boards
+
+
+def _refuse_more_than_an_epoch(workloads: Sequence[str], batch_size: int) -> None:
+    """A training whose epochs have no whole minibatch takes no time, and would keep any limit."""
+    for name in workloads:
+        samples = get_workload(name).real_samples
+        if samples < batch_size:
+            raise InvalidValueError(
+                f"a minibatch of {batch_size} samples is more than an epoch of {name}, which has {samples}",
+                "a smaller --batch-size, or neither --deadline nor --energy-budget",
+            )
 
 
 def minibatches_of_training(workload: str, batch_size: int, epochs: Optional[float] = None) -> Optional[float]:

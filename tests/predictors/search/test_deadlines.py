@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import norm, t
 
+from harness.core.errors import InvalidValueError
 from harness.workloads import get_workload
 from jetwatt import recommend
 from predictors.search.deadlines import Training, forecast, format_forecasts, on_another_board, plain_forecasts
@@ -124,3 +125,10 @@ def test_one_device_says_whether_it_trains_in_time():
     hopeless = recommend("sim:orin-agx", deadline=0.01, **options)
     assert not hopeless.keeps_limits
     assert "its fastest mode" in hopeless.boards[0][0].why_not
+
+
+@pytest.mark.parametrize("limit", [{"deadline": 6.0}, {"energy_budget": 200.0}])
+@pytest.mark.parametrize("sizes", [30000, [16, 30000]])
+def test_a_minibatch_larger_than_an_epoch_is_refused_where_the_whole_training_is_limited(limit, sizes):
+    with pytest.raises(InvalidValueError, match="30000 samples is more than an epoch of mobilenetv3-gld23k"):
+        recommend("sim:orin-agx", workload="mobilenetv3-gld23k", epochs=20, batch_size=sizes, **limit)
