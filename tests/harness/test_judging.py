@@ -163,7 +163,7 @@ def test_verdicts_that_cannot_be_stored_are_shown_and_that_they_were_not_is_said
     assert done.returncode == 0
     assert "confirmed (simulated): 1" in done.stdout
     assert "the verdicts were not stored: r.sqlite: the disk is full" in done.stdout
-    assert "holds the verdicts now" not in done.stdout
+    assert "the verdicts are stored there" not in done.stdout
     assert verdicts_in(tmp_path / "r.sqlite") == before
 
 
