@@ -1,7 +1,7 @@
-"""What a kernel and its tools show of a board or host, in one file: recorded read-only, unpacked to be emulated.
+"""A record of a board or host in one file: kernel files and tool outputs, taken read-only, unpacked for emulation.
 
-board.tar.gz:  root/proc/...  root/sys/...  root/etc/...   the files that this suite reads, as they read
-record.json                                 programs' outputs, sensors' readings, what could not be read
+board.tar.gz:  root/proc/...  root/sys/...  root/etc/...   contents of the files that this suite reads
+record.json                                 outputs of programs, sensor readings, unreadable files
 """
 
 from __future__ import annotations
@@ -53,9 +53,9 @@ _PROGRAM_S, _BETWEEN_READINGS_S, _SLOWEST = 30.0, 0.2, 40
 
 
 def record(path: Path, root: Path, sources: Sequence[SourceSpec], tegrastats_s: float) -> int:
-    """Write what a board shows to `path`, and return how many files of the kernel that is. Nothing is set.
+    """Write a record of the board at `root` to `path`, and return the number of kernel files. Sets nothing.
 
-    Left out are serial numbers, addresses of network cards and, where people write, names of host and users.
+    Serial numbers, network addresses and, in files that people write, names of host and users are removed.
     """
     hidden = _hiding(root)
     files: Dict[str, str] = {}
@@ -68,14 +68,14 @@ def record(path: Path, root: Path, sources: Sequence[SourceSpec], tegrastats_s: 
             text = hidden(_text(Path(path_below(str(root), name))), name.startswith("etc/"))
             room -= len(text) + _OVERHEAD_BYTES
             if room < 0:
-                raise ValueError("left out: the files before it fill the record")
+                raise ValueError("left out: the record is full")
             files[name] = text
         except (OSError, ValueError, ControlError) as error:
             why = "no text" if isinstance(error, UnicodeDecodeError) else str(error)
             unreadable[name] = getattr(error, "strerror", None) or why
         took_ms[name] = round((time.monotonic() - began_s) * 1e3, 3)
     slowest = sorted(took_ms, key=lambda name: -took_ms[name])[:_SLOWEST]
-    said = {
+    summary = {
         "format": FORMAT,
         "jetwatt": harness.__version__,
         "l4t": l4t_release(root),
@@ -96,7 +96,7 @@ def record(path: Path, root: Path, sources: Sequence[SourceSpec], tegrastats_s: 
             return [in_all(part) for part in value]
         return hidden(value, True) if isinstance(value, str) else value
 
-    members["record.json"] = json.dumps(in_all(said), indent=1)
+    members["record.json"] = json.dumps(in_all(summary), indent=1)
     packed = io.BytesIO()
     with tarfile.open(fileobj=packed, mode="w:gz") as archive:
         for name, text in members.items():
@@ -108,21 +108,21 @@ def record(path: Path, root: Path, sources: Sequence[SourceSpec], tegrastats_s: 
 
 
 def _hiding(root: Path) -> Callable[[str, bool], str]:
-    """What takes out of a text what tells this board from others, and with True who owns it."""
+    """A function that removes from a text what identifies this board and, with True, its owner and users."""
 
-    def told(pattern: str) -> Iterator[str]:
+    def contents_of(pattern: str) -> Iterator[str]:
         for path in glob.glob(os.path.join(glob.escape(str(root)), pattern)):
             with contextlib.suppress(OSError, ValueError):
                 yield _text(Path(path)).strip("\0\n ")
 
     lists = read_toml(_LISTS)
-    serials = {text for name in lists["serials"] for text in told(name) if text.strip("0:")}
+    serials = {text for name in lists["serials"] for text in contents_of(name) if text.strip("0:")}
     serials |= {text.replace(":", mark) for text in serials for mark in ("", "-")}
-    names: Set[str] = set(told("etc/hostname"))
+    names: Set[str] = set(contents_of("etc/hostname"))
     if root == Path("/"):
         names |= {socket.gethostname()}
     names |= {name.partition(".")[0] for name in names}
-    for entry in "\n".join(told("etc/passwd")).splitlines():
+    for entry in "\n".join(contents_of("etc/passwd")).splitlines():
         user, _, number, _, person, *_ = [*entry.split(":"), *[""] * 5]
         if number.isdigit() and 1000 <= int(number) < 65534:
             names |= {user, person.partition(",")[0], *person.partition(",")[0].split()}
@@ -136,33 +136,33 @@ def _hiding(root: Path) -> Callable[[str, bool], str]:
 
     def hide(text: str, has_names: bool) -> str:
         text = text.replace(str(root), "") if root != Path("/") else text
-        text = _SERIAL.sub(lambda found: f"{found[1] or ''}(hidden)", serial.sub("(hidden)", text))
+        text = _SERIAL.sub(lambda match: f"{match[1] or ''}(hidden)", serial.sub("(hidden)", text))
         return name.sub("(name)", text) if has_names else text
 
     return hide
 
 
 def _names(root: Path) -> List[str]:
-    """The files to record, below the root: those that are known, and what the board's own conf names in /sys."""
+    """The files to record, relative to the root: those of the list, and the /sys files in the board's own conf."""
     patterns = read_toml(_LISTS)["files"]
-    with contextlib.suppress(HarnessError):  # its text is recorded all the same
+    with contextlib.suppress(HarnessError):  # a conf that cannot be parsed is recorded as text
         params = read_conf(root / OWN_CONF).conf.params
-        paths = [os.path.normpath(one.path).lstrip("/") for param in params for one in param.arguments]
+        paths = [os.path.normpath(argument.path).lstrip("/") for param in params for argument in param.arguments]
         patterns += [glob.escape(path) for path in paths if path.startswith("sys/")]
-    found = {path for pattern in patterns for path in glob.glob(os.path.join(glob.escape(str(root)), pattern))}
-    names = [os.path.relpath(path, root) for path in sorted(found) if os.path.isfile(path) and _may_be_read(path)]
+    recordable = {path for pattern in patterns for path in glob.glob(os.path.join(glob.escape(str(root)), pattern))}
+    names = [os.path.relpath(path, root) for path in sorted(recordable) if os.path.isfile(path) and _may_be_read(path)]
     return names[: _MOST_FILES - 1]
 
 
 def _may_be_read(path: str) -> bool:
-    """Whether reading a file does no harm: nobody has read all of a Thor's GPU, memories hold serial numbers."""
+    """Whether a file is safe to record: files of a Thor's GPU are untested, memories hold serial numbers."""
     device = re.match(r"(.*/devfreq/[^/]+/)device/", path)
     is_thors = device is not None and hides_clocks(device[1] + "cur_freq")
     return not is_thors and _MEMORIES.fullmatch(os.path.basename(path)) is None
 
 
 def _text(path: Path) -> str:
-    """A whole file, read to its end: the kernel gives a long one in parts; a clock of Thor by a process of its own."""
+    """The whole file, as the kernel returns long ones in parts; clocks of a Thor are read in a separate process."""
     if hides_clocks(str(path)):
         return read_text(str(path)) + "\n"
     content = bytearray()
@@ -178,23 +178,23 @@ def _text(path: Path) -> str:
 
 
 def _programs(root: Path, tegrastats_s: float) -> Dict[str, Any]:
-    """What the vendor's programs say; none of these calls sets anything."""
-    said: Dict[str, Any] = {}
+    """Outputs of the vendor's programs; none of these calls sets anything."""
+    outputs: Dict[str, Any] = {}
     for program, *words in ((NVPMODEL, "-q", "--verbose"), (NVPMODEL, "-p", "--verbose"), (JETSON_CLOCKS, "--show")):
         executable, command = str(root / program), " ".join([program, *words])
         if os.path.exists(executable):
             try:
                 done = run_bounded([executable, *words], timeout_s=_PROGRAM_S, answer="n\n")
-                said[command] = {"status": done.status, "output": done.output[:_MOST_OUTPUT]}
+                outputs[command] = {"status": done.status, "output": done.output[:_MOST_OUTPUT]}
             except ControlError as error:
-                said[command] = {"error": error.what}
+                outputs[command] = {"error": error.what}
     if tegrastats_s > 0 and (root / TEGRASTATS).exists():
-        said[TEGRASTATS] = {"lines": _first_lines([str(root / TEGRASTATS), "--interval", "1000"], tegrastats_s)}
-    return said
+        outputs[TEGRASTATS] = {"lines": _first_lines([str(root / TEGRASTATS), "--interval", "1000"], tegrastats_s)}
+    return outputs
 
 
 def _first_lines(command: Sequence[str], seconds: float) -> List[str]:
-    """What a program that does not end says in so many seconds, then it is killed with its children."""
+    """The output of an endless program in the first `seconds`; it is then killed with its children."""
     output, end_s = b"", time.monotonic() + seconds
     streams = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE}
     with subprocess.Popen(command, start_new_session=True, **streams) as process:
@@ -216,7 +216,7 @@ def _reading(spec: SourceSpec, root: str) -> Dict[str, Any]:
         source = open_source(spec, root)
         opened_s = time.monotonic()
         first = source.read(opened_s)
-        time.sleep(_BETWEEN_READINGS_S)  # rates come with the second reading, and jtop gives each sample once
+        time.sleep(_BETWEEN_READINGS_S)  # rates need a second reading, and jtop returns each sample once
         again_s = time.monotonic()
         reading = source.read(again_s)
         took = {"open_ms": opened_s - began_s, "read_ms": time.monotonic() - again_s}
@@ -237,7 +237,7 @@ def root_of(path: Path) -> Path:
 
 @functools.lru_cache(maxsize=None)
 def unpacked(path: Path) -> Path:
-    """The root of a recorded board, in a folder that goes with this process; InvalidValueError for other files."""
+    """The root of a recorded board, in a folder that is removed at exit; InvalidValueError for other files."""
     hint = "make one on the board or host: jetwatt doctor --record board.tar.gz"
     folder = Path(tempfile.mkdtemp(prefix="jetwatt-board-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
@@ -248,14 +248,14 @@ def unpacked(path: Path) -> Path:
             with target.open("xb") as file:
                 file.write(content)
         if json.loads((folder / "record.json").read_text(encoding="utf-8"))["format"] != FORMAT:
-            raise ValueError("another version of jetwatt made it")
+            raise ValueError("it was made by another version of jetwatt")
     except (OSError, EOFError, ValueError, KeyError, TypeError, RecursionError, zlib.error, tarfile.TarError) as error:
-        raise InvalidValueError(f"{path} is no record of a board: {error}", hint) from error
+        raise InvalidValueError(f"{path} is not a record of a board: {error}", hint) from error
     return folder / "root"
 
 
 def _members(path: Path) -> Iterator[Any]:
-    """Name and content of each file: no links, nothing outside, and no more than a board has."""
+    """Name and content of each file; ValueError for links, paths outside the record, and excessive size."""
     with gzip.open(path) as file:
         whole = file.read(_MOST_BYTES + 1)
     if len(whole) > _MOST_BYTES:
@@ -266,7 +266,7 @@ def _members(path: Path) -> Iterator[Any]:
             is_file = member.type in (tarfile.REGTYPE, tarfile.AREGTYPE) and not member.issparse()
             is_ours = member.name == "record.json" or member.name.startswith(_PLACES)
             if not is_file or not is_ours or ".." in name.parts or member.size > _MOST_FILE_BYTES:
-                raise ValueError(f"{member.name!r} is nothing that a record holds, or too large")
+                raise ValueError(f"{member.name!r} is not part of a record, or too large")
             if count >= _MOST_FILES:
                 raise ValueError(f"it has more than {_MOST_FILES} files")
             content = archive.extractfile(member)

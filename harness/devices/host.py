@@ -39,7 +39,7 @@ CLOCK_STEP_KHZ = 100_000  # steps offered between a CPU's lowest and highest clo
 
 
 def source_capability(spec: SourceSpec, root: str) -> Capability:
-    """Whether a source can be read now; one of a package is called by its name."""
+    """Whether a telemetry source can be read now; a package's source is listed by its name."""
     topic = SOURCES[spec.name].topic if spec.name in SOURCES else f"measure by {spec.name}"
     try:
         source = open_source(spec, root)
@@ -51,15 +51,15 @@ def source_capability(spec: SourceSpec, root: str) -> Capability:
 
 
 def lock_name(name: str, root: Path) -> str:
-    """Names a device's lock and saved state: two trees of one device are two devices."""
+    """The name of a device's lock and saved state; each tree of files is a device of its own."""
     return name if root == THIS_MACHINE else f"{name}-{hashlib.sha256(str(root).encode()).hexdigest()[:8]}"
 
 
 class HostDevice:
-    """This machine; or, emulated, a tree of files, where clocks are set and sensors read, while training runs here."""
+    """This machine; or an emulated one: clocks and sensors are those of a tree of files, and training runs here."""
 
     name = "host"
-    emulated_name = ""  # of a tree of files; where none stands, the name behind `emulated-`
+    emulated_name = ""  # name of a tree of files; by default the name with the prefix `emulated-`
     provenance = "measured"
     clocks_only_fall = False
     power_source = "rapl"
@@ -89,7 +89,7 @@ class HostDevice:
         )
 
     def power_mode_space(self) -> PowerModeSpace:
-        """Core counts up to the CPUs and a container's quota; CPU clocks: today's limit alone where none can be set."""
+        """Core counts up to the CPUs and the container's quota; CPU clocks, or today's limit if none can be set."""
         quota = cpu_quota(str(self._tree))
         most = len(self._allowed_cpus) if quota is None else max(1, min(len(self._allowed_cpus), math.floor(quota)))
         cores, policies, unknown = tuple(range(1, most + 1)), self._frequency.policies(), (UNKNOWN_KHZ,)
@@ -105,7 +105,7 @@ class HostDevice:
         return max(limits[1] for limits in self._frequency.read().values())
 
     def power_modes(self, text: str, workload: str = "") -> List[Tuple[str, PowerMode]]:
-        """`maxn` (all cores, highest clock), `2c` (two cores), or what else `parse_power_modes` knows."""
+        """`maxn` (all cores, highest clock), `2c` (two cores), or any other form of `parse_power_modes`."""
         space = self.power_mode_space()
         by_cores = {f"{cores}c": space.greatest._replace(cpu_cores=cores) for cores in space.cpu_cores}
         return parse_power_modes(text, space, {MAXN: space.greatest, **by_cores})
@@ -128,7 +128,7 @@ class HostDevice:
         ]
 
     def check(self, case: Case) -> None:
-        """Refuse free clocks where none can be set: a case with `dvfs` would be the same as one without."""
+        """Refuse free clocks if clocks cannot be set: a case with `dvfs` would equal one without."""
         if case.settings.clocks == DVFS and not self._sets_clocks:
             what = f"DVFS cannot be switched on or off here: {self._frequency.available().detail}"
             raise CannotRunError(what, "leave out --clocks")
@@ -166,7 +166,7 @@ class HostDevice:
         return sorted(set(self._own_cpus) - set(self._cpus_of(mode))) or self._own_cpus
 
     def conditions(self, case: Case) -> Dict[str, Any]:
-        """What is known before measuring; gives this process every CPU, for data sets that have to be written."""
+        """Conditions before measuring; gives this process all CPUs, for generating data sets."""
         self._affinity.set(self._own_cpus)
         return self._describe(case, named_mode(case, self).mode)
 
@@ -187,5 +187,5 @@ class HostDevice:
         return self._describe(case, self.apply(named_mode(case, self).mode, case.settings.clocks))
 
     def temperature_limits_c(self, most_c: Optional[float]) -> Dict[str, float]:
-        """As asked for; the trip points of any machine are not gone by: firmwares are known that invent theirs."""
+        """The requested limit for all channels; trip points of a host are ignored, as some firmwares invent them."""
         return {} if most_c is None else temperature_limits_c(str(self._tree), most_c)

@@ -1,11 +1,11 @@
-"""A Jetson board: trains under its power modes and reads its own sensors; also a tree of files that stands for one.
+"""A Jetson board: trains under its power modes and reads its own sensors; or an emulated one, a tree of files.
 
     session:  lock -- save every knob -- fan to maximum, DVFS off -- cases -- put everything back
     a case:   nvpmodel mode -- jetson_clocks -- memory held -- read back -- train and sample
     free clocks:  jetson_clocks undone -- nvpmodel mode -- memory free -- read back -- train and sample
 
-Below a root other than `/` the board is emulated: modes are set in that tree and its sensors are read, while training
-runs on this machine. Its name, its provenance, a condition and a flag of every profile say so.
+With a root other than `/` the board is emulated: modes and sensors are those of that tree, and training runs on this
+machine. Its name, provenance, a condition and a flag of every profile state that.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from harness.devices.host import THIS_MACHINE, lock_name, source_capability
 from harness.devices.jetson_board import EMULATED, Board, LiveSpace, named_modes, read_board, read_space
 from harness.devices.jetson_control import JetsonControl
 
-FRESH_S = 3600.0  # a board that was booted longer ago is not fresh: what ran on it since is not known
+FRESH_S = 3600.0  # a board that was booted longer ago is not fresh: anything may have run on it since
 
 
 def is_jetson(root: Path) -> bool:
@@ -47,7 +47,7 @@ def is_jetson(root: Path) -> bool:
 
 
 def open_jetson(configuration: Configuration, root: Path, is_tree: bool) -> JetsonDevice:
-    """The Jetson at a root, which is emulated wherever that is not this machine's."""
+    """The Jetson at a root; emulated if that is not this machine's."""
     return JetsonDevice(read_board(root), configuration, root)
 
 
@@ -59,20 +59,20 @@ class JetsonDevice:
         self._board_root = Path(os.path.abspath(root))
         self.is_emulated = self._board_root != THIS_MACHINE
         self.name = f"{EMULATED}{board.name}" if self.is_emulated else board.name
-        # Training times of this machine beside readings of a tree: no board has measured that.
+        # Training times of this machine with readings of a tree are not a measurement of any board.
         self.provenance = "simulated" if self.is_emulated else "measured"
         self.clocks_only_fall = board.spec is not None and bool(board.spec.clocks_only_fall)
         self._board = board
         self.configuration = board.spec.configured(configuration) if board.spec else configuration
         self.board_instance = configuration.instance(self._board_root)
-        self.root = THIS_MACHINE  # where training runs, also of an emulated board
+        self.root = THIS_MACHINE  # training runs here, even for an emulated board
         self._affinity = Affinity()
         self._control = JetsonControl(self._board_root, configuration.hold_thor_clocks)
         self._booted = ""
-        # of an emulated board, what its figures are made of
+        # sources of an emulated board's figures
         made_of = f"times are this machine's, power and clocks come from the board's tree {self._board_root}"
         self.remarks = [f"emulated: {made_of}"] if self.is_emulated else []
-        up_s = self._uptime_s()  # before the run: a campaign of hours does not become stale by itself
+        up_s = self._uptime_s()  # taken once, so that a campaign of hours does not become stale by itself
         self._stale = ""
         if configuration.fresh_boot and up_s is not None and up_s > FRESH_S:
             self._stale = f"{self.name} was booted {up_s / 3600:.1f} h before the run"
@@ -93,7 +93,7 @@ class JetsonDevice:
 
     @functools.cached_property
     def _live(self) -> LiveSpace:
-        """Read once: on some releases clusters come and go with their cores, and the modes are to stay the same."""
+        """Read once, so that the modes stay the same: on some releases clusters disappear with their cores."""
         return read_space(str(self._board_root), self._board.spec, self.configuration.hold_thor_clocks)
 
     def power_mode_space(self) -> PowerModeSpace:
@@ -107,36 +107,38 @@ class JetsonDevice:
         return named_modes(self._live.space, self._control.conf, self._board.spec)
 
     def _is_own(self, name: str) -> bool:
-        """Whether a mode is one of the board's nvpmodel; `maxn` and papers' names are values, under any masks."""
+        """Whether a mode is one of the board's nvpmodel; `maxn` and papers' names set values only, no masks."""
         return self._control.conf is not None and any(model.name == name for model in self._control.conf.models)
 
     def capabilities(self) -> List[Capability]:
         board = self._board
-        words = [board.product, board.part_number or "part number not told", f"L4T {board.l4t or 'not told'}"]
-        words.append(f"JetPack {board.jetpack or 'not known for this L4T'}")
-        found = [Capability("know the board", board.spec is not None, ", ".join(words))]
-        found.append(self.configuration.knows_instance(self._board_root))
-        found += [Capability("agree with its spec file", False, difference) for difference in self._differences()]
+        words = [board.product, board.part_number or "part number unknown", f"L4T {board.l4t or 'unknown'}"]
+        words.append(f"JetPack {board.jetpack or 'unknown for this L4T'}")
+        capabilities = [Capability("know the board", board.spec is not None, ", ".join(words))]
+        capabilities.append(self.configuration.knows_instance(self._board_root))
+        capabilities += [
+            Capability("agree with its spec file", False, difference) for difference in self._differences()
+        ]
         mask = self._control.tpc_mask()
         if mask is not None:
             off = f"{bin(mask).count('1')} clusters of the GPU are off since the boot, in every power mode"
             hint = "boot into another mode: `sudo nvpmodel -m ID`, answer YES" if mask else ""
-            told = f"TPC mask {mask}: {off if mask else 'no cluster is off'}"
-            found.append(Capability("use the whole GPU", mask == 0, told, hint))
-        found += [source_capability(spec, str(THIS_MACHINE)) for spec in self.telemetry_sources(Path.cwd())]
+            detail = f"TPC mask {mask}: {off if mask else 'no cluster is off'}"
+            capabilities.append(Capability("use the whole GPU", mask == 0, detail, hint))
+        capabilities += [source_capability(spec, str(THIS_MACHINE)) for spec in self.telemetry_sources(Path.cwd())]
         by_limit: Dict[float, List[str]] = {}
         try:
             for channel, limit_c in self.temperature_limits_c(None).items():
                 by_limit.setdefault(limit_c, []).append(channel)
             limits = "; ".join(f"above {limit_c:g} C of {', '.join(by_limit[limit_c])}" for limit_c in sorted(by_limit))
-            found.append(Capability("end a run on heat", True, limits))
+            capabilities.append(Capability("end a run on heat", True, limits))
         except CannotRunError as error:
-            found.append(Capability("end a run on heat", False, error.what, error.hint))
+            capabilities.append(Capability("end a run on heat", False, error.what, error.hint))
         up_s = self._uptime_s()
         if up_s is not None:  # 004 sec. 5.4.4: "we reboot each device before starting experiment runs"
             hint = "" if up_s < FRESH_S else "the papers reboot before a campaign: `sudo reboot`"
-            found.append(Capability("start fresh", up_s < FRESH_S, f"booted {up_s / 3600:.1f} h ago", hint))
-        return [*found, *self._control.capabilities(), PageCache().available(), ReadLimit().available()]
+            capabilities.append(Capability("start fresh", up_s < FRESH_S, f"booted {up_s / 3600:.1f} h ago", hint))
+        return [*capabilities, *self._control.capabilities(), PageCache().available(), ReadLimit().available()]
 
     def _differences(self) -> List[str]:
         differences, spec = list(self._live.differences), self._board.spec
@@ -153,7 +155,7 @@ class JetsonDevice:
     def telemetry_sources(self, data_directory: Path) -> List[SourceSpec]:
         board, spec = str(self._board_root), self._board.spec
         total: Dict[str, Any] = {}
-        if spec is not None and spec.rails.total:  # the total power is as known of such boards, if this one has those
+        if spec is not None and spec.rails.total:  # the facts define the total power, if this board has these rails
             labels = {rail.label for rail in find_rails(board)}
             if not labels or set(spec.rails.total) <= labels:
                 total = {"total": list(spec.rails.total), "remark": spec.rails.note}
@@ -171,14 +173,14 @@ class JetsonDevice:
 
     def check(self, case: Case) -> None:
         if self._stale and self.configuration.fresh_boot == REQUIRED:
-            raise CannotRunError(f"{self._stale}, at most 1 h was asked for", "`sudo reboot`, and run again")
+            raise CannotRunError(f"{self._stale}, at most 1 h is allowed", "`sudo reboot`, and run again")
         self._control.check(self._live.space)
         if case.task != IDLE:
             self.temperature_limits_c(case.settings.max_temperature_c)
         other_masks = self._control.needs_reboot(case.power_mode) if self._is_own(case.power_mode) else ""
         if other_masks:
             number = self._control.conf.model(case.power_mode).id
-            what = f"{case.power_mode} takes a reboot: {other_masks}"
+            what = f"{case.power_mode} needs a reboot: {other_masks}"
             raise CannotRunError(what, f"`sudo nvpmodel -m {number}`, answer YES, and run again after the reboot")
 
     @contextlib.contextmanager
@@ -202,7 +204,7 @@ class JetsonDevice:
             applied = self._control.apply(mode, self._booted, clocks)
         if not self.is_emulated:
             online = list(self._control.online.read())
-            self._affinity.apply(online)  # this process may have lost cores that were off for a while
+            self._affinity.apply(online)  # this process loses cores that go offline
             if self._affinity.read() != sorted(online):
                 what = f"CPUs {online} are online, but this process may only run on {self._affinity.read()}"
                 raise ControlError(what, "run outside of containers and cpusets, `systemd-run --scope` among them")
@@ -212,10 +214,10 @@ class JetsonDevice:
         identity, board = self.identity(), self._board
         mode = named_mode(case, self).mode
         in_effect = self._booted or getattr(self._control.in_effect(), "name", None)
-        limits = current_limits(str(self._board_root))  # what peaks are held against: channel, limit in mW, which limit
+        limits = current_limits(str(self._board_root))  # for judging peaks: channel, limit in mW, description
         if board.spec is not None and board.spec.input_limit_mw:
             limits.append((TOTAL, board.spec.input_limit_mw, f"what a {board.spec.name}'s input may take"))
-        try:  # boards whose modes are defined alike have the same
+        try:  # equal for boards with the same nvpmodel modes
             conf_hash = hashlib.sha256((self._board_root / "etc/nvpmodel.conf").read_bytes()).hexdigest()[:16]
         except OSError:
             conf_hash = None
@@ -225,7 +227,7 @@ class JetsonDevice:
             "board_instance": self.board_instance,
             "power_mode": mode._asdict(),
             "power_mode_name": case.power_mode,
-            # this machine may have fewer cores than the board that it stands for
+            # this machine may have fewer cores than the emulated board
             "threads": min(mode.cpu_cores, len(self._affinity.read())) if self.is_emulated else mode.cpu_cores,
             "part_number": board.part_number,
             "l4t": board.l4t,
@@ -240,11 +242,11 @@ class JetsonDevice:
         }
 
     def set_case(self, case: Case) -> Dict[str, Any]:
-        mode, untold = self._apply(*named_mode(case, self), case.settings.clocks)
+        mode, unknown = self._apply(*named_mode(case, self), case.settings.clocks)
         return {
             **self.conditions(case),
             "power_mode": mode._asdict(),
-            "power_mode_not_told": untold,
+            "power_mode_not_told": unknown,
             "dvfs": self._control.dvfs(),
             "uptime_s": self._uptime_s(),
         }
@@ -256,7 +258,7 @@ class JetsonDevice:
             return None
 
     def sampler_cpus(self, mode: PowerMode) -> List[int]:
-        """All that are online: boards have none to spare."""
+        """All online CPUs: boards have none to spare."""
         return self._affinity.read()
 
     def temperature_limits_c(self, most_c: Optional[float]) -> Dict[str, float]:

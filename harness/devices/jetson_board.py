@@ -1,4 +1,4 @@
-"""Which Jetson board a root belongs to, and the power modes it lists; where its spec file differs, the board wins."""
+"""The Jetson board at a root, and the power modes it lists; where its spec file differs, the board takes precedence."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ from harness.core.mode_texts import DEFAULT
 from harness.core.power_modes import UNKNOWN_KHZ, PowerMode, PowerModeSpace, clock_at_cap
 from harness.core.units import hz_to_khz
 
-UNKNOWN_BOARD = "jetson"  # the name of a Tegra board that no spec file describes: it runs with what discovery finds
-EMULATED = "emulated-"  # begins the name of a board that is a tree of files: its figures never look like a board's
+UNKNOWN_BOARD = "jetson"  # name of a Tegra board without a spec file: everything comes from discovery
+EMULATED = "emulated-"  # prefix of a board that is a tree of files, so that its figures never look like a real board's
 
 
 class Board(NamedTuple):
     compatible: Tuple[str, ...]  # of the device tree: `nvidia,p3737-0000+p3701-0005`, ..., `nvidia,tegra234`
-    model: str  # of the device tree; empty where it has none
-    l4t: Optional[str]  # the release of Jetson Linux, `36.4.3`; None where it is not told
-    spec: Optional[BoardSpec]  # what is known of such boards; None where that is nothing
+    model: str  # of the device tree; empty if it has none
+    l4t: Optional[str]  # the release of Jetson Linux, `36.4.3`; None if unknown
+    spec: Optional[BoardSpec]  # facts of such boards; None if there are none
 
     @property
     def name(self) -> str:
@@ -41,10 +41,10 @@ class Board(NamedTuple):
 
     @property
     def part_number(self) -> Optional[str]:
-        """Of the module; `compatible` names carrier and module, `nvidia,p3737-0000+p3701-0005`, or it alone."""
+        """Of the module; `compatible` has carrier and module, `nvidia,p3737-0000+p3701-0005`, or the module alone."""
         carrier_first = sorted(self.compatible, key=lambda text: "+" not in text)
-        found = [numbers[-1] for numbers in (re.findall(r"p\d{4}-\d{4}", text) for text in carrier_first) if numbers]
-        return next(iter(found), None)
+        in_each = (re.findall(r"p\d{4}-\d{4}", text) for text in carrier_first)
+        return next((numbers[-1] for numbers in in_each if numbers), None)
 
     @property
     def jetpack(self) -> Optional[str]:
@@ -53,7 +53,7 @@ class Board(NamedTuple):
 
 @functools.lru_cache(maxsize=None)
 def jetpack_of(l4t: Optional[str]) -> Optional[str]:
-    """The JetPack that brought a release of L4T; None for one that `jetpacks.toml` does not have."""
+    """The JetPack version of a release of L4T; None if `jetpacks.toml` does not list it."""
     return read_toml(Path(__file__).with_name("jetpacks.toml")).get(l4t or "")
 
 
@@ -75,11 +75,11 @@ def device_tree_strings(path: Path) -> Tuple[str, ...]:
 
 class LiveSpace(NamedTuple):
     space: PowerModeSpace  # the values of each dimension
-    differences: List[str]  # how they differ from the spec file, and what the board does not tell; a sentence each
+    differences: List[str]  # deviations from the spec file, and what the board does not report; a sentence each
 
 
 def read_space(root: str, spec: Optional[BoardSpec], holds_thor: bool = False) -> LiveSpace:
-    """What the board under `root` lists: cores, the clocks of its clusters together, of its GPU and of its memory."""
+    """The power mode space of the board under `root`: cores, and clocks of its CPU clusters, GPU and memory."""
     cores = tuple(range(1, len(CpuOnline(root).cpus()) + 1)) or (1,)
     policies = CpuFrequency(root).policies()
     cpu_khz = tuple(sorted({khz for policy in policies for khz in policy.levels_khz or (policy.highest_khz,)}))
@@ -104,8 +104,8 @@ def read_space(root: str, spec: Optional[BoardSpec], holds_thor: bool = False) -
     return LiveSpace(PowerModeSpace(cores, cpu_khz or unknown, gpu_khz or unknown, mem_khz or unknown), differences)
 
 
-def _compare(what: str, live: Sequence[int], known: Sequence[Sequence[int]]) -> List[str]:
-    lists = [tuple(values) for values in known if values]
+def _compare(what: str, live: Sequence[int], expected: Sequence[Sequence[int]]) -> List[str]:
+    lists = [tuple(values) for values in expected if values]
     if not lists or tuple(live) in lists:
         return []
     nearest = min(lists, key=lambda values: len(set(values) ^ set(live)))
@@ -120,7 +120,7 @@ def _compare(what: str, live: Sequence[int], known: Sequence[Sequence[int]]) -> 
 
 
 def named_modes(space: PowerModeSpace, conf: Optional[Conf], spec: Optional[BoardSpec]) -> Dict[str, PowerMode]:
-    """Every mode of the board's own conf, and those that a paper names; `maxn` is known to all devices."""
+    """All modes of the board's own nvpmodel conf, and those that a paper names; every device has `maxn` anyway."""
     named = {name: space.nearest(mode) for name, mode in spec.named_modes.items()} if spec else {}
     up = spec is not None and spec.gpu_cap_rounds_up  # on most boards a cap means the greatest clock not above it
     models = conf.models if conf else ()
@@ -131,7 +131,7 @@ def named_modes(space: PowerModeSpace, conf: Optional[Conf], spec: Optional[Boar
 
 
 def is_rounded(mode: PowerMode, limits: Limits, space: PowerModeSpace) -> bool:
-    """Whether a mode that was read back is what a conf's caps come to: each clock a neighbour of its cap."""
+    """Whether a mode that was read back fits a conf's caps: each clock is a neighbour of its cap."""
     neighbours = (  # which of the two a driver takes differs between boards and releases
         {clock_at_cap(cap, allowed, up) for up in (False, True)}
         for cap, allowed in zip(limits[1:], space.dimensions[1:])

@@ -1,7 +1,7 @@
-"""Sets a power mode on a Jetson board with all its knobs together, and reads it back from the kernel's own files.
+"""Sets a power mode on a Jetson board through all its knobs, and reads it back from the kernel's own files.
 
     static clocks:  nvpmodel (a custom mode, or one of the board's own) -- jetson_clocks -- memory held -- read back
-    DVFS:           jetson_clocks undone -- nvpmodel -- memory let go -- read back
+    DVFS:           jetson_clocks undone -- nvpmodel -- memory released -- read back
 
 A board without nvpmodel, or without jetson_clocks, is set through sysfs: cores, CPU, GPU and memory clock, each held.
 With DVFS, CPU and GPU may fall to their lowest clock; the memory is held where there is no nvpmodel to cap it.
@@ -42,7 +42,7 @@ class JetsonControl:
         self.memory = Emc(self._root, holds_thor)
         self.clocks = JetsonClocks(self._root, holds_thor=holds_thor)
         self.fan = Fan(self._root)
-        # They are put back from the last to the first. nvpmodel comes first, as it moves most of the others; then what
+        # They are restored from the last to the first: nvpmodel, as it changes most of the others; then what
         # jetson_clocks stored; then, one by one, what still differs.
         governors = [Governor(self._root, DEVFREQ), Governor(self._root, CPU)]
         clocks: List[Knob] = [self.memory, self.gpu, self.cpu, self.online, self.clocks]
@@ -50,7 +50,7 @@ class JetsonControl:
 
     @functools.cached_property
     def _capabilities(self) -> Dict[str, Capability]:
-        """By the knob's name; found out once, as some take a second to ask."""
+        """By the knob's name; determined once, as some checks take a second."""
         return {knob.name: knob.available() for knob in reversed(self.knobs)}
 
     def capabilities(self) -> List[Capability]:
@@ -60,7 +60,7 @@ class JetsonControl:
         return self._capabilities[knob.name].available
 
     def usable(self) -> List[Knob]:
-        """The knobs that can be set, in the order in which they are handed to `preserved`."""
+        """The knobs that can be set, in the order for `preserved`."""
         return [knob for knob in self.knobs if self.works(knob)]
 
     @functools.cached_property
@@ -81,7 +81,7 @@ class JetsonControl:
                 raise CannotRunError(what, by_name.hint or single.hint)
 
     def holds_clocks(self) -> bool:
-        """Whether a mode can be held with DVFS off: by jetson_clocks, or by limits that are the same at both ends."""
+        """Whether a mode can be held with DVFS off: by jetson_clocks, or by equal minimum and maximum clocks."""
         return self.works(self.clocks) or (self.works(self.cpu) and self.works(self.gpu))
 
     def in_effect(self) -> Optional[PowerModel]:
@@ -91,14 +91,14 @@ class JetsonControl:
             return None
 
     def tpc_mask(self) -> Optional[int]:
-        """The TPCs that are off, according to the kernel or else to the mode in effect; None if neither has them."""
-        # The kernel's file is readable by root only under some releases.
+        """The mask of TPCs that are off, by the kernel or else by the mode in effect; None if neither has it."""
+        # On some releases only root can read the kernel's file.
         mask = self.nvpmodel.kernel_value(modes.TPC_POWER_GATING, modes.TPC_PG_MASK)
         model = self.in_effect() if mask is None else None
         return modes.tpc_mask(model) if model else mask
 
     def needs_reboot(self, name: str) -> str:
-        """How the masks of the board's own mode differ from those it booted with; empty where they do not."""
+        """How the masks of the board's own mode differ from those it booted with; empty if they are equal."""
         conf, now = self.conf, self.in_effect()
         if conf is None or now is None:
             return ""
@@ -110,7 +110,7 @@ class JetsonControl:
         )
 
     def dvfs(self) -> str:
-        """`off` where CPU and GPU have one clock only, else `on`."""
+        """`off` if CPU and GPU are held at one clock, else `on`."""
         if self.works(self.clocks):
             return self.clocks.read()[DVFS]
         limits = [*self._running().values(), *self.gpu.read().values()]
@@ -118,7 +118,7 @@ class JetsonControl:
         return OFF if tells and all(low == high for low, high in limits) else ON
 
     def read(self) -> Tuple[PowerMode, List[str]]:
-        """The mode in effect by the kernel's files, its CPU and GPU clock the greatest; which dimensions it lacks."""
+        """The mode in effect by the kernel's files, with the highest CPU and GPU clock; and its unknown dimensions."""
         cpu = [high for _, high in self._running().values()]
         gpu = [hz_to_khz(high) for _, high in self.gpu.read().values()]
         highest = [max(khz, default=UNKNOWN_KHZ) for khz in (cpu, gpu)]
@@ -133,74 +133,75 @@ class JetsonControl:
         return mode, [name for name, khz in zip(PowerMode._fields, mode) if khz == UNKNOWN_KHZ]
 
     def _running(self) -> Dict[str, Limits]:
-        """The limits of the clusters with a core online; those of others mean nothing."""
+        """The limits of the clusters with a core online; those of others are meaningless."""
         online, limits = set(self.online.read()), self.cpu.read()
         return {policy.name: limits[policy.name] for policy in self.cpu.policies() if set(policy.cpus) & online}
 
     def begin(self) -> None:
-        """Fan to its maximum (004 sec. 4.4), DVFS off: here, before any change, jetson_clocks stores what was."""
+        """Fan to its maximum (004 sec. 4.4), DVFS off; before any change, jetson_clocks stores the state."""
         if self.works(self.fan):
             self.fan.set(self.fan.maximum())
         if self.works(self.clocks):
             self.clocks.set(self.clocks.off())
 
     def apply(self, mode: PowerMode, booted: str, clocks: str = STATIC) -> Tuple[PowerMode, List[str]]:
-        """Set a mode of the board's space and read it back, to the digit: the space has the clocks that drivers list.
+        """Set a mode of the board's space and read it back, exactly: the space has the clocks that drivers list.
 
-        A clock that is `UNKNOWN_KHZ` is left as it is. `booted` is the mode of the board's own conf whose masks it
-        booted with, empty without nvpmodel.
+        An `UNKNOWN_KHZ` clock is left as it is. `booted` is the mode of the board's own conf whose masks it booted
+        with, empty without nvpmodel. Returns the mode and its unknown dimensions.
         """
         self._prepare(clocks)
         is_capped = self.works(self.nvpmodel)
         if is_capped:
             try:
                 self.nvpmodel.set(self.nvpmodel.custom(mode, booted))
-            except RebootNeededError:  # for a mask that the kernel does not tell: all the rest is set through sysfs
+            except RebootNeededError:  # for a mask that the kernel does not report: the rest is set through sysfs
                 is_capped = False
         if not is_capped:
             self.online.set(self._cores(mode.cpu_cores))
         self._finish(mode, clocks, is_capped)
-        found, untold = self.read()
+        read_back, unknown = self.read()
         wrong = [
             f"{name} is {is_now}, not {wanted}"
-            for name, wanted, is_now in zip(PowerMode._fields, mode, found)
+            for name, wanted, is_now in zip(PowerMode._fields, mode, read_back)
             if UNKNOWN_KHZ not in (wanted, is_now) and wanted != is_now
         ]
         if wrong:
-            hint = "see `dmesg`, and what else sets clocks on this board"
-            if found.cpu_khz < mode.cpu_khz or found.gpu_khz < mode.gpu_khz:
+            hint = "see `dmesg`, and check what else sets clocks on this board"
+            if read_back.cpu_khz < mode.cpu_khz or read_back.gpu_khz < mode.gpu_khz:
                 hint = (
                     "on some releases clocks can only be lowered until the next boot: reboot, and run from high to low"
                 )
             raise ControlError(f"power mode {mode.name} did not take: {', '.join(wrong)}", hint)
-        return _completed(found, mode), untold
+        return _completed(read_back, mode), unknown
 
     def apply_own(
         self, name: str, expected: PowerMode, space: PowerModeSpace, clocks: str = STATIC
     ) -> Tuple[PowerMode, List[str]]:
-        """Set one of the board's own nvpmodel modes by its name; as `apply`, but its caps may be rounded."""
+        """Set one of the board's own nvpmodel modes by its name; like `apply`, but its caps may be rounded."""
         conf = self.nvpmodel.own_conf()
         limits = modes.to_power_mode(conf, conf.model(name))
         self._prepare(clocks)
         self.nvpmodel.set(self.nvpmodel.own(name))
         self._finish(expected, clocks, True)
-        found, untold = self.read()
-        mode = _completed(found, expected)
+        read_back, unknown = self.read()
+        mode = _completed(read_back, expected)
         if not is_rounded(mode, limits, space):
-            raise ControlError(f"nvpmodel mode {name} did not take: {found.name} was read back, not {expected.name}")
-        return mode, untold
+            what = f"nvpmodel mode {name} did not take: {read_back.name} was read back, not {expected.name}"
+            raise ControlError(what)
+        return mode, unknown
 
     def _prepare(self, clocks: str) -> None:
-        """Undo jetson_clocks for DVFS: it puts back what was before the run, cores too, so the mode comes after it."""
+        """Undo jetson_clocks for DVFS; this restores the state before the run, cores too, so the mode comes after."""
         if clocks != STATIC and self.works(self.clocks):
-            self.clocks.apply({DVFS: ON})  # whether clocks can move is seen once the mode is set
-        # What limits hold is let go in any case: a lower cap of nvpmodel's would be refused.
+            self.clocks.apply({DVFS: ON})  # whether clocks can move shows once the mode is set
+        # A memory clock held by limits is released in any case: nvpmodel would be refused a lower cap.
         lets_go = self.works(self.nvpmodel) and self.works(self.memory) and (clocks != STATIC or self.memory.limits)
         if lets_go and self.memory.read()["locked"]:
             self.memory.set(self.memory.free())
 
     def _finish(self, mode: PowerMode, clocks: str, is_capped: bool) -> None:
-        """After the cores: hold every clock at the mode's, or let CPU and GPU, capped by nvpmodel or not, move."""
+        """After the cores: hold all clocks at the mode's, or let CPU and GPU move, capped by nvpmodel or not."""
         if clocks == STATIC and is_capped and self.works(self.clocks):
             self.clocks.set(self.clocks.off())
         elif clocks == STATIC or not is_capped:
@@ -216,8 +217,8 @@ class JetsonControl:
                 self.memory.set(wanted)
         if clocks == STATIC:
             return
-        # What can have one clock only may fall to its lowest. The least clock of nvpmodel's modes, where it is below
-        # the mode's, is the board's own way of DVFS and stays.
+        # Clocks with equal limits may fall to their lowest. A minimum that nvpmodel sets below the mode's clock is the
+        # board's own DVFS range and stays.
         lowest = {policy.name: policy.lowest_khz for policy in self.cpu.policies()}
         held = {name: [lowest[name], high] for name, (low, high) in self._running().items() if low == high}
         if held:
@@ -229,13 +230,13 @@ class JetsonControl:
             self.gpu.set({**limits, **held})
 
     def _cores(self, count: int) -> List[int]:
-        """The cores to use, cluster by cluster as the conf has them, else by number."""
-        conf, every = self.conf, self.online.cpus()
-        order = [core for cluster in (modes.clusters(conf) if conf else ()) for core in cluster.cores if core in every]
-        return sorted([*order, *(core for core in every if core not in order)][:count])
+        """The cores to use, cluster by cluster as in the conf, else by number."""
+        conf, cpus = self.conf, self.online.cpus()
+        order = [core for cluster in (modes.clusters(conf) if conf else ()) for core in cluster.cores if core in cpus]
+        return sorted([*order, *(core for core in cpus if core not in order)][:count])
 
 
-def _completed(found: PowerMode, wanted: PowerMode) -> PowerMode:
-    """A mode as read back; what the kernel does not tell, or the space does not have, stands as it was asked for."""
-    pairs = zip(found, wanted)
-    return PowerMode(*(asked if UNKNOWN_KHZ in (is_now, asked) else is_now for is_now, asked in pairs))
+def _completed(read_back: PowerMode, wanted: PowerMode) -> PowerMode:
+    """A mode as read back; dimensions that the kernel or the space does not have are taken from `wanted`."""
+    pairs = zip(read_back, wanted)
+    return PowerMode(*(requested if UNKNOWN_KHZ in (is_now, requested) else is_now for is_now, requested in pairs))

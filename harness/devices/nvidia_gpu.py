@@ -1,4 +1,4 @@
-"""`nvidia-gpu`: this machine with one of its discrete NVIDIA GPUs, whose clocks are those of the power mode."""
+"""`nvidia-gpu`: this machine with one of its discrete NVIDIA GPUs, whose clocks are part of the power mode."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ NAME = "nvidia-gpu"
 
 
 class NvidiaGpuDevice(HostDevice):
-    """Named after its product. The CPU side is the host's; clocks of the GPU that this user may not set stay free."""
+    """Named after the GPU. The CPU side is that of `host`; GPU clocks that this user may not set stay free."""
 
     power_source = "nvml"
 
@@ -33,12 +33,12 @@ class NvidiaGpuDevice(HostDevice):
         self._gpu = find_gpu(which)
         alike = sum(gpu.name == self._gpu.name for gpu in find_gpus())
         self.name = self._gpu.slug if alike == 1 else f"{self._gpu.slug}:{self._gpu.index}"
-        self.gpu_uuid = self._gpu.uuid  # where torch is to train
+        self.gpu_uuid = self._gpu.uuid  # of the GPU that torch trains on
         own = hashlib.sha256(f"jetwatt {self._gpu.uuid}".encode()).hexdigest()[:12]
         self.board_instance = configuration.board_instance or own
         self._knob = GpuSettings(str(root), self._gpu.uuid)
         self._usual_limit_mw: Optional[int] = None  # as it was before the run
-        self._limit_mw: Optional[int] = None  # what the case asks for
+        self._limit_mw: Optional[int] = None  # requested by the case
 
     def identity(self) -> Identity:
         host = super().identity()
@@ -51,12 +51,12 @@ class NvidiaGpuDevice(HostDevice):
 
     @functools.cached_property
     def _sets_gpu(self) -> bool:
-        """Whether this user may; asked once, because for others than root sudo is run for it."""
+        """Whether this user may set GPU clocks; determined once, as it runs sudo for users other than root."""
         return self._knob.available().available
 
     def capabilities(self) -> List[Capability]:
-        known = Capability("know the GPU", True, f"{self._gpu.name}, {self._gpu.software()}")
-        return [known, *super().capabilities(), self._knob.available()]
+        gpu = Capability("know the GPU", True, f"{self._gpu.name}, {self._gpu.software()}")
+        return [gpu, *super().capabilities(), self._knob.available()]
 
     def telemetry_sources(self, data_directory: Path) -> List[SourceSpec]:
         sources = super().telemetry_sources(data_directory)
@@ -72,11 +72,11 @@ class NvidiaGpuDevice(HostDevice):
         limits = self._gpu.power_limits_mw()
         if limit_w is not None and not (limits and limits[0] <= w_to_mw(limit_w) <= limits[1]):
             able = "{:g} to {:g} W".format(*map(mw_to_w, limits)) if limits else "none: its limit is fixed"
-            raise CannotRunError(f"{self._gpu.name} takes no power limit of {limit_w:g} W", f"allowed: {able}")
+            raise CannotRunError(f"{self._gpu.name} does not accept a power limit of {limit_w:g} W", f"allowed: {able}")
 
     @contextlib.contextmanager
     def session(self) -> Iterator[None]:
-        """Hold the host, too, whose CPUs feed the GPU."""
+        """Also hold the host, whose CPUs feed the GPU."""
         self._usual_limit_mw = self._knob.read()["power_limit_mw"]
         with locked(HostDevice.name), super().session():
             yield

@@ -1,4 +1,4 @@
-"""`raspberry-pi-5`: a host whose power is that of its power-management chip's rails; of 000's and 001's comparison."""
+"""`raspberry-pi-5`: a host with power rails in its power-management chip; the papers 000 and 001 compare with it."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from harness.devices.jetson_board import device_tree_strings
 NAME = "raspberry-pi-5"
 
 TOO_LARGE = {"bert-squad": 16, "llama-lora-wikitext": 1}
-"""Workload to the batch size from which 8 GiB do not hold its training: of BERT by 001's appendix (F578), which saw it
-run out of memory; of the decoder because its weights and the gradients' way back alone take more."""
+"""Workload to the smallest batch size that does not fit into 8 GiB: BERT by 001's appendix (F578), where it ran out of
+memory; the decoder because its weights and the backward pass alone need more."""
 
 
 def is_raspberry_pi(root: Path) -> bool:
@@ -29,12 +29,13 @@ class RaspberryPi(HostDevice):
     power_source = "pmic"
 
     def telemetry_sources(self, data_directory: Path) -> List[SourceSpec]:
-        """The host's, and its clocks as the CPU has them, which under-voltage lowers and the driver does not tell."""
-        found = super().telemetry_sources(data_directory)
-        return [one._replace(options={"measured": True}) if one.name == "cpufreq" else one for one in found]
+        """Those of the host, with measured CPU clocks: under-voltage lowers them, and the driver does not report it."""
+        sources = super().telemetry_sources(data_directory)
+        measured = {"measured": True}
+        return [each._replace(options=measured) if each.name == "cpufreq" else each for each in sources]
 
     def check(self, case: Case) -> None:
-        """Refuse what is known to run out of memory: the kernel would end the run, or something else, in its middle."""
+        """Refuse workloads that run out of memory: the kernel would kill the run, or another process, midway."""
         super().check(case)
         memory = memory_bytes(self._tree)
         if case.task == IDLE or memory is None or memory > 12 * BYTES_PER_GIB:

@@ -1,4 +1,4 @@
-"""Which devices there are, by name, how one is opened, and what is known of a board that is not this machine."""
+"""The available devices by name, how one is opened, and boards that are not this machine."""
 
 from __future__ import annotations
 
@@ -39,11 +39,11 @@ SUITE_TYPES: Dict[str, DeviceType] = {
     UNKNOWN_BOARD: DeviceType(open_jetson, is_jetson),  # any Jetson: its facts, or the lack of them, give the name
     "host": DeviceType(HostDevice),
 }
-"""The suite's own kinds of devices that are opened at a root; packages bring theirs by `jetwatt.devices`."""
+"""The suite's own device types that are opened at a root; packages add theirs by `jetwatt.devices`."""
 
 
 class AbsentBoard:
-    """A board that is not this machine: answers what its facts tell, refuses the rest with a hint."""
+    """A board that is not this machine: has its facts and power modes, refuses everything else with a hint."""
 
     provenance = "measured"
     board_instance = None
@@ -56,8 +56,8 @@ class AbsentBoard:
         this_cpu = cpu_model(self._root) or "of unknown make"
         stand_in = SIMULATED + self.name
         simulated = f"`--device {stand_in}` simulates it, " if self.name in SIMULATED_BOARDS else ""
-        there = "`--device nvidia-gpu` where there is one" if self._spec.memory.host_bytes else "run on the board"
-        what = f"{self.name} is not this machine ({self._spec.product} is asked for, this CPU is {this_cpu})"
+        there = "`--device nvidia-gpu` on a machine with one" if self._spec.memory.host_bytes else "run on the board"
+        what = f"{self.name} is not this machine ({self._spec.product} was requested, this CPU is {this_cpu})"
         return CannotRunError(what, f"{there}; {simulated}`--device host` measures this machine")
 
     def identity(self) -> Identity:
@@ -67,7 +67,7 @@ class AbsentBoard:
         return self._spec.power_mode_space()
 
     def power_modes(self, text: str, workload: str = "") -> List[Tuple[str, PowerMode]]:
-        """The modes known off-board that `text` stands for; where no clocks are known, any text names a mode."""
+        """The modes of a text by the board's facts; if these list no clocks, any text is a mode's name."""
         try:
             self._spec.power_mode_space()
         except CannotRunError:
@@ -102,7 +102,7 @@ def known_devices() -> List[str]:
 
 
 def local_board(configuration: Configuration, root: Path = THIS_MACHINE) -> Optional[Device]:
-    """The board that `root` is of, or the machine whose files a tree there has; None for neither."""
+    """The board at `root`, or the machine whose files a tree there has; None for neither."""
     for name, kind in {**brought_types(), **SUITE_TYPES}.items():
         if kind.device is not None and _is_here(name, kind, root):
             return _opened(name, kind, configuration, root)
@@ -114,7 +114,7 @@ def _is_tree(root: Path) -> bool:
 
 
 def _is_here(name: str, kind: DeviceType, root: Path) -> bool:
-    """Whether the machine at a root says that it is such a device; where a package's check fails, it is not."""
+    """Whether the machine at a root is such a device; not if the check of a package fails."""
     if kind.is_here is None:
         return False
     if name in SUITE_TYPES:
@@ -128,7 +128,7 @@ def _is_here(name: str, kind: DeviceType, root: Path) -> bool:
 
 def _failed(name: str, what: str, error: Exception) -> DependencyError:
     text = f"device {name!r} of package {package_of(name)}: {what} failed: {type(error).__name__}: {error}"
-    return DependencyError(text, "mend or uninstall that package")
+    return DependencyError(text, "fix or uninstall that package")
 
 
 def _opened(name: str, kind: DeviceType, configuration: Configuration, root: Path) -> Device:
@@ -143,15 +143,15 @@ def _opened(name: str, kind: DeviceType, configuration: Configuration, root: Pat
         raise _failed(name, "opening it", error) from error
     if own_name not in (name, EMULATED + name):
         what = f"device {name!r} of package {package_of(name)} calls itself {own_name!r}"
-        raise InvalidValueError(what, f"its attribute name is that of its entry point: name = {name!r}")
+        raise InvalidValueError(what, f"its attribute name must be that of its entry point: name = {name!r}")
     return device
 
 
 def open_device(name: str, configuration: Configuration, root: Path = THIS_MACHINE) -> Device:
-    """A device by its name; touches nothing yet.
+    """Open a device by its name; touches nothing yet.
 
-    The name is `host`, `nvidia-gpu` or what such a GPU calls itself, a board, a package's device, what the board below
-    `root` calls itself, `sim:BOARD`, or `replay:CORPUS.csv`, behind `@` the one board instance that is meant.
+    The name is `host`, `nvidia-gpu` or the name of such a GPU, a board, a package's device, the name of the board below
+    `root`, `sim:BOARD`, or `replay:CORPUS.csv`; `@INSTANCE` after a name requires that board instance.
     """
     if name.startswith(SIMULATED):
         return SimulatedDevice(name[len(SIMULATED) :])
@@ -161,7 +161,7 @@ def open_device(name: str, configuration: Configuration, root: Path = THIS_MACHI
     device = _open_here(name, configuration, root)
     if device is not None:
         if instance not in ("", device.board_instance):
-            own = f"is instance {device.board_instance}" if device.board_instance else "does not tell which one it is"
+            own = f"is instance {device.board_instance}" if device.board_instance else "has no instance name"
             raise CannotRunError(
                 f"this {device.name} {own}, not {instance}",
                 f'run on {instance}, or leave out @{instance}; board_instance = "NAME" in {FILE_NAME} names a board',
@@ -171,14 +171,14 @@ def open_device(name: str, configuration: Configuration, root: Path = THIS_MACHI
         return AbsentBoard(load_board(name), root)
     if is_brought(name):
         what = f"{name} of package {package_of(name)} is not this machine"
-        raise CannotRunError(what, "run on the device; without facts in its package nothing is planned elsewhere")
+        raise CannotRunError(what, "run on the device; planning elsewhere needs facts in its package")
     board = local_board(configuration, root)
     here = [board.name] if board is not None and not is_board(board.name) else []
     raise UnknownNameError(f"device {name!r} is unknown", f"available: {', '.join([*known_devices(), *here])}")
 
 
 def _open_here(name: str, configuration: Configuration, root: Path) -> Optional[Device]:
-    """The device of that name on this machine, or at `root`; None where it is none of these."""
+    """The device of that name on this machine, or at `root`; None if there is none."""
     if name == "host":
         return HostDevice(configuration, root)
     if is_brought(name):
@@ -196,15 +196,15 @@ def _open_here(name: str, configuration: Configuration, root: Path) -> Optional[
 
 
 def capabilities_of_packages() -> List[Capability]:
-    """Of each device that an installed package brings: whether it can be loaded, and what is wrong where not."""
-    found = []
+    """For each device of an installed package whether it can be loaded, and the error if not."""
+    capabilities = []
     for name in declared_devices():
         topic = f"device {name}"
         try:
             kind = brought_type(name)
             if kind.facts is not None:
                 load_board(name)
-            found.append(Capability(topic, True, f"of package {package_of(name)}"))
+            capabilities.append(Capability(topic, True, f"of package {package_of(name)}"))
         except HarnessError as error:
-            found.append(Capability(topic, False, error.what, error.hint))
-    return found
+            capabilities.append(Capability(topic, False, error.what, error.hint))
+    return capabilities

@@ -1,4 +1,4 @@
-"""`replay:CORPUS.csv`: a device that answers a case with what a corpus recorded of it, at once."""
+"""`replay:CORPUS.csv`: a device that returns the recorded profile of a case from a corpus, at once."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from harness.core.profiles import Profile, Telemetry, wall_clock
 
 PREFIX = "replay:"
 DEVICE_MARK = "@"  # between the file and a device, where the corpus holds several: `replay:FILE.csv@orin-agx`
-SELECTING = ("workers", "storage")  # axes that are no columns of every corpus; one that it lacks is None in every case
+SELECTING = ("workers", "storage")  # axes that only some corpora have as columns; otherwise None in every case
 _NEXT_FLAG = re.compile(r"; (?=[a-z-]+: )")  # between the flags of an exported row
 
 
 class ReplayDevice:
-    """A corpus in the place of a device: its power modes are those of the rows, a profile is what a row says."""
+    """A corpus as a device: its power modes are those of the rows, a profile is a row."""
 
     provenance = "replayed"
     board_instance = None  # a corpus may hold rows of several
@@ -35,12 +35,12 @@ class ReplayDevice:
     def __init__(self, text: str) -> None:
         """`text` is a corpus file, CSV or Parquet, followed by `@DEVICE` where it holds several devices."""
         file, mark, chosen = text.rpartition(DEVICE_MARK)
-        if not mark or Path(text).expanduser().exists():  # a file whose own name holds the mark
+        if not mark or Path(text).expanduser().exists():  # the file name itself contains the mark
             file, chosen = text, ""
         self.path = Path(file).expanduser()
         rows = rows_of(read_corpus(self.path))
         if not rows:
-            raise InvalidValueError(f"{self.path} holds no row", "name a corpus with profiles in it")
+            raise InvalidValueError(f"{self.path} holds no row", "give a corpus with profiles")
         self.board, devices = chosen or rows[0]["device"], {row["device"] for row in rows}
         if self.board not in devices:
             held = f"it has: {_values(rows, 'device')}"
@@ -62,8 +62,8 @@ class ReplayDevice:
         return Identity(f"replay of {self.board}", specification)
 
     def narrow(self, sweep: Sweep, is_chosen: bool) -> Sweep:
-        """What of a sweep can be replayed; where nobody asked for workloads, they are those of the corpus."""
-        # Axes that the corpus says nothing of fall together, and so do settings: how a row was measured is past.
+        """The part of a sweep that can be replayed; unless they were chosen, workloads are those of the corpus."""
+        # Axes that are not columns of the corpus collapse to None, and settings to the defaults.
         axes = {**sweep.axes, "device": (self.name,), **dict.fromkeys(self._silent, (None,))}
         if not is_chosen:
             for axis in ("workload", "batch_size"):
@@ -74,7 +74,7 @@ class ReplayDevice:
         return self._space("")
 
     def _space(self, workload: str) -> RecordedSpace:
-        """The modes recorded of a workload; of all workloads where that one has none."""
+        """The recorded modes of a workload; of all workloads if it has none."""
         if workload not in self._spaces:
             modes = [_mode(row) for row in self._rows if row["workload"] == workload]
             self._spaces[workload] = RecordedSpace.of(modes or [_mode(row) for row in self._rows])
@@ -85,7 +85,7 @@ class ReplayDevice:
         if text.startswith("grid:"):
             recorded = [(name, mode) for name, mode in load_board(self.board).power_modes(text) if mode in space]
             if not recorded:
-                raise InvalidValueError(f"{self.path.name} holds no mode of {text}", "all are its own")
+                raise InvalidValueError(f"{self.path.name} holds no mode of {text}", "`all` takes its own modes")
             return recorded
         return parse_power_modes(text, space, {MAXN: space.greatest})
 
@@ -105,29 +105,29 @@ class ReplayDevice:
             [(_, mode)] = self.power_modes(case.power_mode)
         rows = self._by_mode.get((case.task, case.workload, case.batch_size, mode)) or self._refuse(case, mode)
         for axis in (axis for axis in SELECTING if axis not in self._silent):
-            asked = getattr(case, axis)
-            found = [row for row in rows if str(row[axis]) == str(asked)]  # cells of further columns are text
-            if not found:
-                what = f"{self.path.name} holds no {case.workload} at {mode.name} with {axis} {asked}"
+            wanted = getattr(case, axis)
+            matching = [row for row in rows if str(row[axis]) == str(wanted)]  # cells of further columns are text
+            if not matching:
+                what = f"{self.path.name} holds no {case.workload} at {mode.name} with {axis} {wanted}"
                 raise CannotRunError(what, f"it has: {_values(rows, axis)}")
-            rows = found
+            rows = matching
         if len(rows) > 1:
             differing = [name for name in rows[0] if len({str(row[name]) for row in rows}) > 1]
             raise CannotRunError(
                 f"{self.path.name} holds {len(rows)} rows of {case.workload} at {mode.name}, "
                 f"which differ in {', '.join(differing) or 'nothing'}",
-                "leave one of them in the corpus",
+                "keep only one of them in the corpus",
             )
         return rows[0]
 
     def _refuse(self, case: Case, mode: PowerMode) -> List[Row]:
         rows: Sequence[Row] = self._rows
         for column in ("task", "workload", "batch_size"):
-            found = [row for row in rows if row[column] == getattr(case, column)]
-            if not found:
+            matching = [row for row in rows if row[column] == getattr(case, column)]
+            if not matching:
                 what = f"{self.path.name} holds no {case.task} of {case.workload} with batches of {case.batch_size}"
-                raise CannotRunError(what, f"of {column} it has: {_values(rows, column)}")
-            rows = found
+                raise CannotRunError(what, f"{column} in the corpus: {_values(rows, column)}")
+            rows = matching
         near = RecordedSpace.of(_mode(row) for row in rows).nearest_ones(mode)
         what = f"{self.path.name} holds no {case.workload} with batches of {case.batch_size} at {mode.name}"
         raise CannotRunError(what, f"the nearest that it has are {', '.join(other.name for other in near)}")

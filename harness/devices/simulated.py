@@ -1,4 +1,4 @@
-"""`sim:BOARD`: a simulated board, which runs a case in virtual time; nothing is trained, nothing is written."""
+"""`sim:BOARD`: a simulated board, which runs cases in virtual time; nothing is trained or written."""
 
 from __future__ import annotations
 
@@ -65,34 +65,35 @@ TOO_LARGE = {
     "nano": {"resnet18-cifar10": 1},
     raspberry_pi.NAME: raspberry_pi.TOO_LARGE,
 }
-"""Of boards the workloads that the papers could not run on them, and from which batch size on (H12; 004 sec. 4.3; 001's
-appendix). What others need is not published."""
+"""Board to workloads that the papers could not run on it, and the smallest batch size that failed (H12; 004 sec. 4.3;
+001's appendix). Memory needs of other workloads are not published."""
 
-# When every simulated board is switched on: no date on which anything here was really measured.
+# Power-on time of every simulated board: a date on which nothing was really measured.
 BEGINNING = datetime.datetime(2000, 1, 1, tzinfo=datetime.timezone.utc)
-# What a run yields: further conditions, minibatches, telemetry and aggregates.
+# The result of a run: further conditions, minibatches, telemetry and aggregates.
 Yielded = Tuple[Dict[str, Any], List[Minibatch], Telemetry, Dict[str, Optional[float]]]
 _IDLE_STATES = {(LOGGING, STATIC): "logging", (QUIET, STATIC): "clean", (QUIET, DVFS): "dvfs"}
 
 
 def copies(name: str, count: int) -> Tuple[str, ...]:
-    """The names of so many instances of a simulated board, itself the first; one that is an instance stands alone."""
+    """The names of `count` instances of a simulated board, the board itself first; an instance has no further ones."""
     further = () if INSTANCE_MARK in name else range(1, count)
     return (name, *(f"{name}{INSTANCE_MARK}{number}" for number in further))
 
 
 class SimulatedDevice:
     provenance = "simulated"
-    clocks_only_fall = False  # every case finds the board switched on anew
-    slowdown = 0.0  # a share by which it is made slower on purpose
+    clocks_only_fall = False  # every case runs on a freshly booted board
+    slowdown = 0.0  # injected slowdown, as a share
 
     def __init__(self, text: str) -> None:
-        """`text` is `BOARD` or `BOARD@INSTANCE`; instance 0 is what is simulated without one."""
+        """`text` is `BOARD` or `BOARD@INSTANCE`; `BOARD` alone is instance 0."""
         board, mark, instance = text.partition(INSTANCE_MARK)
         if board not in SIMULATED_BOARDS:
             raise UnknownNameError(f"board {board!r} is not simulated", f"available: {', '.join(SIMULATED_BOARDS)}")
         if mark and not instance.isdecimal():
-            raise InvalidValueError(f"device {PREFIX}{text}: instance {instance!r} is no number", f"{PREFIX}{board}@1")
+            what = f"device {PREFIX}{text}: instance {instance!r} is not a number"
+            raise InvalidValueError(what, f"write it like {PREFIX}{board}@1")
         self.name = PREFIX + text
         self.board_instance = instance or None
         self._board = load_board(board)
@@ -128,13 +129,13 @@ class SimulatedDevice:
             mix = Mix.parse(case.workload)
             if mix.way != INTERLEAVED:
                 raise CannotRunError(
-                    f"{self.name} runs training and inference by turns, and this is {mix.name}: what overlapping costs"
-                    " on a board is nowhere published",
+                    f"{self.name} simulates interleaved training and inference only, not {mix.name}: the cost of"
+                    " overlapping them on a board is nowhere published",
                     "measure it: --device host, or a board",
                 )
             if mix.inference_mode and case.settings.switching_ms is None:
                 raise CannotRunError(
-                    f"{mix.name} changes the power mode, and what that costs on {self.name} is nowhere published",
+                    f"{mix.name} changes the power mode, and the cost of that on {self.name} is nowhere published",
                     "give the cost of a change in ms (--switching-ms), or one power mode for both",
                 )
             for part in parts_of(case):
@@ -144,14 +145,14 @@ class SimulatedDevice:
         media = [medium for medium in MEDIA if medium in self._spec.storage]
         if case.storage not in media:
             what = f"{self.name} has no storage {case.storage!r}"
-            raise CannotRunError(what, f"it has {', '.join(media)}; on simulated boards reads cannot be held down by @")
+            raise CannotRunError(what, f"available: {', '.join(media)}; simulated boards have no read limits (@)")
         least = TOO_LARGE.get(self._spec.name, {}).get(case.workload, case.batch_size + 1)
         if case.batch_size >= least:
             batches = f" with batches of {case.batch_size}" if least > 1 else ""
             raise CannotRunError(
                 f"{case.workload}{batches} does not fit into the {self._spec.ram_bytes / BYTES_PER_GIB:.0f} GiB of "
                 f"{self.name}",
-                "take a board with more memory",
+                "use a board with more memory",
             )
         data = self._data(case)
         if data.per_pass * (case.settings.epochs or 2) < 2:  # the first minibatch never counts
@@ -179,9 +180,7 @@ class SimulatedDevice:
             "dvfs": "off" if case.settings.clocks == STATIC else "on",
             "torch": None,
         }
-        if (
-            self.slowdown
-        ):  # stands for a version of torch, so that none but `--by torch` compares it with other profiles
+        if self.slowdown:  # recorded as a version of torch, so that only `--by torch` compares it with other profiles
             slower = f"{share_to_percent(self.slowdown):g} % slower"
             board.update(injected_slowdown=self.slowdown, torch=f"none, injected: {slower}")
         if case.task == IDLE:
@@ -225,7 +224,7 @@ class SimulatedDevice:
         return virtual_data(self._board, workload, *size)
 
     def _tpc_mask(self, name: str) -> int:
-        """The clusters that a preset takes from the GPU; a mode given in full leaves it all of them."""
+        """The mask of GPU clusters that a preset switches off; 0 for a mode given in full."""
         masks = (preset.tpc_pg_mask for preset in self._spec.presets if preset.name.lower() == name.lower())
         return next(masks, 0) or 0
 
@@ -266,15 +265,15 @@ class SimulatedDevice:
     def _interleave(self, case: Case) -> Yielded:
         parts = [(part, _workload(part.workload)[0], self._data(part)) for part in parts_of(case)]
         boards = [self._in_mode_of(part) for part, _, _ in parts]
-        (found, *alone), minibatches, telemetry = run_interleaved(boards, case, parts)
+        (both, *alone), minibatches, telemetry = run_interleaved(boards, case, parts)
         power, samples = telemetry.series[POWER_CHANNEL], parts[0][2].samples
-        aggregates = summarise_concurrent(found, power, case.batch_size, tuple(alone), samples)
+        aggregates = summarise_concurrent(both, power, case.batch_size, tuple(alone), samples)
         return {}, minibatches, telemetry, aggregates
 
     def _idle(self, case: Case) -> Yielded:
         state = _IDLE_STATES.get((case.workload, case.settings.clocks))
         if state is None:
-            raise CannotRunError(f"idle state {case.workload!r} is not simulated", "give a meter's record of it")
+            raise CannotRunError(f"idle state {case.workload!r} is not simulated", "give the log of a meter")
         board, idle_s = self._in_mode_of(case), case.settings.idle_s
         interval_s = case.settings.interval_s if state == "logging" else idle_s / QUIET_READINGS
         telemetry = run_idle(board, case, state, interval_s)
@@ -288,12 +287,12 @@ class SimulatedDevice:
 
 @functools.lru_cache(maxsize=None)
 def _workload(name: str) -> Tuple[WorkloadParameters, str, Dict[str, Any]]:
-    """A workload's parameters; of others than the papers', scaled by what is counted, from which, and conditions."""
+    """Parameters of a workload, the papers' workload that they are scaled from (empty for one of these), conditions."""
     if name in SIMULATED_WORKLOADS:
         return load_workload(name), "", {}
     workload = get_workload(name)
     if workload.precision not in ("fp32", BF16_WHERE_THERE_IS) or workload.compile or workload.channels_last:
-        what = f"simulated boards train in fp32, without torch.compile and channels-last, and {name} asks for other"
+        what = f"simulated boards train in fp32, without torch.compile and channels-last; {name} requires otherwise"
         raise CannotRunError(what, "measure it: --device host, or a board")
     try:
         counted, data = counted_alone(workload)

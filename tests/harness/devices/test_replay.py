@@ -92,8 +92,8 @@ def test_a_grid_means_the_boards_own_as_far_as_it_is_recorded(device):
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"workload": "bert-squad"}, "of workload it has: yolov8n-coco, lstm-wikitext"),
-        ({"batch_size": 8}, "of batch_size it has: 16"),
+        ({"workload": "bert-squad"}, "workload in the corpus: yolov8n-coco, lstm-wikitext"),
+        ({"batch_size": 8}, "batch_size in the corpus: 16"),
     ],
 )
 def test_what_is_not_there_is_refused_with_what_is(device, change, words):

@@ -36,7 +36,7 @@ def test_every_simulated_board_can_be_opened_by_its_name_and_another_is_refused_
         assert device.identity().specification["board"] == board
     with pytest.raises(UnknownNameError, match=r"'thor' is not simulated; available: .*orin-agx"):
         SimulatedDevice("thor")
-    with pytest.raises(InvalidValueError, match="instance 'x' is no number"):
+    with pytest.raises(InvalidValueError, match="instance 'x' is not a number"):
         SimulatedDevice("orin-agx@x")
 
 
@@ -161,8 +161,8 @@ def test_free_clocks_show_in_telemetry_and_conditions():
 @pytest.mark.parametrize(
     ("board", "how", "words"),
     [
-        ("orin-agx", {"storage": "tape"}, "has no storage 'tape'; it has ssd, sd, hdd, emmc"),
-        ("orin-agx", {"storage": "ssd@20"}, "has no storage 'ssd@20'; it has ssd, sd, hdd, emmc"),
+        ("orin-agx", {"storage": "tape"}, "has no storage 'tape'; available: ssd, sd, hdd, emmc"),
+        ("orin-agx", {"storage": "ssd@20"}, "has no storage 'ssd@20'; available: ssd, sd, hdd, emmc"),
         ("nano", {"workload": "resnet18-cifar10", "storage": "sd"}, "does not fit into the 4 GiB"),
         ("xavier-nx", {"workload": "resnet18-cifar10"}, "does not fit into the 8 GiB"),
         ("raspberry-pi-5", {"workload": "bert-squad"}, "bert-squad with batches of 16 does not fit into the 8 GiB"),
