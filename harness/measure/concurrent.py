@@ -1,7 +1,8 @@
 """Training and inference on one device at once, measured against each alone (E21): requests arrive evenly.
 
-A way of doing both is a context manager that makes both kinds of work ready, and yields what runs one of them or both
-for a time; `WAYS` lists them. `harness.core.interleaving` has the loop. Simulated boards run it by a virtual clock.
+Each way of doing both is a context manager that prepares both kinds of work and yields a function that runs one or
+both for a time; `WAYS` lists them. `harness.core.interleaving` has the loop, which simulated boards run on a virtual
+clock.
 """
 
 from __future__ import annotations
@@ -36,24 +37,24 @@ from harness.workloads.data.data_set import PreparedData
 from harness.workloads.optional_packages import require
 from harness.workloads.workload import Workload
 
-WATCH_S = 0.2  # so often this process looks at sensors, and at whether what it started is alive
-START_S = 0.3  # from telling both sides to start until they do: either has heard it by then
-END_S = 10.0  # how long a process may take to end its DataLoader's workers
+WATCH_S = 0.2  # interval of checking sensors and the processes or threads of both sides
+START_S = 0.3  # delay of the common start, by which both sides have received the order
+END_S = 10.0  # time for a process to end its DataLoader's workers
 
 
 class Stretch(NamedTuple):
-    found: Interleaved
+    result: Interleaved
     trained: List[Minibatch]
     served: List[Minibatch]
 
 
-Run = Callable[[Collection[str], float], Stretch]  # takes the tasks to go on with, and for how many seconds
+Run = Callable[[Collection[str], float], Stretch]  # takes the tasks to run, and for how many seconds
 
 Switch = Callable[[str], None]  # sets the power mode of a task
 
 
 class Work:
-    """One of the two kinds of work in this process, ready: its first minibatch has chosen kernels (C12)."""
+    """One of the two kinds of work in this process, warmed up: its first minibatch has chosen kernels (C12)."""
 
     def __init__(self, case: Case, workload: Workload, samples: Any, threads: int) -> None:
         training = require("harness.measure.training_loop")
@@ -98,7 +99,7 @@ def go_on(
     switch_to: Optional[Switch] = None,
     began_s: Optional[float] = None,
 ) -> Stretch:
-    """Run the kinds of work that there are, by turns, in this thread; `watch` runs before every minibatch."""
+    """Run the given kinds of work interleaved in this thread; `watch` runs before every minibatch."""
     done: Dict[str, List[Minibatch]] = {TRAINING: [], INFERENCE: []}
 
     def step_of(task: str) -> Optional[Callable[[], None]]:
@@ -109,7 +110,7 @@ def go_on(
         return step if task in works else None
 
     with explained(*works.values()):
-        found = interleave(
+        result = interleave(
             clock=time.monotonic,
             train=step_of(TRAINING),
             serve=step_of(INFERENCE),
@@ -120,29 +121,29 @@ def go_on(
             wait=wait,
             began_s=began_s,
         )
-    return Stretch(found, done[TRAINING], done[INFERENCE])
+    return Stretch(result, done[TRAINING], done[INFERENCE])
 
 
 def overlap(training: Stretch, serving: Stretch, mix: Mix) -> Stretch:
-    """What both sides did while the other was at work: from their common start to the end of a training minibatch."""
-    from_s = max(training.found.began_s, serving.found.began_s)
-    until_s = min(training.found.end_s, serving.found.end_s)
-    trained = [one for one in training.trained if one.start_s >= from_s and end_s(one) <= until_s]
+    """The part of both sides that overlapped: from their common start to the end of a training minibatch."""
+    from_s = max(training.result.began_s, serving.result.began_s)
+    until_s = min(training.result.end_s, serving.result.end_s)
+    trained = [each for each in training.trained if each.start_s >= from_s and end_s(each) <= until_s]
     if trained:
         from_s, until_s = trained[0].start_s, end_s(trained[-1])
-    in_time = [from_s <= end_s(one) <= until_s for one in serving.served]
-    served = [one for one, counts in zip(serving.served, in_time) if counts]
-    answered = sum(end_s(one) <= until_s for one in serving.served) * mix.batch_size
-    found = Interleaved(
+    in_time = [from_s <= end_s(minibatch) <= until_s for minibatch in serving.served]
+    served = [minibatch for minibatch, counts in zip(serving.served, in_time) if counts]
+    answered = sum(end_s(minibatch) <= until_s for minibatch in serving.served) * mix.batch_size
+    result = Interleaved(
         until_s - from_s,
-        tuple(one.e2e_ms for one in trained),
-        tuple(one.e2e_ms for one in served),
-        tuple(np.array(serving.found.latency_ms)[np.repeat(in_time, mix.batch_size)].tolist()),
-        int((until_s - serving.found.began_s) * mix.arrivals_per_s) - answered,
+        tuple(minibatch.e2e_ms for minibatch in trained),
+        tuple(minibatch.e2e_ms for minibatch in served),
+        tuple(np.array(serving.result.latency_ms)[np.repeat(in_time, mix.batch_size)].tolist()),
+        int((until_s - serving.result.began_s) * mix.arrivals_per_s) - answered,
         (),
         from_s,
     )
-    return Stretch(found, trained, served)
+    return Stretch(result, trained, served)
 
 
 # -- ways --------------------------------------------------------------------------------------------------------------
@@ -152,7 +153,7 @@ def overlap(training: Stretch, serving: Stretch, mix: Mix) -> Stretch:
 def by_turns(
     benches: Mapping[str, Any], mix: Mix, watch: Callable[[], None], switch_to: Optional[Switch]
 ) -> Iterator[Run]:
-    """Minibatch by minibatch in this thread, as 000 does; the power mode may change between them."""
+    """Interleaved by minibatch in this thread, as in 000; the power mode may change between them."""
     with opened(benches) as works:
 
         def run(tasks: Collection[str], duration_s: float) -> Stretch:
@@ -167,7 +168,7 @@ def by_turns(
 def on_streams(
     benches: Mapping[str, Any], mix: Mix, watch: Callable[[], None], switch_to: Optional[Switch]
 ) -> Iterator[Run]:
-    """At once in two threads of this process, each on a CUDA stream of its own."""
+    """At the same time in two threads of this process, each on its own CUDA stream."""
     training, ended = require("harness.measure.training_loop"), threading.Event()
 
     def wait(seconds: float = 0.0) -> None:
@@ -189,9 +190,9 @@ def on_streams(
             while left:
                 done, left = futures.wait(left, WATCH_S, futures.FIRST_EXCEPTION)
                 watch()
-                for one in done:
-                    one.result()
-            return _together({task: one.result() for task, one in sides.items()}, mix)
+                for future in done:
+                    future.result()
+            return _together({task: future.result() for task, future in sides.items()}, mix)
 
         try:
             yield run
@@ -203,35 +204,35 @@ def on_streams(
 def in_processes(
     benches: Mapping[str, Any], mix: Mix, watch: Callable[[], None], switch_to: Optional[Switch]
 ) -> Iterator[Run]:
-    """At once, each in a process of its own, which knows nothing of the other."""
+    """At the same time, each in its own process."""
     context = multiprocessing.get_context("spawn")  # torch's threads do not survive a fork
     pipes: Dict[str, connection.Connection] = {}
     processes: Dict[str, Any] = {}
-    patience_s = 0.0  # with processes that have not ended yet: none where something went wrong
+    patience_s = 0.0  # time for processes to end by themselves: none after an error
 
     def answers(tasks: Collection[str]) -> Dict[str, Any]:
-        """What the processes say next; raises what went wrong in one, and where one is gone."""
-        found: Dict[str, Any] = {}
-        while len(found) < len(tasks):
+        """The next message of each process; raises an error that a process sent, or that one has ended."""
+        answers_by_task: Dict[str, Any] = {}
+        while len(answers_by_task) < len(tasks):
             watch()
-            left = [task for task in tasks if task not in found]
-            # The end of a process does not close its pipe while its DataLoader's workers live.
+            left = [task for task in tasks if task not in answers_by_task]
+            # A pipe stays open after its process ended, as long as the DataLoader's workers live.
             connection.wait([pipes[task] for task in left] + [processes[task].sentinel for task in left], WATCH_S)
             for task in left:
                 is_alive = processes[task].is_alive()
-                with contextlib.suppress(EOFError, OSError):  # it may end amid an answer
+                with contextlib.suppress(EOFError, OSError):  # it may end in the middle of a message
                     if pipes[task].poll():
-                        found[task] = pipes[task].recv()
-                if isinstance(found.get(task), HarnessError):
-                    raise found[task]
-                if task not in found and not is_alive:
+                        answers_by_task[task] = pipes[task].recv()
+                if isinstance(answers_by_task.get(task), HarnessError):
+                    raise answers_by_task[task]
+                if task not in answers_by_task and not is_alive:
                     raise _gone(task, benches[task].case.workload, processes[task].exitcode)
-        return found
+        return answers_by_task
 
     def run(tasks: Collection[str], duration_s: float) -> Stretch:
         start_s = time.monotonic() + START_S
         for task in tasks:
-            with contextlib.suppress(ConnectionError):  # it is gone, and `answers` says so
+            with contextlib.suppress(ConnectionError):  # it has ended, and `answers` reports that
                 pipes[task].send((duration_s, start_s))
         return _together(answers(tasks), mix)
 
@@ -246,7 +247,7 @@ def in_processes(
             except (pickle.PicklingError, AttributeError, TypeError) as error:
                 raise WorkloadError(
                     f"the data set of {bench.case.workload} cannot be sent to a process of its own: {error}",
-                    f"its classes and functions are to be a module's own; or run both {INTERLEAVED}",
+                    f"define its classes and functions at the top level of a module, or run both {INTERLEAVED}",
                 ) from error
             finally:
                 other.close()
@@ -256,7 +257,7 @@ def in_processes(
         patience_s = END_S
     finally:
         for pipe in pipes.values():
-            pipe.close()  # by which a process that waits for an order ends
+            pipe.close()  # ends a process that waits for an order
         for process in processes.values():
             process.join(patience_s)
             with contextlib.suppress(ProcessLookupError):  # it has ended, with its DataLoader's workers
@@ -266,8 +267,8 @@ def in_processes(
 
 
 def _side(pipe: connection.Connection, case: Case, data: PreparedData, threads: int, mix: Mix) -> None:
-    """What one of two processes does: make its work ready, then go on whenever and for as long as it is told."""
-    os.setsid()  # Ctrl-C is its parent's to handle, and its workers can be ended with it
+    """The main function of one of two processes: prepare its work, then run it for each order of its parent."""
+    os.setsid()  # the parent handles Ctrl-C, and can kill this process with its workers
     parent = os.getppid()
 
     def end_with_parent() -> None:
@@ -290,11 +291,9 @@ def _side(pipe: connection.Connection, case: Case, data: PreparedData, threads: 
 def _gone(task: str, workload: str, code: int) -> HarnessError:
     what = f"the process of {workload} ({task}) ended"
     if code == -signal.SIGKILL:
-        return DoesNotFitError(
-            f"{what} by signal 9, as the kernel ends one where memory runs out", "a smaller batch size"
-        )
-    how = f"by signal {-code}" if code < 0 else f"with code {code}"
-    return ProcessEndedError(f"{what} {how} before it answered", "what it said stands above")
+        return DoesNotFitError(f"{what} by signal 9, which the kernel sends if memory runs out", "a smaller batch size")
+    cause = f"by signal {-code}" if code < 0 else f"with code {code}"
+    return ProcessEndedError(f"{what} {cause} before it answered", "see its output above")
 
 
 def _together(sides: Mapping[str, Stretch], mix: Mix) -> Stretch:
@@ -306,7 +305,7 @@ WAYS: Dict[str, Callable[..., ContextManager[Run]]] = {
     PROCESSES: in_processes,
     STREAMS: on_streams,
 }
-"""Each takes the benches by task, the mix, what to call often meanwhile, and what changes the power mode for a task."""
+"""Each takes the benches by task, the mix, a function to call often, and one that changes the power mode for a task."""
 
 
 # -- the measurement ---------------------------------------------------------------------------------------------------
@@ -315,7 +314,7 @@ WAYS: Dict[str, Callable[..., ContextManager[Run]]] = {
 def measure_concurrent(
     bench: Any, machine: RealDevice, instruments: Any, report: Report, rounds: Rounds = run_rounds
 ) -> Profile:
-    """Each alone, then both at once for the case's time; the minibatches, power and figures are of both at once."""
+    """Run each alone, then both for the case's duration; minibatches, power and figures are those of both."""
     case, mix = bench.case, Mix.parse(bench.case.workload)
     trained, served = parts_of(case)
     benches = {
@@ -334,9 +333,9 @@ def measure_concurrent(
 
     def both() -> float:
         stretches.append(run((TRAINING, INFERENCE), case.settings.duration_s))
-        return stretches[-1].found.duration_s
+        return stretches[-1].result.duration_s
 
-    report(f"    {mix.way}: making both ready")
+    report(f"    {mix.way}: preparing both")
     with WAYS[mix.way](benches, mix, watch, _switching(machine, mix, case)) as run:
         started_at = wall_clock()
         with sampler:
@@ -348,7 +347,7 @@ def measure_concurrent(
             report(f"    both, {mix.way}, for {case.settings.duration_s:g} s")
             rounds(nothing, both, 1, never)
             telemetry = sampler.stop()
-    training, serving, (found, minibatches, _) = stretches[:3]
+    training, serving, (result, minibatches, _) = stretches[:3]
     power = telemetry.series.get(POWER_CHANNEL)
     mode = PowerMode(**bench.conditions["power_mode"])
     conditions = {
@@ -358,14 +357,14 @@ def measure_concurrent(
         "power_definition": telemetry.notes.get(POWER_CHANNEL, "no power sensor"),
     }
     if not mix.inference_mode:
-        conditions["clock_use"] = clock_use(telemetry, mode, found.began_s, found.end_s)
-    alone = training.found, serving.found
-    aggregates = summarise_concurrent(found, power, case.batch_size, alone, bench.conditions["data_samples"])
+        conditions["clock_use"] = clock_use(telemetry, mode, result.began_s, result.end_s)
+    alone = training.result, serving.result
+    aggregates = summarise_concurrent(result, power, case.batch_size, alone, bench.conditions["data_samples"])
     return Profile(case, "measured", conditions, minibatches, telemetry, aggregates, [], started_at)
 
 
 def _switching(machine: RealDevice, mix: Mix, case: Case) -> Optional[Switch]:
-    """What sets the power mode of a task, with the threads it runs in; None where both have the same."""
+    """A function that sets the power mode and threads of a task; None if both have the same mode."""
     if not mix.inference_mode:
         return None
     torch = require("harness.measure.training_loop").torch

@@ -1,8 +1,8 @@
-"""Other processes on the CPU before a run begins, and how torch's threads wait beside them.
+"""Other processes on the CPU before a run begins, and how torch's threads wait under contention.
 
-torch's OpenMP threads wait for each other by spinning. That is fastest where each has a core to itself; beside other
+torch's OpenMP threads wait for each other by spinning. That is fastest if each has a core to itself; with other
 processes a spinning thread holds the core that the thread it waits for needs, and minibatches take several times as
-long. `OMP_WAIT_POLICY=PASSIVE` has them sleep instead. libgomp reads it when it is loaded, so before torch is.
+long. `OMP_WAIT_POLICY=PASSIVE` makes them sleep instead. libgomp reads it when it is loaded, so it is set before torch.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ WAIT_POLICY = "OMP_WAIT_POLICY"
 PASSIVE = "PASSIVE"
 
 CONTENDED_CORES = 0.5
-"""From this much on threads sleep while they wait: two threads on two cores train ResNet-18 on 32 x 32 in 1490 ms a
-minibatch beside four spinning processes, and in 297 ms with sleeping threads. Alone, these take 211 instead of 190 ms,
-and LeNet's minibatches 15 instead of 8."""
+"""Contention from which on waiting threads sleep: next to four spinning processes, two threads on two cores train
+ResNet-18 on 32 x 32 in 1490 ms a minibatch, and in 297 ms with sleeping threads. Without contention sleeping threads
+take 211 instead of 190 ms, and LeNet's minibatches 15 instead of 8."""
 
 
 def meet(
@@ -29,10 +29,10 @@ def meet(
     variables: MutableMapping[str, str] = os.environ,
     is_torch_loaded: Optional[bool] = None,
 ) -> str:
-    """Have torch's threads sleep while they wait, where others use the CPU; returns what to say, '' if all is quiet.
+    """Make torch's threads sleep while they wait if others use the CPU; returns a remark, empty if all is quiet.
 
-    A policy that the environment has already is kept. `allowed_cores` is what others may use before profiles are
-    flagged, None for `DISTURBED_CORES`.
+    A policy in the environment is kept. Profiles are flagged if others use more than `allowed_cores`, None for
+    `DISTURBED_CORES`.
     """
     is_contended = others.cores >= CONTENDED_CORES
     is_flagged = others.cores > (allowed_cores or DISTURBED_CORES)
@@ -66,6 +66,6 @@ def _set_policy(variables: MutableMapping[str, str], is_torch_loaded: bool) -> s
 
 
 def wait_policy(variables: Mapping[str, str] = os.environ) -> Dict[str, Any]:
-    """The condition of a profile: the policy in lower case; nothing where libgomp's own default holds."""
+    """The condition of a profile: the policy in lower case; empty for libgomp's own default."""
     policy = variables.get(WAIT_POLICY, "").strip().lower()
     return {"omp_wait_policy": policy} if policy else {}

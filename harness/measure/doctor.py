@@ -24,21 +24,21 @@ def doctor(
     """What `jetwatt doctor --json` prints: identity, environment, capabilities with what they lack, storage.
 
     Args:
-        device: the device to look at; None for the board, where there is one, else `host`.
-        root: where /sys, /proc and /etc are looked for; or a file of `doctor --record`.
-        config: places of storage media and data sets.
+        device: the device to examine; None for the board if there is one, else `host`.
+        root: the folder of /sys, /proc and /etc; or a file of `doctor --record`.
+        config: file with the directories of storage media and data sets.
 
     Raises:
-        HarnessError: there is no such device, or `root` is no folder.
+        HarnessError: the device does not exist, or `root` is not a folder.
     """
     folder = root_of(Path(root))
     if not folder.is_dir():
-        raise InvalidValueError(f"--root {folder} is no folder", "name the one that holds sys, proc and etc")
+        raise InvalidValueError(f"--root {folder} is not a folder", "give the one that holds sys, proc and etc")
     return examine(device_to_examine(device, load_configuration(Path(config)), folder), folder)
 
 
 def device_to_examine(device: Optional[str], configuration: Configuration, root: Path) -> Device:
-    """The device of that name; without one the board, where there is one, else the host."""
+    """The device of that name; by default the board if there is one, else the host."""
     board = None if device else local_board(configuration, root)
     return board or open_device(device or "host", configuration, root)
 
@@ -54,8 +54,8 @@ def examine(device: Device, root: Path) -> Dict[str, Any]:
         "environment": describe_environment(root),
         "power_modes": {"count": len(space), "greatest": space.greatest.name},
         "capabilities": [
-            {"name": one.name, "available": one.available, "detail": one.detail, "way_out": one.hint}
-            for one in [
+            {"name": each.name, "available": each.available, "detail": each.detail, "way_out": each.hint}
+            for each in [
                 *training_capabilities(getattr(device, "gpu_uuid", "")),
                 *device.capabilities(),
                 *capabilities_of_packages(),
@@ -66,7 +66,7 @@ def examine(device: Device, root: Path) -> Dict[str, Any]:
 
 
 def training_capabilities(gpu_uuid: str = "") -> List[Capability]:
-    """Whether networks can be trained here, on what (on the GPU that is named, where one is), and which of them."""
+    """Whether networks can be trained here, on which accelerator (`gpu_uuid` selects one), and which of them."""
     try:
         training = require("harness.measure.training_loop")
         if gpu_uuid:
@@ -74,7 +74,7 @@ def training_capabilities(gpu_uuid: str = "") -> List[Capability]:
         torch = Capability("training", True, f"torch {package_version('torch')} on {training.accelerator_name()}")
     except (CannotRunError, DependencyError) as error:
         torch = Capability("training", False, error.what, error.hint)
-    found = [torch]
+    capabilities = [torch]
     for packages, needed_for in (
         (("torchvision",), "image workloads"),
         (("ultralytics-opencv-headless", "ultralytics"), "YOLO workloads"),
@@ -82,14 +82,14 @@ def training_capabilities(gpu_uuid: str = "") -> List[Capability]:
     ):
         installed = [f"{packages[0]} {version}" for version in map(package_version, packages) if version]
         if installed:
-            found.append(Capability(needed_for, True, installed[0]))
+            capabilities.append(Capability(needed_for, True, installed[0]))
         else:
-            found.append(Capability(needed_for, False, f"{packages[0]} is not installed", "make install"))
+            capabilities.append(Capability(needed_for, False, f"{packages[0]} is not installed", "make install"))
     # Containers often have too little shared memory for batches of the papers' size.
     topic, whose = "hand over batches of DataLoader workers", "4 workers with batches of 16 pictures of 224 x 224"
     lack = lack_of_shared_memory(4, 16 * 3 * 224 * 224 * 4)
-    told = (True, f"/dev/shm is enough for {whose}") if lack is None else (False, f"{whose} {lack[0]}", lack[1])
-    return [*found, Capability(topic, *told)]
+    outcome = (True, f"/dev/shm is enough for {whose}") if lack is None else (False, f"{whose} {lack[0]}", lack[1])
+    return [*capabilities, Capability(topic, *outcome)]
 
 
 def format_findings(findings: Dict[str, Any]) -> str:
@@ -97,21 +97,22 @@ def format_findings(findings: Dict[str, Any]) -> str:
         f"{name} {value}" for name, value in findings["specification"].items() if value is not None
     )
     modes = findings["power_modes"]
-    rows = [["yes" if one["available"] else "no", one["name"], one["detail"]] for one in findings["capabilities"]]
+    capabilities = findings["capabilities"]
+    rows = [["yes" if each["available"] else "no", each["name"], each["detail"]] for each in capabilities]
     lines = [
         f"{findings['device']}: {findings['model']} ({specification})",
         f"power modes: {modes['count']}, the greatest is {modes['greatest']}",
         "",
         format_table(["", "what", "how it stands"], rows),
     ]
-    wanted = [found for found in findings["capabilities"] if not found["available"] and found["way_out"]]
-    if wanted:
-        lines += ["", "To have the rest:", *(f"  {found['name']}: {found['way_out']}" for found in wanted)]
+    repairable = [each for each in capabilities if not each["available"] and each["way_out"]]
+    if repairable:
+        lines += ["", "To get the rest:", *(f"  {each['name']}: {each['way_out']}" for each in repairable)]
     lines += ["", "Storage found here, as --storage takes it:"]
     for medium in findings["storage"]:
-        kind = {True: "rotational", False: "not rotational", None: "rotational or not: not told"}[medium["rotational"]]
+        kind = {True: "rotational", False: "not rotational", None: "unknown whether rotational"}[medium["rotational"]]
         lines.append(
-            f"  {medium['name']}={medium['mount_point']}  ({medium['transport'] or 'transport not told'}, {kind}, "
+            f"  {medium['name']}={medium['mount_point']}  ({medium['transport'] or 'transport unknown'}, {kind}, "
             f"{medium['filesystem']}, {medium['free_bytes'] / BYTES_PER_GIB:.1f} GiB free)"
         )
     if not findings["storage"]:

@@ -1,4 +1,4 @@
-"""What a reader must know before trusting a profile: disturbance, lost samples, a cache that was not as asked."""
+"""What a reader must know before trusting a profile: disturbance, lost samples, a page cache in the wrong state."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from harness.core.units import bytes_to_mb
 from harness.workloads.data.data_set import IN_MEMORY
 
 ACCOUNTING_S = 0.03
-"""What the kernel's CPU accounting in ticks of 10 ms may be wrong by; in a short profile that is a large share."""
+"""Error of the kernel's CPU accounting, which counts ticks of 10 ms; a large share of a short profile."""
 
-KINDS = ("ssd", "hdd", "sd", "emmc", "ram")  # names of storage that claim something of the medium
-NOISY_SHARE = 0.2  # an interquartile range above this share of the median is named
-BATCHES_WAITING = 2  # one batch may fill up while another waits for a training minibatch; more is a queue that grows
+KINDS = ("ssd", "hdd", "sd", "emmc", "ram")  # names of storage that state the kind of medium
+NOISY_SHARE = 0.2  # an interquartile range above this share of the median is flagged
+BATCHES_WAITING = 2  # one batch may fill up while another waits for a training minibatch; more is a growing queue
 COLD_SHARE, WARM_SHARE = 0.05, 0.95  # residency that still counts as cold and as warm
 
-_QUOTA = "the container had used up its CPU time in {} periods, and had to wait for the next"
-_SCALED = "nobody has measured this workload; it is scaled from {}, and may be off by a factor of 2"
-_NO_HEAT = "the run was to end above {:g} C, and no sensor tells"
-_NOT_CLEAN = "not-clean: this process had loaded torch, and may have kept the GPU awake: run test_baseload.py by itself"
+_QUOTA = "the container used up its CPU quota in {} periods and had to wait for the next"
+_SCALED = "this workload was never measured; it is scaled from {} and may be off by a factor of 2"
+_NO_HEAT = "the run was to end above {:g} C, and there is no temperature sensor"
+_NOT_CLEAN = "not-clean: this process had loaded torch and may have kept the GPU awake; run test_baseload.py by itself"
 
 
 def find_flags(profile: Profile) -> List[str]:
-    """Every flag of a profile that was measured or simulated, each `kind: text`; of a replayed one nothing is known."""
+    """All flags of a measured or simulated profile, each `kind: text`; a replayed one has those of its corpus."""
     if profile.provenance == "replayed":
         return []
     case, conditions, minibatches = profile.case, profile.conditions, profile.minibatches
@@ -71,32 +71,32 @@ def find_flags(profile: Profile) -> List[str]:
         *_storage(case.storage, conditions),
         *([f"rough: {_SCALED.format(conditions['scaled_from'])}"] if conditions.get("scaled_from") else []),
         # inference and simulated boards have no loss
-        *(["diverged: the loss is no finite number any more"] if conditions.get("last_loss", 0.0) is None else []),
+        *(["diverged: the loss is not a finite number any more"] if conditions.get("last_loss", 0.0) is None else []),
     ]
 
 
 def _peaks(conditions: Mapping[str, Any], telemetry: Telemetry, start: float, end: float) -> Iterator[str]:
-    """Samples above what supply and board allow: that they came through says nothing of shorter peaks."""
-    found = []
+    """Samples above the limits of supply and board; shorter peaks may be higher still."""
+    peaks = []
     for channel, limit_mw, words in conditions.get("power_limits") or ():
         peak_mw = max(between(telemetry.series.get(channel, NO_SERIES), start, end).values, default=0.0)
         if peak_mw > limit_mw:
-            found.append(f"{channel} was {peak_mw:.0f} in a sample, above {limit_mw:.0f}, {words}")
-    if found:
-        yield f"power-peak: {'; '.join(found)}"
+            peaks.append(f"{channel} was {peak_mw:.0f} in a sample, above {limit_mw:.0f}, {words}")
+    if peaks:
+        yield f"power-peak: {'; '.join(peaks)}"
 
 
 def _socket(telemetry: Telemetry, aggregates: Mapping[str, Optional[float]]) -> Iterator[str]:
     if SOCKET in telemetry.missing:
         yield f"socket-meter: {telemetry.missing[SOCKET]}"
     elif SOCKET in telemetry.series and None in (aggregates["socket_power_mw"], aggregates["socket_energy_mwh"]):
-        yield "socket-meter: its samples have gaps, or are too rare for so short a case"
+        yield "socket-meter: its samples have gaps, or are too rare for such a short case"
 
 
 def stretch(profile: Profile) -> Tuple[float, float]:
-    """From when to when a profile's figures are of, in monotonic seconds."""
+    """Start and end of the time that a profile's figures cover, in monotonic seconds."""
     if profile.case.task == IDLE:
-        last = max((one.times_s[-1] for one in profile.telemetry.series.values() if one.times_s), default=0.0)
+        last = max((series.times_s[-1] for series in profile.telemetry.series.values() if series.times_s), default=0.0)
         return last - profile.case.settings.idle_s, last
     if profile.case.task == CONCURRENT:
         start = profile.minibatches[0].start_s
@@ -111,7 +111,7 @@ def _disturbance(case: Case, start: float, end: float, telemetry: Telemetry) -> 
     allowed, used = case.settings.disturbance_cores or DISTURBED_CORES, []
     for channel, who in (("cpu_other_cores", "other processes"), ("cpu_steal_cores", "the hypervisor's other guests")):
         series = telemetry.series.get(channel, NO_SERIES)
-        # A sample is the mean since the one before. Where none ends within the clean minibatches, the next holds them.
+        # A sample is the mean since the previous one. If none ends within the clean minibatches, the next covers them.
         values = between(series, start, end).values or between(series, end, math.inf).values[:1]
         if values and sum(values) / len(values) > allowed + ACCOUNTING_S / (end - start):
             used.append(f"{who} used {sum(values) / len(values):.2f} cores")
@@ -123,7 +123,7 @@ def _disturbance(case: Case, start: float, end: float, telemetry: Telemetry) -> 
 
 
 def _throttling(start: float, end: float, telemetry: Telemetry) -> Iterator[str]:
-    """When and how long heat or too much current held clocks down, counted from the first minibatch that counts."""
+    """When and how long heat or over-current lowered clocks, relative to the first minibatch that counts."""
     if not any(channel.startswith(PREFIX) for channel in telemetry.series):
         return
     times = [time for time in throttled_times(telemetry.series) if time.start_s < end and time.end_s > start]
@@ -132,9 +132,9 @@ def _throttling(start: float, end: float, telemetry: Telemetry) -> Iterator[str]
 
 
 def _clocks(case: Case, conditions: Mapping[str, Any]) -> Iterator[str]:
-    """Static clocks that were none: DVFS that stayed on, or readings that are not what was set (C3)."""
+    """Clocks that should have been static: DVFS stayed on, or readings differ from what was set (C3)."""
     if case.settings.clocks != STATIC or "dvfs" not in conditions:
-        return  # where nothing can hold clocks, nobody claims that they were held
+        return  # clocks cannot be held on this device
     reasons = ["DVFS is on"] if conditions["dvfs"] == "on" else []
     for channel, use in (conditions.get("clock_use") or {}).items():
         if use["off"]:
@@ -163,7 +163,7 @@ def _cut_and_noise(
 
 def _telemetry_gaps(telemetry: Telemetry) -> Iterator[str]:
     if telemetry.died_at_s is not None:
-        yield "telemetry-lost: the sampler died in the middle"
+        yield "telemetry-lost: the sampler died during the profile"
     if telemetry.lost_samples:
         yield f"lost-samples: {telemetry.lost_samples} telemetry samples were not taken in time"
 
@@ -182,7 +182,7 @@ def _power(
 
 
 def _data(case: Case, conditions: Mapping[str, Any], minibatches: Sequence[Minibatch]) -> Iterator[str]:
-    """Whether the data set was in the page cache as asked for, and whether it was read more than once."""
+    """Whether the page cache had the requested state, and whether the data set was read more than once."""
     state, share = case.settings.cache, conditions.get("cache_residency_before")
     if state != "as-is" and conditions.get("cache_method") != IN_MEMORY:
         if share is None:
@@ -205,12 +205,12 @@ def _storage(storage: str, conditions: Mapping[str, Any]) -> Iterator[str]:
     kind, name = medium.get("kind"), parse_storage(storage).medium
     if kind == IN_MEMORY:
         return
-    where = f"the data set lies on {medium.get('mount_point') or 'an unknown medium'}"
+    where = f"the data set is on {medium.get('mount_point') or 'an unknown medium'}"
     if limit_bytes_per_s is not None:
         limit = f"{bytes_to_mb(limit_bytes_per_s):g} MB/s"
-        yield f"storage-throttled: reads from the disk were held to {limit} by a control group"
+        yield f"storage-throttled: reads from the disk were limited to {limit} by a control group"
     if name in KINDS and kind is not None and kind != name:
         yield f"storage-mislabelled: {where}, whose kind is {kind}"
     elif kind is None and conditions["storage_is_default_place"]:
-        told = medium.get("transport") or "transport not told"
-        yield f"storage-unverified: {where} ({told}), and nothing tells whether that is {name!r}"
+        transport = medium.get("transport") or "transport unknown"
+        yield f"storage-unverified: {where} ({transport}), which may not be {name!r}"

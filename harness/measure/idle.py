@@ -1,12 +1,12 @@
-"""Baseload: what a device draws while nothing runs, in the idle states of E10 (004 sec. 5.6).
+"""Baseload: the power of a device while nothing runs, in the idle states of E10 (004 sec. 5.6).
 
-    (i)    idle         static clocks   all telemetry is recorded, as while training
-    (ii)   idle-quiet   static clocks   the power sensor alone is read, a few times in all
-    (iii)  idle-quiet   dvfs            the same, clocks free
-    (iv)   idle-wol                     Wake on LAN: the device is off, a socket meter tells
+    (i)    idle         static clocks   all telemetry is recorded, as in training
+    (ii)   idle-quiet   static clocks   only the power sensor is read, a few times in total
+    (iii)  idle-quiet   dvfs            the same with free clocks
+    (iv)   idle-wol                     Wake on LAN: the device is off, a socket meter measures
 
-The paper takes (ii) and (iii) from a socket meter, because nothing may run on the board. A board's own sensors see its
-module only, and somebody has to read them: so seldom that what it costs vanishes.
+The paper measures (ii) and (iii) with a socket meter, so that nothing runs on the board. A board's own sensors cover
+the module only and have to be read by the board, but so rarely that the cost is negligible.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def idle_cases(
         first.setdefault((case.device, case.power_mode), case)
     if logs and len(first) != 1:
         raise InvalidValueError(
-            f"a record of a socket meter is of one power mode, and there are {len(first)}", "give --power-mode maxn"
+            f"a log of a socket meter is for one power mode, and there are {len(first)}", "give --power-mode maxn"
         )
     wanted = [(name, clocks, idle_s) for name, clocks in states]
     for name, log in logs.items():
@@ -85,7 +85,7 @@ def measure_idle(
     """Record power while nothing runs, for `case.settings.idle_s`; `CannotRunError` without a power sensor."""
     idle_s, is_logged = case.settings.idle_s, case.workload == LOGGING
     if not is_logged:
-        sources = [one for one in instruments.sources if one.name == instruments.power_source]
+        sources = [source for source in instruments.sources if source.name == instruments.power_source]
         instruments = dataclasses.replace(instruments, sources=sources)
     power_source = instruments.power_source
     interval_s = case.settings.interval_s if is_logged else idle_s / QUIET_READINGS
@@ -102,7 +102,7 @@ def measure_idle(
         start_s = time.monotonic()  # the sampler's own start, and its first sample, lie before
         if power_source in sampler.missing:
             why = sampler.missing[power_source]
-            raise CannotRunError(f"there is no sensor of power: {why}", "--socket-meter STATE=FILE.csv takes a meter's")
+            raise CannotRunError(f"no power sensor: {why}", "give a meter's log: --socket-meter STATE=FILE.csv")
         rounds(nothing, be_idle, 1, never)
         end_s = time.monotonic()
         telemetry = sampler.stop()
@@ -119,7 +119,7 @@ def measure_idle(
 
 
 def metered_profile(case: Case, conditions: Mapping[str, Any], provenance: str, log: Telemetry) -> Profile:
-    """What a socket meter recorded, as the profile of an idle case; of clocks its state's name says what there is."""
+    """The log of a socket meter as the profile of an idle case; the name of its state implies the clocks."""
     times_s = log.series[POWER_CHANNEL].times_s
     own = {
         **{name: value for name, value in conditions.items() if name != "dvfs"},

@@ -1,21 +1,21 @@
-"""Who runs the minibatches that are timed: a plain loop, or pytest-benchmark."""
+"""The loop around timed minibatches: a plain one, or that of pytest-benchmark."""
 
 from __future__ import annotations
 
 from typing import Callable
 
 Step = Callable[[], float]
-"""Runs one minibatch; returns how long it took end to end, in seconds."""
+"""Runs one minibatch; returns its end-to-end time in seconds."""
 
 Rounds = Callable[[Callable[[], None], Step, int, Callable[[], bool]], None]
-"""Takes what comes before each minibatch, untimed; what runs one; how many to run; and whether to go on after these.
+"""Takes an untimed preparation of each minibatch, the step, how many to run, and whether to continue after these.
 
-It may stop before the count, and then goes on for as long as the last one says.
+It may stop before the count, and then continues as long as the last function returns True.
 """
 
 
 def never() -> bool:
-    """Whether to go on where the count is all."""
+    """The continuation of a loop that ends with its count."""
     return False
 
 
@@ -29,4 +29,4 @@ def run_rounds(prepare: Callable[[], None], step: Step, count: int, goes_on: Cal
 
 
 def nothing() -> None:
-    """What comes before where there is nothing to prepare."""
+    """The preparation of a step that needs none."""

@@ -1,7 +1,7 @@
-"""Runs a case on a device: by the device's own minibatches where it has some, else by this suite's torch loops.
+"""Runs a case on a device: with the device's own minibatches (simulated, replayed), else with this suite's torch loops.
 
     check       refuses what cannot run here, before anything is touched
-    conditions  makes the data set ready, and says what is known before anything is measured
+    conditions  prepares the data set, and returns the conditions before anything is measured
     run         power mode -- page cache -- telemetry -- minibatches -- aggregates -- flags
 
 A case of the task `idle` has neither workload nor data, one of the task `concurrent` has two of each.
@@ -49,12 +49,12 @@ from harness.workloads.optional_packages import require
 from harness.workloads.workload import Workload
 
 RESIDENT_SHARE = 0.999  # a data set of which this share is in the page cache need not be read to warm it
-MAX_SILENCE_INTERVALS = 3  # a power sensor that gave nothing for so many intervals is not waited for
+MAX_SILENCE_INTERVALS = 3  # a power sensor without samples for so many intervals is given up
 
 
 @dataclasses.dataclass(frozen=True)
 class Bench:
-    """A case and what it is measured with; idle ones lack workload and data, `beside` is the inference of a mix."""
+    """A case with its workload and data, which idle cases lack; `beside` is the inference of a mix."""
 
     case: Case
     workload: Optional[Workload]
@@ -86,7 +86,7 @@ _benches: weakref.WeakKeyDictionary[Device, Bench] = weakref.WeakKeyDictionary()
 
 
 def check(case: Case, device: Device) -> None:
-    """Refuse, before anything is touched, what the device cannot run, or has no place, no right or no torch for."""
+    """Refuse, before anything is touched, a case that cannot run, or lacks storage, permission or torch."""
     device.check(case)
     trained = parts_of(case)[0] if case.task == cases.CONCURRENT else case
     if device.provenance != "replayed" and trained.task == cases.TRAINING:
@@ -101,7 +101,7 @@ def check(case: Case, device: Device) -> None:
     machine = cast(RealDevice, device)
     limit_bytes_per_s = parse_storage(case.storage).limit_bytes_per_s
     if limit_bytes_per_s is not None and case.task == cases.CONCURRENT:
-        raise CannotRunError("reads are not held down in a concurrent case", "a storage without @, or another task")
+        raise CannotRunError("a concurrent case has no read limit", "use a storage without @, or another task")
     directory = machine.configuration.data_directory(case.storage)
     if limit_bytes_per_s is not None:
         ReadLimit(str(machine.root)).on_disk_under(str(directory), limit_bytes_per_s)
@@ -117,7 +117,7 @@ def check(case: Case, device: Device) -> None:
 
 
 def conditions(case: Case, device: Device, report: Report) -> Dict[str, Any]:
-    """The conditions known before measuring, which `--resume` compares; makes the data set ready."""
+    """The conditions before measuring, which `--resume` compares; prepares the data set."""
     own = device.conditions(case)
     return own if is_self_profiling(device) else {**bench_of(case, cast(RealDevice, device), report).conditions, **own}
 
@@ -132,10 +132,13 @@ def run(
 ) -> Profile:
     """Measure a case on a device that the caller holds, under the case's power mode.
 
-    `rounds` runs the minibatches that count, of an idle or a concurrent case its whole time as one; a device that has
-    minibatches of its own does without. `meter` tells what is drawn at the plug meanwhile. `allotment` is what the
-    case may take of the run's time budget, `OverBudgetError` where it does not fit. `OverheatedError` where a sensor
-    rose above its limit; there is no profile then, for half of a case is none.
+    `rounds` runs the minibatches that count; the whole duration of an idle or concurrent case is one of them, and
+    self-profiling devices do not use it. `meter` measures power at the plug meanwhile. `allotment` is the case's part
+    of the run's time budget.
+
+    Raises:
+        OverBudgetError: the case does not fit into the time budget.
+        OverheatedError: a sensor rose above its limit; there is no profile of an unfinished case.
     """
     if is_self_profiling(device):
         profile = cast(SelfProfiling, device).profile(case)
@@ -143,12 +146,12 @@ def run(
     machine = cast(RealDevice, device)
     bench = bench_of(case, machine, report)
     report(f"    power mode: {case.power_mode}")
-    found = machine.set_case(case)
-    bench = dataclasses.replace(bench, conditions={**bench.conditions, **found})
+    in_effect = machine.set_case(case)
+    bench = dataclasses.replace(bench, conditions={**bench.conditions, **in_effect})
     instruments = Instruments(
         machine.telemetry_sources(bench.directory),
         machine.power_source,
-        machine.sampler_cpus(PowerMode(**found["power_mode"])),
+        machine.sampler_cpus(PowerMode(**in_effect["power_mode"])),
         machine.root,
         {} if case.task == cases.IDLE else machine.temperature_limits_c(case.settings.max_temperature_c),
     )
@@ -165,11 +168,11 @@ def run(
 
 
 SOCKET_SHARES = (0.95, 100.0)
-"""Power at the plug as a share of the module's: below there is a wrong unit or device, and so there is above."""
+"""Plausible power at the plug as a share of the module's; outside, the unit or the device is wrong."""
 
 
 def metered(profile: Profile, meter: SocketMeter) -> Profile:
-    """A profile with what a socket meter recorded beside it; where that cannot be believed, with the reason."""
+    """A profile with the samples of a socket meter; if these are implausible, with the reason instead."""
     spans = [(epoch.start_s, epoch.end_s) for epoch in metrics.epoch_sums(profile.counted)] or [stretch(profile)]
     telemetry = profile.telemetry
     try:
@@ -179,7 +182,7 @@ def metered(profile: Profile, meter: SocketMeter) -> Profile:
         if plug_mw and module_mw and not SOCKET_SHARES[0] <= plug_mw / module_mw <= SOCKET_SHARES[1]:
             raise SourceUnavailableError(
                 f"it shows {mw_to_w(plug_mw):.4g} W at the plug, the module alone {mw_to_w(module_mw):.4g} W",
-                "are its columns power_w and power_mw what they say, and is it this device's plug?",
+                "check the unit of its columns power_w and power_mw, and that it is this device's plug",
             )
     except HarnessError as error:
         missing = {**telemetry.missing, SOCKET: f"{meter.path.name}: {error}"}
@@ -193,9 +196,9 @@ def metered(profile: Profile, meter: SocketMeter) -> Profile:
 
 
 def _check_way(mix: Mix, machine: RealDevice) -> None:
-    """Refuse streams without CUDA, and a change of power mode that this device does not have or cannot take back."""
+    """Refuse streams without CUDA, and a change of power mode that is unknown or irreversible on this device."""
     if mix.way == cases.STREAMS and require("harness.measure.training_loop").accelerator().type != "cuda":
-        raise CannotRunError(f"{machine.name} has no CUDA streams that torch sees", f"the way {cases.PROCESSES}")
+        raise CannotRunError(f"torch has no CUDA streams on {machine.name}", f"use the way {cases.PROCESSES}")
     if mix.inference_mode and machine.clocks_only_fall:
         raise CannotRunError(f"clocks of {machine.name} may not rise again", "one power mode for both")
     if mix.inference_mode:
@@ -203,11 +206,11 @@ def _check_way(mix: Mix, machine: RealDevice) -> None:
 
 
 def bench_of(case: Case, machine: RealDevice, report: Report) -> Bench:
-    """What a case is measured with; made ready once, however many ask for it in turn."""
-    known = _benches.get(machine)
-    if known is None or known.case != case:
-        known = _benches[machine] = make_ready(case, machine.configuration, machine.root, report)
-    return known
+    """The bench of a case; prepared once, even if requested several times in a row."""
+    bench = _benches.get(machine)
+    if bench is None or bench.case != case:
+        bench = _benches[machine] = make_ready(case, machine.configuration, machine.root, report)
+    return bench
 
 
 def make_ready(case: Case, configuration: Configuration, root: Path, report: Report) -> Bench:
@@ -230,7 +233,7 @@ def make_ready(case: Case, configuration: Configuration, root: Path, report: Rep
         counted = counted_once(workload, samples, training.accelerator().type)
         made_of = describe_workload(workload, counted, training.precision_of(workload))
     lack = lack_of_shared_memory(case.workers or 0, counted.input_bytes * case.batch_size)
-    if lack is not None:  # torch may wait without end for a batch that could not be sent
+    if lack is not None:  # torch may wait forever for a batch that could not be sent
         what = f"{case.workers} workers with batches of {case.batch_size} of {case.workload}"
         raise DoesNotFitError(f"{what} {lack[0]}", lack[1])
     medium = {"kind": IN_MEMORY}
@@ -356,7 +359,7 @@ def _measure(
 
 
 def set_cache(state: str, files: Sequence[Path], read_once: Callable[[], str], root: Path = Path("/")) -> str:
-    """Bring the page cache into the state asked for; `read_once` reads a data set. Both return how, in words."""
+    """Bring the page cache into a state; `read_once` reads the data set. Both return a description of how."""
     if not files:
         return IN_MEMORY
     cache = PageCache(str(root))
@@ -377,11 +380,11 @@ class PowerWatch:
     def __init__(self, sampler: Sampler, power_source: str) -> None:
         self._sampler = sampler
         self._source = power_source
-        self._start_s = time.monotonic()  # what was drawn before training says nothing of what it draws
+        self._start_s = time.monotonic()  # power before training does not count
         self._settled_s: Optional[float] = None
 
     def has_settled(self, now_s: float) -> bool:
-        """Whether power was stable by `now_s`; always where there is no sensor, and after `MAX_SETTLING_S`."""
+        """Whether power was stable by `now_s`; always True without a sensor, and after `MAX_SETTLING_S`."""
         if self._settled_s is None and (
             not self._senses()
             or metrics.stable_from(*self._power()) is not None
@@ -391,13 +394,13 @@ class PowerWatch:
         return self._settled_s is not None
 
     def is_enough(self) -> bool:
-        """Whether there are `MIN_POWER_SAMPLES` since power settled; always where there is no sensor."""
+        """Whether there are `MIN_POWER_SAMPLES` since power settled; always True without a sensor."""
         if not self._senses() or time.monotonic() > self._settled_s + metrics.MAX_SETTLING_S:
             return True
         return sum(time_s >= self._settled_s for time_s in self._power().times_s) >= metrics.MIN_POWER_SAMPLES
 
     def _senses(self) -> bool:
-        """Whether there is a sensor that still speaks: one may vanish, or a counter stand still."""
+        """Whether there is a sensor that still delivers: it may vanish, or a counter may stop."""
         self._sampler.poll()
         if self._source in self._sampler.missing:
             return False

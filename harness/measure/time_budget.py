@@ -1,8 +1,8 @@
-"""A ceiling for the time of a whole run: its cases share what is left, and what does not fit is left out.
+"""The time budget of a whole run: its cases share the time left, and cases that do not fit are skipped.
 
-Each case takes fewer minibatches, but never under `CUT_MINIBATCHES`. Where even these do not fit into what is left of
-the run, the case is left out as soon as that can be known: from the pace of a network measured before it, from its own
-first minibatch, or from any later one before there are enough.
+A case takes fewer minibatches if necessary, but at least `CUT_MINIBATCHES`. If even these do not fit into the time
+left, the case is skipped as soon as this can be estimated: from the pace of a network measured before it, from its own
+first minibatch, or from any later one until there are enough.
 """
 
 from __future__ import annotations
@@ -24,29 +24,29 @@ from harness.core.units import ms_to_s
 from harness.workloads.forward_work import minibatch_flops
 
 RESERVED_S, RESERVED_STARTS, MOST_RESERVED_SHARE = 15.0, 2.0, 0.2
-"""For what comes after the cases: claims, the summary, restoring, the end of Python. It takes so many times as long as
-starting did where that is longer, beside the same strangers; at most a share of the budget."""
+"""Time after the cases: claims, the summary, restoring, Python's exit. At least `RESERVED_S`, or `RESERVED_STARTS`
+times as long as the start took, as other processes slow both; at most a share of the budget."""
 
 FLOPS_PER_S, OVERHEAD_S = 20e9, 0.005
-"""Of a minibatch, on two cores: what shares are weighed by before anything is measured."""
+"""Nominal cost of a minibatch on two cores, for weighing cases before anything is measured."""
 
-CASE_S = 5.0  # what a case takes beside its minibatches: the data set, workers, the sampler
-EPOCH_MINIBATCHES = 100  # of an epoch, as long as nobody has counted its data set
+CASE_S = 5.0  # time of a case besides its minibatches: the data set, workers, the sampler
+EPOCH_MINIBATCHES = 100  # minibatches of an epoch until its data set is prepared
 TELLING_S = 0.05
-"""From so much on a minibatch shows how fast this machine computes; that of LeNet is mostly overhead."""
+"""The shortest minibatch that shows how fast this machine computes; one of LeNet is mostly overhead."""
 
-ROUGH = 3.0  # a network may run at a third or three times the pace that another one's operations promise
-WARM_UP = 3.0  # the first minibatch chooses kernels and starts workers: later ones may take a third of it
+ROUGH = 3.0  # a network may be three times as slow or as fast as estimated from another one's operations
+WARM_UP = 3.0  # the first minibatch chooses kernels and starts workers; later ones may take a third of its time
 
 
 def nominal_s(case: Case) -> float:
-    """Seconds of one minibatch on the machine that shares are weighed for; 1 for a network that nobody has counted."""
+    """Nominal seconds of one minibatch; 1 for a network whose operations are not counted."""
     flops = minibatch_flops(case.workload, case.batch_size, case.task == TRAINING)
     return 1.0 if flops is None else OVERHEAD_S + flops / FLOPS_PER_S
 
 
 def fixed_s(case: Case) -> Optional[float]:
-    """What a case takes that is measured for a time; None where it is minibatches or epochs."""
+    """Duration of a case with a fixed duration; None if it runs minibatches or epochs."""
     settings = case.settings
     if case.task == IDLE:
         return settings.idle_s
@@ -57,31 +57,31 @@ def fixed_s(case: Case) -> Optional[float]:
 
 
 def weight_s(case: Case) -> float:
-    """Seconds of a whole case on that machine."""
-    known_s = fixed_s(case)
-    if known_s is not None:
-        return CASE_S + known_s
+    """Nominal seconds of a whole case."""
+    duration_s = fixed_s(case)
+    if duration_s is not None:
+        return CASE_S + duration_s
     count = case.settings.minibatches or (case.settings.epochs or 1) * EPOCH_MINIBATCHES
     return CASE_S + count * nominal_s(case)
 
 
 def size_of(case: Case) -> float:
-    """By what cases are ordered: the largest goes last, and after it those whose networks nobody has counted."""
+    """Sort key of cases: the largest goes last, after it those whose operations are not counted."""
     is_counted = fixed_s(case) is not None or minibatch_flops(case.workload, case.batch_size) is not None
     return weight_s(case) if is_counted else math.inf
 
 
 def portions(cases: Sequence[Case]) -> List[float]:
-    """Of each case in its order: which part of the time that is left when it begins is its own."""
-    found, behind_s = [], 0.0
+    """For each case, in order, its share of the time left when it begins."""
+    shares, behind_s = [], 0.0
     for weight in reversed([weight_s(case) for case in cases]):
         behind_s += weight
-        found.append(weight / behind_s)
-    return found[::-1]
+        shares.append(weight / behind_s)
+    return shares[::-1]
 
 
 def process_age_s(stat: Path = Path("/proc/self/stat")) -> float:
-    """How long ago this process began; 0 where the kernel does not tell."""
+    """Age of this process in seconds; 0 if the kernel does not report it."""
     try:
         fields = stat.read_text().rpartition(")")[2].split()
         started_s = int(fields[19]) / os.sysconf("SC_CLK_TCK")  # proc(5): starttime, the 22nd, since boot
@@ -91,12 +91,12 @@ def process_age_s(stat: Path = Path("/proc/self/stat")) -> float:
 
 
 class TimeBudget:
-    """What is left of a run's time.
+    """The time left of a run.
 
     Args:
         total_s: the time of the run, in seconds.
-        text: how the user wrote it, for messages.
-        began_s: when the process began, in monotonic seconds; until now it was starting.
+        text: the user's spelling of it, for messages.
+        began_s: start of the process, in monotonic seconds.
     """
 
     def __init__(self, total_s: float, text: str, began_s: float) -> None:
@@ -118,7 +118,7 @@ class TimeBudget:
             self._slowness[case.device] = minibatch_s / nominal_s(case)
 
     def forecast_s(self, case: Case) -> Optional[float]:
-        """Seconds of a minibatch, by a network measured before on the device; None where there is none to go by."""
+        """Seconds of a minibatch, estimated from a network measured before on the device; None without one."""
         slowness = self._slowness.get(case.device)
         is_counted = minibatch_flops(case.workload, case.batch_size) is not None
         return slowness * nominal_s(case) if slowness is not None and is_counted else None
@@ -129,7 +129,7 @@ class TimeBudget:
 
 
 class Allotment:
-    """What one case may take of a run's time: its share, and the whole of what is left for the least it needs."""
+    """The time that one case may take: its share, but all of the time left for its minimum of minibatches."""
 
     def __init__(self, budget: TimeBudget, case: Case, portion: float) -> None:
         self._budget, self._case = budget, case
@@ -142,16 +142,16 @@ class Allotment:
         self._clean = 0
 
     def refuse_early(self) -> None:
-        """Raise `OverBudgetError` before anything is done, where the case cannot fit by all that is known."""
+        """Raise `OverBudgetError` before anything is done, if the case cannot fit by its duration or forecast."""
         self._budget.refuse_if_spent()
-        known_s, forecast_s = fixed_s(self._case), self._budget.forecast_s(self._case)
-        if known_s is not None and known_s > self._budget.left_s():
-            raise OverBudgetError(f"{self._case.workload} takes {format_duration(known_s)}, and {self._left()}")
-        if known_s is None and forecast_s is not None:
-            self._refuse(forecast_s / ROUGH, shown_s=forecast_s, how="by the networks measured before it")
+        duration_s, forecast_s = fixed_s(self._case), self._budget.forecast_s(self._case)
+        if duration_s is not None and duration_s > self._budget.left_s():
+            raise OverBudgetError(f"{self._case.workload} takes {format_duration(duration_s)}, and {self._left()}")
+        if duration_s is None and forecast_s is not None:
+            self._refuse(forecast_s / ROUGH, shown_s=forecast_s, basis="by the networks measured before it")
 
     def watched(self, report: Report) -> Report:
-        """A report for the preparation, which also ends it where the time is up."""
+        """A report for the preparation that also ends it when the time is up."""
 
         def reported(line: str) -> None:
             report(line)
@@ -162,8 +162,8 @@ class Allotment:
         return reported
 
     def begin(self, epoch_minibatches: int) -> float:
-        """Begin the minibatches, of which an epoch has so many; returns the case's share of time, in seconds."""
-        if self._case.settings.epochs is not None:  # epochs are whole, or none
+        """Begin the minibatches; an epoch has `epoch_minibatches`. Returns the case's share of time, in seconds."""
+        if self._case.settings.epochs is not None:  # only whole epochs count
             self._least = max(self._case.settings.epochs * epoch_minibatches - 1, 1)
         self.refuse_early()
         share_s = self._portion * self._budget.left_s()
@@ -171,28 +171,28 @@ class Allotment:
         return share_s
 
     def is_used_up(self) -> bool:
-        """Whether another minibatch may go beyond the case's share, if it is as slow as the slowest was."""
+        """Whether another minibatch would exceed the case's share if it is as slow as the slowest so far."""
         return time.monotonic() + max(self._times_s[1:], default=0.0) > self._share_end_s
 
     def on_minibatch(self, minibatch: Minibatch) -> None:
-        """Raise `OverBudgetError` where the least that the case needs will not fit any more."""
+        """Raise `OverBudgetError` if the minimum of minibatches does not fit any more."""
         self._times_s.append(ms_to_s(minibatch.e2e_ms))
         self._clean += minibatch.phase == CLEAN
         if minibatch.phase == FIRST:
-            self._refuse(self._times_s[0] / WARM_UP, shown_s=self._times_s[0], how="by its first")
+            self._refuse(self._times_s[0] / WARM_UP, shown_s=self._times_s[0], basis="by its first")
         elif self._clean < self._least:
-            self._refuse(self._pace_s(), shown_s=self._pace_s(), how=f"by its first {len(self._times_s)}")
+            self._refuse(self._pace_s(), shown_s=self._pace_s(), basis=f"by its first {len(self._times_s)}")
 
     def _pace_s(self) -> float:
         few = len(self._times_s) <= 3
         return min(self._times_s) if few else statistics.median(self._times_s[1:])
 
-    def _refuse(self, pace_s: float, shown_s: float, how: str) -> None:
+    def _refuse(self, pace_s: float, shown_s: float, basis: str) -> None:
         missing = self._least - self._clean
         if missing * pace_s > self._budget.left_s():
             counted = f"the {missing} minibatches" if self._clean == 0 else f"the {missing} minibatches still missing"
             raise OverBudgetError(
-                f"{counted} that {self._case.workload} needs take {format_duration(missing * shown_s)} {how} "
+                f"{counted} that {self._case.workload} needs take {format_duration(missing * shown_s)} {basis} "
                 f"({shown_s:.2g} s each), and {self._left()}"
             )
 

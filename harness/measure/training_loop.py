@@ -31,12 +31,12 @@ from harness.measure.rounds import Rounds, nothing, run_rounds
 from harness.workloads.failures import is_out_of_memory, is_out_of_shared_memory, last_line, own_code_failed
 from harness.workloads.workload import BF16_WHERE_THERE_IS, Workload, move
 
-# More workers than cores is what the papers sweep: it stands in the record, and is no mistake.
+# The papers sweep more workers than cores on purpose.
 warnings.filterwarnings("ignore", message="This DataLoader will create", category=UserWarning)
 
 
 class EndlessShuffle(Sampler):
-    """Shuffles of a data set one after the other, without end, so that no epoch border falls into a short profile."""
+    """Endless shuffles of a data set, so that a short profile has no epoch border."""
 
     def __init__(self, data_set: Sized, seed: int) -> None:
         self._length = len(data_set)
@@ -53,7 +53,7 @@ def accelerator() -> torch.device:
 
 
 def use_gpu(uuid: str) -> None:
-    """Have training run on one of several GPUs; `CannotRunError` where torch sees it not, or has begun on another."""
+    """Train on one of several GPUs; `CannotRunError` if torch cannot see it, or is already using another."""
     if not torch.cuda.is_initialized():
         os.environ["CUDA_VISIBLE_DEVICES"] = uuid
     if not torch.cuda.is_available():
@@ -61,13 +61,13 @@ def use_gpu(uuid: str) -> None:
         raise CannotRunError(
             f"torch {torch.__version__} {lacks} the GPU {uuid}", "install a torch with CUDA for this driver"
         )
-    found = getattr(torch.cuda.get_device_properties(0), "uuid", None)
-    if os.environ.get("CUDA_VISIBLE_DEVICES") != uuid or (found is not None and str(found) not in uuid):
-        raise CannotRunError(f"torch is on another GPU than {uuid} already", "one run for each GPU")
+    torch_uuid = getattr(torch.cuda.get_device_properties(0), "uuid", None)
+    if os.environ.get("CUDA_VISIBLE_DEVICES") != uuid or (torch_uuid is not None and str(torch_uuid) not in uuid):
+        raise CannotRunError(f"torch is already using a GPU other than {uuid}", "start one run per GPU")
 
 
 def own_stream() -> ContextManager[Any]:
-    """Has what this thread launches run on a CUDA stream of its own, once all that was launched before has ended."""
+    """Run what this thread launches on its own CUDA stream, after all earlier work has finished."""
     torch.cuda.synchronize()
     return torch.cuda.stream(torch.cuda.Stream())
 
@@ -87,8 +87,8 @@ def failures_explained(what: str, is_own: bool = False) -> Iterator[None]:
         if is_out_of_shared_memory(error):
             total = shared_memory_bytes()[0]
             raise DoesNotFitError(
-                f"{what}: DataLoader workers ran out of shared memory, of which there are {total >> 20} MiB, others' "
-                f"included ({last_line(error)})",
+                f"{what}: DataLoader workers ran out of shared memory, which has {total >> 20} MiB for all processes "
+                f"({last_line(error)})",
                 shared_memory_hint(2 * total),
             ) from error
         if is_out_of_memory(error):
@@ -105,7 +105,7 @@ def failures_explained(what: str, is_own: bool = False) -> Iterator[None]:
 
 
 def _peak_memory() -> str:
-    """The most memory that was in use: of the accelerator by torch, of the machine by this process and by a worker."""
+    """Peak memory use: of the machine by this process and by a worker, of the accelerator by torch."""
     own, worker = (
         resource.getrusage(who).ru_maxrss // 1024 for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
     )
@@ -116,7 +116,7 @@ def _peak_memory() -> str:
 
 
 def precision_of(workload: Workload) -> str:
-    """What a workload trains in on this accelerator: of the CPU's bf16 is known that it works, and is no faster."""
+    """The precision of a workload on this accelerator; on a CPU bf16 works but is not faster, so it is fp32 there."""
     if workload.precision != BF16_WHERE_THERE_IS:
         return workload.precision
     return "bf16" if torch.cuda.is_available() and torch.cuda.is_bf16_supported() else "fp32"
@@ -141,20 +141,20 @@ class Trainer:
         if workload.compile and not hasattr(torch, "compile"):
             raise CannotRunError(f"torch {torch.__version__} has no torch.compile", "torch 2.0 or newer")
         self._run = torch.compile(self.model) if workload.compile else self.model
-        self._scaler = None  # what keeps the gradients of half precision from vanishing
+        self._scaler = None  # keeps gradients of half precision from underflow
         self.precision = precision_of(workload)
         if self.precision == "fp16" and self.device.type == "cuda":
             self._scaler = (
                 torch.amp.GradScaler("cuda") if hasattr(torch.amp, "GradScaler") else torch.cuda.amp.GradScaler()
             )
         self._refuse_precision()
-        self._added_up = 0  # minibatches whose gradients wait for a step
+        self._added_up = 0  # minibatches whose gradients are accumulated
         self._batch_size = batch_size
         self._workers = workers
         self._seed = seed
 
     def loader(self, epoch: Optional[int] = None, drop_last: bool = True) -> DataLoader:
-        """A loader over one epoch, less its last, smaller minibatch; or one without end where `epoch` is None."""
+        """A loader over one epoch, without its last, smaller minibatch; an endless one if `epoch` is None."""
         seed = self._seed if epoch is None else self._seed + epoch
         generator = torch.Generator().manual_seed(seed)
         order = {"sampler": EndlessShuffle(self.samples, seed)} if epoch is None else {"shuffle": True}
@@ -179,7 +179,7 @@ class Trainer:
         return move(batch, to)
 
     def step(self, batch: Any) -> None:
-        """Forward, backward and, after enough minibatches whose gradients add up, an optimizer step; keeps the loss."""
+        """Forward, backward and, once enough gradients are accumulated, an optimizer step; keeps the loss."""
         if not self._added_up:
             self.optimizer.zero_grad()
         with self.autocast():
@@ -211,7 +211,7 @@ class Trainer:
         return torch.autocast(self.device.type, dtype=kind)
 
     def _refuse_precision(self) -> None:
-        """Refuse a precision that this accelerator or this torch has not: torch would warn, and go on with fp32."""
+        """Refuse a precision that accelerator or torch lack: torch would warn and continue in fp32."""
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("error", UserWarning)
@@ -222,23 +222,23 @@ class Trainer:
             ) from error
 
     def rehearse(self) -> None:
-        """Fetch and run a minibatch, so that what libraries read from the disk at their first step has been read."""
+        """Fetch and run a minibatch, so that libraries have loaded what they read from disk at their first step."""
         self.step(self.to_accelerator(next(iter(self.loader()))))
 
     def read_once(self) -> str:
-        """One pass of the DataLoader over the data set, which leaves the set in the page cache (001 sec. 2.3)."""
+        """One pass of the DataLoader, which leaves the data set in the page cache (001 sec. 2.3)."""
         for _ in self.loader(epoch=0, drop_last=False):
             pass
         return "one pass of the DataLoader"
 
     def losses(self) -> Tuple[Optional[float], Optional[float]]:
-        """The loss of the first and of the last minibatch; None where it is not a finite number, or there was none."""
+        """The loss of the first and of the last minibatch; None if not a finite number, or if there was none."""
         values = [math.nan if loss is None else float(loss) for loss in (self.first_loss, self.last_loss)]
         return tuple(value if math.isfinite(value) else None for value in values)
 
 
 class Inferrer(Trainer):
-    """The same for inference: a forward pass without gradients, the loss where there is none; weights are random."""
+    """Inference: forward passes without gradients, of the loss if the workload has no `forward`; random weights."""
 
     trains = False
 
@@ -248,7 +248,7 @@ class Inferrer(Trainer):
 
 
 LOOPS: Dict[str, Type[Trainer]] = {TRAINING: Trainer, INFERENCE: Inferrer}
-"""What runs the minibatches of a case, by its task."""
+"""The class that runs the minibatches of a case, by task."""
 
 
 class StepTimer:

@@ -180,7 +180,7 @@ def test_of_two_that_overlap_only_what_both_saw_counts():
     training = Stretch(Interleaved(4.0, (1000.0,) * 4, (), (), 0, (), 100.0), trained, [])
     latencies = (700.0, 200.0, 710.0, 210.0, 720.0, 220.0)
     serving = Stretch(Interleaved(2.7, (), (200.0,) * 3, latencies, 0, (), 100.5), [], served)
-    found = overlap(training, serving, Mix("a", "b", 2, 2.0)).found
+    found = overlap(training, serving, Mix("a", "b", 2, 2.0)).result
     assert (found.began_s, found.end_s) == (101.0, 103.0)
     assert found.training_per_s(8) == 8.0
     assert found.latency_ms == latencies[:4]

@@ -126,7 +126,7 @@ def test_a_flag_is_raised_by_what_it_is_for_and_by_nothing_else(found, kind, wor
 def test_a_medium_whose_reads_were_held_down_is_named_and_is_still_the_medium():
     found = flags(case=asked("ssd@2.5"), storage_limit_bytes_per_s=2_500_000)
     assert list(found) == ["storage-throttled"]
-    assert "held to 2.5 MB/s" in found["storage-throttled"]
+    assert "limited to 2.5 MB/s" in found["storage-throttled"]
     assert not is_disqualified(list(found.values()))
 
 

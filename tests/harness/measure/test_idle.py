@@ -90,7 +90,7 @@ def test_without_a_sensor_of_power_there_is_nothing_to_wait_for(tmp_path):
     (tmp_path / "proc").symlink_to("/proc")
     device = HostDevice(Configuration(), tmp_path)
     first, *_ = states()
-    with device.session(), pytest.raises(CannotRunError, match=r"no sensor of power.*--socket-meter STATE=FILE\.csv"):
+    with device.session(), pytest.raises(CannotRunError, match=r"no power sensor.*--socket-meter STATE=FILE\.csv"):
         run(first, device)
 
 

@@ -118,7 +118,7 @@ def test_a_process_that_dies_is_named_and_its_partner_and_workers_go_with_it(run
 @pytest.mark.parametrize(
     ("code", "error", "words"),
     [
-        (-signal.SIGKILL, DoesNotFitError, "by signal 9, as the kernel ends one where memory runs out"),
+        (-signal.SIGKILL, DoesNotFitError, "by signal 9, which the kernel sends if memory runs out"),
         (-signal.SIGTERM, ProcessEndedError, "by signal 15"),  # a failure, and no reason to skip the case
         (3, ProcessEndedError, "with code 3"),
     ],
