@@ -106,5 +106,6 @@ def test_a_name_from_the_file_is_the_instance_and_has_no_blanks(tmp_path, machin
 
 @pytest.mark.parametrize("own", ["orin4", None])
 def test_another_board_than_the_one_that_was_named_is_refused(tmp_path, own):
-    with pytest.raises(CannotRunError, match=f"this host {'is instance orin4' if own else 'has no instance name'}.*orin3"):
+    which = "is instance orin4" if own else "has no instance name"
+    with pytest.raises(CannotRunError, match=f"this host {which}.*orin3"):
         open_device("host@orin3", Configuration(board_instance=own), tmp_path)
