@@ -91,7 +91,7 @@ def pair(
 def _of_one_instance(cases: Sequence[CaseRuns], others: Sequence[CaseRuns]) -> List[CaseRuns]:
     """Cases without their board instance, if one side has a single one of the device and the other has none.
 
-    Files from before 0.2.0 do not have it, and must still be comparable.
+    A machine has one by its serial number, its id or `jetwatt.toml`; profiles from before must still be comparable.
     """
     instances: List[Dict[str, Set[Any]]] = [{}, {}]
     for by_device, side in zip(instances, (cases, others)):

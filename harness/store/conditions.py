@@ -69,7 +69,7 @@ def key(comparable: Mapping[str, Any]) -> str:
 
 
 def without_instance(comparable: Mapping[str, Any]) -> Dict[str, Any]:
-    """Comparable conditions without the board instance, as in files from before 0.2.0."""
+    """Comparable conditions without the board instance, as of a machine that has none."""
     return {name: value for name, value in comparable.items() if name != INSTANCE}
 
 
