@@ -15,7 +15,8 @@ from harness.cli.options import output_file
 from harness.core.errors import InvalidValueError
 from harness.core.terminal import format_table, shown
 from harness.fleet import collecting, submission
-from harness.fleet.lab import Fleet
+from harness.fleet.booking import MOST_HOURS, book, end_booking
+from harness.fleet.lab import Fleet, user_name
 from harness.fleet.slurm import Job, Slurm
 
 LAB_VARIABLE = "JETWATT_LAB"
@@ -58,6 +59,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     command.add_argument("pytest", nargs="*", metavar="ARGUMENT", help="for pytest, after --: test files, -k, axes")
     command = action("status", "Show the state of the boards, their bookings, and the progress of submissions.")
     command.add_argument("--json", action="store_true", help="print JSON")
+    command = action("book", "Book a board for a person, and wait until it is free: no further slice begins on it.")
+    command.add_argument("--board", required=True)
+    time_or_end = command.add_mutually_exclusive_group()
+    time_or_end.add_argument(
+        "--hours", type=float, default=2.0, help=f"from now on, at most {MOST_HOURS:g} (default: 2)"
+    )
+    time_or_end.add_argument("--end", action="store_true", help="end the person's booking of the board instead")
+    command.add_argument("--person", default="", help="an account of the lab host (default: yours)")
     for name, text in (
         ("collect", "Merge the profiles of a submission into a results file, each case once; idempotent."),
         ("cancel", "Remove a submission from the queue and end its running slices. Finished ones are kept."),
@@ -198,6 +207,26 @@ def format_status(status: Dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
+def _book(fleet: Fleet, arguments: argparse.Namespace) -> int:
+    slurm, board, person = Slurm(fleet.folder), arguments.board, arguments.person or user_name()
+    if arguments.end:
+        end_booking(fleet, slurm, board, person)
+        print(f"{board}: {person}'s booking has ended")
+        return OK_CODE
+    booking = book(fleet, slurm, board, person, arguments.hours)
+    print(f"{board} is booked by {person} until {booking.get('EndTime', '').replace('T', ' ')}", flush=True)
+    before = ""
+    while True:
+        holders = "; ".join(_holder(job) for job in slurm.jobs() if board in job.nodes.split(","))
+        if not holders:
+            print(f"{board} is free for {person}")
+            return OK_CODE
+        if holders != before:
+            print(f"waiting for {holders} to end; Ctrl-C leaves the board booked", flush=True)
+            before = holders
+        time.sleep(_POLL_S)
+
+
 def _collect(fleet: Fleet, arguments: argparse.Namespace) -> int:
     selected = submission.find(fleet, arguments.submission)
     merged = collecting.collect(selected, arguments.out)
@@ -242,6 +271,7 @@ _ACTIONS: Dict[str, Callable[[Fleet, argparse.Namespace], int]] = {
     "init": _init,
     "submit": _submit,
     "status": _status,
+    "book": _book,
     "collect": _collect,
     "cancel": _cancel,
     "retry": _retry,

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import getpass
 import os
+import pwd
 import re
 import shlex
 import shutil
@@ -19,7 +19,7 @@ import harness
 from harness.core.cases import INSTANCE_MARK
 from harness.core.configuration import Configuration
 from harness.core.errors import CannotRunError, DependencyError, InvalidValueError, UnknownNameError
-from harness.core.files import read_toml, typed, write_durably
+from harness.core.files import make_own_folder, read_toml, typed, write_durably
 from harness.devices.registry import open_device
 
 SCRIPTS, TEMPLATES = Path(__file__).parent / "scripts", Path(__file__).parent / "templates"
@@ -102,14 +102,16 @@ class Fleet:
             raise CannotRunError(what, "apt-get install slurm-wlm munge openssh-client")
         self._refuse_absent()
         try:
-            for name in ("", "bin", "boards", "log", "run", "spool", "state", "submissions"):
+            make_own_folder(self.folder)
+            _refuse_place(self.folder)
+            self.folder.chmod(0o700)  # jobs run as this user: nobody else may reach munge's socket and its key
+            for name in ("bin", "boards", "log", "run", "spool", "state", "submissions"):
                 (self.folder / name).mkdir(parents=True, exist_ok=True)
         except OSError as error:
             hint = (
-                f"sudo install -d -o {getpass.getuser()} {self.folder}, or set folder in lab.toml to a writable place"
+                f"sudo install -d -m 700 -o {user_name()} {self.folder}, or set folder in lab.toml to a writable place"
             )
-            raise CannotRunError(f"{error.filename} cannot be created: {error.strerror}", hint) from error
-        _refuse_place(self.folder)
+            raise CannotRunError(f"{error.filename} cannot be used: {error.strerror}", hint) from error
         for source in sorted(SCRIPTS.iterdir()):
             self._write(f"bin/{source.name}", source.read_text(), 0o755)
         self._make_key()
@@ -119,7 +121,7 @@ class Fleet:
         self._fill("jetwatt-fleet.service")
         first = self.lab.board[0]
         checks = "\n".join(f"  ssh -F {self.folder}/ssh_config {board.name} true" for board in self.lab.board)
-        return self._filled("todo.txt", checks=checks, pool=first.pool, board=first.name)
+        return self._filled("todo.txt", checks=checks, board=first.name)
 
     def _refuse_absent(self) -> None:
         """Refuse missing files and programs, which would otherwise show only when a board measures or is lost."""
@@ -136,7 +138,7 @@ class Fleet:
                 raise CannotRunError(what, "leave power out if no program switches the board")
 
     def _filled(self, name: str, **values: Any) -> str:
-        fields = {**msgspec.structs.asdict(self.lab), "folder": self.folder, "user": getpass.getuser(), **values}
+        fields = {**msgspec.structs.asdict(self.lab), "folder": self.folder, "user": user_name(), **values}
         return (TEMPLATES / name).read_text().format(**fields)
 
     def _fill(self, name: str, **values: Any) -> None:
@@ -155,13 +157,14 @@ class Fleet:
     def _make_key(self) -> None:
         key = self.folder / "munge.key"
         if not key.exists():
-            descriptor = os.open(key, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+            descriptor = os.open(key, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o400)
             with os.fdopen(descriptor, "wb") as file:
                 file.write(os.urandom(128))
         owner, mode = key.stat().st_uid, stat.S_IMODE(key.stat().st_mode)
         if mode & 0o077 or owner != os.geteuid():
             what = f"{key} has mode {mode:o} and owner {owner}: other users may read or own it"
-            raise CannotRunError(what, f"remove it to get a new one, or: chmod 600 {key}")
+            raise CannotRunError(what, f"remove it to get a new one, or: chmod 400 {key}")
+        key.chmod(0o400)
 
     def _write_board_settings(self) -> None:
         for board in self.lab.board:
@@ -204,7 +207,9 @@ class Fleet:
             lines.append(f"NodeName={board.name} {here}{features}")
         for pool, boards in self.pools.items():
             names = ",".join(board.name for board in boards)
-            lines.append(f"PartitionName={pool} Nodes={names} MaxTime=INFINITE State=UP OverSubscribe=EXCLUSIVE")
+            limits = "MaxTime=INFINITE State=UP OverSubscribe=EXCLUSIVE"
+            # SlurmUser may always submit, members of no other group but root's: AllowAccounts would need slurmdbd.
+            lines.append(f"PartitionName={pool} Nodes={names} AllowGroups=root {limits}")
         modes = list(dict.fromkeys(mode for board in self.lab.board for mode in board.modes))
         if modes:
             helpers = [f"Feature={mode} Helper={self.folder / 'bin/mode'}" for mode in modes]
@@ -223,6 +228,11 @@ class Fleet:
 def program(name: str) -> Optional[str]:
     """The path of a program; daemons are not on the PATH of every user."""
     return shutil.which(name, path=f"{os.environ.get('PATH', os.defpath)}:/usr/sbin:/usr/local/sbin")
+
+
+def user_name() -> str:
+    """The account that this process runs as, whatever LOGNAME and USER say."""
+    return pwd.getpwuid(os.geteuid()).pw_name
 
 
 def _check(lab: Lab, path: Path) -> None:
@@ -260,15 +270,23 @@ def _check(lab: Lab, path: Path) -> None:
 
 
 def _refuse_place(folder: Path) -> None:
-    """Refuse a folder in which munge's socket is not accessible to all users, or its path is too long."""
+    """Refuse a path that is too long for a socket, or a folder that another user may exchange."""
     if len(str(folder)) > _LONGEST_SOCKET - len("/run/munge.socket") or " " in str(folder):
         raise CannotRunError(f"{folder} is too long, or has a space", "set folder in lab.toml to a short path")
-    closed = [part for part in (folder, *folder.parents) if not part.stat().st_mode & stat.S_IXOTH]
-    if closed:
-        raise CannotRunError(
-            f"users cannot enter {closed[0]}, on the way to munge's socket",
-            f"chmod o+x {closed[0]}, or set folder in lab.toml to another place, such as /srv/jetwatt-fleet",
-        )
+    for part in (folder, *folder.parents, *folder.resolve().parents):
+        status = part.stat()
+        mode = stat.S_IMODE(status.st_mode)
+        group_writes = mode & stat.S_IWGRP and status.st_gid not in (0, os.getgid())
+        others_write = part != folder and (group_writes or mode & stat.S_IWOTH) and not mode & stat.S_ISVTX
+        if others_write or status.st_uid not in (0, os.geteuid()):
+            rights = f"mode {mode:o}, owner {status.st_uid} and group {status.st_gid}"
+            what = f"another user may exchange {folder}: {part} has {rights}"
+            hint = "set folder in lab.toml to a place below folders of yours or root's, such as /srv/jetwatt-fleet"
+            raise CannotRunError(what, hint)
+    files = {path.name for path in folder.iterdir()}
+    if folder.stat().st_mode & 0o077 and files and "slurm.conf" not in files:
+        what = f"{folder} has other files, and init would close it to other users"
+        raise CannotRunError(what, "set folder in lab.toml to a new folder")
 
 
 def _assignments(values: Dict[str, Any], *exported: str) -> str:

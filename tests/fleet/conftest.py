@@ -2,4 +2,4 @@
 
 import os
 
-collect_ignore = [] if os.environ.get("JETWATT_FLEET_TESTS") else ["test_faults.py"]
+collect_ignore = [] if os.environ.get("JETWATT_FLEET_TESTS") else ["test_faults.py", "test_second_user.py"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -130,8 +131,11 @@ def test_a_campaign_comes_through_all_that_goes_wrong_in_a_lab(lab, tmp_path):
 
     # a person books a board
     booked = 15
-    shell = ["bash", "-c", f"date +%s; sleep {booked}; date +%s"]
-    person = lab.slurm("salloc", "-p", POOL, "-w", "board3", "-J", "weekend", *shell)
+    book = shlex.join([sys.executable, "-m", "harness", "fleet", "book", "--board", "board3", "--lab"])
+    book += f" {lab.folder / 'lab.toml'}"
+    shell = f"{book} --hours 1 >&2 && date +%s && sleep {booked} && date +%s && {book} --end >&2"
+    person = subprocess.Popen(["bash", "-c", shell], cwd=str(PROJECT), stdout=subprocess.PIPE, text=True)
+    lab.wait("board3 is booked", lambda: "booked: board3 by root, " in lab.call("status"), every_s=0.2)
 
     # the power of a board that measures goes, and comes back by the lab's own program
     lost = measures_a_slice(lab, "board1", night)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import stat
 import subprocess
-from pathlib import Path
 
 import pytest
 
@@ -26,12 +25,9 @@ def text(*boards, general=""):
 
 @pytest.fixture
 def make(tmp_path, monkeypatch):
-    """A function that writes a lab.toml into a folder that users may enter, where every program is installed."""
+    """A function that writes a lab.toml into a folder, where every program is installed."""
     monkeypatch.setattr(lab, "program", lambda name: f"/usr/sbin/{name}")
     monkeypatch.setattr(lab, "_LONGEST_SOCKET", 1000)
-    for folder in (tmp_path, *tmp_path.parents):
-        if folder.stat().st_uid == os.getuid() and folder != Path("/"):
-            folder.chmod(folder.stat().st_mode | stat.S_IXOTH)
 
     def write(content):
         (tmp_path / "lab.toml").write_text(content)
@@ -84,7 +80,8 @@ def test_init_makes_the_fleet_again_and_again_and_keeps_its_key(make):
     assert fleet.init() == todo
     assert {path: path.stat().st_mtime_ns for path in files} == times
     key = fleet.folder / "munge.key"
-    assert (stat.S_IMODE(key.stat().st_mode), len(files[key])) == (0o600, 128)
+    assert (stat.S_IMODE(key.stat().st_mode), len(files[key])) == (0o400, 128)
+    assert stat.S_IMODE(fleet.folder.stat().st_mode) == 0o700
     conf = files[fleet.folder / "slurm.conf"].decode()
     assert "NodeName=orin1" in conf
     assert "Port=17001 Features=maxn,mode_15w\n" in conf
@@ -103,22 +100,59 @@ def test_a_key_that_others_may_read_is_refused(make):
     fleet = make(text(BOARD))
     fleet.init()
     (fleet.folder / "munge.key").chmod(0o644)
-    with pytest.raises(HarnessError, match=r"munge.key has mode 644.*chmod 600"):
+    with pytest.raises(HarnessError, match=r"munge.key has mode 644.*chmod 400"):
         fleet.init()
 
 
-def test_a_missing_program_and_a_closed_place_are_named(make, monkeypatch):
+def test_a_fleet_that_others_could_enter_is_closed(make):
+    fleet = make(text(BOARD))
+    fleet.init()
+    fleet.folder.chmod(0o755)
+    (fleet.folder / "munge.key").chmod(0o600)
+    fleet.init()
+    modes = [stat.S_IMODE(path.stat().st_mode) for path in (fleet.folder, fleet.folder / "munge.key")]
+    assert modes == [0o700, 0o400]
+
+
+def test_a_folder_with_other_files_is_not_closed_to_others(make):
+    fleet = make('folder = "."\n' + text(BOARD))
+    fleet.folder.chmod(0o755)
+    before = fleet.folder.stat().st_mode
+    with pytest.raises(HarnessError, match=r"has other files.*set folder in lab.toml to a new folder"):
+        fleet.init()
+    assert fleet.folder.stat().st_mode == before
+    assert [path.name for path in fleet.folder.iterdir()] == ["lab.toml"]
+
+
+def test_a_folder_that_another_user_may_exchange_is_refused(make):
+    fleet = make('folder = "open/closed/fleet"\n' + text(BOARD))
+    (fleet.path.parent / "open/closed").mkdir(parents=True)
+    (fleet.path.parent / "open").chmod(0o777)
+    with pytest.raises(HarnessError, match=r"another user may exchange .*/open has mode 777, owner \d+ and group \d+"):
+        fleet.init()
+    assert not (fleet.folder / "munge.key").exists()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to give a folder away")
+@pytest.mark.parametrize(("owner", "mode"), [(12345, 0o755), (0, 0o775)])
+def test_a_folder_below_that_of_another_user_or_group_is_refused(make, owner, mode):
+    fleet = make('folder = "theirs/fleet"\n' + text(BOARD))
+    theirs = fleet.path.parent / "theirs"
+    theirs.mkdir()
+    os.chown(theirs, owner, 12345)
+    theirs.chmod(mode)
+    expected = f"another user may exchange .*/theirs has mode {mode:o}, owner {owner} and group 12345"
+    with pytest.raises(HarnessError, match=expected):
+        fleet.init()
+
+
+def test_a_missing_program_and_a_place_that_cannot_be_made_are_named(make, monkeypatch):
     fleet = make(text(BOARD))
     monkeypatch.setattr(lab, "program", lambda name: None if name == "slurmctld" else name)
     with pytest.raises(HarnessError, match="slurmctld not found; apt-get install slurm-wlm"):
         fleet.init()
     monkeypatch.setattr(lab, "program", lambda name: name)
-    fleet.path.parent.chmod(0o700)
-    with pytest.raises(HarnessError, match=f"users cannot enter {fleet.path.parent}.*chmod o\\+x"):
-        fleet.init()
-    with pytest.raises(
-        HarnessError, match=r"/proc/fleet cannot be created: .*; sudo install -d -o \w+ /proc/fleet, or set"
-    ):
+    with pytest.raises(HarnessError, match=r"/proc/fleet cannot be used: .*; sudo install -d -m 700 -o \w+ /proc/f"):
         make('folder = "/proc/fleet"\n' + text(BOARD)).init()
 
 

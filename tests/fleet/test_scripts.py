@@ -120,6 +120,7 @@ OUT = "NodeName=orin1 State=IDLE+DRAIN CPUs=1 Reason={} [root@2026-01-01T00:00:0
         (OUT.format("jetwatt: hot: 100"), 3, "hot: 101", "State=DRAIN Reason=jetwatt: hot: 101"),
         (OUT.format("fan is being changed"), 0, "fit, boot a", ""),
         ("NodeName=orin1 State=ALLOCATED CPUs=1 \n", 3, "hot: 100", ""),
+        ("NodeName=orin1 State=IDLE+RESERVED CPUs=1 \n", 3, "in use by ada", ""),
     ],
 )
 def test_a_board_is_taken_out_with_the_reason_and_given_back_but_not_where_a_person_took_it(
@@ -132,6 +133,55 @@ def test_a_board_is_taken_out_with_the_reason_and_given_back_but_not_where_a_per
     assert len(updates) == bool(told)
     assert told in "".join(updates)
     assert ("suite heal" in text(fleet / "asked")) == (code == 3 and bool(told))
+
+
+def test_a_board_that_a_person_booked_is_not_touched(fleet):
+    (fleet / "node").write_text("NodeName=orin1 State=IDLE+RESERVED CPUs=1 \n")
+    call(fleet, "health", "now")
+    assert text(fleet / "asked") == ""
+
+
+@pytest.mark.parametrize(("user", "code"), [(os.getuid(), 0), (0, 0), (os.getuid() + 1, 1), ("", 1), ("0 1", 1)])
+def test_the_prolog_refuses_jobs_of_other_users(fleet, user, code, monkeypatch):
+    monkeypatch.setenv("SLURM_JOB_UID", str(user))
+    assert call(fleet, "prolog") == code
+    assert (f"refused job 7 of user id {user or 'unknown'}" in text(fleet / "log/health.log")) == bool(code)
+
+
+def test_the_daemons_refuse_a_fleet_that_others_may_enter(fleet):
+    (fleet / "munge.key").touch(0o400)
+    for path, mode in ((fleet, 0o711), (fleet / "munge.key", 0o440)):
+        before = path.stat().st_mode
+        path.chmod(mode)
+        refused = subprocess.run([str(fleet / "bin/daemons")], capture_output=True, text=True, timeout=60)
+        assert (refused.returncode, refused.stderr) == (1, f"daemons: others may use {path}: chmod go= {path}\n")
+        path.chmod(before)
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ([], "status --lab=lab.toml"),
+        (["orin1", "2"], "book --person=ada --hours=2 --board=orin1 --lab=lab.toml"),
+        (["orin1", "end"], "book --person=ada --end --board=orin1 --lab=lab.toml"),
+        (["--lab", "/tmp/evil.toml"], "book --person=ada --hours=/tmp/evil.toml --board=--lab --lab=lab.toml"),
+        (["orin1 --person=eve", "$(id)"], "book --person=ada --hours=$(id) --board=orin1 --person=eve --lab=lab.toml"),
+        (["orin1", "2", "--person=eve"], ""),
+        (["orin1"], ""),
+    ],
+)
+def test_the_door_for_people_passes_on_a_board_and_a_time_only(fleet, words, expected, monkeypatch):
+    (fleet / "bin/python").write_text(f'#!/bin/bash\nprintf "<%s>" "$@" > {fleet}/asked\nenv > {fleet}/variables\n')
+    (fleet / "bin/python").chmod(0o755)
+    (fleet / "fleet.env").write_text(f"SUITE={fleet}\nPYTHON={fleet}/bin/python\nLAB=lab.toml\n")
+    monkeypatch.setenv("SUDO_USER", "ada")
+    monkeypatch.setenv("PYTHONPATH", "/tmp/evil")
+    subprocess.run([str(fleet / "bin/book"), *words], capture_output=True, check=False)
+    passed = text(fleet / "asked")[1:-1].split("><")
+    assert " ".join(passed) == (f"-m harness fleet {expected}" if expected else "")
+    if expected:
+        assert len(passed) == 3 + (5 if words[1:] else 2)
+        assert "evil" not in text(fleet / "variables")
 
 
 def test_a_silent_board_gets_one_power_cycle(fleet):
