@@ -29,7 +29,6 @@ from harness.board.privileged import (
     without_fan,
 )
 from harness.core.errors import ControlError
-from harness.core.files import write_durably
 
 DVFS, ON, OFF = "dvfs", "on", "off"
 
@@ -133,6 +132,7 @@ class JetsonClocks(Knob):
             if act == "forget":
                 Path(self._file).unlink(missing_ok=True)
                 Path(self._draft).unlink(missing_ok=True)
+                fan_file.unlink(missing_ok=True)
                 return ""
             if act == "store":
                 os.makedirs(folder, exist_ok=True)
@@ -145,8 +145,9 @@ class JetsonClocks(Knob):
         output = run_checked(command, timeout_s=self._timeout_s, hint=hint, variables={"HOME": folder})
         if act == "store":
             stored = Path(self._draft).read_bytes().decode("utf-8", "surrogateescape")
-            write_durably(Path(self._file), without_fan(stored).encode("utf-8", "surrogateescape"))
-            Path(self._draft).unlink()
+            # A kill in between leaves the draft or the fan's file, which `forget` removes.
+            Path(self._draft).write_bytes(without_fan(stored).encode("utf-8", "surrogateescape"))
+            os.replace(self._draft, self._file)
             fan_file.unlink(missing_ok=True)
         return output
 

@@ -336,6 +336,7 @@ def _jetson_clocks(machine: Machine, read_input: Callable[[int], bytes], act: st
     if act == "restore":
         return run("--restore", _trusted(os.path.join(STATE, CLOCKS_FILE), machine))
     if act == "forget":
+        _forget(machine, CLOCKS_FAN_FILE)  # of a store that was killed
         return _forget(machine, CLOCKS_FILE)
     if act != "store":
         raise RefusedError("jetson-clocks takes show, store, pin, restore or forget")
