@@ -483,10 +483,14 @@ def baseline(request: pytest.FixtureRequest) -> Baseline:
     compared, as the end of the run states. With `--strict`, an inconclusive comparison fails too; `--baseline-by` names
     conditions that may differ.
     """
-    config = request.config
+    with as_pytest_outcome():
+        return open_baseline(request.config)
+
+
+def open_baseline(config: pytest.Config) -> Baseline:
+    """What `--baseline` names; a HarnessError if it cannot be read, or if `--baseline-by` names no condition of it."""
     path = config.getoption("jetwatt_baseline")
     if path is None:
         return Baseline(None, config.stash[OUTCOME])
     by = [name.strip() for name in config.getoption("jetwatt_baseline_by").split(",") if name.strip()]
-    with as_pytest_outcome():
-        return Baseline(Path(path), config.stash[OUTCOME], asks_for_strictness(config), by)
+    return Baseline(Path(path), config.stash[OUTCOME], asks_for_strictness(config), by)

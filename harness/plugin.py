@@ -73,6 +73,17 @@ def pytest_configure(config: pytest.Config) -> None:
     given = {str(argument).partition("=")[0] for argument in config.invocation_params.args}
     if any(hasattr(config.option, "jetwatt_" + name.strip("-").replace("-", "_")) for name in given):
         plan_of(config)
+        refuse_wrong_baseline(config)
+
+
+def refuse_wrong_baseline(config: pytest.Config) -> None:
+    """End the run with a usage error, before anything is measured, if `--baseline` or `--baseline-by` is wrong."""
+    from harness.fixtures import open_baseline
+
+    try:
+        open_baseline(config)
+    except HarnessError as error:
+        raise pytest.UsageError(str(error)) from None
 
 
 class _Parametrization:

@@ -287,7 +287,9 @@ def pooled(frame: pd.DataFrame) -> pd.DataFrame:
     groups: Dict[Tuple[Case, Any, bool], List[Row]] = {}
     for row in rows:
         if row.task == IDLE or _software(row) == latest[row.device_label]:
-            place = (same_case(case_of(row)), row.conditions.get("data_samples"), is_left_out(row))
+            # Threads that sleep while they wait take other times than threads that spin.
+            setting = (row.conditions.get("data_samples"), row.conditions.get("omp_wait_policy"))
+            place = (same_case(case_of(row)), setting, is_left_out(row))
             groups.setdefault(place, []).append(row)
     by_device: Dict[str, List[List[Row]]] = {}
     for (case, _, left_out), members in groups.items():

@@ -230,7 +230,7 @@ def test_a_deadline_at_a_time_of_day_comes_on_that_day(own, tmp_path):
 def test_a_deadline_that_is_no_time_ends_the_run_before_it_begins(own):
     done = own("def test_a(profile):\n    profile()\n", "--deadline", "8 o'clock")
     assert done.returncode == pytest.ExitCode.USAGE_ERROR
-    assert '--deadline "8 o\'clock" is no time' in done.stderr
+    assert '--deadline "8 o\'clock" is not a time' in done.stderr
 
 
 @pytest.mark.parametrize("text", [ASSERTED, CHECKED])
@@ -248,7 +248,7 @@ def test_strict_fails_what_the_baseline_does_not_hold_with_what_differs(own, rec
     assert "does not hold" not in by_torch.stdout
     assert "inconclusive comparison" not in by_torch.stdout
     wrong = own(text, "--baseline", "b.json", "--baseline-by", "tourch")
-    assert "no condition is called tourch; available:" in wrong.stdout
+    assert "no condition is called tourch; available:" in wrong.stderr
 
 
 def test_more_power_fails_and_its_limit_can_be_asked_for(own, record, tmp_path):

@@ -74,6 +74,17 @@ def test_what_runs_on_request_and_idle_states_need_their_file_named(run_suite):
     assert "test_baseload.py" not in said
 
 
+@pytest.mark.parametrize("content", [None, "no baseline"])
+def test_a_baseline_that_cannot_be_read_ends_the_run_before_anything_is_measured(run_suite, tmp_path, content):
+    path = tmp_path / "baseline.json"
+    if content is not None:
+        path.write_text(content)
+    done = run_suite("--workload", "lenet-mnist", "--workers", "0", "--baseline", str(path), check=False)
+    assert done.returncode == pytest.ExitCode.USAGE_ERROR
+    assert "baseline.json" in done.stderr
+    assert "test_training" not in done.stdout
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /dev/full")
 def test_results_that_cannot_be_written_are_an_error_before_anything_is_measured(run_suite):
     done = run_suite("--results", "/dev/full", "--workload", "lenet-mnist", "--workers", "0,1", check=False)
@@ -115,4 +126,4 @@ def test_what_a_socket_meter_recorded_is_of_one_power_mode(run_suite, tmp_path):
     (tmp_path / "m.csv").write_text("time_s,power_w\n0,1\n20,1\n")
     done = run_suite("--socket-meter", "wol=m.csv", "--power-mode", "1c,maxn", check=False)
     assert done.returncode == USAGE_ERROR
-    assert "is of one power mode, and there are 2" in done.stderr + done.stdout
+    assert "is for one power mode, and there are 2" in done.stderr + done.stdout

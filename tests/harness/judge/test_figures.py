@@ -81,6 +81,12 @@ def test_cases_under_different_limits_are_no_runs_of_one_case(setting):
     assert found(ratio(frame, "time", workers=(0, 4))) == [0.5, 0.6]
 
 
+def test_runs_whose_threads_slept_while_they_waited_are_not_pooled_with_others():
+    spinning, sleeping = profile(100.0, workers=0), profile(200.0, workers=0)
+    sleeping = dataclasses.replace(sleeping, conditions={**sleeping.conditions, "omp_wait_policy": "PASSIVE"})
+    assert found(value(framed(spinning, sleeping), "time")) == [100.0, 200.0]
+
+
 def test_a_case_on_another_board_is_compared_in_the_default_mode_of_each():
     two = framed(profile(100.0, power_mode="maxn"), profile(200.0, device="xavier-agx", power_mode="maxn"))
     figures = ratio(two, "time", against="orin-agx", power_mode=DEFAULT)
