@@ -112,7 +112,7 @@ def test_a_tree_elsewhere_is_never_written_through_the_helper(user, plain_user):
 
 @needs_linux
 def test_programs_of_this_machine_are_run_by_the_helper(user):
-    log = user(says="cpu0: Online=1 MinFreq=1 MaxFreq=2")
+    log = user(says="cpu0: Online=1 MinFreq=1 MaxFreq=2\nGPU MinFreq=1 MaxFreq=2")
     assert JetsonClocks("/").read()["dvfs"] == "on"
     knob = Fan("/")
     knob.apply({**knob.maximum(), "service": False})

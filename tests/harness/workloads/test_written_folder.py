@@ -116,7 +116,7 @@ def test_a_folder_in_a_shared_place_that_others_may_change_is_refused(shared, mo
     place = shared / "data"
     place.mkdir(mode=0o700)
     lay(place, monkeypatch)
-    with pytest.raises(DataSetError, match=r"shared/data: .*another user may change it.*choose another storage"):
+    with pytest.raises(DataSetError, match=r"shared/data: .*another user can change it.*choose another storage"):
         find(place, write=never)
 
 

@@ -438,7 +438,7 @@ def test_the_relations_that_the_papers_state_are_judged():
 def test_a_relation_to_what_is_no_case_is_refused(tmp_path, versus):
     header, *_, last = FILE.read_text().splitlines()
     (tmp_path / "own.csv").write_text(f"{header}\n{last.rpartition(',')[0]},{versus}\n")
-    with pytest.raises(InvalidValueError, match="line 2 is no published error"):
+    with pytest.raises(InvalidValueError, match="line 2 is not a published error"):
         published_errors(tmp_path / "own.csv")
 
 

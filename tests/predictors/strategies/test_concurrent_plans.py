@@ -183,7 +183,7 @@ def test_no_plan_that_keeps_the_limits_with_one_mode_for_both_is_better_than_the
 
 
 @pytest.mark.parametrize("switching_ms", [1e-6, 5.0, 50.0, 500.0])
-@pytest.mark.parametrize("goal", GOALS, ids=str)
+@pytest.mark.parametrize("goal", GOALS, ids=range(len(GOALS)))
 def test_a_mode_for_each_is_never_worse_after_as_many_profiles(goal, switching_ms):
     own = dataclasses.replace(goal, switching_ms=switching_ms)
     assert promised(chosen(own)) >= promised(chosen(goal))
