@@ -138,7 +138,8 @@ def command_of(config: pytest.Config, case_id: str) -> str:
             next(words, None)
         elif not word.startswith("--time-budget="):
             kept.append(word)
-    chosen = ["-k", case_id] if _IN_K.fullmatch(case_id) else []
+    parts = _IN_K.findall(case_id)  # -k takes no `ssd@20`: the parts before and after the @ select it
+    chosen = ["-k", " and ".join(parts)]
     longer = [] if config.getoption("jetwatt_time_budget") else ["--time-budget", "24h"]  # instead of the campaign's
     return " ".join(map(shlex.quote, ["pytest", *kept, *longer, *chosen]))
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import shlex
 import time
+from types import SimpleNamespace
 
 import pytest
 
@@ -13,6 +15,7 @@ from harness.core.profiles import CLEAN, FIRST, Minibatch
 from harness.measure import time_budget
 from harness.measure.flags import find_flags
 from harness.measure.time_budget import TimeBudget, portions, size_of
+from harness.options import command_of
 from harness.store.results import ResultsStore
 
 SMALL, MIDDLE, LARGE = "lenet-mnist", "resnet18-cifar10-32", "mobilenetv3-gld23k"
@@ -319,3 +322,12 @@ def test_a_process_knows_when_it_began(tmp_path):
     assert 99.9 < time_budget.process_age_s(stat) < 1000
     assert time_budget.process_age_s(tmp_path / "none") == 0.0
     assert time_budget.process_age_s() > 0
+
+
+def test_the_command_for_a_case_with_an_at_sign_selects_that_case():
+    words = ["benchmarks", "--time-budget", "5min", "-k", "lenet", "--device", "sim:orin-agx@2"]
+    invocation = SimpleNamespace(args=words)
+    config = SimpleNamespace(invocation_params=invocation, getoption=lambda name: "5min")
+    command = command_of(config, "sim:orin-agx@2-lenet-mnist-maxn-w0-ssd@20-bs16")
+    assert shlex.split(command)[:4] == ["pytest", "benchmarks", "--device", "sim:orin-agx@2"]
+    assert shlex.split(command)[4:] == ["-k", "sim:orin-agx and 2-lenet-mnist-maxn-w0-ssd and 20-bs16"]
