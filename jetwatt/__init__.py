@@ -6,6 +6,7 @@ import importlib
 from typing import Any, List
 
 _MODULES = {
+    "accept": "harness.acceptance.runner",
     "load_board": "harness.core.boards",
     "check_corpus": "harness.core.corpus",
     "read_corpus": "harness.core.corpus",

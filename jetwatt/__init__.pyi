@@ -1,3 +1,4 @@
+from harness.acceptance.runner import accept as accept
 from harness.core.boards import load_board as load_board
 from harness.core.corpus import check_corpus as check_corpus
 from harness.core.corpus import read_corpus as read_corpus

@@ -34,6 +34,10 @@ MAY_IMPORT = {
     "harness.store": ("harness.core",),
     "harness.devices": ("harness.core", "harness.board", "harness.workloads", "harness.simulation"),
     "harness.measure": ("harness.core", "harness.board", "harness.devices", "harness.workloads"),
+    "harness.acceptance": (
+        *("harness.core", "harness.stats", "harness.board", "harness.devices", "harness.workloads", "harness.measure"),
+        "harness.store",
+    ),
     "harness.judge": ("harness.core", "harness.stats", "harness.store"),
     "harness.report": ("harness.core", "harness.stats", "harness.store", "harness.judge"),
     "harness.fleet": ("harness.core", "harness.board", "harness.store", "harness.devices"),

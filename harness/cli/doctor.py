@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 from pathlib import Path
 
+from harness.acceptance.page import exit_code, format_page
+from harness.acceptance.runner import accept
 from harness.board import privileges
 from harness.cli.options import output_file
 from harness.core.configuration import FILE_NAME, load_configuration
 from harness.core.errors import InvalidValueError
+from harness.core.terminal import shown
 from harness.devices.board_record import record, root_of
 from harness.measure.doctor import device_to_examine, doctor, format_findings
 
@@ -35,6 +39,28 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add("--record-seconds", type=float, default=60.0, metavar="S", help="duration of recorded tegrastats (default: 60)")
     add(
+        "--accept",
+        nargs="?",
+        const="continue",
+        choices=["continue", "again"],
+        help="the acceptance test of a real board: ten lines, PASS or FAIL with evidence, in about twenty minutes; "
+        "it goes on where an earlier call was left, `--accept=again` starts over (docs/jetson.md)",
+    )
+    add("--no-reboot", action="store_true", help="with --accept: leave out the power cut and what follows a reboot")
+    add(
+        "--socket-meter",
+        type=Path,
+        metavar="meter.csv",
+        help="with --accept: compare the rails with a meter at the plug",
+    )
+    add(
+        "--accept-scale",
+        type=float,
+        default=1.0,
+        metavar="SHARE",
+        help="with --accept: a rehearsal, all times multiplied by SHARE; its page is marked",
+    )
+    add(
         "--sudoers", action="store_true", help="print the rule that lets this user change the machine; how to remove it"
     )
 
@@ -43,6 +69,8 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.sudoers:
         print(format_sudoers())
         return 0
+    if arguments.accept:
+        return _accept(arguments)
     arguments.root = root_of(arguments.root)
     if not arguments.root.is_dir():
         raise InvalidValueError(f"--root {arguments.root} is not a folder", "name the one with sys, proc and etc")
@@ -55,6 +83,21 @@ def run(arguments: argparse.Namespace) -> int:
     findings = doctor(arguments.device, root=arguments.root, config=arguments.config)
     print(json.dumps(findings, indent=2) if arguments.json else format_findings(findings))
     return 0
+
+
+def _accept(arguments: argparse.Namespace) -> int:
+    findings = accept(
+        arguments.device,
+        root=arguments.root,
+        config=arguments.config,
+        start_over=arguments.accept == "again",
+        reboots=not arguments.no_reboot,
+        socket_meter=arguments.socket_meter,
+        scale=arguments.accept_scale,
+        report=lambda line: print(shown(line), file=sys.stderr, flush=True),
+    )
+    print(json.dumps(findings, indent=2) if arguments.json else format_page(findings))
+    return exit_code(findings)
 
 
 def format_sudoers() -> str:
