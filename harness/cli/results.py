@@ -14,7 +14,8 @@ from harness.cli.options import output_file
 from harness.core.errors import InvalidValueError, StoreError
 from harness.core.terminal import format_table, shown
 from harness.core.units import bytes_to_mb
-from harness.store.conditions import RAW_PRUNED, board_instance, kinds
+from harness.store.conditions import RAW_PRUNED
+from harness.store.frames import profiles
 from harness.store.results import ResultsStore
 
 OK_CODE, LEFT_OUT_CODE = 0, 2
@@ -107,26 +108,23 @@ def _info(arguments: argparse.Namespace) -> int:
 
 
 def _described(store: ResultsStore) -> Dict[str, Any]:
-    """The number of profiles of a file, their dates, boards and software, counted record by record."""
+    """The number of profiles of a file, their dates, boards and software, in the order of their first profiles."""
+    frame = profiles(store, include_flagged=True).sort_index()
     groups: Dict[Tuple[Any, ...], Dict[str, Any]] = {}
-    runs, stored = set(), []
-    for record in store.records():
-        environment, conditions = record.environment, record.conditions
+    for row in frame.itertuples():
+        suite = " ".join(version for version in (row.jetwatt, row.suite_commit) if version) or None
         place = (
-            *(record.case.device, board_instance(conditions, record.case.device), record.provenance),
-            *(conditions.get("jetpack"), conditions.get("torch")),
-            " ".join(str(environment[name]) for name in ("jetwatt", "suite_commit") if name in environment) or None,
-            environment.get("host_name"),
+            *(row.device_name, row.board_instance, row.provenance),
+            *(row.jetpack, row.torch, suite, row.host_name),
         )
         group = groups.setdefault(place, {"profiles": 0, "runs": set(), "flagged": 0, "raw_pruned": 0})
         group["profiles"] += 1
-        group["runs"].add(record.run_id)
-        group["flagged"] += bool(set(kinds(record.flags)) - {RAW_PRUNED})
-        group["raw_pruned"] += RAW_PRUNED in kinds(record.flags)
-        runs.add(record.run_id)
-        stored = [min([*stored[:1], record.created_at]), max([*stored[1:], record.created_at])]
+        group["runs"].add(row.run_id)
+        group["flagged"] += bool(set(row.flag_kinds) - {RAW_PRUNED})
+        group["raw_pruned"] += RAW_PRUNED in row.flag_kinds
     boards = [{**dict(zip(_OF, place)), **group, "runs": len(group["runs"])} for place, group in groups.items()]
-    return {"profiles": len(store), "runs": len(runs), "stored": stored, "boards": boards}
+    stored = [frame["created_at"].min(), frame["created_at"].max()] if len(frame) else []
+    return {"profiles": len(frame), "runs": int(frame["run_id"].nunique()), "stored": stored, "boards": boards}
 
 
 def _in_words(summary: Dict[str, Any]) -> str:

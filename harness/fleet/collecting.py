@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
-from typing import Dict, Iterable, List, NamedTuple, Sequence, Tuple
+from typing import TYPE_CHECKING, Dict, List, NamedTuple, Sequence, Tuple
 
 from harness.core.campaigns import case_key
 from harness.core.cases import INSTANCE_MARK, Case
 from harness.core.errors import StoreError
 from harness.fleet.on_board import id_on_board
 from harness.fleet.submission import SliceState, Submission, ranges
-from harness.store.conditions import MEASURED_ALREADY, is_disqualified
+from harness.store.conditions import MEASURED_ALREADY
+from harness.store.frames import profiles
 from harness.store.results import Merged, ResultsStore
-from harness.store.rows import Record
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 class Missing(NamedTuple):
@@ -27,23 +30,22 @@ def collect(submission: Submission, out: Path) -> Merged:
     with ResultsStore(submission.folder / "collected.sqlite") as own:
         runs: Dict[str, str] = {}  # case to the run that measured it first: Slurm runs a slice at least once
 
-        def note(records: Iterable[Record]) -> None:
-            for record in records:
-                if not is_disqualified(record.flags):
-                    runs.setdefault(general_key(record.case), record.run_id)
+        def note(frame: pd.DataFrame) -> None:
+            for row in frame[frame["usable"]].itertuples():
+                runs.setdefault(general_key(row.case), row.run_id)
 
-        note(own.records())
+        note(profiles(own, include_flagged=True))
         for number in range(1, len(submission.slices) + 1):
             path = submission.file(number, "results.sqlite")
             if not path.exists():
                 continue
             with ResultsStore(path, read_only=True) as source:
-                records = list(source.records())
+                frame = profiles(source, include_flagged=True)
                 wanted = [
-                    record for record in records if runs.get(general_key(record.case), record.run_id) == record.run_id
+                    row.Index for row in frame.itertuples() if runs.get(general_key(row.case), row.run_id) == row.run_id
                 ]
-                own.merge(source, {record.id for record in wanted})
-                note(wanted)
+                own.merge(source, set(wanted))
+                note(frame.loc[wanted])
         with ResultsStore(out) as target:
             return target.merge(own)
 
@@ -58,7 +60,7 @@ def missing(submission: Submission, states: Sequence[SliceState]) -> List[Missin
     there = set()
     if path.exists():
         with ResultsStore(path, read_only=True) as store:
-            there = {general_key(record.case) for record in store.records()}
+            there = {general_key(case) for case in profiles(store, include_flagged=True)["case"]}
     cases, cases_missing = submission.cases(), []
     for state, (first, count, _) in zip(states, submission.slices):
         lacking = [(name, key) for name, key in cases[first - 1 : first - 1 + count] if key not in there]

@@ -39,6 +39,7 @@ from harness.core.units import ms_to_s
 from harness.measure.run import check, conditions, run
 from harness.simulation.parameters import SIMULATED_WORKLOADS, load_workload
 from harness.store.conditions import CHOSEN_BY, comparable_conditions, is_disqualified, key
+from harness.store.frames import profiles
 from harness.store.results import ResultsStore
 from harness.workloads import get_workload
 from predictors.sampling import profiling_seconds
@@ -240,12 +241,12 @@ def _stored_numbers(store: ResultsStore) -> Dict[str, List[int]]:
     """For each comparable conditions the newest undisturbed profile, else all profiles, oldest first."""
     numbers: Dict[str, List[int]] = {}
     undisturbed = set()
-    for record in store.records():
-        if not is_disqualified(record.flags):
-            numbers[record.key] = [record.id]
-            undisturbed.add(record.key)
-        elif record.key not in undisturbed:
-            numbers.setdefault(record.key, []).append(record.id)
+    for row in profiles(store, include_flagged=True).itertuples():
+        if row.usable:
+            numbers[row.key] = [row.Index]
+            undisturbed.add(row.key)
+        elif row.key not in undisturbed:
+            numbers.setdefault(row.key, []).append(row.Index)
     return numbers
 
 

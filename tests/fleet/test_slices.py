@@ -177,6 +177,13 @@ def test_a_case_that_two_boards_measured_is_collected_once_however_often(made, t
     ]
 
 
+def test_a_case_that_two_slices_measured_is_collected_from_the_first(made, tmp_path):
+    store(made, 1, "run a", profile(1))
+    store(made, 2, "run b", profile(1, "2"))
+    assert collect(made, tmp_path / "night.sqlite") == (1, 0)
+    assert collected(tmp_path / "night.sqlite") == [(1, "sim:orin-agx@1", "run a")]
+
+
 def test_a_disturbed_profile_is_no_reason_to_leave_out_a_clean_one(made, tmp_path):
     store(made, 1, "run a", profile(1, flags=["disturbed: others took 2 cores"]))
     collect(made, tmp_path / "night.sqlite")

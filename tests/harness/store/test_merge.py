@@ -131,3 +131,24 @@ def test_info_tells_boards_software_and_flags_and_sends_no_control_character(tmp
 def test_an_age_is_written_in_days_or_weeks(tmp_path, age, capsys):
     assert main(["results", "prune", str(night(tmp_path / "r")), f"--keep-raw={age}"]) == 2
     assert "30d, 8w" in capsys.readouterr().err
+
+
+def test_info_counts_flags_and_removed_series_apart_and_names_the_suite_that_measured(tmp_path, capsys):
+    path = tmp_path / "r.sqlite"
+    software = {**ENVIRONMENT, "jetwatt": "0.2.0", "suite_commit": "4d9889b+"}
+    with ResultsStore(path) as store:
+        store.add(make_profile(), software, "run a")
+        store.prune("9999", "raw-pruned: minibatches and telemetry were removed")
+        store.add(make_profile(flags=["disturbed: others took 2 cores"]), software, "run b")
+    assert main(["results", "info", str(path), "--json"]) == 0
+    [summary] = json.loads(capsys.readouterr().out)
+    [board] = summary["boards"]
+    assert (board["profiles"], board["runs"], board["flagged"], board["raw_pruned"]) == (2, 2, 1, 1)
+    assert board["jetwatt"] == "0.2.0 4d9889b+"
+
+
+def test_info_of_an_empty_file_has_no_dates(tmp_path, capsys):
+    ResultsStore(tmp_path / "r.sqlite").close()
+    assert main(["results", "info", str(tmp_path / "r.sqlite"), "--json"]) == 0
+    [summary] = json.loads(capsys.readouterr().out)
+    assert (summary["profiles"], summary["runs"], summary["stored"], summary["boards"]) == (0, 0, [], [])
