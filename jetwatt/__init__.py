@@ -13,6 +13,7 @@ _MODULES = {
     "write_corpus": "harness.core.corpus",
     "DeviceType": "harness.core.device_types",
     "HarnessError": "harness.core.errors",
+    "load_table": "harness.core.measured_tables",
     "PowerMode": "harness.core.power_modes",
     "PowerModeSpace": "harness.core.power_modes",
     "doctor": "harness.measure.doctor",

@@ -5,6 +5,7 @@ from harness.core.corpus import read_corpus as read_corpus
 from harness.core.corpus import write_corpus as write_corpus
 from harness.core.device_types import DeviceType as DeviceType
 from harness.core.errors import HarnessError as HarnessError
+from harness.core.measured_tables import load_table as load_table
 from harness.core.power_modes import PowerMode as PowerMode
 from harness.core.power_modes import PowerModeSpace as PowerModeSpace
 from harness.measure.doctor import doctor as doctor

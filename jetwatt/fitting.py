@@ -262,7 +262,7 @@ def _named(table: pd.DataFrame) -> pd.DataFrame:
 def _tables(corpus: Corpus) -> List[Table]:
     """The tables of a corpus; an unknown clock is 1 kHz in all rows, which predictors accept."""
     frame = read_corpus(corpus) if isinstance(corpus, (str, Path)) else check_corpus(corpus, "the corpus")
-    return [dataclasses.replace(table, modes=np.maximum(table.modes, 1)) for table in tables_of(frame)]
+    return [table.with_clocks() for table in tables_of(frame)]
 
 
 def _one_table(tables: Sequence[Table], workload: str, task: str, device: Optional[str]) -> Table:

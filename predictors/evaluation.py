@@ -253,7 +253,7 @@ def make_target(
     counts: Optional[Dict[str, Counts]] = None,
 ) -> Target:
     """A target with those references that share no profile with it, and have power if it does."""
-    usable = table.usable()
+    usable = table.usable().with_clocks()
     if len(usable) < 2:
         what = "profiles with power" if table.has_power else "profiles"
         raise InvalidValueError(
@@ -261,7 +261,8 @@ def make_target(
             "give at least two, one to fit on and one to test on",
         )
     fitting = [reference for reference in references if reference.has_power or not usable.has_power]
-    kept = tuple(reference for reference in fitting if not reference.overlaps(usable))
+    others = [reference.with_clocks() for reference in fitting]
+    kept = tuple(reference for reference in others if not reference.overlaps(usable))
     return Target(usable, kept, hierarchy=hierarchy, counts=counts)
 
 

@@ -77,5 +77,6 @@ def test_the_api_page_runs_line_by_line(tmp_path, monkeypatch):
 
 def test_every_public_name_of_the_table_api_is_on_the_api_page():
     page = (PROJECT / "docs" / "api.md").read_text(encoding="utf-8")
-    for name in ("read_corpus", "check_corpus", "write_corpus", "fit", "load", "recommend", "open_results", "tuning"):
+    tables = ("load_table", "read_corpus", "check_corpus", "write_corpus")
+    for name in (*tables, "fit", "load", "recommend", "open_results", "tuning"):
         assert f"jetwatt.{name}(" in page

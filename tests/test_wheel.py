@@ -80,7 +80,10 @@ def test_the_wheel_holds_every_file_of_its_packages(wheel):
 
 
 def test_the_command_and_the_public_names_work_in_an_empty_folder(run):
-    script = "import jetwatt, harness; print(harness.__file__, [getattr(jetwatt, name) for name in jetwatt.__all__])"
+    script = (
+        "import jetwatt, harness; print(harness.__file__, [getattr(jetwatt, name) for name in jetwatt.__all__]);"
+        "print(len(jetwatt.load_table('zeus-v100')))"
+    )
     code, said = run("python", "-c", script)
     assert code == 0, said
     assert "site-packages" in said.split()[0]

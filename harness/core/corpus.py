@@ -62,6 +62,14 @@ CORPUS: Tuple[Column, ...] = (
 )
 """The columns that every corpus begins with, in this order. Further columns may follow."""
 
+POWER_LIMIT = Column(
+    "power_limit_mw",
+    int,
+    "power limit of a discrete GPU, part of its power mode; empty where the device has none",
+    "a number above 0, or empty where the device has none",
+)
+"""A further column that predictors and strategies read where a corpus has it."""
+
 CORPUS_COLUMNS: Tuple[str, ...] = tuple(column.name for column in CORPUS)
 _CLOCKS = PowerMode._fields[1:]
 _LIKE = ("device", "workload", "task", "batch_size")
@@ -239,7 +247,7 @@ def _checked(table: pd.DataFrame, name: str) -> Tuple[pd.DataFrame, Dict[str, Fa
     types = {column.name: column.kind for column in CORPUS if column.kind is int}
     sound = typed.drop(list(faults)).astype(types)
     checked = typed if faults else sound
-    for look in (_clock_units, _modes_of_boards, _exchanged, _power_units, _time_units):
+    for look in (_clock_units, _modes_of_boards, _exchanged, _power_units, _time_units, _power_limits):
         for place, fault in look(sound):
             faults.setdefault(place, fault)
     return checked, faults
@@ -400,6 +408,18 @@ def _time_units(table: pd.DataFrame) -> Iterator[Tuple[str, Fault]]:
     too_short = (cycles < task.map(LEAST_CYCLES)).where(counts_cycles, medians < task.map(LEAST_MS))
     yield from _in_unit(time_ms, too_short, "s, expected ms")
     yield from _in_unit(time_ms, time_ms > MOST_MS, "us, expected ms")
+
+
+def _power_limits(table: pd.DataFrame) -> Iterator[Tuple[str, Fault]]:
+    if POWER_LIMIT.name not in table:
+        return
+    cells = table[POWER_LIMIT.name]
+    values = cells.map(_number).astype(float)
+    wrong = cells.notna() & ~(np.isfinite(values) & (values > 0))
+    problem = f", expected {POWER_LIMIT.expected}"
+    for place in table.index[wrong]:
+        yield place, Fault(f"{POWER_LIMIT.name} is {cells[place]!r}{problem}", POWER_LIMIT.name + problem)
+    yield from _in_unit(values, ~wrong & (values < LEAST_MW), "W, expected mW")
 
 
 def _in_unit(values: pd.Series, which: pd.Series, units: str) -> Iterator[Tuple[str, Fault]]:

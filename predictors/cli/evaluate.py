@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Callable, Dict, List, Optional, Sequence, Tupl
 from harness.cli.options import output_file, output_folder, write_json
 from harness.core.environment import describe_environment
 from harness.core.errors import CannotRunError, InvalidValueError
+from harness.core.measured_tables import corpus_file
 from predictors.cli.options import counting, processes, refuse_below
 from predictors.models.base import ALL, TASKS, predictor_names
 from predictors.models.networks import LOSSES
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add("--corpus", type=Path, required=True, metavar="FILE", help="a corpus or a results file with the targets")
+    add("--corpus", type=corpus_file, required=True, metavar="FILE", help="a corpus or a results file with the targets")
     add("--target", required=True, metavar="W[,W]", help="workloads to predict")
     add("--predictors", default=ALL, metavar="LIST", help=f"comma-separated names, or {ALL} (default)")
     add_learning_arguments(parser, modes="50")
@@ -42,7 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def add_learning_arguments(parser: argparse.ArgumentParser, modes: str) -> None:
     add = parser.add_argument
     add("--reference", default="", metavar="W[,W]", help="reference workloads; a target is never its own reference")
-    add("--reference-corpus", type=Path, metavar="FILE", help="the file with their profiles (default: --corpus)")
+    add("--reference-corpus", type=corpus_file, metavar="FILE", help="the file with their profiles (default: --corpus)")
     add("--loss", choices=LOSSES, help="training loss of networks (default: mse, as in most of the paper)")
     add("--prior", type=Path, metavar="FILE", help="a file written by `prior learn` (default: the suite's prior)")
     add("--task", choices=TASKS, default=TASKS[0], help="default: %(default)s")

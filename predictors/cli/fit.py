@@ -5,12 +5,12 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import sys
-from pathlib import Path
 
 import numpy as np
 
 from harness.cli.options import output_file
 from harness.core.errors import InvalidValueError
+from harness.core.measured_tables import corpus_file
 from harness.core.power_modes import PowerMode
 from predictors.cli.evaluate import (
     add_learning_arguments,
@@ -31,7 +31,7 @@ SHOWN = 5  # profiles of a kind listed by name
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add("--corpus", type=Path, required=True, metavar="FILE", help="a corpus or a results file with the workload")
+    add("--corpus", type=corpus_file, required=True, metavar="FILE", help="a corpus or results file with the workload")
     add("--target", required=True, metavar="W", help="the workload")
     add("--out", type=output_file, required=True, metavar="M", help="where to save the predictor")
     add("--predictor", choices=tuple(MODULES), default=DEFAULT, help=f"default: {DEFAULT}")

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import argparse
 import sys
-from pathlib import Path
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 import numpy as np
 
 from harness.cli.options import output_file, output_folder, whole_numbers, write_json
 from harness.core.errors import CannotRunError
+from harness.core.measured_tables import corpus_file
 from harness.core.terminal import format_table
 from harness.core.units import mw_to_w
 from predictors.cli.options import counting, numbers, refuse_below
@@ -46,8 +46,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     listed = "\n".join(f"  {name:<12} {kind.meaning}" for name, kind in STRATEGIES.items())
     evaluate.description = f"{text}.\n\nstrategies:\n{listed}"
     add = evaluate.add_argument
-    add("--corpus", type=Path, nargs="+", required=True, metavar="FILE", help="CSV or Parquet, with all modes")
-    add("--reference-corpus", type=Path, metavar="FILE", help="the file with --reference, if another")
+    add("--corpus", type=corpus_file, nargs="+", required=True, metavar="FILE", help="CSV or Parquet, with all modes")
+    add("--reference-corpus", type=corpus_file, metavar="FILE", help="the file with --reference, if another")
     add("--reference", metavar="W", help="the workload that transfer predictors start from")
     add("--leave-out", choices=tuple(LEFT_OUT), help="use a prior learned without the target's network or board")
     add("--target", metavar="W[,W]", help="workloads to choose for (default: all)")

@@ -58,6 +58,10 @@ class Table:
         """The rows to fit predictors on: those with power or, if none has it, all rows."""
         return self.complete() if self.has_power else self.merged()
 
+    def with_clocks(self) -> Table:
+        """The table as predictors take it: a clock that the device does not report is 1 kHz, the same in all rows."""
+        return self if (self.modes > 0).all() else dataclasses.replace(self, modes=np.maximum(self.modes, 1))
+
     def merged(self) -> Table:
         """Each mode and batch size once, with the medians of its rows."""
         places = places_of_equals(np.column_stack([self.modes, self.batch_size]))

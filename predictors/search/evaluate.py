@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, List, NamedTuple, Optiona
 import numpy as np
 
 from harness.core.errors import CannotRunError, InvalidValueError, UnknownNameError
+from harness.core.measured_tables import corpus_file
 from predictors.evaluation import make_target
 from predictors.models.base import ALL, MODULES, TASKS, names_in
 from predictors.models.networks import HIDDEN, LOSSES
@@ -55,7 +56,7 @@ def evaluate(
     """Test predictors on a corpus, as `jetwatt evaluate` does.
 
     Args:
-        corpus: a corpus or a results file, with the targets.
+        corpus: a corpus or a results file with the targets, or a name of `jetwatt.load_table`.
         target: workloads to predict.
         predictors: names, or `all`.
         reference: reference workloads; a target is never its own reference.
@@ -119,8 +120,8 @@ def plan_evaluation(
     seed: int,
 ) -> Tuple[TrialPlan, List[Combination]]:
     """The trials of `evaluate`, and of a grid its combinations."""
-    tables = load_tables(Path(corpus))
-    there = load_tables(Path(reference_corpus)) if reference_corpus else tables
+    tables = load_tables(corpus_file(str(corpus)))
+    there = load_tables(corpus_file(str(reference_corpus))) if reference_corpus else tables
     references = tuple(find_table(there, name, task).usable() for name in _listed(reference))
     targets = [find_table(tables, name, task) for name in _listed(target)]
     numbers = (modes,) if modes is None or isinstance(modes, int) else tuple(modes)
