@@ -23,15 +23,14 @@ from harness.board.sampler import Sampler
 from harness.core import cases, errors
 from harness.core.campaigns import describe_settings, replace_settings
 from harness.core.cases import Case, Settings
-from harness.core.device import Device, RealDevice, is_self_profiling, named_mode
+from harness.core.device import Device, RealDevice, Report, is_self_profiling, named_mode
 from harness.core.power_modes import PowerMode
 from harness.core.profiles import Profile, Telemetry
 from harness.core.terminal import Progress
-from harness.core.units import ms_to_s
-from harness.gate import Baseline
+from harness.gate import Baseline, baseline_of
 from harness.measure.rounds import Step, run_rounds
 from harness.measure.time_budget import Allotment
-from harness.options import asks_for_strictness, command_of
+from harness.options import command_of
 from harness.outcome import OUTCOME, PROGRESS
 from harness.plan import plan_of
 from harness.playback import is_played_back, play_back, time_rounds
@@ -308,16 +307,10 @@ class CaseMeasurement:
         case = dataclasses.replace(case, settings=dataclasses.replace(case.settings, seed=seed))
         if not self._is_timed:
             self._benchmark.params = _parameters(case)
-        allotment, report = None, self._progress.update
-        if self._plan.time_budget is not None and not is_self_profiling(self._device):
-            portion = self._plan.portions.get(self._request.node.nodeid, 1.0)
-            allotment = self._plan.time_budget.allot(case, portion)
-            report = allotment.watched(self._progress.update)
         with as_pytest_outcome(), within_time_budget(self._request.node):
             if is_new:  # the test's own case was checked before anything was changed
                 check(case, self._device)
-            if allotment is not None:
-                allotment.refuse_early()
+            allotment, report = self._allot(case)
             case_conditions = conditions(case, self._device, report)
             comparable = comparable_conditions(case_conditions, case, self._device.provenance)
             comparable_key = key(comparable)
@@ -330,13 +323,23 @@ class CaseMeasurement:
             self._skip_if_stored(case, comparable)
         measured, number = self._measured(case, case_conditions, allotment)
         self._outcome.keep(comparable_key, measured, number)
-        if allotment is not None and measured.minibatch_time_ms is not None:
-            self._plan.time_budget.learn(case, ms_to_s(measured.minibatch_time_ms))
         if repetition == 0:
             self._show(measured)
         else:
             self._progress.line(f"    repetition {repetition}: {describe_result(measured)}")
         return measured
+
+    def _allot(self, case: Case) -> Tuple[Optional[Allotment], Report]:
+        """The case's part of the run's time budget, and a report of progress that ends its preparation in time.
+
+        None on a device whose cases take no time, or without a budget; OverBudgetError if the case cannot fit.
+        """
+        if self._plan.time_budget is None or is_self_profiling(self._device):
+            return None, self._progress.update
+        portion = self._plan.portions.get(self._request.node.nodeid, 1.0)
+        allotment = self._plan.time_budget.allot(case, portion)
+        allotment.refuse_early()
+        return allotment, allotment.watched(self._progress.update)
 
     def _skip_if_stored(self, case: Case, comparable: Dict[str, Any]) -> None:
         comparable_key = key(comparable)
@@ -484,13 +487,4 @@ def baseline(request: pytest.FixtureRequest) -> Baseline:
     conditions that may differ.
     """
     with as_pytest_outcome():
-        return open_baseline(request.config)
-
-
-def open_baseline(config: pytest.Config) -> Baseline:
-    """What `--baseline` names; a HarnessError if it cannot be read, or if `--baseline-by` names no condition of it."""
-    path = config.getoption("jetwatt_baseline")
-    if path is None:
-        return Baseline(None, config.stash[OUTCOME])
-    by = [name.strip() for name in config.getoption("jetwatt_baseline_by").split(",") if name.strip()]
-    return Baseline(Path(path), config.stash[OUTCOME], asks_for_strictness(config), by)
+        return baseline_of(request.config)

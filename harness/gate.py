@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, List, Optional, Sequence
 
 import pytest
 
-from harness.outcome import Outcome
+from harness.options import asks_for_strictness
+from harness.outcome import OUTCOME, Outcome
 
 if TYPE_CHECKING:
     from harness.core.profiles import Profile
@@ -87,3 +88,19 @@ class Baseline:
                 " (--baseline-by torch) or omit --strict.",
                 pytrace=False,
             )
+
+
+BASELINE = pytest.StashKey[Baseline]()
+
+
+def baseline_of(config: pytest.Config) -> Baseline:
+    """The baseline of this run, opened on first use.
+
+    A HarnessError if the file of `--baseline` cannot be read, or if `--baseline-by` names no condition of it.
+    """
+    if BASELINE not in config.stash:
+        path = config.getoption("jetwatt_baseline")
+        by = [name.strip() for name in config.getoption("jetwatt_baseline_by").split(",") if name.strip()]
+        outcome, is_strict = config.stash[OUTCOME], asks_for_strictness(config)
+        config.stash[BASELINE] = Baseline(None if path is None else Path(path), outcome, is_strict, by)
+    return config.stash[BASELINE]

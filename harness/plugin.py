@@ -19,6 +19,7 @@ from harness.core.configuration import NOT_FRESH
 from harness.core.errors import HarnessError
 from harness.core.files import write_output
 from harness.core.terminal import Countdown, Progress
+from harness.gate import baseline_of
 from harness.options import DEFAULT_CAMPAIGN, add_options, is_judging
 from harness.outcome import OUTCOME, PROGRESS, Outcome
 from harness.plan import ALL_AXES, JUDGED_DEVICE, NO_CASE, PLANNED_CASE, Block, Plan, experiment_of, plan_of
@@ -78,10 +79,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def refuse_wrong_baseline(config: pytest.Config) -> None:
     """End the run with a usage error, before anything is measured, if `--baseline` or `--baseline-by` is wrong."""
-    from harness.fixtures import open_baseline
-
     try:
-        open_baseline(config)
+        baseline_of(config)
     except HarnessError as error:
         raise pytest.UsageError(str(error)) from None
 

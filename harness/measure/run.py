@@ -34,7 +34,7 @@ from harness.core.errors import CannotRunError, ControlError, DoesNotFitError, H
 from harness.core.frequency_residency import clock_use
 from harness.core.power_modes import PowerMode
 from harness.core.profiles import NO_SERIES, Minibatch, Profile, Series, wall_clock
-from harness.core.units import mw_to_w
+from harness.core.units import ms_to_s, mw_to_w
 from harness.measure.concurrent import measure_concurrent
 from harness.measure.contention import wait_policy
 from harness.measure.flags import find_flags, stretch
@@ -163,6 +163,8 @@ def run(
         profile = _measure(bench, instruments, report, rounds, allotment)
     if meter is not None:
         profile = metered(profile, meter)
+    if allotment is not None and profile.minibatch_time_ms is not None:
+        allotment.learn(ms_to_s(profile.minibatch_time_ms))
     flags = [*device.remarks, *find_flags(profile)]
     return dataclasses.replace(profile, provenance=device.provenance, flags=flags)
 

@@ -183,6 +183,10 @@ class Allotment:
         elif self._clean < self._least:
             self._refuse(self._pace_s(), shown_s=self._pace_s(), basis=f"by its first {len(self._times_s)}")
 
+    def learn(self, minibatch_s: float) -> None:
+        """Remember the pace of this machine, by the case's minibatches, for later cases."""
+        self._budget.learn(self._case, minibatch_s)
+
     def _pace_s(self) -> float:
         few = len(self._times_s) <= 3
         return min(self._times_s) if few else statistics.median(self._times_s[1:])

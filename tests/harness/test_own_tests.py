@@ -195,6 +195,15 @@ def test_a_baseline_that_lacks_a_case_is_said_and_a_halved_one_fails(own, record
     assert "1 failed" in own(text, "--baseline", "b.json").stdout
 
 
+def test_the_baseline_is_read_once_before_the_tests_are_collected(own, record):
+    own(CHECKED)
+    record(0.5)
+    without_its_file = "import pathlib\npathlib.Path('b.json').unlink()\n" + CHECKED
+    done = own(without_its_file, "--baseline", "b.json").stdout
+    assert "worse than b.json recorded" in done
+    assert "1 failed" in done
+
+
 @pytest.mark.parametrize("text", [ASSERTED, CHECKED])
 def test_without_a_baseline_nothing_is_compared_and_the_end_of_the_run_says_how_to_record_one(own, text):
     done = own(text, "--workers", "0,4").stdout

@@ -14,7 +14,7 @@ from harness.core.errors import OverBudgetError
 from harness.core.profiles import CLEAN, FIRST, Minibatch
 from harness.measure import time_budget
 from harness.measure.flags import find_flags
-from harness.measure.time_budget import TimeBudget, portions, size_of
+from harness.measure.time_budget import TimeBudget, nominal_s, portions, size_of
 from harness.options import command_of
 from harness.store.results import ResultsStore
 
@@ -173,16 +173,21 @@ def test_what_is_measured_for_a_time_is_left_out_where_that_is_longer_than_what_
 # -- whole runs, in which a minibatch moves the clock ------------------------------------------------------------------
 
 FAKE_CLOCK = """
-import types, atexit
+import dataclasses, types
 from harness import outcome
 from harness.measure import time_budget, training_loop
+from harness.plan import PLAN
 now_s = [0.0]
 fake = types.SimpleNamespace(monotonic=lambda: now_s[0], perf_counter=lambda: now_s[0])
 outcome.process_age_s = lambda: 0.0
 for module in (outcome, time_budget, training_loop):
     module.time = fake
-def pytest_unconfigure():
+def pytest_unconfigure(config):
     open("ended-after", "w").write(str(now_s[0]))
+    plan = config.stash[PLAN]
+    if plan.time_budget is not None:
+        counted = dataclasses.replace(next(iter(plan.cases.values())), workload="lenet-mnist")
+        open("forecast", "w").write(str(plan.time_budget.forecast_s(counted)))
 """
 WORKLOADS = """
 import torch
@@ -233,6 +238,15 @@ def test_a_run_beside_strangers_ends_in_time_keeps_what_it_measured_and_says_how
     assert "--time-budget" not in command
     assert command.endswith("-k host-slow-maxn-w0-ssd-bs16")
     assert "left out, because the time budget did not suffice: host-slow-maxn-w0-ssd-bs16" in done.stdout
+
+
+@pytest.mark.training
+def test_a_case_that_was_measured_shows_how_fast_the_machine_is(run_in_time, tmp_path):
+    run_in_time(["SLOW"], "--time-budget", "30s")
+    assert (tmp_path / "forecast").read_text() == "None"  # it was left out
+    run_in_time(["STEADY"], "--time-budget", "5min")
+    forecast_s = float((tmp_path / "forecast").read_text())
+    assert forecast_s == pytest.approx(2.0 * nominal_s(case(SMALL)))  # an uncounted network: nominally 1 s
 
 
 @pytest.mark.training
