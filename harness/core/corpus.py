@@ -1,4 +1,4 @@
-"""The corpus: a table of profiles, its columns, what may stand in them; reading and writing it as CSV or Parquet."""
+"""The corpus: a table of profiles, its columns and their allowed values; reading and writing it as CSV or Parquet."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ SUFFIXES = (".csv", ".parquet")
 
 Row = Dict[str, Any]  # a row of a corpus: values by column, None where a cell is empty
 
-MOST_COLUMNS, MOST_CELLS = 1_000, 50_000_000  # a file of a few kilobytes can say that it has any number of either
-SEPARATORS = {";": "semicolons", "\t": "tabs"}  # what others put between cells
+MOST_COLUMNS, MOST_CELLS = 1_000, 50_000_000  # a file of a few kilobytes can claim any number of either
+SEPARATORS = {";": "semicolons", "\t": "tabs"}  # separators of other programs
 
 
 class Fault(NamedTuple):
-    text: str  # column, value, what was expected, the likely mistake
+    text: str  # column, value, expected value, likely mistake
     kind: str  # the same for rows with the same mistake
     hint: str = ""
 
@@ -37,7 +37,7 @@ class Column(NamedTuple):
     name: str
     kind: type  # `str`, `int` or `float`
     meaning: str
-    expected: str = "a name"  # what may stand there, in words
+    expected: str = "a name"  # the allowed values, in words
 
 
 _COUNT, _CLOCK, _ABOVE_0 = "a whole number above 0", "a whole number, 0 or more", "a number above 0"
@@ -47,16 +47,16 @@ CORPUS: Tuple[Column, ...] = (
     Column("workload", str, "resnet18-imagenet, lenet-mnist, ..."),
     Column("task", str, "training or inference", " or ".join(TASKS)),
     Column("cpu_cores", int, "power mode: active CPU cores", _COUNT),
-    Column("cpu_khz", int, "power mode: CPU clock; 0 where the device has or tells none", _CLOCK),
-    Column("gpu_khz", int, "power mode: GPU clock; 0 where the device has or tells none", _CLOCK),
-    Column("mem_khz", int, "power mode: memory clock; 0 where the device has or tells none", _CLOCK),
+    Column("cpu_khz", int, "power mode: CPU clock; 0 if the device has or reports none", _CLOCK),
+    Column("gpu_khz", int, "power mode: GPU clock; 0 if the device has or reports none", _CLOCK),
+    Column("mem_khz", int, "power mode: memory clock; 0 if the device has or reports none", _CLOCK),
     Column("batch_size", int, "samples per minibatch", _COUNT),
     Column("minibatch_time_ms", float, "median over the clean minibatches", _ABOVE_0),
     Column(
         "power_mw",
         float,
-        "median over the stable samples; empty where there is no power sensor",
-        f"{_ABOVE_0}, or empty where there is no power sensor",
+        "median over the stable samples; empty without a power sensor",
+        f"{_ABOVE_0}, or empty without a power sensor",
     ),
     Column("provenance", str, "measured, simulated or replayed", ", ".join(PROVENANCES)),
 )
@@ -75,15 +75,15 @@ _CLOCKS = PowerMode._fields[1:]
 _LIKE = ("device", "workload", "task", "batch_size")
 _WHOLE, _DECIMAL = re.compile(r"0|-?[1-9]\d{0,14}"), re.compile(r"-?\d+\.\d+(?:e[+-]?\d+)?")
 
-# Orders of magnitude that true values keep to, and values in another unit do not.
+# Orders of magnitude of true values, which values in another unit exceed.
 LEAST_KHZ, MOST_KHZ, MOST_GHZ = 20_000, 20_000_000, 20  # the slowest clock of any supported board is 76.8 MHz
 BOARD_LEAST_MW, LEAST_MW, MOST_MW = 300.0, 1_000.0, 1e7  # no board trains below 1.6 W, and none draws 300 W
 FAR_ABOVE_PEAK = 10.0
 # CPU cycles of a minibatch: at any clock of any board the smallest network of the suite takes 11 million in training,
-# measured LSTMs 2.7 million in inference. A minibatch of 2 G cycles, given in seconds, seems to take 2 million.
+# measured LSTMs 2.7 million in inference. A minibatch of 2 G cycles, given in seconds, appears to take 2 million.
 LEAST_CYCLES = {"training": 2e6, "inference": 2e5}
 LEAST_MS, MOST_MS = {"training": 0.3, "inference": 0.02}, 1e7  # on other devices; the median of a workload
-# Of so many rows the rank correlation with the clocks tells which column is time and which is power.
+# With this many rows, the rank correlation with the clocks shows which column is time and which is power.
 LEAST_ROWS, CLEAR = 8, 0.3
 
 
@@ -94,13 +94,13 @@ def read_corpus(path: Union[str, Path]) -> pd.DataFrame:
         path: a file that ends in `.csv` or `.parquet`.
 
     Returns:
-        A row for each profile. The corpus columns come first and have their types; further columns are numbers where
-        all their cells are. Empty cells are missing values.
+        A row for each profile. The corpus columns come first and have their types; further columns are numeric if all
+        their cells are numbers. Empty cells are missing values.
 
     Raises:
         StoreError: the file cannot be read.
-        InvalidValueError: the columns are not those of a corpus, or values are not what their columns hold: names
-            file, line (row for Parquet), column and value, and the likely mistake.
+        InvalidValueError: the columns are not those of a corpus, or a value is not allowed in its column; the message
+            has file, line (row for Parquet), column, value and the likely mistake.
         DependencyError: the file is Parquet and pyarrow is not installed.
     """
     table, faults = scan_corpus(path)
@@ -109,16 +109,16 @@ def read_corpus(path: Union[str, Path]) -> pd.DataFrame:
 
 
 def check_corpus(table: pd.DataFrame, name: str = "the table") -> pd.DataFrame:
-    """A table as `read_corpus` would return it; raises likewise, with the table called `name`."""
+    """A table as `read_corpus` would return it; raises the same errors, which call the table `name`."""
     checked, faults = _checked(table.set_axis([f"row {number}" for number in range(len(table))]), name)
     _refuse(faults, len(table), name)
     return checked.reset_index(drop=True)
 
 
 def scan_corpus(path: Union[str, Path]) -> Tuple[pd.DataFrame, Dict[str, Fault]]:
-    """The rows of a corpus, indexed by place (`line 17`, in Parquet `row 17`), and what is wrong with some of them.
+    """The rows of a corpus, indexed by place (`line 17`, in Parquet `row 17`), and the faults of rows by place.
 
-    Rows with a fault have the values that could be read. Raises as `read_corpus`, but for faults of rows.
+    Rows with a fault have the values that could be read. Raises as `read_corpus` does, except for faults of rows.
     """
     import pandas as pd
 
@@ -132,7 +132,7 @@ def scan_corpus(path: Union[str, Path]) -> Tuple[pd.DataFrame, Dict[str, Fault]]
     for line, cells in rows:
         if len(cells) != len(header):
             problem = f"{len(cells)} cells, expected {len(header)} as in the header"
-            hint = "put a decimal point in the place of a decimal comma" if len(cells) > len(header) else ""
+            hint = "write decimal points instead of decimal commas" if len(cells) > len(header) else ""
             faults[f"line {line}"] = Fault(problem, problem, hint)
     table = [[*cells, *[""] * len(header)][: len(header)] for _, cells in rows]
     frame = pd.DataFrame(table, [f"line {line}" for line, _ in rows], header, dtype=object)
@@ -150,16 +150,16 @@ def rows_of(table: pd.DataFrame) -> List[Row]:
 def write_corpus(
     path: Union[str, Path], rows: Union[Sequence[Mapping[str, Any]], pd.DataFrame], further: Sequence[Column] = ()
 ) -> None:
-    """Write a corpus, whole or not at all.
+    """Write a corpus atomically.
 
     Args:
         path: ends in `.csv` or `.parquet`.
-        rows: a frame, or values by column; a column that a row lacks is left empty.
-        further: columns to follow those of the schema, in order.
+        rows: a frame, or a mapping from column to value for each row; missing values become empty cells.
+        further: columns that follow those of the schema, in order.
 
     Raises:
-        StoreError: the file cannot be written; what was there before is unchanged.
-        InvalidValueError: the suffix is another one, or a row breaks the schema.
+        StoreError: the file cannot be written; an existing file is unchanged.
+        InvalidValueError: the suffix is not supported, or a row violates the schema.
         DependencyError: the file is Parquet and pyarrow is not installed.
     """
     import pandas as pd
@@ -187,7 +187,7 @@ def faults_of(table: pd.DataFrame) -> Dict[Any, Fault]:
 
 
 def described(faults: Mapping[str, Fault], count: int) -> List[str]:
-    """A line for each kind of fault: the first one, and how many of `count` rows are like it."""
+    """A line for each kind of fault: the first fault, and how many of `count` rows have it."""
     kinds: Dict[str, List[str]] = {}
     for place, fault in faults.items():
         kinds.setdefault(fault.kind, []).append(place)
@@ -207,7 +207,7 @@ def _refuse(faults: Mapping[str, Fault], count: int, name: str) -> None:
 def _suffix(path: Path) -> str:
     suffix = path.suffix.lower()
     if suffix not in SUFFIXES:
-        raise InvalidValueError(f"a corpus file ends in {' or '.join(SUFFIXES)}, not as {path.name!r} does")
+        raise InvalidValueError(f"{path.name!r} is not a corpus file, whose name ends in {' or '.join(SUFFIXES)}")
     return suffix
 
 
@@ -218,10 +218,10 @@ def _read_parquet(path: Path) -> pd.DataFrame:
         if metadata.num_columns > MOST_COLUMNS or metadata.num_rows * metadata.num_columns > MOST_CELLS:
             shape = f"{metadata.num_rows} rows of {metadata.num_columns} columns"
             limits = f"at most {MOST_COLUMNS} columns and {MOST_CELLS} cells"
-            raise InvalidValueError(f"{path} has {shape}, expected {limits}", "split it, or leave columns out")
+            raise InvalidValueError(f"{path} has {shape}, expected {limits}", "split it, or drop columns")
         table = parquet.read_table(str(path))
     except OSError as error:
-        raise StoreError(f"cannot read {path}: {error}", "name a corpus file") from error
+        raise StoreError(f"cannot read {path}: {error}", "give a corpus file") from error
     except arrow.ArrowInvalid as error:
         raise InvalidValueError(f"{path} is not a Parquet file: {error}") from error
     frame = table.to_pandas(integer_object_nulls=True)
@@ -236,7 +236,7 @@ def _checked(table: pd.DataFrame, name: str) -> Tuple[pd.DataFrame, Dict[str, Fa
         for separator, words in SEPARATORS.items():
             if header and separator in header[0]:
                 hint = (
-                    f"its columns are separated by {words}, a corpus has commas: convert it, or read it by "
+                    f"its columns are separated by {words}, a corpus has commas: convert it, or read it with "
                     f"pandas.read_csv(FILE, sep={separator!r}), with decimal=',' for decimal commas, and check_corpus"
                 )
         raise InvalidValueError(f"{name} has no column {', '.join(missing)}", hint)
@@ -254,7 +254,7 @@ def _checked(table: pd.DataFrame, name: str) -> Tuple[pd.DataFrame, Dict[str, Fa
 
 
 def _typed(table: pd.DataFrame) -> Tuple[pd.DataFrame, Dict[str, Fault]]:
-    """A table with numbers where columns hold numbers, and the rows that break the schema."""
+    """The table with numeric columns converted, and the rows that violate the schema."""
     import pandas as pd
 
     made: Dict[str, pd.Series] = {}
@@ -281,14 +281,14 @@ def _typed(table: pd.DataFrame) -> Tuple[pd.DataFrame, Dict[str, Fault]]:
 
 
 def _schema_fault(column: Column, cell: Any, value: Any, is_empty: bool) -> Fault:
-    """What is wrong with a cell; `value` is its number, NaN where it is none."""
+    """The fault of a cell; `value` is its number, NaN if it is not a number."""
     problem = f", expected {column.expected}"
     if is_empty:
         shown = "empty"
     elif column.kind is str or (np.isnan(value) and str(cell).strip().lower() != "nan"):
         shown = repr(cell)
         if re.fullmatch(r"\s*-?\d+,\d+\s*", str(cell)):
-            problem = ", expected a decimal point in the place of the comma"
+            problem = ", expected a decimal point instead of the comma"
     else:
         shown = f"{value:.12g}" if column.kind is int else repr(float(value))
         if column.name in _CLOCKS and 0 < value < LEAST_KHZ:
@@ -297,7 +297,7 @@ def _schema_fault(column: Column, cell: Any, value: Any, is_empty: bool) -> Faul
 
 
 def _further(cells: pd.Series) -> pd.Series:
-    """A column that is not of the schema: numbers where all cells are; hashes and versions (12.10) stay texts."""
+    """A column outside the schema: numeric if all cells are numbers; hashes and versions (12.10) stay text."""
     import pandas as pd
 
     if pd.api.types.infer_dtype(cells, skipna=True) != "string":
@@ -313,7 +313,7 @@ def _further(cells: pd.Series) -> pd.Series:
 
 
 def _number(cell: Any) -> float:
-    """A cell as Python reads it, to the last bit (old releases of pandas are less exact); NaN if it is not a number."""
+    """A cell as Python parses it, exactly (old releases of pandas are not); NaN if it is not a number."""
     try:
         return np.nan if isinstance(cell, str) and "_" in cell else float(cell)
     except (TypeError, ValueError):
@@ -321,7 +321,7 @@ def _number(cell: Any) -> float:
 
 
 def _clock_fault(field: str, shown: str, khz: float) -> Fault:
-    """A clock in another unit; one kind for all clocks, as a table has all of them in MHz or none."""
+    """A clock in another unit; the same kind for all clocks, as a table has all or none of them in MHz."""
     unit = "Hz" if khz > MOST_KHZ else "MHz" if khz > MOST_GHZ else "GHz"
     problem = f"that looks like {unit}, expected kHz"
     return Fault(f"{field} is {shown}: {problem}", problem)
@@ -356,7 +356,7 @@ def _board(name: str) -> _Board:
 
 
 def _of_boards(table: pd.DataFrame) -> pd.Series:
-    """For each row whether its device is a board with facts."""
+    """Whether the device of each row is a board with facts."""
     return table["device"].isin([name for name in table["device"].unique() if is_board(str(name))])
 
 
@@ -379,7 +379,7 @@ def _modes_of_boards(table: pd.DataFrame) -> Iterator[Tuple[str, Fault]]:
 
 
 def _exchanged(table: pd.DataFrame) -> Iterator[Tuple[str, Fault]]:
-    """Times that rise and powers that fall with the clocks: their columns are exchanged."""
+    """Times that rise and powers that fall with the clocks, so their columns are exchanged."""
     for _, part in table.dropna(subset=["power_mw"]).groupby([*_LIKE], sort=False):
         speed = part[list(PowerMode._fields)].clip(lower=1).astype(float).product(axis=1).rank()
         ranks = [part[name].rank() for name in ("minibatch_time_ms", "power_mw")]

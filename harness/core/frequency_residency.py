@@ -13,19 +13,19 @@ from harness.core.units import percent_to_share
 
 BIN_PERCENT = 5  # width of a bin in hundredths of the maximum
 SET_PERCENT = 95.0
-"""From here on a reading counts as the maximum itself: SIGMETRICS sec. 5.5, footnote 2 takes readings within the 95th
-percentile of the value that was set for that value."""
+"""From this share on a reading counts as the maximum: SIGMETRICS sec. 5.5, footnote 2 counts readings within the 95th
+percentile of the set value as that value."""
 
 # dimension of a power mode to the telemetry channels that show its clock
 _CHANNELS = {"cpu_khz": r"cpu\d+(_measured)?_khz", "gpu_khz": r"gpu\d*_khz", "mem_khz": r"(emc|gpu_mem)_khz"}
 
 
 def clock_use(telemetry: Telemetry, mode: PowerMode, start_s: float, end_s: float) -> Dict[str, Dict[str, Any]]:
-    """What each clock that was read from `start_s` to `end_s`, and that the mode tells, did then, by its channel.
+    """The use of each clock from `start_s` to `end_s`, by channel, if it was read and the mode has its value.
 
-    `set_khz`, what the mode as read back sets it to; `residency`, of `frequency_residency`, edges as text; `samples`;
-    `off`, how many readings are not `set_khz` by the 95 % rule (C3); `source`, by the telemetry's notes:
-    `scaling_cur_freq` is what was asked for, and no more.
+    `set_khz` is the value in the mode as read back; `residency` that of `frequency_residency`, edges as text; `samples`
+    the number of readings; `off` how many of them differ from `set_khz` by the 95 % rule (C3); `source` is from the
+    telemetry's notes, because `scaling_cur_freq` is only the requested clock.
     """
     used: Dict[str, Dict[str, Any]] = {}
     near = percent_to_share(SET_PERCENT)
@@ -37,8 +37,8 @@ def clock_use(telemetry: Telemetry, mode: PowerMode, start_s: float, end_s: floa
         if set_khz == UNKNOWN_KHZ or not readings:
             continue
         residency = frequency_residency(clock, set_khz, start_s, end_s)
-        # The paper gives a lower bound (2,262 MHz are taken for 2,265 MHz); the upper one lies as far above, so that a
-        # clock that was not lowered is not taken for a low one.
+        # The paper gives a lower bound (2,262 MHz count as 2,265 MHz). The upper bound is as far above, so that a clock
+        # that was not lowered is not mistaken for a low one.
         off = sum(not near * set_khz <= reading <= (2 - near) * set_khz for reading in readings)
         used[channel] = {
             "set_khz": set_khz,
@@ -55,8 +55,8 @@ def frequency_residency(
 ) -> Dict[float, float]:
     """Share of the time by share of `max_khz`, the lower edge of a bin (0, 0.05, ... 0.9; 1 from `SET_PERCENT` on).
 
-    A sample holds until the next one; time before the first and after the last does not count.
-    Ascending, without bins that never were. Empty where no time is covered.
+    A sample holds until the next; time before the first and after the last does not count. Edges ascend, without empty
+    bins. Empty if no time is covered.
     """
     times_s: Dict[float, float] = {}
     for time_s, khz, next_s in zip(clock.times_s, clock.values, clock.times_s[1:]):

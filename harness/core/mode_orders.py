@@ -1,12 +1,13 @@
-"""In which order to go through power modes: clocks that only fall where a board needs it, and few changes of settings.
+"""Orders of power modes: clocks that only fall if a board requires it, and few changes of settings.
 
-On Orin with JetPack 5, CPU and GPU clocks could only be lowered, raising one took a reboot (001 sec. 2.5); on Xavier
-modes were changed at will (004 sec. 5.6). Not every set of modes has an order in which neither clock ever rises: of the
-clocks (high, low) and (low, high) one rises whichever comes first. What `safe` gives is therefore passes. Within a pass
-neither the CPU nor the GPU clock rises, core count and memory clock may go both ways; before each pass the board goes
-back to its top (a reboot, or a reset where that does); and no order of these modes has fewer passes.
+On Orin with JetPack 5, CPU and GPU clocks could only be lowered; raising one took a reboot (001 sec. 2.5). On Xavier,
+modes could be changed at will (004 sec. 5.6). Not every set of modes has an order in which neither clock ever rises: of
+the clocks (high, low) and (low, high), one rises whichever comes first. `safe` therefore splits modes into passes.
+Within a pass neither the CPU nor the GPU clock rises, while core count and memory clock may change either way; before
+each pass the board returns to its greatest clocks (by a reboot, or a reset if that suffices). No order of the same
+modes has fewer passes.
 
-Within a pass few settings change: of a full grid one a step, which is the fewest there can be.
+Within a pass few settings change: one per step in a full grid, which is the minimum.
 """
 
 from __future__ import annotations
@@ -24,17 +25,17 @@ Item = TypeVar("Item")
 
 
 def count_switches(modes: Sequence[PowerMode]) -> int:
-    """How many settings change in all when going from each mode to the next (0 to 4 a step)."""
-    return sum(one != other for before, after in zip(modes, modes[1:]) for one, other in zip(before, after))
+    """The number of settings that change from each mode to the next, summed over all steps (0 to 4 each)."""
+    return sum(earlier != later for before, after in zip(modes, modes[1:]) for earlier, later in zip(before, after))
 
 
 def order_passes(
     items: Sequence[Item], order: str, mode_of: Callable[[Item], PowerMode] = lambda item: item
 ) -> List[List[Item]]:
-    """Put power modes, or items that have one, into an order, cut into passes within which neither clock rises.
+    """Sort power modes, or items that have one, and split them into passes within which neither clock rises.
 
-    `safe` gives the fewest passes; `descending` goes through CPU, GPU and memory clock and core count from high to low,
-    as nested loops would; `as-given` leaves the order. The latter two are cut wherever a clock rises.
+    `safe` gives the fewest passes; `descending` nests CPU, GPU and memory clock and core count, each from high to low;
+    `as-given` keeps the order. The latter two are split wherever a clock rises.
     """
     if order == SAFE:
         return _safe_passes(items, mode_of)
@@ -64,7 +65,7 @@ def _safe_passes(items: Sequence[Item], mode_of: Callable[[Item], PowerMode]) ->
 
 
 def _ways_through(items: Sequence[Item], mode_of: Callable[[Item], PowerMode]) -> Iterator[List[Item]]:
-    """Orders of items that differ in core count and memory clock: back and forth, from each of four corners."""
+    """Orders of items that differ in core count and memory clock: back and forth, from each of the four corners."""
     settings = {id(item): (mode_of(item).cpu_cores, mode_of(item).mem_khz) for item in items}
     for outer, outer_sign, inner_sign in itertools.product((0, 1), (-1, 1), (-1, 1)):
         rows: Dict[int, List[Item]] = {}
@@ -78,11 +79,11 @@ def _ways_through(items: Sequence[Item], mode_of: Callable[[Item], PowerMode]) -
 
 
 def _fewest_chains(points: Sequence[Tuple[int, ...]]) -> List[List[Tuple[int, ...]]]:
-    """Split (CPU clock, GPU clock), all different, into as few chains along which none rises as there can be; n log n.
+    """Split distinct pairs (CPU clock, GPU clock) into the fewest chains along which neither rises, in O(n log n).
 
-    From high to low, CPU clock first, a point goes to the chain whose last GPU clock is the lowest not below its own
-    (of several, with the nearest CPU clock), or begins one. A point that begins the k-th chain leads back, one point a
-    chain, to k points no two of which can stand in one (patience sorting; Dilworth 1950).
+    Points are taken from high to low, by CPU clock first. Each joins the chain whose last GPU clock is the lowest that
+    is not below its own (the nearest CPU clock breaks ties), or begins a new one. When a point begins the k-th chain,
+    there are k points, one in each chain, no two of which fit into the same chain (patience sorting; Dilworth 1950).
     """
     chains: List[List[Tuple[int, ...]]] = []
     ends: List[Tuple[int, int, int]] = []  # (GPU clock, CPU clock, chain) of each chain's last point, ascending

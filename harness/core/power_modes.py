@@ -1,4 +1,4 @@
-"""Power modes: what one is, how it is written, the space that a device allows, and the space that a corpus holds."""
+"""Power modes: their values and names, the space that a device allows, and the modes that a corpus contains."""
 
 from __future__ import annotations
 
@@ -43,12 +43,12 @@ class NamedMode(NamedTuple):
 
 
 def format_mhz(khz: int) -> str:
-    """A clock as it stands in a mode's name: MHz, or `x` where it is unknown."""
+    """A clock as written in a mode's name: MHz, or `x` if unknown."""
     return "x" if khz == UNKNOWN_KHZ else f"{khz_to_mhz(khz):.10g}"
 
 
 def parse_power_mode(text: str, defaults: PowerMode) -> PowerMode:
-    """A mode from its name, `12c-2201.6-1300.5-3199` in MHz or `12c`; `x` and what is left out are of `defaults`."""
+    """A mode from its name, `12c-2201.6-1300.5-3199` in MHz or `12c`; `defaults` has the clocks of `x` or left out."""
     match = _NAME.fullmatch(text)
     if match is None:
         raise InvalidValueError(
@@ -66,7 +66,7 @@ def parse_power_mode(text: str, defaults: PowerMode) -> PowerMode:
 class PowerModeSpace:
     """The values a device allows in each dimension, ascending.
 
-    A dimension that is no knob of the device holds the one value it has (`UNKNOWN_KHZ` where that cannot be read).
+    A dimension that the device cannot set has its single value (`UNKNOWN_KHZ` if that cannot be read).
     """
 
     cpu_cores: Tuple[int, ...]
@@ -100,7 +100,7 @@ class PowerModeSpace:
         return isinstance(mode, tuple) and all(value in values for value, values in zip(mode, self.dimensions))
 
     def _at(self, index: int) -> PowerMode:
-        """The mode at a place in the order of `__iter__`, without going through those before it."""
+        """The mode at an index in the order of `__iter__`, computed directly."""
         values: List[int] = []
         for allowed in reversed(self.dimensions):
             index, place = divmod(index, len(allowed))
@@ -108,19 +108,19 @@ class PowerModeSpace:
         return PowerMode(*reversed(values))
 
     def sample(self, count: int, seed: int = 0) -> List[PowerMode]:
-        """Draw modes uniformly, none twice, in the order drawn (001 sec. 4 trains its predictors on such samples).
+        """Draw modes uniformly without replacement, in the order drawn (001 sec. 4 trains predictors on such samples).
 
-        The same seed draws the same modes from the same space under every Python.
+        A seed draws the same modes from a space under every version of Python.
         """
         if not 1 <= count <= len(self):
-            raise InvalidValueError(f"cannot draw {count} power modes", f"this space holds 1 to {len(self)}")
+            raise InvalidValueError(f"cannot draw {count} power modes", f"draw 1 to {len(self)} from this space")
         return [self._at(index) for index in random.Random(seed).sample(range(len(self)), count)]
 
     def paper_grid(self) -> PowerModeSpace:
         """The grid that the PowerTrain paper profiled (001 sec. 2.5: 4,368 modes of an Orin AGX), as a space.
 
-        All GPU and memory clocks, even core counts (all where there are none), and every other CPU clock without the
-        two slowest (of fewer than three the greatest), from the top: the paper does not say from which end.
+        All GPU and memory clocks, even core counts (all if none is even), and every other CPU clock from the top
+        without the two slowest (the greatest if there are fewer than three). The paper does not state from which end.
         """
         return PowerModeSpace(
             tuple(cores for cores in self.cpu_cores if cores % 2 == 0) or self.cpu_cores,
@@ -130,10 +130,10 @@ class PowerModeSpace:
         )
 
     def nearest(self, mode: PowerMode) -> PowerMode:
-        """The allowed mode nearest to any mode, each dimension on its own.
+        """The allowed mode nearest to a mode, in each dimension separately.
 
-        Core counts are compared by difference, clocks by ratio (the difference of their logarithms). Of two equally
-        near values the lower is taken.
+        Core counts are compared by difference, clocks by ratio (the difference of their logarithms). The lower of two
+        equally near values is chosen.
         """
         clocks = []
         for field, khz, allowed in zip(PowerMode._fields[1:], mode[1:], self.dimensions[1:]):
@@ -145,7 +145,7 @@ class PowerModeSpace:
         return PowerMode(min(self.cpu_cores, key=lambda cores: abs(cores - mode.cpu_cores)), *clocks)
 
     def at_caps(self, caps: Sequence[Optional[int]], gpu_cap_rounds_up: bool = False) -> PowerMode:
-        """The mode that a preset's core count and caps come to, by `clock_at_cap`; None leaves a dimension uncapped."""
+        """The mode that results from a preset's core count and caps, by `clock_at_cap`; None is no cap."""
         cpu_cores, cpu_khz, gpu_khz, mem_khz = caps
         return PowerMode(
             cpu_cores or self.cpu_cores[-1],
@@ -164,7 +164,7 @@ class PowerModeSpace:
 
 
 def clock_at_cap(cap: Optional[int], allowed: Sequence[int], rounds_up: bool = False) -> int:
-    """The greatest allowed clock not above a cap, or the least not below it, in kHz; None is no cap."""
+    """The greatest allowed clock not above a cap, with `rounds_up` the least not below it, in kHz; None is no cap."""
     if cap is None:
         return allowed[-1]
     if rounds_up:
@@ -177,7 +177,7 @@ NEAREST = 3  # number of available modes that an error suggests
 
 @dataclasses.dataclass(frozen=True)
 class RecordedSpace(PowerModeSpace):
-    """Some power modes; the dimensions list the values that occur, not every crossing of them is there."""
+    """A set of power modes; its dimensions list the values that occur, of which not all combinations need exist."""
 
     modes: Tuple[PowerMode, ...] = ()  # all of them, ascending, none twice
 
@@ -185,16 +185,16 @@ class RecordedSpace(PowerModeSpace):
     def of(cls, modes: Iterable[PowerMode]) -> RecordedSpace:
         kept = tuple(sorted(set(modes)))
         if not kept:
-            raise InvalidValueError("no such power mode is recorded", "choose others")
+            raise InvalidValueError("none of these power modes is recorded", "choose others")
         return cls(*(tuple(sorted(set(values))) for values in zip(*kept)), modes=kept)
 
     @functools.cached_property
-    def _known(self) -> FrozenSet[PowerMode]:
+    def _mode_set(self) -> FrozenSet[PowerMode]:
         return frozenset(self.modes)
 
     @property
     def greatest(self) -> PowerMode:
-        """The mode with the greatest value of every dimension where it is there, else the one nearest to it."""
+        """The mode with the greatest value of every dimension, or the recorded mode nearest to it."""
         corner = PowerMode(*(values[-1] for values in self.dimensions))
         return corner if corner in self else self.nearest(corner)
 
@@ -205,13 +205,13 @@ class RecordedSpace(PowerModeSpace):
         return iter(self.modes)
 
     def __contains__(self, mode: object) -> bool:
-        return mode in self._known
+        return mode in self._mode_set
 
     def _at(self, index: int) -> PowerMode:
         return self.modes[index]
 
     def paper_grid(self) -> RecordedSpace:
-        """The modes that lie in the grid of the PowerTrain paper over the values that occur here."""
+        """The modes in the grid of the PowerTrain paper, made of the values that occur here."""
         grid = PowerModeSpace(*self.dimensions).paper_grid()
         return RecordedSpace.of([mode for mode in self.modes if mode in grid])
 
@@ -219,7 +219,7 @@ class RecordedSpace(PowerModeSpace):
         return self.nearest_ones(mode, 1)[0]
 
     def nearest_ones(self, mode: PowerMode, count: int = NEAREST) -> List[PowerMode]:
-        """The recorded modes nearest to any mode, by the sum of the ratios' logarithms over the four dimensions."""
+        """The recorded modes nearest to a mode, by the sum of the ratios' absolute logarithms over four dimensions."""
 
         def distance(other: PowerMode) -> float:
             return sum(abs(math.log(max(here, 1) / max(there, 1))) for here, there in zip(other, mode))

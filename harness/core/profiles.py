@@ -1,4 +1,4 @@
-"""The record of one case: minibatch times, telemetry, their aggregates, the environment and the conditions."""
+"""The record of one case: minibatch times, telemetry, their aggregates and the conditions."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ import numpy as np
 
 from harness.core.cases import Case
 
-# phases of a minibatch: the first of a profile (C12), those before power settled (C13), and those that count
+# phases of a minibatch: the first of a profile (C12), those before power settled (C13), and the rest, which count
 FIRST, SETTLING, CLEAN = "first", "settling", "clean"
 
 
 def wall_clock() -> str:
-    """Now, as ISO 8601 with offset."""
+    """The current time, as ISO 8601 with offset."""
     return datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="milliseconds")
 
 
 class Minibatch(NamedTuple):
-    """One minibatch as it was measured.
+    """A measured minibatch.
 
-    `start_s` is on the monotonic clock that telemetry uses too. `e2e_ms` runs from the end of the minibatch before, so
-    that stall + compute + framework overhead = E2E.
+    `start_s` is on the monotonic clock, as telemetry is. `e2e_ms` starts at the end of the previous minibatch, so that
+    stall + compute + framework overhead = E2E.
     """
 
     epoch: int
@@ -38,10 +38,10 @@ class Minibatch(NamedTuple):
 
 
 class Minibatches(AnySequence):
-    """The minibatches of a profile, kept as a column for each field of `Minibatch`; made when one is asked for."""
+    """The minibatches of a profile: a column for each field of `Minibatch`; rows are made on first access."""
 
     def __init__(self, columns: Mapping[str, np.ndarray]) -> None:
-        """Take columns of one length, phases as text."""
+        """Take columns of equal length, phases as text."""
         self.columns = columns
 
     @classmethod
@@ -72,14 +72,14 @@ class Minibatches(AnySequence):
         return repr(self._rows)
 
     def counted(self, whole_epochs: bool) -> np.ndarray:
-        """Which are clean; where whole epochs were run, without those of epoch 0 if there is a later one (C14)."""
+        """Mask of the clean minibatches; of whole epochs, without epoch 0 if there is a later one (C14)."""
         clean = self.columns["phase"] == CLEAN
         later = clean & (self.columns["epoch"] > 0)
         return later if whole_epochs and later.any() else clean
 
 
 class Series(NamedTuple):
-    """One telemetry channel: samples and when they were taken (monotonic seconds). The unit ends the channel's name."""
+    """Samples of a telemetry channel with their times (monotonic seconds); its name ends in the unit."""
 
     times_s: Tuple[float, ...]
     values: Tuple[float, ...]
@@ -90,42 +90,42 @@ NO_SERIES = Series((), ())
 
 @dataclasses.dataclass(frozen=True)
 class Telemetry:
-    interval_s: float  # the sampling interval asked for
+    interval_s: float  # the requested sampling interval
     real_interval_s: Optional[float] = None  # the median interval between samples; None with fewer than two samples
     lost_samples: int = 0  # ticks at which no sample was taken
     # channel name (unit last: `power_total_mw`, `cpu_other_cores`) to its samples
     series: Dict[str, Series] = dataclasses.field(default_factory=dict)
-    missing: Dict[str, str] = dataclasses.field(default_factory=dict)  # source name to why it gave nothing
-    # channel or source name to what its values mean (which rails a total is made of, ...)
+    missing: Dict[str, str] = dataclasses.field(default_factory=dict)  # source name to the reason
+    # channel or source name to the meaning of its values (the rails in a total, ...)
     notes: Dict[str, str] = dataclasses.field(default_factory=dict)
     died_at_s: Optional[float] = None  # when the sampler died, if it did
-    sampler_cpu_share: Optional[float] = None  # share of one core the sampler used; None where unknown
+    sampler_cpu_share: Optional[float] = None  # share of one core that the sampler used; None if unknown
 
 
 @dataclasses.dataclass(frozen=True)
 class Profile:
-    """What one case yields."""
+    """The result of one case."""
 
-    case: Case  # what was asked for
+    case: Case  # what was requested
     provenance: str  # `measured`, `simulated` or `replayed`
-    # what it really ran under: power mode as read back, device identity, data source and sample count, medium, cache
-    # residency before and after, torch version, ... Plain values only.
+    # the actual conditions: power mode as read back, device identity, data source and sample count, medium, cache
+    # residency before and after, torch version, ...; plain values only
     conditions: Dict[str, Any]
     minibatches: Sequence[Minibatch]  # the raw series, in order
     telemetry: Telemetry  # the raw telemetry
-    # figures by name with the unit last (`minibatch_time_ms`, `power_mw`); None where there is no sensor
+    # figures by name with the unit last (`minibatch_time_ms`, `power_mw`); None without a sensor
     aggregates: Dict[str, Optional[float]]
-    flags: List[str]  # what a reader must know before trusting the figures, one short sentence each, `kind: text`
+    flags: List[str]  # doubts about the figures, one short sentence each, `kind: text`
     started_at: str  # wall-clock start, ISO 8601 with offset
 
     @property
     def minibatch_time_ms(self) -> Optional[float]:
-        """Median over the clean minibatches, end to end; None of an idle case."""
+        """Median over the clean minibatches, end to end; None for an idle case."""
         return self.aggregates.get("minibatch_time_ms")
 
     @property
     def fetch_stall_ms(self) -> Optional[float]:
-        """Median of the visible wait for a minibatch; None where it was not recorded."""
+        """Median of the visible wait for a minibatch; None if it was not recorded."""
         return self.aggregates.get("fetch_stall_ms")
 
     @property
@@ -139,4 +139,5 @@ class Profile:
 
 
 def counted_minibatches(minibatches: Sequence[Minibatch], whole_epochs: bool) -> List[Minibatch]:
-    return [one for one, counts in zip(minibatches, Minibatches.of(minibatches).counted(whole_epochs)) if counts]
+    is_counted = Minibatches.of(minibatches).counted(whole_epochs)
+    return [minibatch for minibatch, counts in zip(minibatches, is_counted) if counts]

@@ -1,26 +1,26 @@
-"""Statistics of measured cases as plain functions of a frame: figures with intervals, and verdicts by comparing them.
+"""Statistics of measured cases as plain functions of a frame; compared with a bound, they give verdicts.
 
     frame = pooled(read_frame(store))
     ratio(frame, "time", workers=(0, 4), workload=PAPERS, device="orin-agx") < 1
 
-`frame` is that of `harness.judge.case_frame.pooled`, a row for each case, or `Cases` of one. Each function gives
-`CaseFigures`: a cell for each case, or pair of cases, with its interval. Held against a bound (`< 1`, `> 0.5`,
-`.within(0.85, 1.15)`), these give a `Judgement`: confirmed, contradicted or undecided.
+`frame` has a row for each case (`harness.judge.case_frame.pooled`); a `Cases` of such a frame is accepted too. Each
+function returns `CaseFigures`: a cell with an interval for each case or pair of cases. Comparing them with a bound
+(`< 1`, `> 0.5`, `.within(0.85, 1.15)`) returns a `Judgement`: confirmed, contradicted or undecided.
 
-Conditions are keyword arguments, named as the axes and settings of a case: `workload`, `power_mode`, `workers`,
-`storage`, `batch_size`, `cache`, `data_scale`, `clocks`, `task` (training where it is not named).
+Conditions are keyword arguments with the names of a case's axes and settings: `workload`, `power_mode`, `workers`,
+`storage`, `batch_size`, `cache`, `data_scale`, `clocks`, `task` (default: training).
 
-    workers=4, workers=[1, 4]      this value, or one of these
-    workers=(0, 4)                 what changes: a ratio is that of 4 workers over none, all else equal
+    workers=4, workers=[1, 4]      this value, or any of these
+    workers=(0, 4)                 a change: the ratio is 4 workers over none, everything else equal
     workers=(0, [1, 4])            to each of these
     batch_size=[(1, 2), (2, 4)]    several comparisons
-    epochs="cold"                  epoch 0 in the place of later ones; ("cold", "warm"): these over that
-    where=f                        a function of a row that has to be true of each case
-    either=[{...}, {...}]          further conditions, of which one set has to hold
-    device="sim:nano"              of this device; of all in the frame where it is not named
+    epochs="cold"                  epoch 0 instead of later ones; ("cold", "warm"): later ones over epoch 0
+    where=f                        a predicate on rows that each case must satisfy
+    either=[{...}, {...}]          sets of further conditions, at least one of which must hold
+    device="sim:nano"              only this device (default: all in the frame)
 
-`DEFAULT` is the papers' default power mode of the board, `HELD_DOWN` a medium whose reads are limited, `ANY_OTHER` in
-`(value, ANY_OTHER)` every other value that the device has.
+`DEFAULT` is the papers' default power mode of the board, `HELD_DOWN` a medium with limited reads. In
+`(value, ANY_OTHER)`, `ANY_OTHER` is every other value that the device has.
 """
 
 from __future__ import annotations
@@ -77,11 +77,11 @@ CONFIRMED, CONTRADICTED, UNDECIDED = "confirmed", "contradicted", "undecided"
 CONFIDENCE = 0.95
 
 ANY_OTHER, HELD_DOWN = "*", "held-down"
-"""Values that depend on the device: any other one; storage whose reads are held down."""
+"""Values that depend on the device: any other value; storage with limited reads."""
 
 REPEATED = 5  # with fewer epochs, their variation cannot be estimated
 LEAST_BOARDS = 3  # with fewer boards, the variation between boards of a type cannot be estimated
-ENOUGH_MODES = 20  # fewer modes say little about the range of all
+ENOUGH_MODES = 20  # fewer modes do not represent the range of all
 SHORT, USUAL = LENGTHS[0], LENGTHS[-1]
 
 REPEATS = {"minibatches", "epochs", "idle_s", "duration_s", "seed"}
@@ -95,14 +95,14 @@ Conditions = Dict[str, Tuple[Any, ...]]  # field of a case to the values that it
 
 
 class Bounds(NamedTuple):
-    """Bounds of the figures of a claim; infinite if open."""
+    """Bounds of a claim's figures; infinite if there is none."""
 
     above: float = -math.inf
     below: float = math.inf
 
 
 class Cell(NamedTuple):
-    """One case on which a claim is judged: its label, its figure, and its rows."""
+    """The figure of one case or pair of cases, with its label and rows."""
 
     label: str
     figure: Union[Estimate, Drawn]
@@ -110,14 +110,14 @@ class Cell(NamedTuple):
 
 
 class Judged(NamedTuple):
-    """The verdict of some cells, with the deciding one: nearest to a bound, or farthest beyond."""
+    """The verdict on some cells, with the deciding cell: nearest to a bound, or farthest beyond it."""
 
     verdict: str  # `confirmed`, `contradicted` or `undecided`
     case: str  # of the deciding cell
     effect: float
     low: float  # its interval, together 95 % over all cases
     high: float
-    n: int  # number of cases, or pairs of cases
+    n: int  # number of cells
 
 
 def judge_cells(cells: Sequence[Cell], bounds: Bounds, confidence: float = CONFIDENCE) -> Optional[Judged]:
@@ -142,14 +142,14 @@ def judge_cells(cells: Sequence[Cell], bounds: Bounds, confidence: float = CONFI
 class Judgement:
     """The result of comparing figures with bounds; true if confirmed.
 
-    In a test of a claim, it is recorded when its truth is evaluated, and true unless the run's rules fail it.
+    In the test of a claim, evaluating its truth records the verdict, and it is true unless the run's rules fail it.
     """
 
     def __init__(self, figures: CaseFigures, bounds: Bounds) -> None:
         self.figures, self.bounds = figures, bounds
         judged = judge_cells(figures.cells, bounds)
         if judged is None:
-            raise CannotRunError(figures.missing or "there are no profiles of what is compared")
+            raise CannotRunError(figures.missing or "there are no profiles of the compared cases")
         self.judged = judged
 
     @functools.cached_property
@@ -178,7 +178,7 @@ Decide = Callable[[Judgement], bool]
 
 
 class CaseFigures:
-    """Some figures of a statistic, a cell for each case or pair of cases."""
+    """Figures of a statistic, a cell for each case or pair of cases."""
 
     __hash__ = None  # type: ignore[assignment]
 
@@ -194,11 +194,11 @@ class CaseFigures:
         board: str = "",
     ) -> None:
         self.cells = list(cells)
-        self.meaning = meaning  # what each figure is, in words
+        self.meaning = meaning  # the figure, in words
         self.missing = missing  # why there are no cells
-        self.named = frozenset(named)  # the conditions that were named, in which cells of two statistics may differ
+        self.named = frozenset(named)  # names of the given conditions, in which cells of two statistics may differ
         self.quantity, self.against = quantity, against
-        self.decide = decide  # what a judgement's truth is, within a test that is a claim
+        self.decide = decide  # determines a judgement's truth within the test of a claim
         self.board = board  # of the device, for bounds that differ between boards
 
     def __lt__(self, bound: float) -> Judgement:
@@ -208,7 +208,7 @@ class CaseFigures:
         return Judgement(self, Bounds(above=bound))
 
     def within(self, above: float, below: float, on: Optional[Mapping[str, Tuple[float, float]]] = None) -> Judgement:
-        """Between two bounds; `on`: those of certain boards, `within(0.97, 1.03, on={"xavier-nx": (0.92, 1.08)})`."""
+        """Between two bounds; `on` has those of some boards: `within(0.97, 1.03, on={"xavier-nx": (0.92, 1.08)})`."""
         return Judgement(self, Bounds(*(on or {}).get(self.board, (above, below))))
 
     def __bool__(self) -> bool:
@@ -217,11 +217,11 @@ class CaseFigures:
         )
 
     def __truediv__(self, other: CaseFigures) -> CaseFigures:
-        """Each figure over those of `other` whose cases agree in all that neither statistic named."""
+        """Each figure over those of `other` whose cases agree in all conditions given to neither statistic."""
         return self._combined(other, "over the same of", lambda later, earlier: _over(earlier.figure, later.figure))
 
     def __sub__(self, other: CaseFigures) -> CaseFigures:
-        """Each figure less those of `other`; without noise, as counts are."""
+        """Each figure minus those of `other`, without noise: for counts."""
         difference = lambda later, earlier: Drawn(later.figure.value - earlier.figure.value, ())  # noqa: E731
         return self._combined(other, "less the same of", difference)
 
@@ -238,34 +238,34 @@ class CaseFigures:
         return self._replaced(cells, meaning, self.missing or other.missing)
 
     def _replaced(self, cells: Sequence[Cell], meaning: str, missing: str = "") -> CaseFigures:
-        missing = missing or self.missing or "no two of these cases agree in everything else"
+        missing = missing or self.missing or "no two of these cases agree in all other conditions"
         return CaseFigures(cells, meaning, missing, self.named, self.quantity, self.against, self.decide, self.board)
 
     def least_over_greatest(self) -> CaseFigures:
-        """The least figure over the greatest one."""
+        """The least figure over the greatest."""
         cells = sorted(self.cells, key=lambda cell: cell.figure.value)
         meaning = f"least / greatest of {self.meaning}"
         if len(cells) < 2:
-            return self._replaced([], meaning, self.missing or "there are not two cases to compare")
+            return self._replaced([], meaning, self.missing or "fewer than two cases to compare")
         least, greatest = cells[0], cells[-1]
         both = _over(greatest.figure, least.figure)
         return self._replaced([Cell(f"{least.label} against {greatest.label}", both, least.cases)], meaning)
 
     def mean(self, of: str) -> CaseFigures:
-        """The mean of all figures, without their noise; `of`: what they are of, in a word."""
+        """The mean of all figures, without their noise; `of` is a word for their cases."""
         rows = tuple(row for cell in self.cells for row in cell.cases)
         values = [cell.figure.value for cell in self.cells]
         cells = [Cell(f"{len(values)} {of}", Drawn(float(np.mean(values)), ()), rows)] if values else []
         return self._replaced(cells, self.meaning)
 
     def exact(self) -> CaseFigures:
-        """The same without noise: of counts a draw would only add some."""
+        """The same figures without noise, which draws would only add to counts."""
         cells = [cell._replace(figure=Drawn(float(cell.figure.value), ())) for cell in self.cells]
         return self._replaced(cells, self.meaning)
 
 
 def both(first: CaseFigures, second: CaseFigures) -> CaseFigures:
-    """The cells of two statistics, of which all have to be as is claimed."""
+    """The cells of two statistics; a claim on the result must hold for all of them."""
     missing = first.missing if not first.cells else second.missing if not second.cells else ""
     cells = [] if missing else [*first.cells, *second.cells]
     meaning = first.meaning if first.meaning == second.meaning else f"{first.meaning}; {second.meaning}"
@@ -302,27 +302,27 @@ def label_of(row: Row) -> str:
 
 @functools.lru_cache(maxsize=None)
 def default_mode(board: str) -> str:
-    """The papers' mode of a board, by its name in cases; for any other machine its greatest mode."""
+    """The name in cases of the papers' power mode of a board; `maxn` for any other machine."""
     return load_board(board).power_modes(DEFAULT)[0][0] if board in BOARDS and load_board(board).papers_mode else MAXN
 
 
 class CasesOfDevice:
-    """The cases of one device, with lookups for statistics: cases that differ in one condition and agree in others."""
+    """The cases of one device, with lookups of cases that differ in one condition and agree in the others."""
 
     def __init__(self, name: str, rows: Sequence[Row]) -> None:
         """Take the rows of the device, pooled.
 
-        Where a workload was run with a data set of a size that was asked for, cases with the small default set say
-        nothing more: their epochs are so short that how they begin and end is much of them.
+        If a workload was run with a requested data set size, its cases with the small default set are not used: the
+        start and end of their short epochs take too large a share.
         """
         self.name, self.board, self.provenance = name, board_of(rows[0]), rows[0].provenance
-        self.left_out = [row for row in rows if is_left_out(row)]  # disturbed or throttled: no figure is taken from it
+        self.left_out = [row for row in rows if is_left_out(row)]  # disturbed or throttled
         own = [row for row in rows if not is_left_out(row)]
         sized = {_sized_like(row.case) for row in own if field(row, "data_scale") is not None} - {None}
         self.rows = [row for row in own if field(row, "data_scale") is not None or _sized_like(row.case) not in sized]
         self.run_noise = self.rows[0].run_noise if self.rows else {}
         self.fields = [{name: field(row, name) for name in FIELDS} for row in self.rows]
-        # Storage whose reads were held to a limit: slow media that were made of fast ones, for want of a disk.
+        # Storage with limited reads: a fast medium that emulates a slow one.
         limited = {row.case.storage for row in self.rows if row.conditions.get("storage_limit_bytes_per_s")}
         self.held_down = tuple(sorted(limited))
         self._by_fields: Dict[Tuple[Any, ...], List[Row]] = {}
@@ -339,7 +339,7 @@ class CasesOfDevice:
         return resolved
 
     def where(self, conditions: Conditions) -> List[Row]:
-        """Rows whose cases have one of these values in each field; training unless another task is named."""
+        """Rows whose cases have one of these values in each field; training cases unless a task is given."""
         wanted = {"task": (TRAINING,), **self.resolve(conditions)}
         return [
             row
@@ -348,7 +348,7 @@ class CasesOfDevice:
         ]
 
     def like(self, row: Row, changes: Mapping[str, Any], named: Iterable[str] = ()) -> Optional[Row]:
-        """The case that agrees in all but what changes or is named; the size of the data set agrees above all."""
+        """The case that has the changed conditions and agrees in all others, except those in `named`."""
         differing = {*changes, *named}
         open_names = REPEATS | differing | {name for thing in differing for name in FOLLOWS_IN_CLAIMS.get(thing, ())}
         fields = {name: field(row, name) for name in FIELDS}
@@ -359,7 +359,7 @@ class CasesOfDevice:
         return None
 
     def changes(self, row: Row, after: Conditions) -> Iterator[Dict[str, Any]]:
-        """Every combination of what the second case has instead; any other value is one that this device has."""
+        """Every combination of the second case's values; `ANY_OTHER` becomes the other values of this device."""
         options = []
         for name, values in self.resolve(after).items():
             if values == (ANY_OTHER,):
@@ -367,18 +367,18 @@ class CasesOfDevice:
                 if name == "storage":
                     values = tuple(
                         value for value in values if value not in self.held_down
-                    )  # slower than any medium may be
+                    )  # their limit may be slower than any real medium
             options.append([(name, value) for value in values])
         return (dict(change) for change in itertools.product(*options))
 
 
 def _sized_like(case: Case) -> Optional[Tuple[str, str, str]]:
-    """Cases on which the size of the data set has the same effect; None for a warm cache, where it has none."""
+    """Groups cases on which the size of the data set has the same effect; None for a warm cache, which hides it."""
     return None if case.settings.cache == WARM else (case.task, case.workload, case.settings.cache)
 
 
 class Cases:
-    """A pooled frame, prepared for many statistics; empty without a frame."""
+    """A pooled frame, prepared for many statistics; no cases without a frame."""
 
     def __init__(self, frame: Optional[pd.DataFrame] = None) -> None:
         rows: Dict[str, List[Row]] = {}
@@ -403,7 +403,7 @@ def cases_of(frame: Frame) -> Cases:
 
 
 class _Query:
-    """Parsed conditions: those of both cases, those that change, and the devices."""
+    """Parsed conditions: those that both cases share, those that change, and the devices."""
 
     def __init__(self, frame: Frame, conditions: Mapping[str, Any]) -> None:
         given = dict(conditions)
@@ -420,7 +420,7 @@ class _Query:
         self.named = {name for shared, _ in self.alternatives for name in shared}
 
     def rows(self, device: CasesOfDevice) -> List[Row]:
-        """The rows of a device with the named conditions."""
+        """The rows of a device that satisfy the conditions."""
         return [row for shared, _ in self.alternatives for row in device.where(shared) if self.holds(row)]
 
     def pairs(self, device: CasesOfDevice) -> Iterator[Tuple[Row, Row]]:
@@ -433,7 +433,7 @@ class _Query:
                             yield row, other
 
     def pairs_against(self, device: CasesOfDevice, boards: Sequence[str]) -> Iterator[Tuple[Row, Row]]:
-        """Cases of the first device of other boards, and the same of this one, each in its default mode."""
+        """Cases of the first device of another board with the same case of this device, each in its default mode."""
         others = [other for other in self.cases.devices.values() if other.board in boards]
         for shared, _ in self.alternatives if others and device.board not in boards else ():
             for mine in device.where(shared):
@@ -451,19 +451,19 @@ class _Query:
         missing = ""
         if not cells:
             name = self.device or "no device"
-            missing = f"{name} has no profiles that this compares"
+            missing = f"{name} has no profiles of the compared cases"
             if is_unmeasured:
                 missing = f"no verdict without a sensor: the profiles of {name} have no {quantity}"
         return CaseFigures(cells, meaning, missing, self.named, quantity, against, board=self.board)
 
 
 def _split(conditions: Mapping[str, Any]) -> Tuple[Conditions, List[Tuple[Conditions, Conditions]]]:
-    """What both cases have; and of each comparison what the first one has and what the second one has instead."""
+    """The conditions that both cases share, and for each comparison those of the first and of the second case."""
     shared: Conditions = {}
     changing: Dict[str, List[Tuple[Any, Any]]] = {}
     for name, value in conditions.items():
         if name not in FIELDS:
-            raise InvalidValueError(f"there is no condition {name!r}", f"conditions are {', '.join(FIELDS)}")
+            raise InvalidValueError(f"{name!r} is not a condition", f"available: {', '.join(FIELDS)}")
         if isinstance(value, tuple):
             changing[name] = [value]
         elif isinstance(value, list) and any(isinstance(item, tuple) for item in value):
@@ -472,12 +472,14 @@ def _split(conditions: Mapping[str, Any]) -> Tuple[Conditions, List[Tuple[Condit
             shared[name] = _values(value)
     if any(len(pair) != 2 for pairs in changing.values() for pair in pairs):
         raise InvalidValueError(
-            f"{conditions!r}: a change is a pair, (before, after)", "a list names several values: workers=[0, 1, 4]"
+            f"{conditions!r}: a change is a pair, (before, after)", "give several values as a list: workers=[0, 1, 4]"
         )
     count = max(map(len, changing.values()), default=0)
     pairs = {name: own * count if len(own) == 1 else own for name, own in changing.items()}
     if any(len(own) != count for own in pairs.values()):
-        raise InvalidValueError(f"{conditions!r}: as many changes of each, or one")
+        raise InvalidValueError(
+            f"{conditions!r}: the conditions have different numbers of changes", "give the same number of each, or one"
+        )
     return shared, [
         tuple({name: _values(own[place][side]) for name, own in pairs.items()} for side in (0, 1))
         for place in range(count)
@@ -488,7 +490,7 @@ def _values(value: Any) -> Tuple[Any, ...]:
     return tuple(value) if isinstance(value, (list, set, frozenset)) else (value,)
 
 
-def _said(query: _Query) -> str:
+def _describe_change(query: _Query) -> str:
     """The change, in words: `workers 1 or 4 / 0`."""
 
     def side(conditions: Conditions, is_named: bool = True) -> str:
@@ -505,17 +507,17 @@ def _said(query: _Query) -> str:
 
 
 def value(frame: Frame, quantity: str, **conditions: Any) -> CaseFigures:
-    """A quantity of each case with the named conditions, in the unit of `harness.judge.case_frame.QUANTITIES`."""
+    """A quantity of each case that satisfies the conditions, in the unit of `harness.judge.case_frame.QUANTITIES`."""
     query = _Query(frame, conditions)
     rows = [row for device in query.devices for row in query.rows(device)]
-    figures = [(row, estimate_of(row, _known(quantity), query.phases[1])) for row in rows]
+    figures = [(row, estimate_of(row, _checked_quantity(quantity), query.phases[1])) for row in rows]
     cells = [Cell(label_of(row), figure, (row,)) for row, figure in figures if figure is not None]
     return query.figures(cells, QUANTITIES[quantity], bool(rows), quantity)
 
 
-def _known(quantity: str) -> str:
+def _checked_quantity(quantity: str) -> str:
     if quantity not in QUANTITIES:
-        raise InvalidValueError(f"there is no quantity {quantity!r}", f"quantities are {', '.join(QUANTITIES)}")
+        raise InvalidValueError(f"{quantity!r} is not a quantity", f"available: {', '.join(QUANTITIES)}")
     return quantity
 
 
@@ -526,10 +528,10 @@ def ratio(
     against: Union[str, Sequence[str]] = (),
     **conditions: Any,
 ) -> CaseFigures:
-    """The second case over the first, for all pairs that differ as named and agree in everything else.
+    """The second case over the first, for all pairs that differ by the given change and agree in everything else.
 
-    `per_sample` divides times by the batch size. `against` compares with a case of another board in place of a change:
-    `against="orin-agx"` is the time on this device over that on Orin AGX, each in its default power mode.
+    `per_sample` divides times by the batch size. `against` compares with the case of another board instead of with a
+    change: `against="orin-agx"` is the time on this device over that on Orin AGX, each in its default power mode.
     """
     query = _Query(frame, conditions)
     boards = (against,) if isinstance(against, str) else tuple(against)
@@ -541,13 +543,13 @@ def ratio(
     ]
     cells = [
         Cell(label_of(other), _per_sample(figure, row, other) if per_sample else figure, (row, other))
-        for quantity in map(_known, quantities)
+        for quantity in map(_checked_quantity, quantities)
         for row, other in pairs
         for figure in [_ratio(row, other, quantity, query.phases)]
         if figure is not None
     ]
     what = f"{' and '.join(quantities)}{' per sample' * per_sample}"
-    meaning = f"{what}, {f'here / on {boards[0]}' if is_across else _said(query)}"
+    meaning = f"{what}, {f'here / on {boards[0]}' if is_across else _describe_change(query)}"
     return query.figures(cells, meaning, bool(pairs), " or ".join(quantities), boards[0] if is_across else "")
 
 
@@ -561,7 +563,7 @@ def _per_sample(figure: Estimate, row: Row, other: Row) -> Estimate:
 
 
 def time_over_data_sizes(frame: Frame, **conditions: Any) -> CaseFigures:
-    """Time with one size of the data set over that with another one; for a simulated board as in the papers."""
+    """Time with one size of the data set over time with another; a simulated board has only the papers' cases."""
     query = _Query(frame, conditions)
     cells: List[Cell] = []
     for device in query.devices:
@@ -577,7 +579,7 @@ def time_over_data_sizes(frame: Frame, **conditions: Any) -> CaseFigures:
 
 
 def watts_saved(frame: Frame, **conditions: Any) -> CaseFigures:
-    """Power saved by the second case against the first, in W."""
+    """Power that the second case saves compared with the first, in W."""
     query, cells = _Query(frame, conditions), []
     pairs = [(device, pair) for device in query.devices for pair in query.pairs(device)]
     for device, (row, other) in pairs:
@@ -588,17 +590,16 @@ def watts_saved(frame: Frame, **conditions: Any) -> CaseFigures:
             label = f"{device.name} {row.case.power_mode}"
             saved = drawn(label, [[power] for power in powers], lambda held, free: mw_to_w(float(held[0] - free[0])))
             cells.append(Cell(label, saved, (row, other)))
-    return query.figures(cells, f"W saved, {_said(query)}", bool(pairs), "power")
+    return query.figures(cells, f"W saved, {_describe_change(query)}", bool(pairs), "power")
 
 
 # -- what the papers print ---------------------------------------------------------------------------------------------
 
 
 def as_printed(frame: Frame, *facts: str, device: Optional[str] = None) -> CaseFigures:
-    """A device's ratios over the printed ones of its board: 1 within a printed range, else over the nearer end.
+    """A device's ratios over those printed for its board: 1 within a printed range, else over its nearer end.
 
-    `facts` are ids of `baselines/published/figures.csv`: of a ratio or a change, or `F919/F918`, one value over
-    another.
+    `facts` are ids in `baselines/published/figures.csv` of a ratio or a change, or `F919/F918`, one value over another.
     """
     query = _Query(frame, {"device": device})
     cells = []
@@ -652,7 +653,7 @@ def _measured_ratio(query: _Query, device: CasesOfDevice, printed: PrintedRatio)
 
 
 def over_epochs(frame: Frame, statistic: Callable[..., Any], **conditions: Any) -> CaseFigures:
-    """A statistic of the epoch times of each case that ran often enough; `statistic(times, axis)`, as NumPy's."""
+    """A statistic of the epoch times of each case with at least `REPEATED`; `statistic(times, axis)`, as in NumPy."""
     query = _Query(frame, conditions)
     rows = [row for device in query.devices for row in query.rows(device)]
     cells = [_bootstrapped(row, row.epochs_s, statistic) for row in rows if len(row.epochs_s) >= REPEATED]
@@ -664,7 +665,7 @@ def _in_words(function: Callable[..., Any]) -> str:
 
 
 def _bootstrapped(row: Row, values: Sequence[float], statistic: Callable[..., Any]) -> Cell:
-    """A statistic of values that are independent, drawn with replacement."""
+    """A statistic of independent values, with draws by bootstrap."""
     array, generator = np.array(values), np.random.default_rng(len(values))
     draws = statistic(array[generator.integers(len(array), size=(DRAWS, len(array)))], axis=1)
     return Cell(case_of(row).id, Drawn(float(statistic(array, axis=0)), tuple(draws.tolist())), (row,))
@@ -679,9 +680,9 @@ def greatest_over_least(values: np.ndarray, axis: int = 0) -> np.ndarray:
 
 
 def over_boards(frame: Frame, statistic: Callable[..., Any], quantity: str, **conditions: Any) -> CaseFigures:
-    """A statistic of a quantity over the boards of a type, where there are three or more; asked of the first of them.
+    """A statistic of a quantity over the boards of a type, with at least `LEAST_BOARDS`: a cell of the first board.
 
-    It is of the one case that the most boards have run.
+    It uses the case that most of the boards have run.
     """
     query, cells = _Query(frame, conditions), []
     for device in query.devices:
@@ -690,7 +691,7 @@ def over_boards(frame: Frame, statistic: Callable[..., Any], quantity: str, **co
         runs: Dict[Case, List[Tuple[Row, Estimate]]] = {}
         for member in family if family[0] is device else ():
             for row in query.rows(member):
-                figure = estimate_of(row, _known(quantity))
+                figure = estimate_of(row, _checked_quantity(quantity))
                 if figure is not None and len(row.epochs_s) >= REPEATED:
                     runs.setdefault(dataclasses.replace(row.case, device=name), []).append((row, figure))
         boards = max(runs.values(), key=len, default=[])
@@ -702,7 +703,7 @@ def over_boards(frame: Frame, statistic: Callable[..., Any], quantity: str, **co
 
 
 def throttled_share(frame: Frame, **conditions: Any) -> CaseFigures:
-    """Share of throttled cases of training, among those with a sensor that would have told; left-out ones count."""
+    """Share of throttled training cases among those with a throttling sensor, left-out profiles included."""
     query, cells = _Query(frame, conditions), []
     for device in query.devices:
         trained = [*query.rows(device), *(row for row in device.left_out if row.case.task == TRAINING)]
@@ -736,12 +737,12 @@ def over_modes(
     complete: bool = False,
     **conditions: Any,
 ) -> CaseFigures:
-    """A statistic over power modes, a cell for each workload: over those named if all were profiled, or all if enough.
+    """A statistic over power modes, a cell for each workload.
 
-    `statistic(modes, values, ...)` takes `ProfiledModes` and an array of each quantity; there is no cell where it is
-    NaN.
-    `papers_range` leaves out what is below the CPU clocks of the papers' grid. With `complete` there are cells of all
-    of the workloads, or none.
+    It covers the given modes, all of which must be profiled, or by default all profiled modes, at least `ENOUGH_MODES`.
+    `statistic(modes, values, ...)` takes `ProfiledModes` and an array of each quantity; NaN gives no cell.
+    `papers_range` leaves out modes below the CPU clocks of the papers' grid. With `complete` there are cells of all
+    workloads or none.
     """
     query, cells = _Query(frame, conditions), []
     least = min(mode.cpu_khz for _, mode in load_board("orin-agx").power_modes("grid:paper")) if papers_range else 0
@@ -753,7 +754,7 @@ def over_modes(
         if set(by_mode) != set(wanted) or ("power_mode" not in query.named and len(wanted) < ENOUGH_MODES):
             continue
         own = [by_mode[name] for name in wanted]
-        series = [[estimate_of(row, _known(quantity)) for row in own] for quantity in quantities]
+        series = [[estimate_of(row, _checked_quantity(quantity)) for row in own] for quantity in quantities]
         if any(None in figures for figures in series):
             is_unmeasured = True
             continue
@@ -781,7 +782,7 @@ def correlation(frame: Frame, first: str, second: str, **conditions: Any) -> Cas
 
 
 def error_of_short_profiles(frame: Frame, quantity: str, **conditions: Any) -> CaseFigures:
-    """The mean error of stretches of ten minibatches that have none in common, of each long profile's time or power."""
+    """The mean error of the time or power of disjoint stretches of ten minibatches, for each long profile."""
     query, cells = _Query(frame, conditions), []
     for row in (row for device in query.devices for row in query.rows(device) if SHORT in row.stretches):
         errors = np.array(getattr(row.stretches[SHORT], f"{quantity}_errors")[::SHORT])
@@ -794,7 +795,7 @@ def error_of_short_profiles(frame: Frame, quantity: str, **conditions: Any) -> C
 def share_without_power_sample(
     frame: Frame, length: int, shorter_than_s: float = math.inf, **conditions: Any
 ) -> CaseFigures:
-    """Share of the stretches of some length that hold no power sample, of profiles where they take less than this."""
+    """Share of the stretches of a length without a power sample, for profiles whose stretches take less than a time."""
     query = _Query(frame, conditions)
     rows = [row for device in query.devices for row in query.rows(device) if length in row.stretches]
     cells = [
@@ -813,4 +814,4 @@ STATISTICS: Dict[str, Callable[..., CaseFigures]] = {
         *(over_modes, correlation, error_of_short_profiles, share_without_power_sample),
     )
 }
-"""The fixtures of a claim's test, by name."""
+"""The statistics that are fixtures of a claim's test, by name."""

@@ -1,4 +1,4 @@
-"""Simulated corpora: a board's answers in many power modes as rows of the corpus schema."""
+"""Simulated corpora: profiles of a simulated board in many power modes, as rows of the corpus schema."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ def simulate_corpus(
     noise: bool = True,
     instance: int = 0,
 ) -> List[Dict[str, Any]]:
-    """Rows of a corpus, then `workers` and `storage`: a workload on copy `instance` of a simulated board.
+    """Rows of a corpus, with columns `workers` and `storage`, of a workload on copy `instance` of a simulated board.
 
-    Without `workers` as many as the papers took. The page cache holds what it can after one pass (001 sec. 2.3). The
-    same `seed` gives the same noise. Raises UnknownNameError, or InvalidValueError where the model has no answer.
+    `workers` defaults to the papers' number. The page cache has the state after one pass (001 sec. 2.3). The same
+    `seed` gives the same noise. Raises UnknownNameError, or InvalidValueError outside the model's range.
     """
     board, workload = load_board(board_name), load_workload(workload_name)
     loaders = workload.default_workers if workers is None else workers
@@ -44,7 +44,7 @@ def simulate_corpus(
     time_ms, power_mw = response.minibatch_time_ms, response.power_mw
     if noise:
         what = (board_name, workload_name, tuple(load), seed, *([instance] if instance else []))
-        random = np.random.Generator(np.random.PCG64(seed_of(repr(what))))  # another noise for every one of these
+        random = np.random.Generator(np.random.PCG64(seed_of(repr(what))))  # each combination has its own noise
         time_ms, power_mw = repetition_factors(board, random, len(table)) * (time_ms, power_mw)
     same = {"device": board_name, "workload": workload_name, "task": task}
     return [

@@ -76,9 +76,7 @@ CREATE TABLE IF NOT EXISTS verdicts (
 BUSY_TIMEOUT_S = 60.0
 """Timeout for another writing process: its transaction takes milliseconds, an SD card's fsync a second."""
 
-RESCUE = (
-    "keep a copy, save what can be read by `sqlite3 FILE .recover | sqlite3 NEW`, or name another file by --results"
-)
+RESCUE = "keep a copy, save what can be read by `sqlite3 FILE .recover | sqlite3 NEW`, or give another results file"
 
 _MAGIC = b"SQLite format 3\0"
 _HEADER_BYTES = 100
@@ -107,7 +105,7 @@ def open_to_write(path: Path) -> sqlite3.Connection:
 def open_to_read(path: Path) -> sqlite3.Connection:
     if not path.exists() or path.stat().st_size == 0:
         raise StoreError(
-            f"there is no results file {path}", "name an existing one, or make one: pytest benchmarks --results FILE"
+            f"there is no results file {path}", "give an existing one, or make one: pytest benchmarks --results FILE"
         )
     _refuse_broken(path)
     if _may_write(path) and _may_write(path.parent):
@@ -132,9 +130,9 @@ def explain(path: Path, doing: str, error: Exception) -> StoreError:
     if "readonly" in said or "unable to open" in said or isinstance(error, PermissionError):
         return StoreError(
             f"cannot {doing} {path}: this user may not write the file or its folder ({said})",
-            "allow it (a reader needs that too while FILE-wal exists), or name another file by --results",
+            "allow it (a reader needs that too while FILE-wal exists), or give another results file",
         )
-    return StoreError(f"cannot {doing} {path}: {said}", "name another file by --results")
+    return StoreError(f"cannot {doing} {path}: {said}", "give another results file")
 
 
 def _connect(path: Path, options: str) -> sqlite3.Connection:
@@ -159,7 +157,7 @@ def _has_content(path: Path) -> bool:
 def _refuse_broken(path: Path) -> None:
     """Refuse anything but an intact results file, by its first bytes before SQLite opens it, and might change it."""
     if path.is_dir():
-        raise StoreError(f"{path} is a folder", "name a file by --results")
+        raise StoreError(f"{path} is a folder, expected a results file", "give a file, such as out/results.sqlite")
     if not _has_content(path) or _has_content(_beside(path, "-journal")):
         return  # new, or being made: the transaction that makes the tables looks again
     with path.open("rb") as file:
@@ -167,7 +165,7 @@ def _refuse_broken(path: Path) -> None:
     if not header.startswith(_MAGIC):
         raise StoreError(
             f"{path} is not a results file, or its header is damaged: it begins with {header[:16]!r}",
-            "name another file by --results, or put a copy in its place",
+            "give a results file, or put a copy in its place",
         )
     if len(header) < _HEADER_BYTES:
         raise StoreError(f"{path} is damaged: it ends after {len(header)} bytes", RESCUE)
@@ -187,12 +185,12 @@ def _refuse_identity(path: Path, application: int, version: int) -> None:
         raise StoreError(
             f"{path} is an SQLite file of another program: its application id is {application:#x},"
             f" not {APPLICATION_ID:#x}",
-            "name another file by --results",
+            "give a results file of jetwatt",
         )
     if version != VERSION:
         raise StoreError(
             f"{path} has schema version {version}; this version of jetwatt reads {VERSION}",
-            "read it with the jetwatt that wrote it, or name another file by --results",
+            "read it with the jetwatt that wrote it, or give another results file",
         )
 
 

@@ -101,8 +101,8 @@ def test_what_is_undecided_fails_only_where_it_is_asserted(own):
     [
         ("boards='nano'", 'value("time") > 0', "claimed of other boards than sim:xavier-nx"),
         ("measured_only='it takes turns'", 'value("time") > 0', "judged on measured profiles only: it takes turns"),
-        ("", 'value("warp") > 0', "there is no quantity 'warp'"),
-        ("", 'ratio("time", workers=(0, 8)) < 1', "sim:xavier-nx has no profiles that this compares"),
+        ("", 'value("warp") > 0', "'warp' is not a quantity"),
+        ("", 'ratio("time", workers=(0, 8)) < 1', "sim:xavier-nx has no profiles of the compared cases"),
         (
             "",
             'value("read_again") > 0',
@@ -116,9 +116,26 @@ def test_what_is_undecided_fails_only_where_it_is_asserted(own):
 def test_a_claim_is_skipped_with_the_reason_and_fails_where_it_compares_wrongly(own, claimed, asserted, why):
     done = own(claimed=claimed, asserted=asserted)
     assert why in done.stdout
-    is_wrong = why.startswith(("there is no", "a claim is", "neither", "workers_gain"))
+    is_wrong = why.startswith(("'warp'", "a claim is", "neither", "workers_gain"))
     assert done.returncode == (FAILED if is_wrong else 0)
     assert ("SKIPPED" in done.stdout) != is_wrong
+
+
+@pytest.mark.parametrize(
+    ("name", "what"),
+    [
+        ("folder", "is a folder, expected a results file; give a file"),
+        ("text", "is not a results file, or its header is damaged: it begins with b'words'; give a results file"),
+        ("missing", "there is no results file missing; give an existing one"),
+    ],
+)
+def test_a_file_that_cannot_be_judged_is_refused_with_a_hint_about_it(own, tmp_path, name, what):
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "text").write_text("words")
+    refused = own("--judge", name)
+    assert refused.returncode == pytest.ExitCode.USAGE_ERROR
+    assert what in refused.stderr
+    assert "by --results" not in refused.stderr
 
 
 def test_a_stored_file_is_judged_without_measuring_anything(own, tmp_path):
@@ -132,7 +149,7 @@ def test_a_stored_file_is_judged_without_measuring_anything(own, tmp_path):
     done = own("--judge", "r.sqlite", "test_plain.py", device=None)
     assert done.returncode == 0, done.stdout
     assert "1 passed, 1 skipped, 2 deselected" in done.stdout
-    assert "host has no profiles that this compares" in done.stdout
+    assert "host has no profiles of the compared cases" in done.stdout
     assert "judged: r.sqlite; the verdicts are stored there" in done.stdout
     again = verdicts_in(tmp_path / "r.sqlite")
     assert (again.verdicts, again.newer) == (of_run, 0)

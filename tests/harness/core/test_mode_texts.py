@@ -75,7 +75,7 @@ def test_an_unknown_name_is_told_with_all_that_is_known():
         ("9c", "cpu_cores=9"),
         ("2c-", "not of the form"),
         ("sample:-3", "needs a count"),
-        ("sample:49", "cannot draw 49 power modes; this space holds 1 to 48"),
+        ("sample:49", "cannot draw 49 power modes; draw 1 to 48 from this space"),
     ],
 )
 def test_a_mode_or_sample_that_cannot_be_is_refused(text, named):

@@ -94,7 +94,7 @@ def test_a_seed_draws_the_same_modes_under_every_python():
 
 @pytest.mark.parametrize("count", [0, 7])
 def test_a_sample_of_no_possible_size_is_refused(count):
-    with pytest.raises(InvalidValueError, match="holds 1 to 6"):
+    with pytest.raises(InvalidValueError, match="draw 1 to 6 from"):
         PowerModeSpace((1, 2, 3), (1, 2), (1,), (1,)).sample(count)
 
 

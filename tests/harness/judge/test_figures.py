@@ -100,7 +100,7 @@ def test_a_case_on_another_board_is_compared_in_the_default_mode_of_each():
     [
         ({"colour": "red"}, "colour"),
         ({"workers": (0, 1, 4)}, "pair"),
-        ({"workers": [(0, 1), (1, 4)], "batch_size": [(1, 2), (2, 4), (4, 8)]}, "as many changes"),
+        ({"workers": [(0, 1), (1, 4)], "batch_size": [(1, 2), (2, 4), (4, 8)]}, "different numbers of changes"),
         ({"epochs": "lukewarm"}, "lukewarm"),
     ],
 )
@@ -140,7 +140,7 @@ def test_bounds_may_differ_between_boards():
 def test_figures_are_no_truth_and_no_figures_are_no_verdict():
     with pytest.raises(InvalidValueError, match="neither true nor false"):
         bool(cells(1.0))
-    with pytest.raises(CannotRunError, match="no profiles that this compares"):
+    with pytest.raises(CannotRunError, match="no profiles of the compared cases"):
         ratio(FRAME, "time", workers=(0, 2)) < 1  # noqa: B015
     with pytest.raises(CannotRunError, match="without a sensor: the profiles of orin-agx have no gpu_load"):
         value(FRAME, "gpu_load", device=DEVICE) < 1  # noqa: B015
