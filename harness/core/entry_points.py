@@ -1,9 +1,13 @@
-"""Entry points of installed packages, by group, each with the package that declares it."""
+"""Entry points of installed packages, by group, each with the package that declares it.
+
+A package whose `entry_points.txt` cannot be read is left out with a warning.
+"""
 
 from __future__ import annotations
 
 import importlib.metadata
-from typing import Any, List, NamedTuple
+import warnings
+from typing import Any, List, NamedTuple, Set
 
 
 class EntryPoint(NamedTuple):
@@ -24,8 +28,32 @@ def entry_points(group: str) -> List[EntryPoint]:
     """
     points = {}
     for distribution in importlib.metadata.distributions():
-        for point in distribution.entry_points:
+        for point in _declared_by(distribution):
             if point.group == group:
-                package = f"{distribution.metadata['Name']} {distribution.version}"
+                package = _package(distribution)
                 points.setdefault((point.name, point.value), EntryPoint(point.name, point.value, package, point))
     return [points[key] for key in sorted(points)]
+
+
+def _package(distribution: Any) -> str:
+    return f"{distribution.metadata['Name']} {distribution.version}"
+
+
+def _declared_by(distribution: Any) -> List[Any]:
+    """The entry points of a distribution; none, with a warning once per process, if its file is malformed."""
+    try:
+        return list(distribution.entry_points)
+    except Exception as error:  # the parser of each Python version raises other classes
+        package = _package(distribution)
+        if package not in _MALFORMED:
+            _MALFORMED.add(package)
+            warnings.warn(
+                f"left out: the entry points of package {package}: its entry_points.txt in"
+                f" {distribution.locate_file('')} cannot be read: {type(error).__name__}: {error};"
+                " reinstall or uninstall that package",
+                stacklevel=2,
+            )
+        return []
+
+
+_MALFORMED: Set[str] = set()
