@@ -9,7 +9,7 @@ from typing import Any, Dict, List, Optional
 
 from harness.core.cases import LOGGING, QUIET
 from harness.core.entry_points import EntryPoint, entry_points
-from harness.core.errors import HarnessError, InvalidValueError, UnknownNameError
+from harness.core.errors import CannotRunError, HarnessError, InvalidValueError, UnknownNameError
 from harness.workloads import classification, language_models, yolov8n_coco
 from harness.workloads.failures import own_code_failed
 from harness.workloads.workload import Workload
@@ -70,7 +70,13 @@ def _imported(name: str, text: str) -> Any:
     After an import the folder stays on the path, as its last: so spawned DataLoader workers, and functions that import
     when they are called, find the module again.
     """
-    folder, path = str(Path.cwd()), list(sys.path)
+    try:
+        folder, path = str(Path.cwd()), list(sys.path)
+    except FileNotFoundError as error:
+        raise CannotRunError(
+            f"workload {text}: the working directory, in which its module is searched for, was deleted",
+            "change to the directory of the module: cd DIR",
+        ) from error
     sys.path.insert(0, folder)
     importlib.invalidate_caches()  # the file may be younger than what was read of the folder
     try:

@@ -39,6 +39,8 @@ def refuse_below(least: float, arguments: argparse.Namespace, *names: str, above
         value = getattr(arguments, name)
         if value is not None and not (least < value < math.inf or (value == least and not above)):
             wanted = f"a number above {least:g}" if above else f"{least:g} or more"
+            if not math.isfinite(value):
+                wanted = f"a finite number, {'above ' if above else ''}{least:g}{'' if above else ' or more'}"
             raise InvalidValueError(f"--{name.replace('_', '-')} is {value:g}, expected {wanted}")
 
 
@@ -49,7 +51,10 @@ def numbers(option: str, text: str, example: str) -> List[float]:
         values = []
     for value in values or [math.nan]:
         if not 0 < value < math.inf:
-            raise InvalidValueError(f"{option} is {text}, expected numbers above 0", f"like {option} {example}")
+            finite = "finite " if value == math.inf else ""
+            raise InvalidValueError(
+                f"{option} is {text}, expected {finite}numbers above 0", f"as in {option} {example}"
+            )
     return values
 
 

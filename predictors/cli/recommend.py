@@ -40,7 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="one, or several to choose from (default: 16)",
     )
     add("--workers", type=int, help="num_workers of the DataLoader (default: as in the papers: 4, or 0 for YOLO)")
-    add("--storage", default="ssd", help="storage medium of the data set (default: ssd)")
+    add("--storage", help="storage medium of the data set (default: ssd; on boards without one, their own medium)")
     add("--epochs", type=float, help="of the training, for hours and watt-hours saved")
     add = parser.add_argument_group("the goal").add_argument
     add("--goal", choices=tuple(OBJECTIVES), help="default: time; throughput, the time of a sample, for several sizes")

@@ -11,6 +11,7 @@ from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tup
 
 import numpy as np
 
+from harness.core.campaigns import default_medium
 from harness.core.cases import (
     CONCURRENT,
     DEFAULT_MINIBATCHES,
@@ -116,11 +117,13 @@ def concurrent(
     for way in ways:
         if way not in WAYS:
             raise UnknownNameError(f"--ways names {way!r}", f"available: {', '.join(WAYS)}")
-    opened = open_device(device, load_configuration(Path(config)))
+    configuration = load_configuration(Path(config))
+    opened = open_device(device, configuration)
     training_sizes = [batch_size] if isinstance(batch_size, int) else list(batch_size)
     name, served = workload_name(training, opened), workload_name(inference, opened)
     settings = Settings(minibatches=minibatches, seed=seed)
-    template = Case(opened.name, name, "maxn", workers_of(name, workers), "ssd", training_sizes[0], settings)
+    medium = default_medium(board_of(opened), configuration)
+    template = Case(opened.name, name, "maxn", workers_of(name, workers), medium, training_sizes[0], settings)
     progress = progress or Progress(sys.stderr)
     attempts: Dict[str, List[Attempt]] = {}
     refused: Dict[str, HarnessError] = {}

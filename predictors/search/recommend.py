@@ -8,8 +8,9 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, Optional, Sequence, Set, Tuple, Union
 
+from harness.core.campaigns import default_medium
 from harness.core.cases import DEFAULT_MINIBATCHES, Case, Settings
-from harness.core.configuration import DEFAULT_RESULTS, FILE_NAME, load_configuration
+from harness.core.configuration import DEFAULT_RESULTS, DEFAULT_STORAGE, FILE_NAME, load_configuration
 from harness.core.device import Device
 from harness.core.errors import CannotRunError, HarnessError, InvalidValueError
 from harness.core.power_modes import PowerMode
@@ -76,7 +77,7 @@ def recommend(
     task: str = TASKS[0],
     batch_size: Union[int, Sequence[int]] = DEFAULT_BATCH_SIZE,
     workers: Optional[int] = None,
-    storage: str = "ssd",
+    storage: Optional[str] = None,
     epochs: Optional[float] = None,
     goal: Optional[str] = None,
     power_budget: Union[float, Sequence[float], None] = None,
@@ -114,7 +115,7 @@ def recommend(
         batch_size: samples per minibatch; several to choose from, by time per sample. The batch size changes how a
             network learns.
         workers: of the DataLoader; None for the papers' default: 4, or 0 for YOLO.
-        storage: medium of the data set.
+        storage: medium of the data set; None for `ssd`, or for the board's own medium if it has no SSD.
         epochs: of the whole training; None for the papers' number.
         goal: what to minimise: `time`, `power`, `energy`, `edp`, `throughput` or `sample-energy`.
         power_budget: maximum module power in W; several share one set of profiles.
@@ -157,6 +158,10 @@ def recommend(
     case_device = opened.name if pool is not None else str(device)
     if percentile != MEDIAN and opened.provenance == "replayed":
         raise InvalidValueError("a corpus has medians only", "omit --percentile")
+    if storage is None:
+        storage = default_medium(board_of(opened), configuration)
+        if storage != DEFAULT_STORAGE:
+            progress.line(f"--storage {storage}: {opened.name} has no {DEFAULT_STORAGE}")
     names = [workload_name(name, opened) for name in ([workload] if isinstance(workload, str) else workload)]
     if deadline is not None or energy_budget is not None:
         _refuse_more_than_an_epoch(names, max(sizes))

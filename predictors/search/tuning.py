@@ -37,6 +37,7 @@ from typing import Any, Callable, Iterator, List, NamedTuple, Optional, Tuple, U
 import numpy as np
 
 from harness.board.cpu import workers_follow
+from harness.core.campaigns import default_medium
 from harness.core.cases import Case
 from harness.core.configuration import FILE_NAME, load_configuration
 from harness.core.device import Device
@@ -308,7 +309,8 @@ def tuning(
     if goal is None and power_budget_w is None:
         raise CannotRunError("tuning needs a goal", "give power_budget_w=30, or goal=Goal(...)")
     wanted = goal if goal is not None else power_budget(w_to_mw(float(power_budget_w or 0)))
-    opened = open_device(device, load_configuration(Path(FILE_NAME)), root)
+    configuration = load_configuration(Path(FILE_NAME))
+    opened = open_device(device, configuration, root)
     strategy = make_closed_loop(StrategySetting(board_of(opened), references), 0, LEAST_GAIN)
     modes = list(opened.power_mode_space())
     options = {
@@ -323,7 +325,8 @@ def tuning(
     with contextlib.ExitStack() as stack:
         stack.enter_context(_held(opened))
         if isinstance(opened, SimulatedDevice):
-            case = Case(device, get_workload(workload).name, MAXN, 4, "ssd", batch_size)
+            medium = default_medium(board_of(opened), configuration)
+            case = Case(device, get_workload(workload).name, MAXN, 4, medium, batch_size)
             report(f"rehearsal on {device}, simulated: each minibatch counts as one of {case.workload}")
             tuner: OnlineTuner = RehearsedTuner(opened, case, strategy, wanted, modes, **options)
         else:

@@ -12,7 +12,7 @@ import msgspec
 
 from harness.core.boards import board_names, is_board, load_board
 from harness.core.cases import AXES, CONCURRENT, INFERENCE, STATIC, TRAINING, Case, Settings, parse_storage
-from harness.core.configuration import DEFAULT_STORAGE
+from harness.core.configuration import DEFAULT_STORAGE, Configuration
 from harness.core.errors import HarnessError, InvalidValueError, UnknownNameError
 from harness.core.files import read_toml, typed
 from harness.core.power_modes import NamedMode, PowerMode
@@ -188,6 +188,11 @@ def own_media(board: str, media: Sequence[str]) -> Tuple[str, ...]:
     named = [medium.partition("@") for medium in media]
     own = (spec.default_storage if medium == DEFAULT_STORAGE else medium for medium, _, _ in named)
     return tuple(dict.fromkeys(medium + "".join(limit) for medium, (_, *limit) in zip(own, named)))
+
+
+def default_medium(board: str, configuration: Configuration) -> str:
+    """The storage medium of a board if none was requested: `ssd` if it has one or its path is configured."""
+    return DEFAULT_STORAGE if configuration.place(DEFAULT_STORAGE) else own_media(board, [DEFAULT_STORAGE])[0]
 
 
 def describe_settings(settings: Settings) -> str:

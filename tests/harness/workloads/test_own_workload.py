@@ -144,6 +144,15 @@ def test_a_missing_module_is_named_with_the_folder_and_two_workloads_of_one_name
         get_workload(f"{module('', PLAIN)}:WORKLOAD")
 
 
+def test_a_working_directory_that_was_deleted_is_an_error_and_no_traceback(tmp_path, monkeypatch):
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    with pytest.raises(HarnessError, match=r"workload my_net:NET: the working directory, .* was deleted; .*cd DIR"):
+        get_workload("my_net:NET")
+
+
 def test_an_installed_package_brings_workloads_by_entry_points(module, monkeypatch):
     name = module("", PLAIN)
     points = [importlib.metadata.EntryPoint("bird-net", f"{name}:WORKLOAD", "jetwatt.workloads")]

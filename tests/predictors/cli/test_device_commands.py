@@ -68,6 +68,15 @@ def test_recommend_names_a_mode_whose_peak_is_within_a_budget(capsys, tmp_path):
     assert f"peak:        {peak['peak_mw'] / 1e3:.4g} W in samples 1 s apart, limit 18 W" in out
 
 
+def test_a_board_without_an_ssd_is_profiled_on_its_own_medium_and_the_medium_is_named(capsys, tmp_path):
+    nano = ["recommend", "--device", "sim:nano", "--workload", "lenet-mnist", "--results", tmp_path / "r.sqlite"]
+    code, _, err = run(capsys, *nano, *RANDOM, "--power-budget", 5, "--profiles", 3)
+    assert code == 0, err
+    assert "--storage sd: sim:nano has no ssd" in err
+    with ResultsStore(tmp_path / "r.sqlite", read_only=True) as store:
+        assert {record.case.storage for record in store.records()} == {"sd"}
+
+
 @pytest.mark.exhaustive
 def test_what_was_profiled_is_in_the_results_file_and_is_not_profiled_again(capsys, tmp_path):
     options = [*RECOMMEND, *RANDOM, "--power-budget", 25, "--profiles", 6, "--results", tmp_path / "r.sqlite"]
@@ -122,6 +131,7 @@ def test_the_least_energy_under_a_deadline_is_a_goal_too(capsys):
         (["--power-budget", "30", "--percentile", "100"], "--percentile is 100"),
         (["--power-budget", "30", "--workload", "lenet-mnist,bert-squad", "--plot", "p.png"], "one --workload"),
         (["--power-budget", "30", "--deadline", "5", "--epochs", "0"], "--epochs is 0"),
+        (["--epochs", "5", "--deadline", "inf"], "--deadline is inf, expected a finite number, above 0"),
         (["--power-budget", "30", "--reference", "x"], "--corpus"),
         (["--power-budget", "30", "--plot", "p.xyz"], ".png"),
         (["--power-budget", "30", "--workload", "resnet"], "available: lenet-mnist"),
