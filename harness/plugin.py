@@ -181,6 +181,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: List[pytest.Item
     """Deselect tests that run on request only, unless their file was named; then order the rest, after -k and -m."""
     if planning.PLAN not in config.stash:
         return
+    if any("baseline" in getattr(item, "fixturenames", ()) for item in items):
+        _refuse_strictness_without_baseline(config)
     plan = config.stash[planning.PLAN]
     left_out = {item for item in items if _is_left_out(item, plan)}
     if left_out:
@@ -211,6 +213,16 @@ def pytest_collection_modifyitems(config: pytest.Config, items: List[pytest.Item
     if session is not None and measuring > MOST_ROWS and config.getoption("verbose") <= 0:
         session.quiet = True
     config.stash[OUTCOME].countdown = Countdown(measuring)
+
+
+def _refuse_strictness_without_baseline(config: pytest.Config) -> None:
+    """Refuse `--strict` on the command line without `--baseline`, as it would pass without comparing anything."""
+    is_strict = "--strict" in map(str, config.invocation_params.args)  # pytest's own option: an ini file may set it too
+    if is_strict and config.getoption("jetwatt_baseline") is None:
+        raise pytest.UsageError(
+            "--strict was given without --baseline, so nothing would be compared; give --baseline FILE, a file of"
+            " `jetwatt baseline record`, or omit --strict"
+        )
 
 
 def _write_cases(path: Path, items: Sequence[pytest.Item], plan: Plan) -> None:

@@ -198,8 +198,11 @@ nights_since_accepted() { # results of the nights that are over, from the last a
 }
 
 judge() { # what the night says beside the others
-    local strictly=() page=() files
+    local strictly=() page=() files argument
     [ "$strict" = no ] || strictly=(--strict)
+    for argument in "${arguments[@]}"; do # a selection of cases leaves others of the baseline out
+        [[ $argument =~ ^(-[km]|(--cases|--deselect)(=|$)) ]] && strictly+=(--partial)
+    done
     if [ -e "$baseline" ] && [ "$accept" = no ]; then
         step baseline jetwatt baseline check --results "$results" --baseline "$baseline" --by "$by" "${strictly[@]}"
     fi
@@ -215,6 +218,7 @@ judge() { # what the night says beside the others
     step history jetwatt history "${files[@]}" --markdown --write-json "$night/history.json" "${page[@]}"
 }
 
+arguments=("$@")
 measure "$@"
 if [ -s "$results" ]; then
     hold_gates

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import argparse
+from collections import Counter
 from pathlib import Path
+from typing import Sequence
 
 from harness.cli.options import add_by, add_include_flagged, add_results, add_threshold
 from harness.core.units import share_to_percent
 from harness.judge.baseline import DEFAULT_THRESHOLD, TEST, check, format_checked, record, recorded_median
 from harness.judge.quantities import QUANTITIES
-from harness.judge.verdicts import exit_code
+from harness.judge.verdicts import NOT_RUN, Compared, exit_code, not_compared
 from harness.store.conditions import LEFT_OUT
 from harness.store.results import ResultsStore
 
@@ -22,8 +24,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "check",
         description=f"Compare the profiles of a results file with a baseline. {TEST}",
         epilog="exit code: 0 nothing is worse, 1 a case is slower or takes more power, 2 a comparison was refused or"
-        " none was possible; inconclusive cases and those that are not in the baseline are listed, and affect the exit"
-        " code with --strict only; cases that were not run do not affect it",
+        " none was possible; inconclusive cases, those that are not in the baseline, and recorded cases that were not"
+        " run are listed, and affect the exit code with --strict only",
     )
     for action in (recording, checking):
         add_results(action)
@@ -41,7 +43,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     checking.add_argument(
         "--strict",
         action="store_true",
-        help="also exit with 2 if a case is inconclusive, or a measured case is not in the baseline",
+        help="also exit with 2 if a case is inconclusive, is not in the baseline, or is recorded and was not run",
+    )
+    checking.add_argument(
+        "--partial",
+        action="store_true",
+        help="the results cover a part of the baseline (one device, pytest -k): --strict admits cases that were not"
+        " run",
     )
 
 
@@ -51,7 +59,9 @@ def run(arguments: argparse.Namespace) -> int:
             choice = (arguments.threshold, arguments.last, arguments.include_flagged, arguments.by)
             checked = check(store, arguments.baseline, *choice)
             print(format_checked(checked, arguments.threshold))
-            return exit_code(checked, arguments.strict)
+            if arguments.strict:
+                _explain_strictness(checked, arguments.partial)
+            return exit_code(checked, arguments.strict, is_partial=arguments.partial)
         done = record(store, arguments.baseline, arguments.last, arguments.include_flagged)
     vague = set()
     for case in done.cases:
@@ -79,3 +89,12 @@ def run(arguments: argparse.Namespace) -> int:
         )
     print(f"{arguments.baseline}: {len(done.cases)} cases")
     return 0
+
+
+def _explain_strictness(verdicts: Sequence[Compared], is_partial: bool) -> None:
+    """Print why `--strict` fails: how many figures were not compared, by verdict, and what to do."""
+    missing = Counter(verdict.status for verdict in not_compared(verdicts, is_partial))
+    if missing:
+        counts = ", ".join(f"{count} {status}" for status, count in missing.items())
+        remedy = "; for a run of a part of the cases, add --partial" if NOT_RUN in missing else ""
+        print(f"--strict fails: of {len(verdicts)} comparisons {counts}{remedy}")

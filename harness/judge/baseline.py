@@ -54,6 +54,11 @@ from harness.store.results import ResultsStore
 DEFAULT_THRESHOLD = TIME.threshold
 SIDES = ("the baseline", "now")
 
+ENOUGH_RUNS = 3
+RECORD_MORE_NOTE = (
+    f"the noise is greater than the threshold, so an equal figure is inconclusive too: record at least {ENOUGH_RUNS}"
+    " runs of this case, or raise the threshold"
+)
 NOT_RUN_NOTE = "not run since the baseline was recorded; to compare, measure again: pytest benchmarks"
 TOO_FEW_NOTE = f"at least {MIN_MINIBATCHES} clean minibatches are needed on each side"
 _NAMED_CASES = 3  # below the table, for each note
@@ -189,6 +194,8 @@ def judge_pairs(
             ratio = estimates[verdict.pair.key].estimate if verdict.pair.key in estimates else None
             limit = _limit(verdict.pair.before, ratio, quantity, allowed) if is_alone and ratio else None
             notes = (TOO_FEW_NOTE,) if verdict.status == TOO_FEW else _notes(verdict.pair, quantity)
+            if verdict.status == INCONCLUSIVE and len(verdict.pair.before.runs) < ENOUGH_RUNS:
+                notes = (RECORD_MORE_NOTE, *notes)
             of_pair.setdefault(id(verdict.pair), []).append(verdict._replace(notes=notes, limit=limit))
     return [verdict for case_pair in pairs for verdict in [*of_pair.get(id(case_pair), []), *_not_compared(case_pair)]]
 

@@ -136,18 +136,23 @@ def check_threshold(threshold: float) -> None:
         raise InvalidValueError(f"the threshold must be 0 or more, got {share_to_percent(threshold):g} %")
 
 
-def not_compared(verdicts: Iterable[Compared]) -> List[Compared]:
-    """The inconclusive verdicts, for which a strict gate fails."""
-    return [verdict for verdict in verdicts if verdict.status in (REFUSED, TOO_FEW, INCONCLUSIVE, NEW, NOT_MEASURED)]
+def not_compared(verdicts: Iterable[Compared], is_partial: bool = False) -> List[Compared]:
+    """The inconclusive verdicts, for which a strict gate fails; `is_partial` admits recorded cases that did not run."""
+    statuses = [REFUSED, TOO_FEW, INCONCLUSIVE, NEW, NOT_MEASURED] + ([] if is_partial else [NOT_RUN])
+    return [verdict for verdict in verdicts if verdict.status in statuses]
 
 
-def exit_code(verdicts: Sequence[Compared], strict: bool = False, is_refused: bool = False) -> int:
+def exit_code(
+    verdicts: Sequence[Compared], strict: bool = False, is_refused: bool = False, is_partial: bool = False
+) -> int:
     """1 if something became worse; else 2 if a comparison was refused or none was possible; else 0.
 
     `is_refused`: a comparison without a verdict was refused. `strict` returns 2 for all verdicts of `not_compared`.
     """
     refused = (
-        not_compared(verdicts) if strict else [verdict for verdict in verdicts if verdict.status in (REFUSED, TOO_FEW)]
+        not_compared(verdicts, is_partial)
+        if strict
+        else [verdict for verdict in verdicts if verdict.status in (REFUSED, TOO_FEW)]
     )
     is_nothing_compared = all(verdict.change is None for verdict in verdicts)
     return exit_code_of(

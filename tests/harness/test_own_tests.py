@@ -263,6 +263,14 @@ def test_strict_fails_what_the_baseline_does_not_hold_with_what_differs(own, rec
     assert "no condition is called tourch; available:" in wrong.stderr
 
 
+def test_strict_without_a_baseline_is_refused_before_anything_is_measured(own, tmp_path):
+    refused = own(CHECKED, "--strict")
+    assert refused.returncode == pytest.ExitCode.USAGE_ERROR
+    assert "--strict was given without --baseline, so nothing would be compared; give --baseline FILE" in refused.stderr
+    assert not (tmp_path / "r.sqlite").exists()
+    assert "1 passed" in own("def test_a(profile):\n    profile()\n", "--strict").stdout, "it compares nothing"
+
+
 def test_more_power_fails_and_its_limit_can_be_asked_for(own, record, tmp_path):
     assert "1 passed" in own(CHECKED).stdout
     record()

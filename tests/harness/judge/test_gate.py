@@ -11,9 +11,10 @@ from typing import Any, Dict, List, Optional, Sequence
 import numpy as np
 import pytest
 
+from harness.__main__ import main
 from harness.core.errors import InvalidValueError, StoreError
 from harness.core.metrics import summarise_idle
-from harness.judge.baseline import check, format_checked, judge, record
+from harness.judge.baseline import RECORD_MORE_NOTE, check, format_checked, judge, record
 from harness.judge.quantities import TIME
 from harness.judge.sides import CaseRuns, Run, read_baseline
 from harness.judge.verdicts import Compared, exit_code
@@ -127,12 +128,46 @@ def test_power_that_is_unsure_is_not_compared_and_says_so(gate):
     assert verdicts_of(reverse)["power"] == "not in baseline"
 
 
-def test_what_is_not_in_the_baseline_fails_where_it_is_strict_and_what_was_not_run_does_not(gate):
-    def cases(*workloads: str) -> Any:
-        return [([RUN], {"case": {"workload": name}}) for name in workloads]
+def cases_of(*workloads: str) -> List[Any]:
+    return [([RUN], {"case": {"workload": name}}) for name in workloads]
 
-    more, fewer = gate(cases("a"), cases("a", "b")), gate(cases("a", "b"), cases("a"))
-    assert [(exit_code(found), exit_code(found, strict=True)) for found in (more, fewer)] == [(0, 2), (0, 0)]
+
+@pytest.mark.parametrize(
+    ("recorded", "measured", "codes"),
+    [("a", "ab", (0, 2, 2)), ("ab", "a", (0, 2, 0)), ("ab", "ab", (0, 0, 0))],
+    ids=["not-in-the-baseline", "not-run", "the-same"],
+)
+def test_strict_fails_what_was_not_compared_and_partial_admits_what_was_not_run(gate, recorded, measured, codes):
+    verdicts = gate(cases_of(*recorded), cases_of(*measured))
+    partial = exit_code(verdicts, strict=True, is_partial=True)
+    assert (exit_code(verdicts), exit_code(verdicts, strict=True), partial) == codes
+
+
+def test_a_strict_check_names_the_cases_that_were_not_run_and_partial(tmp_path, baseline, capsys):
+    for name, workloads in (("before", "ab"), ("after", "a")):
+        with ResultsStore(tmp_path / name) as store:
+            for runs, changes in cases_of(*workloads):
+                add_runs(store, runs, **changes)
+    with ResultsStore(tmp_path / "before", read_only=True) as store:
+        record(store, baseline)
+    command = ["baseline", "check", "--results", f"{tmp_path / 'after'}", "--baseline", f"{baseline}"]
+    assert main([*command, "--strict"]) == 2
+    out = capsys.readouterr().out
+    assert re.search(r"orin-agx-b\S*: not run since the baseline was recorded", out)
+    assert "--strict fails: of 2 comparisons 1 not run; for a run of a part of the cases, add --partial" in out
+    assert main([*command, "--strict", "--partial"]) == 0
+    assert "--strict fails" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("runs", "has_note"), [(1, True), (3, False)])
+def test_an_equal_figure_is_inconclusive_if_one_noisy_run_was_recorded_and_the_reason_is_given(
+    gate, noise, runs, has_note
+):
+    times = [100 * np.exp(0.9 * noise.normal(size=40)) for _ in range(runs)]
+    verdicts = gate([(times, {})], [(times, {})])
+    assert [verdict.status for verdict in verdicts] == ["inconclusive"]
+    assert verdicts[0].change.ratio == pytest.approx(1)
+    assert (RECORD_MORE_NOTE in verdicts[0].notes) == has_note
 
 
 def test_an_idle_state_that_takes_more_power_fails(tmp_path, baseline):
