@@ -9,6 +9,7 @@ import re
 import time
 from typing import Collection, Dict, Iterator, List, Mapping, NamedTuple, Sequence, Tuple
 
+from harness.board import helper_stream
 from harness.board.kernel_file import check_writable, entries, read_int_setting, read_setting, read_text, write
 from harness.board.knob import Knob, KnobSpec
 from harness.board.source import Counters, Reading, Source
@@ -181,8 +182,9 @@ def _affinity_of(thread: int) -> List[int]:
 # -- time in use -------------------------------------------------------------------------------------------------------
 
 NOTES = {
-    "cpu_own_cores": "the run's process and all its descendants, without the sampler; 2.0 is two cores fully busy",
-    "cpu_sampler_cores": "the telemetry sampler itself",
+    "cpu_own_cores": "the run's process and all its descendants, without the sampler and the helper; 2.0 is two cores "
+    "fully busy",
+    "cpu_sampler_cores": "the telemetry sampler, with the programs it runs and the helper that reads root's sensors",
     "cpu_other_cores": "user, nice and system time of the whole machine, less the run's and the sampler's",
     "cpu_interrupt_cores": "hard and soft interrupts, whoever they served",
     "cpu_steal_cores": "time that the hypervisor gave to other virtual machines",
@@ -208,8 +210,21 @@ def parse_cpu_ticks(text: str) -> Dict[str, int]:
     return {"processes": user + nice + system, "interrupt": irq + softirq, "steal": steal}
 
 
+def sampler_cpu_s(proc: str = "/proc") -> float:
+    """CPU time of the sampler: this process, its children that have ended, and the run's helper for root's sensors."""
+    used = os.times()
+    for pid in helper_stream.pids():
+        with contextlib.suppress(OSError):  # it has ended; or (proc(5), hidepid) it is hidden, and counts as another's
+            _helper_ticks[pid] = parse_process_stat(read_text(os.path.join(proc, str(pid), "stat")))[1]
+    helper_s = sum(_helper_ticks.values()) / os.sysconf("SC_CLK_TCK")
+    return time.process_time() + used.children_user + used.children_system + helper_s
+
+
+_helper_ticks: Dict[int, int] = {}  # of each of the helper's processes, as last seen: time in use never shrinks
+
+
 class ProcessTree:
-    def __init__(self, proc: str, pid: int, without: int) -> None:
+    def __init__(self, proc: str, pid: int, without: Collection[int]) -> None:
         self._proc, self._pid, self._without = proc, pid, without
         self._parents: Dict[int, int] = {}
 
@@ -233,7 +248,7 @@ class ProcessTree:
                 self._parents[pid] = self._read(pid)[0]
         children: Dict[int, List[int]] = {}
         for pid, parent in self._parents.items():
-            if pid != self._without:
+            if pid not in self._without:
                 children.setdefault(parent, []).append(pid)
         family = [self._pid]
         for pid in family:
@@ -283,7 +298,7 @@ def others_on_cpu(own: int, seconds: float, root: str = "/") -> OthersOnCpu:
     The sum is of the whole machine: it also has processes that end meanwhile, and those outside of a container.
     """
     ticks_per_s, proc = os.sysconf("SC_CLK_TCK"), os.path.join(root, "proc")
-    tree = ProcessTree(proc, own, without=0)
+    tree = ProcessTree(proc, own, without=())
 
     def in_use_s() -> float:
         machine = parse_cpu_ticks(read_text(os.path.join(proc, "stat")))
@@ -301,12 +316,13 @@ def open_source(root: str, pid: int) -> Source:
     for path in ("stat", f"{pid}/stat"):
         if not os.path.exists(os.path.join(proc, path)):
             raise SourceUnavailableError(f"{os.path.join(proc, path)} does not exist", "mount /proc")
-    tree, counters, ticks_per_s = ProcessTree(proc, pid, without=os.getpid()), Counters(), os.sysconf("SC_CLK_TCK")
+    apart = (os.getpid(), *helper_stream.pids())
+    tree, counters, ticks_per_s = ProcessTree(proc, pid, apart), Counters(), os.sysconf("SC_CLK_TCK")
 
     def read(now_s: float) -> Reading:
         ticks = {**parse_cpu_ticks(read_text(os.path.join(proc, "stat"))), "own": tree.ticks()}
         totals_s = {name: count / ticks_per_s for name, count in ticks.items()}
-        growth = counters.growth(now_s, {**totals_s, "sampler": time.process_time()})
+        growth = counters.growth(now_s, {**totals_s, "sampler": sampler_cpu_s(proc)})
         if growth is None:
             return Reading({}, {})
         window_s, busy_s = growth

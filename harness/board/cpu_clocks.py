@@ -10,6 +10,7 @@ import os
 from typing import Any, Callable, ContextManager, Dict, Iterable, List, NamedTuple, Tuple
 
 from harness.board.cpu import CpuOnline, kept_online
+from harness.board.helper_stream import SensorFiles
 from harness.board.kernel_file import LimitFiles, Limits, check_writable, read_int_setting, read_setting, read_text
 from harness.board.knob import Knob, KnobSpec
 from harness.board.source import Reading, Source, file_source, read_each
@@ -120,14 +121,7 @@ def _read_while_online(read: Callable[..., Any], *arguments: str) -> Any:
         raise
 
 
-MEASURED_EVERY_S = 5.0  # that stops the CPU for a moment, and where only root may, the helper is run for it
-
-
-def _measured(policy: str) -> int:
-    try:
-        return read_int_setting(f"{policy}/cpuinfo_cur_freq")
-    except ControlError as error:
-        raise OSError(str(error)) from error
+MEASURED_EVERY_S = 5.0  # reading it stops the CPU for a moment
 
 
 def open_source(root: str, measured: bool = False) -> Source:
@@ -162,7 +156,9 @@ def open_source(root: str, measured: bool = False) -> Source:
     )
     if not measured:
         return asked
-    readers = {f"cpu{cpu}_measured_khz": functools.partial(_measured, path) for cpu, path in running.items()}
+    paths = {f"cpu{cpu}_measured_khz": f"{path}/cpuinfo_cur_freq" for cpu, path in running.items()}
+    files = SensorFiles(list(paths.values()), root)
+    readers = {channel: functools.partial(files.read_int, path) for channel, path in paths.items()}
     due_s = -math.inf
 
     def read(now_s: float) -> Reading:
@@ -171,6 +167,7 @@ def open_source(root: str, measured: bool = False) -> Source:
         if now_s < due_s:
             return requested
         due_s = now_s + MEASURED_EVERY_S
+        files.refresh()
         real = read_each(readers)
         return Reading({**requested.values, **real.values}, {**requested.failed, **real.failed})
 

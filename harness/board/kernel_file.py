@@ -126,7 +126,7 @@ def read_below(root: str, path: str) -> str:
 
 def read_int(path: str) -> int:
     """The whole number that the file holds; ValueError, which names the file and its text, where it holds none."""
-    return _whole_number(path, read_text(path))
+    return whole_number(path, read_text(path))
 
 
 class KeptFile:
@@ -153,7 +153,7 @@ class KeptFile:
         return data.decode(errors="replace").strip("\0 \t\n")
 
     def read_int(self) -> int:
-        return _whole_number(self.path, self.read_text())
+        return whole_number(self.path, self.read_text())
 
     def close(self) -> None:
         if self._fd is not None:
@@ -209,7 +209,7 @@ def read_setting(path: str) -> str:
 
 def read_int_setting(path: str) -> int:
     try:
-        return _whole_number(path, read_setting(path))
+        return whole_number(path, read_setting(path))
     except ValueError as error:
         raise ControlError(str(error)) from None
 
@@ -272,7 +272,7 @@ class LimitFiles(NamedTuple):
             write(path, value)
 
 
-def _whole_number(path: str, text: str) -> int:
+def whole_number(path: str, text: str) -> int:
     try:
         return int(text)
     except ValueError:

@@ -10,12 +10,13 @@ connected (`NC`) and in7, the sum of the shunts of the others, are left out.
 
 from __future__ import annotations
 
-import glob
+import functools
 import os
 import re
 from typing import Callable, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Set, Tuple
 
-from harness.board.kernel_file import KeptFile, read_int, text_of
+from harness.board.helper_stream import SensorFiles, read_sensor
+from harness.board.kernel_file import read_int
 from harness.board.source import Reading, Source, numbered_names, plain_name, read_each
 from harness.core.errors import InvalidValueError, SourceUnavailableError
 from harness.core.units import mv_ma_to_mw, uw_to_mw
@@ -107,9 +108,9 @@ class Rail(NamedTuple):
     files: Tuple[str, ...]  # their names there
     to_mw: Callable[..., float]  # from what the files hold
 
-    def reader(self) -> Callable[[], float]:
-        kept = [KeptFile(os.path.join(self.directory, name)) for name in self.files]
-        return lambda: self.to_mw(*(file.read_int() for file in kept))
+    @property
+    def paths(self) -> List[str]:
+        return [os.path.join(self.directory, name) for name in self.files]
 
     @property
     def note(self) -> str:
@@ -137,29 +138,26 @@ def current_limits(root: str) -> List[Tuple[str, float, str]]:
             for voltage, limit in zip(("in{}_input", "in_voltage{}_input"), names):
                 pair = [name.format(number) for name in (voltage, limit)]
                 try:
-                    limit_mw = mv_ma_to_mw(*(read_int(os.path.join(rail.directory, name)) for name in pair))
+                    values = [int(read_sensor(os.path.join(rail.directory, name), root)) for name in pair]
                 except (OSError, ValueError):
                     continue  # the other driver's, or no such limit
+                limit_mw = mv_ma_to_mw(*values)
                 limits.append((rail_channel(rail.label), limit_mw, f"the {words} of {rail.label} ({pair[1]})"))
     return [one for one in limits if one[1] > 0]
 
 
 def find_rails(root: str) -> List[Rail]:
-    """The rails below `root` that are connected, by their sensors' addresses; equal labels are numbered: `VDD_IN 2`."""
-    # A container may have been given the classes without the buses.
-    for patterns in (["sys/bus/i2c/devices/*"], ["sys/bus/iio/devices/iio:device*", "sys/class/hwmon/hwmon*"]):
-        folders = [folder for pattern in patterns for folder in sorted(glob.glob(os.path.join(root, pattern)))]
-        drivers = [(folder, text_of(os.path.join(folder, "name")).lower()) for folder in folders]
-        chips = [(folder, driver) for folder, driver in drivers if driver.startswith(("ina3221", "ina238"))]
-        if chips:
-            break
+    """The rails below `root` that are connected, by their sensors' addresses; equal labels are numbered: `VDD_IN 2`.
+
+    Raises SourceUnavailableError where labels are root's to read and the helper cannot read them either.
+    """
+    # Loaded here: the sampler's process does without it on machines that are no boards.
+    from harness.board.privileged import folders_of_chip, rail_chips
+
     listed: List[Rail] = []
-    for chip, driver in chips:
-        for directory, folders, files in os.walk(chip):
-            depth = directory.count(os.sep) - chip.count(os.sep)
-            # iio:device0, hwmon/hwmon3, and one more level on some kernels
-            folders[:] = sorted(folders) if depth < 3 else []
-            listed += _rails_in(directory, set(files), driver)
+    for chip, driver in rail_chips(root):
+        for directory, files in folders_of_chip(chip):
+            listed += _rails_in(directory, set(files), driver, root)
     rails: Dict[str, Rail] = {}  # by channel
     for rail in listed:
         if rail.label in ("", NOT_CONNECTED):
@@ -170,10 +168,10 @@ def find_rails(root: str) -> List[Rail]:
     return list(rails.values())
 
 
-def _rails_in(directory: str, files: Set[str], driver: str) -> Iterator[Rail]:
+def _rails_in(directory: str, files: Set[str], driver: str, root: str) -> Iterator[Rail]:
     if driver.startswith("ina238"):
         # The one of a Jetson board measures its input, whether or not it has a label.
-        labels = [text_of(os.path.join(directory, name)) for name in ("in1_label", "label") if name in files]
+        labels = [_label(os.path.join(directory, name), root) for name in ("in1_label", "label") if name in files]
         ways = [(("power1_input",), uw_to_mw), (("in1_input", "curr1_input"), mv_ma_to_mw)]
         for names, to_mw in [way for way in ways if files.issuperset(way[0])][:1]:
             yield Rail((labels or ["VIN"])[0], directory, names, to_mw)
@@ -189,7 +187,18 @@ def _rails_in(directory: str, files: Set[str], driver: str) -> Iterator[Rail]:
             names = (f"in_voltage{number}_input", f"in_current{number}_input")
             if f"in_power{number}_input" in files:
                 names, to_mw = (f"in_power{number}_input",), float
-        yield Rail(text_of(os.path.join(directory, name)), directory, names, to_mw)
+        yield Rail(_label(os.path.join(directory, name), root), directory, names, to_mw)
+
+
+def _label(path: str, root: str) -> str:
+    try:
+        return read_sensor(path, root)
+    except OSError as error:
+        from harness.board.privileges import ASK_FOR_RULE
+
+        reason, _, _ = str(error).partition(f"; {ASK_FOR_RULE}")
+        what = f"the label of a power rail cannot be read: {reason}"
+        raise SourceUnavailableError(what, f"run as root, or {ASK_FOR_RULE}") from error
 
 
 def open_source(root: str, total: Optional[Sequence[str]] = None, remark: str = "") -> Source:
@@ -199,7 +208,8 @@ def open_source(root: str, total: Optional[Sequence[str]] = None, remark: str = 
             f"there is no rail of an INA3221 or INA238 in {os.path.join(root, 'sys/bus/i2c/devices')}",
             "on a Jetson board load the driver, `sudo modprobe ina3221`; a container needs the host's /sys",
         )
-    readers = {rail.label: rail.reader() for rail in rails}
+    files = SensorFiles([path for rail in rails for path in rail.paths], root)
+    readers = {rail.label: functools.partial(_power_mw, rail, files) for rail in rails}
     definition = choose_total(list(readers), total, remark)
     notes = {"ina": f"power of each rail at the moment of the sample{BELOW_0}"}
     notes.update((rail_channel(rail.label), rail.note) for rail in rails)
@@ -207,6 +217,7 @@ def open_source(root: str, total: Optional[Sequence[str]] = None, remark: str = 
         notes[TOTAL] = definition.text
 
     def read(now_s: float) -> Reading:
+        files.refresh()
         reading = read_each(readers)
         values = {rail_channel(label): power_mw for label, power_mw in reading.values.items()}
         failed = {rail_channel(label): why for label, why in reading.failed.items()}
@@ -217,3 +228,7 @@ def open_source(root: str, total: Optional[Sequence[str]] = None, remark: str = 
         return Reading(values, failed)
 
     return Source(notes, read)
+
+
+def _power_mw(rail: Rail, files: SensorFiles) -> float:
+    return rail.to_mw(*map(files.read_int, rail.paths))

@@ -11,6 +11,7 @@
     privileged gpu UUID gpu-clocks|memory-clocks LOW,HIGH|reset       MHz, by nvidia-smi
     privileged gpu UUID power-limit WATT
     privileged fan full|back                     full speed, no automatic control; back to the state before
+    privileged stream                            reads sensors (see sensor_files) until its input ends
 
 What runs with root's rights is a copy of this file that only root can change. It needs only the standard library, from
 Python 3.6 on, which is what JetPack 4 calls python3; no environment variable is read or handed on, no limit or signal
@@ -21,6 +22,7 @@ and files lie in one folder of root's.
 # No `from __future__ import annotations` here: Python 3.6 does not know it.
 
 import contextlib
+import errno
 import fcntl
 import json
 import os
@@ -31,7 +33,7 @@ import stat
 import subprocess
 import sys
 import time
-from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Set, Tuple
+from typing import Any, BinaryIO, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Set, Tuple
 
 DONE, FAILED, REFUSED, TIMED_OUT = 0, 1, 2, 124
 """Exit statuses: done; tried and failed; refused, because the request is not on the list; begun and ended early."""
@@ -78,6 +80,15 @@ _HIGHEST_HZ = 10**10
 _WORD = re.compile(r"[A-Za-z0-9_]{1,64}")
 _MODE_HEAD = re.compile(r"POWER_MODEL ID=[0-9]{1,4} NAME=[A-Za-z0-9_.-]{1,64}")
 _NUMBER = re.compile(r"-?(0|[1-9][0-9]{0,10})")
+STREAM = "stream"
+RAIL_DRIVERS = ("ina3221", "ina238")
+_RAIL_FILE = re.compile(
+    r"in[1-3]_(label|input)|curr[1-3]_(input|crit|max)|label|power1_input|update_interval"  # hwmon
+    r"|rail_name_[0-9]|in_(voltage|current|power)[0-9]_input|(crit|warn)_current_limit_[0-9]"  # IIO, JetPack 4
+)
+_LONGEST_REQUEST = 16 * 1024  # a board has some 30 such files, of some 80 bytes of path
+_LONGEST_ANSWER = 4096  # a file of sysfs shows no more than a page
+_REQUEST_ID = re.compile(rb"[0-9-]{1,40}")
 
 
 class RefusedError(Exception):
@@ -115,7 +126,7 @@ def _between(lowest: int, highest: int) -> Callable[[str, str], bool]:
 def _beside(path: str, name: str) -> str:
     """What the file `name` in the folder of `path` holds; empty where there is none."""
     try:
-        with open(os.path.join(os.path.dirname(path), name)) as file:
+        with open(os.path.join(os.path.dirname(path), name), errors="replace") as file:
             return file.read().strip("\0\n ")
     except OSError:
         return ""
@@ -212,6 +223,47 @@ def nodes(kind: Kind, root: str) -> Dict[str, str]:
     return {name: path for name, path in paths.items() if kind.fits(path)}
 
 
+def rail_chips(root: str) -> List[Tuple[str, str]]:
+    """Folder and driver of each power sensor (INA3221, INA238); of their classes where the buses are missing."""
+    # A container may have been given the classes without the buses.
+    for patterns in (["sys/bus/i2c/devices/*"], ["sys/bus/iio/devices/iio:device*", "sys/class/hwmon/hwmon*"]):
+        chips = []
+        for pattern in patterns:
+            parent, prefix = os.path.split(os.path.join(root, pattern[:-1]))
+            try:
+                entries = sorted(entry for entry in os.listdir(parent) if entry.startswith(prefix))
+            except OSError:
+                continue
+            for folder in (os.path.join(parent, entry) for entry in entries):
+                driver = _beside(os.path.join(folder, "name"), "name").lower()
+                if driver.startswith(RAIL_DRIVERS):
+                    chips.append((folder, driver))
+        if chips:
+            return chips
+    return []
+
+
+def folders_of_chip(chip: str) -> Iterator[Tuple[str, List[str]]]:
+    """The folders where a power sensor's files may be, with the names of their files, sorted."""
+    for directory, folders, files in os.walk(chip):
+        depth = directory.count(os.sep) - chip.count(os.sep)
+        # iio:device0, hwmon/hwmon3, and one more level on some kernels
+        folders[:] = sorted(folders) if depth < 3 else []
+        yield directory, sorted(files)
+
+
+def sensor_files(root: str) -> Dict[str, List[str]]:
+    """What `stream` reads, by the name of the telemetry source that needs it; many kernels show it to root only."""
+    rails = [
+        os.path.join(directory, name)
+        for chip, _ in rail_chips(root)
+        for directory, names in folders_of_chip(chip)
+        for name in names
+        if _RAIL_FILE.fullmatch(name)
+    ]
+    return {"ina": rails, "cpufreq": list(nodes(KINDS["cpufreq-measured"], root).values())}
+
+
 def untrusted_part(path: str, machine: Machine) -> Optional[str]:
     """The first part of a path, from its end, that another than the owner may change; None where all is well."""
     top, part = os.path.realpath(machine.root), os.path.realpath(path)
@@ -282,15 +334,65 @@ def _node(kind: str, name: str, machine: Machine) -> str:
     return paths[name]
 
 
-def _open_node(path: str, flags: int, machine: Machine) -> int:
+def _open_node(path: str, flags: int, machine: Machine, below: Sequence[str] = ("sys", "proc/sys")) -> int:
     """Open a node and see that it is the kernel's, wherever links have led."""
     fd = os.open(path, flags | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
     opened = os.readlink(f"/proc/self/fd/{fd}")
-    trees = [os.path.join(os.path.realpath(machine.root), tree, "") for tree in ("sys", "proc/sys")]
+    trees = [os.path.join(os.path.realpath(machine.root), tree, "") for tree in below]
     if not (opened.startswith(tuple(trees)) and stat.S_ISREG(os.fstat(fd).st_mode)):
         os.close(fd)
         raise RefusedError(f"{path} leads out of the kernel's files")
     return fd
+
+
+def serve(machine: Machine, requests: BinaryIO, answers: BinaryIO) -> int:
+    """Read sensors for one who may not, until the input ends.
+
+    A request is a line `ID<tab>PATH<tab>PATH...`; its answer a line of JSON with `id` and `files`: of each path, in
+    order, its text, or [errno, reason]. The first line has `pids`: this process, and the one that started it.
+    Paths are compared with those of `sensor_files`, and files stay open.
+    """
+    kept = {}  # type: Dict[str, int]
+
+    def send(answer: Dict[str, Any]) -> None:
+        answers.write(json.dumps(answer).encode("ascii") + b"\n")
+        answers.flush()
+
+    send({"pids": [os.getpid(), os.getppid()]})
+    while True:
+        line = requests.readline(_LONGEST_REQUEST)
+        if not line.endswith(b"\n"):
+            break
+        number, _, rest = line[:-1].partition(b"\t")
+        if not _REQUEST_ID.fullmatch(number):
+            break
+        paths = [os.fsdecode(part) for part in rest.split(b"\t")]
+        allowed = set()  # type: Set[str]
+        if any(path not in kept for path in paths):
+            allowed.update(*sensor_files(machine.root).values())
+        send({"id": number.decode("ascii"), "files": [_answer(path, kept, allowed, machine) for path in paths]})
+    for fd in kept.values():
+        os.close(fd)
+    if line:
+        raise RefusedError(f"a request is a number and paths, with tabs, in a line of {_LONGEST_REQUEST} bytes at most")
+    return DONE
+
+
+def _answer(path: str, kept: Dict[str, int], allowed: Set[str], machine: Machine) -> Any:
+    try:
+        if path not in kept:
+            if path not in allowed:
+                raise RefusedError("it is not a file of a power sensor or a CPU's measured clock")
+            kept[path] = _open_node(path, os.O_RDONLY, machine, ["sys"])
+        try:
+            return os.pread(kept[path], _LONGEST_ANSWER, 0).decode("ascii", "replace")
+        except OSError:
+            os.close(kept.pop(path))  # a driver that is bound again gives its files anew
+            raise
+    except RefusedError as error:
+        return [errno.EPERM, f"refused: {error}"]
+    except OSError as error:
+        return [error.errno, error.strerror]
 
 
 def _store_conf(machine: Machine, read_input: Callable[[int], bytes], conf: str) -> Tuple[int, str]:
@@ -645,6 +747,8 @@ def main() -> int:
             raise RefusedError(f"{part} may be changed by others than root")
         os.umask(0o022)
         undo_limits()
+        if sys.argv[1:] == [STREAM]:
+            return serve(THIS_MACHINE, sys.stdin.buffer, sys.stdout.buffer)
         status, output = perform(sys.argv[1:], THIS_MACHINE, sys.stdin.buffer.read)
     except RefusedError as error:
         status, output = REFUSED, f"refused: {error}\n"

@@ -81,14 +81,15 @@ def check(root: str, what: str) -> None:
 
 def closed() -> Optional[str]:
     """Why this user cannot use the helper now; None where they can."""
-    why_not = _other_version()
+    why_not = other_version()
     if why_not is not None:
         return why_not
     answer = _sudo("-l", HELPER)
     return None if answer.status == privileged.DONE else answer.output.strip() or "sudo refuses"
 
 
-def _other_version() -> Optional[str]:
+def other_version() -> Optional[str]:
+    """Why the installed helper is not this suite's; None where it is."""
     try:
         installed = Path(HELPER).read_bytes()
     except OSError as error:
@@ -99,7 +100,7 @@ def _other_version() -> Optional[str]:
 
 def ask(*words: str, given: str = "") -> Finished:
     """Have the helper try one operation; ControlError, with how to install it, where it is not there or not allowed."""
-    why_not = _other_version()
+    why_not = other_version()
     if why_not is None:
         answer = _sudo(HELPER, *words, given=given)
         if answer.status == privileged.DONE or not answer.output.startswith(_SUDO_SAYS):

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, Collection, DefaultDict, Dict, List, Optional, Sequence, Tuple
 
 import harness
+from harness.board import helper_stream
 from harness.board.sampler_process import Order
 from harness.board.source import SourceSpec
 from harness.core.errors import HarnessError, InvalidValueError
@@ -91,14 +92,16 @@ class Sampler:
             on_failure.pop_all()
 
     def _launch(self, stop_fd: int) -> subprocess.Popen:
-        order = Order(self._sources, self.interval_s, self._root, self._cpus, os.getpid(), self._fd, stop_fd)
+        stream = helper_stream.open_for([SourceSpec(*source) for source in self._sources], self._root)
+        ends = stream.ends if stream else None
+        order = Order(self._sources, self.interval_s, self._root, self._cpus, os.getpid(), self._fd, stop_fd, ends)
         return subprocess.Popen(
             [sys.executable, "-m", "harness.board.sampler_process", json.dumps(order._asdict())],
             env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, [_IMPORT_PATH, os.getenv("PYTHONPATH")]))},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
-            pass_fds=[self._fd, stop_fd],
+            pass_fds=[self._fd, stop_fd, *(ends[:3] if ends else ())],
             start_new_session=True,  # Ctrl-C goes to every process of the terminal's group: it is this one's to handle
         )
 

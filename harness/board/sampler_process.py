@@ -18,6 +18,8 @@ import sys
 import time
 from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
+from harness.board import helper_stream
+from harness.board.cpu import sampler_cpu_s
 from harness.board.source import Source, SourceSpec, open_source
 from harness.core.errors import HarnessError
 
@@ -34,6 +36,7 @@ class Order(NamedTuple):
     parent_pid: int  # whose child this is; once it is another's, the parent has died
     out_fd: int  # where the lines go
     stop_fd: int  # anything to read here, or its end, means stop
+    helper: Optional[List[Any]] = None  # as `StreamEnds`, of the run's helper for sensors that only root may read
 
 
 class TickSchedule:
@@ -55,6 +58,7 @@ class TickSchedule:
 
 
 def run(order: Order) -> None:
+    helper_stream.inherit(helper_stream.StreamEnds(*order.helper) if order.helper else None)
     sources, notes, missing = _open_all([SourceSpec(*one) for one in order.sources], order.root)
     try:
         # Of every CPU the kernel leaves out those that do not exist or are not allowed.
@@ -64,12 +68,12 @@ def run(order: Order) -> None:
     _write_line(order.out_fd, {"notes": notes, "missing": missing})
 
     schedule = TickSchedule(time.monotonic(), order.interval_s)
-    cpu_before_s = time.process_time()
+    cpu_before_s = sampler_cpu_s()
     lost = 0
     stopping = False
     while True:
         sample = _sample(sources)
-        sample.update(lost=lost, cpu_s=time.process_time() - cpu_before_s, last=stopping)
+        sample.update(lost=lost, cpu_s=sampler_cpu_s() - cpu_before_s, last=stopping)
         _write_line(order.out_fd, sample)
         if stopping:
             return

@@ -10,6 +10,7 @@ import functools
 import hashlib
 import math
 import os
+import time
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, Optional, Tuple
 
@@ -19,8 +20,9 @@ from harness.board.cpu_clocks import CpuFrequency
 from harness.board.knob import Knob
 from harness.board.lock import locked
 from harness.board.page_cache import PageCache
+from harness.board.privileges import ASK_FOR_RULE
 from harness.board.saved_state import preserved
-from harness.board.source import SOURCES, SourceSpec, open_source
+from harness.board.source import SOURCES, Reading, Source, SourceSpec, open_source
 from harness.board.thermal import temperature_limits_c
 from harness.core.boards import is_board, load_board
 from harness.core.cases import DVFS, STATIC, Case
@@ -47,7 +49,31 @@ def source_capability(spec: SourceSpec, root: str) -> Capability:
         return Capability(topic, False, error.what, error.hint)
     except (OSError, ImportError) as error:
         return Capability(topic, False, str(error))
+    why_not, hint = _silence(source)
+    if why_not:
+        return Capability(topic, False, why_not, hint)
     return Capability(topic, True, source.notes.get(POWER_CHANNEL, f"{spec.name}: {', '.join(source.notes)}"))
+
+
+def _silence(source: Source) -> Tuple[str, str]:
+    """Why a source that opens gives no power, or nothing at all, in two readings, and a hint; empty where it does."""
+    readings = []
+    for _ in range(2):
+        try:
+            readings.append(source.read(time.monotonic()))
+        except HarnessError as error:
+            readings.append(Reading({}, {"": error.what}))
+        except (OSError, ValueError) as error:
+            readings.append(Reading({}, {"": str(error)}))
+    first, second = readings
+    values = {**first.values, **second.values}
+    failed = {channel: why for channel, why in first.failed.items() if channel not in values}
+    if not failed or (values and (POWER_CHANNEL in values or POWER_CHANNEL not in source.notes)):
+        return "", ""
+    channel, why = next(iter(failed.items()))
+    reason, closed, _ = why.partition(f"; {ASK_FOR_RULE}")
+    hint = f"run as root, or {ASK_FOR_RULE}" if closed or "Permission denied" in why else ""
+    return f"no value in two readings: {f'{channel}: ' if channel else ''}{reason}", hint
 
 
 def lock_name(name: str, root: Path) -> str:

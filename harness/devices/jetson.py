@@ -31,7 +31,7 @@ from harness.core.cases import IDLE, STATIC, Case
 from harness.core.configuration import NOT_FRESH, REQUIRED, Configuration
 from harness.core.device import Capability, Identity, named_mode
 from harness.core.environment import memory_bytes
-from harness.core.errors import CannotRunError, ControlError
+from harness.core.errors import CannotRunError, ControlError, SourceUnavailableError
 from harness.core.mode_texts import parse_power_modes
 from harness.core.power_modes import PowerMode, PowerModeSpace
 from harness.core.units import BYTES_PER_GIB
@@ -143,7 +143,7 @@ class JetsonDevice:
     def _differences(self) -> List[str]:
         differences, spec = list(self._live.differences), self._board.spec
         if spec is not None:
-            labels = [rail.label for rail in find_rails(str(self._board_root))]
+            labels = self._rail_labels()
             if labels and set(labels) != set(spec.rails.labels):
                 differences.append(f"power rails are {', '.join(labels)}, not {', '.join(spec.rails.labels)}")
             presets = [preset.name for preset in spec.presets]
@@ -152,11 +152,17 @@ class JetsonDevice:
                 differences.append(f"nvpmodel modes are {', '.join(names)}, not {', '.join(presets)}")
         return differences
 
+    def _rail_labels(self) -> List[str]:
+        try:
+            return [rail.label for rail in find_rails(str(self._board_root))]
+        except SourceUnavailableError:
+            return []  # `doctor` and each profile give the reason for the source
+
     def telemetry_sources(self, data_directory: Path) -> List[SourceSpec]:
         board, spec = str(self._board_root), self._board.spec
         total: Dict[str, Any] = {}
         if spec is not None and spec.rails.total:  # the facts define the total power, if this board has these rails
-            labels = {rail.label for rail in find_rails(board)}
+            labels = set(self._rail_labels())
             if not labels or set(spec.rails.total) <= labels:
                 total = {"total": list(spec.rails.total), "remark": spec.rails.note}
         sources = [
@@ -214,7 +220,10 @@ class JetsonDevice:
         identity, board = self.identity(), self._board
         mode = named_mode(case, self).mode
         in_effect = self._booted or getattr(self._control.in_effect(), "name", None)
-        limits = current_limits(str(self._board_root))  # for judging peaks: channel, limit in mW, description
+        try:  # for judging peaks: channel, limit in mW, description
+            limits = current_limits(str(self._board_root))
+        except SourceUnavailableError:  # there are no peaks to judge: the profile lacks power, with the reason
+            limits = []
         if board.spec is not None and board.spec.input_limit_mw:
             limits.append((TOTAL, board.spec.input_limit_mw, f"what a {board.spec.name}'s input may take"))
         try:  # equal for boards with the same nvpmodel modes

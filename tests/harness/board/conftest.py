@@ -68,6 +68,8 @@ with open({log!r}, "a") as log:
 if os.path.exists({limit!r}):
     privileged.NVPMODEL_TIMEOUT_S = float(open({limit!r}).read())
 os.umask(0o022)
+if sys.argv[3:] == ["stream"]:
+    sys.exit(privileged.serve(Machine({root!r}, os.geteuid()), sys.stdin.buffer, sys.stdout.buffer))
 try:
     status, output = perform(sys.argv[3:], Machine({root!r}, os.geteuid()), sys.stdin.buffer.read)
 except RefusedError as error:

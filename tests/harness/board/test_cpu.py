@@ -177,7 +177,7 @@ def test_time_that_left_the_run_is_said_not_guessed(busy):
 
 def test_the_sampler_is_no_part_of_the_run(tree):
     tree.write({f"proc/{RUN}/stat": process(RUN, 1, own=3), f"proc/{WORKER}/stat": process(WORKER, RUN, own=4)})
-    assert ProcessTree(f"{tree.root}/proc", RUN, without=WORKER).ticks() == seconds(3)
+    assert ProcessTree(f"{tree.root}/proc", RUN, without=[WORKER]).ticks() == seconds(3)
 
 
 def test_names_that_are_no_utf8_cost_nothing(busy):
@@ -187,7 +187,7 @@ def test_names_that_are_no_utf8_cost_nothing(busy):
     for pid, parent, own in ((WORKER, RUN, 5), (NEIGHBOUR, 1, 20)):
         line = process(pid, parent, own=own, command="NAME").encode()
         (busy.path / f"proc/{pid}/stat").write_bytes(line.replace(b"NAME", cut))
-    assert ProcessTree(f"{busy.root}/proc", RUN, without=-1).ticks() == seconds(15)
+    assert ProcessTree(f"{busy.root}/proc", RUN, without=()).ticks() == seconds(15)
 
 
 def test_processes_that_may_not_be_read_are_none_of_the_run(tree_in, plain_user):
@@ -198,13 +198,13 @@ def test_processes_that_may_not_be_read_are_none_of_the_run(tree_in, plain_user)
     )
     (tree.path / f"{NEIGHBOUR}").chmod(0)
     try:
-        assert ProcessTree(tree.root, RUN, without=-1).ticks() == seconds(10)
+        assert ProcessTree(tree.root, RUN, without=()).ticks() == seconds(10)
     finally:
         (tree.path / f"{NEIGHBOUR}").chmod(0o755)
 
 
 def test_a_worker_that_ends_while_it_is_read_is_neither_lost_nor_counted_twice(busy, monkeypatch):
-    processes = ProcessTree(f"{busy.root}/proc", RUN, without=-1)
+    processes = ProcessTree(f"{busy.root}/proc", RUN, without=())
     read = processes._read
 
     def read_and_lose_the_worker(pid):
@@ -244,7 +244,7 @@ def test_an_incomplete_text_is_refused(parse, text):
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads this machine's /proc")
 def test_this_process_and_its_children_are_seen_on_this_machine():
-    tree = ProcessTree("/proc", os.getpid(), without=-1)
+    tree = ProcessTree("/proc", os.getpid(), without=())
     before = tree.ticks()
     child = os.fork()
     if child == 0:

@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 import fcntl
+import json
 import os
 import resource
 import shutil
 import subprocess
 import sys
 import tempfile
+import traceback
 from pathlib import Path
 
 import pytest
 
-from harness.board import privileged, privileges
+from harness.board import helper_stream, privileged, privileges
+from harness.board import sampler as sampler_module
+from harness.board.sampler import Sampler
+from harness.board.source import SourceSpec
+from harness.devices.host import source_capability
 
 ATTACKER = 65534
+PROJECT = Path(privileged.__file__).resolve().parents[2]
 
 pytestmark = [
     pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to allow the helper to a second user"),
@@ -48,6 +55,12 @@ def installed():
                 folder.rmdir()
 
 
+def become_attacker():
+    os.setgroups([])
+    os.setgid(ATTACKER)
+    os.setuid(ATTACKER)
+
+
 @pytest.fixture
 def sudo(installed):
     """Runs sudo as the attacker, who sets limits and variables and chooses the folder; returns how it ended."""
@@ -56,9 +69,7 @@ def sudo(installed):
         def become():
             for number, values in limits:
                 resource.setrlimit(number, values)
-            os.setgroups([])
-            os.setgid(ATTACKER)
-            os.setuid(ATTACKER)
+            become_attacker()
 
         environment = {"PATH": os.environ["PATH"], **(variables or {})}
         return subprocess.run(
@@ -105,6 +116,7 @@ def test_sudo_gives_nothing_beside_the_helper(sudo, words):
         ("nvpmodel", "/tmp/evil.conf", "0"),
         ("fan", "stop"),
         ("fan-service", "stop"),
+        ("stream", "/etc/shadow"),
     ],
 )  # fmt: skip
 def test_the_helper_does_nothing_that_is_not_on_its_list(sudo, words):
@@ -156,3 +168,128 @@ def test_an_attacker_who_locks_all_that_he_can_open_does_not_hold_the_fan_up(sud
 def test_the_attacker_can_change_neither_helper_nor_rule(installed):
     for path in (privileges.HELPER, privileges.SUDOERS_FILE):
         assert privileged.untrusted_part(path, privileged.THIS_MACHINE) is None
+
+
+# -- sensors that only root may read -----------------------------------------------------------------------------------
+
+
+def measure(root):
+    """What a run says of power and clocks, and two profiles with their missing sensors; how many helpers they had."""
+    sources = [SourceSpec("ina"), SourceSpec("cpufreq", {"measured": True})]
+    power, clocks = (source_capability(source, root) for source in sources)
+    profiles, helpers = [], set()
+    for _ in range(2):
+        with Sampler(sources, 0.05, root=root) as sampler:
+            helpers.add(tuple(helper_stream.pids()))
+        telemetry = sampler.stop()
+        values = {channel: series.values[0] for channel, series in telemetry.series.items()}
+        profiles.append([values, telemetry.missing])
+    return [power.available, power.detail, power.hint], clocks.available, profiles, len(helpers)
+
+
+def as_attacker(work, *arguments):
+    """What a function returns in a process of the second user; this one's Python may be root's to read."""
+    result, given = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            become_attacker()
+            with os.fdopen(given, "w") as file:
+                json.dump(work(*arguments), file)
+            helper_stream.close()
+            os._exit(0)
+        except BaseException:
+            traceback.print_exc()
+            os._exit(1)
+    os.close(given)
+    with os.fdopen(result) as file:
+        text = file.read()
+    assert os.waitpid(child, 0)[1] == 0
+    return json.loads(text)
+
+
+@pytest.fixture
+def sensors(installed, monkeypatch):
+    """A tree with sensors that only root may read, of which the helper and its copy in the suite think as this machine.
+
+    Gives the folder of the tree and of a copy of the suite that the second user can read, for the sampler.
+    """
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        folder.chmod(0o755)
+        for package in ("core", "board"):
+            shutil.copytree(PROJECT / "harness" / package, folder / "suite/harness" / package)
+        shutil.copy(PROJECT / "harness/__init__.py", folder / "suite/harness/__init__.py")
+        here = 'THIS_MACHINE = Machine("/", 0)'
+        source = Path(privileged.__file__).read_text()
+        assert here in source
+        moved = source.replace(here, f"THIS_MACHINE = Machine({str(folder / 'tree')!r}, 0)")
+        for copy in (Path(privileges.HELPER), folder / "suite/harness/board/privileged.py"):
+            copy.write_text(moved)
+        chip, policy = "sys/bus/i2c/devices/1-0040", "sys/devices/system/cpu/cpufreq/policy0"
+        hwmon = f"{chip}/hwmon/hwmon3"
+        for path, (content, mode) in {
+            f"{chip}/name": ("ina3221", 0o444),
+            f"{hwmon}/in1_label": ("VDD_IN", 0o400),
+            f"{hwmon}/in1_input": ("5000", 0o400),
+            f"{hwmon}/curr1_input": ("1000", 0o400),
+            f"{policy}/related_cpus": ("0", 0o444),
+            f"{policy}/scaling_cur_freq": ("2601000", 0o444),
+            f"{policy}/cpuinfo_cur_freq": ("649000", 0o400),
+            "etc/shadow": ("secret", 0o400),
+        }.items():
+            file = folder / "tree" / path
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(content + "\n")
+            file.chmod(mode)
+        for made in folder.rglob("*"):
+            if made.is_dir():
+                made.chmod(0o755)
+
+        monkeypatch.setattr(privileged, "__file__", str(folder / "suite/harness/board/privileged.py"))
+        monkeypatch.setattr(privileges, "needed", lambda root: True)
+        monkeypatch.setattr(sampler_module, "_IMPORT_PATH", str(folder / "suite"))
+        monkeypatch.setattr(sys, "executable", "/usr/bin/python3")  # for the sampler
+        helper_stream.close()
+        yield folder
+
+
+def test_a_plain_user_measures_power_and_clocks_that_only_root_may_read_with_one_helper_for_the_run(sensors):
+    (available, detail, _), clocks, profiles, helpers = as_attacker(measure, str(sensors / "tree"))
+    assert available, detail
+    assert clocks
+    values = {"power_vdd_in_mw": 5000.0, "power_total_mw": 5000.0, "cpu0_khz": 2601000, "cpu0_measured_khz": 649000}
+    assert profiles == [[values, {}]] * 2
+    assert helpers == 1
+
+
+def test_without_the_rule_doctor_says_no_and_a_profile_gives_the_reason(sensors):
+    Path(privileges.SUDOERS_FILE).write_text("# no rule\n")
+    (available, detail, hint), _, profiles, _ = as_attacker(measure, str(sensors / "tree"))
+    assert not available
+    assert "the label of a power rail cannot be read: " in detail
+    assert "only root may read this sensor: sudo: a password is required" in detail
+    assert "doctor --sudoers" in hint
+    for values, missing in profiles:
+        assert values == {"cpu0_khz": 2601000}
+        assert "in1_label" in missing["ina"]
+        assert "doctor --sudoers" in missing["ina"]
+        assert "cpuinfo_cur_freq" in missing["cpu0_measured_khz"]
+
+
+def test_the_stream_gives_the_attacker_no_other_file(sensors):
+    tree = sensors / "tree"
+    (tree / "sys/bus/i2c/devices/2-0040").symlink_to(tree / "etc")
+    paths = [
+        "etc/shadow", "sys/bus/i2c/devices/1-0040/hwmon/hwmon3/../../../../../../../etc/shadow",
+        "sys/bus/i2c/devices/2-0040/shadow", "sys/bus/i2c/devices/1-0040/name",
+    ]  # fmt: skip
+    done = subprocess.run(
+        ["sudo", "-n", privileges.HELPER, "stream"],
+        input="\t".join(["1", "/etc/shadow", *(str(tree / path) for path in paths)]) + "\n",
+        preexec_fn=become_attacker, capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (0, "")
+    answers = json.loads(done.stdout.splitlines()[1])["files"]
+    assert len(answers) == 5
+    assert all(reason.startswith("refused: ") for _, reason in answers)

@@ -72,6 +72,7 @@ HOST = {
     "sys/class/thermal/thermal_zone0/temp": 40_000,
     **cpus(4),
     **policy(0, "0 1 2 3"),
+    "sys/devices/system/cpu/cpufreq/policy0/scaling_cur_freq": 1497600,
 }
 
 
