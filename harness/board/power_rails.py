@@ -10,6 +10,7 @@ connected (`NC`) and in7, the sum of the shunts of the others, are left out.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 import re
@@ -19,7 +20,7 @@ from harness.board.helper_stream import SensorFiles, read_sensor
 from harness.board.kernel_file import read_int
 from harness.board.source import Reading, Source, numbered_names, plain_name, read_each
 from harness.core.errors import InvalidValueError, SourceUnavailableError
-from harness.core.units import mv_ma_to_mw, uw_to_mw
+from harness.core.units import mv_ma_to_mw, uv_uohm_to_ma, uw_to_mw
 
 TOTAL = "power_total_mw"
 INPUT_RAILS = ("VDD_IN", "POM_5V_IN", "VIN")
@@ -32,6 +33,8 @@ CARRIER_RAILS = (
 
 LOWEST_MW = -1000.0
 """What a rail without load may read: an INA3221 is up to 80 uV off (data sheet), and 40 uV are 0.4 W on AGX Orin."""
+
+SHUNT_STEP_UV = 40  # what one step of an INA3221 is over its shunt (data sheet)
 
 NOT_CONNECTED = "NC"  # the label of a sensor channel that measures nothing
 SKEW = 1.1  # rails are read one after another: so much more than the total one inside it may show
@@ -114,12 +117,27 @@ class Rail(NamedTuple):
 
     @property
     def note(self) -> str:
-        """Where its values come from, and their update interval if the kernel has it: sampling faster repeats them."""
-        where = f"{self.label}: {' x '.join(self.files)} in {self.directory}"
+        """Where its values come from, their step, and their update interval: sampling faster repeats them."""
+        note = f"{self.label}: {' x '.join(self.files)} in {self.directory}"
+        step_mw = self.step_mw(lambda path: str(read_int(path)))
+        if step_mw is not None:
+            note += f"; in steps of {step_mw:.3g} mW"
+        with contextlib.suppress(OSError, ValueError):  # not every kernel has it
+            note += f"; renewed every {read_int(os.path.join(self.directory, 'update_interval'))} ms"
+        return note
+
+    def step_mw(self, read: Callable[[str], str]) -> Optional[float]:
+        """The power of one step of an INA3221 at the voltage now; None if the kernel does not name its shunt.
+
+        The kernel's documentation of the driver: `shunt[123]_resistor` in uOhm. `read` returns the text of a file.
+        """
+        number = re.sub(r"\D", "", self.files[0])
+        names = (f"shunt{number}_resistor", f"in{number}_input")
         try:
-            return f"{where}; renewed every {read_int(os.path.join(self.directory, 'update_interval'))} ms"
-        except (OSError, ValueError):
-            return where
+            shunt_uohm, voltage_mv = (int(read(os.path.join(self.directory, name))) for name in names)
+            return mv_ma_to_mw(voltage_mv, uv_uohm_to_ma(SHUNT_STEP_UV, shunt_uohm))
+        except (OSError, ValueError, ZeroDivisionError):
+            return None
 
 
 LIMITS = {
@@ -144,6 +162,15 @@ def current_limits(root: str) -> List[Tuple[str, float, str]]:
                 limit_mw = mv_ma_to_mw(*values)
                 limits.append((rail_channel(rail.label), limit_mw, f"the {words} of {rail.label} ({pair[1]})"))
     return [one for one in limits if one[1] > 0]
+
+
+def steps_mw(root: str) -> Dict[str, float]:
+    """The step of each rail whose sensor's shunt the kernel names, by label, in mW.
+
+    Raises SourceUnavailableError as `find_rails`.
+    """
+    steps = {rail.label: rail.step_mw(lambda path: read_sensor(path, root)) for rail in find_rails(root)}
+    return {label: step_mw for label, step_mw in steps.items() if step_mw is not None}
 
 
 def find_rails(root: str) -> List[Rail]:

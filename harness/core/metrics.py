@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 
@@ -130,12 +130,65 @@ def between(series: Series, start_s: float, end_s: float) -> Series:
     return Series(tuple(time for time, _ in kept), tuple(value for _, value in kept))
 
 
+def smallest_step(values: Sequence[float]) -> Optional[float]:
+    """The smallest difference between the levels that a sensor's readings take; None if they show no levels.
+
+    Power is voltage times current, so readings of one level differ by up to `SAME_READING` if the voltage moves a
+    little. There are levels if `MIN_READINGS` or more lie on two or more of them that are narrow beside the step, and
+    each was seen twice on average: the readings of a fine sensor hardly ever repeat.
+    """
+    distinct = np.unique(np.asarray(values, dtype=float))
+    if len(values) < MIN_READINGS or len(distinct) < 2:
+        return None
+    for share in (SAME_READING, 0.0):
+        reach = share * np.abs(distinct)
+        levels = np.split(distinct, np.flatnonzero(np.diff(distinct) > reach[1:]) + 1)
+        if len(levels) == 1 or 2 * len(levels) > len(values):
+            continue
+        step = float(np.min(np.diff([np.median(level) for level in levels])))
+        if all(level[-1] - level[0] <= NARROW * step for level in levels):
+            return step
+    return None
+
+
+def power_step_mw(series: Mapping[str, Series], spans: Sequence[Tuple[float, float]]) -> Optional[float]:
+    """The coarsest step of the rails that the total power is made of, within stretches of time (monotonic seconds).
+
+    A total that is one rail (`VDD_IN`) has that rail's step. Rails that are not in a sum of several count too; they are
+    those of lower voltages, whose steps are finer. None if no levels show.
+    """
+
+    def values_of(channel: str) -> List[float]:
+        return [value for span in spans for value in between(series[channel], *span).values]
+
+    rails = [name for name in series if name.startswith("power_") and name.endswith("_mw") and name != POWER_CHANNEL]
+    total = values_of(POWER_CHANNEL)
+    sampled = [values_of(name) for name in rails]
+    if total in sampled:
+        sampled = []
+    steps = [smallest_step(values) for values in [total, *sampled]]
+    return max((step for step in steps if step is not None and step <= LARGEST_STEP_MW), default=None)
+
+
+def typical_power_mw(values_mw: Sequence[float], step_mw: Optional[float]) -> float:
+    """The median of power samples; their mean if the sensor's step is coarser than `COARSE_STEP` of it."""
+    median_mw = float(np.median(values_mw))
+    is_coarse = step_mw is not None and step_mw > COARSE_STEP * median_mw
+    return float(np.mean(values_mw)) if is_coarse else median_mw
+
+
 def minibatch_energy_mws(time_ms: np.ndarray, power_mw: np.ndarray) -> np.ndarray:
     """Energy of a minibatch in mW s (mJ): power x time (001 sec. 1.1)."""
     return ms_to_s(np.asarray(time_ms, dtype=float)) * np.asarray(power_mw, dtype=float)
 
 
 POWER_CHANNEL = "power_total_mw"  # the source of power and energy figures: the device's own definition of its total
+
+COARSE_STEP = 0.01  # of the power: a median of readings on a coarser grid is off by up to half a step
+LARGEST_STEP_MW = 1000.0  # rails of AGX Orin step by 0.4 W (40 uV over 2 mOhm at 20 V); no sensor of a board by more
+MIN_READINGS = 8  # a few readings of a fine sensor lie on a grid by chance
+NARROW = 0.1  # the width of a level, as a share of the step
+SAME_READING = 0.005  # of a reading: how far the voltage moves the power of one and the same step of the current
 
 _TEXTS = read_toml(Path(__file__).with_name("aggregates.toml"))
 AGGREGATES: Dict[str, str] = _TEXTS["profile"]  # name to meaning, of every profile
@@ -171,7 +224,8 @@ def summarise_idle(telemetry: Telemetry, start_s: float, end_s: float) -> Dict[s
     figures: Dict[str, Optional[float]] = dict.fromkeys(AGGREGATES)
     power = between(telemetry.series.get(POWER_CHANNEL, NO_SERIES), start_s, end_s)
     if power.values:
-        figures.update(_sampled_power(power), energy_mwh=energy_mwh(power.times_s, power.values))
+        step_mw = power_step_mw(telemetry.series, [(start_s, end_s)])
+        figures.update(_sampled_power(power, step_mw), energy_mwh=energy_mwh(power.times_s, power.values))
     return figures
 
 
@@ -188,12 +242,14 @@ def summarise_socket(series: Series, spans: Sequence[Tuple[float, float]]) -> Di
 
 def summarise_concurrent(
     both: Interleaved,
-    power: Optional[Series],
+    series: Mapping[str, Series],
     training_batch: int,
     alone: Optional[Tuple[Interleaved, Interleaved]] = None,
     epoch_samples: int = 0,
 ) -> Dict[str, Optional[float]]:
     """`AGGREGATES` and `CONCURRENT_AGGREGATES` of `both` workloads; `alone` has training and inference by themselves.
+
+    `series` are the telemetry's, by channel.
 
     `CannotRunError` where no training minibatch completed.
     """
@@ -217,12 +273,14 @@ def summarise_concurrent(
     )
     if both.latency_ms:
         figures["inference_time_ms"] = float(np.median(both.inference_ms))
-    sampled = between(power or NO_SERIES, both.began_s, both.end_s)
+    power = series.get(POWER_CHANNEL, NO_SERIES)
+    sampled = between(power, both.began_s, both.end_s)
     if sampled.values:
         energy = energy_mwh(power.times_s, power.values, both.began_s, both.end_s)
-        figures.update(_sampled_power(sampled), energy_mwh=energy)
+        step_mw = power_step_mw(series, [(both.began_s, both.end_s)])
+        figures.update(_sampled_power(sampled, step_mw), energy_mwh=energy)
     if alone is not None:
-        figures.update(_against_alone(both, *alone, power or NO_SERIES, training_batch, epoch_samples))
+        figures.update(_against_alone(both, *alone, power, training_batch, epoch_samples))
     return figures
 
 
@@ -274,10 +332,14 @@ def _times(times_ms: Sequence[float]) -> Dict[str, float]:
     }
 
 
-def _sampled_power(power: Series) -> Dict[str, float]:
-    values = power.values  # 004 sec. 5.6: the mean is the average of the samples
-    figures = {"power_mw": np.median(values), "power_mean_mw": np.mean(values), "power_samples": len(values)}
-    return {**{name: float(figure) for name, figure in figures.items()}, **_peak(power)}
+def _sampled_power(power: Series, step_mw: Optional[float]) -> Dict[str, Optional[float]]:
+    return {
+        "power_mw": typical_power_mw(power.values, step_mw),
+        "power_step_mw": step_mw,
+        "power_mean_mw": float(np.mean(power.values)),  # 004 sec. 5.6: the mean is the average of the samples
+        "power_samples": float(len(power.values)),
+        **_peak(power),
+    }
 
 
 def _peak(power: Series) -> Dict[str, Optional[float]]:
@@ -309,9 +371,11 @@ def _power_and_disk(
     figures.update(_peak(since_first))
     settled_s = stable_from(since_first.times_s, since_first.values)
     # If power never settles, all clean samples count; power_settled_s is None then.
-    stable = power if settled_s is None else between(power, settled_s, epochs[-1].end_s)
-    counted = [value for epoch in epochs for value in between(stable, epoch.start_s, epoch.end_s).values]
-    figures["power_mw"] = float(np.median(counted)) if counted else None
+    stable_since_s = epochs[0].start_s if settled_s is None else settled_s
+    spans = [(max(epoch.start_s, stable_since_s), epoch.end_s) for epoch in epochs]
+    counted = [value for span in spans for value in between(power, *span).values]
+    figures["power_step_mw"] = power_step_mw(telemetry.series, spans)
+    figures["power_mw"] = typical_power_mw(counted, figures["power_step_mw"]) if counted else None
     figures["power_samples"] = float(len(counted))
     figures["power_settled_s"] = None if settled_s is None else settled_s - began_s
     energy_mws = over_epochs(POWER_CHANNEL)

@@ -83,6 +83,10 @@ def mv_ma_to_mw(millivolt: float, milliampere: float) -> float:
     return millivolt * milliampere / 1_000.0
 
 
+def uv_uohm_to_ma(microvolt: float, microohm: float) -> float:
+    return 1_000.0 * microvolt / microohm
+
+
 def kib_to_bytes(kib: float) -> int:
     """Of kibibytes, which `/proc/meminfo` calls kB."""
     return round(kib * 1024)

@@ -23,7 +23,7 @@ from harness.board.jetson_clocks import OFF, ON
 from harness.board.kernel_file import read_text
 from harness.board.lock import locked
 from harness.board.page_cache import PageCache
-from harness.board.power_rails import TOTAL, current_limits, find_rails
+from harness.board.power_rails import TOTAL, current_limits, find_rails, steps_mw
 from harness.board.saved_state import preserved
 from harness.board.source import SourceSpec
 from harness.board.thermal import temperature_limits_c
@@ -126,6 +126,10 @@ class JetsonDevice:
             detail = f"TPC mask {mask}: {off if mask else 'no cluster is off'}"
             capabilities.append(Capability("use the whole GPU", mask == 0, detail, hint))
         capabilities += [source_capability(spec, str(THIS_MACHINE)) for spec in self.telemetry_sources(Path.cwd())]
+        with contextlib.suppress(SourceUnavailableError):  # the source's own line gives the reason
+            steps = [f"{label} {step_mw:.3g} mW" for label, step_mw in steps_mw(str(self._board_root)).items()]
+            if steps:
+                capabilities.append(Capability("resolve the power of rails", True, f"in steps of: {', '.join(steps)}"))
         by_limit: Dict[float, List[str]] = {}
         try:
             for channel, limit_c in self.temperature_limits_c(None).items():

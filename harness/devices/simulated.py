@@ -266,8 +266,8 @@ class SimulatedDevice:
         parts = [(part, _workload(part.workload)[0], self._data(part)) for part in parts_of(case)]
         boards = [self._in_mode_of(part) for part, _, _ in parts]
         (both, *alone), minibatches, telemetry = run_interleaved(boards, case, parts)
-        power, samples = telemetry.series[POWER_CHANNEL], parts[0][2].samples
-        aggregates = summarise_concurrent(both, power, case.batch_size, tuple(alone), samples)
+        samples = parts[0][2].samples
+        aggregates = summarise_concurrent(both, telemetry.series, case.batch_size, tuple(alone), samples)
         return {}, minibatches, telemetry, aggregates
 
     def _idle(self, case: Case) -> Yielded:

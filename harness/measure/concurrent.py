@@ -348,18 +348,18 @@ def measure_concurrent(
             rounds(nothing, both, 1, never)
             telemetry = sampler.stop()
     training, serving, (result, minibatches, _) = stretches[:3]
-    power = telemetry.series.get(POWER_CHANNEL)
     mode = PowerMode(**bench.conditions["power_mode"])
     conditions = {
         **bench.conditions,
         "temperature_limits_c": dict(instruments.limits_c),
-        "power_source": instruments.power_source if power is not None else None,
+        "power_source": instruments.power_source if POWER_CHANNEL in telemetry.series else None,
         "power_definition": telemetry.notes.get(POWER_CHANNEL, "no power sensor"),
     }
     if not mix.inference_mode:
         conditions["clock_use"] = clock_use(telemetry, mode, result.began_s, result.end_s)
     alone = training.result, serving.result
-    aggregates = summarise_concurrent(result, power, case.batch_size, alone, bench.conditions["data_samples"])
+    samples = bench.conditions["data_samples"]
+    aggregates = summarise_concurrent(result, telemetry.series, case.batch_size, alone, samples)
     return Profile(case, "measured", conditions, minibatches, telemetry, aggregates, [], started_at)
 
 

@@ -11,6 +11,7 @@ from boards.power_model import RAIL_MV
 THERMAL = "sys/devices/virtual/thermal"
 HWMON = "sys/class/hwmon"
 NOT_CONNECTED = "NC"
+SHUNT_UOHM = {"VDD_GPU_SOC": 2000, "VDD_CPU_CV": 2000}  # steps of 0.4 W, as seen on AGX Orin; 5000 of other rails
 
 
 class _Numbers:
@@ -74,6 +75,7 @@ def _add_ina3221(plan: Plan, folder: str, labels: tuple) -> None:
         plan.show(f"{folder}/in{channel}_label", label)
         plan.show(f"{folder}/in{channel}_enable", int(label != NOT_CONNECTED))
         plan.show(f"{folder}/in{channel + 3}_input")  # voltage over the shunt
+        plan.show(f"{folder}/shunt{channel}_resistor", SHUNT_UOHM.get(label, 5000))
         plan.show(f"{folder}/curr{channel}_max_alarm")
         plan.show(f"{folder}/curr{channel}_crit_alarm")
         for limit in ("max", "crit"):

@@ -96,6 +96,16 @@ def test_the_rail_inside_another_is_recorded_and_not_added(tree):
     )
 
 
+def test_a_rail_states_the_step_of_its_sensor_where_the_kernel_names_the_shunt(tree):
+    tree.write(agx_orin())
+    tree.write({f"{I2C}/1-0040/hwmon/hwmon3/shunt1_resistor": 2000, f"{I2C}/1-0040/hwmon/hwmon3/shunt3_resistor": 5000})
+    tree.write({f"{I2C}/1-0040/hwmon/hwmon3/shunt2_resistor": 0})  # not a resistance
+    assert power_rails.steps_mw(tree.root) == {"VDD_GPU_SOC": 400, "VIN_SYS_5V0": 40}
+    notes = power_rails.open_source(tree.root, ORIN_TOTAL).notes
+    assert "in steps of 400 mW" in notes["power_vdd_gpu_soc_mw"]
+    assert "steps" not in notes["power_vdd_cpu_cv_mw"]
+
+
 def test_a_rail_a_little_below_0_counts_as_0_in_the_total_and_keeps_its_reading(tree):
     """Seen on an AGX Orin at idle: one step of the sensor."""
     tree.write(agx_orin())

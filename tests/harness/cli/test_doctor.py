@@ -53,6 +53,15 @@ def test_a_board_is_described_completely(tmp_path, board, l4t):
     assert set(tree.spec.rails.total) <= set(re.split(r"[,; ]+", found["measure power"]["detail"]))
 
 
+def test_doctor_lists_the_step_of_each_rail(tmp_path):
+    _, found = described(build_board(tmp_path / "root", "orin-agx", "r36.4"))
+    detail = found["resolve the power of rails"]["detail"]
+    steps = (
+        "VDD_GPU_SOC 100 mW, VDD_CPU_CV 100 mW, VIN_SYS_5V0 40 mW, VDDQ_VDD2_1V8AO 14.4 mW"  # at the tree's voltages
+    )
+    assert detail == f"in steps of: {steps}"
+
+
 def test_doctor_prints_a_board_without_being_told_its_name(tmp_path, capsys):
     tree = build_board(tmp_path / "root", "orin-agx", "r36.4", mode="MAXN")
     assert main(["doctor", "--root", tree.root]) == 0

@@ -17,9 +17,12 @@ from harness.core.metrics import (
     energy_mwh,
     epoch_sums,
     integral,
+    power_step_mw,
     quartiles,
+    smallest_step,
     stable_from,
     summarise,
+    summarise_idle,
 )
 from harness.core.profiles import CLEAN, FIRST, SETTLING, Minibatch, Series, Telemetry, counted_minibatches
 
@@ -187,6 +190,84 @@ def test_the_peak_is_the_greatest_sample_of_the_run_settled_or_not_and_says_how_
     made = series_of([2000] + [1000] * 8, [FIRST] + [CLEAN] * 8)
     figures = summarise(made, every_second(98.5, [20000, 1000, 12000, 4000, 6000, 8000, *[9000] * 8]), 16)
     assert (figures["power_peak_mw"], figures["power_peak_window_s"]) == (12000, 1.0)
+
+
+GPU, CPU, REST = "power_vdd_gpu_soc_mw", "power_vdd_cpu_cv_mw", "power_vin_sys_5v0_mw"
+
+
+def rails_of_an_agx_orin(seconds: int, gpu_ma: float = 168.0, millivolt: float = 20_000.0) -> Telemetry:
+    """Rails in steps of 20 mA at a voltage that moves by 8 mV, and one of fine steps; the total is their sum."""
+    ticks = range(seconds)
+    volts = [(millivolt + 8 * (tick % 3)) / 1000 for tick in ticks]
+    dither_ma = [gpu_ma + (7 * tick % 10) - 4.5 for tick in ticks]  # spread evenly over half a step
+    gpu = [20 * round(current / 20) * volt for current, volt in zip(dither_ma, volts)]
+    cpu = [40 * volt for volt in volts]
+    rest = [3000.0 + 17 * (tick % 7) for tick in ticks]
+    times_s = tuple(99.5 + tick for tick in ticks)
+    series = {GPU: gpu, CPU: cpu, REST: rest, POWER_CHANNEL: [sum(three) for three in zip(gpu, cpu, rest)]}
+    return Telemetry(1.0, series={name: Series(times_s, tuple(values)) for name, values in series.items()})
+
+
+def test_power_of_rails_in_coarse_steps_is_a_mean_and_the_step_is_in_the_profile() -> None:
+    made = series_of([100] * 400)
+    figures = summarise(made, rails_of_an_agx_orin(40), 16)
+    assert figures["power_step_mw"] == pytest.approx(400, rel=0.01)
+    counted = rails_of_an_agx_orin(40).series[POWER_CHANNEL].values[1:]
+    assert figures["power_mw"] == pytest.approx(sum(counted) / len(counted), rel=0.002)
+    means = [summarise(made, rails_of_an_agx_orin(40, gpu_ma), 16)["power_mw"] for gpu_ma in (167, 168, 169)]
+    assert means == sorted(means)  # a median takes the same level for all three
+    assert means[2] - means[0] > 40
+
+
+def test_where_the_step_is_fine_for_the_power_the_median_stays() -> None:
+    made = series_of([100] * 400)
+    telemetry = rails_of_an_agx_orin(40)
+    high = {
+        **telemetry.series,
+        POWER_CHANNEL: Series(
+            *zip(*((time, 50_000.0 + value) for time, value in zip(*telemetry.series[POWER_CHANNEL])))
+        ),
+    }
+    figures = summarise(made, Telemetry(1.0, series=high), 16)
+    assert figures["power_step_mw"] == pytest.approx(400, rel=0.01)
+    values = sorted(high[POWER_CHANNEL].values[1:])
+    assert figures["power_mw"] == pytest.approx(values[len(values) // 2], rel=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("values", "step"),
+    [
+        ([5000.0, 5400.0, 5000.0, 5400.0, 5000.0, 5800.0, 5400.0, 5000.0], 400.0),
+        (
+            [5000.0, 5400.2, 5001.0, 5400.0, 4999.0, 5800.0, 5400.1, 5000.0],
+            400.1,
+        ),  # one level at voltages a little apart
+        ([0.0, 400.0] * 4, 400.0),
+        ([20_000.0, 20_040.0, 20_080.0] * 3, 40.0),  # finer than the reach of a level, but exact
+        ([5000.0] * 20, None),  # one level has no step
+        ([5000.0 + 400 * level for level in range(8)], None),  # seen once each: readings of anything
+        ([5000.0, 5001.0, 5401.0, 5403.0], None),  # too few: two pairs of a fine sensor's by chance
+        ([5000.0, 5020.0, 5100.0, 5120.0] * 3, 20.0),  # levels 0.4 % wide are no levels beside steps of 2 %
+        ([5000.0 + 37.1 * tick % 211 for tick in range(40)], None),  # a fine sensor's readings do not repeat
+        ([], None),
+    ],
+)
+def test_the_step_of_a_sensor_is_read_off_levels_that_repeat(values, step) -> None:
+    assert smallest_step(values) == (step and pytest.approx(step, abs=0.5))
+
+
+def test_a_rail_that_is_the_total_has_its_own_step_and_rails_inside_it_do_not_count() -> None:
+    times_s = tuple(range(12))
+    total, inside = (5000.0, 5040.0, 5040.0) * 4, (1000.0, 1400.0) * 6
+    series = {"power_vdd_in_mw": Series(times_s, total), "power_vdd_soc_mw": Series(times_s, inside)}
+    assert power_step_mw({**series, POWER_CHANNEL: Series(times_s, total)}, [(0.0, 12.0)]) == 40.0
+    assert power_step_mw({**series, POWER_CHANNEL: Series(times_s, tuple(range(12)))}, [(0.0, 12.0)]) == 400.0
+
+
+def test_a_load_that_alternates_between_two_powers_is_no_step_of_a_sensor() -> None:
+    values = (10_000.0, 20_000.0) * 6
+    figures = summarise_idle(Telemetry(1.0, series={POWER_CHANNEL: Series(tuple(range(12)), values)}), 0.0, 12.0)
+    assert figures["power_step_mw"] is None
 
 
 def test_power_before_the_first_minibatch_does_not_count_as_stable() -> None:

@@ -24,7 +24,7 @@ from harness.core.cases import (
 from harness.core.configuration import Configuration
 from harness.core.errors import CannotRunError, InvalidValueError
 from harness.core.interleaving import Interleaved
-from harness.core.metrics import summarise_concurrent
+from harness.core.metrics import POWER_CHANNEL, summarise_concurrent
 from harness.core.profiles import CLEAN, Minibatch, Series
 from harness.devices.registry import open_device
 from harness.judge.case_frame import frame_of_profiles, pooled
@@ -137,17 +137,18 @@ def test_requests_that_cannot_be_served_in_time_are_flagged():
     )
     assert not any(flag.startswith("overloaded") for flag in profile.flags)
     with pytest.raises(CannotRunError, match="no training minibatch completed within"):
-        summarise_concurrent(Interleaved(1.0, (), (5.0,), (9.0,), 40, ()), None, 16)
+        summarise_concurrent(Interleaved(1.0, (), (5.0,), (9.0,), 40, ()), {}, 16)
 
 
 def test_without_a_sensor_there_is_no_power_and_not_a_zero():
     found = Interleaved(10.0, (100.0,) * 50, (20.0,) * 10, (30.0,) * 40, 0, ())
-    figures = summarise_concurrent(found, None, 16, (found, found), 160)
+    figures = summarise_concurrent(found, {}, 16, (found, found), 160)
     assert figures["energy_per_request_mws"] is None
     assert figures["power_mw"] is None
     assert figures["training_samples_per_s"] == 80.0
     assert figures["inference_per_s"] == 4.0
-    assert summarise_concurrent(found, Series((1.0, 2.0), (5.0, 7.0)), 16)["power_mean_mw"] == 6.0
+    power = {POWER_CHANNEL: Series((1.0, 2.0), (5.0, 7.0))}
+    assert summarise_concurrent(found, power, 16)["power_mean_mw"] == 6.0
 
 
 def test_both_are_held_against_each_alone():
@@ -156,7 +157,7 @@ def test_both_are_held_against_each_alone():
     serving = Interleaved(10.0, (), (20.0,) * 50, tuple(range(200)), 0, (), 10.0)
     both = Interleaved(10.0, (166.0,) * 60, (50.0,) * 50, tuple(range(0, 400, 2)), 0, (), 20.0)
     power = Series(tuple(range(31)), (0.0, *[5000.0] * 10, *[2000.0] * 10, *[6000.0] * 10))
-    figures = summarise_concurrent(both, power, 16, (training, serving), epoch_samples=1600)
+    figures = summarise_concurrent(both, {POWER_CHANNEL: power}, 16, (training, serving), epoch_samples=1600)
     assert figures["training_alone_per_s"] == 160.0
     assert figures["training_slowdown"] == pytest.approx(1 / 0.6)
     assert figures["inference_slowdown"] == 2.5
