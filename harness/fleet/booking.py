@@ -1,4 +1,4 @@
-"""Boards booked by people: reservations of Slurm, made by the fleet's user; nothing of theirs runs on the lab host."""
+"""Bookings of boards by people: Slurm reservations, made by the fleet's user; people run nothing on the lab host."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _ACCOUNT = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*", re.ASCII)
 
 
 def book(fleet: Fleet, slurm: Slurm, board: str, person: str, hours: float) -> Dict[str, str]:
-    """Reserve a board from now on; the slice that it measures ends first, and no other begins.
+    """Reserve a board from now on; a running slice still finishes, and no other starts.
 
     Returns the reservation by keyword, as `Slurm.reservations`. Raises an UnknownNameError for a board that is not in
     the lab, an InvalidValueError for a person without an account on this machine, a time out of range, and a board that
@@ -24,7 +24,7 @@ def book(fleet: Fleet, slurm: Slurm, board: str, person: str, hours: float) -> D
     """
     name = _name(fleet, board, person)
     if not 0 < hours <= MOST_HOURS:
-        raise InvalidValueError(f"a booking of {hours:g} hours", f"more than 0, at most {MOST_HOURS:g}")
+        raise InvalidValueError(f"a booking of {hours:g} hours", f"expected more than 0 and at most {MOST_HOURS:g}")
     for booking in _bookings(slurm, board):
         what = f"{board} is booked by {booking.get('Users')} until {booking.get('EndTime')}"
         raise InvalidValueError(what, "fleet status shows all bookings; book --end ends one of yours")

@@ -104,7 +104,7 @@ class Fleet:
         try:
             make_own_folder(self.folder)
             _refuse_place(self.folder)
-            self.folder.chmod(0o700)  # jobs run as this user: nobody else may reach munge's socket and its key
+            self.folder.chmod(0o700)  # jobs run as this user, so no other may reach munge's socket and its key
             for name in ("bin", "boards", "log", "run", "spool", "state", "submissions"):
                 (self.folder / name).mkdir(parents=True, exist_ok=True)
         except OSError as error:
@@ -231,7 +231,7 @@ def program(name: str) -> Optional[str]:
 
 
 def user_name() -> str:
-    """The account that this process runs as, whatever LOGNAME and USER say."""
+    """The account that this process runs as, regardless of LOGNAME and USER."""
     return pwd.getpwuid(os.geteuid()).pw_name
 
 
@@ -270,7 +270,7 @@ def _check(lab: Lab, path: Path) -> None:
 
 
 def _refuse_place(folder: Path) -> None:
-    """Refuse a path that is too long for a socket, or a folder that another user may exchange."""
+    """Refuse a path that is too long for a socket, or a folder that another user may replace."""
     if len(str(folder)) > _LONGEST_SOCKET - len("/run/munge.socket") or " " in str(folder):
         raise CannotRunError(f"{folder} is too long, or has a space", "set folder in lab.toml to a short path")
     for part in (folder, *folder.parents, *folder.resolve().parents):
@@ -280,7 +280,7 @@ def _refuse_place(folder: Path) -> None:
         others_write = part != folder and (group_writes or mode & stat.S_IWOTH) and not mode & stat.S_ISVTX
         if others_write or status.st_uid not in (0, os.geteuid()):
             rights = f"mode {mode:o}, owner {status.st_uid} and group {status.st_gid}"
-            what = f"another user may exchange {folder}: {part} has {rights}"
+            what = f"another user may replace {folder}: {part} has {rights}"
             hint = "set folder in lab.toml to a place below folders of yours or root's, such as /srv/jetwatt-fleet"
             raise CannotRunError(what, hint)
     files = {path.name for path in folder.iterdir()}

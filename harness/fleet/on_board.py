@@ -1,7 +1,7 @@
 """The program that the lab host runs on a board through ssh: `python -m harness.fleet.on_board check|run|heal`.
 
-A run ends with its connection: it reads standard input, which the lab host keeps open, and when that ends, it stops as
-on Ctrl-C and restores its changes. Until then the fleet runs nothing else on the board.
+A run ends with its connection: it reads standard input, which the lab host keeps open. When that ends, the run stops as
+on Ctrl-C and restores its changes; until then the fleet runs nothing else on the board.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ def run(work: Path, device: str, words: List[str]) -> int:
     with locked("fleet"):
         pid_file = work.parent / _RUNNING
         pid_file.write_text(str(os.getpid()))
-        own_input = os.dup(0)  # pytest replaces it by one that ends
+        own_input = os.dup(0)  # pytest replaces standard input with an empty one
 
         def end_with_input() -> None:
             while os.read(own_input, 4096):

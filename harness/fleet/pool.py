@@ -27,7 +27,7 @@ class PoolDevice:
     """Profiles through a fleet. Planning uses the pool's board type, for example its power modes.
 
     The first case is measured on every board and gives the scale of the board: profiles of other boards are converted
-    to the first board that finished. The results file has them as they were measured.
+    to the first board that finished. The results file keeps the figures as measured.
     """
 
     def __init__(

@@ -62,7 +62,7 @@ class Slurm:
     def nodes(self) -> List[Node]:
         rows = self._rows("sinfo", "-N", "-o", "%N|%T|%b|%E")
         return [
-            # `planned` is idle, and planned for a waiting job; `allocated#` boots first
+            # `planned`: idle and reserved for a waiting job; `allocated#`: boots first
             Node(
                 name,
                 state.replace("planned", "idle").replace("#", ", boots"),

@@ -173,7 +173,7 @@ def on_streams(
 
     def wait(seconds: float = 0.0) -> None:
         if ended.wait(seconds):
-            raise HarnessError("the other of two threads failed")
+            raise HarnessError("the other thread failed")
 
     with opened(benches) as works, futures.ThreadPoolExecutor(len(works)) as pool:
 
@@ -246,7 +246,7 @@ def in_processes(
                 process.start()
             except (pickle.PicklingError, AttributeError, TypeError) as error:
                 raise WorkloadError(
-                    f"the data set of {bench.case.workload} cannot be sent to a process of its own: {error}",
+                    f"the data set of {bench.case.workload} cannot be sent to another process: {error}",
                     f"define its classes and functions at the top level of a module, or run both {INTERLEAVED}",
                 ) from error
             finally:

@@ -55,13 +55,13 @@ def meet(
 
 def _set_policy(variables: MutableMapping[str, str], is_torch_loaded: bool) -> str:
     if WAIT_POLICY in variables:
-        return f"{WAIT_POLICY}={variables[WAIT_POLICY]} is kept as the environment has it"
+        return f"{WAIT_POLICY}={variables[WAIT_POLICY]} is kept, from the environment"
     if is_torch_loaded:
         return f"torch is loaded already, and its threads spin while they wait: start with {WAIT_POLICY}={PASSIVE}"
     variables[WAIT_POLICY] = PASSIVE
     return (
         f"torch's threads sleep while they wait ({WAIT_POLICY}={PASSIVE}); these profiles are compared only "
-        "with others measured so"
+        "with others measured in this way"
     )
 
 

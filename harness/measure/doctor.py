@@ -33,7 +33,7 @@ def doctor(
     """
     folder = root_of(Path(root))
     if not folder.is_dir():
-        raise InvalidValueError(f"--root {folder} is not a folder", "give the one that holds sys, proc and etc")
+        raise InvalidValueError(f"--root {folder} is not a folder", "give the folder that contains sys, proc and etc")
     return examine(device_to_examine(device, load_configuration(Path(config)), folder), folder)
 
 

@@ -1,4 +1,4 @@
-"""What a reader must know before trusting a profile: disturbance, lost samples, a page cache in the wrong state."""
+"""Flags of profiles, doubts about their figures: disturbance, lost samples, a page cache in the wrong state."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ COLD_SHARE, WARM_SHARE = 0.05, 0.95  # residency that still counts as cold and a
 
 _QUOTA = "the container used up its CPU quota in {} periods and had to wait for the next"
 _SCALED = "this workload was never measured; it is scaled from {} and may be off by a factor of 2"
-_NO_HEAT = "the run was to end above {:g} C, and there is no temperature sensor"
+_NO_HEAT = "the run must end above {:g} C, and there is no temperature sensor"
 _NOT_CLEAN = "not-clean: this process had loaded torch and may have kept the GPU awake; run test_baseload.py by itself"
 
 

@@ -6,7 +6,7 @@
     (iv)   idle-wol                     Wake on LAN: the device is off, a socket meter measures
 
 The paper measures (ii) and (iii) with a socket meter, so that nothing runs on the board. A board's own sensors cover
-the module only and have to be read by the board, but so rarely that the cost is negligible.
+the module only and must be read by the board itself, but so rarely that the cost is negligible.
 """
 
 from __future__ import annotations
@@ -45,11 +45,12 @@ def read_meter_logs(text: str) -> Dict[str, Telemetry]:
 
 
 def read_meter(text: str) -> Optional[SocketMeter]:
-    """The meter of `--socket-meter FILE.csv`, which is read beside every case; None where there is none."""
+    """The meter of `--socket-meter FILE.csv`, which is read during every case; None without one."""
     files = [part.strip() for part in text.split(",") if part.strip() and "=" not in part]
     if len(files) > 1:
         raise InvalidValueError(
-            f"--socket-meter names {len(files)} files: {', '.join(files)}", "one, and STATE=FILE.csv"
+            f"--socket-meter names {len(files)} files: {', '.join(files)}",
+            "give one FILE.csv, others as STATE=FILE.csv",
         )
     return SocketMeter(Path(files[0])) if files else None
 

@@ -8,9 +8,9 @@ Step = Callable[[], float]
 """Runs one minibatch; returns its end-to-end time in seconds."""
 
 Rounds = Callable[[Callable[[], None], Step, int, Callable[[], bool]], None]
-"""Takes an untimed preparation of each minibatch, the step, how many to run, and whether to continue after these.
+"""Takes an untimed preparation of each minibatch, the step, their number, and whether to continue after these.
 
-It may stop before the count, and then continues as long as the last function returns True.
+It may stop before that number, and then continues as long as the last function returns True.
 """
 
 

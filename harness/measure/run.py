@@ -48,8 +48,8 @@ from harness.workloads.data.data_set import IN_MEMORY, PreparedData
 from harness.workloads.optional_packages import require
 from harness.workloads.workload import Workload
 
-RESIDENT_SHARE = 0.999  # a data set of which this share is in the page cache need not be read to warm it
-MAX_SILENCE_INTERVALS = 3  # a power sensor without samples for so many intervals is given up
+RESIDENT_SHARE = 0.999  # with this share of the data set in the page cache, it need not be read to warm it
+MAX_SILENCE_INTERVALS = 3  # a power sensor without samples for this many intervals is given up
 
 
 @dataclasses.dataclass(frozen=True)
@@ -65,24 +65,24 @@ class Bench:
 
     @property
     def directory(self) -> Path:
-        """On whose medium block I/O is watched: the data set's folder, else the working directory."""
+        """The folder on whose medium block I/O is recorded: that of the data set, else the working directory."""
         return Path.cwd() if self.data is None or self.data.directory is None else self.data.directory
 
 
 @dataclasses.dataclass(frozen=True)
 class Instruments:
     sources: Sequence[SourceSpec]  # telemetry to record
-    power_source: str  # which of them measures power
-    sampler_cpus: Sequence[int]  # where the sampler may run: best where training does not
-    root: Path  # where `/sys` and `/proc` are
-    limits_c: Mapping[str, float]  # channel of a temperature to where it ends the run
+    power_source: str  # the source of them that measures power
+    sampler_cpus: Sequence[int]  # CPUs of the sampler, preferably not those of training
+    root: Path  # the folder with `/sys` and `/proc`
+    limits_c: Mapping[str, float]  # channel of a temperature to the limit that ends the run
 
     def sampler(self, interval_s: float) -> Sampler:
         return Sampler(self.sources, interval_s, root=str(self.root), cpus=self.sampler_cpus)
 
 
 _benches: weakref.WeakKeyDictionary[Device, Bench] = weakref.WeakKeyDictionary()
-"""The bench of each device's last case: its data set is made ready once, for `conditions` and `run`."""
+"""The bench of each device's last case: its data set is prepared once, for `conditions` and `run`."""
 
 
 def check(case: Case, device: Device) -> None:
@@ -95,7 +95,7 @@ def check(case: Case, device: Device) -> None:
             what = f"{trained.workload} cannot train on batches of {trained.batch_size}"
             raise CannotRunError(f"{what}, batch normalisation needs {smallest}", f"--batch-size {smallest} or more")
     if case.settings.power_limit_w is not None and (is_self_profiling(device) or not cast(RealDevice, device).gpu_uuid):
-        raise CannotRunError(f"{device.name} has no power limit to be set", "leave out --power-limit")
+        raise CannotRunError(f"the power limit of {device.name} cannot be set", "omit --power-limit")
     if is_self_profiling(device) or case.task == cases.IDLE:
         return
     machine = cast(RealDevice, device)
@@ -269,14 +269,14 @@ def make_ready(case: Case, configuration: Configuration, root: Path, report: Rep
 
 
 def _refuse_data_elsewhere(data: PreparedData, place: Optional[Path], storage: str, root: Path) -> None:
-    """A case must not carry the name of a storage that its data set does not lie on."""
+    """Refuse a case that names a storage on which its data set is not."""
     if place is None or data.directory is None or data.directory.stat().st_dev == place.stat().st_dev:
         return
     here, there = (describe(str(path), str(root)).device for path in (data.directory, place))
     if here is None or here != there:
         raise CannotRunError(
-            f"the data set lies in {data.directory}, not on storage {storage!r} ({place})",
-            "copy it to that storage, or leave out --data-root to have one written there; of your own, give the folder",
+            f"the data set is in {data.directory}, not on storage {storage!r} ({place})",
+            "copy it to that storage, or omit --data-root to write one there; for your own data set, give its folder",
         )
 
 
@@ -312,13 +312,13 @@ def _measure(
         report(f"    page cache: {settings.cache}")
         conditions["cache_method"] = set_cache(settings.cache, files, trainer.read_once, root)
         conditions["cache_residency_before"] = residency(files, str(root)).share
-        training.torch.manual_seed(settings.seed)  # warming the cache drew from them
+        training.torch.manual_seed(settings.seed)  # warming the cache drew random numbers
         started_at = wall_clock()
         periods = None
-        with contextlib.suppress(SourceUnavailableError):  # the kernel does not say in which group this process is
+        with contextlib.suppress(SourceUnavailableError):  # the kernel does not show this process's group
             periods = throttled_periods(str(root))
         limit = reads_held(limit_bytes_per_s, bench.directory, case.device, str(root))
-        # The sampler starts first: it is not to wait for the disk. Workers start in the loop, and inherit the limit.
+        # The sampler starts first, so that it does not wait for the disk. Workers start in the loop and inherit it.
         with instruments.sampler(settings.interval_s) as sampler, limit as held_bytes_per_s:
             conditions["storage_limit_bytes_per_s"] = held_bytes_per_s
             refuse_heat(sampler, instruments.limits_c)
@@ -361,7 +361,7 @@ def _measure(
 
 
 def set_cache(state: str, files: Sequence[Path], read_once: Callable[[], str], root: Path = Path("/")) -> str:
-    """Bring the page cache into a state; `read_once` reads the data set. Both return a description of how."""
+    """Bring the page cache into a state; `read_once` reads the data set. Both return a description of the method."""
     if not files:
         return IN_MEMORY
     cache = PageCache(str(root))
@@ -402,7 +402,7 @@ class PowerWatch:
         return sum(time_s >= self._settled_s for time_s in self._power().times_s) >= metrics.MIN_POWER_SAMPLES
 
     def _senses(self) -> bool:
-        """Whether there is a sensor that still delivers: it may vanish, or a counter may stop."""
+        """Whether a sensor still delivers samples: it may vanish, or a counter may stop."""
         self._sampler.poll()
         if self._source in self._sampler.missing:
             return False

@@ -4,8 +4,7 @@
                       |<- fetch stall -->|          |<--------- compute --------->|
     |<--------------------------------- E2E ------------------------------------->|
 
-What is neither stall nor compute is framework overhead: the copy to the accelerator, and the handling of the minibatch
-before.
+The rest of E2E is framework overhead: the copy to the accelerator, and the bookkeeping of the previous minibatch.
 """
 
 from __future__ import annotations
@@ -109,7 +108,7 @@ def _peak_memory() -> str:
     own, worker = (
         resource.getrusage(who).ru_maxrss // 1024 for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
     )
-    peak = f"at its peak {own} MiB, a process of its own {worker} MiB"
+    peak = f"peak {own} MiB, of a worker {worker} MiB"
     if torch.cuda.is_available():
         peak += f", torch on the accelerator {torch.cuda.max_memory_allocated() >> 20} MiB"
     return peak
@@ -222,7 +221,7 @@ class Trainer:
             ) from error
 
     def rehearse(self) -> None:
-        """Fetch and run a minibatch, so that libraries have loaded what they read from disk at their first step."""
+        """Fetch and run a minibatch, so that libraries have done the disk reads of their first step."""
         self.step(self.to_accelerator(next(iter(self.loader()))))
 
     def read_once(self) -> str:
@@ -273,7 +272,7 @@ class StepTimer:
 
 
 class Timing(NamedTuple):
-    """How long one minibatch took, and when it began (monotonic seconds)."""
+    """Times of a minibatch, and its start (monotonic seconds)."""
 
     start_s: float
     stall_ms: float
@@ -284,11 +283,11 @@ class Timing(NamedTuple):
 def time_minibatches(trainer: Trainer, loader: DataLoader, since_asked: bool = False) -> Iterator[Timing]:
     """Train on each minibatch of a loader and time it; close it to end the loader's workers.
 
-    What the caller does in between is overhead of the next minibatch, but with `since_asked`.
+    The caller's work in between counts as overhead of the next minibatch, except with `since_asked`.
     """
     timer = StepTimer(trainer.device)
     asked = end = time.monotonic()
-    batches = iter(loader)  # starts the workers: the first minibatch waits for that, so its stall holds it
+    batches = iter(loader)  # starts the workers, which the stall of the first minibatch includes
     while True:
         start = asked if since_asked else end
         batch = next(batches, None)

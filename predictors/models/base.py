@@ -77,7 +77,7 @@ class Prediction:
         return pareto_front(np.where(admitted, self.time_ms, np.nan), self.power_mw)
 
     def is_on_front(self, place: int, admitted: np.ndarray) -> bool:
-        """Whether a mode is on the `front`, without computing the rest of it."""
+        """Whether a mode is on the `front`, without computing the whole front."""
         time_ms, power_mw = self.time_ms[place], self.power_mw[place]
         is_no_worse = admitted & (self.time_ms <= time_ms) & (self.power_mw <= power_mw)
         is_better = is_no_worse & ((self.time_ms < time_ms) | (self.power_mw < power_mw))
@@ -146,7 +146,7 @@ class Predictor(abc.ABC):
         if len(merged.time_ms) < self.least_modes:
             raise InvalidValueError(
                 f"{self.name} cannot learn from {len(merged.time_ms)} different power modes",
-                f"profile at least {self.least_modes}, or take another predictor",
+                f"profile at least {self.least_modes}, or use another predictor",
             )
         learned = given if self.learns_repeats else merged
         with one_blas_thread():
@@ -159,7 +159,7 @@ class Predictor(abc.ABC):
     ) -> Prediction:
         """Predict time and power of power modes, given as in `fit`.
 
-        Without a space any mode is accepted, even one far from the training rows.
+        A predictor without a space accepts any mode, even far from the training rows.
 
         Raises:
             InvalidValueError: the modes do not have that form, or are outside the predictor's space.
@@ -335,7 +335,7 @@ def _positive(values: Any, what: str, count: int, or_one: bool = True) -> np.nda
     wrong = ~(np.isfinite(numbers) & (numbers > 0))
     if wrong.any():
         raise InvalidValueError(
-            f"{what} holds {numbers[wrong][0]:g}, expected numbers above 0", "leave out modes without a figure"
+            f"{what} contains {numbers[wrong][0]:g}, expected numbers above 0", "drop modes without a figure"
         )
     return numbers
 

@@ -99,7 +99,7 @@ def load_model(path: Path) -> Model:
     try:
         whole = path.read_bytes()
     except OSError as error:
-        raise StoreError(f"cannot read model {path}: {error}", "name a file that `fit --out` wrote") from error
+        raise StoreError(f"cannot read model {path}: {error}", "give a file of `fit --out`") from error
     payload = _archive_in(path, whole)
     try:
         with zipfile.ZipFile(io.BytesIO(payload)) as archive:
@@ -139,7 +139,7 @@ def _archive_in(path: Path, whole: bytes) -> bytes:
     head, _, payload = whole.partition(b"\n")
     words = head.split(b" ")
     if words[0] != MAGIC or len(words) != 3 or not words[1].isdigit():
-        raise InvalidValueError(f"{path} is not a model file of this suite", "name a file that `fit --out` wrote")
+        raise InvalidValueError(f"{path} is not a model file of this suite", "give a file of `fit --out`")
     version = int(words[1])
     if version != VERSION:
         raise InvalidValueError(

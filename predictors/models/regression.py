@@ -45,7 +45,7 @@ class InputColumns(NamedTuple):
             if len(other):
                 raise InvalidValueError(
                     f"the predictor was fitted on {what} {learned:{form}} only, requested {other[0]:{form}}",
-                    f"fit on profiles of several, or on those of that {what}",
+                    f"fit on profiles of several values, or of the requested {what}",
                 )
         return self.matrix_of_others(rows)
 

@@ -104,7 +104,7 @@ def choose_concurrent(
     for history in histories:
         history.limit = everything if search == BRUTE_FORCE else history.limit
     if training.limit < 2:
-        hint = "allow one of training and one of inference"
+        hint = "allow at least one of training and one of inference"
         raise InvalidValueError(f"{training.limit} profiles are not enough", hint)
     halves = search == HALVING and everything > training.limit
     if halves:

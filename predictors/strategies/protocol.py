@@ -17,7 +17,7 @@ from predictors.sampling import profiling_seconds
 from predictors.strategies.goals import Goal
 
 MOST_FAILURES = 3
-"""A search ends if this many candidates in a row cannot be profiled: the candidates are not the cause then."""
+"""A search ends if this many candidates in a row cannot be profiled, as then the candidates are not the cause."""
 
 
 class Candidates(NamedTuple):

@@ -128,7 +128,7 @@ def test_a_folder_that_another_user_may_exchange_is_refused(make):
     fleet = make('folder = "open/closed/fleet"\n' + text(BOARD))
     (fleet.path.parent / "open/closed").mkdir(parents=True)
     (fleet.path.parent / "open").chmod(0o777)
-    with pytest.raises(HarnessError, match=r"another user may exchange .*/open has mode 777, owner \d+ and group \d+"):
+    with pytest.raises(HarnessError, match=r"another user may replace .*/open has mode 777, owner \d+ and group \d+"):
         fleet.init()
     assert not (fleet.folder / "munge.key").exists()
 
@@ -141,7 +141,7 @@ def test_a_folder_below_that_of_another_user_or_group_is_refused(make, owner, mo
     theirs.mkdir()
     os.chown(theirs, owner, 12345)
     theirs.chmod(mode)
-    expected = f"another user may exchange .*/theirs has mode {mode:o}, owner {owner} and group 12345"
+    expected = f"another user may replace .*/theirs has mode {mode:o}, owner {owner} and group 12345"
     with pytest.raises(HarnessError, match=expected):
         fleet.init()
 

@@ -1,9 +1,9 @@
 """Joint draws from the posterior: each gives time and power of all modes, consistent with each other.
 
-A normal posterior around the best parameters is symmetric. Two cores take as long as eight or a multiple of that, never
-less, and yet a search by normal distributions keeps expecting less there. So each draw is an optimum of its own, for
-the prior's mean and the rows perturbed by a draw of their noise (randomise-then-optimise: Bardsley et al. 2014); for a
-linear response it is an exact draw from the posterior.
+A normal posterior around the best parameters is symmetric. Two cores never take less time than eight, but a search by
+normal distributions keeps expecting that they might. Each draw is therefore a separate optimum, with the prior's mean
+and the rows perturbed by a draw of their noise (randomise-then-optimise: Bardsley et al. 2014); for a linear response
+it is an exact draw from the posterior.
 """
 
 from __future__ import annotations

@@ -93,7 +93,7 @@ def as_toml(hierarchy: Hierarchy, tables: Sequence[Table]) -> str:
     """The text of a file for `read_hierarchy`; `tables` are those that the prior was learned from."""
     lines = [
         "# The prior of each parameter of `response.py`: mean, standard deviation between workloads of a board, and",
-        "# between boards; below, of each board, what its workloads vary around, the standard deviation of that, and",
+        "# between boards; below, for each board, the mean of its workloads, the standard deviation of that mean, and",
         "# its correlation with each parameter above. Made by `jetwatt prior learn` from these tables:",
         *(f"# {describe_table(table)}: {len(table)} profiles" for table in tables),
         "",

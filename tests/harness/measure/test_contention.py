@@ -40,7 +40,7 @@ def test_threads_sleep_while_they_wait_where_others_use_the_cpu():
     said = meet(others(1.6), None, variables, is_torch_loaded=False)
     assert "other processes use 1.60 of 2 cores now (make 1.60)" in said
     assert "OMP_WAIT_POLICY=PASSIVE" in said
-    assert "compared only with others measured so" in said
+    assert "compared only with others measured in this way" in said
     assert variables == {WAIT_POLICY: PASSIVE}
 
 

@@ -328,7 +328,7 @@ class Mine(list):
         return super().__getitem__(index)
 
 B = make('b', data=lambda: Mine(SAMPLES))"""
-    what = r"b with batches of 4 does not fit into the memory of .* at its peak \d+ MiB.*a smaller batch size, or fewer"
+    what = r"b with batches of 4 does not fit into the memory of .* peak \d+ MiB.*a smaller batch size, or fewer"
     with pytest.raises(DoesNotFitError, match=what):
         run_own(lines, "B", workers=1)
 
