@@ -22,6 +22,7 @@ from harness.board.cpu import Affinity
 from harness.board.jetson_clocks import OFF, ON
 from harness.board.kernel_file import read_text
 from harness.board.lock import locked
+from harness.board.nvpmodel_modes import tpc_mask
 from harness.board.page_cache import PageCache
 from harness.board.power_rails import TOTAL, current_limits, find_rails, steps_mw
 from harness.board.saved_state import preserved
@@ -121,10 +122,7 @@ class JetsonDevice:
         ]
         mask = self._control.tpc_mask()
         if mask is not None:
-            off = f"{bin(mask).count('1')} clusters of the GPU are off since the boot, in every power mode"
-            hint = "boot into another mode: `sudo nvpmodel -m ID`, answer YES" if mask else ""
-            detail = f"TPC mask {mask}: {off if mask else 'no cluster is off'}"
-            capabilities.append(Capability("use the whole GPU", mask == 0, detail, hint))
+            capabilities.append(self._whole_gpu(mask))
         capabilities += [source_capability(spec, str(THIS_MACHINE)) for spec in self.telemetry_sources(Path.cwd())]
         with contextlib.suppress(SourceUnavailableError):  # the source's own line gives the reason
             steps = [f"{label} {step_mw:.3g} mW" for label, step_mw in steps_mw(str(self._board_root)).items()]
@@ -143,6 +141,24 @@ class JetsonDevice:
             hint = "" if up_s < FRESH_S else "the papers reboot before a campaign: `sudo reboot`"
             capabilities.append(Capability("start fresh", up_s < FRESH_S, f"booted {up_s / 3600:.1f} h ago", hint))
         return [*capabilities, *self._control.capabilities(), PageCache().available(), ReadLimit().available()]
+
+    def _whole_gpu(self, mask: int) -> Capability:
+        """Whether no mode of the board has more clusters of the GPU on; some of Orin Nano's chip always are off."""
+        clusters_off = bin(mask).count("1")
+        own = self._control.conf.models if self._control.conf else ()
+        off_in_modes = {model: bin(tpc_mask(model)).count("1") for model in own if tpc_mask(model) is not None}
+        with_more_on = [model for model, count in off_in_modes.items() if count < clusters_off]
+        if not clusters_off:
+            return Capability("use the whole GPU", True, f"TPC mask {mask}: no cluster is off")
+        detail = f"TPC mask {mask}: {clusters_off} clusters of the GPU are off"
+        if off_in_modes and not with_more_on:
+            return Capability("use the whole GPU", True, f"{detail}, as in every mode of this module")
+        boot = "boot into another mode: `sudo nvpmodel -m ID`"
+        if with_more_on:
+            boot = f"boot into {with_more_on[0].name}: `sudo nvpmodel -m {with_more_on[0].id}`"
+        return Capability(
+            "use the whole GPU", False, f"{detail} since the boot, in every power mode", f"{boot}, answer YES"
+        )
 
     def _differences(self) -> List[str]:
         differences, spec = list(self._live.differences), self._board.spec

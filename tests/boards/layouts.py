@@ -78,7 +78,8 @@ class Layout(NamedTuple):
         dark_zones: those among them that are switched off, and cannot be read.
         throttles: the cooling devices that are on while the board throttles.
         over_current: the end of the event counters' names, and how many there are.
-        fixed_mask: the kernel keeps a power-gating mask of 0, whatever the modes say.
+        fixed_mask: the kernel keeps a power-gating mask of 0, whatever the modes say. Orin Nano Super is built so by
+            default; other boards of it show the mask of their modes, and change between modes without a reboot.
         inactive_policy_is_gone: a CPU cluster that is off has no cpufreq folder; else it stays and refuses writes.
     """
 

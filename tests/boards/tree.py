@@ -62,7 +62,10 @@ class BoardTree(NamedTuple):
 
 def plan_board(board: str, l4t: str) -> Plan:
     """The content of a board's tree, before anything is written."""
-    layout = layout_of(board, l4t)
+    return _plan(layout_of(board, l4t))
+
+
+def _plan(layout: Layout) -> Plan:
     spec = spec_of(layout)
     plan = Plan()
     add_identity(plan, layout, spec)
@@ -83,11 +86,11 @@ def plan_board(board: str, l4t: str) -> Plan:
     return plan
 
 
-def build_board(root: Path, board: str, l4t: str, *, mode: str = "") -> BoardTree:
-    """Write a tree."""
-    layout = layout_of(board, l4t)
+def build_board(root: Path, board: str, l4t: str, *, mode: str = "", **changes: object) -> BoardTree:
+    """Write a tree; `changes` are fields of its layout that differ on some boards (`fixed_mask`)."""
+    layout = layout_of(board, l4t)._replace(**changes)
     spec = spec_of(layout)
-    plan = plan_board(board, l4t)
+    plan = _plan(layout)
     root = Path(root)
     for name, text in plan.files.items():
         _write(root / name, f"{text}\n".encode())

@@ -12,7 +12,7 @@ from boards.emulator import intercepted
 from boards.kernel import Kernel
 from boards.layouts import PAIRS
 from boards.tools_in_process import tools_in_process
-from boards.tree import build_board
+from boards.tree import boot, build_board
 
 from harness.board import bounded_process
 from harness.board.nvpmodel import Nvpmodel
@@ -154,6 +154,51 @@ def test_where_the_kernel_keeps_other_masks_than_every_mode_has_its_own_count(tm
     low = next(iter(hiding.power_mode_space()))
     with running(tree, hiding):
         assert hiding.apply(low) == low
+
+
+GATED = {"board": "orin-nano-super", "l4t": "r36.4", "fixed_mask": False}
+
+
+def test_an_orin_nano_super_that_shows_its_modes_mask_changes_between_them_by_nvpmodel_without_a_reboot(tmp_path):
+    """As reported of two boards: TPC_PG_MASK 240, and from 15W to MAXN_SUPER without a reboot."""
+    tree = build_board(tmp_path / "root", mode="15W", **GATED)
+    device = device_of(tree)
+    found = {each.name: each for each in device.capabilities()}
+    assert found["set nvpmodel modes"].available
+    assert found["use the whole GPU"] == (
+        *("use the whole GPU", True),
+        *("TPC mask 240: 4 clusters of the GPU are off, as in every mode of this module", ""),
+    )
+    with running(tree, device) as (device, kernel):
+        for number, name in ((2, "MAXN_SUPER"), (1, "25W"), (0, "15W")):
+            case = Case("emulated-orin-nano", "lenet-mnist", name, 0, "ssd", 16)
+            device.check(case)
+            [(name, mode)] = device.power_modes(name)
+            assert device._apply(name, mode) == (mode, [])
+            assert kernel.read("var/lib/nvpmodel/status").endswith(str(number))
+            assert device.conditions(case)["tpc_mask"] == 240
+        lowest = next(iter(device.power_mode_space()))
+        assert device.apply(lowest) == lowest
+
+
+def test_the_mode_of_an_orin_nano_super_with_another_mask_is_refused_with_the_way_out_and_no_other(tmp_path):
+    """Releases whose conf also has 7W, with six of eight clusters off."""
+    tree = build_board(tmp_path / "root", mode="15W", **GATED)
+    conf = tree.path / "etc/nvpmodel.conf"
+    text = conf.read_text()
+    start, end = text.index("< POWER_MODEL ID=0 NAME=15W >"), text.index("< POWER_MODEL ID=1 ")
+    low = text[start:end].replace("ID=0 NAME=15W", "ID=3 NAME=7W").replace("TPC_PG_MASK 240", "TPC_PG_MASK 252")
+    conf.write_text(text[:start] + low + text[start:])
+    device = device_of(tree)
+    with pytest.raises(CannotRunError, match=r"7W needs a reboot: TPC_PG_MASK 252 instead of 240") as refusal:
+        device.check(Case("emulated-orin-nano", "lenet-mnist", "7W", 0, "ssd", 16))
+    assert "sudo nvpmodel -m 3" in refusal.value.hint
+    device.check(Case("emulated-orin-nano", "lenet-mnist", "MAXN_SUPER", 0, "ssd", 16))
+    boot(tree.root, "7W")
+    booted = {each.name: each for each in device_of(tree).capabilities()}["use the whole GPU"]
+    assert not booted.available
+    assert "6 clusters of the GPU are off since the boot" in booted.detail
+    assert booted.hint == "boot into 15W: `sudo nvpmodel -m 0`, answer YES"
 
 
 @pytest.mark.parametrize(
