@@ -173,8 +173,7 @@ class Target:
             seed=int(np.random.SeedSequence([seed, repeat, key, wanted]).generate_state(1)[0]),
             references=self.references,
             board=table.device,
-            batch_size=table.batch_size,
-            task=table.task,
+            **table.conditions,
         )
         return np.sort(places)
 
@@ -243,7 +242,7 @@ def fit_to(predictor: Predictor, table: Table) -> None:
     """Fit a predictor to a table without the profiles whose GPU clock was not applied."""
     table = table.take(np.setdiff1d(np.arange(len(table)), table.unapplied()))
     table = table.by_minibatch() if predictor.learns_repeats else table
-    predictor.fit(table.modes, table.time_ms, table.power_mw, batch_size=table.batch_size, task=table.task)
+    predictor.fit(table.modes, table.time_ms, table.power_mw, **table.conditions)
 
 
 def make_target(
@@ -267,7 +266,7 @@ def make_target(
 
 
 def predict_rows(predictor: Predictor, table: Table) -> Prediction:
-    return predictor.predict(table.modes, batch_size=table.batch_size, task=table.task)
+    return predictor.predict(table.modes, **table.conditions)
 
 
 def summarise(trials: pd.DataFrame) -> Dict[str, Any]:

@@ -15,7 +15,15 @@ import numpy as np
 
 from harness.core.errors import InvalidValueError, UnknownNameError
 from harness.core.units import ms_to_s
-from predictors.models.base import DEFAULT_BATCH_SIZE, TASKS, BatchSizes, Inputs, check_inputs, one_blas_thread
+from predictors.models.base import (
+    DEFAULT_BATCH_SIZE,
+    TASKS,
+    BatchSizes,
+    Inputs,
+    PowerLimits,
+    check_inputs,
+    one_blas_thread,
+)
 from predictors.models.tables import Table
 
 SAMPLERS = ("random", "space-filling", "greatest-first", "sequential")
@@ -47,6 +55,7 @@ def choose(
     board: Optional[str] = None,
     batch_size: BatchSizes = DEFAULT_BATCH_SIZE,
     task: str = "training",
+    power_limit_mw: PowerLimits = None,
     history: Optional[Profiled] = None,
 ) -> np.ndarray:
     """The indices of the modes to profile, the most useful first, distinct and not profiled before.
@@ -56,7 +65,7 @@ def choose(
     """
     if sampling not in SAMPLERS:
         raise UnknownNameError(f"sampling {sampling!r} is unknown", f"available: {', '.join(SAMPLERS)}")
-    rows = check_inputs(candidates, batch_size, task)
+    rows = check_inputs(candidates, batch_size, task, power_limit_mw)
     profiled_modes = set() if history is None else set(map(tuple, np.asarray(history.modes, dtype=float).tolist()))
     places = np.flatnonzero([tuple(row) not in profiled_modes for row in rows.modes.tolist()])
     if not 1 <= count <= len(places):
@@ -69,7 +78,10 @@ def choose(
     if sampling == "greatest-first":
         # of several batch sizes the middle one, which is closest to the others
         off_middle = np.abs(np.log(rows.batch_size / np.median(np.unique(rows.batch_size))))
-        greatest = int(np.lexsort((off_middle, -np.log(rows.modes).sum(1)))[0])
+        speed = np.log(rows.modes).sum(1)
+        if rows.power_limit_mw is not None:
+            speed = speed + np.log(rows.power_limit_mw)
+        greatest = int(np.lexsort((off_middle, -speed))[0])
         others = np.delete(np.arange(len(places)), greatest)
         rest = _nearest_to_sobol(rows.take(others), count - 1, seed) if count > 1 else []
         return places[[greatest, *others[rest]]]
@@ -98,6 +110,7 @@ def _nearest_to_sobol(rows: Inputs, count: int, seed: int) -> np.ndarray:
     from scipy.stats import qmc
 
     columns = [*rows.modes.T, *([rows.batch_size] if np.ptp(rows.batch_size) else [])]
+    columns += [] if rows.power_limit_mw is None else [rows.power_limit_mw]
     points = qmc.Sobol(len(columns), seed=seed).random_base2(int(np.ceil(np.log2(count))))[:count]
     distinct = [np.unique(column, return_inverse=True) for column in columns]
     ranks = np.column_stack([(place.reshape(-1) + 0.5) / len(values) for values, place in distinct])

@@ -137,6 +137,20 @@ TABLES: Dict[Tuple[str, str, str], str] = {
 """What documents call the measured tables, in their order."""
 
 
+def power_limits(records: Records) -> str:
+    """Means over the networks of a GPU."""
+    part, rows = "power-limits", []
+    for device, name in (("v100", "V100, reference A40"), ("a40", "A40, reference V100")):
+        for predictor in dict.fromkeys(row["predictor"] for row in records.rows(part)):
+            cells = []
+            for count in (3, 5, 10):
+                found = records.rows(part, device=device, predictor=predictor, modes=count)
+                means = [sum(float(row[error]) for row in found) / len(found) for error in ("time_mape", "power_mape")]
+                cells.append(" / ".join(figure(str(mean)) for mean in means))
+            rows.append([name, f"`{predictor}`", *cells])
+    return table(["GPU", "predictor", "3 profiles", "5", "10"], rows)
+
+
 def left_out_row(records: Records, key: Tuple[str, str, str], modes: int, sampling: str = "random") -> Optional[Cells]:
     device, workload, task = key
     rows = records.rows(LEFT_OUT, device=device, workload=workload, task=task, modes=modes, sampling=sampling)
@@ -459,6 +473,7 @@ BLOCKS: Dict[str, Callable[[Records], str]] = {
     "left-out-networks-coverage": left_out_coverage,
     "samplings": samplings,
     "unprofiled-settings": unprofiled_settings,
+    "power-limits": power_limits,
     "published": published_errors,
     "strategies": strategies,
     "closed-loop-in-short": closed_loop_in_short,

@@ -19,6 +19,7 @@ from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Seq
 
 from harness.core.errors import CannotRunError, InvalidValueError
 from harness.core.files import write_output
+from harness.core.measured_tables import load_table
 from tools import table_experiments
 
 PROJECT = Path(__file__).resolve().parents[1]
@@ -112,6 +113,19 @@ def evaluate(options: str) -> Rows:
 
 def leave_out(*options: str) -> Rows:
     return [row for words in options for row in error_rows(run_jetwatt(f"{LEAVE_OUT} {words}")["results"])]
+
+
+GPUS = ("zeus-v100", "zeus-a40")
+
+
+def under_limits(predictors: str, modes: str) -> Rows:
+    """Errors on each GPU whose table ships with the suite, with the table of the other as the reference."""
+    rows: Rows = []
+    for gpu, other in (GPUS, GPUS[::-1]):
+        networks = ",".join(load_table(gpu)["workload"].unique())
+        command = f"evaluate --corpus {gpu} --target {networks} --reference {networks} --reference-corpus {other}"
+        rows += error_rows(run_jetwatt(f"{command} --predictors {predictors} --modes {modes}")["results"])
+    return rows
 
 
 # ---------------------------------------------------------------------------------------------------- choices
@@ -292,6 +306,14 @@ PARTS: Tuple[Part, ...] = (
         (),
         table_experiments.gain_of_batch_sizes,
         table_experiments.gain_of_batch_sizes,
+    ),
+    Part(
+        "power-limits",
+        ("predictor", "device", "workload", "task", "sampling", "modes"),
+        (*ERRORS, *COVERAGE),
+        (),
+        lambda: under_limits("physical-gp,ridge,gbr", "3,5,10"),
+        lambda: under_limits("physical-gp,ridge", "5"),
     ),
     Part("published", ("kind", "verdict"), ("count",), (TRAINING, NANO_TRAINING), published),
     Part(

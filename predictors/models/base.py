@@ -21,6 +21,7 @@ from harness.core.power_modes import PowerMode
 ModesLike = Union[np.ndarray, Sequence[Sequence[int]]]
 BatchSizes = Union[int, Sequence[int]]
 Tasks = Union[str, Sequence[str]]
+PowerLimits = Union[None, float, Sequence[float]]
 Some = TypeVar("Some", bound="Predictor")
 
 DEFAULT_BATCH_SIZE = 16  # 001 sec. 2.3
@@ -48,9 +49,10 @@ class Inputs(NamedTuple):
     modes: np.ndarray  # power modes as float64 of shape (n, 4), columns as in `PowerMode`, clocks in kHz
     batch_size: np.ndarray  # samples per minibatch, float64 of shape (n,)
     inference: np.ndarray  # whether the row is inference, bool of shape (n,)
+    power_limit_mw: Optional[np.ndarray] = None  # of the GPU, float64 of shape (n,); None if the device has none
 
     def take(self, rows: Any) -> Inputs:
-        return Inputs(*(values[rows] for values in self))
+        return Inputs(*(None if values is None else values[rows] for values in self))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -121,6 +123,7 @@ class Predictor(abc.ABC):
         *,
         batch_size: BatchSizes = DEFAULT_BATCH_SIZE,
         task: Tasks = "training",
+        power_limit_mw: PowerLimits = None,
     ) -> Some:
         """Fit to profiled modes, on one BLAS thread; returns itself.
 
@@ -130,12 +133,13 @@ class Predictor(abc.ABC):
             power_mw: powers, shape (n,); None, or NaN in all rows, if only time was measured.
             batch_size: one value for all rows, or one per row.
             task: `training` or `inference`, one value for all rows, or one per row.
+            power_limit_mw: power limits of a discrete GPU, likewise; None for a device without any.
 
         Raises:
             InvalidValueError: the shapes do not agree, a value is not a number above 0, a mode is outside the
                 predictor's space, or there are fewer distinct rows than `least_modes`.
         """
-        rows = self._checked(modes, batch_size, task)
+        rows = self._checked(modes, batch_size, task, power_limit_mw)
         time_ms = _positive(time_ms, "time_ms", len(rows.modes), or_one=False)
         if power_mw is None or np.isnan(_numbers(power_mw, "power_mw")).all():
             power_mw = np.full(len(rows.modes), np.nan)
@@ -155,7 +159,12 @@ class Predictor(abc.ABC):
         return self
 
     def predict(
-        self, modes: ModesLike, *, batch_size: BatchSizes = DEFAULT_BATCH_SIZE, task: Tasks = "training"
+        self,
+        modes: ModesLike,
+        *,
+        batch_size: BatchSizes = DEFAULT_BATCH_SIZE,
+        task: Tasks = "training",
+        power_limit_mw: PowerLimits = None,
     ) -> Prediction:
         """Predict time and power of power modes, given as in `fit`.
 
@@ -165,7 +174,7 @@ class Predictor(abc.ABC):
             InvalidValueError: the modes do not have that form, or are outside the predictor's space.
             NotFittedError: `fit` was not called.
         """
-        rows = self._fitted_inputs(modes, batch_size, task)
+        rows = self._fitted_inputs(modes, batch_size, task, power_limit_mw)
         with one_blas_thread():
             return self._infer(rows)
 
@@ -177,24 +186,38 @@ class Predictor(abc.ABC):
         *,
         batch_size: BatchSizes = DEFAULT_BATCH_SIZE,
         task: Tasks = "training",
+        power_limit_mw: PowerLimits = None,
     ) -> Prediction:
         """Draw `count` joint samples from the predictive distribution: arrays of shape (count, n).
 
         A predictor without a joint distribution returns its prediction, of shape (n,). Errors are those of `predict`.
         """
-        rows = self._fitted_inputs(modes, batch_size, task)
+        rows = self._fitted_inputs(modes, batch_size, task, power_limit_mw)
         with one_blas_thread():
             return self._draw(rows, count, seed)
 
-    def _fitted_inputs(self, modes: ModesLike, batch_size: BatchSizes, task: Tasks) -> Inputs:
-        """The validated inputs; refused unless the predictor is fitted."""
-        rows = self._checked(modes, batch_size, task)
+    def _fitted_inputs(
+        self, modes: ModesLike, batch_size: BatchSizes, task: Tasks, power_limit_mw: PowerLimits
+    ) -> Inputs:
+        """The validated inputs; refused unless the predictor is fitted, with power limits or without as they are."""
+        rows = self._checked(modes, batch_size, task, power_limit_mw)
         if not self.is_fitted:
             raise NotFittedError(f"{self.name} is not fitted", "call fit first, or load a model")
+        learned = self.training_rows_.inputs if hasattr(self, "training_rows_") else None
+        if learned and len(learned.modes) and (learned.power_limit_mw is None) != (rows.power_limit_mw is None):
+            fitted, requested = ("without", "with") if learned.power_limit_mw is None else ("with", "without")
+            raise InvalidValueError(
+                f"{self.name} was fitted {fitted} power limits, requested {requested}", "give power_limit_mw for both"
+            )
         return rows
 
     def unprofiled(
-        self, modes: ModesLike, *, batch_size: BatchSizes = DEFAULT_BATCH_SIZE, task: Tasks = "training"
+        self,
+        modes: ModesLike,
+        *,
+        batch_size: BatchSizes = DEFAULT_BATCH_SIZE,
+        task: Tasks = "training",
+        power_limit_mw: PowerLimits = None,
     ) -> Dict[str, np.ndarray]:
         """Inputs outside the profiled range: their names, each with the rows concerned, bool of shape (n,).
 
@@ -203,14 +226,17 @@ class Predictor(abc.ABC):
         """
         if not hasattr(self, "training_rows_") or not len(self.training_rows_.time_ms):
             return {}
-        requested, learned = self._checked(modes, batch_size, task), self.training_rows_.inputs
+        requested, learned = self._checked(modes, batch_size, task, power_limit_mw), self.training_rows_.inputs
         sizes = learned.batch_size
         outside = {
             "batch size": (requested.batch_size < sizes.min()) | (requested.batch_size > sizes.max()),
             "task": ~np.isin(requested.inference, learned.inference),
         }
         if len(learned.modes) >= LEAST_VARIED:
-            for name, value, profiled in zip(PowerMode._fields, requested.modes.T, learned.modes.T):
+            settings = list(zip(PowerMode._fields, requested.modes.T, learned.modes.T))
+            if requested.power_limit_mw is not None:
+                settings.append(("power_limit_mw", requested.power_limit_mw, learned.power_limit_mw))
+            for name, value, profiled in settings:
                 outside[name] = (
                     (value != profiled[0]) if (profiled == profiled[0]).all() else np.zeros(len(value), dtype=bool)
                 )
@@ -224,9 +250,11 @@ class Predictor(abc.ABC):
     def is_fitted(self) -> bool:
         return hasattr(self, "training_rows_")
 
-    def _checked(self, modes: ModesLike, batch_size: BatchSizes, task: Tasks) -> Inputs:
+    def _checked(
+        self, modes: ModesLike, batch_size: BatchSizes, task: Tasks, power_limit_mw: PowerLimits = None
+    ) -> Inputs:
         """The validated inputs; modes outside the predictor's `space`, if it has one, are refused."""
-        rows, space = check_inputs(modes, batch_size, task), getattr(self, "space", None)
+        rows, space = check_inputs(modes, batch_size, task, power_limit_mw), getattr(self, "space", None)
         if space is not None:
             allowed = [np.isin(column, values) for column, values in zip(rows.modes.T, space.dimensions)]
             for outside in np.flatnonzero(~np.all(allowed, axis=0))[:1]:
@@ -277,8 +305,8 @@ def one_blas_thread() -> Any:
     return threadpool_limits(1, user_api="blas")
 
 
-def check_inputs(modes: ModesLike, batch_size: BatchSizes, task: Tasks) -> Inputs:
-    """Validate power modes, batch sizes and tasks, and convert them to the arrays that predictors use."""
+def check_inputs(modes: ModesLike, batch_size: BatchSizes, task: Tasks, power_limit_mw: PowerLimits = None) -> Inputs:
+    """Validate power modes, batch sizes, tasks and power limits, and convert them to the arrays that predictors use."""
     table = _numbers(modes, "power modes")
     if table.ndim != 2 or table.shape[1] != len(PowerMode._fields):
         raise InvalidValueError(
@@ -296,12 +324,13 @@ def check_inputs(modes: ModesLike, batch_size: BatchSizes, task: Tasks) -> Input
     unknown = sorted({str(name) for name in tasks} - set(TASKS))
     if unknown:
         raise InvalidValueError(f"task {unknown[0]!r} is unknown", f"available: {', '.join(TASKS)}")
-    return Inputs(table, sizes, np.array([name == "inference" for name in tasks], dtype=bool))
+    limits = None if power_limit_mw is None else _positive(power_limit_mw, "power_limit_mw", len(table))
+    return Inputs(table, sizes, np.array([name == "inference" for name in tasks], dtype=bool), limits)
 
 
 def merge_repeated(rows: Inputs, time_ms: np.ndarray, power_mw: np.ndarray) -> Tuple[Inputs, np.ndarray, np.ndarray]:
     """Merge rows profiled more than once into one with the median of its measurements; order is kept."""
-    places = places_of_equals(np.column_stack([rows.modes, rows.batch_size, rows.inference]))
+    places = places_of_equals(np.column_stack([values for values in rows if values is not None]))
     if len(places) == len(time_ms):
         return rows, time_ms, power_mw
     time_ms, power_mw = (np.array([np.median(values[group]) for group in places]) for values in (time_ms, power_mw))

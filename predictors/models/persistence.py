@@ -65,7 +65,8 @@ def save_model(path: Path, predictor: Predictor, origin: Mapping[str, Any]) -> N
     if not hasattr(predictor, "training_rows_"):
         raise NotFittedError(f"{predictor.name} is not fitted and cannot be saved", "call fit first")
     inputs, time_ms, power_mw = predictor.training_rows_
-    arrays = {**inputs._asdict(), "time_ms": time_ms, "power_mw": power_mw, "predicted": _predicted(predictor)}
+    given = {name: values for name, values in inputs._asdict().items() if values is not None}
+    arrays = {**given, "time_ms": time_ms, "power_mw": power_mw, "predicted": _predicted(predictor)}
 
     def encode(value: Any) -> Any:
         """Store an array, such as those of tables among the parameters, with the others; returns its name."""
@@ -111,6 +112,8 @@ def load_model(path: Path) -> Model:
         kind = predictor_class(content["predictor"])
         predictor = msgspec.convert(content["params"], kind, dec_hook=lambda _, name: arrays[ARRAY(name)])
         columns = {name: arrays[ARRAY(name)] for name in ("time_ms", "power_mw", "batch_size")}
+        if ARRAY("power_limit_mw") in arrays:
+            columns["power_limit_mw"] = arrays[ARRAY("power_limit_mw")]
         task = np.where(arrays[ARRAY("inference")], *reversed(TASKS))
         predictor.fit(arrays[ARRAY("modes")], **columns, task=task)
         off = np.abs(_predicted(predictor) / arrays[ARRAY("predicted")] - 1)

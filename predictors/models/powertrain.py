@@ -51,14 +51,20 @@ class PowerTrain(NetworkRegression):
 
     def _columns(self, rows: Inputs) -> InputColumns:
         columns, reference = columns_of(rows), self._reference().columns_
-        for what, value, fixed in zip(InputColumns._fields, columns, reference):
+        if columns.has_limit != reference.has_limit:
+            raise InvalidValueError(
+                f"of the target and the reference {self.references[0].workload} only one has power limits",
+                "use a reference of the same kind",
+            )
+        for what, value, fixed in zip(InputColumns._fields, columns[:2], reference):
             if value is None and fixed is not None:
                 workload = self.references[0].workload
                 raise InvalidValueError(
                     f"the training rows have several values of {what}, the reference {workload} has one",
                     "use a reference with several, or fit one value at a time",
                 )
-        return InputColumns(*(None if fixed is None else value for value, fixed in zip(columns, reference)))
+        kept = (None if fixed is None else value for value, fixed in zip(columns[:2], reference))
+        return InputColumns(*kept, has_limit=columns.has_limit)
 
     def _start(self, inputs: np.ndarray, random: np.random.Generator) -> Tuple[Networks, ColumnScale]:
         reference = self._reference()
@@ -72,4 +78,4 @@ def learn_reference(table: Table, seed: int) -> NeuralNetwork:
     """The networks of a reference workload, trained once per process."""
     rows = table.usable().by_minibatch()
     network = NeuralNetwork(seed=seed)
-    return network.fit(rows.modes, rows.time_ms, rows.power_mw, batch_size=rows.batch_size, task=rows.task)
+    return network.fit(rows.modes, rows.time_ms, rows.power_mw, **rows.conditions)

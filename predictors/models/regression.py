@@ -34,9 +34,10 @@ class InputColumns(NamedTuple):
 
     batch_size: Optional[float]  # that of all training rows; None if it varies and is an input
     task: Optional[str]  # likewise
+    has_limit: bool = False  # whether the rows have a power limit, which is an input then
 
     def matrix(self, rows: Inputs) -> np.ndarray:
-        """Cores and clocks in MHz, then the logarithm of the batch size and the task if they are inputs."""
+        """Cores and clocks in MHz; then log batch size, the task and log power limit, those that are inputs."""
         for what, form, learned, requested in (
             ("batch size", "g", self.batch_size, rows.batch_size),
             ("task", "", self.task, np.where(rows.inference, *reversed(TASKS))),
@@ -56,16 +57,21 @@ class InputColumns(NamedTuple):
             columns.append(np.log(rows.batch_size))
         if self.task is None:
             columns.append(rows.inference.astype(float))
+        if self.has_limit:
+            if rows.power_limit_mw is None:
+                raise InvalidValueError("the reference has no power limits, the target has", "use another reference")
+            columns.append(np.log(rows.power_limit_mw))
         return np.column_stack(columns)
 
 
 def columns_of(rows: Inputs) -> InputColumns:
     sizes, tasks = np.unique(rows.batch_size), np.unique(rows.inference)
-    return InputColumns(sizes[0] if len(sizes) == 1 else None, TASKS[int(tasks[0])] if len(tasks) == 1 else None)
+    task = TASKS[int(tasks[0])] if len(tasks) == 1 else None
+    return InputColumns(sizes[0] if len(sizes) == 1 else None, task, rows.power_limit_mw is not None)
 
 
 def table_inputs(table: Table) -> Inputs:
-    return check_inputs(table.modes, table.batch_size, table.task)
+    return check_inputs(table.modes, **table.conditions)
 
 
 class ColumnScale(NamedTuple):

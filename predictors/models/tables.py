@@ -5,16 +5,18 @@ from __future__ import annotations
 import dataclasses
 import functools
 import hashlib
-from typing import Any, List, Optional, Sequence
+from typing import Any, Dict, List, Optional, Sequence
 
 import numpy as np
 
+from harness.core.corpus import POWER_LIMIT
 from harness.core.errors import InvalidValueError, UnknownNameError
 from harness.core.power_modes import PowerMode, PowerModeSpace
 from predictors.models.base import places_of_equals
 
 TABLE_KEY = ("device", "workload", "task", "provenance")  # corpus columns that are constant within a table
 ARRAYS = ("modes", "batch_size", "time_ms", "power_mw")
+OPTIONAL_ARRAYS = ("entries", "power_limit_mw")
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -32,6 +34,8 @@ class Table:
     # time and power of the first minibatches of each row, shape (n, k, 2), powers NaN in minibatches without a sample;
     # None if only medians are available
     entries: Optional[np.ndarray] = dataclasses.field(default=None, repr=False)
+    # power limits of a discrete GPU, part of the mode, int64 of shape (n,); None if it has none
+    power_limit_mw: Optional[np.ndarray] = dataclasses.field(default=None, repr=False)
 
     def __len__(self) -> int:
         return len(self.modes)
@@ -43,15 +47,28 @@ class Table:
         return hash(self.fingerprint)
 
     def take(self, rows: Any) -> Table:
-        entries = None if self.entries is None else self.entries[rows]
-        return dataclasses.replace(self, **{name: getattr(self, name)[rows] for name in ARRAYS}, entries=entries)
+        kept = {name: getattr(self, name) for name in (*ARRAYS, *OPTIONAL_ARRAYS)}
+        return dataclasses.replace(
+            self, **{name: None if values is None else values[rows] for name, values in kept.items()}
+        )
+
+    @property
+    def settings(self) -> np.ndarray:
+        """Mode, batch size and, if it has one, power limit of each row, shape (n, 5) or (n, 6)."""
+        limits = [] if self.power_limit_mw is None else [self.power_limit_mw]
+        return np.column_stack([self.modes, self.batch_size, *limits])
+
+    @property
+    def conditions(self) -> Dict[str, Any]:
+        """What predictors take beside the modes, by the names of their arguments."""
+        return {"batch_size": self.batch_size, "task": self.task, "power_limit_mw": self.power_limit_mw}
 
     @property
     def has_power(self) -> bool:
         return not np.isnan(self.power_mw).all()
 
     def complete(self) -> Table:
-        """The rows with measured power; rows of the same mode and batch size are merged into their median."""
+        """The rows with measured power; rows of the same settings are merged into their median."""
         return self.take(~np.isnan(self.power_mw)).merged()
 
     def usable(self) -> Table:
@@ -63,8 +80,8 @@ class Table:
         return self if (self.modes > 0).all() else dataclasses.replace(self, modes=np.maximum(self.modes, 1))
 
     def merged(self) -> Table:
-        """Each mode and batch size once, with the medians of its rows."""
-        places = places_of_equals(np.column_stack([self.modes, self.batch_size]))
+        """Each mode, batch size and power limit once, with the medians of its rows."""
+        places = places_of_equals(self.settings)
         if len(places) == len(self):
             return self
         columns = {
@@ -109,9 +126,10 @@ class Table:
         Their GPU clock was probably not applied. Noise of a percent or so does not count.
         """
         cores, cpu, gpu, memory = self.modes.T
-        order = np.lexsort((gpu, memory, cpu, cores, self.batch_size))
+        limits = np.zeros(len(self)) if self.power_limit_mw is None else self.power_limit_mw
+        order = np.lexsort((gpu, memory, cpu, cores, self.batch_size, limits))
         low, high = order[:-1], order[1:]
-        others = np.column_stack([cores, cpu, memory, self.batch_size])
+        others = np.delete(self.settings, PowerMode._fields.index("gpu_khz"), axis=1)
         alike = (others[low] == others[high]).all(axis=1)
         odd = (self.time_ms[low] < 0.9 * self.time_ms[high]) & (self.power_mw[low] > 1.05 * self.power_mw[high])
         return np.sort(low[alike & odd])
@@ -123,7 +141,7 @@ class Table:
         """Whether both hold profiles of the same workload on the same device that share a mode and batch size."""
         if (self.device, self.workload, self.task) != (other.device, other.workload, other.task):
             return False
-        rows = [{*map(tuple, np.column_stack([table.modes, table.batch_size]).tolist())} for table in (self, other)]
+        rows = [{*map(tuple, table.settings.tolist())} for table in (self, other)]
         return not rows[0].isdisjoint(rows[1])
 
     @functools.cached_property
@@ -132,8 +150,9 @@ class Table:
         digest = hashlib.sha256("\0".join((self.device, self.workload, self.task, self.provenance)).encode())
         for name in ARRAYS:
             digest.update(np.ascontiguousarray(getattr(self, name)).tobytes())
-        if self.entries is not None:
-            digest.update(np.ascontiguousarray(self.entries).tobytes())
+        for name in OPTIONAL_ARRAYS:
+            if getattr(self, name) is not None:
+                digest.update(np.ascontiguousarray(getattr(self, name)).tobytes())
         return digest.hexdigest()
 
 
@@ -145,7 +164,7 @@ def tables_of(rows: Any) -> List[Table]:
     import pandas as pd
 
     settings = list(PowerMode._fields)
-    columns = [*TABLE_KEY, *settings, "batch_size", "minibatch_time_ms", "power_mw", "entries"]
+    columns = [*TABLE_KEY, *settings, "batch_size", "minibatch_time_ms", "power_mw", "entries", POWER_LIMIT.name]
     frame = pd.DataFrame(rows, columns=columns)
     return [
         Table(
@@ -155,6 +174,7 @@ def tables_of(rows: Any) -> List[Table]:
             time_ms=part["minibatch_time_ms"].to_numpy(dtype=float),
             power_mw=part["power_mw"].to_numpy(dtype=float),
             entries=_stacked(part["entries"]),
+            power_limit_mw=_limits(part[POWER_LIMIT.name], key),
         )
         for key, part in frame.groupby(list(TABLE_KEY), sort=False)
     ]
@@ -164,6 +184,16 @@ def _stacked(entries: Sequence[Any]) -> Optional[np.ndarray]:
     """Entries of all rows, those of shorter profiles repeated (001 sec. 4); None if a row has none."""
     lengths = [0 if row is None or np.ndim(row) == 0 else len(row) for row in entries]
     return np.stack([np.resize(row, (max(lengths), 2)) for row in entries]) if min(lengths) else None
+
+
+def _limits(cells: Any, key: Sequence[str]) -> Optional[np.ndarray]:
+    """The power limits of all rows; None if no row has one."""
+    if cells.isna().all():
+        return None
+    if cells.isna().any():
+        what = f"{cells.isna().sum()} of {len(cells)} profiles of {key[1]} on {key[0]}"
+        raise InvalidValueError(f"{what} have no {POWER_LIMIT.name}", "give it for all of them, or for none")
+    return cells.to_numpy(dtype=np.int64)
 
 
 def find_table(tables: Sequence[Table], workload: str, task: str = "training") -> Table:

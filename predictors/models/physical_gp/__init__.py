@@ -11,8 +11,10 @@ from harness.core.errors import InvalidValueError
 from harness.core.power_modes import PowerModeSpace
 from harness.core.units import mw_to_w, w_to_mw
 from predictors.models.base import Inputs, Prediction, Predictor
+from predictors.models.physical_gp import power_limit
 from predictors.models.physical_gp.draws import draw
 from predictors.models.physical_gp.posterior import TAILS, before_profiling, infer, learn
+from predictors.models.physical_gp.power_limit import LimitPosterior
 from predictors.models.physical_gp.prior import Counts, Hierarchy, priors_for
 from predictors.models.physical_gp.response import features
 from predictors.models.tables import Table
@@ -29,7 +31,8 @@ class PhysicalGP(Predictor):
     The parameters of the model have a prior learned from other workloads, so that a handful of modes is enough; one is
     the minimum. Every further mode updates parameters and discrepancy together. Predictions at a batch size or task
     that was not profiled come from the prior, with the interval that follows. With operation counts of the network and
-    of references on the board, no mode is needed.
+    of references on the board, no mode is needed. Rows with a power limit, of discrete GPUs, have a form and a prior of
+    their own (`power_limit`).
     """
 
     name = "physical-gp"
@@ -49,10 +52,14 @@ class PhysicalGP(Predictor):
         if len(rows.modes) > MOST_ROWS:
             kept = np.sort(np.random.default_rng(self.seed).choice(len(rows.modes), MOST_ROWS, replace=False))
             rows, time_ms, power_mw = rows.take(kept), time_ms[kept], power_mw[kept]
+        if rows.power_limit_mw is not None:
+            self._learn_under_limits(rows, time_ms, power_mw)
+            return
         starts = self.starts if len(rows.modes) <= FEW_ROWS else 1
         # With even one profile, the counts of two other networks make predictions worse.
         counts = None if len(time_ms) else self.counts
-        priors = priors_for(self.references, self.board, self.workload, self.hierarchy, counts)
+        references = tuple(table for table in self.references if table.power_limit_mw is None)
+        priors = priors_for(references, self.board, self.workload, self.hierarchy, counts)
         if not len(time_ms):
             if not priors[0].in_ms:
                 hint = "profile a mode, or give counts of the network and of references on this board"
@@ -62,14 +69,30 @@ class PhysicalGP(Predictor):
         power_w = None if np.isnan(power_mw).all() else mw_to_w(power_mw)
         self.posterior_ = learn(features(rows), time_ms, power_w, priors, starts, self.seed)
 
+    def _learn_under_limits(self, rows: Inputs, time_ms: np.ndarray, power_mw: np.ndarray) -> None:
+        """Fit the form of a GPU under power limits, whose prior comes from other GPUs and workloads."""
+        prior = power_limit.prior_for(self.references, self.board, self.workload)
+        greatest_khz = None if self.space is None else float(self.space.gpu_khz[-1])
+        if not len(time_ms):
+            if not power_limit.knows_time(self.references, self.workload):
+                hint = "profile a setting, or give the same workload on another GPU as a reference"
+                raise InvalidValueError(f"{self.name} cannot scale the time of {self.workload} on {self.board}", hint)
+            self.posterior_ = power_limit.before_profiling(prior, greatest_khz or 1.0)
+            return
+        self.posterior_ = power_limit.learn(rows, time_ms, power_mw, prior, greatest_khz, seed=self.seed)
+
     def doubtful(self) -> np.ndarray:
         """Indices into `training_rows_` of the rows that all others contradict; their weight is next to nothing."""
+        if isinstance(self.posterior_, LimitPosterior):
+            return np.array([], dtype=int)  # every row counts alike
         if len(self.posterior_.rows) < len(self.training_rows_.time_ms):
             return np.array([], dtype=int)  # fitted on a sample
         weight = self.posterior_.row_weight[int(np.argmax(self.posterior_.weight))]
         return np.flatnonzero((weight < DOUBTFUL).any(axis=0))
 
     def _draw(self, rows: Inputs, count: int, seed: int) -> Prediction:
+        if isinstance(self.posterior_, LimitPosterior):
+            return _limit_prediction(*power_limit.draw(self.posterior_, rows, count, seed))
         if len(self.posterior_.data) < 2 or not self.posterior_.data.size:  # without power, or a row
             return self._infer(rows)
         mean, variance = draw(self.posterior_, features(rows), count, seed)
@@ -77,7 +100,15 @@ class PhysicalGP(Predictor):
         return Prediction(np.exp(time), w_to_mw(np.exp(power)), time_sd, power_sd, freedom=TAILS)
 
     def _infer(self, rows: Inputs) -> Prediction:
+        if isinstance(self.posterior_, LimitPosterior):
+            return _limit_prediction(*power_limit.infer(self.posterior_, rows))
         mean, variance = infer(self.posterior_, features(rows))
         log_sd, unknown = np.sqrt(variance), np.full(len(rows.modes), np.nan)
         power_mw, power_log_sd = (w_to_mw(np.exp(mean[1])), log_sd[1]) if len(mean) > 1 else (unknown, unknown)
         return Prediction(np.exp(mean[0]), power_mw, log_sd[0], power_log_sd, freedom=TAILS)
+
+
+def _limit_prediction(mean: np.ndarray, variance: np.ndarray) -> Prediction:
+    """The prediction of log time (ms) and log power (W), shape (2, ...), which are normal."""
+    sd = np.sqrt(variance)
+    return Prediction(np.exp(mean[0]), w_to_mw(np.exp(mean[1])), sd[0], sd[1])

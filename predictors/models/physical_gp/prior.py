@@ -245,7 +245,8 @@ def learn_tables(tables: Sequence[Table], prior: Prior, starts: int = 3) -> Tabl
         if len(part) > ROWS:
             part = part.take(np.sort(np.random.default_rng(0).choice(len(part), ROWS, replace=False)))
         parts.append(part)
-    at = features(Inputs(*(np.concatenate(column) for column in zip(*map(table_inputs, parts)))))
+    inputs = [table_inputs(part)[:3] for part in parts]  # boards have no power limits
+    at = features(Inputs(*map(np.concatenate, zip(*inputs))))
     time_ms, power_mw = (np.concatenate([getattr(part, name) for part in parts]) for name in ("time_ms", "power_mw"))
     power_w = None if np.isnan(power_mw).any() else mw_to_w(power_mw)
     posterior = learn(at, time_ms, power_w, (prior,), starts, seed=0)

@@ -9,6 +9,7 @@ import pytest
 
 from harness.core.corpus import write_corpus
 from harness.core.errors import InvalidValueError, UnknownNameError
+from harness.core.measured_tables import load_table
 from predictors.models.tables import find_table, tables_of
 from predictors.search.corpora import load_tables
 from tests.predictors.plain_predictors import SPACE, made_table
@@ -126,3 +127,20 @@ def test_the_space_of_a_table_holds_the_values_it_has():
 
 def test_what_a_table_says_of_itself_is_short():
     assert len(repr(made_table())) < 200
+
+
+def test_rows_under_another_power_limit_are_not_repetitions_and_are_not_suspected():
+    table = tables_of(load_table("zeus-v100"))[0]
+    assert len(set(table.power_limit_mw.tolist())) == 7
+    assert len(table.merged()) == 70  # ten batch sizes, seven limits, two optimizers
+    assert len(table.unapplied()) == 0
+    assert table.take([1, 0]).power_limit_mw.tolist() == table.power_limit_mw[[1, 0]].tolist()
+    assert table.fingerprint != dataclasses.replace(table, power_limit_mw=table.power_limit_mw + 1).fingerprint
+
+
+def test_power_limits_of_some_rows_alone_are_refused():
+    frame = load_table("zeus-a40")
+    some = frame.assign(power_limit_mw=frame["power_limit_mw"].where(frame["batch_size"] > 8))
+    with pytest.raises(InvalidValueError, match=r"profiles of .* on a40 have no power_limit_mw; give it for all"):
+        tables_of(some)
+    assert all(one.power_limit_mw is None for one in tables_of(frame.drop(columns="power_limit_mw")))

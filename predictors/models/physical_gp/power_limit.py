@@ -1,0 +1,309 @@
+"""Time and power of a minibatch on a GPU under a power limit: the physical form, its prior and its posterior.
+
+With batch size b relative to `UNIT_BATCH`, limit c, locked clock l relative to the greatest, and a smooth minimum:
+
+    G = (exp(fixed) + exp(sample) b^gamma) ((1 - m) / f + m)      work of the GPU at the relative clock f
+    T = (exp(host)^p + G^p)^(1/p) + exp(serial) b^gamma           work of the host, beside it and after it
+    u = G / T                                                     share of the time in which the GPU is busy
+    f = max(min(exp(knee) r, r^exp(-exponent), l), exp(floor)),  r = (c - exp(static)) / exp(busy)
+    B(f) = exp(static) + exp(busy) max(f / exp(knee), f^exp(exponent))        power while busy, without a limit
+    power = (1 - u) min(exp(static) + exp(light), c) + u max(min(B(l), c), B(exp(floor)))
+
+A limit caps the power of busy phases: the clock falls until the power above the static one, which is linear in the
+clock at the least voltage and steeper above, is what the limit leaves; below a floor the clock does not fall, whatever
+the limit. Averages over light phases stay below the limit although it slows training down. Of the work of the GPU the
+share m = 1 / (1 + exp(-memory)) depends on no clock; p = exp(overlap). Times are in ms, powers in W. A Gaussian process
+in the logarithms of the settings models what the form misses.
+
+The parameters of a workload on a GPU are a mean plus an offset of the GPU, one of the workload and one of both, each
+normal; tables of other GPUs and workloads inform about the first two. The means and standard deviations were set by
+hand from fits to the tables of a V100 and an A40 (`jetwatt.load_table`).
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
+
+import numpy as np
+
+from harness.core.measured_tables import load_table
+from harness.core.units import mw_to_w
+from predictors.models.base import DEFAULT_BATCH_SIZE, Inputs
+from predictors.models.regression import table_inputs
+from predictors.models.tables import Table, tables_of
+
+UNIT_BATCH = float(DEFAULT_BATCH_SIZE)
+SHIPPED = ("zeus-v100", "zeus-a40")  # learned from where no reference is given
+
+_MOST_STEPS, _STARTS = 40, 3
+_SHARPNESS, _POWER_SHARPNESS = 8.0, 12.0  # of the smooth minima of clock and power
+_LEAST_SHARE = 1e-3
+
+# Standard deviations of the discrepancy and of the noise of log time and log power; its lengths in the logarithms of
+# batch size, limit and clock.
+AMPLITUDE, NOISE, LENGTHS = np.array([0.07, 0.05]), np.array([0.03, 0.025]), np.array([1.0, 0.5, 0.5])
+
+
+class Parameter(NamedTuple):
+    """A parameter of the form: its mean, and the standard deviations of its offsets."""
+
+    mean: float
+    spread: float  # of the mean itself
+    workload: float
+    gpu: float
+    both: float
+
+
+PARAMETERS: Dict[str, Parameter] = {
+    "host": Parameter(3.0, 1.0, 1.5, 0.3, 0.3),
+    "fixed": Parameter(2.0, 1.0, 1.5, 0.45, 0.4),
+    "sample": Parameter(2.5, 1.0, 2.5, 0.45, 0.4),
+    "serial": Parameter(1.0, 1.0, 2.5, 0.4, 0.45),
+    "gamma": Parameter(1.0, 0.02, 0.05, 0.05, 0.1),
+    "overlap": Parameter(float(np.log(4)), 0.3, 0.4, 0.2, 0.3),
+    "memory": Parameter(-2.2, 0.5, 0.4, 0.5, 0.4),
+    "static": Parameter(float(np.log(60)), 0.3, 0.1, 0.4, 0.2),
+    "light": Parameter(float(np.log(15)), 0.5, 0.8, 0.4, 0.7),
+    "busy": Parameter(float(np.log(200)), 0.3, 0.3, 0.2, 0.25),
+    "knee": Parameter(float(np.log(1.5)), 0.15, 0.1, 0.2, 0.2),
+    "exponent": Parameter(float(np.log(3)), 0.15, 0.15, 0.3, 0.25),
+    "floor": Parameter(float(np.log(0.25)), 0.2, 0.1, 0.3, 0.2),
+}
+NAMES = tuple(PARAMETERS)
+
+
+class Normal(NamedTuple):
+    """A normal distribution of the parameters."""
+
+    mean: np.ndarray  # shape (d,)
+    covariance: np.ndarray  # shape (d, d)
+
+
+class LimitPosterior(NamedTuple):
+    """The parameters given n rows, and what is needed to predict others."""
+
+    parameters: Normal
+    settings: np.ndarray  # of the rows, as of `settings_of`, shape (n, 3)
+    greatest_khz: float  # the clock that locked clocks are relative to
+    data: np.ndarray  # log ms, then log W if there is power, shape (n,) or (2n,)
+    whitening: np.ndarray  # inverse Cholesky factor of the covariance of discrepancy and noise, square
+    has_power: bool
+
+
+def settings_of(rows: Inputs, greatest_khz: float) -> np.ndarray:
+    """Logarithms of batch size, power limit in W and locked clock relative to the greatest, shape (n, 3).
+
+    A clock that the device does not report is free: its logarithm is 0.
+    """
+    gpu_khz = rows.modes[:, 2]
+    clock = np.where(gpu_khz > 1, np.minimum(gpu_khz / greatest_khz, 1.0), 1.0)
+    return np.log(np.column_stack([rows.batch_size, mw_to_w(rows.power_limit_mw), clock]))
+
+
+def log_response(theta: np.ndarray, settings: np.ndarray) -> np.ndarray:
+    """Logarithms of time (ms) and power (W) side by side, (..., 2n), at parameters (..., d) and settings (n, 3)."""
+    v = {name: theta[..., place, None] for place, name in enumerate(NAMES)}
+    batch, limit_w, locked = settings[:, 0] - np.log(UNIT_BATCH), np.exp(settings[:, 1]), settings[:, 2]
+    static, light, busy = (np.exp(v[name]) for name in ("static", "light", "busy"))
+    # softplus: what a limit below the static power leaves is small, and above 0
+    share = np.log(np.maximum(np.logaddexp(0, 6 * (limit_w - static) / busy) / 6, _LEAST_SHARE))
+    steep = np.logaddexp(-_SHARPNESS * (v["knee"] + share), -_SHARPNESS * share * np.exp(-v["exponent"]))
+    clock = -np.logaddexp(steep, -_SHARPNESS * locked) / _SHARPNESS
+    clock = np.logaddexp(_SHARPNESS * clock, _SHARPNESS * v["floor"]) / _SHARPNESS
+    unchanged = 1 / (1 + np.exp(-v["memory"]))
+    gpu = np.logaddexp(v["fixed"], v["sample"] + v["gamma"] * batch)
+    gpu = gpu + np.log((1 - unchanged) * np.exp(-clock) + unchanged)
+    overlap = np.exp(v["overlap"])
+    hidden = np.logaddexp(overlap * v["host"], overlap * gpu) / overlap
+    time = np.logaddexp(hidden, v["serial"] + v["gamma"] * batch)
+    unlimited, least = (static + busy * _switching(v, at) for at in (locked, v["floor"]))
+    busy_w = np.maximum(_smooth_minimum(unlimited, limit_w), least)
+    light_w = _smooth_minimum(static + light, limit_w)
+    power = light_w + np.exp(gpu - time) * np.maximum(busy_w - light_w, 0)
+    return np.concatenate([time, np.log(power)], axis=-1)
+
+
+def _switching(v: Dict[str, np.ndarray], clock: np.ndarray) -> np.ndarray:
+    """Power above the static one at a relative clock, in shares of that at the greatest; `clock` is a logarithm."""
+    share = np.maximum(np.exp(clock - v["knee"]), np.exp(np.exp(v["exponent"]) * clock))
+    return np.where(clock < 0, np.minimum(share, 1), 1.0)
+
+
+def learn(
+    rows: Inputs,
+    time_ms: np.ndarray,
+    power_mw: np.ndarray,
+    prior: Normal,
+    greatest_khz: Optional[float] = None,
+    starts: int = _STARTS,
+    seed: int = 0,
+) -> LimitPosterior:
+    """Fit the parameters to rows under a prior, from several starts; the posterior is normal around the best fit.
+
+    Locked clocks are relative to `greatest_khz`, by default the greatest of the rows.
+    """
+    greatest_khz = greatest_khz or float(rows.modes[:, 2].max())
+    settings, has_power = settings_of(rows, greatest_khz), not np.isnan(power_mw).all()
+    data = np.concatenate([np.log(time_ms), *([np.log(mw_to_w(power_mw))] if has_power else [])])
+    figures = len(data) // len(time_ms)
+    covariance = _discrepancy(settings, settings, figures) + np.diag(np.repeat(NOISE[:figures] ** 2, len(time_ms)))
+    whitening = np.linalg.inv(np.linalg.cholesky(covariance))
+    root = np.linalg.cholesky(prior.covariance)
+    precision_root = np.linalg.inv(root)
+
+    def residual(theta: np.ndarray) -> np.ndarray:
+        off = whitening @ (data - log_response(theta, settings)[: len(data)])
+        return np.concatenate([off, precision_root @ (theta - prior.mean)])
+
+    def slopes(theta: np.ndarray) -> np.ndarray:
+        return np.concatenate([-whitening @ _jacobian(theta, settings)[: len(data)], precision_root])
+
+    random = np.random.default_rng(seed)
+    begins = [prior.mean, *(prior.mean + 0.7 * root @ random.normal(size=len(NAMES)) for _ in range(starts - 1))]
+    reach = np.sqrt(np.diag(prior.covariance))
+    fits = [_descend(residual, slopes, begin, reach) for begin in begins]
+    theta = min(fits, key=lambda fit: fit[0])[1]
+    jacobian = slopes(theta)
+    parameters = Normal(theta, np.linalg.inv(jacobian.T @ jacobian))
+    return LimitPosterior(parameters, settings, greatest_khz, data, whitening, has_power)
+
+
+def before_profiling(prior: Normal, greatest_khz: float) -> LimitPosterior:
+    """The posterior without rows."""
+    return LimitPosterior(prior, np.empty((0, 3)), greatest_khz, np.empty(0), np.empty((0, 0)), has_power=True)
+
+
+def infer(posterior: LimitPosterior, rows: Inputs) -> Tuple[np.ndarray, np.ndarray]:
+    """Mean and variance of log time (ms) and log power (W), noise included: each of shape (2, n); NaN without power."""
+    settings = settings_of(rows, posterior.greatest_khz)
+    gain, variance = _condition(posterior, settings)
+    theta, learned = posterior.parameters.mean, len(posterior.data)
+    off = posterior.data - log_response(theta, posterior.settings)[:learned]
+    mean = log_response(theta, settings)[: len(variance)] + gain @ off
+    jacobian = _jacobian(theta, settings)[: len(variance)] - gain @ _jacobian(theta, posterior.settings)[:learned]
+    variance = variance + ((jacobian @ posterior.parameters.covariance) * jacobian).sum(1)
+    return _by_figure(mean, len(settings)), _by_figure(variance, len(settings))
+
+
+def draw(posterior: LimitPosterior, rows: Inputs, count: int, seed: int) -> Tuple[np.ndarray, np.ndarray]:
+    """Joint samples of the parameters: mean and variance as of `infer` given each, of shape (2, count, n)."""
+    settings = settings_of(rows, posterior.greatest_khz)
+    gain, variance = _condition(posterior, settings)
+    root = np.linalg.cholesky(posterior.parameters.covariance)
+    theta = posterior.parameters.mean + np.random.default_rng(seed).normal(size=(count, len(NAMES))) @ root.T
+    off = posterior.data - log_response(theta, posterior.settings)[:, : len(posterior.data)]
+    mean = log_response(theta, settings)[:, : len(variance)] + off @ gain.T
+    return _by_figure(mean, len(settings)), _by_figure(np.broadcast_to(variance, mean.shape), len(settings))
+
+
+def prior_for(references: Sequence[Table], board: Optional[str], workload: Optional[str]) -> Normal:
+    """The parameters of a workload on a GPU before its first profile, given tables of others.
+
+    Without a reference under power limits, the tables that ship with the suite are taken, less those of this device.
+    """
+    tables = [table for table in references if table.power_limit_mw is not None and table.has_power]
+    if not tables:
+        tables = [table for table in shipped_tables() if table.device != board]
+    fits = [fit_reference(table) for table in tables]
+    same_gpu = np.array([table.device == board for table in tables], dtype=float)
+    same_workload = np.array([table.workload == workload for table in tables], dtype=float)
+    gpus, workloads = (np.array([getattr(table, name) for table in tables]) for name in ("device", "workload"))
+    each = np.eye(len(tables))
+    alike = np.equal.outer(gpus, gpus).astype(float), np.equal.outer(workloads, workloads).astype(float)
+    means, variances = [], []
+    for place, (mean, spread, of_workload, of_gpu, of_both) in enumerate(PARAMETERS.values()):
+        known = np.array([fit.mean[place] for fit in fits])
+        own = np.array([fit.covariance[place, place] for fit in fits])
+        between = spread**2 + of_gpu**2 * alike[0] + of_workload**2 * alike[1] + of_both**2 * each
+        toward = spread**2 + of_gpu**2 * same_gpu + of_workload**2 * same_workload
+        weights = np.linalg.solve(between + np.diag(own), toward)
+        means.append(mean + weights @ (known - mean))
+        variances.append(spread**2 + of_gpu**2 + of_workload**2 + of_both**2 - weights @ toward)
+    return Normal(np.array(means), np.diag(variances))
+
+
+@functools.lru_cache(maxsize=256)
+def fit_reference(table: Table) -> Normal:
+    """The parameters of a table, fitted once per process under the prior of any workload on any GPU."""
+    usable = table.usable()
+    per_sample = usable.time_ms / usable.batch_size * UNIT_BATCH
+    scale, least = np.log(np.median(per_sample)), np.log(usable.time_ms.min())
+    mean = np.array([parameter.mean for parameter in PARAMETERS.values()])
+    mean[:4] = least, least - 1, scale, scale - 1.5  # the times of the network, roughly
+    sd = np.array([np.sqrt(sum(np.square(parameter[1:]))) for parameter in PARAMETERS.values()])
+    sd[:4] = 1.5
+    return learn(
+        table_inputs(usable), usable.time_ms, usable.power_mw, Normal(mean, np.diag(sd**2)), starts=4
+    ).parameters
+
+
+@functools.lru_cache(maxsize=1)
+def shipped_tables() -> List[Table]:
+    """The measured tables of GPUs that ship with the suite."""
+    return [table.with_clocks() for name in SHIPPED for table in tables_of(load_table(name))]
+
+
+def knows_time(references: Sequence[Table], workload: Optional[str]) -> bool:
+    """Whether a reference has the workload on another GPU: without a profile its time is unknown otherwise."""
+    return any(table.workload == workload and table.power_limit_mw is not None for table in references)
+
+
+def _descend(
+    residual: Callable[[np.ndarray], np.ndarray],
+    slopes: Callable[[np.ndarray], np.ndarray],
+    begin: np.ndarray,
+    reach: np.ndarray,
+) -> Tuple[float, np.ndarray]:
+    """Levenberg and Marquardt's descent: the least squares, and the parameters there."""
+    theta, off = begin, residual(begin)
+    cost, damping = float(off @ off), 0.1
+    for _ in range(_MOST_STEPS):
+        jacobian = slopes(theta)
+        curvature = jacobian.T @ jacobian
+        step = np.linalg.solve(curvature + damping * np.diag(np.diag(curvature)), -jacobian.T @ off)
+        tried = theta + np.clip(step, -reach, reach)
+        tried_off = residual(tried)
+        tried_cost = float(tried_off @ tried_off)
+        if tried_cost >= cost:
+            damping *= 6
+            if damping > 1e6:
+                break
+            continue
+        gained, theta, off, cost = cost - tried_cost, tried, tried_off, tried_cost
+        damping = max(damping / 5, 1e-8)
+        if gained < 1e-6:
+            break
+    return cost, theta
+
+
+def _jacobian(theta: np.ndarray, settings: np.ndarray) -> np.ndarray:
+    """Derivatives of `log_response` by the parameters, by central differences, shape (2n, d)."""
+    step = 1e-4 * np.eye(len(theta))
+    above, below = (log_response(theta + sign * step, settings) for sign in (1, -1))
+    return ((above - below) / 2e-4).T
+
+
+def _condition(posterior: LimitPosterior, settings: np.ndarray) -> Tuple[np.ndarray, np.ndarray]:
+    """The weights of the rows' residuals in predictions, and the variance that the rows leave, noise included."""
+    figures = 2 if posterior.has_power else 1
+    across = _discrepancy(settings, posterior.settings, figures) @ posterior.whitening.T
+    variance = np.repeat((AMPLITUDE**2 + NOISE**2)[:figures], len(settings)) - (across**2).sum(1)
+    return across @ posterior.whitening, variance
+
+
+def _by_figure(values: np.ndarray, rows: int) -> np.ndarray:
+    """Figures side by side, shape (..., n) or (..., 2n), as (2, ..., n)."""
+    parts = [values[..., :rows], values[..., rows:]]
+    return np.stack([parts[0], parts[1] if parts[1].shape[-1] else np.full_like(parts[0], np.nan)])
+
+
+def _discrepancy(settings: np.ndarray, others: np.ndarray, figures: int) -> np.ndarray:
+    """Matern 3/2 covariance of the discrepancy, a block for each figure."""
+    distance = np.sqrt(3 * (((settings[:, None] - others[None]) / LENGTHS) ** 2).sum(-1))
+    correlation = (1 + distance) * np.exp(-distance)
+    return np.kron(np.diag(AMPLITUDE[:figures] ** 2), correlation)
+
+
+def _smooth_minimum(one: np.ndarray, other: np.ndarray) -> np.ndarray:
+    return (one**-_POWER_SHARPNESS + other**-_POWER_SHARPNESS) ** (-1 / _POWER_SHARPNESS)

@@ -1,0 +1,149 @@
+"""GPUs under power limits: the form behaves as a GPU does, and the other GPU's table makes few profiles enough."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import List
+
+import numpy as np
+import pytest
+
+from harness.core.errors import InvalidValueError
+from harness.core.measured_tables import load_table
+from predictors.evaluation import Target, fit_to, make_target, mape, predict_rows
+from predictors.models.base import check_inputs
+from predictors.models.persistence import load_model, save_model
+from predictors.models.physical_gp import PhysicalGP, power_limit
+from predictors.models.physical_gp.power_limit import PARAMETERS, log_response, settings_of
+from predictors.models.tables import Table, tables_of
+
+THETA = np.array([parameter.mean for parameter in PARAMETERS.values()])
+BUSY = THETA + 3 * np.eye(len(THETA))[list(PARAMETERS).index("sample")]  # the GPU is busy nearly all of the time
+LIMITS_W = np.arange(80.0, 301.0, 10.0)
+
+
+def tables(name: str) -> List[Table]:
+    return [table.complete().with_clocks() for table in tables_of(load_table(name))]
+
+
+def table_of(name: str, network: str) -> Table:
+    [table] = [table for table in tables(name) if table.workload.startswith(network)]
+    return table
+
+
+def respond(theta=BUSY, batch_size=64, limit_w=LIMITS_W, gpu_khz=1, greatest_khz=1.0):
+    limits = np.atleast_1d(limit_w)
+    modes = np.tile([1, 1, gpu_khz, 1], (len(limits), 1))
+    rows = check_inputs(modes, batch_size, "training", 1000 * limits)
+    return np.exp(log_response(theta, settings_of(rows, greatest_khz)).reshape(2, -1))
+
+
+def test_a_lower_limit_is_slower_and_is_kept_above_the_least_clock():
+    time_ms, power_w = respond()
+    assert (np.diff(time_ms) <= 0).all()
+    assert (np.diff(power_w) > 0)[LIMITS_W[1:] >= 110].all()
+    assert (power_w <= 1.001 * LIMITS_W)[LIMITS_W >= 120].all()
+
+
+def test_a_limit_that_is_never_reached_changes_nothing():
+    idle = THETA - 8 * np.isin(list(PARAMETERS), ["sample", "fixed", "serial"])  # the host takes all the time
+    time_ms, power_w = respond(idle)
+    assert np.ptp(time_ms) < 1e-3 * time_ms[0]
+    assert np.ptp(power_w[5:]) < 0.01 * power_w[-1]
+
+
+def test_a_locked_clock_is_slower_and_saves_power_and_the_lower_of_clock_and_limit_decides():
+    (full_ms, full_w), (half_ms, half_w) = (respond(limit_w=300, gpu_khz=khz, greatest_khz=2e6) for khz in (2e6, 1e6))
+    assert half_ms > 1.4 * full_ms
+    assert half_w < 0.7 * full_w
+    alone = respond(limit_w=100)[0]
+    assert respond(limit_w=100, gpu_khz=1.9e6, greatest_khz=2e6)[0] == pytest.approx(alone, rel=0.03)
+
+
+GOALS = {3: (15, 8), 5: (10, 5), 10: (6, 4)}
+"""Greatest mean errors over six networks of time and power, in %, by the number of profiles."""
+
+
+@pytest.mark.parametrize(("gpu", "other"), [("zeus-v100", "zeus-a40"), ("zeus-a40", "zeus-v100")])
+@pytest.mark.parametrize("count", GOALS)
+def test_few_profiles_of_a_gpu_are_enough_with_the_table_of_another(gpu, other, count):
+    targets = [make_target(table, tables(other)) for table in tables(gpu)]
+    errors = np.mean([errors_of(target, count) for target in targets], axis=0)
+    assert errors[0] <= GOALS[count][0]
+    assert errors[1] <= GOALS[count][1]
+
+
+def errors_of(target: Target, count: int) -> np.ndarray:
+    """Median errors of time and power over three draws of profiles, on the settings that were not profiled."""
+    repeats = []
+    for repeat in range(3):
+        rows, predictor = target.rows(count, "random", repeat), target.make("physical-gp", repeat)
+        fit_to(predictor, target.profiles(rows))
+        figures = target.figures(predict_rows(predictor, target.table), rows)
+        repeats.append([figures["time_mape"], figures["power_mape"]])
+    return np.median(repeats, axis=0)
+
+
+RESNET = table_of("zeus-v100", "resnet50")
+FEW = RESNET.take(np.arange(0, len(RESNET), 8))
+
+
+def fitted(table: Table = FEW, **parameters) -> PhysicalGP:
+    predictor = PhysicalGP(board=table.device, workload=table.workload, **parameters)
+    fit_to(predictor, table)
+    return predictor
+
+
+def test_without_a_reference_the_other_gpu_that_ships_with_the_suite_is_learned_from():
+    own, shipped = (fitted(references=references) for references in (tuple(tables("zeus-a40")), ()))
+    np.testing.assert_allclose(*(predict_rows(one, RESNET).time_ms for one in (own, shipped)))
+    assert "v100" not in {table.device for table in power_limit.shipped_tables() if table.device != FEW.device}
+
+
+def test_the_same_network_on_another_gpu_is_predicted_without_a_profile():
+    none = FEW.take([])
+    predictor = fitted(none, references=tuple(tables("zeus-a40")))
+    assert mape(RESNET.time_ms, predict_rows(predictor, RESNET).time_ms) < 40
+    with pytest.raises(InvalidValueError, match="cannot scale the time of resnet50-imagenet on v100"):
+        fitted(none)
+
+
+def test_without_measured_power_time_is_learned_alone():
+    predictor = fitted(dataclasses.replace(FEW, power_mw=np.full(len(FEW), np.nan)))
+    prediction = predict_rows(predictor, RESNET)
+    assert np.isnan(prediction.power_mw).all()
+    assert mape(RESNET.time_ms, prediction.time_ms) < 15
+
+
+def test_a_saved_model_predicts_the_same(tmp_path):
+    predictor = fitted(references=tuple(tables("zeus-a40")[:2]))
+    save_model(tmp_path / "m.jw", predictor, {})
+    again = load_model(tmp_path / "m.jw").predictor
+    np.testing.assert_allclose(*(predict_rows(one, RESNET).power_mw for one in (predictor, again)))
+
+
+def test_draws_scatter_around_the_prediction_as_its_interval_says():
+    predictor = fitted()
+    prediction = predict_rows(predictor, RESNET)
+    drawn = predictor.draw(RESNET.modes, 400, 0, **RESNET.conditions)
+    assert drawn.time_ms.shape == (400, len(RESNET))
+    total = np.sqrt(np.log(drawn.time_ms).var(axis=0) + drawn.time_log_sd[0] ** 2)
+    assert np.median(total / prediction.time_log_sd) == pytest.approx(1, abs=0.15)
+    off = np.log(drawn.time_ms).mean(axis=0) - np.log(prediction.time_ms)
+    assert np.abs(off / prediction.time_log_sd).max() < 1.5  # the response is not linear
+
+
+def test_a_model_with_limits_wants_them_and_one_without_refuses_them():
+    predictor = fitted()
+    with pytest.raises(InvalidValueError, match="was fitted with power limits, requested without"):
+        predictor.predict(RESNET.modes, batch_size=RESNET.batch_size)
+    plain = PhysicalGP().fit([[12, 2_201_600, 1_300_500, 3_199_000]], [50.0], [30_000.0])
+    with pytest.raises(InvalidValueError, match="was fitted without power limits, requested with"):
+        plain.predict([[12, 2_201_600, 1_300_500, 3_199_000]], power_limit_mw=100_000)
+
+
+def test_a_limit_that_never_varied_is_outside_the_profiled_range():
+    one_limit = RESNET.take(RESNET.power_limit_mw == 200_000)
+    predictor = fitted(one_limit)
+    outside = predictor.unprofiled(RESNET.modes, **RESNET.conditions)
+    assert outside["power_limit_mw"].tolist() == (RESNET.power_limit_mw != 200_000).tolist()
