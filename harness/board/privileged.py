@@ -173,8 +173,26 @@ def _gpu_or_memory(path: str) -> bool:
     return os.path.lexists(path) and (is_gpu(path) or os.path.basename(os.path.dirname(path)) == "bwmgr")
 
 
+FAN_NAMES = ("pwmfan", "pwm_fan", "pwm-fan")
+USER_SPACE = "user_space"  # the thermal governor that leaves a zone's cooling devices to programs
+
+
 def _is_fan(path: str) -> bool:
-    return os.path.lexists(path) and _beside(path, "name") in ("pwmfan", "pwm_fan", "pwm-fan")
+    return os.path.lexists(path) and _beside(path, "name") in FAN_NAMES
+
+
+def _cools_by_fan(path: str) -> bool:
+    """Whether a file belongs to a thermal zone whose governor sets the fan, unless the governor is `user_space`.
+
+    Since L4T r36 it overrides what programs write to the fan; NVIDIA's `jetson_clocks --fan` writes `user_space` first.
+    """
+    try:
+        entries = os.listdir(os.path.dirname(path))
+    except OSError:
+        return False
+    devices = [entry for entry in entries if re.fullmatch(r"cdev[0-9]{1,3}", entry)]
+    sets_fan = any(_beside(path, os.path.join(device, "type")) in FAN_NAMES for device in devices)
+    return sets_fan and os.path.lexists(path) and USER_SPACE in _beside(path, "available_policies").split()
 
 
 _CPU, _DEVFREQ, _DEBUG = "sys/devices/system/cpu", "sys/class/devfreq/*", "sys/kernel/debug"
@@ -204,6 +222,7 @@ KINDS = {
     "fan-pwm": Kind("sys/class/hwmon/*/pwm1", None, _is_fan),
     "fan-target": Kind("sys/devices/pwm-fan/target_pwm"),
     "fan-automatic": Kind("sys/devices/pwm-fan/temp_control"),
+    "fan-policy": Kind("sys/class/thermal/thermal_zone*/policy", None, _cools_by_fan),
     "page-cache": Kind("proc/sys/vm/drop_caches", _between(1, 3)),
 }
 
@@ -460,7 +479,11 @@ def without_fan(stored: str) -> str:
     Restored, it would stop or start nvfancontrol and set speeds as they were when it was stored. If the fan was held at
     full speed then, and is not now, no one would control it. The fan is left to the operation `fan`.
     """
-    of_fan = r"/.*(/pwm-fan.*|/pwm[0-9]*|/target_pwm|/temp_control|/" + re.escape(CLOCKS_FAN_FILE) + ")"
+    of_fan = (
+        r"/.*(/pwm-fan.*|/pwm[0-9]*|/target_pwm|/temp_control|/thermal_zone[0-9]+/policy|/"
+        + re.escape(CLOCKS_FAN_FILE)
+        + ")"
+    )
     lines = stored.splitlines(True)
     return "".join(line for line in lines if re.fullmatch(of_fan, line.partition(":")[0]) is None)
 
@@ -471,8 +494,11 @@ def _fan(machine: Machine, read_input: Callable[[int], bytes], act: str) -> Tupl
         raise RefusedError("fan takes full or back")
     systemctl = os.path.join(machine.root, SYSTEMCTL)
     service = [_trusted(SYSTEMCTL, machine)] if os.path.exists(systemctl) else []
-    speeds, automatic = ([path for kind in kinds for path in sorted(nodes(KINDS[kind], machine.root).values())]
-                         for kinds in (("fan-pwm", "fan-target"), ("fan-automatic",)))  # fmt: skip
+    speeds, automatic, policies = (
+        [path for kind in kinds for path in sorted(nodes(KINDS[kind], machine.root).values())]
+        for kinds in (("fan-pwm", "fan-target"), ("fan-automatic",), ("fan-policy",))
+    )
+    policies = [] if automatic else policies  # r32 has one switch for all of it
     # Nothing that a terminal sends may end it between the control's end and full speed.
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, _FROM_TERMINALS)
     try:
@@ -487,9 +513,12 @@ def _fan(machine: Machine, read_input: Callable[[int], bytes], act: str) -> Tupl
             if act == "back":
                 if before is None:
                     return FAILED, "no fan was set to full speed\n"
-                if not (before["service"] or "1" in before["automatic"]):
+                kernel_sets_it = "1" in before["automatic"] or any(one != USER_SPACE for one in before["policies"])
+                if not (before["service"] or kernel_sets_it):
                     for path, speed in zip(speeds, before["speeds"]):
                         _set_node(path, speed, machine)
+                for path, policy in zip(policies, before["policies"]):
+                    _set_node(path, policy, machine)
                 for path, value in zip(automatic, before["automatic"]):
                     _set_node(path, value, machine)
                 status, output = (
@@ -502,11 +531,12 @@ def _fan(machine: Machine, read_input: Callable[[int], bytes], act: str) -> Tupl
             runs = bool(service) and _run([*service, "is-active", FAN_SERVICE], SYSTEMCTL_TIMEOUT_S)[0] == DONE
             if before is None or before["boot"] != boot:
                 before = {"boot": boot, "service": runs}
-                for name, paths in (("automatic", automatic), ("speeds", speeds)):
+                for name, paths in (("automatic", automatic), ("policies", policies), ("speeds", speeds)):
                     before[name] = [_text_of(path, machine).strip() for path in paths]
                 _replace(folder, FAN_FILE, json.dumps(before).encode("ascii"))
             status, output = _run([*service, "stop", FAN_SERVICE], SYSTEMCTL_TIMEOUT_S) if runs else (DONE, "")
-            for path, value in [*((path, "0") for path in automatic), *((path, str(FULL_PWM)) for path in speeds)]:
+            settings = [(automatic, "0"), (policies, USER_SPACE), (speeds, str(FULL_PWM))]
+            for path, value in ((path, value) for paths, value in settings for path in paths):
                 _set_node(path, value, machine)
             return status, output
     finally:
@@ -561,7 +591,7 @@ def _fan_before(folder: int) -> Optional[Dict[str, Any]]:
     except FileNotFoundError:
         return None
     with os.fdopen(fd) as file:
-        return json.load(file)
+        return dict({"policies": []}, **json.load(file))  # a helper before L4T r36 saved none
 
 
 OPERATIONS = {

@@ -25,6 +25,7 @@ SOURCES: Dict[str, SourceModule] = {
     "cpufreq": SourceModule("cpu_clocks", "measure CPU clocks"),
     "devfreq": SourceModule("gpu", "measure GPU and memory clocks"),
     "diskstats": SourceModule("disk", "measure block I/O"),
+    "fan": SourceModule("fan", "watch the fan"),
     "ina": SourceModule("power_rails", "measure power"),
     "jtop": SourceModule("jtop", "read jtop beside it"),
     "memory": SourceModule("memory", "measure memory"),
@@ -48,7 +49,7 @@ class SourceSpec(NamedTuple):
 
 
 class Reading(NamedTuple):
-    """What a source saw; the unit ends a channel: `_mw`, `_khz`, `_bytes`, `_c`, `_cores`, `_per_s`, `_share`."""
+    """What a source saw; the unit ends a channel: `_mw`, `_khz`, `_bytes`, `_c`, `_cores`, `_per_s`, `_share`, ..."""
 
     values: Dict[str, float]  # by channel
     failed: Dict[str, str]  # channel to why it gave no value now, for channels that should have given one

@@ -25,6 +25,7 @@ from harness.board.lock import locked
 from harness.board.nvpmodel_modes import tpc_mask
 from harness.board.page_cache import PageCache
 from harness.board.power_rails import TOTAL, current_limits, find_rails, steps_mw
+from harness.board.privileged import FULL_PWM
 from harness.board.saved_state import preserved
 from harness.board.source import SourceSpec
 from harness.board.thermal import temperature_limits_c
@@ -194,6 +195,7 @@ class JetsonDevice:
             SourceSpec(self.power_source, total, root=board),
             SourceSpec("devfreq", root=board),
             SourceSpec("throttle", root=board),
+            SourceSpec("fan", root=board),
         ]
         return [*sources, SourceSpec("jtop")] if (self._board_root / "run/jtop.sock").exists() else sources
 
@@ -277,6 +279,7 @@ class JetsonDevice:
             "power_mode": mode._asdict(),
             "power_mode_not_told": unknown,
             "dvfs": self._control.dvfs(),
+            "fan_set_pwm": FULL_PWM if self._control.works(self._control.fan) else None,
             "uptime_s": self._uptime_s(),
         }
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from typing import Any, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 from harness.board.socket_meter import SOCKET
@@ -19,6 +20,7 @@ ACCOUNTING_S = 0.03
 KINDS = ("ssd", "hdd", "sd", "emmc", "ram")  # names of storage that state the kind of medium
 NOISY_SHARE = 0.2  # an interquartile range above this share of the median is flagged
 BATCHES_WAITING = 2  # one batch may fill up while another waits for a training minibatch; more is a growing queue
+RPM_SHARE = 0.1  # nvfancontrol's own tolerance is 100 turns of some 1,000 to 3,000
 COLD_SHARE, WARM_SHARE = 0.05, 0.95  # residency that still counts as cold and as warm
 
 _QUOTA = "the container used up its CPU quota in {} periods and had to wait for the next"
@@ -40,6 +42,7 @@ def find_flags(profile: Profile) -> List[str]:
             *_peaks(conditions, telemetry, start, end),
             *(_disturbance(case, start, end, telemetry) if conditions["logging"] == "on" else ()),
             *_throttling(start, end, telemetry),
+            *_fan(conditions, telemetry, start, end),
             *_clocks(case, conditions),
             *_telemetry_gaps(telemetry),
             *([] if conditions["clean_process"] else [_NOT_CLEAN]),
@@ -51,6 +54,7 @@ def find_flags(profile: Profile) -> List[str]:
         *([f"injected: every minibatch was made {slowdown:.1%} slower on purpose (--slowdown)"] if slowdown else []),
         *_disturbance(case, start, end, telemetry),
         *_throttling(start, end, telemetry),
+        *_fan(conditions, telemetry, start, end),
         *_socket(telemetry, aggregates),
         *_peaks(conditions, telemetry, minibatches[0].start_s, end),
         *([f"cpu-quota: {_QUOTA.format(periods)}"] if periods else []),
@@ -129,6 +133,23 @@ def _throttling(start: float, end: float, telemetry: Telemetry) -> Iterator[str]
     times = [time for time in throttled_times(telemetry.series) if time.start_s < end and time.end_s > start]
     if times:
         yield f"throttled: {'; '.join(time.text(start) for time in times)}"
+
+
+def _fan(conditions: Mapping[str, Any], telemetry: Telemetry, start: float, end: float) -> Iterator[str]:
+    """Fans that did not keep the speed to which the run set them, or whose speed changed."""
+    moved = []
+    for channel, unit in ((channel, channel.rpartition("_")[2]) for channel in telemetry.series):
+        values = between(telemetry.series[channel], start, end).values
+        if not re.fullmatch(r"fan(_[0-9]+)?_(pwm|rpm)", channel) or not values:
+            continue
+        lowest, highest, held = min(values), max(values), conditions.get("fan_set_pwm")
+        if unit == "pwm" and held is not None and (lowest, highest) != (held, held):
+            off = sum(value != held for value in values)
+            moved.append(f"{channel} was {lowest:g} to {highest:g}, not {held}, in {off} of {len(values)} samples")
+        elif (unit == "pwm" and held is None and lowest < highest) or lowest < (1 - RPM_SHARE) * highest:
+            moved.append(f"{channel} went from {lowest:g} to {highest:g}")
+    if moved:
+        yield f"fan-moved: {'; '.join(moved)}"
 
 
 def _clocks(case: Case, conditions: Mapping[str, Any]) -> Iterator[str]:

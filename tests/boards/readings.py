@@ -11,7 +11,8 @@ from boards.tree_files import put_text, show_text, take_text
 from boards.write_rules import at_least, at_most
 
 AMBIENT_C, RISE_C = 30.0, 45.0  # at the module's peak power
-AUTOMATIC_PWM = 66
+AUTOMATIC_PWM = 66  # what nvfancontrol sets, or the kernel of r32
+GOVERNOR_PWM = 88  # what the thermal governor of r36 makes of 255
 HEADROOM = 1.25  # schedutil asks for a quarter more than the load needs
 TICKS_PER_S = 100
 STILL = "PMIC-Die", 50.0  # a zone that shows the same always
@@ -20,6 +21,11 @@ STILL = "PMIC-Die", 50.0  # a zone that shows the same always
 def settle(root: str, state: Dict[str, Any]) -> None:
     """Write every reading as load, limits and faults have it now."""
     _Settling(root, state).run()
+
+
+def sets_fan(state: Dict[str, Any]) -> bool:
+    """Whether a thermal governor sets the fan's speed (r36 on): one that is not `user_space`."""
+    return any(state["accepted"][policy] != "user_space" for policy in state["places"]["fan_policies"])
 
 
 def follow(table: List[int], low: int, high: int, load: float) -> int:
@@ -154,11 +160,13 @@ class _Settling:
 
     def _fan(self) -> None:
         pwm, shown, rpm, automatic = self._places["fan"]
-        moves = self._state["accepted"].get(automatic) == "1" if automatic else self._state["fan_service"]
-        if moves:  # whoever sets the fan's speed does not leave it where somebody else put it
-            self._state["accepted"][pwm] = str(AUTOMATIC_PWM)
-            if take_text(self._root, pwm) != str(AUTOMATIC_PWM):
-                put_text(self._root, pwm, str(AUTOMATIC_PWM))
+        service = self._state["accepted"].get(automatic) == "1" if automatic else self._state["fan_service"]
+        governed = sets_fan(self._state)
+        if service or governed:  # whoever sets the fan's speed does not leave it where somebody else put it
+            speed = str(AUTOMATIC_PWM if service else GOVERNOR_PWM)
+            self._state["accepted"][pwm] = speed
+            if take_text(self._root, pwm) != speed:
+                put_text(self._root, pwm, speed)
         if shown:
             self._show(shown, self._state["accepted"][pwm])
         self._show(rpm, str(self._value(pwm) * 20))

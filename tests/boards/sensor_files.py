@@ -12,6 +12,7 @@ THERMAL = "sys/devices/virtual/thermal"
 HWMON = "sys/class/hwmon"
 NOT_CONNECTED = "NC"
 SHUNT_UOHM = {"VDD_GPU_SOC": 2000, "VDD_CPU_CV": 2000}  # steps of 0.4 W, as seen on AGX Orin; 5000 of other rails
+POLICIES = ("power_allocator", "user_space", "step_wise")
 
 
 class _Numbers:
@@ -108,6 +109,14 @@ def _add_thermal(plan: Plan, layout: Layout) -> None:
         off = "" if layout.release.major >= 36 else -256000  # EAGAIN since r36: an empty file comes closest
         plan.show(f"{folder}/temp", off if dark else 35000)
         plan.places["zones"].append([zone, f"{folder}/temp", dark])
+    # Since r36 the zone of the highest temperature drives the fan, by its thermal governor.
+    plan.places["fan_policies"] = []
+    if layout.release.major >= 36:
+        folder = f"{THERMAL}/thermal_zone{layout.zones.index('tj-thermal')}"
+        plan.links[f"{folder}/cdev0"] = f"{THERMAL}/cooling_device0"
+        plan.show(f"{folder}/available_policies", " ".join(POLICIES))
+        plan.control(f"{folder}/policy", POLICIES[-1], "choice", of=list(POLICIES))
+        plan.places["fan_policies"].append(f"{folder}/policy")
     plan.places["throttles"] = []
     for number, name in enumerate(("pwm-fan", *layout.throttles)):
         folder = f"{THERMAL}/cooling_device{number}"

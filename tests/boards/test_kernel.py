@@ -114,6 +114,22 @@ def test_the_fan_stays_where_it_is_put_only_while_nobody_else_sets_it(tmp_path, 
     assert kernel.read(pwm) == usual
 
 
+@pytest.mark.parametrize("pair", [("orin-agx", "r36.4"), ("thor", "r38.2")], ids="-".join)
+def test_since_r36_a_thermal_governor_overrides_the_fan_unless_it_leaves_it_to_user_space(tmp_path, pair):
+    kernel = Kernel(build_board(tmp_path / "root", *pair).root)
+    pwm, _, rpm, _ = kernel.state()["places"]["fan"]
+    [policy] = kernel.state()["places"]["fan_policies"]
+    assert kernel.read(f"{os.path.dirname(policy)}/cdev0/type") == "pwm-fan"
+    kernel.set_fan_service(False)
+    kernel.write(pwm, 255)
+    assert kernel.read(pwm) == "88"
+    kernel.write(policy, "user_space")
+    kernel.write(pwm, 255)
+    assert (kernel.read(pwm), kernel.read(rpm)) == ("255", "5100")
+    with pytest.raises(OSError, match="Invalid argument"):
+        kernel.write(policy, "userspace")
+
+
 def test_who_writes_past_the_kernel_is_corrected_within_moments(orin):
     maximum, minimum = orin.path / MAXIMUM, orin.path / MINIMUM
     with Emulator(orin.root) as emulator:

@@ -17,6 +17,7 @@ from boards.layouts import Layout, layout_of
 from boards.nvpmodel_executable import Nvpmodel
 from boards.plan import Plan
 from boards.processor_files import add_processor
+from boards.readings import sets_fan
 from boards.sensor_files import add_sensors
 from boards.stock_conf import conf_text
 from boards.system_files import add_identity, add_memory, add_storage
@@ -54,7 +55,7 @@ class BoardTree(NamedTuple):
         lock, wish, _, shown = state["places"]["emc"]
         readings = {wish} if shown == wish and state["accepted"].get(lock) == "0" else set()
         pwm, _, _, automatic = state["places"]["fan"]
-        if state["accepted"].get(automatic) == "1" or state["fan_service"]:
+        if state["accepted"].get(automatic) == "1" or state["fan_service"] or sets_fan(state):
             readings.add(pwm)
         paths = {name: self.path / name for name in sorted(state["controls"]) if name not in readings}
         return {name: path.read_text() for name, path in paths.items() if path.is_file()}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import contextlib
 import fcntl
+import json
 import os
 import resource
 import shutil
@@ -461,6 +462,7 @@ def test_a_program_that_is_a_link_into_an_open_folder_is_not_run(ask, board):
     assert "may be changed by others" in refused(ask, board, "nvpmodel", "own", "2")
 
 
+FAN_PWM = "sys/class/hwmon/hwmon3/pwm1"
 SERVICE = """#!/bin/sh
 case "$1" in
 is-active) [ ! -e {root}/stopped ];;
@@ -495,13 +497,55 @@ def test_a_fan_runs_at_full_speed_or_as_before_and_no_slower(ask, board, service
     assert not set(board.contents()) - set(before) - {"before", "var/lib/jetwatt/fan.lock"}
 
 
+ZONE = "sys/class/thermal/thermal_zone8"
+
+
+def test_the_governor_that_overrides_the_fan_is_set_to_user_space_and_back(ask, board):
+    """L4T r36: the board has no switch for the kernel's control of the fan."""
+    shutil.rmtree(board.path / "sys/devices/pwm-fan")
+    board.write(
+        {
+            f"{ZONE}/policy": "step_wise",
+            f"{ZONE}/available_policies": "step_wise user_space",
+            f"{ZONE}/cdev0/type": "pwm-fan",
+            "sys/class/thermal/thermal_zone0/policy": "step_wise",
+            "sys/class/thermal/thermal_zone0/available_policies": "step_wise user_space",
+            "usr/bin/systemctl": "#!/bin/sh\n[ $1 != is-active ]",
+        }
+    )
+    before = board.contents()
+    for _ in range(2):
+        assert ask("fan", "full") == (DONE, "")
+        assert (board.path / ZONE / "policy").read_text() == "user_space\n"
+        assert (board.path / FAN_PWM).read_text() == "255\n"
+    assert (board.path / "sys/class/thermal/thermal_zone0/policy").read_text() == "step_wise\n"
+    assert ask("fan", "back") == (DONE, "")
+    after = board.contents()
+    changed = {name for name in after if after[name] != before.get(name)}
+    assert (board.path / ZONE / "policy").read_text() == "step_wise\n"
+    assert changed <= {FAN_PWM, f"{ZONE}/policy", "var/lib/jetwatt/fan.lock"}  # the speed is the governor's again
+    assert "may not be set" in refused(ask, board, "write", "fan-policy", "thermal_zone8", "user_space")
+
+
+def test_what_a_helper_of_r35_saved_is_put_back(ask, board):
+    board.write({"usr/bin/systemctl": "#!/bin/sh\n[ $1 != is-active ]"})
+    assert ask("fan", "full")[0] == DONE
+    saved = board.path / "var/lib/jetwatt/fan.json"
+    content = json.loads(saved.read_text())
+    del content["policies"]
+    saved.write_text(json.dumps(content))
+    assert ask("fan", "back")[0] == DONE
+    assert not saved.exists()
+
+
 CLOCKS_WITH_FAN = """#!/bin/sh
 # As NVIDIA's: the state of nvfancontrol goes to a file in HOME, and restoring starts or stops it by that file.
 fan="$HOME/.jetsonclocks_fan.txt"
 case "$1" in
 --store)
     if systemctl is-active nvfancontrol; then echo active > "$fan"; else echo inactive > "$fan"; fi
-    printf '%s\\n' "{root}/clock:$(cat {root}/clock)" "$fan:$(cat "$fan")" "{root}/{pwm}:0" >> "$2";;
+    printf '%s\\n' "{root}/clock:$(cat {root}/clock)" "$fan:$(cat "$fan")" "{root}/{pwm}:0" >> "$2"
+    echo "{root}/sys/class/thermal/thermal_zone8/policy:none" >> "$2";;
 --restore)
     while IFS=: read -r file value; do echo "$value" > "$file"; done < "$2"
     if [ -e "$fan" ]; then
@@ -509,7 +553,6 @@ case "$1" in
     fi;;
 *) echo 2201600 > {root}/clock;;
 esac"""
-FAN_PWM = "sys/class/hwmon/hwmon3/pwm1"
 
 
 @pytest.fixture
@@ -519,6 +562,7 @@ def clocks_with_fan(board, monkeypatch):
     board.write(
         {
             "clock": 729600,
+            f"{ZONE}/policy": "kept",
             "usr/bin/systemctl": SERVICE.format(root=board.root, pwm=FAN_PWM),
             "usr/bin/jetson_clocks": CLOCKS_WITH_FAN.format(root=board.root, pwm=FAN_PWM),
         }
@@ -549,6 +593,7 @@ def test_restored_clocks_leave_the_fan_as_the_fan_operation_set_it(ask, board, c
     assert clocks_with_fan() == after
     left = {path.name for path in (board.path / "var/lib/jetwatt").iterdir()}
     assert left <= {"fan.lock", "fan.json", "jetson_clocks.conf"}
+    assert (board.path / ZONE / "policy").read_text().strip() == "kept"
 
 
 def test_jetson_clocks_has_a_home_of_its_own_to_write_to(ask, board):

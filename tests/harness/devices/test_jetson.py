@@ -17,6 +17,7 @@ from boards.tree import boot, build_board
 from harness.board import bounded_process
 from harness.board.nvpmodel import Nvpmodel
 from harness.board.saved_state import left_behind
+from harness.board.source import open_source
 from harness.core.cases import DVFS, STATIC, Case, Settings
 from harness.core.configuration import Configuration
 from harness.core.errors import CannotRunError, ControlError
@@ -65,6 +66,18 @@ def test_every_mode_is_read_back_and_the_board_is_as_before(tmp_path, board, l4t
         online = sum(kernel.read(f"sys/devices/system/cpu/cpu{core}/online") != "0" for core in space.cpu_cores[:-1])
         assert online == space.greatest.cpu_cores - 1
     assert left_behind() == []
+
+
+@pytest.mark.parametrize("pair", [("nano", "r32.7"), ("xavier-nx", "r35.4"), ("orin-nano", "r36.4"), ("thor", "r38.2")])
+def test_the_fan_runs_at_full_speed_through_a_session_whatever_else_would_set_it(tmp_path, pair):
+    tree = build_board(tmp_path / "root", *pair)
+    with running(tree) as (device, kernel):
+        case = Case(device.name, "lenet-mnist", "maxn", 0, "ssd", 16)
+        assert device.set_case(case)["fan_set_pwm"] == 255
+        kernel.set_load(cpu=1.0, gpu=1.0)
+        [spec] = [spec for spec in device.telemetry_sources(tmp_path) if spec.name == "fan"]
+        assert open_source(spec, "/").read(0.0).values == {"fan_pwm": 255, "fan_rpm": 5100}
+    assert kernel.read(kernel.state()["places"]["fan"][0]) == "66"
 
 
 @pytest.mark.parametrize(

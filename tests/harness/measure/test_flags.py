@@ -115,6 +115,18 @@ NEVER = {"power_settled_s": None}
         ({"case": asked(max_temperature_c=80.0), "temperature_limits_c": {"temperature_cpu_c": 80.0}}, None, ""),
         ({"telemetry": sampled("throttle_cpu_state", [1, 1, 0], start_s=5.0)}, None, "before clean ones"),
         ({"telemetry": sampled("throttle_cpu_state", [0, 1, 1], start_s=25.0)}, None, "after clean ones"),
+        ({"telemetry": sampled("fan_pwm", [255] * 10), "fan_set_pwm": 255}, None, ""),
+        (
+            {"telemetry": sampled("fan_pwm", [255, 255, 88, 88, 88]), "fan_set_pwm": 255},
+            "fan-moved",
+            "^fan-moved: fan_pwm was 88 to 255, not 255, in 3 of 5 samples$",
+        ),
+        ({"telemetry": sampled("fan_2_pwm", [88] * 5), "fan_set_pwm": 255}, "fan-moved", "in 5 of 5 samples"),
+        ({"telemetry": sampled("fan_pwm", [88] * 5)}, None, "it was not set, and did not move"),
+        ({"telemetry": sampled("fan_pwm", [66, 88, 88])}, "fan-moved", "^fan-moved: fan_pwm went from 66 to 88$"),
+        ({"telemetry": sampled("fan_rpm", [2900, 2700])}, None, "a tachometer is not exact"),
+        ({"telemetry": sampled("fan_rpm", [2900, 2900, 1200]), "fan_set_pwm": 255}, "fan-moved", "from 1200 to 2900"),
+        ({"telemetry": sampled("fan_pwm", [88, 255], start_s=5.0), "fan_set_pwm": 255}, None, "before clean ones"),
     ],
 )
 def test_a_flag_is_raised_by_what_it_is_for_and_by_nothing_else(found, kind, words):
