@@ -273,7 +273,7 @@ def test_a_file_that_may_not_be_written_is_refused_before_anything_is_measured(p
     before = path.read_bytes()
     with pytest.raises(StoreError, match="may not write") as caught:
         ResultsStore(path)
-    assert "--results" in caught.value.hint
+    assert "give another results file" in caught.value.hint
     assert path.read_bytes() == before
     with ResultsStore(path, read_only=True) as store:
         assert len(store) == 1
