@@ -37,6 +37,8 @@ class AcceptanceContext:
     scale: float = 1.0  # of all times; a rehearsal has less than 1
     reboots: bool = True  # whether the owner reboots or cuts the power when requested
     meter: Optional[SocketMeter] = None  # at the plug
+    mode: Optional[PowerMode] = None  # the one that a line set last, as read back
+    threads: int = 1  # of torch in that mode
 
     @property
     def is_emulated(self) -> bool:
@@ -81,10 +83,15 @@ class AcceptanceContext:
                 yield
         except HarnessError as error:
             findings.fail(error.what, error.hint)
+        finally:
+            self.mode = None
 
     def set_mode(self, mode: str) -> PowerMode:
         """Set a power mode by its name and return it as read back; ControlError if it did not take."""
-        return PowerMode(**self.device.set_case(self.case(mode))["power_mode"])
+        in_effect = self.device.set_case(self.case(mode))
+        self.mode = PowerMode(**in_effect["power_mode"])
+        self.threads = in_effect["threads"]
+        return self.mode
 
     def sources(self, names: Iterable[str] = ()) -> Dict[str, Source]:
         """The device's telemetry sources of these names, or all, that can be opened in this process."""

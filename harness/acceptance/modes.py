@@ -42,6 +42,9 @@ def check_modes(context: AcceptanceContext) -> LineResult:
         for which in order:
             _set_and_look(findings, context, custom[which].name)
         _check_rise(findings, context, custom)
+    for name in ("modes that need a reboot", "clocks rise again"):
+        if name in findings.evidence:
+            findings.evidence = {name: findings.evidence.pop(name), **findings.evidence}
     return findings.result(MODES)
 
 

@@ -9,7 +9,7 @@ from harness.acceptance.lines import FAIL
 from harness.core.terminal import shown
 
 WIDTH = 100
-MOST_EVIDENCE_LINES = 4  # of a line of the test, so that all fit on a page; JSON has the rest
+MOST_EVIDENCE_LINES = 3  # of a line of the test, so that all fit on a page; JSON has the rest
 
 
 def format_page(findings: Dict[str, Any]) -> str:

@@ -51,11 +51,10 @@ def check_rights(context: AcceptanceContext) -> LineResult:
             if name == power_source or _is_closed(why):
                 findings.fail(f"{channel} gives no value twice: {why}", ASK_FOR_RULE if _is_closed(why) else "")
             else:
-                silent.append(f"{channel} ({why})")
+                silent.append(f"{channel} ({why.replace(str(context.root).rstrip('/'), '')})")
         if name == power_source and not values:
             findings.fail(f"{name} gives no power in two readings")
-    findings.evidence["user"] = os.geteuid()
-    findings.evidence["channels read twice"] = channels
+    findings.evidence = {"user": os.geteuid(), "channels read twice": channels, **findings.evidence}
     if silent:
         findings.evidence["without a value"] = silent
     return findings.result(RIGHTS)

@@ -1,20 +1,29 @@
 """Runs the lines of an acceptance test, stores each as soon as it is finished, and goes on where it was left.
 
-identity rights rails modes hold own-cost limits record -- five repetitions -- restoring: kill -9, Ctrl-C, power cut
-                                                      |_ the reboot _| -- the sixth repetition -- report
+identity rights rails modes hold own-cost limits record -- five runs of a case -- restoring: kill -9, Ctrl-C, power cut
+the next call, after the boot:                             restoring: compare -- the sixth run -- report
 """
 
 from __future__ import annotations
 
+import json
 import traceback
 from pathlib import Path
 from typing import Any, Callable, Dict, Optional, Sequence, Union, cast
 
 from harness.acceptance.context import AcceptanceContext
+from harness.acceptance.hold import HOLD, check_hold
 from harness.acceptance.identity import IDENTITY, check_identity
+from harness.acceptance.limits import LIMITS, check_limits
 from harness.acceptance.lines import FAIL, PASS, SKIP, DoesNotApplyError, LineResult
 from harness.acceptance.modes import MODES, check_modes
+from harness.acceptance.own_cost import OWN_COST, check_own_cost
+from harness.acceptance.rails import RAILS, check_rails
+from harness.acceptance.recording import RECORD, check_record
+from harness.acceptance.repeatability import REPEATABILITY, check_repeatability
+from harness.acceptance.restoring import POWER_CUT, RESTORING, check_restoring
 from harness.acceptance.rights import RIGHTS, check_rights
+from harness.acceptance.snapshot import boot_of, snapshot
 from harness.acceptance.state import open_state
 from harness.board.saved_state import RESTORE_COMMAND, left_behind
 from harness.board.socket_meter import SocketMeter
@@ -28,9 +37,19 @@ from harness.measure.doctor import device_to_examine
 CHECKS: Dict[str, Callable[[AcceptanceContext], LineResult]] = {
     IDENTITY: check_identity,
     RIGHTS: check_rights,
+    RAILS: check_rails,
     MODES: check_modes,
+    HOLD: check_hold,
+    OWN_COST: check_own_cost,
+    LIMITS: check_limits,
+    RESTORING: check_restoring,
+    RECORD: check_record,
+    REPEATABILITY: check_repeatability,
 }
 """The lines in the order of the report, each with its function."""
+
+LAST = (REPEATABILITY, RESTORING)
+"""The lines that are checked last, in this order: a power cut is the reboot between the runs of one case."""
 
 
 def accept(
@@ -81,12 +100,19 @@ def accept(
     state = open_state(machine.name, lock, scale, start_over)
     meter = None if socket_meter is None else SocketMeter(socket_meter)
     context = AcceptanceContext(machine, folder, machine.configuration, state, report, scale, reboots, meter)
-    if lock in left_behind() and "power cut" not in state.record.parts:
-        raise ControlError(
-            f"a run on {machine.name} was killed before it could put back what it changed", RESTORE_COMMAND
-        )
-    for name in CHECKS:
-        if lines is None or name in lines:
+    cut = state.record.parts.get(POWER_CUT)
+    was_cut = cut is not None and cut["boot"] != boot_of(folder)
+    if not was_cut:
+        if lock in left_behind():
+            what = f"a run on {machine.name} was killed before it could put back what it changed"
+            raise ControlError(what, RESTORE_COMMAND)
+        state.record.before = json.loads(json.dumps(snapshot(context)))
+        state.save()
+    order = [*(name for name in CHECKS if name not in LAST), *LAST]
+    if was_cut:
+        order.sort(key=lambda name: name != RESTORING)
+    for name in order:
+        if lines is None or name in lines or (was_cut and name == RESTORING):
             _check(name, context)
     return findings_of(context)
 

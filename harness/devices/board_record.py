@@ -189,11 +189,11 @@ def _programs(root: Path, tegrastats_s: float) -> Dict[str, Any]:
             except ControlError as error:
                 outputs[command] = {"error": error.what}
     if tegrastats_s > 0 and (root / TEGRASTATS).exists():
-        outputs[TEGRASTATS] = {"lines": _first_lines([str(root / TEGRASTATS), "--interval", "1000"], tegrastats_s)}
+        outputs[TEGRASTATS] = {"lines": first_lines([str(root / TEGRASTATS), "--interval", "1000"], tegrastats_s)}
     return outputs
 
 
-def _first_lines(command: Sequence[str], seconds: float) -> List[str]:
+def first_lines(command: Sequence[str], seconds: float) -> List[str]:
     """The output of an endless program in the first `seconds`; it is then killed with its children."""
     output, end_s = b"", time.monotonic() + seconds
     streams = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE}

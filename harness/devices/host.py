@@ -162,10 +162,11 @@ class HostDevice:
     @contextlib.contextmanager
     def session(self) -> Iterator[None]:
         name = lock_name(self.name, self._tree)
-        with locked(name), preserved(self._knobs(), name, root=str(self._tree)):
+        with locked(name), preserved(self.knobs(), name, root=str(self._tree)):
             yield
 
-    def _knobs(self) -> List[Knob]:
+    def knobs(self) -> List[Knob]:
+        """What a session saves and restores, in the order in which a case sets it."""
         return [self._affinity, *([self._frequency] if self._frequency.available().available else [])]
 
     @functools.cached_property

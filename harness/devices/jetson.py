@@ -21,6 +21,7 @@ from harness.board.control_groups import ReadLimit
 from harness.board.cpu import Affinity
 from harness.board.jetson_clocks import OFF, ON
 from harness.board.kernel_file import read_text
+from harness.board.knob import Knob
 from harness.board.lock import locked
 from harness.board.nvpmodel_modes import tpc_mask
 from harness.board.page_cache import PageCache
@@ -213,13 +214,16 @@ class JetsonDevice:
 
     @contextlib.contextmanager
     def session(self) -> Iterator[None]:
-        knobs = [self._affinity, *self._control.usable()]
         name = lock_name(self.name, self._board_root)
-        with locked(name), preserved(knobs, name, root=str(self._board_root)):
+        with locked(name), preserved(self.knobs(), name, root=str(self._board_root)):
             if self._control.works(self._control.nvpmodel):
                 self._booted = self._control.nvpmodel.read()["mode"]
             self._control.begin()
             yield
+
+    def knobs(self) -> List[Knob]:
+        """What a session saves and restores, in the order in which a case sets it."""
+        return [self._affinity, *self._control.usable()]
 
     def apply(self, mode: PowerMode) -> PowerMode:
         return self._apply(mode.name, mode)[0]

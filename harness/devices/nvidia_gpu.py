@@ -81,8 +81,8 @@ class NvidiaGpuDevice(HostDevice):
         with locked(HostDevice.name), super().session():
             yield
 
-    def _knobs(self) -> List[Knob]:
-        return [*super()._knobs(), *([self._knob] if self._sets_gpu else [])]
+    def knobs(self) -> List[Knob]:
+        return [*super().knobs(), *([self._knob] if self._sets_gpu else [])]
 
     def apply(self, mode: PowerMode, clocks: str = STATIC) -> PowerMode:
         applied = super().apply(mode, clocks)

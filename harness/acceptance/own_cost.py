@@ -1,0 +1,107 @@
+"""Line 6, own cost: the same minibatches with and without telemetry, at the lowest clocks with one core."""
+
+from __future__ import annotations
+
+import os
+import statistics
+import time
+from typing import Dict, List, Mapping, Optional, Tuple
+
+from harness.acceptance.context import AcceptanceContext
+from harness.acceptance.lines import Findings, LineResult
+from harness.acceptance.load import run_load, sampler_of
+from harness.acceptance.modes import custom_modes
+from harness.board.cpu import ProcessTree
+from harness.core.profiles import CLEAN, Minibatch
+from harness.stats.estimates import paired_ratio
+
+OWN_COST = "own cost"
+
+MOST_TIME = 0.02  # of the time of a minibatch
+MOST_CORES = 0.05
+ROUND_S = 20.0  # of each half of a pair
+PAIRS, REHEARSED_PAIRS = 5, 2
+INTERVAL_S = 1.0  # as profiles have it; a rehearsal too, or it would judge another sampler
+TICKS_FROM_S = 10.0  # from here on the kernel's CPU accounting, in ticks of 10 ms, is exact enough
+
+
+def check_own_cost(context: AcceptanceContext) -> LineResult:
+    findings = Findings()
+    mode = custom_modes(context.device.power_mode_space())["lowest"]._replace(cpu_cores=1)
+    with context.held(findings):
+        context.set_mode(mode.name)
+        seconds = context.seconds(ROUND_S)
+        end_s = time.monotonic() + seconds
+        calibration, load = run_load(context, lambda: time.monotonic() >= end_s)
+        count = len(calibration)
+        pairs = REHEARSED_PAIRS if context.is_rehearsal else PAIRS
+        context.report(f"own cost: {mode.name}, {pairs} times {count} minibatches with telemetry and without")
+        time_ms: Dict[bool, List[float]] = {True: [], False: []}
+        cores = []
+        for number in range(pairs):
+            for is_sampled in (True, False) if number % 2 else (False, True):
+                minibatches, used = _run(context, count, is_sampled)
+                time_ms[is_sampled].append(statistics.mean(_counted_ms(minibatches)))
+                cores += [] if used is None else [used]
+        findings.evidence["mode"] = mode.name
+        findings.evidence["load"] = load
+        findings.evidence["minibatches of each round"] = count
+        judge_cost(findings, statistics.mean(cores), time_ms, context.is_rehearsal)
+    return findings.result(OWN_COST)
+
+
+def _counted_ms(minibatches: List[Minibatch]) -> List[float]:
+    return [one.e2e_ms for one in minibatches if one.phase == CLEAN]
+
+
+def _run(context: AcceptanceContext, count: int, is_sampled: bool) -> Tuple[List[Minibatch], Optional[float]]:
+    """So many minibatches, and how many cores the sampler used; None without it."""
+    done = 0
+
+    def after_minibatch() -> None:
+        nonlocal done
+        done += 1
+
+    if not is_sampled:
+        return run_load(context, lambda: done >= count, after_minibatch)[0], None
+    with sampler_of(context, (), INTERVAL_S) as sampler:
+        tree = ProcessTree("/proc", sampler.pid, without=0)
+        before, start_s = tree.ticks(), time.monotonic()
+        minibatches, _ = run_load(context, lambda: done >= count, after_minibatch)
+        passed_s = time.monotonic() - start_s
+        with_children = (tree.ticks() - before) / os.sysconf("SC_CLK_TCK") / passed_s
+        telemetry = sampler.stop()
+    interval_s = telemetry.real_interval_s or INTERVAL_S
+    # A stretch shorter than the interval has its first and last sample close together: that is not how often it reads.
+    own = (telemetry.sampler_cpu_share or 0.0) * min(1.0, interval_s / INTERVAL_S)
+    return minibatches, max(own, with_children) if passed_s >= TICKS_FROM_S else own
+
+
+def judge_cost(findings: Findings, cores: float, time_ms: Mapping[bool, List[float]], is_rehearsal: bool) -> None:
+    """FAIL above 2 % of the time or 0.05 cores, and where noise hides the time: then nothing was shown.
+
+    Args:
+        findings: of the line.
+        cores: that the sampler and its children use.
+        time_ms: mean minibatch time of each round, with telemetry (True) and without; pairs in order.
+        is_rehearsal: times are not judged.
+    """
+    findings.evidence["sampler (cores)"] = round(cores, 4)
+    if cores > MOST_CORES:
+        findings.fail(
+            f"the sampler uses {cores:.3f} cores, at most {MOST_CORES:g} are allowed",
+            "a longer --interval; `jetwatt doctor --record` lists the files that take long to read",
+        )
+    if is_rehearsal:
+        findings.evidence["time"] = "not judged in a rehearsal"
+        return
+    ratio = paired_ratio(time_ms[False], time_ms[True])
+    slower, low, high = (end - 1 for end in ratio)
+    findings.evidence["time with telemetry"] = f"{slower:+.2%} ({low:+.2%} to {high:+.2%})"
+    if low < -2 * MOST_TIME and high > 2 * MOST_TIME:
+        findings.fail(
+            f"noise hides whether telemetry costs more than {MOST_TIME:.0%}: {low:+.1%} to {high:+.1%}",
+            "end what else uses the CPU, then `jetwatt doctor --accept`",
+        )
+    elif slower > MOST_TIME:
+        findings.fail(f"telemetry makes minibatches {slower:.1%} slower, at most {MOST_TIME:.0%} is allowed")

@@ -1,0 +1,58 @@
+"""Line 9, record: the board's record is written, replayed at once, and `doctor` says the same of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Dict, List
+
+from harness.acceptance.context import AcceptanceContext
+from harness.acceptance.lines import Findings, LineResult
+from harness.acceptance.state import state_path
+from harness.devices.board_record import record, root_of
+from harness.measure.doctor import device_to_examine, examine
+
+RECORD = "record"
+
+TEGRASTATS_S = 10.0
+OF_THE_BOARD = ("know the board", "use the whole GPU", "agree with its spec file", "end a run on heat")
+SENSORS = ("measure CPU clocks", "measure GPU and memory clocks", "measure power", "notice throttling")
+"""Capabilities that a record shows; it has no programs, so nothing can be set there, and training is this machine's."""
+
+
+def check_record(context: AcceptanceContext) -> LineResult:
+    findings = Findings()
+    path = state_path(context.lock, context.scale).with_suffix(".tar.gz")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    context.report(f"record: {path}")
+    count = record(path, context.root, list(context.specs()), context.seconds(TEGRASTATS_S))
+    findings.evidence["record"] = str(path)
+    findings.evidence["files"] = count
+    findings.evidence["bytes"] = path.stat().st_size
+    replayed = root_of(path)
+    here = comparable(examine(context.device, context.root), context.root)
+    there = comparable(examine(device_to_examine(None, context.configuration, replayed), replayed), replayed)
+    different = [name for name in here if here[name] != there.get(name)]
+    findings.evidence["compared"] = f"{len(here)} statements of doctor"
+    for name in different:
+        findings.fail(f"doctor on the record: {name} is {there.get(name, 'missing')}, on the board {here[name]}")
+    if different:
+        findings.advise("look at record.json in the file: it lists what could not be read")
+    return findings.result(RECORD)
+
+
+def comparable(findings: Dict[str, Any], root: Path) -> Dict[str, Any]:
+    """What `doctor` says of the board itself, by name, without the place of its files."""
+    said: Dict[str, Any] = {
+        "model": findings["model"].replace(" (emulated)", ""),
+        "power modes": findings["power_modes"],
+        **{f"specification {name}": value for name, value in findings["specification"].items()},
+    }
+    lists: Dict[str, List[str]] = {}
+    for capability in findings["capabilities"]:
+        name = capability["name"]
+        if name in OF_THE_BOARD:
+            detail = capability["detail"].replace(str(root).rstrip("/"), "")
+            lists.setdefault(name, []).append(f"{capability['available']}: {detail}")
+        elif name in SENSORS:
+            lists.setdefault(name, []).append(str(capability["available"]))
+    return {**said, **lists}

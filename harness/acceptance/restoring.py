@@ -1,0 +1,178 @@
+"""Line 8, restoring: the board is as before after kill -9 and `restore`, after Ctrl-C, and after a power cut.
+
+kill -9   child: save -- set the lowest mode -- x        this process: restore -- compare
+Ctrl-C    child: save -- set the lowest mode -- restore  this process: compare
+power     this process: save -- set the lowest mode -- load ... x   the next call: restore -- compare
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+import sys
+import time
+from typing import Any, Dict, List
+
+from harness.acceptance.context import AcceptanceContext
+from harness.acceptance.lines import SKIP, DoesNotApplyError, Findings, LineResult
+from harness.acceptance.load import run_load
+from harness.acceptance.modes import custom_modes
+from harness.acceptance.snapshot import boot_of, differences, snapshot
+from harness.board.saved_state import left_behind, restore
+from harness.core.errors import CannotRunError, ControlError
+
+RESTORING = "restoring"
+POWER_CUT = "power cut"  # the part of the state that says that one was requested
+
+CHILD_S = 300.0  # how long a child may take to set or restore the board
+WAIT_S = 600.0  # for the owner to pull the plug
+INTERRUPTED = 130
+
+
+def check_restoring(context: AcceptanceContext) -> LineResult:
+    findings = Findings()
+    if not any(knob.outlives_process for knob in getattr(context.device, "knobs", list)()):
+        raise DoesNotApplyError("nothing that a run sets on this device outlives its process")
+    parts = context.state.record.parts
+    if POWER_CUT in parts and parts[POWER_CUT]["boot"] != boot_of(context.root):
+        findings.evidence.update(parts[POWER_CUT]["evidence"])
+        _after_the_cut(findings, context)
+        return findings.result(RESTORING)
+    _killed(findings, context)
+    if not findings.failures:
+        _interrupted(findings, context)
+    if findings.failures:
+        return findings.result(RESTORING)
+    if not context.reboots:
+        findings.evidence["power cut"] = "not tried (--no-reboot)"
+        return findings.result(RESTORING)
+    context.state.store_part(POWER_CUT, {"boot": boot_of(context.root), "evidence": findings.evidence})
+    _wait_for_the_cut(findings, context)
+    result = findings.result(RESTORING)
+    if not findings.failures:
+        result.verdict = SKIP
+        result.reasons.append("the power was not cut in time")
+        result.hints.append("`jetwatt doctor --accept` asks again; with --no-reboot it leaves this part out")
+    return result
+
+
+def before_of(context: AcceptanceContext) -> Dict[str, Dict[str, Any]]:
+    """The snapshot that the test began with, as it is stored."""
+    return context.state.record.before
+
+
+def compare(context: AcceptanceContext) -> List[str]:
+    now = json.loads(json.dumps(snapshot(context)))
+    return differences(before_of(context), now)
+
+
+def _judge(findings: Findings, context: AcceptanceContext, what: str) -> None:
+    different = compare(context)
+    if context.lock in left_behind():
+        different.append("the saved state is still there")
+    compared = sum(map(len, before_of(context).values()))
+    findings.evidence[what] = f"{compared} values compared, {len(different)} differ"
+    if different:
+        findings.evidence[f"{what}: different"] = different
+        findings.fail(
+            f"after {what}, {different[0]}", "see --json for all of them; `python -m harness restore`, or reboot"
+        )
+
+
+def _killed(findings: Findings, context: AcceptanceContext) -> None:
+    context.report("restoring: kill -9 while a mode is set, then restore")
+    _end_child(context, signal.SIGKILL)
+    if context.lock not in left_behind():
+        findings.fail("a run was killed and its saved state is not there")
+        return
+    try:
+        restored = restore(context.lock)
+    except ControlError as error:
+        findings.fail(f"restore after kill -9: {error.what}", error.hint)
+        return
+    findings.evidence["restored"] = ", ".join(restored)
+    _judge(findings, context, "kill -9")
+
+
+def _interrupted(findings: Findings, context: AcceptanceContext) -> None:
+    context.report("restoring: Ctrl-C while a mode is set")
+    status = _end_child(context, signal.SIGINT)
+    if status != INTERRUPTED:
+        findings.fail(f"a run that got Ctrl-C ended with status {status}, expected {INTERRUPTED}")
+    _judge(findings, context, "Ctrl-C")
+
+
+def _end_child(context: AcceptanceContext, number: signal.Signals) -> int:
+    """Have a copy of this process set the lowest mode, send it a signal, and return its exit status, or -signal.
+
+    CannotRunError: it ended before, or did not end.
+    """
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(reading)
+        _set_and_wait(context, writing)
+    os.close(writing)
+    try:
+        is_set = bool(select.select([reading], [], [], CHILD_S)[0]) and os.read(reading, 1) == b"."
+        if not is_set:
+            os.kill(child, signal.SIGKILL)
+            os.waitpid(child, 0)
+            raise CannotRunError("the run that was to be ended did not set its mode", "see its message above")
+        os.kill(child, number)
+        end_s = time.monotonic() + CHILD_S
+        while time.monotonic() < end_s:
+            pid, status = os.waitpid(child, os.WNOHANG)
+            if pid:
+                return os.WEXITSTATUS(status) if os.WIFEXITED(status) else -os.WTERMSIG(status)
+            time.sleep(0.01)
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+        raise CannotRunError(f"a run that got {number.name} did not end within {CHILD_S:g} s")
+    finally:
+        os.close(reading)
+
+
+def _set_and_wait(context: AcceptanceContext, writing: int) -> None:
+    """What the child does; it never returns."""
+    status = 1
+    try:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        with context.device.session():
+            context.set_mode(custom_modes(context.device.power_mode_space())["lowest"].name)
+            os.write(writing, b".")
+            time.sleep(CHILD_S)
+    except KeyboardInterrupt:
+        status = INTERRUPTED
+    except BaseException as error:
+        print(f"the run that was to be ended failed: {error}", file=sys.stderr, flush=True)
+    finally:
+        os._exit(status)
+
+
+def _wait_for_the_cut(findings: Findings, context: AcceptanceContext) -> None:
+    """Load in the lowest mode until the power goes; what follows is the next call's."""
+    seconds = context.seconds(WAIT_S)
+    with context.held(findings):
+        context.set_mode(custom_modes(context.device.power_mode_space())["lowest"].name)
+        os.sync()
+        context.report(
+            f"restoring: PULL THE PLUG NOW, within {seconds:.3g} s (or `sudo reboot -f` in another terminal). "
+            "When the board is up again: `jetwatt doctor --accept`, which goes on from here"
+        )
+        end_s = time.monotonic() + seconds
+        run_load(context, lambda: time.monotonic() >= end_s)
+
+
+def _after_the_cut(findings: Findings, context: AcceptanceContext) -> None:
+    context.report("restoring: after the power cut")
+    try:
+        restored = restore(context.lock) if context.lock in left_behind() else []
+    except ControlError as error:
+        findings.fail(f"restore after a power cut: {error.what}", error.hint)
+        return
+    findings.evidence["restored after the boot"] = ", ".join(restored) or "nothing was saved"
+    _judge(findings, context, "power cut")
+    context.state.remove_part(POWER_CUT)
