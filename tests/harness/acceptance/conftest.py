@@ -1,8 +1,13 @@
-"""Each test has its own saved states, and a working directory for the data set, which all of them share."""
+"""Each test has its own saved states, a data set that all share, and power that settles within a short window."""
 
 from __future__ import annotations
 
+import functools
+
 import pytest
+
+from harness.core import metrics
+from tests.harness.acceptance.accepted_board import SETTLED_S
 
 
 @pytest.fixture(scope="session")
@@ -14,3 +19,4 @@ def workplace(tmp_path_factory):
 def own_state(tmp_path, monkeypatch, workplace):
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     monkeypatch.chdir(workplace)
+    monkeypatch.setattr(metrics, "stable_from", functools.partial(metrics.stable_from, window_s=SETTLED_S))

@@ -2,14 +2,121 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from boards.kernel import Kernel
+from boards.tree import boot
 
-from harness.acceptance.runner import accept
+from harness.__main__ import main
+from harness.acceptance.runner import CHECKS, accept
+from harness.board.saved_state import left_behind
 from harness.core.errors import HarnessError
-from tests.harness.acceptance.accepted_board import accepted, built
+from tests.harness.acceptance.accepted_board import (
+    SCALE,
+    accepted,
+    add_tegrastats,
+    booted,
+    built,
+    emulated,
+    line_of,
+    powered_off,
+)
 
 pytest.importorskip("torch")
+
+pytestmark = pytest.mark.training
+
+
+def verdicts(findings):
+    return {line["name"]: line["verdict"] for line in findings["lines"]}
+
+
+def test_an_agx_orin_passes_all_lines_by_the_command(tmp_path, capsys):
+    tree = built(tmp_path)
+    add_tegrastats(tree)
+    before = tree.controls()
+    command = ["doctor", "--accept", "--root", tree.root, "--no-reboot", "--accept-scale", str(SCALE)]
+    with emulated(tree.root):
+        code = main(command)
+        text = capsys.readouterr().out
+        assert code == 0, text
+        assert main([*command, "--json"]) == 0
+        findings = json.loads(capsys.readouterr().out)
+    assert list(verdicts(findings)) == list(CHECKS)
+    assert set(verdicts(findings).values()) == {"PASS"}
+    assert tree.controls() == before
+    assert len(text.splitlines()) <= 60
+    assert max(map(len, text.splitlines())) <= 100
+    assert "REHEARSAL" in text
+    assert "EMULATED" in text
+    evidence = {line["name"]: line["evidence"] for line in findings["lines"]}
+    assert evidence["identity"]["part number"] == "p3701-0005"
+    assert "mW in" in evidence["rails"]["tegrastats"]
+    assert evidence["modes"]["clocks rise again"] == "yes"
+    assert "PWM 255 to 255" in evidence["hold"]["12c-2201.6-1300.5-3199"]
+    assert evidence["restoring"]["kill -9"].endswith(", 0 differ")
+    assert evidence["repeatability"]["power_mw"]["spread (%)"] == 0
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize(
+    ("board", "l4t"),
+    [
+        ("orin-nano", "r36.4"),
+        ("xavier-nx", "r35.4"),
+        ("nano", "r32.7"),
+        ("thor", "r38.2"),
+        ("orin-nano-super", "r36.4"),
+    ],
+)
+def test_another_board_passes_all_lines(tmp_path, board, l4t):
+    tree = built(tmp_path, board, l4t)
+    before = tree.controls()
+    findings = accepted(tree)
+    failed = [line for line in findings["lines"] if line["verdict"] == "FAIL"]
+    assert failed == []
+    assert list(verdicts(findings)) == list(CHECKS)
+    assert tree.controls() == before
+
+
+def test_a_host_passes_the_lines_that_apply_and_says_why_others_do_not():
+    findings = accept("host", scale=SCALE, reboots=False)
+    assert list(verdicts(findings)) == list(CHECKS)
+    assert findings["counts"]["FAIL"] == 0, findings
+    for line in findings["lines"]:
+        assert line["verdict"] == "PASS" or line["reasons"]
+    assert {"identity", "modes", "own cost", "record"} <= {
+        name for name, verdict in verdicts(findings).items() if verdict == "PASS"
+    }
+
+
+def test_a_power_cut_is_survived_and_the_next_call_goes_on(tmp_path):
+    tree = built(tmp_path)
+    before = tree.controls()
+    powered_off(tree, "restoring", "repeatability")
+    assert left_behind() != []
+    assert tree.controls() != before
+    boot(tree.root)
+    booted(tree, "second")
+    findings = accepted(tree, "restoring", "repeatability", reboots=True)
+    assert findings["counts"] == {"PASS": 2, "FAIL": 0, "SKIP": 0}, findings
+    evidence = line_of(findings, "restoring")["evidence"]
+    assert evidence["power cut"].endswith(", 0 differ")
+    assert evidence["Ctrl-C"].endswith(", 0 differ")
+    assert "after the reboot" in line_of(findings, "repeatability")["evidence"]["power_mw"]
+    assert left_behind() == []
+    assert tree.controls() == before
+
+
+def test_a_power_cut_that_does_not_come_leaves_both_lines_open(tmp_path):
+    tree = built(tmp_path)
+    before = tree.controls()
+    findings = accepted(tree, "restoring", reboots=True)
+    line = line_of(findings, "restoring")
+    assert (line["verdict"], line["reasons"]) == ("SKIP", ["the power was not cut in time"])
+    assert left_behind() == []
+    assert tree.controls() == before
 
 
 def test_lines_that_passed_are_kept_and_the_others_are_checked_again(tmp_path):

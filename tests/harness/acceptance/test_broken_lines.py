@@ -1,14 +1,25 @@
-"""Each line of the acceptance test fails where the tree is broken in what the line is about, and passes before."""
+"""Each line of the acceptance test fails where the tree is broken in what the line is about.
+
+That the same lines pass on a whole tree is shown in `test_accepted_boards.py`.
+"""
 
 from __future__ import annotations
 
 import pytest
 from boards.kernel import Kernel
 
+from harness.acceptance.lines import Findings
+from harness.acceptance.load import Stretch
 from harness.acceptance.modes import Shown, disagrees
-from tests.harness.acceptance.accepted_board import accepted, built, line_of
+from harness.acceptance.own_cost import judge_cost
+from harness.acceptance.rails import Resolution, judge_rails, plug_against_module, resolution_of
+from harness.acceptance.repeatability import judge_runs, repeatability_limit
+from harness.core.profiles import Series, Telemetry
+from tests.harness.acceptance.accepted_board import accepted, add_tegrastats, booted, built, line_of
 
 pytest.importorskip("torch")
+
+pytestmark = pytest.mark.training
 
 
 @pytest.fixture
@@ -16,11 +27,27 @@ def orin(tmp_path):
     return built(tmp_path)
 
 
-def fails(tree, name, words):
-    """A line fails for a reason with these words; that it passes on a whole tree is tested with all lines."""
-    line = line_of(accepted(tree, name), name)
+def fails(tree, name, words, **options):
+    line = line_of(accepted(tree, name, **options), name)
     assert line["verdict"] == "FAIL", line
     assert words in "; ".join(line["reasons"])
+    return line
+
+
+def when(words, act):
+    """A `report` that acts once, at the line of progress with these words."""
+    done = []
+
+    def report(line):
+        if words in line and not done:
+            done.append(line)
+            act()
+
+    return report
+
+
+def rail_file(tree, name):
+    return str(next(tree.path.glob(f"sys/bus/i2c/devices/1-0040/hwmon/hwmon*/{name}")))
 
 
 def test_identity_fails_without_a_release(orin):
@@ -29,9 +56,20 @@ def test_identity_fails_without_a_release(orin):
 
 
 def test_rights_fail_where_a_rail_gives_no_value_twice(orin):
-    rail = next(orin.path.glob("sys/bus/i2c/devices/1-0040/hwmon/hwmon*/in1_input"))
-    Kernel(orin.root).garble(str(rail))
+    Kernel(orin.root).garble(rail_file(orin, "in1_input"))
     fails(orin, "rights", "power_vdd_gpu_soc_mw gives no value twice")
+
+
+def test_rails_fail_where_one_reads_less_than_a_sensor_is_off(orin):
+    Kernel(orin.root).garble(rail_file(orin, "curr2_input"), "-300")
+    fails(orin, "rails", "power_vdd_cpu_cv_mw reads -1500 mW, below -1000 mW")
+
+
+def test_rails_fail_where_tegrastats_has_another_total(orin):
+    add_tegrastats(orin)
+    script = orin.path / "usr/bin/tegrastats"
+    script.write_text(script.read_text().replace("// 1000", "// 900"))
+    fails(orin, "rails", "by tegrastats")
 
 
 def test_modes_fail_where_a_clock_is_not_that_of_the_mode(orin):
@@ -41,10 +79,65 @@ def test_modes_fail_where_a_clock_is_not_that_of_the_mode(orin):
 
 def test_modes_fail_where_the_board_is_not_restored_and_keep_what_they_saw(orin):
     Kernel(orin.root).refuse("*/scaling_max_freq", after=200)
-    line = line_of(accepted(orin, "modes"), "modes")
-    assert line["verdict"] == "FAIL"
-    assert "is not as it was before" in line["reasons"][-1]
+    line = fails(orin, "modes", "is not as it was before")
     assert "MODE_30W" in line["evidence"]
+
+
+def test_hold_fails_where_something_else_turns_the_fan_down(orin):
+    kernel = Kernel(orin.root)
+    pwm = kernel.state()["places"]["fan"][0]
+    fails(orin, "hold", "PWM left 255", report=when("under load", lambda: kernel.garble(pwm, "88")))
+
+
+def test_hold_fails_where_a_clock_falls_under_load(orin):
+    kernel = Kernel(orin.root)
+    line = fails(orin, "hold", "gpu_khz left 1300500 kHz", report=when("under load", kernel.throttle))
+    assert not any("PWM" in why for why in line["reasons"])
+
+
+def test_own_cost_fails_where_a_file_takes_long_to_read(tmp_path):
+    tree = built(tmp_path, "nano", "r32.7")
+    others = "45:  0  2  0  0  GICv2  81 Level  some-other-interrupt-with-a-long-name\n" * 300_000
+    (tree.path / "proc/interrupts").write_text(f"{others}44:  0  2  GICv2 80 Level  soctherm_edp\n")
+    fails(tree, "own cost", "cores, at most 0.05 are allowed")
+
+
+def test_limits_fail_where_the_board_throttles_under_load(orin):
+    fails(orin, "limits", "maxn: throttled from", report=when("under load", Kernel(orin.root).throttle))
+
+
+def test_limits_fail_where_a_trip_cannot_be_true(orin):
+    for kind in orin.path.glob("sys/class/thermal/thermal_zone*/trip_point_*_type"):
+        if kind.read_text().strip() == "critical":
+            kind.with_name(kind.name.replace("_type", "_temp")).write_text("999000\n")
+    fails(orin, "limits", "999 C, expected 60 to 130")
+
+
+def test_restoring_fails_where_a_core_does_not_come_back(orin):
+    Kernel(orin.root).stick_core(7)
+    fails(orin, "restoring", "restore after kill -9")
+
+
+def test_restoring_fails_where_a_run_leaves_a_file_behind(orin):
+    stray = orin.path / ".jetsonclocks_fan.txt"
+    line = fails(orin, "restoring", "after Ctrl-C, folder /", report=when("Ctrl-C", stray.touch))
+    assert line["evidence"]["kill -9"].endswith(", 0 differ")
+
+
+def test_the_record_fails_where_a_file_cannot_be_recorded(orin):
+    (orin.path / "proc/device-tree/compatible").write_bytes(b"nvidia,p3737-0000+p3701-0005\0nvidia,tegra234\0\xff\0")
+    fails(orin, "record", "doctor on the record")
+
+
+def test_repeatability_fails_where_power_is_another_after_the_reboot(orin):
+    first = line_of(accepted(orin, "repeatability", reboots=True), "repeatability")
+    assert first["verdict"] == "SKIP"
+    booted(orin, "second")
+    Kernel(orin.root).throttle()
+    fails(orin, "repeatability", "after the reboot", reboots=True)
+
+
+# -- judgements of figures that no emulated board has ------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -62,3 +155,73 @@ def test_modes_fail_where_the_board_is_not_restored_and_keep_what_they_saw(orin)
 )
 def test_a_value_of_nvpmodel_disagrees_with_its_conf_beyond_rounding(shown, is_wrong):
     assert disagrees(shown) == is_wrong
+
+
+def test_the_resolution_of_a_sensor_is_its_smallest_step_and_how_often_it_changes():
+    times_s = tuple(0.1 * tick for tick in range(8))
+    series = Series(times_s, (-398.0, -398.0, 0.0, 0.0, 1592.0, 1592.0, 1990.0, 1990.0))
+    resolution = resolution_of([series])
+    assert resolution == Resolution(398.0, pytest.approx(0.2), -398.0, 1990.0, 2)
+    assert resolution.words() == "-398 to 1990 mW, step 398 mW every 0.2 s, 2 below 0"
+
+
+def stretch(*values_mw):
+    series = Series(tuple(map(float, range(len(values_mw)))), values_mw)
+    return Stretch(Telemetry(1.0, series={"power_total_mw": series}), 0.0, 100.0, [], "lenet-mnist on cuda")
+
+
+@pytest.mark.parametrize(
+    ("load_mw", "failures"),
+    [((9000.0, 9400.0), 0), ((5000.0, 5000.0), 1), ((4000.0, 4200.0), 1)],
+)
+def test_a_total_that_does_not_follow_the_load_fails(load_mw, failures):
+    findings = Findings()
+    judge_rails(findings, stretch(5000.0, 5000.0), stretch(*load_mw), is_emulated=False)
+    assert len(findings.failures) == failures
+    assert all("does not follow the load" in why for why in findings.failures)
+
+
+def test_the_plug_is_a_line_of_the_module():
+    assert plug_against_module([13_000, 25_000], [10_000, 20_000]) == pytest.approx((1.2, 1000))
+    assert plug_against_module([13_000, 25_000], [10_000, 10_000]) is None
+
+
+@pytest.mark.parametrize(
+    ("with_telemetry_ms", "cores", "words"),
+    [
+        ((101, 101, 101), 0.01, ""),
+        ((103, 103, 103), 0.01, "3.0% slower"),
+        ((110, 101, 92), 0.01, "noise hides"),
+        ((101, 101, 101), 0.06, "0.060 cores"),
+    ],
+)
+def test_telemetry_may_cost_two_percent_of_the_time_and_a_twentieth_of_a_core(with_telemetry_ms, cores, words):
+    findings = Findings()
+    judge_cost(findings, cores, {True: list(with_telemetry_ms), False: [100, 100, 100]}, is_rehearsal=False)
+    assert words in "; ".join(findings.failures)
+    assert bool(findings.failures) == bool(words)
+
+
+def runs_of(*times_ms):
+    return [{"minibatch_time_ms": time_ms, "power_mw": 20_000.0, "flags": []} for time_ms in times_ms]
+
+
+@pytest.mark.parametrize(
+    ("times_ms", "again_ms", "words"),
+    [
+        ((100.0, 100.4, 99.8, 100.1, 100.2), 100.3, ""),
+        ((100.0, 100.4, 99.8, 100.1, 100.2), 110.0, "after the reboot"),
+        ((100.0, 110.0, 95.0, 104.0, 92.0), 100.0, "two runs of one case differ"),
+    ],
+)
+def test_runs_of_one_case_differ_by_less_than_the_gate_notices(times_ms, again_ms, words):
+    findings = Findings()
+    judge_runs(findings, runs_of(*times_ms), runs_of(again_ms)[0], is_rehearsal=False)
+    assert words in "; ".join(findings.failures)
+    assert bool(findings.failures) == bool(words)
+    assert findings.evidence["minibatch_time_ms"]["threshold (%)"] >= 1.0
+
+
+def test_the_repeatability_limit_is_that_of_the_standard():
+    values = [100.0, 101.0, 99.0, 100.5, 99.5]  # standard deviation 0.79 %, Student's t of 4 degrees 2.776
+    assert repeatability_limit(values) == pytest.approx(2.776 * 2**0.5 * 0.0079, rel=0.01)
