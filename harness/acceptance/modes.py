@@ -13,11 +13,12 @@ from harness.board.jetson_clocks import is_held
 from harness.board.privileged import NVPMODEL, NVPMODEL_TIMEOUT_S
 from harness.core.errors import ControlError, HarnessError
 from harness.core.frequency_residency import clock_use
-from harness.core.power_modes import PowerMode, PowerModeSpace
+from harness.core.power_modes import PowerMode, PowerModeSpace, clock_at_cap
+from harness.core.units import HZ_PER_KHZ
 
 MODES = "modes"
 
-ROUNDED = 0.1  # how far the kernel's value of a clock may be from the conf's: drivers take a neighbour of their table
+ROUNDED = 0.1  # share by which a clock without a table (DLA, PVA) may differ from its cap
 NO_CAP = ("-1", "0", "2147483647")  # conf values of clocks that mean no limit
 
 
@@ -94,7 +95,8 @@ def look_at(context: AcceptanceContext, mode: PowerMode) -> Tuple[List[str], Lis
     control = context.control
     if control is not None and control.works(control.nvpmodel):
         lines = query(context)
-        disagreeing = [line for line in lines if disagrees(line)]
+        space = context.device.power_mode_space()
+        disagreeing = [line for line in lines if disagrees(line, space)]
         seen.append(f"{len(lines)} values of nvpmodel")
         wrong += [f"nvpmodel has {one.param} {one.argument} {one.real}, conf {one.conf}" for one in disagreeing[:3]]
         if not lines:
@@ -146,10 +148,10 @@ def parse_values(text: str) -> List[Shown]:
     return [Shown(match[1], match[2], match[4], match[5]) for match in _VALUES.finditer(text)]
 
 
-def disagrees(line: Shown) -> bool:
+def disagrees(line: Shown, space: PowerModeSpace) -> bool:
     """Whether the kernel has another value than the conf.
 
-    Minima do not count, as jetson_clocks raises them; a clock may be rounded to one of the driver's table.
+    Minima do not count, as jetson_clocks raises them. A clock may be a neighbour of its cap in the board's table.
     """
     if "MIN_FREQ" in line.argument or not re.fullmatch(r"-?(0x)?[0-9a-fA-F]+", line.real):
         return False
@@ -157,9 +159,16 @@ def disagrees(line: Shown) -> bool:
         real, conf = int(line.real, 0), int(line.conf, 0)
     except ValueError:
         return line.real != line.conf
-    if "FREQ" in line.argument:
-        return line.conf not in NO_CAP and abs(real - conf) > ROUNDED * conf
-    return real != conf
+    if "FREQ" not in line.argument:
+        return real != conf
+    if line.conf in NO_CAP:
+        return False
+    tables_khz = {"CPU": space.cpu_khz, "GPU": space.gpu_khz, "EMC": space.mem_khz}
+    unit = 1 if line.param.startswith("CPU") else HZ_PER_KHZ  # of the conf, per kHz
+    table = [unit * khz for khz in tables_khz.get(line.param[:3], ())]
+    if any(table) and real in (clock_at_cap(conf, table, up) for up in (False, True)):
+        return False
+    return abs(real - conf) > ROUNDED * conf
 
 
 def _check_rise(findings: Findings, context: AcceptanceContext, custom: Dict[str, PowerMode]) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 import statistics
 from typing import Any, Dict, List, Optional, Sequence
@@ -14,7 +13,6 @@ from harness.core.errors import DependencyError
 from harness.core.mode_texts import MAXN
 from harness.core.profiles import Profile
 from harness.core.units import share_to_percent
-from harness.measure.flags import find_flags
 from harness.measure.run import run
 from harness.stats.estimates import CONFIDENCE, student_quantile
 from harness.workloads.optional_packages import require
@@ -65,8 +63,7 @@ def check_repeatability(context: AcceptanceContext) -> LineResult:
 
 def _measure(context: AcceptanceContext) -> Profile:
     case = context.case(MAXN, REHEARSED_MINIBATCHES if context.is_rehearsal else MINIBATCHES)
-    profile = run(case, context.device)
-    return dataclasses.replace(profile, flags=find_flags(profile))
+    return run(case, context.device)
 
 
 def _figures(profile: Profile) -> Dict[str, Any]:

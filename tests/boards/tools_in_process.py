@@ -19,7 +19,7 @@ from harness.board import bounded_process
 class _Finished:
     """What `bounded_process` wants of a process, of one that has run already."""
 
-    pid = 0
+    pid = 1 << 23  # above every number that Linux gives: a group of 0 to be killed would be this process's own
 
     def __init__(self, root: str, command: Sequence[str]) -> None:
         self._root = root

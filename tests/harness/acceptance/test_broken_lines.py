@@ -14,6 +14,7 @@ from harness.acceptance.modes import Shown, disagrees
 from harness.acceptance.own_cost import judge_cost
 from harness.acceptance.rails import Resolution, judge_rails, plug_against_module, resolution_of
 from harness.acceptance.repeatability import judge_runs, repeatability_limit
+from harness.core.boards import load_board
 from harness.core.profiles import Series, Telemetry
 from tests.harness.acceptance.accepted_board import accepted, add_tegrastats, booted, built, line_of
 
@@ -125,8 +126,13 @@ def test_restoring_fails_where_a_run_leaves_a_file_behind(orin):
 
 
 def test_the_record_fails_where_a_file_cannot_be_recorded(orin):
-    (orin.path / "proc/device-tree/compatible").write_bytes(b"nvidia,p3737-0000+p3701-0005\0nvidia,tegra234\0\xff\0")
-    fails(orin, "record", "doctor on the record")
+    release = orin.path / "etc/nv_tegra_release"
+    release.write_bytes(release.read_bytes() + b"\xff\n")  # no text, which a record leaves out
+    fails(
+        orin,
+        "record",
+        "doctor on the record: know the board is ['True: NVIDIA Jetson AGX Orin, p3701-0005, L4T unknown",
+    )
 
 
 def test_repeatability_fails_where_power_is_another_after_the_reboot(orin):
@@ -145,7 +151,11 @@ def test_repeatability_fails_where_power_is_another_after_the_reboot(orin):
     [
         (Shown("CPU_ONLINE", "CORE_3", "0", "1"), True),
         (Shown("CPU_ONLINE", "CORE_3", "1", "1"), False),
-        (Shown("GPU", "MAX_FREQ", "612000000", "624750000"), False),  # rounded
+        (Shown("GPU", "MAX_FREQ", "522750000", "600000000"), False),  # rounded down by 13 %, to the next clock
+        (Shown("GPU", "MAX_FREQ", "420750000", "600000000"), True),
+        (Shown("CPU_A78_0", "MAX_FREQ", "1113600", "1120000"), False),
+        (Shown("CPU_A78_0", "MAX_FREQ", "729600", "1120000"), True),
+        (Shown("DLA0_CORE", "MAX_FREQ", "1408000000", "1400000000"), False),  # no table
         (Shown("GPU", "MAX_FREQ", "306000000", "612000000"), True),
         (Shown("GPU", "MAX_FREQ", "1300500000", "-1"), False),
         (Shown("GPU", "MIN_FREQ", "612000000", "0"), False),  # raised by jetson_clocks
@@ -154,7 +164,7 @@ def test_repeatability_fails_where_power_is_another_after_the_reboot(orin):
     ],
 )
 def test_a_value_of_nvpmodel_disagrees_with_its_conf_beyond_rounding(shown, is_wrong):
-    assert disagrees(shown) == is_wrong
+    assert disagrees(shown, load_board("orin-agx").power_mode_space()) == is_wrong
 
 
 def test_the_resolution_of_a_sensor_is_its_smallest_step_and_how_often_it_changes():
