@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import statistics
 import time
 from typing import Dict, List, Mapping, Optional, Tuple
@@ -11,7 +10,6 @@ from harness.acceptance.context import AcceptanceContext
 from harness.acceptance.lines import Findings, LineResult
 from harness.acceptance.load import run_load, sampler_of
 from harness.acceptance.modes import custom_modes
-from harness.board.cpu import ProcessTree
 from harness.core.profiles import CLEAN, Minibatch
 from harness.stats.estimates import paired_ratio
 
@@ -22,7 +20,6 @@ MOST_CORES = 0.05
 ROUND_S = 20.0  # of each half of a pair
 PAIRS, REHEARSED_PAIRS = 5, 2
 INTERVAL_S = 1.0  # as profiles have it; a rehearsal too, or it would judge another sampler
-TICKS_FROM_S = 10.0  # from here on the kernel's CPU accounting, in ticks of 10 ms, is exact enough
 
 
 def check_own_cost(context: AcceptanceContext) -> LineResult:
@@ -65,16 +62,11 @@ def _run(context: AcceptanceContext, count: int, is_sampled: bool) -> Tuple[List
     if not is_sampled:
         return run_load(context, lambda: done >= count, after_minibatch)[0], None
     with sampler_of(context, (), INTERVAL_S) as sampler:
-        tree = ProcessTree("/proc", sampler.pid, without=0)
-        before, start_s = tree.ticks(), time.monotonic()
         minibatches, _ = run_load(context, lambda: done >= count, after_minibatch)
-        passed_s = time.monotonic() - start_s
-        with_children = (tree.ticks() - before) / os.sysconf("SC_CLK_TCK") / passed_s
         telemetry = sampler.stop()
     interval_s = telemetry.real_interval_s or INTERVAL_S
     # A stretch shorter than the interval has its first and last sample close together: that is not how often it reads.
-    own = (telemetry.sampler_cpu_share or 0.0) * min(1.0, interval_s / INTERVAL_S)
-    return minibatches, max(own, with_children) if passed_s >= TICKS_FROM_S else own
+    return minibatches, (telemetry.sampler_cpu_share or 0.0) * min(1.0, interval_s / INTERVAL_S)
 
 
 def judge_cost(findings: Findings, cores: float, time_ms: Mapping[bool, List[float]], is_rehearsal: bool) -> None:
@@ -82,7 +74,7 @@ def judge_cost(findings: Findings, cores: float, time_ms: Mapping[bool, List[flo
 
     Args:
         findings: of the line.
-        cores: that the sampler and its children use.
+        cores: that the sampler, its children and the helper use.
         time_ms: mean minibatch time of each round, with telemetry (True) and without; pairs in order.
         is_rehearsal: times are not judged.
     """
