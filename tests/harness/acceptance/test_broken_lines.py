@@ -63,7 +63,7 @@ def test_rights_fail_where_a_rail_gives_no_value_twice(orin):
 
 def test_rails_fail_where_one_reads_less_than_a_sensor_is_off(orin):
     Kernel(orin.root).garble(rail_file(orin, "curr2_input"), "-300")
-    fails(orin, "rails", "power_vdd_cpu_cv_mw reads -1500 mW, below -1000 mW")
+    fails(orin, "rails", "VDD_CPU_CV reads -1500 mW, below -1000 mW")
 
 
 def test_rails_fail_where_tegrastats_has_another_total(orin):
@@ -189,6 +189,12 @@ def test_a_total_that_does_not_follow_the_load_fails(load_mw, failures):
     judge_rails(findings, stretch(5000.0, 5000.0), stretch(*load_mw), is_emulated=False)
     assert len(findings.failures) == failures
     assert all("does not follow the load" in why for why in findings.failures)
+
+
+def test_a_rail_that_falls_far_below_0_under_load_fails():
+    findings = Findings()
+    judge_rails(findings, stretch(5000.0, 5100.0), stretch(9000.0, -1500.0, 9000.0), is_emulated=False)
+    assert findings.failures == ["power_total_mw reads -1500 mW, below -1000 mW: more than a sensor's offset"]
 
 
 def test_the_plug_is_a_line_of_the_module():
