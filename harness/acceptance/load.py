@@ -22,7 +22,7 @@ from harness.workloads.optional_packages import require
 MATRIX = 512  # rows of the matrices that numpy multiplies where torch is missing
 
 
-class Stretch(NamedTuple):
+class LoadRecording(NamedTuple):
     """What was recorded while the device was idle or under load."""
 
     telemetry: Telemetry
@@ -56,14 +56,14 @@ def idle_for(
     names: Collection[str] = (),
     interval_s: Optional[float] = None,
     meanwhile: Callable[[float], None] = time.sleep,
-) -> Stretch:
+) -> LoadRecording:
     """Telemetry while nothing runs; `meanwhile` takes the seconds and lasts as long."""
     with sampler_of(context, names, interval_s or context.interval_s) as sampler:
         start_s = time.monotonic()
         meanwhile(seconds)
         end_s = time.monotonic()
         telemetry = sampler.stop()
-    return Stretch(telemetry, start_s, end_s, [], "idle")
+    return LoadRecording(telemetry, start_s, end_s, [], "idle")
 
 
 def load_for(
@@ -72,7 +72,7 @@ def load_for(
     names: Collection[str] = (),
     interval_s: Optional[float] = None,
     meanwhile: Callable[[], None] = lambda: None,
-) -> Stretch:
+) -> LoadRecording:
     """Telemetry under load; `meanwhile` is called after each minibatch. Heat ends it as it ends a run."""
     limits_c = context.device.temperature_limits_c(None)
     names = [*names, "thermal"] if names and limits_c else names
@@ -86,7 +86,7 @@ def load_for(
         minibatches, load = run_load(context, lambda: time.monotonic() >= start_s + seconds, after_minibatch)
         end_s = time.monotonic()
         telemetry = sampler.stop()
-    return Stretch(telemetry, start_s, end_s, minibatches, load)
+    return LoadRecording(telemetry, start_s, end_s, minibatches, load)
 
 
 def run_load(

@@ -8,7 +8,7 @@ from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 from harness.acceptance.context import AcceptanceContext
 from harness.acceptance.lines import DoesNotApplyError, Findings, LineResult
-from harness.acceptance.load import Stretch, idle_for, load_for
+from harness.acceptance.load import LoadRecording, idle_for, load_for
 from harness.board.power_rails import LOWEST_MW
 from harness.board.source import SourceSpec
 from harness.board.tegrastats import parse_log
@@ -102,7 +102,7 @@ def resolution_of(parts: Sequence[Series]) -> Resolution:
     )
 
 
-def judge_rails(findings: Findings, idle: Stretch, load: Stretch, is_emulated: bool) -> None:
+def judge_rails(findings: Findings, idle: LoadRecording, load: LoadRecording, is_emulated: bool) -> None:
     """Each rail's resolution; failures are rails without values, impossible ones, and a total that ignores the load."""
     channels = [channel for channel in idle.telemetry.series if channel.startswith("power_")]
     for name, why in {**idle.telemetry.missing, **load.telemetry.missing}.items():
@@ -137,7 +137,7 @@ def judge_rails(findings: Findings, idle: Stretch, load: Stretch, is_emulated: b
         findings.fail(why, "see which rails make up the total, and whether the sensor's values are renewed")
 
 
-def judge_tegrastats(findings: Findings, idle: Stretch, lines: Sequence[str], spec: SourceSpec) -> None:
+def judge_tegrastats(findings: Findings, idle: LoadRecording, lines: Sequence[str], spec: SourceSpec) -> None:
     """The total of the same minute by tegrastats: it may differ by one step of the sensor, or 2 %."""
     if not lines:
         findings.evidence["tegrastats"] = "gives no line here"
@@ -162,7 +162,9 @@ def judge_tegrastats(findings: Findings, idle: Stretch, lines: Sequence[str], sp
         )
 
 
-def _compare_with_meter(findings: Findings, context: AcceptanceContext, idle: Stretch, load: Stretch) -> None:
+def _compare_with_meter(
+    findings: Findings, context: AcceptanceContext, idle: LoadRecording, load: LoadRecording
+) -> None:
     plug_mw, module_mw = [], []
     for stretch in (idle, load):
         try:

@@ -9,7 +9,7 @@ import pytest
 from boards.kernel import Kernel
 
 from harness.acceptance.lines import Findings
-from harness.acceptance.load import Stretch
+from harness.acceptance.load import LoadRecording
 from harness.acceptance.modes import Shown, disagrees
 from harness.acceptance.own_cost import judge_cost
 from harness.acceptance.rails import Resolution, judge_rails, plug_against_module, resolution_of
@@ -177,7 +177,7 @@ def test_the_resolution_of_a_sensor_is_its_smallest_step_and_how_often_it_change
 
 def stretch(*values_mw):
     series = Series(tuple(map(float, range(len(values_mw)))), values_mw)
-    return Stretch(Telemetry(1.0, series={"power_total_mw": series}), 0.0, 100.0, [], "lenet-mnist on cuda")
+    return LoadRecording(Telemetry(1.0, series={"power_total_mw": series}), 0.0, 100.0, [], "lenet-mnist on cuda")
 
 
 @pytest.mark.parametrize(
