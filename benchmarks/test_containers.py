@@ -90,7 +90,7 @@ class Sides:
         results, data = self._folder / f"{self._count}.sqlite", self.data(case)
         is_host, place = case.device == "host", self._configuration.place(case.storage)
         words: Dict[str, object] = {
-            "device": "host", "workload": case.workload, "power-mode": case.power_mode if is_host else "maxn",
+            "device": "host", "workload": case.workload, "power-mode": case.power_mode.name if is_host else "maxn",
             "workers": case.workers, "storage": case.storage if place is None else f"{case.storage}={place}",
             "batch-size": case.batch_size, "cache": case.settings.cache, "seed": case.settings.seed,
             "data-scale": case.settings.data_scale, "data-root": self._configuration.data_root,

@@ -13,7 +13,8 @@ import pytest
 
 from harness.board.sampler import Sampler
 from harness.core.cases import Case
-from harness.core.device import Device
+from harness.core.device import Device, named_mode
+from harness.core.mode_texts import MAXN
 from harness.core.profiles import CLEAN, Minibatch
 from harness.core.terminal import Progress
 from harness.devices.host import HostDevice
@@ -25,7 +26,6 @@ from harness.workloads.optional_packages import require
 GOAL = 1.01
 SAMPLER_GOAL = 0.02
 PAIRS, MINIBATCHES = 60, 10  # an even number of pairs
-CASE = Case("host", "resnet18-cifar10-32", "maxn", 0, "ssd", 16)
 
 
 @pytest.mark.on_request
@@ -35,11 +35,12 @@ def test_instruments_cost_little(
 ) -> None:
     """Fails where the ratio is above the goal beyond noise: where its whole 95 % interval is."""
     device = HostDevice(configuration_from(pytestconfig))
+    case = Case("host", "resnet18-cifar10-32", named_mode(device, MAXN), 0, "ssd", 16)
     hold_device(device)
-    bench = make_ready(CASE, configuration_from(pytestconfig), Path("/"), progress.update)
+    bench = make_ready(case, configuration_from(pytestconfig), Path("/"), progress.update)
     profiling = require("harness.measure.training_loop")
     profiling.torch.set_num_threads(device.apply(device.power_mode_space().greatest).cpu_cores)
-    trainer = profiling.Trainer(bench.workload, bench.samples, CASE.batch_size, CASE.workers, CASE.settings.seed)
+    trainer = profiling.Trainer(bench.workload, bench.samples, case.batch_size, case.workers, case.settings.seed)
     sources = device.telemetry_sources(bench.data.directory)
     bare: List[float] = []
     instrumented: List[float] = []
@@ -53,7 +54,7 @@ def test_instruments_cost_little(
             bare.append(statistics.median(profiling.run_bare(trainer, MINIBATCHES)))
 
     def run_instrumented() -> None:
-        with Sampler(sources, CASE.settings.interval_s) as sampler:
+        with Sampler(sources, case.settings.interval_s) as sampler:
             watch = PowerWatch(sampler, device.power_source)
             block = profiling.profile_minibatches(trainer, MINIBATCHES, watch.has_settled, watch.is_enough, report)
             shares.append(sampler.stop().sampler_cpu_share)

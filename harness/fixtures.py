@@ -23,7 +23,7 @@ from harness.board.sampler import Sampler
 from harness.core import cases, errors
 from harness.core.campaigns import describe_settings, replace_settings
 from harness.core.cases import Case, Settings
-from harness.core.device import Device, RealDevice, Report, is_self_profiling, named_mode
+from harness.core.device import Device, RealDevice, Report, is_self_profiling
 from harness.core.power_modes import PowerMode
 from harness.core.profiles import Profile, Telemetry
 from harness.core.terminal import Progress
@@ -148,7 +148,7 @@ def device(request: pytest.FixtureRequest, case: Case, hold_device: Callable[[De
 def power_mode(case: Case, device: Device) -> PowerMode:
     """The power mode that the device runs in, set and read back; the device is restored at the end of the run."""
     with as_pytest_outcome():
-        return device.apply(named_mode(case, device).mode)
+        return device.apply(case.power_mode.mode)
 
 
 class DataOnStorage(NamedTuple):
@@ -236,12 +236,11 @@ def telemetry(case: Case, device: Device) -> Iterator[Recording]:
         return
     machine = cast(RealDevice, device)
     with as_pytest_outcome(), contextlib.ExitStack() as stack:
-        mode = named_mode(case, machine).mode
         sampler = Sampler(
             machine.telemetry_sources(Path.cwd()),
             case.settings.interval_s,
             root=str(machine.root),
-            cpus=machine.sampler_cpus(mode),
+            cpus=machine.sampler_cpus(case.power_mode.mode),
         )
         yield Recording(stack.enter_context(sampler))
 
@@ -388,7 +387,8 @@ def _parameters(case: Case) -> Dict[str, Any]:
     """A case's parameters for pytest-benchmark, which can group by them: plain values, the settings as text."""
     words = describe_settings(case.settings)
     settings = words if case.task == cases.TRAINING else f"{case.task}, {words}"
-    return {**{axis: getattr(case, axis) for axis in cases.AXES}, "settings": settings}
+    axes = {axis: getattr(case, axis) for axis in cases.AXES}
+    return {**axes, "power_mode": case.power_mode.name, "settings": settings}
 
 
 @pytest.fixture

@@ -249,7 +249,7 @@ class Plan:
 
     def mode_of(self, item: pytest.Item) -> Optional[Tuple[str, PowerMode]]:
         case = self.case_of(item)
-        return None if case is None else (case.device, case.resolved_mode.mode)
+        return None if case is None else (case.device, case.power_mode.mode)
 
     def share_time(self, items: List[pytest.Item]) -> None:
         """Order the tests so that the largest network goes last, and give each its share of the time left.

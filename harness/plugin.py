@@ -228,11 +228,11 @@ def _refuse_strictness_without_baseline(config: pytest.Config) -> None:
 def _write_cases(path: Path, items: Sequence[pytest.Item], plan: Plan) -> None:
     lines = []
     for item in items:
-        case, named_mode = plan.case_of(item), plan.mode_of(item)
-        if case is not None and named_mode is not None:
-            mode = list(named_mode[1])
-            fields = {"id": item.nodeid, "key": case_key(case), "device": case.device, "power_mode": case.power_mode}
-            lines.append(json.dumps({**fields, "mode": mode}) + "\n")
+        case = plan.case_of(item)
+        if case is not None:
+            fields = {"id": item.nodeid, "key": case_key(case), "device": case.device}
+            mode = {"power_mode": case.power_mode.name, "mode": list(case.power_mode.mode)}
+            lines.append(json.dumps({**fields, **mode}) + "\n")
     write_output(path, "".join(lines).encode())
 
 

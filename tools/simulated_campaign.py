@@ -10,6 +10,7 @@ from typing import Dict, Iterator, List, Sequence, Tuple
 from harness.core.campaigns import expand, load_campaign, own_media
 from harness.core.cases import DEFAULT_IDLE_S, IDLE, IDLE_STATES, TRAINING, Case
 from harness.core.configuration import Configuration
+from harness.core.device import named_mode
 from harness.core.errors import CannotRunError
 from harness.core.mode_texts import MAXN
 from harness.core.profiles import Profile
@@ -75,7 +76,8 @@ class SimulatedCampaign:
             ]
         if experiment != BASELOAD:
             return found
+        devices = [self._device(f"sim:{board}") for board in asked]
         at_maxn = [
-            dataclasses.replace(found[0], device=f"sim:{board}", power_mode=MAXN, resolved_mode=None) for board in asked
+            dataclasses.replace(found[0], device=device.name, power_mode=named_mode(device, MAXN)) for device in devices
         ]
         return [*idle_cases(at_maxn, DEFAULT_IDLE_S, {}), *idle_cases(found, DEFAULT_IDLE_S, {}, IDLE_STATES[:1])]

@@ -14,7 +14,7 @@ from harness.board.socket_meter import SocketMeter
 from harness.board.source import Source, SourceSpec, open_source
 from harness.core.cases import Case, Settings
 from harness.core.configuration import Configuration
-from harness.core.device import RealDevice, Report
+from harness.core.device import RealDevice, Report, named_mode
 from harness.core.errors import HarnessError
 from harness.core.power_modes import PowerMode
 from harness.core.profiles import Series, Telemetry
@@ -73,7 +73,8 @@ class AcceptanceContext:
         """A short training case in a power mode; all lines use this workload."""
         settings = Settings(minibatches=minibatches, cache="as-is", interval_s=self.interval_s)
         storage = self.configuration.default_storage
-        return Case(self.device.name, WORKLOAD, power_mode, 0, storage, BATCH_SIZE, settings)
+        named = named_mode(self.device, power_mode, WORKLOAD)
+        return Case(self.device.name, WORKLOAD, named, 0, storage, BATCH_SIZE, settings)
 
     @contextlib.contextmanager
     def held(self, findings: Findings) -> Iterator[None]:

@@ -12,6 +12,7 @@ from harness.cli.options import add_include_flagged, output_file
 from harness.core.boards import is_board, load_board
 from harness.core.corpus import CORPUS_COLUMNS, SUFFIXES, TASKS, Column, Row, described, rows_of, write_corpus
 from harness.core.errors import InvalidValueError
+from harness.core.mode_texts import only_mode
 from harness.core.power_modes import UNKNOWN_KHZ, PowerMode, parse_power_mode
 from harness.simulation import model
 from harness.simulation.model import Load
@@ -131,10 +132,7 @@ def _of_model(rows: pd.DataFrame) -> Optional[Expected]:
 def _mode(device: str, text: str) -> PowerMode:
     if not is_board(device):
         return parse_power_mode(text, PowerMode(1, UNKNOWN_KHZ, UNKNOWN_KHZ, UNKNOWN_KHZ))
-    named = load_board(device).power_modes(text)
-    if len(named) != 1:
-        raise InvalidValueError(f"--power-mode {text} means {len(named)} modes", "name the measured one")
-    return named[0][1]
+    return only_mode(text, load_board(device).power_modes(text)).mode
 
 
 def _cell(value: Any, column: Column) -> Optional[Any]:

@@ -15,6 +15,7 @@ from harness.cli.modes import format_caps
 from harness.cli.options import output_file, print_or_write
 from harness.core.boards import BoardSpec, load_board
 from harness.core.errors import InvalidValueError
+from harness.core.mode_texts import only_mode
 from harness.core.power_modes import UNKNOWN_KHZ, PowerMode, parse_power_mode
 
 
@@ -94,10 +95,8 @@ def on_board_conf(root: Path, mode: PowerMode) -> Tuple[Conf, str, PowerMode, st
 
 def _from_board(arguments: argparse.Namespace) -> Tuple[Conf, str, PowerMode, str]:
     spec = load_board(arguments.board, arguments.variant)
-    modes = spec.power_modes(arguments.power_mode)
-    if len(modes) != 1:
-        raise InvalidValueError(f"{arguments.power_mode!r} means {len(modes)} power modes", "name one")
-    return off_board_conf(spec, modes[0][1], arguments.booted_mode)
+    mode = only_mode(arguments.power_mode, spec.power_modes(arguments.power_mode)).mode
+    return off_board_conf(spec, mode, arguments.booted_mode)
 
 
 def _from_file(arguments: argparse.Namespace) -> Tuple[Conf, str, PowerMode, str]:

@@ -80,6 +80,12 @@ class Mix(NamedTuple):
         return cls(match["training"], match["inference"], *numbers, way, mode)
 
 
+def inference_mode_name(workload: str) -> str:
+    """The name of the power mode of inference, if a mix has one of its own; else empty."""
+    match = _FORM.fullmatch(workload)
+    return "" if match is None else match["inference_mode"] or ""
+
+
 AXES = ("device", "workload", "power_mode", "workers", "storage", "batch_size")
 """The parametrized axes, in the order of a case's id."""
 
@@ -161,21 +167,20 @@ class Case:
 
     device: str  # name of a device as given to `--device`
     workload: str  # name of a workload
-    power_mode: str  # the power mode as the device names it (`maxn`, `2c`, `12c-2201.6-1300.5-3199`)
+    power_mode: NamedMode  # as `device` names it (`maxn`, `2c`, `12c-2201.6-1300.5-3199`), with its values
     workers: Optional[int]  # `num_workers` of the DataLoader; None if a replayed corpus has no such column
     storage: Optional[str]  # name of a storage medium; None if a replayed corpus has no such column
     batch_size: int  # samples per minibatch
     settings: Settings = Settings()  # how it is measured
     task: str = TRAINING  # `training`, `inference`, `concurrent` or `idle`
-    # what `power_mode` names on `device`, resolved when the cases were planned; None in a case from a results file, or
-    # made by hand, which `named_mode` looks up
-    resolved_mode: Optional[NamedMode] = dataclasses.field(default=None, compare=False)
+    inference_mode: Optional[NamedMode] = None  # of a concurrent case whose `workload` ends in `-in-MODE`
 
     def __post_init__(self) -> None:
-        if self.resolved_mode is not None and self.resolved_mode.name != self.power_mode:
+        carried = "" if self.inference_mode is None else self.inference_mode.name
+        if carried != (inference_mode_name(self.workload) if self.task == CONCURRENT else ""):
             raise InvalidValueError(
-                f"a case in power mode {self.power_mode} carries the values of {self.resolved_mode.name}",
-                "replace power_mode and resolved_mode together: case.in_mode(named_mode)",
+                f"inference of {self.workload} carries the power mode {self.inference_mode}",
+                "make the case with concurrent_case(), or replace workload and inference_mode together",
             )
         if self.workers is not None and self.workers < 0:
             raise InvalidValueError(f"workers must be 0 or more, got {self.workers}")
@@ -184,7 +189,7 @@ class Case:
 
     def in_mode(self, named: NamedMode) -> Case:
         """The same case in another power mode of its device."""
-        return dataclasses.replace(self, power_mode=named.name, resolved_mode=named)
+        return dataclasses.replace(self, power_mode=named)
 
     @property
     def id(self) -> str:
@@ -194,7 +199,7 @@ class Case:
         these tasks, `-dvfs` for free clocks, `-250w` for a power limit. A case of the task `idle` has no workers,
         storage or batch size: `orin-agx-idle-maxn`.
         """
-        parts = [self.device, self.workload, self.power_mode]
+        parts = [self.device, self.workload, self.power_mode.name]
         if self.task != IDLE:
             parts += [] if self.workers is None else [f"w{self.workers}"]
             parts += [] if self.storage is None else [self.storage]
@@ -224,36 +229,36 @@ def concurrent_case(
 
     `switching_ms` is the cost of a mode change on a simulated board, if training and inference have different modes.
     """
-    own_mode = "" if inference.power_mode == training.power_mode else inference.power_mode
+    own_mode = None if inference.power_mode == training.power_mode else inference.power_mode
     settings = dataclasses.replace(
         training.settings,
         minibatches=None,
         epochs=None,
         duration_s=duration_s,
-        switching_ms=switching_ms if own_mode else None,
+        switching_ms=None if own_mode is None else switching_ms,
     )
-    mix = Mix(training.workload, inference.workload, inference.batch_size, arrivals_per_s, way, own_mode)
-    if way not in WAYS or (own_mode and way != INTERLEAVED):
+    mode_name = "" if own_mode is None else own_mode.name
+    mix = Mix(training.workload, inference.workload, inference.batch_size, arrivals_per_s, way, mode_name)
+    if way not in WAYS or (own_mode is not None and way != INTERLEAVED):
         raise InvalidValueError(
             f"training and inference cannot run as {mix.name}",
             f"available: {', '.join(WAYS)}; different power modes need {INTERLEAVED}",
         )
-    return dataclasses.replace(training, workload=mix.name, task=CONCURRENT, settings=settings)
+    return dataclasses.replace(training, workload=mix.name, task=CONCURRENT, settings=settings, inference_mode=own_mode)
 
 
 def parts_of(case: Case) -> Tuple[Case, Case]:
     """Training and inference of a concurrent case, as a case each; inference has no DataLoader workers."""
     mix = Mix.parse(case.workload)
     settings = dataclasses.replace(case.settings, minibatches=DEFAULT_MINIBATCHES, duration_s=None, switching_ms=None)
-    training = dataclasses.replace(case, workload=mix.training, task=TRAINING, settings=settings)
+    training = dataclasses.replace(case, workload=mix.training, task=TRAINING, settings=settings, inference_mode=None)
     return training, dataclasses.replace(
         training,
         workload=mix.inference,
         task=INFERENCE,
         batch_size=mix.batch_size,
         workers=0,
-        power_mode=mix.inference_mode or case.power_mode,
-        resolved_mode=None if mix.inference_mode else case.resolved_mode,
+        power_mode=case.inference_mode or case.power_mode,
     )
 
 

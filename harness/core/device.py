@@ -9,6 +9,7 @@ from typing import Any, Callable, ContextManager, Dict, List, Mapping, Optional,
 from harness.core.capability import Capability
 from harness.core.cases import Case
 from harness.core.configuration import Configuration
+from harness.core.mode_texts import only_mode
 from harness.core.power_modes import NamedMode, PowerMode, PowerModeSpace
 from harness.core.profiles import Profile
 
@@ -78,7 +79,7 @@ class RealDevice(Device, Protocol):
         """Temperature channel to the limit that ends the run; `most_c` is the limit requested by the case."""
 
     def set_case(self, case: Case) -> Dict[str, Any]:
-        """Set a case's power mode (`named_mode`) and clocks; return the device's conditions with what was read back."""
+        """Set a case's power mode and clocks; return the device's conditions with what was read back."""
 
 
 class SelfProfiling(Device, Protocol):
@@ -88,12 +89,12 @@ class SelfProfiling(Device, Protocol):
         """The profile of a case."""
 
 
-def named_mode(case: Case, device: Device) -> NamedMode:
-    """The power mode of a case: the one that it carries, else the device's mode of that name."""
-    if case.resolved_mode is not None:
-        return case.resolved_mode
-    [(name, mode)] = device.power_modes(case.power_mode, case.workload)
-    return NamedMode(name, mode)
+def named_mode(device: Device, text: str, workload: str = "") -> NamedMode:
+    """The power mode that a text names on a device, to make a case in it; the text is as of `Device.power_modes`.
+
+    An unknown name is an UnknownNameError, a text that means several modes an InvalidValueError.
+    """
+    return only_mode(text, device.power_modes(text, workload))
 
 
 def is_self_profiling(device: Device) -> bool:

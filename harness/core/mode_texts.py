@@ -10,7 +10,7 @@ from typing import Callable, Dict, Iterable, List, Mapping, Optional, Sequence, 
 
 from harness.core.errors import InvalidValueError, UnknownNameError
 from harness.core.files import read_csv
-from harness.core.power_modes import PowerMode, PowerModeSpace, parse_power_mode
+from harness.core.power_modes import NamedMode, PowerMode, PowerModeSpace, parse_power_mode
 
 COLUMNS = PowerMode._fields
 
@@ -116,6 +116,13 @@ def parse_power_modes(
     # nvpmodel's own MAXN is the same mode: one name, so that a case has one id.
     others = {name: mode for name, mode in named.items() if name.lower() not in (MAXN, DEFAULT)}
     return _by_name(text, {MAXN: space.greatest, **others})
+
+
+def only_mode(text: str, modes: NamedModes) -> NamedMode:
+    """The mode that a text names; InvalidValueError if these, the modes of that text, are several."""
+    if len(modes) != 1:
+        raise InvalidValueError(f"power mode {text!r} means {len(modes)} modes", "name one mode")
+    return NamedMode(*modes[0])
 
 
 def _by_values(modes: Iterable[PowerMode]) -> NamedModes:

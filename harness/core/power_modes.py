@@ -35,11 +35,18 @@ class PowerMode(NamedTuple):
         return "-".join([f"{self.cpu_cores}c", *clocks])
 
 
-class NamedMode(NamedTuple):
-    """A power mode and its name: that of a preset (`MODE_15W`), which may set more than the four values, or its own."""
+@dataclasses.dataclass(frozen=True)
+class NamedMode:
+    """A power mode and its name: that of a preset (`MODE_15W`), which may set more than the four values, or its own.
+
+    Two with one name are equal: on a device, a name means one mode.
+    """
 
     name: str
-    mode: PowerMode
+    mode: PowerMode = dataclasses.field(compare=False)
+
+    def __str__(self) -> str:
+        return self.name
 
 
 def format_mhz(khz: int) -> str:

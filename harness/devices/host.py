@@ -27,7 +27,7 @@ from harness.board.thermal import temperature_limits_c
 from harness.core.boards import is_board, load_board
 from harness.core.cases import DVFS, STATIC, Case
 from harness.core.configuration import Configuration
-from harness.core.device import Capability, Identity, named_mode
+from harness.core.device import Capability, Identity
 from harness.core.environment import cpu_model, memory_bytes
 from harness.core.errors import CannotRunError, HarnessError
 from harness.core.metrics import POWER_CHANNEL
@@ -195,7 +195,7 @@ class HostDevice:
     def conditions(self, case: Case) -> Dict[str, Any]:
         """Conditions before measuring; gives this process all CPUs, for generating data sets."""
         self._affinity.set(self._own_cpus)
-        return self._describe(case, named_mode(case, self).mode)
+        return self._describe(case, case.power_mode.mode)
 
     def _describe(self, case: Case, mode: PowerMode) -> Dict[str, Any]:
         identity = self.identity()
@@ -204,14 +204,14 @@ class HostDevice:
             "device_specification": identity.specification,
             "board_instance": self.board_instance,
             "power_mode": mode._asdict(),
-            "power_mode_name": case.power_mode,
+            "power_mode_name": case.power_mode.name,
             "threads": min(mode.cpu_cores, len(self._own_cpus)),
             **({"dvfs": "on" if case.settings.clocks == DVFS else "off"} if self._sets_clocks else {}),
             **({"emulated": True} if self.is_emulated else {}),
         }
 
     def set_case(self, case: Case) -> Dict[str, Any]:
-        return self._describe(case, self.apply(named_mode(case, self).mode, case.settings.clocks))
+        return self._describe(case, self.apply(case.power_mode.mode, case.settings.clocks))
 
     def temperature_limits_c(self, most_c: Optional[float]) -> Dict[str, float]:
         """The requested limit for all channels; trip points of a host are ignored, as some firmwares invent them."""

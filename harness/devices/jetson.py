@@ -32,7 +32,7 @@ from harness.board.source import SourceSpec
 from harness.board.thermal import temperature_limits_c
 from harness.core.cases import IDLE, STATIC, Case
 from harness.core.configuration import NOT_FRESH, REQUIRED, Configuration
-from harness.core.device import Capability, Identity, named_mode
+from harness.core.device import Capability, Identity
 from harness.core.environment import memory_bytes
 from harness.core.errors import CannotRunError, ControlError, SourceUnavailableError
 from harness.core.mode_texts import parse_power_modes
@@ -206,10 +206,11 @@ class JetsonDevice:
         self._control.check(self._live.space)
         if case.task != IDLE:
             self.temperature_limits_c(case.settings.max_temperature_c)
-        other_masks = self._control.needs_reboot(case.power_mode) if self._is_own(case.power_mode) else ""
+        name = case.power_mode.name
+        other_masks = self._control.needs_reboot(name) if self._is_own(name) else ""
         if other_masks:
-            number = self._control.conf.model(case.power_mode).id
-            what = f"{case.power_mode} needs a reboot: {other_masks}"
+            number = self._control.conf.model(name).id
+            what = f"{name} needs a reboot: {other_masks}"
             raise CannotRunError(what, f"`sudo nvpmodel -m {number}`, answer YES, and run again after the reboot")
 
     @contextlib.contextmanager
@@ -244,7 +245,7 @@ class JetsonDevice:
 
     def conditions(self, case: Case) -> Dict[str, Any]:
         identity, board = self.identity(), self._board
-        mode = named_mode(case, self).mode
+        mode = case.power_mode.mode
         in_effect = self._booted or getattr(self._control.in_effect(), "name", None)
         try:  # for judging peaks: channel, limit in mW, description
             limits = current_limits(str(self._board_root))
@@ -261,7 +262,7 @@ class JetsonDevice:
             "device_specification": identity.specification,
             "board_instance": self.board_instance,
             "power_mode": mode._asdict(),
-            "power_mode_name": case.power_mode,
+            "power_mode_name": case.power_mode.name,
             # this machine may have fewer cores than the emulated board
             "threads": min(mode.cpu_cores, len(self._affinity.read())) if self.is_emulated else mode.cpu_cores,
             "part_number": board.part_number,
@@ -277,7 +278,7 @@ class JetsonDevice:
         }
 
     def set_case(self, case: Case) -> Dict[str, Any]:
-        mode, unknown = self._apply(*named_mode(case, self), case.settings.clocks)
+        mode, unknown = self._apply(case.power_mode.name, case.power_mode.mode, case.settings.clocks)
         return {
             **self.conditions(case),
             "power_mode": mode._asdict(),

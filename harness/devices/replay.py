@@ -97,12 +97,9 @@ class ReplayDevice:
         self._row(case)
 
     def _row(self, case: Case) -> Row:
-        if case.power_mode == MAXN:  # the greatest of its workload, which may not be the one that the case was made for
+        name, mode = case.power_mode.name, case.power_mode.mode
+        if name == MAXN:  # the greatest of its workload, which may not be the one that the case was made for
             mode = self._space(case.workload).greatest
-        elif case.resolved_mode is not None:
-            mode = case.resolved_mode.mode
-        else:  # of any workload: `_refuse` lists the nearest of this one
-            [(_, mode)] = self.power_modes(case.power_mode)
         rows = self._by_mode.get((case.task, case.workload, case.batch_size, mode)) or self._refuse(case, mode)
         for axis in (axis for axis in SELECTING if axis not in self._silent):
             wanted = getattr(case, axis)
@@ -149,7 +146,7 @@ class ReplayDevice:
             "board": self.board,
             **({"board_instance": str(row["board_instance"])} if row.get("board_instance") else {}),
             "power_mode": _mode(row)._asdict(),
-            "power_mode_name": case.power_mode,
+            "power_mode_name": case.power_mode.name,
             "source_provenance": source,
             "recorded": {
                 name: value for name, value in row.items() if name not in CORPUS_COLUMNS and value not in ("", None)

@@ -24,7 +24,7 @@ from harness.core.cases import (
     concurrent_conditions,
     parts_of,
 )  # fmt: skip
-from harness.core.device import Capability, Identity, named_mode
+from harness.core.device import Capability, Identity
 from harness.core.errors import CannotRunError, HarnessError, InvalidValueError, UnknownNameError
 from harness.core.frequency_residency import clock_use
 from harness.core.metrics import POWER_CHANNEL, summarise, summarise_concurrent, summarise_idle
@@ -169,14 +169,14 @@ class SimulatedDevice:
 
     def conditions(self, case: Case) -> Dict[str, Any]:
         identity = self.identity()
-        mode = named_mode(case, self).mode
+        mode = case.power_mode.mode
         board = {
             "device_model": identity.model,
             "device_specification": identity.specification,
             "board": self._spec.name,
             "power_mode": mode._asdict(),
-            "power_mode_name": case.power_mode,
-            "tpc_mask": self._tpc_mask(case.power_mode),
+            "power_mode_name": case.power_mode.name,
+            "tpc_mask": self._tpc_mask(case.power_mode.name),
             "dvfs": "off" if case.settings.clocks == STATIC else "on",
             "torch": None,
         }
@@ -187,14 +187,14 @@ class SimulatedDevice:
             return board
         if case.task == CONCURRENT:
             served = parts_of(case)[1]
-            inference_mode = named_mode(served, self).mode
+            inference_mode = served.power_mode.mode
             training, inference = (
                 self._conditions_of_training(part, part_mode)
                 for part, part_mode in zip(parts_of(case), (mode, inference_mode))
             )
             conditions = {**board, **concurrent_conditions(training, inference)}
             if inference_mode != mode:
-                own_mode = {"power_mode": inference_mode._asdict(), "power_mode_name": served.power_mode}
+                own_mode = {"power_mode": inference_mode._asdict(), "power_mode_name": served.power_mode.name}
                 conditions["inference"].update(own_mode)
             return conditions
         return {**board, **self._conditions_of_training(case, mode)}
@@ -229,10 +229,9 @@ class SimulatedDevice:
         return next(masks, 0) or 0
 
     def _in_mode_of(self, case: Case) -> SimulatedBoard:
-        name, mode = named_mode(case, self)
-        tpcs, mask = self._spec.gpu.tpcs, self._tpc_mask(name)
+        tpcs, mask = self._spec.gpu.tpcs, self._tpc_mask(case.power_mode.name)
         share = 1.0 if not tpcs else 1.0 - bin(mask & ((1 << tpcs) - 1)).count("1") / tpcs
-        return SimulatedBoard(self._board, self._instance, self.apply(mode), share, self.slowdown)
+        return SimulatedBoard(self._board, self._instance, self.apply(case.power_mode.mode), share, self.slowdown)
 
     def profile(self, case: Case) -> Profile:
         run = {IDLE: self._idle, CONCURRENT: self._interleave}.get(case.task, self._train)

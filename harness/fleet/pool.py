@@ -81,7 +81,7 @@ class PoolDevice:
 
     def _submit(self, case: Case, board: str) -> Submission:
         settings = case.settings
-        words = [f"benchmarks/test_{case.task}.py", "--workload", case.workload, "--power-mode", case.power_mode]
+        words = [f"benchmarks/test_{case.task}.py", "--workload", case.workload, "--power-mode", case.power_mode.name]
         words += ["--batch-size", str(case.batch_size), "--workers", str(case.workers), "--storage", case.storage]
         words += ["--minibatches", str(settings.minibatches), "--seed", str(settings.seed)]
         if settings.max_temperature_c is not None:
@@ -99,8 +99,9 @@ class PoolDevice:
                 return self._as_on_first(*board_and_profile)
             if watch.is_over(states):
                 reasons = [lacking.why for lacking in missing(submitted[0], states[:1])]
-                raise CannotRunError(f"{case.power_mode} has no profile: {reasons[0] if reasons else states[0].why}")
-            self._report(f"    {case.power_mode}: {states[0].state} {states[0].board or states[0].why}")
+                why = reasons[0] if reasons else states[0].why
+                raise CannotRunError(f"{case.power_mode.name} has no profile: {why}")
+            self._report(f"    {case.power_mode.name}: {states[0].state} {states[0].board or states[0].why}")
             time.sleep(_POLL_S)
 
     def _as_on_first(self, board: str, profile: Profile) -> Profile:

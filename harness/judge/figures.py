@@ -289,8 +289,10 @@ def exactly(label: str, figure: float, *cases: Row) -> Cell:
 
 
 def field(row: Row, name: str) -> Any:
-    """The value of a condition in a row's case."""
+    """The value of a condition in a row's case; a power mode by its name."""
     case = row.case
+    if name == "power_mode":
+        return case.power_mode.name
     return getattr(case.settings if name in _SETTINGS else case, name)
 
 
@@ -587,7 +589,7 @@ def watts_saved(frame: Frame, **conditions: Any) -> CaseFigures:
             estimate for estimate in (estimate_of(each, "power") for each in (row, other)) if estimate is not None
         ]
         if len(powers) == 2:
-            label = f"{device.name} {row.case.power_mode}"
+            label = f"{device.name} {row.case.power_mode.name}"
             saved = drawn(label, [[power] for power in powers], lambda held, free: mw_to_w(float(held[0] - free[0])))
             cells.append(Cell(label, saved, (row, other)))
     return query.figures(cells, f"W saved, {_describe_change(query)}", bool(pairs), "power")
@@ -749,7 +751,7 @@ def over_modes(
     is_unmeasured = False
     for device, workload in itertools.product(query.devices, query.alternatives[0][0]["workload"]):
         rows = [row for row in query.rows(device) if row.case.workload == workload]
-        by_mode = {row.case.power_mode: row for row in rows if row.conditions["power_mode"]["cpu_khz"] >= least}
+        by_mode = {row.case.power_mode.name: row for row in rows if row.conditions["power_mode"]["cpu_khz"] >= least}
         wanted = query.alternatives[0][0].get("power_mode", tuple(by_mode))
         if set(by_mode) != set(wanted) or ("power_mode" not in query.named and len(wanted) < ENOUGH_MODES):
             continue

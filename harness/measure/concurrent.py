@@ -24,7 +24,7 @@ import numpy as np
 from harness.board.cpu import workers_follow
 from harness.board.thermal import refuse_heat
 from harness.core.cases import INFERENCE, INTERLEAVED, PROCESSES, STREAMS, TRAINING, Case, Mix, parts_of
-from harness.core.device import RealDevice, Report, named_mode
+from harness.core.device import RealDevice, Report
 from harness.core.errors import DoesNotFitError, HarnessError, ProcessEndedError, WorkloadError
 from harness.core.frequency_residency import clock_use
 from harness.core.interleaving import Interleaved, alone_s, interleave
@@ -336,7 +336,7 @@ def measure_concurrent(
         return stretches[-1].result.duration_s
 
     report(f"    {mix.way}: preparing both")
-    with WAYS[mix.way](benches, mix, watch, _switching(machine, mix, case)) as run:
+    with WAYS[mix.way](benches, mix, watch, _switching(machine, case)) as run:
         started_at = wall_clock()
         with sampler:
             started.append(True)
@@ -355,20 +355,26 @@ def measure_concurrent(
         "power_source": instruments.power_source if POWER_CHANNEL in telemetry.series else None,
         "power_definition": telemetry.notes.get(POWER_CHANNEL, "no power sensor"),
     }
-    if not mix.inference_mode:
+    if case.inference_mode is None:
         conditions["clock_use"] = clock_use(telemetry, mode, result.began_s, result.end_s)
+    else:
+        of_inference = {
+            "power_mode": case.inference_mode.mode._asdict(),
+            "power_mode_name": case.inference_mode.name,
+        }
+        conditions["inference"] = {**conditions["inference"], **of_inference}
     alone = training.result, serving.result
     samples = bench.conditions["data_samples"]
     aggregates = summarise_concurrent(result, telemetry.series, case.batch_size, alone, samples)
     return Profile(case, "measured", conditions, minibatches, telemetry, aggregates, [], started_at)
 
 
-def _switching(machine: RealDevice, mix: Mix, case: Case) -> Optional[Switch]:
+def _switching(machine: RealDevice, case: Case) -> Optional[Switch]:
     """A function that sets the power mode and threads of a task; None if both have the same mode."""
-    if not mix.inference_mode:
+    if case.inference_mode is None:
         return None
     torch = require("harness.measure.training_loop").torch
-    modes = {part.task: named_mode(part, machine).mode for part in parts_of(case)}
+    modes = {part.task: part.power_mode.mode for part in parts_of(case)}
 
     def switch_to(task: str) -> None:
         with workers_follow():

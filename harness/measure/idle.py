@@ -61,7 +61,7 @@ def idle_cases(
     """The idle states of each device and power mode of a campaign; `logs` are those of `read_meter_logs`."""
     first: Dict[Any, Case] = {}
     for case in cases:
-        first.setdefault((case.device, case.power_mode), case)
+        first.setdefault((case.device, case.power_mode.name), case)
     if logs and len(first) != 1:
         raise InvalidValueError(
             f"a log of a socket meter is for one power mode, and there are {len(first)}", "give --power-mode maxn"
@@ -73,9 +73,18 @@ def idle_cases(
 
     def idle(case: Case, name: str, clocks: str, idle_s: float) -> Case:
         settings = dataclasses.replace(
-            case.settings, minibatches=None, epochs=None, cache="as-is", data_scale=None, clocks=clocks, idle_s=idle_s
+            case.settings,
+            minibatches=None,
+            epochs=None,
+            cache="as-is",
+            data_scale=None,
+            clocks=clocks,
+            idle_s=idle_s,
+            duration_s=None,
+            switching_ms=None,
         )
-        return dataclasses.replace(case, workload=name, workers=0, batch_size=1, settings=settings, task=IDLE)
+        alone = dataclasses.replace(case, inference_mode=None, task=IDLE, settings=settings)
+        return dataclasses.replace(alone, workload=name, workers=0, batch_size=1)
 
     return [idle(case, *state) for case in first.values() for state in wanted]
 

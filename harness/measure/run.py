@@ -145,7 +145,7 @@ def run(
         return dataclasses.replace(profile, flags=profile.flags or find_flags(profile))
     machine = cast(RealDevice, device)
     bench = bench_of(case, machine, report)
-    report(f"    power mode: {case.power_mode}")
+    report(f"    power mode: {case.power_mode.name}")
     in_effect = machine.set_case(case)
     bench = dataclasses.replace(bench, conditions={**bench.conditions, **in_effect})
     instruments = Instruments(
@@ -198,13 +198,11 @@ def metered(profile: Profile, meter: SocketMeter) -> Profile:
 
 
 def _check_way(mix: Mix, machine: RealDevice) -> None:
-    """Refuse streams without CUDA, and a change of power mode that is unknown or irreversible on this device."""
+    """Refuse streams without CUDA, and a change of power mode that is irreversible on this device."""
     if mix.way == cases.STREAMS and require("harness.measure.training_loop").accelerator().type != "cuda":
         raise CannotRunError(f"torch has no CUDA streams on {machine.name}", f"use the way {cases.PROCESSES}")
     if mix.inference_mode and machine.clocks_only_fall:
         raise CannotRunError(f"clocks of {machine.name} may not rise again", "one power mode for both")
-    if mix.inference_mode:
-        machine.power_modes(mix.inference_mode)
 
 
 def bench_of(case: Case, machine: RealDevice, report: Report) -> Bench:

@@ -229,7 +229,7 @@ def _row(record: Record) -> Dict[str, Any]:
     case, conditions = record.case, record.conditions
     sources = {
         "record": {**vars(record), "comparable": record.comparable, "key": record.key},
-        "case": vars(case),
+        "case": {**vars(case), "power_mode": case.power_mode.name},
         "asked": vars(case.settings),
         # A replayed row was measured with settings that only its corpus knows; this case's settings do not apply to it.
         "settings": {} if record.provenance == "replayed" else vars(case.settings),

@@ -7,12 +7,13 @@ import functools
 import itertools
 import json
 import zlib
-from typing import Any, Dict, Iterable, List, NamedTuple, Optional, Tuple
+from typing import Any, Dict, Iterable, List, Mapping, NamedTuple, Optional, Tuple
 
 import numpy as np
 
-from harness.core.cases import Case, Settings
+from harness.core.cases import CONCURRENT, Case, Settings, inference_mode_name
 from harness.core.errors import StoreError
+from harness.core.power_modes import UNKNOWN_KHZ, NamedMode, PowerMode
 from harness.core.profiles import Minibatch, Minibatches, Profile, Series, Telemetry
 from harness.store.conditions import canonical_json, comparable_conditions, key, plain
 
@@ -152,7 +153,8 @@ def crc(*tables: Iterable[Tuple[Any, ...]]) -> int:
 def to_record(number: int, row: ProfileRow, environment_json: str) -> Record:
     as_text = {name: getattr(row, name) for name in ("run_id", "case_id", "created_at", "started_at", "provenance")}
     as_json = {name: json.loads(getattr(row, f"{name}_json")) for name in ("conditions", "aggregates", "flags")}
-    return Record(id=number, case=_to_case(row), environment=json.loads(environment_json), **as_text, **as_json)
+    case = _to_case(row, as_json["conditions"])
+    return Record(id=number, case=case, environment=json.loads(environment_json), **as_text, **as_json)
 
 
 def to_profile(row: ProfileRow, environment_json: str, minibatches: Minibatches, series: Raw) -> Profile:
@@ -167,15 +169,29 @@ def to_profile(row: ProfileRow, environment_json: str, minibatches: Minibatches,
 
 
 def _case_values(case: Case) -> Dict[str, Any]:
-    """A case without the values of its power mode: the conditions hold those in effect."""
+    """A case with the name of its power mode alone: the conditions hold the values in effect."""
     values = dataclasses.asdict(case)
-    del values["resolved_mode"]
-    return values
+    del values["inference_mode"]  # its name ends that of the workload
+    return {**values, "power_mode": case.power_mode.name}
 
 
-def _to_case(row: ProfileRow) -> Case:
+def _to_case(row: ProfileRow, conditions: Mapping[str, Any]) -> Case:
     values = json.loads(row.case_json)
-    return _construct(Case, row, **{**values, "settings": _construct(Settings, row, **values["settings"])})
+    values["settings"] = _construct(Settings, row, **values["settings"])
+    values["power_mode"] = _named_mode(values["power_mode"], conditions)
+    own_mode = inference_mode_name(values["workload"]) if values["task"] == CONCURRENT else ""
+    if own_mode:
+        of_inference = conditions.get("inference")
+        values["inference_mode"] = _named_mode(own_mode, of_inference if isinstance(of_inference, Mapping) else {})
+    return _construct(Case, row, **values)
+
+
+def _named_mode(name: str, conditions: Mapping[str, Any]) -> NamedMode:
+    """A power mode with the values in effect, 0 where the conditions lack one, as in a corpus."""
+    values = conditions.get("power_mode")
+    if not isinstance(values, Mapping):
+        values = {}
+    return NamedMode(name, PowerMode(*(values.get(field) or UNKNOWN_KHZ for field in PowerMode._fields)))
 
 
 def _construct(kind: Any, row: ProfileRow, **values: Any) -> Any:

@@ -90,10 +90,9 @@ def simulated(source: ProfileSource, modes: Optional[np.ndarray] = None, *, seed
     (table,) = tables_of(rows)
     if source.minibatches is not None:
         name = f"{source.device}@{source.instance}" if source.instance else source.device
-        case = Case(
-            name, source.workload, "", rows[0]["workers"], "ssd", source.batch_size, Settings(seed=seed), source.task
-        )
-        entries = np.stack([_entries(case.in_mode(NamedMode(mode.name, mode))) for mode in chosen])
+        where = rows[0]["workers"], "ssd", source.batch_size, Settings(seed=seed), source.task
+        named = [NamedMode(mode.name, mode) for mode in chosen]
+        entries = np.stack([_entries(Case(name, source.workload, each, *where)) for each in named])
         return dataclasses.replace(table, entries=entries).first_minibatches(source.minibatches)
     random = np.random.default_rng([seed, source.instance, MINIBATCHES])
     time, power = repetition_factors(load_simulated_board(source.device), random, len(table))

@@ -24,8 +24,9 @@ from harness.core.cases import (
     concurrent_case,
 )
 from harness.core.configuration import FILE_NAME, load_configuration
-from harness.core.device import Device, is_self_profiling
+from harness.core.device import Device, is_self_profiling, named_mode
 from harness.core.errors import CannotRunError, HarnessError, ProcessEndedError, UnknownNameError
+from harness.core.mode_texts import MAXN
 from harness.core.profiles import Profile
 from harness.core.terminal import Progress, format_duration, format_table
 from harness.core.units import mw_to_w, s_to_ms, w_to_mw
@@ -123,7 +124,8 @@ def concurrent(
     name, served = workload_name(training, opened), workload_name(inference, opened)
     settings = Settings(minibatches=minibatches, seed=seed)
     medium = default_medium(board_of(opened), configuration)
-    template = Case(opened.name, name, "maxn", workers_of(name, workers), medium, training_sizes[0], settings)
+    at_maxn = named_mode(opened, MAXN, name)
+    template = Case(opened.name, name, at_maxn, workers_of(name, workers), medium, training_sizes[0], settings)
     progress = progress or Progress(sys.stderr)
     attempts: Dict[str, List[Attempt]] = {}
     refused: Dict[str, HarnessError] = {}
@@ -280,7 +282,7 @@ def find_plan(
         choice = choose_concurrent(histories, wanted, make, first, search=search)
         training, answering = trainer.case(choice.training), server.case(choice.inference)
         if not changes_mode or choice.training_mode == choice.inference_mode:
-            answering = answering.in_mode(training.resolved_mode)
+            answering = answering.in_mode(training.power_mode)
         both = concurrent_case(training, answering, rate, duration_s, way, charged_ms)
         check(both, device)
         progress.line(f"training and inference, {way}, for {duration_s:g} s in {choice.training_mode.name}")

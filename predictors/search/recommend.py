@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, Optional, 
 from harness.core.campaigns import default_medium
 from harness.core.cases import DEFAULT_MINIBATCHES, Case, Settings
 from harness.core.configuration import DEFAULT_RESULTS, DEFAULT_STORAGE, FILE_NAME, load_configuration
-from harness.core.device import Device
+from harness.core.device import Device, named_mode
 from harness.core.errors import CannotRunError, HarnessError, InvalidValueError
+from harness.core.mode_texts import MAXN
 from harness.core.power_modes import PowerMode
 from harness.core.terminal import Countdown, Progress
 from harness.core.units import S_PER_HOUR, mw_to_w, s_to_ms, w_to_mw
@@ -181,7 +182,7 @@ def recommend(
             where = storage, sizes[0], settings, task
             recommendations = recommend_mode(
                 opened,
-                Case(case_device, name, "maxn", workers_of(name, workers), *where),
+                Case(case_device, name, named_mode(opened, MAXN, name), workers_of(name, workers), *where),
                 wanted,
                 batch_sizes=sizes,
                 strategy=strategy or (ON_DEVICE if risk is None else "one-shot"),

@@ -40,7 +40,7 @@ from harness.board.cpu import workers_follow
 from harness.core.campaigns import default_medium
 from harness.core.cases import Case
 from harness.core.configuration import FILE_NAME, load_configuration
-from harness.core.device import Device
+from harness.core.device import Device, named_mode
 from harness.core.errors import CannotRunError, ControlError, HarnessError, InvalidValueError
 from harness.core.metrics import POWER_CHANNEL, between
 from harness.core.mode_texts import MAXN
@@ -326,7 +326,7 @@ def tuning(
         stack.enter_context(_held(opened))
         if isinstance(opened, SimulatedDevice):
             medium = default_medium(board_of(opened), configuration)
-            case = Case(device, get_workload(workload).name, MAXN, 4, medium, batch_size)
+            case = Case(device, get_workload(workload).name, named_mode(opened, MAXN), 4, medium, batch_size)
             report(f"rehearsal on {device}, simulated: each minibatch counts as one of {case.workload}")
             tuner: OnlineTuner = RehearsedTuner(opened, case, strategy, wanted, modes, **options)
         else:

@@ -219,7 +219,7 @@ def test_a_campaign_comes_through_all_that_goes_wrong_in_a_lab(lab, tmp_path):
     # every case stands there once
     with ResultsStore(out, read_only=True) as store:
         records = list(store.records())
-    found = sorted((record.case.workload, record.case.power_mode) for record in records)
+    found = sorted((record.case.workload, record.case.power_mode.name) for record in records)
     assert found == sorted(itertools.product(WORKLOADS, [*(mode.name for mode in modes), "MODE_15W"]))
 
     # each board's own Python measured
@@ -277,7 +277,7 @@ def test_a_search_on_a_pool_leaves_alone_a_board_that_is_reserved(tmp_path):
         assert "booked: board3 by root, " in lab.call("status")
         assert lab.slurm("squeue", "-h").communicate()[0] == ""
         with ResultsStore(out, read_only=True) as store:
-            found = [(record.case.device, record.case.power_mode) for record in store.records()]
+            found = [(record.case.device, record.case.power_mode.name) for record in store.records()]
         assert {device for device, _ in found} == {"sim:orin-agx@1", "sim:orin-agx@2"}
         assert len({mode for _, mode in found}) == 4
     finally:

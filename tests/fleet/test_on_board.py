@@ -115,7 +115,7 @@ def test_a_slice_runs_the_cases_of_the_pool_as_those_of_this_board(board):
     said = process.stdout.read().decode()
     assert process.wait() == 0, said
     with ResultsStore(work / "results.sqlite", read_only=True) as store:
-        assert [(one.case.device, one.case.power_mode) for one in store.records()] == [
+        assert [(one.case.device, one.case.power_mode.name) for one in store.records()] == [
             ("sim:orin-agx@2", "MODE_30W"),
             ("sim:orin-agx@2", "MODE_15W"),
         ]

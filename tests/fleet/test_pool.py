@@ -10,6 +10,7 @@ import pytest
 
 from harness.core.cases import Case
 from harness.core.configuration import load_configuration
+from harness.core.device import named_mode
 from harness.core.errors import CannotRunError
 from harness.devices.simulated import SimulatedDevice
 from harness.fleet import pool, submission
@@ -22,6 +23,7 @@ from predictors.strategies.goals import Goal
 from predictors.strategies.protocol import History
 from predictors.strategies.search import RandomSearch
 from tests.harness.store.profile_examples import ENVIRONMENT
+from tests.named_modes import mode_on
 
 LAB = [
     f'[[board]]\nname = "board{number}"\ntype = "sim:orin-agx@{number}"\njetpack = "6"\nssh = "host"\nfolder = "/"\n'
@@ -54,7 +56,8 @@ class Pool:
                 f"held\t{board}\t1\t1\tfailed 3 times, the last time: pytest ended with 1\n"
             )
             return found
-        case = Case(f"sim:orin-agx@{board[-1]}", told["--workload"], told["--power-mode"], 4, "ssd", 16)
+        named = mode_on("orin-agx", told["--power-mode"])
+        case = Case(f"sim:orin-agx@{board[-1]}", told["--workload"], named, 4, "ssd", 16)
         with ResultsStore(found.file(1, "results.sqlite")) as store:
             device = SimulatedDevice(case.device[4:])
             device.slowdown = self.slowed.get(board, 0.0)
@@ -85,7 +88,7 @@ def opened(boards):
 
 def search(device, count=9):
     """Profile random modes of a device; their figures."""
-    case = Case(device.name, "resnet18-imagenet", "maxn", 4, "ssd", 16)
+    case = Case(device.name, "resnet18-imagenet", named_mode(device, "maxn"), 4, "ssd", 16)
     with device.session():
         history = History(DeviceProfiler(device, case, device.power_modes("sample:50")), count)
         RandomSearch().choose(history, Goal("time_ms", {"power_mw": 30_000.0}))
@@ -101,7 +104,7 @@ def test_a_search_on_a_pool_sees_one_board_and_keeps_what_each_measured(boards, 
     assert list(device.scales) == ["board1", "board3", "board2"]
     assert "board3 takes 0." in device.describe()
     with ResultsStore(tmp_path / "r.sqlite", read_only=True) as store:
-        figures = {(record.case.device, record.case.power_mode): record.aggregates for record in store.records()}
+        figures = {(record.case.device, record.case.power_mode.name): record.aggregates for record in store.records()}
     assert sorted(name for name, _ in figures) == sorted(["sim:orin-agx@1", *["sim:orin-agx@2", "sim:orin-agx@3"] * 5])
     of_board3 = figures["sim:orin-agx@3", boards.ran[3][1]]["power_mw"]
     assert of_board3 == pytest.approx(found.power_mw[1] * device.scales["board3"][1])

@@ -24,7 +24,7 @@ def test_real_training_under_emulated_modes(tmp_path, board, l4t, modes):
     done = run(tree, tmp_path, "-k", board.split("-")[0], "--power-mode", modes)
     assert done.returncode == 0, done.stdout + done.stderr
     measured = profiles(tmp_path)
-    assert [profile.case.power_mode for profile in measured] == modes.split(",")
+    assert [profile.case.power_mode.name for profile in measured] == modes.split(",")
     for profile in measured:
         assert profile.provenance == "simulated"
         assert profile.conditions["emulated"] is True

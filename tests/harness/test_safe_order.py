@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from harness.core.cases import Case
 from harness.core.mode_orders import SAFE, order_passes
-from harness.core.power_modes import PowerMode
+from harness.core.power_modes import NamedMode, PowerMode
 from harness.plan import in_safe_order, passes_needed
 
 MODES = st.builds(
@@ -19,11 +19,10 @@ ITEMS = st.lists(st.none() | st.tuples(DEVICES, MODES), max_size=25)
 
 def made(items):
     """A run's tests: each None, or a case; and what tells device and mode of one on a device whose clocks fall."""
-    cases = [item and Case(item[0], "lenet-mnist", item[1].name, 0, "ssd", 16) for item in items]
-    modes = {item[1].name: item[1] for item in items if item}
+    cases = [item and Case(item[0], "lenet-mnist", NamedMode(item[1].name, item[1]), 0, "ssd", 16) for item in items]
 
     def falling(item):
-        return (item[1].device, modes[item[1].power_mode]) if item[1] and item[1].device == "falls" else None
+        return (item[1].device, item[1].power_mode.mode) if item[1] and item[1].device == "falls" else None
 
     return list(enumerate(cases)), falling
 

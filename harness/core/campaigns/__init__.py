@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import itertools
 import typing
 from pathlib import Path
@@ -11,10 +12,11 @@ from typing import Any, Callable, Dict, FrozenSet, List, Mapping, Optional, Sequ
 import msgspec
 
 from harness.core.boards import board_names, is_board, load_board
-from harness.core.cases import AXES, CONCURRENT, INFERENCE, STATIC, TRAINING, Case, Settings, parse_storage
+from harness.core.cases import AXES, CONCURRENT, INFERENCE, STATIC, TRAINING, Case, Mix, Settings, parse_storage
 from harness.core.configuration import DEFAULT_STORAGE, Configuration
 from harness.core.errors import HarnessError, InvalidValueError, UnknownNameError
 from harness.core.files import read_toml, typed
+from harness.core.mode_texts import only_mode
 from harness.core.power_modes import NamedMode, PowerMode
 from harness.core.units import parse_duration
 
@@ -157,20 +159,29 @@ def expand(sweeps: Sequence[Sweep], resolve: Callable[[str, str, str], List[Tupl
     """The cases of sweeps, in order, each once.
 
     `resolve` takes a device, a workload and the text of a power mode, and returns the modes that the text stands for,
-    each with its name; it is called once for each combination.
+    each with its name; it is called once for each combination, and once for each mode that inference has of its own.
     """
     cases: Dict[str, Case] = {}
-    resolved: Dict[Tuple[str, str, str], List[NamedMode]] = {}
+
+    @functools.lru_cache(maxsize=None)
+    def modes_of(device: str, workload: str, text: str) -> List[NamedMode]:
+        return [NamedMode(name, mode) for name, mode in resolve(device, workload, text)]
+
+    @functools.lru_cache(maxsize=None)
+    def inference_mode_of(device: str, workload: str) -> Optional[NamedMode]:
+        mix = Mix.parse(workload)
+        if not mix.inference_mode:
+            return None
+        named = only_mode(mix.inference_mode, resolve(device, mix.inference, mix.inference_mode))
+        return dataclasses.replace(named, name=mix.inference_mode)  # as the workload spells it
+
     for sweep in sweeps:
         points = itertools.product(*(sweep.axes[axis] for axis in AXES))
         for device, workload, mode_text, workers, storage, batch_size in points:
-            if (device, workload, mode_text) not in resolved:
-                modes = resolve(device, workload, mode_text)
-                resolved[device, workload, mode_text] = [NamedMode(name, mode) for name, mode in modes]
-            for named in resolved[device, workload, mode_text]:
-                case = Case(
-                    device, workload, named.name, workers, storage, batch_size, sweep.settings, sweep.task, named
-                )
+            inference_mode = inference_mode_of(device, workload) if sweep.task == CONCURRENT else None
+            place = storage, batch_size, sweep.settings, sweep.task, inference_mode
+            for named in modes_of(device, workload, mode_text):
+                case = Case(device, workload, named, workers, *place)
                 if cases.setdefault(case.id, case) != case:
                     raise InvalidValueError(
                         f"case {case.id} is in two sweeps with different settings: "

@@ -22,6 +22,7 @@ from harness.board.sampler import Sampler
 from harness.board.source import SourceSpec
 from harness.core.cases import Case
 from harness.core.configuration import Configuration
+from harness.core.device import named_mode
 from harness.core.errors import ControlError, SourceUnavailableError
 from harness.devices.host import source_capability
 from harness.devices.jetson import JetsonDevice
@@ -370,7 +371,8 @@ def test_a_board_whose_labels_are_closed_is_examined_and_runs_without_power(clos
     assert not power.available
     assert "label of a power rail" in power.detail
     assert "doctor --sudoers" in power.hint
-    limits = device.conditions(Case(device.name, "lenet-mnist", "maxn", 0, "ssd", 16))["power_limits"]
+    case = Case(device.name, "lenet-mnist", named_mode(device, "maxn"), 0, "ssd", 16)
+    limits = device.conditions(case)["power_limits"]
     assert [channel for channel, _, _ in limits] == ["power_total_mw"]
 
 

@@ -9,6 +9,7 @@ import pytest
 from harness.__main__ import main
 from harness.core.cases import Case
 from harness.core.corpus import CORPUS_COLUMNS, read_corpus, rows_of, write_corpus
+from harness.core.device import named_mode
 from harness.core.power_modes import PowerMode
 from harness.devices.simulated import SimulatedDevice
 from harness.measure.run import run as measure
@@ -101,7 +102,7 @@ def test_every_bad_row_is_reported_and_skipping_leaves_out_and_counts(tmp_path, 
 
 def test_profiles_that_were_disturbed_are_left_out_and_counted_unless_they_are_asked_for(tmp_path, capsys):
     device = SimulatedDevice("orin-agx")
-    right = measure(Case(device.name, "lenet-mnist", "maxn", 0, "ssd", 16), device)
+    right = measure(Case(device.name, "lenet-mnist", named_mode(device, "maxn"), 0, "ssd", 16), device)
     wrong = dataclasses.replace(right, aggregates={**right.aggregates, "power_mw": 9_999.0}, flags=["disturbed: a"])
     results, out = tmp_path / "r.sqlite", tmp_path / "out.csv"
     with ResultsStore(results) as store:

@@ -16,6 +16,7 @@ from harness.core.campaigns import (
 from harness.core.cases import Case, Settings
 from harness.core.errors import HarnessError, InvalidValueError, UnknownNameError
 from harness.core.power_modes import PowerMode
+from tests.named_modes import mode_on
 
 
 def write(tmp_path, text):
@@ -103,14 +104,15 @@ def test_data_scales_and_clocks_are_told_apart(tmp_path):
     ]  # fmt: skip
     settings = Settings(minibatches=None, idle_s=60.0, clocks="dvfs")
     assert describe_settings(settings) == "idle for 60 s, dvfs clocks"
-    assert Case("orin-agx", "idle-quiet", "maxn", 0, "ssd", 1, settings, "idle").id == "orin-agx-idle-quiet-maxn-dvfs"
+    case = Case("orin-agx", "idle-quiet", mode_on("orin-agx"), 0, "ssd", 1, settings, "idle")
+    assert case.id == "orin-agx-idle-quiet-maxn-dvfs"
 
 
 def test_one_power_mode_value_may_stand_for_many_modes():
     quick = load_campaign("quick").override({"workload": ["lenet-mnist"], "workers": [0], "power_mode": ["both"]}, {})
     named = [("1c", PowerMode(1, 0, 0, 0)), ("2c", PowerMode(2, 0, 0, 0))]
     cases = expand(quick.sweeps, lambda *_: named)
-    assert [(case.power_mode, case.resolved_mode.mode) for case in cases] == named
+    assert [(case.power_mode.name, case.power_mode.mode) for case in cases] == named
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.core.cases import INFERENCE, Case, Settings, StorageName, concurrent_case, parse_storage, parts_of
+from harness.core.cases import (
+    CONCURRENT,
+    INFERENCE,
+    Case,
+    Settings,
+    StorageName,
+    concurrent_case,
+    parse_storage,
+    parts_of,
+)
 from harness.core.errors import InvalidValueError
 from harness.core.power_modes import NamedMode, PowerMode
 
@@ -40,19 +49,31 @@ def test_settings_that_cannot_be_are_refused(wrong):
         Settings(**wrong)
 
 
-def test_name_and_values_of_a_power_mode_are_replaced_together():
-    low, high = NamedMode("2c", PowerMode(2, 5, 0, 0)), NamedMode("maxn", PowerMode(4, 9, 0, 0))
-    case = Case("host", "lenet-mnist", "maxn", 0, "ssd", 16).in_mode(high)
-    assert (case.in_mode(low).power_mode, case.in_mode(low).resolved_mode) == ("2c", low)
-    with pytest.raises(InvalidValueError, match="in power mode 2c carries the values of maxn; replace power_mode and"):
-        dataclasses.replace(case, power_mode="2c")
+LOW, HIGH = NamedMode("2c", PowerMode(2, 5, 0, 0)), NamedMode("maxn", PowerMode(4, 9, 0, 0))
+
+
+def test_a_case_is_in_a_mode_by_its_name_and_carries_its_values():
+    case = Case("host", "lenet-mnist", HIGH, 0, "ssd", 16)
+    assert case.in_mode(LOW).id == "host-lenet-mnist-2c-w0-ssd-bs16"
+    assert case.in_mode(LOW).power_mode.mode == PowerMode(2, 5, 0, 0)
+    assert case.in_mode(LOW) != case
+    assert case.in_mode(NamedMode("maxn", PowerMode(3, 9, 0, 0))) == case  # after an update of the board
 
 
 def test_the_parts_of_a_concurrent_case_have_its_mode_unless_inference_has_its_own():
-    low, high = NamedMode("2c", PowerMode(2, 5, 0, 0)), NamedMode("maxn", PowerMode(4, 9, 0, 0))
-    training = Case("host", "lenet-mnist", "maxn", 0, "ssd", 16).in_mode(high)
+    training = Case("host", "lenet-mnist", HIGH, 0, "ssd", 16)
     serving = dataclasses.replace(training, task=INFERENCE)
     parts = parts_of(concurrent_case(training, serving, 20.0, 30.0))
-    assert [part.resolved_mode for part in parts] == [high, high]
-    parts = parts_of(concurrent_case(training, serving.in_mode(low), 20.0, 30.0))
-    assert [(part.power_mode, part.resolved_mode) for part in parts] == [("maxn", high), ("2c", None)]
+    assert [part.power_mode.mode for part in parts] == [HIGH.mode, HIGH.mode]
+    both = concurrent_case(training, serving.in_mode(LOW), 20.0, 30.0)
+    assert both.id == "host-lenet-mnist+lenet-mnist-bs16@20-in-2c-maxn-w0-ssd-bs16-concurrent"
+    parts = parts_of(both)
+    assert [(part.power_mode.name, part.power_mode.mode) for part in parts] == [("maxn", HIGH.mode), ("2c", LOW.mode)]
+
+
+@pytest.mark.parametrize(("of_inference", "workload"), [(None, "-in-2c"), (LOW, ""), (HIGH, "-in-2c")])
+def test_a_concurrent_case_carries_the_mode_of_inference_that_its_workload_names(of_inference, workload):
+    settings = Settings(minibatches=None, duration_s=30.0)
+    mix = f"lenet-mnist+lenet-mnist-bs4@20{workload}"
+    with pytest.raises(InvalidValueError, match=r"carries the power mode (None|2c|maxn); make the case with"):
+        Case("host", mix, HIGH, 0, "ssd", 16, settings, CONCURRENT, of_inference)

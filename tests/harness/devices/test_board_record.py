@@ -20,6 +20,7 @@ from harness.__main__ import main
 from harness.board.source import SOURCES, Reading, SourceModule, SourceSpec, open_source
 from harness.core.cases import Case
 from harness.core.configuration import Configuration
+from harness.core.device import named_mode
 from harness.core.errors import HarnessError, InvalidValueError
 from harness.core.metrics import POWER_CHANNEL
 from harness.core.power_modes import PowerMode
@@ -90,7 +91,7 @@ def test_a_recorded_host_is_a_host_again_with_its_cpus_clocks_and_sensors(tmp_pa
     with again.session():
         assert again.apply(mode) == mode
         assert limit.read_text().strip() == "1497600"
-        found = again.conditions(Case(again.name, "lenet-mnist", "maxn", 0, "ssd", 16))
+        found = again.conditions(Case(again.name, "lenet-mnist", named_mode(again, "maxn"), 0, "ssd", 16))
         assert (found["emulated"], found["threads"]) == (True, min(4, len(own)))
     assert limit.read_text().strip() == "2201600"
     assert os.sched_getaffinity(0) == own
@@ -174,7 +175,7 @@ def test_a_record_holds_every_file_that_the_suite_reads_of_a_board(tmp_path):
     for spec in device.telemetry_sources(Path.cwd()):
         with contextlib.suppress(HarnessError, OSError):
             open_source(spec, "/").read(0.0)
-    device.conditions(Case(device.name, "lenet-mnist", "maxn", 0, "ssd", 16))
+    device.conditions(Case(device.name, "lenet-mnist", named_mode(device, "maxn"), 0, "ssd", 16))
     is_heard[0] = False
     assert len(opened) > 100
     held = {os.path.realpath(tree.path / name) for name in board_record._names(tree.path)}

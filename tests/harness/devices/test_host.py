@@ -12,12 +12,14 @@ import pytest
 
 from harness.core.cases import DVFS, Case, Settings
 from harness.core.configuration import Configuration
+from harness.core.device import named_mode
 from harness.core.errors import CannotRunError, HarnessError
 from harness.core.power_modes import UNKNOWN_KHZ, PowerMode
 from harness.devices.host import HostDevice
 from harness.measure import run as measuring
 from harness.measure.run import check, run
 from tests.harness.board.kernel_trees import CPU, policy
+from tests.named_modes import mode_on
 
 POWER_W = 42.0
 
@@ -53,7 +55,7 @@ def host(root=Path("/"), **places):
 
 
 def case(**changes):
-    return dataclasses.replace(Case("host", "lenet-mnist", "maxn", 0, "ssd", 16), **changes)
+    return dataclasses.replace(Case("host", "lenet-mnist", mode_on(), 0, "ssd", 16), **changes)
 
 
 @pytest.fixture
@@ -96,7 +98,7 @@ def test_clocks_are_left_free_below_the_mode_or_held_and_all_is_put_back(clocked
             assert [file.read_text().strip() for file in files] == [lowest, "1600000"]
             assert len(os.sched_getaffinity(0)) == 1
     assert (clocked.contents(), os.sched_getaffinity(0)) == (before, affinity)
-    free = case(settings=Settings(clocks=DVFS), power_mode="1c-1600-x-x")
+    free = case(settings=Settings(clocks=DVFS), power_mode=named_mode(device, "1c-1600-x-x"))
     assert [device.conditions(one)["dvfs"] for one in (free, case())] == ["on", "off"]
 
 

@@ -20,12 +20,14 @@ from harness.board.saved_state import left_behind
 from harness.board.source import open_source
 from harness.core.cases import DVFS, STATIC, Case, Settings
 from harness.core.configuration import Configuration
+from harness.core.device import named_mode
 from harness.core.errors import CannotRunError, ControlError
 from harness.core.power_modes import UNKNOWN_KHZ, PowerMode
 from harness.devices.jetson import JetsonDevice
 from harness.devices.jetson_board import Board, read_board
 from harness.measure import run as measuring
 from harness.measure.run import Bench, conditions
+from tests.named_modes import mode_on
 
 
 @pytest.fixture(autouse=True)
@@ -123,7 +125,8 @@ def test_where_board_and_spec_file_differ_the_board_wins_and_it_is_reported(tmp_
 @pytest.mark.parametrize(("board", "l4t", "input_mw"), [("orin-agx", "r36.4", 108_000), ("xavier-nx", "r35.4", None)])
 def test_peaks_are_held_against_the_limits_of_rails_and_of_the_input_where_known(tmp_path, board, l4t, input_mw):
     device = device_of(build_board(tmp_path / "root", board, l4t))
-    limits = device.conditions(Case(device.name, "lenet-mnist", "maxn", 0, "ssd", 16))["power_limits"]
+    case = Case(device.name, "lenet-mnist", named_mode(device, "maxn"), 0, "ssd", 16)
+    limits = device.conditions(case)["power_limits"]
     assert [limit for channel, limit, _ in limits if channel == "power_total_mw"] == ([input_mw] if input_mw else [])
     assert any("curr1_crit" in words for _, _, words in limits)
 
@@ -148,7 +151,7 @@ def test_a_mode_of_the_boards_own_is_set_by_its_name_and_keeps_its_caps(tmp_path
 
 def test_a_mode_with_other_masks_is_refused_before_anything_is_changed_with_the_way_out(tmp_path):
     tree = build_board(tmp_path / "root", "orin-agx", "r36.4")
-    case = Case("emulated-orin-agx", "lenet-mnist", "MODE_15W", 0, "ssd", 16)
+    case = Case("emulated-orin-agx", "lenet-mnist", mode_on("emulated-orin-agx", "MODE_15W"), 0, "ssd", 16)
     with pytest.raises(CannotRunError, match=r"TPC_PG_MASK 248 instead of 240.*sudo nvpmodel -m 1"):
         device_of(tree).check(case)
 
@@ -156,7 +159,7 @@ def test_a_mode_with_other_masks_is_refused_before_anything_is_changed_with_the_
 def test_where_the_kernel_keeps_other_masks_than_every_mode_has_its_own_count(tmp_path):
     """Orin Nano Super: nvpmodel would ask for a reboot at each mode, and the masks would be the same after it."""
     tree = build_board(tmp_path / "root", "orin-nano-super", "r36.4")
-    case = Case("emulated-orin-nano", "lenet-mnist", "15W", 0, "ssd", 16)
+    case = Case("emulated-orin-nano", "lenet-mnist", mode_on("emulated-orin-nano", "15W"), 0, "ssd", 16)
     with running(tree) as (device, _):
         device.check(case)
         [(name, mode)] = device.power_modes("15W")
@@ -245,7 +248,7 @@ def test_thors_clocks_are_held_where_that_is_asked_for(tmp_path, holds):
 
 
 def case_of(device, settings):
-    return Case(device.name, "lenet-mnist", "maxn", 0, "ssd", 16, settings)
+    return Case(device.name, "lenet-mnist", named_mode(device, "maxn"), 0, "ssd", 16, settings)
 
 
 @pytest.mark.parametrize(
@@ -364,7 +367,7 @@ def test_two_runs_at_once_are_refused_with_the_other_one_named(nano):
 )
 def test_a_board_that_was_not_rebooted_for_the_campaign_says_so(tmp_path, asked, flags, refusal):
     tree = build_board(tmp_path / "root", "nano", "r32.7")
-    case = Case("emulated-nano", "lenet-mnist", "maxn", 0, "sd", 16)
+    case = Case("emulated-nano", "lenet-mnist", mode_on("emulated-nano"), 0, "sd", 16)
     device = device_of(tree, fresh_boot=asked)
     (tree.path / "proc/uptime").write_text("90000.00 1.00\n")
     device.check(case)  # booted before the run: its own hours do not count

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import dataclasses
 import importlib.util
 import inspect
 import json
@@ -20,6 +19,7 @@ from harness.board.knob import KnobSpec, open_knob
 from harness.board.saved_state import restore
 from harness.core.cases import DVFS, Case, Settings
 from harness.core.configuration import Configuration
+from harness.core.device import named_mode
 from harness.core.errors import CannotRunError, ControlError, SourceUnavailableError, UnknownNameError
 from harness.devices.registry import open_device
 from harness.measure.doctor import training_capabilities
@@ -75,8 +75,9 @@ def driver(tmp_path, monkeypatch):
     sys.modules.pop("pynvml", None)
 
 
-def a_case(**settings):
-    return Case("nvidia-gpu", "lenet-mnist", "maxn", 0, "ssd", 16, Settings(**settings))
+def a_case(power_mode="maxn", **settings):
+    named = named_mode(open_device("nvidia-gpu", Configuration()), power_mode)
+    return Case("nvidia-gpu", "lenet-mnist", named, 0, "ssd", 16, Settings(**settings))
 
 
 def test_the_stand_in_has_the_functions_of_the_real_package_and_every_call_fits():
@@ -208,7 +209,7 @@ def test_a_mode_locks_clocks_and_limit_and_the_end_of_the_run_puts_them_back(dri
     mode = space.greatest._replace(gpu_khz=1_695_000)
     with device.session():
         device.apply(mode)
-        limited = dataclasses.replace(a_case(power_limit_w=250), power_mode="1c-x-1695-405")
+        limited = a_case("1c-x-1695-405", power_limit_w=250)
         assert device.set_case(limited)["gpu_power_limit_mw"] == 250_000
         assert device.set_case(a_case(clocks=DVFS))["gpu_power_limit_mw"] == 350_000  # not that of the case before
     assert driver.log == [
@@ -263,8 +264,9 @@ def test_a_limit_that_the_gpu_does_not_take_is_refused_and_what_it_lists_may_be_
 @pytest.mark.parametrize("name", ["host", "sim:orin-agx"])
 def test_a_device_without_such_a_gpu_refuses_a_power_limit_instead_of_carrying_it_in_the_cases_name(name):
     device = open_device(name, Configuration())
-    with pytest.raises(CannotRunError, match="no power limit to be set"):
-        check(dataclasses.replace(a_case(power_limit_w=250), device=name), device)
+    case = Case(name, "lenet-mnist", named_mode(device, "maxn"), 0, "ssd", 16, Settings(power_limit_w=250))
+    with pytest.raises(CannotRunError, match=r"the power limit of .* cannot be set; omit --power-limit"):
+        check(case, device)
 
 
 @pytest.mark.training

@@ -6,11 +6,13 @@ import pytest
 
 from harness.core.cases import Case
 from harness.core.configuration import Configuration
+from harness.core.device import named_mode
 from harness.core.errors import CannotRunError
 from harness.core.power_modes import PowerMode
 from harness.devices.raspberry_pi import is_raspberry_pi
 from harness.devices.registry import local_board, open_device
 from tests.harness.board.kernel_trees import cpus, policy
+from tests.named_modes import mode_on
 
 POLICY = "sys/devices/system/cpu/cpufreq/policy0"
 FILES = {
@@ -48,7 +50,9 @@ def test_it_is_known_by_its_device_tree_and_is_the_default_there(tree, pi) -> No
 
 def test_elsewhere_the_way_out_is_said() -> None:
     with pytest.raises(CannotRunError, match="raspberry-pi-5 is not this machine") as refused:
-        open_device("raspberry-pi-5", Configuration()).check(Case("raspberry-pi-5", "lenet-mnist", "maxn", 0, "sd", 16))
+        open_device("raspberry-pi-5", Configuration()).check(
+            Case("raspberry-pi-5", "lenet-mnist", mode_on("raspberry-pi-5"), 0, "sd", 16)
+        )
     assert "--device sim:raspberry-pi-5" in refused.value.hint
 
 
@@ -70,7 +74,7 @@ def test_its_modes_are_cores_and_clocks_and_its_power_is_that_of_the_rails(tree,
 def test_what_its_memory_cannot_hold_is_refused_before_it_begins(
     tree, pi, workload: str, batch_size: int, fits: bool
 ) -> None:
-    case = Case(pi.name, workload, "maxn", 0, "ssd", batch_size)
+    case = Case(pi.name, workload, named_mode(pi, "maxn"), 0, "ssd", batch_size)
     if fits:
         pi.check(case)
         return

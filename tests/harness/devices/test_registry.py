@@ -13,8 +13,9 @@ from harness.core.errors import CannotRunError, InvalidValueError, UnknownNameEr
 from harness.core.power_modes import PowerMode
 from harness.devices.registry import known_devices, open_device
 from harness.devices.replay import PREFIX as REPLAY
+from tests.named_modes import mode_on
 
-CASE = Case("orin-agx", "lenet-mnist", "maxn", 0, "ssd", 16)
+CASE = Case("orin-agx", "lenet-mnist", mode_on("orin-agx"), 0, "ssd", 16)
 
 
 @pytest.fixture

@@ -9,6 +9,7 @@ import pytest
 from harness.core.campaigns import Sweep
 from harness.core.cases import Case, Settings
 from harness.core.configuration import Configuration
+from harness.core.device import named_mode
 from harness.core.errors import CannotRunError, InvalidValueError, StoreError, UnknownNameError
 from harness.core.metrics import AGGREGATES
 from harness.core.power_modes import PowerMode
@@ -24,7 +25,7 @@ def device(tmp_path):
 
 
 def case_of(device, mode=MODES[0], workload="yolov8n-coco", batch_size=16, workers=None, storage=None):
-    return Case(device.name, workload, PowerMode(*mode).name, workers, storage, batch_size)
+    return Case(device.name, workload, named_mode(device, PowerMode(*mode).name), workers, storage, batch_size)
 
 
 def profile_of(device, case):
@@ -80,7 +81,7 @@ def test_samples_are_drawn_from_what_is_recorded_of_the_workload(device):
 
 
 def test_maxn_is_the_greatest_mode_of_its_own_workload(device):
-    profile = profile_of(device, Case(device.name, "lstm-wikitext", "maxn", None, None, 16))
+    profile = profile_of(device, Case(device.name, "lstm-wikitext", named_mode(device, "maxn"), None, None, 16))
     assert profile.conditions["power_mode"]["gpu_khz"] == 420_750  # the greater clock is recorded of the other alone
 
 

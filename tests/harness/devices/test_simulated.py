@@ -18,6 +18,7 @@ from harness.devices.simulated import SimulatedDevice
 from harness.simulation.parameters import SIMULATED_BOARDS
 from harness.store.conditions import comparable_conditions, key
 from tests.harness.devices.simulated_cases import case_of, profile_of
+from tests.named_modes import mode_on
 
 
 def phases(profile):
@@ -195,7 +196,7 @@ def test_what_is_compared_with_a_simulated_figure_names_its_parameters():
 @pytest.mark.parametrize(("workload", "clocks"), [("idle", "static"), ("idle-quiet", "static"), ("idle-quiet", DVFS)])
 def test_an_idle_board_draws_less_than_a_training_one(workload, clocks):
     settings = Settings(minibatches=None, idle_s=60.0, cache="as-is", clocks=clocks)
-    case = Case("sim:orin-agx", workload, "maxn", 0, "ssd", 1, settings, IDLE)
+    case = Case("sim:orin-agx", workload, mode_on("sim:orin-agx"), 0, "ssd", 1, settings, IDLE)
     profile = SimulatedDevice("orin-agx").profile(case)
     assert profile.minibatches == []
     assert 0 < profile.aggregates["power_mw"] < profile_of().aggregates["power_mw"]
@@ -203,7 +204,8 @@ def test_an_idle_board_draws_less_than_a_training_one(workload, clocks):
 
 
 def test_waiting_for_the_network_is_not_simulated():
-    case = Case("sim:orin-agx", "idle-wol", "maxn", 0, "ssd", 1, Settings(minibatches=None, idle_s=60.0), IDLE)
+    settings = Settings(minibatches=None, idle_s=60.0)
+    case = Case("sim:orin-agx", "idle-wol", mode_on("sim:orin-agx"), 0, "ssd", 1, settings, IDLE)
     with pytest.raises(CannotRunError, match="'idle-wol' is not simulated"):
         SimulatedDevice("orin-agx").profile(case)
 

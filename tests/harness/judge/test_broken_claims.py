@@ -30,6 +30,7 @@ from harness.judge.claims import Judging, judge
 from harness.judge.figures import PER_EPOCH, PER_MINIBATCH, Cases, ratio
 from harness.judge.papers import PAPERS
 from harness.judge.published_figures import comparisons
+from tests.named_modes import mode_on
 from tools.simulated_campaign import SimulatedCampaign, papers_claims
 
 pytestmark = pytest.mark.exhaustive
@@ -224,7 +225,7 @@ def first(quantity, factor, which=lambda cell: cell.cases[0]):
 
 
 def in_mode(name):
-    return lambda cell: next(row for row in cell.cases if row.case.power_mode == name)
+    return lambda cell: next(row for row in cell.cases if row.case.power_mode.name == name)
 
 
 def slowest_cpu(cell):
@@ -260,7 +261,7 @@ def same_gains(one, simulated):
 
 def fitted_modes_slow(one, simulated):
     """Two of the modes that the linear model is fitted to take three times as long."""
-    return [(row, "time", 3.0) for row in one.figures.cells[0].cases if row.case.power_mode in "ei"]
+    return [(row, "time", 3.0) for row in one.figures.cells[0].cases if row.case.power_mode.name in "ei"]
 
 
 EPOCHS_APART, BOARDS_APART, ENERGIES_APART = first("epochs", 1.5), first("time", 1.5), first("energy", 1.5)
@@ -313,7 +314,7 @@ BREAK = {
 def test_wake_on_lan_is_judged_by_a_socket_meters_records_of_both_states(simulated):
     def recorded(state, milliwatts):
         settings = Settings(minibatches=None, idle_s=60.0, cache="as-is")
-        case = Case("sim:nano", "idle", "maxn", 0, "sd", 1, settings, "idle")
+        case = Case("sim:nano", "idle", mode_on("sim:nano"), 0, "sd", 1, settings, "idle")
         profile = simulated.campaign.profile(case)
         series = {POWER: Series((0.0, 60.0), (milliwatts, milliwatts))}
         return dataclasses.replace(

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from harness.core.cases import DROPPED, Case, Settings
 from harness.core.configuration import Configuration
+from harness.core.device import named_mode
 from harness.core.profiles import Series
 from harness.devices.registry import open_device
 from harness.judge.case_frame import frame_of_profiles, pooled, read_experiments
@@ -32,6 +33,7 @@ from harness.stats.noise import RunNoise, over_runs
 from harness.store.conditions import CHOSEN_BY
 from harness.store.results import ResultsStore
 from harness.summary import format_verdicts
+from tests.named_modes import mode_on
 from tools.simulated_campaign import papers_claims
 
 pytest.importorskip("scipy")
@@ -41,9 +43,10 @@ MOBILENET = "mobilenetv3-gld23k"
 
 def simulated(device, **fields):
     settings = fields.pop("settings", Settings(minibatches=60))
-    usual = {"workload": MOBILENET, "power_mode": "maxn", "workers": 4, "storage": "ssd", "batch_size": 16}
-    case = Case(device, settings=settings, **{**usual, **fields})
-    return run(case, open_device(device, Configuration()))
+    opened = open_device(device, Configuration())
+    power_mode = named_mode(opened, fields.pop("power_mode", "maxn"))
+    usual = {"workload": MOBILENET, "workers": 4, "storage": "ssd", "batch_size": 16}
+    return run(Case(device, power_mode=power_mode, settings=settings, **{**usual, **fields}), opened)
 
 
 def slowed(profile, factor, **conditions):
@@ -206,7 +209,7 @@ def test_baseload_is_the_idle_power_of_the_same_mode_and_asked_of_no_other():
 
 def test_of_a_machine_without_the_papers_modes_maxn_is_held_against_those_it_has():
     at_maxn = measured(simulated("sim:orin-agx"))
-    found = judged((at_maxn, slowed(measured(at_maxn, power_mode="1c"), 3.0)))["maxn_is_fastest"]
+    found = judged((at_maxn, slowed(measured(at_maxn, power_mode=mode_on("host", "1c")), 3.0)))["maxn_is_fastest"]
     assert (found.device, found.n, found.verdict) == ("host", 1, "confirmed")
 
 

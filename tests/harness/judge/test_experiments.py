@@ -90,7 +90,7 @@ def test_a_whole_run_measures_each_case_once_and_ends_in_verdicts(run, tmp_path)
     with ResultsStore(tmp_path / "r.sqlite", read_only=True) as store:
         records = list(store.records())
     assert len({(record.key, record.case_id) for record in records}) == len(records)
-    assert {"g", "maxn"} <= {record.case.power_mode for record in records}  # one mode by two names
+    assert {"g", "maxn"} <= {record.case.power_mode.name for record in records}  # one mode by two names
     assert sum("@" in record.case.device for record in records) == 2 * 3  # two more boards, three repetitions
     assert {record.case.task for record in records} == {"training", "inference", "concurrent"}
     again = run("--results", "r.sqlite", "--resume", files=["test_worker_parallelism.py"])

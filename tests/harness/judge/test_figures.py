@@ -9,6 +9,7 @@ import pytest
 
 from harness.core.cases import Case, Settings
 from harness.core.errors import CannotRunError, InvalidValueError
+from harness.core.power_modes import NamedMode, PowerMode
 from harness.judge.case_frame import frame_of_profiles, pooled
 from harness.judge.figures import (
     ANY_OTHER,
@@ -27,6 +28,7 @@ from harness.judge.figures import (
 from harness.judge.mode_statistics import greatest_over_least
 from harness.stats.estimates import Drawn, Estimate
 from tests.harness.store.profile_examples import make_profile
+from tests.named_modes import mode_on
 
 pytest.importorskip("scipy")
 
@@ -36,6 +38,8 @@ DEVICE = "orin-agx"
 def profile(ms=100.0, device=DEVICE, **case):
     names = ("cache", "data_scale", "clocks", "power_limit_w", "switching_ms")
     settings = {name: case.pop(name) for name in names if name in case}
+    if "power_mode" in case:
+        case["power_mode"] = NamedMode(case["power_mode"], PowerMode(12, 0, 0, 0))
     made = make_profile(list(np.full(60, ms)), case={"device": device, **case})
     asked = dataclasses.replace(made.case, settings=dataclasses.replace(made.case.settings, **settings))
     return dataclasses.replace(made, case=asked)
@@ -193,6 +197,6 @@ def test_over_modes_takes_those_that_are_named_and_all_of_the_workloads_where_it
 
 
 def test_conditions_are_those_that_a_case_has():
-    assert Case(DEVICE, "lenet-mnist", "maxn", 4, "ssd", 16, Settings()).settings.cache == "warm"
+    assert Case(DEVICE, "lenet-mnist", mode_on(DEVICE), 4, "ssd", 16, Settings()).settings.cache == "warm"
     assert len(value(FRAME, "time", cache="warm", clocks="static", task="training").cells) == 4
     assert value(FRAME, "time", task="inference").cells == []

@@ -21,6 +21,7 @@ from harness.measure.run import run
 from harness.stats.change_points import change_points
 from harness.store.results import ResultsStore
 from tests.harness.store.profile_examples import ENVIRONMENT, make_profile
+from tests.named_modes import mode_on
 
 NIGHTS, STEP, NOISE = 30, 1.05, 0.01
 
@@ -101,7 +102,8 @@ def nights(tmp_path_factory) -> Path:
     device = open_device("sim:orin-agx@2", Configuration())
     for night, factor in enumerate(levels(7, (20, STEP)) / 100, start=1):
         with ResultsStore(folder / f"night-{night:02}.sqlite") as store:
-            case = Case("sim:orin-agx@2", "lenet-mnist", "maxn", 4, "ssd", 16, Settings(minibatches=10, seed=night))
+            settings = Settings(minibatches=10, seed=night)
+            case = Case("sim:orin-agx@2", "lenet-mnist", mode_on("orin-agx"), 4, "ssd", 16, settings)
             profile = scaled(run(case, device), factor)
             profile.conditions["torch"] = "2.9.0" if night >= 20 else "2.8.0"
             store.add(profile, {**ENVIRONMENT, "suite_commit": "abc"}, f"run {night}")

@@ -32,11 +32,12 @@ from harness.judge.claims import judge
 from harness.judge.figures import CONFIRMED, CONTRADICTED
 from harness.measure.concurrent import Stretch, overlap
 from harness.measure.run import check, run
+from tests.named_modes import mode_on
 from tools.simulated_campaign import papers_claims
 
 BOARD = "sim:orin-agx"
-TRAIN = Case(BOARD, "resnet18-cifar10", "maxn", 4, "ssd", 16)
-SERVE = Case(BOARD, "lenet-mnist", "maxn", 0, "ssd", 4, task=INFERENCE)
+TRAIN = Case(BOARD, "resnet18-cifar10", mode_on(BOARD), 4, "ssd", 16)
+SERVE = Case(BOARD, "lenet-mnist", mode_on(BOARD), 0, "ssd", 4, task=INFERENCE)
 
 
 @given(
@@ -55,15 +56,15 @@ def test_cases_by_turns_have_the_ids_that_they_always_had_and_come_apart_into_wh
     name = "sim:orin-agx-resnet18-cifar10+lenet-mnist-bs4@20{}-maxn-w4-ssd-bs16-concurrent"
     assert concurrent_case(TRAIN, SERVE, 20.0, 30.0).id == name.format("")
     assert concurrent_case(TRAIN, SERVE, 20.0, 30.0, PROCESSES).id == name.format("-processes")
-    in_own_mode = concurrent_case(TRAIN, dataclasses.replace(SERVE, power_mode="mode_15w"), 20.0, 30.0)
-    assert in_own_mode.id == name.format("-in-mode_15w")
+    in_own_mode = concurrent_case(TRAIN, SERVE.in_mode(mode_on(BOARD, "mode_15w")), 20.0, 30.0)
+    assert in_own_mode.id == name.format("-in-MODE_15W")
     assert (in_own_mode.task, in_own_mode.settings.duration_s) == (CONCURRENT, 30.0)
-    assert [(part.task, part.workload, part.batch_size, part.power_mode) for part in parts_of(in_own_mode)] == [
+    assert [(part.task, part.workload, part.batch_size, part.power_mode.name) for part in parts_of(in_own_mode)] == [
         (TRAINING, "resnet18-cifar10", 16, "maxn"),
-        (INFERENCE, "lenet-mnist", 4, "mode_15w"),
+        (INFERENCE, "lenet-mnist", 4, "MODE_15W"),
     ]
     with pytest.raises(InvalidValueError, match="cannot run as"):
-        concurrent_case(TRAIN, dataclasses.replace(SERVE, power_mode="mode_15w"), 20.0, 30.0, STREAMS)
+        concurrent_case(TRAIN, SERVE.in_mode(mode_on(BOARD, "mode_15w")), 20.0, 30.0, STREAMS)
 
 
 @pytest.mark.parametrize("text", ["lenet-mnist", "a+b-bs0@1", "a+b-bs1@0", "a+b-bs1", "+b-bs1@1"])
@@ -97,9 +98,9 @@ def test_a_simulated_board_trains_less_the_more_it_serves():
 
 def test_a_simulated_board_changes_between_two_modes_and_pays_for_each_change():
     device = open_device(BOARD, Configuration())
-    low, fast = dataclasses.replace(TRAIN, power_mode="2c"), SERVE
+    low, fast = TRAIN.in_mode(mode_on(BOARD, "2c")), SERVE
     own = run_concurrent(device, low, fast, 20.0, 60.0, INTERLEAVED, 50.0)
-    both_low = run_concurrent(device, low, dataclasses.replace(fast, power_mode="2c"), 20.0, 60.0, INTERLEAVED, 50.0)
+    both_low = run_concurrent(device, low, fast.in_mode(low.power_mode), 20.0, 60.0, INTERLEAVED, 50.0)
     assert own.conditions["power_mode"]["cpu_cores"] == 2
     assert own.conditions["inference"]["power_mode"]["cpu_cores"] == 12
     assert own.aggregates["switching_ms"] == pytest.approx(50.0)
@@ -115,7 +116,7 @@ def test_a_simulated_board_changes_between_two_modes_and_pays_for_each_change():
 
 
 def test_a_simulated_board_wants_to_know_what_a_change_of_mode_costs():
-    case = concurrent_case(dataclasses.replace(TRAIN, power_mode="2c"), SERVE, 20.0, 5.0)
+    case = concurrent_case(TRAIN.in_mode(mode_on(BOARD, "2c")), SERVE, 20.0, 5.0)
     with pytest.raises(CannotRunError, match="nowhere published") as refused:
         check(case, open_device(BOARD, Configuration()))
     assert "--switching-ms" in refused.value.hint
@@ -133,7 +134,7 @@ def test_both_at_once_are_judged_by_what_one_after_the_other_takes(speedup, verd
 
 def test_requests_that_cannot_be_served_in_time_are_flagged():
     profile = run_concurrent(
-        open_device(BOARD, Configuration()), TRAIN, Case(BOARD, "bert-squad", "maxn", 0, "ssd", 1), 8.0, 20.0
+        open_device(BOARD, Configuration()), TRAIN, Case(BOARD, "bert-squad", mode_on(BOARD), 0, "ssd", 1), 8.0, 20.0
     )
     assert not any(flag.startswith("overloaded") for flag in profile.flags)
     with pytest.raises(CannotRunError, match="no training minibatch completed within"):

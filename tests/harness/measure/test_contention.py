@@ -12,6 +12,7 @@ from harness.core.cases import Case
 from harness.measure.contention import PASSIVE, WAIT_POLICY, meet, wait_policy
 from harness.store.conditions import comparable_conditions, key
 from harness.store.results import ResultsStore
+from tests.named_modes import mode_on
 
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 OWN, CHILD, STRANGER = 10, 11, 12
@@ -66,7 +67,7 @@ def test_nothing_is_claimed_where_torch_is_loaded_and_would_not_notice():
 
 
 def test_the_policy_is_a_condition_where_it_is_not_the_default():
-    case = Case("host", "lenet-mnist", "maxn", 0, "ssd", 16)
+    case = Case("host", "lenet-mnist", mode_on(), 0, "ssd", 16)
     by_default = comparable_conditions({"torch": "2.5.0", **wait_policy({})}, case)
     assert "omp_wait_policy" not in by_default
     passive, active = (

@@ -11,8 +11,9 @@ from harness.core.cases import Case, Settings
 from harness.core.profiles import CLEAN, FIRST, Minibatch, Profile, Series, Telemetry
 from harness.measure.flags import find_flags
 from harness.store.conditions import is_disqualified
+from tests.named_modes import mode_on
 
-CASE = Case("host", "lenet-mnist", "maxn", 0, "ssd", 10)
+CASE = Case("host", "lenet-mnist", mode_on(), 0, "ssd", 10)
 CONDITIONS = {
     "cache_residency_before": 1.0,
     "data_samples": 1000,

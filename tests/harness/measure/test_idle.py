@@ -12,6 +12,7 @@ from boards.tree import build_board
 
 from harness.core.cases import Case, Settings
 from harness.core.configuration import Configuration
+from harness.core.device import named_mode
 from harness.core.errors import CannotRunError, InvalidValueError
 from harness.devices.host import HostDevice
 from harness.devices.jetson import JetsonDevice
@@ -23,8 +24,9 @@ from harness.store.conditions import comparable_conditions, key
 from harness.store.corpora import export
 from harness.store.results import ResultsStore
 from harness.summary import describe_result, extra_info, format_summary
+from tests.named_modes import mode_on
 
-CASE = Case("host", "lenet-mnist", "maxn", 0, "ssd", 16, Settings(interval_s=0.1))
+CASE = Case("host", "lenet-mnist", mode_on(), 0, "ssd", 16, Settings(interval_s=0.1))
 
 
 @pytest.fixture(autouse=True)
@@ -48,8 +50,8 @@ def emulated(tmp_path):
 def test_each_device_and_power_mode_has_the_three_states_that_it_can_tell_by_itself():
     cases = [
         CASE,
-        Case("host", "resnet18-cifar10", "maxn", 4, "ssd", 16),
-        Case("host", "lenet-mnist", "1c", 0, "hdd", 1),
+        Case("host", "resnet18-cifar10", mode_on(), 4, "ssd", 16),
+        Case("host", "lenet-mnist", mode_on("host", "1c"), 0, "hdd", 1),
     ]
     assert [case.id for case in idle_cases(cases, 60.0, {})] == [
         "host-idle-maxn", "host-idle-quiet-maxn", "host-idle-quiet-maxn-dvfs",
@@ -59,7 +61,8 @@ def test_each_device_and_power_mode_has_the_three_states_that_it_can_tell_by_its
 
 def test_idle_states_of_a_board_are_measured_stored_and_shown_and_stay_out_of_the_corpus(tmp_path):
     with emulated(tmp_path) as device:
-        cases = states(Case(device.name, "lenet-mnist", "maxn", 0, "ssd", 16, Settings(interval_s=0.1)))
+        named = named_mode(device, "maxn")
+        cases = states(Case(device.name, "lenet-mnist", named, 0, "ssd", 16, Settings(interval_s=0.1)))
         for case in cases:
             check(case, device)
         measured = [run(case, device) for case in cases]

@@ -15,6 +15,7 @@ from harness.core.profiles import CLEAN, Minibatch, Profile, Series, Telemetry
 from harness.measure.flags import find_flags
 from harness.measure.run import metered
 from harness.store.results import ResultsStore
+from tests.named_modes import mode_on
 
 CONDITIONS = {
     "data_in_memory": True, "cache_method": "in memory", "storage_medium": {"kind": "in memory"}, "power_source": "ina",
@@ -34,7 +35,7 @@ class Meter:
 
 
 def profile(power_mw=20_000.0):
-    case = Case("orin-agx", "lenet-mnist", "maxn", 0, "ssd", 16)
+    case = Case("orin-agx", "lenet-mnist", mode_on("orin-agx"), 0, "ssd", 16)
     made = [Minibatch(0, number, CLEAN, 100.0 + number, 0.0, 900.0, 1000.0) for number in range(60)]
     times_s = tuple(99.5 + second for second in range(63))
     telemetry = Telemetry(1.0, series={"power_total_mw": Series(times_s, (power_mw,) * 63)})

@@ -17,12 +17,13 @@ from harness.measure.flags import find_flags
 from harness.measure.time_budget import TimeBudget, nominal_s, portions, size_of
 from harness.options import command_of
 from harness.store.results import ResultsStore
+from tests.named_modes import mode_on
 
 SMALL, MIDDLE, LARGE = "lenet-mnist", "resnet18-cifar10-32", "mobilenetv3-gld23k"
 
 
 def case(workload=LARGE, **settings):
-    return Case("host", workload, "maxn", 4, "ssd", 16, Settings(**settings))
+    return Case("host", workload, mode_on(), 4, "ssd", 16, Settings(**settings))
 
 
 class Clock:
@@ -162,7 +163,7 @@ def test_preparing_ends_when_the_time_is_up(budget, clock):
 
 
 def test_what_is_measured_for_a_time_is_left_out_where_that_is_longer_than_what_is_left(budget, clock):
-    idle = Case("host", "idle", "maxn", 0, "ssd", 1, Settings(minibatches=None, idle_s=60.0), "idle")
+    idle = Case("host", "idle", mode_on(), 0, "ssd", 1, Settings(minibatches=None, idle_s=60.0), "idle")
     clock.now_s += 200.0
     budget.allot(idle).refuse_early()
     clock.now_s += 40.0

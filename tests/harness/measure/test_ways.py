@@ -13,6 +13,7 @@ import pytest
 
 from harness.core.cases import INFERENCE, PROCESSES, STREAMS, TRAINING, WAYS, Case, Settings, concurrent_case
 from harness.core.configuration import Configuration
+from harness.core.device import named_mode
 from harness.core.errors import CannotRunError, DoesNotFitError, ProcessEndedError
 from harness.devices.host import HostDevice
 from harness.measure import concurrent
@@ -30,9 +31,9 @@ def run_both(tmp_path):
     device = HostDevice(Configuration(storage={"ssd": tmp_path}))
 
     def measure(way, own_mode="maxn", workers=0):
-        training = Case("host", "lenet-mnist", "maxn", workers, "ssd", 16, SETTINGS)
-        serving = dataclasses.replace(training, batch_size=2, workers=0, task=INFERENCE, power_mode=own_mode)
-        case = concurrent_case(training, serving, 40.0, 1.0, way)
+        training = Case("host", "lenet-mnist", named_mode(device, "maxn"), workers, "ssd", 16, SETTINGS)
+        serving = dataclasses.replace(training, batch_size=2, workers=0, task=INFERENCE)
+        case = concurrent_case(training, serving.in_mode(named_mode(device, own_mode)), 40.0, 1.0, way)
         check(case, device)
         with device.session():
             return run(case, device)
@@ -97,6 +98,7 @@ def test_a_mode_of_its_own_is_set_between_minibatches_and_what_that_costs_is_mea
     profile = run_both("interleaved", own_mode="1c")
     assert profile.aggregates["switching_ms"] > 0
     assert set(modes) == {1, len(os.sched_getaffinity(0))}
+    assert profile.conditions["inference"]["power_mode"]["cpu_cores"] == 1
 
 
 @pytest.mark.exhaustive

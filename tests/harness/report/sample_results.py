@@ -13,10 +13,11 @@ from harness.core.power_modes import PowerMode
 from harness.devices.registry import open_device
 from harness.measure.run import run
 from harness.store.results import ResultsStore
+from tests.named_modes import mode_on
 
 EPOCHS = Settings(minibatches=None, epochs=3, cache="cold")
 XAVIER, ORIN = "sim:xavier-agx", "sim:orin-agx"
-USUAL = Case(XAVIER, "resnet18-cifar10", "maxn", 4, "ssd", 16, EPOCHS)
+USUAL = Case(XAVIER, "resnet18-cifar10", mode_on(XAVIER), 4, "ssd", 16, EPOCHS)
 
 
 def cases() -> Iterator[Case]:
@@ -27,15 +28,15 @@ def cases() -> Iterator[Case]:
     for workers, storage in itertools.product((0, 4), ("sd", "hdd")):
         yield dataclasses.replace(USUAL, workers=workers, storage=storage)
     yield from (dataclasses.replace(USUAL, batch_size=size) for size in (8, 64))
-    yield from (dataclasses.replace(USUAL, power_mode=name) for name in "abefgh")
+    yield from (USUAL.in_mode(mode_on(XAVIER, name)) for name in "abefgh")
     yield dataclasses.replace(USUAL, settings=dataclasses.replace(EPOCHS, clocks=DVFS))
-    yield dataclasses.replace(USUAL, device=ORIN)
+    yield dataclasses.replace(USUAL, device=ORIN, power_mode=mode_on(ORIN))
     for scale in (0.05, 0.2):
         yield dataclasses.replace(USUAL, settings=dataclasses.replace(EPOCHS, data_scale=scale))
     idle = Settings(minibatches=None, cache="as-is", idle_s=20.0)
     for name, clocks in (("idle", "static"), ("idle-quiet", "static"), ("idle-quiet", DVFS)):
         settings = dataclasses.replace(idle, clocks=clocks)
-        yield Case(XAVIER, name, "maxn", 0, "ssd", 1, settings, IDLE)
+        yield Case(XAVIER, name, mode_on(XAVIER), 0, "ssd", 1, settings, IDLE)
 
 
 def write_sample(path: Path) -> Path:

@@ -9,7 +9,9 @@ from hypothesis import strategies as st
 
 from harness.core.cases import CACHE_STATES, Case, Settings
 from harness.core.metrics import POWER_CHANNEL, summarise
+from harness.core.power_modes import NamedMode, PowerMode
 from harness.core.profiles import CLEAN, FIRST, SETTLING, Minibatch, Profile, Series, Telemetry
+from tests.named_modes import mode_on
 
 ENVIRONMENT: Dict[str, Any] = {"kernel": "6.1.0", "host_name": "bench", "packages": {"torch": "2.15.0"}}
 
@@ -40,7 +42,7 @@ def make_profile(
 ) -> Profile:
     """A profile of LeNet whose clean minibatches took `times_ms`, with one slow first minibatch before them."""
     settings_made = Settings(**{"minibatches": len(times_ms), **(settings or {})})
-    usual = Case("host", "lenet-mnist", "maxn", 0, "ssd", 16, settings_made)
+    usual = Case("host", "lenet-mnist", mode_on(), 0, "ssd", 16, settings_made)
     case_made = dataclasses.replace(usual, **(case or {}))
     minibatches = [Minibatch(0, 0, FIRST, 1000.0, 5.0, 400.0, 410.0)]
     for index, time_ms in enumerate(times_ms, start=1):
@@ -108,8 +110,9 @@ settings_of_epochs = st.builds(
     Settings, minibatches=st.none(), epochs=counts, cache=st.sampled_from(CACHE_STATES), **further
 )
 
+named_modes = st.builds(NamedMode, names, st.just(PowerMode(2, 0, 0, 0)))
 cases = st.builds(
-    Case, names, names, names, st.integers(0, 64), names, st.integers(1, 4096),
+    Case, names, names, named_modes, st.integers(0, 64), names, st.integers(1, 4096),
     settings=settings_of_minibatches | settings_of_epochs, task=st.sampled_from(["training", "inference"]),
 )  # fmt: skip
 

@@ -10,6 +10,7 @@ import pytest
 
 from harness.core.cases import Case
 from harness.core.corpus import CORPUS, TASKS
+from harness.core.power_modes import NamedMode, PowerMode
 from harness.store import frames
 from harness.store.frames import FURTHER, MINIBATCH_COLUMNS, common_conditions, minibatches, profiles, telemetry
 from harness.store.results import ResultsStore
@@ -79,7 +80,7 @@ def test_what_does_not_count_is_left_out_and_counted(store: ResultsStore) -> Non
 
 def test_the_newest_of_a_mode_with_two_names_is_kept_under_both(store: ResultsStore) -> None:
     for name in ("maxn", "2c", "maxn"):
-        add(store, case={"power_mode": name})
+        add(store, case={"power_mode": NamedMode(name, PowerMode(2, 0, 0, 0))})
     assert profiles(store, newest_only=True)["power_mode"].tolist() == ["2c", "maxn"]
 
 

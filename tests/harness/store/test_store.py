@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 
+from harness.core.cases import INFERENCE, concurrent_case
 from harness.core.errors import StoreError
 from harness.core.power_modes import NamedMode, PowerMode
 from harness.core.profiles import Minibatch, Minibatches, Profile, Series, Telemetry
@@ -44,13 +45,31 @@ def test_a_profile_reads_back_equal(
 
 def test_a_case_is_stored_by_the_name_of_its_mode_alone(tmp_path: Path) -> None:
     case = make_profile().case
-    named = NamedMode(case.power_mode, PowerMode(4, 1_600_000, 0, 0))
+    named = NamedMode(case.power_mode.name, PowerMode(4, 1_600_000, 0, 0))
     with ResultsStore(tmp_path / "r.sqlite") as store:
         for each in (case, case.in_mode(named)):
             store.add(dataclasses.replace(make_profile(), case=each), ENVIRONMENT, "run")
         by_name, resolved = store.records()
     assert dataclasses.asdict(resolved.case) == dataclasses.asdict(by_name.case)
-    assert resolved.case.resolved_mode is None
+    assert resolved.case.power_mode.mode == PowerMode(**CONDITIONS["power_mode"])  # as read back
+
+
+def test_inference_in_a_mode_of_its_own_is_read_back_with_its_values_and_without_where_the_file_has_none(
+    tmp_path: Path,
+) -> None:
+    slow = NamedMode("1c", PowerMode(1, 1_600_000, 0, 0))
+    training = make_profile().case
+    serving = dataclasses.replace(training, batch_size=4, task=INFERENCE)
+    case = concurrent_case(training, serving.in_mode(slow), 20.0, 30.0)
+    of_inference = {"power_mode": slow.mode._asdict(), "power_mode_name": "1c"}
+    with ResultsStore(tmp_path / "r.sqlite") as store:
+        for own in (of_inference, {}, None, "damaged", {"power_mode": "damaged"}):
+            made = make_profile(conditions={"inference": own})
+            store.add(dataclasses.replace(made, case=case), ENVIRONMENT, "run")
+        records = list(store.records())
+    assert [record.case for record in records] == 5 * [case]
+    unknown = PowerMode(0, 0, 0, 0)
+    assert [record.case.inference_mode.mode for record in records] == [slow.mode, *4 * [unknown]]
 
 
 def test_a_reopened_file_goes_on_and_records_come_in_the_order_of_adding_across_chunks(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from harness.core.errors import CannotRunError, DoesNotFitError, HarnessError, I
 from harness.workloads import WORKLOADS, Workload, get_workload, registry
 from harness.workloads.data import data_set
 from harness.workloads.failures import is_out_of_memory
+from tests.named_modes import mode_on
 
 MODULE = """
 import torch
@@ -70,7 +71,7 @@ def run_own(module):
         opened = open_device(device, Configuration())
         workload = get_workload(f"{module(lines)}:{name}").name
         settings = Settings(**{"minibatches": 2, "interval_s": 0.2, **settings})
-        case = Case(device, workload, "maxn", workers, "ssd", batch_size, settings, task)
+        case = Case(device, workload, mode_on(device), workers, "ssd", batch_size, settings, task)
         with opened.session():
             check(case, opened)
             return run(case, opened)
@@ -204,7 +205,7 @@ def test_a_small_shape_is_simulated_as_roughly():
 
     device = open_device("sim:orin-agx", Configuration())
     small, whole = (
-        device.profile(Case("sim:orin-agx", name, "maxn", 4, "ssd", 16))
+        device.profile(Case("sim:orin-agx", name, mode_on("sim:orin-agx"), 4, "ssd", 16))
         for name in ("resnet18-cifar10-32", "resnet18-cifar10")
     )
     assert small.conditions["data_samples"] == whole.conditions["data_samples"]

@@ -20,6 +20,7 @@ from predictors.__main__ import main
 from predictors.cli.strategies import notes_on
 from predictors.search.concurrent import measured_switching_ms
 from predictors.strategies.fixed import presets_of
+from tests.named_modes import mode_on
 
 RECOMMEND = ["recommend", "--device", "sim:orin-agx", "--workload", "mobilenetv3-gld23k"]
 RANDOM = ["--strategy", "random"]  # where it does not matter, this is the quickest
@@ -238,7 +239,9 @@ def test_a_preset_on_a_simulated_board_runs_with_a_part_of_its_gpu_off(capsys, t
     assert found["spent"]["profiles"] == 1
     in_full = found["choice"]["mode"]
     board = SimulatedDevice("orin-agx")
-    whole = board.profile(Case("sim:orin-agx", "mobilenetv3-gld23k", in_full, 4, "ssd", 16)).aggregates
+    whole = board.profile(
+        Case("sim:orin-agx", "mobilenetv3-gld23k", mode_on("sim:orin-agx", in_full), 4, "ssd", 16)
+    ).aggregates
     assert whole["minibatch_time_ms"] < found["choice"]["time_ms"]["value"]
 
 
@@ -372,7 +375,7 @@ class Breaking:
         monkeypatch.setattr(SimulatedDevice, "profile", lambda device, case: self(device, case))
 
     def __call__(self, device, case):
-        self.asked.append(case.power_mode)
+        self.asked.append(case.power_mode.name)
         error = self._fails(len(self.asked))
         if error is not None:
             raise error

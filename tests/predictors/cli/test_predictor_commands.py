@@ -35,6 +35,7 @@ from predictors.models.physical_gp.prior import Counts, read_hierarchy
 from predictors.scenarios import SCENARIOS, ProfileSource, find_scenario, make_plan
 from predictors.search import targets
 from predictors.search.corpora import load_tables
+from tests.named_modes import mode_on
 from tests.predictors.plain_predictors import SPACE, LogLinear, Nothing, made_table
 
 WORKLOADS = ("resnet18-imagenet", "yolov8n-coco")
@@ -265,7 +266,9 @@ def _results(tmp_path):
     device = SimulatedDevice("orin-agx")
     with ResultsStore(tmp_path / "results.sqlite") as store:
         for mode in SPACE:
-            case = Case("orin-agx", "yolov8n-coco", mode.name, 0, "ssd", 16, Settings(minibatches=40))
+            case = Case(
+                "orin-agx", "yolov8n-coco", mode_on("orin-agx", mode.name), 0, "ssd", 16, Settings(minibatches=40)
+            )
             store.add(dataclasses.replace(device.profile(case), provenance="measured"), {"host_name": "bench"}, "run")
     return tmp_path / "results.sqlite"
 

@@ -23,6 +23,7 @@ from predictors.search.device_profiler import COOLING_S, DeviceProfiler, PowerPe
 from predictors.search.recommend import WithinPeak
 from predictors.strategies.goals import Goal
 from predictors.strategies.protocol import Candidates, FailedMode, History, MeasuredMode, Strategy
+from tests.named_modes import mode_on
 
 MODES = [PowerMode(cores, cpu, gpu, 3_199_000) for cores in (2, 4) for cpu in (8, 16) for gpu in (3, 6)]
 NAMES = [f"mode{place}" for place in range(len(MODES))]
@@ -46,10 +47,10 @@ class Board:
 
     def conditions(self, case):
         told = {"power_source": "ina", "data_in_memory": True, "storage_medium": {"kind": "ssd"}}
-        return {**told, "power_mode": {"name": case.power_mode}}
+        return {**told, "power_mode": {"name": case.power_mode.name}}
 
     def profile(self, case):
-        self.profiled.append(case.power_mode)
+        self.profiled.append(case.power_mode.name)
         answer = self._answers.pop(0) if self._answers else ()
         if isinstance(answer, Exception):
             raise answer
@@ -64,7 +65,7 @@ class Board:
 
 
 def profiler_of(board, **options):
-    case = Case("orin-agx", "mobilenetv3-gld23k", "maxn", 4, "ssd", 16, Settings())
+    case = Case("orin-agx", "mobilenetv3-gld23k", mode_on("orin-agx"), 4, "ssd", 16, Settings())
     return DeviceProfiler(board, case, list(zip(NAMES, MODES)), **{"wait": lambda seconds: None, **options})
 
 
@@ -129,7 +130,7 @@ def test_a_refusal_in_the_same_words_for_another_mode_is_none_of_the_mode():
 
 def test_a_refusal_of_one_mode_is_of_the_mode():
     def this_one(case):
-        if case.power_mode == "mode0":
+        if case.power_mode.name == "mode0":
             raise CannotRunError("mode0 takes a reboot")
 
     profiler = profiler_of(Board(refuses=this_one))

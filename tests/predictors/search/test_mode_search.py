@@ -11,8 +11,9 @@ from harness.core.errors import CannotRunError
 from harness.core.terminal import Progress
 from harness.devices.simulated import SimulatedDevice
 from predictors.search.mode_search import CLOSED_LOOP, HALVING, ModeSearches
+from tests.named_modes import mode_on
 
-CASE = Case("sim:orin-nano", "mobilenetv3-gld23k", "maxn", 4, "ssd", 16)
+CASE = Case("sim:orin-nano", "mobilenetv3-gld23k", mode_on("sim:orin-nano"), 4, "ssd", 16)
 
 
 class FallingBoard(SimulatedDevice):
