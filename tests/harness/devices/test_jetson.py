@@ -74,7 +74,7 @@ def test_every_mode_is_read_back_and_the_board_is_as_before(tmp_path, board, l4t
 def test_the_fan_runs_at_full_speed_through_a_session_whatever_else_would_set_it(tmp_path, pair):
     tree = build_board(tmp_path / "root", *pair)
     with running(tree) as (device, kernel):
-        case = Case(device.name, "lenet-mnist", "maxn", 0, "ssd", 16)
+        case = Case(device.name, "lenet-mnist", named_mode(device, "maxn"), 0, "ssd", 16)
         assert device.set_case(case)["fan_set_pwm"] == 255
         kernel.set_load(cpu=1.0, gpu=1.0)
         [spec] = [spec for spec in device.telemetry_sources(tmp_path) if spec.name == "fan"]
