@@ -352,6 +352,21 @@ def one_shot_risks(records: Records) -> str:
     return table(["random modes", *(f"`--risk {risk}`" for risk in RISKS), f"worst table at {RISKS[0]}"], rows)
 
 
+def power_limit_strategies(records: Records) -> str:
+    part, rows = "power-limit-strategies", []
+    goals = {"energy": "least energy of a sample", "time": "least time of a sample, 3 power budgets"}
+    for device, gpu in (("v100", "V100"), ("a40", "A40")):
+        for goal, words in goals.items():
+            for name in dict.fromkeys(row["strategy"] for row in records.rows(part)):
+                cells = []
+                for count in (6, 20):
+                    found = records.rows(part, device=device, goal=goal, strategy=name, profiles=count)
+                    penalties = [float(row["penalty_mean"]) for row in found]
+                    cells += [figure(str(sum(penalties) / len(penalties))), figure(str(max(penalties)))]
+                rows.append([gpu, words, f"`{name}`", " / ".join(cells[:2]), " / ".join(cells[2:])])
+    return table(["GPU", "goal", "strategy", "6 profiles", "20"], rows)
+
+
 def binary_search_variants(records: Records) -> str:
     def cell(variant: str, workload: str) -> str:
         return figure(records.row("binary-search-variants", variant=variant, workload=workload)["penalty_mean"])
@@ -479,6 +494,7 @@ BLOCKS: Dict[str, Callable[[Records], str]] = {
     "closed-loop-in-short": closed_loop_in_short,
     "strategies-left-out-networks": strategies_left_out,
     "one-shot-risks": one_shot_risks,
+    "power-limit-strategies": power_limit_strategies,
     "binary-search-variants": binary_search_variants,
     "batch-sizes": batch_sizes,
     "simulation-left-out": simulation_left_out,

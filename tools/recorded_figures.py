@@ -184,6 +184,21 @@ def at_a_risk() -> Rows:
     return rows
 
 
+GPU_GOALS = {"energy": "--goal sample-energy --budgets none", "time": "--goal throughput --budgets spread:3"}
+
+
+def choices_under_limits(strategies: str, profiles: str) -> Rows:
+    """The contest on each GPU whose table ships with the suite, with the table of the other as the reference."""
+    rows: Rows = []
+    for gpu, other in (GPUS, GPUS[::-1]):
+        networks = ",".join(load_table(gpu)["workload"].unique())
+        command = f"strategies evaluate --corpus {gpu} --reference {networks} --reference-corpus {other}"
+        for goal, options in GPU_GOALS.items():
+            words = f"{command} {options} --strategies {strategies} --profiles {profiles} --repeats 3"
+            rows += [{"goal": goal, **row} for row in choice_rows(run_jetwatt(words)["results"])]
+    return rows
+
+
 # ---------------------------------------------------------------------------------------------------- the papers
 
 PUBLISHED = f"published --corpus {TRAINING} --corpus {NANO_TRAINING}"
@@ -314,6 +329,14 @@ PARTS: Tuple[Part, ...] = (
         (),
         lambda: under_limits("physical-gp,ridge,gbr", "3,5,10"),
         lambda: under_limits("physical-gp,ridge", "5"),
+    ),
+    Part(
+        "power-limit-strategies",
+        ("goal", *_CHOICES_KEY),
+        ("penalty_mean", "violations_pct", "choices"),
+        (),
+        lambda: choices_under_limits("closed-loop,zeus,random", "6,20"),
+        lambda: choices_under_limits("zeus", "6"),
     ),
     Part("published", ("kind", "verdict"), ("count",), (TRAINING, NANO_TRAINING), published),
     Part(

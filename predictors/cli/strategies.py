@@ -37,6 +37,7 @@ _COLUMNS: Tuple[Tuple[str, str], ...] = (
 
 SPREAD, SPREAD_OVER = "spread", (0.05, 0.95)
 """Budgets spread over a table's powers, between these quantiles."""
+NO_BUDGET = "none"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -48,7 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = evaluate.add_argument
     add("--corpus", type=corpus_file, nargs="+", required=True, metavar="FILE", help="CSV or Parquet, with all modes")
     add("--reference-corpus", type=corpus_file, metavar="FILE", help="the file with --reference, if another")
-    add("--reference", metavar="W", help="the workload that transfer predictors start from")
+    add("--reference", metavar="W[,W]", help="the workloads that transfer predictors start from")
     add("--leave-out", choices=tuple(LEFT_OUT), help="use a prior learned without the target's network or board")
     add("--target", metavar="W[,W]", help="workloads to choose for (default: all)")
     add("--task", choices=(*TASKS, ALL), default=TASKS[0], help="tables of this task (default: %(default)s)")
@@ -67,7 +68,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--budgets",
         default="17:50:1",
         metavar="A:B:STEP",
-        help="in W, or spread:N for N budgets over the powers of each table (default: 17:50:1, 001 5.2)",
+        help="in W; spread:N for N budgets over the powers of each table; none (default: 17:50:1, 001 5.2)",
     )
     add("--profiles", default="15", metavar="N[,N]", help="modes that may be profiled (default: 15)")
     add("--repeats", type=int, default=5, metavar="N", help="runs with other seeds (default: 5)")
@@ -89,23 +90,24 @@ def run(arguments: argparse.Namespace) -> int:
     refuse_below(1, arguments, "repeats", "jobs")
     tables = [table for path in arguments.corpus for table in load_tables(path)]
     elsewhere = load_tables(arguments.reference_corpus) if arguments.reference_corpus else tables
-    tasks_of_reference = {table.task for table in elsewhere if table.workload == arguments.reference}
+    names_of_references = arguments.reference.split(",") if arguments.reference else []
+    tasks_of_reference = {table.task for table in elsewhere if table.workload in names_of_references}
     column = LEFT_OUT.get(arguments.leave_out)
     priors = priors_without(tables, arguments.leave_out, arguments.jobs) if column else {}
     contests = []
     for table in _targets(tables, arguments.target, arguments.task):
-        if arguments.reference is None or (arguments.task == ALL and table.task not in tasks_of_reference):
-            reference = table
-        else:
-            reference = find_table(elsewhere, arguments.reference, table.task).usable()
+        references: Tuple[Table, ...] = ()
+        if names_of_references and (arguments.task != ALL or table.task in tasks_of_reference):
+            others = [find_table(elsewhere, name, table.task).usable() for name in names_of_references]
+            references = tuple(other.with_clocks() for other in others if other.fingerprint != table.fingerprint)
         setting = StrategySetting(
             device=table.device,
-            references=() if reference.fingerprint == table.fingerprint else (reference,),
+            references=references,
             presets=presets_of(table.device),
             risk=arguments.risk,
             hierarchy=priors[getattr(table, column)] if column else None,
         )
-        left_out = _left_out(setting)
+        left_out = _left_out(setting, table.power_limit_mw is not None)
         for name in (name for name in names if name in left_out):
             print(f"note: {name} is skipped for {table.workload}: {left_out[name]}", file=sys.stderr)
         kept = [name for name in names if name not in left_out]
@@ -172,10 +174,12 @@ def _goals(arguments: argparse.Namespace, table: Table) -> List[Goal]:
         (count,) = whole_numbers("--budgets", count, f"{SPREAD}:8")
         low, high = np.quantile(table.power_mw, SPREAD_OVER)
         budgets = ",".join(f"{mw_to_w(value):.2f}" for value in np.linspace(low, high, count))
+    if budgets == NO_BUDGET:
+        return [Goal(OBJECTIVES[_objective(arguments, table)])]
     return budget_goals(budgets, OBJECTIVES[_objective(arguments, table)], latencies_ms)
 
 
-def _left_out(setting: StrategySetting) -> Dict[str, str]:
+def _left_out(setting: StrategySetting, has_limits: bool) -> Dict[str, str]:
     """The strategies that cannot run here, and why."""
     reasons = {}
     if not setting.presets:
@@ -184,6 +188,8 @@ def _left_out(setting: StrategySetting) -> Dict[str, str]:
         reasons["npe"] = f"the figures of the module {setting.device} are unknown"
     if not setting.references:
         reasons["powertrain"] = "it needs a reference workload other than the target: --reference W"
+    if not has_limits:
+        reasons["zeus"] = "it profiles power limits, and the table has none"
     return reasons
 
 

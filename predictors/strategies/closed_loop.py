@@ -20,7 +20,7 @@ from harness.core.errors import InvalidValueError
 from predictors.models.base import Predictor, admitted_rows
 from predictors.sampling import choose
 from predictors.strategies.goals import Goal, LogFigures, exceedance, log_distribution, standardised
-from predictors.strategies.protocol import Choice, History, MeasuredMode, Strategy
+from predictors.strategies.protocol import Candidates, Choice, History, MeasuredMode, Strategy
 from predictors.strategies.search import Grid, profile_random
 
 UNLIKELY = 0.01  # if no mode has a greater probability of keeping the limits, the nearest one is searched
@@ -134,12 +134,12 @@ def learn(predictor: Predictor, history: History, widen: float = 1.0, draws: int
     if history.untried.any():
         modes, has_power = candidates.known_modes, bool(np.isfinite(power_mw).all())
         learned_mw = power_mw if has_power else np.full(len(places), ANY_POWER_MW)
-        predictor.fit(modes[places], history.time_ms, learned_mw, batch_size=sizes[places], task=task)
-        settings = {"batch_size": sizes, "task": task}
+        predictor.fit(modes[places], history.time_ms, learned_mw, **candidates.conditions(task, places))
+        settings = candidates.conditions(task)
         predicted = (
             predictor.draw(modes, draws, len(places), **settings) if draws else predictor.predict(modes, **settings)
         )
-        unprofiled, freedom = predictor.unprofiled(modes, batch_size=sizes, task=task), predicted.freedom
+        unprofiled, freedom = predictor.unprofiled(modes, **settings), predicted.freedom
         log_time, log_time_sd = np.log(predicted.time_ms), widen * predicted.time_log_sd
         if has_power:
             log_power, log_power_sd = np.log(predicted.power_mw), widen * predicted.power_log_sd
@@ -158,6 +158,9 @@ def design_for(seed: int) -> Designer:
         grid = Grid(candidates, history.usable)
         # The middle of all settings informs about the scale of each part of the time, a corner about one part only.
         middle = grid.at([size // 2 for size in grid.shape])
+        if candidates.power_limit_mw is not None:
+            wanted = min(count - 1, int(history.usable.sum()) - 1)
+            return [middle, *spread_over_limits(candidates, history.usable, middle, wanted, seed)]
         # A design has one batch size; of several, the middle one informs most about the others.
         sizes = np.unique(candidates.batch_size)
         places = np.flatnonzero((candidates.batch_size == sizes[len(sizes) // 2]) & history.usable)
@@ -169,6 +172,17 @@ def design_for(seed: int) -> Designer:
         return [middle, *places[spread].tolist()]
 
     return design
+
+
+def spread_over_limits(candidates: Candidates, usable: np.ndarray, middle: int, count: int, seed: int) -> List[int]:
+    """Candidates spread over batch sizes and power limits: a form of few parameters informs about all of them."""
+    places = np.flatnonzero(usable)
+    places = places[places != middle]
+    if count < 1:
+        return []
+    conditions = candidates.conditions("training", places)
+    spread = choose(candidates.known_modes[places], count, sampling="space-filling", seed=seed, **conditions)
+    return places[spread].tolist()
 
 
 class ClosedLoop(Strategy):
@@ -229,8 +243,11 @@ class ClosedLoop(Strategy):
 
 def from_high_to_low(history: History, places: Sequence[int]) -> List[int]:
     """Candidates by falling GPU, CPU and memory clocks: some boards accept no other order (001 sec. 2.5)."""
-    modes = history.profiler.candidates.modes
-    return sorted((int(place) for place in places), key=lambda place: tuple(-modes[place][[2, 1, 3, 0]]))
+    candidates = history.profiler.candidates
+    modes = candidates.modes[:, [2, 1, 3, 0]]
+    if candidates.power_limit_mw is not None:
+        modes = np.column_stack([candidates.power_limit_mw, modes])
+    return sorted((int(place) for place in places), key=lambda place: tuple(-modes[place]))
 
 
 def expected_gains(posterior: CandidatePosterior, history: History, goals: Sequence[Goal]) -> np.ndarray:

@@ -5,7 +5,7 @@ A `Strategy` accesses a device only through its `History`, which takes profiles 
 
 from __future__ import annotations
 
-from typing import Callable, Dict, List, NamedTuple, Optional, Protocol, Sequence, Tuple, Union
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Protocol, Sequence, Tuple, Union
 
 import numpy as np
 
@@ -21,10 +21,21 @@ MOST_FAILURES = 3
 
 
 class Candidates(NamedTuple):
-    """The candidates of a choice: power modes, each with a batch size."""
+    """The candidates of a choice: power modes, each with a batch size and, on a discrete GPU, a power limit."""
 
     modes: np.ndarray  # int64 of shape (n, 4), columns as in `PowerMode`; a clock that the device does not report is 0
     batch_size: np.ndarray  # int64 of shape (n,)
+    power_limit_mw: Optional[np.ndarray] = None  # int64 of shape (n,); None if the device has none
+
+    def conditions(self, task: str, places: Any = slice(None)) -> Dict[str, Any]:
+        """What predictors take beside the modes, of all candidates or of some, by the names of their arguments."""
+        limits = None if self.power_limit_mw is None else self.power_limit_mw[places]
+        return {"batch_size": self.batch_size[places], "task": task, "power_limit_mw": limits}
+
+    def name(self, index: int) -> str:
+        """The mode of a candidate as text, with its power limit: `1c-x-x-x at 150 W`."""
+        mode = PowerMode(*self.modes[index].tolist()).name
+        return mode if self.power_limit_mw is None else f"{mode} at {mw_to_w(self.power_limit_mw[index]):g} W"
 
     @property
     def known_modes(self) -> np.ndarray:
@@ -64,7 +75,7 @@ class TableProfiler:
     def __init__(self, table: Table) -> None:
         self.table = table
         self.task = table.task
-        self.candidates = Candidates(table.modes, table.batch_size)
+        self.candidates = Candidates(table.modes, table.batch_size, table.power_limit_mw)
 
     def profile(self, index: int) -> MeasuredMode:
         """The figures of a row."""
@@ -89,6 +100,7 @@ class Choice(NamedTuple):
     measured: Optional[MeasuredMode]  # its profile; None if it was not profiled
     spent: Spent
     reason: str  # of the choice, in a sentence
+    power_limit_mw: Optional[int] = None  # of a discrete GPU
 
 
 class History:
@@ -142,7 +154,9 @@ class History:
             self._failed_in_a_row += 1
             self._report_profile(index, f"cannot be profiled: {outcome.reason}")
             if self._failed_in_a_row >= MOST_FAILURES or (self.left <= 0 and not self.taken):
-                tried = ", ".join(self.mode(place).name for place in list(self.failed)[-self._failed_in_a_row :])
+                tried = ", ".join(
+                    self.profiler.candidates.name(place) for place in list(self.failed)[-self._failed_in_a_row :]
+                )
                 raise CannotRunError(f"none of the last modes could be profiled: {tried}; the last: {outcome.reason}")
             return None
         self.taken[index] = outcome
@@ -160,7 +174,9 @@ class History:
             self.profile(index)
 
     def _report_profile(self, index: int, what: str) -> None:
-        self._report(f"profile {self.limit - self.unspent} of {self.limit}: {self.mode(index).name} {what}")
+        self._report(
+            f"profile {self.limit - self.unspent} of {self.limit}: {self.profiler.candidates.name(index)} {what}"
+        )
 
     @property
     def untried(self) -> np.ndarray:
@@ -221,8 +237,10 @@ class History:
         return self.choice(best, reason, self.figures(best, goal)[1] <= 0)
 
     def choice(self, index: int, reason: str, feasible: bool) -> Choice:
-        size = int(self.profiler.candidates.batch_size[index])
-        return Choice(index, self.mode(index), size, feasible, self.taken.get(index), self.spent, reason)
+        candidates, measured = self.profiler.candidates, self.taken.get(index)
+        size, limits = int(candidates.batch_size[index]), candidates.power_limit_mw
+        limit_mw = None if limits is None else int(limits[index])
+        return Choice(index, self.mode(index), size, feasible, measured, self.spent, reason, limit_mw)
 
 
 class Strategy:

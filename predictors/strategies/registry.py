@@ -10,6 +10,7 @@ from predictors.models.base import Predictor, make_predictor, names_in, predicto
 from predictors.models.tables import Table
 from predictors.strategies.closed_loop import ClosedLoop, OneShot, design_for
 from predictors.strategies.fixed import GreatestEstimatedPower, Maxn, Presets, VendorPreset
+from predictors.strategies.power_limits import PowerLimits
 from predictors.strategies.protocol import Strategy
 from predictors.strategies.search import BinarySearch, BruteForce, CoordinateSearch, RandomSearch
 
@@ -28,6 +29,7 @@ class StrategySetting(NamedTuple):
     risk: Optional[float] = None  # of `one-shot`: greatest probability of breaking a limit
     unprofiled: bool = False  # whether the pick may lie outside the profiled range
     hierarchy: Optional[Hierarchy] = None  # the prior of our predictor; None for the suite's
+    workload: str = ""  # on a discrete GPU, whose prior takes the same workload on other GPUs into account
 
 
 class StrategyKind(NamedTuple):
@@ -44,6 +46,7 @@ def unfitted(setting: StrategySetting, seed: int, name: str = OURS) -> Callable[
     """A factory of unfitted predictors of a name, with the setting's board and references."""
     kind = predictor_class(name)
     offered = {"references": setting.references, "board": setting.device or None, "hierarchy": setting.hierarchy}
+    offered["workload"] = setting.workload or None
     return lambda: make_predictor(kind, seed=seed, **offered)
 
 
@@ -68,6 +71,11 @@ STRATEGIES: Dict[str, StrategyKind] = {
         partial(make_one_shot, papers="powertrain"), "random modes, PowerTrain, one pick", together=True
     ),
     "nn": StrategyKind(partial(make_one_shot, papers="nn"), "random modes, a neural network, one pick", together=True),
+    "zeus": StrategyKind(
+        lambda setting, seed: PowerLimits(),
+        "every power limit at each batch size in turn, by the cost of Zeus",
+        deterministic=True,
+    ),
     "random": StrategyKind(lambda setting, seed: RandomSearch(seed), "best of random modes", together=True),
     "mdbs": StrategyKind(lambda setting, seed: BinarySearch(), "multi-dimensional binary search", deterministic=True),
     "gmd": StrategyKind(

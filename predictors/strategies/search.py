@@ -11,12 +11,12 @@ from harness.core.errors import InvalidValueError
 from predictors.strategies.goals import QUANTITIES, Goal
 from predictors.strategies.protocol import Candidates, Choice, History, MeasuredMode, Strategy
 
-DIMENSIONS = ("cpu_cores", "cpu_khz", "gpu_khz", "mem_khz", "batch_size")
-BATCH = DIMENSIONS.index("batch_size")
+DIMENSIONS = ("cpu_cores", "cpu_khz", "gpu_khz", "mem_khz", "batch_size", "power_limit_mw")
+BATCH, LIMIT = DIMENSIONS.index("batch_size"), "power_limit_mw"
 
 
 class Grid:
-    """The distinct values of cores, CPU, GPU and memory clocks (and batch sizes) of the candidates.
+    """The distinct values of each of `DIMENSIONS` that the candidates have; a single one of what the device lacks.
 
     A combination that is not a candidate, or not `usable` (bool of shape (n,), all by default), is replaced by the
     nearest one. Later changes to `usable` count, too.
@@ -24,7 +24,9 @@ class Grid:
 
     def __init__(self, candidates: Candidates, usable: Optional[np.ndarray] = None) -> None:
         self.usable = np.ones(len(candidates.modes), dtype=bool) if usable is None else usable
-        self._rows = np.column_stack([candidates.known_modes, candidates.batch_size])
+        limits = candidates.power_limit_mw
+        limits = np.zeros_like(candidates.batch_size) if limits is None else limits
+        self._rows = np.column_stack([candidates.known_modes, candidates.batch_size, limits])
         self._values = [np.unique(column) for column in self._rows.T]
         self.steps = np.column_stack([np.searchsorted(*pair) for pair in zip(self._values, self._rows.T)])
         self.shape = tuple(len(values) for values in self._values)  # number of values in each dimension
@@ -112,7 +114,8 @@ class BinarySearch(Strategy):
     def __init__(
         self, order: Sequence[str] = DIMENSIONS, middle: str = "upper", when_not_better: str = "lower"
     ) -> None:
-        self.order = tuple(order)  # in which the dimensions are halved, repeatedly
+        # In which the dimensions are halved, repeatedly; power limits come last unless named.
+        self.order = tuple(order) if LIMIT in order else (*order, LIMIT)
         self.middle = middle  # `upper` or `lower` of the two middle values
         # The half dropped within the limits without an improvement: that of worse values, `lower`, or the other one.
         self.when_not_better = when_not_better

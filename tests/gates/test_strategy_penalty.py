@@ -12,13 +12,14 @@ from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 import numpy as np
 import pytest
 
+from harness.core.measured_tables import load_table
 from predictors.cli.scenario import simulated
 from predictors.models import vendor_estimate
-from predictors.models.tables import Table
+from predictors.models.tables import Table, tables_of
 from predictors.scenarios import ProfileSource
 from predictors.strategies import closed_loop
 from predictors.strategies.closed_loop import CandidatePosterior
-from predictors.strategies.evaluation import JudgedChoice, contest_runs, results, run_contest, summarise
+from predictors.strategies.evaluation import JudgedChoice, JudgedChoices, contest_runs, results, run_contest, summarise
 from predictors.strategies.fixed import presets_of
 from predictors.strategies.goals import Goal, budget_goals
 from predictors.strategies.protocol import Choice, History, Strategy
@@ -31,11 +32,16 @@ from tests.gates.recorded import entries_of
 pytestmark = pytest.mark.one_python
 
 RECORDED = Path(__file__).resolve().parents[2] / "baselines" / "recorded" / "strategies.json"
-GATED = [name for name in STRATEGIES if name != "brute-force"]
-"""Brute force is the truth."""
+GATED = [name for name in STRATEGIES if name not in ("brute-force", "zeus")]
+"""Brute force is the truth; `zeus` is for discrete GPUs."""
+ON_GPUS = ("closed-loop", "zeus", "random")
 
 SLOW = ("closed-loop", "front", "powertrain", "nn")
 SIMULATED, MEASURED = "simulated-orin-agx", "measured-orin-agx-training"
+V100, A40 = "zeus-v100", "zeus-a40"  # measured, and in every clone
+ENERGY = "energy"  # after the name of a table: the least energy of a sample, without a budget
+GPU_CORPORA = tuple(f"{gpu}{suffix}" for gpu in (V100, A40) for suffix in ("", f"-{ENERGY}"))
+GPU_PROFILES, GPU_REPEATS = 6, 2
 BUDGETS, BUDGETS_OF_CLOSED_LOOP = "17:50:3", "17:50:11"  # each budget of the closed loop is a search
 PROFILES, REPEATS = 15, 2
 FEW = {"closed-loop": (8, 1), "front": (8, 1), "powertrain": (15, 1), "nn": (50, 1), "mdbs": (8, 1), "gmd": (8, 1)}
@@ -72,6 +78,11 @@ def entries_on(strategy: str, tables: Tables, corpus: str) -> List[Dict[str, Any
     setting = StrategySetting(references=(reference,), presets=presets_of(reference.device), risk=0.05)
     profiles, repeats = FEW.get(strategy, (PROFILES, REPEATS))
     found = run_contest(contest_runs([strategy], targets, [profiles], repeats), goals, setting)
+    return entries_of(figures_of(found, targets, goals), corpus, KIND)
+
+
+def figures_of(found: JudgedChoices, targets: List[Table], goals: Sequence[Goal]) -> List[Dict[str, Any]]:
+    """The results of a contest with the gated figures, a value for each repeat."""
     rows = results(found, targets, len(goals))
     for row, outcomes in zip(rows, found.values()):
         sweeps = [outcomes[start : start + len(goals)] for start in range(0, len(outcomes), len(goals))]
@@ -80,12 +91,31 @@ def entries_on(strategy: str, tables: Tables, corpus: str) -> List[Dict[str, Any
         row["over_limit_plus1"] = [one["over_limit_plus1_pct"] for one in summaries]
         row["violations"] = [one["violations_pct"] for one in summaries]
         row["power_bias"] = [mean_power_bias(sweep) for sweep in sweeps]
-    return entries_of(rows, corpus, KIND)
+    return rows
+
+
+def entries_on_gpus(strategy: str, corpus: str, targets: int = 6) -> List[Dict[str, Any]]:
+    """As `entries_on`, for each network of a GPU by itself, with those of the other GPU as references."""
+    gpu = corpus.replace(f"-{ENERGY}", "")
+    other = A40 if gpu == V100 else V100
+    references = tuple(table.complete().with_clocks() for table in tables_of(load_table(other)))
+    setting, entries = StrategySetting(references=references), []
+    for table in tables_of(load_table(gpu))[:targets]:
+        table = table.complete()
+        goals = [Goal("sample_energy_mws")]
+        if not corpus.endswith(ENERGY):
+            goals = [
+                Goal("sample_time_ms", {"power_mw": float(np.quantile(table.power_mw, share))}) for share in (0.3, 0.6)
+            ]
+        found = run_contest(contest_runs([strategy], [table], [GPU_PROFILES], GPU_REPEATS), goals, setting)
+        entries += entries_of(figures_of(found, [table], goals), corpus, KIND)
+    return entries
 
 
 def mean_power_bias(outcomes: Sequence[JudgedChoice]) -> Optional[float]:
     """Mean power above the budget, in % of it, over budgets that can be met; below 0 where they are not used up."""
-    shares = [one.power_mw / one.goal.limits["power_mw"] for one in outcomes if one.penalty_pct is not None]
+    limited = [one for one in outcomes if one.penalty_pct is not None and "power_mw" in one.goal.limits]
+    shares = [one.power_mw / one.goal.limits["power_mw"] for one in limited]
     return 100 * (float(np.mean(shares)) - 1) if shares else None
 
 
@@ -99,8 +129,11 @@ def entries(request: pytest.FixtureRequest) -> Entries:
 
     def of(strategy: str, corpus: str) -> List[Dict[str, Any]]:
         if (strategy, corpus) not in kept:
-            tables = request.getfixturevalue("simulated_tables" if corpus == SIMULATED else "measured_tables")
-            kept[strategy, corpus] = entries_on(strategy, tables, corpus)
+            if corpus in GPU_CORPORA:
+                kept[strategy, corpus] = entries_on_gpus(strategy, corpus)
+            else:
+                tables = request.getfixturevalue("simulated_tables" if corpus == SIMULATED else "measured_tables")
+                kept[strategy, corpus] = entries_on(strategy, tables, corpus)
         return kept[strategy, corpus]
 
     return of
@@ -108,13 +141,15 @@ def entries(request: pytest.FixtureRequest) -> Entries:
 
 def case(strategy: str, corpus: str, *others: Any) -> Any:
     """A parameter; what is slow or measured does not belong to the quick part of the tests."""
-    marks = [pytest.mark.exhaustive] if strategy in SLOW or corpus == MEASURED else []
+    slow = strategy in SLOW and corpus not in GPU_CORPORA
+    marks = [pytest.mark.exhaustive] if slow or corpus == MEASURED else []
     names = [getattr(one, "__name__", one) for one in (strategy, corpus, *others)]
     return pytest.param(strategy, corpus, *others, marks=marks, id="-".join(names))
 
 
 @pytest.mark.parametrize(
-    ("strategy", "corpus"), [case(*one) for one in [(s, c) for c in (SIMULATED, MEASURED) for s in GATED]]
+    ("strategy", "corpus"),
+    [case(s, c) for c in (SIMULATED, MEASURED) for s in GATED] + [case(s, c) for c in GPU_CORPORA for s in ON_GPUS],
 )
 def test_strategy_chooses_as_recorded(strategy, corpus, entries: Entries, gate: Gate):
     assert gate("strategy", RECORDED, KIND, entries(strategy, corpus)) == []
@@ -298,3 +333,33 @@ def test_a_broken_strategy_fails_the_gate(strategy, corpus, breakage, simulated_
     breakage(monkeypatch, strategy)
     tables = (targets[:1] if strategy == "closed-loop" else targets), reference
     assert blind_spots(sound, entries_on(strategy, tables, corpus), KIND) == []
+
+
+def a_power_limit_aside(monkeypatch: Patch, strategy: str) -> None:
+    step_aside(monkeypatch, strategy, "power_limit_mw")
+
+
+def a_batch_size_aside(monkeypatch: Patch, strategy: str) -> None:
+    step_aside(monkeypatch, strategy, "batch_size")
+
+
+OF_GPUS = {
+    "closed-loop": (a_power_limit_aside, a_batch_size_aside, last_profiles_ignored, predicted_times_scrambled),
+    "zeus": (a_power_limit_aside, a_batch_size_aside, last_profiles_ignored, slowest_of_the_profiled),
+    "random": (a_power_limit_aside, a_batch_size_aside, last_profiles_ignored, slowest_of_the_profiled),
+}
+
+
+BROKEN_ON_GPUS = [(strategy, one) for strategy in ON_GPUS for one in OF_GPUS[strategy]]
+
+
+@pytest.mark.parametrize(
+    ("strategy", "corpus", "breakage"),
+    [case(name, corpus, one) for corpus in (V100, f"{A40}-{ENERGY}") for name, one in BROKEN_ON_GPUS],
+)
+def test_a_broken_strategy_fails_the_gate_on_gpus(strategy, corpus, breakage, entries: Entries, monkeypatch):
+    """On at least one network: a broken search may find the best setting of a network that many settings serve."""
+    sound = entries(strategy, corpus)
+    breakage(monkeypatch, strategy)
+    broken = entries_on_gpus(strategy, corpus)
+    assert [entry for entry in broken if not blind_spots(sound, [entry], KIND)]

@@ -180,4 +180,4 @@ def test_a_mode_that_must_not_be_used_is_replaced_by_a_neighbour():
     place = grid.greatest()
     grid.usable[place] = False
     replacement = grid.steps[grid.greatest()]
-    assert sorted(grid.steps[place] - replacement) == [0, 0, 0, 0, 1]
+    assert sorted(grid.steps[place] - replacement) == [0, 0, 0, 0, 0, 1]
