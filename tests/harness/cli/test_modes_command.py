@@ -62,7 +62,7 @@ def test_what_is_not_known_of_a_boards_clocks_is_said_beside_the_modes(modes):
         (["--board", "thor"], "not known off-board"),
         (["--board", "orin-agx", "--power-mode", "MODE_40W"], "MODE_50W"),
         (["--board", "orin-agx", "--power-mode", "maxn", "--sample", "5"], "--power-mode was given with"),
-        (["--board", "orin-agx", "--sample", "18097"], "holds 1 to 18096"),
+        (["--board", "orin-agx", "--sample", "18097"], "draw 1 to 18096 from"),
         (["--board", "orin-agx", "--power-mode", "none.csv"], "none.csv"),
     ],
 )

@@ -74,7 +74,7 @@ def test_a_mode_that_another_workload_has_is_refused_with_those_of_this_one(devi
 def test_samples_are_drawn_from_what_is_recorded_of_the_workload(device):
     modes = {mode for _, mode in device.power_modes("sample:6", "lstm-wikitext")}
     assert modes == {PowerMode(*mode) for mode in MODES[::2]}
-    with pytest.raises(InvalidValueError, match="holds 1 to 6"):
+    with pytest.raises(InvalidValueError, match="draw 1 to 6 from"):
         device.power_modes("sample:7", "lstm-wikitext")
     assert len(device.power_modes("all")) == len(MODES)
     assert device.power_modes("maxn") == [("maxn", PowerMode(*MODES[-1]))]
