@@ -187,10 +187,10 @@ def test_an_orin_nano_super_that_shows_its_modes_mask_changes_between_them_by_nv
     )
     with running(tree, device) as (device, kernel):
         for number, name in ((2, "MAXN_SUPER"), (1, "25W"), (0, "15W")):
-            case = Case("emulated-orin-nano", "lenet-mnist", name, 0, "ssd", 16)
+            named = named_mode(device, name)
+            case = Case("emulated-orin-nano", "lenet-mnist", named, 0, "ssd", 16)
             device.check(case)
-            [(name, mode)] = device.power_modes(name)
-            assert device._apply(name, mode) == (mode, [])
+            assert device._apply(named.name, named.mode) == (named.mode, [])
             assert kernel.read("var/lib/nvpmodel/status").endswith(str(number))
             assert device.conditions(case)["tpc_mask"] == 240
         lowest = next(iter(device.power_mode_space()))
@@ -206,10 +206,11 @@ def test_the_mode_of_an_orin_nano_super_with_another_mask_is_refused_with_the_wa
     low = text[start:end].replace("ID=0 NAME=15W", "ID=3 NAME=7W").replace("TPC_PG_MASK 240", "TPC_PG_MASK 252")
     conf.write_text(text[:start] + low + text[start:])
     device = device_of(tree)
+    low = Case("emulated-orin-nano", "lenet-mnist", named_mode(device, "7W"), 0, "ssd", 16)
     with pytest.raises(CannotRunError, match=r"7W needs a reboot: TPC_PG_MASK 252 instead of 240") as refusal:
-        device.check(Case("emulated-orin-nano", "lenet-mnist", "7W", 0, "ssd", 16))
+        device.check(low)
     assert "sudo nvpmodel -m 3" in refusal.value.hint
-    device.check(Case("emulated-orin-nano", "lenet-mnist", "MAXN_SUPER", 0, "ssd", 16))
+    device.check(low.in_mode(named_mode(device, "MAXN_SUPER")))
     boot(tree.root, "7W")
     booted = {each.name: each for each in device_of(tree).capabilities()}["use the whole GPU"]
     assert not booted.available
