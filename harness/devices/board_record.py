@@ -29,6 +29,7 @@ from typing import Any, Callable, Dict, Iterator, List, Sequence, Set
 
 import harness
 from harness.board.bounded_process import run_bounded
+from harness.board.helper_stream import read_sensor
 from harness.board.kernel_file import path_below, read_text
 from harness.board.nvpmodel_conf import read_conf
 from harness.board.privileged import JETSON_CLOCKS, NVPMODEL, OWN_CONF, hides_clocks
@@ -65,7 +66,7 @@ def record(path: Path, root: Path, sources: Sequence[SourceSpec], tegrastats_s: 
     for name in _names(root):
         began_s = time.monotonic()
         try:
-            text = hidden(_text(Path(path_below(str(root), name))), name.startswith("etc/"))
+            text = hidden(_text(Path(path_below(str(root), name)), str(root)), name.startswith("etc/"))
             room -= len(text) + _OVERHEAD_BYTES
             if room < 0:
                 raise ValueError("left out: the record is full")
@@ -113,7 +114,7 @@ def _hiding(root: Path) -> Callable[[str, bool], str]:
     def contents_of(pattern: str) -> Iterator[str]:
         for path in glob.glob(os.path.join(glob.escape(str(root)), pattern)):
             with contextlib.suppress(OSError, ValueError):
-                yield _text(Path(path)).strip("\0\n ")
+                yield _text(Path(path), str(root)).strip("\0\n ")
 
     lists = read_toml(_LISTS)
     serials = {text for name in lists["serials"] for text in contents_of(name) if text.strip("0:")}
@@ -161,12 +162,21 @@ def _may_be_read(path: str) -> bool:
     return not is_thors and _MEMORIES.fullmatch(os.path.basename(path)) is None
 
 
-def _text(path: Path) -> str:
-    """The whole file, as the kernel returns long ones in parts; clocks of a Thor are read in a separate process."""
+def _text(path: Path, root: str) -> str:
+    """The whole file, as the kernel returns long ones in parts; clocks of a Thor are read in a separate process.
+
+    Sensors that only root may read are read by the helper.
+    """
     if hides_clocks(str(path)):
         return read_text(str(path)) + "\n"
     content = bytearray()
-    fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    except PermissionError as error:
+        try:
+            return read_sensor(str(path), root) + "\n"
+        except OSError:
+            raise error from None
     try:
         while part := os.read(fd, _READ_BYTES):
             content += part

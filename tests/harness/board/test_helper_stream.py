@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import itertools
 import json
@@ -24,6 +25,7 @@ from harness.core.cases import Case
 from harness.core.configuration import Configuration
 from harness.core.device import named_mode
 from harness.core.errors import ControlError, SourceUnavailableError
+from harness.devices.board_record import record, unpacked
 from harness.devices.host import source_capability
 from harness.devices.jetson import JetsonDevice
 from harness.devices.jetson_board import read_board
@@ -387,6 +389,25 @@ def test_every_sensor_of_every_kind_of_board_can_be_roots_alone(closed, tmp_path
     assert source.read(0.0) == before
     assert before.values["power_total_mw"] > 0
     assert closed.starts() == ["stream"]
+
+
+def test_a_record_of_the_board_has_the_sensors_that_only_root_may_read(closed, tmp_path, monkeypatch):
+    plain = os.open
+
+    def closed_to_this_user(path, *rest, **options):
+        if str(path).startswith(closed.root) and not helper_stream.may_read(str(path)):
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        return plain(path, *rest, **options)
+
+    closed.close([f"{closed.root}/{RAILS}/name"])
+    monkeypatch.setattr(os, "open", closed_to_this_user)
+    record(tmp_path / "board.tar.gz", closed.path, [], 0.0)
+    monkeypatch.undo()
+    recorded = unpacked(tmp_path / "board.tar.gz")
+    assert (recorded / RAILS / "in1_label").read_text() == "VDD_GPU_SOC\n"
+    assert (recorded / POLICY / "cpuinfo_cur_freq").read_text() == "649000\n"
+    unreadable = json.loads((recorded.parent / "record.json").read_text())["unreadable"]
+    assert unreadable == {f"{RAILS}/name": "Permission denied"}  # what the helper does not read either
 
 
 def test_a_file_that_this_user_may_read_needs_no_helper(board):
