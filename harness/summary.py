@@ -8,7 +8,7 @@ from harness.core.cases import IDLE
 from harness.core.metrics import CONCURRENT_AGGREGATES
 from harness.core.profiles import Profile
 from harness.core.terminal import format_table
-from harness.core.units import mw_to_w, mwh_to_wh
+from harness.core.units import bytes_to_mib, mw_to_w, mwh_to_wh
 from harness.store.conditions import DISQUALIFYING, board_instance, canonical_json, comparable_conditions, device_labels
 
 if TYPE_CHECKING:
@@ -35,19 +35,38 @@ def format_summary(profiles: Sequence[Profile], in_full: bool = True) -> str:
     devices = [(profile.case.device, board_instance(profile.conditions, profile.case.device)) for profile in profiles]
     labels = dict(zip(map(id, profiles), device_labels(devices)))
     names = [labels[id(profile)] + profile.case.id[len(profile.case.device) :] for profile in listed]
-    table = format_table(_HEADER, [_row(profile, name) for profile, name in zip(listed, names)])
+    rows = [_row(profile, name) for profile, name in zip(listed, names)]
+    header, has_memory = list(_HEADER), in_full and any(map(_peak_memory, listed))
+    if has_memory:
+        header.insert(-1, ">memory MiB")
+        for row, profile in zip(rows, listed):
+            row.insert(-1, _number(_peak_memory(profile)))
+    table = format_table(header, rows)
     measured = ("" if profile.aggregates["power_mw"] is None else "power: " for profile in listed)
     definitions = dict.fromkeys(
         text + profile.conditions["power_definition"] for text, profile in zip(measured, listed)
     )
     legend = [
         "minibatch, stall, compute: medians over the clean minibatches; IQR: first to third quartile; E2E: their sum.",
+        *([_MEMORY_LEGEND] if has_memory else []),
         *definitions,
         *_explain_flags(profiles),
     ]
     if len(listed) < len(profiles):
         legend.insert(0, f"the extremes of {len(profiles)} profiles; all of them with -v, or in the report")
     return "\n".join([table, "", *legend])
+
+
+_MEMORY_LEGEND = (
+    "memory: the peak where the network ran: torch's on a GPU with its own memory; the board's above what was in use "
+    "before, if GPU and CPU share it; otherwise of the process and its workers."
+)
+
+
+def _peak_memory(profile: Profile) -> Optional[float]:
+    """In MiB."""
+    peak_bytes = profile.aggregates.get("memory_peak_bytes")
+    return None if peak_bytes is None else bytes_to_mib(peak_bytes)
 
 
 def _extremes(profiles: Sequence[Profile]) -> List[Profile]:

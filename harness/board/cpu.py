@@ -237,7 +237,8 @@ class ProcessTree:
                 return self._sum()
         return self._sum()
 
-    def _sum(self) -> int:
+    def pids(self) -> List[int]:
+        """The processes of the tree now, its root first."""
         alive = {int(name) for name in os.listdir(self._proc) if name.isdigit()}
         for ended in self._parents.keys() - alive:
             above = self._parents.pop(ended)  # to whom its children go: they still belong to the run that started them
@@ -253,7 +254,10 @@ class ProcessTree:
         family = [self._pid]
         for pid in family:
             family.extend(children.pop(pid, []))
-        return sum(self._read(pid)[1] for pid in family)
+        return family
+
+    def _sum(self) -> int:
+        return sum(self._read(pid)[1] for pid in self.pids())
 
     def _read(self, pid: int) -> Tuple[int, int]:
         return parse_process_stat(read_text(os.path.join(self._proc, str(pid), "stat")))

@@ -45,6 +45,8 @@ percent_to_share = _over(100.0)
 permille_to_share = _over(1_000.0)
 share_to_percent = _times(100.0)
 bytes_to_mb = _over(BYTES_PER_MB)
+bytes_to_mib = _over(BYTES_PER_MIB)
+mib_to_bytes = _times(BYTES_PER_MIB)
 
 
 _DURATION = re.compile(r"(?:(?P<hours>[\d.]+)h)?(?:(?P<minutes>[\d.]+)min)?(?:(?P<seconds>[\d.]+)s)?")

@@ -147,7 +147,7 @@ class HostDevice:
         return [
             SourceSpec("cpu", {"pid": os.getpid()}),
             SourceSpec("cpufreq", root=sensors),
-            SourceSpec("memory"),
+            SourceSpec("memory", {"pid": os.getpid()}),
             SourceSpec("thermal", root=sensors),
             SourceSpec(self.power_source, root=sensors),
             SourceSpec("diskstats", {"path": str(data_directory.resolve())}),

@@ -189,7 +189,7 @@ class JetsonDevice:
                 total = {"total": list(spec.rails.total), "remark": spec.rails.note}
         sources = [
             SourceSpec("cpu", {"pid": os.getpid()}),
-            SourceSpec("memory"),
+            SourceSpec("memory", {"pid": os.getpid()}),
             SourceSpec("diskstats", {"path": str(data_directory.resolve())}),
             SourceSpec("thermal", root=board),
             SourceSpec("cpufreq", {"measured": True}, root=board),

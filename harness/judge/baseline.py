@@ -64,8 +64,8 @@ TOO_FEW_NOTE = f"at least {MIN_MINIBATCHES} clean minibatches are needed on each
 _NAMED_CASES = 3  # below the table, for each note
 
 TEST = (
-    "slower, more power: the ratio of medians exceeds the threshold, and a one-sided t-test rejects noise as the"
-    f" cause (p < {SIGNIFICANCE:.2g} after Holm's correction over all compared cases). Noise within runs: block"
+    "slower, more power, more memory: the ratio of medians exceeds the threshold, and a one-sided t-test rejects noise"
+    f" as the cause (p < {SIGNIFICANCE:.2g} after Holm's correction over all compared cases). Noise within runs: block"
     " bootstrap of the minibatches. Noise between runs: a prior for the device, updated by repeated runs. inconclusive:"
     " no test finds a change, but the ratio exceeds the threshold, or the interval extends beyond it both ways."
 )

@@ -18,7 +18,7 @@ from harness.core.profiles import FIRST, NO_SERIES, Minibatches, Profile
 from harness.core.units import ms_to_s
 from harness.stats.estimates import Estimate, product, quotient, series_mean
 from harness.stats.experiments import LENGTHS, LONG, Stretches, stretches_of
-from harness.stats.noise import RunNoise, noise_of, over_runs
+from harness.stats.noise import PEAK_MEMORY, RunNoise, noise_of, over_runs
 from harness.store.conditions import CHOSEN_BY
 from harness.store.frames import framed, profiles
 from harness.store.rows import Record
@@ -46,6 +46,7 @@ NOISY: Dict[str, str] = {
     "energy": "mWs per minibatch",
     "gpu_load": "use of the GPU",
     "memory": "bytes of RAM in use",
+    PEAK_MEMORY: "bytes of peak memory",
     **CONCURRENT_AGGREGATES,
 }
 """Quantities with noise, and their meanings."""
@@ -94,6 +95,9 @@ def quantities_of(profile: Profile) -> Quantities:
     elif case.task == CONCURRENT:
         of_both = {name: profile.aggregates.get(name) for name in CONCURRENT_AGGREGATES}
         estimates.update(_of_aggregates(of_both))
+    peak_bytes = profile.aggregates.get("memory_peak_bytes")
+    if peak_bytes:
+        estimates[PEAK_MEMORY, WARM] = Estimate(float(peak_bytes), 0.0, 1)
     later = counted & (epochs > 0) & whole_epochs
     stretches: Dict[int, Stretches] = {}
     if (case.settings.minibatches or 0) >= LONG and counted.sum() >= LONG:

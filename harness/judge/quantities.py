@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Callable, NamedTuple, Optional, Sequence,
 import numpy as np
 
 from harness.core.errors import UnknownNameError
-from harness.core.units import mw_to_w
+from harness.core.units import bytes_to_mib, mw_to_w
 from harness.stats import noise
 from harness.store.conditions import POWER_IS_UNSURE, kinds
 
@@ -83,7 +83,20 @@ POWER = JudgedQuantity(
     to_shown=mw_to_w,
 )
 
-QUANTITIES = (TIME, POWER)
+MEMORY = JudgedQuantity(
+    "peak memory",
+    "memory_peak_bytes",
+    "bytes",
+    noise.PEAK_MEMORY,
+    worse="more memory",
+    better="less memory",
+    threshold=0.1,
+    shown_unit="MiB",
+    to_shown=bytes_to_mib,
+    decimals=0,
+)
+
+QUANTITIES = (TIME, POWER, MEMORY)
 
 
 def quantity_named(name: str) -> JudgedQuantity:

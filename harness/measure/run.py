@@ -39,6 +39,8 @@ from harness.measure.concurrent import measure_concurrent
 from harness.measure.contention import wait_policy
 from harness.measure.flags import find_flags, stretch
 from harness.measure.idle import measure_idle
+from harness.measure.peak_memory import FIGURES as MEMORY_FIGURES
+from harness.measure.peak_memory import PeakMemory
 from harness.measure.rounds import Rounds, run_rounds
 from harness.measure.time_budget import Allotment
 from harness.workloads import get_workload
@@ -165,6 +167,8 @@ def run(
         profile = metered(profile, meter)
     if allotment is not None and profile.minibatch_time_ms is not None:
         allotment.learn(ms_to_s(profile.minibatch_time_ms))
+    if device.provenance != "measured":  # an emulated board's memory is this machine's
+        profile = dataclasses.replace(profile, aggregates={**profile.aggregates, **dict.fromkeys(MEMORY_FIGURES)})
     flags = [*device.remarks, *find_flags(profile)]
     return dataclasses.replace(profile, provenance=device.provenance, flags=flags)
 
@@ -306,6 +310,7 @@ def _measure(
         if limit_bytes_per_s is not None:  # libraries load some 90 MB at their first step, and that is not the data
             report("    rehearsing")
             training.LOOPS[case.task](*what).rehearse()
+        memory = PeakMemory(training.torch, root)
         trainer = training.LOOPS[case.task](*what)
         report(f"    page cache: {settings.cache}")
         conditions["cache_method"] = set_cache(settings.cache, files, trainer.read_once, root)
@@ -355,6 +360,7 @@ def _measure(
     aggregates = metrics.summarise(minibatches, telemetry, case.batch_size, whole_epochs=settings.epochs is not None)
     if aggregates["samples_per_s"] and bench.workload.tokens_per_sample:
         aggregates["tokens_per_s"] = aggregates["samples_per_s"] * bench.workload.tokens_per_sample
+    aggregates.update(memory.figures(telemetry))
     return Profile(case, "measured", conditions, minibatches, telemetry, aggregates, [], started_at)
 
 

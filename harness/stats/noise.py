@@ -20,7 +20,7 @@ import numpy as np
 from harness.core.boards import is_board
 from harness.stats.estimates import CONFIDENCE, Estimate, geometric_mean
 
-TIME, POWER = "time", "power"
+TIME, POWER, PEAK_MEMORY = "time", "power", "peak_memory"
 OF_POWER = (POWER, "energy")
 
 Figures = Mapping[Tuple[str, str], Estimate]  # (quantity, phase) to its estimate, of one run
@@ -45,6 +45,9 @@ UNSTEADY_BOARDS = {"xavier-nx": BOARD._replace(share=0.015)}
 
 BOARD_POWER = RunNoise(0.01, 20)  # the same of power: the tables of Orin AGX (001) repeat to within about 1 %
 
+OF_MEMORY = RunNoise(0.02, 10)
+"""Of peak memory on any machine: the same tensors each run; allocators and the time of samples differ. Chosen."""
+
 ANY_MACHINE = RunNoise(0.05, 4)
 """The prior of any other machine: worth little, so that few repetitions outweigh it. On a shared virtual
 machine of two cores, cases repeated within a run came out 5 to 7 % apart, over ten runs 11 to 14 % (standard
@@ -53,6 +56,8 @@ deviations)."""
 
 def prior(device: str, quantity: str = TIME) -> RunNoise:
     """The noise between runs before any repetition, by a device's type or name; `ANY_MACHINE` unless it is a board."""
+    if quantity == PEAK_MEMORY:
+        return OF_MEMORY
     board = (device.partition(":")[2] or device).partition("@")[0]
     if not is_board(board):
         return ANY_MACHINE
@@ -101,7 +106,8 @@ def over_runs(estimates: Sequence[Estimate], noise: Optional[RunNoise]) -> Estim
 def noise_of(board: str, cases: Sequence[Sequence[Figures]]) -> Dict[str, RunNoise]:
     """The noise between runs of each quantity, cold and warm epochs together.
 
-    A quantity without repeated cases takes the noise of times or of power, where that exceeds its prior.
+    A quantity without repeated cases takes the noise of times or of power, where that exceeds its prior; peak memory,
+    which what else runs does not change, keeps its own.
     """
     learned: Dict[str, RunNoise] = {}
     for quantity in sorted({name for runs in cases for run in runs for name, _ in run}):
@@ -111,6 +117,8 @@ def noise_of(board: str, cases: Sequence[Sequence[Figures]]) -> Dict[str, RunNoi
                 groups.append([run[name] for run in runs if name in run])
         learned[quantity] = learn(groups, prior(board, quantity))
     for quantity, noise in learned.items():
+        if quantity == PEAK_MEMORY:
+            continue
         alike = learned.get(POWER if quantity in OF_POWER else TIME)
         if not noise.repetitions and alike is not None and alike.share > noise.share:
             learned[quantity] = alike

@@ -30,6 +30,16 @@ def test_power_and_energy_are_in_watt_and_watt_hours():
     assert "W" not in describe_result(PROFILE)
 
 
+def test_peak_memory_is_a_column_of_the_full_table_where_it_was_measured():
+    measured = dataclasses.replace(PROFILE, aggregates={**PROFILE.aggregates, "memory_peak_bytes": 812.4 * 2**20})
+    header, _, first, second, *legend = format_summary([measured, PROFILE]).splitlines()
+    assert header.split()[-3:] == ["memory", "MiB", "flags"]
+    assert (first.split()[-2:], second.split()[-2:]) == (["812", "noisy"], ["-", "noisy"])
+    assert any(line.startswith("memory: the peak where the network ran") for line in legend)
+    for text in (format_summary([PROFILE]), format_summary([measured], in_full=False)):
+        assert "memory" not in text
+
+
 def test_pytest_benchmark_gets_plain_values_and_no_placeholder_for_what_is_missing():
     info = extra_info(PROFILE)
     assert json.loads(json.dumps(info)) == info

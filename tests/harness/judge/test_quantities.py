@@ -15,25 +15,22 @@ from harness.judge.sides import read_baseline
 from harness.store.results import ResultsStore
 from tests.harness.store.profile_examples import ENVIRONMENT, make_profile
 
-MEMORY = POWER._replace(
-    name="peak memory", column="energy_mwh", unit="mWh", worse="more memory", better="less memory", threshold=0.2,
-    unsure_flags=(), shown_unit="", to_shown=float,
+RATE = POWER._replace(
+    name="rate", column="samples_per_s", unit="1/s", worse="lower rate", better="higher rate", threshold=0.2,
+    more_is_worse=False, unsure_flags=(), shown_unit="", to_shown=float,
 )  # fmt: skip
-RATE = MEMORY._replace(
-    name="rate", column="samples_per_s", unit="1/s", worse="lower rate", better="higher rate", more_is_worse=False
-)
-"""Columns that profiles have today, under names of their own."""
+"""A column that profiles have, under a name of its own."""
 
 
 @pytest.fixture(autouse=True)
 def table(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in (quantities, sides, baseline, compare, history):
-        monkeypatch.setattr(module, "QUANTITIES", (*QUANTITIES, MEMORY, RATE))
+        monkeypatch.setattr(module, "QUANTITIES", (*QUANTITIES, RATE))
 
 
 def profile_of(memory: float = 100.0, rate: float = 50.0) -> Any:
     profile = make_profile(case={"device": "orin-agx"})
-    profile.aggregates.update(energy_mwh=memory, samples_per_s=rate)
+    profile.aggregates.update(memory_peak_bytes=memory * 2**20, samples_per_s=rate)
     return profile
 
 
@@ -54,7 +51,7 @@ def recorded(tmp_path: Path) -> Path:
 
 CHANGES = [
     ({}, "no difference", "no difference"),
-    ({"memory": 115.0}, "no difference", "no difference"),
+    ({"memory": 108.0}, "no difference", "no difference"),
     ({"memory": 130.0}, "more memory", "no difference"),
     ({"memory": 70.0}, "less memory", "no difference"),
     ({"rate": 30.0}, "no difference", "lower rate"),
@@ -88,4 +85,4 @@ def test_compare_and_history_have_it(tmp_path, capsys):
     nights = results(tmp_path / "c.sqlite", [profile_of()] * 6 + [profile_of(130.0)] * 6)
     assert main(["history", str(nights), "--json"]) == 1
     series = {one["figure"]: one for one in json.loads(capsys.readouterr().out)["series"]}
-    assert (series["peak memory"]["status"], series["peak memory"]["unit"]) == ("more memory", "mWh")
+    assert (series["peak memory"]["status"], series["peak memory"]["unit"]) == ("more memory", "bytes")
