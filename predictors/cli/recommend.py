@@ -85,6 +85,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="CELSIUS",
         help="exclude modes in which a sensor exceeds it (default: from the board's trip points)",
     )
+    add(
+        "--memory-limit",
+        type=float,
+        metavar="MIB",
+        help="maximum peak memory; a batch size that needs more, as predicted from smaller ones, is never started",
+    )
     add("--resume", action="store_true", help="use profiles of the same conditions from --results")
     add(
         "--device-root",

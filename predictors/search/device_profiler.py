@@ -21,7 +21,7 @@ import numpy as np
 
 from harness.board.sampler import Sampler
 from harness.core.boards import is_board
-from harness.core.cases import Case
+from harness.core.cases import TRAINING, Case
 from harness.core.device import Device
 from harness.core.environment import describe_environment
 from harness.core.errors import (
@@ -43,6 +43,7 @@ from harness.store.frames import profiles
 from harness.store.results import ResultsStore
 from harness.workloads import get_workload
 from predictors.sampling import profiling_seconds
+from predictors.search.memory_limit import MemoryLimit, OverMemoryLimitError
 from predictors.strategies.protocol import Candidates, FailedMode, MeasuredMode
 
 USUAL_WORKERS = 4  # 003 II.B, 004 4.4
@@ -64,7 +65,8 @@ class DeviceProfiler:
 
     A candidate is a mode with one of `batch_sizes` (by default the case's own), which replace those of `case`. With
     `resume`, a profile of the same conditions is taken from `store` instead of measured again. With `needs_power`, a
-    profile without power is refused; else its power is NaN. `percentile` selects the minibatch time.
+    profile without power is refused; else its power is NaN. `percentile` selects the minibatch time. Batch sizes that
+    need more than `memory_limit_bytes` are not started.
     """
 
     def __init__(
@@ -80,6 +82,7 @@ class DeviceProfiler:
         resume: bool = False,
         needs_power: bool = True,
         percentile: float = MEDIAN,
+        memory_limit_bytes: Optional[float] = None,
         report: Callable[[str], None] = lambda line: None,
         wait: Callable[[float], None] = time.sleep,
     ) -> None:
@@ -103,6 +106,10 @@ class DeviceProfiler:
         self.percentile = percentile
         self._report = report
         self._wait = wait
+        self._memory: Optional[MemoryLimit] = None
+        if memory_limit_bytes is not None:
+            smallest = get_workload(case.workload).smallest_batch if case.task == TRAINING else 1
+            self._memory = MemoryLimit(memory_limit_bytes, sizes, smallest)
         self._was_hot = False
         self._least_khz = np.array([np.inf, np.inf])  # of CPU and GPU, in the modes that were set so far
         self._has_risen = False
@@ -158,6 +165,8 @@ class DeviceProfiler:
         """Whether an error would recur in any other mode, or the device should not continue."""
         if isinstance(error, OverheatedError):
             return self._was_hot  # it did not cool down
+        if isinstance(error, OverMemoryLimitError):
+            return self._rows[index, 4] == self._rows[:, 4].min()  # memory use does not depend on clocks
         if isinstance(error, ControlError):
             # If clocks only fall until a reboot, a mode that is refused now may work after it.
             rises = not np.isfinite(self._least_khz).all() or (self._rows[index, 1:3] > self._least_khz).any()
@@ -172,6 +181,8 @@ class DeviceProfiler:
     def _measure(self, index: int) -> MeasuredMode:
         case = self.case(index)
         check(case, self.device)
+        if self._memory is not None:
+            self._memory.check(case.batch_size, lambda size: self._peak_of_size(case, size))
         case_conditions = conditions(case, self.device, self._report)
         numbers = self._stored.get(key(comparable_conditions(case_conditions, case, self.device.provenance)), ())
         takes = [self.store.profile(number) for number in numbers[-TAKES:]] if self.store is not None else []
@@ -185,6 +196,11 @@ class DeviceProfiler:
             self._least_khz = np.minimum(khz, self._least_khz)
             self.keep(takes[-1])
         best = best_of(takes)
+        if self._memory is not None:
+            self._memory.add(case.batch_size, peak_bytes_of(best))
+            self._memory.check(
+                case.batch_size, lambda size: self._peak_of_size(case, size)
+            )  # it may need more after all
         if is_disqualified(best.flags):
             self.flagged[index] = list(best.flags)
         peak_mw, window_s = (best.aggregates.get(name) for name in ("power_peak_mw", "power_peak_window_s"))
@@ -193,6 +209,16 @@ class DeviceProfiler:
             self.peaks[index] = PowerPeak(peak_mw, window_s, exceeded)
         figures = figures_of(best, self._needs_power, self.percentile)
         return figures._replace(seconds=sum(_seconds(take, figures.time_ms) for take in takes))
+
+    def _peak_of_size(self, case: Case, size: int) -> float:
+        """The peak memory of another batch size, profiled for that alone."""
+        smaller = dataclasses.replace(case, batch_size=size)
+        self._report(f"    batches of {size}, to predict the memory of larger ones")
+        check(smaller, self.device)
+        conditions(smaller, self.device, self._report)
+        profile = run(smaller, self.device, self._report)
+        self.keep(profile)
+        return peak_bytes_of(profile)
 
     def _wants_another(self, takes: Sequence[Profile]) -> bool:
         """Whether to profile a candidate (again): the disturbance may be gone."""
@@ -208,6 +234,15 @@ def best_of(takes: Sequence[Profile]) -> Profile:
         return undisturbed[-1]
     times_ms = [take.aggregates.get("minibatch_time_ms") for take in takes]
     return takes[int(np.argmin([np.inf if time_ms is None else time_ms for time_ms in times_ms]))]
+
+
+def peak_bytes_of(profile: Profile) -> float:
+    """The peak memory of a profile; `SourceUnavailableError` of one without, such as a simulated one."""
+    peak_bytes = profile.aggregates.get("memory_peak_bytes")
+    if peak_bytes is None:
+        what = f"{profile.case.id} has no peak memory: it is {profile.provenance}"
+        raise SourceUnavailableError(what, "omit --memory-limit; it needs a device that measures")
+    return peak_bytes
 
 
 def figures_of(profile: Profile, needs_power: bool = True, percentile: float = MEDIAN) -> MeasuredMode:

@@ -16,7 +16,7 @@ from harness.core.errors import CannotRunError, HarnessError, InvalidValueError
 from harness.core.mode_texts import MAXN
 from harness.core.power_modes import PowerMode
 from harness.core.terminal import Countdown, Progress
-from harness.core.units import S_PER_HOUR, mw_to_w, s_to_ms, w_to_mw
+from harness.core.units import S_PER_HOUR, mib_to_bytes, mw_to_w, s_to_ms, w_to_mw
 from harness.devices.registry import open_device
 from harness.fleet.lab import Fleet
 from harness.fleet.pool import PoolDevice
@@ -97,6 +97,7 @@ def recommend(
     corpus: Union[str, Path, None] = None,
     reference: Sequence[str] = (),
     max_temperature: Optional[float] = None,
+    memory_limit: Optional[float] = None,
     results: Union[str, Path, None] = None,
     resume: bool = False,
     config: Union[str, Path] = FILE_NAME,
@@ -135,6 +136,8 @@ def recommend(
         corpus: a file with profiles of other workloads to start from.
         reference: which of its workloads; empty for all except the requested ones.
         max_temperature: modes in which a sensor exceeds it, in degrees Celsius, are excluded.
+        memory_limit: maximum peak memory in MiB; a batch size that needs more, as predicted from smaller ones, is never
+            started.
         results: a file that keeps the profiles; None keeps none, or for a pool uses its default file.
         resume: use profiles of the same conditions in `results`.
         config: paths of storage media and data sets.
@@ -163,6 +166,9 @@ def recommend(
         storage = default_medium(board_of(opened), configuration)
         if storage != DEFAULT_STORAGE:
             progress.line(f"--storage {storage}: {opened.name} has no {DEFAULT_STORAGE}")
+    if memory_limit is not None and opened.provenance != "measured":
+        what = f"{opened.name} has no peak memory to limit: its profiles are {opened.provenance}"
+        raise InvalidValueError(what, "omit --memory-limit; it needs a device that measures")
     names = [workload_name(name, opened) for name in ([workload] if isinstance(workload, str) else workload)]
     if deadline is not None or energy_budget is not None:
         _refuse_more_than_an_epoch(names, max(sizes))
@@ -197,6 +203,7 @@ def recommend(
                 samples=None if length is None else length * sizes[0],
                 progress=progress,
                 peak_mw=answer.peak_mw,
+                memory_limit_bytes=None if memory_limit is None else mib_to_bytes(memory_limit),
             )
             training = None
             if deadline is not None or energy_budget is not None:
@@ -455,6 +462,7 @@ def recommend_mode(
     samples: Optional[float] = None,
     progress: Progress,
     peak_mw: Optional[float] = None,
+    memory_limit_bytes: Optional[float] = None,
 ) -> List[Recommendation]:
     """Hold a device, profile up to `profiles` of its modes, and recommend the best one for each goal.
 
@@ -486,6 +494,7 @@ def recommend_mode(
             store=store,
             resume=resume,
             percentile=percentile,
+            memory_limit_bytes=memory_limit_bytes,
             report=progress.update,
         )
         countdown = Countdown(min(profiles, len(profiler.candidates.modes)))

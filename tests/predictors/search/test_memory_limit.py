@@ -1,0 +1,150 @@
+"""A batch size that needs more memory than allowed is never started: it is predicted from smaller ones."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import jetwatt
+from harness.core.cases import Case, Settings
+from harness.core.errors import InvalidValueError, SourceUnavailableError
+from harness.core.power_modes import PowerMode
+from harness.core.profiles import Minibatch, Profile, Telemetry
+from predictors.search.device_profiler import DeviceProfiler
+from predictors.search.memory_limit import MARGIN, MemoryLimit, OverMemoryLimitError, predicted_bytes
+from predictors.strategies.protocol import FailedMode, MeasuredMode
+
+MIB = 2**20
+MODES = [("low", PowerMode(2, 8, 3, 3_199_000)), ("high", PowerMode(4, 16, 6, 3_199_000))]
+
+
+class Board:
+    """Takes 500 MiB and 10 MiB a sample; notes each batch size that it starts."""
+
+    name, clocks_only_fall, provenance = "orin-agx", False, "measured"
+
+    def __init__(self, has_memory=True, jumps_at=None):
+        self.started, self._has_memory, self._jumps_at = [], has_memory, jumps_at
+
+    def check(self, case):
+        pass
+
+    def conditions(self, case):
+        return {"power_source": "ina", "data_in_memory": True, "storage_medium": {"kind": "ssd"}, "power_mode": {}}
+
+    def profile(self, case):
+        self.started.append(case.batch_size)
+        needed = (500 + 10 * case.batch_size) * MIB
+        if self._jumps_at is not None and case.batch_size >= self._jumps_at:
+            needed += 2000 * MIB
+        figures = {"minibatch_time_ms": 50.0, "power_mw": 20_000.0}
+        if self._has_memory:
+            figures["memory_peak_bytes"] = needed
+        minibatches = [Minibatch(0, 0, "clean", 10.0, 0.0, 50.0, 50.0)]
+        return Profile(
+            case, self.provenance, self.conditions(case), minibatches, Telemetry(1.0), figures, ["noted"],
+            "2025-01-01T00:00:00+00:00",
+        )  # fmt: skip
+
+
+def profiler_of(board, sizes, limit_mib, workload="mobilenetv3-gld23k"):
+    case = Case("orin-agx", workload, "maxn", 4, "ssd", sizes[0], Settings())
+    return DeviceProfiler(board, case, MODES, batch_sizes=sizes, memory_limit_bytes=limit_mib * MIB)
+
+
+def places_of(profiler):
+    return {int(size): place for place, size in enumerate(profiler.candidates.batch_size)}
+
+
+@pytest.mark.parametrize(
+    ("sizes", "limit_mib", "fit"),
+    [
+        ((16, 32, 64, 128), 1300, {16, 32, 64}),  # 128 takes 1780
+        ((16, 32, 64, 128), 5000, {16, 32, 64, 128}),
+        ((16, 32, 64, 128), 720, {16}),  # 16 takes 660
+        ((128, 512), 1900, {128}),
+    ],
+)
+def test_a_size_that_needs_more_than_the_limit_is_never_started_even_where_it_is_asked_for_first(sizes, limit_mib, fit):
+    board = Board()
+    profiler = profiler_of(board, sizes, limit_mib)
+    for size, place in sorted(places_of(profiler).items(), reverse=True):
+        result = profiler.profile(place)
+        assert isinstance(result, MeasuredMode if size in fit else FailedMode), size
+        if size not in fit:
+            assert set(result.rules_out) >= {at for at, own in enumerate(profiler.candidates.batch_size) if own > size}
+    assert all(500 + 10 * size <= limit_mib for size in board.started)
+    assert fit <= set(board.started)
+
+
+def test_the_refusal_has_the_prediction_and_the_sizes_it_comes_from():
+    profiler = profiler_of(Board(), (16, 64), 900)
+    refused = profiler.profile(places_of(profiler)[64])
+    assert "batches of 64 need about 1140 MiB, as predicted from batches of 4 and 8" in refused.reason
+    assert "limit of 900 MiB" in refused.reason
+
+
+def test_where_the_smallest_size_does_not_fit_the_search_ends_before_it_is_started():
+    board = Board()
+    profiler = profiler_of(board, (64, 128), 900)
+    with pytest.raises(OverMemoryLimitError, match="batches of 64 need about 1140 MiB"):
+        profiler.profile(places_of(profiler)[64])
+    assert max(board.started) < 64
+
+
+def test_a_size_that_was_started_and_took_more_is_refused_with_all_larger_ones():
+    """A library that takes another algorithm from some size on, and with it more memory than the line has."""
+    board = Board(jumps_at=24)
+    profiler = profiler_of(board, (16, 24, 32), 1800)
+    assert isinstance(profiler.profile(places_of(profiler)[16]), MeasuredMode)
+    failed = profiler.profile(places_of(profiler)[24])
+    assert "batches of 24 took 2740 MiB, more than the limit of 1800 MiB" in failed.reason
+    assert isinstance(profiler.profile(places_of(profiler)[32]), FailedMode)
+    assert max(board.started) == 24
+
+
+def test_a_profile_without_memory_ends_the_search_with_the_reason():
+    profiler = profiler_of(Board(has_memory=False), (16, 64), 900)
+    with pytest.raises(SourceUnavailableError, match="has no peak memory"):
+        profiler.profile(0)
+
+
+def test_simulated_boards_have_no_memory_to_limit():
+    with pytest.raises(InvalidValueError, match="sim:orin-agx has no peak memory to limit: its profiles are simulated"):
+        jetwatt.recommend("sim:orin-agx", workload="mobilenetv3-gld23k", power_budget=20, memory_limit=900)
+
+
+@given(st.floats(0, 1e9), st.floats(0, 1e7), st.lists(st.integers(1, 512), min_size=2, max_size=5, unique=True))
+def test_memory_that_is_a_line_is_predicted_exactly(fixed, per_sample, sizes):
+    profiled = {size: fixed + per_sample * size for size in sizes}
+    for size in (1, 100, 1000):
+        expected = fixed + per_sample * size
+        assert predicted_bytes(profiled, size) == pytest.approx(expected, rel=1e-6, abs=1.0)
+    assert predicted_bytes({16: 1.0}, 32) is None
+
+
+@given(
+    st.integers(0, 2000), st.integers(0, 200), st.lists(st.integers(8, 512), min_size=1, unique=True),
+    st.integers(100, 20_000),
+)  # fmt: skip
+def test_whatever_is_asked_for_nothing_beyond_the_limit_is_started(fixed, per_sample, sizes, limit):
+    def needed(size):
+        return float(fixed + per_sample * size)
+
+    started = []
+
+    def measure(size):
+        started.append(size)
+        return needed(size)
+
+    memory = MemoryLimit(limit, sizes)
+    for size in sizes:
+        try:
+            memory.check(size, measure)
+        except OverMemoryLimitError:
+            assert MARGIN * needed(size) > limit
+        else:
+            memory.add(size, measure(size))
+    # Only the two smallest, which nothing predicts, may turn out to need more.
+    assert all(needed(size) <= limit for size in started if size > max(2, min(sizes) // 2))
