@@ -78,11 +78,18 @@ class AcceptanceContext:
 
     @contextlib.contextmanager
     def held(self, findings: Findings) -> Iterator[None]:
-        """Hold the device during the block; what ends the block, or is not restored after it, fails the line."""
+        """Hold the device during the block; what ends the block, or is not restored after it, fails the line.
+
+        HarnessError: the device cannot be held.
+        """
+        is_held = False
         try:
             with self.device.session():
+                is_held = True
                 yield
         except HarnessError as error:
+            if not is_held:
+                raise
             findings.fail(error.what, error.hint)
         finally:
             self.mode = None

@@ -31,14 +31,14 @@ def check_identity(context: AcceptanceContext) -> LineResult:
     conditions = device.conditions(context.case(MAXN))
     environment = describe_environment(context.root)
     findings.evidence["model"] = identity.model
-    findings.evidence["board instance"] = device.board_instance
-    for name in ("kernel", "python"):
-        findings.evidence[name] = environment.get(name)
     if context.control is not None:
         _check_board(findings, context, conditions)
     _check_torch(findings, context)
     _check_jtop(findings, context)
     _look_at_neighbours(findings, context)
+    findings.evidence["board instance"] = device.board_instance
+    for name in ("kernel", "python"):
+        findings.evidence[name] = environment.get(name)
     return findings.result(IDENTITY)
 
 

@@ -35,9 +35,8 @@ def check_restoring(context: AcceptanceContext) -> LineResult:
     findings = Findings()
     if not any(knob.outlives_process for knob in getattr(context.device, "knobs", list)()):
         raise DoesNotApplyError("nothing that a run sets on this device outlives its process")
-    parts = context.state.record.parts
-    if POWER_CUT in parts and parts[POWER_CUT]["boot"] != boot_of(context.root):
-        findings.evidence.update(parts[POWER_CUT]["evidence"])
+    if was_cut(context):
+        findings.evidence.update(context.state.record.parts[POWER_CUT]["evidence"])
         _after_the_cut(findings, context)
         return findings.result(RESTORING)
     _killed(findings, context)
@@ -50,12 +49,19 @@ def check_restoring(context: AcceptanceContext) -> LineResult:
         return findings.result(RESTORING)
     context.state.store_part(POWER_CUT, {"boot": boot_of(context.root), "evidence": findings.evidence})
     _wait_for_the_cut(findings, context)
+    context.state.remove_part(POWER_CUT)
     result = findings.result(RESTORING)
     if not findings.failures:
         result.verdict = SKIP
         result.reasons.append("the power was not cut in time")
         result.hints.append("`jetwatt doctor --accept` asks again; with --no-reboot it leaves this part out")
     return result
+
+
+def was_cut(context: AcceptanceContext) -> bool:
+    """Whether the power went while it was to: the boot is another, and the run has not put back what it set."""
+    part = context.state.record.parts.get(POWER_CUT)
+    return part is not None and part["boot"] != boot_of(context.root) and context.lock in left_behind()
 
 
 def before_of(context: AcceptanceContext) -> Dict[str, Dict[str, Any]]:
@@ -169,10 +175,10 @@ def _wait_for_the_cut(findings: Findings, context: AcceptanceContext) -> None:
 def _after_the_cut(findings: Findings, context: AcceptanceContext) -> None:
     context.report("restoring: after the power cut")
     try:
-        restored = restore(context.lock) if context.lock in left_behind() else []
+        restored = restore(context.lock)
     except ControlError as error:
         findings.fail(f"restore after a power cut: {error.what}", error.hint)
         return
-    findings.evidence["restored after the boot"] = ", ".join(restored) or "nothing was saved"
+    findings.evidence["restored after the boot"] = ", ".join(restored)
     _judge(findings, context, "power cut")
     context.state.remove_part(POWER_CUT)

@@ -7,6 +7,7 @@ the next call, after the boot:                             restoring: compare --
 from __future__ import annotations
 
 import json
+import os
 import traceback
 from pathlib import Path
 from typing import Any, Callable, Dict, Optional, Sequence, Union, cast
@@ -21,9 +22,9 @@ from harness.acceptance.own_cost import OWN_COST, check_own_cost
 from harness.acceptance.rails import RAILS, check_rails
 from harness.acceptance.recording import RECORD, check_record
 from harness.acceptance.repeatability import REPEATABILITY, check_repeatability
-from harness.acceptance.restoring import POWER_CUT, RESTORING, check_restoring
+from harness.acceptance.restoring import RESTORING, check_restoring, was_cut
 from harness.acceptance.rights import RIGHTS, check_rights
-from harness.acceptance.snapshot import boot_of, snapshot
+from harness.acceptance.snapshot import snapshot
 from harness.acceptance.state import open_state
 from harness.board.saved_state import RESTORE_COMMAND, left_behind
 from harness.board.socket_meter import SocketMeter
@@ -87,7 +88,7 @@ def accept(
     unknown = set(lines or ()) - set(CHECKS)
     if unknown:
         raise UnknownNameError(f"line {sorted(unknown)[0]!r} is unknown", f"available: {', '.join(CHECKS)}")
-    folder = root_of(Path(root))
+    folder = Path(os.path.abspath(root_of(Path(root))))
     if not folder.is_dir():
         raise InvalidValueError(f"--root {folder} is not a folder", "give the one that holds sys, proc and etc")
     configuration = load_configuration(Path(config))
@@ -100,19 +101,18 @@ def accept(
     state = open_state(machine.name, lock, scale, start_over)
     meter = None if socket_meter is None else SocketMeter(socket_meter)
     context = AcceptanceContext(machine, folder, machine.configuration, state, report, scale, reboots, meter)
-    cut = state.record.parts.get(POWER_CUT)
-    was_cut = cut is not None and cut["boot"] != boot_of(folder)
-    if not was_cut:
+    is_after_cut = was_cut(context)
+    if not is_after_cut:
         if lock in left_behind():
             what = f"a run on {machine.name} was killed before it could put back what it changed"
             raise ControlError(what, RESTORE_COMMAND)
         state.record.before = json.loads(json.dumps(snapshot(context)))
         state.save()
     order = [*(name for name in CHECKS if name not in LAST), *LAST]
-    if was_cut:
+    if is_after_cut:
         order.sort(key=lambda name: name != RESTORING)
     for name in order:
-        if lines is None or name in lines or (was_cut and name == RESTORING):
+        if lines is None or name in lines or (is_after_cut and name == RESTORING):
             _check(name, context)
     return findings_of(context)
 

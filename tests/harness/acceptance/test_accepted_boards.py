@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 
 import pytest
 from boards.kernel import Kernel
@@ -109,12 +110,22 @@ def test_a_power_cut_is_survived_and_the_next_call_goes_on(tmp_path):
     assert tree.controls() == before
 
 
+def test_a_root_may_be_relative(tmp_path):
+    """The name of the saved state comes from the root's absolute path."""
+    tree = built(tmp_path)
+    with emulated(tree.root):
+        findings = accept(root=os.path.relpath(tree.root), scale=SCALE, lines=["restoring"], reboots=False)
+    assert findings["counts"] == {"PASS": 1, "FAIL": 0, "SKIP": 0}, findings
+
+
 def test_a_power_cut_that_does_not_come_leaves_both_lines_open(tmp_path):
     tree = built(tmp_path)
     before = tree.controls()
     findings = accepted(tree, "restoring", reboots=True)
     line = line_of(findings, "restoring")
     assert (line["verdict"], line["reasons"]) == ("SKIP", ["the power was not cut in time"])
+    booted(tree, "second")  # a reboot after the test has put everything back is no power cut
+    assert line_of(accepted(tree, "restoring", reboots=True), "restoring")["verdict"] == "SKIP"
     assert left_behind() == []
     assert tree.controls() == before
 

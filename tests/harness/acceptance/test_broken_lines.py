@@ -84,6 +84,12 @@ def test_modes_fail_where_the_board_is_not_restored_and_keep_what_they_saw(orin)
     assert "MODE_30W" in line["evidence"]
 
 
+def test_a_line_fails_where_the_board_was_not_restored_before(orin):
+    Kernel(orin.root).refuse("*/scaling_max_freq", after=200)
+    findings = accepted(orin, "modes", "limits")
+    assert "was killed before it could put back" in line_of(findings, "limits")["reasons"][0]
+
+
 def test_hold_fails_where_something_else_turns_the_fan_down(orin):
     kernel = Kernel(orin.root)
     pwm = kernel.state()["places"]["fan"][0]
