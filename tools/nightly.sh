@@ -21,7 +21,7 @@ inconclusive or could not be compared.
   --campaign C         quick, paper or a TOML file (default: quick)
   --repetitions N      how many times to run the campaign in a night (default: 3; a single run cannot show the noise)
   --nights DIR         where nights are kept (default: out/nights/DEVICE)
-  --keep N             how many nights are kept, the last green one in any case (default: 90)
+  --keep N             how many nights are kept, in addition to the last green one (default: 90)
   --baseline FILE      baseline for `baseline check` (default: NIGHTS/baseline.json, recorded on the first green night and
                        again by --accept)
   --by NAMES           conditions that may differ from night to night; differences are listed
@@ -45,12 +45,12 @@ exit code: 0 green, 1 red, 2 wrong option.
 END
 }
 
-die() { # die TEXT: an option is wrong, nothing was done
+die() { # die TEXT: a wrong option, before anything is done
     printf 'nightly: %s\n' "$*" >&2
     exit 2
 }
 
-{ # read as a whole before it runs, so that a checkout meanwhile changes nothing
+{ # bash reads the whole block before it runs, so that a checkout meanwhile changes nothing
 device='' pool='' campaign=quick repetitions=3 nights='' keep=90 baseline='' by=torch,l4t,jetpack,cuda,python strict=yes
 accept=no gates=physical-gp,closed-loop corpus='' pages=yes slowdown='' summary=${GITHUB_STEP_SUMMARY:-} python='' install=''
 given=("$@")
@@ -74,13 +74,13 @@ while [ $# -gt 0 ]; do
             shift
             break
             ;;
-        *) die "$1 is no option; --help lists them, and what is for pytest comes behind --" ;;
+        *) die "unknown option $1; --help lists the options, arguments of pytest come after --" ;;
     esac
     shift
 done
 [[ $repetitions =~ ^[1-9][0-9]*$ ]] || die "--repetitions is '$repetitions', expected a number from 1 on"
 [[ $keep =~ ^[1-9][0-9]*$ ]] || die "--keep is '$keep', expected a number from 1 on"
-[[ -z $slowdown || $device == sim:* ]] || die "--slowdown is for simulated boards, and '$device' is none: --device sim:BOARD"
+[[ -z $slowdown || $device == sim:* ]] || die "--slowdown needs a simulated board, got '$device'; give --device sim:BOARD"
 
 script=$(realpath "${BASH_SOURCE[0]}")
 root=$(dirname "$(dirname "$script")")
@@ -88,7 +88,7 @@ name=${pool:-${device:-board}}
 nights=$(realpath -m "${nights:-$root/out/nights/${name//[^A-Za-z0-9._@-]/-}}")
 baseline=$(realpath -m "${baseline:-$nights/baseline.json}")
 [ -z "$summary" ] || summary=$(realpath -m "$summary")
-[ -z "$corpus" ] || corpus=$(realpath -e "$corpus") || die "--corpus is not there"
+[ -z "$corpus" ] || corpus=$(realpath -e "$corpus") || die "--corpus: no such file"
 [ ! -e "$campaign" ] || campaign=$(realpath "$campaign")
 [ -z "$install" ] || install=$(realpath -m "$install")
 cd "$root" || exit 2
@@ -99,17 +99,17 @@ elif [ -z "$python" ]; then
     python=python3
     [ ! -x .venv/bin/python ] || python=$root/.venv/bin/python
 fi
-command -v "$python" > /dev/null || die "there is no interpreter $python; --python names one, and 'make install' makes one"
+command -v "$python" > /dev/null || die "interpreter $python not found; give one with --python, or run 'make install'"
 
-with_verdict() { # with_verdict WORD: the nights of that verdict, oldest first
+with_verdict() { # with_verdict WORD: the nights with a verdict, oldest first
     grep -lsx "$1" "$nights"/*/verdict | sort | xargs -r -n 1 dirname
 }
 
-of_night() { printf '%s/%s.sqlite' "$1" "$(basename "$1")"; } # of_night FOLDER: what was measured
+of_night() { printf '%s/%s.sqlite' "$1" "$(basename "$1")"; } # of_night FOLDER: its results file
 
 last_green=$(with_verdict green | tail -n 1)
-if [ -n "$slowdown" ] && [ -z "$last_green" ]; then # what is slower is slower than something
-    echo "nightly: no green night yet, so one without --slowdown comes first"
+if [ -n "$slowdown" ] && [ -z "$last_green" ]; then # a slowdown needs a green night to compare with
+    echo "nightly: no green night yet, running one without --slowdown first"
     without=()
     for ((place = 0; place < ${#given[@]}; place++)); do
         if [ "${given[place]}" = --slowdown ]; then ((place++)); else without+=("${given[place]}"); fi
@@ -119,16 +119,16 @@ if [ -n "$slowdown" ] && [ -z "$last_green" ]; then # what is slower is slower t
 fi
 
 night=$nights/$(date -u +%Y-%m-%dT%H%M%SZ)
-until mkdir -p "$nights" && mkdir "$night" 2> /dev/null; do # another night began in this second
+until mkdir -p "$nights" && mkdir "$night" 2> /dev/null; do # another night started in the same second
     [ -d "$night" ] || die "cannot make the folder $night"
     sleep 1
     night=$nights/$(date -u +%Y-%m-%dT%H%M%SZ)
 done
 results=$(of_night "$night")
 echo "nightly: $name, in $night"
-[ -z "${GITHUB_OUTPUT:-}" ] || echo "folder=$night" >> "$GITHUB_OUTPUT" # for the step that uploads it
+[ -z "${GITHUB_OUTPUT:-}" ] || echo "folder=$night" >> "$GITHUB_OUTPUT" # for the upload step
 
-step() { # step NAME COMMAND...: runs it, keeps what it says in NAME.txt, and notes its exit code
+step() { # step NAME COMMAND...: runs it, stores its output in NAME.txt and its exit code in steps.tsv
     local step=$1 code
     shift
     "$@" > "$night/$step.txt" 2>&1
@@ -139,7 +139,7 @@ step() { # step NAME COMMAND...: runs it, keeps what it says in NAME.txt, and no
 }
 jetwatt() { "$python" -m jetwatt "$@"; }
 
-campaign() { # campaign NUMBER ARGUMENT...: measures it once, without searches: their modes differ from night to night
+campaign() { # campaign NUMBER ARGUMENT...: runs it once, without mode searches, whose modes differ from night to night
     local number=$1 once=()
     shift
     [ "$number" -gt 1 ] || once=(--benchmark-json "$night/benchmark.json")
@@ -148,13 +148,13 @@ campaign() { # campaign NUMBER ARGUMENT...: measures it once, without searches: 
         --ignore benchmarks/test_mode_search.py "$@"
 }
 
-on_the_fleet() { # on_the_fleet ARGUMENT...: measures it on the boards of a pool
+on_the_fleet() { # on_the_fleet ARGUMENT...: runs the campaign on the boards of a pool
     jetwatt fleet submit --campaign "$campaign" --pool "$pool" --wait -- "$@"
     local code=$?
     jetwatt fleet collect --out "$results" && return "$code"
 }
 
-measure() { # measure ARGUMENT...: the whole night
+measure() { # measure ARGUMENT...: all measurements of the night
     local number
     if [ -n "$pool" ]; then
         step doctor jetwatt fleet status
@@ -168,10 +168,10 @@ measure() { # measure ARGUMENT...: the whole night
     done
 }
 
-hold_gates() { # errors, penalties and plans, on the corpus of this type of board
+run_gates() { # gates of errors, penalties and plans, on a corpus of this type of board
     local board=$device names=${gates//,/ or } where=simulated own=()
     [ "$gates" != none ] || return
-    if [ -z "$board" ]; then # what the profiles say
+    if [ -z "$board" ]; then # from the profiles
         board=$(jetwatt results info "$results" --json |
             "$python" -c 'import json, sys; print(json.load(sys.stdin)[0]["boards"][0]["device"])')
     fi
@@ -179,7 +179,7 @@ hold_gates() { # errors, penalties and plans, on the corpus of this type of boar
     if [ -n "$corpus" ]; then
         where=measured-orin-agx-training own=(--gate-corpus "$corpus" --gate-baselines "$nights/gates")
     elif [ "$board" != orin-agx ]; then
-        echo "  gates        nothing is recorded of $board: --corpus FILE holds them on a corpus of it"
+        echo "  gates        no recorded references for $board; give a corpus of it with --corpus FILE"
         return
     elif [[ $device != sim:* ]] && [ -n "${JETWATT_DATA:-}" ]; then
         where="simulated or measured"
@@ -187,20 +187,20 @@ hold_gates() { # errors, penalties and plans, on the corpus of this type of boar
     step gates "$python" -m pytest tests/gates -k "as_recorded and ($where) and ($names)" "${own[@]}" -p no:cacheprovider -q
 }
 
-nights_since_accepted() { # results of the nights that are over, from the last accepted one on, and of this one
-    local one found=()
-    for one in "$nights"/*/verdict; do
-        one=$(dirname "$one")
-        [ ! -e "$one/accepted" ] || found=()
-        [ ! -e "$(of_night "$one")" ] || found+=("$(of_night "$one")")
+nights_since_accepted() { # results files of the finished nights since the last accepted one, and of this night
+    local folder files=()
+    for folder in "$nights"/*/verdict; do
+        folder=$(dirname "$folder")
+        [ ! -e "$folder/accepted" ] || files=()
+        [ ! -e "$(of_night "$folder")" ] || files+=("$(of_night "$folder")")
     done
-    printf '%s\n' "${found[@]}" "$results"
+    printf '%s\n' "${files[@]}" "$results"
 }
 
-judge() { # what the night says beside the others
+judge() { # compares the night with earlier ones
     local strictly=() page=() files argument
     [ "$strict" = no ] || strictly=(--strict)
-    for argument in "${arguments[@]}"; do # a selection of cases leaves others of the baseline out
+    for argument in "${arguments[@]}"; do # selecting cases leaves out others of the baseline
         [[ $argument =~ ^(-[km]|(--cases|--deselect)(=|$)) ]] && strictly+=(--partial)
     done
     if [ -e "$baseline" ] && [ "$accept" = no ]; then
@@ -221,7 +221,7 @@ judge() { # what the night says beside the others
 arguments=("$@")
 measure "$@"
 if [ -s "$results" ]; then
-    hold_gates
+    run_gates
     judge
 fi
 "$python" -m tools.night "$night" --name "$name" --accept "$accept" --strict "$([ -n "$pool" ] && echo no || echo "$strict")" \
@@ -236,7 +236,7 @@ fi
 [ -z "$summary" ] || cat "$night/summary.md" >> "$summary"
 if [ "$verdict" -eq 0 ]; then echo green; else echo red; fi > "$night/verdict"
 
-# of the nights that are over, all but the newest and the last green one go
+# remove old nights, but never the last green one
 last_green=$(with_verdict green | tail -n 1)
 for old in $(ls -d "$nights"/*/verdict | sort | head -n "-$keep" | xargs -r -n 1 dirname); do
     [ "$old" = "$last_green" ] || rm -rf -- "$old"

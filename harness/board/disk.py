@@ -1,4 +1,4 @@
-"""Disks: the mount and the disk that a path lies on, what kind of medium that is, and its block I/O.
+"""Disks: the mount and disk of a path, the kind of medium, and its block I/O.
 
 From `/proc/self/mountinfo`, sysfs and `/proc/diskstats` (M10; what iostat reads).
 """
@@ -65,7 +65,7 @@ def printable(path: str) -> str:
 
 
 def find_mount(path: str, mounts: List[Mount]) -> Optional[Mount]:
-    """The mount that holds `path`, an absolute path without links; None where no mount does, as at a chroot's `/`."""
+    """The mount that contains `path`, an absolute path without links; None if no mount does, as at a chroot's `/`."""
     holding = [mount for mount in mounts if os.path.commonpath([path, mount.mount_point]) == mount.mount_point]
     # The deepest holds it; of two at the same place the later hides the earlier.
     deepest = max(enumerate(holding), key=lambda entry: (len(entry[1].mount_point), entry[0]), default=None)
@@ -129,7 +129,7 @@ class Medium(NamedTuple):
 
 
 def describe(path: str, root: str = "/") -> Medium:
-    """The medium that `path` lies on; in a chroot, where no mount holds it, all but the space is unknown."""
+    """The medium of `path`; in a chroot, where no mount contains it, all but the space is unknown."""
     mounts = read_mounts(root)
     path = os.path.realpath(path)
     return _medium(find_mount(path, mounts), mounts, os.statvfs(path), root)
@@ -203,7 +203,7 @@ _TRANSPORTS = {
 
 
 def _attached(disk: str) -> Tuple[Optional[str], Optional[bool]]:
-    """How a disk is attached, and whether it turns; None where it hides that, or its silence would count as turning."""
+    """How a disk is attached, and whether it rotates; None if that is unknown or unreliable."""
     transport = next((name for pattern, name in _TRANSPORTS.items() if re.search(pattern, disk)), None)
     if os.path.basename(disk).startswith("mmcblk"):
         # Documentation/driver-api/mmc: the card reports whether it is MMC (soldered: eMMC) or SD
@@ -234,7 +234,7 @@ def parse_diskstats(text: str, disk: str) -> Dict[str, float]:
 
 
 def open_source(root: str, path: str) -> Source:
-    """Rates of the disk under `path` since the previous reading, whoever caused them; none at the first."""
+    """Rates of the disk under `path`, of all processes, since the previous reading; none at the first."""
     file, disk, counters = os.path.join(root, "proc/diskstats"), os.path.basename(disk_under(path, root)), Counters()
 
     def read(now_s: float) -> Reading:

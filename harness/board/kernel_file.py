@@ -1,9 +1,9 @@
 """The kernel's small files of one value or one table: read by sensors, kept open by fast ones, set by knobs.
 
-Sensors read (`read_text`, `read_int`, `KeptFile`) as this user may, and get an OSError. Knobs (`read_setting`, `write`
-and so on) ask the helper for what needs root where this user may not, and get a ControlError; this is the one place
-from where they reach it. A file whose reading is reported to hang (`hides_clocks`) is read by a process of its own,
-here too: one that hung is not read again.
+Sensors read (`read_text`, `read_int`, `KeptFile`) with this user's rights, and get an OSError. Knobs (`read_setting`,
+`write` and so on) use the helper if root is needed, and get a ControlError; only this module calls the helper for them.
+A file whose reading is reported to hang (`hides_clocks`) is read by a separate process; one that hung is not read
+again.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ if TYPE_CHECKING:
 
 _READ_BYTES = 1 << 16  # a file of sysfs shows no more than a page, those of /proc may be longer
 _MOST_NAMED_BYTES = 1 << 20  # NVIDIA's confs have some 30 KiB, other files that are named hold one value
-HANG_S = 1.0  # how long a file whose reading may hang has; the kernel answers in microseconds
-_GONE_S = 0.1  # how long a reader that is killed has; one that hangs in the kernel stays
+HANG_S = 1.0  # timeout of a file whose reading may hang; the kernel answers in microseconds
+_GONE_S = 0.1  # timeout of a killed reader; one that hangs in the kernel stays
 _hung: Dict[str, str] = {}  # paths that did not answer this process, to what is said of them
 
 
 def read_text(path: str) -> str:
-    """Stripped; what is not UTF-8 is replaced: the kernel cuts a process's name after 15 bytes, within a letter too."""
+    """Stripped text; invalid UTF-8 is replaced, because the kernel truncates process names at 15 bytes."""
     return _content(path).decode(errors="replace").strip()
 
 
 def _content(path: str) -> bytes:
-    """The file's bytes. Python's own files raise a TypeError where the kernel returns EAGAIN; here it is an OSError."""
+    """The file's bytes. Python's own files raise a TypeError if the kernel returns EAGAIN; this raises an OSError."""
     try:
         if not _may_hang(path):
             fd = os.open(path, os.O_RDONLY)
@@ -76,12 +76,12 @@ def left_alone(folder: str) -> ControlError:
 
 
 def text_of(path: str) -> str:
-    """As `read_text`; empty where there is no such file."""
+    """As `read_text`; empty if the file does not exist."""
     return read_text(path) if os.path.isfile(path) else ""
 
 
 def read_paths(path: str) -> str:
-    """The text of a file that names paths, as `read_text`, but with every byte of them kept as `os.fsdecode` does."""
+    """The text of a file that contains paths: as `read_text`, but every byte is kept, as with `os.fsdecode`."""
     return os.fsdecode(_content(path)).strip()
 
 
@@ -125,7 +125,7 @@ def read_below(root: str, path: str) -> str:
 
 
 def read_int(path: str) -> int:
-    """The whole number that the file holds; ValueError, which names the file and its text, where it holds none."""
+    """The integer in the file; a ValueError with file and text if it contains none."""
     return whole_number(path, read_text(path))
 
 
@@ -174,7 +174,7 @@ def may_read(path: str) -> bool:
 
 
 def exists(path: str) -> bool:
-    """Whether the file is there, also where only root sees it (debugfs); ControlError where the helper cannot tell."""
+    """Whether the file exists, even if only root sees it (debugfs); ControlError if the helper cannot check."""
     try:
         os.stat(path)
         return True
@@ -186,7 +186,7 @@ def exists(path: str) -> bool:
 
 
 def entries(folder: str) -> List[str]:
-    """What a folder holds, sorted, also where only root sees it; empty where there is none."""
+    """The sorted entries of a folder, even if only root sees it; empty if it does not exist."""
     try:
         return sorted(os.listdir(folder))
     except PermissionError:
@@ -233,7 +233,7 @@ def grant(paths: Sequence[str]) -> str:
 
 
 def write(path: str, value: object, hint: Optional[str] = None) -> None:
-    """Write to a file that is there; never makes one. By default the hint is what gives this user the right."""
+    """Write to an existing file; never creates one. The default hint is the command that grants the right."""
     try:
         try:
             fd = os.open(path, os.O_WRONLY | os.O_TRUNC)
@@ -280,7 +280,7 @@ def whole_number(path: str, text: str) -> int:
 
 
 def _door() -> privileges:
-    """The way to the helper, loaded where it is needed: the sampler's process runs no programs."""
+    """The module that calls the helper, imported on demand: the sampler's process runs no programs."""
     from harness.board import privileges
 
     return privileges

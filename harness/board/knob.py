@@ -1,7 +1,7 @@
-"""What a knob is: one thing of the machine that can be set, read back and put back.
+"""Knobs: settings of the machine that can be applied, read back and restored.
 
-To add a knob is to write a class derived from `Knob` in the module of its subsystem and, where what it sets outlives
-the process, to name it in `KNOBS`: a saved state names knobs, so that another process can put them back.
+To add a knob, derive a class from `Knob` in the module of its subsystem. If its setting outlives the process, name it
+in `KNOBS`: a saved state refers to knobs by name, so that another process can restore them.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from harness.core.capability import Capability
 from harness.core.errors import ControlError, HarnessError
 
 Value = Any
-"""A knob's setting as JSON knows it (lists, not tuples; text as keys): the same after it was saved and loaded."""
+"""A knob's setting in JSON types (lists, not tuples; text as keys), so that saving and loading does not change it."""
 
 KNOBS = {
     "cluster_limits": "cpu_clocks:CpuFrequency",
@@ -36,16 +36,16 @@ options of the spec. Files that earlier versions saved have these names: none ma
 
 class KnobSpec(NamedTuple):
     name: str  # one of `KNOBS`
-    # keyword arguments of what opens it, of types that JSON knows
+    # keyword arguments of its opener, of JSON types
     options: Dict[str, Any] = {}  # noqa: RUF012 - never changed; NamedTuple has no factory
 
 
 class Knob(abc.ABC):
     spec: KnobSpec  # how another process opens the same knob, where its setting outlives this one
-    name: str  # what messages call it
-    topic: str  # what it can do, as `harness doctor` lists it
-    outlives_process: bool = True  # whether a setting stays when this process ends: what was before must be on disk
-    # whether a program sets more files than `read` covers: a killed run may leave a part of them, whatever it reads
+    name: str  # in messages
+    topic: str  # its capability, as `harness doctor` lists it
+    outlives_process: bool = True  # whether a setting remains when this process ends, so that it must be saved to disk
+    # whether a program sets more files than `read` covers, some of which a killed run may leave set
     sets_in_steps: bool = False
     has_parts: bool = False  # whether a setting names parts, of which others may come and go meanwhile (CPU policies)
 
@@ -58,15 +58,15 @@ class Knob(abc.ABC):
 
     @abc.abstractmethod
     def usable(self) -> str:
-        """What it sets here, in words; ControlError if this user can set nothing, with the reason and what to grant."""
+        """What it sets here, in words; ControlError if this user cannot, with the reason and the right to grant."""
 
     @abc.abstractmethod
     def read(self) -> Value:
-        """The setting now, complete enough to put it back; ControlError where it cannot be read."""
+        """The current setting, complete enough to restore it; ControlError if it cannot be read."""
 
     @abc.abstractmethod
     def apply(self, value: Value) -> None:
-        """Write a setting, without looking whether it took; ControlError where it was refused."""
+        """Write a setting without reading it back; ControlError if the write was refused."""
 
     def verify(self, value: Value) -> None:
         """Read back and compare; ControlError if the setting is not `value`."""
@@ -80,7 +80,7 @@ class Knob(abc.ABC):
         return {name: current.get(name) for name in value} if self.has_parts else current
 
     def set(self, value: Value) -> None:
-        """Apply a setting and read it back; ControlError where it was refused or did not take."""
+        """Apply a setting and read it back; ControlError if it was refused or did not take effect."""
         self.apply(value)
         self.verify(value)
 
@@ -90,11 +90,11 @@ class Knob(abc.ABC):
             raise ControlError(f"{self.name} is said to have stood at {saved!r}, which it cannot")
 
     def restore(self, saved: Value) -> None:
-        """Put back what `read` returned earlier; ControlError where that was refused or did not take."""
+        """Restore what `read` returned earlier; ControlError if that was refused or did not take effect."""
         self.set(saved)
 
     def forget(self, saved: Value) -> None:  # noqa: B027 - most knobs lay nothing down
-        """Remove this knob's own files, once every knob of a run is back at what was `saved`."""
+        """Remove this knob's own files, after every knob of a run was restored to its `saved` setting."""
 
 
 def _is_plain(value: Value) -> bool:

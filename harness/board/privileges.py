@@ -1,7 +1,7 @@
-"""The door to what needs root: a helper that only root can change, allowed by one sudo rule.
+"""Operations that need root: a helper that only root can change, allowed by one sudo rule.
 
-A kernel file is written directly where this user may. Where not, and only for files of this machine, the helper
-(`harness/board/privileged.py`, as installed) gets the name of the node, never a path.
+A kernel file is written directly if this user may write it. Otherwise, and only on this machine, the helper (the
+installed copy of `harness/board/privileged.py`) receives the name of the node, never a path.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _SUDO_SAYS = "sudo:"
 
 def sudo_rule() -> str:
     """The line for a file in `/etc/sudoers.d`: this user may run the helper, which checks its arguments itself."""
-    try:  # sudo identifies a user by the real id, whatever the environment has
+    try:  # sudo identifies a user by the real id, regardless of the environment
         user = pwd.getpwuid(os.getuid()).pw_name
     except KeyError:  # `docker run --user 1000`
         user = f"#{os.getuid()}"  # sudoers(5): User_List
@@ -51,7 +51,7 @@ def removal_commands() -> List[str]:
 
 
 def node_of(path: str) -> Optional[Tuple[str, str]]:
-    """The kind and name by which the helper knows a path, by its text alone: what is there, the helper finds out."""
+    """The kind and name of a path for the helper, from its text alone: the helper checks what exists."""
     for name, kind in privileged.KINDS.items():
         pattern = f"/{kind.pattern}"
         if path.count("/") == pattern.count("/") and fnmatch.fnmatchcase(path, pattern):
@@ -68,7 +68,7 @@ def needed(root: str) -> bool:
 
 
 def refusal(root: str) -> Optional[str]:
-    """Why this user can have no acts of root done below `root`; None where they can."""
+    """The reason why this user cannot use the helper below `root`; None if they can."""
     return closed() if needed(root) else None
 
 
@@ -80,7 +80,7 @@ def check(root: str, what: str) -> None:
 
 
 def closed() -> Optional[str]:
-    """Why this user cannot use the helper now; None where they can."""
+    """The reason why this user cannot use the helper now; None if they can."""
     why_not = other_version()
     if why_not is not None:
         return why_not
@@ -89,7 +89,7 @@ def closed() -> Optional[str]:
 
 
 def other_version() -> Optional[str]:
-    """Why the installed helper is not this suite's; None where it is."""
+    """The reason why the installed helper is not that of this suite; None if it is."""
     try:
         installed = Path(HELPER).read_bytes()
     except OSError as error:
@@ -99,7 +99,7 @@ def other_version() -> Optional[str]:
 
 
 def ask(*words: str, given: str = "") -> Finished:
-    """Have the helper try one operation; ControlError, with how to install it, where it is not there or not allowed."""
+    """Run one operation through the helper; ControlError, with the installation, if it is missing or not allowed."""
     why_not = other_version()
     if why_not is None:
         answer = _sudo(HELPER, *words, given=given)

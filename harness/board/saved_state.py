@@ -1,8 +1,8 @@
-"""The state of a device before a run, on disk before the first change, and put back whatever happens.
+"""The state of a device before a run: saved to disk before the first change, and restored in any case.
 
 save all knobs --- set --- set --- ... --- put back in reverse order --- remove the file
                 |_______________________|
-                   killed here: `python -m harness restore` puts back what the file says
+                   killed here: `python -m harness restore` restores what the file contains
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ def default_state_dir() -> Path:
 
 @contextlib.contextmanager
 def preserved(knobs: Sequence[Knob], device: str, *, root: str = "/") -> Iterator[None]:
-    """Save knobs before the block, and put them back at its end, on an exception, on Ctrl-C, SIGTERM or SIGHUP.
+    """Save knobs before the block, and restore them at its end, on an exception, on Ctrl-C, SIGTERM or SIGHUP.
 
-    They stand in the order in which the block sets them, opened with `root`; the caller holds the lock of `device`.
+    They are in the order in which the block sets them, opened with `root`; the caller holds the lock of `device`.
     """
     path = _path(device)
     if path.exists():
@@ -69,7 +69,7 @@ def left_behind() -> List[str]:
 
 
 def restore(device: str) -> List[str]:
-    """Put back what a killed run saved, and return the names of the knobs; none where there is nothing saved."""
+    """Restore what a killed run saved, and return the names of the knobs; none if nothing is saved."""
     path = _path(device)
     with locked(device), signals_wait():
         if not path.exists():
@@ -122,7 +122,7 @@ class _State(msgspec.Struct):
 
 
 def _load(path: Path, device: str) -> List[Tuple[Knob, Value]]:
-    """The knobs that a file names, opened, and what they stood at: nothing that a run on this device did not save."""
+    """The knobs of a file, opened, with their saved settings; refuses what no run on this device can have saved."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
         with open(fd, "rb") as file:
@@ -151,7 +151,7 @@ def _load(path: Path, device: str) -> List[Tuple[Knob, Value]]:
 
 
 def _put_back(before: Sequence[Tuple[Knob, Value]], device: str, *, was_killed: bool = False) -> None:
-    """Put knobs back in reverse order, those that stand right excepted; last remove what they laid down beside."""
+    """Restore knobs in reverse order, except those that are correct; last, remove the files that they created."""
     refusals: Dict[str, Optional[ControlError]] = {}
     for first_round in (True, False):  # putting one back may move another (an nvpmodel mode sets clock limits)
         for knob, value in reversed(before):

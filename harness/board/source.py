@@ -1,7 +1,7 @@
-"""Telemetry sources: what one is, which there are, and what their readings have in common.
+"""Telemetry sources: their protocol, the list of them, and functions that they share.
 
-A source is a function `open_source(root, **options) -> Source` in the module of its subsystem, and a line in `SOURCES`.
-Its line says what `doctor` calls it. Sources live in the sampler's process, so they import nothing heavy.
+A source is a function `open_source(root, **options) -> Source` in the module of its subsystem, and a line in `SOURCES`
+with its name in `doctor`. Sources run in the sampler's process, so they import nothing heavy.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from harness.core.errors import SourceUnavailableError
 
 class SourceModule(NamedTuple):
     module: str  # of this package, with the function `open_source`
-    topic: str  # what `doctor` calls it
+    topic: str  # its name in `doctor`
 
 
 SOURCES: Dict[str, SourceModule] = {
@@ -35,40 +35,40 @@ SOURCES: Dict[str, SourceModule] = {
     "thermal": SourceModule("thermal", "measure temperatures"),
     "throttle": SourceModule("throttling", "notice throttling"),
 }
-"""The suite's sources by the name that records have; a package's device names its own as `module:FUNCTION`."""
+"""The suite's sources by their names in records; a package's device names its own as `module:FUNCTION`."""
 
 MIN_WINDOW_S = 0.02
 """The shortest time over which a counter is turned into a rate: two ticks of the kernel's 100-Hz CPU accounting, some
-20 updates of a RAPL counter. A rate over less would be noise."""
+20 updates of a RAPL counter. A rate over a shorter time would be noise."""
 
 
 class SourceSpec(NamedTuple):
     name: str  # one of `SOURCES`, or `module:FUNCTION` of another package
     options: Dict[str, Any] = {}  # noqa: RUF012 - never changed; keyword arguments of its `open_source`
-    root: str = ""  # below which it looks for `/sys` and `/proc`; empty for where the other sources look
+    root: str = ""  # the folder with `/sys` and `/proc`; empty for that of the other sources
 
 
 class Reading(NamedTuple):
     """What a source saw; the unit ends a channel: `_mw`, `_khz`, `_bytes`, `_c`, `_cores`, `_per_s`, `_share`, ..."""
 
     values: Dict[str, float]  # by channel
-    failed: Dict[str, str]  # channel to why it gave no value now, for channels that should have given one
+    failed: Dict[str, str]  # channel to the reason, for channels that should have a value now and have none
 
 
 class Source(NamedTuple):
-    """Sensors that are read together; an object of a class of its own with these two will do as well."""
+    """Sensors that are read together; any object with these two attributes will do."""
 
-    notes: Dict[str, str]  # channel, or the source's own name, to what its values mean
+    notes: Dict[str, str]  # channel, or the source's own name, to the meaning of its values
     read: Callable[[float], Reading]
     """Reads every channel once, at `time.monotonic()` = its argument.
 
-    Rates and power from counters are means since the previous reading: the first reading gives none. Raises OSError,
-    ValueError, SourceUnavailableError where nothing could be read now; a later reading may succeed.
+    Rates and power from counters are means since the previous reading, so the first reading has none. Raises OSError,
+    ValueError or SourceUnavailableError if nothing could be read; a later reading may succeed.
     """
 
 
 def open_source(spec: SourceSpec, root: str) -> Source:
-    """Open the source that `spec` names; SourceUnavailableError where it is not there or may not be read."""
+    """Open the source that `spec` names; SourceUnavailableError if it does not exist or may not be read."""
     return _opener(spec.name)(spec.root or root, **spec.options)
 
 
@@ -97,7 +97,7 @@ def read_each(readers: Mapping[str, Callable[[], float]]) -> Reading:
 
 
 def add_sum(reading: Reading, channel: str, parts: Sequence[str]) -> None:
-    """Add the sum of channels to a reading; where one of them gave no value there is none, never a sum of fewer."""
+    """Add the sum of channels to a reading; if one of them has no value, there is no sum, never one of fewer."""
     without = [part for part in parts if part not in reading.values]
     if without:
         reading.failed[channel] = f"its part {', '.join(without)} gave no value"
@@ -110,9 +110,9 @@ def file_source(
     notes: Optional[Dict[str, str]] = None,
     missing: Optional[Mapping[str, str]] = None,
 ) -> Source:
-    """Channels of a file each, which stays open: channel to path and to what converts the whole number that it holds.
+    """A source with one file per channel, which stays open: channel to path and conversion of the integer in it.
 
-    `notes` are the paths unless something else is given; `missing` is channel to why there is nothing to read for it.
+    `notes` default to the paths; `missing` has the reasons of channels that have no file.
     """
 
     def reader(path: str, convert: Callable[[int], float]) -> Callable[[], float]:
@@ -129,12 +129,12 @@ def file_source(
 
 
 def plain_name(name: str) -> str:
-    """A sensor's own name as part of a channel's: `CPU-therm` gives `cpu_therm`."""
+    """A sensor's name as part of a channel's name: `cpu_therm` for `CPU-therm`."""
     return re.sub("[^a-z0-9]+", "_", name.lower()).strip("_")
 
 
 def free_channel(pattern: str, name: str, taken: Collection[str]) -> str:
-    """The channel of a sensor, numbered from 2 where it is taken: `temperature_acpitz_2_c` by `temperature_{}_c`."""
+    """The channel of a sensor, numbered from 2 if the name is taken: `temperature_acpitz_2_c` by `temperature_{}_c`."""
     channels = map(pattern.format, numbered_names(plain_name(name), "_"))
     return next(channel for channel in channels if channel not in taken)
 
@@ -145,7 +145,7 @@ def numbered_names(name: str, before_number: str = "") -> Iterator[str]:
 
 
 class Counters:
-    """Turns totals that only grow into growth over the time between two readings."""
+    """Turns monotonic counters into their growth between two readings."""
 
     def __init__(self) -> None:
         self._last: Optional[Tuple[float, Mapping[str, float]]] = None
@@ -157,7 +157,7 @@ class Counters:
             return None
         last_s, last_totals = self._last
         window_s = now_s - last_s
-        if window_s < MIN_WINDOW_S:  # the two count as one: the later belongs to the next window
+        if window_s < MIN_WINDOW_S:  # too short: this reading belongs to the next window
             return None
         self._last = (now_s, totals)
         return window_s, {name: total - last_totals[name] for name, total in totals.items() if name in last_totals}

@@ -1,11 +1,10 @@
-"""Did something change between two sides? Ratios with p-values: by a model of noise, by ranks, by permuting runs.
+"""Ratios of two sides with p-values: by a model of the noise, by ranks, or by permuting runs.
 
-`compare_runs` adds the noise between runs, learned from all cases of a comparison and then from the case itself, to
-that within them (Welch's test on logarithms). `rank_test` asks the same of blocks of minibatches and knows nothing of
-runs.
-`randomised_change` needs no model of the noise, but several runs: on a machine that others share, runs differ by more
-than the minibatches of one, all cases of a run together, and mostly one way. If the side made no difference, every way
-of dealing the runs to both sides was as likely as the one that happened [1].
+`compare_runs` adds the noise between runs, estimated from all cases of a comparison and then from the case itself, to
+the noise within them (Welch's test on logarithms). `rank_test` tests blocks of minibatches, regardless of runs.
+`randomised_change` needs no model of the noise, but several runs: on a shared machine, runs differ by more than the
+minibatches of one run, in all of their cases together, and mostly in one direction. If the side makes no difference,
+all assignments of runs to the two sides are equally likely [1].
 
 References:
     [1] E. Edgington, P. Onghena: Randomization Tests, 4th ed. Chapman & Hall, 2007.
@@ -31,8 +30,8 @@ Runs = Sequence[Sequence[float]]  # one series of positive values for each run; 
 CASE_DOF = 4
 """How many runs what all cases teach is worth for a single one: few, so that a noisier or calmer case soon shows it."""
 
-FEWEST_RATIOS = 4  # fewer cases say nothing reliable of their scatter
-FEWEST_ORDERS = 1000  # in how many ways the values of both sides must be able to fall before ranks can tell anything
+FEWEST_RATIOS = 4  # fewer cases give no reliable estimate of their scatter
+FEWEST_ORDERS = 1000  # the least number of orders of both sides' values with which a rank test can be significant
 FEWEST_RUNS = 4  # on each side for dealing them anew: of three there are 20 ways, and none can be rarer than one in ten
 WAYS = 2000  # how many are drawn where there are more: p is then good to half a percent where it matters, at 5 %
 
@@ -47,7 +46,7 @@ _FURTHEST = math.log(1000)  # from the effect: where many runs are equal, no shi
 
 
 class Change(NamedTuple):
-    """After / before of one figure, with its interval and how likely noise alone moves it as far, either way."""
+    """After / before of a figure, with its interval and the probability that noise alone moves it as far."""
 
     ratio: float
     low: float
@@ -60,7 +59,7 @@ class Change(NamedTuple):
 
 
 class RunsRatio(NamedTuple):
-    """The ratio after / before of one case or more, with the noises that it is judged by."""
+    """The ratio after / before of one or more cases, with its noise within and between runs."""
 
     within: Estimate  # the ratio with the noise within runs
     between: float  # standard error of its logarithm by the noise between runs
@@ -161,8 +160,8 @@ def holm(p_values: Sequence[float]) -> List[float]:
 def rank_test(before: Runs, after: Runs) -> Optional[float]:
     """The two-sided p-value of a rank-sum test of blocks of minibatches; None with too few for ranks to tell.
 
-    Blocks are nearly independent. It knows nothing of the noise between runs: it must agree with the interval, not
-    replace it.
+    Blocks are nearly independent. The test ignores the noise between runs: it must agree with the interval, not replace
+    it.
     """
     first, second = ([value for run in side for value in block_medians(run)] for side in (before, after))
     if math.comb(len(first) + len(second), len(first)) < FEWEST_ORDERS:
@@ -173,7 +172,7 @@ def rank_test(before: Runs, after: Runs) -> Optional[float]:
 
 
 def combined_ranks(ratios: Sequence[float], p_values: Sequence[Optional[float]]) -> Optional[float]:
-    """The rank tests of several cases as one, signed by the ratio (Stouffer [3]); None where none was made."""
+    """The combined rank tests of several cases, signed by the ratio (Stouffer [3]); None without tests."""
     from scipy.special import ndtr, ndtri
 
     deviates = [
@@ -204,7 +203,7 @@ def randomised_change(before: np.ndarray, after: np.ndarray, confidence: float =
 
 
 def dealt_p_value(before: np.ndarray, after: np.ndarray) -> float:
-    """The p-value of `randomised_change` alone: how often runs dealt anew lie as far apart as these, either way."""
+    """The p-value of `randomised_change` alone: the share of permutations with at least this difference, either way."""
     from scipy.stats import permutation_test
 
     both = np.concatenate([before, after])

@@ -1,4 +1,4 @@
-"""What went wrong while a workload trained: too little memory, or somebody's own code, and whose."""
+"""Failures of a training workload: too little memory, or an error in a user's own code, with its place."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ _NO_MEMORY = re.compile(
     r"can't allocate memory|Unable to allocate|worker .*killed by signal: (Killed|9\b|SIGKILL)",
     re.IGNORECASE,
 )
-"""What allocators say: torch on desktops and on Jetson boards, cuDNN, cuBLAS, the kernel of a board, numpy, and a
-DataLoader whose worker the kernel ended."""
+"""Messages of allocators: torch on desktops and on Jetson boards, cuDNN, cuBLAS, the kernel of a board, numpy, and a
+DataLoader whose worker the kernel killed."""
 
 _NO_SHARED_MEMORY = re.compile(
     r"killed by signal: Bus error|out of shared memory\. |shared memory ?\(shm\)|</torch_\d+"
 )
-"""What torch says where `/dev/shm` is full: older ones lose a worker to a bus error, newer ones are refused a file."""
+"""Messages of torch if `/dev/shm` is full: older versions lose a worker to a bus error, newer ones get no file."""
 
 _FRAME = re.compile(r'^  File "(?P<file>.+)", line (?P<line>\d+), in (?P<function>.+)$', re.MULTILINE)
 _HARNESS = str(Path(__file__).resolve().parents[1])
@@ -32,10 +32,10 @@ _FROM_A_WORKER = re.compile(r"^Caught \w+ in DataLoader worker process")
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Whether an error, or one that it came of, says that memory ran out, on the accelerator or in the machine.
+    """Whether an error, or one of its causes, means that memory ran out, on the accelerator or in the machine.
 
-    A DataLoader says of a worker that is gone that it "exited unexpectedly", and of which signal in the error before,
-    or not at all where somebody else has the handler of SIGCHLD: then the worker itself tells.
+    A DataLoader reports that a lost worker "exited unexpectedly", and the signal in the previous error. If the handler
+    of SIGCHLD is not torch's, the signal is not reported, and the worker's own exit code shows it.
     """
     is_it = isinstance(error, MemoryError) or bool(_NO_MEMORY.search(str(error)))
     frames = (frame.f_locals for frame, _ in traceback.walk_tb(error.__traceback__))
@@ -49,7 +49,7 @@ def is_out_of_shared_memory(error: BaseException) -> bool:
 
 
 def last_line(error: BaseException) -> str:
-    """An error in a line, `TypeError: ...`; the original one where it came from a DataLoader's worker."""
+    """An error in one line, `TypeError: ...`; for one from a DataLoader's worker the original error."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     if lines and _FROM_A_WORKER.match(lines[0]):
         return lines[-1]
@@ -57,7 +57,7 @@ def last_line(error: BaseException) -> str:
 
 
 def own_code_failed(what: str, error: BaseException, hint: str = "") -> WorkloadError:
-    """The error of a user's own code: what it said, and its innermost line that is not ours nor a library's."""
+    """The error of a user's own code: its message, and its innermost line that is neither ours nor a library's."""
     method = multiprocessing.get_start_method()
     if method != "fork" and re.search(r"pickle|local object", str(error)):
         return WorkloadError(

@@ -113,12 +113,12 @@ def test_the_summary_shows_what_failed_and_no_markup_of_a_step(judge, tmp_path):
 @pytest.mark.parametrize(
     ("options", "complaint"),
     [
-        (["--devise", "host"], "--devise is no option"),
+        (["--devise", "host"], "unknown option --devise"),
         (["--device"], "--device needs a value"),
         (["--repetitions", "0"], "expected a number from 1 on"),
-        (["--device", "orin-agx", "--slowdown", "5%"], "--slowdown is for simulated boards"),
-        (["--corpus", "none.csv"], "--corpus is not there"),
-        (["--python", "none"], "no interpreter none"),
+        (["--device", "orin-agx", "--slowdown", "5%"], "--slowdown needs a simulated board"),
+        (["--corpus", "none.csv"], "--corpus: no such file"),
+        (["--python", "none"], "interpreter none not found"),
     ],
 )
 def test_a_wrong_option_is_refused_before_anything_is_done(tmp_path, options, complaint):
