@@ -3,7 +3,7 @@
 Activations take memory in proportion to the batch size; model, gradients, optimizer and libraries do not. So peak
 memory is a line, and a size is profiled only if the line keeps the limit. It starts at sizes below the requested ones:
 
-    profiled   4   8   ->   32 is predicted, and profiled if it fits   ->   64 and 128 are predicted
+    profiled   4   8   ->   16 is predicted, and profiled if it fits   ->   32 is predicted   ->   ...
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Callable, Dict, List, Optional, Sequence
 from harness.core.errors import DoesNotFitError
 from harness.core.units import bytes_to_mib
 
-REACH = 4  # times the largest profiled size: beyond, the noise of two small sizes would decide
+REACH = 2  # times the largest profiled size: small batches may hide in what a process takes anyway
 MARGIN = 1.05  # allocators round up, and a process keeps some of what it freed
 
 

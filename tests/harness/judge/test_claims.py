@@ -377,10 +377,36 @@ def test_what_a_search_chose_is_no_sample_of_modes_and_no_claim_is_judged_by_it(
         assert "one_worker_shortens_every_epoch" in by_name(judge(pooled(read_experiments(store)), papers_claims()))
 
 
+OF_MEMORY = {
+    "resnet_and_vgg_need_more_memory_than_an_nx_has": ("resnet18-cifar10", 9.0, 7.0),
+    "mobilenet_needs_the_memory_of_an_nx": ("mobilenetv3-gld23k", 6.0, 3.0),
+    "lenet_fits_into_the_memory_of_a_nano": ("lenet-mnist", 1.0, 5.0),
+}
+"""Claim to a workload of it, and the peaks in GiB that confirm and contradict it."""
+
+
+@pytest.mark.parametrize("name", OF_MEMORY)
+def test_claims_about_memory_turn_with_the_measured_peak_and_are_not_judged_without_one(name):
+    workload, confirms, contradicts = OF_MEMORY[name]
+    claims = [one for one in papers_claims() if one.name == name]
+    board = simulated("sim:xavier-agx", workload=workload)
+
+    def verdicts(peak_gib):
+        aggregates = {**board.aggregates, "memory_peak_bytes": peak_gib and peak_gib * 2**30}
+        measured = dataclasses.replace(board, provenance="measured", aggregates=aggregates)
+        return [found.verdict for found in judge(pooled(frame_of_profiles([measured])), claims)]
+
+    assert verdicts(confirms) == ["confirmed"]
+    assert verdicts(contradicts) == ["contradicted"]
+    assert verdicts(None) in ([], ["undecided"])
+    assert judge(pooled(frame_of_profiles([board])), claims) == []
+
+
 def test_a_claim_that_a_simulated_board_cannot_fail_is_judged_on_measured_profiles_only():
     assert {claim.name for claim in papers_claims() if claim.measured_only} == {
         "nothing_throttles",
         "both_take_no_longer_than_one_after_the_other",
+        *OF_MEMORY,
     }
     board = watched(simulated("sim:xavier-agx"))
     assert "nothing_throttles" not in judged([board])

@@ -104,6 +104,20 @@ def test_a_size_that_was_started_and_took_more_is_refused_with_all_larger_ones()
     assert max(board.started) == 24
 
 
+def test_small_sizes_whose_memory_hides_below_what_a_process_takes_anyway_do_not_decide_on_large_ones():
+    """A process takes 700 MiB to load its libraries, which batches of up to 20 samples do not exceed."""
+    started = []
+
+    def needed(size):
+        started.append(size)
+        return max(700.0, 500.0 + 10 * size) * MIB
+
+    memory = MemoryLimit(1500 * MIB, [16, 128])
+    with pytest.raises(OverMemoryLimitError, match="batches of 128 need about"):
+        memory.check(128, needed)
+    assert started == [4, 8, 16, 32]
+
+
 def test_a_profile_without_memory_ends_the_search_with_the_reason():
     profiler = profiler_of(Board(has_memory=False), (16, 64), 900)
     with pytest.raises(SourceUnavailableError, match="has no peak memory"):
