@@ -97,5 +97,10 @@ def named_mode(device: Device, text: str, workload: str = "") -> NamedMode:
     return only_mode(text, device.power_modes(text, workload))
 
 
+def limits_of(device: Device) -> Tuple[int, ...]:
+    """The power limits in mW that a device can be set to, ascending: of a discrete GPU; empty for any other."""
+    return getattr(device, "settable_limits_mw", ())
+
+
 def is_self_profiling(device: Device) -> bool:
     return hasattr(device, "profile")

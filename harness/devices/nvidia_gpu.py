@@ -6,7 +6,7 @@ import contextlib
 import functools
 import hashlib
 from pathlib import Path
-from typing import Any, Dict, Iterator, List, Optional
+from typing import Any, Dict, Iterator, List, Optional, Tuple
 
 from harness.board.knob import Knob
 from harness.board.lock import locked
@@ -21,6 +21,7 @@ from harness.core.units import khz_to_mhz, mw_to_w, w_to_mw
 from harness.devices.host import HostDevice
 
 NAME = "nvidia-gpu"
+LIMIT_STEP_MW = 25_000  # between power limits to choose from, as in Zeus (NSDI 2023)
 
 
 class NvidiaGpuDevice(HostDevice):
@@ -48,6 +49,16 @@ class NvidiaGpuDevice(HostDevice):
         host = super().power_mode_space()
         graphics, memory = self._gpu.clocks_khz() if self._sets_gpu else ((), ())
         return PowerModeSpace(host.cpu_cores, host.cpu_khz, graphics or (UNKNOWN_KHZ,), memory or (UNKNOWN_KHZ,))
+
+    @functools.cached_property
+    def settable_limits_mw(self) -> Tuple[int, ...]:
+        """Power limits from the least to the greatest that NVML accepts; none if this user may not set them."""
+        limits = self._gpu.power_limits_mw() if self._sets_gpu else None
+        if limits is None:
+            return ()
+        least_mw, most_mw = limits
+        first_mw = -(-least_mw // LIMIT_STEP_MW) * LIMIT_STEP_MW
+        return tuple(sorted({least_mw, *range(first_mw, most_mw + 1, LIMIT_STEP_MW), most_mw}))
 
     @functools.cached_property
     def _sets_gpu(self) -> bool:

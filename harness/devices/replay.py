@@ -11,13 +11,14 @@ from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 from harness.core.boards import load_board
 from harness.core.campaigns import Sweep
 from harness.core.cases import Case, Settings
-from harness.core.corpus import CORPUS_COLUMNS, Row, read_corpus, rows_of
+from harness.core.corpus import CORPUS_COLUMNS, POWER_LIMIT, Row, read_corpus, rows_of
 from harness.core.device import Capability, Identity
 from harness.core.errors import CannotRunError, InvalidValueError, UnknownNameError
 from harness.core.metrics import AGGREGATES
 from harness.core.mode_texts import MAXN, NamedModes, parse_power_modes
 from harness.core.power_modes import PowerMode, RecordedSpace
 from harness.core.profiles import Profile, Telemetry, wall_clock
+from harness.core.units import mw_to_w, w_to_mw
 
 PREFIX = "replay:"
 DEVICE_MARK = "@"  # between the file and a device, where the corpus holds several: `replay:FILE.csv@orin-agx`
@@ -56,6 +57,12 @@ class ReplayDevice:
         self._by_mode: Dict[Tuple[Any, ...], List[Row]] = {}
         for row in self._rows:
             self._by_mode.setdefault((row["task"], row["workload"], row["batch_size"], _mode(row)), []).append(row)
+
+    @property
+    def settable_limits_mw(self) -> Tuple[int, ...]:
+        """The power limits of the rows, ascending; empty unless all rows have one."""
+        limits = [row.get(POWER_LIMIT.name) for row in self._rows]
+        return () if None in limits else tuple(sorted({int(limit_mw) for limit_mw in limits}))
 
     def identity(self) -> Identity:
         specification = {"board": self.board, "corpus": self.path.name, "sha256": self._sha256}
@@ -108,6 +115,7 @@ class ReplayDevice:
                 what = f"{self.path.name} holds no {case.workload} at {mode.name} with {axis} {wanted}"
                 raise CannotRunError(what, f"it has: {_values(rows, axis)}")
             rows = matching
+        rows = self._under_limit(rows, case)
         if len(rows) > 1:
             differing = [name for name in rows[0] if len({str(row[name]) for row in rows}) > 1]
             raise CannotRunError(
@@ -116,6 +124,19 @@ class ReplayDevice:
                 "keep only one of them in the corpus",
             )
         return rows[0]
+
+    def _under_limit(self, rows: List[Row], case: Case) -> List[Row]:
+        """The rows under the power limit of a case; under the greatest where it has none."""
+        if not self.settable_limits_mw:
+            return rows
+        limit_w = case.settings.power_limit_w
+        limit_mw = max(row[POWER_LIMIT.name] for row in rows) if limit_w is None else round(w_to_mw(limit_w))
+        kept = [row for row in rows if row[POWER_LIMIT.name] == limit_mw]
+        if not kept:
+            there = ", ".join(f"{mw_to_w(row[POWER_LIMIT.name]):g}" for row in rows)
+            what = f"{self.path.name} holds no {case.workload} under a power limit of {limit_w:g} W"
+            raise CannotRunError(what, f"it has, in W: {there}")
+        return kept
 
     def _refuse(self, case: Case, mode: PowerMode) -> List[Row]:
         rows: Sequence[Row] = self._rows

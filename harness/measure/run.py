@@ -29,7 +29,7 @@ from harness.board.thermal import refuse_heat
 from harness.core import cases, metrics
 from harness.core.cases import Case, Mix, concurrent_conditions, parse_storage, parts_of
 from harness.core.configuration import Configuration
-from harness.core.device import Device, RealDevice, Report, SelfProfiling, is_self_profiling
+from harness.core.device import Device, RealDevice, Report, SelfProfiling, is_self_profiling, limits_of
 from harness.core.errors import CannotRunError, ControlError, DoesNotFitError, HarnessError, SourceUnavailableError
 from harness.core.frequency_residency import clock_use
 from harness.core.power_modes import PowerMode
@@ -96,7 +96,7 @@ def check(case: Case, device: Device) -> None:
         if trained.batch_size < smallest:
             what = f"{trained.workload} cannot train on batches of {trained.batch_size}"
             raise CannotRunError(f"{what}, batch normalisation needs {smallest}", f"--batch-size {smallest} or more")
-    if case.settings.power_limit_w is not None and (is_self_profiling(device) or not cast(RealDevice, device).gpu_uuid):
+    if case.settings.power_limit_w is not None and not limits_of(device):
         raise CannotRunError(f"the power limit of {device.name} cannot be set", "omit --power-limit")
     if is_self_profiling(device) or case.task == cases.IDLE:
         return

@@ -35,7 +35,7 @@ from harness.core.errors import (
 from harness.core.metrics import POWER_CHANNEL
 from harness.core.power_modes import NamedMode, PowerMode
 from harness.core.profiles import Profile
-from harness.core.units import ms_to_s
+from harness.core.units import ms_to_s, mw_to_w
 from harness.measure.run import check, conditions, run
 from harness.simulation.parameters import SIMULATED_WORKLOADS, load_workload
 from harness.store.conditions import CHOSEN_BY, comparable_conditions, is_disqualified, key
@@ -63,7 +63,8 @@ class PowerPeak(NamedTuple):
 class DeviceProfiler:
     """Profiles candidates on a device that the caller holds, and keeps the profiles in `store`, if given.
 
-    A candidate is a mode with one of `batch_sizes` (by default the case's own), which replace those of `case`. With
+    A candidate is a mode with one of `batch_sizes` (by default the case's own) and, on a discrete GPU, with one of
+    `power_limits_mw` (by default none is set), which replace those of `case`. With
     `resume`, a profile of the same conditions is taken from `store` instead of measured again. With `needs_power`, a
     profile without power is refused; else its power is NaN. `percentile` selects the minibatch time. Batch sizes that
     need more than `memory_limit_bytes` are not started.
@@ -76,6 +77,7 @@ class DeviceProfiler:
         modes: Sequence[Tuple[str, PowerMode]],
         *,
         batch_sizes: Sequence[int] = (),
+        power_limits_mw: Sequence[int] = (),
         store: Optional[ResultsStore] = None,
         environment: Optional[Mapping[str, Any]] = None,
         run_id: str = "",
@@ -95,9 +97,11 @@ class DeviceProfiler:
         self.flagged: Dict[int, List[str]] = {}  # of the best profile, if all were disturbed or throttled
         self._modes = [NamedMode(name, mode) for name, mode in modes]
         sizes = tuple(batch_sizes or (case.batch_size,))
-        self._rows = np.array([(*mode, size) for _, mode in modes for size in sizes], dtype=np.int64)
-        self.candidates = Candidates(self._rows[:, :4], self._rows[:, 4])
-        self._per_mode = len(sizes)
+        limits = tuple(power_limits_mw) or (0,)
+        settings = [(size, limit) for size in sizes for limit in limits]
+        self._rows = np.array([(*mode, *setting) for _, mode in modes for setting in settings], dtype=np.int64)
+        self.candidates = Candidates(self._rows[:, :4], self._rows[:, 4], self._rows[:, 5] if power_limits_mw else None)
+        self._per_mode = len(settings)
         self.store = store
         self._environment = dict(environment or (describe_environment() if store is not None else {}))
         self._run_id = run_id or uuid.uuid4().hex
@@ -117,7 +121,11 @@ class DeviceProfiler:
     def case(self, index: int) -> Case:
         """The case that profiles a candidate."""
         size = int(self.candidates.batch_size[index])
-        return dataclasses.replace(self.template, batch_size=size).in_mode(self._modes[index // self._per_mode])
+        case = dataclasses.replace(self.template, batch_size=size).in_mode(self._modes[index // self._per_mode])
+        if self.candidates.power_limit_mw is None:
+            return case
+        limit_w = mw_to_w(float(self.candidates.power_limit_mw[index]))
+        return dataclasses.replace(case, settings=dataclasses.replace(case.settings, power_limit_w=limit_w))
 
     def keep(self, profile: Profile) -> None:
         """Store a profile in the results file, if there is one."""

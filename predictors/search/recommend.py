@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, Optional, 
 from harness.core.campaigns import default_medium
 from harness.core.cases import DEFAULT_MINIBATCHES, Case, Settings
 from harness.core.configuration import DEFAULT_RESULTS, DEFAULT_STORAGE, FILE_NAME, load_configuration
-from harness.core.device import Device, named_mode
+from harness.core.device import Device, limits_of, named_mode
 from harness.core.errors import CannotRunError, HarnessError, InvalidValueError
 from harness.core.mode_texts import MAXN
 from harness.core.power_modes import PowerMode
@@ -66,6 +66,7 @@ EPOCHS: Dict[str, int] = {"resnet18-imagenet": 120, "yolov8n-coco": 200, "mobile
 LEAST_GAIN = 0.002  # the search ends when another profile promises less than this share of the time
 
 ON_DEVICE = "closed-loop"
+LOCKED_CLOCKS = 8  # of a discrete GPU that are candidates, from the least to the greatest
 RISK = 0.05  # of `one-shot`, unless given
 
 
@@ -174,9 +175,9 @@ def recommend(
         _refuse_more_than_an_epoch(names, max(sizes))
     lengths = [minibatches_of_training(name, sizes[0], epochs) for name in names]
     budgets = [power_budget] if isinstance(power_budget, (int, float)) else list(power_budget or ())
-    goals = [
-        goals_of(goal, budgets, peak_budget, time_limit, deadline, energy_budget, length, sizes) for length in lengths
-    ]
+    wanted = _of_samples(goal, sizes, opened)
+    limits = budgets, peak_budget, time_limit, deadline, energy_budget
+    goals = [goals_of(wanted, *limits, length, sizes) for length in lengths]
     if writes_conf and not board_of(opened):
         raise InvalidValueError(f"{device} has no nvpmodel", "omit --write-conf")
     answer = Answer(opened, case_device, None if peak_budget is None else w_to_mw(peak_budget))
@@ -441,6 +442,7 @@ def profiles_of(recommendation: Recommendation, device: Device) -> Table:
         candidates.batch_size[history.places],
         history.time_ms,
         history.power_mw,
+        power_limit_mw=None if candidates.power_limit_mw is None else candidates.power_limit_mw[history.places],
     )
 
 
@@ -477,12 +479,17 @@ def recommend_mode(
             f"note: some releases of {device.name} can only lower clocks; if a mode is refused, reboot and use --resume"
         )
     board = board_of(device)
+    limits_mw = limits_of(device)
     presets, modes = presets_of(board), device.power_modes("all", case.workload)
+    if limits_mw and device.provenance != "replayed":
+        modes = locked_clocks(device)
     if strategy == "presets" and device.provenance != "replayed":
         # By name they are the vendor's complete modes: GPU clusters that a preset switches off are off.
         presets = tuple(preset._replace(has_less_gpu=False) for preset in presets)
         modes = [mode for preset in presets for mode in device.power_modes(preset.name, case.workload)]
     setting = StrategySetting(board, references, presets, RISK if risk is None else risk, unprofiled)
+    if limits_mw:
+        setting = setting._replace(device=getattr(device, "board", device.name), workload=case.workload)
     seed = case.settings.seed
     chooser = strategy_on_device(strategy, setting, seed, LEAST_GAIN, batch)
     with device.session():
@@ -491,6 +498,7 @@ def recommend_mode(
             case,
             modes,
             batch_sizes=batch_sizes,
+            power_limits_mw=limits_mw,
             store=store,
             resume=resume,
             percentile=percentile,
@@ -519,6 +527,18 @@ def recommend_mode(
             raise
     progress.clear()
     return recommendations
+
+
+def locked_clocks(device: Device) -> List[Tuple[str, PowerMode]]:
+    """The modes of a discrete GPU to choose from beside its power limit: up to `LOCKED_CLOCKS` of its GPU clocks.
+
+    CPU and memory keep their greatest clocks: they would hold the GPU up, and save little of its power.
+    """
+    space = device.power_mode_space()
+    last, count = len(space.gpu_khz) - 1, min(LOCKED_CLOCKS, len(space.gpu_khz))
+    places = [round(last * (number + 1) / count) if last else 0 for number in range(count)]
+    modes = [space.greatest._replace(gpu_khz=space.gpu_khz[place]) for place in sorted(set(places))]
+    return [(mode.name, mode) for mode in modes]
 
 
 class WithinPeak(Strategy):
@@ -560,6 +580,11 @@ class WithinPeak(Strategy):
 
 def _peak_of(recommendation: Recommendation) -> Optional[PowerPeak]:
     return recommendation.history.profiler.peaks.get(recommendation.choice.index)
+
+
+def _of_samples(goal: Optional[str], sizes: Sequence[int], device: Device) -> Optional[str]:
+    """On a discrete GPU `energy` with several batch sizes is the energy to the end of an epoch, so that of a sample."""
+    return "sample-energy" if goal == "energy" and len(sizes) > 1 and limits_of(device) else goal
 
 
 def goals_of(

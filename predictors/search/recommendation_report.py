@@ -30,7 +30,7 @@ def format_recommendation(*recommendations: Recommendation) -> str:
         mark = " ".join(mark for mark, holds in marks.items() if holds)
         size = f", batch size {mode.batch_size}" if first.several_sizes else ""
         time_ms = mode.time_ms.value / (mode.batch_size if first.several_sizes else 1)
-        rows.append([f"{time_ms:.1f}", f"{mw_to_w(mode.power_mw.value):.1f}", mode.power_mode.name + size, mark])
+        rows.append([f"{time_ms:.1f}", f"{mw_to_w(mode.power_mw.value):.1f}", mode.name + size, mark])
     lines = [
         _plot(first, [recommendation.choice.index for recommendation in recommendations]),
         "",
@@ -46,9 +46,10 @@ def format_recommendation(*recommendations: Recommendation) -> str:
         + (f", {profiler.resumed} of them from the results file" if profiler.resumed else "")
         + (f", for all {len(recommendations)} goals together" if len(recommendations) > 1 else "")
     )
-    lines += [f"failed:      {history.mode(index).name}: {reason}" for index, reason in history.failed.items()]
+    lines += [f"failed:      {profiler.candidates.name(index)}: {reason}" for index, reason in history.failed.items()]
     for index, flags in profiler.flagged.items():
-        lines.append(f"doubtful:    {history.mode(index).name} was flagged in both of its profiles: {'; '.join(flags)}")
+        name = profiler.candidates.name(index)
+        lines.append(f"doubtful:    {name} was flagged in both of its profiles: {'; '.join(flags)}")
     return "\n".join(lines if len(recommendations) > 1 else [*lines, *_savings(first)])
 
 
@@ -67,7 +68,7 @@ def _lines_of_goal(recommendation: Recommendation, provenance: str) -> List[str]
     of_tail = "" if percentile == MEDIAN else f", which {percentile:g} % of minibatches do not exceed"
     return [
         f"goal:        {recommendation.goal.describe()}",
-        f"{'recommended' if choice.feasible else 'NOT WITHIN THE LIMITS, the nearest'}: {choice.power_mode.name}, "
+        f"{'recommended' if choice.feasible else 'NOT WITHIN THE LIMITS, the nearest'}: {mode.name}, "
         f"batch size {choice.batch_size} ({choice.reason})",
         f"minibatch:   {_figure(mode.time_ms, 1.0, 'ms')}{of_tail}, {provenance}",
         f"power:       {_figure(mode.power_mw, 1e3, 'W')}, {provenance}",
@@ -83,7 +84,7 @@ def format_shared(recommendations: Sequence[Recommendation], shared: Optional[Sh
         return "\n".join([*lines, "one mode for all: none is expected to keep the limits of each workload"])
     first = shared.modes[0]
     lines.append(
-        f"one mode for all: {first.power_mode.name}, batch size {first.batch_size}, "
+        f"one mode for all: {first.name}, batch size {first.batch_size}, "
         f"{share_to_percent(shared.longer):.1f} % worse than a mode for each"
     )
     for recommendation, mode in zip(recommendations, shared.modes):
@@ -113,7 +114,7 @@ def _savings(recommendation: Recommendation) -> List[str]:
             for value, digits, unit in ((saving.hours, 2, "h"), (saving.energy_wh, 1, "Wh"))
         )
         kept = "" if saving.keeps_limits else "; that mode breaks the limits"
-        lines.append(f"against {other.label} ({other.power_mode.name}, {figures}): {saved} over {span}{kept}")
+        lines.append(f"against {other.label} ({other.name}, {figures}): {saved} over {span}{kept}")
     return lines
 
 
@@ -122,7 +123,8 @@ def plain_mode(mode: ModeFigures, provenance: str) -> Dict[str, Any]:
         name: {**figure._asdict(), "measured": figure.profiled and provenance == "measured"}
         for name, figure in (("time_ms", mode.time_ms), ("power_mw", mode.power_mw))
     }
-    return {"mode": mode.power_mode.name, "batch_size": mode.batch_size, **figures}
+    limit = {} if mode.power_limit_mw is None else {"power_limit_mw": mode.power_limit_mw}
+    return {"mode": mode.power_mode.name, "batch_size": mode.batch_size, **limit, **figures}
 
 
 def plain_recommendation(recommendation: Recommendation) -> Dict[str, Any]:

@@ -33,14 +33,19 @@ class Candidates(NamedTuple):
         return {"batch_size": self.batch_size[places], "task": task, "power_limit_mw": limits}
 
     def name(self, index: int) -> str:
-        """The mode of a candidate as text, with its power limit: `1c-x-x-x at 150 W`."""
-        mode = PowerMode(*self.modes[index].tolist()).name
-        return mode if self.power_limit_mw is None else f"{mode} at {mw_to_w(self.power_limit_mw[index]):g} W"
+        """The mode of a candidate as text, with its power limit."""
+        limits = self.power_limit_mw
+        return name_under_limit(PowerMode(*self.modes[index].tolist()), None if limits is None else int(limits[index]))
 
     @property
     def known_modes(self) -> np.ndarray:
         """The modes as predictors take them: an unknown clock is equal in all, so any number above 0 will do."""
         return np.maximum(self.modes, 1)
+
+
+def name_under_limit(mode: PowerMode, limit_mw: Optional[int]) -> str:
+    """A mode as text, with the power limit of a discrete GPU: `1c-x-x-x at 150 W`."""
+    return mode.name if limit_mw is None else f"{mode.name} at {mw_to_w(limit_mw):g} W"
 
 
 class MeasuredMode(NamedTuple):

@@ -15,7 +15,7 @@ from predictors.models.base import DEFAULT_BATCH_SIZE, Predictor
 from predictors.strategies.closed_loop import CandidatePosterior, learn
 from predictors.strategies.fixed import Maxn, Presets, VendorPreset
 from predictors.strategies.goals import Goal
-from predictors.strategies.protocol import Choice, History, Strategy
+from predictors.strategies.protocol import Choice, History, Strategy, name_under_limit
 from predictors.strategies.search import Grid
 
 LEVEL = 0.8  # share of measurements that the intervals should contain
@@ -38,6 +38,12 @@ class ModeFigures(NamedTuple):
     batch_size: int
     time_ms: FigureInterval
     power_mw: FigureInterval
+    power_limit_mw: Optional[int] = None  # of a discrete GPU
+
+    @property
+    def name(self) -> str:
+        """The mode as text, with its power limit."""
+        return name_under_limit(self.power_mode, self.power_limit_mw)
 
 
 class Saving(NamedTuple):
@@ -183,6 +189,7 @@ def describe(posterior: CandidatePosterior, history: History, index: int, label:
         int(posterior.batch_size[index]),
         interval(posterior.log_time, posterior.log_time_sd),
         interval(posterior.log_power, posterior.log_power_sd),
+        history.choice(index, "", True).power_limit_mw,
     )
 
 

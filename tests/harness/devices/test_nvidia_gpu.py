@@ -12,6 +12,7 @@ import sys
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from harness.board import nvml, privileges
@@ -19,11 +20,13 @@ from harness.board.knob import KnobSpec, open_knob
 from harness.board.saved_state import restore
 from harness.core.cases import DVFS, Case, Settings
 from harness.core.configuration import Configuration
-from harness.core.device import named_mode
+from harness.core.device import limits_of, named_mode
 from harness.core.errors import CannotRunError, ControlError, SourceUnavailableError, UnknownNameError
 from harness.devices.registry import open_device
 from harness.measure.doctor import training_capabilities
 from harness.measure.run import check
+from predictors.search.device_profiler import DeviceProfiler
+from predictors.search.recommend import locked_clocks
 
 FAKE = Path(__file__).resolve().parents[2] / "boards" / "fake_nvml"
 
@@ -250,6 +253,31 @@ def test_without_rights_the_clocks_that_are_are_measured_and_a_limit_is_refused(
     assert driver.log == []
     with pytest.raises(ControlError, match="sudo asks for a password"):
         device.check(a_case(power_limit_w=250))
+
+
+def test_limits_to_choose_from_are_those_that_nvml_accepts_in_steps_of_25_w(driver, monkeypatch):
+    device = open_device("nvidia-gpu", Configuration())
+    assert limits_of(device)[:3] == (100_000, 125_000, 150_000)
+    assert limits_of(device)[-2:] == (350_000, 366_000)
+    assert limits_of(open_device("host", Configuration())) == ()
+    monkeypatch.setattr(privileges, "refusal", lambda root: "sudo asks for a password")
+    assert limits_of(open_device("nvidia-gpu", Configuration())) == ()
+
+
+def test_a_search_chooses_among_limits_and_some_locked_clocks_and_sets_both(driver):
+    device = open_device("nvidia-gpu", Configuration())
+    modes = locked_clocks(device)
+    assert [mode.gpu_khz for _, mode in modes] == [1_695_000, 2_100_000]  # of three the least is left out
+    template = a_case()
+    profiler = DeviceProfiler(device, template, modes, batch_sizes=(16, 32), power_limits_mw=limits_of(device))
+    assert len(profiler.candidates.modes) == 2 * 2 * len(limits_of(device))
+    index = int(np.flatnonzero(profiler.candidates.power_limit_mw == 150_000)[-1])
+    case = profiler.case(index)
+    assert (case.settings.power_limit_w, case.batch_size) == (150.0, 32)
+    assert profiler.candidates.name(index).endswith(" at 150 W")
+    with device.session():
+        assert device.set_case(case)["gpu_power_limit_mw"] == 150_000
+    assert ["lock-gpu", 2100, 2100] in driver.log
 
 
 def test_a_limit_that_the_gpu_does_not_take_is_refused_and_what_it_lists_may_be_too(driver):

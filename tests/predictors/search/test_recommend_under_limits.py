@@ -1,0 +1,70 @@
+"""`recommend` on a discrete GPU, replayed from a measured table: power limit and batch size are chosen together."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+import jetwatt
+from harness.core.cases import Case, Settings
+from harness.core.configuration import Configuration
+from harness.core.device import limits_of, named_mode
+from harness.core.errors import CannotRunError
+from harness.core.measured_tables import table_file
+from harness.devices.registry import open_device
+from jetwatt.cli import main
+
+WORKLOAD, SIZES = "resnet50-imagenet", [32, 64, 128]
+V100 = f"replay:{table_file('zeus-v100')}"
+
+
+def energies():
+    """Energy of a sample in mJ by power limit and batch size."""
+    table = jetwatt.load_table("zeus-v100").query("workload == @WORKLOAD and batch_size in @SIZES")
+    energy = table["minibatch_time_ms"] * table["power_mw"] / table["batch_size"] / 1000
+    return dict(zip(zip(table["power_limit_mw"], table["batch_size"]), energy))
+
+
+def test_the_least_energy_is_chosen_in_six_profiles():
+    answer = jetwatt.recommend(V100, workload=WORKLOAD, goal="energy", batch_size=SIZES, profiles=6)
+    choice = answer.recommendations[0][0].choice
+    known = energies()
+    assert known[choice.power_limit_mw, choice.batch_size] <= 1.03 * min(known.values())
+    assert f"1c-x-x-x at {choice.power_limit_mw / 1000:g} W, batch size {choice.batch_size}" in repr(answer)
+    assert "energy of a sample" in repr(answer)
+
+
+def test_the_json_file_has_the_power_limit(tmp_path):
+    out = tmp_path / "answer.json"
+    words = ["--workload", WORKLOAD, "--batch-size", "32,64,128", "--goal", "energy", "--profiles", "3"]
+    assert main(["recommend", "--device", V100, *words, "--json", str(out)]) == 0
+    answer = json.loads(out.read_text(encoding="utf-8"))
+    assert answer["choice"]["power_limit_mw"] in {limit for limit, _ in energies()}
+
+
+def test_a_replayed_gpu_offers_the_limits_of_its_rows_and_replays_the_greatest_by_default():
+    device = open_device(V100, Configuration())
+    assert limits_of(device) == tuple(range(100_000, 250_001, 25_000))
+    table = jetwatt.load_table("zeus-v100").query("workload == @WORKLOAD and batch_size == 64")
+    for limit_w, place in ((None, 250_000), (100.0, 100_000)):
+        case = Case(device.name, WORKLOAD, named_mode(device, "maxn"), 0, "ssd", 64, Settings(power_limit_w=limit_w))
+        expected = table.loc[table["power_limit_mw"] == place, "power_mw"].item()
+        assert device.profile(case).aggregates["power_mw"] == expected
+    case = Case(device.name, WORKLOAD, named_mode(device, "maxn"), 0, "ssd", 64, Settings(power_limit_w=110.0))
+    with pytest.raises(CannotRunError, match=r"under a power limit of 110 W; it has, in W: .*100"):
+        device.check(case)
+
+
+def test_energy_of_a_minibatch_stays_refused_where_no_limit_is_set():
+    with pytest.raises(jetwatt.HarnessError, match="the smallest batch size always wins"):
+        jetwatt.recommend("sim:orin-agx", workload="lenet-mnist", goal="energy", batch_size=[16, 32])
+
+
+def test_profiles_of_one_workload_keep_their_limits_as_a_reference_of_the_next():
+    both = jetwatt.recommend(
+        V100, workload=[WORKLOAD, "bert-base-uncased-squad"], goal="energy", batch_size=32, profiles=3
+    )
+    limits = [np.unique(each[0].history.profiler.candidates.power_limit_mw).tolist() for each in both.recommendations]
+    assert limits[0] == limits[1] == list(range(100_000, 250_001, 25_000))
