@@ -57,7 +57,7 @@ class Records:
 
 
 def figure(text: str, digits: int = 1) -> str:
-    """A recorded figure as documents print it: fewer digits from 100 on, and a dash where there is none."""
+    """A recorded figure as documents print it: fewer digits from 100 on, and a dash if there is none."""
     if not text:
         return "-"
     value = float(text)

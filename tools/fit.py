@@ -124,7 +124,7 @@ class Fitted(NamedTuple):
 
 
 def table_residuals(table: Table, parameters: Parameters) -> Tuple[np.ndarray, np.ndarray]:
-    """Logarithm of model over measurement, of time and of power, for each row; NaN where there is no power."""
+    """Logarithm of model over measurement, of time and of power, for each row; NaN if there is no power."""
     simulated = simulated_like(table, parameters, rough=False)
     return np.log(simulated.time_ms / table.time_ms), np.log(simulated.power_mw / table.power_mw)
 

@@ -29,7 +29,7 @@ DRAWN, DRAWS = 50, 10
 
 
 class ClaimResult(NamedTuple):
-    """A claim, what simulated boards say to it, and why it is known not to hold; None where it should."""
+    """A claim, what simulated boards say to it, and why it is known not to hold; None if it should."""
 
     name: str  # of the claim
     facts: Tuple[str, ...]  # ids of the papers' statements

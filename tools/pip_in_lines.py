@@ -2,7 +2,7 @@
 
     python tools/pip_in_lines.py pip install -c constraints.txt -e '.[dev]'
 
-Ends with pip's own status; where that is not 0, with the end of pip's output. Needs no package, on any Python from 3.8.
+Ends with pip's own status; if that is not 0, with the end of pip's output. Needs no package, on any Python from 3.8.
 """
 
 from __future__ import annotations

@@ -376,7 +376,7 @@ def write_record(part: Part, rows: Sequence[Row]) -> None:
 
 
 def read_record(part: Part, folder: Optional[Path] = None) -> List[Dict[str, str]]:
-    """The rows of a record as texts; none where it was never recorded."""
+    """The rows of a record as texts; none if it was never recorded."""
     path = part.path if folder is None else folder / part.path.name
     if not path.exists():
         return []

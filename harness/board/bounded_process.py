@@ -61,7 +61,7 @@ def run_bounded(
 def run_checked(
     command: Sequence[str], *, timeout_s: float, hint: str, variables: Mapping[str, str] = _NO_VARIABLES
 ) -> str:
-    """Run a command as `run_bounded` and return what it printed; ControlError where it ended with a status."""
+    """Run a command as `run_bounded` and return what it printed; ControlError if it ended with a status."""
     done = run_bounded(command, timeout_s=timeout_s, variables=variables)
     if done.status:
         said = done.output.strip() or f"status {done.status}"

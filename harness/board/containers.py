@@ -62,7 +62,7 @@ def shared_memory_bytes(root: str = "/") -> Tuple[int, int]:
 
 
 def lack_of_shared_memory(workers: int, batch_bytes: int) -> Optional[Tuple[str, str]]:
-    """What is too small for the batches of some workers, with a hint; None where it is not."""
+    """Why shared memory is too small for the batches of some workers, with a hint; None if it is not."""
     total, free = shared_memory_bytes()
     # Each worker has batches ready, and the loop holds one more (torch 2.15); a MiB is for pages that are not full.
     needed = (workers * PREFETCH_FACTOR + 1) * batch_bytes + BYTES_PER_MIB

@@ -67,7 +67,7 @@ def group_directories(group: str, mounts: List[Mount], controller: Optional[str]
 
 
 def cpu_quota(root: str = "/") -> Optional[float]:
-    """How many cores' time this process may take, by its groups' tightest quota; None where none is set or seen."""
+    """How many cores' time this process may take, by its groups' tightest quota; None if none is set or seen."""
     quotas = []
     for group in itertools.chain.from_iterable(own_groups(root, "cpu")):
         limit, quota, period = (f"{group}/{name}" for name in ("cpu.max", "cpu.cfs_quota_us", "cpu.cfs_period_us"))
@@ -114,7 +114,7 @@ class ReadGroup(NamedTuple):
 
 
 class ReadLimit(Knob):
-    """Bytes per second by disk number; None where there is no group with a limit."""
+    """Bytes per second by disk number; None if there is no group with a limit."""
 
     name = "read limit"
     topic = "hold reads to a limit"

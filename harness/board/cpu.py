@@ -229,7 +229,7 @@ class ProcessTree:
         self._parents: Dict[int, int] = {}
 
     def ticks(self) -> int:
-        """CPU time of the tree so far; OSError where its root is gone, or processes end faster than they are read."""
+        """CPU time of the tree so far; OSError if its root is gone, or processes end faster than they are read."""
         for _ in range(4):
             # Parents are read before their children: a child that ends meanwhile, whose time goes to its parent, is
             # never counted twice; where one ends before it is read, its time is in neither, and all are read again.

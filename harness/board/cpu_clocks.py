@@ -130,7 +130,7 @@ def open_source(root: str, measured: bool = False) -> Source:
     `scaling_cur_freq` shows what the driver has requested. A chip that holds its CPUs down shows it only in
     `cpuinfo_cur_freq`, which counts cycles (Thor, L4T r38.4: 2,601,000 shown, 649,000 real): with `measured` that is
     `cpu4_measured_khz`, every `MEASURED_EVERY_S`. Only those with a CPU online now: what others show is left from when
-    they had one. Raises SourceUnavailableError where there is no policy, as in most virtual machines.
+    they had one. Raises SourceUnavailableError if there is no policy, as in most virtual machines.
     """
     directory = os.path.join(root, _DIRECTORY)
     cpus = sorted(int(path.rpartition("policy")[2]) for path in glob.glob(os.path.join(directory, "policy*")))

@@ -74,7 +74,7 @@ class JetsonClocks(Knob):
         return {DVFS: OFF if is_held(shown) else ON, "shown": shown, "leftover": self._stored_at_ns()}
 
     def apply(self, value: Dict[str, Any]) -> None:
-        """Hold the clocks, storing what was before the first time; or put back what was stored."""
+        """Hold the clocks, storing the previous state the first time; or restore the stored state."""
         if value[DVFS] == OFF:
             if not self._has_stored:
                 self._do("store")  # replaces a leftover

@@ -1,6 +1,6 @@
 """A discrete NVIDIA GPU, by the driver's own library (NVML): who it is, what it draws, its clocks, its power limit.
 
-Power is the growth of the GPU's own energy counter (Volta and later). Older ones tell sampled power alone: by the
+Power is the growth of the GPU's own energy counter (Volta and later). Older GPUs report sampled power only: by the
 driver's description a mean over the last second on some, the value of the moment on others, and recent ones were seen
 to look for a part of each period only ("Part-time Power Measurements", SC 2024). Which one it was is in the record.
 
@@ -52,7 +52,7 @@ FREE = "free"  # clocks that are not locked
 
 
 class DiscreteGpu:
-    """One GPU. What it does not have is None; OSError where it should answer and does not."""
+    """One GPU. Figures that it does not have are None; OSError if it should answer and does not."""
 
     def __init__(self, library: ModuleType, index: int) -> None:
         self._library = library
@@ -240,7 +240,7 @@ class NvmlSource:
 
 
 def open_source(root: str, gpu: str = "", pid: int = 0) -> NvmlSource:
-    """The GPU of an index or UUID, and the CPU of `root` by RAPL where that may be read; `pid` is who trains."""
+    """The GPU of an index or UUID, and the CPU of `root` by RAPL if it is readable; `pid` is the training process."""
     try:
         device = find_gpu(gpu)
     except HarnessError as error:

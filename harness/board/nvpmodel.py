@@ -163,7 +163,7 @@ class Nvpmodel(Knob):
         refusal = find_refusal(finished.output)
         if refusal is not None:
             raise self._not_set(value, *refusal)
-        # Alone, a status says little: it was seen to be 255 for modes that had taken.
+        # The exit status alone is not reliable: it was 255 for modes that had taken effect.
         if finished.status != 0 and self.read() != value:
             raise self._not_set(value, f"it ended with status {finished.status} and said: {quote(finished.output)}")
         self._half_set = ""
@@ -292,7 +292,7 @@ def asks_for_reboot(text: str) -> bool:
 
 
 def find_refusal(text: str) -> Optional[Tuple[str, str]]:
-    """Why `nvpmodel -m` did not set the mode, or not all of it, and a hint; None where it does not say so."""
+    """Why `nvpmodel -m` did not set the mode, or not all of it, and a hint; None if it does not say so."""
     if not _NOT_SET.search(text):
         return None
     match = _FILE_ERROR.search(text)

@@ -52,7 +52,7 @@ class PowerModel(NamedTuple):
     attributes: Attributes = ()
 
     def value(self, param: str, argument: str) -> Optional[str]:
-        """What the mode sets an argument to in the end; None where it leaves it alone."""
+        """What the mode sets an argument to in the end; None if it leaves it alone."""
         values = [setting.value for setting in self.settings if setting[:2] == (param, argument)]
         return values[-1] if values else None
 
@@ -119,7 +119,7 @@ class Parsed(NamedTuple):
 
 
 def read_conf(path: Path) -> Parsed:
-    """Read a file; InvalidValueError where it cannot be read or understood; names the line and what was expected."""
+    """Read a file; InvalidValueError if it cannot be read or understood; names the line and what was expected."""
     try:
         text = path.read_text(encoding="utf-8", errors="replace")  # comments may be in any encoding, all else is ASCII
     except OSError as error:
@@ -239,7 +239,7 @@ class _Reader:
 
 
 def write(conf: Conf, comment: str = "") -> str:
-    """The file's text; InvalidValueError where it would not be read back to the same, or nvpmodel would refuse it."""
+    """The file's text; InvalidValueError if it would not be read back to the same, or nvpmodel would refuse it."""
     sections: List[OtherSection] = []
     for param in conf.params:
         head = (("TYPE", param.type), ("NAME", param.name), *param.attributes)

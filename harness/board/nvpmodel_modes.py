@@ -57,7 +57,7 @@ def to_power_mode(conf: Conf, model: PowerModel) -> Limits:
 
 
 def tpc_mask(model: PowerModel) -> Optional[int]:
-    """Which TPCs of the GPU a mode switches off, a bit for each; None where it does not say."""
+    """The TPCs of the GPU that a mode switches off, a bit for each; None if it does not set them."""
     return _number(model, TPC_POWER_GATING, TPC_PG_MASK)
 
 
@@ -122,7 +122,7 @@ def custom_conf(
 
 
 def _custom_settings(conf: Conf, base: PowerModel, mode: PowerMode) -> List[Setting]:
-    """The base's settings, with those of the cores and of the three clocks replaced where they stand."""
+    """The base's settings, with those of the cores and of the three clocks replaced in place."""
     for param, khz in ((GPU, mode.gpu_khz), (EMC, mode.mem_khz)):
         if khz != UNKNOWN_KHZ and conf.param(param) is None:
             raise InvalidValueError(f"this conf has no PARAM {param}, so power mode {mode.name} cannot be set with it")
@@ -206,7 +206,7 @@ def _switches(conf: Conf) -> Dict[int, str]:
 
 
 def _cap(model: PowerModel, param: str) -> Optional[int]:
-    """The maximum that a mode sets for a clock, in the unit of its file; None where it does not cap it."""
+    """The maximum that a mode sets for a clock, in the unit of its file; None if it does not cap it."""
     caps = (_number(model, param, argument) for argument in (MAX_FREQ, f"{MAX_FREQ}_KNEXT"))
     cap = next((cap for cap in caps if cap is not None), None)
     return None if cap in _UNCAPPED else cap

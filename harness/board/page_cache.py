@@ -50,7 +50,7 @@ class PageCache:
 
 
 class Residency(NamedTuple):
-    resident_bytes: Optional[int]  # to the byte, also where a file ends within a page; None if it cannot be read
+    resident_bytes: Optional[int]  # exact, even if a file ends within a page; None if it cannot be read
     total_bytes: int  # the size of the files
     reason: str = ""  # why it cannot be read, and what to do; empty if it was
 

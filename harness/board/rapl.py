@@ -43,7 +43,7 @@ class Domain(NamedTuple):
 
 
 def energy_growth_uj(growth_uj: float, range_uj: Optional[int]) -> float:
-    """The energy between two readings of a counter that wraps; ValueError where its range does not explain a fall."""
+    """The energy between two readings of a counter that wraps; ValueError if its range does not explain a fall."""
     if growth_uj >= 0:
         return growth_uj
     if range_uj is None or growth_uj + range_uj < 0:

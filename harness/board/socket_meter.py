@@ -35,7 +35,7 @@ EXAMPLE = f"the first line names the columns: {TIME} and {' or '.join(POWERS)}"
 
 
 def read_power_log(path: Path) -> Telemetry:
-    """Power of the whole device at its plug; InvalidValueError where the file is not of that form, names the line."""
+    """Power of the whole device at its plug; InvalidValueError if the file is not of that form, names the line."""
     try:
         with path.open(encoding="utf-8-sig", newline="") as lines:
             series = parse_power_log(lines)
@@ -96,7 +96,7 @@ class SocketMeter:
 
 
 def parse_power_log(lines: Iterable[str]) -> Series:
-    """The samples of a file's lines, in milliwatt; InvalidValueError where they cannot be such a recording."""
+    """The samples of a file's lines, in milliwatt; InvalidValueError if they cannot be such a recording."""
     reader = csv.reader(lines)
     header = [name.strip() for name in next(reader, [])]
     powers = [name for name in header if name in POWERS]

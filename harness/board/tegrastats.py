@@ -139,7 +139,7 @@ def parse_log(
 ) -> Telemetry:
     """Turn a recorded log into telemetry whose time starts at 0 with its first line.
 
-    `interval_s` is what tegrastats was given; None where every line has a date. `total`, `remark`: of `choose_total`.
+    `interval_s` is what tegrastats was given; None if every line has a date. `total`, `remark`: of `choose_total`.
     """
     if interval_s is not None and not interval_s > 0:
         raise InvalidValueError(f"the interval of a tegrastats log must be above 0 s, got {interval_s}")

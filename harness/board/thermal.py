@@ -4,7 +4,7 @@ sys/class/thermal/thermal_zone0/type, temp            `cpu-thermal`; thousandths
 sys/class/thermal/thermal_zone0/trip_point_1_type     `active` (a fan starts), `passive` (clocks are held down) or
 `critical` (the kernel shuts the machine down)
 sys/class/thermal/thermal_zone0/trip_point_1_temp     thousandths of a degree
-sys/class/hwmon/hwmon2/temp1_label, temp1_input       read where there are no zones
+sys/class/hwmon/hwmon2/temp1_label, temp1_input       read if there are no zones
 
 A zone whose part of the chip has no power gives EAGAIN (Orin, L4T r36) or -256 C (r35): it is missing by itself.
 """

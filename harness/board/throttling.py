@@ -111,7 +111,7 @@ class Throttling(NamedTuple):
     start_s: float
     end_s: float
     by: str  # `cpu_throttle_alert`, `oc3`, ...
-    events: Optional[int] = None  # how many were counted; None where there is a state and no count
+    events: Optional[int] = None  # how many were counted; None if there is a state and no count
 
     def text(self, origin_s: float = 0.0) -> str:
         """In words, its times counted from `origin_s`: `throttled from 12.0 s to 15.5 s by oc3 (4 events)`."""

@@ -21,7 +21,7 @@ TASKS = ("training", "inference")
 PROVENANCES = ("measured", "simulated", "replayed")
 SUFFIXES = (".csv", ".parquet")
 
-Row = Dict[str, Any]  # a row of a corpus: values by column, None where a cell is empty
+Row = Dict[str, Any]  # a row of a corpus: values by column, None if a cell is empty
 
 MOST_COLUMNS, MOST_CELLS = 1_000, 50_000_000  # a file of a few kilobytes can claim any number of either
 SEPARATORS = {";": "semicolons", "\t": "tabs"}  # separators of other programs
@@ -141,7 +141,7 @@ def scan_corpus(path: Union[str, Path]) -> Tuple[pd.DataFrame, Dict[str, Fault]]
 
 
 def rows_of(table: pd.DataFrame) -> List[Row]:
-    """The rows of a frame one by one, None where a value is missing."""
+    """The rows of a frame one by one, None if a value is missing."""
     plain = table.astype(object)
     rows: List[Row] = plain.where(plain.notna(), None).to_dict("records")
     return rows

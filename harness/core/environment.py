@@ -49,7 +49,7 @@ def describe_environment(root: Path = Path("/")) -> Dict[str, Any]:
 
 
 def package_version(name: str) -> Optional[str]:
-    """The installed version of a distribution, None where it is not installed; does not import it."""
+    """The installed version of a distribution, None if it is not installed; does not import it."""
     try:
         return metadata.version(name)
     except metadata.PackageNotFoundError:

@@ -134,7 +134,7 @@ def make_own_folder(folder: Path) -> None:
     for part in [folder, *folder.parents]:
         if is_shared(part.parent):
             status, is_sticky = part.lstat(), part.parent.stat().st_mode & stat.S_ISVTX
-            # Without the sticky bit others can move the folder, whatever its own mode.
+            # Without the sticky bit others can move the folder, regardless of its own mode.
             is_open = (
                 is_sticky and status.st_mode & stat.S_IWOTH and (part == folder or not status.st_mode & stat.S_ISVTX)
             )

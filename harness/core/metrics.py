@@ -17,13 +17,13 @@ from harness.core.units import ms_to_s, mws_to_mwh
 # it cannot lie inside the transient. The means of its halves may lie apart by more than the noise of a sensor (repeated
 # modes of PowerTrain differ by about 1 %), and by no more than its predictors err, as a share of its mean.
 STABLE_WINDOW_S, STABLE_TOLERANCE = 3.0, 0.05
-MAX_SETTLING_S = 30.0  # a profile whose power has not settled by now goes on, flagged
-MIN_POWER_SAMPLES = 3  # of fewer a median means nothing (001 sec. 2.5: a fast mode gives few, or none)
-MAX_GAP_INTERVALS = 3.0  # samples further apart cover nothing of the time between them: reads failed there
+MAX_SETTLING_S = 30.0  # a profile whose power has not settled by then continues, flagged
+MIN_POWER_SAMPLES = 3  # fewer give no meaningful median (001 sec. 2.5: a fast mode has few, or none)
+MAX_GAP_INTERVALS = 3.0  # samples further apart do not cover the time between them: reads failed there
 
 
 class EpochSums(NamedTuple):
-    """One epoch: when it ran (monotonic seconds) and the sums over its minibatches, in seconds."""
+    """One epoch: its start and end (monotonic seconds) and the sums over its minibatches, in seconds."""
 
     epoch: int
     start_s: float
@@ -64,7 +64,7 @@ def integral(
     A sample stands for the time since the sample before it. In a window only the overlap counts. At either end of the
     samples, and of a gap of more than `MAX_GAP_INTERVALS` median intervals among them, the nearest one is taken to hold
     for at most one median interval more. `times_s` ascend; the window is by default from the first sample to the last.
-    None where there are fewer than two samples, or they do not cover the window.
+    None if there are fewer than two samples, or they do not cover the window.
     """
     if len(times_s) < 2:
         return None
@@ -97,10 +97,10 @@ def energy_mwh(
 def stable_from(
     times_s: Sequence[float], values_mw: Sequence[float], window_s: float = STABLE_WINDOW_S
 ) -> Optional[float]:
-    """When power has become stable: the start of the first stable one of sliding windows (PowerTrain sec. 2.5).
+    """The time at which power is stable: the start of the first stable sliding window (PowerTrain sec. 2.5).
 
     There the means of the two halves differ by no more than `STABLE_TOLERANCE` of the window's: a transient moves them,
-    the turns of stall and compute do not. `times_s` ascend; a window holds two samples at least. None where no window
+    the turns of stall and compute do not. `times_s` ascend; a window holds two samples at least. None if no window
     that was observed to its end is stable.
     """
     times = np.asarray(times_s, dtype=float)
@@ -198,7 +198,7 @@ CONCURRENT_AGGREGATES: Dict[str, str] = _TEXTS["concurrent"]  # further ones of 
 def summarise(
     minibatches: Sequence[Minibatch], telemetry: Telemetry, batch_size: int, *, whole_epochs: bool = False
 ) -> Dict[str, Optional[float]]:
-    """The aggregates of a profile; of whole epochs, epoch 0 is in figures of its own alone (SIGMETRICS sec. 4.4)."""
+    """The aggregates of a profile; of whole epochs, epoch 0 is in separate figures only (SIGMETRICS sec. 4.4)."""
     clean = counted_minibatches(minibatches, whole_epochs)
     figures: Dict[str, Optional[float]] = dict.fromkeys(AGGREGATES)
     figures["clean_minibatches"] = float(len(clean))
@@ -251,7 +251,7 @@ def summarise_concurrent(
 
     `series` are the telemetry's, by channel.
 
-    `CannotRunError` where no training minibatch completed.
+    `CannotRunError` if no training minibatch completed.
     """
     if not both.training_ms:
         raise CannotRunError(

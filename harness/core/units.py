@@ -17,7 +17,7 @@ MWH_PER_WH = 1_000.0
 BYTES_PER_MB = 10**6
 BYTES_PER_MIB = 2**20
 BYTES_PER_GIB = 2**30
-BYTES_PER_SECTOR = 512  # /proc/diskstats counts in 512-byte sectors whatever the device's own sector size
+BYTES_PER_SECTOR = 512  # /proc/diskstats counts in 512-byte sectors regardless of the device's own sector size
 
 
 Conversion = Callable[[float], float]  # of a number, or of an array of them

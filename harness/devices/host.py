@@ -56,7 +56,7 @@ def source_capability(spec: SourceSpec, root: str) -> Capability:
 
 
 def _silence(source: Source) -> Tuple[str, str]:
-    """Why a source that opens gives no power, or nothing at all, in two readings, and a hint; empty where it does."""
+    """Why a source that opens gives no power, or nothing at all, in two readings, and a hint; empty if it does."""
     readings = []
     for _ in range(2):
         try:

@@ -4,7 +4,7 @@
     DVFS:           jetson_clocks undone -- nvpmodel -- memory released -- read back
 
 A board without nvpmodel, or without jetson_clocks, is set through sysfs: cores, CPU, GPU and memory clock, each held.
-With DVFS, CPU and GPU may fall to their lowest clock; the memory is held where there is no nvpmodel to cap it.
+With DVFS, CPU and GPU may fall to their lowest clock; the memory is held if there is no nvpmodel to cap it.
 """
 
 from __future__ import annotations

@@ -39,7 +39,7 @@ class PeakMemory:
             torch.cuda.reset_peak_memory_stats()
 
     def figures(self, telemetry: Telemetry) -> Dict[str, Optional[float]]:
-        """The aggregates of `FIGURES`, in bytes; None where there is no sensor."""
+        """The aggregates of `FIGURES`, in bytes; None if there is no sensor."""
 
         def peak(channel: str) -> Optional[float]:
             return max(telemetry.series.get(channel, NO_SERIES).values, default=None)

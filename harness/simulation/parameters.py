@@ -48,7 +48,7 @@ class PhysicsParameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True)
     loading_memory_cycles: float  # the same for fetching and pre-processing
     other_processes: float  # busy processes beside the main one and the workers: threads of theirs, telemetry, system
     background_khz: float  # cycles per ms that they take off all cores together
-    contention: float  # growth of the launch time per process that has no core of its own
+    contention: float  # growth of the launch time per process without its own core
     serial_share: float  # share of the loading that more workers do not speed up
     read_ahead: float  # exponent of the workers in the time that they read a medium together
     main_cycles: float  # CPU cycles of the main process per minibatch: taking it from the queue, bookkeeping
@@ -57,7 +57,7 @@ class PhysicsParameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True)
     inference_work: float  # GPU work of inference over that of training, per sample
     inference_launches: float  # CPU cycles of a launch over `launch_cycles`: nothing is kept for going back
     inference_sharpness: float  # as `launch_sharpness`, of inference, which waits for each result
-    inference_waits: float  # samples whose preparation an inference minibatch waits for, whatever its size
+    inference_waits: float  # samples whose preparation an inference minibatch waits for, regardless of its size
     inference_copying: float  # cycles per byte of a minibatch of inputs over `main_cycles_per_byte`
     inference_gpu_power: float  # dynamic GPU power of inference over that of training
     dvfs_gpu_utilisation: float  # utilisation that the GPU's governor steers to
@@ -90,7 +90,7 @@ class BoardParameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     emmc_ms_per_mb: float  # reading small files in random order
     idle_logging_mw: float  # what telemetry adds to an idle board
     idle_dvfs_share: float  # share of the clock-dependent idle power that is left with DVFS on
-    wol_mw: float  # suspended, waiting for a network packet; 0 where the board cannot
+    wol_mw: float  # suspended, waiting for a network packet; 0 if the board cannot
     carrier_mw: float  # what the carrier board and the adapter add to module power at the socket
     time_spread: float  # relative deviation between instances that perform alike (standard deviation)
     slow_instances: int  # how many of five under-perform
@@ -108,7 +108,7 @@ class BoardParameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def greatest(self) -> PowerMode:
-        """With the data sheet's memory clock where a mode does not set it; the clock of a GPU that nobody uses is 1."""
+        """With the data sheet's memory clock if a mode does not set it; the clock of an unused GPU is 1."""
         clocks, memory = self.spec.clocks, self.spec.memory
         sheet_khz = round(memory.bandwidth_bytes_per_s / (memory.bus_bits // 8 * 2 * 1000))
         return PowerMode(
@@ -137,7 +137,7 @@ class WorkloadParameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True
     traffic: float  # memory traffic over that of `bytes_per_flop`
     gpu_overlap: float  # of `gpu_sharpness` in training: little where computing and moving data take turns
     fixed_ms: float  # time of a training minibatch that no clock changes
-    minibatch_bytes: float  # memory traffic of a training minibatch whatever its size: weights, optimiser
+    minibatch_bytes: float  # memory traffic of a training minibatch regardless of its size: weights, optimiser
     launch_work: float  # CPU cycles of a launch over `launch_cycles`
     preprocess_cycles: float  # CPU cycles of decoding and transforming one sample
     main_work: float  # cycles of the main process over those of `main_cycles`
@@ -145,7 +145,7 @@ class WorkloadParameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True
     model_bytes: float  # RAM that the training process holds beside the CUDA context
     default_workers: int  # workers that the papers ran it with
     inference_factor: float  # GPU work of its inference over `inference_work` of that of its training
-    inference_growth: float  # exponent of the batch size in that work: 0 where it takes as long whatever its size
+    inference_growth: float  # exponent of the batch size in that work: 0 where it takes as long regardless of its size
 
     @property
     def bytes_per_sample(self) -> float:

@@ -24,7 +24,7 @@ class Variability(NamedTuple):
 
 
 def variability(values: Sequence[float]) -> Optional[Variability]:
-    """The spread of repeated figures, such as the epoch times of a night; None where there are none."""
+    """The spread of repeated figures, such as the epoch times of a night; None if there are none."""
     samples = np.asarray(values, dtype=float)
     if len(samples) == 0:
         return None
@@ -43,7 +43,7 @@ class Stretches(NamedTuple):
 
     minibatches: int  # the length of each
     time_errors: Tuple[float, ...]  # |median time / that of all minibatches - 1| of each
-    # |mean power / that of all samples - 1| of each; NaN where a stretch holds no power sample (C15)
+    # |mean power / that of all samples - 1| of each; NaN if a stretch holds no power sample (C15)
     power_errors: Tuple[float, ...]
     seconds: Tuple[float, ...]  # how long each took
 
@@ -59,7 +59,7 @@ class Stretches(NamedTuple):
 
 
 def stretches_of(minibatches: Sequence[Minibatch], power: Series, length: int) -> Stretches:
-    """Every stretch of `length` counted minibatches against the whole; none where the profile is shorter."""
+    """Every stretch of `length` counted minibatches against the whole; none if the profile is shorter."""
     times_ms = np.array([minibatch.e2e_ms for minibatch in minibatches])
     starts_s = np.array([minibatch.start_s for minibatch in minibatches])
     if length > len(times_ms):

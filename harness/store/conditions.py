@@ -160,5 +160,5 @@ def plain(value: Any, name: str) -> Any:
 
 
 def canonical_json(value: Any) -> str:
-    """The one text of a plain value: equal values have equal texts, whatever the order of their keys."""
+    """The one text of a plain value: equal values have equal texts, regardless of the order of their keys."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)

@@ -33,7 +33,7 @@ class Transformed:
 def transformed(
     data_set: DataSet, build_transform: Callable[[], Callable[[Any], Any]]
 ) -> Callable[[Path], Transformed]:
-    """What reads one of the papers' data sets from its folder; the transform is built with it, and can be pickled."""
+    """Reads one of the papers' data sets from its folder; includes the transform, and can be pickled."""
     return lambda folder: Transformed(data_sets.open_samples(data_set, folder), build_transform())
 
 
@@ -43,13 +43,13 @@ def sgd(parameters: Any) -> Any:
 
 
 def adamw(parameters: Any) -> Any:
-    """AdamW, as transformers are trained: two more numbers for each parameter that learns."""
+    """AdamW, the usual optimizer of transformers: two more numbers for each trainable parameter."""
     return require("torch").optim.AdamW([one for one in parameters if one.requires_grad], lr=1e-4)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Workload:
-    """What is trained: the papers' networks, or one of your own.
+    """A network to train, one of the papers' or your own, with its data.
 
         WORKLOAD = Workload(
             name="my-net",
@@ -76,7 +76,7 @@ class Workload:
         compile: whether `torch.compile` compiles the model.
         channels_last: whether model and pictures lie in memory as channels-last.
         gradient_accumulation: minibatches whose gradients are added up before each optimizer step.
-        tokens_per_sample: of a language model, whose profiles tell tokens per second, too; 0 where there are none.
+        tokens_per_sample: of a language model, whose profiles tell tokens per second, too; 0 if there are none.
     """
 
     name: str
@@ -171,7 +171,7 @@ def read_pictures(folder: Path) -> Transformed:
 
 
 def move(batch: Any, to: Any) -> Any:
-    """The batch with `to` done to every tensor in it; tuples, lists and dicts are followed, other values kept."""
+    """The batch with `to` applied to every tensor in it; tuples, lists and dicts are traversed, other values kept."""
     if hasattr(batch, "to"):
         return to(batch)
     if isinstance(batch, Mapping):

@@ -89,7 +89,7 @@ def choose_concurrent(
 
     Existing profiles of the `histories` are used, so that a plan for another goal continues from there. The best plan
     trains the most samples. `first` chooses the initial modes of each; `predictor` makes an unfitted predictor.
-    `search` is one of `SEARCHES`; brute force profiles everything, whatever the limit.
+    `search` is one of `SEARCHES`; brute force profiles everything, regardless of the limit.
     """
     training, inference = histories
     sizes = training.profiler.candidates.batch_size

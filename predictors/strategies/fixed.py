@@ -30,7 +30,7 @@ class VendorPreset(NamedTuple):
 
 
 class Maxn(Strategy):
-    """Always the greatest mode, whatever the limits (001 sec. 5.1)."""
+    """Always the greatest mode, regardless of the limits (001 sec. 5.1)."""
 
     def choose(self, history: History, goal: Goal) -> Choice:
         """The usable candidate with the greatest cores and clocks, and the greatest batch size; costs no profile.

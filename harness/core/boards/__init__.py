@@ -36,7 +36,7 @@ class Gpu(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     architecture: str  # Maxwell, Pascal, Volta, Ampere, ..
     cuda_cores: int  # those that the module has
     tensor_cores: int  # those that the module has
-    tpcs: Optional[int] = None  # clusters that the bits of `TPC_PG_MASK` stand for; None where there is no such mask
+    tpcs: Optional[int] = None  # clusters that the bits of `TPC_PG_MASK` stand for; None if there is no such mask
 
 
 class Memory(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -65,7 +65,7 @@ class Preset(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A power mode of the stock nvpmodel file: a core count and caps."""
 
     id: int  # its number, which differs between boards and releases; modes are addressed by name
-    name: str  # as `nvpmodel -q` says it
+    name: str  # as `nvpmodel -q` prints it
     cpu_cores: int  # cores online
     cpu_khz: Optional[int] = None  # caps as the file has them, which need not be allowed clocks; None is no cap
     gpu_khz: Optional[int] = None
@@ -79,7 +79,7 @@ class Rails(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     labels: Tuple[str, ...]  # all of them
     total: Tuple[str, ...]  # those whose sum is the module's total power
     note: str = ""  # a remark on that sum
-    # part of a simulation's power (base, cpu, gpu, memory) to the real device's channel; empty where it is its own
+    # part of a simulation's power (base, cpu, gpu, memory) to the real device's channel; empty if it is its own
     parts: Dict[str, str] = msgspec.field(default_factory=dict)
 
 
@@ -100,7 +100,7 @@ class BoardSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     rails: Rails
     presets: Tuple[Preset, ...] = ()  # the stock power modes
     input_limit_mw: int = 0  # the maximum input of the module or its kit's supply; 0 if no source states it
-    part_number_prefix: str = ""  # what every part number of the family begins with; empty where families share it
+    part_number_prefix: str = ""  # what every part number of the family begins with; empty if families share it
     marks: Tuple[str, ...] = ()  # parts of `model` or `compatible` that tell it from others with its part number
     default_preset: str = ""  # the one it boots with; empty if unknown
     papers_mode: str = ""  # the preset that the papers take as their default; empty if they had no such board
@@ -128,7 +128,7 @@ class BoardSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return {name: PowerMode(cores, *map(mhz_to_khz, mhz)) for name, (cores, *mhz) in self.named_mhz.items()}
 
     def configured(self, configuration: Configuration) -> Configuration:
-        """A configuration whose working directory is on the board's own medium where it has no SSD."""
+        """The configuration with the working directory on the board's own medium if it has no SSD."""
         if DEFAULT_STORAGE in self.storage:
             return configuration
         return dataclasses.replace(configuration, default_storage=self.default_storage)
@@ -165,7 +165,7 @@ class BoardSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         }
 
     def power_modes(self, text: str, seed: int = 0) -> NamedModes:
-        """The modes that a `--power-mode` value stands for on this board, each with its name."""
+        """The modes of a `--power-mode` value on this board, each with its name."""
         space, named = self.power_mode_space(), self.modes_by_name()
         if self.papers_mode:
             named[DEFAULT] = named[self.papers_mode]

@@ -45,7 +45,7 @@ SettingsTable = msgspec.defstruct(
 
 _AXES = [(axis, Any, None) for axis in AXES]
 AxesTable = msgspec.defstruct("AxesTable", _AXES, frozen=True, forbid_unknown_fields=True)
-"""The table `axes`: a value or a list of each axis that is given; `check_axis` says what they may be."""
+"""The table `axes`: a value or a list for each given axis; `check_axis` validates them."""
 
 
 class SweepTable(AxesTable, frozen=True, forbid_unknown_fields=True):
@@ -76,8 +76,8 @@ class Sweep:
     axes: Mapping[str, Tuple[Any, ...]]  # axis name to its values
     settings: Settings  # how every case is measured
     task: str = TRAINING  # of every case: `training`, `inference` or `concurrent`
-    boards: Tuple[str, ...] = ()  # the only boards that it is for, simulated ones included, and `host`; empty for all
-    instances: int = 1  # how many copies of a simulated board run it
+    boards: Tuple[str, ...] = ()  # the boards that it applies to, simulated ones included, and `host`; empty for all
+    instances: int = 1  # the number of copies of a simulated board that run it
     own: FrozenSet[str] = frozenset()  # axes that its own table names (`cache` among them), the campaign's do not count
 
 
@@ -85,11 +85,11 @@ class Sweep:
 class Campaign:
     """Sweeps run one after the other; a case in several of them runs once."""
 
-    sweeps: Tuple[Sweep, ...]  # what `benchmarks/test_training.py` runs
+    sweeps: Tuple[Sweep, ...]  # of `benchmarks/test_training.py`
     # name of an experiment to the sweeps that `benchmarks/test_NAME.py` runs
     experiments: Mapping[str, Tuple[Sweep, ...]] = dataclasses.field(default_factory=dict)
     general: Sweep = Sweep(AXIS_DEFAULTS, Settings())  # its axes and settings for tests that none of these are for
-    fresh_boot: bool = False  # whether a board is to be rebooted before it (004 sec. 5.4.4)
+    fresh_boot: bool = False  # whether a board should be rebooted before it (004 sec. 5.4.4)
     time_budget: Optional[str] = None  # of the whole run, as `parse_duration` reads it; None for no limit
 
     def override(self, axes: Mapping[str, Sequence[Any]], settings: Mapping[str, Any]) -> Campaign:
@@ -207,7 +207,7 @@ def default_medium(board: str, configuration: Configuration) -> str:
 
 
 def describe_settings(settings: Settings) -> str:
-    """How a case is measured, in a few words: cache, length, and what is not as usual."""
+    """How a case is measured, in a few words: cache, length, and settings that are not the usual ones."""
     if settings.idle_s is not None:
         return f"idle for {settings.idle_s:g} s, {settings.clocks} clocks"
     length = f"{settings.minibatches} minibatches" if settings.epochs is None else f"{settings.epochs} epochs"

@@ -1,4 +1,4 @@
-"""A data set: the real one where it is held, else one of the same format, written to the storage; or a user's own."""
+"""A data set: the real one if available, else one of the same format, written to the storage; or a user's own."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from harness.core.files import make_own_folder, read_toml
 from harness.workloads.data.written_folder import Report, find_or_write, reported
 
 REAL = "real"
-IN_MEMORY = "in-memory"  # condition of storage and page cache where a data set has no files
-_COPIED = "files"  # where a user's files lie in their copy, beside its manifest
+IN_MEMORY = "in-memory"  # condition of storage and page cache if a data set has no files
+_COPIED = "files"  # folder of a user's files in their copy, next to its manifest
 
 
 class RawSamples(Protocol):
-    """The samples of a data set as they lie on the medium, decoded on access; DataLoader workers get a pickled copy."""
+    """The samples of a data set as stored on the medium, decoded on access; DataLoader workers get a pickled copy."""
 
     # the set was read as a whole when it was opened, as is usual for text and packed arrays: training does not touch
     # the medium
@@ -38,20 +38,20 @@ class RawSamples(Protocol):
 
 @dataclasses.dataclass(frozen=True)
 class DataSet:
-    """A data set of the papers: its real size, its format, and how a stand-in of that format is written."""
+    """A data set of the papers: its real size, its format, and a writer of generated data in that format."""
 
     name: str  # `gld23k`, `mnist`, ..
     real_samples: int  # this and the next three: see `data_sets.toml`
     real_bytes: int
     default_samples: int
     places: Sequence[str]
-    signs: Sequence[str]  # files, or patterns of them, one of which tells that the real one lies in a place
+    signs: Sequence[str]  # files, or patterns of them, any of which identifies the real one in a folder
     # writes `samples` samples made from `seed` into an empty directory, in the real format, and returns what they are
     # (`written`, `packaged: ...`). A sample depends on the seed and its index only, never on how many are written.
     write: Callable[[Path, int, int, Report], str]
-    # the samples in a directory, real or written. Raises `DataSetError` where files are missing or damaged.
+    # the samples in a directory, real or written. Raises `DataSetError` if files are missing or damaged.
     open: Callable[[Path], RawSamples]
-    version: int = 1  # raised whenever `write` makes other bytes than before
+    version: int = 1  # increased whenever `write` writes different bytes
 
     @property
     def bytes_per_sample(self) -> float:
@@ -76,7 +76,7 @@ def known_data_set(
 
 @dataclasses.dataclass(frozen=True)
 class PreparedData:
-    directory: Optional[Path]  # where its files are; None where it has none
+    directory: Optional[Path]  # where its files are; None if it has none
     # `real`, `real, repeated`, `written`, `packaged: ...` with what was packaged, or `own` and whether it was copied
     source: str
     samples: int  # how many samples an epoch has
@@ -84,7 +84,7 @@ class PreparedData:
     files: List[Path]  # those files
     scale: float  # `samples` as a share of the real sample count
     in_memory: bool  # whether training reads it from memory, not from the medium
-    own: Any = None  # a user's torch data set, read from `directory` where there is one
+    own: Any = None  # a user's torch data set, read from `directory` if it has one
 
 
 def prepare(
@@ -98,7 +98,7 @@ def prepare(
     """Find the real data set under `data_root`, or find or write a stand-in in `storage_dir`.
 
     `data_scale` is a share of the real sample count, by default all of a real set, `default_samples` of a written one:
-    a seeded choice of a real set, or more than all of it, repeated. `DataSetError` where it is damaged or cannot be
+    a seeded choice of a real set, or more than all of it, repeated. `DataSetError` if it is damaged or cannot be
     written.
     """
     wanted = None if data_scale is None else max(1, round(data_set.real_samples * data_scale))
@@ -166,7 +166,7 @@ def prepare_own(
 
 
 def _listed_files(data_set: Any) -> List[Path]:
-    """The files of a torchvision `DatasetFolder`, the only kind that tells them; none of other data sets."""
+    """The files of a torchvision `DatasetFolder`, the only kind that lists them; none of other data sets."""
     listed = getattr(data_set, "samples", None)
     is_folder = isinstance(listed, list) and all(
         isinstance(one, tuple) and one and isinstance(one[0], str) for one in listed
@@ -179,7 +179,7 @@ def _lies_on(folder: Path, storage_dir: Path) -> bool:
 
 
 def _on_medium(name: str, folder: Path, storage_dir: Path, report: Report) -> Tuple[Path, str]:
-    """The folder itself where it lies on the medium of `storage_dir`, else its copy there."""
+    """The folder itself if it is on the medium of `storage_dir`, else its copy there."""
     if not folder.is_dir():
         raise DataSetError(f"the data of workload {name} is {folder.absolute()}, which is no folder")
     make_own_folder(storage_dir)
@@ -231,7 +231,7 @@ def choose(held: int, wanted: int, seed: int) -> Sequence[int]:
 
 
 class FileRows:
-    """The rows of a binary file of bytes, each read when it is asked for.
+    """The rows of a binary file of bytes, each read on access.
 
     Read, not mapped: the kernel keeps the pages that a process has mapped, so the page cache could not be dropped.
     Pickles as its path: a DataLoader worker opens the file anew.

@@ -1,4 +1,4 @@
-"""MNIST: 28 x 28 handwritten digits in idx files; where it is not held, scikit-learn's digits in the same format."""
+"""MNIST: 28 x 28 handwritten digits in idx files; if it is not held, scikit-learn's digits in the same format."""
 
 from __future__ import annotations
 

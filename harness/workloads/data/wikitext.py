@@ -1,4 +1,4 @@
-"""WikiText: word tokens of a text file; where it is not held, the English that ships with Python."""
+"""WikiText: word tokens of a text file; if it is not held, the English that ships with Python."""
 
 from __future__ import annotations
 

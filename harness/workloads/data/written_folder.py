@@ -36,7 +36,7 @@ def find_or_write(
 
     It is renamed when it is on the disk, so one with the final name is whole even after a crash; a lock keeps a second
     process waiting. `conditions` are what the content depends on; `write` fills an empty folder and says what it wrote.
-    `DataSetError` where the storage is full, not writable, or open to other users, or something else is in the way.
+    `DataSetError` if the storage is full, not writable, or open to other users, or something else is in the way.
     """
     folder = storage_dir / "-".join([name, *(f"{key}{value}" for key, value in sorted(conditions.items()))])
     try:
@@ -66,7 +66,7 @@ def _locked(path: Path, name: str, report: Report) -> Iterator[None]:
 
 
 def _check(folder: Path, conditions: Dict[str, Any]) -> Tuple[Optional[Dict[str, Any]], str]:
-    """The manifest of a whole folder, or None and what is wrong; `DataSetError` where it was not written here."""
+    """The manifest of a whole folder, or None and what is wrong; `DataSetError` if it was not written here."""
     if not folder.exists():
         return None, "missing"
     if not (folder / MANIFEST).is_file():

@@ -263,7 +263,7 @@ class Search:
     def _leave_each_out(
         self, residual: np.ndarray, jacobian: np.ndarray, covariance: np.ndarray
     ) -> Tuple[np.ndarray, np.ndarray]:
-        """As `leave_each_out`, with the average noise for the row left out, whatever its weight."""
+        """As `leave_each_out`, with the average noise for the row left out, regardless of its weight."""
         left_out, variance = leave_each_out(self.whitening, residual, jacobian, covariance)
         noise = self.scale[:, :, None] ** 2 * self.noise
         return left_out, np.maximum(variance + noise * (1 - 1 / self.weights), noise)
