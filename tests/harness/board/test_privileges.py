@@ -129,6 +129,9 @@ def test_the_helper_and_the_knobs_mean_the_same_file_by_a_name(tree):
     tree.write(
         {"sys/class/hwmon/hwmon3/name": "pwmfan", "sys/class/hwmon/hwmon3/pwm1": 7, "proc/sys/vm/drop_caches": 0}
     )
+    zone = "sys/class/thermal/thermal_zone8"
+    tree.write({f"{zone}/policy": "step_wise", f"{zone}/available_policies": "user_space step_wise"})
+    tree.write({f"{zone}/cdev0/type": "pwm-fan"})
     gpu(tree)
     seen = set()
     for kind, description in privileged.KINDS.items():
@@ -136,6 +139,7 @@ def test_the_helper_and_the_knobs_mean_the_same_file_by_a_name(tree):
             assert privileges.node_of(path[len(tree.root) :]) == (kind, name)
             seen.add(kind)
     assert len(seen) > 12
+    assert "fan-policy" in seen
 
 
 @pytest.mark.parametrize(
