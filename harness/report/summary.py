@@ -8,7 +8,7 @@ from operator import itemgetter
 from typing import Any, Dict, List, Sequence, Tuple
 
 from harness.core.corpus import TASKS
-from harness.core.units import mw_to_w, mws_to_j
+from harness.core.units import bytes_to_mib, mw_to_w, mws_to_j
 from harness.judge.claims import Verdict
 from harness.judge.figures import CONFIRMED, CONTRADICTED, UNDECIDED
 from harness.report.figure import figure_text
@@ -89,18 +89,19 @@ def _without_empty_columns(header: Tuple[str, ...], rows: List[Tuple[Any, ...]])
 
 
 def profile_rows(material: Material) -> Cells:
-    header = ("device", "case", "time of a minibatch (ms)", "samples per s", "power (W)", "flags")
+    header = ("device", "case", "time of a minibatch (ms)", "samples per s", "power (W)", "peak memory (MiB)", "flags")
     rows = []
     for row in material.rows if len(material.rows) <= MOST_LISTED else ():
         time, (low, high) = row.minibatch_time_ms, material.ends(row.id, row.minibatch_time_ms, "time")
         interval = "" if low is None else f" ({figure_text(low)} to {figure_text(high)})"
         time_text = None if time is None else f"{figure_text(time)}{interval}"
         power = row.power_mw if row.power_mw is not None else row.power_mean_mw
+        memory = None if row.memory_peak_bytes is None else figure_text(bytes_to_mib(row.memory_peak_bytes))
         rows.append(
             (
                 *(row.label, row.case_id.partition(f"{row.device_name}-")[2] or row.case_id, time_text),
                 *(row.samples_per_s and figure_text(row.samples_per_s), power and figure_text(mw_to_w(power))),
-                ", ".join(row.flag_kinds) or None,
+                *(memory, ", ".join(row.flag_kinds) or None),
             )
         )
     return _without_empty_columns(header, rows)

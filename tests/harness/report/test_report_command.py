@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import re
 
@@ -12,6 +13,8 @@ from harness.core.configuration import Configuration
 from harness.core.corpus import write_corpus
 from harness.devices.registry import open_device
 from harness.measure.run import run
+from harness.report.material import Material
+from harness.report.summary import profile_rows
 from harness.store.results import ResultsStore
 from jetwatt import fit
 from jetwatt.cli import main as jetwatt
@@ -45,6 +48,21 @@ def test_a_report_of_one_profile_names_what_would_bring_the_other_figures(one_pr
     assert "drawn open and grey" in page
     assert 'href="../one.sqlite"' in page
     assert re.search(r"<td[^>]*>[\d.]+ \([\d.]+ to [\d.]+\)</td>", page), "few profiles are listed, with intervals"
+
+
+def test_peak_memory_is_listed_where_it_was_measured(one_profile):
+    def listed():
+        with ResultsStore(one_profile, read_only=True) as store:
+            return profile_rows(Material.read(store))
+
+    header, _ = listed()
+    assert "peak memory (MiB)" not in header
+    with ResultsStore(one_profile) as store:
+        [profile] = store.profiles()
+        profile.aggregates["memory_peak_bytes"] = 812.4 * 2**20
+        store.add(dataclasses.replace(profile, provenance="measured"), {"host_name": "bench"}, "run")
+    header, rows = listed()
+    assert [row[header.index("peak memory (MiB)")] for row in rows] == [None, "812"]
 
 
 @pytest.mark.exhaustive
