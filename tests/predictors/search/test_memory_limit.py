@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 import jetwatt
 from harness.core.cases import Case, Settings
+from harness.core.configuration import Configuration
 from harness.core.errors import InvalidValueError, SourceUnavailableError
 from harness.core.power_modes import PowerMode
 from harness.core.profiles import Minibatch, Profile, Telemetry
+from harness.devices.registry import open_device
+from predictors.search import recommend as search
 from predictors.search.device_profiler import DeviceProfiler
 from predictors.search.memory_limit import MARGIN, MemoryLimit, OverMemoryLimitError, predicted_bytes
 from predictors.strategies.protocol import FailedMode, MeasuredMode
@@ -162,3 +167,26 @@ def test_whatever_is_asked_for_nothing_beyond_the_limit_is_started(fixed, per_sa
             memory.add(size, measure(size))
     # Only the two smallest, which nothing predicts, may turn out to need more.
     assert all(needed(size) <= limit for size in started if size > max(2, min(sizes) // 2))
+
+
+def test_recommend_starts_no_size_beyond_the_limit_and_lists_what_it_left_out(monkeypatch):
+    board = open_device("sim:xavier-agx", Configuration())
+    simulated_profile, started = board.profile, []
+
+    def measured_profile(case):
+        started.append(case.batch_size)
+        profile = simulated_profile(case)
+        aggregates = {**profile.aggregates, "memory_peak_bytes": (500 + 10 * case.batch_size) * MIB}
+        return dataclasses.replace(profile, provenance="measured", aggregates=aggregates)
+
+    monkeypatch.setattr(board, "profile", measured_profile)
+    monkeypatch.setattr(board, "provenance", "measured")
+    monkeypatch.setattr(search, "open_device", lambda *arguments: board)
+    answer = jetwatt.recommend(
+        "sim:xavier-agx", workload="mobilenetv3-gld23k", batch_size=[16, 32, 64, 128], power_budget=25, profiles=6,
+        memory_limit=1300,
+    )  # fmt: skip
+    assert set(started) >= {4, 8}
+    assert max(started) <= 64
+    [[recommendation]] = answer.recommendations
+    assert recommendation.choice.batch_size <= 64
