@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Dict, Iterable, List, Optional, Sequence,
 import numpy as np
 
 from harness.core.boards import board_names, is_board, load_board
-from harness.core.corpus import check_corpus, read_corpus
+from harness.core.corpus import POWER_LIMIT, check_corpus, read_corpus
 from harness.core.errors import CannotRunError, InvalidValueError, UnknownNameError
 from harness.core.power_modes import UNKNOWN_KHZ, PowerMode, PowerModeSpace
 from harness.core.units import mw_to_w
@@ -121,7 +121,8 @@ class FittedModel:
         Returns:
             A row for each mode: `power_mode` (its name), `cpu_cores`, `cpu_khz`, `gpu_khz`, `mem_khz`, `batch_size`,
             `time_ms`, `time_low_ms`, `time_high_ms`, `power_mw`, `power_low_mw`, `power_high_mw`, and `on_front`:
-            whether no other mode is expected to be better in both time and power.
+            whether no other mode is expected to be better in both time and power. If the profiles have power limits of
+            a discrete GPU, there is a row for each mode and profiled limit, with `power_limit_mw` after `mem_khz`.
         """
         table, prediction, admitted = self._predicted(device, modes, batch_size, level, unprofiled)
         table["on_front"] = table.index.isin(prediction.front(admitted))
@@ -174,8 +175,9 @@ class FittedModel:
 
         table = _one_table(_tables(test), *(self.origin[name] for name in ("workload", "task", "device")))
         learned = self.predictor.training_rows_.inputs
-        training_index = pd.MultiIndex.from_arrays([*learned.modes.T, learned.batch_size])
-        rows = pd.MultiIndex.from_arrays([*table.modes.T.astype(float), table.batch_size.astype(float)])
+        limits = [] if learned.power_limit_mw is None else [learned.power_limit_mw]
+        training_index = pd.MultiIndex.from_arrays([*learned.modes.T, learned.batch_size, *limits])
+        rows = pd.MultiIndex.from_arrays(list(table.settings.T.astype(float)))
         held_out = table.take(~rows.isin(training_index))
         if len(held_out) == 0:
             raise InvalidValueError("the model was fitted on every profile of the test", "hold some out for it")
@@ -222,9 +224,15 @@ class FittedModel:
 
         chosen = self._modes(device, modes)
         table = pd.DataFrame(chosen, columns=list(PowerMode._fields))
-        complete = table.clip(lower=1)  # as in `_tables`
+        limits = self.predictor.training_rows_.inputs.power_limit_mw
+        if limits is not None:
+            of_limits = pd.DataFrame({POWER_LIMIT.name: np.unique(limits).astype(np.int64)})
+            table = table.merge(of_limits, how="cross")
+        complete = table[list(PowerMode._fields)].clip(lower=1)  # as in `_tables`
         table["batch_size"] = self.batch_size if batch_size is None else batch_size
         conditions = {"batch_size": table["batch_size"].to_numpy(), "task": self.origin["task"]}
+        if limits is not None:
+            conditions[POWER_LIMIT.name] = table[POWER_LIMIT.name].to_numpy()
         prediction = self.predictor.predict(complete, **conditions)
         outside = self.predictor.unprofiled(complete, **conditions)
         if outside and not unprofiled:

@@ -190,3 +190,17 @@ def test_concurrent_and_report_are_calls(tmp_path):
     pytest.importorskip("vl_convert")
     written = jetwatt.report(tmp_path / "r.sqlite", out=tmp_path / "report")
     assert written.page.exists()
+
+
+def test_a_model_of_a_gpu_predicts_each_mode_under_each_profiled_limit(tmp_path):
+    table = jetwatt.load_table("zeus-v100")
+    model = jetwatt.fit(table, workload="resnet50-imagenet", modes=12, seed=1)
+    predicted = model.predict(batch_size=64)
+    assert predicted["power_limit_mw"].tolist() == list(range(100_000, 250_001, 25_000))
+    assert predicted["time_ms"].is_monotonic_decreasing
+    assert model.best(power_w=180)["power_limit_mw"] <= 200_000
+    errors = model.score(table)
+    assert errors["profiles"] == 56 - 12
+    assert errors["time_mape_pct"] < 10
+    model.save(tmp_path / "m.jw")
+    assert jetwatt.load(tmp_path / "m.jw").predict(batch_size=64).equals(predicted)
