@@ -1,7 +1,7 @@
 """The verdict on a night that `tools/nightly.sh` measured: five lines, the summary of the job, green or red.
 
-It reads what the steps left in the folder of the night: `steps.tsv` with their exit codes, `compare.json`,
-`history.json`, and what they said.
+It reads the folder of the night: `steps.tsv` with the exit codes of the steps, `compare.json`, `history.json`, and the
+output of each step.
 """
 
 from __future__ import annotations
@@ -19,24 +19,24 @@ from harness.core.units import share_to_percent
 from harness.judge.quantities import QUANTITIES
 
 GREEN_CODE, RED_CODE = 0, 1
-WORSE = tuple(one.worse for one in QUANTITIES)
-FORGIVEN = ("baseline", "compare", "history")  # against earlier nights, which the new normal need not pass
+WORSE = tuple(each.worse for each in QUANTITIES)
+FORGIVEN = ("baseline", "compare", "history")  # comparisons with earlier nights, which an accepted night need not pass
 MOST = 3
 _TAIL = 40  # lines of a step that failed, in the summary
-_TOLD_FIRST = ("torch", "l4t", "jetpack", "cuda", "python", "suite_commit")
-_SAID = {"baseline": {1: "worse"}, "compare": {1: "worse"}, "history": {1: "worse", 2: "too few runs"}}
+_LISTED_FIRST = ("torch", "l4t", "jetpack", "cuda", "python", "suite_commit")
+_WORDS_OF_CODES = {"baseline": {1: "worse"}, "compare": {1: "worse"}, "history": {1: "worse", 2: "too few runs"}}
 _UNSURE = "inconclusive, or not to be compared"
 
 
 class Night:
     def __init__(self, folder: Path, accept: bool, strict: bool) -> None:
         self.folder, self.accept, self.strict = folder, accept, strict
-        steps = [line.split("\t") for line in self.said("steps.tsv").splitlines()]
+        steps = [line.split("\t") for line in self.text_of("steps.tsv").splitlines()]
         self.codes: Dict[str, int] = {name: int(code) for name, code in steps}
         self.compared = self._json("compare.json")
         self.history = self._json("history.json")
 
-    def said(self, name: str) -> str:
+    def text_of(self, name: str) -> str:
         path = self.folder / name
         return path.read_text(encoding="utf-8", errors="replace") if path.exists() else ""
 
@@ -44,15 +44,15 @@ class Night:
         return read_json(self.folder / name) if (self.folder / name).exists() else {}
 
     def ended(self, step: str) -> str:
-        """How a step ended, in a word or two: what pytest counted, or what its exit code stands for."""
-        code, text = self.codes[step], self.said(f"{step}.txt")
+        """The result of a step, in a word or two: pytest's counts, or the meaning of its exit code."""
+        code, text = self.codes[step], self.text_of(f"{step}.txt")
         counted = re.findall(r"^=* ?((?:\d+ (?:failed|passed|error|skipped|deselected)\w*,? ?)+)", text, re.MULTILINE)
         if step.startswith(("campaign", "gates")) and counted:
             return re.sub(r",? \d+ deselected", "", counted[-1]).strip(", ")
         if code and re.search(r"^(?:\S+: )?error: ", text, re.MULTILINE):
             return "error"
         unsure = _UNSURE if step in FORGIVEN else f"exit code {code}"
-        return "ok" if code == 0 else _SAID.get(step, {}).get(code, unsure)
+        return "ok" if code == 0 else _WORDS_OF_CODES.get(step, {}).get(code, unsure)
 
     def is_red(self, step: str) -> bool:
         code, ended = self.codes[step], self.ended(step)
@@ -64,21 +64,21 @@ class Night:
 
     @property
     def red(self) -> List[str]:
-        """The steps that failed; a night without profiles has failed too."""
+        """The failed steps; a night without profiles fails too."""
         failed = [step for step in self.codes if self.is_red(step)]
         return failed or ([] if self.history else ["campaign"])
 
     @property
     def worse(self) -> List[Dict[str, Any]]:
         """The series of the history that became worse and are not accepted."""
-        return [one for one in self.history.get("series", []) if one["status"] in WORSE and one["changes"]]
+        return [each for each in self.history.get("series", []) if each["status"] in WORSE and each["changes"]]
 
 
 def five_lines(night: Night, name: str, last_green: Optional[str]) -> List[str]:
     overall = [
-        f"{one['figure']}: {one['status']} ({_percent(one)})"
-        for one in night.compared.get("overall", [])
-        if one["ratio"]
+        f"{each['figure']}: {each['status']} ({_percent(each)})"
+        for each in night.compared.get("overall", [])
+        if each["ratio"]
     ]
     what = "; ".join(overall) or "nothing to compare with yet"
     failed = ", ".join(f"{step} ({night.ended(step)})" if step in night.codes else step for step in night.red)
@@ -91,42 +91,42 @@ def _since(night: Night, last_green: Optional[str]) -> str:
     before = f"the last green night was {last_green}" if last_green else "no night before it was green"
     series = night.history.get("series", [])
     if not night.worse:
-        moments = [run["created_at"][:16].replace("T", " ") for one in series for run in one["runs"]]
-        most = max((len(one["runs"]) for one in series), default=0)
-        told = f"no change for the worse in {most} runs since {min(moments)}" if moments else "nothing was measured"
-        return f"since: {told}; {before}"
-    begun = Counter(one["changes"][-1]["run_id"] for one in night.worse)
+        moments = [run["created_at"][:16].replace("T", " ") for each in series for run in each["runs"]]
+        most = max((len(each["runs"]) for each in series), default=0)
+        text = f"no change for the worse in {most} runs since {min(moments)}" if moments else "nothing was measured"
+        return f"since: {text}; {before}"
+    begun = Counter(each["changes"][-1]["run_id"] for each in night.worse)
     run_id, count = begun.most_common(1)[0]
-    change = next(one["changes"][-1] for one in night.worse if one["changes"][-1]["run_id"] == run_id)
+    change = next(each["changes"][-1] for each in night.worse if each["changes"][-1]["run_id"] == run_id)
     when = change["created_at"][:16].replace("T", " ")
     return f"since: {when} UTC (run {change['run']}), in {count} of {len(night.worse)} series that are worse; {before}"
 
 
 def _changed(night: Night) -> str:
-    """What of the software differs, torch and the commit first, and which of them are as before."""
+    """The software that differs, torch and the commit first, and the versions that do not."""
     lines = [*night.compared.get("changed", []), *night.compared.get("environment", [])]
-    lines += [line for one in night.worse for line in one["changes"][-1]["differ"]]
-    lines = sorted(dict.fromkeys(lines), key=lambda line: not line.startswith(_TOLD_FIRST))
+    lines += [line for each in night.worse for line in each["changes"][-1]["differ"]]
+    lines = sorted(dict.fromkeys(lines), key=lambda line: not line.startswith(_LISTED_FIRST))
     names = {line.partition(":")[0] for line in lines}
-    runs = [run for one in night.history.get("series", []) for run in one["runs"][-1:]]
+    runs = [run for each in night.history.get("series", []) for run in each["runs"][-1:]]
     software = max(runs, key=lambda run: run["created_at"])["software"] if runs else {}
-    same = [f"{name} {software[name]}" for name in _TOLD_FIRST if name in software and name not in names]
+    same = [f"{name} {software[name]}" for name in _LISTED_FIRST if name in software and name not in names]
     more = f" and {len(lines) - 2 * MOST} more" if len(lines) > 2 * MOST else ""
-    told = "; ".join(lines[: 2 * MOST]) + more
-    if not told:
-        told = "nothing of the software" if night.compared else "unknown"
-    told += f"; {'the same' if night.compared else 'now'}: {', '.join(same)}" if same else ""
-    return f"changed: {told}".replace("suite_commit", "commit")
+    text = "; ".join(lines[: 2 * MOST]) + more
+    if not text:
+        text = "nothing of the software" if night.compared else "unknown"
+    text += f"; {'the same' if night.compared else 'now'}: {', '.join(same)}" if same else ""
+    return f"changed: {text}".replace("suite_commit", "commit")
 
 
 def _most(night: Night) -> str:
-    """The cases that became worse by most; where none did, between what all are."""
-    cases = [one for one in night.compared.get("cases", []) if one["ratio"]]
-    worse = sorted((one for one in cases if one["status"] in WORSE), key=lambda one: -one["ratio"])
+    """The cases that became worse by most; if none did, the range of all cases."""
+    cases = [each for each in night.compared.get("cases", []) if each["ratio"]]
+    worse = sorted((each for each in cases if each["status"] in WORSE), key=lambda each: -each["ratio"])
     if worse:
-        told = [f"{one['name']} {one['status']} ({_percent(one)})" for one in worse[:MOST]]
-        return f"cases: {len(worse)} of {len(cases)} figures are worse, most of all {'; '.join(told)}"
-    ratios = [one["ratio"] for one in cases]
+        text = [f"{each['name']} {each['status']} ({_percent(each)})" for each in worse[:MOST]]
+        return f"cases: {len(worse)} of {len(cases)} figures are worse, most of all {'; '.join(text)}"
+    ratios = [each["ratio"] for each in cases]
     return (
         f"cases: {len(cases)} figures, {_signed(min(ratios))} to {_signed(max(ratios))} %" if cases else "cases: none"
     )
@@ -136,18 +136,18 @@ def _signed(ratio: float) -> str:
     return f"{share_to_percent(ratio - 1):+.1f}"
 
 
-def _percent(one: Dict[str, Any]) -> str:
-    return f"{_signed(one['ratio'])} %, {_signed(one['low'])} to {_signed(one['high'])}"
+def _percent(each: Dict[str, Any]) -> str:
+    return f"{_signed(each['ratio'])} %, {_signed(each['low'])} to {_signed(each['high'])}"
 
 
 def summary(night: Night, lines: Sequence[str]) -> str:
     parts = [f"# {shown(lines[0])}", "\n".join(f"- {shown(line)}" for line in lines[1:])]
     for step in ("history", "compare"):
         if step in night.codes:
-            parts.append(f"<details><summary>{step}</summary>\n\n{night.said(f'{step}.txt')}\n</details>")
+            parts.append(f"<details><summary>{step}</summary>\n\n{night.text_of(f'{step}.txt')}\n</details>")
     for step in night.red:
         if step in night.codes and step not in ("history", "compare"):
-            tail = "\n".join(night.said(f"{step}.txt").splitlines()[-_TAIL:]).replace("```", "")
+            tail = "\n".join(night.text_of(f"{step}.txt").splitlines()[-_TAIL:]).replace("```", "")
             parts.append(f"<details open><summary>{step}</summary>\n\n```\n{tail}\n```\n</details>")
     return "\n\n".join(parts) + "\n"
 
@@ -157,7 +157,7 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
     parser.add_argument("night", type=Path, help="its folder")
     parser.add_argument("--name", required=True, help="of the device or pool")
     for option in ("--accept", "--strict"):
-        parser.add_argument(option, choices=("yes", "no"), default="no", help="as nightly.sh has it")
+        parser.add_argument(option, choices=("yes", "no"), default="no", help="as given to nightly.sh")
     parser.add_argument("--last-green", type=Path, help="the folder of the last green night")
     arguments = parser.parse_args(argv)
     night = Night(arguments.night, arguments.accept == "yes", arguments.strict == "yes")
