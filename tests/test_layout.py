@@ -63,6 +63,19 @@ READ_RECORDS = {
 }
 """Modules that read records of a results file, and why; all others take frames (`harness.store.frames`)."""
 
+READ_PROFILES = {
+    "benchmarks.test_containers": "returns the profile that a run in a container stored, as one measured outside",
+    "harness.store.frames": "makes the frames of raw series of them",
+    "harness.store.results": "reads one after the other",
+    "harness.judge.case_frame": "computes quantities of a stored profile as of one in memory, and holds one at a time",
+    "harness.fleet.pool": "hands on the profile that a board stored, as a device hands on one that it measured",
+    "predictors.search.device_profiler": "takes a stored profile for one that it need not measure again",
+}
+"""Modules that read whole profiles of a results file, raw series included, and why; all others take the long frames."""
+
+STORES = {"store", "results", "source", "target", "own"}
+"""Names of results files in code, with or without an underscore before them."""
+
 MEANINGLESS = {"utils", "util", "helpers", "helper", "common", "misc"}
 
 
@@ -184,6 +197,17 @@ def test_what_a_results_file_holds_is_read_as_frames():
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "records"
     }
     assert calls == set(READ_RECORDS)
+
+
+def test_raw_series_of_a_results_file_are_read_as_frames():
+    calls = {
+        module
+        for module, file in EVERY_MODULE
+        for node in ast.walk(parsed(file))
+        if isinstance(node, ast.Attribute) and node.attr in ("profile", "profiles")
+        if _name(node.value).lstrip("_") in STORES or (module, _name(node.value)) == ("harness.store.results", "self")
+    }
+    assert calls == set(READ_PROFILES)
 
 
 def test_torch_is_imported_only_where_training_happens():

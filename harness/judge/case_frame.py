@@ -3,6 +3,11 @@
 `frame_of` extends the frame of `harness.store.frames.profiles` by three columns for each quantity: its value under the
 quantity's name, the standard error of its logarithm (`time_error`) and its degrees of freedom (`time_dof`). Those of
 epoch 0 begin with `cold_`. Quantities without a sensor are NaN. `pooled` turns rows of profiles into rows of cases.
+
+This frame has no raw series: those are rows of a second one, `harness.store.frames.minibatches` and `telemetry`, which
+figures, exports and predictors read for the profiles that they show or learn. Of the series, claims need a few values
+of each case: `epochs_s`, `stretches` and `channels`, in columns of objects. As a long frame these would have to be made
+for profiles in memory too, and be pooled and joined again for every claim that reads them, for three values a case.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ from harness.report.figure import LegendEntry, Value, joined
 from harness.report.mode_tables import ModeTable, mode_tables
 from harness.stats.estimates import Estimate, quotient
 from harness.store.conditions import RAW_PRUNED
-from harness.store.frames import common_conditions, profiles
+from harness.store.frames import common_conditions, minibatches, profiles, telemetry
 from harness.store.results import ResultsStore
 
 if TYPE_CHECKING:
@@ -54,6 +54,14 @@ class Material:
         frame = profiles(store, include_flagged=True, newest_only=True)
         own = {"quantities": read_frame(store), "judged": stored_verdicts(store)}
         return cls(store, frame, *others, **own, predicted=predicted)
+
+    def minibatches(self, row: Row) -> pd.DataFrame:
+        """The minibatches of a row in their order, with the columns of `harness.store.frames.minibatches`."""
+        return minibatches(self.store, [row.id])
+
+    def telemetry(self, row: Row, channels: Optional[Sequence[str]] = None) -> pd.DataFrame:
+        """Telemetry samples of a row, of some channels or all, as in `harness.store.frames.telemetry`."""
+        return telemetry(self.store, [row.id], channels)
 
     @functools.cached_property
     def estimates(self) -> Dict[int, Mapping[Tuple[str, str], Estimate]]:

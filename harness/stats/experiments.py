@@ -60,15 +60,21 @@ class Stretches(NamedTuple):
 
 def stretches_of(minibatches: Sequence[Minibatch], power: Series, length: int) -> Stretches:
     """Every stretch of `length` counted minibatches against the whole; none if the profile is shorter."""
-    times_ms = np.array([minibatch.e2e_ms for minibatch in minibatches])
     starts_s = np.array([minibatch.start_s for minibatch in minibatches])
+    times_ms = np.array([minibatch.e2e_ms for minibatch in minibatches])
+    return stretches_of_series(starts_s, times_ms, np.array(power.times_s), np.array(power.values), length)
+
+
+def stretches_of_series(
+    starts_s: np.ndarray, times_ms: np.ndarray, sampled_s: np.ndarray, power_mw: np.ndarray, length: int
+) -> Stretches:
+    """The same of the starts and times of minibatches, and of power samples with their times."""
     if length > len(times_ms):
         return Stretches(length, (), (), ())
     begin = np.arange(len(times_ms) - length + 1)
     medians_ms = np.median(np.lib.stride_tricks.sliding_window_view(times_ms, length), axis=1)
     time_errors = np.abs(medians_ms / np.median(times_ms) - 1.0)
     ends_s = starts_s + ms_to_s(times_ms)
-    sampled_s, power_mw = np.array(power.times_s), np.array(power.values)
     inside = (sampled_s >= starts_s[0]) & (sampled_s <= ends_s[-1])
     sampled_s, power_mw = sampled_s[inside], power_mw[inside]
     first = np.searchsorted(sampled_s, starts_s[begin], side="left")

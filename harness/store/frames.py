@@ -1,9 +1,11 @@
 """A results file as pandas frames, and the rule for which profiles count: where every reader starts.
 
+Two frames: a row for each profile, and a long one of raw series, keyed by `profile_id`.
+
 `profiles()` has a row for each profile, indexed by `profile_id`, with the columns of a corpus as `harness.core.corpus`
 documents them, those of `columns.csv`, which names their sources, and the aggregates of `harness.core.metrics`.
-Numbers that are missing are NaN (NA in whole-number columns), texts None. Raw series are read by `minibatches()` and
-`telemetry()`, with their checksums verified.
+Numbers that are missing are NaN (NA in whole-number columns), texts None. `minibatches()` has a row for each minibatch
+of the profiles asked for, `telemetry()` one for each sample of a channel; their checksums are verified.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ from harness.core.corpus import CORPUS, CORPUS_COLUMNS, Column
 from harness.core.errors import StoreError
 from harness.core.metrics import AGGREGATES, CONCURRENT_AGGREGATES
 from harness.core.power_modes import PowerMode
-from harness.core.profiles import counted_minibatches
+from harness.core.profiles import Minibatches
 from harness.store.conditions import board_instance, device_labels, is_disqualified, key, kinds
 from harness.store.rows import Record
 
@@ -161,33 +163,47 @@ def profiles_of_files(
 
 def minibatches(store: ResultsStore, profile_ids: Optional[Iterable[int]] = None) -> pd.DataFrame:
     """The minibatches of some profiles, or of all, in their order: `MINIBATCH_COLUMNS`."""
-    import pandas as pd
-
-    rows: List[Tuple[Any, ...]] = []
+    parts: _Parts = {name: [] for name in MINIBATCH_COLUMNS}
     for number in _numbers(store, profile_ids):
         profile = store.profile(number)
-        counted = set(map(id, counted_minibatches(profile.minibatches, profile.case.settings.epochs is not None)))
-        rows += [(number, place, *each, id(each) in counted) for place, each in enumerate(profile.minibatches)]
-    frame = pd.DataFrame(rows, columns=list(MINIBATCH_COLUMNS))
-    return frame.astype({"profile_id": "int64", "counted": bool})
+        steps = Minibatches.of(profile.minibatches)
+        parts["profile_id"].append(np.full(len(steps), number))
+        parts["position"].append(np.arange(len(steps)))
+        parts["counted"].append(steps.counted(profile.case.settings.epochs is not None))
+        for name, column in steps.columns.items():
+            parts[name].append(column)
+    return _joined(parts, {"phase": object, "counted": bool, **dict.fromkeys(_WHOLE, np.int64)})
 
 
 def telemetry(
     store: ResultsStore, profile_ids: Optional[Iterable[int]] = None, channels: Optional[Sequence[str]] = None
 ) -> pd.DataFrame:
     """Telemetry samples of some profiles, or of all: `profile_id`, `channel`, `time_s` (monotonic), `value`."""
-    import pandas as pd
-
-    parts: Dict[str, List[Any]] = {"profile_id": [], "channel": [], "time_s": [], "value": []}
+    parts: _Parts = {"profile_id": [], "channel": [], "time_s": [], "value": []}
     for number in _numbers(store, profile_ids):
         for channel, series in store.profile(number).telemetry.series.items():
             if channels is None or channel in channels:
-                parts["profile_id"] += [number] * len(series.values)
-                parts["channel"] += [channel] * len(series.values)
-                parts["time_s"] += series.times_s
-                parts["value"] += series.values
-    kinds_of = {"profile_id": np.int64, "channel": object, "time_s": float, "value": float}
-    return pd.DataFrame({name: pd.Series(values, dtype=kinds_of[name]) for name, values in parts.items()})
+                parts["profile_id"].append(np.full(len(series.values), number))
+                parts["channel"].append(np.full(len(series.values), channel, object))
+                parts["time_s"].append(np.array(series.times_s))
+                parts["value"].append(np.array(series.values))
+    return _joined(parts, {"profile_id": np.int64, "channel": object})
+
+
+_Parts = Dict[str, List[np.ndarray]]  # columns of a long frame, in the parts that profiles have of them
+_WHOLE = ("profile_id", "position", "epoch", "index")
+
+
+def _joined(parts: _Parts, kinds_of: Mapping[str, Any]) -> pd.DataFrame:
+    """A frame of the parts of each column, floats unless a kind is given."""
+    import pandas as pd
+
+    def column(name: str) -> pd.Series:
+        kind = kinds_of.get(name, float)
+        values = np.concatenate([np.empty(0, kind), *(part.astype(kind) for part in parts[name])])
+        return pd.Series(values, dtype=kind)
+
+    return pd.DataFrame({name: column(name) for name in parts})
 
 
 def common_conditions(frame: pd.DataFrame, vary: Sequence[str] = (), ignore: Sequence[str] = ()) -> pd.Series:

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Iterable, List
+from typing import Iterable, List, Sequence
 
 import numpy as np
 
 from harness.core.corpus import TASKS, check_corpus, read_corpus
 from harness.core.metrics import POWER_CHANNEL
-from harness.core.profiles import Profile, Series
+from harness.core.profiles import NO_SERIES, Profile
 from harness.core.units import ms_to_s
 from harness.store.corpora import STORES, corpus_rows, newest
-from harness.store.frames import profiles
+from harness.store.frames import minibatches, profiles, telemetry
 from harness.store.results import ResultsStore
 from predictors.models.base import predictor_class
 from predictors.models.tables import Table, tables_of
@@ -31,17 +31,34 @@ def load_tables(path: Path) -> List[Table]:
 
     with ResultsStore(path, read_only=True) as store:
         kept = newest(profiles(store, timed=True, tasks=TASKS))
-        entries = [entries_of(store.profile(int(number))) for number in kept.index]
+        entries = _stored_entries(store, kept.index)
     checked = check_corpus(pd.DataFrame(corpus_rows(kept)), str(path))
     return tables_of(checked.assign(entries=entries))
 
 
+def _stored_entries(store: ResultsStore, profile_ids: Sequence[int]) -> List[np.ndarray]:
+    """The entries of stored profiles, as of `entries_of`."""
+    steps, samples = minibatches(store, profile_ids), telemetry(store, profile_ids, [POWER_CHANNEL])
+    counted = dict(iter(steps[steps["counted"]].groupby("profile_id")))
+    power = dict(iter(samples.groupby("profile_id")))
+    entries = []
+    for number in profile_ids:
+        own, sampled = counted.get(number, steps[:0]), power.get(number, samples[:0])
+        columns = own["start_s"], own["e2e_ms"], sampled["time_s"], sampled["value"]
+        entries.append(_entries(*(column.to_numpy() for column in columns)))
+    return entries
+
+
 def entries_of(profile: Profile) -> np.ndarray:
     """Time and power of the first 40 minibatches that count, shape (n, 2); the power is NaN without a sample."""
-    minibatches = profile.counted[:MINIBATCHES]
-    start_s = np.array([minibatch.start_s for minibatch in minibatches])
-    time_ms = np.array([minibatch.e2e_ms for minibatch in minibatches])
-    sampled_s, power_mw = map(np.asarray, profile.telemetry.series.get(POWER_CHANNEL, Series((), ())))
+    start_s = np.array([minibatch.start_s for minibatch in profile.counted])
+    time_ms = np.array([minibatch.e2e_ms for minibatch in profile.counted])
+    power = profile.telemetry.series.get(POWER_CHANNEL, NO_SERIES)
+    return _entries(start_s, time_ms, np.array(power.times_s), np.array(power.values))
+
+
+def _entries(start_s: np.ndarray, time_ms: np.ndarray, sampled_s: np.ndarray, power_mw: np.ndarray) -> np.ndarray:
+    start_s, time_ms = start_s[:MINIBATCHES], time_ms[:MINIBATCHES]
     places = zip(*(np.searchsorted(sampled_s, ends) for ends in (start_s, start_s + ms_to_s(time_ms))))
     return np.column_stack([time_ms, [power_mw[low:high].mean() if low < high else np.nan for low, high in places]])
 

@@ -6,7 +6,6 @@ from typing import Any, Iterator, List, Sequence, Tuple
 
 import numpy as np
 
-from harness.core.metrics import epoch_sums
 from harness.core.units import BYTES_PER_GIB, BYTES_PER_MIB, mwh_to_wh, share_to_percent
 from harness.judge.case_frame import COLD, WARM
 from harness.report.colours import PARTS as COLOURS
@@ -80,19 +79,19 @@ def _course(material: Material, family: Family, name: str, of: str) -> Figure:
 
 
 def _course_of(material: Material, row: Row, size: str) -> Tuple[List[Panel], List[Tuple[Any, ...]]]:
-    profile = material.store.profile(row.id)
-    steps, series = profile.minibatches, profile.telemetry.series
-    start = steps[0].start_s
-    borders = [Value("", epoch.start_s - start, 0.0, row.provenance) for epoch in epoch_sums(steps)[1:]]
+    steps, samples = material.minibatches(row), material.telemetry(row)
+    start = steps["start_s"].iloc[0]
+    later_epochs_s = steps.groupby("epoch")["start_s"].min().iloc[1:]
+    borders = [Value("", float(begin_s - start), 0.0, row.provenance) for begin_s in later_epochs_s]
     curves: List[Tuple[str, str, Sequence[float], Sequence[float]]] = []
     for quantity, unit, channel, change in (
         ("cached", "%", "data_cached_share", share_to_percent),
         ("reads", "1/s", "disk_reads_per_s", float),
     ):
-        if channel in series:
-            times, values = series[channel]
-            curves.append((quantity, unit, times, [change(value) for value in values]))
-    curves.append(("fetch stall", "ms", [step.start_s for step in steps], [step.stall_ms for step in steps]))
+        own = samples[samples["channel"] == channel]
+        if len(own):
+            curves.append((quantity, unit, own["time_s"].tolist(), [change(value) for value in own["value"]]))
+    curves.append(("fetch stall", "ms", steps["start_s"].tolist(), steps["stall_ms"].tolist()))
     panels, rows = [], []
     for quantity, unit, times, values in curves:  # telemetry begins before the first minibatch
         points = [(time - start, value) for time, value in zip(times, values) if time >= start]

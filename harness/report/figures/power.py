@@ -79,13 +79,12 @@ def _change_panel(material: Material, family: Family, rows: Rows) -> Panel:
 
 def _residency_panel(material: Material, row: Row, rows: Rows) -> Panel:
     """The share of time in each step of the clocks; empty if they were not sampled."""
-    series = material.store.profile(row.id).telemetry.series
+    samples = material.telemetry(row)
     names = tuple(f"{low}-{high}" for low, high in zip(STEPS, STEPS[1:]))
     bars = []
     for name, pattern, top in (("CPU clock", r"cpu\d+_khz", row.cpu_khz), ("GPU clock", "gpu_khz", row.gpu_khz)):
-        values = np.array(
-            [value for channel in series if re.fullmatch(pattern, channel) for value in series[channel].values]
-        )
+        channels = [channel for channel in samples["channel"].unique() if re.fullmatch(pattern, channel)]
+        values = samples.loc[samples["channel"].isin(channels), "value"].to_numpy()
         if not len(values) or not top:
             continue
         counts, _ = np.histogram(np.clip(share_to_percent(values / top), 0, 100), STEPS)

@@ -10,13 +10,12 @@ from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tu
 
 import numpy as np
 
-from harness.core.metrics import POWER_CHANNEL, epoch_sums, quartiles
-from harness.core.profiles import Series
-from harness.core.units import s_to_ms, share_to_percent
+from harness.core.metrics import POWER_CHANNEL, quartiles
+from harness.core.units import share_to_percent
 from harness.report.figure import Axis, Figure, Layer, Mark, Panel, Spacing, Value, figure_of, panel_of
 from harness.report.material import OF_WORKLOAD, Material, Row, by_defaults, cells, file_name
 from harness.report.vega import FEWEST
-from harness.stats.experiments import stretches_of, variability
+from harness.stats.experiments import stretches_of_series, variability
 
 LEAST_VALUES, MOST_VALUES = 20, 2000
 WIDE_PCT = 50.0  # deviations beyond this would flatten all others on a linear axis
@@ -116,12 +115,13 @@ def _spread_panel(material: Material, workload: str, members: Sequence[Row]) -> 
 
 def _repetitions(material: Material, row: Row) -> Tuple[str, List[float]]:
     """The repeated unit and its times in ms: epochs, or minibatches but an epoch's first, which waits for workers."""
-    counted = material.store.profile(row.id).counted
-    epochs = [s_to_ms(epoch.e2e_s) for epoch in epoch_sums(counted) if epoch.epoch > 0]
-    if len(epochs) >= FEWEST:
-        return "epochs", epochs
-    later = [minibatch.e2e_ms for before, minibatch in zip(counted, counted[1:]) if minibatch.epoch == before.epoch]
-    return "minibatches", later or [minibatch.e2e_ms for minibatch in counted]
+    steps = material.minibatches(row)
+    counted = steps[steps["counted"]]
+    epochs_ms = counted[counted["epoch"] > 0].groupby("epoch")["e2e_ms"].sum()
+    if len(epochs_ms) >= FEWEST:
+        return "epochs", epochs_ms.tolist()
+    later = counted[counted["epoch"] == counted["epoch"].shift()]
+    return "minibatches", (later if len(later) else counted)["e2e_ms"].tolist()
 
 
 def profile_length_figures(material: Material) -> Iterator[Figure]:
@@ -179,15 +179,16 @@ def _length_figure(material: Material, device: str, members: Sequence[Row]) -> F
 
 def _lengths(material: Material, row: Row) -> Tuple[int, List[Length]]:
     """The number of minibatches analysed, and the errors of profiles of each length."""
-    profile = material.store.profile(row.id)
-    counted = profile.counted[:MOST]
-    power = profile.telemetry.series.get(POWER_CHANNEL, Series((), ()))
+    steps, samples = material.minibatches(row), material.telemetry(row, [POWER_CHANNEL])
+    counted = steps[steps["counted"]][:MOST]
+    taken = counted["start_s"].to_numpy(), counted["e2e_ms"].to_numpy()
+    sampled = samples["time_s"].to_numpy(), samples["value"].to_numpy()
     lengths = []
     for length in LENGTHS:
-        stretches = stretches_of(counted, power, length)
+        stretches = stretches_of_series(*taken, *sampled, length)
         times = quartiles([share_to_percent(error) for error in stretches.time_errors])
         power_errors = [share_to_percent(error) for error in stretches.power_errors if not math.isnan(error)]
         powers = quartiles(power_errors) if power_errors else (None,) * 3
-        without = share_to_percent(stretches.without_power) if power.values else None
+        without = share_to_percent(stretches.without_power) if len(samples) else None
         lengths.append(Length(length, *times[1:], *powers[1:], without, float(np.median(stretches.seconds))))
     return len(counted), lengths

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import dataclasses
 from pathlib import Path
 from typing import Any, Iterator
 
@@ -105,3 +106,15 @@ def test_raw_series_are_those_that_were_stored(store: ResultsStore) -> None:
     assert set(samples["profile_id"]) == {number}
     assert samples["value"].tolist() == [0.5, 2.0]
     assert set(telemetry(store)["channel"]) == set(made.telemetry.series)
+
+
+def test_of_whole_epochs_the_later_ones_count_and_columns_keep_their_kinds_without_a_row(store: ResultsStore) -> None:
+    made = make_profile([100.0, 110.0], settings={"minibatches": None, "epochs": 2})
+    later = [minibatch._replace(epoch=1) for minibatch in made.minibatches[1:]]
+    number = store.add(dataclasses.replace(made, minibatches=[*made.minibatches, *later]), ENVIRONMENT, "run")
+    frame = minibatches(store, [number])
+    assert frame["counted"].tolist() == [False, False, False, True, True]
+    assert frame["position"].tolist() == [0, 1, 2, 3, 4]
+    assert frame["phase"].tolist() == ["first", "clean", "clean", "clean", "clean"]
+    assert minibatches(store, []).dtypes.equals(frame.dtypes)
+    assert telemetry(store, []).dtypes.equals(telemetry(store).dtypes)
