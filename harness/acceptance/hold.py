@@ -59,6 +59,7 @@ def check_hold(context: AcceptanceContext) -> LineResult:
     if context.control is None and not holds_clocks(context):
         raise DoesNotApplyError("this device holds neither clocks nor a fan")
     seconds = context.seconds(LOAD_S)
+    readings_taken = 0
     with context.held(findings):
         for which in order:
             mode = context.set_mode(custom[which].name)
@@ -68,6 +69,7 @@ def check_hold(context: AcceptanceContext) -> LineResult:
             stretch = load_for(context, seconds, ("cpufreq", "devfreq", "nvml"), meanwhile=fan.read)
             uses = clock_use(stretch.telemetry, mode, stretch.start_s, stretch.end_s)
             samples = sum(use["samples"] for use in uses.values())
+            readings_taken += samples + len(fan.pwm)
             words = [f"{len(uses)} clocks, {samples} readings"]
             for channel, use in uses.items():
                 if use["off"] and is_held:
@@ -82,6 +84,8 @@ def check_hold(context: AcceptanceContext) -> LineResult:
                 words.append("clocks are not held on this device")
             words += _judge_fan(findings, mode.name, fan, sets_fan)
             findings.evidence[mode.name] = ", ".join(words)
+    if not readings_taken and not findings.failures:
+        raise DoesNotApplyError("neither a clock nor a fan of this device can be read")
     return findings.result(HOLD)
 
 

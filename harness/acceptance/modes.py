@@ -84,7 +84,7 @@ def _set_and_look(findings: Findings, context: AcceptanceContext, name: str) -> 
     except HarnessError as error:
         findings.fail(f"{name}: {error.what}", error.hint)
         return
-    findings.evidence[name] = ", ".join([mode.name, *seen])
+    findings.evidence[name] = ", ".join([*([] if mode.name == name else [mode.name]), *seen])
     for why in wrong:
         findings.fail(f"{name}: {why}")
 

@@ -26,6 +26,8 @@ def format_page(findings: Dict[str, Any]) -> str:
         text += _wrapped(_evidence(line["evidence"]), "      ", MOST_EVIDENCE_LINES)
         for hint in line["hints"][:2]:
             text += _wrapped(f"-> {hint}", "      ", 2)
+    if any(part.endswith(" ...") for part in text):
+        text += ["", "...: --json prints all of it"]
     return "\n".join(text)
 
 
@@ -44,8 +46,9 @@ def _words(value: Any) -> str:
 def _wrapped(text: str, indent: str, most: int) -> List[str]:
     if not text:
         return []
-    lines = textwrap.wrap(shown(text), WIDTH, initial_indent=indent, subsequent_indent=indent)
-    return lines if len(lines) <= most else [*lines[: most - 1], f"{indent}... (all of it in --json)"]
+    return textwrap.wrap(
+        shown(text), WIDTH, initial_indent=indent, subsequent_indent=indent, max_lines=most, placeholder=" ..."
+    )
 
 
 def exit_code(findings: Dict[str, Any]) -> int:

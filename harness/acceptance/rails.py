@@ -10,6 +10,7 @@ from harness.acceptance.context import AcceptanceContext
 from harness.acceptance.lines import DoesNotApplyError, Findings, LineResult
 from harness.acceptance.load import LoadRecording, idle_for, load_for
 from harness.board.power_rails import LOWEST_MW
+from harness.board.sampler import SAMPLER
 from harness.board.source import SourceSpec
 from harness.board.tegrastats import parse_log
 from harness.core.errors import HarnessError, InvalidValueError
@@ -48,7 +49,7 @@ def check_rails(context: AcceptanceContext) -> LineResult:
         context.report(f"rails: load for {seconds:.3g} s")
         load = load_for(context, seconds, [power_source], interval_s)
         findings.evidence["load"] = load.load
-        judge_rails(findings, idle, load, context.is_emulated)
+        judge_rails(findings, idle, load, context.is_emulated, spec.name)
         judge_tegrastats(findings, idle, lines, spec)
         if context.meter is not None:
             _compare_with_meter(findings, context, idle, load)
@@ -102,11 +103,13 @@ def resolution_of(parts: Sequence[Series]) -> Resolution:
     )
 
 
-def judge_rails(findings: Findings, idle: LoadRecording, load: LoadRecording, is_emulated: bool) -> None:
+def judge_rails(
+    findings: Findings, idle: LoadRecording, load: LoadRecording, is_emulated: bool, spec_name: str = "ina"
+) -> None:
     """Each rail's resolution; failures are rails without values, impossible ones, and a total that ignores the load."""
     channels = [channel for channel in idle.telemetry.series if channel.startswith("power_")]
     for name, why in {**idle.telemetry.missing, **load.telemetry.missing}.items():
-        if name.startswith("power_"):
+        if name.startswith("power_") or name in (spec_name, SAMPLER):
             findings.fail(f"{name}: {why}")
     rails: Dict[str, Any] = {}
     for channel in sorted(channels):
@@ -120,10 +123,13 @@ def judge_rails(findings: Findings, idle: LoadRecording, load: LoadRecording, is
             findings.fail(
                 f"{channel} reads {resolution.lowest_mw:.0f} mW, below {LOWEST_MW:.0f} mW: more than a sensor's offset"
             )
-    findings.evidence["rails"] = rails
+    if rails:
+        findings.evidence["rails"] = rails
     totals = [stretch.series(POWER_CHANNEL) for stretch in (idle, load)]
     if not all(total.values for total in totals):
-        findings.fail("there is no total power", "docs/jetson.md, Power rails, lists which rails make up a total")
+        findings.fail(
+            "there are no samples of the total power", "docs/jetson.md, Power rails, lists which rails make up a total"
+        )
         return
     idle_mw, load_mw = (statistics.mean(total.values) for total in totals)
     findings.evidence["total idle (mW)"], findings.evidence["total under load (mW)"] = round(idle_mw), round(load_mw)

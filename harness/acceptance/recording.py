@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Dict, List
+from typing import Any, Collection, Dict, List
 
 from harness.acceptance.context import AcceptanceContext
-from harness.acceptance.lines import Findings, LineResult
+from harness.acceptance.lines import DoesNotApplyError, Findings, LineResult
 from harness.acceptance.state import state_path
 from harness.devices.board_record import record, root_of
 from harness.measure.doctor import device_to_examine, examine
@@ -15,12 +15,14 @@ RECORD = "record"
 
 TEGRASTATS_S = 10.0
 OF_THE_BOARD = ("know the board", "use the whole GPU", "agree with its spec file", "end a run on heat")
-SENSORS = ("measure CPU clocks", "measure GPU and memory clocks", "measure power", "notice throttling")
+SENSORS, POWER = ("measure CPU clocks", "measure GPU and memory clocks", "notice throttling"), "measure power"
 """Capabilities that a record shows; it has no programs, so nothing can be set there, and training is this machine's."""
 
 
 def check_record(context: AcceptanceContext) -> LineResult:
     findings = Findings()
+    if context.device.gpu_uuid:
+        raise DoesNotApplyError("a record holds files of a machine, and the driver of this GPU shows it in none")
     path = state_path(context.lock, context.scale).with_suffix(".tar.gz")
     path.parent.mkdir(parents=True, exist_ok=True)
     context.report(f"record: {path}")
@@ -29,8 +31,10 @@ def check_record(context: AcceptanceContext) -> LineResult:
     findings.evidence["files"] = count
     findings.evidence["bytes"] = path.stat().st_size
     replayed = root_of(path)
-    here = comparable(examine(context.device, context.root), context.root)
-    there = comparable(examine(device_to_examine(None, context.configuration, replayed), replayed), replayed)
+    # Energy counters stand still in a record, and a Raspberry Pi shows its power by a program.
+    sensors = SENSORS if context.control is None else (*SENSORS, POWER)
+    here = comparable(examine(context.device, context.root), context.root, sensors)
+    there = comparable(examine(device_to_examine(None, context.configuration, replayed), replayed), replayed, sensors)
     different = [name for name in here if here[name] != there.get(name)]
     findings.evidence["compared"] = f"{len(here)} statements of doctor"
     for name in different:
@@ -40,7 +44,7 @@ def check_record(context: AcceptanceContext) -> LineResult:
     return findings.result(RECORD)
 
 
-def comparable(findings: Dict[str, Any], root: Path) -> Dict[str, Any]:
+def comparable(findings: Dict[str, Any], root: Path, sensors: Collection[str]) -> Dict[str, Any]:
     """What `doctor` says of the board itself, by name, without the place of its files."""
     said: Dict[str, Any] = {
         "model": findings["model"].replace(" (emulated)", ""),
@@ -53,6 +57,6 @@ def comparable(findings: Dict[str, Any], root: Path) -> Dict[str, Any]:
         if name in OF_THE_BOARD:
             detail = capability["detail"].replace(str(root).rstrip("/"), "")
             lists.setdefault(name, []).append(f"{capability['available']}: {detail}")
-        elif name in SENSORS:
+        elif name in sensors:
             lists.setdefault(name, []).append(str(capability["available"]))
     return {**said, **lists}

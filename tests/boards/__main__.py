@@ -9,6 +9,7 @@ The folder is made at the first call: `orin-agx/r36.4`, `nano/r32.7`, ...
 
 from __future__ import annotations
 
+import signal
 import sys
 import time
 from pathlib import Path
@@ -73,4 +74,5 @@ def _reboot(folder: str, words: List[str]) -> int:
 COMMANDS: Dict[str, Callable[[str, List[str]], int]] = {"jetwatt": _jetwatt, "pytest": _pytest, "reboot": _reboot}
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # `| head` ends it quietly
     sys.exit(main(sys.argv[1:]))

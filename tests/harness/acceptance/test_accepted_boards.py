@@ -23,6 +23,9 @@ from tests.harness.acceptance.accepted_board import (
     line_of,
     powered_off,
 )
+from tests.harness.conftest import Tree
+from tests.harness.devices.test_nvidia_gpu import FAKE, driver  # noqa: F401 - a fixture
+from tests.harness.devices.test_raspberry_pi import FILES as PI_FILES
 
 pytest.importorskip("torch")
 
@@ -90,6 +93,33 @@ def test_a_host_passes_the_lines_that_apply_and_says_why_others_do_not():
     assert {"identity", "modes", "own cost", "record"} <= {
         name for name, verdict in verdicts(findings).items() if verdict == "PASS"
     }
+
+
+@pytest.mark.exhaustive
+def test_a_raspberry_pi_passes_the_lines_that_apply(tmp_path):
+    tree = Tree(tmp_path / "pi")
+    tree.write(PI_FILES)
+    (tree.path / "usr/bin/vcgencmd").chmod(0o755)
+    before = tree.contents()
+    findings = accept(root=tree.root, scale=SCALE, reboots=False)
+    assert {name for name, verdict in verdicts(findings).items() if verdict != "PASS"} == {"hold", "limits"}, findings
+    assert findings["counts"]["FAIL"] == 0
+    assert "neither a clock nor a fan" in line_of(findings, "hold")["reasons"][0]
+    assert "VDD_CORE" in str(line_of(findings, "rails")["evidence"]).upper()
+    assert tree.contents() == before
+
+
+@pytest.mark.exhaustive
+def test_a_discrete_gpu_passes_the_lines_that_apply_and_a_constant_power_fails(monkeypatch, driver):  # noqa: F811
+    monkeypatch.setenv("PYTHONPATH", str(FAKE))  # of the sampler
+    lines = [name for name in CHECKS if name not in ("identity", "repeatability")]  # which need torch with CUDA
+    findings = accept("nvidia-gpu:0", scale=SCALE, reboots=False, lines=lines)
+    assert {name for name, verdict in verdicts(findings).items() if verdict == "FAIL"} == {"rails"}, findings
+    passed = {name for name, verdict in verdicts(findings).items() if verdict == "PASS"}
+    assert {"rights", "modes", "own cost", "restoring"} <= passed
+    # The stand-in draws 300 W whatever runs, and torch here does not train on it.
+    assert "does not follow the load" in line_of(findings, "rails")["reasons"][0]
+    assert "the driver of this GPU" in line_of(findings, "record")["reasons"][0]
 
 
 def test_a_power_cut_is_survived_and_the_next_call_goes_on(tmp_path):

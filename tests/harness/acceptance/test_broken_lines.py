@@ -8,6 +8,7 @@ from __future__ import annotations
 import pytest
 from boards.kernel import Kernel
 
+from harness.acceptance import identity, load
 from harness.acceptance.lines import Findings
 from harness.acceptance.load import LoadRecording
 from harness.acceptance.modes import Shown, disagrees
@@ -15,6 +16,8 @@ from harness.acceptance.own_cost import judge_cost
 from harness.acceptance.rails import Resolution, judge_rails, plug_against_module, resolution_of
 from harness.acceptance.repeatability import judge_runs, repeatability_limit
 from harness.core.boards import load_board
+from harness.core.capability import Capability
+from harness.core.errors import DependencyError
 from harness.core.profiles import Series, Telemetry
 from tests.harness.acceptance.accepted_board import accepted, add_tegrastats, booted, built, line_of
 
@@ -54,6 +57,27 @@ def rail_file(tree, name):
 def test_identity_fails_without_a_release(orin):
     (orin.path / "etc/nv_tegra_release").unlink()
     fails(orin, "identity", "release of L4T is unknown")
+
+
+def test_identity_fails_where_jtops_service_does_not_answer(orin):
+    (orin.path / "run").mkdir()
+    (orin.path / "run/jtop.sock").touch()
+    fails(orin, "identity", "jtop: ")
+
+
+def test_identity_fails_with_the_whole_import_error_of_torch(orin, monkeypatch):
+    why = "torch: ImportError: libcusparseLt.so.0: cannot open shared object file"
+    monkeypatch.setattr(identity, "training_capabilities", lambda uuid: [Capability("training", False, why, "install")])
+    fails(orin, "identity", why)
+
+
+def test_the_load_is_numpys_where_there_is_no_torch(orin, monkeypatch):
+    def refuse(module):
+        raise DependencyError(f"{module} needs torch")
+
+    monkeypatch.setattr(load, "require", refuse)
+    line = line_of(accepted(orin, "rails"), "rails")
+    assert line["evidence"]["load"].startswith("numpy, 512 x 512 matrices, as there is no torch")
 
 
 def test_rights_fail_where_a_rail_gives_no_value_twice(orin):
