@@ -8,6 +8,7 @@ from functools import partial
 
 import pytest
 
+from harness.core.boards import load_board
 from harness.core.mode_texts import DEFAULT
 from harness.core.units import BYTES_PER_GIB
 from harness.judge.claims import claim, known
@@ -26,6 +27,8 @@ def test_cross_device(profile, baseline):
     baseline.check(profile())
 
 
+NANO_BYTES, NX_BYTES = (load_board(board).memory.bytes for board in ("nano", "xavier-nx"))
+UNMODELLED = "simulated boards have no peak memory"
 AS_SET_UP = {"batch_size": 16, "clocks": "static", "cache": ["warm", "cold"], "power_mode": DEFAULT}
 COLD_FROM_DISK = {**AS_SET_UP, "cache": "cold", "storage": "hdd", "data_scale": 1}
 
@@ -135,3 +138,21 @@ def test_bert_holds_more_memory_than_a_raspberry_pi_has(value):
 def test_a_raspberry_pi_draws_one_to_ten_watts(value):
     """A Raspberry Pi 5 that trains draws between 1 and 10 W."""
     assert value("power", workload=TRAINED_ANYWHERE, **AS_SET_UP).within(1000, 10000)
+
+
+@claim("004 4.3", facts="F863 F851 F856", boards="xavier-agx", only_there=True, measured_only=UNMODELLED)
+def test_resnet_and_vgg_need_more_memory_than_an_nx_has(value):
+    """On AGX, ResNet-18 and VGG-11 on CIFAR-10 take more memory than an NX has: they run out of it there."""
+    assert value("peak_memory", workload=["resnet18-cifar10", "vgg11-cifar10"], batch_size=16) > NX_BYTES
+
+
+@claim("004 4.2", facts="F843", boards="xavier-agx", only_there=True, measured_only=UNMODELLED)
+def test_mobilenet_needs_the_memory_of_an_nx(value):
+    """On AGX, MobileNet takes more memory than a Nano has, and less than an NX, where 004 trains it."""
+    assert value("peak_memory", workload="mobilenetv3-gld23k", batch_size=16).within(NANO_BYTES, NX_BYTES)
+
+
+@claim("004 4.2", facts="F835", boards="xavier-agx", only_there=True, measured_only=UNMODELLED)
+def test_lenet_fits_into_the_memory_of_a_nano(value):
+    """On AGX, LeNet-5 takes less memory than a Nano has, where 004 trains it too."""
+    assert value("peak_memory", workload="lenet-mnist", batch_size=16) < NANO_BYTES
