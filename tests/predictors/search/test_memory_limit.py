@@ -19,6 +19,7 @@ from predictors.search import recommend as search
 from predictors.search.device_profiler import DeviceProfiler
 from predictors.search.memory_limit import MARGIN, MemoryLimit, OverMemoryLimitError, predicted_bytes
 from predictors.strategies.protocol import FailedMode, MeasuredMode
+from tests.named_modes import mode_on
 
 MIB = 2**20
 MODES = [("low", PowerMode(2, 8, 3, 3_199_000)), ("high", PowerMode(4, 16, 6, 3_199_000))]
@@ -54,7 +55,7 @@ class Board:
 
 
 def profiler_of(board, sizes, limit_mib, workload="mobilenetv3-gld23k"):
-    case = Case("orin-agx", workload, "maxn", 4, "ssd", sizes[0], Settings())
+    case = Case("orin-agx", workload, mode_on("orin-agx"), 4, "ssd", sizes[0], Settings())
     return DeviceProfiler(board, case, MODES, batch_sizes=sizes, memory_limit_bytes=limit_mib * MIB)
 
 
