@@ -54,7 +54,7 @@ class Walk:
         sys.setprofile(None)
 
 where = ["--device", "sim:orin-agx", "--workload", "resnet18-imagenet", "--workers", "4", "--results", "r.sqlite"]
-assert pytest.main([PROJECT + "benchmarks/test_training.py", *where, "-q"], plugins=[Walk()]) == 0
+assert pytest.main([PROJECT + "benchmarks/test_training.py::test_training", *where, "-q"], plugins=[Walk()]) == 0
 """
 
 
