@@ -93,7 +93,8 @@ NEIGHBOURS = 5
 _SAME_CASE = (
     "device", "workload", "task", *PowerMode._fields, "batch_size", "provenance",
     # of an export, if present; `key` is the hash of all conditions
-    "workers", "storage", "cache", "clocks", "minibatches", "epochs_asked", "data_scale", "seed", "tpc_mask", "key",
+    "workers", "storage", "cache", "clocks", "minibatches", "epochs_asked", "data_scale", "seed", "tpc_mask",
+    "power_limit_mw", "key",
 )  # fmt: skip
 
 _TOO_LARGE = {"minibatch_time_ms": "us", "power_mw": "uW"}

@@ -14,6 +14,7 @@ from harness.core.profiles import Profile
 from harness.store.corpora import Exported, export, read_rows
 from harness.store.frames import FURTHER
 from harness.store.results import ResultsStore
+from predictors.search.corpora import load_tables
 from tests.harness.store.profile_examples import ENVIRONMENT, make_profile
 
 
@@ -44,6 +45,15 @@ def test_what_was_asked_for_and_what_a_board_told_are_columns(tmp_path: Path) ->
     assert (first["minibatches"], first["epochs_asked"], first["interval_s"], first["cuda"]) == (None, 3, 0.5, 12.6)
     assert (first["tpc_mask"], first["clocks"], first["dvfs"]) == (248, "dvfs", "on")
     assert (second["tpc_mask"], second["clocks"], second["dvfs"]) == (None, "static", None)
+
+
+def test_the_power_limit_of_a_gpu_is_a_column_that_predictors_read(tmp_path: Path) -> None:
+    profiles = [make_profile(conditions={"gpu_power_limit_mw": limit_mw}) for limit_mw in (150_000, 250_000)]
+    rows = exported(tmp_path, *profiles, all_runs=True)
+    assert [row["power_limit_mw"] for row in rows] == [150_000, 250_000]
+    [table] = load_tables(tmp_path / "c.csv")
+    assert table.power_limit_mw.tolist() == [150_000, 250_000]
+    assert load_tables(tmp_path / "r.sqlite")[0].power_limit_mw is not None
 
 
 def test_the_header_is_the_schema_then_the_further_columns(tmp_path: Path) -> None:
