@@ -7,6 +7,7 @@ from typing import Any, List
 
 _MODULES = {
     "accept": "harness.acceptance.runner",
+    "restore": "harness.board.saved_state",
     "load_board": "harness.core.boards",
     "check_corpus": "harness.core.corpus",
     "read_corpus": "harness.core.corpus",
@@ -17,6 +18,7 @@ _MODULES = {
     "PowerMode": "harness.core.power_modes",
     "PowerModeSpace": "harness.core.power_modes",
     "doctor": "harness.measure.doctor",
+    "simulate_corpus": "harness.simulation.corpus",
     "ResultsStore": "harness.store.results",
     "Workload": "harness.workloads.workload",
     "fit": "jetwatt.fitting",
@@ -29,8 +31,15 @@ _MODULES = {
     "predictor_class": "predictors.models.base",
     "concurrent": "predictors.search.concurrent",
     "evaluate": "predictors.search.evaluate",
+    "evaluate_prior": "predictors.search.prior",
+    "learn_prior": "predictors.search.prior",
+    "published": "predictors.search.published",
     "recommend": "predictors.search.recommend",
+    "scenario": "predictors.search.scenario",
+    "scenarios": "predictors.search.scenario",
+    "evaluate_strategies": "predictors.search.strategies",
     "tuning": "predictors.search.tuning",
+    "advise": "predictors.strategies.advise",
     "Goal": "predictors.strategies.goals",
     "power_budget": "predictors.strategies.goals",
 }

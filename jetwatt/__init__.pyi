@@ -1,4 +1,5 @@
 from harness.acceptance.runner import accept as accept
+from harness.board.saved_state import restore as restore
 from harness.core.boards import load_board as load_board
 from harness.core.corpus import check_corpus as check_corpus
 from harness.core.corpus import read_corpus as read_corpus
@@ -9,6 +10,7 @@ from harness.core.measured_tables import load_table as load_table
 from harness.core.power_modes import PowerMode as PowerMode
 from harness.core.power_modes import PowerModeSpace as PowerModeSpace
 from harness.measure.doctor import doctor as doctor
+from harness.simulation.corpus import simulate_corpus as simulate_corpus
 from harness.store.results import ResultsStore as ResultsStore
 from harness.workloads.workload import Workload as Workload
 from jetwatt.fitting import fit as fit
@@ -21,8 +23,15 @@ from predictors.models.base import make_predictor as make_predictor
 from predictors.models.base import predictor_class as predictor_class
 from predictors.search.concurrent import concurrent as concurrent
 from predictors.search.evaluate import evaluate as evaluate
+from predictors.search.prior import evaluate_prior as evaluate_prior
+from predictors.search.prior import learn_prior as learn_prior
+from predictors.search.published import published as published
 from predictors.search.recommend import recommend as recommend
+from predictors.search.scenario import scenario as scenario
+from predictors.search.scenario import scenarios as scenarios
+from predictors.search.strategies import evaluate_strategies as evaluate_strategies
 from predictors.search.tuning import tuning as tuning
+from predictors.strategies.advise import advise as advise
 from predictors.strategies.goals import Goal as Goal
 from predictors.strategies.goals import power_budget as power_budget
 

@@ -163,6 +163,21 @@ def test_nothing_but_programs_and_commands_imports_a_command():
     assert {module: names for module, names in commands.items() if module not in PROGRAMS} == {}
 
 
+TESTS_OF_COMMANDS = ("tests.harness.cli", "tests.predictors.cli", "tests.test_command_lines")
+PROGRAM = {f"{package}.cli.{name}" for package in ("harness", "predictors", "jetwatt") for name in ("main", "COMMANDS")}
+
+
+def test_only_tests_of_commands_import_a_command():
+    """Other tests may run a whole program, by its `main`; gates use the library alone."""
+    others = [(module, file) for module, file in modules_of("tests") if not within(module, *TESTS_OF_COMMANDS)]
+    imported = imports_within(others, "harness.cli", "predictors.cli", "jetwatt.cli")
+    # This test loads a command's module before it gives root up: the plain user may not read root's Python.
+    imported.pop("tests.harness.board.test_privileges")
+    allowed = {module: set() if within(module, "tests.gates") else PROGRAM for module in imported}
+    trespassing = {module: sorted(set(names) - allowed[module]) for module, names in imported.items()}
+    assert {module: names for module, names in trespassing.items() if names} == {}
+
+
 def test_no_rooms_import_each_other_in_a_circle():
     above: Dict[str, Set[str]] = {room: set() for room in MAY_IMPORT}
     for module, file in EVERY_MODULE:

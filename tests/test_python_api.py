@@ -156,6 +156,18 @@ def test_a_plot_is_a_figure_and_a_file_and_results_that_are_not_there_are_refuse
     assert (tmp_path / "m.png").read_bytes().startswith(b"\x89PNG")
 
 
+def in_words(options):
+    """Options of a call as the words of its command."""
+    return [
+        word
+        for name, value in options.items()
+        for word in (
+            f"--{name}",
+            *([value] if isinstance(value, str) else map(str, value if isinstance(value, list) else [value])),
+        )
+    ]
+
+
 def test_a_call_returns_what_the_command_prints(tmp_path, capsys):
     from jetwatt.cli import main
 
@@ -163,6 +175,34 @@ def test_a_call_returns_what_the_command_prints(tmp_path, capsys):
     options = {"strategy": "random", "profiles": 3, "power_budget": 20}
     for path in (before, after):
         jetwatt.recommend("sim:orin-nano", workload="resnet18-imagenet", results=path, **options)
+    simulated, prior = tmp_path / "corpus.csv", tmp_path / "prior.toml"
+    words = "--workload", "resnet18-imagenet,yolov8n-coco", "--sample", "40", "--out", str(simulated)
+    assert main(["corpus", "simulate", "--device", "orin-agx", *words]) == 0
+    capsys.readouterr()
+    how = {"strategies": "random,brute-force", "target": "yolov8n-coco", "budgets": "20:40:20", "repeats": 1, "jobs": 1}
+    scenario = {"predictors": "ridge", "limit": 60, "repeats": 1, "jobs": 1}
+    published = {"fact": ["F464"], "limit": 60, "repeats": 1, "jobs": 1}
+    printed_calls = {
+        ("strategies", "evaluate", "--corpus", str(simulated), *in_words(how)): (
+            jetwatt.evaluate_strategies(simulated, **how)
+        ),
+        ("advise", "--epochs", "120", "--epoch-minutes", "5", "--workers", "0"): jetwatt.advise(120, 5, workers=0),
+        ("published", *in_words(published)): jetwatt.published(**published),
+    }
+    for words, returned in printed_calls.items():
+        main([*words])
+        assert capsys.readouterr().out == f"{returned}\n", words
+    assert "brute-force" in jetwatt.evaluate_strategies(simulated, **how).table()["strategy"].tolist()
+    main(["scenario", "G1", *in_words(scenario), "--json", str(tmp_path / "o.json")])
+    printed, returned = json.loads((tmp_path / "o.json").read_text()), jetwatt.scenario("G1", **scenario).plain()
+    assert [printed[name] for name in ("title", "corpora")] == [returned[name] for name in ("title", "corpora")]
+    errors = [[row["time_mape_median"] for row in plain["results"]] for plain in (printed, returned)]
+    assert errors[0] == errors[1]
+    assert errors[0]
+    assert main(["prior", "learn", str(simulated), "--out", str(prior)]) == 0
+    learned = jetwatt.learn_prior([simulated])
+    assert (learned.toml, learned.workloads, learned.boards) == (prior.read_text(), 2, ("orin-agx",))
+    capsys.readouterr()
     calls = {
         ("compare", str(before), str(after)): jetwatt.compare(before, after),
         ("history", str(before), str(after)): jetwatt.history([before, after]),

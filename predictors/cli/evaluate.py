@@ -5,22 +5,19 @@ from __future__ import annotations
 import argparse
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Callable, Dict, List, Optional, Sequence, Tuple
+from typing import TYPE_CHECKING, Any, Dict, List, Optional, Sequence, Tuple
 
 from harness.cli.options import output_file, output_folder, write_json
-from harness.core.environment import describe_environment
 from harness.core.errors import CannotRunError, InvalidValueError
 from harness.core.measured_tables import corpus_file
-from predictors.cli.options import counting, processes, refuse_below
+from predictors.cli.options import processes, progress_report, refuse_below
 from predictors.models.base import ALL, TASKS, predictor_names
 from predictors.models.networks import LOSSES
-from predictors.models.persistence import file_sha256
 from predictors.models.tables import Table, find_table
-from predictors.plots import write_plots
 from predictors.sampling import SAMPLERS
-from predictors.search.corpora import load_tables, note_on_medians
-from predictors.search.evaluate import best_of, plan_evaluation
-from predictors.trials import Results, TrialPlan, format_results, format_skipped, run_plan
+from predictors.search.corpora import load_tables
+from predictors.search.evaluate import plan_evaluation, run_evaluation
+from predictors.trials import TrialPlan, format_results, format_skipped
 
 if TYPE_CHECKING:
     from predictors.models.physical_gp.prior import Hierarchy
@@ -80,44 +77,28 @@ def run(arguments: argparse.Namespace) -> int:
         repeats=arguments.repeats,
         seed=arguments.seed,
     )
-    files = [arguments.corpus, *([arguments.reference_corpus] if arguments.reference_corpus else [])]
-    if not combinations:
-        return run_and_report(plan, arguments, files)
-    return run_and_report(plan, arguments, files, conclude=lambda trials: best_of(combinations, trials))
+    files = [path for path in (arguments.corpus, arguments.reference_corpus) if path is not None]
+    return run_and_print(plan, arguments, files=files, combinations=combinations)
 
 
-def run_trials(plan: TrialPlan, arguments: argparse.Namespace) -> Results:
-    """Run a plan, with progress and skipped trials on standard error."""
+def run_and_print(plan: TrialPlan, arguments: argparse.Namespace, **about: Any) -> int:
+    """Run a plan and print its results, with progress and skipped trials on standard error."""
     refuse_below(1, arguments, "repeats", "jobs")
-    note_on_medians([group.predictor for group in plan.groups()], [target.table for target in plan.targets])
-    show = counting(len(plan.groups()) * plan.repeats)
-    trials = run_plan(plan, processes(arguments), lambda done, total, what: show(what))
-    if trials.skipped:
-        print(format_skipped(trials.skipped), file=sys.stderr)
-    return trials
-
-
-def run_and_report(
-    plan: TrialPlan,
-    arguments: argparse.Namespace,
-    files: Sequence[Path] = (),
-    title: str = "",
-    conclude: Callable[[Results], str] = lambda trials: "",
-) -> int:
-    trials = run_trials(plan, arguments)
-    if title:
-        print(title)
-    if trials.results:
-        print(format_results(trials.results))
-        print(conclude(trials), end="")
+    evaluation = run_evaluation(plan, processes(arguments), progress_report(), **about)
+    skipped, results = evaluation.trials.skipped, evaluation.trials.results
+    if skipped:
+        print(format_skipped(skipped), file=sys.stderr)
+    if evaluation.title:
+        print(evaluation.title)
+    if results:
+        print(format_results(results))
+        print(evaluation.best, end="")
     if arguments.json:
-        corpora = [{"file": path.name, "sha256": file_sha256(path)} for path in files]
-        about = {"corpora": corpora, "seed": plan.seed, "title": title, "environment": describe_environment()}
-        write_json(arguments.json, {**about, "results": trials.results, "skipped": trials.skipped})
-    if arguments.plots is not None and trials.results:
-        for path in write_plots(arguments.plots, plan, trials.results):
+        write_json(arguments.json, evaluation.plain())
+    if arguments.plots is not None and results:
+        for path in evaluation.plot(arguments.plots):
             print(f"wrote {path}")
-    if not trials.results:
+    if not results:
         raise CannotRunError("no predictor could be tested", "see the reasons above")
     return 0
 

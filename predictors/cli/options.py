@@ -62,16 +62,16 @@ def processes(arguments: argparse.Namespace) -> int:
     return arguments.jobs or len(os.sched_getaffinity(0))
 
 
-def counting(total: int) -> Callable[[str], None]:
-    """A function to call with a line for each finished piece of work; shows count and time left on standard error."""
-    progress, start_s, done = Progress(sys.stderr), time.monotonic(), 0
+def progress_report() -> Callable[[int, int, str], None]:
+    """A `report` of finished pieces of work, their total and the last; shows count and time left on standard error."""
+    progress, start_s = Progress(sys.stderr), time.monotonic()
 
-    def show(what: str) -> None:
-        nonlocal done
-        done += 1
+    def report(done: int, total: int, what: str) -> None:
+        nonlocal start_s
         left_s = (time.monotonic() - start_s) / done * (total - done)
         progress.update(f"[{done}/{total}, {format_duration(left_s)} left] {what}")
         if done == total:
             progress.clear()
+            start_s = time.monotonic()  # of the next work, if any
 
-    return show
+    return report

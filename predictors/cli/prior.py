@@ -3,27 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import dataclasses
 from pathlib import Path
-from typing import TYPE_CHECKING, Dict, List, Sequence
 
 from harness.cli.options import output_file
-from harness.core.errors import InvalidValueError
-from harness.core.files import write_output
-from predictors.cli.evaluate import add_run_arguments, parse_counts, run_and_report
+from predictors.cli.evaluate import add_run_arguments, parse_counts, run_and_print
 from predictors.cli.options import processes, refuse_below
-from predictors.evaluation import Target, make_target
-from predictors.models.base import DEFAULT
-from predictors.models.tables import Table
 from predictors.sampling import SAMPLERS
-from predictors.search.corpora import load_tables
-from predictors.search.targets import count_networks
-from predictors.trials import TrialPlan, in_processes
-
-if TYPE_CHECKING:
-    from predictors.models.physical_gp.prior import Hierarchy
-
-LEFT_OUT = {"network": "workload", "board": "device"}  # to the corpus column
+from predictors.search.prior import LEFT_OUT, learn_prior, plan_prior_evaluation
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -54,14 +40,9 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def run_learn(arguments: argparse.Namespace) -> int:
-    from predictors.models.physical_gp.learning import as_toml, learn_hierarchy
-
-    tables = _tables(arguments.corpora)
-    boards = sorted({table.device for table in tables})
-    write_output(arguments.out, as_toml(learn_hierarchy(tables), tables).encode("utf-8"))
-    units = {(table.device, table.workload) for table in tables}
-    print(f"learned the prior from {len(units)} workloads on {', '.join(boards)}")
-    if len(boards) == 1:
+    learned = learn_prior(arguments.corpora, out=arguments.out)
+    print(f"learned the prior from {learned.workloads} workloads on {', '.join(learned.boards)}")
+    if len(learned.boards) == 1:
         print("note: one board does not show how boards differ; that part keeps its manual prior")
     print(f"wrote {arguments.out}")
     return 0
@@ -69,40 +50,14 @@ def run_learn(arguments: argparse.Namespace) -> int:
 
 def run_evaluate(arguments: argparse.Namespace) -> int:
     refuse_below(1, arguments, "repeats", "jobs")
-    tables, column = _tables(arguments.corpora), LEFT_OUT[arguments.leave_out]
-    priors = priors_without(tables, arguments.leave_out, processes(arguments))
-    modes = parse_counts(arguments.modes)
-    counts = count_networks(tables) if 0 in modes else None
-    targets: List[Target] = []
-    for table in tables:
-        here = [other.usable() for other in tables if other.device == table.device and other.workload != table.workload]
-        target = make_target(table, here if arguments.references else (), priors[getattr(table, column)], counts)
-        targets.append(dataclasses.replace(target, label=f"{table.device}/{table.workload}/{table.task}"))
-    plan = TrialPlan(
-        (DEFAULT,),
-        tuple(targets),
-        modes,
-        repeats=arguments.repeats,
-        sampling=arguments.sampling,
-        seed=arguments.seed,
+    plan, title = plan_prior_evaluation(
+        arguments.corpora,
+        arguments.leave_out,
+        arguments.references,
+        parse_counts(arguments.modes),
+        arguments.sampling,
+        arguments.repeats,
+        arguments.seed,
+        processes(arguments),
     )
-    return run_and_report(plan, arguments, arguments.corpora, f"prior without the target's {arguments.leave_out}")
-
-
-def priors_without(tables: Sequence[Table], what: str, jobs: int) -> Dict[str, Hierarchy]:
-    """For each network or board, the prior learned from the tables of all others, in up to `jobs` processes."""
-    from predictors.models.physical_gp.learning import learn_hierarchy
-
-    column = LEFT_OUT[what]
-    names = sorted({getattr(table, column) for table in tables})
-    if len(names) < 2:
-        raise InvalidValueError(
-            f"the corpora have only one {what}, {', '.join(names)}: nothing is left to learn from",
-            f"give corpora of several {what}s",
-        )
-    others = [([table for table in tables if getattr(table, column) != name],) for name in names]
-    return dict(zip(names, in_processes(learn_hierarchy, others, min(jobs, len(names)))))
-
-
-def _tables(paths: Sequence[Path]) -> List[Table]:
-    return [table for path in paths for table in load_tables(path)]
+    return run_and_print(plan, arguments, title=title, files=arguments.corpora)

@@ -13,14 +13,16 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, List, NamedTuple, Optiona
 
 import numpy as np
 
+from harness.core.environment import describe_environment
 from harness.core.errors import CannotRunError, InvalidValueError, UnknownNameError
 from harness.core.measured_tables import corpus_file
 from predictors.evaluation import make_target
 from predictors.models.base import ALL, MODULES, TASKS, names_in
 from predictors.models.networks import HIDDEN, LOSSES
+from predictors.models.persistence import file_sha256
 from predictors.models.regression import SCALES
 from predictors.models.tables import find_table
-from predictors.search.corpora import load_tables
+from predictors.search.corpora import load_tables, note_on_medians
 from predictors.search.targets import count_networks
 from predictors.trials import Results, TrialPlan, format_results, format_skipped, run_plan
 
@@ -33,6 +35,11 @@ GRIDS: Dict[str, Dict[str, Sequence[Any]]] = {
     "powertrain": {**TRAINING, "loss": LOSSES, "frozen": (0, 1, 2)},
 }
 Combination = Dict[str, Any]
+Report = Callable[[int, int, str], None]
+
+
+def no_report(done: int, total: int, what: str) -> None:
+    """The default `report`: shows nothing."""
 
 
 def evaluate(
@@ -51,7 +58,7 @@ def evaluate(
     repeats: int = 10,
     seed: int = 0,
     jobs: int = 1,
-    report: Callable[[int, int, str], None] = lambda done, total, what: None,
+    report: Report = no_report,
 ) -> Evaluation:
     """Test predictors on a corpus, as `jetwatt evaluate` does.
 
@@ -79,28 +86,77 @@ def evaluate(
         corpus, target=target, predictors=predictors, reference=reference, reference_corpus=reference_corpus, loss=loss,
         prior=prior, task=task, modes=modes, sampling=sampling, grid=grid, repeats=repeats, seed=seed,
     )  # fmt: skip
-    trials = run_plan(plan, jobs, report)
-    if not trials.results:
-        raise CannotRunError(f"no predictor could be tested: {format_skipped(trials.skipped)}")
-    return Evaluation(plan, trials, best_of(combinations, trials) if combinations else "")
+    files = [corpus_file(str(path)) for path in (corpus, reference_corpus) if path is not None]
+    return run_evaluation(plan, jobs, report, files=files, combinations=combinations).checked()
+
+
+def run_evaluation(
+    plan: TrialPlan,
+    jobs: int = 1,
+    report: Report = no_report,
+    *,
+    title: str = "",
+    files: Sequence[Path] = (),
+    combinations: Sequence[Combination] = (),
+) -> Evaluation:
+    """Run the trials of a plan; a note on standard error says if a predictor learns from medians only.
+
+    Args:
+        plan: of `plan_evaluation`, `plan_scenario` or `plan_prior_evaluation`.
+        jobs: number of parallel processes.
+        report: as for `evaluate`.
+        title: of what is tested, for `Evaluation.plain`.
+        files: the corpora, likewise.
+        combinations: of a grid.
+    """
+    note_on_medians([group.predictor for group in plan.groups()], [target.table for target in plan.targets])
+    return Evaluation(plan, run_plan(plan, jobs, report), title, tuple(files), tuple(combinations))
 
 
 class Evaluation(NamedTuple):
-    """Errors of predictors; printed, it is the table of `jetwatt evaluate`."""
+    """Errors of predictors; printed, it is the table of the command."""
 
     plan: TrialPlan
     trials: Results
-    best: str  # the combination of a grid with the least error; else empty
+    title: str = ""
+    files: Tuple[Path, ...] = ()  # the corpora
+    combinations: Tuple[Combination, ...] = ()  # of a grid
 
     def __repr__(self) -> str:
-        skipped = format_skipped(self.trials.skipped)
-        return "\n".join(text for text in (skipped, format_results(self.trials.results), self.best.rstrip()) if text)
+        parts = (format_skipped(self.trials.skipped), self.title, format_results(self.trials.results), self.best)
+        return "\n".join(part.rstrip() for part in parts if part)
+
+    @property
+    def best(self) -> str:
+        """A line on the combination of a grid with the least error; empty without a grid."""
+        return best_of(self.combinations, self.trials) if self.combinations else ""
+
+    def checked(self) -> Evaluation:
+        """This evaluation; a `CannotRunError` if no predictor, or no combination of a grid, could be tested."""
+        if not self.trials.results:
+            raise CannotRunError(f"no predictor could be tested: {format_skipped(self.trials.skipped)}")
+        if self.combinations:
+            best_of(self.combinations, self.trials)
+        return self
 
     def table(self) -> pd.DataFrame:
         """A row for each predictor, target and number of modes: medians and quartiles of errors in %, times."""
         import pandas as pd
 
         return pd.json_normalize(self.trials.results, sep="_")
+
+    def plain(self) -> Dict[str, Any]:
+        """What `--json` writes: results and skipped trials, with seed, environment and the hashes of the corpora."""
+        corpora = [{"file": path.name, "sha256": file_sha256(path)} for path in self.files]
+        about = {"corpora": corpora, "seed": self.plan.seed, "title": self.title}
+        about["environment"] = describe_environment()
+        return {**about, "results": self.trials.results, "skipped": self.trials.skipped}
+
+    def plot(self, folder: Union[str, Path]) -> List[Path]:
+        """Write the papers' plots to a folder; returns the files. Needs matplotlib."""
+        from predictors.plots import write_plots
+
+        return write_plots(Path(folder), self.plan, self.trials.results)
 
 
 def plan_evaluation(

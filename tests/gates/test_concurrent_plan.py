@@ -14,9 +14,9 @@ import pytest
 
 from harness.core.interleaving import expect
 from harness.core.units import w_to_mw
-from predictors.cli.scenario import simulated
 from predictors.models.tables import Table, find_table
 from predictors.scenarios import ProfileSource
+from predictors.search.scenario import simulated
 from predictors.strategies import concurrent
 from predictors.strategies.closed_loop import CandidatePosterior, design_for
 from predictors.strategies.concurrent import CLOSED_LOOP, HALVING, ConcurrentChoice, ConcurrentGoal, choose_concurrent

@@ -14,7 +14,6 @@ import numpy as np
 import pytest
 
 from harness.core.measured_tables import load_table
-from predictors.cli.scenario import simulated
 from predictors.evaluation import Target, fit_to, make_target, predict_rows
 from predictors.models import networks, physical_gp, powertrain
 from predictors.models.base import MODULES, Inputs, Prediction, Predictor, one_blas_thread, predictor_class
@@ -23,6 +22,7 @@ from predictors.models.physical_gp.learning import learn_hierarchy
 from predictors.models.physical_gp.prior import Hierarchy, priors_for
 from predictors.models.tables import ARRAYS, Table, find_table, tables_of
 from predictors.scenarios import ProfileSource
+from predictors.search.scenario import simulated
 from predictors.trials import TrialPlan, run_plan
 from tests.gates.conftest import Gate, blind_spots, forget_references, unlike
 from tests.gates.recorded import PREDICTORS, entries_of

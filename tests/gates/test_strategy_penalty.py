@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 
 from harness.core.measured_tables import load_table
-from predictors.cli.scenario import simulated
 from predictors.models import vendor_estimate
 from predictors.models.tables import Table, tables_of
 from predictors.scenarios import ProfileSource
+from predictors.search.scenario import simulated
 from predictors.strategies import closed_loop
 from predictors.strategies.closed_loop import CandidatePosterior
 from predictors.strategies.evaluation import JudgedChoice, JudgedChoices, contest_runs, results, run_contest, summarise

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from predictors.__main__ import main
-from predictors.cli.advise import RECORDED, read_approaches, rules, weigh
+from predictors.strategies.advise import RECORDED, read_approaches, rules, weigh
 
 TWO = pd.DataFrame(
     [

@@ -1,0 +1,134 @@
+"""The prior of physical-gp: what workloads and boards have in common, learned from tables and tested on others."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import TYPE_CHECKING, Dict, List, NamedTuple, Optional, Sequence, Tuple, Union
+
+from harness.core.errors import InvalidValueError, UnknownNameError
+from harness.core.files import write_output
+from predictors.evaluation import Target, make_target
+from predictors.models.base import DEFAULT
+from predictors.models.tables import Table
+from predictors.search.corpora import load_tables
+from predictors.search.evaluate import Evaluation, Report, no_report, run_evaluation
+from predictors.search.targets import count_networks
+from predictors.trials import TrialPlan, in_processes
+
+if TYPE_CHECKING:
+    from predictors.models.physical_gp.prior import Hierarchy
+
+LEFT_OUT = {"network": "workload", "board": "device"}  # to the corpus column
+
+
+class LearnedPrior(NamedTuple):
+    """A prior of physical-gp and what it was learned from."""
+
+    hierarchy: Hierarchy
+    toml: str  # the text of its file, for `prior=` and `--prior`
+    workloads: int  # how many, each on one board
+    boards: Tuple[str, ...]
+
+
+def learn_prior(corpora: Sequence[Union[str, Path]], *, out: Union[str, Path, None] = None) -> LearnedPrior:
+    """Learn the prior of physical-gp from corpora, as `jetwatt prior learn` does.
+
+    Args:
+        corpora: files of profiles: CSV or Parquet, or results files.
+        out: a TOML file to write, for `prior=` of other calls; None writes none.
+
+    Raises:
+        HarnessError: a corpus cannot be read or is invalid, or has nothing to learn from.
+    """
+    from predictors.models.physical_gp.learning import as_toml, learn_hierarchy
+
+    tables = _tables(corpora)
+    hierarchy = learn_hierarchy(tables)
+    units = {(table.device, table.workload) for table in tables}
+    learned = LearnedPrior(
+        hierarchy, as_toml(hierarchy, tables), len(units), tuple(sorted({table.device for table in tables}))
+    )
+    if out is not None:
+        write_output(Path(out), learned.toml.encode("utf-8"))
+    return learned
+
+
+def evaluate_prior(
+    corpora: Sequence[Union[str, Path]],
+    *,
+    leave_out: str = "network",
+    references: bool = False,
+    modes: Union[int, Sequence[Optional[int]], None] = (5, 10, 20, 50),
+    sampling: str = "random",
+    repeats: int = 10,
+    seed: int = 0,
+    jobs: int = 1,
+    report: Report = no_report,
+) -> Evaluation:
+    """Test physical-gp on each table, under a prior learned from the others, as `jetwatt prior evaluate` does.
+
+    Args:
+        corpora: files of profiles: CSV or Parquet, or results files.
+        leave_out: of each prior: the target's `network`, or its `board`.
+        references: also use the board's other workloads as references.
+        modes: how many modes to fit on, one or several numbers; None for all but a held-out tenth.
+        sampling: how the modes are chosen.
+        repeats: number of repeats, each with other modes.
+        seed: the same seed draws the same modes.
+        jobs: number of parallel processes.
+        report: receives the number of finished trials, the total, and the last trial.
+
+    Returns:
+        An evaluation; its `table()` is a DataFrame with errors in %.
+
+    Raises:
+        HarnessError: a corpus is invalid, there is only one network or board, or nothing could be tested.
+    """
+    plan, title = plan_prior_evaluation(corpora, leave_out, references, modes, sampling, repeats, seed, jobs)
+    return run_evaluation(plan, jobs, report, title=title, files=list(map(Path, corpora))).checked()
+
+
+def plan_prior_evaluation(
+    corpora: Sequence[Union[str, Path]],
+    leave_out: str,
+    references: bool,
+    modes: Union[int, Sequence[Optional[int]], None],
+    sampling: str,
+    repeats: int,
+    seed: int,
+    jobs: int,
+) -> Tuple[TrialPlan, str]:
+    """The trials of `evaluate_prior`, and their title; the priors are learned in up to `jobs` processes."""
+    if leave_out not in LEFT_OUT:
+        raise UnknownNameError(f"leave_out is {leave_out!r}", f"available: {', '.join(LEFT_OUT)}")
+    tables, column = _tables(corpora), LEFT_OUT[leave_out]
+    priors = priors_without(tables, leave_out, jobs)
+    numbers = (modes,) if modes is None or isinstance(modes, int) else tuple(modes)
+    counts = count_networks(tables) if 0 in numbers else None
+    targets: List[Target] = []
+    for table in tables:
+        here = [other.usable() for other in tables if other.device == table.device and other.workload != table.workload]
+        target = make_target(table, here if references else (), priors[getattr(table, column)], counts)
+        targets.append(dataclasses.replace(target, label=f"{table.device}/{table.workload}/{table.task}"))
+    plan = TrialPlan((DEFAULT,), tuple(targets), numbers, repeats=repeats, sampling=sampling, seed=seed)
+    return plan, f"prior without the target's {leave_out}"
+
+
+def priors_without(tables: Sequence[Table], what: str, jobs: int) -> Dict[str, Hierarchy]:
+    """For each network or board, the prior learned from the tables of all others, in up to `jobs` processes."""
+    from predictors.models.physical_gp.learning import learn_hierarchy
+
+    column = LEFT_OUT[what]
+    names = sorted({getattr(table, column) for table in tables})
+    if len(names) < 2:
+        raise InvalidValueError(
+            f"the corpora have only one {what}, {', '.join(names)}: nothing is left to learn from",
+            f"give corpora of several {what}s",
+        )
+    others = [([table for table in tables if getattr(table, column) != name],) for name in names]
+    return dict(zip(names, in_processes(learn_hierarchy, others, min(jobs, len(names)))))
+
+
+def _tables(paths: Sequence[Union[str, Path]]) -> List[Table]:
+    return [table for path in paths for table in load_tables(Path(path))]

@@ -1,0 +1,131 @@
+"""`scenario`: the papers' questions on predictors, on measured or simulated boards."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from pathlib import Path
+from typing import TYPE_CHECKING, Dict, Optional, Sequence, Tuple, Union
+
+import numpy as np
+
+from harness.core.boards import load_board
+from harness.core.cases import Case, Settings
+from harness.core.power_modes import NamedMode, PowerMode
+from harness.devices.simulated import SimulatedDevice
+from harness.simulation.corpus import simulate_corpus
+from harness.simulation.model import repetition_factors
+from harness.simulation.parameters import load_board as load_simulated_board
+from predictors.models.base import predictor_names
+from predictors.models.tables import Table, tables_of
+from predictors.sampling import MINIBATCHES
+from predictors.scenarios import SCENARIOS, ProfileSource, Scenario, find_scenario, make_plan
+from predictors.search.corpora import entries_of, load_tables
+from predictors.search.evaluate import Evaluation, Report, no_report, run_evaluation
+from predictors.trials import TrialPlan
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+def scenario(
+    name: str,
+    *,
+    predictors: Union[str, Sequence[str], None] = None,
+    corpus: Sequence[Union[str, Path]] = (),
+    limit: Optional[int] = None,
+    repeats: int = 10,
+    seed: int = 0,
+    jobs: int = 1,
+    report: Report = no_report,
+) -> Evaluation:
+    """Test predictors on one of the papers' questions, as `jetwatt scenario` does.
+
+    Args:
+        name: `G1`, ...; `jetwatt.scenarios()` lists all.
+        predictors: names, or `all`; None for those of the paper.
+        corpus: files of measured profiles, used where they match the scenario; the rest is simulated.
+        limit: greatest number of modes of each table, for a quick look.
+        repeats: number of repeats, each with other modes.
+        seed: the same seed draws the same modes.
+        jobs: number of parallel processes.
+        report: receives the number of finished trials, the total, and the last trial.
+
+    Returns:
+        An evaluation; its `table()` is a DataFrame with errors in %.
+
+    Raises:
+        HarnessError: a name is unknown, a corpus is invalid, or no predictor could be tested.
+    """
+    plan, title = plan_scenario(name, predictors, corpus, limit, repeats, seed)
+    return run_evaluation(plan, jobs, report, title=title, files=list(map(Path, corpus))).checked()
+
+
+def scenarios() -> pd.DataFrame:
+    """The papers' questions to predictors: `name`, `question`, `source`, and the number of `targets`."""
+    import pandas as pd
+
+    rows = [(each.name, each.question, each.source, len(each.cases)) for each in SCENARIOS.values()]
+    return pd.DataFrame(rows, columns=["name", "question", "source", "targets"])
+
+
+def plan_scenario(
+    name: str,
+    predictors: Union[str, Sequence[str], None],
+    corpus: Sequence[Union[str, Path]],
+    limit: Optional[int],
+    repeats: int,
+    seed: int,
+) -> Tuple[TrialPlan, str]:
+    """The trials of `scenario`, and its title."""
+    chosen = find_scenario(name)
+    text = predictors if isinstance(predictors, str) else ",".join(predictors or ())
+    names = tuple(predictor_names(text or chosen.predictors))
+    plan = plan_on_tables(chosen, corpus, limit, repeats, seed)
+    return dataclasses.replace(plan, predictors=names), f"{chosen.name}: {chosen.question} ({chosen.source})"
+
+
+def plan_on_tables(
+    asked: Scenario, corpus: Sequence[Union[str, Path]], limit: Optional[int], repeats: int, seed: int
+) -> TrialPlan:
+    """A scenario with its tables: those of the corpora, and simulated ones where the corpora have none."""
+    measured = [table for path in corpus for table in load_tables(Path(path))]
+    plan = make_plan(asked, measured, functools.partial(simulated, seed=seed), named_modes, limit)
+    return dataclasses.replace(plan, repeats=repeats, seed=seed)
+
+
+def named_modes(device: str) -> Dict[str, PowerMode]:
+    return load_board(device).modes_by_name()
+
+
+def simulated(source: ProfileSource, modes: Optional[np.ndarray] = None, *, seed: int = 0) -> Table:
+    """A scenario's table from a simulated board in power modes (n, 4), by default its named ones or the paper's grid.
+
+    Time and power deviate from the steady state as repetitions on the board do. If a source limits the minibatches of a
+    profile, they are the first of a run in each mode.
+    """
+    spec = load_board(source.device)
+    if modes is not None:
+        chosen = [PowerMode(*map(int, mode)) for mode in modes]
+    elif source.named:
+        chosen = [spec.modes_by_name()[name] for name in source.named]
+    else:
+        chosen = list(spec.power_mode_space().paper_grid())
+    settings = {"batch_size": source.batch_size, "task": source.task, "seed": seed, "instance": source.instance}
+    rows = simulate_corpus(source.device, source.workload, chosen, noise=False, **settings)
+    (table,) = tables_of(rows)
+    if source.minibatches is not None:
+        name = f"{source.device}@{source.instance}" if source.instance else source.device
+        where = rows[0]["workers"], "ssd", source.batch_size, Settings(seed=seed), source.task
+        named = [NamedMode(mode.name, mode) for mode in chosen]
+        entries = np.stack([_entries(Case(name, source.workload, each, *where)) for each in named])
+        return dataclasses.replace(table, entries=entries).first_minibatches(source.minibatches)
+    random = np.random.default_rng([seed, source.instance, MINIBATCHES])
+    time, power = repetition_factors(load_simulated_board(source.device), random, len(table))
+    return dataclasses.replace(table, time_ms=table.time_ms * time, power_mw=table.power_mw * power)
+
+
+@functools.lru_cache(maxsize=10_000)
+def _entries(case: Case) -> np.ndarray:
+    """As in `entries_of`; cached, because the profile may be truncated to several lengths."""
+    return entries_of(SimulatedDevice(case.device).profile(case))

@@ -1,0 +1,253 @@
+"""`evaluate_strategies`: the papers' contest of strategies under power budgets."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Dict, List, NamedTuple, Optional, Sequence, Tuple, Union
+
+import numpy as np
+
+from harness.core.errors import CannotRunError, InvalidValueError
+from harness.core.measured_tables import corpus_file
+from harness.core.terminal import format_table
+from harness.core.units import mw_to_w
+from predictors.models.base import ALL, DEFAULT_BATCH_SIZE, TASKS
+from predictors.models.tables import Table, find_table
+from predictors.models.vendor_estimate import estimated_boards
+from predictors.search.corpora import load_tables
+from predictors.search.evaluate import Report, no_report
+from predictors.search.prior import LEFT_OUT, priors_without
+from predictors.search.recommend import minibatches_of_training
+from predictors.strategies.evaluation import ContestRun, JudgedChoices, contest_runs, results, run_contest
+from predictors.strategies.fixed import VendorPreset, presets_of
+from predictors.strategies.goals import OBJECTIVES, Goal, budget_goals
+from predictors.strategies.registry import StrategySetting, strategy_names
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_COLUMNS: Tuple[Tuple[str, str], ...] = (
+    ("penalty_median", "median"),
+    ("penalty_mean", "mean"),
+    ("penalty_max", "max"),
+    ("over_limit_pct", "A/L %"),
+    ("over_limit_plus1_pct", "A/L+1 %"),
+    ("violations_pct", "viol %"),
+    ("area_w", "area W"),
+)
+
+SPREAD, SPREAD_OVER = "spread", (0.05, 0.95)
+"""Budgets spread over a table's powers, between these quantiles."""
+NO_BUDGET = "none"
+
+
+def evaluate_strategies(
+    corpus: Union[str, Path, Sequence[Union[str, Path]]],
+    *,
+    strategies: Union[str, Sequence[str]] = ALL,
+    target: Union[str, Sequence[str]] = (),
+    reference: Union[str, Sequence[str]] = (),
+    reference_corpus: Union[str, Path, None] = None,
+    leave_out: Optional[str] = None,
+    task: str = TASKS[0],
+    goal: Optional[str] = None,
+    latency_limits: Sequence[float] = (),
+    budgets: str = "17:50:1",
+    profiles: Union[int, Sequence[int]] = 15,
+    repeats: int = 5,
+    risk: float = 0.05,
+    jobs: int = 2,
+    report: Report = no_report,
+) -> StrategyContest:
+    """Choose power modes under power budgets and compare with the best, as `jetwatt strategies evaluate` does.
+
+    A note on standard error names each strategy that cannot run on a table, with the reason.
+
+    Args:
+        corpus: one or several files with a profile of every mode, or names of `jetwatt.load_table`.
+        strategies: names, or `all`.
+        target: workloads to choose for; empty for all.
+        reference: the workloads that transfer predictors start from.
+        reference_corpus: the file with their profiles, if another.
+        leave_out: use a prior learned without the target's `network` or `board`; None for the suite's prior.
+        task: `training`, `inference` or `all`.
+        goal: what to minimise; None for time, or throughput for tables with several batch sizes.
+        latency_limits: of the minibatch time in ms, each with each budget; with `task="all"`, for inference.
+        budgets: in W as `A:B:STEP`; `spread:N` for N budgets over the powers of each table; `none`.
+        profiles: modes that may be profiled, one or several numbers.
+        repeats: runs with other seeds.
+        risk: of `one-shot`: probability of breaking a limit.
+        jobs: number of parallel processes.
+        report: receives the number of finished runs, the total, and the last run.
+
+    Returns:
+        The contest; its `table()` is a DataFrame with penalties and shares in %, areas in W.
+
+    Raises:
+        HarnessError: a corpus is invalid, a name is unknown, or no strategy is left to run.
+    """
+    names = strategy_names(strategies if isinstance(strategies, str) else ",".join(strategies))
+    numbers = [profiles] if isinstance(profiles, int) else list(profiles)
+    files = [corpus] if isinstance(corpus, (str, Path)) else list(corpus)
+    tables = [table for path in files for table in load_tables(corpus_file(str(path)))]
+    elsewhere = load_tables(corpus_file(str(reference_corpus))) if reference_corpus else tables
+    names_of_references = [reference] if isinstance(reference, str) else list(reference)
+    tasks_of_reference = {table.task for table in elsewhere if table.workload in names_of_references}
+    column = None if leave_out is None else LEFT_OUT[leave_out]
+    priors = priors_without(tables, leave_out, jobs) if column else {}
+    contests = []
+    objectives = set()
+    for table in _targets(tables, [target] if isinstance(target, str) else list(target), task):
+        references: Tuple[Table, ...] = ()
+        if names_of_references and (task != ALL or table.task in tasks_of_reference):
+            others = [find_table(elsewhere, name, table.task).usable() for name in names_of_references]
+            references = tuple(other.with_clocks() for other in others if other.fingerprint != table.fingerprint)
+        setting = StrategySetting(
+            device=table.device,
+            references=references,
+            presets=presets_of(table.device),
+            risk=risk,
+            hierarchy=priors[getattr(table, column)] if column else None,
+        )
+        left_out = _left_out(setting, table.power_limit_mw is not None)
+        for name in (name for name in names if name in left_out):
+            print(f"note: {name} is skipped for {table.workload}: {left_out[name]}", file=sys.stderr)
+        kept = [name for name in names if name not in left_out]
+        runs = contest_runs(kept, [table], numbers, repeats)
+        objective = goal or ("throughput" if len(set(table.batch_size.tolist())) > 1 else "time")
+        objectives.add(objective)
+        latencies_ms = () if task == ALL and table.task == TASKS[0] else latency_limits
+        contests.append((table, _goals(table, budgets, objective, latencies_ms), setting, runs))
+    total = sum(len(runs) for *_, runs in contests)
+    if not total:
+        raise CannotRunError("no strategy is left to run", "see the reasons above")
+    done = 0
+
+    def count(run: ContestRun) -> None:
+        nonlocal done
+        done += 1
+        report(done, total, f"{run.strategy}, {run.target.workload}, {run.profiles} profiles")
+
+    rows: List[Dict[str, Any]] = []
+    outcomes: Dict[Tuple[str, str], JudgedChoices] = {}
+    for table, goals, setting, runs in contests:
+        here = run_contest(runs, goals, setting, jobs, count)
+        lengths = {table.workload: minibatches_of_training(table.workload, DEFAULT_BATCH_SIZE)}
+        rows += results(here, [table], len(goals), setting.presets, lengths if table.task == TASKS[0] else {})
+        outcomes.setdefault((table.device, table.task), {}).update(here)
+    notes = list(dict.fromkeys(note for _, _, setting, _ in contests for note in notes_on(setting.presets)))
+    about = {
+        "corpus": " ".join(map(str, files)),
+        "reference": ",".join(names_of_references) or None,
+        "budgets_w": budgets,
+    }
+    about.update(repeats=repeats, risk=risk, notes=notes, task=task, goal=", ".join(sorted(objectives)))
+    return StrategyContest(rows, about, outcomes, tuple(table for table, *_ in contests))
+
+
+class StrategyContest(NamedTuple):
+    """What strategies chose, compared with the best modes; printed, it is the text of `jetwatt strategies evaluate`."""
+
+    rows: List[Dict[str, Any]]  # of each strategy, target and number of profiles, as `strategies.evaluation.results`
+    about: Dict[str, Any]  # the options of the contest
+    outcomes: Dict[Tuple[str, str], JudgedChoices]  # by device and task
+    targets: Tuple[Table, ...]
+
+    def __repr__(self) -> str:
+        return "\n".join([format_results(self.rows), *(f"note: {note}" for note in self.about["notes"])])
+
+    def table(self) -> pd.DataFrame:
+        """A row for each strategy, target and number of profiles."""
+        import pandas as pd
+
+        return pd.json_normalize(self.rows, sep="_")
+
+    def plain(self) -> Dict[str, Any]:
+        """What `--json` writes."""
+        return {**self.about, "results": self.rows}
+
+    def plot(self, folder: Union[str, Path]) -> List[Path]:
+        """Draw the papers' plots, in a folder for each device and task if there are several; needs matplotlib."""
+        from predictors.strategies.plots import draw
+
+        paths: List[Path] = []
+        for (device, task), of_group in self.outcomes.items():
+            targets = [table for table in self.targets if (table.device, table.task) == (device, task)]
+            own = Path(folder) if len(self.outcomes) == 1 else Path(folder) / f"{device}-{task}"
+            paths += draw(of_group, targets, own)
+        return paths
+
+
+def _targets(tables: Sequence[Table], names: Sequence[str], task: str) -> List[Table]:
+    """The tables to choose in, reduced to rows with measured power."""
+    tasks = TASKS if task == ALL else (task,)
+    targets = [
+        table for table in tables if table.task in tasks and table.has_power and (not names or table.workload in names)
+    ]
+    lacking = [name for name in names if name not in {table.workload for table in targets}]
+    if lacking or not targets:
+        of = ", ".join(lacking) or "any workload"
+        raise CannotRunError(f"the corpora have no {' or '.join(tasks)} of {of} with power")
+    return [table.complete() for table in targets]
+
+
+def _goals(table: Table, budgets: str, objective: str, latencies_ms: Sequence[float]) -> List[Goal]:
+    kind, _, count = budgets.partition(":")
+    if kind == SPREAD:
+        if not count.isdecimal() or not int(count):
+            raise InvalidValueError(f"the budgets are {budgets!r}", f"write a number of budgets: {SPREAD}:8")
+        low, high = np.quantile(table.power_mw, SPREAD_OVER)
+        budgets = ",".join(f"{mw_to_w(value):.2f}" for value in np.linspace(low, high, int(count)))
+    if budgets == NO_BUDGET:
+        return [Goal(OBJECTIVES[objective])]
+    return budget_goals(budgets, OBJECTIVES[objective], latencies_ms)
+
+
+def _left_out(setting: StrategySetting, has_limits: bool) -> Dict[str, str]:
+    """The strategies that cannot run here, and why."""
+    reasons = {}
+    if not setting.presets:
+        reasons["presets"] = f"the presets of {setting.device} are unknown"
+    if setting.device not in estimated_boards():
+        reasons["npe"] = f"the figures of the module {setting.device} are unknown"
+    if not setting.references:
+        reasons["powertrain"] = "it needs a reference workload other than the target: --reference W"
+    if not has_limits:
+        reasons["zeus"] = "it profiles power limits, and the table has none"
+    return reasons
+
+
+def notes_on(presets: Sequence[VendorPreset]) -> List[str]:
+    """Caveats of figures with presets; empty if all use the whole GPU."""
+    smaller = [preset.name for preset in presets if preset.has_less_gpu]
+    note = "switch a part of the GPU off at boot; here they are represented by their clocks with the whole GPU"
+    return [f"{', '.join(smaller)} {note}, which is faster and draws more"] if smaller else []
+
+
+def format_results(rows: Sequence[Dict[str, Any]]) -> str:
+    """The contest as a table: penalties in %, shares in %, area in W, profiling time."""
+    figures = (f">{title}" for _, title in _COLUMNS)
+    several = len({(row["device"], row["task"]) for row in rows}) > 1
+    header = ["strategy", "target", ">profiles", *figures, ">infeasible", ">time spent", ">hours saved"]
+    body = [
+        [
+            row["strategy"],
+            f"{row['device']}/{row['target']}/{row['task']}" if several else row["target"],
+            str(row["profiles"]),
+            *("-" if row[name] is None else f"{row[name]:.1f}" for name, _ in _COLUMNS),
+            f"{row['infeasible']}/{row['choices']}",
+            f"{row['profiling_seconds'] / 60:.1f} min",
+            "-" if row["hours_saved_vs_presets"] is None else f"{row['hours_saved_vs_presets']:.1f}",
+        ]
+        for row in rows
+    ]
+    provenance = ", ".join(sorted({row["provenance"] for row in rows}))
+    legend = "hours saved: over the papers' training, against the best preset for the same budget"
+    title = f"time penalty in % (median, mean, max), tables {provenance}"
+    missed = [
+        f"missed by {row['strategy']} with {row['profiles']} profiles, {row['target']}: {', '.join(row['missed'])}"
+        for row in rows
+        if row["missed"]
+    ]
+    return "\n".join([title, format_table(header, body), legend, *missed])
