@@ -92,6 +92,7 @@ class _Parametrization:
         self.metafunc, self.go_on = metafunc, metafunc.parametrize
         self.blocks: List[Block] = []
         self.goes_on = False  # whether the test has its own arguments, which are part of its id too
+        # Public hooks and `iter_markers` can read these calls, but not keep pytest from making them a test each.
         metafunc.parametrize = self.take  # type: ignore[method-assign]
 
     def take(self, argnames: Any, argvalues: Any, *args: Any, **kwargs: Any) -> None:
@@ -209,7 +210,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: List[pytest.Item
     if config.getoption("jetwatt_list_cases"):
         _write_cases(Path(config.getoption("jetwatt_list_cases")), items, plan)
     measuring = sum("measure" in getattr(item, "fixturenames", ()) for item in items)
-    session = getattr(config, "_benchmarksession", None)  # its table has a row for every test
+    # Its table has a row for every test. `--benchmark-quiet` is read before collection, and the hook for groups of the
+    # table also feeds `--benchmark-compare-fail`: only the session itself can be quieted now.
+    session = getattr(config, "_benchmarksession", None)
     if session is not None and measuring > MOST_ROWS and config.getoption("verbose") <= 0:
         session.quiet = True
     config.stash[OUTCOME].countdown = Countdown(measuring)

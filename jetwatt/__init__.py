@@ -7,6 +7,7 @@ from typing import Any, List
 
 _MODULES = {
     "accept": "harness.acceptance.runner",
+    "nvpmodel_conf": "harness.board.nvpmodel_making",
     "restore": "harness.board.saved_state",
     "load_board": "harness.core.boards",
     "check_corpus": "harness.core.corpus",
@@ -23,8 +24,10 @@ _MODULES = {
     "Workload": "harness.workloads.workload",
     "fit": "jetwatt.fitting",
     "load": "jetwatt.fitting",
+    "check_baseline": "jetwatt.judging",
     "compare": "jetwatt.judging",
     "history": "jetwatt.judging",
+    "record_baseline": "jetwatt.judging",
     "report": "jetwatt.reporting",
     "open_results": "jetwatt.results",
     "make_predictor": "predictors.models.base",

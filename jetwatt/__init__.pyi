@@ -1,4 +1,5 @@
 from harness.acceptance.runner import accept as accept
+from harness.board.nvpmodel_making import nvpmodel_conf as nvpmodel_conf
 from harness.board.saved_state import restore as restore
 from harness.core.boards import load_board as load_board
 from harness.core.corpus import check_corpus as check_corpus
@@ -15,8 +16,10 @@ from harness.store.results import ResultsStore as ResultsStore
 from harness.workloads.workload import Workload as Workload
 from jetwatt.fitting import fit as fit
 from jetwatt.fitting import load as load
+from jetwatt.judging import check_baseline as check_baseline
 from jetwatt.judging import compare as compare
 from jetwatt.judging import history as history
+from jetwatt.judging import record_baseline as record_baseline
 from jetwatt.reporting import report as report
 from jetwatt.results import open_results as open_results
 from predictors.models.base import make_predictor as make_predictor

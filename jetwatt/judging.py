@@ -1,16 +1,21 @@
-"""`compare` and `history`: the changes between two sides, and over many runs, as plain values."""
+"""`compare`, `history` and baselines: the changes between two sides, and over many runs, as plain values."""
 
 from __future__ import annotations
 
 import datetime
 import json
 from pathlib import Path
-from typing import Any, Dict, Optional, Sequence, Union
+from typing import TYPE_CHECKING, Any, Dict, Optional, Sequence, Union
 
+from harness.judge.baseline import Recorded, check, record
 from harness.judge.compare import DEFAULT_THRESHOLD, compare_files
 from harness.judge.compare import to_json as comparison_json
 from harness.judge.history import read_history
 from harness.judge.history import to_json as history_json
+from harness.store.results import ResultsStore
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 PathLike = Union[str, Path]
 
@@ -62,3 +67,62 @@ def history(
     """
     named = [files] if isinstance(files, (str, Path)) else files
     return json.loads(history_json(read_history([Path(path) for path in named], include_flagged, since, threshold)))
+
+
+def record_baseline(
+    results: PathLike, baseline: PathLike, *, last: Optional[int] = None, include_flagged: bool = False
+) -> Recorded:
+    """Write a baseline from the profiles of a results file, as `jetwatt baseline record` does.
+
+    Args:
+        results: the results file.
+        baseline: the JSON file to write; replaced atomically.
+        last: use the newest runs of each case, this many; None for all of its environment.
+        include_flagged: include profiles flagged disturbed or throttled.
+
+    Returns:
+        The written cases, the ids of those that only the previous file had, and how many profiles were left out.
+
+    Raises:
+        HarnessError: a file cannot be read or written, or there is no profile to record.
+    """
+    with ResultsStore(Path(results), read_only=True) as store:
+        return record(store, Path(baseline), last, include_flagged)
+
+
+def check_baseline(
+    results: PathLike,
+    baseline: PathLike,
+    *,
+    threshold: Optional[float] = None,
+    last: Optional[int] = None,
+    include_flagged: bool = False,
+    by: Sequence[str] = (),
+) -> pd.DataFrame:
+    """Compare the profiles of a results file with a baseline, as `jetwatt baseline check` does.
+
+    Args:
+        results: the results file.
+        baseline: a file of `record_baseline`.
+        threshold: share by which a median may rise; None for that of each quantity. The command takes percent.
+        last: use the newest runs of each case, this many.
+        include_flagged: include profiles flagged disturbed or throttled.
+        by: conditions that may differ.
+
+    Returns:
+        A row for each compared quantity of a case, or for a case that was not compared: `case`, `figure`, `status`
+        (the verdict), `ratio` of now to the baseline with its interval `ratio_low` to `ratio_high`, and `notes`.
+
+    Raises:
+        HarnessError: a file cannot be read, or the threshold is invalid.
+    """
+    import pandas as pd
+
+    with ResultsStore(Path(results), read_only=True) as store:
+        verdicts = check(store, Path(baseline), threshold, last, include_flagged, by)
+    rows = []
+    for verdict in verdicts:
+        change = verdict.change
+        ratio = (None, None, None) if change is None else (change.ratio, change.low, change.high)
+        rows.append((verdict.name, verdict.figure, verdict.status, *ratio, "; ".join(verdict.notes)))
+    return pd.DataFrame(rows, columns=["case", "figure", "status", "ratio", "ratio_low", "ratio_high", "notes"])

@@ -175,6 +175,14 @@ def test_a_call_returns_what_the_command_prints(tmp_path, capsys):
     options = {"strategy": "random", "profiles": 3, "power_budget": 20}
     for path in (before, after):
         jetwatt.recommend("sim:orin-nano", workload="resnet18-imagenet", results=path, **options)
+    assert [case.case_id for case in jetwatt.record_baseline(before, tmp_path / "b.json").cases]
+    verdicts = jetwatt.check_baseline(after, tmp_path / "b.json")
+    capsys.readouterr()
+    main(["baseline", "check", "--results", str(after), "--baseline", str(tmp_path / "b.json")])
+    table = capsys.readouterr().out
+    assert len(verdicts) >= 3
+    for row in verdicts.itertuples():
+        assert any(line.startswith(row.case) and line.endswith(row.status) for line in table.splitlines())
     simulated, prior = tmp_path / "corpus.csv", tmp_path / "prior.toml"
     words = "--workload", "resnet18-imagenet,yolov8n-coco", "--sample", "40", "--out", str(simulated)
     assert main(["corpus", "simulate", "--device", "orin-agx", *words]) == 0
@@ -187,6 +195,9 @@ def test_a_call_returns_what_the_command_prints(tmp_path, capsys):
             jetwatt.evaluate_strategies(simulated, **how)
         ),
         ("advise", "--epochs", "120", "--epoch-minutes", "5", "--workers", "0"): jetwatt.advise(120, 5, workers=0),
+        ("nvpmodel-conf", "--board", "orin-agx", "--power-mode", "8c-1728-612-3199"): (
+            jetwatt.nvpmodel_conf("orin-agx", "8c-1728-612-3199").rstrip("\n")
+        ),
         ("published", *in_words(published)): jetwatt.published(**published),
     }
     for words, returned in printed_calls.items():

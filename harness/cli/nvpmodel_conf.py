@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any, Dict, List, Tuple
 
 from harness.board import nvpmodel_modes as nvpmodels
-from harness.board.nvpmodel import Nvpmodel
-from harness.board.nvpmodel_conf import Conf, read_conf, write
+from harness.board.nvpmodel_conf import Conf, read_conf
+from harness.board.nvpmodel_making import COPIED, make_conf, mode_in_effect, off_board_conf
 from harness.cli.modes import format_caps
 from harness.cli.options import output_file, print_or_write
-from harness.core.boards import BoardSpec, load_board
+from harness.core.boards import load_board
 from harness.core.errors import InvalidValueError
 from harness.core.mode_texts import only_mode
 from harness.core.power_modes import UNKNOWN_KHZ, PowerMode, parse_power_mode
@@ -47,7 +47,7 @@ def run(arguments: argparse.Namespace) -> int:
         return 0
     conf, booted, mode, origin = (_from_board if arguments.board else _from_file)(arguments)
     _, text = make_conf(conf, booted, mode, origin, arguments.name, arguments.alone)
-    print(f"note: {_COPIED} {booted}", file=sys.stderr)
+    print(f"note: {COPIED} {booted}", file=sys.stderr)
     print_or_write(text, arguments.out)
     return 0
 
@@ -71,28 +71,6 @@ def describe_modes(conf: Conf, source: str) -> List[Dict[str, Any]]:
         raise InvalidValueError(f"{source}: {error.what}", error.hint) from error
 
 
-_COPIED = "masks and other caps are those of"
-
-
-def make_conf(conf: Conf, booted: str, mode: PowerMode, origin: str, name: str, alone: bool = False) -> Tuple[int, str]:
-    """A conf with a mode for a power mode, as text, and the mode's number."""
-    extended = nvpmodels.custom_conf(conf, booted, mode, name, alone=alone)
-    return extended.model(name).id, write(extended, f"{name}: power mode {mode.name}, {_COPIED} {booted}.\n{origin}")
-
-
-def off_board_conf(spec: BoardSpec, mode: PowerMode, booted: str = "") -> Tuple[Conf, str, PowerMode, str]:
-    """The inputs of `make_conf` from the specification of a board, without the board."""
-    conf = nvpmodels.stock_conf(spec)
-    booted = booted or spec.papers_mode or spec.default_preset or conf.models[0].name
-    return conf, booted, mode, f"Made off-board, for {spec.product} ({spec.variant}): {nvpmodels.STOCK_GAPS}."
-
-
-def on_board_conf(root: Path, mode: PowerMode) -> Tuple[Conf, str, PowerMode, str]:
-    """The inputs of `make_conf` from the conf of the board below `root`, with masks and caps of its current mode."""
-    conf = Nvpmodel(str(root)).own_conf()
-    return conf, _in_effect(root), mode, f"Made from {root / 'etc/nvpmodel.conf'}."
-
-
 def _from_board(arguments: argparse.Namespace) -> Tuple[Conf, str, PowerMode, str]:
     spec = load_board(arguments.board, arguments.variant)
     mode = only_mode(arguments.power_mode, spec.power_modes(arguments.power_mode)).mode
@@ -106,7 +84,7 @@ def _from_file(arguments: argparse.Namespace) -> Tuple[Conf, str, PowerMode, str
     if arguments.base is None and not path.exists():
         raise InvalidValueError(f"there is no {path}", "give --board NAME to make a conf off-board, or --base FILE")
     conf = _read(path)
-    booted = arguments.booted_mode or (_default_of(conf, path) if arguments.base else _in_effect(arguments.root))
+    booted = arguments.booted_mode or (_default_of(conf, path) if arguments.base else mode_in_effect(arguments.root))
     limits = nvpmodels.to_power_mode(conf, conf.model(booted))
     mode = parse_power_mode(arguments.power_mode, PowerMode(*(value or UNKNOWN_KHZ for value in limits)))
     return conf, booted, mode, f"Made from {path}."
@@ -117,16 +95,6 @@ def _default_of(conf: Conf, path: Path) -> str:
         if model.id == conf.default:
             return model.name
     raise InvalidValueError(f"{path} has no default mode", "name the mode to copy masks from with --booted-mode")
-
-
-def _in_effect(root: Path) -> str:
-    knob = Nvpmodel(str(root))
-    mode_name = knob.read()["mode"]
-    if any(model.name == mode_name for model in knob.own_conf().models):
-        return mode_name
-    raise InvalidValueError(
-        f"the current mode, {mode_name}, was made by a run", "name the mode the board booted with by --booted-mode"
-    )
 
 
 def _read(path: Path) -> Conf:

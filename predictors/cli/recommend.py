@@ -9,16 +9,13 @@ import sys
 from pathlib import Path
 
 from harness.cli.fleet import LAB_VARIABLE
-from harness.cli.nvpmodel_conf import make_conf, off_board_conf, on_board_conf
 from harness.cli.options import output_file, whole_numbers, write_json
-from harness.core.boards import load_board
 from harness.core.errors import InvalidValueError
-from harness.core.files import write_output
 from harness.core.terminal import Progress
 from harness.devices.board_record import root_of
 from predictors.cli.options import add_search_arguments, numbers, refuse_below
 from predictors.models.base import DEFAULT_BATCH_SIZE, TASKS
-from predictors.search.device_profiler import MEDIAN, board_of
+from predictors.search.device_profiler import MEDIAN
 from predictors.search.recommend import ON_DEVICE, Answer, recommend
 from predictors.strategies.goals import OBJECTIVES
 from predictors.strategies.registry import STRATEGIES
@@ -150,18 +147,13 @@ def _refuse(arguments: argparse.Namespace) -> None:
 
 def _write_conf(arguments: argparse.Namespace, root: Path, answer: Answer) -> None:
     """Write an nvpmodel conf with the mode: from the board's own conf on the board, else from the board's data."""
-    device, mode = answer.device, answer.power_mode
-    name, board = "JETWATT", board_of(device)
-    on_board = device.name in (board, f"emulated-{board}")
-    base = on_board_conf(root, mode) if on_board else off_board_conf(load_board(board), mode)
-    number, text = make_conf(*base, name)
-    origin = (
-        f"# Chosen by `python -m predictors recommend --device {answer.case_device}`: {device.provenance} profiles.\n"
-    )
-    write_output(arguments.write_conf, (origin + text).encode())
+    name = "JETWATT"
+    number, on_board = answer.write_conf(arguments.write_conf, root, name)
     print(f"wrote {arguments.write_conf}: the mode is number {number}, {name}")
     print(f"  install, on the board:  sudo nvpmodel -f {arguments.write_conf} -m {number}")
     print("  undo:                   sudo nvpmodel -f /etc/nvpmodel.conf -m NUMBER, as shown by `nvpmodel -q` before")
     if not on_board:
-        board_command = f"python -m harness nvpmodel-conf --power-mode {mode.name} --name {name} --out FILE"
+        board_command = (
+            f"python -m harness nvpmodel-conf --power-mode {answer.power_mode.name} --name {name} --out FILE"
+        )
         print(f"  better: make it on the board, from its own conf: {board_command}")

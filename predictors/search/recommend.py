@@ -8,11 +8,14 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, Optional, Sequence, Set, Tuple, Union
 
+from harness.board.nvpmodel_making import make_conf, off_board_conf, on_board_conf
+from harness.core.boards import load_board
 from harness.core.campaigns import default_medium
 from harness.core.cases import DEFAULT_MINIBATCHES, Case, Settings
 from harness.core.configuration import DEFAULT_RESULTS, DEFAULT_STORAGE, FILE_NAME, load_configuration
 from harness.core.device import Device, limits_of, named_mode
 from harness.core.errors import CannotRunError, HarnessError, InvalidValueError
+from harness.core.files import write_output
 from harness.core.mode_texts import MAXN
 from harness.core.power_modes import PowerMode
 from harness.core.terminal import Countdown, Progress
@@ -295,6 +298,34 @@ class Answer:
         from predictors.strategies.plots import draw_recommendation
 
         draw_recommendation(self.recommendations[0][0], Path(path), self.device.provenance)
+
+    def write_conf(
+        self, path: Union[str, Path], root: Union[str, Path] = "/", name: str = "JETWATT"
+    ) -> Tuple[int, bool]:
+        """Write an nvpmodel conf with the mode, as `--write-conf` does.
+
+        Args:
+            path: the file to write.
+            root: root of the board's /etc and /var, if this is the board.
+            name: of the mode in the conf.
+
+        Returns:
+            The number of the mode, and whether it was made from the board's own conf; else from its specification.
+
+        Raises:
+            HarnessError: the device has no nvpmodel, or its conf cannot be extended.
+        """
+        board = board_of(self.device)
+        if not board:
+            raise InvalidValueError(f"{self.device.name} has no nvpmodel", "omit write_conf")
+        on_board = self.device.name in (board, f"emulated-{board}")
+        mode = self.power_mode
+        base = on_board_conf(Path(root), mode) if on_board else off_board_conf(load_board(board), mode)
+        number, text = make_conf(*base, name)
+        command = f"python -m predictors recommend --device {self.case_device}"
+        origin = f"# Chosen by `{command}`: {self.device.provenance} profiles.\n"
+        write_output(Path(path), (origin + text).encode())
+        return number, on_board
 
     def plain(self) -> Dict[str, Any]:
         """The answer as plain values, for JSON."""
