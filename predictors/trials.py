@@ -133,7 +133,7 @@ def in_processes(function: Callable[..., Any], arguments: Sequence[Tuple[Any, ..
 
 
 def format_results(results: Sequence[Mapping[str, Any]]) -> str:
-    def shown(values: Mapping[str, Any], *names: str, digits: int = 2, between: str = " / ") -> str:
+    def join_figures(values: Mapping[str, Any], *names: str, digits: int = 2, between: str = " / ") -> str:
         figures = [values.get(name) for name in names]
         return between.join("-" if figure is None else f"{figure:.{digits}f}" for figure in figures)
 
@@ -142,11 +142,14 @@ def format_results(results: Sequence[Mapping[str, Any]]) -> str:
         row = [result["predictor"], result["target"], str(result["n_modes"])]
         for what in ("time_mape", "power_mape"):
             has_median = result[f"{what}_median"] is not None
-            quartiles = shown(result, f"{what}_q1", f"{what}_q3", digits=1, between="-") if has_median else "-"
-            row += [shown(result, f"{what}_median"), quartiles]
-        row += [shown(result["all_modes"], *medians), shown(result["without_slice"] or {}, *medians)]
-        row += [shown(result["coverage"], "time_80", "power_80", digits=0), f"{result['profiling_seconds'] / 60:.1f}"]
-        rows.append([*row, shown(result, "fit_seconds"), shown(result, "predict_seconds")])
+            quartiles = join_figures(result, f"{what}_q1", f"{what}_q3", digits=1, between="-") if has_median else "-"
+            row += [join_figures(result, f"{what}_median"), quartiles]
+        row += [join_figures(result["all_modes"], *medians), join_figures(result["without_slice"] or {}, *medians)]
+        row += [
+            join_figures(result["coverage"], "time_80", "power_80", digits=0),
+            f"{result['profiling_seconds'] / 60:.1f}",
+        ]
+        rows.append([*row, join_figures(result, "fit_seconds"), join_figures(result, "predict_seconds")])
     kinds = ", ".join(sorted({result["provenance"] for result in results}))
     return f"tested on {kinds} corpora\n{format_table(HEADER, rows)}\n{LEGEND}"
 
