@@ -169,6 +169,26 @@ def left_out_errors(records: Records) -> str:
     return table(["table", "0 modes", *map(str, counts[1:])], rows)
 
 
+def left_out_boards(records: Records) -> str:
+    """`physical-gp` under a prior without the board, and below it the least error of any predictor without a prior."""
+    counts, rows = (5, 10, 50), []
+    for (device, workload, task), name in TABLES.items():
+        key = {"device": device, "workload": workload, "task": task}
+        ours, others = [], []
+        for count in counts:
+            here = records.rows("left-out-boards", modes=count, **key)
+            [own] = [row for row in here if row["predictor"] == "physical-gp"]
+            ours.append(f"{pair(own)} ({pair(own, 'time_80', 'power_80', digits=0)})")
+            least = {
+                what: min((row for row in here if row is not own and row[what]), key=lambda row: float(row[what]))
+                for what in ("time_mape", "power_mape")
+            }
+            best = [f"{figure(row[what])} (`{row['predictor']}`)" for what, row in least.items()]
+            others.append(" / ".join(best))
+        rows += [[name, "`physical-gp`", *ours], ["", "best of the others", *others]]
+    return table(["table", "predictor", *(f"{count} modes" for count in counts)], rows)
+
+
 def left_out_in_short(records: Records) -> str:
     def shown(workload: str, *counts: int) -> List[str]:
         rows = [left_out_row(records, ("orin-agx", workload, "training"), count) for count in counts]
@@ -485,6 +505,7 @@ BLOCKS: Dict[str, Callable[[Records], str]] = {
     "errors-without-slice": errors_without_slice,
     "left-out-networks": left_out_errors,
     "left-out-networks-in-short": left_out_in_short,
+    "left-out-boards": left_out_boards,
     "left-out-networks-coverage": left_out_coverage,
     "samplings": samplings,
     "unprofiled-settings": unprofiled_settings,

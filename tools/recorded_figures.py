@@ -91,7 +91,9 @@ WITHOUT_SLICE = ("time_mape_without_slice", "power_mape_without_slice")
 
 EVALUATE = f"evaluate --corpus {TRAINING} --reference resnet18-imagenet"
 ERRORS_SAMPLE = "--target lstm-wikitext --predictors physical-gp,ridge,npe --modes 10"
-LEAVE_OUT = f"prior evaluate {TRAINING} {INFERENCE} {NANO_TRAINING} {NANO_INFERENCE} --leave-out network --references"
+TEST_PRIOR = f"prior evaluate {TRAINING} {INFERENCE} {NANO_TRAINING} {NANO_INFERENCE}"
+LEAVE_OUT = f"{TEST_PRIOR} --leave-out network --references"
+PLAIN_PREDICTORS = "ridge,gbr,random-forest,decision-tree,mlp,linear"  # learn from the target's profiles alone
 
 
 def error_rows(results: Sequence[Mapping[str, Any]]) -> Rows:
@@ -113,6 +115,23 @@ def evaluate(options: str) -> Rows:
 
 def leave_out(*options: str) -> Rows:
     return [row for words in options for row in error_rows(run_jetwatt(f"{LEAVE_OUT} {words}")["results"])]
+
+
+def leave_out_boards() -> Rows:
+    """physical-gp under a prior without the table's board, and predictors without a prior, all without references."""
+    options = "--modes 5,10,50 --repeats 6"
+    rows = error_rows(run_jetwatt(f"{TEST_PRIOR} --leave-out board {options}")["results"])
+    networks = "resnet18-imagenet,yolov8n-coco,lstm-wikitext"
+    targets = (
+        (TRAINING, "training", networks),
+        (INFERENCE, "inference", networks),
+        (NANO_TRAINING, "training", "resnet18-imagenet"),
+        (NANO_INFERENCE, "inference", "inception-triton"),
+    )
+    for corpus, task, workloads in targets:
+        command = f"evaluate --corpus {corpus} --task {task} --target {workloads} --predictors {PLAIN_PREDICTORS}"
+        rows += error_rows(run_jetwatt(f"{command} {options}")["results"])
+    return rows
 
 
 GPUS = ("zeus-v100", "zeus-a40")
@@ -269,6 +288,7 @@ PARTS: Tuple[Part, ...] = (
             "--modes 10 --sampling sequential",
         ),
     ),
+    Part("left-out-boards", _ERRORS_KEY, (*ERRORS, *WITHOUT_SLICE, *COVERAGE), _ALL_FILES, leave_out_boards),
     Part(
         "unprofiled-settings",
         ("workload", "profiled", "predicted"),

@@ -12,10 +12,11 @@ from harness.core.power_modes import PowerModeSpace
 from harness.core.units import mw_to_w, w_to_mw
 from predictors.models.base import Inputs, Prediction, Predictor
 from predictors.models.physical_gp import power_limit
+from predictors.models.physical_gp.clocks import FORM_ALONE, FREE_SD
 from predictors.models.physical_gp.draws import draw
 from predictors.models.physical_gp.posterior import TAILS, before_profiling, infer, learn
 from predictors.models.physical_gp.power_limit import LimitPosterior
-from predictors.models.physical_gp.prior import Counts, Hierarchy, priors_for
+from predictors.models.physical_gp.prior import Counts, Hierarchy, priors_for, read_hierarchy
 from predictors.models.physical_gp.response import features
 from predictors.models.tables import Table
 
@@ -67,7 +68,9 @@ class PhysicalGP(Predictor):
             self.posterior_ = before_profiling(priors[0])
             return
         power_w = None if np.isnan(power_mw).all() else mw_to_w(power_mw)
-        self.posterior_ = learn(features(rows), time_ms, power_w, priors, starts, self.seed)
+        known_board = self.board in (self.hierarchy or read_hierarchy()).own
+        free_sd = FORM_ALONE if known_board else FREE_SD
+        self.posterior_ = learn(features(rows), time_ms, power_w, priors, starts, self.seed, free_sd)
 
     def _learn_under_limits(self, rows: Inputs, time_ms: np.ndarray, power_mw: np.ndarray) -> None:
         """Fit the form of a GPU under power limits, whose prior comes from other GPUs and workloads."""

@@ -21,6 +21,7 @@ from predictors.models.physical_gp.posterior import (
     correlation,
     elsewhere,
     elsewhere_variance,
+    of_clocks,
 )
 from predictors.models.physical_gp.response import Features, by_name, minibatch_times, power_w
 
@@ -46,9 +47,15 @@ def draw(posterior: ParameterPosterior, at: Features, count: int, seed: int) -> 
     for k in np.unique(which):
         mine, whitening = which == k, posterior.whitening[k]
         amplitude, beyond, noise = (np.square(posterior.scale[k] * sd)[:, None] for sd in (AMPLITUDE, ELSEWHERE, NOISE))
-        white = (amplitude[:, None] * near + beyond[:, None] * apart) @ np.swapaxes(whitening, 1, 2)
+        related = amplitude[:, None] * near + beyond[:, None] * apart
+        own = amplitude + beyond * alone
+        if posterior.free_sd.any():
+            by_clock, by_clock_alone = of_clocks(posterior, k, at)
+            related = related + by_clock
+            own = own + by_clock_alone
+        white = related @ np.swapaxes(whitening, 1, 2)
         mean[mine] = (white @ (whitening @ residual[mine][..., None]))[..., 0]
-        left = amplitude + beyond * alone - (white**2).sum(2) + noise
+        left = own - (white**2).sum(2) + noise
         variance[mine] = posterior.spread[k, :, None] ** 2 * left
     log_power = np.log(power_w(values, at, times, times.total + mean[:, 0]).total)
     return mean + np.stack([times.total + posterior.unit, log_power], axis=1), variance
@@ -65,7 +72,8 @@ def _optima(posterior: ParameterPosterior, count: int, seed: int) -> Tuple[Searc
     roots = np.linalg.cholesky(posterior.prior_covariance)[which]
     moved = (roots @ np.clip(ndtri(points), -_FURTHEST, _FURTHEST)[..., None])[..., 0]
     learned_at = Features(*posterior.rows.T)
-    search = Search(learned_at, posterior.data, posterior.prior_mean[which] + moved, posterior.prior_covariance[which])
+    mean = posterior.prior_mean[which] + moved
+    search = Search(learned_at, posterior.data, mean, posterior.prior_covariance[which], posterior.free_sd)
     search.theta[:, search.free] = posterior.theta[which][:, search.free]
     search.weights, search.scale = posterior.row_weight[which], posterior.scale[which]
     search.whiten()

@@ -1,7 +1,8 @@
 """Learning the parameters and the discrepancy together: several Laplace approximations, weighted by their evidence.
 
-With y the logarithms of time and power, m(theta) the physical form, K the covariance of the discrepancy and W that of
-the noise, each start looks for the theta that minimises
+With y the logarithms of time and power, m(theta) the physical form, K the covariance of the discrepancy (a smooth part
+and, on a board of no prior, a free value for each clock: `clocks.py`) and W that of the noise, each start looks for the
+theta that minimises
 
     (y - m)' C^-1 (y - m) + (theta - mean)' diag(sd)^-2 (theta - mean),     C = s^2 (K + W)
 
@@ -17,6 +18,7 @@ from typing import TYPE_CHECKING, List, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 
+from predictors.models.physical_gp.clocks import FORM_ALONE, clock_covariance, clock_effects, clock_variance
 from predictors.models.physical_gp.response import Features, by_name, linearised, log_response, minibatch_times, power_w
 
 if TYPE_CHECKING:
@@ -69,15 +71,22 @@ class ParameterPosterior(NamedTuple):
     # of each row's time and power, at most 1.4, and small if the other rows contradict it, (k, 2, n)
     row_weight: np.ndarray
     unit: np.ndarray  # added to log time in units of the parameters, gives log milliseconds
+    free_sd: np.ndarray  # standard deviations of the free values of clocks, (4,)
 
 
 def learn(
-    at: Features, time_ms: np.ndarray, power: Optional[np.ndarray], priors: Sequence[Prior], starts: int, seed: int
+    at: Features,
+    time_ms: np.ndarray,
+    power: Optional[np.ndarray],
+    priors: Sequence[Prior],
+    starts: int,
+    seed: int,
+    free_sd: np.ndarray = FORM_ALONE,
 ) -> ParameterPosterior:
     """The posterior given n rows with time and power (W), shapes (n,); power is None if it was not measured.
 
     The search starts `starts` times under each prior, and the evidence weighs the minima; `seed` draws all starts but
-    the first.
+    the first. `free_sd` are the standard deviations of the free values of clocks, as `clocks.FREE_SD`.
     """
     random = np.random.default_rng(seed)
     unit = np.log(time_ms).mean()
@@ -85,7 +94,7 @@ def learn(
     centred = [prior.centred(at) for prior in priors]
     mean = np.repeat([prior.mean for prior in centred], starts, axis=0)
     covariance = np.repeat([prior.covariance for prior in centred], starts, axis=0)
-    search = Search(at, data, mean, covariance)
+    search = Search(at, data, mean, covariance, free_sd)
     search.theta[:, search.free] += (search.root @ random.normal(size=mean.shape)[:, search.free, None])[..., 0]
     search.theta[::starts] = mean[::starts]
     for _ in range(_ROUNDS):
@@ -116,6 +125,7 @@ def before_profiling(prior: Prior) -> ParameterPosterior:
         home=np.zeros(2),
         row_weight=np.ones((1, 2, 0)),
         unit=np.zeros(()),
+        free_sd=FORM_ALONE,
     )
 
 
@@ -142,11 +152,17 @@ def infer(posterior: ParameterPosterior, at: Features) -> Tuple[np.ndarray, np.n
         amplitude, beyond, noise = (
             np.square(posterior.scale[k] * sd[:figures])[:, None] for sd in (AMPLITUDE, ELSEWHERE, NOISE)
         )
-        white = (amplitude[:, None] * near + beyond[:, None] * apart) @ np.swapaxes(posterior.whitening[k], 1, 2)
+        related = amplitude[:, None] * near + beyond[:, None] * apart
+        own = amplitude + beyond * alone
+        if posterior.free_sd.any():
+            by_clock, by_clock_alone = of_clocks(posterior, k, at)
+            related = related + by_clock[:figures]
+            own = own + by_clock_alone[:figures]
+        white = related @ np.swapaxes(posterior.whitening[k], 1, 2)
         learned = np.concatenate([posterior.residual[k, :, :, None], posterior.jacobian[k]], axis=2)
         correction = white @ (posterior.whitening[k] @ learned)
         mean, unexplained = correction[:, :, 0], jacobian - correction[:, :, 1:]
-        variance = amplitude + beyond * alone - (white**2).sum(2) + noise
+        variance = own - (white**2).sum(2) + noise
         variance = variance + ((unexplained @ posterior.covariance[k]) * unexplained).sum(2)
         variances.append(posterior.spread[k, :, None] ** 2 * variance + open_variance)
         values = by_name(theta)
@@ -158,12 +174,27 @@ def infer(posterior: ParameterPosterior, at: Features) -> Tuple[np.ndarray, np.n
     return mean, (weight * (np.array(variances) + (np.array(means) - mean) ** 2)).sum(0)
 
 
+def of_clocks(posterior: ParameterPosterior, k: int, at: Features) -> Tuple[np.ndarray, np.ndarray]:
+    """Covariance of m rows with the training rows by the free values of clocks, and their own variance.
+
+    In approximation k; shapes (2, m, n) and (2, m).
+    """
+    learned_at, theta = Features(*posterior.rows.T), posterior.theta[k][None]
+    effects, learned_effects = (clock_effects(posterior.free_sd, theta, rows) for rows in (at, learned_at))
+    squared_scale = np.square(posterior.scale[k])[:, None]
+    covariance = clock_covariance(at, learned_at, effects, learned_effects)[0]
+    return squared_scale[..., None] * covariance, squared_scale * clock_variance(effects)[0]
+
+
 class Search:
     """The least-squares problem of the rows under a prior for each of s starts, and the state of its solution."""
 
-    def __init__(self, at: Features, data: np.ndarray, mean: np.ndarray, covariance: np.ndarray) -> None:
+    def __init__(
+        self, at: Features, data: np.ndarray, mean: np.ndarray, covariance: np.ndarray, free_sd: np.ndarray
+    ) -> None:
         """Start at the means of priors, of shapes (s, d) and (s, d, d); `data` has shape (2, n), or (1, n)."""
         self.at, self.data, self.mean, self.prior_covariance = at, data, mean, covariance
+        self.free_sd = free_sd
         self.sd = np.sqrt(np.einsum("sdd->sd", covariance))
         amplitude, beyond, noise = (np.square(sd[: len(data)])[:, None, None] for sd in (AMPLITUDE, ELSEWHERE, NOISE))
         self.home = home_of(at)
@@ -210,6 +241,7 @@ class Search:
         self.whiten()
 
     def posterior(self, unit: float) -> ParameterPosterior:
+        self.whiten()  # the effects of free values at the final parameters
         _, curvature, jacobian = self._expand()
         covariance, residual = np.linalg.inv(curvature), self.residual(self.theta)
         left_out, variance = self._leave_each_out(residual, jacobian, covariance)
@@ -238,6 +270,7 @@ class Search:
             home=self.home,
             row_weight=self.weights[kept],
             unit=np.array(unit),
+            free_sd=self.free_sd,
         )
 
     def whole(self) -> np.ndarray:
@@ -270,7 +303,11 @@ class Search:
 
     def whiten(self) -> None:
         noise = (self.noise / self.weights)[..., None] * np.eye(self.data.shape[1])
-        factor = np.linalg.cholesky(self.scale[:, :, None, None] ** 2 * (self.covariance + noise))
+        covariance = self.covariance + noise
+        if self.free_sd.any():
+            effects = clock_effects(self.free_sd, self.theta, self.at)
+            covariance += clock_covariance(self.at, self.at, effects, effects)[:, : len(self.data)]
+        factor = np.linalg.cholesky(self.scale[:, :, None, None] ** 2 * covariance)
         self.whitening = np.linalg.inv(factor)  # (s, 2, n, n)
 
     def residual(self, theta: np.ndarray) -> np.ndarray:

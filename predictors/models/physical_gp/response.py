@@ -112,6 +112,13 @@ def minibatch_times(values: Dict[str, np.ndarray], at: Features) -> ComponentTim
     return ComponentTimes(total, gpu, memory, launch, prepare, serial, device, hidden, left, crowd)
 
 
+def traffic_share(values: Dict[str, np.ndarray], times: ComponentTimes) -> np.ndarray:
+    """The derivative of log T by log M: the share of the time that waits for memory."""
+    in_device = np.exp(values["traffic_overlap"]) * (times.memory - times.device)
+    in_hidden = np.exp(values["overlap"]) * (times.device - times.hidden)
+    return np.exp(times.hidden - times.total + in_hidden + in_device)
+
+
 def power_w(
     values: Dict[str, np.ndarray], at: Features, times: ComponentTimes, log_time: Optional[np.ndarray] = None
 ) -> Watts:
