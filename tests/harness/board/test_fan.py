@@ -153,7 +153,7 @@ def test_another_number_of_zones_than_was_saved_is_an_error(governed):
         Fan(governed.root).apply({"policy": ["step_wise", "step_wise"]})
 
 
-def test_zones_without_the_fan_or_without_user_space_and_boards_with_the_switch_of_r32_keep_their_governor(tree):
+def test_zones_without_fan_or_user_space_and_boards_with_a_switch_keep_their_governor(tree):
     thermal = "sys/class/thermal"
     for zone, (device, policies) in enumerate(
         [("pwm-fan", "step_wise user_space"), ("cpufreq", "step_wise user_space"), ("pwm-fan", "step_wise")]
