@@ -164,8 +164,12 @@ def _wait_for_the_cut(findings: Findings, context: AcceptanceContext) -> None:
     with context.held(findings):
         context.set_mode(custom_modes(context.device.power_mode_space())["lowest"].name)
         os.sync()
+        if context.is_emulated:
+            how = f"press Ctrl-\\ within {seconds:.3g} s"  # a reboot would be this machine's
+        else:
+            how = f"within {seconds:.3g} s (or `sudo reboot -f` in another terminal)"
         context.report(
-            f"restoring: PULL THE PLUG NOW, within {seconds:.3g} s (or `sudo reboot -f` in another terminal). "
+            f"restoring: PULL THE PLUG NOW, {how}. "
             "When the board is up again: `jetwatt doctor --accept`, which goes on from here"
         )
         end_s = time.monotonic() + seconds

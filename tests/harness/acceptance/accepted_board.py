@@ -81,7 +81,7 @@ def line_of(findings, name):
 
 
 def powered_off(tree, *lines):
-    """An acceptance test in a process of its own, which dies when it asks for the power cut.
+    """An acceptance test in a process of its own, which dies when it asks for the power cut; its last message.
 
     No fork: threads that this process has trained with would be missing in a copy of it.
     """
@@ -91,6 +91,7 @@ def powered_off(tree, *lines):
         command, env={**os.environ, "PYTHONPATH": paths}, capture_output=True, text=True, timeout=300, check=False
     )
     assert done.returncode == -signal.SIGKILL, done.stderr
+    return done.stderr.splitlines()[-1]
 
 
 _RUNNER = "import sys; from tests.harness.acceptance.accepted_board import main; main(sys.argv[1], sys.argv[2:])"
@@ -105,4 +106,5 @@ def main(root, lines):
 
 def _die_at_the_plug(line):
     if "PULL THE PLUG" in line:
+        print(line, file=sys.stderr, flush=True)
         os.kill(os.getpid(), signal.SIGKILL)
