@@ -17,6 +17,7 @@ OWN_COST = "own cost"
 
 MOST_TIME = 0.02  # of the time of a minibatch
 MOST_CORES = 0.05
+REHEARSED_CORES = 0.25  # in a rehearsal the machine runs the emulation too, and often other work
 ROUND_S = 20.0  # of each half of a pair
 PAIRS, REHEARSED_PAIRS = 5, 2
 INTERVAL_S = 1.0  # as profiles have it; a rehearsal too, or it would judge another sampler
@@ -70,18 +71,19 @@ def _run(context: AcceptanceContext, count: int, is_sampled: bool) -> Tuple[List
 
 
 def judge_cost(findings: Findings, cores: float, time_ms: Mapping[bool, List[float]], is_rehearsal: bool) -> None:
-    """FAIL above 2 % of the time or 0.05 cores, and where noise hides the time: then nothing was shown.
+    """FAIL above 2 % of the time or 0.05 cores, or if noise hides the time: then nothing was shown.
 
     Args:
         findings: of the line.
         cores: that the sampler, its children and the helper use.
         time_ms: mean minibatch time of each round, with telemetry (True) and without; pairs in order.
-        is_rehearsal: times are not judged.
+        is_rehearsal: times are not judged, and 0.25 cores are allowed.
     """
     findings.evidence["sampler (cores)"] = round(cores, 4)
-    if cores > MOST_CORES:
+    most_cores = REHEARSED_CORES if is_rehearsal else MOST_CORES
+    if cores > most_cores:
         findings.fail(
-            f"the sampler uses {cores:.3f} cores, at most {MOST_CORES:g} are allowed",
+            f"the sampler uses {cores:.3f} cores, at most {most_cores:g} are allowed",
             "a longer --interval; `jetwatt doctor --record` lists the files that take long to read",
         )
     if is_rehearsal:

@@ -184,12 +184,14 @@ TRAINING = [
         "import harness.measure.training_loop as training_loop\n"
         "whole = training_loop.run_bare\n"
         "training_loop.run_bare = lambda trainer, count: [time_ms / 10 for time_ms in whole(trainer, count)]\n"
+        "def quick(case, replace):\n"
+        "    return replace(case, settings=replace(case.settings, interval_s=0.1))\n"
         "def pytest_collection_modifyitems(items):\n"
         "    from dataclasses import replace\n"
         "    items[:] = [item for item in items if 'instruments' in item.name]\n"
         "    for item in items:\n"
-        "        case = item.module.CASE\n"
-        "        item.module.CASE = replace(case, settings=replace(case.settings, interval_s=0.1))\n"
+        "        make = item.module.Case\n"
+        "        item.module.Case = lambda *args: quick(make(*args), replace)\n"
         "        item.module.PAIRS, item.module.MINIBATCHES = 4, 2\n",
         "assert found.low <= GOAL",
     ),

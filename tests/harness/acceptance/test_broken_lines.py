@@ -8,7 +8,7 @@ from __future__ import annotations
 import pytest
 from boards.kernel import Kernel
 
-from harness.acceptance import identity, load
+from harness.acceptance import identity, load, own_cost
 from harness.acceptance.lines import Findings
 from harness.acceptance.load import LoadRecording
 from harness.acceptance.modes import Shown, disagrees
@@ -126,7 +126,8 @@ def test_hold_fails_where_a_clock_falls_under_load(orin):
     assert not any("PWM" in why for why in line["reasons"])
 
 
-def test_own_cost_fails_where_a_file_takes_long_to_read(tmp_path):
+def test_own_cost_fails_where_a_file_takes_long_to_read(tmp_path, monkeypatch):
+    monkeypatch.setattr(own_cost, "REHEARSED_CORES", own_cost.MOST_CORES)
     tree = built(tmp_path, "nano", "r32.7")
     others = "45:  0  2  0  0  GICv2  81 Level  some-other-interrupt-with-a-long-name\n" * 300_000
     (tree.path / "proc/interrupts").write_text(f"{others}44:  0  2  GICv2 80 Level  soctherm_edp\n")
