@@ -54,7 +54,7 @@ def test_a_case_is_stored_by_the_name_of_its_mode_alone(tmp_path: Path) -> None:
     assert resolved.case.power_mode.mode == PowerMode(**CONDITIONS["power_mode"])  # as read back
 
 
-def test_inference_in_a_mode_of_its_own_is_read_back_with_its_values_and_without_where_the_file_has_none(
+def test_inference_in_a_mode_of_its_own_is_read_back_with_the_values_that_the_file_has(
     tmp_path: Path,
 ) -> None:
     slow = NamedMode("1c", PowerMode(1, 1_600_000, 0, 0))
