@@ -80,7 +80,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         if name == "retry":
             which = command.add_mutually_exclusive_group()
             which.add_argument("--board", default="", help="return this board to service instead")
-            which.add_argument("--lost", action="store_true", help="only slices that Slurm lost, of all submissions")
+            lost = "only slices that Slurm lost, of all submissions, at most three times each; the daemons do this"
+            which.add_argument("--lost", action="store_true", help=lost)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -257,13 +258,13 @@ def _retry(fleet: Fleet, arguments: argparse.Namespace) -> int:
         Slurm(fleet.folder).call("scontrol", "update", f"NodeName={arguments.board}", "State=RESUME")
         print(f"{arguments.board} is returned to service")
         return OK_CODE
-    states, label = (("gone",), "lost") if arguments.lost else (("held", "gone", "cancelled"), "held or lost")
-    selected = submission.submissions(fleet) if arguments.lost else [submission.find(fleet, arguments.submission)]
-    for entry in selected:
-        numbers = submission.retry(fleet, entry, states)
-        print(
-            f"{entry.id}: {f'slices {submission.ranges(numbers)} queued again' if numbers else f'no slice is {label}'}"
-        )
+    if arguments.lost:
+        submission.queue_lost(fleet)
+        return OK_CODE
+    selected = submission.find(fleet, arguments.submission)
+    numbers = submission.retry(fleet, selected, ("held", "gone", "cancelled"))
+    ranges = submission.ranges(numbers)
+    print(f"{selected.id}: {f'slices {ranges} queued again' if numbers else 'no slice is held or lost'}")
     return OK_CODE
 
 

@@ -43,12 +43,13 @@ def main(argv: Optional[List[str]] = None) -> int:
     parser.add_argument("--jetpack", default="")
     parser.add_argument("--free-mb", type=float, default=0.0)
     parser.add_argument("--version", default=harness.__version__, help="of the suite on the lab host")
+    parser.add_argument("--wait-s", type=float, default=0.0, help="for an abandoned run to end")
     parser.add_argument("--pytest", nargs=argparse.REMAINDER, default=[], help="further arguments for pytest")
     arguments = parser.parse_args(argv)
     if arguments.action == "run":
         return run(arguments.work, arguments.device, arguments.pytest)
     if arguments.action == "heal":
-        heal(arguments.work)
+        heal(arguments.work, arguments.wait_s)
         return 0
     reason = why_unfit(arguments)
     boot_id = (arguments.root / "proc/sys/kernel/random/boot_id").read_text().strip()
@@ -131,8 +132,11 @@ def run(work: Path, device: str, words: List[str]) -> int:
             pid_file.unlink()
 
 
-def heal(works: Path) -> None:
-    """End a run whose lab host went away, restore the changes of a killed one, remove files of old ones."""
+def heal(works: Path, wait_s: float = 0.0) -> None:
+    """End a run whose lab host went away, restore the changes of a killed one, remove files of old ones.
+
+    A run restores its own changes before it ends; it may take `wait_s` for that.
+    """
     pid_file = works / _RUNNING
     if pid_file.exists():
         pid = int(re.sub(r"\D", "", pid_file.read_text()) or 0)
@@ -140,8 +144,12 @@ def heal(works: Path) -> None:
         if pid and command.exists() and b"harness.fleet.on_board" in command.read_bytes():
             print(f"ending process {pid}, an abandoned run")
             os.kill(pid, signal.SIGTERM)
-            return
-        pid_file.unlink()
+            end_s = time.monotonic() + wait_s
+            while command.exists() and time.monotonic() < end_s:
+                time.sleep(0.2)
+            if command.exists():
+                return
+        pid_file.unlink(missing_ok=True)
     for device in left_behind():
         print(f"{device}: restored {', '.join(restore(device))}")
     for old in works.glob("*"):

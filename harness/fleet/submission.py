@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
+import fcntl
 import itertools
 import json
 import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any, Dict, List, NamedTuple, Sequence, Tuple
+from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Sequence, Tuple
 
 from harness.core.cases import INSTANCE_MARK
 from harness.core.errors import CannotRunError, InvalidValueError, StoreError, UnknownNameError
@@ -21,9 +23,9 @@ from harness.fleet.slurm import Job, Slurm
 
 USUAL_CASE_S = 45.0  # of a case, until a slice of the pool has ended: 40 minibatches, settling and overhead
 MOST_SLICES = 20000  # of an array
-LOST_S = (
-    120.0  # after which a slice that Slurm does not list is lost: four times what `daemons` takes to queue it again
-)
+LOST_S = 120.0  # after which a slice that Slurm does not list stays lost: `daemons` queues it again within 30 s
+MOST_LOSSES = 3  # times that a slice is queued again by itself after Slurm lost it
+SETTLED = "settled"  # in the folder of the slices: none of them has to be looked for any more
 
 
 class ListedCase(NamedTuple):  # as `pytest --list-cases` writes it
@@ -137,11 +139,20 @@ class Submission:
         if job is None and self.is_cancelled:
             return SliceState(number, "cancelled", "", 0.0, count, "fleet retry continues it")
         if job is None or "launch failed" in job.reason:
-            return SliceState(number, "gone", "", 0.0, count, "Slurm lost it: run fleet retry")
+            losses = self.losses(number)
+            why = f"lost {losses + 1} times, so it is not queued again: see its log, then fleet retry"
+            if losses < MOST_LOSSES:
+                why = "Slurm lost it: the daemons queue it again within a minute"
+            return SliceState(number, "gone", "", 0.0, count, why)
         if job.state == "PENDING" and "held" in job.reason.lower():
             return SliceState(number, "held", "", 0.0, count, job.reason)
         state = "waiting" if job.state == "PENDING" else "running"
         return SliceState(number, state, job.nodes, 0.0, count, job.reason)
+
+    def losses(self, number: int) -> int:
+        """How often a slice was queued again because Slurm had lost it."""
+        path = self.file(number, "losses")
+        return len(path.read_text().splitlines()) if path.exists() else 0
 
     def queue(self, slurm: Slurm, numbers: Sequence[int]) -> List[str]:
         """Queue the slices with these numbers in Slurm; returns the IDs of the arrays."""
@@ -218,14 +229,23 @@ def enqueue(
     (folder / "slices.tsv").write_text("".join(rows))
     (folder / "arguments").write_text("".join(f"{word}\n" for word in words))
     content = {"pool": pool, "device": device, "slices": table, "board": board}
-    write_durably(folder / "submission.json", json.dumps(content).encode())
-    submission = Submission(folder)
-    try:
-        submission.queue(Slurm(fleet.folder), range(1, len(slices) + 1))
-    except CannotRunError as error:
-        hint = f"{error.hint}; then `jetwatt fleet retry` queues it, or `jetwatt fleet cancel` drops it"
-        raise CannotRunError(f"{submission.id} is stored, but not queued: {error.what}", hint) from error
+    with _locked(folder):
+        write_durably(folder / "submission.json", json.dumps(content).encode())
+        submission = Submission(folder)
+        try:
+            submission.queue(Slurm(fleet.folder), range(1, len(slices) + 1))
+        except CannotRunError as error:
+            hint = f"{error.hint}; the daemons queue it then, and `jetwatt fleet cancel` drops it"
+            raise CannotRunError(f"{submission.id} is stored, but not queued: {error.what}", hint) from error
     return submission
+
+
+@contextlib.contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """Hold a submission, so that no other process queues its slices meanwhile."""
+    with open(folder / "lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 def _new_folder(parent: Path) -> Path:
@@ -281,19 +301,56 @@ def cancel(fleet: Fleet, submission: Submission) -> None:
 def retry(fleet: Fleet, submission: Submission, which: Sequence[str]) -> List[int]:
     """Give slices in these states (held, gone, cancelled) three more attempts; returns their numbers."""
     slurm = Slurm(fleet.folder)
-    jobs = slurm.jobs(submission.job_name)
-    numbers = [state.number for state in submission.states(jobs) if state.state in which]
-    if "cancelled" in which:
-        (submission.folder / "cancelled").unlink(missing_ok=True)
+    with _locked(submission.folder):
+        jobs = slurm.jobs(submission.job_name)
+        numbers = [state.number for state in submission.states(jobs) if state.state in which]
+        if "cancelled" in which:
+            (submission.folder / "cancelled").unlink(missing_ok=True)
+        for number in numbers:
+            for name in ("attempts", "ended", "losses"):
+                submission.file(number, name).unlink(missing_ok=True)
+        _queue_again(slurm, submission, jobs, numbers)
+    return numbers
+
+
+def queue_lost(fleet: Fleet, report: Callable[[str], None] = print) -> None:
+    """Queue slices again that Slurm lost, such as those whose script was killed, each at most `MOST_LOSSES` times.
+
+    The daemons call this twice a minute. Their earlier attempts count: a slice that ends its script each time is held.
+    """
+    slurm = Slurm(fleet.folder)
+    for submission in submissions(fleet):
+        settled = submission.folder / "slices" / SETTLED
+        if submission.is_cancelled or settled.exists():
+            continue
+        with _locked(submission.folder):
+            jobs = slurm.jobs(submission.job_name)
+            states = submission.states(jobs)
+            gone = [state.number for state in states if state.state == "gone"]
+            numbers = [number for number in gone if submission.losses(number) < MOST_LOSSES]
+            if not numbers and all(state.state in ("done", "held", "gone") for state in states):
+                settled.parent.mkdir(exist_ok=True)
+                settled.touch()
+            try:
+                _queue_again(slurm, submission, jobs, numbers)
+            except CannotRunError as error:
+                report(f"{submission.id}: slices {ranges(numbers)} are lost and cannot be queued: {error}")
+                continue
+        for number in numbers:
+            submission.file(number, "losses").parent.mkdir(parents=True, exist_ok=True)
+            with submission.file(number, "losses").open("a") as losses:
+                losses.write(f"{datetime.datetime.now(datetime.timezone.utc):%Y-%m-%dT%H:%M:%SZ}\n")
+        if numbers:
+            report(f"{submission.id}: slices {ranges(numbers)} were lost, and are queued again")
+
+
+def _queue_again(slurm: Slurm, submission: Submission, jobs: Sequence[Job], numbers: Sequence[int]) -> None:
     for job in jobs:
         if job.slice in numbers:
             slurm.call("scancel", job.id)
-    for number in numbers:
-        for name in ("attempts", "ended"):
-            submission.file(number, name).unlink(missing_ok=True)
     if numbers:
+        (submission.folder / "slices" / SETTLED).unlink(missing_ok=True)
         submission.queue(slurm, numbers)
-    return numbers
 
 
 def ranges(numbers: Sequence[int]) -> str:

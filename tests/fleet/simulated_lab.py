@@ -52,9 +52,34 @@ class SimulatedLab:
         self.folder /= "lab"
         self.fleet = self.folder / "fleet"
         self.call("init", str(self.folder / "lab.toml"))
+        self.start_daemons()
+
+    def start_daemons(self):
         self.daemons = subprocess.Popen(
             [str(self.fleet / "bin/daemons")], stdin=subprocess.DEVNULL, start_new_session=True
         )
+
+    def reboot_host(self):
+        """Kill all that runs on the lab host, of which no board hears anything; `start_daemons` starts it again."""
+        for board in self.folder.glob("board*"):  # no packet that ends a connection reaches a board
+            namespace = (board / "settings").read_text().partition("=")[2].strip()
+            firewall = ["ip", "netns", "exec", namespace, "iptables", "-A", "INPUT", "-p", "tcp", "--tcp-flags"]
+            for flag in ("FIN", "RST"):
+                subprocess.run([*firewall, flag, flag, "-j", "DROP"], check=True)
+        for _ in range(20):
+            pids = [pid for pid, text in processes() if self.is_of_host(text)]
+            for pid in pids:
+                with contextlib.suppress(OSError):
+                    os.kill(pid, signal.SIGKILL)
+            if not pids:
+                break
+            time.sleep(0.1)
+        self.daemons.wait(60)
+
+    def is_of_host(self, text):
+        """Whether a process with this command and environment belongs to the lab host, not to a board."""
+        is_sshd = os.fsencode(f"{self.folder}/board") in text and b"sshd" in text.partition(b"\n")[0]
+        return os.fsencode(self.fleet) in text and b"SIMULATED_BOARD=" not in text and not is_sshd
 
     def stop(self):
         self.slurm("scancel", "--user", str(os.getuid())).communicate(timeout=60)
@@ -75,14 +100,17 @@ class SimulatedLab:
             time.sleep(0.5)
         if os.environ.get("JETWATT_KEEP_FLEET"):  # for whoever wants to know why a test failed
             shutil.copytree(
-                str(self.fleet), os.environ["JETWATT_KEEP_FLEET"], ignore=shutil.ignore_patterns("*.socket*")
+                str(self.fleet),
+                os.environ["JETWATT_KEEP_FLEET"],
+                ignore=shutil.ignore_patterns("*.socket*"),
+                dirs_exist_ok=True,
             )
         shutil.rmtree(str(self.folder.parent))
         assert leftover == []
 
     def processes(self):
         """The processes whose command or environment names the lab's folder."""
-        return [pid for pid, told in _processes() if os.fsencode(self.folder) in told]
+        return [pid for pid, told in processes() if os.fsencode(self.folder) in told]
 
     def start(self, action, *words):
         command = [sys.executable, "-m", "harness", "fleet", action, *words]
@@ -134,7 +162,7 @@ class SimulatedLab:
         subprocess.run([str(TOOL), action, str(self.folder / board)], check=True)
 
     def kill_controller(self):
-        [pid] = [pid for pid, told in _processes() if b"slurmctld\0-D\0" in told and os.fsencode(self.fleet) in told]
+        [pid] = [pid for pid, told in processes() if b"slurmctld\0-D\0" in told and os.fsencode(self.fleet) in told]
         os.kill(pid, signal.SIGKILL)
 
     def slurm(self, *command):
@@ -142,7 +170,7 @@ class SimulatedLab:
         return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
-def _processes():
+def processes():
     """Process ids with command and environment, but for this one."""
     for path in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):

@@ -144,7 +144,7 @@ def test_a_mode_that_slurm_lost_is_waited_for_as_long_as_setting_that_right_take
     assert len(search(opened(boards), 2).taken) == 2
     slept.clear()
     monkeypatch.setattr(submission, "LOST_S", 0.0)
-    with pytest.raises(CannotRunError, match="Slurm lost it: run fleet retry"):
+    with pytest.raises(CannotRunError, match="Slurm lost it: the daemons queue it again"):
         search(opened(boards), 2)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import signal
 import socket
@@ -201,6 +202,43 @@ def test_a_board_that_boots_by_itself_again_and_again_waits_for_a_person(fleet):
     assert "Reason=jetwatt: rebooted 3 times by itself" in text(fleet / "slurm")
 
 
+@pytest.mark.parametrize("is_alive", [False, True], ids=["slice-ended", "slice-lives"])
+def test_a_board_is_healed_between_slices_only(fleet, is_alive):
+    with open(fleet / "run/orin1.slice", "w") as lock:
+        if is_alive:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        subprocess.run([str(fleet / "bin/heal"), "orin1"], check=True)
+    assert ("orin1 suite heal --work work" in text(fleet / "asked")) != is_alive
+
+
+def test_a_killed_slice_ends_its_run_on_the_board(fleet):
+    board = fleet / "bin/on_board"
+    board.write_text(f"""#!/bin/bash
+case $3 in
+    check) echo fit ;;
+    run) echo $PPID >> {fleet}/runs; cat; echo the input ended >> {fleet}/runs ;;
+esac
+""")
+    variables = {"SLURM_ARRAY_TASK_ID": "1", "SLURM_JOB_ID": "7", "SLURMD_NODENAME": "orin1"}
+    command = [str(fleet / "bin/slice"), "night"]
+    slice_script = subprocess.Popen(command, env={**os.environ, **variables}, stdout=subprocess.DEVNULL)
+    until(lambda: text(fleet / "runs"))
+    slice_script.kill()
+    slice_script.wait()
+    until(lambda: text(fleet / "runs").endswith("the input ended\n"))
+
+
+def test_a_repaired_board_is_checked_again_at_once(fleet):
+    (fleet / "node").write_text(IDLE)
+    (fleet / "bin/on_board").write_text(
+        f'#!/bin/sh\n[ "$3" != heal ] || {{ touch {fleet}/healed; echo restored fan; }}\n[ "$3" != check ] || '
+        f"{{ [ -e {fleet}/healed ] && echo fit, boot a; }} || {{ echo left changed; exit 3; }}\n"
+    )
+    call(fleet, "health", "now")
+    updates = [line.partition("State=")[2] for line in text(fleet / "slurm").splitlines() if line.startswith("update")]
+    assert updates == ["DRAIN Reason=jetwatt: left changed", "RESUME"]
+
+
 def test_a_controller_that_dies_again_meanwhile_has_what_it_lost_queued_once(fleet, monkeypatch):
     fakes = {
         "sleep": f'[ "$1" = 25 ] || exec /bin/sleep 0.02\necho x >> {fleet}/waits\n'
@@ -222,14 +260,15 @@ def test_a_controller_that_dies_again_meanwhile_has_what_it_lost_queued_once(fle
     variables = {**os.environ, "PATH": f"{fleet}/bin:{os.environ['PATH']}"}
     daemons = subprocess.Popen([str(fleet / "bin/daemons")], env=variables)
     try:
-        for deaths in (1, 2):
-            until(lambda count=deaths: text(fleet / "controllers").count("\n") >= count)
-            os.kill(int(text(fleet / "controllers").split()[-1]), signal.SIGKILL)
-            until(lambda count=deaths: text(fleet / "waits").count("\n") == count)
+        for deaths in (0, 1, 2):
+            if deaths:
+                os.kill(int(text(fleet / "controllers").split()[-1]), signal.SIGKILL)
+            until(lambda count=deaths: text(fleet / "waits").count("\n") == count + 1)
         (fleet / "go").touch()
-        until(lambda: text(fleet / "asked"))
+        until(lambda: "retry" in text(fleet / "asked"))
         time.sleep(0.2)
-        assert text(fleet / "asked").split("\n") == ["-m harness fleet retry --lost --lab lab.toml", ""]
+        queued = [line for line in text(fleet / "asked").splitlines() if "retry" in line]
+        assert queued == ["-m harness fleet retry --lost --lab lab.toml"]
     finally:
         daemons.terminate()
         assert daemons.wait(30) == 0

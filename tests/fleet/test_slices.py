@@ -138,7 +138,7 @@ def test_a_submission_that_slurm_did_not_take_says_how_to_go_on(made, tmp_path, 
     folder = tmp_path / "submissions" / "later"
     folder.mkdir()
     slices = [Slice((ListedCase("test", "key", "sim:orin-agx", "maxn", PowerMode(1, 1, 1, 1)),), "maxn")]
-    with pytest.raises(CannotRunError, match=r"later .* not queued: sbatch: no controller.*`jetwatt fleet retry`"):
+    with pytest.raises(CannotRunError, match=r"later .* not queued: sbatch: no controller.*the daemons queue it then"):
         submission.enqueue(made, folder, "pool", "sim:orin-agx", slices, [])
     assert [state.state for state in Submission(folder).states([])] == ["gone"]
 
@@ -259,3 +259,62 @@ def test_retry_clears_what_failed_and_queues_it_again(made, monkeypatch):
     assert made.file(1, "ended").exists()
     assert [state.state for state in Submission(made.folder).states([])] == ["done", "gone", "gone"]
     assert json.loads((made.folder / "submission.json").read_text())["pool"] == "pool"
+
+
+def test_slices_that_slurm_lost_are_queued_again_three_times_at_most(made, monkeypatch):
+    fleet, said = SimpleNamespace(folder=made.folder.parents[1]), []
+    monkeypatch.setattr(submission.Slurm, "jobs", lambda self, name: [Job("7_2", "a", "RUNNING", "b", 2, "", name)])
+    ended(made, 1, "done")
+    for losses in range(5):
+        made.queued.clear()
+        submission.queue_lost(fleet, said.append)
+        queued = [word for words in made.queued for word in words if word.startswith("--array")]
+        assert queued == (["--array=3"] if losses < 3 else [])
+    assert len(said) == 3
+    jobs = [Job("7_2", "a", "RUNNING", "b", 2, "", made.job_name)]
+    assert made.states(jobs)[2][1:] == (
+        "gone",
+        "",
+        0.0,
+        2,
+        "lost 4 times, so it is not queued again: see its log, then fleet retry",
+    )
+    assert made.file(3, "losses").read_text().count("\n") == 3
+
+
+def test_finished_and_cancelled_submissions_are_left_alone(made, monkeypatch):
+    fleet = SimpleNamespace(folder=made.folder.parents[1])
+    asked = []
+    monkeypatch.setattr(submission.Slurm, "jobs", lambda self, name: asked.append(name) or [])
+    made.queued.clear()
+    (made.folder / "cancelled").touch()
+    submission.queue_lost(fleet)
+    assert asked == []
+    (made.folder / "cancelled").unlink()
+    for number in (1, 2, 3):
+        ended(made, number, "done")
+    for _ in range(3):
+        submission.queue_lost(fleet)
+    assert len(asked) == 1  # then its slices are settled, and are not looked at any more
+    assert made.queued == []
+
+
+def test_slices_that_cannot_be_queued_do_not_keep_others_from_it(made, monkeypatch, tmp_path):
+    other = tmp_path / "submissions" / "other"
+    other.mkdir()
+    slices = [Slice((ListedCase("test", "key", "sim:orin-agx", "maxn", PowerMode(1, 1, 1, 1)),), "maxn")]
+    submission.enqueue(SimpleNamespace(folder=tmp_path), other, "pool", "sim:orin-agx", slices, [], board="gone")
+    monkeypatch.setattr(submission.Slurm, "jobs", lambda self, name: [])
+    queued, said = [], []
+
+    def refuse_board(self, *words):
+        if "--nodelist=gone" in words:
+            raise CannotRunError("sbatch: invalid node")
+        queued.append(words)
+        return "7\n"
+
+    monkeypatch.setattr(submission.Slurm, "call", refuse_board)
+    submission.queue_lost(SimpleNamespace(folder=tmp_path), said.append)
+    assert len(queued) == 2  # night, in its two modes
+    assert "other: slices 1 are lost and cannot be queued: sbatch: invalid node" in said
+    assert Submission(other).losses(1) == 0

@@ -1,0 +1,150 @@
+"""The faults of a lab one by one, each on its own simulated boards with real Slurm, munge and sshd: docs/fleet.md."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+import re
+import signal
+import time
+
+import pytest
+
+from harness.core.boards import load_board
+from harness.core.mode_texts import format_power_modes
+from harness.core.power_modes import PowerMode
+from harness.fleet.submission import Submission
+from harness.store.results import ResultsStore
+from tests.fleet.simulated_lab import POOL, SETTINGS, SimulatedLab, processes, why_not
+
+pytestmark = [
+    pytest.mark.skipif(bool(why_not()), reason=why_not()),
+    pytest.mark.skipif(os.geteuid() != 0, reason="network namespaces and a disk of its own need root"),
+]
+
+SELDOM_CHECKED = SETTINGS.replace("check_seconds = 5", "check_seconds = 300")
+
+
+@pytest.fixture
+def make_lab(request):
+    labs = []
+
+    def make(**options):
+        labs.append(SimulatedLab(**{"settings": SELDOM_CHECKED, **options}))
+        labs[-1].wait_until_idle()
+        return labs[-1]
+
+    yield make
+    with contextlib.ExitStack() as stops:
+        for lab in labs:
+            stops.callback(lab.stop)
+
+
+def submit(lab, count, case_wait_s=0.3, per_slice=10, words=()):
+    """Submit `count` power modes of falling clocks in slices of `per_slice`."""
+    space = load_board("orin-agx").power_mode_space()
+    clocks = itertools.product(sorted(space.cpu_khz, reverse=True), sorted(space.cpu_cores, reverse=True))
+    modes = [PowerMode(cores, cpu, max(space.gpu_khz), max(space.mem_khz)) for cpu, cores in clocks][:count]
+    table = lab.folder / f"modes{count}.csv"
+    table.write_text(format_power_modes([(mode, {}) for mode in modes], ()))
+    case_s = 30.0 / per_slice  # slice_minutes is 0.5
+    said = lab.call(
+        *("submit", "--pool", POOL, "--case-seconds", str(case_s), *words, "--", "benchmarks/test_training.py"),
+        *("-p", "tests.fleet.benchmark", "--case-wait", str(case_wait_s), "--minibatches", "40", "--workers", "4"),
+        *("--workload", "lenet-mnist", "--power-mode", str(table)),
+    )
+    return Submission(lab.fleet / "submissions" / said.partition(":")[0])
+
+
+def attempts(night, number):
+    path = night.file(number, "attempts")
+    return [line.split("\t") for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def wait_until_over(lab, night, at_most_s=300.0):
+    def is_over():
+        status = lab.status()
+        entry = next((entry for entry in status["submissions"] if entry["id"] == night.id), None) if status else None
+        return entry and not any(entry["slices"][state] for state in ("running", "waiting", "gone"))
+
+    lab.wait(f"{night.id} is over", is_over, at_most_s)
+
+
+def measured(lab, night, missing=0):
+    """How often each case of a submission was collected, by power mode; `missing` of them were not."""
+    out = lab.folder / f"{night.id}.sqlite"
+    said = lab.call("collect", "--submission", night.id, "--out", str(out), code=1 if missing else 0)
+    assert f"{missing} cases are missing" in said or not missing
+    with ResultsStore(out, read_only=True) as store:
+        return sorted(record.case.power_mode.name for record in store.records())
+
+
+def all_of(night):
+    return sorted(re.search(r"lenet-mnist-(.+)-w4-", name)[1] for name, _ in night.cases())
+
+
+def measures(lab, board, night, number=1):
+    """Whether a slice measures its cases on a board, as its results file there shows."""
+    return (lab.folder / board / "work" / f"{night.id}-{number}" / "results.sqlite").exists()
+
+
+def board_of(night, number=1):
+    """The board that took a slice last; waits for it."""
+    for _ in range(600):
+        if attempts(night, number):
+            return attempts(night, number)[-1][1]
+        time.sleep(0.1)
+    raise AssertionError(f"slice {number} did not begin")
+
+
+def runs_on(lab, board):
+    """The process ids of runs on a board."""
+    own = os.fsencode(f"--work\0{lab.folder / board}/work/")
+    return [pid for pid, text in processes() if own in text and b"harness.fleet.on_board\0run\0" in text]
+
+
+def test_a_slice_whose_script_is_killed_is_queued_again_by_itself(make_lab):
+    lab = make_lab(boards=2)
+    night = submit(lab, 20)
+    board = board_of(night)
+    lab.wait("slice 1 measures", lambda: measures(lab, board, night))
+    [script] = [
+        pid
+        for pid, text in processes()
+        if os.fsencode(f"{lab.fleet}/bin/slice\0{night.id}\0") in text and b"SLURM_ARRAY_TASK_ID=1\0" in text
+    ]
+    os.kill(script, signal.SIGKILL)
+    lab.wait("its run ends with it", lambda: not runs_on(lab, board) or len(attempts(night, 1)) > 1, 60.0, 0.2)
+    wait_until_over(lab, night)
+    assert [state.state for state in night.states([])] == ["done", "done"]
+    assert len(attempts(night, 1)) == 2
+    assert night.losses(1) == 1
+    assert measured(lab, night) == all_of(night)
+
+
+def test_after_a_reboot_of_the_lab_host_its_boards_measure_within_a_minute(make_lab):
+    lab = make_lab(boards=2, networks=True)
+    for board in ("board1", "board2"):  # as sshd does by default
+        config = lab.folder / board / "sshd_config"
+        config.write_text(config.read_text().replace("ClientAliveInterval 5", "ClientAliveInterval 0"))
+        lab.power("cut", board)
+        lab.power("start", board)
+    night = submit(lab, 40, case_wait_s=3.0)
+    for board in ("board1", "board2"):
+        lab.wait(f"{board} measures", lambda board=board: len(runs_on(lab, board)) == 1)
+    left = {board: runs_on(lab, board) for board in ("board1", "board2")}
+    lab.reboot_host()
+    time.sleep(5)
+    assert {board: runs_on(lab, board) for board in left} == left  # they do not notice
+
+    lab.start_daemons()
+    began_s = time.monotonic()
+    for board in left:
+        lab.wait(f"the run on {board} ended", lambda board=board: not {*left[board]} & {*runs_on(lab, board)}, 60.0)
+    for board in left:
+        lab.wait(f"{board} measures again", lambda board=board: runs_on(lab, board), 120.0)
+    print(f"{time.monotonic() - began_s:.0f} s from the daemons' start until both boards measured again")
+    wait_until_over(lab, night)
+    assert {state.state for state in night.states([])} == {"done"}
+    assert measured(lab, night) == all_of(night)
