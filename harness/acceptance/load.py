@@ -35,11 +35,6 @@ class LoadRecording(NamedTuple):
         """A channel's samples of the stretch; empty where there are none."""
         return between(self.telemetry.series.get(channel, NO_SERIES), self.start_s, self.end_s)
 
-    @property
-    def clean_ms(self) -> List[float]:
-        """Times of the minibatches, without the first."""
-        return [minibatch.e2e_ms for minibatch in self.minibatches if minibatch.phase == CLEAN]
-
 
 def sampler_of(context: AcceptanceContext, names: Collection[str], interval_s: float) -> Sampler:
     """A sampler of the device's sources of these names, or of all, as a measurement has it."""

@@ -11,6 +11,7 @@ from harness.acceptance.lines import Findings, LineResult
 from harness.board.bounded_process import run_bounded
 from harness.board.jetson_clocks import is_held
 from harness.board.privileged import NVPMODEL, NVPMODEL_TIMEOUT_S
+from harness.core.device import RealDevice
 from harness.core.errors import ControlError, HarnessError
 from harness.core.frequency_residency import clock_use
 from harness.core.power_modes import PowerMode, PowerModeSpace, clock_at_cap
@@ -34,14 +35,12 @@ class Shown(NamedTuple):
 def check_modes(context: AcceptanceContext) -> LineResult:
     """Set each mode and read it back; at last whether clocks rise again without a reboot."""
     findings = Findings()
-    device = context.device
-    custom = custom_modes(device.power_mode_space())
+    custom = custom_modes_in_order(context.device)
     with context.held(findings):
         for name in own_modes(context, findings):
             _set_and_look(findings, context, name)
-        order = ["highest", "middle", "lowest"] if device.clocks_only_fall else ["lowest", "middle", "highest"]
-        for which in order:
-            _set_and_look(findings, context, custom[which].name)
+        for mode in custom.values():
+            _set_and_look(findings, context, mode.name)
         _check_rise(findings, context, custom)
     for name in ("modes that need a reboot", "clocks rise again"):
         if name in findings.evidence:
@@ -54,6 +53,12 @@ def custom_modes(space: PowerModeSpace) -> Dict[str, PowerMode]:
     middle = PowerMode(*(values[len(values) // 2] for values in space.dimensions))
     lowest = PowerMode(*(values[0] for values in space.dimensions))
     return {"lowest": lowest, "middle": middle, "highest": space.greatest}
+
+
+def custom_modes_in_order(device: RealDevice) -> Dict[str, PowerMode]:
+    """The custom modes in an order that the device can run: the highest first where clocks only fall."""
+    modes = custom_modes(device.power_mode_space())
+    return dict(reversed(list(modes.items()))) if device.clocks_only_fall else modes
 
 
 def own_modes(context: AcceptanceContext, findings: Findings) -> List[str]:
@@ -98,7 +103,8 @@ def look_at(context: AcceptanceContext, mode: PowerMode) -> Tuple[List[str], Lis
         space = context.device.power_mode_space()
         disagreeing = [line for line in lines if disagrees(line, space)]
         seen.append(f"{len(lines)} values of nvpmodel")
-        wrong += [f"nvpmodel has {one.param} {one.argument} {one.real}, conf {one.conf}" for one in disagreeing[:3]]
+        for line in disagreeing[:3]:
+            wrong.append(f"nvpmodel has {line.param} {line.argument} {line.real}, conf {line.conf}")
         if not lines:
             wrong.append("`nvpmodel -q --verbose` shows no REAL_VAL")
     if control is not None and control.works(control.clocks):

@@ -10,7 +10,7 @@ from harness.acceptance.context import AcceptanceContext
 from harness.acceptance.lines import Findings, LineResult
 from harness.acceptance.load import run_load, sampler_of
 from harness.acceptance.modes import custom_modes
-from harness.core.profiles import CLEAN, Minibatch
+from harness.core.profiles import Minibatch, counted_minibatches
 from harness.stats.estimates import paired_ratio
 
 OWN_COST = "own cost"
@@ -39,17 +39,14 @@ def check_own_cost(context: AcceptanceContext) -> LineResult:
         for number in range(pairs):
             for is_sampled in (True, False) if number % 2 else (False, True):
                 minibatches, used = _run(context, count, is_sampled)
-                time_ms[is_sampled].append(statistics.mean(_counted_ms(minibatches)))
+                counted = counted_minibatches(minibatches, whole_epochs=False)
+                time_ms[is_sampled].append(statistics.mean(minibatch.e2e_ms for minibatch in counted))
                 cores += [] if used is None else [used]
         findings.evidence["mode"] = mode.name
         findings.evidence["load"] = load
         findings.evidence["minibatches of each round"] = count
         judge_cost(findings, statistics.mean(cores), time_ms, context.is_rehearsal)
     return findings.result(OWN_COST)
-
-
-def _counted_ms(minibatches: List[Minibatch]) -> List[float]:
-    return [one.e2e_ms for one in minibatches if one.phase == CLEAN]
 
 
 def _run(context: AcceptanceContext, count: int, is_sampled: bool) -> Tuple[List[Minibatch], Optional[float]]:

@@ -14,7 +14,7 @@ from harness.board.sampler import SAMPLER
 from harness.board.source import SourceSpec
 from harness.board.tegrastats import parse_log
 from harness.core.errors import HarnessError, InvalidValueError
-from harness.core.metrics import POWER_CHANNEL
+from harness.core.metrics import POWER_CHANNEL, power_step_mw, smallest_step
 from harness.core.mode_texts import MAXN
 from harness.core.profiles import Series
 from harness.devices.board_record import TEGRASTATS, first_lines
@@ -71,23 +71,25 @@ def _tegrastats(context: AcceptanceContext, seconds: float) -> List[str]:
 class Resolution(NamedTuple):
     """How finely a sensor shows a power."""
 
-    step_mw: Optional[float]  # the smallest difference between two of its values; None where it shows one value
+    step_mw: Optional[float]  # between its levels; None where it shows none
     renewed_s: Optional[float]  # median time between changes; None where there are fewer than two
     lowest_mw: float
     highest_mw: float
     negatives: int
 
     def words(self) -> str:
-        step = "constant" if self.step_mw is None else f"step {self.step_mw:.4g} mW"
-        step += f" every {self.renewed_s:.2g} s" if self.renewed_s else ""
+        if self.lowest_mw == self.highest_mw:
+            step = "constant"
+        else:
+            step = "no steps seen" if self.step_mw is None else f"step {self.step_mw:.4g} mW"
+        step += f", renewed every {self.renewed_s:.2g} s" if self.renewed_s else ""
         below = f", {self.negatives} below 0" if self.negatives else ""
         return f"{self.lowest_mw:.0f} to {self.highest_mw:.0f} mW, {step}{below}"
 
 
 def resolution_of(parts: Sequence[Series]) -> Resolution:
     """The resolution that the samples of several stretches show."""
-    values = sorted({value for part in parts for value in part.values})
-    steps = [later - earlier for earlier, later in zip(values, values[1:])]
+    values = [value for part in parts for value in part.values]
     gaps_s: List[float] = []
     for part in parts:
         samples = list(zip(part.times_s, part.values))
@@ -95,11 +97,11 @@ def resolution_of(parts: Sequence[Series]) -> Resolution:
         changes_s = [time_s for (_, before), (time_s, value) in pairs if value != before]
         gaps_s += [later - earlier for earlier, later in zip(changes_s, changes_s[1:])]
     return Resolution(
-        min(steps, default=None),
+        smallest_step(values),
         statistics.median(gaps_s) if gaps_s else None,
-        values[0],
-        values[-1],
-        sum(value < 0 for part in parts for value in part.values),
+        min(values),
+        max(values),
+        sum(value < 0 for value in values),
     )
 
 
@@ -133,8 +135,7 @@ def judge_rails(
         return
     idle_mw, load_mw = (statistics.mean(total.values) for total in totals)
     findings.evidence["total idle (mW)"], findings.evidence["total under load (mW)"] = round(idle_mw), round(load_mw)
-    step_mw = resolution_of(totals).step_mw
-    if step_mw is not None and load_mw > idle_mw:
+    if load_mw > idle_mw:
         return
     if is_emulated:
         findings.evidence["load"] = f"{load.load}, of this machine: an emulated board's power does not follow it"
@@ -158,7 +159,8 @@ def judge_tegrastats(findings: Findings, idle: LoadRecording, lines: Sequence[st
     if not ours.values:
         return  # reported above
     total_mw, shown_mw = statistics.mean(ours.values), statistics.mean(theirs)
-    allowed_mw = max(resolution_of([ours]).step_mw or 0.0, TOLERANCE * total_mw)
+    step_mw = power_step_mw(idle.telemetry.series, [(idle.start_s, idle.end_s)])
+    allowed_mw = max(step_mw or 0.0, TOLERANCE * total_mw)
     findings.evidence["tegrastats"] = f"{shown_mw:.0f} mW in {len(theirs)} lines, sensors {total_mw:.0f} mW"
     if abs(total_mw - shown_mw) > allowed_mw:
         findings.fail(

@@ -7,7 +7,6 @@ power     this process: save -- set the lowest mode -- load ... x   the next cal
 
 from __future__ import annotations
 
-import json
 import os
 import select
 import signal
@@ -70,8 +69,7 @@ def before_of(context: AcceptanceContext) -> Dict[str, Dict[str, Any]]:
 
 
 def compare(context: AcceptanceContext) -> List[str]:
-    now = json.loads(json.dumps(snapshot(context)))
-    return differences(before_of(context), now)
+    return differences(before_of(context), snapshot(context))
 
 
 def _judge(findings: Findings, context: AcceptanceContext, what: str) -> None:
@@ -87,19 +85,25 @@ def _judge(findings: Findings, context: AcceptanceContext, what: str) -> None:
         )
 
 
+def _restore_and_judge(findings: Findings, context: AcceptanceContext, what: str) -> bool:
+    """Put back what a run left behind, and compare; whether it could be put back."""
+    try:
+        restored = restore(context.lock)
+    except ControlError as error:
+        findings.fail(f"restore after {what}: {error.what}", error.hint)
+        return False
+    findings.evidence[f"restored after {what}"] = ", ".join(restored)
+    _judge(findings, context, what)
+    return True
+
+
 def _killed(findings: Findings, context: AcceptanceContext) -> None:
     context.report("restoring: kill -9 while a mode is set, then restore")
     _end_child(context, signal.SIGKILL)
     if context.lock not in left_behind():
         findings.fail("a run was killed and its saved state is not there")
         return
-    try:
-        restored = restore(context.lock)
-    except ControlError as error:
-        findings.fail(f"restore after kill -9: {error.what}", error.hint)
-        return
-    findings.evidence["restored"] = ", ".join(restored)
-    _judge(findings, context, "kill -9")
+    _restore_and_judge(findings, context, "kill -9")
 
 
 def _interrupted(findings: Findings, context: AcceptanceContext) -> None:
@@ -178,11 +182,5 @@ def _wait_for_the_cut(findings: Findings, context: AcceptanceContext) -> None:
 
 def _after_the_cut(findings: Findings, context: AcceptanceContext) -> None:
     context.report("restoring: after the power cut")
-    try:
-        restored = restore(context.lock)
-    except ControlError as error:
-        findings.fail(f"restore after a power cut: {error.what}", error.hint)
-        return
-    findings.evidence["restored after the boot"] = ", ".join(restored)
-    _judge(findings, context, "power cut")
-    context.state.remove_part(POWER_CUT)
+    if _restore_and_judge(findings, context, POWER_CUT):
+        context.state.remove_part(POWER_CUT)

@@ -6,7 +6,6 @@ the next call, after the boot:                             restoring: compare --
 
 from __future__ import annotations
 
-import json
 import os
 import traceback
 from pathlib import Path
@@ -106,7 +105,7 @@ def accept(
         if lock in left_behind():
             what = f"a run on {machine.name} was killed before it could put back what it changed"
             raise ControlError(what, RESTORE_COMMAND)
-        state.record.before = json.loads(json.dumps(snapshot(context)))
+        state.record.before = snapshot(context)
         state.save()
     order = [*(name for name in CHECKS if name not in LAST), *LAST]
     if is_after_cut:

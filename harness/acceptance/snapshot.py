@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 from typing import Any, Dict, Iterator, List
@@ -19,14 +20,15 @@ MOVING = ("emc-rate", "emc-override-rate")
 
 
 def snapshot(context: AcceptanceContext) -> Dict[str, Dict[str, Any]]:
-    """Plain values by part and name; the same of an untouched board, also after a reboot."""
-    return {
+    """Values by part and name, as JSON has them; the same of an untouched board, also after a reboot."""
+    values = {
         "setting": dict(_settings(context)),
         "file": dict(_files(context)),
         "service": dict(_services(context.root)),
         "mount": dict(_mounts(context.root)),
         "folder": dict(_folders(context.root)),
     }
+    return json.loads(json.dumps(values))  # the state on disk has lists in the place of tuples
 
 
 def _settings(context: AcceptanceContext) -> Iterator[Any]:

@@ -203,7 +203,7 @@ def test_the_resolution_of_a_sensor_is_its_smallest_step_and_how_often_it_change
     series = Series(times_s, (-398.0, -398.0, 0.0, 0.0, 1592.0, 1592.0, 1990.0, 1990.0))
     resolution = resolution_of([series])
     assert resolution == Resolution(398.0, pytest.approx(0.2), -398.0, 1990.0, 2)
-    assert resolution.words() == "-398 to 1990 mW, step 398 mW every 0.2 s, 2 below 0"
+    assert resolution.words() == "-398 to 1990 mW, step 398 mW, renewed every 0.2 s, 2 below 0"
 
 
 def stretch(*values_mw):
