@@ -21,6 +21,26 @@ WIDTH = 130
 """Of the lines of a paragraph, in characters."""
 
 Cells = Mapping[str, str]
+KEY = ("device", "workload", "task")
+TableKey = Tuple[str, str, str]
+
+BOARDS = {"orin-agx": "Orin AGX", "orin-nano": "Orin Nano", "nano": "Jetson Nano"}
+NETWORKS = {
+    "resnet18-imagenet": "ResNet-18",
+    "yolov8n-coco": "YOLOv8n",
+    "lstm-wikitext": "LSTM",
+    "inception-triton": "Inception",
+    "lenet-mnist": "LeNet",
+    "mobilenetv3-gld23k": "MobileNetV3",
+    "bert-squad": "BERT",
+}
+ORIN_NETWORKS = ("resnet18-imagenet", "yolov8n-coco", "lstm-wikitext")
+TABLES: Tuple[TableKey, ...] = (
+    *(("orin-agx", workload, task) for task in ("training", "inference") for workload in ORIN_NETWORKS),
+    ("orin-nano", "resnet18-imagenet", "training"),
+    ("nano", "inception-triton", "inference"),
+)
+"""The measured tables, in the order of the documents."""
 
 
 class Records:
@@ -63,6 +83,12 @@ def figure(text: str, digits: int = 1) -> str:
     value = float(text)
     shown = f"{value:.{0 if abs(value) >= 100 else digits}f}"
     return shown[1:] if float(shown) == 0 and shown.startswith("-") else shown
+
+
+def name_of(key: TableKey) -> str:
+    """What documents call a measured table."""
+    device, workload, task = key
+    return f"{BOARDS[device]}, {NETWORKS[workload]}, {task}"
 
 
 def pair(row: Cells, *names: str, digits: int = 1) -> str:
@@ -124,17 +150,6 @@ def errors_without_slice(records: Records) -> str:
 
 
 LEFT_OUT = "left-out-networks"
-TABLES: Dict[Tuple[str, str, str], str] = {
-    ("orin-agx", "resnet18-imagenet", "training"): "Orin AGX, training: ResNet-18",
-    ("orin-agx", "yolov8n-coco", "training"): "YOLOv8n",
-    ("orin-agx", "lstm-wikitext", "training"): "LSTM",
-    ("orin-agx", "resnet18-imagenet", "inference"): "inference at batch size 1 to 64: ResNet-18",
-    ("orin-agx", "yolov8n-coco", "inference"): "YOLOv8n",
-    ("orin-agx", "lstm-wikitext", "inference"): "LSTM",
-    ("orin-nano", "resnet18-imagenet", "training"): "Orin Nano, training: ResNet-18 (no reference)",
-    ("nano", "inception-triton", "inference"): "Jetson Nano, inference: Inception (no reference)",
-}
-"""What documents call the measured tables, in their order."""
 
 
 def power_limits(records: Records) -> str:
@@ -151,7 +166,7 @@ def power_limits(records: Records) -> str:
     return table(["GPU", "predictor", "3 profiles", "5", "10"], rows)
 
 
-def left_out_row(records: Records, key: Tuple[str, str, str], modes: int, sampling: str = "random") -> Optional[Cells]:
+def left_out_row(records: Records, key: TableKey, modes: int, sampling: str = "random") -> Optional[Cells]:
     device, workload, task = key
     rows = records.rows(LEFT_OUT, device=device, workload=workload, task=task, modes=modes, sampling=sampling)
     return rows[0] if rows else None
@@ -165,15 +180,15 @@ def left_out_errors(records: Records) -> str:
         return f"{pair(row)} ({'; '.join(held)})"
 
     counts = (0, 1, 3, 5, 10, 20, 50)
-    rows = [[name, *(cell(left_out_row(records, key, count)) for count in counts)] for key, name in TABLES.items()]
+    rows = [[name_of(key), *(cell(left_out_row(records, key, count)) for count in counts)] for key in TABLES]
     return table(["table", "0 modes", *map(str, counts[1:])], rows)
 
 
 def left_out_boards(records: Records) -> str:
     """`physical-gp` under a prior without the board, and below it the least error of any predictor without a prior."""
     counts, rows = (5, 10, 50), []
-    for (device, workload, task), name in TABLES.items():
-        key = {"device": device, "workload": workload, "task": task}
+    for table_key in TABLES:
+        key = dict(zip(KEY, table_key))
         ours, others = [], []
         for count in counts:
             here = records.rows("left-out-boards", modes=count, **key)
@@ -185,7 +200,7 @@ def left_out_boards(records: Records) -> str:
             }
             best = [f"{figure(row[what])} (`{row['predictor']}`)" for what, row in least.items()]
             others.append(" / ".join(best))
-        rows += [[name, "`physical-gp`", *ours], ["", "best of the others", *others]]
+        rows += [[name_of(table_key), "`physical-gp`", *ours], ["", "best of the others", *others]]
     return table(["table", "predictor", *(f"{count} modes" for count in counts)], rows)
 
 
@@ -229,19 +244,16 @@ def samplings(records: Records) -> str:
     def cell(row: Optional[Cells]) -> str:
         return "-" if row is None else pair(row)
 
-    rows = [[name, *(cell(left_out_row(records, key, *column)) for column in columns)] for key, name in TABLES.items()]
+    rows = [[name_of(key), *(cell(left_out_row(records, key, *column)) for column in columns)] for key in TABLES]
     header = ["1 mode: random", "greatest-first", "3: random", "greatest-first", "10: random"]
     return table(["table", *header, "greatest-first", "sequential"], rows)
-
-
-SHORT = {"resnet18-imagenet": "ResNet-18", "yolov8n-coco": "YOLOv8n", "lstm-wikitext": "LSTM"}
 
 
 def unprofiled_settings(records: Records) -> str:
     part = "unprofiled-settings"
     rows = []
     for profiled, predicted in dict.fromkeys((row["profiled"], row["predicted"]) for row in records.rows(part)):
-        found = [records.row(part, workload=name, profiled=profiled, predicted=predicted) for name in SHORT]
+        found = [records.row(part, workload=name, profiled=profiled, predicted=predicted) for name in ORIN_NETWORKS]
         shown = [pair(row, digits=0) for row in found]
         held = [pair(row, "time_80", "power_80", digits=0) for row in found]
         rows.append([profiled, predicted, "; ".join(shown), "; ".join(held)])
@@ -324,23 +336,11 @@ def closed_loop_in_short(records: Records) -> str:
     )
 
 
-CHOSEN_TABLES = {
-    ("orin-agx", "yolov8n-coco", "training"): "Orin AGX, YOLOv8n, training",
-    ("orin-agx", "lstm-wikitext", "training"): "Orin AGX, LSTM, training",
-    ("orin-agx", "resnet18-imagenet", "training"): "Orin AGX, ResNet-18, training",
-    ("orin-nano", "resnet18-imagenet", "training"): "Orin Nano, ResNet-18, training",
-    ("orin-agx", "yolov8n-coco", "inference"): "Orin AGX, YOLOv8n, inference",
-    ("orin-agx", "lstm-wikitext", "inference"): "Orin AGX, LSTM, inference",
-    ("orin-agx", "resnet18-imagenet", "inference"): "Orin AGX, ResNet-18, inference",
-    ("nano", "inception-triton", "inference"): "Jetson Nano, Inception, inference",
-}
-
-
 def strategies_left_out(records: Records) -> str:
     part = "strategies-left-out-networks"
     rows = []
-    for (device, workload, task), name in CHOSEN_TABLES.items():
-        key = {"device": device, "workload": workload, "task": task}
+    for table_key in TABLES:
+        key = dict(zip(KEY, table_key))
 
         def row(strategy: str, profiles: int, key: Mapping[str, str] = key) -> Cells:
             return records.row(part, strategy=strategy, profiles=profiles, **key)
@@ -350,7 +350,7 @@ def strategies_left_out(records: Records) -> str:
         for strategy, profiles in (("one-shot", 8), ("mdbs", 8), ("random", 8), ("presets", 0)):
             other = row(strategy, profiles)
             cells.append(f"{figure(other['penalty_mean'])} / {share(other['violations_pct'])}")
-        rows.append([name, ours[0]["choices"], *cells])
+        rows.append([name_of(table_key), ours[0]["choices"], *cells])
     header = ["table", "goals", "closed-loop, 5; 8; 15", "one-shot, risk 5 %", "mdbs", "random", "presets"]
     return table(header, rows)
 
@@ -391,43 +391,30 @@ def binary_search_variants(records: Records) -> str:
     def cell(variant: str, workload: str) -> str:
         return figure(records.row("binary-search-variants", variant=variant, workload=workload)["penalty_mean"])
 
-    rows = [[variant, *(cell(variant, workload) for workload in SHORT)] for variant in VARIANTS]
-    return table(["variant", *SHORT.values()], rows)
+    rows = [[variant, *(cell(variant, workload) for workload in ORIN_NETWORKS)] for variant in VARIANTS]
+    return table(["variant", *(NETWORKS[workload] for workload in ORIN_NETWORKS)], rows)
 
 
-FREE = {
-    "lenet-mnist": "LeNet",
-    "yolov8n-coco": "YOLOv8n",
-    "mobilenetv3-gld23k": "MobileNetV3",
-    "resnet18-imagenet": "ResNet-18",
-    "bert-squad": "BERT",
-}
+BATCH_SIZE_NETWORKS = ("lenet-mnist", "yolov8n-coco", "mobilenetv3-gld23k", "resnet18-imagenet", "bert-squad")
 
 
 def batch_sizes(records: Records) -> str:
     def gain(workload: str) -> str:
         row = records.row("batch-sizes", workload=workload)
-        return f"{figure(row['least_gain'], 2)} to {figure(row['greatest_gain'], 2)} for {FREE[workload]}"
+        return f"{figure(row['least_gain'], 2)} to {figure(row['greatest_gain'], 2)} for {NETWORKS[workload]}"
 
     return paragraph(
         f"Under the same power budget, the best batch size from 4 to 128 shortens an epoch against batch size 16 by "
         f"these factors, in the best modes of a simulated Orin AGX at 15 to 40 W: "
-        f"{listed([gain(name) for name in FREE])}. arXiv 2502.18323 reports up to 2.4 on boards. These figures do not "
-        f"consider memory, or the epochs that a network needs to learn."
+        f"{listed([gain(name) for name in BATCH_SIZE_NETWORKS])}. arXiv 2502.18323 reports up to 2.4 on boards. These "
+        f"figures do not consider memory, or the epochs that a network needs to learn."
     )
 
 
 # ---------------------------------------------------------------------------------------------------- simulated boards
 
-SIMULATED = {
-    ("orin-agx", "resnet18-imagenet", "training"): "Orin AGX, ResNet-18, training",
-    ("orin-agx", "yolov8n-coco", "training"): "Orin AGX, YOLOv8n, training",
-    ("orin-agx", "lstm-wikitext", "training"): "Orin AGX, LSTM, training",
-    ("orin-agx", "resnet18-imagenet", "inference"): "Orin AGX, ResNet-18, inference, batch 1 to 64",
-    ("orin-agx", "yolov8n-coco", "inference"): "Orin AGX, YOLOv8n, inference, batch 1 to 64",
-    ("orin-agx", "lstm-wikitext", "inference"): "Orin AGX, LSTM, inference, batch 1 to 64",
-    ("orin-nano", "resnet18-imagenet", "training"): "Orin Nano, ResNet-18, training",
-}
+SIMULATED = tuple(key for key in TABLES if key[1] != "inception-triton")
+"""The measured tables of workloads that simulated boards have too."""
 
 
 def simulated(records: Records, about: str, part: str = "") -> Dict[str, str]:
@@ -441,12 +428,12 @@ def signed(text: str) -> str:
 
 def simulation_errors(records: Records) -> str:
     rows = []
-    for key, name in SIMULATED.items():
+    for key in SIMULATED:
         found = simulated(records, "/".join(key))
         cells = [
             f"{figure(found[f'{what}_mape'])} / {signed(found[f'{what}_median_bias'])}" for what in ("time", "power")
         ]
-        rows.append([name, f"{int(found['rows']):,}", *cells])
+        rows.append([name_of(key), f"{int(found['rows']):,}", *cells])
     return table(["board, workload, task", "rows", "time: MAPE / bias %", "power: MAPE / bias %"], rows)
 
 
@@ -458,15 +445,15 @@ def simulation_left_out(records: Records) -> str:
     rows = []
     for row in records.rows(part):
         what = "workload" if row["left_out"] == row["workload"] else "device"
-        tested = SIMULATED[row["device"], row["workload"], row["task"]]
-        left_out = SHORT[row["workload"]] if what == "workload" else "Orin Nano"
+        left_out = NETWORKS[row["left_out"]] if what == "workload" else BOARDS[row["left_out"]]
+        tested = name_of((row["device"], row["workload"], row["task"]))
         rows.append([left_out, tested, GOALS[what], pair(row, "time_median_ape", "power_median_ape")])
     return table(["left out of the fit", "tested on", "goal, time / power", "median error, time / power %"], rows)
 
 
 def simulation_tables(records: Records) -> str:
     rows = []
-    for key, name in SIMULATED.items():
+    for key in SIMULATED:
         for part, suffix in (("", ""), (SOUND, f", {SOUND}"), (SMOOTH, f", {SMOOTH}")):
             found = simulated(records, "/".join(key), part)
             if "front_median_penalty_pct" not in found:
@@ -474,7 +461,9 @@ def simulation_tables(records: Records) -> str:
             cells = [pair(found, f"{what}_median_ape", f"{what}_p90_ape") for what in ("time", "power")]
             cells.append(pair(found, "time_rank_correlation", "power_rank_correlation", digits=2))
             cells.append(pair(found, "front_median_penalty_pct", "front_worst_penalty_pct"))
-            rows.append([name + suffix, f"{int(found['rows']):,}", *cells, figure(found["front_over_budget_pct"], 0)])
+            rows.append(
+                [name_of(key) + suffix, f"{int(found['rows']):,}", *cells, figure(found["front_over_budget_pct"], 0)]
+            )
     header = ["table", "rows", "time: median / 90th %", "power: median / 90th %", "rank correlation time / power"]
     return table([*header, "front: penalty median / worst %", "budgets broken %"], rows)
 

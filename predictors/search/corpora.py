@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Iterable, List, Sequence
+from typing import Iterable, List, Sequence, Union
 
 import numpy as np
 
@@ -20,11 +20,12 @@ from predictors.models.tables import Table, tables_of
 from predictors.sampling import MINIBATCHES
 
 
-def load_tables(path: Path) -> List[Table]:
+def load_tables(file: Union[str, Path]) -> List[Table]:
     """The tables of a file, in the order of their first rows; for a results file, of its newest profiles.
 
     Errors are those of `read_corpus` or of the results file.
     """
+    path = Path(file)
     if path.suffix.lower() not in STORES:
         return tables_of(read_corpus(path))
     import pandas as pd
@@ -34,6 +35,11 @@ def load_tables(path: Path) -> List[Table]:
         entries = _stored_entries(store, kept.index)
     checked = check_corpus(pd.DataFrame(corpus_rows(kept)), str(path))
     return tables_of(checked.assign(entries=entries))
+
+
+def load_all_tables(files: Iterable[Union[str, Path]]) -> List[Table]:
+    """The tables of several files, in the order of the files."""
+    return [table for file in files for table in load_tables(file)]
 
 
 def _stored_entries(store: ResultsStore, profile_ids: Sequence[int]) -> List[np.ndarray]:

@@ -11,7 +11,7 @@ from harness.core.files import write_output
 from predictors.evaluation import Target, make_target
 from predictors.models.base import DEFAULT
 from predictors.models.tables import Table
-from predictors.search.corpora import load_tables
+from predictors.search.corpora import load_all_tables
 from predictors.search.evaluate import Evaluation, Report, no_report, run_evaluation
 from predictors.search.targets import count_networks
 from predictors.trials import TrialPlan, in_processes
@@ -43,7 +43,7 @@ def learn_prior(corpora: Sequence[Union[str, Path]], *, out: Union[str, Path, No
     """
     from predictors.models.physical_gp.learning import as_toml, learn_hierarchy
 
-    tables = _tables(corpora)
+    tables = load_all_tables(corpora)
     hierarchy = learn_hierarchy(tables)
     units = {(table.device, table.workload) for table in tables}
     learned = LearnedPrior(
@@ -102,7 +102,7 @@ def plan_prior_evaluation(
     """The trials of `evaluate_prior`, and their title; the priors are learned in up to `jobs` processes."""
     if leave_out not in LEFT_OUT:
         raise UnknownNameError(f"leave_out is {leave_out!r}", f"available: {', '.join(LEFT_OUT)}")
-    tables, column = _tables(corpora), LEFT_OUT[leave_out]
+    tables, column = load_all_tables(corpora), LEFT_OUT[leave_out]
     priors = priors_without(tables, leave_out, jobs)
     numbers = (modes,) if modes is None or isinstance(modes, int) else tuple(modes)
     counts = count_networks(tables) if 0 in numbers else None
@@ -128,7 +128,3 @@ def priors_without(tables: Sequence[Table], what: str, jobs: int) -> Dict[str, H
         )
     others = [([table for table in tables if getattr(table, column) != name],) for name in names]
     return dict(zip(names, in_processes(learn_hierarchy, others, min(jobs, len(names)))))
-
-
-def _tables(paths: Sequence[Union[str, Path]]) -> List[Table]:
-    return [table for path in paths for table in load_tables(Path(path))]

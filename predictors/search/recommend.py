@@ -668,7 +668,7 @@ def _references(
 ) -> Tuple[Table, ...]:
     if corpus is None:
         return ()
-    tables = load_tables(Path(corpus))
+    tables = load_tables(corpus)
     if reference:
         return tuple(find_table(tables, name) for name in reference)
     return tuple(table for table in tables if table.workload not in workloads)

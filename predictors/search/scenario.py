@@ -20,7 +20,7 @@ from predictors.models.base import predictor_names
 from predictors.models.tables import Table, tables_of
 from predictors.sampling import MINIBATCHES
 from predictors.scenarios import SCENARIOS, ProfileSource, Scenario, find_scenario, make_plan
-from predictors.search.corpora import entries_of, load_tables
+from predictors.search.corpora import entries_of, load_all_tables
 from predictors.search.evaluate import Evaluation, Report, no_report, run_evaluation
 from predictors.trials import TrialPlan
 
@@ -89,8 +89,7 @@ def plan_on_tables(
     asked: Scenario, corpus: Sequence[Union[str, Path]], limit: Optional[int], repeats: int, seed: int
 ) -> TrialPlan:
     """A scenario with its tables: those of the corpora, and simulated ones where the corpora have none."""
-    measured = [table for path in corpus for table in load_tables(Path(path))]
-    plan = make_plan(asked, measured, functools.partial(simulated, seed=seed), named_modes, limit)
+    plan = make_plan(asked, load_all_tables(corpus), functools.partial(simulated, seed=seed), named_modes, limit)
     return dataclasses.replace(plan, repeats=repeats, seed=seed)
 
 

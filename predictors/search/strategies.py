@@ -15,7 +15,7 @@ from harness.core.units import mw_to_w
 from predictors.models.base import ALL, DEFAULT_BATCH_SIZE, TASKS
 from predictors.models.tables import Table, find_table
 from predictors.models.vendor_estimate import estimated_boards
-from predictors.search.corpora import load_tables
+from predictors.search.corpora import load_all_tables, load_tables
 from predictors.search.evaluate import Report, no_report
 from predictors.search.prior import LEFT_OUT, priors_without
 from predictors.search.recommend import minibatches_of_training
@@ -90,7 +90,7 @@ def evaluate_strategies(
     names = strategy_names(strategies if isinstance(strategies, str) else ",".join(strategies))
     numbers = [profiles] if isinstance(profiles, int) else list(profiles)
     files = [corpus] if isinstance(corpus, (str, Path)) else list(corpus)
-    tables = [table for path in files for table in load_tables(corpus_file(str(path)))]
+    tables = load_all_tables(corpus_file(str(path)) for path in files)
     elsewhere = load_tables(corpus_file(str(reference_corpus))) if reference_corpus else tables
     names_of_references = [reference] if isinstance(reference, str) else list(reference)
     tasks_of_reference = {table.task for table in elsewhere if table.workload in names_of_references}

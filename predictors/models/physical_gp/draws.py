@@ -12,17 +12,7 @@ from typing import Tuple
 
 import numpy as np
 
-from predictors.models.physical_gp.posterior import (
-    AMPLITUDE,
-    ELSEWHERE,
-    NOISE,
-    ParameterPosterior,
-    Search,
-    correlation,
-    elsewhere,
-    elsewhere_variance,
-    of_clocks,
-)
+from predictors.models.physical_gp.posterior import ParameterPosterior, Search, discrepancy, relation_to_rows
 from predictors.models.physical_gp.response import Features, by_name, minibatch_times, power_w
 
 _STEPS = 8  # of Levenberg and Marquardt, from the posterior's own optimum
@@ -36,9 +26,7 @@ def draw(posterior: ParameterPosterior, at: Features, count: int, seed: int) -> 
     remaining uncertainty.
     """
     search, which = _optima(posterior, count, seed)
-    learned_at = Features(*posterior.rows.T)
-    near, apart = correlation(at, learned_at), elsewhere(at, learned_at, posterior.home)
-    alone = elsewhere_variance(at, posterior.home)
+    relation = relation_to_rows(posterior, at)
     search.moved = np.zeros_like(search.moved)
     residual = search.residual(search.theta)
     values = by_name(search.theta)
@@ -46,13 +34,7 @@ def draw(posterior: ParameterPosterior, at: Features, count: int, seed: int) -> 
     mean, variance = np.empty((2, count, 2, len(at.cores)))
     for k in np.unique(which):
         mine, whitening = which == k, posterior.whitening[k]
-        amplitude, beyond, noise = (np.square(posterior.scale[k] * sd)[:, None] for sd in (AMPLITUDE, ELSEWHERE, NOISE))
-        related = amplitude[:, None] * near + beyond[:, None] * apart
-        own = amplitude + beyond * alone
-        if posterior.free_sd.any():
-            by_clock, by_clock_alone = of_clocks(posterior, k, at)
-            related = related + by_clock
-            own = own + by_clock_alone
+        related, own, noise = discrepancy(posterior, k, at, relation)
         white = related @ np.swapaxes(whitening, 1, 2)
         mean[mine] = (white @ (whitening @ residual[mine][..., None]))[..., 0]
         left = own - (white**2).sum(2) + noise

@@ -134,9 +134,7 @@ def infer(posterior: ParameterPosterior, at: Features) -> Tuple[np.ndarray, np.n
 
     If the training rows have no power, none is predicted, and the shape is (1, m).
     """
-    learned_at = Features(*posterior.rows.T)
-    near, apart = correlation(at, learned_at), elsewhere(at, learned_at, posterior.home)
-    alone = elsewhere_variance(at, posterior.home)
+    learned_at, relation = Features(*posterior.rows.T), relation_to_rows(posterior, at)
     count, figures = len(at.cores), posterior.scale.shape[1]
     # The rows have no information about other batch sizes and tasks than their own: there the prior applies.
     moved = at.batch.any() or at.inference.any()
@@ -149,15 +147,7 @@ def infer(posterior: ParameterPosterior, at: Features) -> Tuple[np.ndarray, np.n
         open_variance = np.square(open_jacobian * posterior.open_sd[k, open_places]).sum(2)
         if len(posterior.rows):
             open_variance[1:] += UNSEEN_TASK**2 * ~np.isin(at.inference, learned_at.inference)
-        amplitude, beyond, noise = (
-            np.square(posterior.scale[k] * sd[:figures])[:, None] for sd in (AMPLITUDE, ELSEWHERE, NOISE)
-        )
-        related = amplitude[:, None] * near + beyond[:, None] * apart
-        own = amplitude + beyond * alone
-        if posterior.free_sd.any():
-            by_clock, by_clock_alone = of_clocks(posterior, k, at)
-            related = related + by_clock[:figures]
-            own = own + by_clock_alone[:figures]
+        related, own, noise = discrepancy(posterior, k, at, relation)
         white = related @ np.swapaxes(posterior.whitening[k], 1, 2)
         learned = np.concatenate([posterior.residual[k, :, :, None], posterior.jacobian[k]], axis=2)
         correction = white @ (posterior.whitening[k] @ learned)
@@ -172,6 +162,38 @@ def infer(posterior: ParameterPosterior, at: Features) -> Tuple[np.ndarray, np.n
     weight = posterior.weight[:, None, None]
     mean = (weight * means).sum(0)
     return mean, (weight * (np.array(variances) + (np.array(means) - mean) ** 2)).sum(0)
+
+
+class Relation(NamedTuple):
+    """How m rows relate to the n training rows, before any scale."""
+
+    near: np.ndarray  # correlation of the smooth part, (m, n)
+    apart: np.ndarray  # covariance of the effect of other batch sizes and tasks, (m, n), or (1, 1) without any
+    alone: np.ndarray  # variance of that effect, (m,)
+
+
+def relation_to_rows(posterior: ParameterPosterior, at: Features) -> Relation:
+    learned_at, home = Features(*posterior.rows.T), posterior.home
+    return Relation(correlation(at, learned_at), elsewhere(at, learned_at, home), elsewhere_variance(at, home))
+
+
+def discrepancy(
+    posterior: ParameterPosterior, k: int, at: Features, relation: Relation
+) -> Tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Covariance of m rows with the training rows, their own variance, and the noise, in approximation k.
+
+    Shapes (2, m, n), (2, m) and (2, 1); (1, ...) if the training rows have no power.
+    """
+    scale = posterior.scale[k]
+    figures = len(scale)
+    amplitude, beyond, noise = (np.square(scale * sd[:figures])[:, None] for sd in (AMPLITUDE, ELSEWHERE, NOISE))
+    related = amplitude[:, None] * relation.near + beyond[:, None] * relation.apart
+    own = amplitude + beyond * relation.alone
+    if posterior.free_sd.any():
+        by_clock, by_clock_alone = of_clocks(posterior, k, at)
+        related = related + by_clock[:figures]
+        own = own + by_clock_alone[:figures]
+    return related, own, noise
 
 
 def of_clocks(posterior: ParameterPosterior, k: int, at: Features) -> Tuple[np.ndarray, np.ndarray]:
@@ -241,7 +263,8 @@ class Search:
         self.whiten()
 
     def posterior(self, unit: float) -> ParameterPosterior:
-        self.whiten()  # the effects of free values at the final parameters
+        if self.free_sd.any():
+            self.whiten()  # their effects at the final parameters
         _, curvature, jacobian = self._expand()
         covariance, residual = np.linalg.inv(curvature), self.residual(self.theta)
         left_out, variance = self._leave_each_out(residual, jacobian, covariance)
