@@ -5,22 +5,17 @@ from __future__ import annotations
 import argparse
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Dict, List, Optional, Sequence, Tuple
+from typing import List, Optional, Tuple
 
 from harness.cli.options import output_file, output_folder, write_json
-from harness.core.errors import CannotRunError, InvalidValueError
+from harness.core.errors import InvalidValueError
 from harness.core.measured_tables import corpus_file
 from predictors.cli.options import processes, progress_report, refuse_below
 from predictors.models.base import ALL, TASKS, predictor_names
 from predictors.models.networks import LOSSES
-from predictors.models.tables import Table, find_table
 from predictors.sampling import SAMPLERS
-from predictors.search.corpora import load_tables
-from predictors.search.evaluate import plan_evaluation, run_evaluation
-from predictors.trials import TrialPlan, format_results, format_skipped
-
-if TYPE_CHECKING:
-    from predictors.models.physical_gp.prior import Hierarchy
+from predictors.search.evaluate import Evaluation, evaluate
+from predictors.trials import format_results, format_skipped
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -62,7 +57,8 @@ def add_run_arguments(parser: argparse.ArgumentParser, repeats: int, plots: bool
 
 
 def run(arguments: argparse.Namespace) -> int:
-    plan, combinations = plan_evaluation(
+    refuse_below(1, arguments, "repeats", "jobs")
+    evaluation = evaluate(
         arguments.corpus,
         target=arguments.target.split(","),
         predictors=predictor_names(arguments.predictors),
@@ -76,17 +72,16 @@ def run(arguments: argparse.Namespace) -> int:
         grid=arguments.grid,
         repeats=arguments.repeats,
         seed=arguments.seed,
+        jobs=processes(arguments),
+        report=progress_report(),
     )
-    files = [path for path in (arguments.corpus, arguments.reference_corpus) if path is not None]
-    return run_and_print(plan, arguments, files=files, combinations=combinations)
+    return print_evaluation(evaluation, arguments)
 
 
-def run_and_print(plan: TrialPlan, arguments: argparse.Namespace, **about: Any) -> int:
-    """Run a plan and print its results, with progress and skipped trials on standard error."""
-    refuse_below(1, arguments, "repeats", "jobs")
-    evaluation = run_evaluation(plan, processes(arguments), progress_report(), **about)
+def print_evaluation(evaluation: Evaluation, arguments: argparse.Namespace) -> int:
+    """Print results, with skipped trials on standard error, and write the files of `add_run_arguments`."""
     skipped, results = evaluation.trials.skipped, evaluation.trials.results
-    if skipped:
+    if skipped and results:
         print(format_skipped(skipped), file=sys.stderr)
     if evaluation.title:
         print(evaluation.title)
@@ -98,28 +93,8 @@ def run_and_print(plan: TrialPlan, arguments: argparse.Namespace, **about: Any) 
     if arguments.plots is not None and results:
         for path in evaluation.plot(arguments.plots):
             print(f"wrote {path}")
-    if not results:
-        raise CannotRunError("no predictor could be tested", "see the reasons above")
+    evaluation.refuse_untested()
     return 0
-
-
-def network_params(arguments: argparse.Namespace) -> Dict[str, str]:
-    return {} if arguments.loss is None else {"loss": arguments.loss}
-
-
-def load_references(arguments: argparse.Namespace, tables: Sequence[Table]) -> Tuple[Table, ...]:
-    if not arguments.reference:
-        return ()
-    there = load_tables(arguments.reference_corpus) if arguments.reference_corpus else tables
-    return tuple(find_table(there, name, arguments.task).usable() for name in arguments.reference.split(","))
-
-
-def load_prior(arguments: argparse.Namespace) -> Optional[Hierarchy]:
-    if not arguments.prior:
-        return None
-    from predictors.models.physical_gp.prior import read_hierarchy
-
-    return read_hierarchy(arguments.prior)
 
 
 def parse_counts(text: str) -> Tuple[Optional[int], ...]:

@@ -6,10 +6,10 @@ import argparse
 from pathlib import Path
 
 from harness.cli.options import output_file
-from predictors.cli.evaluate import add_run_arguments, parse_counts, run_and_print
-from predictors.cli.options import processes, refuse_below
+from predictors.cli.evaluate import add_run_arguments, parse_counts, print_evaluation
+from predictors.cli.options import processes, progress_report, refuse_below
 from predictors.sampling import SAMPLERS
-from predictors.search.prior import LEFT_OUT, learn_prior, plan_prior_evaluation
+from predictors.search.prior import LEFT_OUT, evaluate_prior, learn_prior
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -50,14 +50,6 @@ def run_learn(arguments: argparse.Namespace) -> int:
 
 def run_evaluate(arguments: argparse.Namespace) -> int:
     refuse_below(1, arguments, "repeats", "jobs")
-    plan, title = plan_prior_evaluation(
-        arguments.corpora,
-        arguments.leave_out,
-        arguments.references,
-        parse_counts(arguments.modes),
-        arguments.sampling,
-        arguments.repeats,
-        arguments.seed,
-        processes(arguments),
-    )
-    return run_and_print(plan, arguments, title=title, files=arguments.corpora)
+    options = {name: value for name, value in vars(arguments).items() if name in evaluate_prior.__kwdefaults__}
+    options.update(modes=parse_counts(arguments.modes), jobs=processes(arguments), report=progress_report())
+    return print_evaluation(evaluate_prior(arguments.corpora, **options), arguments)

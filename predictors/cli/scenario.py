@@ -6,8 +6,9 @@ import argparse
 from pathlib import Path
 
 from harness.core.terminal import format_table
-from predictors.cli.evaluate import add_run_arguments, run_and_print
-from predictors.search.scenario import plan_scenario, scenarios
+from predictors.cli.evaluate import add_run_arguments, print_evaluation
+from predictors.cli.options import processes, progress_report, refuse_below
+from predictors.search.scenario import scenario, scenarios
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -31,12 +32,7 @@ def run(arguments: argparse.Namespace) -> int:
         listed = scenarios()
         print(format_table(["name", "question", "source", ">targets"], listed.astype(str).to_numpy().tolist()))
         return 0
-    plan, title = plan_scenario(
-        arguments.name,
-        arguments.predictors,
-        arguments.corpus,
-        arguments.limit,
-        arguments.repeats,
-        arguments.seed,
-    )
-    return run_and_print(plan, arguments, title=title, files=arguments.corpus)
+    refuse_below(1, arguments, "repeats", "jobs")
+    options = {name: value for name, value in vars(arguments).items() if name in scenario.__kwdefaults__}
+    options.update(jobs=processes(arguments), report=progress_report())
+    return print_evaluation(scenario(arguments.name, **options), arguments)

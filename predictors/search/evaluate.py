@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple, Union
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple, Union
 
 import numpy as np
 
@@ -23,7 +23,7 @@ from predictors.models.persistence import file_sha256
 from predictors.models.regression import SCALES
 from predictors.models.tables import find_table
 from predictors.search.corpora import load_tables, note_on_medians
-from predictors.search.targets import count_networks
+from predictors.search.targets import count_networks, listed, load_prior, load_references
 from predictors.trials import Results, TrialPlan, format_results, format_skipped, run_plan
 
 if TYPE_CHECKING:
@@ -79,15 +79,35 @@ def evaluate(
         jobs: number of parallel processes.
         report: receives the number of finished trials, the total, and the last trial.
 
+    Returns:
+        An evaluation; its `table()` is a DataFrame with errors in %.
+
     Raises:
-        HarnessError: the corpus lacks a workload, a name is unknown, or no predictor could be tested.
+        HarnessError: the corpus lacks a workload, or a name is unknown.
     """
-    plan, combinations = plan_evaluation(
-        corpus, target=target, predictors=predictors, reference=reference, reference_corpus=reference_corpus, loss=loss,
-        prior=prior, task=task, modes=modes, sampling=sampling, grid=grid, repeats=repeats, seed=seed,
-    )  # fmt: skip
+    tables = load_tables(corpus_file(str(corpus)))
+    references = load_references(tables, reference, reference_corpus, task)
+    targets = [find_table(tables, name, task) for name in listed(target)]
+    numbers = (modes,) if modes is None or isinstance(modes, int) else tuple(modes)
+    counts = count_networks([*targets, *references]) if 0 in numbers else None
+    hierarchy = load_prior(prior)
+    params = {} if loss is None else {"loss": loss}
+    plan = TrialPlan(
+        predictors=tuple(names_in(",".join(listed(predictors)), MODULES, "predictor")),
+        targets=tuple(
+            dataclasses.replace(make_target(table, references, hierarchy, counts), params=params) for table in targets
+        ),
+        counts=numbers,
+        repeats=repeats,
+        sampling=sampling,
+        seed=seed,
+    )
+    combinations: List[Combination] = []
+    if grid is not None:
+        combinations = grid_of(plan, grid)
+        plan = with_params(plan, combinations)
     files = [corpus_file(str(path)) for path in (corpus, reference_corpus) if path is not None]
-    return run_evaluation(plan, jobs, report, files=files, combinations=combinations).checked()
+    return run_evaluation(plan, jobs, report, files=files, combinations=combinations)
 
 
 def run_evaluation(
@@ -102,7 +122,7 @@ def run_evaluation(
     """Run the trials of a plan; a note on standard error says if a predictor learns from medians only.
 
     Args:
-        plan: of `plan_evaluation`, `plan_scenario` or `plan_prior_evaluation`.
+        plan: what to test.
         jobs: number of parallel processes.
         report: as for `evaluate`.
         title: of what is tested, for `Evaluation.plain`.
@@ -128,21 +148,26 @@ class Evaluation(NamedTuple):
 
     @property
     def best(self) -> str:
-        """A line on the combination of a grid with the least error; empty without a grid."""
-        return best_of(self.combinations, self.trials) if self.combinations else ""
+        """A line on the combination of a grid with the least error; empty without a grid, or if none was tested."""
+        means = mean_errors(self.combinations, self.trials) if self.combinations else {}
+        return best_of(self.combinations, means) if means else ""
 
-    def checked(self) -> Evaluation:
-        """This evaluation; a `CannotRunError` if no predictor, or no combination of a grid, could be tested."""
+    def refuse_untested(self) -> None:
+        """Raise a `CannotRunError` if no predictor, or no combination of a grid, could be tested."""
         if not self.trials.results:
             raise CannotRunError(f"no predictor could be tested: {format_skipped(self.trials.skipped)}")
-        if self.combinations:
-            best_of(self.combinations, self.trials)
-        return self
+        if self.combinations and not self.best:
+            raise CannotRunError("no combination was tested on unseen modes", "fit on fewer --modes")
 
     def table(self) -> pd.DataFrame:
-        """A row for each predictor, target and number of modes: medians and quartiles of errors in %, times."""
+        """A row for each predictor, target and number of modes: medians and quartiles of errors in %, times.
+
+        A `CannotRunError` if no predictor could be tested.
+        """
         import pandas as pd
 
+        if not self.trials.results:
+            self.refuse_untested()
         return pd.json_normalize(self.trials.results, sep="_")
 
     def plain(self) -> Dict[str, Any]:
@@ -157,55 +182,6 @@ class Evaluation(NamedTuple):
         from predictors.plots import write_plots
 
         return write_plots(Path(folder), self.plan, self.trials.results)
-
-
-def plan_evaluation(
-    corpus: Union[str, Path],
-    *,
-    target: Union[str, Sequence[str]],
-    predictors: Union[str, Sequence[str]],
-    reference: Union[str, Sequence[str]],
-    reference_corpus: Union[str, Path, None],
-    loss: Optional[str],
-    prior: Union[str, Path, None],
-    task: str,
-    modes: Union[int, Sequence[Optional[int]], None],
-    sampling: str,
-    grid: Optional[Sequence[str]],
-    repeats: int,
-    seed: int,
-) -> Tuple[TrialPlan, List[Combination]]:
-    """The trials of `evaluate`, and of a grid its combinations."""
-    tables = load_tables(corpus_file(str(corpus)))
-    there = load_tables(corpus_file(str(reference_corpus))) if reference_corpus else tables
-    references = tuple(find_table(there, name, task).usable() for name in _listed(reference))
-    targets = [find_table(tables, name, task) for name in _listed(target)]
-    numbers = (modes,) if modes is None or isinstance(modes, int) else tuple(modes)
-    counts = count_networks([*targets, *references]) if 0 in numbers else None
-    hierarchy = None
-    if prior:
-        from predictors.models.physical_gp.prior import read_hierarchy
-
-        hierarchy = read_hierarchy(Path(prior))
-    params = {} if loss is None else {"loss": loss}
-    plan = TrialPlan(
-        predictors=tuple(names_in(",".join(_listed(predictors)), MODULES, "predictor")),
-        targets=tuple(
-            dataclasses.replace(make_target(table, references, hierarchy, counts), params=params) for table in targets
-        ),
-        counts=numbers,
-        repeats=repeats,
-        sampling=sampling,
-        seed=seed,
-    )
-    if grid is None:
-        return plan, []
-    combinations = grid_of(plan, grid)
-    return with_params(plan, combinations), combinations
-
-
-def _listed(names: Union[str, Sequence[str]]) -> List[str]:
-    return [names] if isinstance(names, str) else list(names)
 
 
 def grid_of(plan: TrialPlan, words: Sequence[str]) -> List[Combination]:
@@ -237,15 +213,17 @@ def with_params(plan: TrialPlan, combinations: Sequence[Combination]) -> TrialPl
     return dataclasses.replace(plan, targets=tuple(targets))
 
 
-def best_of(combinations: Sequence[Combination], trials: Results) -> str:
-    """A line on the combination of least error, by the geometric mean of its median errors of time and of power."""
+def mean_errors(combinations: Sequence[Combination], trials: Results) -> Dict[int, float]:
+    """The geometric means of the median errors of time and power, in %, of the combinations tested on unseen modes."""
     errors: Dict[int, List[float]] = {}
     for group, result in trials.by_group.items():
         medians = [result[f"{what}_mape_median"] for what in ("time", "power")]
         errors.setdefault(group.target % len(combinations), []).extend(value for value in medians if value is not None)
-    if not any(errors.values()):
-        raise CannotRunError("no combination was tested on unseen modes", "fit on fewer --modes")
-    means = {number: float(np.exp(np.mean(np.log(values)))) for number, values in errors.items()}
+    return {number: float(np.exp(np.mean(np.log(values)))) for number, values in errors.items() if values}
+
+
+def best_of(combinations: Sequence[Combination], means: Mapping[int, float]) -> str:
+    """A line on the combination of least error, given their `mean_errors`."""
     best = min(means, key=lambda number: means[number])
     summary = f"{format_params(combinations[best])}, geometric mean of its errors {means[best]:.2f} %"
     return f"best of {len(means)}: {summary}. It was chosen by these errors: expect larger ones elsewhere\n"

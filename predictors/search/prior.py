@@ -83,23 +83,8 @@ def evaluate_prior(
         An evaluation; its `table()` is a DataFrame with errors in %.
 
     Raises:
-        HarnessError: a corpus is invalid, there is only one network or board, or nothing could be tested.
+        HarnessError: a corpus is invalid, or there is only one network or board.
     """
-    plan, title = plan_prior_evaluation(corpora, leave_out, references, modes, sampling, repeats, seed, jobs)
-    return run_evaluation(plan, jobs, report, title=title, files=list(map(Path, corpora))).checked()
-
-
-def plan_prior_evaluation(
-    corpora: Sequence[Union[str, Path]],
-    leave_out: str,
-    references: bool,
-    modes: Union[int, Sequence[Optional[int]], None],
-    sampling: str,
-    repeats: int,
-    seed: int,
-    jobs: int,
-) -> Tuple[TrialPlan, str]:
-    """The trials of `evaluate_prior`, and their title; the priors are learned in up to `jobs` processes."""
     if leave_out not in LEFT_OUT:
         raise UnknownNameError(f"leave_out is {leave_out!r}", f"available: {', '.join(LEFT_OUT)}")
     tables, column = load_all_tables(corpora), LEFT_OUT[leave_out]
@@ -112,7 +97,8 @@ def plan_prior_evaluation(
         target = make_target(table, here if references else (), priors[getattr(table, column)], counts)
         targets.append(dataclasses.replace(target, label=f"{table.device}/{table.workload}/{table.task}"))
     plan = TrialPlan((DEFAULT,), tuple(targets), numbers, repeats=repeats, sampling=sampling, seed=seed)
-    return plan, f"prior without the target's {leave_out}"
+    title = f"prior without the target's {leave_out}"
+    return run_evaluation(plan, jobs, report, title=title, files=list(map(Path, corpora)))
 
 
 def priors_without(tables: Sequence[Table], what: str, jobs: int) -> Dict[str, Hierarchy]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 from pathlib import Path
-from typing import TYPE_CHECKING, Dict, Optional, Sequence, Tuple, Union
+from typing import TYPE_CHECKING, Dict, Optional, Sequence, Union
 
 import numpy as np
 
@@ -55,10 +55,14 @@ def scenario(
         An evaluation; its `table()` is a DataFrame with errors in %.
 
     Raises:
-        HarnessError: a name is unknown, a corpus is invalid, or no predictor could be tested.
+        HarnessError: a name is unknown, or a corpus is invalid.
     """
-    plan, title = plan_scenario(name, predictors, corpus, limit, repeats, seed)
-    return run_evaluation(plan, jobs, report, title=title, files=list(map(Path, corpus))).checked()
+    chosen = find_scenario(name)
+    text = predictors if isinstance(predictors, str) else ",".join(predictors or ())
+    names = tuple(predictor_names(text or chosen.predictors))
+    plan = dataclasses.replace(plan_on_tables(chosen, corpus, limit, repeats, seed), predictors=names)
+    title = f"{chosen.name}: {chosen.question} ({chosen.source})"
+    return run_evaluation(plan, jobs, report, title=title, files=list(map(Path, corpus)))
 
 
 def scenarios() -> pd.DataFrame:
@@ -67,22 +71,6 @@ def scenarios() -> pd.DataFrame:
 
     rows = [(each.name, each.question, each.source, len(each.cases)) for each in SCENARIOS.values()]
     return pd.DataFrame(rows, columns=["name", "question", "source", "targets"])
-
-
-def plan_scenario(
-    name: str,
-    predictors: Union[str, Sequence[str], None],
-    corpus: Sequence[Union[str, Path]],
-    limit: Optional[int],
-    repeats: int,
-    seed: int,
-) -> Tuple[TrialPlan, str]:
-    """The trials of `scenario`, and its title."""
-    chosen = find_scenario(name)
-    text = predictors if isinstance(predictors, str) else ",".join(predictors or ())
-    names = tuple(predictor_names(text or chosen.predictors))
-    plan = plan_on_tables(chosen, corpus, limit, repeats, seed)
-    return dataclasses.replace(plan, predictors=names), f"{chosen.name}: {chosen.question} ({chosen.source})"
 
 
 def plan_on_tables(

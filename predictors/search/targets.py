@@ -1,19 +1,48 @@
-"""Targets of an evaluation from the tables of a corpus: with their references, or of an unprofiled workload."""
+"""Targets from the tables of a corpus: their references and prior, or an unprofiled workload."""
 
 from __future__ import annotations
 
 import dataclasses
 import sys
-from typing import TYPE_CHECKING, Dict, Optional, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Dict, List, Optional, Sequence, Tuple, Union
 
 from harness.core.errors import InvalidValueError, UnknownNameError
+from harness.core.measured_tables import corpus_file
 from harness.workloads import get_workload
 from harness.workloads.counting import counted_alone
 from predictors.evaluation import Target
-from predictors.models.tables import Table
+from predictors.models.base import TASKS
+from predictors.models.tables import Table, find_table
+from predictors.search.corpora import load_tables
 
 if TYPE_CHECKING:
     from predictors.models.physical_gp.prior import Counts, Hierarchy
+
+
+def listed(names: Union[str, Sequence[str]]) -> List[str]:
+    """Names given as one or several."""
+    return [names] if isinstance(names, str) else list(names)
+
+
+def load_references(
+    tables: Sequence[Table],
+    reference: Union[str, Sequence[str]],
+    reference_corpus: Union[str, Path, None] = None,
+    task: str = TASKS[0],
+) -> Tuple[Table, ...]:
+    """The usable rows of reference workloads: of their own file, or else of the tables of the target."""
+    there = load_tables(corpus_file(str(reference_corpus))) if reference_corpus else tables
+    return tuple(find_table(there, name, task).usable() for name in listed(reference))
+
+
+def load_prior(prior: Union[str, Path, None]) -> Optional[Hierarchy]:
+    """The prior in a file of `prior learn`; None, the suite's own, without a file."""
+    if not prior:
+        return None
+    from predictors.models.physical_gp.prior import read_hierarchy
+
+    return read_hierarchy(Path(prior))
 
 
 def count_networks(tables: Sequence[Table]) -> Dict[str, Counts]:
