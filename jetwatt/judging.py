@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Dict, Optional, Sequence, Union
 
-from harness.judge.baseline import Recorded, check, record
+from harness.judge.baseline import check
 from harness.judge.compare import DEFAULT_THRESHOLD, compare_files
 from harness.judge.compare import to_json as comparison_json
 from harness.judge.history import read_history
@@ -67,27 +67,6 @@ def history(
     """
     named = [files] if isinstance(files, (str, Path)) else files
     return json.loads(history_json(read_history([Path(path) for path in named], include_flagged, since, threshold)))
-
-
-def record_baseline(
-    results: PathLike, baseline: PathLike, *, last: Optional[int] = None, include_flagged: bool = False
-) -> Recorded:
-    """Write a baseline from the profiles of a results file, as `jetwatt baseline record` does.
-
-    Args:
-        results: the results file.
-        baseline: the JSON file to write; replaced atomically.
-        last: use the newest runs of each case, this many; None for all of its environment.
-        include_flagged: include profiles flagged disturbed or throttled.
-
-    Returns:
-        The written cases, the ids of those that only the previous file had, and how many profiles were left out.
-
-    Raises:
-        HarnessError: a file cannot be read or written, or there is no profile to record.
-    """
-    with ResultsStore(Path(results), read_only=True) as store:
-        return record(store, Path(baseline), last, include_flagged)
 
 
 def check_baseline(

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ast
+import dataclasses
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +15,9 @@ import pytest
 import jetwatt
 from harness.core.boards import load_board
 from harness.simulation.corpus import simulate_corpus
+from predictors.models import networks
+from predictors.models.networks import train
+from predictors.models.physical_gp.prior import SHIPPED
 
 MODES = load_board("orin-nano").power_mode_space().sample(60)
 
@@ -58,6 +63,60 @@ def test_a_reference_is_another_workload_of_the_same_device():
     fitted = jetwatt.fit(both, workload="resnet18-imagenet", modes=10, reference="lstm-wikitext")
     [reference] = fitted.predictor.references
     assert (reference.device, len(reference)) == ("orin-nano", 60)
+
+
+def test_fit_and_predict_are_calls_with_the_options_of_the_commands(tmp_path, capsys):
+    from jetwatt.cli import main
+
+    corpus, others, prior = tmp_path / "c.csv", tmp_path / "others.csv", tmp_path / "prior.toml"
+    corpus_of().to_csv(corpus, index=False)
+    corpus_of(workload="lstm-wikitext").to_csv(others, index=False)
+    means = re.compile(r"^(\w+) = \[(-?[\d.]+)", re.MULTILINE)
+    prior.write_text(means.sub(lambda row: f"{row[1]} = [{float(row[2]) + 0.5}", SHIPPED.read_text()))
+    options = {"modes": 8, "reference": "lstm-wikitext", "reference_corpus": str(others)}
+    options.update(sampling="greatest-first", prior=str(prior))
+    fitted = jetwatt.fit(corpus, workload="resnet18-imagenet", **options)
+    words = [word for name, value in options.items() for word in (f"--{name.replace('_', '-')}", str(value))]
+    out = str(tmp_path / "m.jw")
+    assert main(["fit", "--corpus", str(corpus), "--target", "resnet18-imagenet", *words, "--out", out]) == 0
+    printed = capsys.readouterr().out
+    assert fitted.summary().partition(" in ")[0] in printed
+    assert fitted.summary().partition("\n")[2] in printed
+    loaded = jetwatt.load(out)
+    assert loaded.origin == fitted.origin
+    pd.testing.assert_frame_equal(loaded.predict(modes="sample:9"), fitted.predict(modes="sample:9"))
+    for name in ("reference", "sampling", "prior"):  # each option changes the model
+        left_out = {**options, name: {"reference": (), "sampling": "random", "prior": None}[name]}
+        other = jetwatt.fit(corpus, workload="resnet18-imagenet", **left_out)
+        assert not np.allclose(other.predict(modes="sample:9")["time_ms"], fitted.predict(modes="sample:9")["time_ms"])
+    with pytest.raises(jetwatt.HarnessError, match="the model was loaded"):
+        loaded.summary()
+    modes = {"power_mode": "sample:9", "batch_size": 32}
+    prediction = jetwatt.predict(out, "orin-nano", **modes)
+    words = "--power-mode", "sample:9", "--batch-size", "32", "--out", str(tmp_path / "p.csv")
+    assert main(["predict", "--model", out, "--board", "orin-nano", *words]) == 0
+    said = capsys.readouterr()
+    assert repr(prediction) in said.out
+    assert [f"note: {note}" for note in prediction.notes] == said.err.splitlines()
+    assert "batch size (9 of 9 modes)" in said.err
+    pd.testing.assert_frame_equal(pd.read_csv(tmp_path / "p.csv"), prediction.table, rtol=1e-5, check_dtype=False)
+
+
+def test_a_reference_of_another_board_is_taken_from_its_own_file_and_the_loss_is_that_of_the_network(
+    tmp_path, monkeypatch
+):
+    monkeypatch.setattr(
+        networks, "train", lambda *given: train(*given[:3], dataclasses.replace(given[3], epochs=1), *given[4:])
+    )
+    elsewhere = corpus_of("xavier-agx", modes=load_board("xavier-agx").power_mode_space().sample(9))
+    fitted = jetwatt.fit(
+        CORPUS, workload="resnet18-imagenet", reference="resnet18-imagenet", reference_corpus=elsewhere
+    )
+    assert [table.device for table in fitted.predictor.references] == ["xavier-agx"]
+    assert fitted.origin["references"] == ["xavier-agx/resnet18-imagenet"]
+    network = jetwatt.fit(CORPUS, workload="resnet18-imagenet", modes=10, predictor="nn", loss="mape")
+    assert network.predictor.loss == "mape"
+    assert network.notes()[0].startswith("nn learn the median of each profile")
 
 
 def test_a_table_of_two_boards_asks_which(model):
@@ -178,6 +237,9 @@ def test_a_call_returns_what_the_command_prints(tmp_path, capsys):
     assert [case.case_id for case in jetwatt.record_baseline(before, tmp_path / "b.json").cases]
     verdicts = jetwatt.check_baseline(after, tmp_path / "b.json")
     capsys.readouterr()
+    recording = "--results", str(before), "--baseline", str(tmp_path / "b.json")
+    assert main(["baseline", "record", *recording]) == 0
+    assert capsys.readouterr().out == f"{jetwatt.record_baseline(before, tmp_path / 'b.json')}\n"
     main(["baseline", "check", "--results", str(after), "--baseline", str(tmp_path / "b.json")])
     table = capsys.readouterr().out
     assert len(verdicts) >= 3
@@ -196,7 +258,7 @@ def test_a_call_returns_what_the_command_prints(tmp_path, capsys):
         ),
         ("advise", "--epochs", "120", "--epoch-minutes", "5", "--workers", "0"): jetwatt.advise(120, 5, workers=0),
         ("nvpmodel-conf", "--board", "orin-agx", "--power-mode", "8c-1728-612-3199"): (
-            jetwatt.nvpmodel_conf("orin-agx", "8c-1728-612-3199").rstrip("\n")
+            jetwatt.nvpmodel_conf("orin-agx", "8c-1728-612-3199").text.rstrip("\n")
         ),
         ("published", *in_words(published)): jetwatt.published(**published),
     }
@@ -226,6 +288,65 @@ def test_a_call_returns_what_the_command_prints(tmp_path, capsys):
         for found in (printed, returned):
             found.pop("storage", None)  # its free space changes meanwhile
         assert printed == json.loads(json.dumps(returned)), words
+
+
+def test_results_files_are_merged_and_pruned_by_calls_as_by_the_commands(tmp_path, capsys):
+    from jetwatt.cli import main
+
+    files = [tmp_path / "a.sqlite", tmp_path / "b.sqlite"]
+    for file in files:
+        jetwatt.recommend(
+            "sim:orin-nano", workload="resnet18-imagenet", strategy="random", profiles=2, power_budget=20, results=file
+        )
+    (tmp_path / "other.sqlite").write_text("something else")
+    given, out = [*files, tmp_path / "other.sqlite"], tmp_path / "all.sqlite"
+    capsys.readouterr()
+    seen = []
+    merged = jetwatt.merge_results(given, out=out, show=seen.append)
+    added = [len(jetwatt.open_results(file).profiles()) for file in files]
+    assert [file.added for file in merged.files] == [*added, 0]
+    assert [file.file.name for file in merged.left_out] == ["other.sqlite"]
+    assert (tuple(seen), merged.profiles) == (merged.files, sum(added))
+    assert main(["results", "merge", *map(str, given), "--out", str(out)]) == 2
+    said = capsys.readouterr()
+    assert said.out.splitlines() == [
+        *(f"{file}: 0 added, {count} already there" for file, count in zip(files, added)), repr(merged)
+    ]  # fmt: skip
+    assert said.err.splitlines() == [repr(merged.left_out[0])]
+    assert jetwatt.prune_results(out, keep_raw=30).profiles == 0
+    pruned = jetwatt.prune_results(out, keep_raw=0)
+    assert pruned.profiles == sum(added)
+    assert pruned.freed_bytes > 0
+    assert not jetwatt.open_results(out).profiles()["flags"].isna().any()
+    assert main(["results", "prune", str(out), "--keep-raw", "0d"]) == 0
+    assert "raw series of 0 profiles removed" in capsys.readouterr().out
+
+
+def test_a_simulated_corpus_is_on_the_medium_of_its_board_and_written_as_by_the_command(tmp_path):
+    from jetwatt.cli import main
+
+    words = [
+        "corpus",
+        "simulate",
+        "--workload",
+        "lenet-mnist,mobilenetv3-gld23k",
+        "--batch-size",
+        "16,32",
+        "--sample",
+        "3",
+    ]
+    modes = load_board("nano").power_mode_space().sample(3)
+    media = {}
+    for board in ("nano", "orin-nano"):
+        assert main([*words, "--device", board, "--out", str(tmp_path / f"{board}.csv")]) == 0
+        media[board] = set(jetwatt.read_corpus(tmp_path / f"{board}.csv")["storage"])
+    assert media == {"nano": {"sd"}, "orin-nano": {"ssd"}}
+    rows = jetwatt.simulate_corpus(
+        "nano", ["lenet-mnist", "mobilenetv3-gld23k"], modes, batch_size=[16, 32], out=tmp_path / "o.csv"
+    )
+    assert len(rows) == 12
+    assert (tmp_path / "o.csv").read_bytes() == (tmp_path / "nano.csv").read_bytes()
+    assert {row["storage"] for row in jetwatt.simulate_corpus("nano", "lenet-mnist", modes, storage="hdd")} == {"hdd"}
 
 
 @pytest.mark.exhaustive

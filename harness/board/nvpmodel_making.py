@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Tuple
+from typing import Any, Dict, List, NamedTuple, Optional, Tuple, Union
 
 from harness.board import nvpmodel_modes as nvpmodels
 from harness.board.nvpmodel import Nvpmodel
-from harness.board.nvpmodel_conf import Conf, write
+from harness.board.nvpmodel_conf import Conf, read_conf, write
 from harness.core.boards import BoardSpec, load_board
 from harness.core.errors import InvalidValueError
 from harness.core.mode_texts import only_mode
-from harness.core.power_modes import PowerMode
+from harness.core.power_modes import UNKNOWN_KHZ, PowerMode, parse_power_mode
 
 COPIED = "masks and other caps are those of"
 
@@ -29,25 +29,111 @@ def off_board_conf(spec: BoardSpec, mode: PowerMode, booted: str = "") -> Tuple[
     return conf, booted, mode, f"Made off-board, for {spec.product} ({spec.variant}): {nvpmodels.STOCK_GAPS}."
 
 
+class MadeConf(NamedTuple):
+    """An nvpmodel conf with a mode for a power mode; printed, it is the conf's text."""
+
+    text: str
+    number: int  # of the mode
+    notes: Tuple[str, ...]  # on the conf that was read, and whose masks and other caps the mode has
+
+    def __repr__(self) -> str:
+        return self.text
+
+
 def nvpmodel_conf(
-    board: str, power_mode: str, *, variant: str = "", name: str = "CUSTOM", booted_mode: str = "", alone: bool = False
-) -> str:
-    """An nvpmodel conf with a mode, from a board's specification, as `jetwatt nvpmodel-conf --board` prints it.
+    board: Optional[str],
+    power_mode: str,
+    *,
+    variant: str = "",
+    base: Union[str, Path, None] = None,
+    name: str = "CUSTOM",
+    booted_mode: str = "",
+    alone: bool = False,
+    root: Union[str, Path] = "/",
+) -> MadeConf:
+    """An nvpmodel conf with a mode for a power mode, as `jetwatt nvpmodel-conf` makes it.
 
     Args:
-        board: `orin-agx`, ...
+        board: write it off-board, from the specification of a board: `orin-agx`, ... None adds to a conf.
         power_mode: as for `jetwatt modes --power-mode`; clocks in MHz: `8c-1728-612-3199`.
         variant: the board's module: `32gb`, `super`, ...
+        base: the conf to add to; None for this board's own.
         name: of the mode in the conf.
-        booted_mode: the stock mode to copy masks and caps from; empty for the papers' or the default one.
+        booted_mode: the mode to copy masks and caps from; empty for the current one, with `base` its default, and with
+            `board` the papers' or the default one.
         alone: leave out the other modes.
+        root: the folder with the board's /etc and /usr.
 
     Raises:
-        HarnessError: a name is unknown, `power_mode` means several modes, or the board does not allow it.
+        HarnessError: a name is unknown, `power_mode` means several modes, the board does not allow it, or there is no
+            conf.
     """
-    spec = load_board(board, variant)
-    mode = only_mode(power_mode, spec.power_modes(power_mode)).mode
-    return make_conf(*off_board_conf(spec, mode, booted_mode), name, alone)[1]
+    if board is not None:
+        spec = load_board(board, variant)
+        mode = only_mode(power_mode, spec.power_modes(power_mode)).mode
+        given, notes = off_board_conf(spec, mode, booted_mode), []
+    else:
+        if variant:
+            raise InvalidValueError("--variant selects a module of a board", "give --board with it")
+        path = Path(root) / "etc/nvpmodel.conf" if base is None else Path(base)
+        if base is None and not path.exists():
+            raise InvalidValueError(f"there is no {path}", "give --board NAME to make a conf off-board, or --base FILE")
+        conf, notes = _conf_and_notes(path)
+        booted = booted_mode or (mode_in_effect(Path(root)) if base is None else _default_of(conf, path))
+        limits = nvpmodels.to_power_mode(conf, conf.model(booted))
+        mode = parse_power_mode(power_mode, PowerMode(*(value or UNKNOWN_KHZ for value in limits)))
+        given = conf, booted, mode, f"Made from {path}."
+    number, text = make_conf(*given, name, alone)
+    return MadeConf(text, number, (*notes, f"{COPIED} {given[1]}"))
+
+
+def _conf_and_notes(path: Path) -> Tuple[Conf, List[str]]:
+    """A conf, and a note on each line that was not read."""
+    parsed = read_conf(path)
+    return parsed.conf, [f"{path}{f', line {line}' if line else ''}: {text}" for line, text in parsed.notes]
+
+
+def _default_of(conf: Conf, path: Path) -> str:
+    for model in conf.models:
+        if model.id == conf.default:
+            return model.name
+    raise InvalidValueError(f"{path} has no default mode", "name the mode to copy masks from with --booted-mode")
+
+
+class ConfModes(NamedTuple):
+    """The modes of an nvpmodel conf."""
+
+    modes: List[Dict[str, Any]]
+    notes: Tuple[str, ...]  # on lines that were not read
+
+
+def nvpmodel_modes(file: Union[str, Path]) -> ConfModes:
+    """The modes of an nvpmodel conf, as `jetwatt nvpmodel-conf --parse FILE --json` prints them.
+
+    Returns:
+        For each mode its `id`, `name`, the fields of its power mode (clocks in kHz, None without a cap), `tpc_mask`,
+        whether it is the `default`, `online_cores` and `masks`.
+
+    Raises:
+        HarnessError: the file cannot be read, or is not a conf.
+    """
+    conf, notes = _conf_and_notes(Path(file))
+    try:
+        modes = [
+            {
+                "id": model.id,
+                "name": model.name,
+                **nvpmodels.to_power_mode(conf, model)._asdict(),
+                "tpc_mask": nvpmodels.tpc_mask(model),
+                "default": model.id == conf.default,
+                "online_cores": nvpmodels.online_cores(conf, model),
+                "masks": nvpmodels.masks(model),
+            }
+            for model in conf.models
+        ]
+    except InvalidValueError as error:
+        raise InvalidValueError(f"{file}: {error.what}", error.hint) from error
+    return ConfModes(modes, tuple(notes))
 
 
 def on_board_conf(root: Path, mode: PowerMode) -> Tuple[Conf, str, PowerMode, str]:

@@ -9,10 +9,9 @@ from typing import Sequence
 
 from harness.cli.options import add_by, add_include_flagged, add_results, add_threshold
 from harness.core.units import share_to_percent
-from harness.judge.baseline import DEFAULT_THRESHOLD, TEST, check, format_checked, record, recorded_median
+from harness.judge.baseline import TEST, check, format_checked, record_baseline
 from harness.judge.quantities import QUANTITIES
 from harness.judge.verdicts import NOT_RUN, Compared, exit_code, not_compared
-from harness.store.conditions import LEFT_OUT
 from harness.store.results import ResultsStore
 
 
@@ -54,41 +53,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
+    if arguments.action == "record":
+        kept = {"last": arguments.last, "include_flagged": arguments.include_flagged}
+        print(record_baseline(arguments.results, arguments.baseline, **kept))
+        return 0
     with ResultsStore(arguments.results, read_only=True) as store:
-        if arguments.action == "check":
-            choice = (arguments.threshold, arguments.last, arguments.include_flagged, arguments.by)
-            checked = check(store, arguments.baseline, *choice)
-            print(format_checked(checked, arguments.threshold))
-            if arguments.strict:
-                _explain_strictness(checked, arguments.partial)
-            return exit_code(checked, arguments.strict, is_partial=arguments.partial)
-        done = record(store, arguments.baseline, arguments.last, arguments.include_flagged)
-    vague = set()
-    for case in done.cases:
-        figures = []
-        for quantity in QUANTITIES:
-            estimate = recorded_median(case, quantity)
-            if estimate is None:
-                continue
-            value, low, high = (f"{quantity.to_shown(end):.{quantity.decimals}f}" for end in estimate)
-            figures.append(f"{value} {quantity.unit_shown} ({low} to {high})")
-            if len(case.runs) == 1 and estimate.high > estimate.value * (1 + quantity.threshold):
-                vague.add(case.key)
-        runs = f"{len(case.runs)} run{'s' if len(case.runs) > 1 else ''}"
-        older = f", {case.older} older profiles not used" if case.older else ""
-        print(f"{case.case_id}: {', '.join(figures)}, {runs}{older}")
-    for case_id in done.dropped:
-        print(f"{case_id}: no longer in the baseline, {arguments.results} has no profile of the same conditions")
-    if done.flagged:
-        print(f"left out: {done.flagged} {LEFT_OUT}")
-    if vague:
-        print(
-            f"warning: {len(vague)} of {len(done.cases)} cases rest on one run and are uncertain by more than"
-            f" {DEFAULT_THRESHOLD:.0%}, so a check misses changes of that size: repeat the same pytest command twice,"
-            " without --resume, and record again"
-        )
-    print(f"{arguments.baseline}: {len(done.cases)} cases")
-    return 0
+        choice = (arguments.threshold, arguments.last, arguments.include_flagged, arguments.by)
+        checked = check(store, arguments.baseline, *choice)
+    print(format_checked(checked, arguments.threshold))
+    if arguments.strict:
+        _explain_strictness(checked, arguments.partial)
+    return exit_code(checked, arguments.strict, is_partial=arguments.partial)
 
 
 def _explain_strictness(verdicts: Sequence[Compared], is_partial: bool) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import datetime
 import json
 import re
 import sys
@@ -11,11 +10,12 @@ from pathlib import Path
 from typing import Any, Dict, Tuple
 
 from harness.cli.options import output_file
-from harness.core.errors import InvalidValueError, StoreError
+from harness.core.errors import InvalidValueError
 from harness.core.terminal import format_table, shown
 from harness.core.units import bytes_to_mb
 from harness.store.conditions import RAW_PRUNED
 from harness.store.frames import profiles
+from harness.store.maintenance import MergedFile, merge_results, prune_results
 from harness.store.results import ResultsStore
 
 OK_CODE, LEFT_OUT_CODE = 0, 2
@@ -60,34 +60,16 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _merge(arguments: argparse.Namespace) -> int:
-    unread = 0
-    with ResultsStore(arguments.out) as out:
-        for path in dict.fromkeys(arguments.files):
-            if path.resolve() == arguments.out.resolve():
-                continue
-            try:
-                with ResultsStore(path, read_only=True) as source:
-                    done = out.merge(source)
-            except StoreError as error:
-                unread += 1
-                print(f"left out: {shown(str(error))}", file=sys.stderr)
-            else:
-                print(f"{shown(str(path))}: {done.added} added, {done.present} already there")
-        print(f"{shown(str(arguments.out))}: {len(out)} profiles")
-    return LEFT_OUT_CODE if unread else OK_CODE
+    def show(merged: MergedFile) -> None:
+        print(merged, file=sys.stderr if merged.problem else sys.stdout)
+
+    merged = merge_results(arguments.files, out=arguments.out, show=show)
+    print(merged)
+    return LEFT_OUT_CODE if merged.left_out else OK_CODE
 
 
 def _prune(arguments: argparse.Namespace) -> int:
-    if not arguments.file.exists():
-        raise StoreError(f"there is no results file {arguments.file}", "name an existing file")
-    size = arguments.file.stat().st_size
-    now = datetime.datetime.now(datetime.timezone.utc)
-    with ResultsStore(arguments.file) as store:
-        flag = f"{RAW_PRUNED}: minibatches and telemetry were removed on {now.date()}"
-        before = (now - datetime.timedelta(days=arguments.keep_raw)).isoformat(timespec="microseconds")
-        count = store.prune(before, flag)
-    freed = bytes_to_mb(size - arguments.file.stat().st_size)
-    print(f"{shown(str(arguments.file))}: raw series of {count} profiles removed, {freed:.1f} MB freed")
+    print(prune_results(arguments.file, keep_raw=arguments.keep_raw))
     return OK_CODE
 
 

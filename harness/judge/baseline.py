@@ -11,7 +11,7 @@ import datetime
 import json
 import math
 from pathlib import Path
-from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple, Union
 
 from harness.core.errors import StoreError
 from harness.core.files import write_output
@@ -79,9 +79,41 @@ def recorded_median(case: CaseRuns, quantity: JudgedQuantity = TIME) -> Optional
 
 
 class Recorded(NamedTuple):
+    """What a baseline was made of; printed, it is the text of `jetwatt baseline record`."""
+
     cases: List[CaseRuns]  # the written ones
     dropped: List[str]  # ids of cases that only the previous file had
     flagged: int  # number of profiles left out because of their flags
+    results: Path
+    baseline: Path
+
+    def __repr__(self) -> str:
+        return format_recorded(self)
+
+
+def record_baseline(
+    results: Union[str, Path],
+    baseline: Union[str, Path],
+    *,
+    last: Optional[int] = None,
+    include_flagged: bool = False,
+) -> Recorded:
+    """Write a baseline from the profiles of a results file, as `jetwatt baseline record` does.
+
+    Args:
+        results: the results file.
+        baseline: the JSON file to write; replaced atomically.
+        last: use the newest runs of each case, this many; None for all of its environment.
+        include_flagged: include profiles flagged disturbed or throttled.
+
+    Returns:
+        The written cases, the ids of those that only the previous file had, and how many profiles were left out.
+
+    Raises:
+        HarnessError: a file cannot be read or written, or there is no profile to record.
+    """
+    with ResultsStore(Path(results), read_only=True) as store:
+        return record(store, Path(baseline), last, include_flagged)
 
 
 def record(store: ResultsStore, path: Path, last: Optional[int] = None, include_flagged: bool = False) -> Recorded:
@@ -106,7 +138,8 @@ def record(store: ResultsStore, path: Path, last: Optional[int] = None, include_
     }
     write_output(path, (json.dumps(document, indent=1, allow_nan=False) + "\n").encode("utf-8"))
     keys = {case.key for case in side.cases}
-    return Recorded(side.cases, [case.case_id for case in before if case.key not in keys], side.flagged)
+    dropped = [case.case_id for case in before if case.key not in keys]
+    return Recorded(side.cases, dropped, side.flagged, store.path, path)
 
 
 def _stored_case(case: CaseRuns) -> Dict[str, object]:
@@ -344,6 +377,35 @@ def _doubts(case_pair: Pair, profile: Profile) -> List[str]:
 def check_profile(baseline: Sequence[CaseRuns], profile: Profile, by: Sequence[str] = ()) -> List[Compared]:
     """Compare one profile with a baseline: `Gate.check`, for a single one."""
     return Gate(baseline, by).check(profile)
+
+
+def format_recorded(done: Recorded) -> str:
+    """A line for each written or dropped case, and a warning if cases are uncertain."""
+    lines, vague = [], set()
+    for case in done.cases:
+        figures = []
+        for quantity in QUANTITIES:
+            estimate = recorded_median(case, quantity)
+            if estimate is None:
+                continue
+            value, low, high = (f"{quantity.to_shown(end):.{quantity.decimals}f}" for end in estimate)
+            figures.append(f"{value} {quantity.unit_shown} ({low} to {high})")
+            if len(case.runs) == 1 and estimate.high > estimate.value * (1 + quantity.threshold):
+                vague.add(case.key)
+        runs = f"{len(case.runs)} run{'s' if len(case.runs) > 1 else ''}"
+        older = f", {case.older} older profiles not used" if case.older else ""
+        lines.append(f"{case.case_id}: {', '.join(figures)}, {runs}{older}")
+    for case_id in done.dropped:
+        lines.append(f"{case_id}: no longer in the baseline, {done.results} has no profile of the same conditions")
+    if done.flagged:
+        lines.append(f"left out: {done.flagged} {LEFT_OUT}")
+    if vague:
+        lines.append(
+            f"warning: {len(vague)} of {len(done.cases)} cases rest on one run and are uncertain by more than"
+            f" {DEFAULT_THRESHOLD:.0%}, so a check misses changes of that size: repeat the same pytest command twice,"
+            " without --resume, and record again"
+        )
+    return "\n".join([*lines, f"{done.baseline}: {len(done.cases)} cases"])
 
 
 def format_checked(verdicts: Sequence[Compared], threshold: Optional[float] = None) -> str:

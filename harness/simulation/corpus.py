@@ -2,34 +2,89 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, Optional, Sequence
+from pathlib import Path
+from typing import Any, Dict, List, Optional, Sequence, Union
 
 import numpy as np
 
+from harness.core.campaigns import own_media
+from harness.core.configuration import DEFAULT_STORAGE
+from harness.core.corpus import TASKS, Column, write_corpus
 from harness.core.power_modes import PowerMode
 from harness.simulation.model import Load, cached_share, repetition_factors, simulate
-from harness.simulation.parameters import load_board, load_workload
+from harness.simulation.parameters import SIMULATED_WORKLOADS, load_board, load_workload
 from harness.simulation.terms import seed_of
+
+ALL = "all"  # for a workload: every workload that can be simulated
+
+FURTHER = (Column("workers", int, "num_workers of the DataLoader"), Column("storage", str, "medium of the data set"))
+"""Columns that follow those of the schema."""
 
 
 def simulate_corpus(
-    board_name: str,
-    workload_name: str,
+    board: str,
+    workload: Union[str, Sequence[str]],
     modes: Sequence[PowerMode],
     *,
-    batch_size: int = 16,
+    batch_size: Union[int, Sequence[int]] = 16,
     workers: Optional[int] = None,
-    storage: str = "ssd",
-    task: str = "training",
+    storage: Optional[str] = None,
+    task: str = TASKS[0],
     seed: int = 0,
     noise: bool = True,
     instance: int = 0,
+    out: Union[str, Path, None] = None,
 ) -> List[Dict[str, Any]]:
-    """Rows of a corpus, with columns `workers` and `storage`, of a workload on copy `instance` of a simulated board.
+    """Profile workloads on a simulated board in some power modes, as `jetwatt corpus simulate` does.
 
-    `workers` defaults to the papers' number. The page cache has the state after one pass (001 sec. 2.3). The same
-    `seed` gives the same noise. Raises UnknownNameError, or InvalidValueError outside the model's range.
+    The page cache has the state after one pass (001 sec. 2.3).
+
+    Args:
+        board: `orin-agx`, ...
+        workload: one or several, or `all`.
+        modes: power modes.
+        batch_size: samples per minibatch, one or several.
+        workers: of the DataLoader; None for the papers' number.
+        storage: medium of the data set; None for `ssd`, or for the board's own medium if it has no SSD.
+        task: `training` or `inference`.
+        seed: the same seed gives the same noise.
+        noise: whether profiles have measurement noise.
+        instance: the copy of the board; copies differ as boards do.
+        out: a corpus file to write, `.csv` or `.parquet`; None writes none.
+
+    Returns:
+        Rows of a corpus, with columns `workers` and `storage`, in the order of workloads and batch sizes.
+
+    Raises:
+        HarnessError: a name is unknown, a value is outside the model's range, or the file cannot be written.
     """
+    named = [workload] if isinstance(workload, str) else list(workload)
+    names = SIMULATED_WORKLOADS if named == [ALL] else named
+    sizes = [batch_size] if isinstance(batch_size, int) else list(batch_size)
+    medium = own_media(board, [DEFAULT_STORAGE])[0] if storage is None else storage
+    rows = [
+        row
+        for name in names
+        for size in sizes
+        for row in _simulated_rows(board, name, modes, size, workers, medium, task, seed, noise, instance)
+    ]
+    if out is not None:
+        write_corpus(out, rows, FURTHER)
+    return rows
+
+
+def _simulated_rows(
+    board_name: str,
+    workload_name: str,
+    modes: Sequence[PowerMode],
+    batch_size: int,
+    workers: Optional[int],
+    storage: str,
+    task: str,
+    seed: int,
+    noise: bool,
+    instance: int,
+) -> List[Dict[str, Any]]:
     board, workload = load_board(board_name), load_workload(workload_name)
     loaders = workload.default_workers if workers is None else workers
     load = Load(

@@ -6,8 +6,8 @@ import argparse
 from pathlib import Path
 
 from harness.cli import report
-from jetwatt.fitting import load
 from jetwatt.reporting import predicted_table
+from predictors.search.fitting import load
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -373,6 +373,11 @@ def predictor_names(text: str) -> List[str]:
     return names_in(text, MODULES, "predictor")
 
 
+def listed(names: Union[str, Sequence[str]]) -> List[str]:
+    """Names given as one or several."""
+    return [names] if isinstance(names, str) else list(names)
+
+
 def names_in(text: str, available: Iterable[str], what: str) -> List[str]:
     """The names in a comma-separated list, each once; `all` means all available ones, in their order."""
     available_names, names = list(available), []

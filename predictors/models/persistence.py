@@ -22,7 +22,6 @@ from harness.core.environment import describe_environment
 from harness.core.errors import InvalidValueError, NotFittedError, StoreError
 from harness.core.files import write_output
 from predictors.models.base import TASKS, Predictor, predictor_class
-from predictors.models.tables import TABLE_KEY, Table
 
 VERSION = 2
 MAGIC = b"jetwatt-model"
@@ -34,23 +33,11 @@ ARRAY = "arrays/{}".format  # numpy adds the ending
 @dataclasses.dataclass(frozen=True)
 class Model:
     predictor: Predictor  # fitted
-    origin: Dict[str, Any]  # its training data, as of `describe_origin`
+    origin: Dict[str, Any]  # its training data, as of `predictors.search.fitting.describe_origin`
     environment: Dict[str, Any]  # machine and software that fitted it first, as of `harness.core.environment`
     # the greatest relative difference, over the training rows, between the time and power predicted now and when the
     # model was saved: 0 with the same software; other versions or another processor may round differently
     deviation: float
-
-
-def describe_origin(corpus: Path, table: Table, fitted: Table, **further: Any) -> Dict[str, Any]:
-    """The training data of a predictor, as plain values: the corpus file, the workload's table, the fitted rows."""
-    return {
-        **{name: getattr(table, name) for name in TABLE_KEY},
-        "corpus": corpus.name,
-        "corpus_sha256": file_sha256(corpus),
-        "fitted_rows": len(fitted),
-        "fitted_sha256": fitted.fingerprint,
-        **further,
-    }
 
 
 def file_sha256(path: Path) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Iterable, List, Sequence, Union
 
@@ -69,9 +68,10 @@ def _entries(start_s: np.ndarray, time_ms: np.ndarray, sampled_s: np.ndarray, po
     return np.column_stack([time_ms, [power_mw[low:high].mean() if low < high else np.nan for low, high in places]])
 
 
-def note_on_medians(predictors: Iterable[str], learned: Iterable[Table]) -> None:
-    """Print a note on predictors that learn every minibatch of a profile, if the tables have only medians."""
+def note_on_medians(predictors: Iterable[str], learned: Iterable[Table]) -> List[str]:
+    """A note on predictors that learn every minibatch of a profile, if the tables have only medians; else none."""
     names = [name for name in dict.fromkeys(predictors) if predictor_class(name).learns_repeats]
-    if names and any(table.entries is None for table in learned):
-        what = f"{' and '.join(names)} learn the median of each profile, entered up to {MINIBATCHES} times"
-        print(f"note: {what}; from a results file they learn every minibatch, as in the paper", file=sys.stderr)
+    if not names or all(table.entries is not None for table in learned):
+        return []
+    what = f"{' and '.join(names)} learn the median of each profile, entered up to {MINIBATCHES} times"
+    return [f"{what}; from a results file they learn every minibatch, as in the paper"]

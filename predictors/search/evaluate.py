@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple, Union
 
@@ -17,13 +18,13 @@ from harness.core.environment import describe_environment
 from harness.core.errors import CannotRunError, InvalidValueError, UnknownNameError
 from harness.core.measured_tables import corpus_file
 from predictors.evaluation import make_target
-from predictors.models.base import ALL, MODULES, TASKS, names_in
+from predictors.models.base import ALL, MODULES, TASKS, listed, names_in
 from predictors.models.networks import HIDDEN, LOSSES
 from predictors.models.persistence import file_sha256
 from predictors.models.regression import SCALES
 from predictors.models.tables import find_table
 from predictors.search.corpora import load_tables, note_on_medians
-from predictors.search.targets import count_networks, listed, load_prior, load_references
+from predictors.search.targets import count_networks, load_prior, load_references
 from predictors.trials import Results, TrialPlan, format_results, format_skipped, run_plan
 
 if TYPE_CHECKING:
@@ -129,7 +130,10 @@ def run_evaluation(
         files: the corpora, likewise.
         combinations: of a grid.
     """
-    note_on_medians([group.predictor for group in plan.groups()], [target.table for target in plan.targets])
+    for note in note_on_medians(
+        [group.predictor for group in plan.groups()], [target.table for target in plan.targets]
+    ):
+        print(f"note: {note}", file=sys.stderr)
     return Evaluation(plan, run_plan(plan, jobs, report), title, tuple(files), tuple(combinations))
 
 

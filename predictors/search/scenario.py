@@ -11,6 +11,7 @@ import numpy as np
 
 from harness.core.boards import load_board
 from harness.core.cases import Case, Settings
+from harness.core.configuration import DEFAULT_STORAGE
 from harness.core.power_modes import NamedMode, PowerMode
 from harness.devices.simulated import SimulatedDevice
 from harness.simulation.corpus import simulate_corpus
@@ -99,11 +100,11 @@ def simulated(source: ProfileSource, modes: Optional[np.ndarray] = None, *, seed
     else:
         chosen = list(spec.power_mode_space().paper_grid())
     settings = {"batch_size": source.batch_size, "task": source.task, "seed": seed, "instance": source.instance}
-    rows = simulate_corpus(source.device, source.workload, chosen, noise=False, **settings)
+    rows = simulate_corpus(source.device, source.workload, chosen, storage=DEFAULT_STORAGE, noise=False, **settings)
     (table,) = tables_of(rows)
     if source.minibatches is not None:
         name = f"{source.device}@{source.instance}" if source.instance else source.device
-        where = rows[0]["workers"], "ssd", source.batch_size, Settings(seed=seed), source.task
+        where = rows[0]["workers"], DEFAULT_STORAGE, source.batch_size, Settings(seed=seed), source.task
         named = [NamedMode(mode.name, mode) for mode in chosen]
         entries = np.stack([_entries(Case(name, source.workload, each, *where)) for each in named])
         return dataclasses.replace(table, entries=entries).first_minibatches(source.minibatches)

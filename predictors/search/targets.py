@@ -5,24 +5,19 @@ from __future__ import annotations
 import dataclasses
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Dict, List, Optional, Sequence, Tuple, Union
+from typing import TYPE_CHECKING, Dict, Optional, Sequence, Tuple, Union
 
 from harness.core.errors import InvalidValueError, UnknownNameError
 from harness.core.measured_tables import corpus_file
 from harness.workloads import get_workload
 from harness.workloads.counting import counted_alone
 from predictors.evaluation import Target
-from predictors.models.base import TASKS
+from predictors.models.base import TASKS, listed
 from predictors.models.tables import Table, find_table
 from predictors.search.corpora import load_tables
 
 if TYPE_CHECKING:
     from predictors.models.physical_gp.prior import Counts, Hierarchy
-
-
-def listed(names: Union[str, Sequence[str]]) -> List[str]:
-    """Names given as one or several."""
-    return [names] if isinstance(names, str) else list(names)
 
 
 def load_references(

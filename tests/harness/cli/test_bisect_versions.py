@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from harness.__main__ import main
-from harness.cli.bisect_versions import Installed, between, bisect, format_verdicts, select_environment
 from harness.core.errors import InvalidValueError, UnknownNameError
+from harness.judge.bisection import Installed, between, bisect, format_verdicts, select_environment
 from harness.stats.noise import RunNoise, prior, runs_needed
 from harness.store.results import ResultsStore
 from tests.harness.store.profile_examples import ENVIRONMENT, make_profile

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 
 import predictors.models.base
 from harness.core.errors import InvalidValueError, NotFittedError, StoreError, UnknownNameError
-from predictors.models.persistence import describe_origin, load_model, save_model
+from predictors.models.persistence import load_model, save_model
+from predictors.search.fitting import describe_origin
 from tests.predictors.plain_predictors import SPACE, LogLinear, made_table
 
 TABLE = made_table(noise=0.05)

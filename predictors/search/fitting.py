@@ -3,22 +3,35 @@
 from __future__ import annotations
 
 import dataclasses
+import time
 import warnings
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Dict, Iterable, List, Optional, Sequence, Tuple, Union
+from typing import TYPE_CHECKING, Any, Dict, Iterable, List, NamedTuple, Optional, Sequence, Tuple, Union
 
 import numpy as np
 
 from harness.core.boards import board_names, is_board, load_board
-from harness.core.corpus import POWER_LIMIT, check_corpus, read_corpus
+from harness.core.corpus import POWER_LIMIT, check_corpus
 from harness.core.errors import CannotRunError, InvalidValueError, UnknownNameError
+from harness.core.measured_tables import corpus_file
 from harness.core.power_modes import UNKNOWN_KHZ, PowerMode, PowerModeSpace
 from harness.core.units import mw_to_w
-from predictors.evaluation import coverage, fit_to, make_target, mape, predict_rows
-from predictors.models.base import DEFAULT, Prediction, Predictor, admitted_rows, describe_unprofiled, usual_batch_size
-from predictors.models.persistence import load_model, save_model
+from predictors.evaluation import Target, coverage, fit_to, make_target, mape, predict_rows
+from predictors.models.base import (
+    ALL,
+    DEFAULT,
+    TASKS,
+    Prediction,
+    Predictor,
+    admitted_rows,
+    describe_unprofiled,
+    listed,
+    usual_batch_size,
+)
+from predictors.models.persistence import file_sha256, load_model, save_model
 from predictors.models.tables import TABLE_KEY, Table, find_table, tables_of
-from predictors.search.targets import unprofiled_target
+from predictors.search.corpora import load_tables, note_on_medians
+from predictors.search.targets import load_prior, unprofiled_target
 from predictors.strategies.goals import within
 
 if TYPE_CHECKING:
@@ -28,6 +41,7 @@ if TYPE_CHECKING:
 Corpus = Union["pd.DataFrame", str, Path]
 Modes = Union[str, Iterable[Sequence[int]]]
 LEVEL = 0.8  # share of measurements that intervals should contain
+SHOWN = 5  # profiles of a kind listed by name
 
 
 def fit(
@@ -37,47 +51,80 @@ def fit(
     modes: Optional[int] = 50,
     seed: int = 0,
     reference: Union[str, Sequence[str]] = (),
+    reference_corpus: Optional[Corpus] = None,
     predictor: str = DEFAULT,
     device: Optional[str] = None,
-    task: str = "training",
+    task: str = TASKS[0],
+    loss: Optional[str] = None,
+    prior: Union[str, Path, None] = None,
+    sampling: str = "random",
 ) -> FittedModel:
-    """Fit a predictor to some profiles of a workload.
+    """Fit a predictor to some profiles of a workload, as `jetwatt fit` does.
 
     Args:
-        corpus: a DataFrame with the columns of a corpus, or a file.
+        corpus: a DataFrame with the columns of a corpus, a file (a corpus or results), or a name of
+            `jetwatt.load_table`.
         workload: a workload of the corpus.
-        modes: the number of power modes to fit on, drawn by `seed`; None, or more than there are, means all. With 0,
-            torch counts the operations of the network, and profiles of `reference` on the same board give their speed.
+        modes: the number of power modes to fit on; None, or more than there are, means all. With 0, torch counts the
+            operations of the network, and profiles of `reference` on the same board give their speed.
         seed: the same seed gives the same model.
-        reference: other workloads of the corpus that a transfer predictor starts from.
+        reference: other workloads that a transfer predictor starts from, on the same device if profiled there.
+        reference_corpus: where their profiles are, if not in `corpus`.
         predictor: a name of `jetwatt evaluate --predictors`.
         device: the device, if the corpus has the workload on several.
         task: `training` or `inference`.
+        loss: training loss of networks; None for the mean squared error.
+        prior: a file written by `prior learn`; None for the suite's prior.
+        sampling: how the modes are chosen.
 
     Raises:
         HarnessError: the corpus is invalid, has no such workload, has it on several devices, or has too few profiles.
     """
     tables = _tables(corpus)
-    names = [reference] if isinstance(reference, str) else reference or ()
+    there = tables if reference_corpus is None else _tables(reference_corpus)
+    hierarchy = None if prior is None else load_prior(prior)
     if modes == 0:
-        target = unprofiled_target(workload, [_one_table(tables, name, task, device) for name in names])
+        references = [_reference(there, name, task, device) for name in listed(reference)]
+        target = unprofiled_target(workload, references, hierarchy)
     else:
         table = _one_table(tables, workload, task, device)
-        target = make_target(table, [_one_table(tables, name, task, table.device) for name in names])
+        references = [_reference(there, name, task, table.device) for name in listed(reference)]
+        target = make_target(table, references, hierarchy)
+    if loss is not None:
+        target = dataclasses.replace(target, params={"loss": loss})
     table = target.table
-    count = len(table) if modes is None else min(modes, len(table))
-    learned = target.table.take(target.rows(count, "random", 0, seed))
+    is_all = modes is None or modes >= len(table)
+    rows = np.arange(len(table)) if is_all else target.rows(modes, sampling, 0, seed)
+    learned = table.take(rows)
+    # No space: the corpus may lack modes of the device, and predictions cover all of them.
     learner = target.make(predictor, seed, within_table=False)
+    start_s = time.perf_counter()
     fit_to(learner, learned)
-    origin = {name: getattr(table, name) for name in TABLE_KEY}
-    origin.update(fitted_rows=count, fitted_sha256=learned.fingerprint, references=list(names), seed=seed)
-    return FittedModel(learner, origin)
+    fitting = Fitting(target, rows, time.perf_counter() - start_s)
+    origin = describe_origin(
+        _file_of(corpus),
+        table,
+        learned,
+        sampling=ALL if is_all else sampling,
+        seed=seed,
+        references=[f"{other.device}/{other.workload}" for other in target.references],
+        reference_corpus_sha256=None if reference_corpus is None else _sha256_of(reference_corpus),
+    )
+    return FittedModel(learner, origin, fitting=fitting)
 
 
 def load(path: Union[str, Path]) -> FittedModel:
     """Load a model that `save` or `jetwatt fit` wrote; it is fitted again to its stored training rows."""
     saved = load_model(Path(path))
-    return FittedModel(saved.predictor, saved.origin)
+    return FittedModel(saved.predictor, saved.origin, saved.deviation)
+
+
+class Fitting(NamedTuple):
+    """What a model was fitted to; not stored with it."""
+
+    target: Target
+    rows: np.ndarray  # indices of the fitted profiles, shape (n,)
+    seconds: float  # that the fit took
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
@@ -85,7 +132,10 @@ class FittedModel:
     """A model of time and power of a workload on a device, fitted to some power modes."""
 
     predictor: Predictor  # fitted
-    origin: Dict[str, Any]  # its training data: device, workload, task, provenance, ...
+    origin: Dict[str, Any]  # its training data, as of `describe_origin`
+    # the greatest relative difference between the predictions for its training rows now and when it was saved
+    deviation: float = 0.0
+    fitting: Optional[Fitting] = None  # None for a loaded model
 
     def __repr__(self) -> str:
         origin = self.origin
@@ -97,6 +147,43 @@ class FittedModel:
     def batch_size(self) -> int:
         """The most frequent batch size of the training profiles."""
         return usual_batch_size(self.predictor)
+
+    def summary(self) -> str:
+        """What a newly fitted model learned from, and its errors on the profiles left out of the fit."""
+        target, rows, seconds = self._newly_fitted()
+        table = target.table
+        figures = target.figures(predict_rows(self.predictor, table), rows)
+        errors = {what: figures[f"{what}_mape"] for what in ("time", "power")}
+        errors_text = ", ".join(f"{what} {value:.2f} %" for what, value in errors.items() if np.isfinite(value))
+        tested = f"MAPE on the profiles left out of the fit: {errors_text}" if errors_text else ""
+        return (
+            f"{self.predictor.name} learned {table.workload} on {table.device} ({table.provenance}) "
+            f"from {len(rows)} of {len(table)} profiles in {seconds:.2f} s\n"
+            f"{tested or 'no profile is left to test it on'}"
+        )
+
+    def notes(self) -> List[str]:
+        """Caveats of a newly fitted model: medians for minibatches, doubtful profiles, references without effect."""
+        target = self._newly_fitted().target
+        table = target.table
+        notes = note_on_medians([self.predictor.name], [table])
+        doubtful = self.predictor.training_rows_.inputs.modes[self.predictor.doubtful()]
+        if len(doubtful):
+            notes.append(_note_on_modes("contradict all others and carry almost no weight", doubtful))
+        if len(table.unapplied()):
+            what = (
+                "are left out: faster and drawing more than at the next higher GPU clock, so probably not run at their"
+                " own"
+            )
+            notes.append(_note_on_modes(what, table.modes[table.unapplied()]))
+        idle = [
+            f"{reference.workload} on {reference.device}"
+            for reference in target.references
+            if reference.device != table.device and reference.workload != table.workload
+        ]
+        if idle and self.predictor.name == DEFAULT:
+            notes.append(f"{', '.join(idle)} is not used: it differs in both workload and board")
+        return notes
 
     def predict(
         self,
@@ -212,6 +299,14 @@ class FittedModel:
         """Write a file for `load` and `jetwatt predict`; it contains no code."""
         save_model(Path(path), self.predictor, self.origin)
 
+    def _newly_fitted(self) -> Fitting:
+        if self.fitting is None:
+            raise CannotRunError(
+                "the model was loaded, and its file does not have the profiles left out of the fit",
+                "score it on a corpus, or fit it again",
+            )
+        return self.fitting
+
     def _refuse_without_power(self, what: str) -> None:
         if np.isnan(self.predictor.training_rows_.power_mw).all():
             hint = "fit to profiles with power_mw; predict and score work for time"
@@ -267,10 +362,48 @@ def _named(table: pd.DataFrame) -> pd.DataFrame:
     return table
 
 
+def describe_origin(corpus: Optional[Path], table: Table, fitted: Table, **further: Any) -> Dict[str, Any]:
+    """The training data of a predictor, as plain values: the corpus file, the workload's table, the fitted rows.
+
+    Without a file, for a table in memory, its name and hash are None.
+    """
+    return {
+        **{name: getattr(table, name) for name in TABLE_KEY},
+        "corpus": None if corpus is None else corpus.name,
+        "corpus_sha256": None if corpus is None else file_sha256(corpus),
+        "fitted_rows": len(fitted),
+        "fitted_sha256": fitted.fingerprint,
+        **further,
+    }
+
+
+def _note_on_modes(what: str, modes: np.ndarray) -> str:
+    names = [PowerMode(*map(int, mode)).name for mode in modes]
+    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+    return f"{len(names)} profiles {what}: {', '.join(names[:SHOWN])}{more}"
+
+
+def _file_of(corpus: Corpus) -> Optional[Path]:
+    """The file of a corpus; None for a DataFrame."""
+    return corpus_file(str(corpus)) if isinstance(corpus, (str, Path)) else None
+
+
+def _sha256_of(corpus: Corpus) -> Optional[str]:
+    file = _file_of(corpus)
+    return None if file is None else file_sha256(file)
+
+
 def _tables(corpus: Corpus) -> List[Table]:
     """The tables of a corpus; an unknown clock is 1 kHz in all rows, which predictors accept."""
-    frame = read_corpus(corpus) if isinstance(corpus, (str, Path)) else check_corpus(corpus, "the corpus")
-    return [table.with_clocks() for table in tables_of(frame)]
+    file = _file_of(corpus)
+    tables = tables_of(check_corpus(corpus, "the corpus")) if file is None else load_tables(file)
+    return [table.with_clocks() for table in tables]
+
+
+def _reference(tables: Sequence[Table], workload: str, task: str, device: Optional[str]) -> Table:
+    """The table of a reference workload: that of the device if there is one, else the only one."""
+    is_here = any((table.workload, table.task, table.device) == (workload, task, device) for table in tables)
+    return _one_table(tables, workload, task, device if is_here else None)
 
 
 def _one_table(tables: Sequence[Table], workload: str, task: str, device: Optional[str]) -> Table:

@@ -1,0 +1,132 @@
+"""`predict`: time and power of all modes of a board, with intervals, from a saved predictor."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, List, NamedTuple, Optional, Sequence, Tuple, Union
+
+import numpy as np
+
+from harness.core.boards import load_board
+from harness.core.files import write_output
+from harness.core.power_modes import PowerMode
+from harness.core.units import mw_to_w, share_to_percent
+from harness.workloads.optional_packages import require
+from predictors.evaluation import LEVELS
+from predictors.models.base import TASKS, Prediction, admitted_rows, describe_unprofiled, usual_batch_size
+from predictors.models.persistence import load_model
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+MAX_DEVIATION = 1e-3  # between machines; a note is given above it
+
+
+class BoardPrediction(NamedTuple):
+    """Predictions for a board; printed, it is the text of `jetwatt predict`."""
+
+    board: str
+    table: pd.DataFrame  # as of `table_of`
+    front: str  # the ends of the predicted Pareto front, or why there is none
+    provenance: str
+    notes: Tuple[str, ...]  # caveats
+
+    def __repr__(self) -> str:
+        return f"{self.front}\n{len(self.table)} power modes of {self.board}, {self.provenance} profiles"
+
+
+def predict(
+    model: Union[str, Path],
+    board: str,
+    *,
+    variant: str = "",
+    power_mode: str = "all",
+    batch_size: Optional[int] = None,
+    unprofiled: bool = False,
+    task: Optional[str] = None,
+    out: Union[str, Path, None] = None,
+) -> BoardPrediction:
+    """Predict time and power of all modes of a board with a saved predictor, as `jetwatt predict` does.
+
+    Args:
+        model: a file of `jetwatt fit --out` or of a model's `save`.
+        board: `orin-agx`, ...
+        variant: module of the board.
+        power_mode: which modes, as for `jetwatt modes`.
+        batch_size: None for that of the predictor's profiles.
+        unprofiled: allow modes outside the profiled settings on the front.
+        task: `training` or `inference`; None for that of the predictor's profiles.
+        out: a file to write, `.csv` or `.parquet`; None writes none.
+
+    Returns:
+        The predictions; its `table` is a DataFrame with a row for each mode.
+
+    Raises:
+        HarnessError: the model cannot be read, a name is unknown, or the file cannot be written.
+    """
+    as_parquet = out is not None and Path(out).suffix.lower() == ".parquet"
+    if as_parquet:
+        require("pyarrow")
+    saved, spec = load_model(Path(model)), load_board(board, variant)
+    modes = [mode for _, mode in spec.power_modes(power_mode)]
+    size = batch_size or usual_batch_size(saved.predictor)
+    inputs = {
+        "modes": np.array(modes, dtype=np.int64),
+        "batch_size": size,
+        "task": task or saved.origin.get("task", TASKS[0]),
+    }
+    prediction, outside = saved.predictor.predict(**inputs), saved.predictor.unprofiled(**inputs)
+    front = prediction.front(admitted_rows({} if unprofiled else outside, len(modes)))
+    provenance = f"predicted from {saved.origin.get('provenance', 'unknown')}"
+    table = table_of(modes, size, prediction, front, provenance)
+    if out is not None:
+        content = table.to_parquet(index=False) if as_parquet else table.to_csv(index=False, float_format="%.6g")
+        write_output(Path(out), content.encode() if isinstance(content, str) else content)
+    notes = []
+    if outside and not unprofiled:
+        notes.append(f"{describe_unprofiled(outside)} without --unprofiled")
+    learned = saved.origin.get("device")
+    if learned != spec.name:
+        notes.append(f"the predictor was fitted on {learned}, not {spec.name}")
+    if saved.deviation > MAX_DEVIATION:
+        off = f"up to {share_to_percent(saved.deviation):.2g} %"
+        notes.append(f"with this software its predictions deviate by {off} from those when it was saved")
+    if spec.gap:
+        notes.append(spec.gap)
+    return BoardPrediction(spec.name, table, _describe(prediction, front, modes), provenance, tuple(notes))
+
+
+def table_of(
+    modes: Sequence[PowerMode], batch_size: int, prediction: Prediction, front: np.ndarray, provenance: str
+) -> pd.DataFrame:
+    """Predictions as a table: the mode, the median of time and power, their intervals, whether it is on the front.
+
+    Figures that the predictor does not give are missing.
+    """
+    import pandas as pd
+
+    table = pd.DataFrame(modes, columns=PowerMode._fields)
+    table["batch_size"] = batch_size
+    table["minibatch_time_ms"], table["power_mw"] = prediction.time_ms, prediction.power_mw
+    for level in LEVELS:
+        for what, unit, ends in (
+            ("time", "ms", prediction.time_interval_ms(level / 100)),
+            ("power", "mw", prediction.power_interval_mw(level / 100)),
+        ):
+            table[f"{what}_{level}_low_{unit}"], table[f"{what}_{level}_high_{unit}"] = ends
+    table["on_front"] = 0
+    table.loc[front, "on_front"] = 1
+    table["provenance"] = provenance
+    return table
+
+
+def _describe(prediction: Prediction, front: np.ndarray, modes: List[PowerMode]) -> str:
+    if not len(front):
+        if np.isfinite([prediction.time_ms, prediction.power_mw]).all():
+            return "no front: all of these modes are outside the profiled settings"
+        return "no front: the predictor does not give both time and power"
+    ends = [
+        f"{modes[place].name} with {prediction.time_ms[place]:.1f} ms at {mw_to_w(prediction.power_mw[place]):.1f} W"
+        for place in (front[0], front[-1])
+    ]
+    return f"front of {len(front)} modes, from {ends[0]} to {ends[1]}"
