@@ -10,7 +10,7 @@ import numpy as np
 from harness.core.corpus import Row
 from harness.core.units import mw_to_w, share_to_percent, w_to_mw
 from harness.simulation.model import Load, cached_share, repetition_factors, simulate
-from harness.simulation.parameters import SIMULATED_BOARDS, SIMULATED_WORKLOADS, load_board
+from harness.simulation.parameters import SIMULATED_BOARDS, SIMULATED_WORKLOADS, load_board_parameters
 from predictors.evaluation import errors, fit_to, odd_rows, predict_rows
 from predictors.models.base import predictor_class
 from predictors.models.tables import Table, tables_of
@@ -159,7 +159,7 @@ def learning_curves(measured: Table, counts: Sequence[int] = COUNTS, repeats: in
 
     odd = odd_rows(measured)
     sound = measured if odd is None else measured.take(~odd)
-    board, random = load_board(sound.device), np.random.Generator(np.random.PCG64(SEED))
+    board, random = load_board_parameters(sound.device), np.random.Generator(np.random.PCG64(SEED))
     simulated = simulated_like(sound)
     time, power = repetition_factors(board, random, len(sound))
     noisy = dataclasses.replace(simulated, time_ms=simulated.time_ms * time, power_mw=simulated.power_mw * power)

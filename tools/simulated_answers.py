@@ -7,7 +7,7 @@ from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Seq
 
 import numpy as np
 
-from harness.core.boards import load_board as load_spec
+from harness.core.boards import load_board
 from harness.core.errors import InvalidValueError, UnknownNameError
 from harness.core.power_modes import PowerMode
 from harness.core.units import MS_PER_S, MW_PER_W, MWH_PER_WH, S_PER_HOUR, S_PER_MINUTE, ms_to_s, mws_to_mwh, w_to_mw
@@ -40,8 +40,8 @@ Parameters = Mapping[Owner, Any]  # a whole set: the parameters of physics, of e
 def fitted_parameters() -> Dict[Owner, Any]:
     return {
         PHYSICS: simulated.load_physics(),
-        **{(BOARD, name): simulated.load_board(name) for name in simulated.SIMULATED_BOARDS},
-        **{(WORKLOAD, name): simulated.load_workload(name) for name in simulated.SIMULATED_WORKLOADS},
+        **{(BOARD, name): simulated.load_board_parameters(name) for name in simulated.SIMULATED_BOARDS},
+        **{(WORKLOAD, name): simulated.load_workload_parameters(name) for name in simulated.SIMULATED_WORKLOADS},
     }
 
 
@@ -60,7 +60,7 @@ def find_modes(device: str, text: str) -> Modes:
     - `30 of grid:paper`: so many, drawn from a grid;
     - `grid:paper within 30 W`: those of a grid that draw no more.
     """
-    spec = load_spec(device)
+    spec = load_board(device)
     count, of, rest = text.rpartition(" of ")
     names, within, budget = rest.partition(" within ")
     found: List[PowerMode] = []

@@ -13,7 +13,7 @@ from harness.core.corpus import read_corpus
 from harness.core.units import share_to_percent, w_to_mw
 from harness.judge.published_figures import load_figures
 from harness.simulation.model import Load, cached_share, simulate
-from harness.simulation.parameters import load_board, load_workload
+from harness.simulation.parameters import load_board_parameters, load_workload_parameters
 from predictors.evaluation import Target, coverage, errors, fit_to, predict_rows
 from predictors.models.base import DEFAULT
 from predictors.models.physical_gp.learning import learn_hierarchy
@@ -177,11 +177,11 @@ def gain_of_batch_sizes() -> Rows:
     The ratio of the least times of a sample over all modes, at 16 to at any of `BATCH_SIZES`, least and greatest over
     the budgets.
     """
-    board = load_board(BOARD)
+    board = load_board_parameters(BOARD)
     modes = np.array(list(board.spec.power_mode_space()))
     rows = []
     for name in FREE:
-        workload = load_workload(name)
+        workload = load_workload_parameters(name)
         workers = workload.default_workers
         share = cached_share(board, workload, workers=workers)
         best: Dict[int, np.ndarray] = {}

@@ -16,8 +16,12 @@ from harness.core.mode_texts import only_mode
 from harness.core.power_modes import UNKNOWN_KHZ, PowerMode, parse_power_mode
 from harness.simulation import model
 from harness.simulation.model import Load
-from harness.simulation.parameters import SIMULATED_BOARDS, SIMULATED_WORKLOADS, load_workload
-from harness.simulation.parameters import load_board as load_parameters
+from harness.simulation.parameters import (
+    SIMULATED_BOARDS,
+    SIMULATED_WORKLOADS,
+    load_board_parameters,
+    load_workload_parameters,
+)
 from harness.store.conditions import LEFT_OUT
 from harness.store.corpora import STORES, Expected, check_rows, placed, read_rows
 from harness.store.frames import FURTHER
@@ -123,7 +127,7 @@ def _of_model(rows: pd.DataFrame) -> Optional[Expected]:
     modes = rows[list(PowerMode._fields)].to_numpy(int)
     if not (modes > UNKNOWN_KHZ).all():
         return None
-    board, workload = load_parameters(first["device"]), load_workload(first["workload"])
+    board, workload = load_board_parameters(first["device"]), load_workload_parameters(first["workload"])
     load = Load(batch_size=int(first["batch_size"]), workers=workload.default_workers, task=first["task"])
     response = model.simulate(board, workload, modes, load, rough=False)
     return {"minibatch_time_ms": response.minibatch_time_ms, "power_mw": response.power_mw}

@@ -40,8 +40,8 @@ from harness.simulation.parameters import (
     SIMULATED_WORKLOADS,
     WORKLOAD_FILES,
     WorkloadParameters,
-    load_board,
-    load_workload,
+    load_board_parameters,
+    load_workload_parameters,
     scaled_workload,
 )
 from harness.simulation.virtual_run import (
@@ -96,7 +96,7 @@ class SimulatedDevice:
             raise InvalidValueError(what, f"write it like {PREFIX}{board}@1")
         self.name = PREFIX + text
         self.board_instance = instance or None
-        self._board = load_board(board)
+        self._board = load_board_parameters(board)
         self._spec = self._board.spec
         self._instance = int(instance or 0)
         self._now_s = 0.0
@@ -288,7 +288,7 @@ class SimulatedDevice:
 def _workload(name: str) -> Tuple[WorkloadParameters, str, Dict[str, Any]]:
     """Parameters of a workload, the papers' workload that they are scaled from (empty for one of these), conditions."""
     if name in SIMULATED_WORKLOADS:
-        return load_workload(name), "", {}
+        return load_workload_parameters(name), "", {}
     workload = get_workload(name)
     if workload.precision not in ("fp32", BF16_WHERE_THERE_IS) or workload.compile or workload.channels_last:
         what = f"simulated boards train in fp32, without torch.compile and channels-last; {name} requires otherwise"

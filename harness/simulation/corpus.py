@@ -12,7 +12,7 @@ from harness.core.configuration import DEFAULT_STORAGE
 from harness.core.corpus import TASKS, Column, write_corpus
 from harness.core.power_modes import PowerMode
 from harness.simulation.model import Load, cached_share, repetition_factors, simulate
-from harness.simulation.parameters import SIMULATED_WORKLOADS, load_board, load_workload
+from harness.simulation.parameters import SIMULATED_WORKLOADS, load_board_parameters, load_workload_parameters
 from harness.simulation.terms import seed_of
 
 ALL = "all"  # for a workload: every workload that can be simulated
@@ -85,7 +85,7 @@ def _simulated_rows(
     noise: bool,
     instance: int,
 ) -> List[Dict[str, Any]]:
-    board, workload = load_board(board_name), load_workload(workload_name)
+    board, workload = load_board_parameters(board_name), load_workload_parameters(workload_name)
     loaders = workload.default_workers if workers is None else workers
     load = Load(
         batch_size=batch_size,

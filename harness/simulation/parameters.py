@@ -10,8 +10,7 @@ from typing import Any, Dict, Mapping, Optional, Tuple, Union
 import msgspec
 import numpy as np
 
-from harness.core.boards import BoardSpec
-from harness.core.boards import load_board as load_spec
+from harness.core.boards import BoardSpec, load_board
 from harness.core.errors import UnknownNameError
 from harness.core.files import read_toml, typed
 from harness.core.power_modes import UNKNOWN_KHZ, PowerMode
@@ -158,15 +157,15 @@ def load_physics() -> PhysicsParameters:
 
 
 @functools.lru_cache(maxsize=None)
-def load_board(name: str) -> BoardParameters:
+def load_board_parameters(name: str) -> BoardParameters:
     path = _find(name, BOARD_FILES, "board")
     values = _values(path)
-    values["spec"] = load_spec(name, values.pop("variant", ""))
+    values["spec"] = load_board(name, values.pop("variant", ""))
     return typed(values, BoardParameters, str(path))
 
 
 @functools.lru_cache(maxsize=None)
-def load_workload(name: str) -> WorkloadParameters:
+def load_workload_parameters(name: str) -> WorkloadParameters:
     path = _find(name, WORKLOAD_FILES, "workload")
     return typed({**_values(path), "name": name}, WorkloadParameters, str(path))
 
@@ -211,7 +210,7 @@ def scaled_workload(
         work = flops_forward / kernels_forward * reference.forward_launches / reference.flops_forward
         return abs(math.log(work)) + abs(math.log(traffic / launches * reference.launches / reference.minibatch_bytes))
 
-    nearest = min((load_workload(reference) for reference in SIMULATED_WORKLOADS), key=distance)
+    nearest = min((load_workload_parameters(reference) for reference in SIMULATED_WORKLOADS), key=distance)
     counted = {
         "samples": float(samples),
         "dataset_bytes": dataset_bytes,

@@ -37,7 +37,7 @@ from harness.core.power_modes import NamedMode, PowerMode
 from harness.core.profiles import Profile
 from harness.core.units import ms_to_s, mw_to_w
 from harness.measure.run import check, conditions, run
-from harness.simulation.parameters import SIMULATED_WORKLOADS, load_workload
+from harness.simulation.parameters import SIMULATED_WORKLOADS, load_workload_parameters
 from harness.store.conditions import CHOSEN_BY, comparable_conditions, is_disqualified, key
 from harness.store.frames import profiles
 from harness.store.results import ResultsStore
@@ -304,7 +304,7 @@ def workers_of(workload: str, given: Optional[int] = None) -> int:
     """Workers of the DataLoader, by default as the papers ran it: YOLO with none (001 sec. 2.3), others with 4."""
     if given is not None:
         return given
-    return load_workload(workload).default_workers if workload in SIMULATED_WORKLOADS else USUAL_WORKERS
+    return load_workload_parameters(workload).default_workers if workload in SIMULATED_WORKLOADS else USUAL_WORKERS
 
 
 def board_of(device: Device) -> str:

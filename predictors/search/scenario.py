@@ -16,7 +16,7 @@ from harness.core.power_modes import NamedMode, PowerMode
 from harness.devices.simulated import SimulatedDevice
 from harness.simulation.corpus import simulate_corpus
 from harness.simulation.model import repetition_factors
-from harness.simulation.parameters import load_board as load_simulated_board
+from harness.simulation.parameters import load_board_parameters
 from predictors.models.base import predictor_names
 from predictors.models.tables import Table, tables_of
 from predictors.sampling import MINIBATCHES
@@ -109,7 +109,7 @@ def simulated(source: ProfileSource, modes: Optional[np.ndarray] = None, *, seed
         entries = np.stack([_entries(Case(name, source.workload, each, *where)) for each in named])
         return dataclasses.replace(table, entries=entries).first_minibatches(source.minibatches)
     random = np.random.default_rng([seed, source.instance, MINIBATCHES])
-    time, power = repetition_factors(load_simulated_board(source.device), random, len(table))
+    time, power = repetition_factors(load_board_parameters(source.device), random, len(table))
     return dataclasses.replace(table, time_ms=table.time_ms * time, power_mw=table.power_mw * power)
 
 

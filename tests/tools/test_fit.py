@@ -4,10 +4,10 @@ import msgspec
 import numpy as np
 import pytest
 
-from harness.core.boards import load_board as load_spec
+from harness.core.boards import load_board
 from harness.judge.published_figures import load_figures
 from harness.simulation.corpus import simulate_corpus
-from harness.simulation.parameters import BOARD_FILES, load_board
+from harness.simulation.parameters import BOARD_FILES, load_board_parameters
 from tools.fit import figure_deviations, file_texts, fit, read_free_parameters, robust, table_residuals, with_values
 from tools.measured_tables import split_tables
 from tools.simulated_answers import BOARD, WORKLOAD, fitted_parameters
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.one_python
 
 
 def rows(workload, count=30, **options):
-    modes = load_spec("orin-agx").power_mode_space().sample(count)
+    modes = load_board("orin-agx").power_mode_space().sample(count)
     return [
         {**row, "provenance": "measured"}
         for row in simulate_corpus("orin-agx", workload, modes, noise=False, **options)
@@ -53,7 +53,7 @@ def test_the_files_are_those_of_the_values_in_use():
 def test_a_table_of_the_board_itself_leaves_its_roughness():
     ((table,), _) = split_tables(rows("lstm-wikitext", 200))
     time, power = table_residuals(table, fitted_parameters())
-    board = load_board("orin-agx")
+    board = load_board_parameters("orin-agx")
     assert np.std(time) == pytest.approx(board.time_roughness, rel=0.3)
     assert np.std(power) == pytest.approx(board.power_roughness, rel=0.3)
     ((without,), _) = split_tables([{**row, "power_mw": None} for row in rows("lenet-mnist", 3)])

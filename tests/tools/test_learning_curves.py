@@ -5,14 +5,14 @@ import dataclasses
 import numpy as np
 import pytest
 
-from harness.core.boards import load_board as load_spec
+from harness.core.boards import load_board
 from predictors.models.tables import Table
 from tests.tools.measured import measured_table
 from tools.measured_tables import LEARNERS, is_large, learning_curves, simulated_like
 
 pytestmark = pytest.mark.one_python
 
-SPACE = load_spec("orin-agx").power_mode_space()
+SPACE = load_board("orin-agx").power_mode_space()
 
 
 def modes(count, seed=0):

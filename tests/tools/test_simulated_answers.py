@@ -4,11 +4,11 @@ import msgspec
 import numpy as np
 import pytest
 
-from harness.core.boards import load_board as load_spec
+from harness.core.boards import load_board
 from harness.core.errors import HarnessError
 from harness.judge.published_figures import Condition, PublishedFigure
 from harness.simulation.model import Load, cached_share, idle_power_mw, simulate
-from harness.simulation.parameters import load_board, load_workload
+from harness.simulation.parameters import load_board_parameters, load_workload_parameters
 from tools.simulated_answers import BOARD, Boards, answers, find_modes, fitted_parameters
 
 pytestmark = pytest.mark.one_python
@@ -26,8 +26,8 @@ def answer(one, parameters=None, rough=True):
 
 
 def by_hand(device, workload, modes, **load):
-    board = load_board(device)
-    parameters = load_workload(workload)
+    board = load_board_parameters(device)
+    parameters = load_workload_parameters(workload)
     share = cached_share(board, parameters, workers=load.get("workers", 4))
     return simulate(board, parameters, np.array(modes), Load(cached_share=share, **load), rough=False)
 
@@ -96,7 +96,7 @@ def test_a_figure_of_several_boards_is_their_mean():
 
 def test_an_idle_board_trains_nothing():
     idle = Condition("nano", "", "default")
-    board, modes = load_board("nano"), load_spec("nano").modes_by_name()
+    board, modes = load_board_parameters("nano"), load_board("nano").modes_by_name()
     expected = idle_power_mw(board, modes["MAXN"]) / 1000.0
     assert answer(figure(idle, "baseload_power", "W")) == pytest.approx(expected)
 

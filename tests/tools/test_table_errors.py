@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 
-from harness.core.boards import load_board as load_spec
+from harness.core.boards import load_board
 from harness.core.power_modes import PowerMode
 from harness.simulation.corpus import simulate_corpus
 from predictors.evaluation import odd_rows
@@ -15,7 +15,7 @@ from tools.measured_tables import choose, compare, keys_of, simulated_like, spli
 
 pytestmark = pytest.mark.one_python
 
-MODES = load_spec("orin-agx").power_mode_space().sample(200, 1)
+MODES = load_board("orin-agx").power_mode_space().sample(200, 1)
 
 
 def rows(workload="resnet18-imagenet", factor=1.0, provenance="measured", device="orin-agx", modes=MODES, **others):

@@ -7,7 +7,7 @@ from functools import partial
 import pytest
 
 from harness.__main__ import main
-from harness.core.boards import load_board as load_spec
+from harness.core.boards import load_board
 from harness.core.corpus import write_corpus
 from harness.simulation.corpus import simulate_corpus
 from tools import validation
@@ -23,7 +23,7 @@ def table(tmp_path):
     """A table of 40 modes that is as a simulated board has it, but twice as slow, and called measured."""
 
     def write(workload="resnet18-imagenet", device="orin-agx"):
-        modes = load_spec(device).power_mode_space().sample(40, 3)
+        modes = load_board(device).power_mode_space().sample(40, 3)
         rows = [
             {**row, "minibatch_time_ms": 2.0 * row["minibatch_time_ms"], "provenance": "measured"}
             for row in simulate_corpus(device, workload, modes, noise=False)

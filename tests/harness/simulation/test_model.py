@@ -8,41 +8,46 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.core.boards import load_board as load_spec
+from harness.core.boards import load_board
 from harness.core.errors import InvalidValueError, UnknownNameError
 from harness.core.power_modes import PowerMode
 from harness.simulation.model import IDLE_STATES, Load, cached_share, idle_power_mw, simulate
-from harness.simulation.parameters import SIMULATED_BOARDS, SIMULATED_WORKLOADS, load_board, load_workload
+from harness.simulation.parameters import (
+    SIMULATED_BOARDS,
+    SIMULATED_WORKLOADS,
+    load_board_parameters,
+    load_workload_parameters,
+)
 from harness.workloads import WORKLOADS
 
 NETWORKS = Path(__file__).resolve().parents[3] / "baselines" / "published" / "networks.csv"
 PLAIN = Load()
 TASKS = ("training", "inference")
-PEAKS_MW = {name: load_spec(name).peak_power_mw for name in SIMULATED_BOARDS}
+PEAKS_MW = {name: load_board(name).peak_power_mw for name in SIMULATED_BOARDS}
 PEAKS_MW["orin-nano"] = 20_500  # its measured table; the data sheet's 15 W are a preset's
 
 
 def run(board, workload, modes, load=PLAIN, **options):
     options.setdefault("rough", False)
-    return simulate(load_board(board), load_workload(workload), np.array(modes), load, **options)
+    return simulate(load_board_parameters(board), load_workload_parameters(workload), np.array(modes), load, **options)
 
 
 def greatest(board):
-    return load_spec(board).power_mode_space().greatest
+    return load_board(board).power_mode_space().greatest
 
 
 def test_every_workload_of_the_papers_is_simulated_as_the_one_that_the_suite_trains():
     assert set(SIMULATED_WORKLOADS) == set(pd.read_csv(NETWORKS)["workload"])
     for workload in SIMULATED_WORKLOADS:
-        simulated, data_set = load_workload(workload), WORKLOADS[workload].data_set
+        simulated, data_set = load_workload_parameters(workload), WORKLOADS[workload].data_set
         assert (simulated.samples, simulated.dataset_bytes) == (data_set.real_samples, data_set.real_bytes), workload
 
 
 @pytest.mark.parametrize("board", SIMULATED_BOARDS)
 @pytest.mark.parametrize("workload", SIMULATED_WORKLOADS)
 def test_time_and_power_are_sums_of_their_parts_and_inference_takes_hardly_longer_than_training(board, workload):
-    workers = load_workload(workload).default_workers
-    modes = load_spec(board).power_mode_space().sample(40)
+    workers = load_workload_parameters(workload).default_workers
+    modes = load_board(board).power_mode_space().sample(40)
     trained, inferred = (run(board, workload, modes, Load(workers=workers, task=task)) for task in TASKS)
     for response in (trained, inferred):
         whole = response.stall_ms + response.compute_ms + response.overhead_ms
@@ -70,12 +75,12 @@ def test_an_inference_minibatch_of_the_lstm_takes_as_long_whatever_its_size():
     st.integers(0, 10**6),
 )
 def test_more_of_any_setting_is_neither_slower_nor_thriftier_at_rest(board, workload, dimension, number):
-    space = load_spec(board).power_mode_space()
+    space = load_board(board).power_mode_space()
     (mode,) = space.sample(1, number)
     higher = mode._replace(**{PowerMode._fields[dimension]: space.dimensions[dimension][-1]})
     slow, fast = run(board, workload, [mode, higher]).minibatch_time_ms
     assert fast <= slow * (1 + 1e-9)
-    assert idle_power_mw(load_board(board), higher) >= idle_power_mw(load_board(board), mode)
+    assert idle_power_mw(load_board_parameters(board), higher) >= idle_power_mw(load_board_parameters(board), mode)
 
 
 @settings(max_examples=30, deadline=None)
@@ -120,7 +125,7 @@ def test_governors_save_power_where_little_is_used():
 
 
 def test_a_mode_deviates_alike_in_any_company():
-    modes = load_spec("orin-agx").power_mode_space().sample(40)
+    modes = load_board("orin-agx").power_mode_space().sample(40)
     together = run("orin-agx", "resnet18-imagenet", modes, rough=True)
     alone = [run("orin-agx", "resnet18-imagenet", [mode], rough=True) for mode in modes]
     assert together.minibatch_time_ms.tolist() == [one.minibatch_time_ms[0] for one in alone]
@@ -135,8 +140,8 @@ def test_instances_of_a_board_differ_and_each_is_itself():
 
 
 def test_what_ram_leaves_is_page_cache():
-    large, small = load_board("xavier-agx"), load_board("xavier-nx")
-    pictures = load_workload("mobilenetv3-gld23k")
+    large, small = load_board_parameters("xavier-agx"), load_board_parameters("xavier-nx")
+    pictures = load_workload_parameters("mobilenetv3-gld23k")
     assert cached_share(large, pictures) == 1.0
     assert cached_share(small, pictures) < 0.1  # 004 sec. 5.1.1: under 6 %
     assert cached_share(small, pictures, 0.25, workers=0) == 1.0  # 003 sec. III.F: a quarter of the data is cached
@@ -144,11 +149,11 @@ def test_what_ram_leaves_is_page_cache():
 
 
 def test_idle_states_are_ordered_and_a_board_that_cannot_be_woken_by_the_network_says_so():
-    board, mode = load_board("xavier-agx"), greatest("xavier-agx")
+    board, mode = load_board_parameters("xavier-agx"), greatest("xavier-agx")
     powers = [idle_power_mw(board, mode, state, socket=True) for state in IDLE_STATES]
     assert powers == sorted(powers, reverse=True)
     with pytest.raises(UnknownNameError, match="it has logging, clean, dvfs"):
-        idle_power_mw(load_board("orin-agx"), greatest("orin-agx"), "wol")
+        idle_power_mw(load_board_parameters("orin-agx"), greatest("orin-agx"), "wol")
 
 
 @pytest.mark.parametrize(

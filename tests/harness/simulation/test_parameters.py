@@ -4,7 +4,7 @@ import pytest
 
 from harness.core.errors import InvalidValueError, UnknownNameError
 from harness.simulation import parameters
-from harness.simulation.parameters import load_board, load_physics, load_workload, read_entries
+from harness.simulation.parameters import load_board_parameters, load_physics, load_workload_parameters, read_entries
 from tools.fit import parameter_files, read_free_parameters
 
 FILES = sorted(parameter_files().values())
@@ -18,9 +18,11 @@ def test_every_value_says_where_it_comes_from(path):
 
 def test_every_file_can_be_read():
     load_physics()
-    assert load_board("orin-agx").spec.memory.bytes == 32 * 2**30  # the papers' kit
-    assert [load_board(name).name for name in parameters.BOARD_FILES] == list(parameters.BOARD_FILES)
-    assert [load_workload(name).name for name in parameters.WORKLOAD_FILES] == list(parameters.WORKLOAD_FILES)
+    assert load_board_parameters("orin-agx").spec.memory.bytes == 32 * 2**30  # the papers' kit
+    assert [load_board_parameters(name).name for name in parameters.BOARD_FILES] == list(parameters.BOARD_FILES)
+    assert [load_workload_parameters(name).name for name in parameters.WORKLOAD_FILES] == list(
+        parameters.WORKLOAD_FILES
+    )
 
 
 def test_what_follows_from_another_entry_has_its_value():
@@ -33,7 +35,7 @@ def test_what_follows_from_another_entry_has_its_value():
         assert values(*tie.owner)[tie.key].value == pytest.approx(expected, rel=1e-3), tie
 
 
-@pytest.mark.parametrize("load", [load_board, load_workload])
+@pytest.mark.parametrize("load", [load_board_parameters, load_workload_parameters])
 def test_an_unknown_name_is_refused_with_the_known_ones(load):
     with pytest.raises(UnknownNameError, match=r"there are .*(nano|lenet-mnist)"):
         load("abacus")
@@ -52,10 +54,10 @@ def test_a_wrong_file_is_named_with_the_key(tmp_path, monkeypatch, change, said)
     wrong = tmp_path / "nano.toml"
     wrong.write_text(text.replace(*change))
     monkeypatch.setitem(parameters.BOARD_FILES, "nano", wrong)
-    load_board.cache_clear()
+    load_board_parameters.cache_clear()
     try:
         with pytest.raises((InvalidValueError, UnknownNameError), match=said) as caught:
-            load_board("nano")
+            load_board_parameters("nano")
         assert str(wrong) in str(caught.value)
     finally:
-        load_board.cache_clear()
+        load_board_parameters.cache_clear()

@@ -5,14 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from harness.core.boards import load_board as load_spec
+from harness.core.boards import load_board
 from harness.simulation import parameters
 from harness.simulation.model import Load, simulate
 from harness.simulation.parameters import (
     SIMULATED_WORKLOADS,
     TRAFFIC_PER_PARAMETER,
-    load_board,
-    load_workload,
+    load_board_parameters,
+    load_workload_parameters,
     scaled_workload,
 )
 
@@ -20,7 +20,7 @@ from harness.simulation.parameters import (
 @pytest.mark.parametrize("board", ["orin-agx", "xavier-agx", "xavier-nx"])
 @pytest.mark.parametrize("workload", SIMULATED_WORKLOADS)
 def test_a_network_that_is_left_out_is_simulated_to_a_factor_of_little_more_than_two(board, workload, monkeypatch):
-    network, known = workload.partition("-")[0], load_workload(workload)
+    network, known = workload.partition("-")[0], load_workload_parameters(workload)
     figures = {
         "samples": round(known.samples), "files": round(known.samples * known.small_file_share),
         "dataset_bytes": known.dataset_bytes, "input_bytes": known.input_bytes,
@@ -33,7 +33,7 @@ def test_a_network_that_is_left_out_is_simulated_to_a_factor_of_little_more_than
     scaled, scaled_from = scaled_workload("unknown", **figures)
     assert scaled.name == "unknown"
     assert scaled_from in others
-    modes = np.array(load_spec(board).power_mode_space().sample(100))
-    told, true = (simulate(load_board(board), one, modes, Load(), rough=False) for one in (scaled, known))
+    modes = np.array(load_board(board).power_mode_space().sample(100))
+    told, true = (simulate(load_board_parameters(board), one, modes, Load(), rough=False) for one in (scaled, known))
     assert 1 / 2.2 < np.median(told.minibatch_time_ms / true.minibatch_time_ms) < 2.2
     assert 1 / 2.2 < np.median(told.power_mw / true.power_mw) < 2.2

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.core.boards import load_board as load_spec
+from harness.core.boards import load_board
 from harness.simulation import terms
 from harness.simulation.terms import SHARES, deviations
 
@@ -39,7 +39,7 @@ def test_a_lower_clock_draws_less_than_its_share_of_time(share, floor, curve):
     assert terms.switching(1e-6, 1.0, floor, curve) == pytest.approx(1e-6 * floor**2, rel=1e-4)
 
 
-MODES = np.array(list(load_spec("orin-agx").power_mode_space().paper_grid()))
+MODES = np.array(list(load_board("orin-agx").power_mode_space().paper_grid()))
 
 
 def test_roughness_is_as_large_as_asked_for_the_same_of_a_seed_and_another_of_another():

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from harness.core.cases import CACHE_STATES
 from harness.core.metrics import stable_from
-from harness.simulation.parameters import load_board, load_workload
+from harness.simulation.parameters import load_board_parameters, load_workload_parameters
 from harness.simulation.timeline import LEAD_S, Steady, Timeline, choose_clean, run_minibatches
 from harness.simulation.virtual_run import VirtualData, virtual_data
 
@@ -88,7 +88,7 @@ def test_minibatches_count_as_in_a_loop_that_learns_of_power_as_it_goes(power, e
 
 
 def data_of(board="orin-nano", cache="cold", data_scale=None, workers=4, batch_size=16):
-    parameters = load_board(board), load_workload("resnet18-imagenet")
+    parameters = load_board_parameters(board), load_workload_parameters("resnet18-imagenet")
     return virtual_data(*parameters, batch_size, workers, cache, default_samples=1024, data_scale=data_scale)
 
 
