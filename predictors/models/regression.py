@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import abc
 import dataclasses
-from typing import Callable, ClassVar, NamedTuple, Optional, Tuple
+from typing import Any, Callable, ClassVar, NamedTuple, Optional, Tuple
 
 import numpy as np
 
@@ -130,13 +130,19 @@ Figures = Callable[[np.ndarray], np.ndarray]
 class Regression(Predictor):
     """A regression of time and power on the settings, with intervals from its residuals on held-out rows.
 
-    Batch size and task are further inputs if the training rows have several.
+    Batch size and task are further inputs if the training rows have several. Parameters are given by name.
     """
 
     usual_log_sd: ClassVar[Tuple[float, float]]  # of its residuals after 50 random modes of the tables of an Orin AGX
     log_inputs: ClassVar[bool] = False  # whether inputs are the logarithms of cores and clocks
     least_modes: ClassVar[int] = 2  # the intervals come from rows left out, so one must remain to fit on
     space: Optional[PowerModeSpace] = None  # the modes it may be used for
+
+    def __new__(cls, *positional: Any, **_: Any) -> Regression:
+        """Refuse positional parameters: as this class has the first one, `space`, `Ridge(0.1)` would set it."""
+        if positional:
+            raise TypeError(f"{cls.__name__} takes its parameters by name, got {positional[0]!r} without one")
+        return super().__new__(cls)
 
     @abc.abstractmethod
     def _fit(self, inputs: np.ndarray, figures: np.ndarray) -> Figures:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -10,6 +13,7 @@ from hypothesis.extra.numpy import arrays
 
 from harness.core.errors import InvalidValueError
 from predictors.models.base import Prediction, check_inputs
+from predictors.models.linear import Ridge
 from predictors.models.regression import (
     SCALES,
     USUAL_MODES,
@@ -113,3 +117,11 @@ def test_residuals_are_of_rows_that_were_not_learned(count):
 def test_predictions_do_not_fall_below_a_tenth_of_the_least_learned():
     kept = above_zero(np.array([[-5.0, 7.0], [3.0, 0.0]]), np.array([[10.0, 20.0], [30.0, 5.0]]))
     assert kept.tolist() == [[1.0, 7.0], [3.0, 0.5]]
+
+
+def test_parameters_of_a_regression_are_given_by_name_and_copies_keep_them():
+    with pytest.raises(TypeError, match=r"Ridge takes its parameters by name, got \(0.1,\)"):
+        Ridge((0.1,))
+    ridge = Ridge(penalties=(0.1,))
+    for other in (ridge.clone(), copy.deepcopy(ridge), pickle.loads(pickle.dumps(ridge))):
+        assert (other.penalties, other.space) == ((0.1,), None)
