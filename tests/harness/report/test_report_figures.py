@@ -16,8 +16,9 @@ from harness.report.figure import Axis, LegendEntry, Mark, Spacing, Value, csv_t
 from harness.report.figures import KINDS
 from harness.report.figures.data_sets import thinned
 from harness.report.figures.mode_scatters import extremes_of
+from harness.report.material import Material
 from harness.report.mode_tables import evenly
-from harness.report.vega import density, draw_panel, figure_svg, specification
+from harness.report.vega import FEWEST, density, draw_panel, figure_svg, specification
 from harness.store.frames import common_conditions
 from tests.harness.report.sample_results import USUAL
 
@@ -313,3 +314,36 @@ def test_the_files_beside_the_page_are_what_it_links_to(report, material):
             assert tuple(rows[0]) == figure.columns
             assert len(rows) == len(figure.rows) + 1
     assert (report / "results.csv").is_file()
+
+
+def test_the_course_of_a_run_has_a_border_where_each_later_epoch_begins(material):
+    figures = [
+        figure for figure in figures_of(material, "Data-set scaling") if figure.name.startswith("scaling-course")
+    ]
+    panels = [panel for figure in figures for panel in figure.panels]
+    assert panels
+    for panel in panels:
+        steps = material.store.profile(panel.profiles[0]).minibatches
+        begins_s = [step.start_s for before, step in zip(steps, steps[1:]) if step.epoch != before.epoch]
+        borders, _ = panel.layers
+        assert borders.mark == Mark.RULES
+        assert len(begins_s) == 2
+        since_first_s = [begin_s - steps[0].start_s for begin_s in begins_s]
+        assert [value.x for value in borders.values] == pytest.approx(since_first_s)
+
+
+def test_variability_is_that_of_epochs_after_the_cold_one(material, monkeypatch):
+    """Epoch 0 takes ten times as long as the others; with fewer epochs than a density needs, minibatches are drawn."""
+
+    def with_epochs(count):
+        frame = pd.DataFrame([(epoch, 100.0 if epoch == 0 else 10.0 + epoch / 100) for epoch in range(count)] * 5)
+        frame = frame.set_axis(["epoch", "e2e_ms"], axis=1).sort_values("epoch").assign(counted=True)
+        monkeypatch.setattr(Material, "minibatches", lambda own, row: frame)
+        (figure, *_) = figures_of(material, "Variability")
+        return dict(zip(figure.columns, figure.rows[0]))
+
+    row = with_epochs(FEWEST + 1)
+    assert (row["of"], row["count"]) == ("epochs", FEWEST)
+    assert row["median_ms"] == pytest.approx(5 * (10.0 + (FEWEST + 1) / 2 / 100))
+    row = with_epochs(FEWEST)
+    assert (row["of"], row["count"]) == ("minibatches", 4 * FEWEST)
