@@ -37,7 +37,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         )
         add_include_flagged(action)
     defaults = ", ".join(f"{quantity.name} {share_to_percent(quantity.threshold):g}" for quantity in QUANTITIES)
-    add_threshold(checking, None, f"the largest accepted increase of a median (default: {defaults})")
+    add_threshold(
+        checking, None, f"the largest accepted increase of any median, for all quantities (default: {defaults})"
+    )
     add_by(checking)
     checking.add_argument(
         "--strict",
