@@ -77,7 +77,7 @@ class Records:
 
 
 def figure(text: str, digits: int = 1) -> str:
-    """A recorded figure as documents print it: fewer digits from 100 on, and a dash if there is none."""
+    """A recorded figure as printed in documents: without decimals from 100 on, and a dash if it is missing."""
     if not text:
         return "-"
     value = float(text)
@@ -106,7 +106,7 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def paragraph(text: str) -> str:
-    """Filled lines; none ends within a pair of figures, or before a unit."""
+    """A text in lines of `WIDTH`; no line ends within a pair of figures or before a unit."""
     kept = re.sub(r" (/|%)", "\N{NO-BREAK SPACE}\\1", " ".join(text.split()))
     kept = kept.replace("/ ", "/\N{NO-BREAK SPACE}")
     filled = textwrap.fill(kept, WIDTH, break_long_words=False, break_on_hyphens=False)
@@ -123,8 +123,8 @@ def predictor_errors_in_short(records: Records) -> str:
     rows = []
     for target in TARGETS:
         for number, name in enumerate(("physical-gp", "powertrain", "nn")):
-            said = "`physical-gp` (ours)" if name == "physical-gp" else f"`{name}`, as implemented here"
-            rows.append([target if number == 0 else "", said, *errors_of(records, name, target)])
+            label = "`physical-gp` (ours)" if name == "physical-gp" else f"`{name}`, as implemented here"
+            rows.append([target if number == 0 else "", label, *errors_of(records, name, target)])
     return table(["target", "predictor", "10 modes", "20", "50", "100"], rows)
 
 
@@ -159,8 +159,11 @@ def power_limits(records: Records) -> str:
         for predictor in dict.fromkeys(row["predictor"] for row in records.rows(part)):
             cells = []
             for count in (3, 5, 10):
-                found = records.rows(part, device=device, predictor=predictor, modes=count)
-                means = [sum(float(row[error]) for row in found) / len(found) for error in ("time_mape", "power_mape")]
+                of_networks = records.rows(part, device=device, predictor=predictor, modes=count)
+                means = [
+                    sum(float(row[error]) for row in of_networks) / len(of_networks)
+                    for error in ("time_mape", "power_mape")
+                ]
                 cells.append(" / ".join(figure(str(mean)) for mean in means))
             rows.append([name, f"`{predictor}`", *cells])
     return table(["GPU", "predictor", "3 profiles", "5", "10"], rows)
@@ -185,7 +188,7 @@ def left_out_errors(records: Records) -> str:
 
 
 def left_out_boards(records: Records) -> str:
-    """`physical-gp` under a prior without the board, and below it the least error of any predictor without a prior."""
+    """`physical-gp` with a prior learned without the board, and below it the least errors of predictors without one."""
     counts, rows = (5, 10, 50), []
     for table_key in TABLES:
         key = dict(zip(KEY, table_key))
@@ -253,9 +256,9 @@ def unprofiled_settings(records: Records) -> str:
     part = "unprofiled-settings"
     rows = []
     for profiled, predicted in dict.fromkeys((row["profiled"], row["predicted"]) for row in records.rows(part)):
-        found = [records.row(part, workload=name, profiled=profiled, predicted=predicted) for name in ORIN_NETWORKS]
-        shown = [pair(row, digits=0) for row in found]
-        held = [pair(row, "time_80", "power_80", digits=0) for row in found]
+        settings = [records.row(part, workload=name, profiled=profiled, predicted=predicted) for name in ORIN_NETWORKS]
+        shown = [pair(row, digits=0) for row in settings]
+        held = [pair(row, "time_80", "power_80", digits=0) for row in settings]
         rows.append([profiled, predicted, "; ".join(shown), "; ".join(held)])
     return table(["profiled", "predicted", "time / power MAPE, %", "within the 80 % interval, %"], rows)
 
@@ -266,8 +269,8 @@ def published_errors(records: Records) -> str:
 
     errors, relations = counts("error"), counts("relation")
 
-    def of(found: Mapping[str, int], verdict: str) -> str:
-        return str(found.get(verdict, 0))
+    def of(verdicts: Mapping[str, int], verdict: str) -> str:
+        return str(verdicts.get(verdict, 0))
 
     return paragraph(
         f"On the tables behind the paper, and on simulated boards for cases without a table, "
@@ -309,11 +312,11 @@ def strategies(records: Records) -> str:
     rows = []
     for strategy, name, counts in CONTEST:
         for count in counts:
-            found = [
+            of_tables = [
                 records.rows("strategies", strategy=strategy, workload=workload, profiles=count)
                 for workload in CONTEST_TABLES
             ]
-            rows.append([name, str(count), *(choice(row[0]) if row else "-" for row in found)])
+            rows.append([name, str(count), *(choice(row[0]) if row else "-" for row in of_tables)])
     return table(["strategy", "profiles", "YOLOv8n", "LSTM", "ResNet-18"], rows)
 
 
@@ -346,7 +349,7 @@ def strategies_left_out(records: Records) -> str:
             return records.row(part, strategy=strategy, profiles=profiles, **key)
 
         ours = [row("closed-loop", profiles) for profiles in (5, 8, 15)]
-        cells = ["; ".join(figure(one["penalty_mean"]) for one in ours)]
+        cells = ["; ".join(figure(row["penalty_mean"]) for row in ours)]
         for strategy, profiles in (("one-shot", 8), ("mdbs", 8), ("random", 8), ("presets", 0)):
             other = row(strategy, profiles)
             cells.append(f"{figure(other['penalty_mean'])} / {share(other['violations_pct'])}")
@@ -380,8 +383,8 @@ def power_limit_strategies(records: Records) -> str:
             for name in dict.fromkeys(row["strategy"] for row in records.rows(part)):
                 cells = []
                 for count in (6, 20):
-                    found = records.rows(part, device=device, goal=goal, strategy=name, profiles=count)
-                    penalties = [float(row["penalty_mean"]) for row in found]
+                    of_networks = records.rows(part, device=device, goal=goal, strategy=name, profiles=count)
+                    penalties = [float(row["penalty_mean"]) for row in of_networks]
                     cells += [figure(str(sum(penalties) / len(penalties))), figure(str(max(penalties)))]
                 rows.append([gpu, words, f"`{name}`", " / ".join(cells[:2]), " / ".join(cells[2:])])
     return table(["GPU", "goal", "strategy", "6 profiles", "20"], rows)
@@ -429,11 +432,12 @@ def signed(text: str) -> str:
 def simulation_errors(records: Records) -> str:
     rows = []
     for key in SIMULATED:
-        found = simulated(records, "/".join(key))
+        figures = simulated(records, "/".join(key))
         cells = [
-            f"{figure(found[f'{what}_mape'])} / {signed(found[f'{what}_median_bias'])}" for what in ("time", "power")
+            f"{figure(figures[f'{what}_mape'])} / {signed(figures[f'{what}_median_bias'])}"
+            for what in ("time", "power")
         ]
-        rows.append([name_of(key), f"{int(found['rows']):,}", *cells])
+        rows.append([name_of(key), f"{int(figures['rows']):,}", *cells])
     return table(["board, workload, task", "rows", "time: MAPE / bias %", "power: MAPE / bias %"], rows)
 
 
@@ -455,14 +459,19 @@ def simulation_tables(records: Records) -> str:
     rows = []
     for key in SIMULATED:
         for part, suffix in (("", ""), (SOUND, f", {SOUND}"), (SMOOTH, f", {SMOOTH}")):
-            found = simulated(records, "/".join(key), part)
-            if "front_median_penalty_pct" not in found:
+            figures = simulated(records, "/".join(key), part)
+            if "front_median_penalty_pct" not in figures:
                 continue
-            cells = [pair(found, f"{what}_median_ape", f"{what}_p90_ape") for what in ("time", "power")]
-            cells.append(pair(found, "time_rank_correlation", "power_rank_correlation", digits=2))
-            cells.append(pair(found, "front_median_penalty_pct", "front_worst_penalty_pct"))
+            cells = [pair(figures, f"{what}_median_ape", f"{what}_p90_ape") for what in ("time", "power")]
+            cells.append(pair(figures, "time_rank_correlation", "power_rank_correlation", digits=2))
+            cells.append(pair(figures, "front_median_penalty_pct", "front_worst_penalty_pct"))
             rows.append(
-                [name_of(key) + suffix, f"{int(found['rows']):,}", *cells, figure(found["front_over_budget_pct"], 0)]
+                [
+                    name_of(key) + suffix,
+                    f"{int(figures['rows']):,}",
+                    *cells,
+                    figure(figures["front_over_budget_pct"], 0),
+                ]
             )
     header = ["table", "rows", "time: median / 90th %", "power: median / 90th %", "rank correlation time / power"]
     return table([*header, "front: penalty median / worst %", "budgets broken %"], rows)
@@ -513,7 +522,7 @@ BLOCKS: Dict[str, Callable[[Records], str]] = {
     "simulation-figures": simulation_figures,
     "simulation-claims": simulation_claims,
 }
-"""What renders each block; the text ends in a line break."""
+"""The function that renders each block; its text ends in a line break."""
 
 
 def render(name: str, records: Records) -> str:
@@ -523,13 +532,13 @@ def render(name: str, records: Records) -> str:
 
 
 def rewrite(text: str, records: Optional[Records] = None) -> Tuple[str, List[str]]:
-    """A document with its blocks as the records have them, and why any was left as it is."""
-    known = Records() if records is None else records
+    """A document with its blocks rendered from the records, and the reasons for blocks left as they are."""
+    recorded = Records() if records is None else records
     left: List[str] = []
 
     def rendered(match: Match[str]) -> str:
         try:
-            return render(match["name"], known)
+            return render(match["name"], recorded)
         except CannotRunError as error:
             left.append(f"{match['name']} is left as it is: {error}")
             return match[0]

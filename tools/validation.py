@@ -1,4 +1,4 @@
-"""How good simulated boards are, against the papers and measured tables: what `simulation validate` says."""
+"""`simulation validate`: compares simulated boards with the papers' figures and claims, and with measured tables."""
 
 from __future__ import annotations
 
@@ -27,27 +27,26 @@ OK_CODE, CLAIMS_CODE = 0, 1
 
 
 class Report(NamedTuple):
-    # a row for each figure of a paper: `figure`, `kind` (its metric, and what is made of it), what simulated boards
-    # answer (`simulated`, in the figure's unit), `deviation` as `PublishedFigure.deviation` has it, and `is_close`
+    # a row for each figure of a paper: `figure`, `kind` (its metric and relation), the value on simulated boards
+    # (`simulated`, in the figure's unit), `deviation` as of `PublishedFigure.deviation`, and `is_close`
     figures: pd.DataFrame
-    # what simulated profiles say to the papers' claims, and the model to those that no profile tells
-    claims: List[ClaimResult]
+    claims: List[ClaimResult]  # the papers' claims on simulated profiles, and the checks of the model itself
     corpora: Dict[str, Dict[str, Any]]  # errors against each measured table, by `keys_of`
     curves: pd.DataFrame  # `learning_curves` of the larger tables
 
 
 def validate(tables: Sequence[Table] = (), device: Optional[str] = None) -> Report:
-    """Compare simulated boards with all there is; for one device, its figures and tables without the claims."""
+    """Compare simulated boards with all figures, claims and tables; with a device, only with its figures and tables."""
     import pandas as pd
 
     figures = [figure for figure in load_figures() if device in (None, *figure.condition.device.split(","))]
     tables = [table for table in tables if device in (None, table.device)]
-    found = pd.DataFrame({"figure": pd.Series(figures, dtype=object), "simulated": answers(figures)})
-    found["kind"] = [f"{one.metric} {one.relation}".replace(" value", "") for one in figures]
-    found["deviation"] = [one.deviation(said) for one, said in zip(figures, found["simulated"])]
-    found["is_close"] = found["deviation"].abs() <= CLOSE
+    compared = pd.DataFrame({"figure": pd.Series(figures, dtype=object), "simulated": answers(figures)})
+    compared["kind"] = [f"{figure.metric} {figure.relation}".replace(" value", "") for figure in figures]
+    compared["deviation"] = [figure.deviation(value) for figure, value in zip(figures, compared["simulated"])]
+    compared["is_close"] = compared["deviation"].abs() <= CLOSE
     return Report(
-        found,
+        compared,
         [*judge_simulation(), *check_model()] if device is None else [],
         {key: validate_table(table) for key, table in zip(keys_of(tables), tables)},
         pd.concat([pd.DataFrame(), *(learning_curves(table) for table in tables if is_large(table))]),
@@ -55,10 +54,10 @@ def validate(tables: Sequence[Table] = (), device: Optional[str] = None) -> Repo
 
 
 def judge_simulation() -> List[ClaimResult]:
-    """What the profiles of the campaign `paper` on simulated boards say to the papers' claims.
+    """Judge the papers' claims on the profiles of the campaign `paper` on simulated boards.
 
-    A claim holds where it is confirmed on every board that it is about. Where it is known not to, some board has to
-    miss it as is on record.
+    A claim holds if it is confirmed on every board that it applies to. A claim with a known shortfall must fall short
+    on some board, within the recorded bounds.
     """
     cases = pooled(frame_of_profiles(SimulatedCampaign().profiles()))
     by_claim: Dict[str, List[Verdict]] = {}
@@ -66,12 +65,12 @@ def judge_simulation() -> List[ClaimResult]:
         by_claim.setdefault(verdict.takeaway, []).append(verdict)
     results = []
     for claim in papers_claims():
-        found = by_claim.get(claim.name, [])
-        if found:
-            holds = all(one.verdict == CONFIRMED for one in found)
-            told = "; ".join(f"{one.device} {one.effect:.3g}" for one in found)
-            as_known = not any(one.is_violated for one in found) and holds == (claim.shortfall is None)
-            text = f"{found[0].meaning}: {told}"
+        verdicts = by_claim.get(claim.name, [])
+        if verdicts:
+            holds = all(verdict.verdict == CONFIRMED for verdict in verdicts)
+            effects = "; ".join(f"{verdict.device} {verdict.effect:.3g}" for verdict in verdicts)
+            as_known = not any(verdict.is_violated for verdict in verdicts) and holds == (claim.shortfall is None)
+            text = f"{verdicts[0].meaning}: {effects}"
             shortfall = None if claim.shortfall is None else claim.shortfall.why
             results.append(ClaimResult(claim.name, claim.facts, claim.says, holds, text, shortfall, as_known))
     return results
@@ -89,17 +88,17 @@ def summaries(figures: pd.DataFrame) -> pd.DataFrame:
         shares = (part["is_close"].mean(), off.median(), off.max())
         rows[kind] = [len(part), *map(share_to_percent, shares)]
     columns = ["count", "close_pct", "median_pct", "greatest_pct"]
-    found = pd.DataFrame.from_dict(rows, orient="index", columns=columns)
-    return found[found["count"] > 0]
+    counted = pd.DataFrame.from_dict(rows, orient="index", columns=columns)
+    return counted[counted["count"] > 0]
 
 
 def as_json(report: Report) -> Dict[str, Any]:
-    told = ("fact", "paper", "section", "metric", "relation", "unit")
-    found: Dict[str, Any] = {
+    shown = ("fact", "paper", "section", "metric", "relation", "unit")
+    content: Dict[str, Any] = {
         "provenance": "simulated",
         "figures": [
             {
-                **{name: getattr(row.figure, name) for name in told},
+                **{name: getattr(row.figure, name) for name in shown},
                 "condition": row.figure.condition._asdict(),
                 "versus": None if row.figure.versus is None else row.figure.versus._asdict(),
                 "published": row.figure.value,
@@ -117,12 +116,12 @@ def as_json(report: Report) -> Dict[str, Any]:
     }
     if len(report.figures):
         by_kind = summaries(report.figures).to_dict("index")
-        found["summary"] = {
+        content["summary"] = {
             **by_kind.pop("all"),
             "of_exact_figures": by_kind.pop("all but ranges and bounds", None),
             "by_kind": by_kind,
         }
-    return found
+    return content
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -157,34 +156,34 @@ def _sections(report: Report) -> List[str]:
         figures = report.figures["figure"]
         table = pd.DataFrame(
             {
-                "device": [one.condition.device for one in figures],
-                "workload": [one.condition.workload or "idle" for one in figures],
+                "device": [figure.condition.device for figure in figures],
+                "workload": [figure.condition.workload or "idle" for figure in figures],
                 "quantity": report.figures["kind"],
-                "condition": list(map(_told, figures)),
-                "published": [one.value for one in figures],
+                "condition": list(map(describe_condition, figures)),
+                "published": [figure.value for figure in figures],
                 "simulated": report.figures["simulated"],
-                "unit": [one.unit for one in figures],
+                "unit": [figure.unit for figure in figures],
                 "off_pct": share_to_percent(report.figures["deviation"]),
                 "close": report.figures["is_close"].map({True: "", False: "no"}),
-                "fact": [f"{one.fact} ({one.paper} {one.section})" for one in figures],
+                "fact": [f"{figure.fact} ({figure.paper} {figure.section})" for figure in figures],
             }
         )
-        title = "Published figures, and what simulated boards answer"
+        title = "Published figures and those of simulated boards"
         add(title, table.sort_values(["device", "workload", "quantity"], kind="stable"))
         add("Deviations by kind of figure", summaries(report.figures).rename_axis("quantity").reset_index())
     if report.claims:
-        claims = [[_verdict(one), one.name, " ".join(one.facts), one.found] for one in report.claims]
+        claims = [[_verdict(claim), claim.name, " ".join(claim.facts), claim.found] for claim in report.claims]
         title = "Claims of the papers on simulated boards"
-        add(title, pd.DataFrame(claims, columns=["verdict", "claim", "facts", "found"]))
+        add(title, pd.DataFrame(claims, columns=["verdict", "claim", "facts", "effects"]))
         sections.append(f"{sum(claim.holds for claim in report.claims)} of {len(report.claims)} hold.")
         sections += [f"{claim.name}: {claim.shortfall}" for claim in report.claims if claim.shortfall]
     if report.corpora:
         rows = []
-        for key, found in report.corpora.items():
-            whole = {name: value for name, value in found.items() if not isinstance(value, dict)}
+        for key, errors in report.corpora.items():
+            whole = {name: value for name, value in errors.items() if not isinstance(value, dict)}
             rows.append({"table": key, **whole})
             for part, name in (("sound", "  without the odd slice"), ("smooth", "  smooth model")):
-                rows += [{"table": name, **found[part]}] if part in found else []
+                rows += [{"table": name, **errors[part]}] if part in errors else []
         add("\nSimulated boards against measured tables", pd.DataFrame(rows))
     if len(report.curves):
         title = f"Learning curves, mean absolute error in %; alike: within a factor of {FACTOR:g}"
@@ -198,8 +197,8 @@ def _verdict(claim: ClaimResult) -> str:
     return "holds now" if claim.holds else "FAILS"
 
 
-def _told(figure: PublishedFigure) -> str:
-    """A condition in short: mode, what is not as the papers have it by default, and what it is compared with."""
+def describe_condition(figure: PublishedFigure) -> str:
+    """A condition in short: the mode, what differs from the papers' defaults, and what it is compared with."""
     short = {"workers": "w={}", "batch_size": "bs={}", "data_scale": "data x{:g}", "clocks": "clocks {}"}
 
     def differences(condition: Condition, other: Condition, skipped: Sequence[str] = ()) -> List[str]:
@@ -210,10 +209,10 @@ def _told(figure: PublishedFigure) -> str:
         ]
 
     own = figure.condition
-    told = [_mode(own.power_mode), *differences(own, Condition("", "", ""), ("device", "workload", "power_mode"))]
+    words = [_mode(own.power_mode), *differences(own, Condition("", "", ""), ("device", "workload", "power_mode"))]
     if figure.versus is not None:
-        told.append(f"against {' '.join(differences(figure.versus, own))}")
-    return " ".join(told)
+        words.append(f"against {' '.join(differences(figure.versus, own))}")
+    return " ".join(words)
 
 
 def _mode(text: str) -> str:
