@@ -31,7 +31,7 @@ def report(
     Args:
         results: the results file; None for a report of the other files only.
         out: the folder to write to.
-        corpus: a corpus, for scatters of its power modes.
+        corpus: a corpus, for scatter plots of its power modes.
         predictors: a file of `evaluate --json`.
         strategies: a file of `strategies evaluate --json`.
         model: files of `fit --out`, for predictions of all modes with intervals.

@@ -14,8 +14,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     parser.description = f"Compare the cases of two files whose conditions agree. {TEST}"
     parser.epilog = (
-        "exit code: 0 no case or workload is slower or takes more power, nor all together; 1 something is; 2 nothing"
-        " is, but a comparison was refused or none was possible; cases of only one side are listed and do not count"
+        "exit code: 0 nothing is slower or takes more power; 1 a case is, or a workload, or all cases together;"
+        " 2 nothing is, but a comparison was refused or none was possible; cases of only one side are listed and do"
+        " not count"
     )
     for name, text in (("before", "one side"), ("after", "the other")):
         add(

@@ -28,7 +28,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=Path("/"),
         help="the folder with /sys, /proc and /etc; or a file of --record",
     )
-    add("--config", type=Path, default=Path(FILE_NAME), help=f"places file (default: {FILE_NAME})")
+    paths = f"configuration file: paths of storage media and data sets (default: {FILE_NAME})"
+    add("--config", type=Path, default=Path(FILE_NAME), help=paths)
     add("--json", action="store_true", help="print JSON instead of text")
     add(
         "--record",
@@ -61,7 +62,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="with --accept: a rehearsal, all times multiplied by SHARE; its page is marked",
     )
     add(
-        "--sudoers", action="store_true", help="print the rule that lets this user change the machine; how to remove it"
+        "--sudoers",
+        action="store_true",
+        help="print the rule that lets this user change the machine, and how to remove it",
     )
 
 

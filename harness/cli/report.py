@@ -21,7 +21,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         " out, and the page lists what they need. Without a results file only the other files are used."
     )
     add_results(parser)
-    add("--corpus", type=Path, metavar="FILE", help="a corpus, for scatters of its power modes")
+    add("--corpus", type=Path, metavar="FILE", help="a corpus, for scatter plots of its power modes")
     add("--predictors", type=Path, metavar="JSON", help="from python -m predictors evaluate --json")
     add("--strategies", type=Path, metavar="JSON", help="from python -m predictors strategies evaluate --json")
     add("--out", type=output_folder, default=DEFAULT_OUT, metavar="DIR", help="output folder (default: %(default)s)")

@@ -34,7 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         " files, run it again.",
         epilog="exit code: 0 all files are in OUT; 2 one could not be read and is listed, the others are in OUT",
     )
-    merging.add_argument("files", type=Path, nargs="+", metavar="FILE", help="results files, of any version")
+    merging.add_argument("files", type=Path, nargs="+", metavar="FILE", help="results files")
     merging.add_argument(
         "--out", type=output_file, required=True, help="the file to add to, created if it does not exist"
     )

@@ -37,9 +37,9 @@ OF_THE_RUN = ("jetwatt", "suite_commit", "kernel")  # further parts of its envir
 FEWEST = 4  # runs below which a series is not cut
 
 TEST = (
-    "Each case of each board instance is a series of runs, cut by optimal partitioning (the partition that PELT finds)."
-    f" A change counts if the ratio of the levels is beyond the threshold and noise alone is unlikely to cause it"
-    f" (Student's t, p < {1 - CONFIDENCE:.2g} after Holm's correction over all changes). An isolated outlier counts"
+    "Each case of each board instance is a series of runs, split by optimal partitioning (the same partition as PELT"
+    " gives). A change counts if the ratio of the levels is beyond the threshold and noise alone is unlikely to cause"
+    f" it (Student's t, p < {1 - CONFIDENCE:.2g} after Holm's correction over all changes). An isolated outlier counts"
     " only if it is the most recent run."
 )
 
