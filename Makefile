@@ -23,7 +23,7 @@ L4T ?= /etc/nv_tegra_release
 BOARD := $(wildcard $(L4T))
 
 .DEFAULT_GOAL := help
-.PHONY: help install test test-all bench report record lint format fleet-test fleet-demo clean
+.PHONY: help install test test-all bench report record lint wheel format fleet-test fleet-demo clean
 
 help: ## list what make can do
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' Makefile
@@ -92,6 +92,9 @@ record: install ## recompute the recorded figures and write them into README.md 
 lint: install ## check style, docstrings and imports (ruff)
 	$(RUN) ruff check .
 	$(RUN) ruff format --check .
+
+wheel: install ## build wheel and sdist into dist/, and try the wheel in an empty environment of PYTHON
+	$(RUN) tools.wheel.try_wheel --python "$(PYTHON)"
 
 format: install ## rewrite the sources to pass `make lint`
 	$(RUN) ruff check --fix .

@@ -28,6 +28,7 @@ from harness.summary import MOST_ROWS, format_summary, format_verdicts
 
 pytest_plugins = ["harness.fixtures", "harness.judging"]
 
+INSTALLED_PLUGIN = "jetwatt.harness.plugin"  # the name of this module in the wheel, where all is in one package
 ON_REQUEST, IDLE_STATES = "on_request", "idle_states"
 
 
@@ -55,7 +56,12 @@ class UncapturedStream:
         return sys.stdout.isatty()
 
 
-def pytest_addoption(parser: pytest.Parser) -> None:
+def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginManager) -> None:
+    """Add the options; refuses to be the second copy, which a clone is where `pytest` has loaded the installed one."""
+    installed = pluginmanager.get_plugin(INSTALLED_PLUGIN)
+    if installed is not None and __name__ != INSTALLED_PLUGIN:
+        what = f"two copies of jetwatt: pytest has loaded {installed.__file__}, and this clone has {__file__}"
+        raise pytest.UsageError(f"{what}; run `python -m pytest`, or install the clone (make install)")
     add_options(parser)
 
 

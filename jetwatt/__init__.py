@@ -10,17 +10,21 @@ _MODULES = {
     "nvpmodel_conf": "harness.board.nvpmodel_making",
     "nvpmodel_modes": "harness.board.nvpmodel_making",
     "restore": "harness.board.saved_state",
+    "file_source": "harness.board.source",
     "load_board": "harness.core.boards",
     "check_corpus": "harness.core.corpus",
     "read_corpus": "harness.core.corpus",
     "write_corpus": "harness.core.corpus",
     "DeviceType": "harness.core.device_types",
     "HarnessError": "harness.core.errors",
+    "SourceUnavailableError": "harness.core.errors",
     "load_table": "harness.core.measured_tables",
     "PowerMode": "harness.core.power_modes",
     "PowerModeSpace": "harness.core.power_modes",
+    "HostDevice": "harness.devices.host",
     "record_baseline": "harness.judge.baseline",
     "bisect_versions": "harness.judge.bisection",
+    "claim": "harness.judge.claims",
     "doctor": "harness.measure.doctor",
     "simulate_corpus": "harness.simulation.corpus",
     "merge_results": "harness.store.maintenance",
@@ -59,7 +63,9 @@ __all__ = [*_MODULES, "__version__"]
 def __getattr__(name: str) -> Any:
     """A public name, from the module that has it (PEP 562)."""
     if name == "__version__":
-        return importlib.import_module("harness").__version__
+        from harness import __version__
+
+        return __version__
     if name not in _MODULES:
         raise AttributeError(f"module 'jetwatt' has no attribute {name!r}; it has {', '.join(sorted(_MODULES))}")
     value = getattr(importlib.import_module(_MODULES[name]), name)

@@ -150,7 +150,7 @@ def test_make_alone_lists_every_target_with_what_it_does():
     alone = make().stdout
     assert alone == make("help").stdout
     listed = dict(re.findall(r"^make ([\w-]+) +(\S.+)$", alone, flags=re.MULTILINE))
-    targets = "bench clean fleet-demo fleet-test format help install lint record report test test-all"
+    targets = "bench clean fleet-demo fleet-test format help install lint record report test test-all wheel"
     assert " ".join(sorted(listed)) == targets
     assert len(alone.splitlines()) == len(listed)
 

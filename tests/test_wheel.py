@@ -1,4 +1,7 @@
-"""The wheel, built and installed into a fresh environment: what a stranger has in a folder of their own."""
+"""The wheel, built and installed into a fresh environment: what a stranger has in a folder of their own.
+
+All is in the package `jetwatt` there, so that folders of the stranger may be called `harness` or `predictors`.
+"""
 
 from __future__ import annotations
 
@@ -7,17 +10,18 @@ import re
 import shutil
 import subprocess
 import sys
-import sysconfig
 import venv
 import zipfile
 from pathlib import Path
 
 import pytest
 
+from tools.wheel import one_package, try_wheel
+
 PROJECT = Path(__file__).resolve().parents[1]
 DOCUMENT = PROJECT / "docs" / "own_network.md"
 PACKAGES = ("harness", "predictors", "jetwatt", "baselines")
-
+MOVED = one_package.FOLDERS
 
 COMMAND_FINDS_THE_CLONE = pytest.mark.skipif(
     int(pytest.__version__.partition(".")[0]) < 9,
@@ -31,6 +35,7 @@ def wheel(tmp_path_factory):
     source, out = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("wheel")
     for name in PACKAGES:
         shutil.copytree(PROJECT / name, source / name, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(PROJECT / "tools" / "wheel", source / "tools" / "wheel")
     for name in ("pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(PROJECT / name, source / name)
     pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "wheel", "-q", "--no-index", "--no-deps"]
@@ -41,13 +46,19 @@ def wheel(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def fresh(wheel, tmp_path_factory):
-    """The Python of a new environment with the wheel, which sees the other packages that are installed here."""
+    """The Python of a new environment with the wheel, and with links to the other packages that are installed here."""
     folder = tmp_path_factory.mktemp("fresh")
     venv.create(folder, with_pip=False)
     python = folder / "bin" / "python"
     version = f"python{sys.version_info[0]}.{sys.version_info[1]}"
-    here = {sysconfig.get_path(name) for name in ("purelib", "platlib")}
-    (folder / "lib" / version / "site-packages" / "others.pth").write_text("\n".join(sorted(here)))
+    packages = folder / "lib" / version / "site-packages"
+    for path in [path for entry in sys.path if entry.endswith("-packages") for path in Path(entry).iterdir()]:
+        is_ours = path.name.startswith(("jetwatt", "__editable__")) or path.suffix == ".pth"
+        if not is_ours and not (packages / path.name).exists():
+            (packages / path.name).symlink_to(path)
+    command = f"#!{python}\nimport sys\nfrom pytest import console_main\nsys.exit(console_main())\n"
+    (folder / "bin" / "pytest").write_text(command)
+    (folder / "bin" / "pytest").chmod(0o755)
     pip = [python, "-m", "pip", "--disable-pip-version-check", "install", "-q", "--no-index", "--no-deps"]
     subprocess.run([*pip, "--ignore-installed", wheel], check=True)
     return python
@@ -67,21 +78,92 @@ def run(fresh, tmp_path):
     return run
 
 
-def test_the_wheel_holds_every_file_of_its_packages(wheel):
+def test_the_wheel_has_every_file_of_its_packages_in_one_package_and_nothing_else(wheel):
     tracked = subprocess.run(["git", "ls-files", *PACKAGES], cwd=str(PROJECT), capture_output=True, text=True)
     if tracked.returncode:
         files = {str(path.relative_to(PROJECT)) for name in PACKAGES for path in (PROJECT / name).rglob("*.*")}
         files = {name for name in files if "__pycache__" not in name}
     else:
         files = set(tracked.stdout.split())
+    files = {f"jetwatt/{name}" if name.partition("/")[0] in MOVED else name for name in files}
     held = set(zipfile.ZipFile(str(wheel)).namelist())
     assert {name for name in files - held if not name.endswith(".md")} == set()
-    assert not {name.partition("/")[0] for name in held if ".dist-info/" not in name} - set(PACKAGES)
+    assert try_wheel.faults_of(wheel) == []
+
+
+def test_a_wheel_that_is_too_large_or_has_anything_else_is_refused(tmp_path):
+    wrong = tmp_path / "jetwatt-1.whl"
+    with zipfile.ZipFile(str(wrong), "w") as archive:
+        archive.writestr("jetwatt-1.dist-info/top_level.txt", "harness\njetwatt\n")
+        archive.writestr("harness/__init__.py", "")
+        archive.writestr("jetwatt/tools/fit.py", "")
+        archive.writestr("jetwatt/conftest.py", os.urandom(2_000_000))
+    faults = try_wheel.faults_of(wrong)
+    words = (
+        "bytes, at most",
+        "packages harness, jetwatt",
+        "harness/__init__.py outside",
+        "tools/fit.py",
+        "conftest.py",
+    )
+    assert [word for word, fault in zip(words, faults) if word in fault] == list(words)
+    assert len(faults) == len(words)
+
+
+def test_no_text_of_the_wheel_names_a_module_as_a_clone_does(wheel):
+    """But for comments in TOML files, whose hashes are in records."""
+    with zipfile.ZipFile(str(wheel)) as archive:
+        texts = {
+            name: archive.read(name).decode("utf-8", "replace")
+            for name in archive.namelist()
+            if name.endswith((".py", ".pyi")) or "/scripts/" in name or ".dist-info/entry" in name
+        }
+    left = re.compile(
+        r"(?<!jetwatt\.)(?<![\w/])(?:harness|predictors)\.(?:core|board|models|plugin)|-m (?:harness|predictors)"
+    )
+    assert {name: found for name, text in texts.items() for found in [left.findall(text)] if found} == {}
+    assert texts["jetwatt/harness/fleet/scripts/on_board"].count("-m jetwatt.harness.fleet.on_board") == 1
+
+
+@pytest.mark.parametrize(
+    ("clone", "installed"),
+    [
+        ("from harness.core.units import ms_to_s\n", "from jetwatt.harness.core.units import ms_to_s\n"),
+        ("    from predictors import sampling\n", "    from jetwatt.predictors import sampling\n"),
+        ("import harness\nharness.__version__\n", "from jetwatt import harness\nharness.__version__\n"),
+        ('f"harness.board.{name}"', 'f"jetwatt.harness.board.{name}"'),
+        ("run `python -m harness doctor`", "run `python -m jetwatt doctor`"),
+        ("-m harness.fleet.on_board", "-m jetwatt.harness.fleet.on_board"),
+        ("predictors.items()", "predictors.items()"),
+        ("jetwatt.harness.plugin", "jetwatt.harness.plugin"),
+        ("see harness/board/gpu.py, my-harness.board", "see harness/board/gpu.py, my-harness.board"),
+    ],
+)
+def test_names_of_modules_are_rewritten_and_nothing_else_is(clone, installed, tmp_path):
+    for name in MOVED:
+        (tmp_path / name).symlink_to(PROJECT / name)
+    assert one_package.in_package(clone, tmp_path) == installed
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "import harness, json",
+        "import jetwatt.harness.core",
+        "def f(harness):\n    return jetwatt.harness.core",
+        "from predictors.models import base",
+    ],
+)
+def test_an_import_that_cannot_be_rewritten_ends_the_build_with_its_line(source):
+    with pytest.raises(ImportError, match=r"here\.py:\d+: [\w.]+ has no such name in the wheel"):
+        one_package.refuse_what_is_left(source, Path("here.py"))
 
 
 def test_the_command_and_the_public_names_work_in_an_empty_folder(run):
     script = (
-        "import jetwatt, harness; print(harness.__file__, [getattr(jetwatt, name) for name in jetwatt.__all__]);"
+        "import jetwatt; print(jetwatt.__file__, [getattr(jetwatt, name) for name in jetwatt.__all__]);"
+        "from jetwatt.harness.core.environment import import_path;"
+        "assert str(import_path() / 'jetwatt/__init__.py') == jetwatt.__file__, import_path();"
         "print(len(jetwatt.load_table('zeus-v100')))"
     )
     code, said = run("python", "-c", script)
@@ -101,7 +183,7 @@ def test_the_command_and_the_public_names_work_in_an_empty_folder(run):
     ],
 )
 def test_pytest_meets_the_plugin_once(run, tmp_path, in_clone, as_module):
-    """conftest.py of the clone names the plugin that the entry point has loaded; the modules are the clone's there."""
+    """In the clone, conftest.py and the entry point both name the clone's plugin; elsewhere it is the installed one."""
     arrays = (
         "import numpy, pytest\n@pytest.mark.parametrize('case', [numpy.arange(2)])\ndef test_mine(case):\n    pass\n"
     )
@@ -112,8 +194,41 @@ def test_pytest_meets_the_plugin_once(run, tmp_path, in_clone, as_module):
     start = ["-m", "pytest"] if as_module else ["-c", script]
     code, said = run("python", *start, *options, cwd=PROJECT if in_clone else tmp_path)
     assert code == 0, said
-    [registered] = [line for line in said.splitlines() if "registered: <module 'harness.plugin'" in line]
-    assert (str(PROJECT / "harness") in registered) == in_clone
+    [registered] = re.findall(r"registered: <module '((?:jetwatt\.)?harness\.plugin)' from '([^']+)'", said)
+    assert registered[0] == ("harness.plugin" if in_clone else "jetwatt.harness.plugin")
+    assert registered[1].startswith(str(PROJECT / "harness")) == in_clone
+
+
+def test_a_clone_beside_an_installed_copy_says_how_to_run_it(run):
+    script = "import sys; sys.path.remove(''); import jetwatt.pytest_plugin, pytest; pytest.main()"
+    _, said = run("python", "-c", script, "--collect-only", cwd=PROJECT)
+    assert "two copies of jetwatt" in said
+    assert "run `python -m pytest`" in said
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """The folder of a stranger whose own packages have the names of ours."""
+    return try_wheel.write_folder(tmp_path_factory.mktemp("folder"))
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("step", try_wheel.STEPS[:3], ids=lambda step: step.name.replace(" ", "-"))
+def test_the_wheel_works_where_the_user_has_folders_of_the_same_names(fresh, folder, step):
+    """The first of the steps that `make wheel` takes in an empty environment."""
+    assert try_wheel.run_step(step, fresh.parent, folder) is None
+
+
+def test_a_step_that_prints_something_else_or_fails_is_reported(tmp_path):
+    python = Path(sys.executable)
+
+    def fault(program, code):
+        step = try_wheel.UserStep("a step", (python.name, "-c", program), "W", code)
+        return try_wheel.run_step(step, python.parent, tmp_path)
+
+    assert fault("print('W')", 0) is None
+    assert "expected 0 and 'W'" in fault("print()", 0)
+    assert "ended with 0, expected 2" in fault("print('W')", 2)
 
 
 TEST_PARTS = """\

@@ -16,18 +16,17 @@ import subprocess
 import sys
 import tempfile
 import time
-from pathlib import Path
 from typing import Any, Collection, DefaultDict, Dict, List, Optional, Sequence, Tuple
 
-import harness
 from harness.board import helper_stream
 from harness.board.sampler_process import Order
 from harness.board.source import SourceSpec
+from harness.core.environment import import_path
 from harness.core.errors import HarnessError, InvalidValueError
 from harness.core.profiles import Series, Telemetry
 
 SAMPLER = "sampler"  # the name by which `Telemetry.missing` calls the sampler itself
-_IMPORT_PATH = str(Path(harness.__file__).resolve().parents[1])
+_IMPORT_PATH = str(import_path())
 _ANSWER_S = 10.0  # how long the sampler may take for its first sample, or its last
 _READ_BYTES = 1 << 20
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import importlib
+import importlib.util
 from pathlib import Path
 
 from harness.cli.options import output_file, output_folder
 from harness.core.corpus import SUFFIXES
+from harness.core.environment import import_path
 from harness.core.errors import DependencyError
 from harness.simulation.parameters import SIMULATED_BOARDS
 
@@ -59,13 +60,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    try:
-        module = importlib.import_module(MODULES[arguments.simulation_command])
-    except ImportError as error:
-        if (error.name or "").partition(".")[0] != "tools":
-            raise
+    tools = importlib.util.find_spec("tools")
+    if tools is None or tools.origin is None or Path(tools.origin).parent != import_path() / "tools":
         raise DependencyError(
             f"`simulation {arguments.simulation_command}` needs a clone of the project: `tools` is not installed",
             "run it in the root of a clone, as `python -m harness simulation ...`",
-        ) from error
-    return module.run(arguments)
+        )
+    return int(importlib.import_module(MODULES[arguments.simulation_command]).run(arguments))

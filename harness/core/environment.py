@@ -93,6 +93,14 @@ def _first_match(path: Path, pattern: str) -> Optional[str]:
     return match.group(1).strip() if match else None
 
 
+def import_path() -> Path:
+    """The folder from which Python imports this suite: a clone, or the site-packages of an installation.
+
+    The module has another name in an installation, `jetwatt.harness`, one folder deeper.
+    """
+    return Path(harness.__file__).absolute().parents[harness.__name__.count(".") + 1]
+
+
 def _suite_commit() -> Optional[str]:
     """The commit of this suite, with `+` where the tree differs from it; None without a checkout of its own."""
     if not (Path(__file__).resolve().parents[2] / ".git").exists():

@@ -18,6 +18,7 @@ import msgspec
 import harness
 from harness.core.cases import INSTANCE_MARK
 from harness.core.configuration import Configuration
+from harness.core.environment import import_path
 from harness.core.errors import CannotRunError, DependencyError, InvalidValueError, UnknownNameError
 from harness.core.files import make_own_folder, read_toml, typed, write_durably
 from harness.devices.registry import open_device
@@ -181,7 +182,7 @@ class Fleet:
             "BOARDS": " ".join(names),
             "LIMIT_S": round(3 * 60 * self.lab.slice_minutes),  # a slice that takes longer is stuck
             "LAB": self.path,
-            "SUITE": Path(harness.__file__).absolute().parents[1],
+            "SUITE": import_path(),
             "PYTHON": sys.executable,
             "MOST_BOOTS": self.lab.most_boots,
             **{name.upper(): program(name) for name in PROGRAMS},
