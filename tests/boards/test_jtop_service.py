@@ -90,6 +90,7 @@ print(json.dumps({"killed_s": killed_s, **dataclasses.asdict(sampler.stop())}))
 """
 
 
+@pytest.mark.exhaustive
 def test_the_sampler_hears_the_service_records_its_death_and_hears_it_again(orin, jtop_service, tmp_path, monkeypatch):
     monkeypatch.setenv("PYTHONPATH", str(Path(__file__).resolve().parents[2]))
     arguments = [str(jtop_service.process.pid), SERVE, str(tmp_path / "prefix"), *orin.spec.rails.total]

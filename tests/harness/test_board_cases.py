@@ -16,7 +16,10 @@ pytestmark = pytest.mark.training
 
 @pytest.mark.parametrize(
     ("board", "l4t", "modes"),
-    [("orin-agx", "r36.4", "maxn,8c-1728-612-3199,2c-729.6-306-665.6"), ("nano", "r32.7", "maxn,2c-921.6-614.4-1600")],
+    [
+        ("orin-agx", "r36.4", "maxn,8c-1728-612-3199,2c-729.6-306-665.6"),
+        pytest.param("nano", "r32.7", "maxn,2c-921.6-614.4-1600", marks=pytest.mark.exhaustive),
+    ],
 )
 def test_real_training_under_emulated_modes(tmp_path, board, l4t, modes):
     tree = build_board(tmp_path / "root", board, l4t)

@@ -133,7 +133,7 @@ def test_elsewhere_it_is_refused_and_listed_among_the_devices(run):
 
 
 @pytest.mark.training
-def test_benchmarks_measure_it_and_recommend_searches_it(run, board, tmp_path):
+def test_benchmarks_measure_it(run, board, tmp_path):
     pytest.importorskip("torchvision")
     asked = ["--workload", "lenet-mnist", "--minibatches", 3, "--batch-size", 16, "--device-root", board]
     results = ["--results", tmp_path / "r.sqlite"]
@@ -146,6 +146,11 @@ def test_benchmarks_measure_it_and_recommend_searches_it(run, board, tmp_path):
     assert profile.conditions["power_mode"]["cpu_khz"] == 2_400_000
     assert profile.aggregates["power_mw"] == 5250
 
+
+@pytest.mark.exhaustive
+@pytest.mark.training
+def test_recommend_searches_its_modes(run, board):
+    pytest.importorskip("torchvision")
     asked = ["--workload", "lenet-mnist", "--minibatches", 3, "--device-root", board, "--storage", "sd"]
     code, out, err = run("jetwatt", "recommend", "--device", "meadow", *asked, "--profiles", 4, "--power-budget", 9)
     assert code == 0, out + err

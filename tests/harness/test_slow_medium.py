@@ -34,6 +34,7 @@ def measured(tmp_path):
         return list(store.profiles())
 
 
+@pytest.mark.exhaustive
 def test_the_limit_holds_for_its_own_cases_and_stands_in_their_records(limited, start_suite, tmp_path):
     storage = f"ssd@1={tmp_path},ssd"
     process = start_suite(*ASKED, "--storage", storage, "--device", "host", "--results", "r.sqlite")

@@ -192,6 +192,7 @@ ALLOCATOR = Workload("allocator", model=lambda: torch.nn.Linear(4, 2), data=lamb
 """
 
 
+@pytest.mark.exhaustive
 def test_memory_that_runs_out_skips_the_one_case_with_its_peak_and_a_way_out_and_the_run_goes_on(run_suite, tmp_path):
     (tmp_path / "full.py").write_text(FULL)
     done = run_suite(*SMALL, "--workers", "1", "--workload", "full:KILLED,full:ALLOCATOR,lenet-mnist", "-rs")

@@ -84,6 +84,7 @@ def test_what_has_no_sensor_is_missing_and_not_zero(board):
     assert PeakMemory(torch_with(), board).figures(Telemetry(1.0)) == dict.fromkeys(FIGURES)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.training
 def test_a_profile_of_the_host_has_the_peak_of_the_whole_run(tmp_path):
     """The figure of `/usr/bin/time -v` for a run without workers."""
