@@ -210,9 +210,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: List[pytest.Item
         items[:] = planning.in_safe_order(items, plan.falling_mode_of)
     else:
         plan.share_time(items)
-    items.sort(
-        key=lambda item: JUDGED_DEVICE in getattr(item, "fixturenames", ())
-    )  # claims are judged after all measurements
+    # Claims are judged after all measurements.
+    items.sort(key=lambda item: JUDGED_DEVICE in getattr(item, "fixturenames", ()))
     if config.getoption("jetwatt_list_cases"):
         _write_cases(Path(config.getoption("jetwatt_list_cases")), items, plan)
     measuring = sum("measure" in getattr(item, "fixturenames", ()) for item in items)

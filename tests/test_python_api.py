@@ -119,6 +119,28 @@ def test_a_reference_of_another_board_is_taken_from_its_own_file_and_the_loss_is
     assert network.notes()[0].startswith("nn learn the median of each profile")
 
 
+def test_an_evaluation_says_why_nothing_was_tested_and_keeps_results_without_unseen_modes(tmp_path, capsys):
+    from jetwatt.cli import main
+
+    corpus_of().to_csv(tmp_path / "c.csv", index=False)
+    none = jetwatt.evaluate(tmp_path / "c.csv", target="resnet18-imagenet", predictors="ridge", modes=500, repeats=1)
+    assert "cannot fit on 500 modes" in repr(none)
+    with pytest.raises(jetwatt.HarnessError, match=r"no predictor could be tested: .* cannot fit on 500 modes"):
+        none.table()
+    grid = ["epochs=1", "learning_rate=1e-3", "dropout=0.1", "hidden=8x8", "scaling=standard"]
+    how = {"target": "resnet18-imagenet", "predictors": "nn", "repeats": 1, "jobs": 1}
+    seen = jetwatt.evaluate(tmp_path / "c.csv", modes=60, grid=grid, **how)
+    assert (len(seen.table()), seen.best) == (1, "")
+    assert "best of 1: epochs=1" in jetwatt.evaluate(tmp_path / "c.csv", modes=20, grid=grid, **how).best
+    words = [word for name, value in how.items() for word in (f"--{name}", str(value))]
+    out = tmp_path / "o.json"
+    command = ["evaluate", "--corpus", str(tmp_path / "c.csv"), *words, "--modes", "60", "--json", str(out)]
+    assert main([*command, "--grid", *grid]) == 2
+    said = capsys.readouterr()
+    assert "all_modes" in json.loads(out.read_text())["results"][0]
+    assert "no combination was tested on unseen modes; fit on fewer --modes" in said.err
+
+
 def test_a_table_of_two_boards_asks_which(model):
     xavier = load_board("xavier-agx").power_mode_space().sample(20)
     both = pd.concat([CORPUS, corpus_of("xavier-agx", modes=xavier)])

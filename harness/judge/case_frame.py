@@ -80,9 +80,8 @@ class Quantities(NamedTuple):
 
     estimates: Estimates
     epochs_s: Tuple[float, ...]  # duration of epochs 1 and later
-    stretches: Mapping[
-        int, Stretches
-    ]  # by length, errors of shorter profiles; for profiles that were requested to be long
+    # by length, errors of shorter profiles; for profiles that were requested to be long
+    stretches: Mapping[int, Stretches]
     channels: Tuple[str, ...]  # of its telemetry
 
 

@@ -366,10 +366,8 @@ class CasesOfDevice:
         for name, values in self.resolve(after).items():
             if values == (ANY_OTHER,):
                 values = tuple(sorted({fields[name] for fields in self.fields} - {None, field(row, name)}))
-                if name == "storage":
-                    values = tuple(
-                        value for value in values if value not in self.held_down
-                    )  # their limit may be slower than any real medium
+                if name == "storage":  # without throttled media, which may be slower than any real one
+                    values = tuple(value for value in values if value not in self.held_down)
             options.append([(name, value) for value in values])
         return (dict(change) for change in itertools.product(*options))
 

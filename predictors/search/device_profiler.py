@@ -157,9 +157,8 @@ class DeviceProfiler:
             if self._was_hot:
                 self._report(f"    {error.what}: cooling down for {COOLING_S:g} s")
                 self._wait(COOLING_S)
-                at_least = (self._rows >= self._rows[index]).all(
-                    axis=1
-                )  # a mode with higher settings draws no less power
+                # A mode with higher settings draws no less power.
+                at_least = (self._rows >= self._rows[index]).all(axis=1)
                 others = tuple(int(place) for place in np.flatnonzero(at_least) if place != index)
                 reason = f"{error.what}; the {len(others)} modes with equal or higher settings are excluded too"
             elif isinstance(error, DoesNotFitError) and self._per_mode > 1:
@@ -206,9 +205,8 @@ class DeviceProfiler:
         best = best_of(takes)
         if self._memory is not None:
             self._memory.add(case.batch_size, peak_bytes_of(best))
-            self._memory.check(
-                case.batch_size, lambda size: self._peak_of_size(case, size)
-            )  # it may need more after all
+            # It may need more after all.
+            self._memory.check(case.batch_size, lambda size: self._peak_of_size(case, size))
         if is_disqualified(best.flags):
             self.flagged[index] = list(best.flags)
         peak_mw, window_s = (best.aggregates.get(name) for name in ("power_peak_mw", "power_peak_window_s"))

@@ -48,9 +48,8 @@ class SearchOutcome(NamedTuple):
     spent: int  # number of profiled candidates
     over: float  # measured power or latency over its limit, whichever is worse
     true_over: Optional[float]  # the same without measurement noise; None unless simulated
-    slower: Optional[
-        float
-    ]  # the chosen mode's time over that of the best mode within the limits; None unless simulated
+    # the chosen mode's time over that of the best mode within the limits; None unless simulated
+    slower: Optional[float]
     provenance: str  # of all of these figures
 
 
