@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from harness.cli.options import add_threshold, output_folder
+from harness.cli.options import add_threshold, options_of, output_folder
 from harness.judge.bisection import MOST_RUNS, bisect_versions
 from harness.judge.compare import DEFAULT_THRESHOLD
 
@@ -44,7 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    options = {name: value for name, value in vars(arguments).items() if name in bisect_versions.__kwdefaults__}
+    options = options_of(bisect_versions, arguments)
     bisection = bisect_versions(arguments.good, arguments.bad, **options)
     print(bisection)
     return NOTHING_CODE if bisection.first_bad is None else FOUND_CODE

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from harness.cli.modes import add_sampling_arguments, choose_modes
-from harness.cli.options import output_file, whole_numbers
+from harness.cli.options import options_of, output_file, whole_numbers
 from harness.core.boards import load_board
 from harness.core.corpus import SUFFIXES, TASKS
 from harness.core.errors import InvalidValueError
@@ -38,7 +38,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.all and (arguments.grid or arguments.sample or arguments.power_mode):
         raise InvalidValueError("--all was given with --grid, --sample or --power-mode", "give one of them")
     named = choose_modes(load_board(device), arguments)
-    options = {name: value for name, value in vars(arguments).items() if name in simulate_corpus.__kwdefaults__}
+    options = options_of(simulate_corpus, arguments)
     options["batch_size"] = whole_numbers("--batch-size", arguments.batch_size, "8,16,32")
     rows = simulate_corpus(
         device,

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from harness.board.nvpmodel_making import nvpmodel_conf, nvpmodel_modes
 from harness.cli.modes import format_caps
-from harness.cli.options import output_file, print_or_write
+from harness.cli.options import options_of, output_file, print_or_write
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -39,7 +39,7 @@ def run(arguments: argparse.Namespace) -> int:
         parsed = nvpmodel_modes(arguments.parse)
         text, notes = json.dumps(parsed.modes, indent=2) if arguments.json else format_caps(parsed.modes), parsed.notes
     else:
-        options = {name: value for name, value in vars(arguments).items() if name in nvpmodel_conf.__kwdefaults__}
+        options = options_of(nvpmodel_conf, arguments)
         made = nvpmodel_conf(arguments.board, arguments.power_mode, **options)
         text, notes = made.text, made.notes
     for note in notes:

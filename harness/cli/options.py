@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 import argparse
+import inspect
 import json
 import os
 from pathlib import Path
-from typing import Any, Callable, List, Optional
+from typing import Any, Callable, Dict, List, Optional
 
 from harness.core.configuration import DEFAULT_RESULTS
 from harness.core.errors import InvalidValueError
 from harness.core.files import write_output
 from harness.core.units import percent_to_share, share_to_percent
 from harness.store.conditions import DISQUALIFYING
+
+
+def options_of(call: Callable[..., Any], arguments: argparse.Namespace) -> Dict[str, Any]:
+    """The arguments of a command that its call takes as options of the same names."""
+    parameters = inspect.signature(call).parameters.values()
+    names = {each.name for each in parameters if each.kind == each.KEYWORD_ONLY and each.default is not each.empty}
+    return {name: value for name, value in vars(arguments).items() if name in names}
 
 
 def add_results(parser: argparse.ArgumentParser) -> None:

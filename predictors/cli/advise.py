@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 
+from harness.cli.options import options_of
 from predictors.cli.options import refuse_below
 from predictors.strategies.advise import PROFILE_SECONDS, advise
 
@@ -22,7 +23,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     refuse_below(0, arguments, "epochs", "epoch_minutes", "runs", "profile_seconds", above=True)
-    options = {name: value for name, value in vars(arguments).items() if name in advise.__kwdefaults__}
+    options = options_of(advise, arguments)
     advice = advise(arguments.epochs, arguments.epoch_minutes, **options)
     if arguments.json:
         print(advice.costs.assign(approach=advice.costs["name"]).to_json(orient="records", indent=1))

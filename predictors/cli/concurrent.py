@@ -6,7 +6,7 @@ import argparse
 import signal
 import sys
 
-from harness.cli.options import output_file, whole_numbers, write_json
+from harness.cli.options import options_of, output_file, whole_numbers, write_json
 from harness.core.cases import WAYS
 from harness.core.errors import CannotRunError
 from harness.core.terminal import Progress
@@ -45,7 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     refuse_below(0, arguments, "duration", above=True)
     refuse_below(0, arguments, "seed", "workers")
-    options = {name: value for name, value in vars(arguments).items() if name in concurrent.__kwdefaults__}
+    options = options_of(concurrent, arguments)
     options["batch_size"] = whole_numbers("--batch-size", arguments.batch_size, "4,16,64")
     options["inference_batches"] = whole_numbers("--inference-batches", arguments.inference_batches, "1,4,16")
     options["ways"] = arguments.ways.split(",")

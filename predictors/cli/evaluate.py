@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import List, Optional, Tuple
 
-from harness.cli.options import output_file, output_folder, write_json
+from harness.cli.options import options_of, output_file, output_folder, write_json
 from harness.core.errors import InvalidValueError
 from harness.core.measured_tables import corpus_file
 from predictors.cli.options import processes, progress_report, refuse_below
@@ -58,23 +58,15 @@ def add_run_arguments(parser: argparse.ArgumentParser, repeats: int, plots: bool
 
 def run(arguments: argparse.Namespace) -> int:
     refuse_below(1, arguments, "repeats", "jobs")
-    evaluation = evaluate(
-        arguments.corpus,
-        target=arguments.target.split(","),
+    options = options_of(evaluate, arguments)
+    options.update(
         predictors=predictor_names(arguments.predictors),
         reference=arguments.reference.split(",") if arguments.reference else (),
-        reference_corpus=arguments.reference_corpus,
-        loss=arguments.loss,
-        prior=arguments.prior,
-        task=arguments.task,
         modes=parse_counts(arguments.modes),
-        sampling=arguments.sampling,
-        grid=arguments.grid,
-        repeats=arguments.repeats,
-        seed=arguments.seed,
         jobs=processes(arguments),
         report=progress_report(),
     )
+    evaluation = evaluate(arguments.corpus, target=arguments.target.split(","), **options)
     return print_evaluation(evaluation, arguments)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 
-from harness.cli.options import output_file
+from harness.cli.options import options_of, output_file
 from harness.core.errors import InvalidValueError
 from harness.core.measured_tables import corpus_file
 from predictors.cli.evaluate import add_learning_arguments, parse_counts
@@ -28,7 +28,7 @@ def run(arguments: argparse.Namespace) -> int:
     count, *more = parse_counts(arguments.modes)
     if more:
         raise InvalidValueError(f"--modes is {arguments.modes!r}", f"fit takes one number, or {ALL}")
-    options = {name: value for name, value in vars(arguments).items() if name in fit.__kwdefaults__}
+    options = options_of(fit, arguments)
     options.update(modes=count, reference=arguments.reference.split(",") if arguments.reference else ())
     model = fit(arguments.corpus, workload=arguments.target, **options)
     model.save(arguments.out)

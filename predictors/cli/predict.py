@@ -6,7 +6,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from harness.cli.options import output_file
+from harness.cli.options import options_of, output_file
 from predictors.models.base import TASKS
 from predictors.search.prediction import predict
 
@@ -24,7 +24,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    options = {name: value for name, value in vars(arguments).items() if name in predict.__kwdefaults__}
+    options = options_of(predict, arguments)
     prediction = predict(arguments.model, arguments.board, **options)
     print(prediction)
     print(f"wrote {arguments.out}")

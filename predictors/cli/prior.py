@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from harness.cli.options import output_file
+from harness.cli.options import options_of, output_file
 from predictors.cli.evaluate import add_run_arguments, parse_counts, print_evaluation
 from predictors.cli.options import processes, progress_report, refuse_below
 from predictors.sampling import SAMPLERS
@@ -50,6 +50,6 @@ def run_learn(arguments: argparse.Namespace) -> int:
 
 def run_evaluate(arguments: argparse.Namespace) -> int:
     refuse_below(1, arguments, "repeats", "jobs")
-    options = {name: value for name, value in vars(arguments).items() if name in evaluate_prior.__kwdefaults__}
+    options = options_of(evaluate_prior, arguments)
     options.update(modes=parse_counts(arguments.modes), jobs=processes(arguments), report=progress_report())
     return print_evaluation(evaluate_prior(arguments.corpora, **options), arguments)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 
-from harness.cli.options import write_json
+from harness.cli.options import options_of, write_json
 from predictors.cli.evaluate import add_run_arguments
 from predictors.cli.options import processes, progress_report, refuse_below
 from predictors.cli.scenario import add_table_arguments
@@ -27,7 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     refuse_below(1, arguments, "repeats", "jobs")
-    options = {name: value for name, value in vars(arguments).items() if name in published.__kwdefaults__}
+    options = options_of(published, arguments)
     options.update(jobs=processes(arguments), report=progress_report())
     comparison = published(**options)
     if comparison.skipped:

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 from harness.cli.fleet import LAB_VARIABLE
-from harness.cli.options import output_file, whole_numbers, write_json
+from harness.cli.options import options_of, output_file, whole_numbers, write_json
 from harness.core.errors import InvalidValueError
 from harness.core.terminal import Progress
 from harness.devices.board_record import root_of
@@ -103,7 +103,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     _refuse(arguments)
-    options = {name: value for name, value in vars(arguments).items() if name in recommend.__kwdefaults__}
+    options = options_of(recommend, arguments)
     options["batch_size"] = whole_numbers("--batch-size", arguments.batch_size, "8,16,32")
     options["device_root"] = root_of(arguments.device_root)
     workloads = arguments.workload.split(",")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from harness.cli.options import options_of
 from harness.core.terminal import format_table
 from predictors.cli.evaluate import add_run_arguments, print_evaluation
 from predictors.cli.options import processes, progress_report, refuse_below
@@ -33,6 +34,6 @@ def run(arguments: argparse.Namespace) -> int:
         print(format_table(["name", "question", "source", ">targets"], listed.astype(str).to_numpy().tolist()))
         return 0
     refuse_below(1, arguments, "repeats", "jobs")
-    options = {name: value for name, value in vars(arguments).items() if name in scenario.__kwdefaults__}
+    options = options_of(scenario, arguments)
     options.update(jobs=processes(arguments), report=progress_report())
     return print_evaluation(scenario(arguments.name, **options), arguments)

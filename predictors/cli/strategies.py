@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from harness.cli.options import output_file, output_folder, whole_numbers, write_json
+from harness.cli.options import options_of, output_file, output_folder, whole_numbers, write_json
 from harness.core.measured_tables import corpus_file
 from predictors.cli.options import numbers, progress_report, refuse_below
 from predictors.models.base import ALL, TASKS
@@ -65,7 +65,7 @@ def run(arguments: argparse.Namespace) -> int:
     if kind == SPREAD:
         whole_numbers("--budgets", count, f"{SPREAD}:8")
     limits = arguments.latency_limits
-    options = {name: value for name, value in vars(arguments).items() if name in evaluate_strategies.__kwdefaults__}
+    options = options_of(evaluate_strategies, arguments)
     options.update(
         profiles=profiles,
         reference=arguments.reference.split(",") if arguments.reference else (),
