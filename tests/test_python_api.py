@@ -17,7 +17,7 @@ from harness.core.boards import load_board
 from harness.simulation.corpus import simulate_corpus
 from predictors.models import networks
 from predictors.models.networks import train
-from predictors.models.physical_gp.prior import SHIPPED
+from predictors.models.physical_gp.prior import SHIPPED, read_hierarchy
 
 MODES = load_board("orin-nano").power_mode_space().sample(60)
 
@@ -85,10 +85,10 @@ def test_fit_and_predict_are_calls_with_the_options_of_the_commands(tmp_path, ca
     loaded = jetwatt.load(out)
     assert loaded.origin == fitted.origin
     pd.testing.assert_frame_equal(loaded.predict(modes="sample:9"), fitted.predict(modes="sample:9"))
-    for name in ("reference", "sampling", "prior"):  # each option changes the model
-        left_out = {**options, name: {"reference": (), "sampling": "random", "prior": None}[name]}
-        other = jetwatt.fit(corpus, workload="resnet18-imagenet", **left_out)
-        assert not np.allclose(other.predict(modes="sample:9")["time_ms"], fitted.predict(modes="sample:9")["time_ms"])
+    assert [table.workload for table in fitted.predictor.references] == ["lstm-wikitext"]
+    assert fitted.predictor.hierarchy.mean == pytest.approx(read_hierarchy().mean + 0.5)
+    at_random = jetwatt.fit(corpus, workload="resnet18-imagenet", modes=8, predictor="ridge")
+    assert at_random.origin["fitted_sha256"] != fitted.origin["fitted_sha256"]
     with pytest.raises(jetwatt.HarnessError, match="the model was loaded"):
         loaded.summary()
     modes = {"power_mode": "sample:9", "batch_size": 32}
