@@ -15,6 +15,7 @@ import pytest
 
 from harness import plan as planning
 from harness.core.campaigns import case_key
+from harness.core.cases import CONCURRENT, IDLE, parts_of
 from harness.core.configuration import NOT_FRESH
 from harness.core.errors import HarnessError
 from harness.core.files import write_output
@@ -240,6 +241,8 @@ def _write_cases(path: Path, items: Sequence[pytest.Item], plan: Plan) -> None:
         if case is not None:
             fields = {"id": item.nodeid, "key": case_key(case), "device": case.device}
             mode = {"power_mode": case.power_mode.name, "mode": list(case.power_mode.mode)}
+            parts = parts_of(case) if case.task == CONCURRENT else [] if case.task == IDLE else [case]
+            mode["workloads"] = [part.workload for part in parts]
             lines.append(json.dumps({**fields, **mode}) + "\n")
     write_output(path, "".join(lines).encode())
 

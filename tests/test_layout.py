@@ -40,7 +40,9 @@ MAY_IMPORT = {
     ),
     "harness.judge": ("harness.core", "harness.stats", "harness.store"),
     "harness.report": ("harness.core", "harness.stats", "harness.store", "harness.judge"),
-    "harness.fleet": ("harness.core", "harness.board", "harness.store", "harness.devices"),
+    "harness.fleet": (
+        *("harness.core", "harness.board", "harness.store", "harness.devices", "harness.measure", "harness.workloads"),
+    ),
     "harness.cli": ("harness", "tools"),
     "harness": ("harness",),
     "predictors.cli": ("harness", "predictors"),

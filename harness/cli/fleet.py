@@ -117,11 +117,11 @@ def _wait(fleet: Fleet, submitted: submission.Submission) -> int:
             before = now
         if watch.is_over(states):
             for state in states:
-                if state.state != "done":
+                if state.state != "done" or state.why:
                     print(
                         f"slice {state.number} is {state.state}: {state.why}; {submitted.folder}/log/{state.number}.log"
                     )
-            return OK_CODE if all(state.state == "done" for state in states) else INCOMPLETE_CODE
+            return OK_CODE if all(state.state == "done" and not state.why for state in states) else INCOMPLETE_CODE
         time.sleep(_POLL_S)
 
 
@@ -166,7 +166,7 @@ def examine(fleet: Fleet, slurm: Slurm) -> Dict[str, Any]:
         held = [
             {"slice": state.number, "why": state.why, "log": str(entry.folder / "log" / f"{state.number}.log")}
             for state in states
-            if state.state in ("held", "gone")
+            if state.state in ("held", "gone") or (state.state == "done" and state.why)
         ]
         end = datetime.datetime.now() + datetime.timedelta(seconds=left_s) if left and usable[entry.pool] else None
         unfinished.append(
@@ -251,7 +251,7 @@ def _retry(fleet: Fleet, arguments: argparse.Namespace) -> int:
         names = [board.name for board in fleet.lab.board]
         if arguments.board not in names:
             raise InvalidValueError(f"there is no board {arguments.board!r}", f"available: {', '.join(names)}")
-        for name in ("boots", "silent", "cycled"):
+        for name in ("boots", "silent", "cycled", "failures", "rehearsed", "unable"):
             path = fleet.folder / "run" / f"{arguments.board}.{name}"
             if path.exists():
                 path.unlink()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
-from typing import TYPE_CHECKING, Dict, List, NamedTuple, Sequence, Tuple
+from typing import TYPE_CHECKING, Dict, List, NamedTuple, Sequence, Set, Tuple
 
 from harness.core.campaigns import case_key
 from harness.core.cases import INSTANCE_MARK, Case
@@ -36,18 +36,28 @@ def collect(submission: Submission, out: Path) -> Merged:
 
         note(profiles(own, include_flagged=True))
         for number in range(1, len(submission.slices) + 1):
-            path = submission.file(number, "results.sqlite")
-            if not path.exists():
-                continue
-            with ResultsStore(path, read_only=True) as source:
-                frame = profiles(source, include_flagged=True)
-                wanted = [
-                    row.Index for row in frame.itertuples() if runs.get(general_key(row.case), row.run_id) == row.run_id
-                ]
-                own.merge(source, set(wanted))
-                note(frame.loc[wanted])
+            for path in submission.results(number):
+                with ResultsStore(path, read_only=True) as source:
+                    frame = profiles(source, include_flagged=True)
+                    wanted = [
+                        row.Index
+                        for row in frame.itertuples()
+                        if runs.get(general_key(row.case), row.run_id) == row.run_id
+                    ]
+                    own.merge(source, set(wanted))
+                    note(frame.loc[wanted])
         with ResultsStore(out) as target:
             return target.merge(own)
+
+
+def measured_keys(submission: Submission, number: int) -> Set[str]:
+    """The keys of the cases of a slice that have a usable profile already, from whichever board."""
+    keys: Set[str] = set()
+    for path in submission.results(number):
+        with ResultsStore(path, read_only=True) as source:
+            frame = profiles(source, include_flagged=True)
+            keys |= {general_key(case) for case in frame.loc[frame["usable"], "case"]}
+    return keys
 
 
 def general_key(case: Case) -> str:
@@ -64,21 +74,22 @@ def missing(submission: Submission, states: Sequence[SliceState]) -> List[Missin
     cases, cases_missing = submission.cases(), []
     for state, (first, count, _) in zip(states, submission.slices):
         lacking = [(name, key) for name, key in cases[first - 1 : first - 1 + count] if key not in there]
-        outcomes = _outcomes(submission.file(state.number, "junit.xml"), submission.device) if lacking else {}
+        outcomes: Dict[Tuple[str, str], Tuple[str, str]] = {}
+        for path in submission.reports(state.number) if lacking else ():
+            outcomes.update(_outcomes(path, submission.device))
+        left_out = {row.case: row.why for row in submission.left_out(state.number)}
         for name, _ in lacking:
             file, _, test = name.partition("::")
             module = file[: -len(".py")].replace("/", ".")
             result, message = outcomes.get((module, id_on_board(submission.device, test)), ("", ""))
             if result == "passed" or message.startswith(MEASURED_ALREADY):
                 continue  # its profiles are stored as those of other cases
-            why = message or f"its slice is {state.state}{f': {state.why}' if state.why else ''}"
+            why = left_out.get(name) or message or f"its slice is {state.state}{f': {state.why}' if state.why else ''}"
             cases_missing.append(Missing(name, state.number, why))
     return cases_missing
 
 
 def _outcomes(path: Path, device: str) -> Dict[Tuple[str, str], Tuple[str, str]]:
-    if not path.exists():
-        return {}
     try:
         if path.stat().st_size > 1 << 28:
             raise ValueError("it is too large for a report")

@@ -1,4 +1,4 @@
-"""The program that the lab host runs on a board through ssh: `python -m harness.fleet.on_board check|run|heal`.
+"""What the lab host runs on a board through ssh: `python -m harness.fleet.on_board check|run|heal|complete`.
 
 A run ends with its connection: it reads standard input, which the lab host keeps open. When that ends, the run stops as
 on Ctrl-C and restores its changes; until then the fleet runs nothing else on the board.
@@ -16,33 +16,38 @@ import sys
 import threading
 import time
 from pathlib import Path
-from typing import List, Optional
+from typing import Dict, List, Optional
 
 import harness
 from harness.board import thermal, throttling
 from harness.board.lock import locked
 from harness.board.saved_state import left_behind, restore
 from harness.core.cases import INSTANCE_MARK
+from harness.core.configuration import FILE_NAME, load_configuration
+from harness.core.device import is_self_profiling
 from harness.core.environment import l4t_release
 from harness.core.errors import CannotRunError, ControlError, SourceUnavailableError
 from harness.core.units import bytes_to_mb
 from harness.devices.jetson_board import jetpack_of
+from harness.store.results import ResultsStore
 
 UNFIT = 3  # the exit code of `check` for a board that must not measure now
 CASES, RESULTS, CAMPAIGN = "cases.txt", "results.sqlite", "campaign.toml"
 _OLD_S = 7 * 24 * 3600.0  # age of a run that was not fetched and is removed
 _RUNNING = "running.pid"
+CASE_BEGINS = "jetwatt-case: "
 
 
 def main(argv: Optional[List[str]] = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m harness.fleet.on_board", description=__doc__)
-    parser.add_argument("action", choices=("check", "run", "heal"))
+    parser.add_argument("action", choices=("check", "run", "heal", "complete"))
     parser.add_argument("--work", type=Path, default=Path("out/fleet"), help="folder of a run, or of all runs")
     parser.add_argument("--device", default="")
     parser.add_argument("--root", type=Path, default=Path("/"), help="the folder with /sys, /proc and /etc")
     parser.add_argument("--jetpack", default="")
     parser.add_argument("--free-mb", type=float, default=0.0)
     parser.add_argument("--version", default=harness.__version__, help="of the suite on the lab host")
+    parser.add_argument("--workloads", nargs="*", default=[], help="`check` trains a minibatch of each")
     parser.add_argument("--wait-s", type=float, default=0.0, help="for an abandoned run to end")
     parser.add_argument("--pytest", nargs=argparse.REMAINDER, default=[], help="further arguments for pytest")
     arguments = parser.parse_args(argv)
@@ -51,7 +56,9 @@ def main(argv: Optional[List[str]] = None) -> int:
     if arguments.action == "heal":
         heal(arguments.work, arguments.wait_s)
         return 0
-    reason = why_unfit(arguments)
+    if arguments.action == "complete":
+        return complete(arguments.work)
+    reason = why_unfit(arguments) or why_not_able(arguments)
     boot_id = (arguments.root / "proc/sys/kernel/random/boot_id").read_text().strip()
     print(reason or f"fit, boot {boot_id}")
     return UNFIT if reason else 0
@@ -94,6 +101,51 @@ def why_unfit(arguments: argparse.Namespace) -> str:
     return ""
 
 
+def why_not_able(arguments: argparse.Namespace) -> str:
+    """Why a workload of the suite cannot run here, though the board is fit; empty if all of them can.
+
+    Users' own workloads are left to their run: that one fails on all boards alike is no fault of the board.
+    """
+    from harness.devices.registry import open_device
+    from harness.measure.rehearsal import why_not_trained
+    from harness.workloads import WORKLOADS
+
+    workloads = [name for name in arguments.workloads if name in WORKLOADS]
+    if not workloads:
+        return ""
+    device = open_device(arguments.device, load_configuration(Path(FILE_NAME), {}, None, False), arguments.root)
+    if is_self_profiling(device):
+        return ""
+    for name in workloads:
+        reason = why_not_trained(name, getattr(device, "gpu_uuid", ""))
+        if reason is not None:
+            return f"cannot train {name}: {reason}"
+    return ""
+
+
+def complete(work: Path) -> int:
+    """Write the results of a killed run to standard output, as one file; nothing if there are none."""
+    path = work / RESULTS
+    if path.exists():
+        with ResultsStore(path):  # takes in what a killed run left in SQLite's own log
+            pass
+        sys.stdout.flush()
+        with path.open("rb") as file:
+            shutil.copyfileobj(file, sys.stdout.buffer)
+    return 0
+
+
+class CaseReporter:
+    """A plugin of pytest that writes which case begins: `slice` on the lab host reads it."""
+
+    def __init__(self, listed: Dict[str, str], output: int) -> None:
+        self._listed, self._output = listed, output
+
+    def pytest_runtest_logstart(self, nodeid: str) -> None:
+        if nodeid in self._listed:
+            os.write(self._output, f"\n{CASE_BEGINS}{self._listed[nodeid]}\n".encode())
+
+
 def id_on_board(device: str, test_id: str) -> str:
     """The ID of a test for another board of the pool: `[reads-sim:orin-agx-...]` gives `[reads-sim:orin-agx@2-...]`."""
     pool = re.escape(device.partition(INSTANCE_MARK)[0])
@@ -104,7 +156,8 @@ def run(work: Path, device: str, words: List[str]) -> int:
     import pytest
 
     listed = (work / CASES).read_text()
-    ids = [id_on_board(device, line.partition("\t")[0]) for line in listed.splitlines()]
+    listed_ids = [line.partition("\t")[0] for line in listed.splitlines()]
+    ids = [id_on_board(device, test_id) for test_id in listed_ids]
     own = work / "ids.txt"
     own.write_text("\n".join(ids) + "\n")
     files = list(dict.fromkeys(test_id.partition("::")[0] for test_id in ids))
@@ -127,7 +180,8 @@ def run(work: Path, device: str, words: List[str]) -> int:
         try:
             # hypothesis, if it is installed, takes as long to load as everything else
             plugins = ["-p", "no:cacheprovider", "-p", "no:hypothesispytest"]
-            return int(pytest.main([*files, *options, "--junitxml", str(work / "junit.xml"), *plugins, *words]))
+            words = [*files, *options, "--junitxml", str(work / "junit.xml"), *plugins, *words]
+            return int(pytest.main(words, plugins=[CaseReporter(dict(zip(ids, listed_ids)), os.dup(1))]))
         finally:
             pid_file.unlink()
 

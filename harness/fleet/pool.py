@@ -150,10 +150,9 @@ def _figures(profile: Profile) -> Tuple[float, float]:
 
 def _profiled(job: Submission) -> Optional[Tuple[str, Profile]]:
     """Board and profile of a submission of one case; None until it is available."""
-    path = job.file(1, "results.sqlite")
-    if not path.exists():
-        return None
-    with ResultsStore(path, read_only=True) as store:
-        profiles = list(store.profiles())
-    board = job.file(1, "attempts").read_text().splitlines()[-1].split("\t")[1]
-    return (board, profiles[-1]) if profiles else None
+    for path in reversed(job.results(1)):
+        with ResultsStore(path, read_only=True) as store:
+            profiles = list(store.profiles())
+        if profiles:
+            return path.stem.rpartition("-")[2], profiles[-1]
+    return None

@@ -34,6 +34,7 @@ class ListedCase(NamedTuple):  # as `pytest --list-cases` writes it
     device: str
     power_mode: str
     mode: PowerMode
+    workloads: Tuple[str, ...] = ()  # that it runs
 
 
 class Slice(NamedTuple):
@@ -43,13 +44,19 @@ class Slice(NamedTuple):
     boot_mode: str  # the mode that the board must be booted into; empty without such modes
 
 
+class LeftOut(NamedTuple):
+    case: str  # id
+    why: str
+    attempts: int  # the number of attempts at its slice until then, which count no more
+
+
 class SliceState(NamedTuple):
     number: int
     state: str  # done, held, running, waiting, cancelled, or gone: neither in the queue nor done
     board: str
     seconds: float  # duration; 0 until it is done
     count: int  # of its cases
-    why: str  # the reason why it is held or waits
+    why: str  # the reason why it is held or waits; of a slice that is done, the cases that are left out
 
 
 def make_slices(cases: Sequence[ListedCase], board: BoardEntry, most: int) -> List[Slice]:
@@ -82,7 +89,10 @@ def list_cases(device: str, words: Sequence[str], file: Path) -> List[ListedCase
     if done.returncode not in (0, 5) or not file.exists():
         raise CannotRunError(f"pytest cannot list the cases: {done.stdout.strip()[-2000:]}")
     rows = map(json.loads, file.read_text(encoding="utf-8").splitlines())
-    cases = [ListedCase(**{**row, "mode": PowerMode(*row["mode"])}) for row in rows]
+    cases = [
+        ListedCase(**{**row, "mode": PowerMode(*row["mode"]), "workloads": tuple(row.get("workloads", ()))})
+        for row in rows
+    ]
     # a campaign has several instances of a simulated board; here those are the boards of the pool
     cases = [case for case in cases if not case.device.startswith(device + INSTANCE_MARK)]
     if not cases:
@@ -124,6 +134,19 @@ class Submission:
         """A file that a slice returned; numbers begin at 1."""
         return self.folder / "slices" / str(number) / name
 
+    def results(self, number: int) -> List[Path]:
+        """The results files of a slice, one of each run that was fetched, the oldest first."""
+        return sorted((self.folder / "slices" / str(number)).glob("results*.sqlite"))
+
+    def reports(self, number: int) -> List[Path]:
+        """The JUnit reports of a slice, the oldest first."""
+        return sorted((self.folder / "slices" / str(number)).glob("junit*.xml"))
+
+    def left_out(self, number: int) -> List[LeftOut]:
+        path = self.file(number, "left_out")
+        rows = [line.split("\t") for line in path.read_text().splitlines()] if path.exists() else []
+        return [LeftOut(case, why, int(attempts)) for case, why, attempts in rows]
+
     def states(self, jobs: Sequence[Job]) -> List[SliceState]:
         queued = {job.slice: job for job in jobs if job.name == self.job_name}
         return [self._state(number, queued.get(number)) for number in range(1, len(self.slices) + 1)]
@@ -154,8 +177,8 @@ class Submission:
         path = self.file(number, "losses")
         return len(path.read_text().splitlines()) if path.exists() else 0
 
-    def queue(self, slurm: Slurm, numbers: Sequence[int]) -> List[str]:
-        """Queue the slices with these numbers in Slurm; returns the IDs of the arrays."""
+    def queue(self, slurm: Slurm, numbers: Sequence[int], avoided: Sequence[str] = (), delay_s: int = 0) -> List[str]:
+        """Queue the slices with these numbers in Slurm, on no avoided board; returns the IDs of the arrays."""
         slice_script, ids = self.folder.parent.parent / "bin/slice", []
         for mode in dict.fromkeys(self.slices[number - 1][2] for number in numbers):
             array = ranges([number for number in numbers if self.slices[number - 1][2] == mode])
@@ -164,6 +187,8 @@ class Submission:
             words += [f"--output={self.folder}/log/%a.log", "--open-mode=append", f"--chdir={self.folder}"]
             words += [f"--constraint={mode}"] if mode else []
             words += [f"--nodelist={self.board}"] if self.board else []
+            words += [f"--exclude={','.join(avoided)}"] if avoided else []
+            words += [f"--begin=now+{delay_s}"] if delay_s else []
             printed = slurm.call("sbatch", *words, f"--wrap=exec {slice_script} {self.id}")
             ids.append(printed.strip().partition(";")[0])
         return ids
@@ -227,6 +252,8 @@ def enqueue(
     rows = [f"{number}\t{at}\t{count}\n" for number, (at, count, _) in enumerate(table, start=1)]
     (folder / "cases.txt").write_text("".join(lines), encoding="utf-8")
     (folder / "slices.tsv").write_text("".join(rows))
+    workloads = sorted({name for part in slices for case in part.cases for name in case.workloads})
+    (folder / "workloads").write_text("".join(f"{name}\n" for name in workloads))
     (folder / "arguments").write_text("".join(f"{word}\n" for word in words))
     content = {"pool": pool, "device": device, "slices": table, "board": board}
     with _locked(folder):
@@ -303,11 +330,15 @@ def retry(fleet: Fleet, submission: Submission, which: Sequence[str]) -> List[in
     slurm = Slurm(fleet.folder)
     with _locked(submission.folder):
         jobs = slurm.jobs(submission.job_name)
-        numbers = [state.number for state in submission.states(jobs) if state.state in which]
+        numbers = [
+            state.number
+            for state in submission.states(jobs)
+            if state.state in which or (state.state == "done" and state.why and "held" in which)
+        ]
         if "cancelled" in which:
             (submission.folder / "cancelled").unlink(missing_ok=True)
         for number in numbers:
-            for name in ("attempts", "ended", "losses"):
+            for name in ("attempts", "ended", "losses", "left_out"):
                 submission.file(number, name).unlink(missing_ok=True)
         _queue_again(slurm, submission, jobs, numbers)
     return numbers

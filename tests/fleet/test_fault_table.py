@@ -41,18 +41,22 @@ def make_lab(request):
             stops.callback(lab.stop)
 
 
-def submit(lab, count, case_wait_s=0.3, per_slice=10, words=()):
-    """Submit `count` power modes of falling clocks in slices of `per_slice`."""
+def falling_modes(count):
     space = load_board("orin-agx").power_mode_space()
     clocks = itertools.product(sorted(space.cpu_khz, reverse=True), sorted(space.cpu_cores, reverse=True))
-    modes = [PowerMode(cores, cpu, max(space.gpu_khz), max(space.mem_khz)) for cpu, cores in clocks][:count]
+    return [PowerMode(cores, cpu, max(space.gpu_khz), max(space.mem_khz)) for cpu, cores in clocks][:count]
+
+
+def submit(lab, count, case_wait_s=0.3, per_slice=10, words=(), pytest_words=()):
+    """Submit `count` power modes of falling clocks in slices of `per_slice`."""
+    modes = falling_modes(count)
     table = lab.folder / f"modes{count}.csv"
     table.write_text(format_power_modes([(mode, {}) for mode in modes], ()))
     case_s = 30.0 / per_slice  # slice_minutes is 0.5
     said = lab.call(
         *("submit", "--pool", POOL, "--case-seconds", str(case_s), *words, "--", "benchmarks/test_training.py"),
         *("-p", "tests.fleet.benchmark", "--case-wait", str(case_wait_s), "--minibatches", "40", "--workers", "4"),
-        *("--workload", "lenet-mnist", "--power-mode", str(table)),
+        *("--workload", "lenet-mnist", "--power-mode", str(table), *pytest_words),
     )
     return Submission(lab.fleet / "submissions" / said.partition(":")[0])
 
@@ -148,3 +152,62 @@ def test_after_a_reboot_of_the_lab_host_its_boards_measure_within_a_minute(make_
     wait_until_over(lab, night)
     assert {state.state for state in night.states([])} == {"done"}
     assert measured(lab, night) == all_of(night)
+
+
+def change_python(lab, board, lines):
+    """Have a board run some lines of shell before its Python, with the same arguments."""
+    settings = (lab.fleet / "boards" / board).read_text()
+    own = next(line.partition("=")[2] for line in settings.splitlines() if line.startswith("PYTHON="))
+    wrapper = lab.folder / board / "python"
+    wrapper.write_text(f'#!/bin/bash\n{lines}\nexec {own} "$@"\n')
+    wrapper.chmod(0o755)
+    toml = (lab.folder / "lab.toml").read_text()
+    before = f'python = "{own}"\nwork = "{lab.folder / board}/'
+    assert before in toml
+    (lab.folder / "lab.toml").write_text(toml.replace(before, before.replace(own, str(wrapper))))
+    lab.call("init", str(lab.folder / "lab.toml"))
+
+
+def test_a_board_that_fails_every_run_costs_no_case_and_is_drained(make_lab):
+    lab = make_lab()
+    # its check passes; it would be the first to be idle, each time
+    change_python(lab, "board2", '[[ " $* " != *" harness.fleet.on_board run "* ]] || { echo no torchvision; exit 1; }')
+    night = submit(lab, 100)
+    lab.wait("board2 is out", lambda: "failed 3 slices" in (lab.board("board2") or {}).get("reason", ""), every_s=2.0)
+    wait_until_over(lab, night)
+    assert {state.state for state in night.states([])} == {"done"}
+    assert measured(lab, night) == all_of(night)
+    on_board2 = [row[1] for number in range(1, 11) for row in attempts(night, number)].count("board2")
+    assert on_board2 == 3
+    reason = lab.board("board2")["reason"]
+    assert "failed 3 slices in succession, and no other board failed them: pytest ended with 1" in reason
+    assert reason.endswith("see to it, then: fleet retry --board board2")
+
+
+def test_a_case_that_kills_its_board_is_named_and_left_out(make_lab):
+    lab = make_lab(settings=SETTINGS)
+    killer = falling_modes(4)[-1].name
+    night = submit(lab, 10, pytest_words=["-p", "tests.fleet.power_cut", "--cut-power-at", killer])
+    wait_until_over(lab, night)
+    killed = (lab.folder / "killed").read_text().split()
+    assert len(killed) == len({*killed}) == 2  # it killed a board, and then another one
+    [state] = night.states([])
+    assert state.state == "done"
+    assert f"-{killer}-" in state.why
+    assert f"left out, because it cut off two runs ({killed[0]}: {killed[0]} was lost and {killed[1]}" in state.why
+    assert measured(lab, night, missing=1) == sorted({*all_of(night)} - {killer})
+    assert f"-{killer}-" in lab.call("collect", "--submission", night.id, "--out", str(lab.folder / "again"), code=1)
+
+
+def test_what_a_held_slice_measured_is_collected(make_lab):
+    lab = make_lab(settings=SETTINGS)
+    modes = [mode.name for mode in falling_modes(10)]
+    killers = [modes[1], modes[4], modes[7]]
+    night = submit(lab, 10, pytest_words=["-p", "tests.fleet.power_cut", "--cut-power-at", ",".join(killers)])
+    wait_until_over(lab, night)
+    lab.wait_until_idle()  # the board that was lost last is back, too
+    [state] = night.states([])
+    assert state.state == "held"
+    assert "2 cases of it are left out, and another one cut off a run: board" in state.why
+    assert len((lab.folder / "killed").read_text().split()) == 5
+    assert measured(lab, night, missing=5) == sorted({*modes[:7]} - {*killers})

@@ -13,9 +13,11 @@ from pathlib import Path
 import pytest
 
 from harness.board.lock import locked
-from harness.fleet.on_board import UNFIT, id_on_board, main
+from harness.fleet.on_board import CASE_BEGINS, UNFIT, id_on_board, main
+from harness.measure import rehearsal
 from harness.store.results import ResultsStore
 from tests import warm_pytest
+from tests.harness.store.profile_examples import ENVIRONMENT, make_profile
 
 PROJECT = Path(__file__).resolve().parents[2]
 CASE = "benchmarks/test_training.py::test_training[sim:orin-agx-lenet-mnist-{}-w4-ssd-bs16]"
@@ -114,6 +116,8 @@ def test_a_slice_runs_the_cases_of_the_pool_as_those_of_this_board(board):
     process = start(work, "MODE_30W", "MODE_15W")
     said = process.stdout.read().decode()
     assert process.wait() == 0, said
+    begun = [line.partition(CASE_BEGINS)[2] for line in said.splitlines() if line.startswith(CASE_BEGINS)]
+    assert begun == [CASE.format(mode) for mode in ("MODE_30W", "MODE_15W")]  # by their names in the pool
     with ResultsStore(work / "results.sqlite", read_only=True) as store:
         assert [(one.case.device, one.case.power_mode.name) for one in store.records()] == [
             ("sim:orin-agx@2", "MODE_30W"),
@@ -150,3 +154,39 @@ def test_a_case_that_the_board_does_not_have_ends_the_run(board):
     process = start(board.parent / "work/night-1", "MODE_30W", "nonsense")
     assert "--cases lists 1 unknown test ids: benchmarks/test_training.py" in process.stdout.read().decode()
     assert process.wait(60) == 4
+
+
+def test_the_results_of_a_killed_run_are_complete(board, capfdbinary):
+    work = board.parent / "work/night-1"
+    assert main(["complete", "--work", str(work)]) == 0
+    assert capfdbinary.readouterr().out == b""
+    work.mkdir(parents=True)
+    pid = os.fork()
+    if not pid:  # a run that is killed with its results still in SQLite's log
+        ResultsStore(work / "results.sqlite").add(make_profile(), ENVIRONMENT, "run a")
+        os.kill(os.getpid(), signal.SIGKILL)
+    os.waitpid(pid, 0)
+    assert (work / "results.sqlite-wal").stat().st_size > 0
+    assert main(["complete", "--work", str(work)]) == 0
+    fetched = board.parent / "fetched.sqlite"
+    fetched.write_bytes(capfdbinary.readouterr().out)
+    with ResultsStore(fetched, read_only=True) as store:
+        assert [record.run_id for record in store.records()] == ["run a"]
+
+
+def test_a_board_is_fit_only_if_it_can_train_the_workloads(board, capsys, monkeypatch):
+    asked = []
+
+    def why_not_trained(name, gpu_uuid):
+        asked.append(name)
+        return "no module named torchvision" if name == "yolov8n-coco" else None
+
+    monkeypatch.setattr(rehearsal, "why_not_trained", why_not_trained)
+    monkeypatch.chdir(board)
+    words = ["--root", str(board), "--work", str(board.parent / "work"), "--jetpack", "6", "--workloads"]
+    workloads = ["lenet-mnist", "my_module:NET", "yolov8n-coco"]
+    assert main(["check", "--device", "host", *words, *workloads]) == UNFIT
+    assert capsys.readouterr().out == "cannot train yolov8n-coco: no module named torchvision\n"
+    assert asked == ["lenet-mnist", "yolov8n-coco"]  # one's own is not the board's fault
+    assert main(["check", "--device", "sim:orin-agx", *words, *workloads]) == 0
+    assert main(["check", "--device", "host", *words, "lenet-mnist"]) == 0

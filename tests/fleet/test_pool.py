@@ -58,7 +58,7 @@ class Pool:
             return found
         named = mode_on("orin-agx", told["--power-mode"])
         case = Case(f"sim:orin-agx@{board[-1]}", told["--workload"], named, 4, "ssd", 16)
-        with ResultsStore(found.file(1, "results.sqlite")) as store:
+        with ResultsStore(found.file(1, f"results-1-{board}.sqlite")) as store:
             device = SimulatedDevice(case.device[4:])
             device.slowdown = self.slowed.get(board, 0.0)
             store.add(device.profile(case), ENVIRONMENT, f"run {len(self.ran)}")
@@ -183,7 +183,7 @@ def test_each_board_of_a_pool_says_whether_it_trains_in_time_in_which_mode_and_a
 def test_a_board_that_has_not_profiled_the_first_mode_says_so(boards):
     device = opened(boards)
     search(device, 2)
-    first = device._first["board2"].file(1, "results.sqlite")
+    first = device._first["board2"].file(1, "results-1-board2.sqlite")
     first.unlink()
     scales = device.measured_scales()
     assert scales["board1"] == ("sim:orin-agx@1", (1.0, 1.0), "")

@@ -28,13 +28,20 @@ def fleet(tmp_path):
         '[ "$word" != cat ] || echo "content of $2"\n[ ! -e "answers/$word.says" ] || cat "answers/$word.says"\n'
         'exit "$(cat "answers/$word" 2> /dev/null || echo 0)"\n',
         "scontrol": f'echo "$*" >> {tmp_path}/slurm\n[ "$1" != show ] || cat {tmp_path}/node\n',
+        "python": f'echo "$*" >> {tmp_path}/decisions\ncd {tmp_path}/answers\ncase $3 in\n'
+        f"plan) for part in part.*; do [ ! -e $part ] || cp $part {tmp_path}/submissions/night/slices/1; done ;;\n"
+        'failed) [ -e failed ] && cat failed || printf "queued\\tagain" ;;\n'
+        "fault) [ ! -e fault ] || cat fault ;;\nesac\n",
         "power": f'echo "$*" >> {tmp_path}/power\n',
     }
     for name, text in fakes.items():
         (tmp_path / "bin" / name).write_text(f"#!/bin/sh\n{text}")
     for path in (tmp_path / "bin").iterdir():
         path.chmod(0o755)
-    (tmp_path / "fleet.env").write_text(f"SCONTROL={tmp_path}/bin/scontrol\nLIMIT_S=100\nMOST_BOOTS=3\n")
+    (tmp_path / "fleet.env").write_text(
+        f"SCONTROL={tmp_path}/bin/scontrol\nLIMIT_S=100\nMOST_BOOTS=3\nLAB=lab.toml\nSUITE={tmp_path}\n"
+        f"PYTHON={tmp_path}/bin/python\n"
+    )
     (tmp_path / "boards/orin1").write_text(
         "NAME=orin1\nDEVICE=orin-agx\nFOLDER=/home\nPYTHON=python\nWORK=work\nROOT=/\nJETPACK=6\nFREE_MB=1\nVERSION=1\n"
         f"CLOCKS_ONLY_FALL=no\nMODES='maxn mode_15w'\nPOWER={tmp_path}/bin/power\n"
@@ -67,7 +74,9 @@ def test_a_slice_sends_its_cases_runs_them_and_brings_the_files_back(fleet):
     assert call(fleet, "slice", "night") == DONE
     here = fleet / "submissions/night/slices/1"
     assert text(here / "cases.txt") == "two\tkey 2\nthree\tkey 3\n"
-    assert text(here / "results.sqlite") == "content of work/night-1/results.sqlite\n"
+    [results] = here.glob("results-*-orin1.sqlite")
+    assert text(results) == "content of work/night-1/results.sqlite\n"
+    assert len([*here.glob("junit-*-orin1-1.xml")]) == 1
     assert text(here / "ended").startswith("done\torin1\t")
     assert "orin1 suite run --work work/night-1 --device orin-agx --root / --pytest -k a b\n" in text(fleet / "asked")
     assert text(fleet / "asked").endswith("orin1 rm -rf work/night-1\n")
@@ -77,17 +86,111 @@ def test_a_slice_sends_its_cases_runs_them_and_brings_the_files_back(fleet):
 
 
 @pytest.mark.parametrize(
-    ("code", "is_drained", "why"),
-    [(1, False, "pytest ended with 1"), (124, False, "took more"), (255, True, "was lost")],
+    ("code", "is_drained", "why", "case"),
+    [
+        (1, False, "pytest ended with 1", ""),
+        (124, False, "took more than 100 s", "two"),
+        (255, True, "orin1 was lost", "two"),
+    ],
 )
-def test_a_slice_that_fails_goes_elsewhere_and_is_held_at_the_third_time(fleet, code, is_drained, why):
-    answer(fleet, "run", code)
-    assert [call(fleet, "slice", "night") for _ in range(4)] == [REQUEUE, REQUEUE, HOLD, HOLD]
-    ended = text(fleet / "submissions/night/slices/1/ended")
-    assert ended.startswith("held\torin1\t")
-    assert why in ended
+def test_a_slice_that_fails_is_queued_again_with_the_reason_and_the_case(fleet, code, is_drained, why, case):
+    answer(fleet, "run", code, "jetwatt-case: one\n.\njetwatt-case: two\n")
+    assert call(fleet, "slice", "night") == DONE
+    [attempt] = text(fleet / "submissions/night/slices/1/attempts").splitlines()
+    assert attempt.split("\t")[1:] == ["orin1", why, case]
+    assert text(fleet / "run/orin1.failures") == f"night\t1\t{why}\n"
+    assert "failed --lab lab.toml --submission night --slice 1 --board orin1" in text(fleet / "decisions")
     assert ("State=DRAIN Reason=jetwatt: lost" in text(fleet / "slurm")) == is_drained
+    assert not (fleet / "submissions/night/slices/1/ended").exists()
+
+
+def test_a_slice_is_held_if_that_is_decided_or_if_it_failed_three_times(fleet):
+    answer(fleet, "run", 1)
+    (fleet / "answers/failed").write_text("held\tfailed 3 times, the last time: it rained\n")
+    assert call(fleet, "slice", "night") == HOLD
+    ended = fleet / "submissions/night/slices/1/ended"
+    assert text(ended).split("\t")[0::4] == ["held", "failed 3 times, the last time: it rained\n"]
+    (fleet / "submissions/night/slices/1/attempts").write_text("a\tb\tit rained\n" * 3)
+    assert call(fleet, "slice", "night") == HOLD
+    assert text(fleet / "asked").count(" run ") == 1
+
+
+def test_a_run_that_was_cut_off_before_its_first_case_names_none_but_an_only_one(fleet):
+    answer(fleet, "run", 255)
+    attempts = fleet / "submissions/night/slices/1/attempts"
+    call(fleet, "slice", "night")
+    assert text(attempts).splitlines()[0].split("\t")[3] == "?"
+    (fleet / "answers/part.1").write_text("one\tkey 1\n")
+    call(fleet, "slice", "night")
+    assert text(attempts).splitlines()[1].split("\t")[3] == "one"
+
+
+def test_a_later_attempt_runs_its_parts_one_after_the_other(fleet):
+    answer(fleet, "run", 1)
+    call(fleet, "slice", "night")
+    answer(fleet, "run", 0)
+    for number, name in ((1, "two"), (2, "three")):
+        (fleet / f"answers/part.{number}").write_text(f"{name}\tkey\n")
+    assert call(fleet, "slice", "night") == DONE
     assert text(fleet / "asked").count(" run ") == 3
+    assert text(fleet / "submissions/night/slices/1/ended").startswith("done\t")
+    assert not (fleet / "run/orin1.failures").exists()
+
+
+def test_attempts_before_a_case_was_left_out_count_no_more(fleet):
+    here = fleet / "submissions/night/slices/1"
+    (here / "attempts").write_text("a\tb\tlost\ttwo\n" * 3)
+    (here / "left_out").write_text("two\tleft out, because of rain\t3\n")
+    assert call(fleet, "slice", "night") == DONE  # nothing is left to measure
+    assert text(here / "ended").endswith("\ttwo was left out, because of rain\n")
+
+
+def test_what_a_lost_run_measured_is_fetched_once_its_board_is_back(fleet):
+    (fleet / "run/orin1.left").write_text("night 1\ngone 2\n")
+    (fleet / "node").write_text(OUT.format("jetwatt: lost while it ran slice 1 of night"))
+    answer(fleet, "check", 0, "fit, boot a")
+    answer(fleet, "complete", 255)
+    call(fleet, "health", "now")
+    assert text(fleet / "run/orin1.left") == "night 1\n"  # of a submission that is removed there is nothing to keep
+    answer(fleet, "complete", 0, "profiles")
+    call(fleet, "health", "now")
+    [results] = (fleet / "submissions/night/slices/1").glob("results-*-orin1.sqlite")
+    assert text(results) == "profiles"
+    assert text(fleet / "run/orin1.left") == ""
+    assert text(fleet / "asked").count("rm -rf work/night-1") == 1
+
+
+def test_a_workload_that_a_board_cannot_run_keeps_it_out_until_it_can(fleet):
+    (fleet / "submissions/night/workloads").write_text("lenet-mnist\nyolov8n-coco\n")
+    answer(fleet, "check", 3, "cannot train yolov8n-coco: no module named torchvision")
+    assert call(fleet, "slice", "night") == REQUEUE
+    assert "--workloads lenet-mnist yolov8n-coco" in text(fleet / "asked")
+    assert "Reason=jetwatt: cannot train yolov8n-coco: no module named torchvision" in text(fleet / "slurm")
+    assert not (fleet / "submissions/night/slices/1/attempts").exists()
+    (fleet / "node").write_text(OUT.format("jetwatt: cannot train yolov8n-coco: no module named torchvision"))
+    for code, says in ((3, "cannot train yolov8n-coco: no module named torchvision"), (0, "fit, boot a")):
+        (fleet / "asked").unlink()
+        answer(fleet, "check", code, says)
+        call(fleet, "health", "now")
+        assert "--workloads yolov8n-coco\n" in text(fleet / "asked")
+        assert ("State=RESUME" in text(fleet / "slurm")) == (code == 0)
+    assert call(fleet, "slice", "night") == DONE
+    (fleet / "asked").unlink()
+    (fleet / "submissions/night/slices/1/ended").unlink()
+    assert call(fleet, "slice", "night") == DONE
+    assert "--workloads" not in text(fleet / "asked")  # the second slice does not wait for that
+
+
+def test_a_board_that_fails_slice_after_slice_stays_out_though_its_check_passes(fleet):
+    (fleet / "node").write_text(OUT.format("jetwatt: failed 3 slices in succession"))
+    (fleet / "run/orin1.failures").write_text("night\t1\train\n")
+    answer(fleet, "check", 0, "fit, boot a")
+    (fleet / "answers/fault").write_text("failed 3 slices in succession, the last: rain")
+    call(fleet, "health", "now")
+    assert "State=RESUME" not in text(fleet / "slurm")
+    (fleet / "answers/fault").unlink()  # other boards failed them too
+    call(fleet, "health", "now")
+    assert "State=RESUME" in text(fleet / "slurm")
 
 
 def test_a_board_that_is_not_fit_is_no_failure_of_the_slice(fleet):
@@ -101,9 +204,11 @@ def test_a_board_that_is_not_fit_is_no_failure_of_the_slice(fleet):
 
 def test_a_file_that_does_not_come_back_whole_is_not_taken(fleet):
     answer(fleet, "cat", 255)
-    assert call(fleet, "slice", "night") == REQUEUE
-    assert not (fleet / "submissions/night/slices/1/results.sqlite").exists()
-    assert list((fleet / "submissions/night/slices/1").glob(".results*")) == []
+    assert call(fleet, "slice", "night") == DONE  # of this attempt: it is queued again
+    assert not (fleet / "submissions/night/slices/1/ended").exists()
+    here = fleet / "submissions/night/slices/1"
+    assert [*here.glob("results*"), *here.glob(".results*")] == []
+    assert text(fleet / "run/orin1.left") == "night 1\n"
 
 
 IDLE = "NodeName=orin1 State=IDLE CPUs=1 Partitions=a \n"

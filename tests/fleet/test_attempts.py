@@ -1,0 +1,161 @@
+"""What becomes of a slice that failed: parts, cases left out, boards to avoid, boards that fail every slice."""
+
+from __future__ import annotations
+
+import json
+from types import SimpleNamespace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harness.fleet import attempts as deciding
+from harness.fleet import submission
+from harness.fleet.attempts import ENDED_EARLY, HELD, QUEUED, UNNAMED, Ledger, SliceAttempt, blamed, boards_to_avoid
+from harness.fleet.slurm import Node
+from harness.fleet.submission import Submission
+from tests.fleet.test_slices import made, profile, store  # noqa: F401 (a fixture)
+
+
+def lost(board, case=UNNAMED):
+    return SliceAttempt("now", board, f"{board} was lost", case)
+
+
+def failure(board):
+    return SliceAttempt("now", board, "pytest ended with 1", "")
+
+
+def test_a_case_that_cut_off_a_run_is_a_part_of_its_own():
+    assert deciding.windows(list("abcde"), [lost("b1", "c")]) == [["a", "b"], ["c"], ["d", "e"]]
+    assert deciding.windows(list("abcde"), [lost("b1", "a"), lost("b2", "e")]) == [["a"], ["b", "c", "d"], ["e"]]
+    assert deciding.windows(list("abcde"), [failure("b1")]) == [list("abcde")]
+
+
+def test_a_run_that_was_cut_off_without_a_name_halves_the_parts():
+    assert deciding.windows(list("abcdef"), [lost("b1")]) == [["a", "b", "c"], ["d", "e", "f"]]
+    assert [len(part) for part in deciding.windows(list("abcdef"), [lost("b1"), lost("b2")])] == [2, 2, 2]
+    assert [len(part) for part in deciding.windows(list("abcd"), [lost("b1")] * 9)] == [1, 1, 1, 1]
+
+
+@given(st.lists(st.integers(0, 30).map(str), unique=True), st.lists(st.integers(0, 30).map(str), max_size=4))
+def test_the_parts_have_each_case_once_in_its_order(cases, suspects):
+    parts = deciding.windows(cases, [lost("b1", case) for case in suspects])
+    assert [case for part in parts for case in part] == cases
+    assert all(part for part in parts)
+
+
+def test_a_retry_avoids_boards_on_which_the_slice_failed_while_another_is_in_service():
+    assert boards_to_avoid([failure("b1")], {"b1", "b2"}) == ["b1"]
+    assert boards_to_avoid([failure("b1"), lost("b2")], {"b1", "b2"}) == []
+    assert boards_to_avoid([failure("b1")], {"b1"}) == []
+    assert boards_to_avoid([SliceAttempt("now", "b1", ENDED_EARLY, "")], {"b1", "b2"}) == []  # its script was killed
+
+
+def test_a_board_is_blamed_for_slices_that_no_other_board_failed():
+    failures = [("night", 1), ("night", 2), ("night", 2), ("day", 3)]
+    by_slice = {("night", 1): [failure("b1")], ("night", 2): [failure("b1")] * 2, ("day", 3): [failure("b1")]}
+    assert blamed(failures, lambda *part: by_slice[part], "b1") == 3
+    by_slice["day", 3].append(failure("b2"))
+    assert blamed(failures, lambda *part: by_slice[part], "b1") == 2
+
+
+@pytest.fixture
+def fleet(made, monkeypatch):  # noqa: F811
+    """A fleet of three boards in service with the submission `made`; `drained` and `queued` record what is decided."""
+    monkeypatch.setattr(submission.Slurm, "nodes", lambda self: fleet.nodes)
+    boards = [SimpleNamespace(name=name) for name in ("b1", "b2", "b3")]
+    lab = SimpleNamespace(requeue_seconds=30)
+    fleet = SimpleNamespace(folder=made.folder.parents[1], lab=lab, pool=lambda name: boards, made=made)
+    fleet.nodes = [Node(board.name, "idle", "", "") for board in boards]
+    (fleet.folder / "run").mkdir()
+    made.queued.clear()
+    return fleet
+
+
+def fail(fleet, number, *attempts):
+    path = fleet.made.file(number, "attempts")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("a") as file:
+        file.write("".join("\t".join(attempt) + "\n" for attempt in attempts))
+    board = attempts[-1].board
+    with (fleet.folder / "run" / f"{board}.failures").open("a") as file:
+        file.write(f"night\t{number}\t{attempts[-1].why}\n")
+    fleet.made.queued.clear()
+    return deciding.failed(fleet, Submission(fleet.made.folder), number, board)
+
+
+def words_of(fleet, command):
+    return [word for words in fleet.made.queued if words[0] == command for word in words]
+
+
+def test_a_failed_slice_is_queued_for_another_board(fleet):
+    assert fail(fleet, 3, failure("b1"))[0] == QUEUED
+    words = words_of(fleet, "sbatch")
+    assert {"--array=3", "--exclude=b1", "--begin=now+30", "--constraint=mode_15w"} <= {*words}
+    assert fail(fleet, 3, failure("b2"))[0] == QUEUED
+    assert "--exclude=b1,b2" in words_of(fleet, "sbatch")
+    assert fail(fleet, 3, failure("b3")) == (HELD, "failed 3 times, the last time: pytest ended with 1")
+    assert words_of(fleet, "sbatch") == []
+
+
+def test_a_slice_of_one_board_avoids_none(fleet):
+    content = json.loads((fleet.made.folder / "submission.json").read_text())
+    (fleet.made.folder / "submission.json").write_text(json.dumps({**content, "board": "b1"}))
+    fail(fleet, 1, failure("b1"))
+    words = words_of(fleet, "sbatch")
+    assert "--nodelist=b1" in words
+    assert not any(word.startswith("--exclude") for word in words)
+
+
+def test_a_board_that_fails_three_slices_is_drained_unless_it_is_the_last(fleet):
+    for number in (1, 2):
+        fail(fleet, number, failure("b1"))
+        assert words_of(fleet, "scontrol") == []
+    fail(fleet, 2, failure("b1"))
+    assert words_of(fleet, "scontrol") == []  # the same slice again
+    fleet.nodes[1:] = [node._replace(reason="fan") for node in fleet.nodes[1:]]
+    fail(fleet, 3, failure("b1"))
+    assert words_of(fleet, "scontrol") == []
+    assert not any(word.startswith("--exclude") for word in words_of(fleet, "sbatch"))
+    fleet.nodes[1] = fleet.nodes[1]._replace(reason="")
+    fail(fleet, 3, failure("b1"))
+    [reason] = [word for word in words_of(fleet, "scontrol") if word.startswith("Reason")]
+    assert reason.startswith("Reason=jetwatt: failed 3 slices in succession, and no other board failed them: pytest ")
+    fail(fleet, 3, failure("b2"))
+    assert Ledger(fleet).fault_of("b1") == ""  # slice 3 is to blame
+
+
+def test_a_case_that_cut_off_two_runs_is_left_out_and_named(fleet):
+    made = fleet.made  # noqa: F811
+    killer = made.cases()[1][0]
+    assert fail(fleet, 1, lost("b1", killer))[0] == QUEUED
+    assert made.left_out(1) == []
+    assert fail(fleet, 1, lost("b2", killer))[0] == QUEUED
+    [row] = made.left_out(1)
+    assert row == (killer, "left out, because it cut off two runs (b1: b1 was lost and b2: b2 was lost)", 2)
+    assert [[line.split("\t")[0] for line in part] for part in deciding.plan(made, 1)] == [[made.cases()[0][0]]]
+
+
+def test_a_slice_in_which_a_third_case_cuts_off_a_run_is_held(fleet):
+    first, second = (name for name, _ in fleet.made.cases()[:2])
+    for case in (first, first, second, second):
+        assert fail(fleet, 1, lost("b1", case))[0] == QUEUED
+    verdict = fail(fleet, 1, lost("b2"))
+    assert verdict == (HELD, "2 cases of it are left out, and another one cut off a run: b2 was lost")
+
+
+def test_runs_that_were_cut_off_at_different_cases_are_three_failures(fleet):
+    first, second = (name for name, _ in fleet.made.cases()[:2])
+    verdicts = [fail(fleet, 1, lost("b1", case))[0] for case in (first, second, UNNAMED)]
+    assert verdicts == [QUEUED, QUEUED, HELD]
+    assert fleet.made.left_out(1) == []
+
+
+def test_the_next_attempt_measures_what_no_board_has_measured(fleet):
+    made = fleet.made  # noqa: F811
+    store(made, 1, "run a", profile(1, "2"))
+    assert [[line.split("\t")[0] for line in part] for part in deciding.plan(made, 1)] == [[made.cases()[1][0]]]
+    store(made, 1, "run a", profile(1, "2"), profile(2, "2", flags=["disturbed: others took 2 cores"]))
+    assert len(deciding.plan(made, 1)) == 1
+    store(made, 1, "run a", profile(1), profile(2))
+    assert deciding.plan(made, 1) == []
