@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Optional
+
 
 class HarnessError(Exception):
     """An error that a user can act on: `what` is wrong, with value and expectation, and a `hint` that may be empty."""
@@ -26,6 +28,14 @@ class CannotRunError(HarnessError):
 
 class DoesNotFitError(CannotRunError):
     """A case that needs more memory than available; larger batches do not fit either, in any power mode."""
+
+
+class OverMemoryLimitError(DoesNotFitError):
+    """A batch size that is predicted to need more memory than the limit, or took more: `peak_bytes`, if measured."""
+
+    def __init__(self, what: str, hint: str = "", peak_bytes: Optional[float] = None) -> None:
+        super().__init__(what, hint)
+        self.peak_bytes = peak_bytes
 
 
 class OverBudgetError(CannotRunError):

@@ -17,7 +17,7 @@ import threading
 import time
 from concurrent import futures
 from multiprocessing import connection
-from typing import Any, Callable, Collection, ContextManager, Dict, Iterator, List, Mapping, NamedTuple, Optional
+from typing import Any, Callable, Collection, ContextManager, Dict, Iterator, List, Mapping, NamedTuple, Optional, Tuple
 
 import numpy as np
 
@@ -31,6 +31,7 @@ from harness.core.interleaving import Interleaved, alone_s, interleave
 from harness.core.metrics import POWER_CHANNEL, end_s, summarise_concurrent
 from harness.core.power_modes import PowerMode
 from harness.core.profiles import CLEAN, Minibatch, Profile, wall_clock
+from harness.measure.peak_memory import GpuPeak, PeakMemory, gpu_peak
 from harness.measure.rounds import Rounds, never, nothing, run_rounds
 from harness.workloads import get_workload
 from harness.workloads.data.data_set import PreparedData
@@ -46,6 +47,7 @@ class Stretch(NamedTuple):
     result: Interleaved
     trained: List[Minibatch]
     served: List[Minibatch]
+    gpu_peaks: Tuple[GpuPeak, ...] = ()  # so far, of each process other than this one that uses the GPU
 
 
 Run = Callable[[Collection[str], float], Stretch]  # takes the tasks to run, and for how many seconds
@@ -143,7 +145,7 @@ def overlap(training: Stretch, serving: Stretch, mix: Mix) -> Stretch:
         (),
         from_s,
     )
-    return Stretch(result, trained, served)
+    return Stretch(result, trained, served, training.gpu_peaks + serving.gpu_peaks)
 
 
 # -- ways --------------------------------------------------------------------------------------------------------------
@@ -283,7 +285,9 @@ def _side(pipe: connection.Connection, case: Case, data: PreparedData, threads: 
             while True:
                 duration_s, start_s = pipe.recv()
                 time.sleep(max(start_s - time.monotonic(), 0.0))
-                pipe.send(go_on({case.task: work}, mix, duration_s, end_with_parent, began_s=start_s))
+                stretch = go_on({case.task: work}, mix, duration_s, end_with_parent, began_s=start_s)
+                peak = gpu_peak(require("harness.measure.training_loop").torch)
+                pipe.send(stretch._replace(gpu_peaks=() if peak is None else (peak,)))
     except HarnessError as error:
         pipe.send(error)
 
@@ -322,6 +326,7 @@ def measure_concurrent(
         INFERENCE: dataclasses.replace(bench.beside, case=served, conditions=bench.conditions),
     }
     sampler = instruments.sampler(case.settings.interval_s)
+    memory = PeakMemory(require("harness.measure.training_loop").torch, instruments.root)
     started: List[bool] = []
 
     def watch() -> None:
@@ -347,7 +352,7 @@ def measure_concurrent(
             report(f"    both, {mix.way}, for {case.settings.duration_s:g} s")
             rounds(nothing, both, 1, never)
             telemetry = sampler.stop()
-    training, serving, (result, minibatches, _) = stretches[:3]
+    training, serving, (result, minibatches, _, gpu_peaks) = stretches[:3]
     mode = PowerMode(**bench.conditions["power_mode"])
     conditions = {
         **bench.conditions,
@@ -366,6 +371,7 @@ def measure_concurrent(
     alone = training.result, serving.result
     samples = bench.conditions["data_samples"]
     aggregates = summarise_concurrent(result, telemetry.series, case.batch_size, alone, samples)
+    aggregates.update(memory.figures(telemetry, gpu_peaks))
     return Profile(case, "measured", conditions, minibatches, telemetry, aggregates, [], started_at)
 
 

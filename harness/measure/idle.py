@@ -26,6 +26,7 @@ from harness.core.frequency_residency import clock_use
 from harness.core.metrics import POWER_CHANNEL, summarise_idle
 from harness.core.power_modes import PowerMode
 from harness.core.profiles import Profile, Telemetry, wall_clock
+from harness.measure.peak_memory import PeakMemory
 from harness.measure.rounds import Rounds, never, nothing, run_rounds
 
 SETTLING_S = 5.0  # power settles 2-3 s after a change of mode (001 sec. 2.5)
@@ -106,6 +107,7 @@ def measure_idle(
         return time.monotonic() - began_s
 
     report(f"    idle for {idle_s:g} s")
+    memory = PeakMemory(None, instruments.root)
     time.sleep(SETTLING_S)
     started_at = wall_clock()
     with instruments.sampler(interval_s) as sampler:
@@ -124,7 +126,7 @@ def measure_idle(
         "power_source": power_source,
         "power_definition": telemetry.notes.get(POWER_CHANNEL, "the power sensor gave no total"),
     }
-    aggregates = summarise_idle(telemetry, start_s, end_s)
+    aggregates = {**summarise_idle(telemetry, start_s, end_s), **memory.figures(telemetry)}
     return Profile(case, "measured", own, [], telemetry, aggregates, [], started_at)
 
 

@@ -12,11 +12,13 @@ import contextlib
 import gc
 import re
 from pathlib import Path
-from typing import Any, Dict, Optional
+from typing import Any, Dict, NamedTuple, Optional, Sequence
 
 from harness.board.memory import PROCESSES, SWAP, USED, ZRAM, open_source
+from harness.board.sampler import Sampler
+from harness.core.errors import OverMemoryLimitError, SourceUnavailableError
 from harness.core.profiles import NO_SERIES, Telemetry
-from harness.core.units import kib_to_bytes
+from harness.core.units import bytes_to_mib, kib_to_bytes
 
 PROC = Path("/proc/self")  # this process trains, wherever the device's files are looked for
 
@@ -27,19 +29,41 @@ FIGURES = (
 """Aggregates of a profile, as `harness.core.aggregates` documents them."""
 
 
-class PeakMemory:
-    """The peaks since this object was made, which is best before the model is."""
+class GpuPeak(NamedTuple):
+    """Peaks of torch's memory on the GPU in one process, in bytes."""
 
-    def __init__(self, torch: Any, root: Path) -> None:
+    allocated: float
+    reserved: float
+
+
+def gpu_peak(torch: Any) -> Optional[GpuPeak]:
+    """The peaks of this process since they were last reset; None without a GPU."""
+    if not torch.cuda.is_available():
+        return None
+    return GpuPeak(float(torch.cuda.max_memory_allocated()), float(torch.cuda.max_memory_reserved()))
+
+
+class PeakMemory:
+    """The peaks since this object was made, which is best before the model is.
+
+    Without `torch`, for a case that runs no network, there are no figures of the GPU.
+    """
+
+    def __init__(self, torch: Optional[Any], root: Path) -> None:
         gc.collect()  # what the case before left
         self._torch = torch
-        self._used_before_bytes = open_source(str(root)).read(0.0).values.get(USED)
+        self._used_before_bytes = None
+        with contextlib.suppress(SourceUnavailableError):
+            self._used_before_bytes = open_source(str(root)).read(0.0).values.get(USED)
         self._counts_own_peak = _forget_own_peak()
-        if torch.cuda.is_available():
+        if torch is not None and torch.cuda.is_available():
             torch.cuda.reset_peak_memory_stats()
 
-    def figures(self, telemetry: Telemetry) -> Dict[str, Optional[float]]:
-        """The aggregates of `FIGURES`, in bytes; None if there is no sensor."""
+    def figures(self, telemetry: Telemetry, others: Sequence[GpuPeak] = ()) -> Dict[str, Optional[float]]:
+        """The aggregates of `FIGURES`, in bytes; None if there is no sensor.
+
+        `others` are the peaks of further processes that ran a network. The GPU's figures are the sums over processes.
+        """
 
         def peak(channel: str) -> Optional[float]:
             return max(telemetry.series.get(channel, NO_SERIES).values, default=None)
@@ -55,19 +79,44 @@ class PeakMemory:
             "zram_peak_bytes": peak(ZRAM),
         }
         where = "process_memory_peak_bytes"
-        if self._torch.cuda.is_available():
-            figures["gpu_memory_allocated_peak_bytes"] = float(self._torch.cuda.max_memory_allocated())
-            figures["gpu_memory_reserved_peak_bytes"] = float(self._torch.cuda.max_memory_reserved())
+        of_gpu = None if self._torch is None else gpu_peak(self._torch)
+        if of_gpu is not None:
+            peaks = [of_gpu, *others]
+            figures["gpu_memory_allocated_peak_bytes"] = sum(each.allocated for each in peaks)
+            figures["gpu_memory_reserved_peak_bytes"] = sum(each.reserved for each in peaks)
             is_unified = getattr(self._torch.cuda.get_device_properties(0), "is_integrated", 0)
             where = "machine_memory_peak_bytes" if is_unified else "gpu_memory_reserved_peak_bytes"
         figures["memory_peak_bytes"] = figures[where]
         return figures
 
+    def refuse_more(self, limit_bytes: float, sampler: Sampler) -> None:
+        """Refuse a case that has taken more than a limit so far; `OverMemoryLimitError`."""
+        sampler.poll()
+        sampled = {channel: sampler.series(channel) for channel in (PROCESSES, USED, SWAP, ZRAM)}
+        series = {channel: each for channel, each in sampled.items() if each is not None}
+        peak_bytes = self.figures(Telemetry(sampler.interval_s, series=series))["memory_peak_bytes"]
+        if peak_bytes is not None and peak_bytes > limit_bytes:
+            peak_mib, limit_mib = bytes_to_mib(peak_bytes), bytes_to_mib(limit_bytes)
+            raise OverMemoryLimitError(
+                f"it took {peak_mib:.0f} MiB, more than the limit of {limit_mib:.0f} MiB",
+                "a smaller batch size, or a higher limit",
+                peak_bytes,
+            )
+
+
+def bytes_before(torch: Any) -> float:
+    """What the peak of a case contains before its model is built: of a GPU nothing, without one this process."""
+    return 0.0 if torch.cuda.is_available() else _status_bytes("VmRSS") or 0.0
+
 
 def own_peak_bytes(proc: Path = PROC) -> Optional[float]:
     """The kernel's peak resident size of this process (VmHWM of proc(5)), the figure of `/usr/bin/time -v`."""
+    return _status_bytes("VmHWM", proc)
+
+
+def _status_bytes(field: str, proc: Path = PROC) -> Optional[float]:
     with contextlib.suppress(OSError):
-        match = re.search(r"^VmHWM:\s*(\d+) kB", (proc / "status").read_text(), re.MULTILINE)
+        match = re.search(rf"^{field}:\s*(\d+) kB", (proc / "status").read_text(), re.MULTILINE)
         return kib_to_bytes(int(match[1])) if match else None
     return None
 

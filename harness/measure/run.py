@@ -40,11 +40,11 @@ from harness.measure.contention import wait_policy
 from harness.measure.flags import find_flags, stretch
 from harness.measure.idle import measure_idle
 from harness.measure.peak_memory import FIGURES as MEMORY_FIGURES
-from harness.measure.peak_memory import PeakMemory
+from harness.measure.peak_memory import PeakMemory, bytes_before
 from harness.measure.rounds import Rounds, run_rounds
 from harness.measure.time_budget import Allotment
 from harness.workloads import get_workload
-from harness.workloads.counting import counted_once
+from harness.workloads.counting import MemoryFloor, count_memory, counted_once
 from harness.workloads.counting import describe as describe_workload
 from harness.workloads.data.data_set import IN_MEMORY, PreparedData
 from harness.workloads.optional_packages import require
@@ -131,14 +131,16 @@ def run(
     rounds: Rounds = run_rounds,
     meter: Optional[SocketMeter] = None,
     allotment: Optional[Allotment] = None,
+    memory_limit_bytes: Optional[float] = None,
 ) -> Profile:
     """Measure a case on a device that the caller holds, under the case's power mode.
 
     `rounds` runs the minibatches that count; the whole duration of an idle or concurrent case is one of them, and
     self-profiling devices do not use it. `meter` measures power at the plug meanwhile. `allotment` is the case's part
-    of the run's time budget.
+    of the run's time budget. A case that takes more than `memory_limit_bytes` ends after the minibatch that shows it.
 
     Raises:
+        OverMemoryLimitError: the case took more than the limit.
         OverBudgetError: the case does not fit into the time budget.
         OverheatedError: a sensor rose above its limit; there is no profile of an unfinished case.
     """
@@ -162,7 +164,7 @@ def run(
     elif case.task == cases.CONCURRENT:
         profile = measure_concurrent(bench, machine, instruments, report, rounds)
     else:
-        profile = _measure(bench, instruments, report, rounds, allotment)
+        profile = _measure(bench, instruments, report, rounds, allotment, memory_limit_bytes)
     if meter is not None:
         profile = metered(profile, meter)
     if allotment is not None and profile.minibatch_time_ms is not None:
@@ -207,6 +209,28 @@ def _check_way(mix: Mix, machine: RealDevice) -> None:
         raise CannotRunError(f"torch has no CUDA streams on {machine.name}", f"use the way {cases.PROCESSES}")
     if mix.inference_mode and machine.clocks_only_fall:
         raise CannotRunError(f"clocks of {machine.name} may not rise again", "one power mode for both")
+
+
+def least_memory(case: Case, device: Device, report: Report) -> Optional[MemoryFloor]:
+    """The memory that a case cannot do without; None on a device that runs its own minibatches.
+
+    Raises what `conditions` raises: it prepares the data set.
+    """
+    if is_self_profiling(device):
+        return None
+    training = require("harness.measure.training_loop")
+    before_bytes = bytes_before(training.torch)
+    bench = bench_of(case, cast(RealDevice, device), report)
+    what = (bench.workload, bench.samples, case.task == cases.TRAINING, training.precision_of(bench.workload))
+    with training.failures_explained(f"counting the memory of {case.workload}", bench.workload.is_own):
+        try:
+            floor = count_memory(*what)
+        except Exception:
+            if training.accelerator().type == "cpu":
+                raise
+            floor = count_memory(*what, training.accelerator().type)
+    contents = f"the process before it and its {floor.contents}" if before_bytes else floor.contents
+    return MemoryFloor(before_bytes + floor.fixed_bytes, floor.sample_bytes, contents)
 
 
 def bench_of(case: Case, machine: RealDevice, report: Report) -> Bench:
@@ -283,7 +307,12 @@ def _refuse_data_elsewhere(data: PreparedData, place: Optional[Path], storage: s
 
 
 def _measure(
-    bench: Bench, instruments: Instruments, report: Report, rounds: Rounds, allotment: Optional[Allotment] = None
+    bench: Bench,
+    instruments: Instruments,
+    report: Report,
+    rounds: Rounds,
+    allotment: Optional[Allotment] = None,
+    memory_limit_bytes: Optional[float] = None,
 ) -> Profile:
     training = require("harness.measure.training_loop")
     case, settings, files, root = bench.case, bench.case.settings, bench.data.files, instruments.root
@@ -299,6 +328,8 @@ def _measure(
 
     def on_minibatch(minibatch: Minibatch) -> None:
         refuse_heat(sampler, instruments.limits_c)
+        if memory_limit_bytes is not None:
+            memory.refuse_more(memory_limit_bytes, sampler)
         place = f"epoch {minibatch.epoch} of {settings.epochs}, " if settings.epochs else ""
         report(f"    {place}minibatch {minibatch.index} ({minibatch.phase}), {minibatch.e2e_ms:.0f} ms")
         if allotment is not None:

@@ -27,6 +27,14 @@ class Counted(NamedTuple):
     input_bytes: int  # tensors of one sample, as they go to the accelerator
 
 
+class MemoryFloor(NamedTuple):
+    """Memory that running a workload cannot do without, in bytes."""
+
+    fixed_bytes: float  # whatever the batch size
+    sample_bytes: float  # in addition for each sample of a batch
+    contents: str  # what is counted, in words
+
+
 _known: Dict[Workload, Counted] = {}
 
 
@@ -92,6 +100,68 @@ def count(workload: Workload, samples: Any, device: str = "cpu") -> Counted:
         optimizer=type(workload.optimizer(model.parameters())).__name__,
         input_bytes=sum(tensor.numel() * tensor.element_size() for tensor in tensors) // taken,
     )
+
+
+def count_memory(
+    workload: Workload, samples: Any, trains: bool = True, precision: str = "fp32", device: str = "cpu"
+) -> MemoryFloor:
+    """Count the memory of weights, inputs and, in training, gradients, optimizer state and kept activations.
+
+    A forward pass of the smallest batch, in fp32, shows which activations are kept for the backward pass. In another
+    `precision` they have half the size; under torch.compile, which may compute them again, they are not counted.
+    """
+    torch = require("torch")
+    collate = workload.collate or require("torch.utils.data.dataloader").default_collate
+    model = workload.model().to(device).train(trains)
+    taken = workload.smallest_batch if trains else 1
+    weights = [*model.parameters(), *model.buffers()]
+    weight_bytes = _bytes_of({id(tensor): tensor for tensor in weights})
+    seen = {tensor.data_ptr() for tensor in weights}
+    inputs: Dict[int, Any] = {}
+
+    def to(value: Any) -> Any:
+        moved = value.to(device)
+        inputs[moved.data_ptr()] = moved
+        return moved
+
+    batch = move(collate([samples[index % len(samples)] for index in range(taken)]), to)
+    input_bytes = _bytes_of(inputs) / taken
+    if not trains:
+        return MemoryFloor(weight_bytes, input_bytes, "weights and inputs")
+    kept: Dict[int, Any] = {}
+
+    def keep(tensor: Any) -> Any:
+        if tensor.data_ptr() not in seen and tensor.data_ptr() not in inputs:
+            kept[tensor.data_ptr()] = tensor  # keeps its memory from being used again, by which it is recognised
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+        loss = workload.loss(model, batch)
+    kept_bytes = 0.0 if workload.compile else _bytes_of(kept) / taken
+    if precision != "fp32":
+        kept_bytes /= 2
+    del loss
+    trained = _bytes_of({id(tensor): tensor for tensor in model.parameters() if tensor.requires_grad})
+    fixed_bytes = weight_bytes + trained * (1 + _state_share(torch, workload))
+    contents = "weights, gradients, optimizer, inputs and activations"
+    return MemoryFloor(fixed_bytes, input_bytes + kept_bytes, contents)
+
+
+def _bytes_of(tensors: Dict[int, Any]) -> float:
+    return float(sum(tensor.numel() * tensor.element_size() for tensor in tensors.values()))
+
+
+def _state_share(torch: Any, workload: Workload) -> float:
+    """Bytes that the optimizer keeps for a byte of parameters, as a step with a small parameter shows."""
+    parameter = torch.nn.Parameter(torch.zeros(1024))
+    parameter.grad = torch.zeros_like(parameter)
+    try:
+        optimizer = workload.optimizer([parameter])
+        optimizer.step()
+    except Exception:  # a user's optimizer may need the network's own parameters; the least that it keeps is nothing
+        return 0.0
+    state = [value for value in optimizer.state[parameter].values() if isinstance(value, torch.Tensor)]
+    return _bytes_of(dict(enumerate(state))) / _bytes_of({0: parameter})
 
 
 def count_forward(model: Any, run: Callable[[], Any]) -> Tuple[int, int, int]:

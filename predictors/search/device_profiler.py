@@ -30,20 +30,21 @@ from harness.core.errors import (
     DoesNotFitError,
     HarnessError,
     OverheatedError,
+    OverMemoryLimitError,
     SourceUnavailableError,
 )
 from harness.core.metrics import POWER_CHANNEL
 from harness.core.power_modes import NamedMode, PowerMode
 from harness.core.profiles import Profile
 from harness.core.units import ms_to_s, mw_to_w
-from harness.measure.run import check, conditions, run
+from harness.measure.run import check, conditions, least_memory, run
 from harness.simulation.parameters import SIMULATED_WORKLOADS, load_workload_parameters
 from harness.store.conditions import CHOSEN_BY, comparable_conditions, is_disqualified, key
 from harness.store.frames import profiles
 from harness.store.results import ResultsStore
 from harness.workloads import get_workload
 from predictors.sampling import profiling_seconds
-from predictors.search.memory_limit import MemoryLimit, OverMemoryLimitError
+from predictors.search.memory_limit import MemoryLimit
 from predictors.strategies.protocol import Candidates, FailedMode, MeasuredMode
 
 USUAL_WORKERS = 4  # 003 II.B, 004 4.4
@@ -113,7 +114,10 @@ class DeviceProfiler:
         self._memory: Optional[MemoryLimit] = None
         if memory_limit_bytes is not None:
             smallest = get_workload(case.workload).smallest_batch if case.task == TRAINING else 1
-            self._memory = MemoryLimit(memory_limit_bytes, sizes, smallest)
+            template = dataclasses.replace(case, batch_size=min(sizes))
+            self._memory = MemoryLimit(
+                memory_limit_bytes, sizes, smallest, lambda: least_memory(template, self.device, self._report)
+            )
         self._was_hot = False
         self._least_khz = np.array([np.inf, np.inf])  # of CPU and GPU, in the modes that were set so far
         self._has_risen = False
@@ -197,7 +201,7 @@ class DeviceProfiler:
         while self._wants_another(takes):
             if takes:
                 self._report(f"    profiling again: it was {'; '.join(takes[-1].flags)}")
-            takes.append(run(case, self.device, self._report))
+            takes.append(self._run(case))
             khz = self._rows[index, 1:3]
             self._has_risen |= bool((khz > self._least_khz).any())
             self._least_khz = np.minimum(khz, self._least_khz)
@@ -222,9 +226,20 @@ class DeviceProfiler:
         self._report(f"    batches of {size}, to predict the memory of larger ones")
         check(smaller, self.device)
         conditions(smaller, self.device, self._report)
-        profile = run(smaller, self.device, self._report)
+        profile = self._run(smaller)
         self.keep(profile)
         return peak_bytes_of(profile)
+
+    def _run(self, case: Case) -> Profile:
+        if self._memory is None:
+            return run(case, self.device, self._report)
+        try:
+            return run(case, self.device, self._report, memory_limit_bytes=self._memory.limit_bytes)
+        except OverMemoryLimitError as error:
+            if error.peak_bytes is not None:
+                self._memory.add(case.batch_size, error.peak_bytes)
+                self._memory.check(case.batch_size, lambda size: self._peak_of_size(case, size))  # raises, with words
+            raise
 
     def _wants_another(self, takes: Sequence[Profile]) -> bool:
         """Whether to profile a candidate (again): the disturbance may be gone."""

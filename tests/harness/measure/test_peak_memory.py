@@ -8,10 +8,16 @@ import types
 
 import pytest
 
+from harness.core.cases import Case, Settings
+from harness.core.configuration import Configuration
+from harness.core.errors import OverMemoryLimitError
 from harness.core.metrics import AGGREGATES
 from harness.core.profiles import Series, Telemetry
+from harness.devices.host import HostDevice
 from harness.measure import peak_memory
-from harness.measure.peak_memory import FIGURES, PeakMemory, own_peak_bytes
+from harness.measure.peak_memory import FIGURES, GpuPeak, PeakMemory, own_peak_bytes
+from harness.measure.run import least_memory, run
+from tests.named_modes import mode_on
 
 MIB = 2**20
 
@@ -84,6 +90,27 @@ def test_what_has_no_sensor_is_missing_and_not_zero(board):
     assert PeakMemory(torch_with(), board).figures(Telemetry(1.0)) == dict.fromkeys(FIGURES)
 
 
+def test_without_a_network_there_is_no_figure_of_the_gpu(board):
+    figures = PeakMemory(None, board).figures(SAMPLED)
+    assert figures["memory_peak_bytes"] == figures["process_memory_peak_bytes"] == 250 * MIB
+    assert figures["gpu_memory_allocated_peak_bytes"] is figures["gpu_memory_reserved_peak_bytes"] is None
+
+
+def test_the_peaks_of_other_processes_on_the_gpu_are_added(board):
+    figures = PeakMemory(torch_with(gpu(0)), board).figures(SAMPLED, [GpuPeak(10.0 * MIB, 20.0 * MIB)] * 2)
+    assert figures["gpu_memory_allocated_peak_bytes"] == 320 * MIB
+    assert figures["memory_peak_bytes"] == 440 * MIB
+
+
+def test_a_case_that_took_more_than_the_limit_so_far_is_refused_with_its_peak(board):
+    sampler = types.SimpleNamespace(poll=lambda: 0, series=SAMPLED.series.get, interval_s=1.0)
+    memory = PeakMemory(torch_with(), board)
+    memory.refuse_more(250 * MIB, sampler)
+    with pytest.raises(OverMemoryLimitError, match="it took 250 MiB, more than the limit of 249 MiB") as refused:
+        memory.refuse_more(249 * MIB, sampler)
+    assert refused.value.peak_bytes == 250 * MIB
+
+
 @pytest.mark.exhaustive
 @pytest.mark.training
 def test_a_profile_of_the_host_has_the_peak_of_the_whole_run(tmp_path):
@@ -108,3 +135,20 @@ def test_a_profile_of_the_host_has_the_peak_of_the_whole_run(tmp_path):
     [profile] = profiles
     assert profile.aggregates["memory_peak_bytes"] == pytest.approx(usage.ru_maxrss * 1024, rel=0.05)
     assert profile.telemetry.series["memory_processes_bytes"].values
+
+
+@pytest.mark.training
+def test_a_case_ends_after_the_minibatch_that_exceeds_the_limit_and_its_least_memory_is_counted(tmp_path):
+    pytest.importorskip("torch")
+    device = HostDevice(Configuration(storage={"ssd": tmp_path}))
+    settings = Settings(data_scale=0.002, interval_s=0.1, minibatches=10)
+    case = Case("host", "lenet-mnist", mode_on(), 0, "ssd", 4, settings)
+    lines = []
+    with device.session():
+        floor = least_memory(case, device, lines.append)
+        assert floor.fixed_bytes > 50 * MIB  # the process with torch
+        assert 10_000 < floor.sample_bytes < 1_000_000
+        with pytest.raises(OverMemoryLimitError, match="more than the limit of 50 MiB") as refused:
+            run(case, device, lines.append, memory_limit_bytes=50 * MIB)
+    assert refused.value.peak_bytes > floor.fixed_bytes
+    assert not any("minibatch 1 " in line for line in lines)

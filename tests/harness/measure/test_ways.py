@@ -85,6 +85,10 @@ def test_both_go_on_at_once_and_leave_nothing_behind(run_both, started, way, mon
     assert figures["switching_ms"] is None
     assert len(profile.minibatches) == figures["clean_minibatches"]
     assert len(started) == (2 if way == PROCESSES else 0)
+    if way == PROCESSES:  # each loads torch for itself
+        assert figures["memory_peak_bytes"] > 2 * 100 * 2**20
+    else:
+        assert figures["memory_peak_bytes"] >= 100 * 2**20
 
 
 def test_a_mode_of_its_own_is_set_between_minibatches_and_what_that_costs_is_measured(run_both, monkeypatch):

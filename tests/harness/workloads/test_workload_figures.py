@@ -11,8 +11,9 @@ from harness.workloads import WORKLOADS, get_workload
 torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.training
 
-from harness.workloads.counting import count, count_forward, count_layers  # noqa: E402
+from harness.workloads.counting import count, count_forward, count_layers, count_memory  # noqa: E402
 from harness.workloads.forward_work import FLOPS_FORWARD  # noqa: E402
+from harness.workloads.workload import Workload  # noqa: E402
 
 NETWORKS = Path(__file__).resolve().parents[3] / "baselines" / "published" / "networks.csv"
 
@@ -97,3 +98,23 @@ def test_an_old_torch_counts_the_same_for_networks_of_convolutions(network):
     picture = torch.zeros(1, 3, 64, 64)
     with torch.no_grad():
         assert count_layers(model, lambda: model(picture))[0] == count_forward(model, lambda: model(picture))[0]
+
+
+def test_the_memory_that_training_cannot_do_without_is_counted():
+    """A linear layer of 1000 x 500 with AdamW: four times its weights, and for each sample its input and the output."""
+    layer = torch.nn.Linear(1000, 500, bias=False)
+
+    def loss(model, batch):
+        return model(batch[0]).relu().square().mean()
+
+    workload = Workload(
+        name="linear", model=lambda: layer, data=list, loss=loss,
+        optimizer=lambda parameters: torch.optim.AdamW(parameters), smallest_batch=2,
+    )  # fmt: skip
+    samples = [(torch.ones(1000), torch.zeros(1))] * 2
+    floor = count_memory(workload, samples)
+    weights = 1000 * 500 * 4
+    assert floor.fixed_bytes == pytest.approx(4 * weights, rel=0.001)
+    assert floor.sample_bytes == 4 * (1000 + 1 + 500)  # relu keeps its result, which square keeps too: once
+    assert count_memory(workload, samples, precision="bf16").sample_bytes == 4 * 1001 + 2 * 500
+    assert count_memory(workload, samples, trains=False)[:2] == (weights, 4 * 1001)

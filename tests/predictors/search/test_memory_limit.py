@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 
 import pytest
@@ -11,13 +12,15 @@ from hypothesis import strategies as st
 import jetwatt
 from harness.core.cases import Case, Settings
 from harness.core.configuration import Configuration
-from harness.core.errors import InvalidValueError, SourceUnavailableError
+from harness.core.errors import InvalidValueError, OverMemoryLimitError, SourceUnavailableError
 from harness.core.power_modes import PowerMode
 from harness.core.profiles import Minibatch, Profile, Telemetry
 from harness.devices.registry import open_device
+from harness.workloads.counting import MemoryFloor
+from predictors.search import device_profiler
 from predictors.search import recommend as search
 from predictors.search.device_profiler import DeviceProfiler
-from predictors.search.memory_limit import MARGIN, MemoryLimit, OverMemoryLimitError, predicted_bytes
+from predictors.search.memory_limit import GENEROUS, MARGIN, MemoryLimit, predicted_bytes
 from predictors.strategies.protocol import FailedMode, MeasuredMode
 from tests.named_modes import mode_on
 
@@ -87,7 +90,7 @@ def test_a_size_that_needs_more_than_the_limit_is_never_started_even_where_it_is
 def test_the_refusal_has_the_prediction_and_the_sizes_it_comes_from():
     profiler = profiler_of(Board(), (16, 64), 900)
     refused = profiler.profile(places_of(profiler)[64])
-    assert "batches of 64 need about 1140 MiB, as predicted from batches of 4 and 8" in refused.reason
+    assert "batches of 64 need about 1140 MiB, as predicted from batches of 1 and 2" in refused.reason
     assert "limit of 900 MiB" in refused.reason
 
 
@@ -121,7 +124,7 @@ def test_small_sizes_whose_memory_hides_below_what_a_process_takes_anyway_do_not
     memory = MemoryLimit(1500 * MIB, [16, 128])
     with pytest.raises(OverMemoryLimitError, match="batches of 128 need about"):
         memory.check(128, needed)
-    assert started == [4, 8, 16, 32]
+    assert started == [1, 2, 4, 8, 16, 32]
 
 
 def test_a_profile_without_memory_ends_the_search_with_the_reason():
@@ -166,8 +169,92 @@ def test_whatever_is_asked_for_nothing_beyond_the_limit_is_started(fixed, per_sa
             assert MARGIN * needed(size) > limit
         else:
             memory.add(size, measure(size))
-    # Only the two smallest, which nothing predicts, may turn out to need more.
-    assert all(needed(size) <= limit for size in started if size > max(2, min(sizes) // 2))
+    # Without a count, the smallest size and one sample more are all that nothing predicts.
+    assert all(needed(size) <= limit for size in started if size > 2)
+
+
+@given(
+    st.integers(0, 2000), st.integers(1, 200), st.floats(1, GENEROUS),
+    st.lists(st.integers(2, 512), min_size=1, unique=True), st.integers(100, 20_000), st.sampled_from([1, 2]),
+)  # fmt: skip
+def test_with_a_count_only_the_smallest_size_and_one_sample_more_may_exceed_the_limit(
+    fixed, counted, growth, sizes, limit, smallest
+):
+    """A sample takes `growth` times what was counted."""
+
+    def needed(size):
+        return fixed + growth * counted * size
+
+    started = []
+
+    def measure(size):
+        started.append(size)
+        return needed(size)
+
+    memory = MemoryLimit(limit, sizes, smallest, lambda: MemoryFloor(fixed, counted, "weights"))
+    for size in sizes:
+        try:
+            memory.check(size, measure)
+        except OverMemoryLimitError:
+            assert MARGIN * needed(size) > limit
+        else:
+            memory.add(size, measure(size))
+    assert all(needed(size) <= limit for size in started if size > smallest + 1)
+    assert all(fixed + counted * size <= limit for size in started)
+
+
+def floor_of(fixed_mib, sample_mib):
+    return MemoryFloor(fixed_mib * MIB, sample_mib * MIB, "weights and activations")
+
+
+def test_a_size_that_needs_more_than_the_limit_for_what_was_counted_is_refused_before_anything_is_started():
+    memory = MemoryLimit(900 * MIB, [64], count=lambda: floor_of(300, 10))
+    with pytest.raises(OverMemoryLimitError, match="64 need at least 940 MiB for weights and activations, more than"):
+        memory.check(64, lambda size: pytest.fail(f"{size} was started"))
+
+
+@pytest.mark.parametrize(
+    ("limit_mib", "expected"),
+    [
+        (5000, [4, 8, 16]),
+        (700, [4, 8, 16]),  # 8 takes at most 540 + 4 x 20
+        (640, [4, 8]),  # 16 takes 660 by the line through 4 and 8
+        (600, [4]),  # 16 takes 600 at least, and that leaves nothing in reserve
+        (570, []),  # 16 needs 580 at least
+    ],
+)
+def test_the_second_size_is_the_largest_that_fits_if_a_sample_takes_several_times_its_count(limit_mib, expected):
+    started = []
+
+    def measure(size):
+        started.append(size)
+        return (500 + 10 * size) * MIB
+
+    memory = MemoryLimit(limit_mib * MIB, [16, 32], count=lambda: floor_of(500, 5))
+    with contextlib.suppress(OverMemoryLimitError):
+        memory.check(16, measure)
+        started.append(16)
+    assert started == expected
+
+
+def test_a_case_that_exceeds_the_limit_ends_and_is_not_started_again(monkeypatch):
+    """The loop's own watch: it ends a case after the minibatch that took too much."""
+    board, started = Board(), []
+
+    def watched(case, device, report, memory_limit_bytes):
+        started.append(case.batch_size)
+        peak_bytes = (500 + 10 * case.batch_size) * MIB
+        if peak_bytes > memory_limit_bytes:
+            raise OverMemoryLimitError("it took too much", "", peak_bytes)
+        return board.profile(case)
+
+    monkeypatch.setattr(device_profiler, "run", watched)
+    profiler = profiler_of(board, (16, 64), 505)
+    failed = profiler.profile(places_of(profiler)[64])
+    assert "batches of 1 took 510 MiB, more than the limit of 505 MiB" in failed.reason
+    with pytest.raises(OverMemoryLimitError, match="batches of 1 took 510 MiB"):
+        profiler.profile(places_of(profiler)[16])
+    assert started == [1]
 
 
 def test_recommend_starts_no_size_beyond_the_limit_and_lists_what_it_left_out(monkeypatch):
@@ -187,7 +274,7 @@ def test_recommend_starts_no_size_beyond_the_limit_and_lists_what_it_left_out(mo
         "sim:xavier-agx", workload="mobilenetv3-gld23k", batch_size=[16, 32, 64, 128], power_budget=25, profiles=6,
         memory_limit=1300,
     )  # fmt: skip
-    assert set(started) >= {4, 8}
+    assert set(started) >= {1, 2}
     assert max(started) <= 64
     [[recommendation]] = answer.recommendations
     assert recommendation.choice.batch_size <= 64
