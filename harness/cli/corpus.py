@@ -9,7 +9,7 @@ from harness.cli.options import options_of, output_file, whole_numbers
 from harness.core.boards import load_board
 from harness.core.corpus import SUFFIXES, TASKS
 from harness.core.errors import InvalidValueError
-from harness.simulation.corpus import simulate_corpus
+from harness.simulation.corpus import ALL, simulate_corpus
 from harness.simulation.parameters import SIMULATED_BOARDS, SIMULATED_WORKLOADS
 
 
@@ -25,6 +25,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--batch-size", default="16", metavar="LIST", help="comma list (default: %(default)s)")
     add("--workers", type=int, metavar="N", help="default: as in the papers, 4, or 0 for yolov8n-coco")
     add("--storage", help="ssd, sd, hdd or emmc (default: ssd; on boards without one, their own medium)")
+    add("--power-limit", metavar="LIST", help="of a discrete GPU, in W: comma list, or all (default: the greatest)")
     which = simulate.add_argument_group("which modes (default: all)")
     which.add_argument("--all", action="store_true", help="all modes of the board; this is the default")
     add_sampling_arguments(which)
@@ -40,6 +41,8 @@ def run(arguments: argparse.Namespace) -> int:
     named = choose_modes(load_board(device), arguments)
     options = options_of(simulate_corpus, arguments)
     options["batch_size"] = whole_numbers("--batch-size", arguments.batch_size, "8,16,32")
+    if arguments.power_limit not in (None, ALL):
+        options["power_limit"] = whole_numbers("--power-limit", arguments.power_limit, "100,150")
     rows = simulate_corpus(
         device,
         [workload.strip() for workload in arguments.workload.split(",")],

@@ -31,7 +31,7 @@ from harness.core.metrics import POWER_CHANNEL, summarise, summarise_concurrent,
 from harness.core.mode_texts import NamedModes
 from harness.core.power_modes import PowerMode, PowerModeSpace
 from harness.core.profiles import Minibatch, Profile, Telemetry
-from harness.core.units import BYTES_PER_GIB, share_to_percent
+from harness.core.units import BYTES_PER_GIB, mw_to_w, share_to_percent, w_to_mw
 from harness.devices import raspberry_pi
 from harness.simulation.parameters import (
     BOARD_FILES,
@@ -121,6 +121,11 @@ class SimulatedDevice:
     def power_modes(self, text: str, workload: str = "") -> NamedModes:
         return self._spec.power_modes(text)
 
+    @property
+    def settable_limits_mw(self) -> Tuple[int, ...]:
+        """The power limits of a discrete GPU, ascending; empty for other boards."""
+        return self._spec.power_limits_mw
+
     def capabilities(self) -> List[Capability]:
         return [Capability("simulate", True, f"time and power of {', '.join(SIMULATED_WORKLOADS)}")]
 
@@ -142,6 +147,7 @@ class SimulatedDevice:
                 self.check(part)
         if case.task in (IDLE, CONCURRENT):
             return
+        self._check_limit(case.settings.power_limit_w)
         media = [medium for medium in MEDIA if medium in self._spec.storage]
         if case.storage not in media:
             what = f"{self.name} has no storage {case.storage!r}"
@@ -158,6 +164,19 @@ class SimulatedDevice:
         if data.per_pass * (case.settings.epochs or 2) < 2:  # the first minibatch never counts
             what = f"{data.samples} samples of {case.workload} make too few batches of {case.batch_size}"
             raise CannotRunError(what, "a larger --data-scale, more --epochs, or a smaller --batch-size")
+
+    def _check_limit(self, limit_w: Optional[float]) -> None:
+        limits = self.settable_limits_mw
+        if limit_w is not None and limits and not limits[0] <= w_to_mw(limit_w) <= limits[-1]:
+            allowed = f"allowed: {mw_to_w(limits[0]):g} to {mw_to_w(limits[-1]):g} W"
+            raise CannotRunError(f"{self.name} does not accept a power limit of {limit_w:g} W", allowed)
+
+    def _limit_mw(self, case: Case) -> Optional[int]:
+        """The power limit of a case, by default the greatest; None if the board has none."""
+        limit_w = case.settings.power_limit_w
+        if limit_w is not None:
+            return round(w_to_mw(limit_w))
+        return max(self.settable_limits_mw, default=None)
 
     @contextlib.contextmanager
     def session(self) -> Iterator[None]:
@@ -180,6 +199,8 @@ class SimulatedDevice:
             "dvfs": "off" if case.settings.clocks == STATIC else "on",
             "torch": None,
         }
+        if self.settable_limits_mw:
+            board["gpu_power_limit_mw"] = self._limit_mw(case)
         if self.slowdown:  # recorded as a version of torch, so that only `--by torch` compares it with other profiles
             slower = f"{share_to_percent(self.slowdown):g} % slower"
             board.update(injected_slowdown=self.slowdown, torch=f"none, injected: {slower}")
@@ -231,7 +252,8 @@ class SimulatedDevice:
     def _in_mode_of(self, case: Case) -> SimulatedBoard:
         tpcs, mask = self._spec.gpu.tpcs, self._tpc_mask(case.power_mode.name)
         share = 1.0 if not tpcs else 1.0 - bin(mask & ((1 << tpcs) - 1)).count("1") / tpcs
-        return SimulatedBoard(self._board, self._instance, self.apply(case.power_mode.mode), share, self.slowdown)
+        mode = self.apply(case.power_mode.mode)
+        return SimulatedBoard(self._board, self._instance, mode, share, self.slowdown, self._limit_mw(case))
 
     def profile(self, case: Case) -> Profile:
         run = {IDLE: self._idle, CONCURRENT: self._interleave}.get(case.task, self._train)

@@ -20,6 +20,7 @@ ACCOUNTING_S = 0.03
 KINDS = ("ssd", "hdd", "sd", "emmc", "ram")  # names of storage that state the kind of medium
 NOISY_SHARE = 0.2  # an interquartile range above this share of the median is flagged
 BATCHES_WAITING = 2  # one batch may fill up while another waits for a training minibatch; more is a growing queue
+CAPPED = "gpu_power_capped_share"  # of a discrete GPU: its power limit holds it down
 RPM_SHARE = 0.1  # nvfancontrol's own tolerance is 100 turns of some 1,000 to 3,000
 COLD_SHARE, WARM_SHARE = 0.05, 0.95  # residency that still counts as cold and as warm
 
@@ -43,7 +44,7 @@ def find_flags(profile: Profile) -> List[str]:
             *(_disturbance(case, start, end, telemetry) if conditions["logging"] == "on" else ()),
             *_throttling(start, end, telemetry),
             *_fan(conditions, telemetry, start, end),
-            *_clocks(case, conditions),
+            *_clocks(case, conditions, between(telemetry.series.get(CAPPED, NO_SERIES), start, end).values),
             *_telemetry_gaps(telemetry),
             *([] if conditions["clean_process"] else [_NOT_CLEAN]),
         ]
@@ -58,7 +59,7 @@ def find_flags(profile: Profile) -> List[str]:
         *_socket(telemetry, aggregates),
         *_peaks(conditions, telemetry, minibatches[0].start_s, end),
         *([f"cpu-quota: {_QUOTA.format(periods)}"] if periods else []),
-        *_clocks(case, conditions),
+        *_clocks(case, conditions, between(telemetry.series.get(CAPPED, NO_SERIES), start, end).values),
         *([f"temperature-unwatched: {_NO_HEAT.format(most_c)}"] if most_c and not watched else []),
     ]
     if case.task == CONCURRENT:
@@ -152,13 +153,16 @@ def _fan(conditions: Mapping[str, Any], telemetry: Telemetry, start: float, end:
         yield f"fan-moved: {'; '.join(moved)}"
 
 
-def _clocks(case: Case, conditions: Mapping[str, Any]) -> Iterator[str]:
-    """Clocks that should have been static: DVFS stayed on, or readings differ from what was set (C3)."""
+def _clocks(case: Case, conditions: Mapping[str, Any], capped: Sequence[float]) -> Iterator[str]:
+    """Clocks that should have been static: DVFS stayed on, or readings differ from what was set (C3).
+
+    A power limit lowers the GPU clock on purpose: where it did, by the samples `capped`, the clock is not flagged.
+    """
     if case.settings.clocks != STATIC or "dvfs" not in conditions:
         return  # clocks cannot be held on this device
     reasons = ["DVFS is on"] if conditions["dvfs"] == "on" else []
     for channel, use in (conditions.get("clock_use") or {}).items():
-        if use["off"]:
+        if use["off"] and not (channel == "gpu_khz" and any(capped)):
             reasons.append(f"{channel} was not {use['set_khz']} in {use['off']} of {use['samples']} samples")
     if reasons:
         yield f"not-static: {'; '.join(reasons)}"

@@ -7,10 +7,13 @@ from typing import Any, Dict, List, Optional, Sequence, Union
 
 import numpy as np
 
+from harness.core.boards import BoardSpec, load_board
 from harness.core.campaigns import own_media
 from harness.core.configuration import DEFAULT_STORAGE
-from harness.core.corpus import TASKS, Column, write_corpus
+from harness.core.corpus import POWER_LIMIT, TASKS, Column, write_corpus
+from harness.core.errors import InvalidValueError
 from harness.core.power_modes import PowerMode
+from harness.core.units import mw_to_w, w_to_mw
 from harness.simulation.model import Load, cached_share, repetition_factors, simulate
 from harness.simulation.parameters import SIMULATED_WORKLOADS, load_board_parameters, load_workload_parameters
 from harness.simulation.terms import seed_of
@@ -33,6 +36,7 @@ def simulate_corpus(
     seed: int = 0,
     noise: bool = True,
     instance: int = 0,
+    power_limit: Union[str, float, Sequence[float], None] = None,
     out: Union[str, Path, None] = None,
 ) -> List[Dict[str, Any]]:
     """Profile workloads on a simulated board in some power modes, as `jetwatt corpus simulate` does.
@@ -50,10 +54,12 @@ def simulate_corpus(
         seed: the same seed gives the same noise.
         noise: whether profiles have measurement noise.
         instance: the copy of the board; copies differ as boards do.
+        power_limit: of a discrete GPU, in W, one or several, or `all`; None for the greatest.
         out: a corpus file to write, `.csv` or `.parquet`; None writes none.
 
     Returns:
-        Rows of a corpus, with columns `workers` and `storage`, in the order of workloads and batch sizes.
+        Rows of a corpus, with columns `workers` and `storage`, in the order of workloads, batch sizes and power limits.
+        Those of a GPU with power limits also have `power_limit_mw`.
 
     Raises:
         HarnessError: a name is unknown, a value is outside the model's range, or the file cannot be written.
@@ -62,15 +68,37 @@ def simulate_corpus(
     names = SIMULATED_WORKLOADS if named == [ALL] else named
     sizes = [batch_size] if isinstance(batch_size, int) else list(batch_size)
     medium = own_media(board, [DEFAULT_STORAGE])[0] if storage is None else storage
+    limits_mw = _limits_mw(load_board(board), power_limit)
     rows = [
         row
         for name in names
         for size in sizes
-        for row in _simulated_rows(board, name, modes, size, workers, medium, task, seed, noise, instance)
+        for limit_mw in limits_mw
+        for row in _simulated_rows(board, name, modes, size, workers, medium, task, seed, noise, instance, limit_mw)
     ]
     if out is not None:
-        write_corpus(out, rows, FURTHER)
+        is_limited = limits_mw != [None]
+        write_corpus(out, rows, (*FURTHER, POWER_LIMIT) if is_limited else FURTHER)
     return rows
+
+
+def _limits_mw(spec: BoardSpec, power_limit: Union[str, float, Sequence[float], None]) -> Sequence[Optional[int]]:
+    """The power limits to simulate; None alone for a board without any."""
+    settable = spec.power_limits_mw
+    if not settable:
+        if power_limit is not None:
+            raise InvalidValueError(f"{spec.name} has no power limit to set", "omit --power-limit")
+        return [None]
+    if power_limit is None:
+        return settable[-1:]
+    if power_limit == ALL:
+        return settable
+    chosen = [power_limit] if isinstance(power_limit, (int, float)) else power_limit
+    for limit_w in chosen:
+        if not settable[0] <= w_to_mw(limit_w) <= settable[-1]:
+            allowed = f"allowed: {mw_to_w(settable[0]):g} to {mw_to_w(settable[-1]):g} W"
+            raise InvalidValueError(f"{spec.name} does not accept a power limit of {limit_w:g} W", allowed)
+    return [round(w_to_mw(limit_w)) for limit_w in chosen]
 
 
 def _simulated_rows(
@@ -84,6 +112,7 @@ def _simulated_rows(
     seed: int,
     noise: bool,
     instance: int,
+    limit_mw: Optional[int],
 ) -> List[Dict[str, Any]]:
     board, workload = load_board_parameters(board_name), load_workload_parameters(workload_name)
     loaders = workload.default_workers if workers is None else workers
@@ -95,10 +124,11 @@ def _simulated_rows(
         task=task,
     )
     table = np.array(modes, dtype=np.int64).reshape(-1, len(PowerMode._fields))
-    response = simulate(board, workload, table, load, instance=instance)
+    response = simulate(board, workload, table, load, instance=instance, limit_mw=limit_mw)
     time_ms, power_mw = response.minibatch_time_ms, response.power_mw
     if noise:
-        what = (board_name, workload_name, tuple(load), seed, *([instance] if instance else []))
+        further = [value for value in (instance, limit_mw) if value]
+        what = (board_name, workload_name, tuple(load), seed, *further)
         random = np.random.Generator(np.random.PCG64(seed_of(repr(what))))  # each combination has its own noise
         time_ms, power_mw = repetition_factors(board, random, len(table)) * (time_ms, power_mw)
     same = {"device": board_name, "workload": workload_name, "task": task}
@@ -112,6 +142,7 @@ def _simulated_rows(
             "provenance": "simulated",
             "workers": loaders,
             "storage": storage,
+            **({} if limit_mw is None else {POWER_LIMIT.name: limit_mw}),
         }
         for mode, time, power in zip(table.tolist(), np.round(time_ms, 4).tolist(), np.round(power_mw).tolist())
     ]

@@ -53,15 +53,18 @@ def simulate(
     instance: int = 0,
     rough: bool = True,
     physics: Optional[PhysicsParameters] = None,
+    limit_mw: Optional[float] = None,
 ) -> Response:
     """The steady state of a board in some power modes.
 
     `modes` has shape (n, 4), as `PowerMode`; presets gate some of the GPU's clusters (`tpc_share`); instance 0 is the
-    board that the parameters were fitted to; `rough` adds the deviations that a real board shows.
+    board that the parameters were fitted to; `rough` adds the deviations that a real board shows. `limit_mw` is the
+    power limit of a discrete GPU, by default its greatest.
     """
     physics = load_physics() if physics is None else physics
     modes = board.with_clocks(modes)
     _check(board, modes, load, tpc_share)
+    modes = limited_modes(board, workload, modes, load.task, limit_mw, physics)
     response = _steady(board, workload, modes, load, tpc_share, physics)
     if load.clocks == "dvfs":
         lowered = dvfs_modes(board, modes, response, physics)
@@ -248,6 +251,33 @@ def busy_mw(board: BoardParameters, modes: np.ndarray, tpc_share: float = 1.0) -
         board.cpu_mw * active * terms.switching(modes[:, 1], most.cpu_khz, board.cpu_voltage, board.cpu_curve),
         board.gpu_mw * tpc_share * terms.switching(modes[:, 2], most.gpu_khz, board.gpu_voltage, board.gpu_curve),
     )
+
+
+def limited_modes(
+    board: BoardParameters,
+    workload: WorkloadParameters,
+    modes: np.ndarray,
+    task: str,
+    limit_mw: Optional[float],
+    physics: PhysicsParameters,
+) -> np.ndarray:
+    """Modes, shape (n, 4), with the GPU clocks that a power limit leaves; the modes themselves if the GPU has no limit.
+
+    The clock falls until the card draws what the limit allows while the GPU computes and memory has full traffic, but
+    not below `limited_khz`. Phases in which the GPU waits draw less, so that mean power is below the limit.
+    """
+    if not board.spec.power_limits_mw:
+        return modes
+    limit_mw = board.spec.power_limits_mw[-1] if limit_mw is None else limit_mw
+    most_khz = board.greatest.gpu_khz
+    khz = np.linspace(board.limited_khz, most_khz, 500)
+    activity = physics.inference_gpu_power if task == "inference" else 1.0
+    busy = board.gpu_idle + (1.0 - board.gpu_idle) * workload.gpu_activity * activity
+    computing_mw = board.gpu_mw * terms.switching(khz, most_khz, board.gpu_voltage, board.gpu_curve) * busy
+    memory_mw = modes[:, 3] / board.greatest.mem_khz * (board.mem_mw + board.traffic_mw)
+    limited = modes.copy()
+    limited[:, 2] = np.minimum(modes[:, 2], np.interp(limit_mw - board.base_mw - memory_mw, computing_mw, khz))
+    return limited
 
 
 def dvfs_modes(board: BoardParameters, modes: np.ndarray, response: Response, physics: PhysicsParameters) -> np.ndarray:

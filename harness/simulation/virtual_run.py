@@ -15,7 +15,15 @@ from harness.core.power_modes import UNKNOWN_KHZ, PowerMode
 from harness.core.profiles import CLEAN, Minibatch, Series, Telemetry
 from harness.core.units import MS_PER_S, ms_to_s, s_to_ms
 from harness.simulation import model
-from harness.simulation.model import Load, Response, cached_share, dvfs_modes, idle_power_mw, simulate
+from harness.simulation.model import (
+    Load,
+    Response,
+    cached_share,
+    dvfs_modes,
+    idle_power_mw,
+    limited_modes,
+    simulate,
+)
 from harness.simulation.parameters import BoardParameters, WorkloadParameters, load_physics
 from harness.simulation.terms import seed_of
 from harness.simulation.timeline import (
@@ -91,18 +99,32 @@ class SimulatedBoard(NamedTuple):
     mode: PowerMode  # the power mode
     tpc_share: float  # share of the GPU's clusters that are on
     slowdown: float = 0.0  # a share by which every minibatch is slower, put there on purpose
+    limit_mw: Optional[float] = None  # the power limit of a discrete GPU; None for its greatest
 
     def respond(self, workload: WorkloadParameters, load: Load) -> Response:
         return simulate(
-            self.parameters, workload, np.array([self.mode]), load, tpc_share=self.tpc_share, instance=self.instance
+            self.parameters,
+            workload,
+            np.array([self.mode]),
+            load,
+            tpc_share=self.tpc_share,
+            instance=self.instance,
+            limit_mw=self.limit_mw,
         )
 
+    def under_limit(self, workload: WorkloadParameters, task: str) -> PowerMode:
+        """The mode with the GPU clock that the power limit leaves."""
+        mode = np.array([self.mode], dtype=float)
+        limited = limited_modes(self.parameters, workload, mode, task, self.limit_mw, load_physics())
+        return PowerMode(*np.rint(limited[0]).astype(int).tolist())
+
     def clocks(self, workload: WorkloadParameters, load: Load) -> PowerMode:
-        """The clocks that the board runs at under a load: lower than the mode's where DVFS is on."""
+        """The clocks that the board runs at under a load: lower than the mode's with DVFS or under a power limit."""
+        limited = self.under_limit(workload, load.task)
         if load.clocks != DVFS:
-            return self.mode
+            return limited
         static = self.respond(workload, load._replace(clocks=STATIC))
-        lowered = dvfs_modes(self.parameters, np.array([self.mode], dtype=float), static, load_physics())
+        lowered = dvfs_modes(self.parameters, np.array([limited], dtype=float), static, load_physics())
         return PowerMode(*np.rint(lowered[0]).astype(int).tolist())
 
 
@@ -227,6 +249,7 @@ def observe(
     return {
         **channels,
         **still_channels(len(at.times_s), spec, mode, min(used_bytes, spec.ram_bytes)),
+        **_capped(board, workload, case, len(at.times_s)),
         "temperature_tj_c": COOL_C + RISE_C * warmth,
         "cpu_own_cores": steady("cpu_utilisation") * running * mode.cpu_cores,
         **({"gpu_load_share": steady("gpu_utilisation") * running} if spec.gpu.cuda_cores else {}),
@@ -234,6 +257,14 @@ def observe(
         "disk_reads_per_s": missed * max(case.batch_size, batch_bytes / REQUEST_BYTES) * per_s * running,
         "data_cached_share": np.where(running, held[np.clip(number, 0, None)], data.before),
     }
+
+
+def _capped(board: SimulatedBoard, workload: WorkloadParameters, case: Case, count: int) -> Dict[str, np.ndarray]:
+    """Whether the power limit holds the GPU down, as NVML reports it."""
+    if not board.parameters.spec.power_limits_mw:
+        return {}
+    is_capped = board.under_limit(workload, case.task).gpu_khz < board.mode.gpu_khz
+    return {"gpu_power_capped_share": np.full(count, float(is_capped))}
 
 
 def still_channels(count: int, board: BoardSpec, mode: PowerMode, memory_bytes: float) -> Dict[str, np.ndarray]:

@@ -343,13 +343,15 @@ class FittedModel:
         if not isinstance(modes, str):
             return [PowerMode(*map(int, mode)) for mode in modes]
         name = (device or self.origin["device"]).rpartition(":")[2].partition("@")[0]
-        if is_board(name):
+        learned = self.predictor.training_rows_.inputs.modes
+        has_clocks = bool((learned[:, 1:] > 1).any())  # without, modes of a board would be outside the profiled range
+        if is_board(name) and (has_clocks or modes != "all" or name != self.origin["device"]):
             board = load_board(name)
             return list(board.power_mode_space()) if modes == "all" else [mode for _, mode in board.power_modes(modes)]
         if name != self.origin["device"] or modes != "all":
             hint = f"available: {', '.join(board_names())}; for other boards give modes= as tuples"
             raise UnknownNameError(f"the power modes {modes!r} of {name!r} are unknown", hint)
-        cores, *clocks = (np.unique(values).astype(int) for values in self.predictor.training_rows_.inputs.modes.T)
+        cores, *clocks = (np.unique(values).astype(int) for values in learned.T)
         reported = (np.where(values == 1, UNKNOWN_KHZ, values) for values in clocks)
         return list(PowerModeSpace(*(tuple(values.tolist()) for values in (cores, *reported))))
 

@@ -105,6 +105,7 @@ class BoardSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     default_preset: str = ""  # the one it boots with; empty if unknown
     papers_mode: str = ""  # the preset that the papers take as their default; empty if they had no such board
     default_storage: str = "ssd"  # medium of the papers' data; the boot medium if they had no such board
+    power_limits_mw: Tuple[int, ...] = ()  # that a discrete GPU can be set to, for planning without it; empty if none
     clocks_only_fall: Optional[bool] = None  # whether raising CPU and GPU clocks takes a reboot; None if no source
     gpu_cap_rounds_up: bool = False  # whether a preset's GPU cap means the next allowed clock above it instead of below
     # modes that a paper names, as it prints them: cores, and the MHz of CPU, GPU and memory
@@ -227,6 +228,7 @@ def load_board(name: str, variant: str = "") -> BoardSpec:
     if variant not in ("", variants[0]):
         table = _overlaid(table, {**content["variants"][variant], "variant": variant})
     table["clocks"] = {key: _expanded(entries) for key, entries in table.get("clocks", {}).items()}
+    table["power_limits_mw"] = _expanded(table.get("power_limits_mw", ()))
     return typed({**table, "name": name}, BoardSpec, f"board file {_facts_file(name)}{_whose(name)}")
 
 

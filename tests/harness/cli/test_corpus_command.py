@@ -25,6 +25,18 @@ def test_yolo_is_loaded_without_workers_unless_told(tmp_path):
     assert read_corpus(out)["workers"].tolist() == [0, 4]
 
 
+def test_a_gpu_has_rows_for_each_power_limit(tmp_path):
+    arguments = "--device a40 --workload bert-squad --power-mode maxn --no-noise"
+    _, limited = simulate(tmp_path, f"{arguments} --power-limit all")
+    table = read_corpus(limited).sort_values("power_limit_mw")
+    assert table["power_limit_mw"].tolist() == list(range(100_000, 300_001, 25_000))
+    assert table["minibatch_time_ms"].iloc[0] > 1.5 * table["minibatch_time_ms"].iloc[-1]
+    assert table["power_mw"].iloc[0] < 0.6 * table["power_mw"].iloc[-1]
+    assert set(table["provenance"]) == {"simulated"}
+    _, greatest = simulate(tmp_path, arguments)
+    assert read_corpus(greatest)["power_limit_mw"].tolist() == [300_000]
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
@@ -33,6 +45,8 @@ def test_yolo_is_loaded_without_workers_unless_told(tmp_path):
         ("--device nano --workload lenet-mnist --batch-size eight", "--batch-size is 'eight'"),
         ("--device nano --workload lenet-mnist --all --sample 3", "give one of them"),
         ("--device nano --workload lenet-mnist --storage tape", "'tape'"),
+        ("--device nano --workload lenet-mnist --power-limit 5", "nano has no power limit to set"),
+        ("--device v100 --workload lenet-mnist --power-limit 100,300", "limit of 300 W; allowed: 100 to 250 W"),
     ],
 )
 def test_what_cannot_be_simulated_is_refused(tmp_path, capsys, arguments, said):

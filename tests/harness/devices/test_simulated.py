@@ -15,6 +15,7 @@ from harness.core.power_modes import PowerMode
 from harness.core.profiles import CLEAN, FIRST, SETTLING
 from harness.devices.registry import known_devices, open_device
 from harness.devices.simulated import SimulatedDevice
+from harness.measure.flags import find_flags
 from harness.simulation.parameters import SIMULATED_BOARDS
 from harness.store.conditions import comparable_conditions, key
 from tests.harness.devices.simulated_cases import case_of, profile_of
@@ -214,6 +215,7 @@ def test_waiting_for_the_network_is_not_simulated():
     ("board", "greatest", "parts", "shown", "hidden"),
     [
         ("rtx-3090", "16c-5200-1695-9751", ("gpu", "cpu"), {"gpu_khz", "gpu_mem_khz", "gpu_load_share"}, {"emc_khz"}),
+        ("v100", "32c-3400-1380-877", ("gpu",), {"gpu_khz", "gpu_mem_khz", "gpu_power_capped_share"}, {"emc_khz"}),
         ("raspberry-pi-5", "4c-2400-x-x", ("3v3_sys", "ddr_vdd2", "vdd_core"), set(), {"gpu_khz", "gpu_load_share"}),
     ],
 )
@@ -229,6 +231,40 @@ def test_a_machine_of_another_kind_has_modes_and_channels_as_the_real_one(board,
     assert shown <= set(series)
     assert not hidden & set(series)
     assert all(part in profile.conditions["power_definition"].lower() for part in parts)
+
+
+def limited(limit_w, board="v100", **changes):
+    settings = Settings(minibatches=20, power_limit_w=limit_w)
+    return dataclasses.replace(case_of(f"sim:{board}", workload="bert-squad", **changes), settings=settings)
+
+
+@pytest.mark.parametrize(("board", "least_w", "most_w"), [("v100", 100, 250), ("a40", 100, 300)])
+def test_a_simulated_gpu_is_slower_under_a_lower_limit_and_draws_no_more_than_that(board, least_w, most_w):
+    device = open_device(f"sim:{board}", Configuration())
+    assert (device.settable_limits_mw[0], device.settable_limits_mw[-1]) == (1000 * least_w, 1000 * most_w)
+    free, low, most = (device.profile(limited(limit_w, board)) for limit_w in (None, 150.0, float(most_w)))
+    assert free.conditions["gpu_power_limit_mw"] == 1000 * most_w
+    assert low.conditions["gpu_power_limit_mw"] == 150_000
+    assert median_ms(free) == pytest.approx(median_ms(most), rel=0.03)  # apart from the noise of a run
+    assert 1.1 < median_ms(low) / median_ms(free) < 2.5
+    assert 120_000 < low.aggregates["power_mw"] < 156_000 < free.aggregates["power_mw"]
+    khz = low.telemetry.series["gpu_khz"].values
+    assert max(khz) < 0.95 * device.power_mode_space().greatest.gpu_khz
+    assert set(low.telemetry.series["gpu_power_capped_share"].values) == {1.0}
+    assert not any("not-static" in flag for flag in find_flags(low))
+    for limit_w in (least_w - 1.0, most_w + 1.0):
+        with pytest.raises(CannotRunError, match=f"allowed: {least_w} to {most_w} W"):
+            device.check(limited(limit_w, board))
+
+
+def test_a_limit_leaves_a_clock_alone_that_is_locked_below_what_it_allows():
+    low = mode_on("sim:v100", "32c-3400-600-877")
+    device = open_device("sim:v100", Configuration())
+    free, under_limit = (
+        device.profile(dataclasses.replace(limited(limit_w), power_mode=low)) for limit_w in (None, 175.0)
+    )
+    assert median_ms(under_limit) == pytest.approx(median_ms(free), rel=0.03)
+    assert set(under_limit.telemetry.series["gpu_power_capped_share"].values) == {0.0}
 
 
 def test_a_raspberry_pi_trains_on_its_cpu_and_takes_smaller_batches_of_what_it_refuses():

@@ -62,6 +62,7 @@ def asked(storage="ssd", **settings):
 
 QUIET = sampled("cpu_other_cores", [0.02] * 10)
 POWER = sampled("power_total_mw", [1.0] * 3)
+CAPPED, NEVER_CAPPED = (sampled("gpu_power_capped_share", values) for values in ([0.0, 1.0], [0.0, 0.0]))
 DOUBTFUL = sampled("cpu_other_cores", [0.02] * 10, missing={"power_total_mw": "rail POM_5V_GPU reads 8949 mW"})
 SHORT = [Minibatch(0, index, CLEAN, 10.0 + index / 100, 1.0, 9.0, 10.0) for index in range(5)]  # 50 ms in all
 ON_DATA = {"storage_medium": {"kind": None, "transport": "virtio", "mount_point": "/data"}}
@@ -110,6 +111,8 @@ NEVER = {"power_settled_s": None}
         ({"cpu_quota_throttled_periods": 0}, None, ""),
         ({"dvfs": "off", "clock_use": USE}, "not-static", "^not-static: gpu_khz was not 1300500 in 3 of 12 samples$"),
         ({"dvfs": "on"}, "not-static", "^not-static: DVFS is on$"),
+        ({"telemetry": CAPPED, "dvfs": "off", "clock_use": USE}, None, "a power limit lowers clocks on purpose"),
+        ({"telemetry": NEVER_CAPPED, "dvfs": "off", "clock_use": USE}, "not-static", "gpu_khz"),
         ({"case": asked(clocks="dvfs"), "dvfs": "on", "clock_use": USE}, None, "they may move"),
         ({"clock_use": USE}, None, "nobody can hold them"),
         ({"case": asked(max_temperature_c=80.0), "temperature_limits_c": {}}, "temperature-unwatched", "above 80 C"),

@@ -15,6 +15,7 @@ from harness.core.errors import CannotRunError
 from harness.core.measured_tables import table_file
 from harness.devices.registry import open_device
 from jetwatt.cli import main
+from predictors.search.recommend import LOCKED_CLOCKS
 
 WORKLOAD, SIZES = "resnet50-imagenet", [32, 64, 128]
 V100 = f"replay:{table_file('zeus-v100')}"
@@ -68,3 +69,12 @@ def test_profiles_of_one_workload_keep_their_limits_as_a_reference_of_the_next()
     )
     limits = [np.unique(each[0].history.profiler.candidates.power_limit_mw).tolist() for each in both.recommendations]
     assert limits[0] == limits[1] == list(range(100_000, 250_001, 25_000))
+
+
+def test_a_simulated_gpu_is_searched_by_limit_clock_and_batch_size_and_stays_marked_as_simulated():
+    answer = jetwatt.recommend("sim:a40", workload="bert-squad", goal="energy", batch_size=[8, 32], profiles=4)
+    candidates = answer.recommendations[0][0].history.profiler.candidates
+    assert np.unique(candidates.power_limit_mw).tolist() == list(range(100_000, 300_001, 25_000))
+    assert len(np.unique(candidates.modes[:, 2])) == LOCKED_CLOCKS
+    assert "simulated" in repr(answer)
+    assert "measured" not in repr(answer)
