@@ -53,6 +53,7 @@ def history(
     since: Optional[datetime.date] = None,
     threshold: float = DEFAULT_THRESHOLD,
     include_flagged: bool = False,
+    index: Union[bool, PathLike] = True,
 ) -> Dict[str, Any]:
     """The changes of each case over many runs; returns the output of `jetwatt history --json`.
 
@@ -61,12 +62,16 @@ def history(
         since: leave out profiles stored before that day.
         threshold: share below which changes of level are ignored; the command takes percent.
         include_flagged: include profiles flagged disturbed or throttled.
+        index: where to keep what was read of each night, so that the next call reads new nights only: True for a file
+            in each folder, and nothing for single files; a file; False for nowhere.
 
     Raises:
         HarnessError: a named file cannot be read, or there are no profiles.
     """
     named = [files] if isinstance(files, (str, Path)) else files
-    return json.loads(history_json(read_history([Path(path) for path in named], include_flagged, since, threshold)))
+    kept = index if isinstance(index, bool) else Path(index)
+    histories = read_history([Path(path) for path in named], include_flagged, since, threshold, kept)
+    return json.loads(history_json(histories))
 
 
 def check_baseline(

@@ -215,7 +215,7 @@ judge() { # compares the night with earlier ones
         page=(--out "$night/history.html")
         step pages jetwatt report --results "$results" --out "$night/report"
     fi
-    step history jetwatt history "${files[@]}" --markdown --write-json "$night/history.json" "${page[@]}"
+    step history jetwatt history "${files[@]}" --index "$nights/.jetwatt-history" --markdown --write-json "$night/history.json" "${page[@]}"
 }
 
 arguments=("$@")

@@ -40,5 +40,5 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     choice = (arguments.threshold, arguments.fastest, arguments.include_flagged)
     result = compare_files(arguments.before, arguments.after, arguments.by, *choice)
-    print_report(arguments, to_json(result), lambda markdown: format_result(result, markdown))
+    print_report(arguments, lambda: to_json(result), lambda markdown: format_result(result, markdown))
     return result.exit_code

@@ -13,6 +13,7 @@ from harness.core.errors import InvalidValueError
 from harness.core.terminal import format_table, shown
 from harness.judge.compare import DEFAULT_THRESHOLD
 from harness.judge.history import TEST, CaseHistories, CaseSeries, read_history, to_json
+from harness.judge.history_index import NAME
 from harness.report.history import write_page
 from harness.report.template import require_drawing
 
@@ -39,6 +40,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--since", type=_day, metavar="DATE", help="leave out profiles stored before that day: 2026-01-31")
     add_threshold(parser, DEFAULT_THRESHOLD, "smaller changes of level are ignored")
     add_include_flagged(parser)
+    indexes = parser.add_mutually_exclusive_group()
+    indexes.add_argument(
+        "--index",
+        type=output_file,
+        metavar="FILE",
+        help="where to keep what was read of each night, so that the next analysis reads new nights only (default:"
+        f" {NAME} in each folder of FILEs, nothing for single files)",
+    )
+    indexes.add_argument("--no-index", action="store_true", help="read every night, and keep nothing")
     add("--out", type=output_file, metavar="PAGE.html", help="also write a page with a figure of each case")
     add_forms(parser)
 
@@ -46,8 +56,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     if arguments.out is not None:
         require_drawing("the page", ", or leave out --out")
-    histories = read_history(arguments.files, arguments.include_flagged, arguments.since, arguments.threshold)
-    print_report(arguments, to_json(histories), lambda markdown: _in_words(histories, markdown))
+    index = arguments.index or not arguments.no_index
+    histories = read_history(arguments.files, arguments.include_flagged, arguments.since, arguments.threshold, index)
+    print_report(arguments, lambda: to_json(histories), lambda markdown: _in_words(histories, markdown))
+    for note in histories.notes:
+        print(f"note: {shown(note)}", file=sys.stderr)
     if arguments.out is not None:
         write_page(histories, arguments.out)
         print(f"wrote {arguments.out}", file=sys.stderr)

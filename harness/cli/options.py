@@ -62,11 +62,12 @@ def add_forms(parser: argparse.ArgumentParser) -> None:
     forms.add_argument("--markdown", action="store_true", help="print Markdown, for a job summary")
 
 
-def print_report(arguments: argparse.Namespace, as_json: str, in_words: Callable[[bool], str]) -> None:
+def print_report(arguments: argparse.Namespace, as_json: Callable[[], str], in_words: Callable[[bool], str]) -> None:
     """Print and write a report in the forms of `add_forms`; `in_words` gives its text, or Markdown if True."""
+    document = as_json() if arguments.json or arguments.write_json is not None else ""
     if arguments.write_json is not None:
-        write_output(arguments.write_json, f"{as_json}\n".encode())
-    print(as_json if arguments.json else in_words(arguments.markdown))
+        write_output(arguments.write_json, f"{document}\n".encode())
+    print(document if arguments.json else in_words(arguments.markdown))
 
 
 def output_file(text: str) -> Path:

@@ -13,28 +13,33 @@ from __future__ import annotations
 import datetime
 import json
 import math
+import warnings
+from collections.abc import Sequence as AnySequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple, Union
 
 import numpy as np
 
 from harness.core.errors import StoreError
-from harness.judge.case_frame import SOFTWARE
 from harness.judge.compare import DEFAULT_THRESHOLD
+from harness.judge.nights import read_nights
+from harness.judge.profile_columns import ProfileColumns, as_text, microseconds
 from harness.judge.quantities import QUANTITIES, JudgedQuantity, quantity_named
 from harness.judge.verdicts import SAME, TOO_FEW, check_threshold, exit_code_of
 from harness.stats import noise
-from harness.stats.change_points import ChangePoint, change_points, learn_from_neighbours, without_outliers
+from harness.stats.change_points import (
+    ChangePoint,
+    change_points_of_each,
+    learn_from_neighbours,
+    without_outliers,
+)
 from harness.stats.comparison import Change, holm
 from harness.stats.estimates import CONFIDENCE, Estimate, quotient
-from harness.store.conditions import LEFT_OUT, differences
-from harness.store.frames import FLAGGED, common_conditions, labelled, profiles_of_files
+from harness.store.conditions import LEFT_OUT, device_labels, differences
+from harness.store.frames import labelled
 
-if TYPE_CHECKING:
-    import pandas as pd
-
-OF_THE_RUN = ("jetwatt", "suite_commit", "kernel")  # further parts of its environment that are listed if they change
 FEWEST = 4  # runs below which a series is not cut
+_AT_ONCE = 1024  # series that are analysed together
 
 TEST = (
     "Each case of each board instance is a series of runs, split by optimal partitioning (the same partition as PELT"
@@ -44,12 +49,6 @@ TEST = (
 )
 
 
-_COLUMNS = [
-    "case_id", "device", "device_name", "device_label", "board_instance", "provenance", "comparable", "environment",
-    "run_id", "created_at",
-]  # fmt: skip
-
-
 class SeriesPoint(NamedTuple):
     """One run of a case: the median of its profiles, in ms or mW, and the software that it ran with."""
 
@@ -57,6 +56,26 @@ class SeriesPoint(NamedTuple):
     created_at: str
     value: float
     software: Dict[str, Any]
+
+
+class SeriesPoints(AnySequence):
+    """The points of a series: their values as an array; a point is made when it is read."""
+
+    def __init__(self, values: np.ndarray, places: Sequence[int], runs: _Points) -> None:
+        """Take values, and the places of their runs among all runs."""
+        self.values = values
+        self._places = places
+        self._runs = runs
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def __getitem__(self, place: Any) -> Any:
+        if isinstance(place, slice):
+            return [self[each] for each in range(len(self))[place]]
+        runs, run = self._runs, self._places[place]
+        run_id, versions = runs.run_ids[runs.run[run]], runs.versions[runs.software[run]]
+        return SeriesPoint(run_id, as_text(runs.created_us[run]), float(self.values[place]), versions)
 
 
 class Step(NamedTuple):
@@ -70,7 +89,7 @@ class CaseSeries(NamedTuple):
     board_instance: Optional[str]
     provenance: str
     figure: str  # the name of one of `QUANTITIES`
-    points: List[SeriesPoint]  # oldest first
+    points: Sequence[SeriesPoint]  # oldest first
     steps: List[Step]
 
     @property
@@ -94,13 +113,14 @@ class CaseSeries(NamedTuple):
         cuts = [0, *(step.at.place for step in self.steps), len(self.points)]
         start = max(cut for cut in cuts if cut <= place)
         stop = min(cut for cut in cuts if cut > place)
-        return math.exp(sum(math.log(point.value) for point in self.points[start:stop]) / (stop - start))
+        return math.exp(sum(map(math.log, _values_of(self.points)[start:stop])) / (stop - start))
 
 
 class CaseHistories(NamedTuple):
     series: List[CaseSeries]  # those that became worse first
     left_out: List[str]  # files and profiles left out, a sentence each
     threshold: float
+    notes: Sequence[str] = ()  # remarks on how the files were read
 
     @property
     def exit_code(self) -> int:
@@ -114,79 +134,173 @@ def read_history(
     include_flagged: bool = False,
     since: Optional[datetime.date] = None,
     threshold: float = DEFAULT_THRESHOLD,
+    index: Union[bool, Path] = True,
 ) -> CaseHistories:
     """The history of results files, or of those anywhere in folders; profiles in several files count once.
 
-    A named file that cannot be read is a `StoreError`; one in a folder is listed in `left_out`.
+    A named file that cannot be read is a `StoreError`; one in a folder is listed in `left_out`. `index` is as in
+    `harness.judge.nights.read_nights`.
     """
     check_threshold(threshold)
-    runs = profiles_of_files(paths, include_flagged, since)
-    unreadable, flagged = runs.attrs["unreadable"], runs.attrs["left_out"][FLAGGED]
-    left_out = [*unreadable, *([f"{flagged} {LEFT_OUT}"] if flagged else [])]
-    if runs.empty:
+    runs, left_out, notes = read_nights(paths, index)
+    if since is not None:
+        runs.select(runs["created_us"] >= microseconds(since.isoformat()))
+    flagged = int((runs["usable"] == 0).sum())
+    if flagged and not include_flagged:
+        runs.select(runs["usable"] != 0)
+        left_out.append(f"{flagged} {LEFT_OUT}")
+    if not len(runs):
         raise StoreError(
             f"{', '.join(map(str, paths))}: no profiles{''.join(f'; left out: {reason}' for reason in left_out)}",
             "name results files, or a folder of them",
         )
-    return CaseHistories(judge(_series(runs), threshold), left_out, threshold)
+    return CaseHistories(judge(_series(runs), threshold), left_out, threshold, notes)
 
 
-def _series(runs: pd.DataFrame) -> List[Tuple[CaseSeries, str]]:
+def _series(runs: ProfileColumns) -> List[Tuple[CaseSeries, str]]:
     """The series of each quantity, without changes yet, each with the type of its device."""
-    sure = {quantity.column: quantity.of(runs) for quantity in QUANTITIES}
-    runs, with_devices = runs[_COLUMNS].assign(**sure), []
-    for _, members in runs.groupby(common_conditions(runs, ignore=(*SOFTWARE, "seed")), sort=False):
-        last = members.iloc[-1]
-        case_id = labelled(last["case_id"], last["device_name"], last["device_label"])
+    subjects = runs.subjects()
+    numbers: Dict[str, int] = {}
+    series_of_subject = np.array([numbers.setdefault(subject.series, len(numbers)) for subject in subjects])
+    series = _put_in_order(runs, series_of_subject)
+    present = [subjects[place] for place in np.unique(runs["subject"])]
+    devices = dict.fromkeys((subject.device_name, subject.board_instance) for subject in present)
+    labels = dict(zip(devices, device_labels(list(devices))))
+
+    last_rows = np.flatnonzero(np.diff(series, append=-1))
+    newest = {int(series[row]): subjects[runs["subject"][row]] for row in last_rows}
+    first_rows = np.concatenate([[0], last_rows[:-1] + 1])
+    oldest_first = np.argsort(runs["created_us"][first_rows], kind="stable")
+    starts = _put_runs_together(runs, series)
+    points = _Points(runs, starts)
+    bounds = np.searchsorted(starts, [*first_rows, len(series)])
+
+    with_devices = []
+    for place in oldest_first:
+        subject = newest[int(series[first_rows[place]])]
+        label = labels[subject.device_name, subject.board_instance]
+        case_id = labelled(subject.case_id, subject.device_name, label)
         for quantity in QUANTITIES:
-            points = []
-            for run_id, own in members.groupby("run_id", sort=False):
-                values = own[quantity.column].dropna()
-                if len(values):
-                    row = own.iloc[-1]
-                    software = {name: row["comparable"].get(name) for name in SOFTWARE}
-                    software.update({name: row["environment"].get(name) for name in OF_THE_RUN})
-                    there = {name: value for name, value in software.items() if value is not None}
-                    points.append(SeriesPoint(str(run_id), row["created_at"], float(np.median(values)), there))
-            if points:
-                instance = last["board_instance"]
-                series = CaseSeries(case_id, instance, last["provenance"], quantity.name, points, [])
-                with_devices.append((series, last["device"]))
+            own = points.of(bounds[place], bounds[place + 1], quantity)
+            if len(own):
+                made = CaseSeries(case_id, subject.board_instance, subject.provenance, quantity.name, own, [])
+                with_devices.append((made, subject.device))
     return with_devices
+
+
+def _put_in_order(runs: ProfileColumns, series_of_subject: np.ndarray) -> np.ndarray:
+    """Sort profiles by series, the oldest first, keep one of those in several files; returns the series of each."""
+    series = series_of_subject[runs["subject"]]
+    order = np.lexsort((runs["created_us"], series))
+    identity = [series, *(runs[name] for name in ("created_us", "subject", "run", "key"))]
+    if _equal_neighbours([column[order] for column in identity[:2]]).any():
+        order = np.lexsort(tuple(reversed(identity)))  # the same profile of several files is adjacent
+        is_twice = _equal_neighbours([column[order] for column in identity])
+        order = order[np.append(~is_twice, True)]
+    runs.select(order)
+    return series[order]
+
+
+def _equal_neighbours(columns: Sequence[np.ndarray]) -> np.ndarray:
+    """Whether each row but the last is equal to the next one in all columns."""
+    return np.logical_and.reduce([column[:-1] == column[1:] for column in columns])
+
+
+def _put_runs_together(runs: ProfileColumns, series: np.ndarray) -> np.ndarray:
+    """Sort the profiles of each series by run, runs in the order of their first profiles; returns where runs start."""
+    codes = series.astype(np.int64) * (int(runs["run"].max()) + 1) + runs["run"]
+    starts = np.flatnonzero(np.diff(codes, prepend=-1))
+    if len(np.unique(codes[starts])) < len(starts):  # profiles of several runs alternate
+        _, first, places = np.unique(codes, return_index=True, return_inverse=True)
+        order = np.argsort(first[places], kind="stable")
+        runs.select(order)
+        starts = np.flatnonzero(np.diff(codes[order], prepend=-1))
+    return starts
+
+
+class _Points:
+    """The runs of all series: what their profiles have in common, and the medians of their figures."""
+
+    def __init__(self, runs: ProfileColumns, starts: np.ndarray) -> None:
+        ends = np.append(starts[1:], len(runs))
+        self.created_us, self.run, self.software = (runs[name][ends - 1] for name in ("created_us", "run", "software"))
+        self.run_ids = [json.loads(text) for text in runs.texts["run"]]
+        self.versions = [json.loads(text) for text in runs.texts["software"]]
+        self._medians = {quantity: _medians(runs[quantity.column], starts, ends - starts) for quantity in QUANTITIES}
+
+    def of(self, start: int, stop: int, quantity: JudgedQuantity) -> SeriesPoints:
+        """Those runs from `start` to `stop` that have the quantity."""
+        values = self._medians[quantity][start:stop]
+        has_none = np.isnan(values)
+        if not has_none.any():
+            return SeriesPoints(values, range(start, stop), self)
+        return SeriesPoints(values[~has_none], start + np.flatnonzero(~has_none), self)
+
+
+def _medians(values: np.ndarray, starts: np.ndarray, sizes: np.ndarray) -> np.ndarray:
+    """The median of the values of each run, missing ones (NaN) left out."""
+    if len(starts) == len(values):
+        return values
+    medians = values[starts]
+    for size in np.unique(sizes[sizes > 1]):
+        same = np.flatnonzero(sizes == size)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", RuntimeWarning)  # of runs without any value
+            medians[same] = np.nanmedian(values[starts[same, None] + np.arange(size)], axis=1)
+    return medians
 
 
 def judge(series: Sequence[Tuple[CaseSeries, str]], threshold: float = DEFAULT_THRESHOLD) -> List[CaseSeries]:
     """Detect the changes of series, each given with the type of its device."""
     among = sum(len(case_series.points) >= FEWEST for case_series, _ in series)
-    with_changes: List[Tuple[CaseSeries, List[Tuple[ChangePoint, Change]]]] = []
-    low, high = 1 / (1 + threshold), 1 + threshold
-    for case_series, device in series:
-        prior_noise = noise.prior(device, case_series.quantity.noise)
-        logs = np.log([point.value for point in case_series.points])
-        learned = learn_from_neighbours(logs, prior_noise)
-        logs = without_outliers(logs, learned.share)
-        cuts = change_points(logs, learned.share, among) if len(logs) >= FEWEST else []
-        while True:  # a cut that is below the threshold joins its segments, which moves the levels of both
-            changes = _changes(logs, [cut.place for cut in cuts], prior_noise)
-            small = [place for place, change in enumerate(changes) if low <= change.ratio <= high]
-            if not small:
-                break
-            del cuts[small[0]]
-        with_changes.append((case_series, list(zip(cuts, changes))))
-    p_values = iter(holm([change.p_value for _, steps in with_changes for _, change in steps]))
+    with_changes: Dict[int, List[Tuple[ChangePoint, Change]]] = {}
+    for prior_noise, places in _alike(series):
+        logs = np.log([_values_of(series[place][0].points) for place in places])
+        shares = learn_from_neighbours(logs, prior_noise)
+        logs = without_outliers(logs, shares)
+        has_enough = logs.shape[1] >= FEWEST
+        cuts_of_each = change_points_of_each(logs, shares, among) if has_enough else [[] for _ in places]
+        for place, own_logs, cuts in zip(places, logs, cuts_of_each):
+            with_changes[place] = _beyond(threshold, own_logs, cuts, prior_noise)
+    p_values = iter(holm([change.p_value for place in range(len(series)) for _, change in with_changes[place]]))
     judged = []
-    for case_series, candidates in with_changes:
-        kept = [(at, change) for at, change in candidates if next(p_values) < 1 - CONFIDENCE]
-        steps = [
-            Step(
-                at,
-                change,
-                differences(case_series.points[at.place - 1].software, case_series.points[at.place].software),
-            )
-            for at, change in kept
-        ]
+    for place, (case_series, _) in enumerate(series):
+        kept = [(at, change) for at, change in with_changes[place] if next(p_values) < 1 - CONFIDENCE]
+        steps = []
+        for at, change in kept:
+            before, after = (case_series.points[run].software for run in (at.place - 1, at.place))
+            steps.append(Step(at, change, differences(before, after)))
         judged.append(case_series._replace(steps=steps))
     return sorted(judged, key=lambda case_series: (not case_series.is_worse, not case_series.steps))
+
+
+def _alike(series: Sequence[Tuple[CaseSeries, str]]) -> Iterator[Tuple[noise.RunNoise, List[int]]]:
+    """The places of series of the same length and prior noise, which are analysed together, and that noise."""
+    groups: Dict[Tuple[int, str, str], List[int]] = {}
+    for place, (case_series, device) in enumerate(series):
+        groups.setdefault((len(case_series.points), device, case_series.quantity.noise), []).append(place)
+    for (_, device, quantity), places in groups.items():
+        prior_noise = noise.prior(device, quantity)
+        for start in range(0, len(places), _AT_ONCE):
+            yield prior_noise, places[start : start + _AT_ONCE]
+
+
+def _beyond(
+    threshold: float, logs: np.ndarray, cuts: Sequence[ChangePoint], prior_noise: noise.RunNoise
+) -> List[Tuple[ChangePoint, Change]]:
+    """The changes beyond a threshold: a smaller one joins its segments, which moves the levels of both neighbours."""
+    left = list(cuts)
+    while left:
+        changes = _changes(logs, [cut.place for cut in left], prior_noise)
+        small = [place for place, change in enumerate(changes) if 1 / (1 + threshold) <= change.ratio <= 1 + threshold]
+        if not small:
+            return list(zip(left, changes))
+        del left[small[0]]
+    return []
+
+
+def _values_of(points: Sequence[SeriesPoint]) -> Sequence[float]:
+    return points.values.tolist() if isinstance(points, SeriesPoints) else [point.value for point in points]
 
 
 def _changes(logs: np.ndarray, places: Sequence[int], prior_noise: noise.RunNoise) -> List[Change]:
@@ -221,5 +335,5 @@ def to_json(histories: CaseHistories) -> str:
         }
         for case_series in histories.series
     ]
-    document = {name: getattr(histories, name) for name in ("exit_code", "threshold", "left_out")}
+    document = {name: getattr(histories, name) for name in ("exit_code", "threshold", "left_out", "notes")}
     return json.dumps({**document, "series": series}, indent=1)

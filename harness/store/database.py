@@ -19,6 +19,7 @@ import sqlite3
 import time
 import urllib.parse
 from pathlib import Path
+from typing import Union
 
 from harness.core.errors import StoreError
 
@@ -115,6 +116,13 @@ def open_to_read(path: Path) -> sqlite3.Connection:
     return _connect(path, "mode=ro" if _has_content(_beside(path, "-wal")) else "immutable=1")
 
 
+def is_being_written(path: Union[str, Path]) -> bool:
+    """Whether a results file has a log of its own: a process writes to it, or was killed before it had closed it."""
+    place = os.path.realpath(path) if os.path.islink(path) else str(path)
+    logs = [f"{place}{suffix}" for suffix in ("-wal", "-journal")]
+    return any(os.path.exists(log) and os.path.getsize(log) > 0 for log in logs)
+
+
 def explain(path: Path, doing: str, error: Exception) -> StoreError:
     """An error of SQLite or the system as a StoreError with a hint."""
     said = str(error)
@@ -136,7 +144,7 @@ def explain(path: Path, doing: str, error: Exception) -> StoreError:
 
 
 def _connect(path: Path, options: str) -> sqlite3.Connection:
-    location = f"file:{urllib.parse.quote(str(path.resolve()))}?{options}"
+    location = f"file:{urllib.parse.quote(os.fsencode(path.resolve()))}?{options}"
     return sqlite3.connect(location, uri=True, timeout=BUSY_TIMEOUT_S, isolation_level=None)
 
 

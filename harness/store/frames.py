@@ -11,14 +11,12 @@ of the profiles asked for, `telemetry()` one for each sample of a channel; their
 from __future__ import annotations
 
 import csv
-import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
 
 import numpy as np
 
 from harness.core.corpus import CORPUS, CORPUS_COLUMNS, Column
-from harness.core.errors import StoreError
 from harness.core.metrics import AGGREGATES, CONCURRENT_AGGREGATES
 from harness.core.power_modes import PowerMode
 from harness.core.profiles import Minibatches
@@ -122,42 +120,6 @@ def profiles(
         kept = sorted(newest.values(), key=lambda record: (record.created_at, record.id))
     frame = framed(kept)
     frame.attrs["left_out"] = left_out
-    return frame
-
-
-def profiles_of_files(
-    paths: Sequence[Path], include_flagged: bool = False, since: Optional[datetime.date] = None
-) -> pd.DataFrame:
-    """The profiles of several results files, or of those anywhere in folders, as one frame, oldest first.
-
-    Profiles in several files count once. `since` leaves out profiles stored before that day. Rows are numbered from 0,
-    because profile numbers belong to a file. `attrs["left_out"]` is as in `profiles()`, `attrs["unreadable"]` lists
-    errors of files in folders; a named file that cannot be read is a StoreError.
-    """
-    from harness.store.results import ResultsStore
-
-    records: Dict[Tuple[str, ...], Record] = {}
-    unreadable, flagged = [], 0
-    for path in dict.fromkeys(paths):
-        is_folder = path.is_dir()
-        files = sorted(file for file in path.rglob("*") if file.suffix in STORES) if is_folder else [path]
-        for file in files:
-            try:
-                with ResultsStore(file, read_only=True) as store:
-                    stored = [
-                        record for record in store.records() if since is None or record.created_at >= since.isoformat()
-                    ]
-            except StoreError as error:
-                if not is_folder:
-                    raise
-                unreadable.append(str(error))
-                continue
-            kept = [record for record in stored if include_flagged or not is_disqualified(record.flags)]
-            flagged += len(stored) - len(kept)
-            records.update(((record.run_id, record.created_at, record.case_id, record.key), record) for record in kept)
-    frame = framed(sorted(records.values(), key=lambda record: record.created_at)).reset_index(drop=True)
-    frame.attrs["left_out"] = {FLAGGED: flagged}
-    frame.attrs["unreadable"] = unreadable
     return frame
 
 

@@ -65,13 +65,16 @@ class ResultsStore:
         """Fold the write-ahead log into the file and close it; idempotent."""
         self._connection.close()
 
-    def add(self, profile: Profile, environment: Mapping[str, Any], run_id: str) -> int:
+    def add(
+        self, profile: Profile, environment: Mapping[str, Any], run_id: str, created_at: Optional[str] = None
+    ) -> int:
         """Store a profile with its raw series and its environment, all or nothing.
 
         Args:
             profile: the profile of a case.
             environment: the machine and its software, plain values; stored once for all profiles that share it.
             run_id: the run of the suite that the profile belongs to.
+            created_at: when it was stored, ISO 8601 in UTC; by default now.
 
         Returns:
             The profile's number in this file. On return the profile is on disk.
@@ -79,7 +82,8 @@ class ResultsStore:
         Raises:
             StoreError: nothing was stored (disk full, file read-only, a value that is not plain, ...).
         """
-        created_at = datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="microseconds")
+        if created_at is None:
+            created_at = datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="microseconds")
         row = rows.profile_row(profile, run_id, created_at)
         raw = Minibatches.of(profile.minibatches), rows.series_rows(profile)
         content = canonical_json(plain(dict(environment), "environment"))

@@ -124,13 +124,14 @@ def test_real_files_name_the_night_the_board_and_the_software(nights, tmp_path, 
     assert step["low"] < STEP < step["high"]
     assert (power["figure"], power["changes"]) == ("power", [])
     merged = tmp_path / "all.sqlite"
-    assert main(["results", "merge", *map(str, sorted(nights.iterdir(), reverse=True)), "--out", str(merged)]) == 0
+    files = sorted(map(str, nights.glob("*.sqlite")), reverse=True)
+    assert main(["results", "merge", *files, "--out", str(merged)]) == 0
     capsys.readouterr()
     assert json.loads(told(capsys, merged, nights.parent, "--json", code=1)) == document
 
 
 def test_words_and_markdown_say_what_changed_since_when(nights, capsys):
-    text = told(capsys, *sorted(nights.iterdir()), "--markdown", code=1)
+    text = told(capsys, *sorted(nights.glob("*.sqlite")), "--markdown", code=1)
     assert text.startswith("## 1 of 2 series became slower or take more power\n\n- sim:orin-agx@2-lenet-mnist-")
     assert "(run 20 of 30)" in text
     assert '; torch: "2.8.0" -> "2.9.0"' in text

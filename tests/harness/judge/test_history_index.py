@@ -1,0 +1,355 @@
+"""The index of a history: equal to reading every night, whatever happens to nights and index in between."""
+
+from __future__ import annotations
+
+import functools
+import os
+import shutil
+import sqlite3
+import stat
+import tempfile
+from pathlib import Path
+from typing import Any, Dict, List
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from harness.__main__ import main
+from harness.core.errors import StoreError
+from harness.judge import history_index, nights
+from harness.judge.history import read_history, to_json
+from harness.judge.history_index import NAME
+from harness.store.results import ResultsStore
+from tests.harness.store.profile_examples import ENVIRONMENT, make_profile
+from tests.harness.store.test_store_processes import start_child
+
+pytestmark = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")  # numpy's threads are idle here
+
+
+@pytest.fixture(autouse=True)
+def settled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files count as unchanged without the wait after their last change."""
+    monkeypatch.setattr(history_index, "SETTLED_NS", -(10**18))
+
+
+def make_night(path: Path, number: int = 1, time_ms: float = 100.0, cases: int = 2, **changes: Any) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with ResultsStore(path) as store:
+        for batch_size in range(1, cases + 1):
+            profile = make_profile(
+                [time_ms + number] * 12, case={"batch_size": batch_size, "device": "orin-agx"}, **changes
+            )
+            store.add(
+                profile,
+                {**ENVIRONMENT, "suite_commit": f"c{number}"},
+                f"run {number}",
+                f"2026-01-{number:02}T02:00:0{batch_size}.000000+00:00",
+            )
+    return path
+
+
+@functools.lru_cache(maxsize=None)
+def content_of_night(number: int) -> bytes:
+    with tempfile.TemporaryDirectory() as folder:
+        return make_night(Path(folder) / "night", number).read_bytes()
+
+
+def make_nights(folder: Path, count: int = 3) -> Path:
+    for number in range(1, count + 1):
+        own = folder / f"n{number}"
+        own.mkdir(parents=True)
+        (own / f"n{number}.sqlite").write_bytes(content_of_night(number))
+    return folder
+
+
+def direct(*paths: Path, **options: Any) -> str:
+    return to_json(read_history(paths, index=False, **options))
+
+
+def indexed(*paths: Path, **options: Any) -> str:
+    return to_json(read_history(paths, **options))
+
+
+class Reads:
+    """The files that are read as results files, and not taken from the index."""
+
+    def __init__(self) -> None:
+        self.names: List[str] = []
+
+    def __call__(self, path: Any, **options: Any) -> ResultsStore:
+        self.names.append(Path(path).name)
+        return ResultsStore(path, **options)
+
+
+@pytest.fixture
+def reads(monkeypatch: pytest.MonkeyPatch) -> Reads:
+    made = Reads()
+    monkeypatch.setattr(nights, "ResultsStore", made)
+    return made
+
+
+@st.composite
+def a_profile(draw: st.DrawFn) -> Dict[str, Any]:
+    return {
+        "time_ms": draw(st.floats(1, 1000)),
+        "power_mw": draw(st.none() | st.floats(1, 1e5)),
+        "batch_size": draw(st.integers(1, 3)),
+        "instance": draw(st.none() | st.sampled_from(["a", "\ud800", "b\x1b"])),
+        "torch": draw(st.sampled_from(["2.8", "2.9"])),
+        "flags": draw(st.sampled_from([(), ("disturbed: others",), ("power-unsettled: no",)])),
+        "run": draw(st.sampled_from(["r1", "r2", "r3"])),
+        "second": draw(st.integers(0, 5)),
+    }
+
+
+def add(store: ResultsStore, spec: Dict[str, Any]) -> None:
+    conditions = {"torch": spec["torch"], **({"board_instance": spec["instance"]} if spec["instance"] else {})}
+    case = {"batch_size": spec["batch_size"], "device": "orin-agx"}
+    profile = make_profile([spec["time_ms"]] * 3, spec["power_mw"], case, conditions=conditions, flags=spec["flags"])
+    store.add(profile, ENVIRONMENT, spec["run"], f"2026-01-01T00:00:0{spec['second']}.000000+00:00")
+
+
+@settings(max_examples=12)
+@given(
+    content=st.lists(st.lists(a_profile(), min_size=1, max_size=3), min_size=1, max_size=2),
+    include_flagged=st.booleans(),
+)
+def test_the_index_gives_what_reading_every_night_gives(tmp_path_factory, content, include_flagged):
+    folder = tmp_path_factory.mktemp("nights")
+    for number, specs in enumerate(content):
+        with ResultsStore(folder / f"night-{number}.sqlite") as store:
+            store.add(make_profile(), ENVIRONMENT, "without flags", "2026-01-02T00:00:00.000000+00:00")
+            for spec in specs:
+                add(store, spec)
+    expected = direct(folder, include_flagged=include_flagged)
+    assert [indexed(folder, include_flagged=include_flagged) for _ in range(2)] == [expected] * 2
+    shutil.rmtree(folder)
+
+
+def test_a_night_is_read_once(tmp_path, reads):
+    make_nights(tmp_path)
+    first = indexed(tmp_path)
+    assert len(reads.names) == 3
+    assert indexed(tmp_path) == first
+    assert len(reads.names) == 3
+    make_night(tmp_path / "n4.sqlite", 4)
+    assert indexed(tmp_path) == direct(tmp_path) != first
+    assert reads.names[3] == "n4.sqlite"
+
+
+def replaced(path: Path) -> None:
+    """A file of the same size and times with other content."""
+    before = path.stat()
+    draft = make_night(path.with_name("draft"), 1, time_ms=300.0)
+    os.replace(draft, path)
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+
+
+def grown(path: Path) -> None:
+    make_night(path, 9)
+
+
+CHANGES = {
+    "grown": grown,
+    "replaced": replaced,
+    "removed": Path.unlink,
+    "foreign": lambda path: path.write_text("hello"),
+    "restored": lambda path: shutil.copy(make_night(path.with_name("d"), 1, time_ms=50.0), path),
+    "renamed": lambda path: path.rename(path.with_name("other.db")),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_night_that_changes_is_noticed(tmp_path, change, reads):
+    make_nights(tmp_path)
+    before = indexed(tmp_path)
+    CHANGES[change](tmp_path / "n1" / "n1.sqlite")
+    (tmp_path / "n1" / "d").unlink() if change == "restored" else None
+    after = indexed(tmp_path)
+    assert after == direct(tmp_path)
+    assert (after == before) == (change == "renamed")
+    assert indexed(tmp_path) == after
+
+
+def test_a_file_that_was_read_just_after_its_last_change_is_read_again(tmp_path, reads, monkeypatch):
+    make_nights(tmp_path, 2)
+    indexed(tmp_path)
+    monkeypatch.setattr(history_index, "SETTLED_NS", 10**18)
+    indexed(tmp_path)
+    assert len(reads.names) == 4
+
+
+def damage_bytes(path: Path) -> None:
+    content = bytearray(path.read_bytes())
+    content[4096:] = b"\xff" * (len(content) - 4096)
+    path.write_bytes(bytes(content))
+
+
+def execute(*statements: str) -> Any:
+    def run(path: Path) -> None:
+        connection = sqlite3.connect(str(path), isolation_level=None)
+        for statement in statements:
+            connection.execute(statement)
+        connection.close()
+
+    return run
+
+
+LOST = {
+    "removed": Path.unlink,
+    "empty": lambda path: path.write_bytes(b""),
+    "text": lambda path: path.write_text("hello" * 1000),
+    "bytes": damage_bytes,
+    "cut": lambda path: path.write_bytes(path.read_bytes()[:5000]),
+    "value": execute("UPDATE profiles SET minibatch_time_ms = minibatch_time_ms * 2"),
+    "rows": execute("DELETE FROM profiles WHERE number = 1"),
+    "text-of-row": execute("UPDATE subject SET content = replace(content, 'measured', 'replayed')"),
+    "lost-text": execute("DELETE FROM software"),
+    "type": execute("UPDATE profiles SET power_mw = 'much'"),
+    "view": execute("DROP TABLE run", "CREATE VIEW run AS SELECT 1 AS id, '\"x\"' AS content, 0 AS crc"),
+    "trigger": execute("CREATE TRIGGER t AFTER DELETE ON nights BEGIN DELETE FROM profiles; END"),
+    "version": execute("PRAGMA user_version = 7"),
+}
+
+
+@pytest.mark.parametrize("how", LOST)
+def test_an_index_that_is_lost_or_damaged_is_made_anew(tmp_path, how, reads):
+    make_nights(tmp_path, 3)
+    expected = indexed(tmp_path)
+    LOST[how](tmp_path / NAME)
+    assert indexed(tmp_path) == expected
+    assert len(reads.names) == 6, "the nights were not read again"
+    assert indexed(tmp_path) == expected
+    assert len(reads.names) == 6
+
+
+def test_an_index_of_other_code_is_made_anew(tmp_path, reads, monkeypatch):
+    make_nights(tmp_path, 2)
+    indexed(tmp_path)
+    other = tmp_path / "other_code.py"
+    other.write_text("")
+    monkeypatch.setattr(history_index.profile_columns, "__file__", str(other))
+    indexed(tmp_path)
+    assert len(reads.names) == 4
+
+
+def test_two_processes_fill_one_index(tmp_path):
+    make_nights(tmp_path, 4)
+    expected = direct(tmp_path)
+
+    def check() -> None:
+        for _ in range(2):
+            assert indexed(tmp_path) == expected
+            history_index.remove_index(tmp_path / NAME)
+
+    children = [start_child(check) for _ in range(3)]
+    assert [os.waitpid(child, 0)[1] for child in children] == [0, 0, 0]
+    assert indexed(tmp_path) == expected
+
+
+def test_a_night_that_is_being_written_counts_so_far_and_is_named(tmp_path, reads):
+    make_nights(tmp_path, 3)
+    indexed(tmp_path)
+    with ResultsStore(tmp_path / "n4.sqlite") as writer:
+        profile = make_profile(case={"device": "orin-agx", "batch_size": 1})
+        writer.add(profile, ENVIRONMENT, "run 4", "2026-01-04T00:00:00.000000+00:00")
+        for _ in range(2):
+            [reason] = read_history([tmp_path]).left_out
+            assert "n4.sqlite is being written" in reason
+            assert "1 profiles" in reason
+        assert reads.names[3:] == ["n4.sqlite"] * 2
+        writer.add(profile, ENVIRONMENT, "run 5", "2026-01-05T00:00:00.000000+00:00")
+        assert indexed(tmp_path) == direct(tmp_path)
+    assert read_history([tmp_path]).left_out == []
+
+
+def test_an_index_file_serves_single_files_and_is_no_other_file(tmp_path, reads, capsys):
+    files = [make_night(tmp_path / f"n{number}.sqlite", number) for number in (1, 2)]
+    index = tmp_path / "index"
+    assert indexed(*files, index=index) == direct(*files)
+    count = len(reads.names)
+    assert indexed(files[0], index=index) == to_json(read_history([files[0]], index=index))
+    assert len(reads.names) == count
+    assert main(["history", *map(str, files), "--index", str(files[0])]) == 2
+    assert "the index" in capsys.readouterr().err
+    assert len(ResultsStore(files[0])) == 2
+    assert read_history(files, index=files[0]).notes
+
+
+def test_an_index_that_cannot_be_written_is_read_or_left_alone(plain_user):
+    folder = plain_user / "nights"
+    make_nights(folder, 3)
+    expected = direct(folder)
+    folder.chmod(0o555)
+    assert indexed(folder) == expected
+    assert not (folder / NAME).exists()
+    folder.chmod(0o755)
+    indexed(folder)
+    (folder / "n1" / "n1.sqlite").unlink()
+    make_night(folder / "n2" / "n9.sqlite", 9)
+    folder.chmod(0o555)
+    for file in folder.glob(f"{NAME}*"):
+        file.chmod(0o444)
+    content = (folder / NAME).read_bytes()
+    assert indexed(folder) == direct(folder) != expected
+    assert (folder / NAME).read_bytes() == content
+    folder.chmod(0o755)
+
+
+def link_to(target: str) -> Any:
+    return lambda path: path.symlink_to(target)
+
+
+@pytest.mark.parametrize(
+    "make", [link_to("victim"), link_to("nowhere"), os.mkfifo, Path.mkdir], ids=["link", "loose", "fifo", "folder"]
+)
+@pytest.mark.parametrize("name", [NAME, f"{NAME}.lock"])
+def test_whatever_has_the_name_of_the_index_is_not_followed(tmp_path, name, make):
+    make_nights(tmp_path, 2)
+    (tmp_path / "victim").write_text("as it was")
+    make(tmp_path / name)
+    histories = read_history([tmp_path])
+    assert len(histories.series[0].points) == 2
+    assert bool(histories.notes) == (name == NAME)
+    assert (tmp_path / "victim").read_text() == "as it was"
+    assert not (tmp_path / "nowhere").exists()
+
+
+def test_an_index_of_another_user_in_a_shared_folder_is_not_read(tmp_path, monkeypatch):
+    make_nights(tmp_path, 2)
+    indexed(tmp_path)
+    tmp_path.chmod(0o777)
+    monkeypatch.setattr(os, "geteuid", lambda: 4711)
+    if os.getuid() == 0:
+        os.chown(tmp_path / NAME, 65534, -1)
+    [note] = read_history([tmp_path]).notes
+    assert "another user" in note
+
+
+def test_links_of_other_users_and_names_that_are_no_text(tmp_path, monkeypatch):
+    make_nights(tmp_path, 2)
+    odd = os.fsdecode(os.fsencode(str(tmp_path)) + b"/\xff\x1b\n.sqlite")
+    make_night(Path(odd), 3)
+    (tmp_path / "link.sqlite").symlink_to(tmp_path / "n1" / "n1.sqlite")
+    os.mkfifo(str(tmp_path / "fifo.sqlite"))
+    histories = read_history([tmp_path])
+    assert [len(series.points) for series in histories.series] == [3] * 4
+    assert [reason for reason in histories.left_out if "fifo" not in reason] == []
+    assert indexed(tmp_path) == direct(tmp_path)
+    tmp_path.chmod(0o777)
+    monkeypatch.setattr(os, "geteuid", lambda: 4711)
+    monkeypatch.setattr(
+        os, "lstat", lambda path, **options: os.stat_result((stat.S_IFLNK, 0, 0, 0, 4712, 0, 0, 0, 0, 0))
+    )
+    with pytest.raises(StoreError, match="link of another user"):
+        read_history([tmp_path], index=False)
+
+
+def test_a_time_that_is_none_leaves_out_its_file(tmp_path):
+    make_nights(tmp_path, 2)
+    with ResultsStore(tmp_path / "odd.sqlite") as store:
+        store.add(make_profile(), ENVIRONMENT, "run", "yesterday")
+    [reason] = read_history([tmp_path]).left_out
+    assert "odd.sqlite" in reason
+    assert "'yesterday'" in reason
