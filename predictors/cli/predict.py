@@ -6,7 +6,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from harness.cli.options import options_of, output_file
+from harness.cli.options import options_of, output_file, whole_numbers
 from predictors.models.base import TASKS
 from predictors.search.prediction import predict
 
@@ -18,6 +18,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--variant", default="", help="module of the board; an unknown name lists all")
     add("--power-mode", default="all", metavar="TEXT", help="as in `harness modes` (default: all)")
     add("--batch-size", type=int, metavar="N", help="default: that of the predictor's profiles")
+    add("--power-limit", metavar="LIST", help="of a discrete GPU, in W: comma list (default: the profiled ones)")
     add("--unprofiled", action="store_true", help="allow modes outside the profiled settings on the front")
     add("--task", choices=TASKS, help="default: that of the predictor's profiles")
     add("--out", type=output_file, required=True, metavar="FILE", help="a CSV file, or .parquet")
@@ -25,6 +26,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     options = options_of(predict, arguments)
+    if arguments.power_limit is not None:
+        options["power_limit"] = whole_numbers("--power-limit", arguments.power_limit, "100,150")
     prediction = predict(arguments.model, arguments.board, **options)
     print(prediction)
     print(f"wrote {arguments.out}")

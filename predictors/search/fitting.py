@@ -31,6 +31,7 @@ from predictors.models.base import (
 from predictors.models.persistence import file_sha256, load_model, save_model
 from predictors.models.tables import TABLE_KEY, Table, find_table, tables_of
 from predictors.search.corpora import load_tables, note_on_medians
+from predictors.search.prediction import PowerLimitsW, limits_mw_of, own_modes
 from predictors.search.targets import load_prior, unprofiled_target
 from predictors.strategies.goals import within
 
@@ -192,6 +193,7 @@ class FittedModel:
         batch_size: Optional[int] = None,
         level: float = LEVEL,
         unprofiled: bool = False,
+        power_limit: PowerLimitsW = None,
     ) -> pd.DataFrame:
         """Predict time and power of power modes that were not measured.
 
@@ -204,14 +206,15 @@ class FittedModel:
             level: share of measurements that the intervals should contain.
             unprofiled: allow modes outside the profiled range on the front, whose batch size or a setting never varied
                 in the profiles; by default they are excluded from the front, with a warning.
+            power_limit: of a discrete GPU, in W, one or several; None for the profiled ones.
 
         Returns:
             A row for each mode: `power_mode` (its name), `cpu_cores`, `cpu_khz`, `gpu_khz`, `mem_khz`, `batch_size`,
             `time_ms`, `time_low_ms`, `time_high_ms`, `power_mw`, `power_low_mw`, `power_high_mw`, and `on_front`:
             whether no other mode is expected to be better in both time and power. If the profiles have power limits of
-            a discrete GPU, there is a row for each mode and profiled limit, with `power_limit_mw` after `mem_khz`.
+            a discrete GPU, there is a row for each mode and limit, with `power_limit_mw` after `mem_khz`.
         """
-        table, prediction, admitted = self._predicted(device, modes, batch_size, level, unprofiled)
+        table, prediction, admitted = self._predicted(device, modes, batch_size, level, unprofiled, power_limit)
         table["on_front"] = table.index.isin(prediction.front(admitted))
         return _named(table)
 
@@ -313,15 +316,21 @@ class FittedModel:
             raise CannotRunError(f"there is no power to {what}: the model was fitted to time only", hint)
 
     def _predicted(
-        self, device: Optional[str], modes: Modes, batch_size: Optional[int], level: float, unprofiled: bool
+        self,
+        device: Optional[str],
+        modes: Modes,
+        batch_size: Optional[int],
+        level: float,
+        unprofiled: bool,
+        power_limit: PowerLimitsW = None,
     ) -> Tuple[pd.DataFrame, Prediction, np.ndarray]:
         import pandas as pd
 
         chosen = self._modes(device, modes)
         table = pd.DataFrame(chosen, columns=list(PowerMode._fields))
-        limits = self.predictor.training_rows_.inputs.power_limit_mw
+        limits = limits_mw_of(self.predictor, power_limit)
         if limits is not None:
-            of_limits = pd.DataFrame({POWER_LIMIT.name: np.unique(limits).astype(np.int64)})
+            of_limits = pd.DataFrame({POWER_LIMIT.name: limits})
             table = table.merge(of_limits, how="cross")
         complete = table[list(PowerMode._fields)].clip(lower=1)  # as in `_tables`
         table["batch_size"] = self.batch_size if batch_size is None else batch_size
@@ -343,15 +352,17 @@ class FittedModel:
         if not isinstance(modes, str):
             return [PowerMode(*map(int, mode)) for mode in modes]
         name = (device or self.origin["device"]).rpartition(":")[2].partition("@")[0]
-        learned = self.predictor.training_rows_.inputs.modes
-        has_clocks = bool((learned[:, 1:] > 1).any())  # without, modes of a board would be outside the profiled range
-        if is_board(name) and (has_clocks or modes != "all" or name != self.origin["device"]):
+        is_own = modes == "all" and name == self.origin["device"]
+        without_clocks = own_modes(self.predictor) if is_own else None
+        if without_clocks is not None:
+            return without_clocks
+        if is_board(name):
             board = load_board(name)
             return list(board.power_mode_space()) if modes == "all" else [mode for _, mode in board.power_modes(modes)]
-        if name != self.origin["device"] or modes != "all":
+        if not is_own:
             hint = f"available: {', '.join(board_names())}; for other boards give modes= as tuples"
             raise UnknownNameError(f"the power modes {modes!r} of {name!r} are unknown", hint)
-        cores, *clocks = (np.unique(values).astype(int) for values in learned.T)
+        cores, *clocks = (np.unique(values).astype(int) for values in self.predictor.training_rows_.inputs.modes.T)
         reported = (np.where(values == 1, UNKNOWN_KHZ, values) for values in clocks)
         return list(PowerModeSpace(*(tuple(values.tolist()) for values in (cores, *reported))))
 

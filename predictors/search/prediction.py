@@ -8,17 +8,28 @@ from typing import TYPE_CHECKING, List, NamedTuple, Optional, Sequence, Tuple, U
 import numpy as np
 
 from harness.core.boards import load_board
+from harness.core.corpus import POWER_LIMIT
+from harness.core.errors import InvalidValueError
 from harness.core.files import write_output
-from harness.core.power_modes import PowerMode
-from harness.core.units import mw_to_w, share_to_percent
+from harness.core.power_modes import UNKNOWN_KHZ, PowerMode
+from harness.core.units import mw_to_w, share_to_percent, w_to_mw
 from harness.workloads.optional_packages import require
 from predictors.evaluation import LEVELS
-from predictors.models.base import TASKS, Prediction, admitted_rows, describe_unprofiled, usual_batch_size
+from predictors.models.base import (
+    ALL,
+    TASKS,
+    Prediction,
+    Predictor,
+    admitted_rows,
+    describe_unprofiled,
+    usual_batch_size,
+)
 from predictors.models.persistence import load_model
 
 if TYPE_CHECKING:
     import pandas as pd
 
+PowerLimitsW = Union[float, Sequence[float], None]
 MAX_DEVIATION = 1e-3  # between machines; a note is given above it
 
 
@@ -42,6 +53,7 @@ def predict(
     variant: str = "",
     power_mode: str = "all",
     batch_size: Optional[int] = None,
+    power_limit: PowerLimitsW = None,
     unprofiled: bool = False,
     task: Optional[str] = None,
     out: Union[str, Path, None] = None,
@@ -54,6 +66,8 @@ def predict(
         variant: module of the board.
         power_mode: which modes, as for `jetwatt modes`.
         batch_size: None for that of the predictor's profiles.
+        power_limit: of a discrete GPU, in W, one or several; None for the profiled ones. There is a row for each mode
+            and limit, with `power_limit_mw` after `mem_khz`.
         unprofiled: allow modes outside the profiled settings on the front.
         task: `training` or `inference`; None for that of the predictor's profiles.
         out: a file to write, `.csv` or `.parquet`; None writes none.
@@ -68,17 +82,25 @@ def predict(
     if as_parquet:
         require("pyarrow")
     saved, spec = load_model(Path(model)), load_board(board, variant)
-    modes = [mode for _, mode in spec.power_modes(power_mode)]
+    modes = own_modes(saved.predictor) if power_mode == ALL and spec.name == saved.origin.get("device") else None
+    if modes is None:
+        modes = [mode for _, mode in spec.power_modes(power_mode)]
     size = batch_size or usual_batch_size(saved.predictor)
+    limits_mw = limits_mw_of(saved.predictor, power_limit)
+    each_limit_mw = None
+    if limits_mw is not None:
+        each_limit_mw = np.tile(limits_mw, len(modes))
+        modes = [mode for mode in modes for _ in limits_mw]
     inputs = {
-        "modes": np.array(modes, dtype=np.int64),
+        "modes": np.maximum(np.array(modes, dtype=np.int64), 1),  # predictors take an unknown clock as 1 kHz
         "batch_size": size,
         "task": task or saved.origin.get("task", TASKS[0]),
+        **({} if each_limit_mw is None else {POWER_LIMIT.name: each_limit_mw}),
     }
     prediction, outside = saved.predictor.predict(**inputs), saved.predictor.unprofiled(**inputs)
     front = prediction.front(admitted_rows({} if unprofiled else outside, len(modes)))
     provenance = f"predicted from {saved.origin.get('provenance', 'unknown')}"
-    table = table_of(modes, size, prediction, front, provenance)
+    table = table_of(modes, size, prediction, front, provenance, each_limit_mw)
     if out is not None:
         content = table.to_parquet(index=False) if as_parquet else table.to_csv(index=False, float_format="%.6g")
         write_output(Path(out), content.encode() if isinstance(content, str) else content)
@@ -93,11 +115,45 @@ def predict(
         notes.append(f"with this software its predictions deviate by {off} from those when it was saved")
     if spec.gap:
         notes.append(spec.gap)
-    return BoardPrediction(spec.name, table, _describe(prediction, front, modes), provenance, tuple(notes))
+    names = [mode.name for mode in modes]
+    if each_limit_mw is not None:
+        names = [f"{name} at {mw_to_w(limit_mw):g} W" for name, limit_mw in zip(names, each_limit_mw)]
+    return BoardPrediction(spec.name, table, _describe(prediction, front, names), provenance, tuple(notes))
+
+
+def limits_mw_of(predictor: Predictor, power_limit: PowerLimitsW) -> Optional[np.ndarray]:
+    """The power limits in mW to predict, by default the profiled ones; None if the profiles have none."""
+    profiled_mw = predictor.training_rows_.inputs.power_limit_mw
+    if profiled_mw is None:
+        if power_limit is not None:
+            raise InvalidValueError("the predictor was fitted to profiles without power limits", "omit --power-limit")
+        return None
+    if power_limit is None:
+        return np.unique(profiled_mw).astype(np.int64)
+    limits_w = [power_limit] if isinstance(power_limit, (int, float)) else list(power_limit)
+    if not limits_w or min(limits_w) <= 0:
+        raise InvalidValueError(f"power_limit is {power_limit!r}, expected W above 0", "100, or several: [100, 150]")
+    return np.array([round(w_to_mw(limit_w)) for limit_w in limits_w], dtype=np.int64)
+
+
+def own_modes(predictor: Predictor) -> Optional[List[PowerMode]]:
+    """All combinations of the profiled settings if the profiles have no clocks; else None.
+
+    The modes of a board would be outside the profiled range, as all of them have clocks.
+    """
+    cores, *clocks = predictor.training_rows_.inputs.modes.T
+    if not len(cores) or any((khz > 1).any() for khz in clocks):
+        return None
+    return [PowerMode(int(count), UNKNOWN_KHZ, UNKNOWN_KHZ, UNKNOWN_KHZ) for count in np.unique(cores)]
 
 
 def table_of(
-    modes: Sequence[PowerMode], batch_size: int, prediction: Prediction, front: np.ndarray, provenance: str
+    modes: Sequence[PowerMode],
+    batch_size: int,
+    prediction: Prediction,
+    front: np.ndarray,
+    provenance: str,
+    power_limit_mw: Optional[np.ndarray] = None,
 ) -> pd.DataFrame:
     """Predictions as a table: the mode, the median of time and power, their intervals, whether it is on the front.
 
@@ -106,6 +162,8 @@ def table_of(
     import pandas as pd
 
     table = pd.DataFrame(modes, columns=PowerMode._fields)
+    if power_limit_mw is not None:
+        table[POWER_LIMIT.name] = power_limit_mw
     table["batch_size"] = batch_size
     table["minibatch_time_ms"], table["power_mw"] = prediction.time_ms, prediction.power_mw
     for level in LEVELS:
@@ -120,13 +178,13 @@ def table_of(
     return table
 
 
-def _describe(prediction: Prediction, front: np.ndarray, modes: List[PowerMode]) -> str:
+def _describe(prediction: Prediction, front: np.ndarray, names: Sequence[str]) -> str:
     if not len(front):
         if np.isfinite([prediction.time_ms, prediction.power_mw]).all():
             return "no front: all of these modes are outside the profiled settings"
         return "no front: the predictor does not give both time and power"
     ends = [
-        f"{modes[place].name} with {prediction.time_ms[place]:.1f} ms at {mw_to_w(prediction.power_mw[place]):.1f} W"
+        f"{names[place]} with {prediction.time_ms[place]:.1f} ms at {mw_to_w(prediction.power_mw[place]):.1f} W"
         for place in (front[0], front[-1])
     ]
     return f"front of {len(front)} modes, from {ends[0]} to {ends[1]}"

@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+import jetwatt
 import predictors.models.base
 from harness.core.boards import load_board
 from harness.core.cases import Case, Settings
@@ -134,6 +135,39 @@ def test_fit_and_predict_give_every_mode_of_the_board_with_intervals(corpus, tmp
     table = parquet.read_table(tmp_path / "P.parquet").to_pydict()
     assert list(table) == list(rows[0])
     np.testing.assert_allclose(table["power_mw"], figures["power_mw"], rtol=1e-5)
+
+
+def test_predict_has_a_row_for_each_power_limit_of_a_gpu(corpus, tmp_path, capsys):
+    model, out = tmp_path / "M.jw", tmp_path / "P.csv"
+    fitted = ("--target", "resnet50-imagenet", "--modes", 10, "--predictor", "ridge")
+    assert run("fit", "--corpus", "zeus-v100", *fitted, "--out", model) == 0
+    asked = ("predict", "--model", model, "--board", "v100", "--batch-size", 64, "--out", out)
+    assert run(*asked, "--power-limit", "120,240") == 0
+    table = pd.read_csv(out)
+    assert table["power_limit_mw"].tolist() == [120_000, 240_000]
+    assert (table["gpu_khz"] == 0).all()  # the profiles have no clocks
+    assert table["power_mw"].is_monotonic_increasing
+    assert table["minibatch_time_ms"].is_monotonic_decreasing
+    assert " at 240 W with " in capsys.readouterr().out
+    profiled = jetwatt.load(model)
+    assert profiled.predict(power_limit=150, batch_size=64)["power_limit_mw"].tolist() == [150_000]
+    assert run(*asked) == 0
+    of_profiles = np.unique(profiled.predictor.training_rows_.inputs.power_limit_mw)
+    assert pd.read_csv(out)["power_limit_mw"].tolist() == of_profiles.tolist()
+    assert run(*asked, "--power-mode", "maxn") == 0
+    assert set(pd.read_csv(out)["gpu_khz"]) == {1_380_000}  # a mode that was named is that mode
+    assert run(*asked, "--power-mode", "sample:3", "--power-limit", "120,240") == 0
+    of_modes = pd.read_csv(out).groupby(["cpu_cores", "cpu_khz", "gpu_khz"])["power_limit_mw"]
+    assert [limits.tolist() for _, limits in of_modes] == [[120_000, 240_000]] * 3
+
+
+def test_predict_refuses_a_power_limit_where_profiles_have_none(corpus, tmp_path, capsys):
+    model, out = tmp_path / "M.jw", tmp_path / "P.csv"
+    assert run("fit", "--corpus", corpus, "--target", "yolov8n-coco", "--predictor", "log-linear", "--out", model) == 0
+    asked = ("predict", "--model", model, "--board", "orin-agx", "--out", out)
+    assert run(*asked, "--power-limit", "100") == 2
+    assert "fitted to profiles without power limits; omit --power-limit" in capsys.readouterr().err
+    assert not out.exists()
 
 
 def test_a_network_that_was_never_profiled_is_predicted_from_its_counts(corpus, tmp_path, capsys, monkeypatch):
