@@ -214,9 +214,11 @@ def sampler_cpu_s(proc: str = "/proc") -> float:
     """CPU time of the sampler: this process, its children that have ended, and the run's helper for root's sensors."""
     used = os.times()
     for pid in helper_stream.pids():
-        with contextlib.suppress(OSError):  # it has ended; or (proc(5), hidepid) it is hidden, and counts as another's
+        with contextlib.suppress(OSError):  # it has ended; or (proc(5), hidepid) it is hidden
             _helper_ticks[pid] = parse_process_stat(read_text(os.path.join(proc, str(pid), "stat")))[1]
     helper_s = sum(_helper_ticks.values()) / os.sysconf("SC_CLK_TCK")
+    if not _helper_ticks:
+        helper_s = helper_stream.reported_cpu_s()
     return time.process_time() + used.children_user + used.children_system + helper_s
 
 

@@ -5,6 +5,9 @@
 
 A request gets one answer, and whoever waits for one holds a lock on the file of the helper's error output. An answer
 that a killed sampler no longer read is passed over, because its id is of another process.
+
+A file may hang in the kernel, and the helper with it; root's process cannot be killed. The request ends after
+`_ANSWER_S`, and another helper is started; after `MOST_FAILED` of them the run does without these sensors.
 """
 
 from __future__ import annotations
@@ -20,7 +23,7 @@ import select
 import tempfile
 import threading
 import time
-from typing import TYPE_CHECKING, Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Union
+from typing import TYPE_CHECKING, Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple, Union
 
 from harness.board.kernel_file import KeptFile, may_read, read_text, whole_number
 from harness.core.errors import ControlError
@@ -32,6 +35,7 @@ if TYPE_CHECKING:
 
 _START_S = 20.0  # sudo and Python, at the lowest clock of a slow board
 _ANSWER_S = 5.0  # the kernel answers within a ms for each file
+MOST_FAILED = 2  # helpers of a process; one that hangs stays until the kernel lets it go
 _END_S = 2.0
 _BLOCK_BYTES = 1 << 16
 ROOT_ONLY = "only root may read this sensor"
@@ -56,7 +60,14 @@ class HelperStream:
         self.process: Optional[subprocess.Popen] = None  # sudo's, if this process started it
         self._threads = threading.Lock()
         self._ids = itertools.count(1)
-        self._broken = ""
+        self.failure = ""  # why it is of no use any more
+        self._first_cpu_s: Optional[float] = None
+        self.cpu_s = 0.0  # of the helper since its first answer to this process, as it reports it
+
+    def is_answering(self) -> bool:
+        """Whether the helper answers a request for no file; takes as long as an answer may take."""
+        self.read([""])
+        return not self.failure
 
     def read(self, paths: Sequence[str]) -> Dict[str, Answer]:
         """The text of each file, or the error that reading it gave; no error of the stream itself is raised either."""
@@ -66,8 +77,8 @@ class HelperStream:
             return dict.fromkeys(paths, error)
 
     def _read(self, paths: Sequence[str]) -> Dict[str, Answer]:
-        if self._broken:
-            raise OSError(self._broken)
+        if self.failure:
+            raise OSError(self.failure)
         number = f"{os.getpid()}-{next(self._ids)}"
         request = "\t".join([number, *paths]) + "\n"
         with self._threads, _locked(self.ends.errors):
@@ -76,8 +87,11 @@ class HelperStream:
                 answer = _next_line(self.ends, _ANSWER_S, lambda line: line.get("id") == number)
             except OSError as error:
                 reason = error.strerror if error.errno != errno.EPIPE else self.last_words()
-                self._broken = f"the helper that reads {paths[0]} has failed: {reason}"
-                raise OSError(self._broken) from error
+                self.failure = f"the helper that reads {paths[0] or 'sensors'} has failed: {reason}"
+                raise OSError(self.failure) from error
+        if self._first_cpu_s is None:
+            self._first_cpu_s = answer["cpu_s"]
+        self.cpu_s = answer["cpu_s"] - self._first_cpu_s
         texts = zip(paths, answer["files"])
         return {path: text if isinstance(text, str) else _error(path, *text) for path, text in texts}
 
@@ -139,21 +153,44 @@ def _next_line(ends: StreamEnds, within_s: float, is_wanted: Callable[[Dict[str,
 
 _stream: Optional[HelperStream] = None
 _refusal: Optional[ControlError] = None  # sudo is not tried again for each sample
+_failed = 0  # helpers so far
 
 
-def inherit(ends: Optional[StreamEnds]) -> None:
+class Inherited(NamedTuple):
+    """What a sampler takes over from the process that started it; in types that JSON has."""
+
+    ends: Optional[StreamEnds]
+    refusal: Optional[Tuple[str, str]] = None  # why there is no helper, and what to do
+
+
+def inherit(inherited: Inherited) -> None:
     """Use the stream that another process of the run started."""
-    global _stream
-    _stream = HelperStream(ends) if ends else None
+    global _stream, _refusal
+    ends, refusal = inherited
+    _stream = HelperStream(StreamEnds(*ends)) if ends else None
+    _refusal = ControlError(*refusal) if refusal else None
+
+
+def bequest(sources: Sequence[SourceSpec], root: str) -> Inherited:
+    """What a sampler of these sources inherits; a helper that no longer answers is replaced first."""
+    stream = open_for(sources, root)
+    refusal = None if _refusal is None else (_refusal.what, _refusal.hint)
+    return Inherited(stream.ends if stream else None, refusal)
 
 
 def opened() -> HelperStream:
-    """The run's stream, started where there is none yet; ControlError, with what to install, where that fails."""
-    global _stream, _refusal
+    """The run's stream, started where there is none that works; ControlError, with what to do, where that fails."""
+    global _stream, _refusal, _failed
     if _refusal is not None:
         raise _refusal
-    if _stream is not None and _stream.has_ended():
-        close()
+    if _stream is not None and (_stream.failure or _stream.has_ended()):
+        failure = _stream.failure
+        _leave_stream()
+        _failed += bool(failure)
+        if _failed >= MOST_FAILED:
+            what = f"{ROOT_ONLY}, and no further helper is started after {_failed}: {failure}"
+            _refusal = ControlError(what, "see `dmesg` for a file that hangs; a reboot ends it")
+            raise _refusal
     if _stream is None:
         try:
             _stream = _start()
@@ -165,8 +202,14 @@ def opened() -> HelperStream:
 
 def close() -> None:
     """End the run's stream; the next request starts another."""
-    global _stream, _refusal
-    stream, _stream, _refusal = _stream, None, None
+    global _refusal, _failed
+    _leave_stream()
+    _refusal, _failed = None, 0
+
+
+def _leave_stream() -> None:
+    global _stream
+    stream, _stream = _stream, None
     if stream is not None:
         stream.close()
 
@@ -280,14 +323,20 @@ def open_for(sources: Sequence[SourceSpec], root: str) -> Optional[HelperStream]
         place = source.root or root
         reads = source.name == "ina" or (source.name == "cpufreq" and source.options.get("measured"))
         if reads and _reaches(place) and _root_only(sensor_files(place)[source.name]):
-            with contextlib.suppress(ControlError):  # the sampler tries for itself, and records the reason
-                return opened()
+            with contextlib.suppress(ControlError):  # the sampler records the reason
+                stream = opened()
+                return stream if stream.is_answering() else opened()
     return None
 
 
 def pids() -> List[int]:
     """The processes of this run's stream: sudo's and the helper's; none where there is no stream."""
     return list(_stream.ends.pids) if _stream else []
+
+
+def reported_cpu_s() -> float:
+    """CPU time of the helper as it reports it itself, for where /proc hides root's processes (hidepid)."""
+    return _stream.cpu_s if _stream else 0.0
 
 
 def _reaches(root: str) -> bool:

@@ -367,9 +367,9 @@ def _open_node(path: str, flags: int, machine: Machine, below: Sequence[str] = (
 def serve(machine: Machine, requests: BinaryIO, answers: BinaryIO) -> int:
     """Read sensors for one who may not, until the input ends.
 
-    A request is a line `ID<tab>PATH<tab>PATH...`; its answer a line of JSON with `id` and `files`: of each path, in
-    order, its text, or [errno, reason]. The first line has `pids`: this process, and the one that started it.
-    Paths are compared with those of `sensor_files`, and files stay open.
+    A request is a line `ID<tab>PATH<tab>PATH...`; its answer a line of JSON with `id`, `files`: of each path, in order,
+    its text, or [errno, reason], and `cpu_s`: the CPU time that this process used so far. The first line has `pids`:
+    this process, and the one that started it. Paths are compared with those of `sensor_files`, and files stay open.
     """
     kept = {}  # type: Dict[str, int]
 
@@ -389,7 +389,8 @@ def serve(machine: Machine, requests: BinaryIO, answers: BinaryIO) -> int:
         allowed = set()  # type: Set[str]
         if any(path not in kept for path in paths):
             allowed.update(*sensor_files(machine.root).values())
-        send({"id": number.decode("ascii"), "files": [_answer(path, kept, allowed, machine) for path in paths]})
+        files = [_answer(path, kept, allowed, machine) for path in paths]
+        send({"id": number.decode("ascii"), "files": files, "cpu_s": time.process_time()})
     for fd in kept.values():
         os.close(fd)
     if line:

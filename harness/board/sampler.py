@@ -91,22 +91,27 @@ class Sampler:
             on_failure.pop_all()
 
     def _launch(self, stop_fd: int) -> subprocess.Popen:
-        stream = helper_stream.open_for([SourceSpec(*source) for source in self._sources], self._root)
-        ends = stream.ends if stream else None
-        order = Order(self._sources, self.interval_s, self._root, self._cpus, os.getpid(), self._fd, stop_fd, ends)
+        helper = helper_stream.bequest([SourceSpec(*source) for source in self._sources], self._root)
+        order = Order(self._sources, self.interval_s, self._root, self._cpus, os.getpid(), self._fd, stop_fd, helper)
         return subprocess.Popen(
             [sys.executable, "-m", "harness.board.sampler_process", json.dumps(order._asdict())],
             env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, [_IMPORT_PATH, os.getenv("PYTHONPATH")]))},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
-            pass_fds=[self._fd, stop_fd, *(ends[:3] if ends else ())],
+            pass_fds=[self._fd, stop_fd, *(helper.ends[:3] if helper.ends else ())],
             start_new_session=True,  # Ctrl-C goes to every process of the terminal's group: it is this one's to handle
         )
 
     def poll(self) -> int:
         """Take in the samples that arrived since the last call and return how many there are; cheap if none."""
         return self._record.take_in(self._fd)
+
+    @property
+    def samples(self) -> int:
+        """How many samples have arrived so far."""
+        self.poll()
+        return self._record.samples
 
     @property
     def missing(self) -> Dict[str, str]:
@@ -168,6 +173,10 @@ class SamplerRecord:
         self._failures: Dict[str, Tuple[str, float]] = {}  # why, and when first
         self._failure_counts: Dict[str, int] = collections.Counter()
         self._last_sample: Dict[str, Any] = {"lost": 0, "cpu_s": 0.0, "last": False}
+
+    @property
+    def samples(self) -> int:
+        return len(self._times_s)
 
     def take_in(self, fd: int) -> int:
         samples_before = len(self._times_s)

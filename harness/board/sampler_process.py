@@ -36,7 +36,7 @@ class Order(NamedTuple):
     parent_pid: int  # whose child this is; once it is another's, the parent has died
     out_fd: int  # where the lines go
     stop_fd: int  # anything to read here, or its end, means stop
-    helper: Optional[List[Any]] = None  # as `StreamEnds`, of the run's helper for sensors that only root may read
+    helper: List[Any]  # as `Inherited`: the run's helper for sensors that only root may read
 
 
 class TickSchedule:
@@ -58,7 +58,7 @@ class TickSchedule:
 
 
 def run(order: Order) -> None:
-    helper_stream.inherit(helper_stream.StreamEnds(*order.helper) if order.helper else None)
+    helper_stream.inherit(helper_stream.Inherited(*order.helper))
     sources, notes, missing = _open_all([SourceSpec(*one) for one in order.sources], order.root)
     try:
         # Of every CPU the kernel leaves out those that do not exist or are not allowed.

@@ -64,6 +64,7 @@ def answers(tree, *requests):
     assert serve(Machine(tree.root, os.getuid()), given, output) == DONE
     first, *others = map(json.loads, output.getvalue().splitlines())
     assert first == {"pids": [os.getpid(), os.getppid()]}
+    assert all(answer.pop("cpu_s") > 0 for answer in others)
     return others
 
 
@@ -284,6 +285,57 @@ def test_a_helper_that_gives_no_answer_is_an_error_not_a_wait(closed, monkeypatc
     assert str(error) == "the helper that reads /x has failed: it gave no answer within 0.05 s"
 
 
+@pytest.fixture
+def hanging(closed, monkeypatch):
+    """A file on which every helper hangs while `closed.hangs` exists, as in a kernel that does not return."""
+    monkeypatch.setattr(helper_stream, "_ANSWER_S", 0.3)
+    monkeypatch.setattr(helper_stream, "_END_S", 0.0)
+    closed.hangs = closed.path / "hangs"
+    sudo = closed.helper.parent / "sudo"
+    hang = f"import time\nwhile os.path.exists({str(closed.hangs)!r}): time.sleep(0.01)\n"
+    script = sudo.read_text()
+    place = "    sys.exit(privileged.serve("
+    patch = (
+        f"    plain = privileged._answer\n    privileged._answer = lambda *rest: [exec({hang!r}), plain(*rest)][1]\n"
+    )
+    assert place in script
+    sudo.write_text(script.replace(place, patch + place))
+    yield closed
+    closed.hangs.unlink(missing_ok=True)
+
+
+def test_a_helper_that_hangs_is_replaced_for_the_next_profile(hanging, monkeypatch):
+    first = helper_stream.opened()
+    hanging.hangs.touch()
+    assert not first.is_answering()
+    hanging.hangs.unlink()
+    monkeypatch.setattr(helper_stream, "_ANSWER_S", 20.0)
+    with Sampler([SourceSpec("ina")], 0.05, root=hanging.root) as sampler:
+        pass
+    assert "power_vdd_cpu_cv_mw" in sampler.stop().series
+    assert "helper" not in str(sampler.stop().missing)
+    assert helper_stream.opened() is not first
+
+
+def test_a_file_that_hangs_each_helper_is_given_up_with_the_reason(hanging):
+    stream = helper_stream.opened()
+    hanging.hangs.touch()
+    path = f"{hanging.root}/{RAILS}/in1_input"
+    files = SensorFiles([path], hanging.root)
+    words = []
+    for _ in range(4):
+        files.refresh()
+        with pytest.raises(OSError, match="gave no answer within") as refusal:
+            files.read_int(path)
+        words.append(str(refusal.value))
+    assert all(f"the helper that reads {path} has failed: it gave no answer within 0.3 s" in text for text in words)
+    assert ["no further helper is started after 2" in text for text in words] == [False, False, True, True]
+    assert "see `dmesg`" in words[3]
+    assert hanging.starts() == ["stream", "stream"]
+    assert helper_stream.bequest([SourceSpec("ina")], hanging.root).refusal[0] in words[3]
+    assert stream.failure
+
+
 def test_a_driver_that_is_gone_fails_its_own_files_alone(closed):
     files = [f"{closed.root}/{RAILS}/in1_input", f"{closed.root}/{POLICY}/cpuinfo_cur_freq"]
     (closed.path / RAILS / "in1_input").unlink()
@@ -436,3 +488,34 @@ def test_the_helpers_cpu_time_is_the_samplers_and_neither_the_runs_nor_others(tr
     assert values["cpu_own_cores"] == 0
     assert values["cpu_sampler_cores"] == pytest.approx(0.5, abs=0.05)
     assert values["cpu_other_cores"] == pytest.approx(0.5, abs=0.05)
+
+
+def test_the_helpers_cpu_time_is_the_samplers_where_proc_hides_its_processes(tree, monkeypatch):
+    """/proc mounted with `hidepid=2`: the helper reports its own time."""
+    ticks = os.sysconf("SC_CLK_TCK")
+    monkeypatch.setattr(cpu, "_helper_ticks", {})
+    stream = HelperStream(StreamEnds(-1, -1, -1, [101, 102]))
+    monkeypatch.setattr(helper_stream, "_stream", stream)
+
+    def use(all_s, helper_s):
+        stream.cpu_s = helper_s
+        tree.write({"proc/stat": f"cpu  {all_s * ticks} 0 0 0 0 0 0 0 0 0"})
+        tree.write({"proc/100/stat": f"100 (x) S 1 1 1 0 -1 0 0 0 0 0 {ticks} 0 0 0 20 0 1 0 77"})
+
+    use(all_s=20, helper_s=4)
+    source = cpu.open_source(tree.root, pid=100)
+    source.read(0.0)
+    use(all_s=30, helper_s=9)
+    values = source.read(10.0).values
+    assert values["cpu_sampler_cores"] == pytest.approx(0.5, abs=0.05)
+    assert values["cpu_other_cores"] == pytest.approx(0.5, abs=0.05)
+
+
+def test_the_helper_reports_the_cpu_time_of_its_answers(closed):
+    stream = helper_stream.opened()
+    path = f"{closed.root}/{RAILS}/in1_input"
+    stream.read([path])
+    assert stream.cpu_s == 0.0
+    for _ in range(20):
+        stream.read([path])
+    assert 0.0 < stream.cpu_s < 20.0
