@@ -80,10 +80,10 @@ def _is_root() -> bool:
     return os.geteuid() == 0
 
 
-def skip_or_fail(reason: str, environment: Mapping[str, str] = os.environ) -> None:
-    """Skip a test of the service; in CI, which has to run them all, fail it."""
+def skip_or_fail(reason: str, environment: Mapping[str, str] = os.environ, tests: str = "the tests of jtop") -> None:
+    """Skip a test that this machine cannot run; in CI, which has to run them all, fail it."""
     if environment.get("CI"):
-        pytest.fail(f"the tests of jtop must run in CI, where CI is set: {reason}", pytrace=False)
+        pytest.fail(f"{tests} must run in CI, where CI is set: {reason}", pytrace=False)
     pytest.skip(reason)
 
 

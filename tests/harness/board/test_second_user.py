@@ -14,6 +14,7 @@ import traceback
 from pathlib import Path
 
 import pytest
+from boards.jtop_service import skip_or_fail
 
 from harness.board import helper_stream, privileged, privileges
 from harness.board import sampler as sampler_module
@@ -22,23 +23,30 @@ from harness.board.source import SourceSpec
 from harness.devices.host import source_capability
 
 ATTACKER = 65534
+LOCK = "/run/jetwatt-second-user.lock"  # of the machine, as helper and rule are; only root may write there
 PROJECT = Path(privileged.__file__).resolve().parents[2]
 
-pytestmark = [
-    pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to allow the helper to a second user"),
-    pytest.mark.skipif(shutil.which("sudo") is None, reason="needs sudo"),
-    pytest.mark.skipif(not os.path.exists("/usr/bin/python3"), reason="needs /usr/bin/python3, which runs the helper"),
-]
+pytestmark = pytest.mark.skipif(
+    os.geteuid() != 0, reason="needs root, to allow the helper to a second user; .ci/run runs these tests by sudo"
+)
+
+
+def skip_here(why):
+    skip_or_fail(why, tests="the attacks of a second user")
 
 
 @pytest.fixture
 def installed():
     """The helper and its rule, for the attacker, as an administrator installs them; one test at a time has them."""
     helper, rule = Path(privileges.HELPER), Path(privileges.SUDOERS_FILE)
-    with open(Path(tempfile.gettempdir()) / "jetwatt-second-user.lock", "w") as lock:
+    if shutil.which("sudo") is None:
+        skip_here("sudo is not installed")
+    if not os.path.exists("/usr/bin/python3"):
+        skip_here("there is no /usr/bin/python3, which runs the helper")
+    with os.fdopen(os.open(LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)) as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if helper.exists() or rule.exists():
-            pytest.skip("the helper is installed here")
+            skip_here("the helper is installed on this machine")
         made = [folder for folder in (helper.parent, rule.parent) if not folder.exists()]
         try:
             for folder in made:
@@ -141,7 +149,7 @@ def test_neither_variables_nor_folder_nor_limits_of_the_attacker_reach_it(sudo):
 def test_an_attacker_who_locks_all_that_he_can_open_does_not_hold_the_fan_up(sudo):
     state = Path("/", privileged.STATE)
     if state.exists():
-        pytest.skip(f"{state} is in use here")
+        skip_here(f"{state} is in use on this machine")
     hold = (
         "import fcntl, os, sys\n"
         "os.setgroups([]); os.setgid(65534); os.setuid(65534)\n"
