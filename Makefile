@@ -5,6 +5,7 @@
 #   JOBS    processes that share the tests, 0: only this one  make test JOBS=0 ARGS=--pdb
 #   ARGS    further arguments for pytest                      make test ARGS="-k corpus -x"
 #           in random order, with a seed to repeat it         make test ARGS=--random-order
+#   TRY     interpreters to try the wheel on                  make wheel TRY="python3.8 python3.13"
 #   ONLY    parts of the recorded figures to compute          make record ONLY=predictors
 
 PYTHON ?= python3
@@ -13,6 +14,7 @@ EXTRAS ?= train,report,dev
 JOBS ?= 2
 ARGS ?=
 ONLY ?=
+TRY ?= $(PYTHON)
 
 RUN := "$(VENV)/bin/python" -m
 PIP := "$(VENV)/bin/python" tools/pip_in_lines.py pip install --disable-pip-version-check
@@ -89,12 +91,13 @@ report: install ## make the report of out/results.sqlite into out/report, and op
 record: install ## recompute the recorded figures and write them into README.md and docs; ONLY=PART,PART for some of them
 	$(RUN) tools.record $(if $(ONLY),--only "$(ONLY)")
 
-lint: install ## check style, docstrings and imports (ruff)
+lint: install ## check style, docstrings and imports (ruff), and types (mypy)
 	$(RUN) ruff check .
 	$(RUN) ruff format --check .
+	$(RUN) mypy
 
-wheel: install ## build wheel and sdist into dist/, and try the wheel in an empty environment of PYTHON
-	$(RUN) tools.wheel.try_wheel --python "$(PYTHON)"
+wheel: install ## build wheel and sdist into dist/, and try the wheel in an empty environment of each Python in TRY
+	$(RUN) tools.wheel.try_wheel $(foreach python,$(TRY),--python $(python))
 
 format: install ## rewrite the sources to pass `make lint`
 	$(RUN) ruff check --fix .
@@ -119,5 +122,5 @@ fleet-demo: board-environments ## show a fleet of three simulated boards on this
 
 clean: ## remove the environment and all caches; results in out/ and .benchmarks/ stay
 	test ! -e "$(VENV)/pyvenv.cfg" || rm -rf "$(VENV)"
-	rm -rf .venv-board-* *.egg-info .pytest_cache .hypothesis .ruff_cache
+	rm -rf .venv-board-* *.egg-info .pytest_cache .hypothesis .ruff_cache .mypy_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -11,7 +11,7 @@ import functools
 import re
 import warnings
 from pathlib import Path
-from typing import Callable, Dict, List, Optional
+from typing import Callable, Dict, List, Optional, Set
 
 from harness.core.configuration import Configuration
 from harness.core.device import Device
@@ -118,4 +118,4 @@ def warn_of(error: HarnessError) -> None:
         warnings.warn(f"left out: {error}", stacklevel=3)
 
 
-_SAID = set()
+_SAID: Set[str] = set()

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import importlib.metadata
 import warnings
-from typing import Any, List, NamedTuple, Set
+from typing import Any, Dict, List, NamedTuple, Set, Tuple
 
 
 class EntryPoint(NamedTuple):
@@ -26,7 +26,7 @@ def entry_points(group: str) -> List[EntryPoint]:
 
     Goes through distributions one by one: before Python 3.10 an entry point does not name its own.
     """
-    points = {}
+    points: Dict[Tuple[str, str], EntryPoint] = {}
     for distribution in importlib.metadata.distributions():
         for point in _declared_by(distribution):
             if point.group == group:

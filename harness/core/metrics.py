@@ -170,6 +170,12 @@ def power_step_mw(series: Mapping[str, Series], spans: Sequence[Tuple[float, flo
     return max((step for step in steps if step is not None and step <= LARGEST_STEP_MW), default=None)
 
 
+def total(parts: Sequence[Optional[float]]) -> Optional[float]:
+    """The sum of some figures; None if one is missing."""
+    there = [part for part in parts if part is not None]
+    return sum(there) if len(there) == len(parts) else None
+
+
 def typical_power_mw(values_mw: Sequence[float], step_mw: Optional[float]) -> float:
     """The median of power samples; their mean if the sensor's step is coarser than `COARSE_STEP` of it."""
     median_mw = float(np.median(values_mw))
@@ -236,7 +242,7 @@ def summarise_socket(series: Series, spans: Sequence[Tuple[float, float]]) -> Di
     return {
         "socket_power_mw": float(np.median(values)) if values else None,
         "socket_peak_mw": max(values, default=None),
-        "socket_energy_mwh": None if None in energies else sum(energies),
+        "socket_energy_mwh": total(energies),
     }
 
 
@@ -304,9 +310,8 @@ def _against_alone(
         figures["inference_alone_ms"] = batch_ms
         figures["inference_slowdown"] = float(np.median(both.inference_ms)) / batch_ms
         figures["speedup"] = (trained / per_s + ms_to_s(batch_ms * len(both.inference_ms))) / both.duration_s
-    drawn_mws = [_drawn_mws(power, stretch) for stretch in (both, training, serving)]
-    if None not in drawn_mws:
-        both_mws, training_mws, serving_mws = drawn_mws
+    both_mws, training_mws, serving_mws = (_drawn_mws(power, stretch) for stretch in (both, training, serving))
+    if both_mws is not None and training_mws is not None and serving_mws is not None:
         sample_mws = training_mws / (len(training.training_ms) * training_batch)
         figures["energy_per_epoch_mwh"] = mws_to_mwh(both_mws / trained * samples)
         figures["energy_per_epoch_alone_mwh"] = mws_to_mwh(sample_mws * samples)
@@ -357,7 +362,7 @@ def _power_and_disk(
     def over_epochs(channel: str) -> Optional[float]:
         rate = telemetry.series.get(channel, NO_SERIES)
         parts = [integral(rate.times_s, rate.values, epoch.start_s, epoch.end_s) for epoch in epochs]
-        return None if None in parts else sum(parts)
+        return total(parts)
 
     reads = over_epochs("disk_reads_per_s")
     figures: Dict[str, Optional[float]] = {
@@ -410,6 +415,6 @@ def _epochs(epochs: Sequence[EpochSums], power: Series) -> Dict[str, Optional[fl
     figures: Dict[str, Optional[float]] = {f"epoch0_{name}": value for name, value in rows.pop(0, {}).items()}
     figures["epochs"] = float(len(rows))
     for name in next(iter(rows.values()), {}):
-        values = [row[name] for row in rows.values()]
-        figures[f"epoch_{name}"] = None if None in values else sum(values) / len(values)
+        sum_of_epochs = total([row[name] for row in rows.values()])
+        figures[f"epoch_{name}"] = None if sum_of_epochs is None else sum_of_epochs / len(rows)
     return {**figures, **figures_of_papers}

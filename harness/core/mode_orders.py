@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import bisect
 import itertools
-from typing import Callable, Dict, Iterator, List, Sequence, Tuple, TypeVar
+from typing import Any, Callable, Dict, Iterator, List, Sequence, Tuple, TypeVar
 
 from harness.core.power_modes import PowerMode
 
@@ -30,7 +30,7 @@ def count_switches(modes: Sequence[PowerMode]) -> int:
 
 
 def order_passes(
-    items: Sequence[Item], order: str, mode_of: Callable[[Item], PowerMode] = lambda item: item
+    items: Sequence[Item], order: str, mode_of: Callable[[Any], PowerMode] = lambda item: item
 ) -> List[List[Item]]:
     """Sort power modes, or items that have one, and split them into passes within which neither clock rises.
 

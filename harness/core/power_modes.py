@@ -193,7 +193,8 @@ class RecordedSpace(PowerModeSpace):
         kept = tuple(sorted(set(modes)))
         if not kept:
             raise InvalidValueError("none of these power modes is recorded", "choose others")
-        return cls(*(tuple(sorted(set(values))) for values in zip(*kept)), modes=kept)
+        dimensions = (tuple(sorted(set(values))) for values in zip(*kept))
+        return cls(*dimensions, modes=kept)  # type: ignore[misc]  # there are as many as fields before `modes`
 
     @functools.cached_property
     def _mode_set(self) -> FrozenSet[PowerMode]:

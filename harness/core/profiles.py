@@ -29,7 +29,7 @@ class Minibatch(NamedTuple):
     """
 
     epoch: int
-    index: int
+    index: int  # type: ignore[assignment]  # a tuple has a method of that name
     phase: str
     start_s: float
     stall_ms: float
@@ -37,7 +37,7 @@ class Minibatch(NamedTuple):
     e2e_ms: float
 
 
-class Minibatches(AnySequence):
+class Minibatches(AnySequence):  # type: ignore[type-arg]  # Python 3.8 has no AnySequence[Minibatch]
     """The minibatches of a profile: a column for each field of `Minibatch`; rows are made on first access."""
 
     def __init__(self, columns: Mapping[str, np.ndarray]) -> None:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import re
-from typing import Callable
+from typing import TYPE_CHECKING, Callable, TypeVar
 
 from harness.core.errors import InvalidValueError
+
+if TYPE_CHECKING:
+    import numpy as np
 
 KHZ_PER_MHZ = 1_000
 HZ_PER_KHZ = 1_000
@@ -20,14 +23,14 @@ BYTES_PER_GIB = 2**30
 BYTES_PER_SECTOR = 512  # /proc/diskstats counts in 512-byte sectors regardless of the device's own sector size
 
 
-Conversion = Callable[[float], float]  # of a number, or of an array of them
+Quantity = TypeVar("Quantity", float, "np.ndarray")  # a number, or an array of them
 
 
-def _times(factor: float) -> Conversion:
+def _times(factor: float) -> Callable[[Quantity], Quantity]:
     return lambda value: value * factor
 
 
-def _over(divisor: float) -> Conversion:
+def _over(divisor: float) -> Callable[[Quantity], Quantity]:
     return lambda value: value / divisor
 
 

@@ -20,7 +20,7 @@ class Variability(NamedTuple):
     deviation: float  # the greatest distance from the median as a share of it (004 sec. 5.4.1)
     interquartile: float  # third less first quartile, as a share of the median (the boxes of 004 Fig. 5)
     coefficient: Optional[float]  # standard deviation over mean (002 sec. II.4); None of a single figure
-    count: int
+    count: int  # type: ignore[assignment]  # a tuple has a method of that name
 
 
 def variability(values: Sequence[float]) -> Optional[Variability]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple, Union
 
 import numpy as np
 
@@ -100,7 +100,7 @@ _SAME_CASE = (
 _TOO_LARGE = {"minibatch_time_ms": "us", "power_mw": "uW"}
 _TOO_SMALL = {"minibatch_time_ms": "s", "power_mw": "W"}
 
-Expected = Dict[str, Sequence[float]]
+Expected = Mapping[str, Union[Sequence[float], np.ndarray]]
 """Approximate `minibatch_time_ms` and `power_mw` of some rows; NaN if unknown."""
 
 

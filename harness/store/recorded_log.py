@@ -54,7 +54,7 @@ def phased(starts_s: Sequence[float], times_ms: Sequence[float], telemetry: Tele
     """Minibatches with their phases: the first one, those before power became stable, and the clean ones."""
     power = telemetry.series[POWER_CHANNEL]
     since = [(time, value) for time, value in zip(power.times_s, power.values) if time >= starts_s[0]]
-    stable_s = stable_from(*zip(*since)) if since else None
+    stable_s = stable_from([time for time, _ in since], [value for _, value in since]) if since else None
     clean_s = -math.inf if stable_s is None else stable_s + STABLE_WINDOW_S
     phases = [FIRST, *(CLEAN if start_s >= clean_s else SETTLING for start_s in starts_s[1:])]
     return [
@@ -97,13 +97,14 @@ def _read_times(path: Path, began: Optional[datetime.datetime]) -> List[Tuple[fl
     return entries
 
 
-def _since(began: datetime.datetime, text: str, place: str) -> float:
+def _since(began: Optional[datetime.datetime], text: str, place: str) -> float:
+    """Seconds from the log's first line, which has a date where minibatches have."""
     try:
         at = datetime.datetime.fromisoformat(text.strip())
     except ValueError:
         hint = "write it like 2026-01-31 12:00:05.250"
         raise InvalidValueError(f"{place}: {DATE} is {text!r}, no date and time", hint) from None
-    return (at.replace(tzinfo=None) - began).total_seconds()
+    return (at.replace(tzinfo=None) - began).total_seconds()  # type: ignore[operator]
 
 
 def _number(text: Optional[str], name: str, place: str) -> float:
