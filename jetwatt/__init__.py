@@ -27,6 +27,7 @@ _MODULES = {
     "claim": "harness.judge.claims",
     "doctor": "harness.measure.doctor",
     "simulate_corpus": "harness.simulation.corpus",
+    "archive_results": "harness.store.archive",
     "merge_results": "harness.store.maintenance",
     "prune_results": "harness.store.maintenance",
     "ResultsStore": "harness.store.results",

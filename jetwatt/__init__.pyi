@@ -19,6 +19,7 @@ from harness.judge.bisection import bisect_versions as bisect_versions
 from harness.judge.claims import claim as claim
 from harness.measure.doctor import doctor as doctor
 from harness.simulation.corpus import simulate_corpus as simulate_corpus
+from harness.store.archive import archive_results as archive_results
 from harness.store.maintenance import merge_results as merge_results
 from harness.store.maintenance import prune_results as prune_results
 from harness.store.results import ResultsStore as ResultsStore

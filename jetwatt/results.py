@@ -7,15 +7,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Iterable, Optional, Sequence, Union
 
 from harness.store import frames
-from harness.store.results import ResultsStore
+from harness.store.archive import open_stored
 
 if TYPE_CHECKING:
     import pandas as pd
 
 
 def open_results(path: Union[str, Path]) -> ResultsFile:
-    """Open a file of `pytest --results FILE`; a `StoreError` if it does not exist or is not a results file."""
-    with ResultsStore(Path(path), read_only=True):
+    """Open a file of `pytest --results FILE`, or of an archive; a `StoreError` if it does not exist or is neither."""
+    with open_stored(path):
         return ResultsFile(Path(path))
 
 
@@ -37,17 +37,17 @@ class ResultsFile:
 
         `usable` excludes disturbed or throttled ones, `newest` all but the newest of the same conditions.
         """
-        with ResultsStore(self.path, read_only=True) as store:
+        with open_stored(self.path) as store:
             return frames.profiles(store, include_flagged=not usable, newest_only=newest)
 
     def minibatches(self, profile_ids: Optional[Iterable[int]] = None) -> pd.DataFrame:
         """A row for each minibatch of the given profiles, or of all: fetch stall, compute and end-to-end time."""
-        with ResultsStore(self.path, read_only=True) as store:
+        with open_stored(self.path) as store:
             return frames.minibatches(store, profile_ids)
 
     def telemetry(
         self, profile_ids: Optional[Iterable[int]] = None, channels: Optional[Sequence[str]] = None
     ) -> pd.DataFrame:
         """A row for each sample of the given profiles, or of all: `profile_id`, `channel`, `time_s`, `value`."""
-        with ResultsStore(self.path, read_only=True) as store:
+        with open_stored(self.path) as store:
             return frames.telemetry(store, profile_ids, channels)

@@ -1,4 +1,4 @@
-"""`results`: describe results files, merge several, and remove their old raw series."""
+"""`results`: describe results files, merge several, archive old ones, and remove old raw series."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ import sys
 from pathlib import Path
 from typing import Any, Dict, Tuple
 
-from harness.cli.options import output_file
+from harness.cli.options import output_file, output_folder
 from harness.core.errors import InvalidValueError
 from harness.core.terminal import format_table, shown
 from harness.core.units import bytes_to_mb
+from harness.store.archive import archive_results
 from harness.store.conditions import RAW_PRUNED
 from harness.store.frames import profiles
 from harness.store.maintenance import MergedFile, merge_results, prune_results
@@ -25,7 +26,7 @@ _COUNTS = ("profiles", "runs", "flagged", "raw_pruned")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.description = "Describe results files, merge several into one, or remove old raw series."
+    parser.description = "Describe results files, merge several into one, archive old ones, or remove old raw series."
     actions = parser.add_subparsers(dest="action", required=True)
     merging = actions.add_parser(
         "merge",
@@ -34,7 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         " files, run it again.",
         epilog="exit code: 0 all files are in OUT; 2 one could not be read and is listed, the others are in OUT",
     )
-    merging.add_argument("files", type=Path, nargs="+", metavar="FILE", help="results files")
+    merging.add_argument("files", type=Path, nargs="+", metavar="FILE", help="results files, or folders of archives")
     merging.add_argument(
         "--out", type=output_file, required=True, help="the file to add to, created if it does not exist"
     )
@@ -43,6 +44,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     informing.add_argument("files", type=Path, nargs="+", metavar="FILE", help="results files")
     informing.add_argument("--json", action="store_true", help="print JSON")
+    archiving = actions.add_parser(
+        "archive",
+        description="Move results files whose profiles are all older than an age into an archive: Parquet files that"
+        " DuckDB and pandas read, partitioned by board and month, with all raw series. `history` reads archives, and"
+        " `merge` makes a results file of them for other commands. Each file is read back and compared before its"
+        " nights are removed. After an interruption, run it again. Needs pyarrow (the extra `report`).",
+        epilog="exit code: 0 all old nights are in the archive; 2 a file was left out and is listed. Example, once a"
+        " month: jetwatt results archive nights/ --older-than 60d",
+    )
+    archiving.add_argument("folder", type=Path, metavar="FOLDER", help="the nights: results files anywhere in it")
+    archiving.add_argument(
+        "--older-than", type=_days, required=True, metavar="AGE", help="the age from which nights are archived: 60d, 8w"
+    )
+    archiving.add_argument(
+        "--out", type=output_folder, help="the folder of the archive (default: the folder `archive` in FOLDER)"
+    )
     pruning = actions.add_parser(
         "prune",
         description="Permanently remove the raw minibatches and telemetry of old profiles. Aggregates, conditions and"
@@ -56,7 +73,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    return {"merge": _merge, "info": _info, "prune": _prune}[arguments.action](arguments)
+    actions = {"merge": _merge, "info": _info, "prune": _prune, "archive": _archive}
+    return actions[arguments.action](arguments)
 
 
 def _merge(arguments: argparse.Namespace) -> int:
@@ -73,10 +91,18 @@ def _prune(arguments: argparse.Namespace) -> int:
     return OK_CODE
 
 
+def _archive(arguments: argparse.Namespace) -> int:
+    archived = archive_results(arguments.folder, older_than=arguments.older_than, out=arguments.out)
+    print(archived)
+    for reason in archived.left_out:
+        print(f"left out: {shown(reason)}", file=sys.stderr)
+    return LEFT_OUT_CODE if archived.left_out else OK_CODE
+
+
 def _days(text: str) -> int:
     match = re.fullmatch(r"(\d{1,5})([dw])", text)
     if match is None:
-        raise InvalidValueError(f"--keep-raw is {text!r}", "write a number of days or weeks: 30d, 8w")
+        raise InvalidValueError(f"the age is {text!r}", "write a number of days or weeks: 30d, 8w")
     return int(match[1]) * _DAYS[match[2]]
 
 

@@ -172,6 +172,14 @@ def write_output(path: Path, content: bytes) -> None:
         raise StoreError(f"cannot write {path}: {error}", "make room, allow it, or name another file") from error
 
 
+def replace_durably(draft: Path, path: Path) -> None:
+    """Give a file that was written as a draft its name, in the same folder; once this returns, it is on the medium."""
+    with draft.open("rb") as file:
+        os.fsync(file.fileno())
+    os.replace(draft, path)
+    _sync_directory(path.parent)
+
+
 def remove_durably(path: Path) -> None:
     """Remove `path`; once this returns, it is gone from the medium."""
     path.unlink()

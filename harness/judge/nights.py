@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 from typing import Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple, Union
 
-from harness.core.errors import StoreError
+from harness.core.errors import DependencyError, StoreError
 from harness.core.files import is_shared
 from harness.judge.history_index import (
     NAME,
@@ -20,9 +20,9 @@ from harness.judge.history_index import (
     remove_index,
 )
 from harness.judge.profile_columns import ProfileColumns, columns_of, joined
+from harness.store.archive import is_archive_file, open_stored
 from harness.store.database import is_being_written
 from harness.store.frames import STORES, profiles
-from harness.store.results import ResultsStore
 
 _KEPT_AT_ONCE = 100  # nights of a transaction of the index
 
@@ -34,10 +34,10 @@ class Nights(NamedTuple):
 
 
 def read_nights(paths: Sequence[Path], index: Union[bool, Path] = True) -> Nights:
-    """The profiles of results files, or of those anywhere in folders.
+    """The profiles of results files and archived nights, or of those anywhere in folders.
 
     Args:
-        paths: results files, and folders of them.
+        paths: results files, files of an archive, and folders of them.
         index: where to keep what was read: True for a file in each folder (`NAME`), and nothing for single files; a
             file for all of them; False for nowhere.
 
@@ -62,10 +62,12 @@ def read_nights(paths: Sequence[Path], index: Union[bool, Path] = True) -> Night
 
 
 def _files_in(folder: Path) -> Tuple[List[str], List[str]]:
-    """The results files anywhere in a folder, and which ones are left out: links of other users in shared folders."""
+    """The files to read anywhere in a folder, and which ones are left out: links of other users in shared folders."""
     files, left_out = [], []
     for place, _, names in os.walk(str(folder)):
-        for file in [os.path.join(place, name) for name in names if name.endswith(STORES)]:
+        for file in [os.path.join(place, name) for name in names]:
+            if not file.endswith(STORES) and not is_archive_file(file):
+                continue
             if os.path.islink(file) and is_shared(Path(place)) and os.lstat(file).st_uid not in (0, os.geteuid()):
                 left_out.append(f"{file} is a link of another user in a shared folder")
             else:
@@ -141,9 +143,9 @@ def _read_each(
         read_at_ns = time.time_ns()
         before = Signature.of(file)
         try:
-            with ResultsStore(file, read_only=True) as store:
+            with open_stored(file) as store:
                 columns = columns_of(profiles(store, include_flagged=True), file)
-        except StoreError as error:
+        except (StoreError, DependencyError) as error:
             if are_named:
                 raise
             left_out.append(str(error))

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import csv
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
+from typing import TYPE_CHECKING, Any, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple, Union
 
 import numpy as np
 
@@ -26,7 +26,10 @@ from harness.store.rows import Record
 if TYPE_CHECKING:
     import pandas as pd
 
+    from harness.store.archive import ArchiveFile
     from harness.store.results import ResultsStore
+
+    StoredProfiles = Union[ResultsStore, ArchiveFile]
 
 with Path(__file__).with_name("columns.csv").open(encoding="utf-8", newline="") as _file:
     _TABLE = list(csv.DictReader(_file))
@@ -85,7 +88,7 @@ FOLLOWS_IN_CLAIMS: Dict[str, Tuple[str, ...]] = {
 
 
 def profiles(
-    store: ResultsStore,
+    store: StoredProfiles,
     include_flagged: bool = False,
     newest_only: bool = False,
     timed: bool = False,
@@ -123,7 +126,7 @@ def profiles(
     return frame
 
 
-def minibatches(store: ResultsStore, profile_ids: Optional[Iterable[int]] = None) -> pd.DataFrame:
+def minibatches(store: StoredProfiles, profile_ids: Optional[Iterable[int]] = None) -> pd.DataFrame:
     """The minibatches of some profiles, or of all, in their order: `MINIBATCH_COLUMNS`."""
     parts: _Parts = {name: [] for name in MINIBATCH_COLUMNS}
     for number in _numbers(store, profile_ids):
@@ -138,7 +141,7 @@ def minibatches(store: ResultsStore, profile_ids: Optional[Iterable[int]] = None
 
 
 def telemetry(
-    store: ResultsStore, profile_ids: Optional[Iterable[int]] = None, channels: Optional[Sequence[str]] = None
+    store: StoredProfiles, profile_ids: Optional[Iterable[int]] = None, channels: Optional[Sequence[str]] = None
 ) -> pd.DataFrame:
     """Telemetry samples of some profiles, or of all: `profile_id`, `channel`, `time_s` (monotonic), `value`."""
     parts: _Parts = {"profile_id": [], "channel": [], "time_s": [], "value": []}
@@ -181,7 +184,7 @@ def common_conditions(frame: pd.DataFrame, vary: Sequence[str] = (), ignore: Seq
     )
 
 
-def _numbers(store: ResultsStore, profile_ids: Optional[Iterable[int]]) -> List[int]:
+def _numbers(store: StoredProfiles, profile_ids: Optional[Iterable[int]]) -> List[int]:
     return store.numbers() if profile_ids is None else [int(number) for number in profile_ids]
 
 

@@ -9,6 +9,7 @@ from typing import Callable, List, NamedTuple, Sequence, Tuple, Union
 from harness.core.errors import StoreError
 from harness.core.terminal import shown
 from harness.core.units import bytes_to_mb
+from harness.store.archive import files_of_archive, open_stored
 from harness.store.conditions import RAW_PRUNED
 from harness.store.results import ResultsStore
 
@@ -62,7 +63,7 @@ def merge_results(
     """Copy every profile of some results files into one, as `jetwatt results merge` does; none is added twice.
 
     Args:
-        files: results files; one that cannot be read is left out.
+        files: results files, archives of `archive_results` and files of these; one that cannot be read is left out.
         out: the file to add to, created if it does not exist.
         show: receives each file when it is done.
 
@@ -73,12 +74,13 @@ def merge_results(
         StoreError: `out` cannot be written.
     """
     target, merged_files = Path(out), []
+    single = [file for path in map(Path, files) for file in (files_of_archive(path) or [path])]
     with ResultsStore(target) as store:
-        for file in dict.fromkeys(map(Path, files)):
+        for file in dict.fromkeys(single):
             if file.resolve() == target.resolve():
                 continue
             try:
-                with ResultsStore(file, read_only=True) as source:
+                with open_stored(file) as source:
                     merged = MergedFile(file, *store.merge(source))
             except StoreError as error:
                 merged = MergedFile(file, problem=str(error))

@@ -13,7 +13,7 @@ import os
 import sqlite3
 import zlib
 from pathlib import Path
-from typing import Any, Container, Dict, Iterator, List, Mapping, NamedTuple, Optional, Tuple, Union
+from typing import TYPE_CHECKING, Any, Container, Dict, Iterator, List, Mapping, NamedTuple, Optional, Tuple, Union
 
 from harness.core.errors import StoreError
 from harness.core.profiles import Minibatches, Profile
@@ -21,6 +21,9 @@ from harness.store import rows
 from harness.store.conditions import canonical_json, is_disqualified, plain
 from harness.store.database import RESCUE, VERDICTS, explain, open_to_read, open_to_write
 from harness.store.rows import PACKED, SERIES, SERIES_COLUMNS, ProfileRow, Raw, Record
+
+if TYPE_CHECKING:
+    from harness.store.archive import ArchiveFile
 
 _CHUNK = 256
 _PROFILE_COLUMNS = ", ".join(ProfileRow._fields)
@@ -90,7 +93,7 @@ class ResultsStore:
         with self._explained("write to"), _transaction(self._own_connection()) as connection:
             return _insert(connection, row, content, raw)
 
-    def merge(self, source: ResultsStore, numbers: Optional[Container[int]] = None) -> Merged:
+    def merge(self, source: Union[ResultsStore, ArchiveFile], numbers: Optional[Container[int]] = None) -> Merged:
         """Copy the profiles (`numbers`, or all) of another file that this one lacks, with raw series; all or none.
 
         Profiles are the same if run, case, conditions and time of storing are, and these are copied, so merging again
@@ -170,6 +173,11 @@ class ResultsStore:
         """Every profile without its raw series, oldest first."""
         for number, row, content in self._rows("profiles.id > ?", (after,)):
             yield rows.to_record(number, row, content)
+
+    def stored(self) -> Iterator[Tuple[int, ProfileRow, str, Minibatches, Raw]]:
+        """Every profile as it is stored, verified: number, row, environment, minibatches, telemetry."""
+        for number, row, content in self._rows():
+            yield (number, row, content, *self._raw(number))
 
     def numbers(self) -> List[int]:
         return [number for (number,) in self._query("SELECT id FROM profiles ORDER BY id")]

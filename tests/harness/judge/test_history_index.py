@@ -20,6 +20,7 @@ from harness.core.errors import StoreError
 from harness.judge import history_index, nights
 from harness.judge.history import read_history, to_json
 from harness.judge.history_index import NAME
+from harness.store.archive import open_stored
 from harness.store.results import ResultsStore
 from tests.harness.store.profile_examples import ENVIRONMENT, make_profile
 from tests.harness.store.test_store_processes import start_child
@@ -77,15 +78,15 @@ class Reads:
     def __init__(self) -> None:
         self.names: List[str] = []
 
-    def __call__(self, path: Any, **options: Any) -> ResultsStore:
+    def __call__(self, path: str) -> Any:
         self.names.append(Path(path).name)
-        return ResultsStore(path, **options)
+        return open_stored(path)
 
 
 @pytest.fixture
 def reads(monkeypatch: pytest.MonkeyPatch) -> Reads:
     made = Reads()
-    monkeypatch.setattr(nights, "ResultsStore", made)
+    monkeypatch.setattr(nights, "open_stored", made)
     return made
 
 
