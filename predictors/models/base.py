@@ -16,7 +16,8 @@ import numpy as np
 from harness.core.corpus import TASKS
 from harness.core.errors import InvalidValueError, NotFittedError, UnknownNameError
 from harness.core.pareto import pareto_front
-from harness.core.power_modes import PowerMode
+from harness.core.power_modes import UNKNOWN_KHZ, PowerMode
+from harness.core.units import w_to_mw
 
 ModesLike = Union[np.ndarray, Sequence[Sequence[int]]]
 BatchSizes = Union[int, Sequence[int]]
@@ -403,6 +404,32 @@ def usual_batch_size(predictor: Predictor) -> int:
     """The most frequent batch size among the training rows of a predictor."""
     sizes, counts = np.unique(predictor.training_rows_.inputs.batch_size, return_counts=True)
     return int(sizes[counts.argmax()]) if len(sizes) else DEFAULT_BATCH_SIZE
+
+
+def limits_mw_of(predictor: Predictor, power_limit: PowerLimits) -> Optional[np.ndarray]:
+    """The power limits in mW to predict, by default the profiled ones; None if the profiles have none."""
+    profiled_mw = predictor.training_rows_.inputs.power_limit_mw
+    if profiled_mw is None:
+        if power_limit is not None:
+            raise InvalidValueError("the predictor was fitted to profiles without power limits", "omit --power-limit")
+        return None
+    if power_limit is None:
+        return np.unique(profiled_mw).astype(np.int64)
+    limits_w = [power_limit] if isinstance(power_limit, (int, float)) else list(power_limit)
+    if not limits_w or min(limits_w) <= 0:
+        raise InvalidValueError(f"power_limit is {power_limit!r}, expected W above 0", "100, or several: [100, 150]")
+    return np.array([round(w_to_mw(limit_w)) for limit_w in limits_w], dtype=np.int64)
+
+
+def modes_without_clocks(predictor: Predictor) -> Optional[List[PowerMode]]:
+    """All combinations of the profiled settings if the profiles have no clocks; else None.
+
+    The modes of a board would be outside the profiled range, as all of them have clocks.
+    """
+    cores, *clocks = predictor.training_rows_.inputs.modes.T
+    if not len(cores) or any((khz > 1).any() for khz in clocks):
+        return None
+    return [PowerMode(int(count), UNKNOWN_KHZ, UNKNOWN_KHZ, UNKNOWN_KHZ) for count in np.unique(cores)]
 
 
 def admitted_rows(unprofiled: Dict[str, np.ndarray], count: int) -> np.ndarray:

@@ -21,17 +21,19 @@ from predictors.models.base import (
     ALL,
     DEFAULT,
     TASKS,
+    PowerLimits,
     Prediction,
     Predictor,
     admitted_rows,
     describe_unprofiled,
+    limits_mw_of,
     listed,
+    modes_without_clocks,
     usual_batch_size,
 )
 from predictors.models.persistence import file_sha256, load_model, save_model
 from predictors.models.tables import TABLE_KEY, Table, find_table, tables_of
 from predictors.search.corpora import load_tables, note_on_medians
-from predictors.search.prediction import PowerLimitsW, limits_mw_of, own_modes
 from predictors.search.targets import load_prior, unprofiled_target
 from predictors.strategies.goals import within
 
@@ -193,7 +195,7 @@ class FittedModel:
         batch_size: Optional[int] = None,
         level: float = LEVEL,
         unprofiled: bool = False,
-        power_limit: PowerLimitsW = None,
+        power_limit: PowerLimits = None,
     ) -> pd.DataFrame:
         """Predict time and power of power modes that were not measured.
 
@@ -322,7 +324,7 @@ class FittedModel:
         batch_size: Optional[int],
         level: float,
         unprofiled: bool,
-        power_limit: PowerLimitsW = None,
+        power_limit: PowerLimits = None,
     ) -> Tuple[pd.DataFrame, Prediction, np.ndarray]:
         import pandas as pd
 
@@ -353,7 +355,7 @@ class FittedModel:
             return [PowerMode(*map(int, mode)) for mode in modes]
         name = (device or self.origin["device"]).rpartition(":")[2].partition("@")[0]
         is_own = modes == "all" and name == self.origin["device"]
-        without_clocks = own_modes(self.predictor) if is_own else None
+        without_clocks = modes_without_clocks(self.predictor) if is_own else None
         if without_clocks is not None:
             return without_clocks
         if is_board(name):

@@ -3,25 +3,26 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, List, NamedTuple, Optional, Sequence, Tuple, Union
+from typing import TYPE_CHECKING, NamedTuple, Optional, Sequence, Tuple, Union
 
 import numpy as np
 
 from harness.core.boards import load_board
 from harness.core.corpus import POWER_LIMIT
-from harness.core.errors import InvalidValueError
 from harness.core.files import write_output
-from harness.core.power_modes import UNKNOWN_KHZ, PowerMode
-from harness.core.units import mw_to_w, share_to_percent, w_to_mw
+from harness.core.power_modes import PowerMode
+from harness.core.units import mw_to_w, share_to_percent
 from harness.workloads.optional_packages import require
 from predictors.evaluation import LEVELS
 from predictors.models.base import (
     ALL,
     TASKS,
+    PowerLimits,
     Prediction,
-    Predictor,
     admitted_rows,
     describe_unprofiled,
+    limits_mw_of,
+    modes_without_clocks,
     usual_batch_size,
 )
 from predictors.models.persistence import load_model
@@ -29,7 +30,6 @@ from predictors.models.persistence import load_model
 if TYPE_CHECKING:
     import pandas as pd
 
-PowerLimitsW = Union[float, Sequence[float], None]
 MAX_DEVIATION = 1e-3  # between machines; a note is given above it
 
 
@@ -53,7 +53,7 @@ def predict(
     variant: str = "",
     power_mode: str = "all",
     batch_size: Optional[int] = None,
-    power_limit: PowerLimitsW = None,
+    power_limit: PowerLimits = None,
     unprofiled: bool = False,
     task: Optional[str] = None,
     out: Union[str, Path, None] = None,
@@ -82,7 +82,8 @@ def predict(
     if as_parquet:
         require("pyarrow")
     saved, spec = load_model(Path(model)), load_board(board, variant)
-    modes = own_modes(saved.predictor) if power_mode == ALL and spec.name == saved.origin.get("device") else None
+    is_own = power_mode == ALL and spec.name == saved.origin.get("device")
+    modes = modes_without_clocks(saved.predictor) if is_own else None
     if modes is None:
         modes = [mode for _, mode in spec.power_modes(power_mode)]
     size = batch_size or usual_batch_size(saved.predictor)
@@ -119,32 +120,6 @@ def predict(
     if each_limit_mw is not None:
         names = [f"{name} at {mw_to_w(limit_mw):g} W" for name, limit_mw in zip(names, each_limit_mw)]
     return BoardPrediction(spec.name, table, _describe(prediction, front, names), provenance, tuple(notes))
-
-
-def limits_mw_of(predictor: Predictor, power_limit: PowerLimitsW) -> Optional[np.ndarray]:
-    """The power limits in mW to predict, by default the profiled ones; None if the profiles have none."""
-    profiled_mw = predictor.training_rows_.inputs.power_limit_mw
-    if profiled_mw is None:
-        if power_limit is not None:
-            raise InvalidValueError("the predictor was fitted to profiles without power limits", "omit --power-limit")
-        return None
-    if power_limit is None:
-        return np.unique(profiled_mw).astype(np.int64)
-    limits_w = [power_limit] if isinstance(power_limit, (int, float)) else list(power_limit)
-    if not limits_w or min(limits_w) <= 0:
-        raise InvalidValueError(f"power_limit is {power_limit!r}, expected W above 0", "100, or several: [100, 150]")
-    return np.array([round(w_to_mw(limit_w)) for limit_w in limits_w], dtype=np.int64)
-
-
-def own_modes(predictor: Predictor) -> Optional[List[PowerMode]]:
-    """All combinations of the profiled settings if the profiles have no clocks; else None.
-
-    The modes of a board would be outside the profiled range, as all of them have clocks.
-    """
-    cores, *clocks = predictor.training_rows_.inputs.modes.T
-    if not len(cores) or any((khz > 1).any() for khz in clocks):
-        return None
-    return [PowerMode(int(count), UNKNOWN_KHZ, UNKNOWN_KHZ, UNKNOWN_KHZ) for count in np.unique(cores)]
 
 
 def table_of(
