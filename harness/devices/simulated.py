@@ -127,7 +127,12 @@ class SimulatedDevice:
         return self._spec.power_limits_mw
 
     def capabilities(self) -> List[Capability]:
-        return [Capability("simulate", True, f"time and power of {', '.join(SIMULATED_WORKLOADS)}")]
+        simulated = Capability("simulate", True, f"time and power of {', '.join(SIMULATED_WORKLOADS)}")
+        limits = self.settable_limits_mw
+        if not limits:
+            return [simulated]
+        allowed = f"{mw_to_w(limits[0]):g} to {mw_to_w(limits[-1]):g} W"
+        return [simulated, Capability("set a power limit", True, f"{allowed}, simulated")]
 
     def check(self, case: Case) -> None:
         if case.task == CONCURRENT:

@@ -9,6 +9,7 @@ swap, zram    in use, sampled
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import gc
 import re
 from pathlib import Path
@@ -105,8 +106,19 @@ class PeakMemory:
 
 
 def bytes_before(torch: Any) -> float:
-    """What the peak of a case contains before its model is built: of a GPU nothing, without one this process."""
-    return 0.0 if torch.cuda.is_available() else _status_bytes("VmRSS") or 0.0
+    """What the peak of a case contains before its model is built: of a GPU nothing, without one this process.
+
+    Memory that earlier cases freed is given back to the kernel before: a case may use it again. Where the C library
+    cannot do that (it is not glibc), only the loaded libraries count.
+    """
+    if torch.cuda.is_available():
+        return 0.0
+    gc.collect()
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    if trim is None:
+        return _status_bytes("RssFile") or 0.0
+    trim(0)
+    return _status_bytes("VmRSS") or 0.0
 
 
 def own_peak_bytes(proc: Path = PROC) -> Optional[float]:

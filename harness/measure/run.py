@@ -219,7 +219,6 @@ def least_memory(case: Case, device: Device, report: Report) -> Optional[MemoryF
     if is_self_profiling(device):
         return None
     training = require("harness.measure.training_loop")
-    before_bytes = bytes_before(training.torch)
     bench = bench_of(case, cast(RealDevice, device), report)
     what = (bench.workload, bench.samples, case.task == cases.TRAINING, training.precision_of(bench.workload))
     with training.failures_explained(f"counting the memory of {case.workload}", bench.workload.is_own):
@@ -229,7 +228,8 @@ def least_memory(case: Case, device: Device, report: Report) -> Optional[MemoryF
             if training.accelerator().type == "cpu":
                 raise
             floor = count_memory(*what, training.accelerator().type)
-    contents = f"the process before it and its {floor.contents}" if before_bytes else floor.contents
+    before_bytes = bytes_before(training.torch)  # with everything that counting has loaded
+    contents = f"this process, {floor.contents}" if before_bytes else floor.contents
     return MemoryFloor(before_bytes + floor.fixed_bytes, floor.sample_bytes, contents)
 
 

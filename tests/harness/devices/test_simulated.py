@@ -242,6 +242,7 @@ def limited(limit_w, board="v100", **changes):
 def test_a_simulated_gpu_is_slower_under_a_lower_limit_and_draws_no_more_than_that(board, least_w, most_w):
     device = open_device(f"sim:{board}", Configuration())
     assert (device.settable_limits_mw[0], device.settable_limits_mw[-1]) == (1000 * least_w, 1000 * most_w)
+    assert any(each.detail == f"{least_w} to {most_w} W, simulated" for each in device.capabilities())
     free, low, most = (device.profile(limited(limit_w, board)) for limit_w in (None, 150.0, float(most_w)))
     assert free.conditions["gpu_power_limit_mw"] == 1000 * most_w
     assert low.conditions["gpu_power_limit_mw"] == 150_000

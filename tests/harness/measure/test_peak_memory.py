@@ -15,7 +15,7 @@ from harness.core.metrics import AGGREGATES
 from harness.core.profiles import Series, Telemetry
 from harness.devices.host import HostDevice
 from harness.measure import peak_memory
-from harness.measure.peak_memory import FIGURES, GpuPeak, PeakMemory, own_peak_bytes
+from harness.measure.peak_memory import FIGURES, GpuPeak, PeakMemory, bytes_before, own_peak_bytes
 from harness.measure.run import least_memory, run
 from tests.named_modes import mode_on
 
@@ -135,6 +135,15 @@ def test_a_profile_of_the_host_has_the_peak_of_the_whole_run(tmp_path):
     [profile] = profiles
     assert profile.aggregates["memory_peak_bytes"] == pytest.approx(usage.ru_maxrss * 1024, rel=0.05)
     assert profile.telemetry.series["memory_processes_bytes"].values
+
+
+def test_memory_that_earlier_cases_freed_does_not_count_as_in_use():
+    before = bytes_before(torch_with())
+    blocks = [bytes(2000) for _ in range(100_000)]
+    last = blocks.pop()  # at the end of the heap, which the C library therefore keeps
+    del blocks
+    assert bytes_before(torch_with()) < before + 50 * MIB
+    assert len(last) == 2000
 
 
 @pytest.mark.training
