@@ -12,7 +12,7 @@ import sys
 import threading
 import time
 from pathlib import Path
-from typing import Any, Dict, List, Sequence
+from typing import Any, Dict, List, Mapping, Sequence
 
 import pytest
 
@@ -22,6 +22,10 @@ from tools.night import main as night
 
 PROJECT = Path(__file__).resolve().parents[1]
 WORKFLOWS = sorted((PROJECT / ".github" / "workflows").glob("*.yml"))
+ACTION = PROJECT / "action.yml"
+PINNED = re.compile(r"(actions/[a-z-]+|pypa/gh-action-pypi-publish)@[0-9a-f]{40}|\./")
+RELEASE_RIGHTS = {"build": {"contents": "read", "id-token": "write", "attestations": "write"},
+                  "publish": {"id-token": "write"}}  # fmt: skip
 
 
 def read(path: Path) -> Dict[str, Any]:
@@ -31,20 +35,36 @@ def read(path: Path) -> Dict[str, Any]:
 
 
 def steps(path: Path) -> List[Dict[str, Any]]:
-    return [step for job in read(path)["jobs"].values() for step in job["steps"]]
+    """The steps of all jobs of a workflow, or of an action."""
+    jobs = read(path).get("jobs") or {"": read(path)["runs"]}
+    return [step for job in jobs.values() for step in job["steps"]]
 
 
-@pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.stem)
+def named(stem: str) -> Path:
+    [path] = [path for path in WORKFLOWS if path.stem == stem]
+    return path
+
+
+def filled(text: str, values: Mapping[str, str]) -> str:
+    """A text with its `${{ ... }}` replaced, each of which must be among the values."""
+    return re.sub(r"\$\{\{ *(.*?) *\}\}", lambda match: values[match[1]], text)
+
+
+@pytest.mark.parametrize("path", [*WORKFLOWS, ACTION], ids=lambda path: path.stem)
 def test_a_workflow_has_the_form_that_github_asks_for_and_takes_no_more_than_it_needs(path):
     from check_jsonschema import main
 
+    schema = "vendor.github-actions" if path == ACTION else "vendor.github-workflows"
     with pytest.raises(SystemExit) as ended:
-        main(["--builtin-schema", "vendor.github-workflows", str(path)], standalone_mode=True)
+        main(["--builtin-schema", schema, str(path)], standalone_mode=True)
     assert ended.value.code == 0
-    assert read(path)["permissions"] == {"contents": "read"}
+    if path != ACTION:
+        rights = {name: job["permissions"] for name, job in read(path)["jobs"].items() if "permissions" in job}
+        assert read(path)["permissions"] == {"contents": "read"}
+        assert rights == (RELEASE_RIGHTS if path.stem == "release" else {})
     for step in steps(path):
         if "uses" in step:
-            assert re.fullmatch(r"actions/[a-z-]+@[0-9a-f]{40}", step["uses"]), step["uses"]
+            assert PINNED.fullmatch(step["uses"]), step["uses"]
         if step.get("uses", "").startswith("actions/checkout@"):
             assert step["with"]["persist-credentials"] is False
         assert not re.search(r"\$\{\{ *(github|inputs|vars|steps)", step.get("run", "")), (
@@ -53,8 +73,7 @@ def test_a_workflow_has_the_form_that_github_asks_for_and_takes_no_more_than_it_
 
 
 def test_boards_run_what_is_on_main_one_job_at_a_time():
-    [path] = [path for path in WORKFLOWS if path.stem == "nightly"]
-    workflow = read(path)
+    workflow = read(named("nightly"))
     assert set(workflow["on"]) == {"schedule", "workflow_dispatch"}
     for job in workflow["jobs"].values():
         assert "self-hosted" in job["runs-on"]
@@ -131,7 +150,7 @@ def interpreter(tmp_path):
 
 @pytest.fixture
 def job(tmp_path, monkeypatch, interpreter):
-    """A function that runs the `run` steps of a job of nightly.yml, in an environment that is installed already."""
+    """A function that runs action.yml as a job of nightly.yml does, in an environment that is installed already."""
     (tmp_path / "bin").mkdir()
     make = tmp_path / "bin" / "make"
     make.write_text(f'#!/bin/sh\nmkdir -p "${{2#VENV=}}/bin"\ncp "{interpreter.program}" "${{2#VENV=}}/bin/python"\n')
@@ -141,14 +160,22 @@ def job(tmp_path, monkeypatch, interpreter):
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("PATH", f"{make.parent}{os.pathsep}{os.environ['PATH']}")
 
-    def run(name: str, **variables: str) -> subprocess.CompletedProcess:
-        [path] = [path for path in WORKFLOWS if path.stem == "nightly"]
-        environment = {**os.environ, **dict.fromkeys(read(path)["jobs"][name]["env"], ""), **variables}
-        commands = [step["run"] for step in read(path)["jobs"][name]["steps"] if "run" in step]
-        assert all(command.startswith("bash tools/nightly.sh ") for command in commands)
+    def run(name: str, arguments: str, accept: str = "false", **matrix: str) -> subprocess.CompletedProcess:
+        *before, own = read(named("nightly"))["jobs"][name]["steps"]
+        assert own["uses"] == "./"
+        assert not any("run" in step for step in before)
+        values = {"vars.NIGHTLY_ARGUMENTS": arguments, "inputs.accept || 'false'": accept}
+        values.update({f"matrix.{key.replace('_', '.')}": value for key, value in matrix.items()})
+        given = {key: filled(value, values) for key, value in own["with"].items()}
+        inputs = {key: given.pop(key, declared.get("default")) for key, declared in read(ACTION)["inputs"].items()}
+        assert given == {}
+        [step] = [step for step in steps(ACTION) if "run" in step]
+        variables = {key: filled(value, {f"inputs.{name}": text for name, text in inputs.items()})
+                     for key, value in step["env"].items()}  # fmt: skip
         return subprocess.run(
-            ["bash", "-e", "-c", "\n".join(commands)],
-            cwd=PROJECT, env=environment, capture_output=True, text=True, check=False,
+            ["bash", "-eo", "pipefail", "-c", step["run"]],
+            cwd=tmp_path, env={**os.environ, **variables, "GITHUB_ACTION_PATH": str(PROJECT)},
+            capture_output=True, text=True, check=False,
         )  # fmt: skip
 
     return run
@@ -160,9 +187,9 @@ QUICK = "--repetitions 1 --gates none --no-pages -- -k lenet-mnist-maxn-w0-ssd-b
 @pytest.mark.exhaustive
 def test_nights_of_a_board_are_green_until_it_is_slower(job, tmp_path):
     """The first red night: nothing but a slowdown of 5 % that is injected in the place of a new torch."""
-    green = job("board", BOARD="sim:orin-agx", JETPACK="6", ARGUMENTS=QUICK)
+    green = job("board", QUICK, on_board="sim:orin-agx", on_jetpack="6")
     assert green.returncode == 0, green.stdout + green.stderr
-    red = job("board", BOARD="sim:orin-agx", JETPACK="6", ARGUMENTS=f"--slowdown 5% {QUICK}")
+    red = job("board", f"--slowdown 5% {QUICK}", on_board="sim:orin-agx", on_jetpack="6")
     assert red.returncode == 1, red.stdout + red.stderr
     first, _, changed, *_ = red.stdout.splitlines()[-5:]
     assert re.match(r"RED by .*compare \(worse\).*: sim:orin-agx: minibatch time: slower \(\+4\.\d %", first)
@@ -196,7 +223,7 @@ def test_a_pool_of_a_fleet_measures_the_night(job, interpreter, tmp_path):
         return 0, "orin1 idle\n", ""
 
     interpreter.answers["fleet"] = fleet
-    done = job("fleet", POOL="orin-agx-jp6", ARGUMENTS=f"--device sim:orin-agx {QUICK}")
+    done = job("fleet", f"--device sim:orin-agx {QUICK}", pool="orin-agx-jp6")
     assert done.returncode == 0, done.stdout + done.stderr
     [submitted] = [words for words in interpreter.asked if "submit" in words]
     assert submitted[2:10] == ["fleet", "submit", "--campaign", "paper", "--pool", "orin-agx-jp6", "--wait", "--"]
