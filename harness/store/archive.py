@@ -36,7 +36,7 @@ from harness.core.profiles import Minibatch, Minibatches, Profile
 from harness.core.units import bytes_to_mb
 from harness.store import frames, rows
 from harness.store.database import is_being_written
-from harness.store.results import ResultsStore
+from harness.store.results import PackedRaw, ResultsStore
 from harness.store.rows import FLOATS, ProfileRow, Raw, Record
 
 if TYPE_CHECKING:
@@ -242,6 +242,10 @@ class ArchiveFile:
         if crc_of((*self._row(number), minibatches, series)) != self._rows_as_columns()["crc"][number - 1]:
             raise StoreError(f"profile {number} of {self.path} is damaged: its checksum is wrong", _FROM_A_COPY)
         return minibatches, series
+
+    def _packed(self, number: int) -> Tuple[PackedRaw, Minibatches]:
+        minibatches, series = self._raw(number)
+        return PackedRaw.of(minibatches, series), minibatches
 
     def _list(self, name: str, place: int) -> np.ndarray:
         values = self._lists[name][place].values

@@ -38,6 +38,19 @@ class Merged(NamedTuple):
     present: int  # profiles that the file already had
 
 
+class PackedRaw(NamedTuple):
+    """The raw series of a profile as rows of a results file, and their checksum."""
+
+    minibatches: Raw  # one row, or none
+    series: Raw
+    crc: int
+
+    @classmethod
+    def of(cls, minibatches: Minibatches, series: Raw) -> PackedRaw:
+        packed: Raw = [(rows.pack(minibatches),)] if minibatches else []
+        return cls(packed, series, rows.crc(packed, series))
+
+
 class ResultsStore:
     """A results file, open.
 
@@ -88,7 +101,7 @@ class ResultsStore:
         if created_at is None:
             created_at = datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="microseconds")
         row = rows.profile_row(profile, run_id, created_at)
-        raw = Minibatches.of(profile.minibatches), rows.series_rows(profile)
+        raw = PackedRaw.of(Minibatches.of(profile.minibatches), rows.series_rows(profile))
         content = canonical_json(plain(dict(environment), "environment"))
         with self._explained("write to"), _transaction(self._own_connection()) as connection:
             return _insert(connection, row, content, raw)
@@ -110,7 +123,8 @@ class ResultsStore:
                 if connection.execute(f"SELECT 1 FROM profiles WHERE {same}", place).fetchone():
                     present += 1
                 else:
-                    _insert(connection, row, content, source._raw(number))
+                    packed, _ = source._packed(number)
+                    _insert(connection, row, content, packed)
                     added += 1
         return Merged(added, present)
 
@@ -207,15 +221,21 @@ class ResultsStore:
 
     def _raw(self, number: int) -> Tuple[Minibatches, Raw]:
         """The raw series of a profile, verified: minibatches, telemetry."""
+        packed, minibatches = self._packed(number)
+        return minibatches, packed.series
+
+    def _packed(self, number: int) -> Tuple[PackedRaw, Minibatches]:
+        """The raw series as they are stored, which a merge copies, and the minibatches in them."""
         [(stored,)] = self._query("SELECT raw_crc FROM profiles WHERE id = ?", (number,))
         packed = self._query(f"SELECT content FROM {PACKED} WHERE profile_id = ?", (number,))
         columns = ", ".join(SERIES_COLUMNS)
         series = self._query(f"SELECT {columns} FROM {SERIES} WHERE profile_id = ? ORDER BY position", (number,))
         self._verify(number, stored, rows.crc(packed, series))
         try:
-            return rows.unpack(packed[0][0]) if packed else Minibatches.of([]), series
+            minibatches = rows.unpack(packed[0][0]) if packed else Minibatches.of([])
         except (ValueError, TypeError, IndexError, OverflowError, zlib.error) as error:
             raise StoreError(f"profile {number} of {self.path} is damaged ({error})", RESCUE) from error
+        return PackedRaw(packed, series, stored), minibatches
 
     def _verify(self, number: int, stored: int, computed: int) -> None:
         if stored != computed:
@@ -242,20 +262,18 @@ class ResultsStore:
             raise explain(self.path, doing, error) from error
 
 
-def _insert(connection: sqlite3.Connection, row: ProfileRow, content: str, raw: Tuple[Minibatches, Raw]) -> int:
+def _insert(connection: sqlite3.Connection, row: ProfileRow, content: str, raw: PackedRaw) -> int:
     connection.execute("INSERT OR IGNORE INTO environments (content) VALUES (?)", (content,))
-    minibatches, series = raw
-    packed = [(rows.pack(minibatches),)] if minibatches else []
     cursor = connection.execute(
         f"INSERT INTO profiles ({_PROFILE_COLUMNS}, record_crc, raw_crc, environment_id)"
         f" VALUES ({'?, ' * (len(row) + 2)}(SELECT id FROM environments WHERE content = ?))",
-        (*row, rows.record_crc(row, content), rows.crc(packed, series), content),
+        (*row, rows.record_crc(row, content), raw.crc, content),
     )
     number = int(cursor.lastrowid or 0)
-    connection.executemany(f"INSERT INTO {PACKED} VALUES (?, ?)", [(number, *each) for each in packed])
+    connection.executemany(f"INSERT INTO {PACKED} VALUES (?, ?)", [(number, *each) for each in raw.minibatches])
     columns = ", ".join(SERIES_COLUMNS)
     connection.executemany(
-        f"INSERT INTO series (profile_id, {columns}) VALUES (?, ?, ?, ?, ?)", [(number, *each) for each in series]
+        f"INSERT INTO series (profile_id, {columns}) VALUES (?, ?, ?, ?, ?)", [(number, *each) for each in raw.series]
     )
     return number
 

@@ -60,15 +60,15 @@ def test_of_a_damaged_file_nothing_is_taken_and_the_others_are(tmp_path, capsys)
 
 def test_a_merge_that_is_cut_short_is_finished_by_the_next(tmp_path, monkeypatch):
     first, second, out = night(tmp_path / "a"), night(tmp_path / "b"), tmp_path / "out"
-    raw = ResultsStore._raw
+    packed = ResultsStore._packed
 
     def dies(store, number):
         if store.path == second and number == 2:
             raise KeyboardInterrupt
-        return raw(store, number)
+        return packed(store, number)
 
     with monkeypatch.context() as patch:
-        patch.setattr(ResultsStore, "_raw", dies)
+        patch.setattr(ResultsStore, "_packed", dies)
         merge(first, second, out, code=130)
     assert content(out) == content(first)
     merge(first, second, out)
