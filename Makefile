@@ -117,7 +117,7 @@ board-environments: install
 fleet-test: board-environments ## test the fleet with real Slurm, munge and sshd on simulated boards, if they are installed
 	JETWATT_FLEET_TESTS=1 $(RUN) pytest tests/fleet $(ARGS)
 
-fleet-demo: board-environments ## show a fleet of three simulated boards on this machine, and remove it afterwards
+fleet-demo: install ## show a fleet of three simulated boards on this machine, and remove it afterwards
 	PYTHON="$(VENV)/bin/python" tools/fleet_demo.sh
 
 clean: ## remove the environment and all caches; results in out/ and .benchmarks/ stay

@@ -6,6 +6,7 @@ import argparse
 import datetime
 import json
 import os
+import shutil
 import time
 from collections import Counter
 from pathlib import Path
@@ -14,7 +15,9 @@ from typing import Any, Callable, Dict
 from harness.cli.options import output_file
 from harness.core.errors import InvalidValueError
 from harness.core.terminal import format_table, shown
+from harness.core.units import bytes_to_mb
 from harness.fleet import collecting, submission
+from harness.fleet.attempts import admit_avoided
 from harness.fleet.booking import MOST_HOURS, book, end_booking
 from harness.fleet.lab import Fleet, user_name
 from harness.fleet.slurm import Job, Slurm
@@ -179,7 +182,13 @@ def examine(fleet: Fleet, slurm: Slurm) -> Dict[str, Any]:
                 "held": held,
             }
         )
-    return {"boards": boards, "reservations": slurm.reservations(), "submissions": unfinished}
+    folder = fleet.folder / "submissions"
+    free_mb = bytes_to_mb(shutil.disk_usage(folder).free)
+    notes = []
+    if free_mb < fleet.lab.free_mb:
+        needed = f"{free_mb:.0f} MB are free on the disk of {folder}, {fleet.lab.free_mb:.0f} MB are needed"
+        notes.append(f"{needed}: slices wait until there is more, and what they measured stays on the boards")
+    return {"boards": boards, "reservations": slurm.reservations(), "submissions": unfinished, "notes": notes}
 
 
 def _holder(job: Job) -> str:
@@ -198,6 +207,7 @@ def format_status(status: Dict[str, Any]) -> str:
     for booking in status["reservations"]:
         span = f"{booking.get('StartTime')} to {booking.get('EndTime')}"
         lines.append(f"booked: {booking.get('Nodes')} by {booking.get('Users')}, {span} ({booking['ReservationName']})")
+    lines += [f"note: {shown(note)}" for note in status["notes"]]
     for entry in status["submissions"]:
         end = f", done by about {entry['estimated_end'].replace('T', ' ')}" if entry["estimated_end"] else ""
         lines += [
@@ -260,6 +270,7 @@ def _retry(fleet: Fleet, arguments: argparse.Namespace) -> int:
         return OK_CODE
     if arguments.lost:
         submission.queue_lost(fleet)
+        admit_avoided(fleet)
         return OK_CODE
     selected = submission.find(fleet, arguments.submission)
     numbers = submission.retry(fleet, selected, ("held", "gone", "cancelled"))

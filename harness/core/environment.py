@@ -29,7 +29,7 @@ def describe_environment(root: Path = Path("/")) -> Dict[str, Any]:
     """Plain values by name; what this machine does not report is left out. Imports no package."""
     facts: Dict[str, Optional[Any]] = {
         "jetwatt": harness.__version__,
-        "suite_commit": _suite_commit(),
+        "suite_commit": suite_commit(),
         "host_name": socket.gethostname(),
         "os": _first_match(root / "etc/os-release", r'^PRETTY_NAME="?([^"\n]*)'),
         "kernel": platform.release(),
@@ -101,7 +101,7 @@ def import_path() -> Path:
     return Path(harness.__file__).absolute().parents[harness.__name__.count(".") + 1]
 
 
-def _suite_commit() -> Optional[str]:
+def suite_commit() -> Optional[str]:
     """The commit of this suite, with `+` where the tree differs from it; None without a checkout of its own."""
     if not (Path(__file__).resolve().parents[2] / ".git").exists():
         return None  # installed, perhaps inside an unrelated checkout
@@ -113,3 +113,8 @@ def _suite_commit() -> Optional[str]:
     except (OSError, subprocess.TimeoutExpired):
         return None
     return described.stdout.strip() or None
+
+
+def without_changes(commit: str) -> str:
+    """A commit of `suite_commit` without the mark of a tree that differs from it."""
+    return commit.rstrip("+")

@@ -14,7 +14,7 @@ from typing import Callable, Dict, List, NamedTuple, Sequence, Set, Tuple
 from harness.core.errors import CannotRunError
 from harness.fleet.lab import Fleet
 from harness.fleet.slurm import Slurm
-from harness.fleet.submission import Submission
+from harness.fleet.submission import Submission, submissions
 
 MOST_ATTEMPTS = 3
 MOST_FAILED_SLICES = 3  # that a board may fail in succession
@@ -140,8 +140,27 @@ def failed(fleet: Fleet, submission: Submission, number: int, board: str) -> Tup
     if len(since) >= MOST_ATTEMPTS:
         return HELD, f"failed {MOST_ATTEMPTS} times, the last time: {since[-1].why}"
     avoided = [] if submission.board else boards_to_avoid(attempts, in_service)
+    submission.file(number, "avoided").write_text(",".join(avoided))
     submission.queue(slurm, [number], avoided, fleet.lab.requeue_seconds)
     return QUEUED, f"again{f', on another board than {chr(44).join(avoided)}' if avoided else ''}"
+
+
+def admit_avoided(fleet: Fleet, report: Callable[[str], None] = print) -> None:
+    """Let waiting slices have the boards they avoid, if no other board of the pool is in service any more."""
+    slurm, ledger = Slurm(fleet.folder), Ledger(fleet)
+    for submission in submissions(fleet):
+        if submission.is_cancelled or submission.is_settled:
+            continue
+        for job in slurm.jobs(submission.job_name):
+            path = submission.file(job.slice or 0, "avoided")
+            avoided = {name for name in (path.read_text().split(",") if path.exists() else ()) if name}
+            if job.state != "PENDING" or not avoided:
+                continue
+            in_service = ledger.in_service(submission.pool, slurm)
+            if in_service and in_service <= avoided:
+                slurm.call("scontrol", "update", f"JobId={job.id}", "ExcNodeList=")
+                path.unlink()
+                report(f"{submission.id}: slice {job.slice} may have {', '.join(sorted(avoided))} again")
 
 
 def plan(submission: Submission, number: int) -> List[List[str]]:

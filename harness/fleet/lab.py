@@ -8,6 +8,7 @@ import pwd
 import re
 import shlex
 import shutil
+import socket
 import stat
 import sys
 from pathlib import Path
@@ -67,7 +68,7 @@ class Lab(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     known_hosts: str = "~/.ssh/known_hosts"
     slice_minutes: float = 20.0
     check_seconds: int = 300
-    free_mb: float = 500.0  # on a board's disk, at least
+    free_mb: float = 500.0  # on the disks of a board and of the folder, at least
     reboot_seconds: int = 300
     silent_seconds: int = 45  # time without an answer after which a board counts as lost
     requeue_seconds: int = 30  # time that a slice waits before another board takes it
@@ -102,6 +103,7 @@ class Fleet:
             what = f"{', '.join(missing)} not found"
             raise CannotRunError(what, "apt-get install slurm-wlm munge openssh-client")
         self._refuse_absent()
+        self._refuse_used_ports()
         try:
             make_own_folder(self.folder)
             _refuse_place(self.folder)
@@ -116,6 +118,7 @@ class Fleet:
         for source in sorted(SCRIPTS.iterdir()):
             self._write(f"bin/{source.name}", source.read_text(), 0o755)
         self._make_key()
+        self._rename_boards()
         self._write_board_settings()
         self._write_ssh_config()
         self._write_slurm_conf()
@@ -137,6 +140,33 @@ class Fleet:
             if board.power and shutil.which(board.power) is None:
                 what = f"power of board {board.name!r} is {board.power}, which is not a program here"
                 raise CannotRunError(what, "leave power out if no program switches the board")
+
+    def _refuse_used_ports(self) -> None:
+        """Refuse ports on which another lab's daemons listen, which would answer in the place of this one's."""
+        configuration = self.folder / "slurm.conf"
+        own = configuration.read_text() if configuration.exists() else ""
+        if f"SlurmctldPort={self.lab.port}\n" in own:
+            return  # this fleet's own daemons may run
+        for port in range(self.lab.port, self.lab.port + 1 + len(self.lab.board)):
+            with socket.socket() as probe, contextlib.suppress(OSError):
+                probe.settimeout(2.0)
+                probe.connect((self.lab.host, port))
+                what = f"port {port} of {self.lab.host} is in use, perhaps by the daemons of another lab"
+                hint = f"set port in {self.path} to the first of {1 + len(self.lab.board)} free ones"
+                raise CannotRunError(what, hint)
+
+    def _rename_boards(self) -> None:
+        """Let what the fleet recorded of a board that has another name now follow it: same address, port and folder."""
+        places = {(board.ssh, str(board.port), board.folder): board.name for board in self.lab.board}
+        names = set(places.values())
+        for settings in (self.folder / "boards").iterdir():
+            lines = [line.partition("=") for line in settings.read_text().splitlines()]
+            before = {name: "".join(shlex.split(text)) for name, _, text in lines if name in ("SSH", "PORT", "FOLDER")}
+            name = places.get((before.get("SSH", ""), before.get("PORT", ""), before.get("FOLDER", "")))
+            if settings.name in names or name is None or (self.folder / "boards" / name).exists():
+                continue
+            for file in (self.folder / "run").glob(f"{settings.name}.*"):
+                file.rename(file.with_name(f"{name}.{file.name.partition('.')[2]}"))
 
     def _filled(self, name: str, **values: Any) -> str:
         fields = {**msgspec.structs.asdict(self.lab), "folder": self.folder, "user": user_name(), **values}

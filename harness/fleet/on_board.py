@@ -16,7 +16,7 @@ import sys
 import threading
 import time
 from pathlib import Path
-from typing import Dict, List, Optional
+from typing import Dict, List, Optional, Sequence
 
 import harness
 from harness.board import thermal, throttling
@@ -25,12 +25,13 @@ from harness.board.saved_state import left_behind, restore
 from harness.core.cases import INSTANCE_MARK
 from harness.core.configuration import FILE_NAME, load_configuration
 from harness.core.device import is_self_profiling
-from harness.core.environment import l4t_release
+from harness.core.environment import l4t_release, suite_commit, without_changes
 from harness.core.errors import CannotRunError, ControlError, SourceUnavailableError
 from harness.core.units import bytes_to_mb
 from harness.devices.jetson_board import jetpack_of
 from harness.store.results import ResultsStore
 
+OTHER_COMMIT = 8  # the exit code of `run` if the suite is not that of the submission; pytest's own are lower
 UNFIT = 3  # the exit code of `check` for a board that must not measure now
 CASES, RESULTS, CAMPAIGN = "cases.txt", "results.sqlite", "campaign.toml"
 _OLD_S = 7 * 24 * 3600.0  # age of a run that was not fetched and is removed
@@ -47,14 +48,21 @@ def main(argv: Optional[List[str]] = None) -> int:
     parser.add_argument("--jetpack", default="")
     parser.add_argument("--free-mb", type=float, default=0.0)
     parser.add_argument("--version", default=harness.__version__, help="of the suite on the lab host")
+    parser.add_argument("--commit", default="", help="of the suite, that a run must have; empty for any")
     parser.add_argument("--workloads", nargs="*", default=[], help="`check` trains a minibatch of each")
+    parser.add_argument("--keep", nargs="*", default=[], help="folders that `heal` does not remove")
     parser.add_argument("--wait-s", type=float, default=0.0, help="for an abandoned run to end")
     parser.add_argument("--pytest", nargs=argparse.REMAINDER, default=[], help="further arguments for pytest")
     arguments = parser.parse_args(argv)
     if arguments.action == "run":
+        own = without_changes(suite_commit() or "")
+        if own and arguments.commit and own != arguments.commit:
+            hint = "check that out there, or `jetwatt fleet retry` runs the slice as the boards are"
+            print(f"other commit: the board has {own}, the slice was submitted with {arguments.commit}: {hint}")
+            return OTHER_COMMIT
         return run(arguments.work, arguments.device, arguments.pytest)
     if arguments.action == "heal":
-        heal(arguments.work, arguments.wait_s)
+        heal(arguments.work, arguments.wait_s, arguments.keep)
         return 0
     if arguments.action == "complete":
         return complete(arguments.work)
@@ -67,7 +75,8 @@ def main(argv: Optional[List[str]] = None) -> int:
 def why_unfit(arguments: argparse.Namespace) -> str:
     root = arguments.root
     if arguments.version != harness.__version__:
-        return f"has jetwatt {harness.__version__}, the lab host {arguments.version}: install the same version"
+        hint = "install the same version; after an update of the lab host, run fleet init there"
+        return f"has jetwatt {harness.__version__}, the lab host {arguments.version}: {hint}"
     l4t = l4t_release(root)
     jetpack = (jetpack_of(l4t) or "") if l4t else arguments.jetpack  # a simulated board has none
     if jetpack != arguments.jetpack and not jetpack.startswith(f"{arguments.jetpack}."):
@@ -186,10 +195,11 @@ def run(work: Path, device: str, words: List[str]) -> int:
             pid_file.unlink()
 
 
-def heal(works: Path, wait_s: float = 0.0) -> None:
+def heal(works: Path, wait_s: float = 0.0, keep: Sequence[str] = ()) -> None:
     """End a run whose lab host went away, restore the changes of a killed one, remove files of old ones.
 
-    A run restores its own changes before it ends; it may take `wait_s` for that.
+    A run restores its own changes before it ends; it may take `wait_s` for that. Folders to `keep` are left, as a board
+    without a clock of its own may have dated them wrongly.
     """
     pid_file = works / _RUNNING
     if pid_file.exists():
@@ -207,7 +217,7 @@ def heal(works: Path, wait_s: float = 0.0) -> None:
     for device in left_behind():
         print(f"{device}: restored {', '.join(restore(device))}")
     for old in works.glob("*"):
-        if old.is_dir() and time.time() - old.stat().st_mtime > _OLD_S:
+        if old.is_dir() and old.name not in keep and time.time() - old.stat().st_mtime > _OLD_S:
             print(f"removing {old}")
             shutil.rmtree(old, ignore_errors=True)
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Sequence, Tuple
 
 from harness.core.cases import INSTANCE_MARK
+from harness.core.environment import suite_commit, without_changes
 from harness.core.errors import CannotRunError, InvalidValueError, StoreError, UnknownNameError
 from harness.core.files import write_durably
 from harness.core.mode_orders import SAFE, order_passes
@@ -25,7 +26,6 @@ USUAL_CASE_S = 45.0  # of a case, until a slice of the pool has ended: 40 miniba
 MOST_SLICES = 20000  # of an array
 LOST_S = 120.0  # after which a slice that Slurm does not list stays lost: `daemons` queues it again within 30 s
 MOST_LOSSES = 3  # times that a slice is queued again by itself after Slurm lost it
-SETTLED = "settled"  # in the folder of the slices: none of them has to be looked for any more
 
 
 class ListedCase(NamedTuple):  # as `pytest --list-cases` writes it
@@ -125,6 +125,15 @@ class Submission:
     def is_cancelled(self) -> bool:
         return (self.folder / "cancelled").exists()
 
+    @property
+    def settled(self) -> Path:
+        """The file that marks that none of its slices has to be looked for any more; removed with the slices."""
+        return self.folder / "slices" / "settled"
+
+    @property
+    def is_settled(self) -> bool:
+        return self.settled.exists()
+
     def cases(self) -> List[Tuple[str, str]]:
         """Test id and key of each case, in the order of the slices."""
         lines = (self.folder / "cases.txt").read_text(encoding="utf-8").splitlines()
@@ -184,7 +193,7 @@ class Submission:
             array = ranges([number for number in numbers if self.slices[number - 1][2] == mode])
             words = ["--parsable", f"--array={array}", f"--job-name={self.job_name}", f"--partition={self.pool}"]
             words += ["--nice=1000", "--requeue", "--export=PATH,HOME,USER,LANG"]
-            words += [f"--output={self.folder}/log/%a.log", "--open-mode=append", f"--chdir={self.folder}"]
+            words += ["--output=/dev/null", f"--chdir={slice_script.parent}"]  # it writes its own log
             words += [f"--constraint={mode}"] if mode else []
             words += [f"--nodelist={self.board}"] if self.board else []
             words += [f"--exclude={','.join(avoided)}"] if avoided else []
@@ -254,6 +263,7 @@ def enqueue(
     (folder / "slices.tsv").write_text("".join(rows))
     workloads = sorted({name for part in slices for case in part.cases for name in case.workloads})
     (folder / "workloads").write_text("".join(f"{name}\n" for name in workloads))
+    (folder / "commit").write_text(without_changes(suite_commit() or ""))
     (folder / "arguments").write_text("".join(f"{word}\n" for word in words))
     content = {"pool": pool, "device": device, "slices": table, "board": board}
     with _locked(folder):
@@ -338,6 +348,8 @@ def retry(fleet: Fleet, submission: Submission, which: Sequence[str]) -> List[in
         if "cancelled" in which:
             (submission.folder / "cancelled").unlink(missing_ok=True)
         for number in numbers:
+            # the user retries with the commit that the boards have now
+            (submission.folder / "commit").unlink(missing_ok=True)
             for name in ("attempts", "ended", "losses", "left_out"):
                 submission.file(number, name).unlink(missing_ok=True)
         _queue_again(slurm, submission, jobs, numbers)
@@ -351,28 +363,33 @@ def queue_lost(fleet: Fleet, report: Callable[[str], None] = print) -> None:
     """
     slurm = Slurm(fleet.folder)
     for submission in submissions(fleet):
-        settled = submission.folder / "slices" / SETTLED
-        if submission.is_cancelled or settled.exists():
+        if submission.is_cancelled or submission.is_settled:
             continue
-        with _locked(submission.folder):
-            jobs = slurm.jobs(submission.job_name)
-            states = submission.states(jobs)
-            gone = [state.number for state in states if state.state == "gone"]
-            numbers = [number for number in gone if submission.losses(number) < MOST_LOSSES]
-            if not numbers and all(state.state in ("done", "held", "gone") for state in states):
-                settled.parent.mkdir(exist_ok=True)
-                settled.touch()
-            try:
-                _queue_again(slurm, submission, jobs, numbers)
-            except CannotRunError as error:
-                report(f"{submission.id}: slices {ranges(numbers)} are lost and cannot be queued: {error}")
-                continue
-        for number in numbers:
-            submission.file(number, "losses").parent.mkdir(parents=True, exist_ok=True)
-            with submission.file(number, "losses").open("a") as losses:
-                losses.write(f"{datetime.datetime.now(datetime.timezone.utc):%Y-%m-%dT%H:%M:%SZ}\n")
+        try:
+            numbers = _queue_lost_of(slurm, submission)
+        except (CannotRunError, OSError) as error:  # such as a full disk: the next time
+            report(f"{submission.id}: lost slices cannot be queued: {error}")
+            continue
         if numbers:
             report(f"{submission.id}: slices {ranges(numbers)} were lost, and are queued again")
+
+
+def _queue_lost_of(slurm: Slurm, submission: Submission) -> List[int]:
+    with _locked(submission.folder):
+        jobs = slurm.jobs(submission.job_name)
+        states = submission.states(jobs)
+        gone = [state.number for state in states if state.state == "gone"]
+        numbers = [number for number in gone if submission.losses(number) < MOST_LOSSES]
+        if not numbers and all(state.state in ("done", "held", "gone") for state in states):
+            submission.settled.parent.mkdir(exist_ok=True)
+            submission.settled.touch()
+        _queue_again(slurm, submission, jobs, numbers)
+        for number in numbers:
+            path = submission.file(number, "losses")
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with path.open("a") as losses:
+                losses.write(f"{datetime.datetime.now(datetime.timezone.utc):%Y-%m-%dT%H:%M:%SZ}\n")
+        return numbers
 
 
 def _queue_again(slurm: Slurm, submission: Submission, jobs: Sequence[Job], numbers: Sequence[int]) -> None:
@@ -380,7 +397,7 @@ def _queue_again(slurm: Slurm, submission: Submission, jobs: Sequence[Job], numb
         if job.slice in numbers:
             slurm.call("scancel", job.id)
     if numbers:
-        (submission.folder / "slices" / SETTLED).unlink(missing_ok=True)
+        submission.settled.unlink(missing_ok=True)
         submission.queue(slurm, numbers)
 
 

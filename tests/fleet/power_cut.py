@@ -20,6 +20,7 @@ def pytest_runtest_setup(item):
             killed.write(f"{Path(board).name}\n")
         # what cuts the power is no process of the board, nor does it descend from one
         others = {name: value for name, value in os.environ.items() if name != "SIMULATED_BOARD"}
-        command = f"(setsid bash -c '{TOOL} cut {board}; sleep 2; {TOOL} start {board}' &> /dev/null < /dev/null &)"
+        switches = f"sleep 1; {TOOL} cut {board}; sleep 2; {TOOL} start {board}"
+        command = f"(setsid bash -c '{switches}' &> /dev/null < /dev/null &)"
         subprocess.run(["bash", "-c", command], env=others, check=True)
         time.sleep(60)

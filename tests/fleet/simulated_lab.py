@@ -59,6 +59,10 @@ class SimulatedLab:
             [str(self.fleet / "bin/daemons")], stdin=subprocess.DEVNULL, start_new_session=True
         )
 
+    def stop_daemons(self):
+        self.daemons.send_signal(signal.SIGTERM)
+        self.daemons.wait(60)
+
     def reboot_host(self):
         """Kill all that runs on the lab host, of which no board hears anything; `start_daemons` starts it again."""
         for board in self.folder.glob("board*"):  # no packet that ends a connection reaches a board

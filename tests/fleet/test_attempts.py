@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from harness.fleet import attempts as deciding
 from harness.fleet import submission
 from harness.fleet.attempts import ENDED_EARLY, HELD, QUEUED, UNNAMED, Ledger, SliceAttempt, blamed, boards_to_avoid
-from harness.fleet.slurm import Node
+from harness.fleet.slurm import Job, Node
 from harness.fleet.submission import Submission
 from tests.fleet.test_slices import made, profile, store  # noqa: F401 (a fixture)
 
@@ -159,3 +159,16 @@ def test_the_next_attempt_measures_what_no_board_has_measured(fleet):
     assert len(deciding.plan(made, 1)) == 1
     store(made, 1, "run a", profile(1), profile(2))
     assert deciding.plan(made, 1) == []
+
+
+def test_a_waiting_slice_gets_the_boards_it_avoids_if_no_other_is_left(fleet, monkeypatch):
+    fail(fleet, 3, failure("b1"))
+    waiting = Job("7_3", "root", "PENDING", "", 3, "BeginTime", fleet.made.job_name)
+    monkeypatch.setattr(submission.Slurm, "jobs", lambda self, name: [waiting])
+    said = []
+    for reason, updates in (("", 0), ("fan", 1), ("fan", 0)):
+        fleet.nodes[1:] = [node._replace(reason=reason) for node in fleet.nodes[1:]]
+        fleet.made.queued.clear()
+        deciding.admit_avoided(fleet, said.append)
+        assert words_of(fleet, "scontrol") == ["scontrol", "update", "JobId=7_3", "ExcNodeList="] * updates
+    assert said == [f"{fleet.made.id}: slice 3 may have b1 again"]

@@ -6,17 +6,21 @@ import contextlib
 import itertools
 import os
 import re
+import shutil
 import signal
+import subprocess
 import time
 
 import pytest
 
 from harness.core.boards import load_board
+from harness.core.environment import suite_commit
 from harness.core.mode_texts import format_power_modes
 from harness.core.power_modes import PowerMode
+from harness.fleet.on_board import CASE_BEGINS
 from harness.fleet.submission import Submission
 from harness.store.results import ResultsStore
-from tests.fleet.simulated_lab import POOL, SETTINGS, SimulatedLab, processes, why_not
+from tests.fleet.simulated_lab import POOL, PROJECT, SETTINGS, SimulatedLab, processes, why_not
 
 pytestmark = [
     pytest.mark.skipif(bool(why_not()), reason=why_not()),
@@ -64,6 +68,16 @@ def submit(lab, count, case_wait_s=0.3, per_slice=10, words=(), pytest_words=())
 def attempts(night, number):
     path = night.file(number, "attempts")
     return [line.split("\t") for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def attempts_of_all(night):
+    """All attempts, and the ends of the logs, for the message of a failed assertion."""
+    numbers = range(1, len(night.slices) + 1)
+    return {n: (attempts(night, n), (night.folder / "log" / f"{n}.log").read_text()[-2000:]) for n in numbers}
+
+
+def cases_begun(log):
+    return log.read_text().count(CASE_BEGINS) if log.exists() else 0
 
 
 def wait_until_over(lab, night, at_most_s=300.0):
@@ -211,3 +225,215 @@ def test_what_a_held_slice_measured_is_collected(make_lab):
     assert "2 cases of it are left out, and another one cut off a run: board" in state.why
     assert len((lab.folder / "killed").read_text().split()) == 5
     assert measured(lab, night, missing=5) == sorted({*modes[:7]} - {*killers})
+
+
+def is_done(night):
+    return {state.state for state in night.states([])} == {"done"}
+
+
+@contextlib.contextmanager
+def small_disk(folder, size_mb):
+    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size_mb}m", "tmpfs", str(folder)], check=True)
+    try:
+        yield
+    finally:
+        subprocess.run(["umount", "-l", str(folder)], check=True)
+
+
+def test_slices_wait_while_the_disk_of_the_lab_host_is_full(make_lab):
+    lab = make_lab(boards=2)
+    with small_disk(lab.fleet / "submissions", 64):
+        night = submit(lab, 30)
+        for board in ("board1", "board2"):
+            lab.wait(f"{board} measures", lambda board=board: runs_on(lab, board), every_s=0.2)
+        filler = lab.fleet / "submissions/filler"
+        with pytest.raises(OSError, match="No space left"):
+            filler.write_bytes(bytes(64 * 1000 * 1000 * 2))
+        for board in ("board1", "board2"):
+            lab.wait(f"the run on {board} ended", lambda board=board: not runs_on(lab, board))
+        assert "0 MB are free on the disk of" in lab.call("status")
+        time.sleep(5)
+        assert not any(night.results(number) for number in (1, 2, 3))
+        filler.unlink()
+        wait_until_over(lab, night)
+        assert is_done(night)
+        assert [len(attempts(night, number)) for number in (1, 2, 3)] == [1, 1, 1], attempts_of_all(night)
+        assert [board["reason"] for board in lab.status()["boards"]] == ["", ""]
+        assert measured(lab, night) == all_of(night)
+
+
+CLOCK = """
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <stdlib.h>
+#include <sys/time.h>
+#include <time.h>
+#include <unistd.h>
+static long ahead(void) { return access(getenv("JUMPED"), F_OK) == 0 ? 86400 : 0; }
+int clock_gettime(clockid_t id, struct timespec *now) {
+    static int (*real)(clockid_t, struct timespec *);
+    if (!real) real = (int (*)(clockid_t, struct timespec *))dlsym(RTLD_NEXT, "clock_gettime");
+    int result = real(id, now);
+    if (id == CLOCK_REALTIME) now->tv_sec += ahead();
+    return result;
+}
+time_t time(time_t *out) {
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    if (out) *out = now.tv_sec;
+    return now.tv_sec;
+}
+int gettimeofday(struct timeval *out, void *zone) {
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    out->tv_sec = now.tv_sec;
+    out->tv_usec = now.tv_nsec / 1000;
+    return 0;
+}
+"""
+
+
+def test_a_clock_that_jumps_by_a_day_during_a_run_costs_nothing(make_lab):
+    lab = make_lab(boards=1)
+    (lab.folder / "clock.c").write_text(CLOCK)
+    library, jumped = lab.folder / "clock.so", lab.folder / "jumped"
+    command = ["cc", "-shared", "-fPIC", "-o", str(library), str(lab.folder / "clock.c"), "-ldl"]
+    subprocess.run(command, check=True)
+    change_python(lab, "board1", f"export LD_PRELOAD={library} JUMPED={jumped}")
+    night = submit(lab, 20)
+    lab.wait("board1 measures", lambda: measures(lab, "board1", night), every_s=0.1)
+    jumped.touch()
+    lab.wait("slice 1 is done", lambda: night.file(1, "ended").exists())
+    jumped.unlink()  # and back
+    wait_until_over(lab, night)
+    assert is_done(night)
+    assert [len(attempts(night, number)) for number in (1, 2)] == [1, 1]
+    assert measured(lab, night) == all_of(night)
+    with ResultsStore(lab.folder / f"{night.id}.sqlite", read_only=True) as store:
+        days = {record.created_at[:10] for record in store.records()}
+    assert len(days) >= 2
+
+
+def test_a_board_that_is_renamed_during_a_run_loses_nothing(make_lab):
+    lab = make_lab(boards=2)
+    night = submit(lab, 40, case_wait_s=0.6)
+    lab.wait("board2 measures", lambda: runs_on(lab, "board2"))
+    lab.stop_daemons()
+    toml = (lab.folder / "lab.toml").read_text()
+    (lab.folder / "lab.toml").write_text(toml.replace('name = "board2"', 'name = "orin9"'))
+    lab.call("init", str(lab.folder / "lab.toml"))
+    lab.start_daemons()
+    wait_until_over(lab, night)
+    assert is_done(night)
+    assert measured(lab, night) == all_of(night)
+    assert [board["name"] for board in lab.status()["boards"]] == ["board1", "orin9"]
+    boards = [row[1] for number in range(1, 5) for row in attempts(night, number)]
+    assert "orin9" in boards
+    assert (lab.fleet / "run/orin9.used").exists()
+    assert [*(lab.fleet / "run").glob("board2.left")] == []
+
+
+def git(folder, *words):
+    own = ["-c", "user.name=lab", "-c", "user.email=lab@localhost", "-c", "commit.gpgsign=false"]
+    return subprocess.run(["git", *own, "-C", str(folder), *words], check=True, capture_output=True, text=True).stdout
+
+
+@pytest.mark.skipif(suite_commit() is None, reason="without a clone of the suite there are no commits")
+def test_a_slice_runs_the_commit_it_was_submitted_with_or_says_so(make_lab):
+    lab = make_lab(boards=2)
+    clones = [lab.folder / f"suite{number}" for number in (1, 2)]
+    toml = (lab.folder / "lab.toml").read_text()
+    for number, clone in enumerate(clones, start=1):
+        git(PROJECT, "clone", "--quiet", "--shared", str(PROJECT), str(clone))
+        changed = git(PROJECT, "ls-files", "--modified", "--others", "--exclude-standard").splitlines()
+        for name in changed:
+            if (PROJECT / name).is_file():
+                (clone / name).parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy2(str(PROJECT / name), str(clone / name))
+        before, _, after = toml.partition(f'name = "board{number}"')
+        toml = before + f'name = "board{number}"' + after.replace(f'folder = "{PROJECT}"', f'folder = "{clone}"', 1)
+    (lab.folder / "lab.toml").write_text(toml)
+    lab.call("init", str(lab.folder / "lab.toml"))
+
+    night = submit(lab, 40)
+    for number in (1, 2):  # once its first case is measured, a run has noted the commit that it runs
+        log = night.folder / "log" / f"{number}.log"
+        lab.wait(f"slice {number} measures", lambda log=log: cases_begun(log) > 1, every_s=0.2)
+    git(clones[1], "commit", "--quiet", "--allow-empty", "-m", "An upgrade of board2")
+    wait_until_over(lab, night)
+    assert is_done(night)
+    refused = [row for number in range(1, 5) for row in attempts(night, number) if "other commit" in row[2]]
+    assert {row[1] for row in refused} == {"board2"}
+    assert measured(lab, night) == all_of(night)
+    with ResultsStore(lab.folder / f"{night.id}.sqlite", read_only=True) as store:
+        commits = {record.environment["suite_commit"].rstrip("+") for record in store.records()}
+    assert commits == {suite_commit().rstrip("+")}
+    assert [board["reason"] for board in lab.status()["boards"]] == ["", ""]  # it is no fault of the board
+
+    git(clones[0], "commit", "--quiet", "--allow-empty", "-m", "An upgrade of board1")
+    later = submit(lab, 5)
+    wait_until_over(lab, later)
+    [state] = later.states([])
+    assert state.state == "held"
+    assert "the slice was submitted with" in state.why
+    lab.call("retry", "--submission", later.id)
+    wait_until_over(lab, later)
+    assert is_done(later)
+    assert measured(lab, later) == all_of(later)
+
+
+def test_two_labs_on_one_host_do_not_disturb_each_other(make_lab):
+    first, second = make_lab(boards=1), make_lab(boards=1)
+    port = re.search(r"^port = (\d+)$", (first.folder / "lab.toml").read_text(), re.MULTILINE)[1]
+    third = second.folder / "third.toml"
+    own = (second.folder / "lab.toml").read_text()
+    toml = re.sub(r"(?m)^port = \d+$", f'port = {port}\nfolder = "third"', own, count=1)
+    third.write_text(toml)
+    refused = second.start("init", str(third)).communicate(timeout=60)[0]
+    assert f"port {port} of 127.0.0.1 is in use, perhaps by the daemons of another lab" in refused
+
+    nights = [submit(lab, 20 + number) for number, lab in enumerate((first, second))]
+    second.kill_controller()
+    for lab, night in zip((first, second), nights):
+        wait_until_over(lab, night)
+        assert is_done(night)
+        assert measured(lab, night) == all_of(night)
+
+
+def test_a_board_that_is_taken_by_salloc_during_a_run_finishes_it_first(make_lab):
+    lab = make_lab(boards=2, settings=SETTINGS)
+    night = submit(lab, 60)
+    lab.wait("board1 measures", lambda: runs_on(lab, "board1"), every_s=0.2)
+    during = runs_on(lab, "board1")
+    person = lab.slurm("salloc", "--partition", POOL, "--nodelist", "board1", "sleep", "20")
+    lab.wait("salloc has board1", lambda: "root's " in (lab.board("board1") or {}).get("busy_with", ""), every_s=0.2)
+    assert not {*during} & {*runs_on(lab, "board1")}
+    while person.poll() is None:
+        assert runs_on(lab, "board1") == []
+        time.sleep(0.5)
+    assert person.returncode == 0
+    wait_until_over(lab, night)
+    assert is_done(night)
+    assert [len(attempts(night, number)) for number in range(1, 7)] == [1] * 6
+    assert [board["reason"] for board in lab.status()["boards"]] == ["", ""]
+    assert measured(lab, night) == all_of(night)
+
+
+def test_results_that_are_removed_are_measured_again(make_lab):
+    lab = make_lab(boards=2)
+    night = submit(lab, 40)
+    lab.wait("a slice is done", lambda: [*(night.folder / "slices").glob("*/ended")], every_s=0.2)
+    lab.wait("board1 measures", lambda: runs_on(lab, "board1"), every_s=0.2)
+    shutil.rmtree(str(night.folder / "slices"))
+    lab.wait("it is over", lambda: is_done(night))
+    wait_until_over(lab, night)
+    assert measured(lab, night) == all_of(night)
+    assert [board["reason"] for board in lab.status()["boards"]] == ["", ""]
+
+    removed = submit(lab, 30)
+    lab.wait("board2 measures", lambda: runs_on(lab, "board2"), every_s=0.2)
+    shutil.rmtree(str(removed.folder))
+    lab.wait("nothing of it is left", lambda: not lab.slurm("squeue", "-h").communicate()[0])
+    assert [board["reason"] for board in lab.status()["boards"]] == ["", ""]
+    assert [*lab.folder.glob(f"board*/work/{removed.id}-*")] == []
+    assert f"submission {removed.id} was removed" in (lab.fleet / "log/health.log").read_text()

@@ -66,7 +66,8 @@ fi
 for word in "$@"; do
     if [ -e "$word/cases.txt" ] && grep -q -- "-{KILLER}-" "$word/cases.txt"; then
         echo {board.name} >> {lab.folder}/killed
-        (env -u SIMULATED_BOARD setsid bash -c '{TOOL} cut {board}; sleep 2; {TOOL} start {board}' &> /dev/null &)
+        switches="sleep 1; {TOOL} cut {board}; sleep 2; {TOOL} start {board}"
+        (env -u SIMULATED_BOARD setsid bash -c "$switches" &> /dev/null &)
         sleep 60
     fi
 done

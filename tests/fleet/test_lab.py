@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import stat
 import subprocess
 
@@ -179,3 +180,29 @@ def test_values_of_the_lab_are_values_for_the_shell(make, value, tmp_path):
 @pytest.mark.parametrize("script", sorted(SCRIPTS.iterdir()), ids=lambda path: path.name)
 def test_scripts_are_shell(script):
     assert subprocess.run(["bash", "-n", str(script)], capture_output=True, text=True).stderr == ""
+
+
+def test_ports_of_another_lab_are_refused(make):
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        port = other.getsockname()[1]
+        made = make(text(BOARD, general=f"port = {port - 1}\n"))
+        made.init()
+        other.listen()
+        made.init()  # they may be its own daemons
+        made = make(text(BOARD, general=f"port = {port}\n"))
+        with pytest.raises(HarnessError, match=f"port {port} of 127.0.0.1 is in use, .* another lab.* first of 2 free"):
+            made.init()
+
+
+def test_what_the_fleet_recorded_of_a_board_follows_it_to_its_new_name(make):
+    made = make(text(BOARD, SECOND))
+    made.init()
+    for name in ("orin1.boots", "orin2.left", "orin2.boots"):
+        (made.folder / "run" / name).write_text(name)
+    make(text(BOARD, SECOND.replace('"orin2"', '"lab9"', 1))).init()
+    content = {path.name: path.read_text() for path in (made.folder / "run").iterdir()}
+    assert content == {"orin1.boots": "orin1.boots", "lab9.left": "orin2.left", "lab9.boots": "orin2.boots"}
+    moved = SECOND.replace('"orin2"', '"orin3"', 1).replace("orin2.lab", "orin3.lab")
+    make(text(BOARD, moved)).init()  # another board, not another name
+    assert sorted(path.name for path in (made.folder / "run").glob("orin3.*")) == []

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from harness.board.lock import locked
+from harness.fleet import on_board
 from harness.fleet.on_board import CASE_BEGINS, UNFIT, id_on_board, main
 from harness.measure import rehearsal
 from harness.store.results import ResultsStore
@@ -99,6 +100,16 @@ def test_what_a_killed_run_left_changed_is_healed(board, capsys):
     assert not saved.exists()
     assert check(board) == 0
     assert capsys.readouterr().out.endswith("fit, boot c0ffee\n")
+
+
+def test_files_of_old_runs_are_removed_unless_they_are_still_to_be_fetched(board):
+    works = board.parent / "work"
+    for name in ("night-1", "night-2", "night-3"):
+        (works / name).mkdir(parents=True)
+    for name in ("night-1", "night-2"):
+        os.utime(works / name, (0, 0))  # a board without a clock of its own boots into 1970
+    assert main(["heal", "--work", str(works), "--keep", "night-1", "night-7"]) == 0
+    assert sorted(path.name for path in works.iterdir()) == ["night-1", "night-3"]
 
 
 def start(work, *modes):
@@ -190,3 +201,18 @@ def test_a_board_is_fit_only_if_it_can_train_the_workloads(board, capsys, monkey
     assert asked == ["lenet-mnist", "yolov8n-coco"]  # one's own is not the board's fault
     assert main(["check", "--device", "sim:orin-agx", *words, *workloads]) == 0
     assert main(["check", "--device", "host", *words, "lenet-mnist"]) == 0
+
+
+def test_a_run_of_another_commit_than_the_submission_is_refused(board, capsys, monkeypatch):
+    monkeypatch.setattr(on_board, "suite_commit", lambda: "c0ffee+")
+    ran = []
+    monkeypatch.setattr(on_board, "run", lambda *words: ran.append(words) or 0)
+    assert main(["run", "--commit", "bad", "--pytest"]) == on_board.OTHER_COMMIT
+    said = capsys.readouterr().out
+    assert said.startswith("other commit: the board has c0ffee, the slice was submitted with bad: check that out there")
+    assert not ran
+    for commit in ("c0ffee", ""):
+        assert main(["run", "--commit", commit, "--pytest"]) == 0
+    monkeypatch.setattr(on_board, "suite_commit", lambda: None)  # installed without a checkout
+    assert main(["run", "--commit", "bad", "--pytest"]) == 0
+    assert len(ran) == 3

@@ -47,6 +47,7 @@ def fleet(tmp_path):
         f"CLOCKS_ONLY_FALL=no\nMODES='maxn mode_15w'\nPOWER={tmp_path}/bin/power\n"
     )
     night = tmp_path / "submissions/night"
+    (night / "submission.json").write_text("{}")
     (night / "cases.txt").write_text("one\tkey 1\ntwo\tkey 2\nthree\tkey 3\n")
     (night / "slices.tsv").write_text("1\t2\t2\n")
     (night / "arguments").write_text("-k\na b\n")
@@ -78,7 +79,9 @@ def test_a_slice_sends_its_cases_runs_them_and_brings_the_files_back(fleet):
     assert text(results) == "content of work/night-1/results.sqlite\n"
     assert len([*here.glob("junit-*-orin1-1.xml")]) == 1
     assert text(here / "ended").startswith("done\torin1\t")
-    assert "orin1 suite run --work work/night-1 --device orin-agx --root / --pytest -k a b\n" in text(fleet / "asked")
+    assert "orin1 suite run --work work/night-1 --device orin-agx --root / --commit  --pytest -k a b\n" in text(
+        fleet / "asked"
+    )
     assert text(fleet / "asked").endswith("orin1 rm -rf work/night-1\n")
     (fleet / "asked").unlink()
     assert call(fleet, "slice", "night") == DONE  # the engine gave it twice
@@ -316,6 +319,12 @@ def test_a_board_is_healed_between_slices_only(fleet, is_alive):
     assert ("orin1 suite heal --work work" in text(fleet / "asked")) != is_alive
 
 
+def test_healing_keeps_what_was_not_fetched_yet(fleet):
+    (fleet / "run/orin1.left").write_text("night 2\nnight 1\nnight 2\n")
+    subprocess.run([str(fleet / "bin/heal"), "orin1"], check=True)
+    assert text(fleet / "asked").endswith("--keep night-1 night-2\n")
+
+
 def test_a_killed_slice_ends_its_run_on_the_board(fleet):
     board = fleet / "bin/on_board"
     board.write_text(f"""#!/bin/bash
@@ -385,3 +394,65 @@ def until(is_so):
             return
         time.sleep(0.02)
     raise AssertionError
+
+
+def df_of(fleet, free_mb):
+    """Have `df` report so many MB of free space."""
+    (fleet / "bin/df").write_text(f"#!/bin/sh\necho title\necho disk 100 50 {free_mb} 50% /\n")
+    (fleet / "bin/df").chmod(0o755)
+
+
+def test_a_slice_does_not_begin_on_a_full_disk(fleet, monkeypatch):
+    monkeypatch.setenv("PATH", f"{fleet}/bin:{os.environ['PATH']}")
+    df_of(fleet, 0)
+    assert call(fleet, "slice", "night") == REQUEUE
+    assert " run " not in text(fleet / "asked")
+    assert not (fleet / "submissions/night/slices/1/attempts").exists()
+    df_of(fleet, 2)
+    assert call(fleet, "slice", "night") == DONE
+
+
+def test_results_stay_on_the_board_until_the_disk_has_room_for_them(fleet, monkeypatch):
+    monkeypatch.setenv("PATH", f"{fleet}/bin:{os.environ['PATH']}")
+    df_of(fleet, 2)
+    (fleet / "bin/sleep").write_text(f"#!/bin/sh\necho slept >> {fleet}/waits\nexec /bin/sleep 0.05\n")
+    (fleet / "bin/sleep").chmod(0o755)
+    board = fleet / "bin/on_board"
+    lines = board.read_text()
+    board.write_text(
+        lines.replace('[ "$word" != cat ]', f'[ "$word" != run ] || cp {fleet}/full {fleet}/bin/df; [ "$word" != cat ]')
+    )
+    (fleet / "full").write_text((fleet / "bin/df").read_text().replace(" 2 ", " 0 "))
+    variables = {"SLURM_ARRAY_TASK_ID": "1", "SLURM_JOB_ID": "7", "SLURMD_NODENAME": "orin1"}
+    slice_script = subprocess.Popen([str(fleet / "bin/slice"), "night"], env={**os.environ, **variables})
+    until(lambda: text(fleet / "waits").count("slept") > 3)
+    assert "orin1 cat" not in text(fleet / "asked")
+    df_of(fleet, 2)
+    assert slice_script.wait(60) == DONE
+    assert text(fleet / "submissions/night/slices/1/ended").startswith("done\t")
+    assert "DRAIN" not in text(fleet / "slurm")
+
+
+def test_a_run_of_another_commit_is_a_failure_that_says_so_and_no_fault_of_the_board(fleet):
+    (fleet / "submissions/night/commit").write_text("c0ffee")
+    said = "other commit: the board has bad, the slice was submitted with c0ffee"
+    answer(fleet, "run", 8, f"{said}\n")
+    assert call(fleet, "slice", "night") == DONE
+    assert "--commit c0ffee --pytest" in text(fleet / "asked")
+    [attempt] = text(fleet / "submissions/night/slices/1/attempts").splitlines()
+    assert attempt.split("\t")[2:] == [said, ""]
+    assert not (fleet / "run/orin1.failures").exists()
+
+
+@pytest.mark.parametrize("part", ["slices", "."], ids=["slices", "all"])
+def test_a_folder_that_is_removed_during_a_run_is_made_again_or_ends_the_slice(fleet, part):
+    night = fleet / "submissions/night"
+    board = fleet / "bin/on_board"
+    lines = board.read_text()
+    board.write_text(
+        lines.replace('[ "$word" != cat ]', f'[ "$word" != run ] || rm -r {night}/{part}/*; [ "$word" != cat ]')
+    )
+    assert call(fleet, "slice", "night") == DONE
+    assert ("submission night was removed: slice 1 ends on orin1" in text(fleet / "log/health.log")) == (part == ".")
+    assert (night / "slices/1/ended").exists() == (part == "slices")
+    assert text(fleet / "asked").endswith("orin1 rm -rf work/night-1\n")

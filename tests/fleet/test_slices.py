@@ -316,5 +316,5 @@ def test_slices_that_cannot_be_queued_do_not_keep_others_from_it(made, monkeypat
     monkeypatch.setattr(submission.Slurm, "call", refuse_board)
     submission.queue_lost(SimpleNamespace(folder=tmp_path), said.append)
     assert len(queued) == 2  # night, in its two modes
-    assert "other: slices 1 are lost and cannot be queued: sbatch: invalid node" in said
+    assert "other: lost slices cannot be queued: sbatch: invalid node" in said
     assert Submission(other).losses(1) == 0
