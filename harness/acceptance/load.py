@@ -19,6 +19,7 @@ from harness.core.units import s_to_ms
 from harness.measure.run import Instruments, bench_of
 from harness.workloads.optional_packages import require
 
+LEAST_SAMPLES, PATIENCE_S = 3, 10.0  # of a stretch; how much longer it may last to have them
 MATRIX = 512  # rows of the matrices that numpy multiplies where torch is missing
 
 
@@ -34,6 +35,20 @@ class LoadRecording(NamedTuple):
     def series(self, channel: str) -> Series:
         """A channel's samples of the stretch; empty where there are none."""
         return between(self.telemetry.series.get(channel, NO_SERIES), self.start_s, self.end_s)
+
+
+def until(sampler: Sampler, start_s: float, seconds: float) -> Callable[[], bool]:
+    """Whether a stretch from `start_s` is over: after so many seconds, and no sooner than it has samples.
+
+    A rehearsal's stretch is short, and a busy machine may run the sampler late.
+    """
+    before = sampler.samples
+
+    def is_over() -> bool:
+        late_s = time.monotonic() - start_s - seconds
+        return late_s >= 0 and (late_s >= PATIENCE_S or sampler.samples >= before + LEAST_SAMPLES)
+
+    return is_over
 
 
 def sampler_of(context: AcceptanceContext, names: Collection[str], interval_s: float) -> Sampler:
@@ -55,7 +70,10 @@ def idle_for(
     """Telemetry while nothing runs; `meanwhile` takes the seconds and lasts as long."""
     with sampler_of(context, names, interval_s or context.interval_s) as sampler:
         start_s = time.monotonic()
+        is_over = until(sampler, start_s, seconds)
         meanwhile(seconds)
+        while not is_over():
+            time.sleep(0.01)
         end_s = time.monotonic()
         telemetry = sampler.stop()
     return LoadRecording(telemetry, start_s, end_s, [], "idle")
@@ -78,7 +96,7 @@ def load_for(
             refuse_heat(sampler, limits_c)
             meanwhile()
 
-        minibatches, load = run_load(context, lambda: time.monotonic() >= start_s + seconds, after_minibatch)
+        minibatches, load = run_load(context, until(sampler, start_s, seconds), after_minibatch)
         end_s = time.monotonic()
         telemetry = sampler.stop()
     return LoadRecording(telemetry, start_s, end_s, minibatches, load)

@@ -62,9 +62,10 @@ def _run(context: AcceptanceContext, count: int, is_sampled: bool) -> Tuple[List
     with sampler_of(context, (), INTERVAL_S) as sampler:
         minibatches, _ = run_load(context, lambda: done >= count, after_minibatch)
         telemetry = sampler.stop()
-    interval_s = telemetry.real_interval_s or INTERVAL_S
-    # A stretch shorter than the interval has its first and last sample close together: that is not how often it reads.
-    return minibatches, (telemetry.sampler_cpu_share or 0.0) * min(1.0, interval_s / INTERVAL_S)
+    # The CPU time of a sample, at the interval requested: a short stretch has its first and last sample close together,
+    # and a busy machine takes samples late.
+    real_interval_s = telemetry.real_interval_s or INTERVAL_S
+    return minibatches, (telemetry.sampler_cpu_share or 0.0) * real_interval_s / INTERVAL_S
 
 
 def judge_cost(findings: Findings, cores: float, time_ms: Mapping[bool, List[float]], is_rehearsal: bool) -> None:

@@ -24,6 +24,7 @@ RAILS = "rails"
 
 STRETCH_S = 60.0
 INTERVAL_S = 0.1  # the sensors renew their values some ten times a second
+TEGRASTATS_STARTS_S = 10.0  # at most: a rehearsal's minute may be over before a busy machine starts a program
 TOLERANCE = 0.02  # of the total against tegrastats, where the sensor's step is finer
 SLOPES = (0.9, 1.5)
 """Plausible growth of the power at the plug for each watt of the rails: supplies lose 5 to 20 %."""
@@ -49,7 +50,7 @@ def check_rails(context: AcceptanceContext) -> LineResult:
         context.report(f"rails: load for {seconds:.3g} s")
         load = load_for(context, seconds, [power_source], interval_s)
         findings.evidence["load"] = load.load
-        judge_rails(findings, idle, load, context.is_emulated, spec.name)
+        judge_rails(findings, idle, load, context.is_emulated, context.is_rehearsal, spec.name)
         judge_tegrastats(findings, idle, lines, spec)
         if context.meter is not None:
             _compare_with_meter(findings, context, idle, load)
@@ -63,7 +64,7 @@ def _tegrastats(context: AcceptanceContext, seconds: float) -> List[str]:
     lines = []
     if executable.exists():
         interval_ms = max(100, round(1000 * context.interval_s))
-        lines = first_lines([str(executable), "--interval", str(interval_ms)], seconds)
+        lines = first_lines([str(executable), "--interval", str(interval_ms)], seconds, TEGRASTATS_STARTS_S)
     time.sleep(max(0.0, end_s - time.monotonic()))
     return lines
 
@@ -106,9 +107,18 @@ def resolution_of(parts: Sequence[Series]) -> Resolution:
 
 
 def judge_rails(
-    findings: Findings, idle: LoadRecording, load: LoadRecording, is_emulated: bool, spec_name: str = "ina"
+    findings: Findings,
+    idle: LoadRecording,
+    load: LoadRecording,
+    is_emulated: bool,
+    is_rehearsal: bool = False,
+    spec_name: str = "ina",
 ) -> None:
-    """Each rail's resolution; failures are rails without values, impossible ones, and a total that ignores the load."""
+    """Each rail's resolution; failures are rails without values, impossible ones, and a total that ignores the load.
+
+    Whether the total follows the load is not judged on an emulated board, whose power does not move, and in a
+    rehearsal, where other programs draw more than the load.
+    """
     channels = [channel for channel in idle.telemetry.series if channel.startswith("power_")]
     for name, why in {**idle.telemetry.missing, **load.telemetry.missing}.items():
         if name.startswith("power_") or name in (spec_name, SAMPLER):
@@ -137,7 +147,9 @@ def judge_rails(
     findings.evidence["total idle (mW)"], findings.evidence["total under load (mW)"] = round(idle_mw), round(load_mw)
     if load_mw > idle_mw:
         return
-    if is_emulated:
+    if is_rehearsal and not is_emulated:
+        findings.evidence["load"] = f"{load.load}; whether the total follows it is not judged in a rehearsal"
+    elif is_emulated:
         findings.evidence["load"] = f"{load.load}, of this machine: an emulated board's power does not follow it"
     else:
         why = f"the total is {idle_mw:.0f} mW idle and {load_mw:.0f} mW under load: it does not follow the load"

@@ -203,17 +203,23 @@ def _programs(root: Path, tegrastats_s: float) -> Dict[str, Any]:
     return outputs
 
 
-def first_lines(command: Sequence[str], seconds: float) -> List[str]:
-    """The output of an endless program in the first `seconds`; it is then killed with its children."""
-    output, end_s = b"", time.monotonic() + seconds
+def first_lines(command: Sequence[str], seconds: float, first_within_s: float = 0.0) -> List[str]:
+    """The output of an endless program in the first `seconds`; it is then killed with its children.
+
+    `first_within_s` waits longer for the first line, on a machine where the program starts slowly.
+    """
+    output, start_s = b"", time.monotonic()
+
+    def left_s() -> float:
+        most_s = seconds if b"\n" in output else max(seconds, first_within_s)
+        return start_s + most_s - time.monotonic()
+
     streams = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE}
     with subprocess.Popen(command, start_new_session=True, **streams) as process:
-        while (
-            len(output) < _MOST_OUTPUT and select.select([process.stdout], [], [], max(0, end_s - time.monotonic()))[0]
-        ):
+        while len(output) < _MOST_OUTPUT and select.select([process.stdout], [], [], max(0, left_s()))[0]:
             part = os.read(process.stdout.fileno(), _READ_BYTES)
             output += part
-            if not part or time.monotonic() > end_s:
+            if not part or left_s() < 0:
                 break
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)

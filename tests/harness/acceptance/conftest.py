@@ -16,6 +16,21 @@ def workplace(tmp_path_factory):
 
 
 @pytest.fixture(autouse=True)
+def one_thread(request, monkeypatch):
+    """Threads of torch that wait for each other take a second for a minibatch where other programs run."""
+    if request.node.get_closest_marker("training") is None:
+        yield
+        return
+    torch = pytest.importorskip("torch")
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    monkeypatch.setattr(torch, "set_num_threads", lambda count: None)
+    yield
+    monkeypatch.undo()
+    torch.set_num_threads(before)
+
+
+@pytest.fixture(autouse=True)
 def own_state(tmp_path, monkeypatch, workplace):
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     monkeypatch.chdir(workplace)
