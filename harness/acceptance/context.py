@@ -24,6 +24,7 @@ from harness.devices.jetson_control import JetsonControl
 
 WORKLOAD = "lenet-mnist"  # the smallest workload of the suite: its data set is quickly written
 BATCH_SIZE = 16
+COMMAND = "jetwatt doctor --accept"
 SHORTEST_S = 0.2  # of a scaled time: below it no sensor gives two values
 
 
@@ -37,6 +38,7 @@ class AcceptanceContext:
     scale: float = 1.0  # of all times; a rehearsal has less than 1
     reboots: bool = True  # whether the owner reboots or cuts the power when requested
     meter: Optional[SocketMeter] = None  # at the plug
+    command: str = COMMAND  # which goes on with the test
     mode: Optional[PowerMode] = None  # the one that a line set last, as read back
     threads: int = 1  # of torch in that mode
 

@@ -53,7 +53,7 @@ def check_restoring(context: AcceptanceContext) -> LineResult:
     if not findings.failures:
         result.verdict = SKIP
         result.reasons.append("the power was not cut in time")
-        result.hints.append("`jetwatt doctor --accept` asks again; with --no-reboot it leaves this part out")
+        result.hints.append(f"`{context.command}` asks again; with --no-reboot it leaves this part out")
     return result
 
 
@@ -174,7 +174,7 @@ def _wait_for_the_cut(findings: Findings, context: AcceptanceContext) -> None:
             how = f"within {seconds:.3g} s (or `sudo reboot -f` in another terminal)"
         context.report(
             f"restoring: PULL THE PLUG NOW, {how}. "
-            "When the board is up again: `jetwatt doctor --accept`, which goes on from here"
+            f"When the board is up again: `{context.command}`, which goes on from here"
         )
         end_s = time.monotonic() + seconds
         run_load(context, lambda: time.monotonic() >= end_s)

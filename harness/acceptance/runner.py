@@ -11,7 +11,7 @@ import traceback
 from pathlib import Path
 from typing import Any, Callable, Dict, Optional, Sequence, Union, cast
 
-from harness.acceptance.context import AcceptanceContext
+from harness.acceptance.context import COMMAND, AcceptanceContext
 from harness.acceptance.hold import HOLD, check_hold
 from harness.acceptance.identity import IDENTITY, check_identity
 from harness.acceptance.limits import LIMITS, check_limits
@@ -62,6 +62,7 @@ def accept(
     socket_meter: Optional[Path] = None,
     scale: float = 1.0,
     lines: Optional[Sequence[str]] = None,
+    command: str = COMMAND,
     report: Report = lambda line: None,
 ) -> Dict[str, Any]:
     """What `jetwatt doctor --accept --json` prints: every line with its verdict and evidence.
@@ -77,6 +78,7 @@ def accept(
         socket_meter: the file of a meter at the plug, as for `--socket-meter`.
         scale: of all times; below 1 it is a rehearsal, whose figures prove nothing about the board.
         lines: names of the lines to check; None for all.
+        command: how the user goes on with the test, for hints.
         report: takes a line of progress.
 
     Raises:
@@ -99,7 +101,7 @@ def accept(
     lock = lock_name(machine.name, folder)
     state = open_state(machine.name, lock, scale, start_over)
     meter = None if socket_meter is None else SocketMeter(socket_meter)
-    context = AcceptanceContext(machine, folder, machine.configuration, state, report, scale, reboots, meter)
+    context = AcceptanceContext(machine, folder, machine.configuration, state, report, scale, reboots, meter, command)
     is_after_cut = was_cut(context)
     if not is_after_cut:
         if lock in left_behind():

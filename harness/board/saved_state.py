@@ -68,6 +68,14 @@ def left_behind() -> List[str]:
     return sorted(path.stem for path in default_state_dir().glob("*.json"))
 
 
+def saved_root(device: str) -> str:
+    """The root of the files that a saved state puts back; empty if it cannot be read, or is gone."""
+    try:
+        return msgspec.json.decode(_path(device).read_bytes(), type=_Root).root
+    except (OSError, ValueError):
+        return ""
+
+
 def restore(device: str) -> List[str]:
     """Restore what a killed run saved, and return the names of the knobs; none if nothing is saved."""
     path = _path(device)
@@ -113,6 +121,10 @@ class _Entry(msgspec.Struct):
     module: str
     options: Dict[str, Union[str, float, None]]
     value: Any
+
+
+class _Root(msgspec.Struct):
+    root: str
 
 
 class _State(msgspec.Struct):

@@ -4,9 +4,15 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
+import re
+import shlex
 import sys
+from importlib.machinery import ModuleSpec
 from pathlib import Path
+from typing import Optional, Sequence
 
+from harness.acceptance.context import COMMAND
 from harness.acceptance.page import exit_code, format_page
 from harness.acceptance.runner import accept
 from harness.board import privileges
@@ -97,10 +103,28 @@ def _accept(arguments: argparse.Namespace) -> int:
         reboots=not arguments.no_reboot,
         socket_meter=arguments.socket_meter,
         scale=arguments.accept_scale,
+        command=continuing_command(sys.argv, getattr(sys.modules["__main__"], "__spec__", None)),
         report=lambda line: print(shown(line), file=sys.stderr, flush=True),
     )
     print(json.dumps(findings, indent=2) if arguments.json else format_page(findings))
     return exit_code(findings)
+
+
+def continuing_command(words: Sequence[str], spec: Optional[ModuleSpec]) -> str:
+    """The command that goes on with an acceptance test: as it was typed, without starting over.
+
+    Args:
+        words: `sys.argv`.
+        spec: of the module that `python -m` runs; None of a script.
+    """
+    program, *rest = words
+    if "doctor" not in rest:
+        return COMMAND  # called from Python
+    start = [os.path.basename(program)]
+    if spec is not None:
+        start = ["python", "-m", spec.name[: -len(".__main__")] if spec.name.endswith(".__main__") else spec.name]
+    goes_on = " ".join(map(shlex.quote, [*start, *rest]))
+    return re.sub(r"--accept[= ](again|continue)(?= |$)", "--accept", goes_on)
 
 
 def format_sudoers() -> str:

@@ -3,6 +3,7 @@
     python -m tests.boards FOLDER BOARD/L4T jetwatt doctor --accept --accept-scale 0.01
     python -m tests.boards FOLDER BOARD/L4T pytest benchmarks -k orin
     python -m tests.boards FOLDER BOARD/L4T reboot
+    python -m tests.boards FOLDER BOARD/L4T jetwatt restore
 
 The folder is made at the first call: `orin-agx/r36.4`, `nano/r32.7`, ...
 """
@@ -53,8 +54,19 @@ def _name_boot(folder: Path) -> None:
 def _jetwatt(folder: str, words: List[str]) -> int:
     from jetwatt.cli import main as jetwatt
 
-    takes_root = words[:1] == ["doctor"]
-    return jetwatt([*words, "--root", folder] if takes_root else words)
+    if words[:1] == ["doctor"]:
+        words = [*words, "--root", folder]
+    elif words == ["restore"]:  # other boards have other kernels
+        words = [*words, *_saved_states(folder)]
+    return jetwatt(words)
+
+
+def _saved_states(folder: str) -> List[str]:
+    """The option that restores this board alone; none if no run left a saved state of it."""
+    from harness.board.saved_state import left_behind, saved_root
+
+    own = [device for device in left_behind() if saved_root(device) == folder]
+    return ["--device", own[0]] if own else []
 
 
 def _pytest(folder: str, words: List[str]) -> int:

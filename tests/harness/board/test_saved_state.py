@@ -11,6 +11,7 @@ import types
 
 import pytest
 
+from harness.__main__ import main
 from harness.board.cpu_clocks import CpuFrequency
 from harness.board.knob import KNOBS, Knob, KnobSpec, open_knob
 from harness.board.lock import locked
@@ -97,6 +98,34 @@ def test_an_exception_puts_everything_back(dial, error):
     with pytest.raises(error), run(knobs):
         fail_after(zip(knobs, (2, 3)))
     assert [knob.read() for knob in knobs] == [1, 7]
+
+
+def test_restore_goes_on_past_a_device_that_it_cannot_restore(dial, monkeypatch, capsys, tmp_path):
+    """Two emulated boards may have been killed, and each is restored where its own kernel is."""
+
+    class StuckDial(Dial):
+        def apply(self, value):
+            raise ControlError("the kernel took 0, not 1", "restore it there")
+
+    class_of = {str(tmp_path / "other"): StuckDial}
+    opened = types.SimpleNamespace(open_dial=lambda root, file, moves: class_of.get(file, Dial)(file, moves))
+    other, own = dial("other"), dial("own")
+    root = str(tmp_path / "other-board")
+    with preserved([other], "emulated-a", root=root), preserved([own], "emulated-b", root="/"):
+        own.set(2)
+        other.set(2)
+        monkeypatch.setitem(sys.modules, "harness.board.dial", opened)
+        assert main(["restore"]) == 2
+        printed = capsys.readouterr()
+        assert f"emulated-a: NOT restored, its files are below {root}: " in printed.out
+        assert "the kernel took 0, not 1" in printed.out
+        assert "emulated-b: restored dial" in printed.out
+        assert "1 of 2 devices are not restored: emulated-a; mend what is said of each above" in printed.err
+        assert "--device NAME" in printed.err
+        assert own.read() == 1
+        assert left_behind() == ["emulated-a"]
+        assert main(["restore"]) == 2
+        assert "the kernel took 0, not 1" in capsys.readouterr().err
 
 
 def test_a_knob_that_was_not_changed_is_not_written(dial, monkeypatch):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from importlib.machinery import ModuleSpec
 
 import pytest
 from boards.layouts import PAIRS
@@ -12,6 +13,7 @@ from boards.tree import build_board
 from harness.__main__ import main
 from harness.board import containers
 from harness.board.saved_state import preserved
+from harness.cli.doctor import continuing_command
 from harness.core.configuration import Configuration
 from harness.devices.registry import local_board
 from harness.measure.doctor import examine, format_findings, training_capabilities
@@ -108,3 +110,23 @@ def test_restore_has_nothing_to_do_after_a_run_that_ended(tmp_path, monkeypatch,
         pass
     assert main(["restore"]) == 0
     assert "nothing to restore" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("words", "module", "command"),
+    [
+        ("/usr/bin/jetwatt doctor --accept", None, "jetwatt doctor --accept"),
+        ("jetwatt doctor --accept=again --device host", None, "jetwatt doctor --accept --device host"),
+        ("/x/harness/__main__.py doctor --accept again", "harness.__main__", "python -m harness doctor --accept"),
+        (
+            "/x/boards/__main__.py out/board orin-agx/r36.4 jetwatt doctor --accept --accept-scale 0.01",
+            "tests.boards.__main__",
+            "python -m tests.boards out/board orin-agx/r36.4 jetwatt doctor --accept --accept-scale 0.01",
+        ),
+        ("/x/pytest tests", None, "jetwatt doctor --accept"),
+    ],
+    ids=["script", "again", "module", "emulated", "python"],
+)
+def test_the_command_that_continues_an_acceptance_test_is_the_one_typed(words, module, command):
+    spec = None if module is None else ModuleSpec(module, None)
+    assert continuing_command(words.split(), spec) == command
