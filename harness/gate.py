@@ -69,6 +69,7 @@ class Baseline:
             self._outcome.is_without_baseline = True
             return []
         verdicts = self._gate.check(profile)
+        self._outcome.compared_pairs += [verdict.pair for verdict in verdicts[:1] if verdict.pair is not None]
         if all(verdict.change is None for verdict in verdicts):
             self._outcome.missing_in_baseline.append(profile.case.id)
         return verdicts

@@ -6,7 +6,7 @@ import functools
 import os
 import time
 import uuid
-from typing import Any, Dict, List, Optional, Set, Tuple
+from typing import TYPE_CHECKING, Any, Dict, List, Optional, Set, Tuple
 
 import pytest
 
@@ -17,6 +17,9 @@ from harness.core.profiles import Profile
 from harness.core.terminal import Countdown, Progress
 from harness.measure.contention import meet
 from harness.measure.time_budget import process_age_s
+
+if TYPE_CHECKING:
+    from harness.judge.pairs import Pair
 
 LOOK_S = 0.5  # how long to look at other processes before the first measurement
 
@@ -32,6 +35,7 @@ class Outcome:
         self.judged: List[Tuple[int, Case]] = []
         self.shown: Set[str] = set()  # tests whose line of figures was printed
         self.missing_in_baseline: List[str] = []  # cases that the baseline lacks
+        self.compared_pairs: List[Pair] = []  # profiles with their counterparts in the baseline
         self.is_without_baseline = False  # whether a test had a profile to compare, and no --baseline was given
         self._measured: Dict[Tuple[str, str], Profile] = {}
         self._resumed: Set[Tuple[str, str]] = set()

@@ -342,6 +342,10 @@ def _summarise_profiles(terminalreporter: Any, outcome: Outcome) -> None:
         if missing:
             more = f" and {len(missing) - MOST_ROWS} more" if len(missing) > MOST_ROWS else ""
             terminalreporter.write_line(f"not in the baseline: {', '.join(missing[:MOST_ROWS])}{more}")
+        if outcome.compared_pairs:
+            from harness.judge.baseline import thresholds_in_words
+
+            terminalreporter.write_line(f"baseline: threshold {thresholds_in_words(outcome.compared_pairs)}")
         if outcome.is_without_baseline:
             terminalreporter.write_line(
                 "no baseline given: nothing was compared. To record one: jetwatt baseline record --results"

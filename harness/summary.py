@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Dict, List, Optional, Sequence
 
+from harness.core.board_threshold import CONDITION
 from harness.core.cases import IDLE
 from harness.core.metrics import CONCURRENT_AGGREGATES
 from harness.core.profiles import Profile
@@ -149,6 +150,7 @@ def extra_info(profile: Profile) -> Dict[str, Any]:
         **{condition: profile.conditions[condition] for condition in named if condition in profile.conditions},
         "conditions": canonical_json(comparable_conditions(profile.conditions, profile.case, profile.provenance)),
         "flags": list(profile.flags),
+        **({CONDITION: profile.conditions[CONDITION]} if CONDITION in profile.conditions else {}),
     }
 
 

@@ -25,7 +25,7 @@ def compare(
     after: PathLike,
     *,
     by: Sequence[str] = (),
-    threshold: float = DEFAULT_THRESHOLD,
+    threshold: Optional[float] = None,
     fastest: bool = False,
     include_flagged: bool = False,
 ) -> Dict[str, Any]:
@@ -35,7 +35,8 @@ def compare(
         before: one side.
         after: the other side.
         by: conditions that may differ, because they are being compared: `["torch"]`.
-        threshold: share below which changes are ignored; the command takes percent.
+        threshold: share below which changes are ignored; None for that of the board (`doctor --accept`), else 2 %.
+            The command takes percent.
         fastest: compare the fast minibatches of the fast runs, for shared machines.
         include_flagged: include profiles flagged disturbed or throttled.
 
@@ -88,7 +89,8 @@ def check_baseline(
     Args:
         results: the results file.
         baseline: a file of `record_baseline`.
-        threshold: share by which a median may rise; None for that of each quantity. The command takes percent.
+        threshold: share by which a median may rise; None for that of the board (`doctor --accept`), else of each
+            quantity. The command takes percent.
         last: use the newest runs of each case, this many.
         include_flagged: include profiles flagged disturbed or throttled.
         by: conditions that may differ.

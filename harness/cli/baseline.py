@@ -37,9 +37,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         )
         add_include_flagged(action)
     defaults = ", ".join(f"{quantity.name} {share_to_percent(quantity.threshold):g}" for quantity in QUANTITIES)
-    add_threshold(
-        checking, None, f"the largest accepted increase of any median, for all quantities (default: {defaults})"
-    )
+    explained = f"default: the board's own, which `doctor --accept` measures; else {defaults}"
+    add_threshold(checking, None, f"the largest accepted increase of any median, for all quantities ({explained})")
     add_by(checking)
     checking.add_argument(
         "--strict",

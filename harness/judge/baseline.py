@@ -13,6 +13,9 @@ import math
 from pathlib import Path
 from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple, Union
 
+import msgspec
+
+from harness.core import board_threshold
 from harness.core.errors import StoreError
 from harness.core.files import write_output
 from harness.core.profiles import Profile
@@ -30,6 +33,7 @@ from harness.judge.sides import (
     side_of,
     stored_run,
 )
+from harness.judge.thresholds import allowed_share, describe_thresholds
 from harness.judge.verdicts import (
     CASES,
     INCONCLUSIVE,
@@ -146,7 +150,8 @@ def _stored_case(case: CaseRuns) -> Dict[str, object]:
     interval = recorded_median(case)
     median, *ends = [None, None, None] if interval is None else [round(value, DECIMALS) for value in interval]
     about = {"case": case.case_id, "conditions": case.conditions, "median_ms": median, "interval_ms": ends}
-    return {**about, "environment": case.environment, "runs": [stored_run(run) for run in case.runs]}
+    own = {} if case.threshold is None else {board_threshold.CONDITION: msgspec.to_builtins(case.threshold)}
+    return {**about, **own, "environment": case.environment, "runs": [stored_run(run) for run in case.runs]}
 
 
 def check(
@@ -163,9 +168,10 @@ def check(
     newest profile of each case, so earlier runs are not new: they were left out, for another environment. If the whole
     file is older than the baseline, all of it counts.
 
-    `threshold` is a share, 0.05 is 5 %, for all quantities; by default each has its own. `last` takes the newest runs
-    of the results. `by` names conditions that may differ. Verdicts on each case of the baseline, in its order, then on
-    those that only the results have: one for each compared quantity, or one on a case that was not compared.
+    `threshold` is a share, 0.05 is 5 %, for all quantities; by default the board's, else that of each quantity. `last`
+    takes the newest runs of the results. `by` names conditions that may differ. Verdicts on each case of the baseline,
+    in its order, then on those that only the results have: one for each compared quantity, or one on a case that was
+    not compared.
     """
     before, frame = read_baseline(path), comparable_profiles(store)
     recorded = {(run.run_id, run.created_at) for case in before for run in case.runs}
@@ -210,7 +216,6 @@ def judge_pairs(
         check_threshold(threshold)
     of_pair: Dict[int, List[Compared]] = {}
     for quantity in QUANTITIES:
-        allowed = quantity.threshold if threshold is None else threshold
         compared = [
             case_pair
             for case_pair in pairs
@@ -222,9 +227,12 @@ def judge_pairs(
         for case_pair in compared:
             ratio = estimates[case_pair.key].estimate if case_pair.key in estimates else None
             before, after = (len(side.series(quantity)) for side in case_pair.sides)
-            subjects.append(Subject(CASES, case_pair.case_id, (before, after), _tested(ratio, quantity), case_pair))
-        for verdict in judge_subjects(subjects, quantity, allowed, allowed):
+            tested = _tested(ratio, quantity)
+            allowed = allowed_share([case_pair], quantity, threshold, quantity.threshold)
+            subjects.append(Subject(CASES, case_pair.case_id, (before, after), tested, allowed, case_pair))
+        for verdict in judge_subjects(subjects, quantity):
             ratio = estimates[verdict.pair.key].estimate if verdict.pair.key in estimates else None
+            allowed = allowed_share([verdict.pair], quantity, threshold, quantity.threshold)
             limit = _limit(verdict.pair.before, ratio, quantity, allowed) if is_alone and ratio else None
             notes = (TOO_FEW_NOTE,) if verdict.status == TOO_FEW else _notes(verdict.pair, quantity)
             if verdict.status == INCONCLUSIVE and len(verdict.pair.before.runs) < ENOUGH_RUNS:
@@ -427,7 +435,13 @@ def format_checked(verdicts: Sequence[Compared], threshold: Optional[float] = No
     for note, names in cases_of_note.items():
         cases, more = list(names), len(names) - _NAMED_CASES
         lines.append(f"{', '.join(cases[:_NAMED_CASES])}{f' and {more} more' if more > 0 else ''}: {note}")
-    thresholds = ", ".join(
+    pairs = [verdict.pair for verdict in verdicts if verdict.pair is not None]
+    return "\n".join([*lines, f"threshold: {thresholds_in_words(pairs, threshold)}. {TEST}"])
+
+
+def thresholds_in_words(pairs: Sequence[Pair], threshold: Optional[float] = None) -> str:
+    """The thresholds of a check; those of boards with where they come from."""
+    default = ", ".join(
         f"{quantity.name} {quantity.threshold if threshold is None else threshold:.1%}" for quantity in QUANTITIES
     )
-    return "\n".join([*lines, f"threshold: {thresholds}. {TEST}"])
+    return describe_thresholds(pairs, threshold, default)

@@ -22,14 +22,17 @@ import json
 from pathlib import Path
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
+import msgspec
 import numpy as np
 
+from harness.core.board_threshold import BoardThreshold
 from harness.core.cases import TRAINING
 from harness.core.terminal import format_table
 from harness.judge.case_frame import SOFTWARE
 from harness.judge.pairs import Pair, environment_changes, pair, ratios
 from harness.judge.quantities import MIN_MINIBATCHES, QUANTITIES, TIME, JudgedQuantity
 from harness.judge.sides import Side, cases_of, read_side
+from harness.judge.thresholds import allowed_share, board_thresholds, describe_thresholds
 from harness.judge.verdicts import (
     CASES,
     OVERALL,
@@ -72,7 +75,9 @@ TEST = (
 )
 
 
-def _judge(pairs: Sequence[Pair], quantity: JudgedQuantity, same_question: bool, threshold: float) -> List[Compared]:
+def _judge(
+    pairs: Sequence[Pair], quantity: JudgedQuantity, same_question: bool, threshold: Optional[float]
+) -> List[Compared]:
     """Changes of a quantity; `same_question`: nothing but the run may differ between sides (`learn_noise`)."""
     measured = [case_pair for case_pair in pairs if all(case.series(quantity) for case in case_pair.sides)]
     enough = [case_pair for case_pair in measured if case_pair.fewest_minibatches >= quantity.fewest]
@@ -120,8 +125,9 @@ def _judge(pairs: Sequence[Pair], quantity: JudgedQuantity, same_question: bool,
             if scope == CASES:
                 counts = tuple(len(case.series(quantity)) for case in members[0].sides)
             own = tested(members) if members[0].key in testable else None
-            subjects.append(Subject(scope, name, counts, own, members[0] if scope == CASES else None))
-        verdicts += judge_subjects(subjects, quantity, threshold, TELLING)
+            allowed = allowed_share(members, quantity, threshold, DEFAULT_THRESHOLD)
+            subjects.append(Subject(scope, name, counts, own, allowed, members[0] if scope == CASES else None))
+        verdicts += judge_subjects(subjects, quantity, TELLING)
     return verdicts
 
 
@@ -148,7 +154,17 @@ class ComparedSides:
     by: Sequence[str]  # the conditions that may differ
     pairs: List[Pair]  # compared or not
     verdicts: List[Compared]
-    threshold: float  # as a share
+    given: Optional[float]  # the threshold as a share; None for those of the boards, else `DEFAULT_THRESHOLD`
+
+    @property
+    def threshold(self) -> float:
+        """The share where no board has its own."""
+        return DEFAULT_THRESHOLD if self.given is None else self.given
+
+    @property
+    def board_thresholds(self) -> List[BoardThreshold]:
+        """Those in use."""
+        return board_thresholds(self.pairs) if self.given is None else []
 
     def of(self, scope: str) -> List[Compared]:
         return [verdict for verdict in self.verdicts if verdict.scope == scope]
@@ -182,15 +198,17 @@ def compare_files(
     before: Path,
     after: Path,
     by: Sequence[str] = (),
-    threshold: float = DEFAULT_THRESHOLD,
+    threshold: Optional[float] = None,
     fastest: bool = False,
     include_flagged: bool = False,
 ) -> ComparedSides:
     """Compare two results files, or JSON files of pytest-benchmark: changes in time, then in power.
 
-    `fastest` compares the fast minibatches of the fast runs instead of medians, and takes `FEWEST_RUNS`.
+    `threshold` is a share, 0.02 is 2 %; by default that of the board, else `DEFAULT_THRESHOLD`. `fastest` compares the
+    fast minibatches of the fast runs instead of medians, and takes `FEWEST_RUNS`.
     """
-    check_threshold(threshold)
+    if threshold is not None:
+        check_threshold(threshold)
     old, new = (read_side(path, include_flagged) for path in (before, after))
     pairs = pair(old.cases, new.cases, by, (before.name, after.name))
     compared = [case_pair for case_pair in pairs if case_pair.is_compared]
@@ -231,7 +249,8 @@ def format_result(result: ComparedSides, markdown: bool = False) -> str:
         *_listed("Machine or software differs, and is compared anyway:", environment, markdown),
         *_listed("Notes:", _notes(result), markdown),
     ]
-    return "\n\n".join([*parts, f"Threshold {result.threshold:.1%}. {TEST}"])
+    thresholds = describe_thresholds(result.pairs, result.given, f"{result.threshold:.1%}")
+    return "\n\n".join([*parts, f"Threshold {thresholds}. {TEST}"])
 
 
 def _nothing_shared(result: ComparedSides) -> str:
@@ -277,6 +296,7 @@ def to_json(result: ComparedSides) -> str:
         "changed": result.changed,
         "confidence": CONFIDENCE,
         "threshold": result.threshold,
+        "board_thresholds": [msgspec.to_builtins(threshold) for threshold in result.board_thresholds],
         "exit_code": result.exit_code,
         **by_scope,
         "refused": [{"case": case_pair.case_id, "why": case_pair.differ} for case_pair in result.refused],

@@ -6,7 +6,7 @@ the median and its interval are for the reader.
 
 History of its `version`:
     1  cases: case, conditions, median_ms, interval_ms, environment, runs with minibatch_times_ms and what other columns
-       of `harness.judge.quantities` are sure, such as power_mw.
+       of `harness.judge.quantities` are sure, such as power_mw; board_threshold where the board has one.
 """
 
 from __future__ import annotations
@@ -20,6 +20,8 @@ from typing import TYPE_CHECKING, Any, Dict, List, Mapping, NamedTuple, Optional
 
 import msgspec
 
+from harness.core import board_threshold
+from harness.core.board_threshold import BoardThreshold
 from harness.core.errors import InvalidValueError, StoreError
 from harness.core.files import read_json
 from harness.core.profiles import Profile
@@ -79,6 +81,7 @@ class CaseRuns:
     older: int = 0  # profiles of the same conditions that were not taken
     # profiles of the same conditions that were left out because of their flags
     flagged: int = dataclasses.field(default=0, compare=False)
+    threshold: Optional[BoardThreshold] = None  # of the board, which its newest run carries
 
     @functools.cached_property
     def key(self) -> str:
@@ -114,7 +117,7 @@ def cases_of(
         raise InvalidValueError(f"the number of runs must be at least 1, got {last}")
     columns = [
         "key", "case_id", "device_name", "device_label", "comparable", "environment", "usable", "run_id", "created_at",
-        "flag_list", *(quantity.column for quantity in QUANTITIES),
+        "flag_list", "conditions", *(quantity.column for quantity in QUANTITIES),
     ]  # fmt: skip
     is_pruned = frame["flag_kinds"].map(lambda kinds: RAW_PRUNED in kinds).astype(bool)
     taken = []
@@ -136,7 +139,8 @@ def cases_of(
             runs.append(Run(row.run_id, row.created_at, row.flag_list, times_ms.get(row.Index, ()), figures))
         counts = len(kept) - len(chosen), len(rows) - len(kept)
         case_id = labelled(newest.case_id, newest.device_name, newest.device_label)
-        cases.append(CaseRuns(case_id, newest.comparable, newest.environment, tuple(runs), *counts))
+        about = (case_id, newest.comparable, newest.environment)
+        cases.append(CaseRuns(*about, tuple(runs), *counts, board_threshold.of_conditions(newest.conditions)))
     return cases
 
 
@@ -160,9 +164,9 @@ def case_of(profile: Profile) -> CaseRuns:
     times_ms = tuple(round(minibatch.e2e_ms, DECIMALS) for minibatch in profile.counted)
     flags = tuple(profile.flags)
     run = Run("", profile.started_at, flags, times_ms, sure_figures(flags, profile.aggregates))
-    return CaseRuns(
-        profile.case.id, comparable_conditions(profile.conditions, profile.case, profile.provenance), {}, (run,)
-    )
+    conditions = comparable_conditions(profile.conditions, profile.case, profile.provenance)
+    threshold = board_threshold.of_conditions(profile.conditions)
+    return CaseRuns(profile.case.id, conditions, {}, (run,), threshold=threshold)
 
 
 class Side(NamedTuple):
@@ -233,8 +237,9 @@ def read_baseline(path: Path) -> List[CaseRuns]:
                 raise ValueError(f"case {case['case']} has a run without minibatch times and power")
             if not all(map(has_sound_figures, runs)):
                 raise ValueError(f"case {case['case']} has a run with a figure that is no number above 0")
-            cases.append(CaseRuns(case["case"], dict(case["conditions"]), dict(case["environment"]), runs))
-    except (KeyError, TypeError, ValueError, AttributeError, msgspec.ValidationError) as error:
+            about = (case["case"], dict(case["conditions"]), dict(case["environment"]))
+            cases.append(CaseRuns(*about, runs, threshold=board_threshold.of_conditions(case)))
+    except (KeyError, TypeError, ValueError, AttributeError, InvalidValueError, msgspec.ValidationError) as error:
         raise StoreError(f"{path} is damaged: {type(error).__name__} {error}", _RECORD_ONE) from error
     return cases
 
@@ -274,7 +279,7 @@ def _from_pytest_benchmark(path: Path, document: Mapping[str, Any], include_flag
             else:
                 case = _from_benchmark(path, benchmark, environment, str(document.get("datetime")))
                 cases[case.key] = case
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError, InvalidValueError) as error:
         raise StoreError(f"{path} is damaged, or not of pytest-benchmark: {type(error).__name__} {error}") from error
     return Side(path, list(cases.values()), flagged)
 
@@ -303,7 +308,8 @@ def _from_benchmark(path: Path, benchmark: Mapping[str, Any], environment: Dict[
     run = Run(taken_at, taken_at, flags, times_ms, sure_figures(flags, info))
     if not has_sound_figures(run):
         raise ValueError(f"{benchmark['name']} has a figure that is no number above 0")
-    return CaseRuns(info.get("case", benchmark["fullname"]), conditions, environment, (run,))
+    about = (info.get("case", benchmark["fullname"]), conditions, environment)
+    return CaseRuns(*about, (run,), threshold=board_threshold.of_conditions(info))
 
 
 def _environment(document: Mapping[str, Any]) -> Dict[str, Any]:

@@ -39,6 +39,7 @@ class Subject(NamedTuple):
     name: str  # the case's id, the workload's name, or `overall`
     counts: Tuple[int, int]  # runs of a case on both sides; cases of a workload and overall
     tested: Optional[Tested]  # None if there are too few values
+    threshold: float  # share below which a change is none
     pair: Optional[Pair] = None  # of a case
 
 
@@ -91,17 +92,17 @@ class Compared(NamedTuple):
         return text + "".join(f"; {note}" for note in self.notes)
 
 
-def judge(subjects: Sequence[Subject], quantity: JudgedQuantity, threshold: float, telling: float) -> List[Compared]:
+def judge(subjects: Sequence[Subject], quantity: JudgedQuantity, telling: float = 0.0) -> List[Compared]:
     """Verdicts on a quantity, corrected for the number of tested subjects.
 
-    A change counts if the ratio exceeds the threshold and noise alone is unlikely to cause it. Others are inconclusive
-    if the interval extends beyond `telling`, or the threshold, both ways.
+    A change counts if the ratio exceeds the subject's threshold and noise alone is unlikely to cause it. Others are
+    inconclusive if the interval extends beyond `telling`, or the threshold, both ways.
     """
     tested = [subject.tested for subject in subjects if subject.tested is not None]
     worse = iter(holm([result.p_worse for result in tested]))
     better = iter(holm([result.p_better for result in tested]))
     verdicts = []
-    for scope, name, counts, result, pair in subjects:
+    for scope, name, counts, result, threshold, pair in subjects:
         if result is None:
             verdicts.append(Compared(scope, name, quantity, TOO_FEW, counts, pair=pair))
             continue

@@ -18,15 +18,18 @@ import weakref
 from pathlib import Path
 from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, cast
 
+import msgspec
+
 from harness.board.containers import container_facts, lack_of_shared_memory
 from harness.board.control_groups import ReadLimit, reads_held, throttled_periods
 from harness.board.disk import describe
 from harness.board.page_cache import PageCache, residency
 from harness.board.sampler import SAMPLER, Sampler
+from harness.board.saved_state import default_state_dir
 from harness.board.socket_meter import SOCKET, SocketMeter
 from harness.board.source import SourceSpec
 from harness.board.thermal import refuse_heat
-from harness.core import cases, metrics
+from harness.core import board_threshold, cases, metrics
 from harness.core.cases import Case, Mix, concurrent_conditions, parse_storage, parts_of
 from harness.core.configuration import Configuration
 from harness.core.device import Device, RealDevice, Report, SelfProfiling, is_self_profiling, limits_of
@@ -151,7 +154,7 @@ def run(
     bench = bench_of(case, machine, report)
     report(f"    power mode: {case.power_mode.name}")
     in_effect = machine.set_case(case)
-    bench = dataclasses.replace(bench, conditions={**bench.conditions, **in_effect})
+    bench = dataclasses.replace(bench, conditions={**bench.conditions, **in_effect, **own_threshold(machine)})
     instruments = Instruments(
         machine.telemetry_sources(bench.directory),
         machine.power_source,
@@ -173,6 +176,15 @@ def run(
         profile = dataclasses.replace(profile, aggregates={**profile.aggregates, **dict.fromkeys(MEMORY_FIGURES)})
     flags = [*device.remarks, *find_flags(profile)]
     return dataclasses.replace(profile, provenance=device.provenance, flags=flags)
+
+
+def own_threshold(machine: RealDevice) -> Dict[str, Any]:
+    """The threshold that the device's acceptance test stored, as a condition; empty without one."""
+    path = board_threshold.path_of(default_state_dir(), machine.name, machine.board_instance)
+    threshold = board_threshold.read(path)
+    if threshold is None or threshold.provenance != machine.provenance:
+        return {}
+    return {board_threshold.CONDITION: msgspec.to_builtins(threshold)}
 
 
 SOCKET_SHARES = (0.95, 100.0)

@@ -8,18 +8,24 @@ from __future__ import annotations
 import pytest
 from boards.kernel import Kernel
 
-from harness.acceptance import identity, load, own_cost
+from harness.acceptance import identity, load, own_cost, repeatability
 from harness.acceptance.lines import Findings
 from harness.acceptance.load import LoadRecording
 from harness.acceptance.modes import Shown, disagrees
 from harness.acceptance.own_cost import judge_cost
 from harness.acceptance.rails import Resolution, judge_rails, plug_against_module, resolution_of
 from harness.acceptance.repeatability import judge_runs, repeatability_limit
+from harness.board.saved_state import default_state_dir
+from harness.core.board_threshold import CONDITION, path_of
 from harness.core.boards import load_board
 from harness.core.capability import Capability
+from harness.core.configuration import Configuration
 from harness.core.errors import DependencyError
 from harness.core.profiles import Series, Telemetry
+from harness.measure.doctor import device_to_examine
+from harness.measure.run import own_threshold
 from tests.harness.acceptance.accepted_board import accepted, add_tegrastats, booted, built, line_of
+from tests.harness.store.profile_examples import make_profile
 
 pytest.importorskip("torch")
 
@@ -222,6 +228,13 @@ def test_a_total_that_does_not_follow_the_load_fails(load_mw, failures):
     assert all("does not follow the load" in why for why in findings.failures)
 
 
+def test_a_rehearsal_does_not_judge_whether_the_total_follows_the_load():
+    findings = Findings()
+    judge_rails(findings, stretch(5000.0, 5000.0), stretch(4000.0, 4200.0), is_emulated=False, is_rehearsal=True)
+    assert findings.failures == []
+    assert "not judged in a rehearsal" in findings.evidence["load"]
+
+
 def test_a_rail_that_falls_far_below_0_under_load_fails():
     findings = Findings()
     judge_rails(findings, stretch(5000.0, 5100.0), stretch(9000.0, -1500.0, 9000.0), is_emulated=False)
@@ -263,10 +276,42 @@ def runs_of(*times_ms):
 )
 def test_runs_of_one_case_differ_by_less_than_the_gate_notices(times_ms, again_ms, words):
     findings = Findings()
-    judge_runs(findings, runs_of(*times_ms), runs_of(again_ms)[0], is_rehearsal=False)
+    judge_runs(findings, runs_of(*times_ms), runs_of(again_ms)[0])
     assert words in "; ".join(findings.failures)
     assert bool(findings.failures) == bool(words)
     assert findings.evidence["minibatch_time_ms"]["threshold (%)"] >= 1.0
+
+
+@pytest.fixture
+def measured_runs(orin, monkeypatch):
+    """Line 10 at full scale with profiles of these power figures, none of which is measured."""
+    monkeypatch.setattr(repeatability, "RUNS", 3)
+
+    def accept_runs(*powers_mw):
+        profiles = (
+            make_profile(power_mw=power_mw, conditions={"l4t": "36.4.3", "torch": "2.15.0"}) for power_mw in powers_mw
+        )
+        monkeypatch.setattr(repeatability, "_measure", lambda context: next(profiles))
+        return line_of(accepted(orin, "repeatability", scale=1.0, start_over=True), "repeatability")
+
+    return accept_runs
+
+
+def test_the_threshold_of_a_board_is_stored_for_its_profiles(orin, measured_runs):
+    line = measured_runs(9000.0, 9050.0, 9000.0)
+    assert line["verdict"] == "PASS", line
+    device = device_to_examine(None, Configuration(), orin.path)
+    carried = own_threshold(device)[CONDITION]
+    assert carried["shares"] == pytest.approx({"minibatch_time_ms": 0.01, "power_mw": 0.02})
+    assert (carried["device"], carried["runs"], carried["software"]["l4t"]) == ("emulated-orin-agx", 3, "36.4.3")
+    assert carried["board_instance"] == device.board_instance
+    assert line["evidence"]["stored"] == str(path_of(default_state_dir(), device.name, device.board_instance))
+
+
+def test_a_board_that_fails_has_no_threshold_any_more(orin, measured_runs):
+    measured_runs(9000.0, 9050.0, 9000.0)
+    assert measured_runs(9000.0, 10_000.0, 9000.0)["verdict"] == "FAIL"
+    assert own_threshold(device_to_examine(None, Configuration(), orin.path)) == {}
 
 
 def test_the_repeatability_limit_is_that_of_the_standard():
