@@ -347,6 +347,16 @@ def test_links_of_other_users_and_names_that_are_no_text(tmp_path, monkeypatch):
         read_history([tmp_path], index=False)
 
 
+def test_a_profile_in_several_files_counts_once(tmp_path):
+    with ResultsStore(tmp_path / "night.sqlite") as store, ResultsStore(tmp_path / "part.sqlite") as part:
+        for time_ms in (100.0, 200.0):
+            store.add(make_profile([time_ms] * 12), ENVIRONMENT, "run")
+        part.merge(store, numbers=[1])
+    for index in (True, True, False):
+        [time, _] = read_history([tmp_path], index=index).series
+        assert [point.value for point in time.points] == [150.0]
+
+
 def test_a_time_that_is_none_leaves_out_its_file(tmp_path):
     make_nights(tmp_path, 2)
     with ResultsStore(tmp_path / "odd.sqlite") as store:
