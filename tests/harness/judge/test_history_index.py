@@ -357,6 +357,16 @@ def test_a_profile_in_several_files_counts_once(tmp_path):
         assert [point.value for point in time.points] == [150.0]
 
 
+def test_profiles_of_runs_that_alternate_belong_to_their_runs(tmp_path):
+    with ResultsStore(tmp_path / "night.sqlite") as store:
+        for second, (run, time_ms) in enumerate([("a", 100.0), ("b", 300.0), ("a", 200.0), ("b", 500.0)]):
+            profile = make_profile([time_ms] * 12)
+            store.add(profile, {"kernel": f"{second}"}, run, f"2026-01-01T00:00:0{second}.000000+00:00")
+    [time, _] = read_history([tmp_path]).series
+    points = [(point.run_id, point.value, point.created_at[17:19], point.software["kernel"]) for point in time.points]
+    assert points == [("a", 150.0, "02", "2"), ("b", 400.0, "03", "3")]
+
+
 def test_a_time_that_is_none_leaves_out_its_file(tmp_path):
     make_nights(tmp_path, 2)
     with ResultsStore(tmp_path / "odd.sqlite") as store:

@@ -142,6 +142,8 @@ def test_a_killed_run_loses_nothing_and_the_next_one_ends_it(tmp_path, moment, m
         make_night(tmp_path, 1, day, ("orin3", "orin4"))
     before = everything(nights_of(tmp_path))
     history = to_json(read_history([tmp_path], index=False))
+    later = everything([make_night(tmp_path, 1, 3)])
+    (tmp_path / "2026-01-03").rename(tmp_path.parent / f"{tmp_path.name}-later")
 
     def work() -> None:
         step, calls = getattr(module, moment), []
@@ -160,11 +162,14 @@ def test_a_killed_run_loses_nothing_and_the_next_one_ends_it(tmp_path, moment, m
     assert os.WIFSIGNALED(status)
     assert everything([*nights_of(tmp_path), *files_of_archive(tmp_path)]) == before
     assert to_json(read_history([tmp_path], index=False)) == history
+    monkeypatch.setattr(module, "_PORTION", 100)
+    (tmp_path.parent / f"{tmp_path.name}-later").rename(tmp_path / "2026-01-03")  # so that files have other nights
     archive(tmp_path)
     assert nights_of(tmp_path) == []
     files = files_of_archive(tmp_path)
-    assert everything(files) == before
-    assert sum(parquet.read_metadata(str(file)).num_rows for file in files) == len(before), "a profile is there twice"
+    assert everything(files) == {**before, **later}
+    rows = sum(parquet.read_metadata(str(file)).num_rows for file in files)
+    assert rows == len(before) + len(later), "a profile is there twice"
     assert list(tmp_path.rglob("*.part")) == []
 
 
