@@ -60,7 +60,7 @@ PARAMETERS: Dict[str, Parameter] = {
     "fixed": Parameter(2.0, 1.0, 1.5, 0.45, 0.4),
     "sample": Parameter(2.5, 1.0, 2.5, 0.45, 0.4),
     "serial": Parameter(1.0, 1.0, 2.5, 0.4, 0.45),
-    "gamma": Parameter(1.0, 0.02, 0.05, 0.05, 0.1),
+    "gamma": Parameter(1.0, 0.02, 0.05, 0.05, 0.2),
     "overlap": Parameter(float(np.log(4)), 0.3, 0.4, 0.2, 0.3),
     "memory": Parameter(-2.2, 0.5, 0.4, 0.5, 0.4),
     "static": Parameter(float(np.log(60)), 0.3, 0.1, 0.4, 0.2),
@@ -68,7 +68,7 @@ PARAMETERS: Dict[str, Parameter] = {
     "busy": Parameter(float(np.log(200)), 0.3, 0.3, 0.2, 0.25),
     "knee": Parameter(float(np.log(1.5)), 0.15, 0.1, 0.2, 0.2),
     "exponent": Parameter(float(np.log(3)), 0.15, 0.15, 0.3, 0.25),
-    "floor": Parameter(float(np.log(0.25)), 0.2, 0.1, 0.3, 0.2),
+    "floor": Parameter(float(np.log(0.25)), 0.2, 0.1, 0.3, 0.35),
 }
 NAMES = tuple(PARAMETERS)
 
