@@ -89,6 +89,19 @@ def test_idle_states_of_a_board_are_measured_stored_and_shown_and_stay_out_of_th
             export(store, tmp_path / "c.csv")
 
 
+def test_an_idle_state_has_the_memory_of_the_process_that_waits(tmp_path, monkeypatch):
+    monkeypatch.setattr("harness.measure.run.MEMORY_FIGURES", ())  # left out of an emulated board's figures otherwise
+    with emulated(tmp_path) as device:
+        named = named_mode(device, "maxn")
+        cases = states(Case(device.name, "lenet-mnist", named, 0, "ssd", 16, Settings(interval_s=0.1)))
+        logged, quiet = (run(case, device).aggregates for case in cases[:2])
+    for figures in (logged, quiet):
+        assert figures["memory_peak_bytes"] == figures["process_memory_peak_bytes"] > 20 * 2**20
+        assert figures["gpu_memory_reserved_peak_bytes"] is None
+    assert logged["machine_memory_peak_bytes"] is not None
+    assert quiet["machine_memory_peak_bytes"] is None  # only power was sampled
+
+
 def test_without_a_sensor_of_power_there_is_nothing_to_wait_for(tmp_path):
     (tmp_path / "proc").symlink_to("/proc")
     device = HostDevice(Configuration(), tmp_path)
