@@ -5,6 +5,7 @@ import re
 import signal
 import sys
 
+import pytest
 from hypothesis import settings
 
 LONGEST_ID = 24
@@ -20,6 +21,15 @@ def pytest_configure(config):
     """Where the exhaustive tests are left out, Hypothesis tries fewer examples too."""
     if "not exhaustive" in config.option.markexpr:
         settings.load_profile("not-exhaustive")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def own_folder_for_started_pytests(tmp_path_factory):
+    """A pytest that a test starts makes its folders here.
+
+    In the common place it would delete those of earlier runs at its end, which takes minutes on a slow disk.
+    """
+    os.environ["PYTEST_DEBUG_TEMPROOT"] = str(tmp_path_factory.mktemp("started"))
 
 
 def pytest_make_parametrize_id(val, argname):

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tests import warm_pytest
+
 TESTS = Path(__file__).resolve().parent
 LONGEST = 100
 
@@ -55,3 +57,10 @@ def test_processes_with_other_clocks_hash_seeds_and_folders_collect_the_same(tmp
     now, later = ([line for line in output.splitlines() if "::" in line] for output in outputs)
     assert [pair for pair in zip(now, later) if pair[0] != pair[1]] == []
     assert len(now) == len(later) > 1000
+
+
+def test_a_pytest_that_a_test_starts_keeps_away_from_the_folders_of_other_runs(tmp_path, tmp_path_factory):
+    (tmp_path / "test_folder.py").write_text("def test_it(tmp_path): open('folder', 'w').write(str(tmp_path))")
+    done = warm_pytest.run([tmp_path / "test_folder.py"], tmp_path, os.environ)
+    assert done.returncode == 0, done.stdout
+    assert tmp_path_factory.getbasetemp() in Path((tmp_path / "folder").read_text()).parents
