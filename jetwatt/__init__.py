@@ -30,6 +30,7 @@ _MODULES = {
     "archive_results": "harness.store.archive",
     "merge_results": "harness.store.maintenance",
     "prune_results": "harness.store.maintenance",
+    "openmetrics": "harness.openmetrics",
     "ResultsStore": "harness.store.results",
     "Workload": "harness.workloads.workload",
     "check_baseline": "jetwatt.judging",

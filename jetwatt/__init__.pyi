@@ -18,6 +18,7 @@ from harness.judge.baseline import record_baseline as record_baseline
 from harness.judge.bisection import bisect_versions as bisect_versions
 from harness.judge.claims import claim as claim
 from harness.measure.doctor import doctor as doctor
+from harness.openmetrics import openmetrics as openmetrics
 from harness.simulation.corpus import simulate_corpus as simulate_corpus
 from harness.store.archive import archive_results as archive_results
 from harness.store.maintenance import merge_results as merge_results

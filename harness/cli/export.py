@@ -1,12 +1,15 @@
-"""`export`: the profiles of a results file as a corpus."""
+"""`export`: the profiles of a results file as a corpus, or with the sensors as metrics for monitoring."""
 
 from __future__ import annotations
 
 import argparse
 
 from harness.cli.options import add_include_flagged, add_results, output_file
+from harness.core.configuration import DEFAULT_RESULTS
 from harness.core.corpus import SUFFIXES, pyarrow
 from harness.core.errors import InvalidValueError
+from harness.core.files import write_output
+from harness.openmetrics import openmetrics
 from harness.store.conditions import LEFT_OUT
 from harness.store.corpora import export
 from harness.store.frames import minibatches, profiles, telemetry
@@ -28,14 +31,41 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--all-runs", action="store_true", help="one row per profile, not only the newest of the same conditions"
     )
     add_include_flagged(parser)
+    parser.add_argument(
+        "--openmetrics",
+        type=output_file,
+        metavar="FILE.prom",
+        help="also write the newest profile of each case and what the sensors show now, as OpenMetrics' text: "
+        "for node_exporter's textfile collector",
+    )
+    parser.add_argument(
+        "--device",
+        help="with --openmetrics: the device whose sensors are read (default: the board if this is one, else host)",
+    )
+    parser.add_argument("--no-sensors", action="store_true", help="with --openmetrics: profiles only")
 
 
 def run(arguments: argparse.Namespace) -> int:
-    if arguments.out is None and arguments.minibatches is None and arguments.telemetry is None:
+    tables = (arguments.out, arguments.minibatches, arguments.telemetry)
+    if arguments.openmetrics is not None:
+        there_are_none = arguments.results == DEFAULT_RESULTS and not arguments.results.exists()
+        text = openmetrics(
+            None if there_are_none else arguments.results,
+            arguments.device,
+            sensors=not arguments.no_sensors,
+            include_flagged=arguments.include_flagged,
+        )
+        write_output(arguments.openmetrics, text.encode("utf-8"))
+        count = sum(not line.startswith("#") for line in text.splitlines())
+        print(f"{arguments.openmetrics}: {count} values" + (" of sensors, no profiles" if there_are_none else ""))
+    elif tables == (None, None, None):
         raise InvalidValueError(
             "there is nothing to write",
-            "--out FILE for a corpus, --minibatches FILE for every minibatch, --telemetry FILE for every sample",
+            "--out FILE for a corpus, --minibatches FILE for every minibatch, --telemetry FILE for every sample, "
+            "--openmetrics FILE for monitoring",
         )
+    if tables == (None, None, None):
+        return 0
     with ResultsStore(arguments.results, read_only=True) as store:
         for path, what, read in (
             (arguments.minibatches, "minibatches", minibatches),

@@ -35,6 +35,7 @@ def _over(divisor: float) -> Callable[[Quantity], Quantity]:
 
 
 khz_to_mhz = _over(KHZ_PER_MHZ)
+khz_to_hz = _times(float(HZ_PER_KHZ))
 s_to_ms = _times(MS_PER_S)
 ms_to_s = _over(MS_PER_S)
 mw_to_w = _over(MW_PER_W)

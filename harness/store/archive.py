@@ -386,8 +386,8 @@ def _table(parts: Sequence[_Part], verdicts: Dict[str, Any]) -> Any:
     for name, kind in _LISTS.items():
         own = [each[name] for each in lists]
         offsets = arrow.array(np.cumsum([0, *map(len, own)]), arrow.int32())
-        values = np.concatenate(own)
-        flat = arrow.array(values.tolist(), arrow.string()) if kind in _TEXTS else arrow.array(values)
+        joined = np.concatenate(own)
+        flat = arrow.array(joined.tolist(), arrow.string()) if kind in _TEXTS else arrow.array(joined)
         columns[name] = arrow.ListArray.from_arrays(offsets, flat)
     metadata = {FORMAT: VERSION, VERDICTS: json.dumps(verdicts).encode()}
     return arrow.table(columns).replace_schema_metadata(metadata)
