@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 from typing import TYPE_CHECKING, Dict, List, NamedTuple, Sequence, Set, Tuple
@@ -51,10 +52,13 @@ def collect(submission: Submission, out: Path) -> Merged:
 
 
 def measured_keys(submission: Submission, number: int) -> Set[str]:
-    """The keys of the cases of a slice that have a usable profile already, from whichever board."""
+    """The keys of the cases of a slice that have a usable profile already, from whichever board.
+
+    A damaged file has none, so its cases are measured again; `collect` reports it.
+    """
     keys: Set[str] = set()
     for path in submission.results(number):
-        with ResultsStore(path, read_only=True) as source:
+        with contextlib.suppress(StoreError), ResultsStore(path, read_only=True) as source:
             frame = profiles(source, include_flagged=True)
             keys |= {general_key(case) for case in frame.loc[frame["usable"], "case"]}
     return keys

@@ -158,6 +158,7 @@ def test_the_next_attempt_measures_what_no_board_has_measured(fleet):
     store(made, 1, "run a", profile(1, "2"), profile(2, "2", flags=["disturbed: others took 2 cores"]))
     assert len(deciding.plan(made, 1)) == 1
     store(made, 1, "run a", profile(1), profile(2))
+    made.file(1, "results-2-b1.sqlite").write_bytes(b"damaged")
     assert deciding.plan(made, 1) == []
 
 

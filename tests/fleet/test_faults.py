@@ -58,11 +58,10 @@ def make_killable(board, lab):
     wrapper = board / "python"
     # what cuts the power is twice removed, so that it is no process of the board
     wrapper.write_text(f"""#!/bin/bash
-if [[ " $* " == *" harness.fleet.on_board run "* ]]; then
-    exec 9> {board}/one # held until the run has ended
-    flock -n 9 || echo {board.name} >> {lab.folder}/overlaps
-    echo "{board.name} $(date +%s) $(cat {board}/mode) $*" >> {lab.folder}/runs
-fi
+[[ " $* " == *" harness.fleet.on_board run "* ]] || exec {own} "$@"
+exec 9> {board}/one # held until the run has ended
+flock -n 9 || echo {board.name} >> {lab.folder}/overlaps
+echo "{board.name} $(date +%s) $(cat {board}/mode) $*" >> {lab.folder}/runs
 for word in "$@"; do
     if [ -e "$word/cases.txt" ] && grep -q -- "-{KILLER}-" "$word/cases.txt"; then
         echo {board.name} >> {lab.folder}/killed

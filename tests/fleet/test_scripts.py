@@ -105,6 +105,9 @@ def test_a_slice_that_fails_is_queued_again_with_the_reason_and_the_case(fleet, 
     assert "failed --lab lab.toml --submission night --slice 1 --board orin1" in text(fleet / "decisions")
     assert ("State=DRAIN Reason=jetwatt: lost" in text(fleet / "slurm")) == is_drained
     assert not (fleet / "submissions/night/slices/1/ended").exists()
+    is_cut_off = code > 100  # its results are fetched later, once they are complete
+    assert (text(fleet / "run/orin1.left") == "night 1\n") == is_cut_off
+    assert ("orin1 cat work/night-1/results.sqlite" in text(fleet / "asked")) != is_cut_off
 
 
 def test_a_slice_is_held_if_that_is_decided_or_if_it_failed_three_times(fleet):
