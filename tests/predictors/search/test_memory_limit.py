@@ -207,7 +207,7 @@ def floor_of(fixed_mib, sample_mib):
     return MemoryFloor(fixed_mib * MIB, sample_mib * MIB, "weights and activations")
 
 
-def test_a_size_that_needs_more_than_the_limit_for_what_was_counted_is_refused_before_anything_is_started():
+def test_a_size_whose_counted_memory_exceeds_the_limit_is_refused_before_anything_is_started():
     memory = MemoryLimit(900 * MIB, [64], count=lambda: floor_of(300, 10))
     with pytest.raises(OverMemoryLimitError, match="64 need at least 940 MiB for weights and activations, more than"):
         memory.check(64, lambda size: pytest.fail(f"{size} was started"))
