@@ -83,6 +83,7 @@ class Archived(NamedTuple):
 class _Night(NamedTuple):
     path: Path
     name: str  # relative to the folder of the nights
+    state: Tuple[int, int, int]  # of the file before it was read, as of `_state_of`
     table: pd.DataFrame  # its profiles
 
 
@@ -133,6 +134,9 @@ def archive_results(
             for some in _in_portions(_old_nights(folder, before, left_out)):
                 bytes_after += _add(target, some)
                 for night in some:
+                    if _state_of(night.path) != night.state or is_being_written(night.path):
+                        left_out.append(f"{night.path} was written to while it was archived; run this again")
+                        continue
                     bytes_before += night.path.stat().st_size
                     profile_count += len(night.table)
                     count += 1
@@ -292,8 +296,15 @@ def _old_nights(folder: Path, before: datetime.datetime, left_out: List[str]) ->
         except (StoreError, ValueError, TypeError) as error:
             left_out.append(f"{path}: {error}")
     for _, path in sorted(old):
+        state = _state_of(path)
         with ResultsStore(path, read_only=True) as store:
-            yield _Night(path, str(path.relative_to(folder)), frames.profiles(store, include_flagged=True))
+            yield _Night(path, str(path.relative_to(folder)), state, frames.profiles(store, include_flagged=True))
+
+
+def _state_of(path: Path) -> Tuple[int, int, int]:
+    """What differs once another process has written to a file or replaced it: size, time of the change, inode."""
+    status = path.stat()
+    return status.st_size, status.st_mtime_ns, status.st_ino
 
 
 def _in_portions(nights: Iterator[_Night]) -> Iterator[List[_Night]]:

@@ -196,6 +196,25 @@ def test_a_night_that_cannot_be_archived_stays_and_is_named(tmp_path, monkeypatc
     assert "not a folder" in capsys.readouterr().err
 
 
+def test_a_night_that_is_written_to_while_it_is_archived_stays_until_the_next_run(tmp_path, monkeypatch):
+    night, add = make_night(tmp_path, 1), module._add
+
+    def add_while_a_run_writes(*arguments: Any) -> int:
+        size = add(*arguments)
+        with ResultsStore(night) as writer:
+            writer.add(make_profile(), ENVIRONMENT, "late run", "2026-01-01T03:00:00.000000+00:00")
+        return size
+
+    with monkeypatch.context() as patch:
+        patch.setattr(module, "_add", add_while_a_run_writes)
+        archived = archive(tmp_path)
+    assert (archived.nights, "was written to while it was archived" in archived.left_out[0]) == (0, True)
+    expected = everything([night])
+    assert len(expected) == 2
+    assert archive(tmp_path).nights == 1
+    assert everything(files_of_archive(tmp_path)) == expected
+
+
 def test_two_runs_do_not_write_to_one_archive(tmp_path):
     make_night(tmp_path, 1)
     with module._locked(tmp_path / "archive"), pytest.raises(StoreError, match="another process writes"):
