@@ -96,7 +96,7 @@ class Ledger:
     def failures(self, board: str) -> List[Tuple[str, int, str]]:
         """Submission, number and reason of each failure of a board since it last finished a slice."""
         path = self._folder / "run" / f"{board}.failures"
-        rows = [line.split("\t") for line in path.read_text().splitlines()] if path.exists() else []
+        rows = [line.split("\t", 2) for line in path.read_text().splitlines()] if path.exists() else []
         return [(submission, int(number), why) for submission, number, why in rows]
 
     def fault_of(self, board: str) -> str:

@@ -125,6 +125,11 @@ def test_a_board_that_fails_three_slices_is_drained_unless_it_is_the_last(fleet)
     assert Ledger(fleet).fault_of("b1") == ""  # slice 3 is to blame
 
 
+def test_the_reason_of_a_failure_may_have_tabs(fleet):
+    (fleet.folder / "run/b1.failures").write_text("night\t1\tpytest ended with 1, and the board: ssh:\tno route\n")
+    assert Ledger(fleet).failures("b1") == [("night", 1, "pytest ended with 1, and the board: ssh:\tno route")]
+
+
 def test_a_case_that_cut_off_two_runs_is_left_out_and_named(fleet):
     made = fleet.made  # noqa: F811
     killer = made.cases()[1][0]
