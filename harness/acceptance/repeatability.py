@@ -50,9 +50,7 @@ def check_repeatability(context: AcceptanceContext) -> LineResult:
         return findings.result(REPEATABILITY)
     awaits_reboot = context.reboots and len(runs) == of_one_boot
     judged = FIGURES
-    if (
-        context.is_rehearsal
-    ):  # other work of the machine moves its times and its power; an emulated board's stands still
+    if context.is_rehearsal:  # other work moves this machine's times and power, but not the power of an emulated board
         judged = FIGURES[1:] if context.is_emulated else ()
     judge_runs(findings, runs[:of_one_boot], (runs[of_one_boot:] or [None])[0], judged)
     if not context.reboots:

@@ -12,12 +12,12 @@ from harness.judge.sides import CaseRuns
 
 def allowed_share(pairs: Sequence[Pair], quantity: JudgedQuantity, given: Optional[float], default: float) -> float:
     """The share below which a change of these pairs is none; the largest of theirs."""
-    return default if given is None and not pairs else max(_share(each, quantity, given, default) for each in pairs)
-
-
-def _share(case_pair: Pair, quantity: JudgedQuantity, given: Optional[float], default: float) -> float:
     if given is not None:
         return given
+    return max((_share(each, quantity, default) for each in pairs), default=default)
+
+
+def _share(case_pair: Pair, quantity: JudgedQuantity, default: float) -> float:
     carried = [side.threshold.shares for side in case_pair.sides if side.threshold is not None]
     return max((shares[quantity.column] for shares in carried if quantity.column in shares), default=default)
 
