@@ -27,7 +27,7 @@ Labels = Tuple[Tuple[str, str], ...]
 LABELS = {
     "device": "device_name", "board_instance": "board_instance", "workload": "workload", "task": "task",
     "power_mode": "power_mode", "workers": "workers", "storage": "storage", "batch_size": "batch_size",
-    "cache": "cache", "provenance": "provenance",
+    "cache": "cache", "clocks": "clocks", "power_limit_mw": "power_limit_mw", "provenance": "provenance",
 }  # fmt: skip
 """Labels of a profile's metrics, and the columns of `harness.store.frames.profiles` that have their values."""
 
@@ -126,8 +126,10 @@ def _of_profiles(results: Path, include_flagged: bool) -> Iterator[Metric]:
 
     with open_stored(results) as store:
         frame = profiles(store, include_flagged=include_flagged)
-    # Profiles of a case have the same labels: the newest, which is last, stays.
-    rows = {tuple((label, _label(row[column])) for label, column in LABELS.items()): row for _, row in frame.iterrows()}
+    rows: Dict[Labels, pd.Series] = {}  # profiles of a case have the same labels: the newest, which is last, stays
+    for _, row in frame.iterrows():
+        values = {label: row[column] for label, column in LABELS.items()}
+        rows[tuple((label, "" if pd.isna(value) else str(value)) for label, value in values.items())] = row
     meanings = {**AGGREGATES, **CONCURRENT_AGGREGATES}
     for figure in FIGURES:
         name, unit, convert = in_base_unit(figure)
@@ -159,10 +161,6 @@ def _of_sensors(device_name: Optional[str], root: Path, config: Path, seconds: f
         meaning = f"newest value of each sensor, in {unit}"
         metrics.append(Metric(f"sensor_{unit}", _declared(unit), meaning, by_unit[unit]))
     return metrics
-
-
-def _label(value: object) -> str:
-    return "" if value is None else str(value)
 
 
 def _declared(unit: str) -> str:

@@ -56,6 +56,15 @@ def test_the_newest_profile_of_each_case_is_there_in_base_units(results):
     assert {sample.labels["workers"] for sample in every} == {"0", "4"}
 
 
+def test_power_limits_of_a_gpu_are_metrics_of_their_own_and_other_boards_have_none(tmp_path):
+    with ResultsStore(tmp_path / "r.sqlite") as store:
+        for limit_mw in (100_000, 150_000, None):
+            store.add(make_profile([40.0] * 400, conditions={"gpu_power_limit_mw": limit_mw}), ENVIRONMENT, "run")
+    samples = parsed(openmetrics(tmp_path / "r.sqlite", sensors=False))
+    limits = [sample.labels["power_limit_mw"] for sample in samples if sample.name == "jetwatt_minibatch_time_seconds"]
+    assert sorted(limits) == ["", "100000", "150000"]
+
+
 def test_sensors_show_what_the_kernel_has_and_what_is_missing(tree):
     tree.write(
         {**cpus(4), **policy(0, "0 1 2 3"), "sys/class/thermal/thermal_zone0/type": "soc",
