@@ -85,13 +85,13 @@ def deviations(gpu: str, rows: Sequence[Row], **values: float) -> np.ndarray:
     board = load_board_parameters(gpu)
     board = msgspec.structs.replace(board, **values) if values else board
     mode = np.array([board.greatest])
-    found = []
+    ratios = []
     for row in rows:
         response = simulate(
             board, row.workload, mode, Load(row.batch_size, WORKERS), rough=False, limit_mw=row.limit_mw
         )
-        found.append((response.minibatch_time_ms[0] / row.time_ms, response.power_mw[0] / row.power_mw))
-    return np.log(found)
+        ratios.append((response.minibatch_time_ms[0] / row.time_ms, response.power_mw[0] / row.power_mw))
+    return np.log(ratios)
 
 
 def without_scale(logarithms: np.ndarray, rows: Sequence[Row]) -> np.ndarray:

@@ -435,10 +435,10 @@ def _writing_options() -> Dict[str, Any]:
     }
 
 
-def _is_same(found: Stored, expected: Stored) -> bool:
+def _is_same(read_back: Stored, expected: Stored) -> bool:
     """Whether two profiles are equal in every bit."""
-    columns = [[stored[2].columns[name].tolist() for name in Minibatch._fields] for stored in (found, expected)]
-    return (found[:2], found[3], columns[0]) == (expected[:2], expected[3], columns[1])
+    columns = [[stored[2].columns[name].tolist() for name in Minibatch._fields] for stored in (read_back, expected)]
+    return (read_back[:2], read_back[3], columns[0]) == (expected[:2], expected[3], columns[1])
 
 
 @contextlib.contextmanager
