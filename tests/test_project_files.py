@@ -81,6 +81,11 @@ def is_valid(path: Path, *schema: str) -> bool:
     ],
 )
 def test_a_file_is_valid_by_its_schema(name, schema):
+    import check_jsonschema
+
+    file = Path(check_jsonschema.__file__).parent / "builtin_schemas" / f"{schema.replace('.', '/')}.json"
+    if not file.is_file():
+        pytest.skip(f"this check-jsonschema has no {schema}: the newest for Python 3.8 is older")
     assert is_valid(PROJECT / name, "--builtin-schema", schema)
 
 
