@@ -187,7 +187,9 @@ def record(tmp_path):
 def test_a_baseline_that_lacks_a_case_is_said_and_a_halved_one_fails(own, record, text, ended):
     assert "1 passed" in own(text).stdout
     record()
-    assert "1 passed" in own(text, "--baseline", "b.json").stdout
+    done = own(text, "--baseline", "b.json").stdout
+    assert "1 passed" in done
+    assert "baseline: threshold minibatch time 5.0%, power 5.0%, peak memory 10.0%" in done
     missing = own(text, "--baseline", "b.json", "--batch-size", "8").stdout
     assert ended in missing
     assert "not in the baseline: sim:orin-agx-lenet-mnist-maxn-w4-ssd-bs8" in missing

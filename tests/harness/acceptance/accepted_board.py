@@ -98,7 +98,12 @@ _RUNNER = "import sys; from tests.harness.acceptance.accepted_board import main;
 
 
 def main(root, lines):
-    """Accept the tree until the plug is to be pulled."""
+    """Accept the tree until the plug is to be pulled; one thread, as in the tests that train in their own process."""
+    if "repeatability" in lines:
+        import torch
+
+        torch.set_num_threads(1)
+        torch.set_num_threads = lambda count: None
     metrics.stable_from = functools.partial(metrics.stable_from, window_s=SETTLED_S)
     with emulated(root):
         accept(root=root, scale=SCALE, lines=lines, report=_die_at_the_plug)
