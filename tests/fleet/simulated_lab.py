@@ -23,7 +23,7 @@ requeue_seconds = 5
 silent_seconds = 15
 free_mb = 20
 most_boots = 100
-slice_minutes = 0.5
+slice_minutes = 3
 reboot_seconds = 120
 """
 
@@ -144,7 +144,7 @@ class SimulatedLab:
         status = self.status()
         return next((one for one in status["boards"] if one["name"] == name), None) if status else None
 
-    def wait(self, what, is_so, at_most_s=300.0, every_s=1.0):
+    def wait(self, what, is_so, at_most_s=900.0, every_s=1.0):
         """Wait until something is so; returns it."""
         end = time.monotonic() + at_most_s
         while time.monotonic() < end:

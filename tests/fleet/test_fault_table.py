@@ -56,7 +56,7 @@ def submit(lab, count, case_wait_s=0.3, per_slice=10, words=(), pytest_words=())
     modes = falling_modes(count)
     table = lab.folder / f"modes{count}.csv"
     table.write_text(format_power_modes([(mode, {}) for mode in modes], ()))
-    case_s = 30.0 / per_slice  # slice_minutes is 0.5
+    case_s = 180.0 / per_slice  # slice_minutes is 3
     said = lab.call(
         *("submit", "--pool", POOL, "--case-seconds", str(case_s), *words, "--", "benchmarks/test_training.py"),
         *("-p", "tests.fleet.benchmark", "--case-wait", str(case_wait_s), "--minibatches", "40", "--workers", "4"),
@@ -80,7 +80,7 @@ def cases_begun(log):
     return log.read_text().count(CASE_BEGINS) if log.exists() else 0
 
 
-def wait_until_over(lab, night, at_most_s=300.0):
+def wait_until_over(lab, night, at_most_s=900.0):
     def is_over():
         status = lab.status()
         entry = next((entry for entry in status["submissions"] if entry["id"] == night.id), None) if status else None
