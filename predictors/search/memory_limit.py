@@ -9,8 +9,9 @@ sizes below the requested ones:
 The first two have bounds instead of a line. What a size cannot do without is counted on the network, and no size whose
 count exceeds the limit is started. A sample may take `GENEROUS` times its count, so the first size is that part of the
 smallest requested one; memory grows at most in proportion to the first size, or by such samples, so the second is the
-largest that fits then. Where this leaves no size, the smallest that the workload can run is the first, and one sample
-more the second. What they take is watched: a case ends after the first minibatch that exceeds the limit.
+largest that fits then. Where this leaves no size, or nothing could be counted, the smallest that the workload can run
+is the first, and one sample more the second. Workspaces of libraries and DataLoader workers are not counted, so what
+the first sizes take is watched: a case ends after the first minibatch that exceeds the limit.
 """
 
 from __future__ import annotations
