@@ -8,6 +8,7 @@ from typing import Any, Collection, Dict, List
 from harness.acceptance.context import AcceptanceContext
 from harness.acceptance.lines import DoesNotApplyError, Findings, LineResult
 from harness.acceptance.state import state_path
+from harness.board.cpu import Affinity, CpuOnline
 from harness.devices.board_record import record, root_of
 from harness.measure.doctor import device_to_examine, examine
 
@@ -15,6 +16,8 @@ RECORD = "record"
 
 TEGRASTATS_S = 10.0
 OF_THE_BOARD = ("know the board", "use the whole GPU", "agree with its spec file", "end a run on heat")
+OF_THE_PROCESS = ("power modes", "specification cpus")
+"""What `doctor` says of the CPUs that its process may use; a record has all CPUs of the machine."""
 SENSORS, POWER = ("measure CPU clocks", "measure GPU and memory clocks", "notice throttling"), "measure power"
 """Capabilities that a record shows; it has no programs, so nothing can be set there, and training is this machine's."""
 
@@ -35,6 +38,10 @@ def check_record(context: AcceptanceContext) -> LineResult:
     sensors = SENSORS if context.control is None else (*SENSORS, POWER)
     here = comparable(examine(context.device, context.root), context.root, sensors)
     there = comparable(examine(device_to_examine(None, context.configuration, replayed), replayed), replayed, sensors)
+    confined = unused_cpus(context)
+    if confined:
+        findings.evidence["not compared"] = f"{', '.join(OF_THE_PROCESS)}: this process may not use CPUs {confined}"
+        here = {name: value for name, value in here.items() if name not in OF_THE_PROCESS}
     different = [name for name in here if here[name] != there.get(name)]
     findings.evidence["compared"] = f"{len(here)} statements of doctor"
     for name in different:
@@ -42,6 +49,13 @@ def check_record(context: AcceptanceContext) -> LineResult:
     if different:
         findings.advise("look at record.json in the file: it lists what could not be read")
     return findings.result(RECORD)
+
+
+def unused_cpus(context: AcceptanceContext) -> List[int]:
+    """The CPUs of a machine without settable modes that this process may not use (`taskset`, a container's CPU set)."""
+    if context.control is not None or context.is_emulated:
+        return []
+    return sorted(set(CpuOnline(str(context.root)).read()) - set(Affinity().read()))
 
 
 def comparable(findings: Dict[str, Any], root: Path, sensors: Collection[str]) -> Dict[str, Any]:

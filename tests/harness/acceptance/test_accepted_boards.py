@@ -13,6 +13,7 @@ from boards.tree import boot
 from harness.__main__ import main
 from harness.acceptance import repeatability, restoring
 from harness.acceptance.runner import CHECKS, accept
+from harness.board.cpu import Affinity
 from harness.board.saved_state import default_state_dir, left_behind
 from harness.core.board_threshold import CONDITION, BoardThreshold, path_of, write
 from harness.core.configuration import Configuration
@@ -113,6 +114,20 @@ def test_a_host_passes_the_lines_that_apply_and_says_why_others_do_not():
     assert {"identity", "modes", "own cost", "record"} <= {
         name for name, verdict in verdicts(findings).items() if verdict == "PASS"
     }
+
+
+def test_the_record_of_a_machine_is_compared_without_the_cpus_that_the_process_may_not_use():
+    affinity = Affinity()
+    cpus = affinity.read()
+    if len(cpus) == 1:
+        pytest.skip("takes 2 CPUs")
+    affinity.set(cpus[:1])
+    try:
+        findings = accept("host", scale=SCALE, reboots=False, lines=["record"])
+    finally:
+        affinity.set(cpus)
+    assert line_of(findings, "record")["verdict"] == "PASS", findings
+    assert f"may not use CPUs {cpus[1:]}" in line_of(findings, "record")["evidence"]["not compared"]
 
 
 @pytest.mark.exhaustive
