@@ -161,7 +161,7 @@ def _series(runs: ProfileColumns) -> List[Tuple[CaseSeries, str]]:
     """The series of each quantity, without changes yet, each with the type of its device."""
     subjects = runs.subjects()
     numbers: Dict[str, int] = {}
-    series_of_subject = np.array([numbers.setdefault(subject.series, len(numbers)) for subject in subjects])
+    series_of_subject = np.array([numbers.setdefault(subject.series, len(numbers)) for subject in subjects], np.int32)
     series = _put_in_order(runs, series_of_subject)
     present = [subjects[place] for place in np.unique(runs["subject"])]
     devices = dict.fromkeys((subject.device_name, subject.board_instance) for subject in present)
@@ -197,6 +197,7 @@ def _put_in_order(runs: ProfileColumns, series_of_subject: np.ndarray) -> np.nda
         order = np.lexsort(tuple(reversed(identity)))  # the same profile of several files is adjacent
         is_twice = _equal_neighbours([column[order] for column in identity])
         order = order[np.append(~is_twice, True)]
+    del runs.columns["key"], runs.columns["usable"]  # of no further use, and large
     runs.select(order)
     return series[order]
 
@@ -208,14 +209,21 @@ def _equal_neighbours(columns: Sequence[np.ndarray]) -> np.ndarray:
 
 def _put_runs_together(runs: ProfileColumns, series: np.ndarray) -> np.ndarray:
     """Sort the profiles of each series by run, runs in the order of their first profiles; returns where runs start."""
-    codes = series.astype(np.int64) * (int(runs["run"].max()) + 1) + runs["run"]
-    starts = np.flatnonzero(np.diff(codes, prepend=-1))
-    if len(np.unique(codes[starts])) < len(starts):  # profiles of several runs alternate
+    codes = series.astype(np.int64)
+    codes *= int(runs["run"].max()) + 1
+    codes += runs["run"]
+    starts = _starts_of(codes)
+    if _equal_neighbours([np.sort(codes[starts])]).any():  # profiles of several runs alternate
         _, first, places = np.unique(codes, return_index=True, return_inverse=True)
         order = np.argsort(first[places], kind="stable")
         runs.select(order)
-        starts = np.flatnonzero(np.diff(codes[order], prepend=-1))
+        starts = _starts_of(codes[order])
     return starts
+
+
+def _starts_of(values: np.ndarray) -> np.ndarray:
+    """The places where a value begins that differs from the one before."""
+    return np.flatnonzero(np.append(True, values[1:] != values[:-1]))
 
 
 class _Points:
@@ -223,7 +231,8 @@ class _Points:
 
     def __init__(self, runs: ProfileColumns, starts: np.ndarray) -> None:
         ends = np.append(starts[1:], len(runs))
-        self.created_us, self.run, self.software = (runs[name][ends - 1] for name in ("created_us", "run", "software"))
+        last: Any = slice(None) if len(starts) == len(runs) else ends - 1
+        self.created_us, self.run, self.software = (runs[name][last] for name in ("created_us", "run", "software"))
         self.run_ids = [json.loads(text) for text in runs.texts["run"]]
         self.versions = [json.loads(text) for text in runs.texts["software"]]
         self._medians = {quantity: _medians(runs[quantity.column], starts, ends - starts) for quantity in QUANTITIES}

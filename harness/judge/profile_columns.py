@@ -63,7 +63,7 @@ class ProfileColumns:
         self.columns = columns
 
     def __len__(self) -> int:
-        return len(self.columns["usable"])
+        return len(self.columns["subject"])
 
     def __getitem__(self, name: str) -> np.ndarray:
         return self.columns[name]
