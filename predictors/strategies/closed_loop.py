@@ -20,7 +20,7 @@ from harness.core.errors import InvalidValueError
 from predictors.models.base import Predictor, admitted_rows
 from predictors.sampling import choose
 from predictors.strategies.goals import Goal, LogFigures, exceedance, log_distribution, standardised
-from predictors.strategies.protocol import Candidates, Choice, History, MeasuredMode, Strategy
+from predictors.strategies.protocol import Choice, History, MeasuredMode, Strategy
 from predictors.strategies.search import Grid, profile_random
 
 UNLIKELY = 0.01  # if no mode has a greater probability of keeping the limits, the nearest one is searched
@@ -150,39 +150,29 @@ def learn(predictor: Predictor, history: History, widen: float = 1.0, draws: int
     return CandidatePosterior(log_time, log_time_sd, log_power, log_power_sd, sizes, measured, unprofiled, freedom)
 
 
-def design_for(seed: int) -> Designer:
-    """A designer of the first modes of a search; designs by the physical model were no better."""
+def design_for(seed: int, all_sizes: bool = False) -> Designer:
+    """A designer of the first modes of a search; designs by the physical model were no better.
+
+    The modes are spread over power limits and, with `all_sizes`, over batch sizes; otherwise all have the middle one.
+    """
 
     def design(history: History, count: int) -> Sequence[int]:
         candidates = history.profiler.candidates
         grid = Grid(candidates, history.usable)
         # The middle of all settings informs about the scale of each part of the time, a corner about one part only.
         middle = grid.at([size // 2 for size in grid.shape])
-        if candidates.power_limit_mw is not None:
-            wanted = min(count - 1, int(history.usable.sum()) - 1)
-            return [middle, *spread_over_limits(candidates, history.usable, middle, wanted, seed)]
-        # A design has one batch size; of several, the middle one informs most about the others.
-        sizes = np.unique(candidates.batch_size)
-        places = np.flatnonzero((candidates.batch_size == sizes[len(sizes) // 2]) & history.usable)
+        sizes = candidates.batch_size
+        wanted_sizes = sizes if all_sizes or candidates.power_limit_mw is not None else sizes[middle]
+        places = np.flatnonzero(history.usable & (sizes == wanted_sizes))
         places = places[places != middle]
-        if count < 2 or not len(places):
-            return [middle]
         wanted = min(count - 1, len(places))
-        spread = choose(candidates.known_modes[places], wanted, sampling="space-filling", seed=seed)
+        if wanted < 1:
+            return [middle]
+        conditions = candidates.conditions(history.profiler.task, places)
+        spread = choose(candidates.known_modes[places], wanted, sampling="space-filling", seed=seed, **conditions)
         return [middle, *places[spread].tolist()]
 
     return design
-
-
-def spread_over_limits(candidates: Candidates, usable: np.ndarray, middle: int, count: int, seed: int) -> List[int]:
-    """Candidates spread over batch sizes and power limits: a form of few parameters informs about all of them."""
-    places = np.flatnonzero(usable)
-    places = places[places != middle]
-    if count < 1:
-        return []
-    conditions = candidates.conditions("training", places)
-    spread = choose(candidates.known_modes[places], count, sampling="space-filling", seed=seed, **conditions)
-    return places[spread].tolist()
 
 
 class ClosedLoop(Strategy):

@@ -51,7 +51,7 @@ def unfitted(setting: StrategySetting, seed: int, name: str = OURS) -> Callable[
 
 
 def make_closed_loop(setting: StrategySetting, seed: int, least_gain: float = 0.0, batch: int = 1) -> ClosedLoop:
-    return ClosedLoop(unfitted(setting, seed), design_for(seed), least_gain=least_gain, batch=batch)
+    return ClosedLoop(unfitted(setting, seed), design_for(seed, all_sizes=True), least_gain=least_gain, batch=batch)
 
 
 def make_one_shot(setting: StrategySetting, seed: int, papers: str = "") -> OneShot:

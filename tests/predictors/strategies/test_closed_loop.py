@@ -24,6 +24,7 @@ from predictors.strategies.closed_loop import (
 from predictors.strategies.evaluation import judge, optimum, summarise, sweep
 from predictors.strategies.goals import Goal, budget_goals, power_budget
 from predictors.strategies.protocol import History, TableProfiler
+from predictors.strategies.registry import StrategySetting, make_closed_loop
 from predictors.strategies.search import RandomSearch
 from tests.predictors.strategies.strategy_examples import (
     ROUGH_TABLE,
@@ -271,6 +272,21 @@ def test_a_search_for_one_goal_begins_in_the_middle_and_for_several_goals_with_m
         counted = ClosedLoop(NearlyRight, lambda history, count: began.append(count) or [0])
         counted.choose_all(History(TableProfiler(TABLE), 4), goals)
     assert began == [1, 3]
+
+
+def test_a_search_for_several_goals_begins_with_several_batch_sizes():
+    table = example_table(batch_sizes=(1, 4, 16, 64), task="inference")
+    history = History(TableProfiler(table), 3)
+    make_closed_loop(StrategySetting("example-board"), 0).choose_all(history, GOALS)
+    sizes = table.batch_size[history.places]
+    assert 16 in sizes  # the middle
+    assert len(set(sizes.tolist())) > 1
+
+
+def test_a_design_of_one_batch_size_has_the_middle_one():
+    table = example_table(batch_sizes=(1, 4, 16, 64), task="inference")
+    design = design_for(0)(History(TableProfiler(table), 15), 5)
+    assert set(table.batch_size[list(design)].tolist()) == {16}
 
 
 def test_what_is_uncertain_by_orders_of_magnitude_promises_no_more_than_all_of_it():
