@@ -162,7 +162,8 @@ def examine(fleet: Fleet, slurm: Slurm) -> Dict[str, Any]:
     for entry in all_submissions:
         states = entry.states(jobs)
         listed_states = ("running", "waiting", *(() if entry.is_cancelled else ("held", "gone")))
-        if entry is not all_submissions[-1] and not any(state.state in listed_states for state in states):
+        is_listed = any(state.state in listed_states or (state.state == "done" and state.why) for state in states)
+        if entry is not all_submissions[-1] and not is_listed:
             continue
         left = sum(state.count for state in states if state.state in ("running", "waiting"))
         left_s = left * submission.seconds_per_case(fleet, entry.pool) / max(1, usable[entry.pool])
