@@ -69,7 +69,7 @@ def read(path: Path) -> Optional[BoardThreshold]:
         value = msgspec.json.decode(read_bounded(path, _MOST_BYTES))
     except FileNotFoundError:
         return None
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, msgspec.DecodeError) as error:  # no ValueError in the release for Python 3.8
         raise InvalidValueError(f"the board's threshold {path} cannot be read: {error}", _HINT) from error
     return _checked(value, str(path))
 

@@ -446,5 +446,5 @@ def describe_unprofiled(unprofiled: Dict[str, np.ndarray], left_out: bool = True
 
 def make_predictor(kind: Type[Predictor], **offered: Any) -> Predictor:
     """A predictor made with those of the offered parameters (`references`, `space`, `seed`, ...) that it takes."""
-    parameters = inspect.signature(kind).parameters
+    parameters = inspect.signature(kind.__init__).parameters  # that of a class is its __new__'s in Python 3.8
     return kind(**{name: value for name, value in offered.items() if name in parameters})

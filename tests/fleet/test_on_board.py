@@ -174,7 +174,8 @@ def test_the_results_of_a_killed_run_are_complete(board, capfdbinary):
     work.mkdir(parents=True)
     pid = os.fork()
     if not pid:  # a run that is killed with its results still in SQLite's log
-        ResultsStore(work / "results.sqlite").add(make_profile(), ENVIRONMENT, "run a")
+        store = ResultsStore(work / "results.sqlite")  # by name, so that nothing closes it
+        store.add(make_profile(), ENVIRONMENT, "run a")
         os.kill(os.getpid(), signal.SIGKILL)
     os.waitpid(pid, 0)
     assert (work / "results.sqlite-wal").stat().st_size > 0
