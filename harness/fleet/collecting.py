@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
-from typing import TYPE_CHECKING, Dict, List, NamedTuple, Sequence, Set, Tuple
+from typing import TYPE_CHECKING, Callable, Dict, List, NamedTuple, Sequence, Set, Tuple
 
 from harness.core.campaigns import case_key
 from harness.core.cases import INSTANCE_MARK, Case
@@ -26,8 +26,11 @@ class Missing(NamedTuple):
     why: str
 
 
-def collect(submission: Submission, out: Path) -> Merged:
-    """Merge the profiles of all slices so far into a results file; idempotent."""
+def collect(submission: Submission, out: Path, report: Callable[[str], None] = print) -> Merged:
+    """Merge the profiles of all slices so far into a results file; idempotent.
+
+    A damaged file of a slice is left out and reported: other runs of the slice may have its cases.
+    """
     with ResultsStore(submission.folder / "collected.sqlite") as own:
         runs: Dict[str, str] = {}  # case to the run that measured it first: Slurm runs a slice at least once
 
@@ -38,7 +41,12 @@ def collect(submission: Submission, out: Path) -> Merged:
         note(profiles(own, include_flagged=True))
         for number in range(1, len(submission.slices) + 1):
             for path in submission.results(number):
-                with ResultsStore(path, read_only=True) as source:
+                try:
+                    source = ResultsStore(path, read_only=True)
+                except StoreError as error:
+                    report(f"left out: {error}")
+                    continue
+                with source:
                     frame = profiles(source, include_flagged=True)
                     wanted = [
                         row.Index

@@ -184,6 +184,16 @@ def test_a_case_that_two_slices_measured_is_collected_from_the_first(made, tmp_p
     assert collected(tmp_path / "night.sqlite") == [(1, "sim:orin-agx@1", "run a")]
 
 
+def test_a_damaged_file_of_a_slice_is_left_out_and_reported(made, tmp_path):
+    store(made, 1, "run a", profile(1), profile(2))
+    damaged = made.file(1, "results-1-board1.sqlite")
+    damaged.write_bytes(made.file(1, "results.sqlite").read_bytes()[:5000])
+    said = []
+    assert collect(made, tmp_path / "night.sqlite", said.append) == (2, 0)
+    assert len(said) == 1
+    assert said[0].startswith(f"left out: {damaged} is damaged")
+
+
 def test_a_disturbed_profile_is_no_reason_to_leave_out_a_clean_one(made, tmp_path):
     store(made, 1, "run a", profile(1, flags=["disturbed: others took 2 cores"]))
     collect(made, tmp_path / "night.sqlite")
