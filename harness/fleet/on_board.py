@@ -133,10 +133,20 @@ def why_not_able(arguments: argparse.Namespace) -> str:
 
 
 def complete(work: Path) -> int:
-    """Write the results of a killed run to standard output, as one file; nothing if there are none."""
+    """Write the results of a killed run to standard output, as one file; nothing if there are none.
+
+    Returns 1, having written nothing, if they cannot be made one file now, as on a full disk. Raises a StoreError for a
+    damaged file.
+    """
     path = work / RESULTS
     if path.exists():
         with ResultsStore(path):  # takes in what a killed run left in SQLite's own log
+            pass
+        log = path.with_name(f"{path.name}-wal")
+        if log.exists() and log.stat().st_size > 0:
+            print(f"{log} is not empty: {path.name} is in use, or the disk is full", file=sys.stderr)
+            return 1
+        with ResultsStore(path, read_only=True):  # refuses a damaged file
             pass
         sys.stdout.flush()
         with path.open("rb") as file:

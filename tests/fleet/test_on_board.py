@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from harness.board.lock import locked
+from harness.core.errors import StoreError
 from harness.fleet import on_board
 from harness.fleet.on_board import CASE_BEGINS, UNFIT, id_on_board, main
 from harness.measure import rehearsal
@@ -217,3 +218,18 @@ def test_a_run_of_another_commit_than_the_submission_is_refused(board, capsys, m
     monkeypatch.setattr(on_board, "suite_commit", lambda: None)  # installed without a checkout
     assert main(["run", "--commit", "bad", "--pytest"]) == 0
     assert len(ran) == 3
+
+
+def test_results_that_cannot_be_made_one_file_are_not_sent(board, capfdbinary):
+    work = board.parent / "work/night-1"
+    work.mkdir(parents=True)
+    with ResultsStore(work / "results.sqlite") as store:  # as on a full disk, SQLite's log stays
+        store.add(make_profile(), ENVIRONMENT, "run a")
+        assert main(["complete", "--work", str(work)]) == 1
+        assert capfdbinary.readouterr().out == b""
+    assert main(["complete", "--work", str(work)]) == 0
+    whole = capfdbinary.readouterr().out
+    (work / "results.sqlite").write_bytes(whole[:5000])
+    with pytest.raises(StoreError, match="is damaged"):
+        main(["complete", "--work", str(work)])
+    assert capfdbinary.readouterr().out == b""
