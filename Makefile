@@ -25,7 +25,7 @@ L4T ?= /etc/nv_tegra_release
 BOARD := $(wildcard $(L4T))
 
 .DEFAULT_GOAL := help
-.PHONY: help install test test-all bench report record lint wheel format fleet-test fleet-demo clean
+.PHONY: help install test test-all bench report record docs lint wheel format fleet-test fleet-demo clean
 
 help: ## list what make can do
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' Makefile
@@ -90,6 +90,9 @@ report: install ## make the report of out/results.sqlite into out/report, and op
 
 record: install ## recompute the recorded figures and write them into README.md and docs; ONLY=PART,PART for some of them
 	$(RUN) tools.record $(if $(ONLY),--only "$(ONLY)")
+
+docs: install ## build the documentation into out/docs; a broken link or something undocumented fails (Python 3.11 on)
+	$(RUN) tools.docs.build
 
 lint: install ## check style, docstrings and imports (ruff), and types (mypy)
 	$(RUN) ruff check .

@@ -25,7 +25,8 @@ WORKFLOWS = sorted((PROJECT / ".github" / "workflows").glob("*.yml"))
 ACTION = PROJECT / "action.yml"
 PINNED = re.compile(r"(actions/[a-z-]+|pypa/gh-action-pypi-publish)@[0-9a-f]{40}|\./")
 RELEASE_RIGHTS = {"build": {"contents": "read", "id-token": "write", "attestations": "write"},
-                  "publish": {"id-token": "write"}}  # fmt: skip
+                  "publish": {"id-token": "write"},
+                  "docs": {"pages": "write", "id-token": "write"}}  # fmt: skip
 
 
 def read(path: Path) -> Dict[str, Any]:

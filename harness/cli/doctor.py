@@ -25,6 +25,7 @@ from harness.measure.doctor import device_to_examine, doctor, format_findings
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.epilog = "exit code with --accept: 0 no line of the acceptance test fails; 1 one does"
     add = parser.add_argument
     add("--device", help="the device to examine (default: the board if this is one, otherwise host)")
     add(

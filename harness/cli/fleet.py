@@ -63,7 +63,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     command = action("status", "Show the state of the boards, their bookings, and the progress of submissions.")
     command.add_argument("--json", action="store_true", help="print JSON")
     command = action("book", "Book a board for a person, and wait until it is free: no further slice begins on it.")
-    command.add_argument("--board", required=True)
+    command.add_argument("--board", required=True, help="the board, by its name in lab.toml")
     time_or_end = command.add_mutually_exclusive_group()
     time_or_end.add_argument(
         "--hours", type=float, default=2.0, help=f"from now on, at most {MOST_HOURS:g} (default: 2)"

@@ -126,16 +126,16 @@ class Settings:
 
     minibatches: Optional[int] = DEFAULT_MINIBATCHES  # clean minibatches to record; None to run whole epochs
     epochs: Optional[int] = None  # epochs to run, epoch 0 included; None to run a number of minibatches
-    cache: str = "warm"  # one of `CACHE_STATES`
+    cache: str = "warm"  # page cache before a case: cold, evicted, warm, as-is or drop-each-epoch
     data_scale: Optional[float] = None  # samples as a share of the real data set's; None for its own small default
     interval_s: float = 1.0  # requested telemetry interval in seconds
     seed: int = 0  # seed of weights, sampling order and generated data sets
-    clocks: str = STATIC  # one of `CLOCKS`
-    max_temperature_c: Optional[float] = None  # ends the run; None for the device's trip points, or `NO_LIMIT_C`
+    clocks: str = STATIC  # `static` holds the power mode's, `dvfs` lets them go lower
+    max_temperature_c: Optional[float] = None  # ends the run; None for the device's trip points, 0 for no limit
     idle_s: Optional[float] = None  # duration of a case of the task `idle`; None in all others
     duration_s: Optional[float] = None  # duration of a case of the task `concurrent`; None in all others
-    limit_s: Optional[float] = None  # after this time `CUT_MINIBATCHES` clean minibatches suffice; None for no limit
-    disturbance_cores: Optional[float] = None  # other processes may use this many; None for `DISTURBED_CORES`
+    limit_s: Optional[float] = None  # after this time 10 clean minibatches suffice; None for no limit
+    disturbance_cores: Optional[float] = None  # other processes may use this many; None for 0.1
     power_limit_w: Optional[float] = None  # of a discrete GPU; None leaves its limit as it is
     switching_ms: Optional[float] = None  # cost of a mode change on a simulated board; real boards take what it takes
 

@@ -30,10 +30,10 @@ _NAME = re.compile(r"[\w.-]{1,40}", re.ASCII)
 class Places(msgspec.Struct, forbid_unknown_fields=True):
     """Contents of `jetwatt.toml`."""
 
-    storage: Dict[str, str] = {}
-    data_root: Optional[str] = None
-    board_instance: Optional[str] = None
-    hold_thor_clocks: bool = False
+    storage: Dict[str, str] = {}  # a table: name of a medium to a folder on it, such as `ssd = "/media/ssd"`
+    data_root: Optional[str] = None  # folder of real data sets
+    board_instance: Optional[str] = None  # name of this board among several of its type, such as `"orin3"`
+    hold_thor_clocks: bool = False  # as `--hold-thor-clocks`
 
 
 @dataclasses.dataclass(frozen=True)

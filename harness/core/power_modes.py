@@ -89,6 +89,7 @@ class PowerModeSpace:
 
     @property
     def dimensions(self) -> Tuple[Tuple[int, ...], ...]:
+        """The values of each dimension, in the order of `PowerMode`."""
         return (self.cpu_cores, self.cpu_khz, self.gpu_khz, self.mem_khz)
 
     @property
@@ -162,6 +163,7 @@ class PowerModeSpace:
         )
 
     def check(self, mode: PowerMode) -> None:
+        """Refuse a mode with a value that its dimension does not have, by InvalidValueError."""
         for field, value, values in zip(PowerMode._fields, mode, self.dimensions):
             if value not in values:
                 allowed = ", ".join(map(str, values)) if len(values) <= 16 else f"{values[0]} ... {values[-1]}"
@@ -235,6 +237,7 @@ class RecordedSpace(PowerModeSpace):
         return sorted(self.modes, key=lambda other: (distance(other), other))[:count]
 
     def check(self, mode: PowerMode) -> None:
+        """Refuse a mode that was not recorded, by InvalidValueError."""
         if mode not in self:
             near = ", ".join(other.name for other in self.nearest_ones(mode))
             raise InvalidValueError(

@@ -28,13 +28,14 @@ class Minibatch(NamedTuple):
     stall + compute + framework overhead = E2E.
     """
 
-    epoch: int
+    epoch: int  # from 0 on
+    # number in the profile, from 0 on
     index: int  # type: ignore[assignment]  # a tuple has a method of that name
-    phase: str
-    start_s: float
-    stall_ms: float
-    compute_ms: float
-    e2e_ms: float
+    phase: str  # `first` of the profile, `settling` before power settled, or `clean`, which counts
+    start_s: float  # when it began, in seconds of the monotonic clock
+    stall_ms: float  # fetch stall
+    compute_ms: float  # forward, backward and optimizer step
+    e2e_ms: float  # from the end of the previous minibatch to the end of this one
 
 
 class Minibatches(AnySequence):  # type: ignore[type-arg]  # Python 3.8 has no AnySequence[Minibatch]

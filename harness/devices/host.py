@@ -107,6 +107,7 @@ class HostDevice:
             self.remarks = [f"emulated: times are this machine's, clocks and sensors come from the tree {self._tree}"]
 
     def identity(self) -> Identity:
+        """The CPU's model and the specification that profiles record."""
         memory = memory_bytes(self._tree)
         model = cpu_model(self._tree) or "Linux machine of unknown make"
         return Identity(
@@ -137,12 +138,14 @@ class HostDevice:
         return parse_power_modes(text, space, {MAXN: space.greatest, **by_cores})
 
     def capabilities(self) -> List[Capability]:
+        """What can be measured and controlled here, and what the rest would need."""
         root = str(self.root)
         readable = [source_capability(spec, root) for spec in self.telemetry_sources(Path.cwd())]
         knobs = (self._affinity, self._frequency, PageCache(root), ReadLimit(root))
         return [self.configuration.knows_instance(self._tree), *readable, *(knob.available() for knob in knobs)]
 
     def telemetry_sources(self, data_directory: Path) -> List[SourceSpec]:
+        """The telemetry of a profile; block I/O is that of the medium of `data_directory`."""
         sensors = str(self._tree) if self.is_emulated else ""
         return [
             SourceSpec("cpu", {"pid": os.getpid()}),
@@ -161,6 +164,7 @@ class HostDevice:
 
     @contextlib.contextmanager
     def session(self) -> Iterator[None]:
+        """Hold this machine: lock it and save its state; on exit, restore what was changed."""
         name = lock_name(self.name, self._tree)
         with locked(name), preserved(self.knobs(), name, root=str(self._tree)):
             yield
@@ -174,6 +178,7 @@ class HostDevice:
         return len(self.power_mode_space().cpu_khz) > 1
 
     def apply(self, mode: PowerMode, clocks: str = STATIC) -> PowerMode:
+        """Set a power mode and return it as read back; ControlError if it did not take effect."""
         self.power_mode_space().check(mode)
         self._affinity.set(self._cpus_of(mode))
         if self._sets_clocks:
@@ -190,6 +195,7 @@ class HostDevice:
         return choose_cpus(mode.cpu_cores, read_siblings(self._allowed_cpus, str(self._tree)))
 
     def sampler_cpus(self, mode: PowerMode) -> List[int]:
+        """CPUs for the sampler, if possible not those of training."""
         return sorted(set(self._own_cpus) - set(self._cpus_of(mode))) or self._own_cpus
 
     def conditions(self, case: Case) -> Dict[str, Any]:
@@ -211,6 +217,7 @@ class HostDevice:
         }
 
     def set_case(self, case: Case) -> Dict[str, Any]:
+        """Set a case's power mode and clocks, and return the conditions with what was read back."""
         return self._describe(case, self.apply(case.power_mode.mode, case.settings.clocks))
 
     def temperature_limits_c(self, most_c: Optional[float]) -> Dict[str, float]:

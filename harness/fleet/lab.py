@@ -34,12 +34,12 @@ _LONGEST_SOCKET = 100  # a socket's path has room for 107
 
 
 class BoardEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    name: str  # in Slurm and for users
+    name: str  # in Slurm and for users: small letters and digits
     type: str  # as `--device` takes it: `orin-agx`; `sim:orin-agx@1` is a simulated board
     jetpack: str  # `6.2`, or `6`
     ssh: str  # `user@host`
     folder: str  # of the suite on the board
-    port: int = 22
+    port: int = 22  # of sshd
     python: str = ".venv/bin/python"  # on the board, from that folder
     work: str = "out/fleet"  # folder of the fleet's runs on the board, relative to that folder
     root: str = "/"  # the folder with /proc, /sys and /etc of the board
@@ -60,16 +60,16 @@ class BoardEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Lab(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    board: Tuple[BoardEntry, ...]
+    board: Tuple[BoardEntry, ...]  # `[[board]]` tables
     folder: str = "fleet"  # of everything that `init` makes and the fleet keeps, relative to `lab.toml`
     host: str = "127.0.0.1"  # the lab host, where the daemons listen
     port: int = 17000  # of slurmctld; the boards' slurmd use the following ones
     identity: str = ""  # the private ssh key
-    known_hosts: str = "~/.ssh/known_hosts"
-    slice_minutes: float = 20.0
-    check_seconds: int = 300
+    known_hosts: str = "~/.ssh/known_hosts"  # the boards' public keys, as ssh keeps them
+    slice_minutes: float = 20.0  # how long a slice takes, as estimated
+    check_seconds: int = 300  # between checks of boards that are idle or out of service
     free_mb: float = 500.0  # on the disks of a board and of the folder, at least
-    reboot_seconds: int = 300
+    reboot_seconds: int = 300  # how long a reboot may take
     silent_seconds: int = 45  # time without an answer after which a board counts as lost
     requeue_seconds: int = 30  # time that a slice waits before another board takes it
     most_boots: int = 3  # the most boots that the fleet did not cause

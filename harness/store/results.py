@@ -194,12 +194,15 @@ class ResultsStore:
             yield (number, row, content, *self._raw(number))
 
     def numbers(self) -> List[int]:
+        """The numbers of all profiles, ascending."""
         return [number for (number,) in self._query("SELECT id FROM profiles ORDER BY id")]
 
     def profiles(self) -> Iterator[Profile]:
+        """Every profile with its raw series, oldest first."""
         return map(self.profile, self.numbers())
 
     def profile(self, number: int) -> Profile:
+        """A profile with its raw series, verified; StoreError if there is none, or if it is damaged."""
         matches = list(self._rows("profiles.id = ?", (number,)))
         if not matches:
             raise StoreError(f"{self.path} has no profile {number}")

@@ -49,7 +49,7 @@ def adamw(parameters: Any) -> Any:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Workload:
-    """A network to train, one of the papers' or your own, with its data.
+    """A network to train, one of the papers' or your own, with its data. For example::
 
         WORKLOAD = Workload(
             name="my-net",
@@ -124,20 +124,25 @@ class Workload:
 
     @property
     def is_own(self) -> bool:
+        """Whether it trains on the user's own data, not on one of the papers' data sets."""
         return not isinstance(self.folder, DataSet)
 
     @property
     def data_set(self) -> DataSet:
+        """The papers' data set that it trains on; only where `is_own` is false."""
         return cast(DataSet, self.folder)
 
     @property
     def real_samples(self) -> int:
+        """Samples of the real data set; of the user's own data, all of them."""
         return self.folder.real_samples if isinstance(self.folder, DataSet) else len(self.open(self.folder))
 
     def has_real_data(self, place: Path) -> bool:
+        """Whether a folder has the real files of the papers' data set."""
         return isinstance(self.folder, DataSet) and self.folder.find_real(place) is not None
 
     def open(self, folder: Union[str, Path, None]) -> Any:
+        """The data set as `data` makes it of a folder; InvalidValueError if it has no length or no items."""
         built = self.data() if folder is None else self.data(Path(folder))
         if not hasattr(built, "__len__") or not hasattr(built, "__getitem__"):
             raise InvalidValueError(
@@ -154,11 +159,21 @@ class Workload:
         seed: int,
         report: Callable[[str], None],
     ) -> PreparedData:
+        """Put the data set on a storage medium, or find it there.
+
+        Args:
+            storage_dir: a folder on the medium.
+            data_root: a folder of real data sets; those that it lacks are written from `seed`.
+            data_scale: samples as a share of the real data set's; None for a small default.
+            seed: of written data sets.
+            report: takes lines of progress.
+        """
         if isinstance(self.folder, DataSet):
             return data_sets.prepare(self.folder, storage_dir, data_root, data_scale, seed, report)
         return data_sets.prepare_own(self.name, self.open, self.folder, storage_dir, data_scale, report)
 
     def build_data_set(self, prepared: PreparedData, seed: int) -> Any:
+        """The torch data set of prepared files: as many samples as were asked for, drawn by the seed."""
         samples = prepared.own if self.is_own else self.open(prepared.directory)
         return require("torch.utils.data").Subset(samples, data_sets.choose(len(samples), prepared.samples, seed))
 

@@ -22,7 +22,7 @@ def add_search_arguments(group: Group, profiles: int) -> None:
     add = group.add_argument
     add("--profiles", type=int, default=profiles, help=f"maximum number of profiles (default: {profiles})")
     add("--minibatches", type=int, default=DEFAULT_MINIBATCHES, help="per profile (default: %(default)s)")
-    add("--seed", type=int, default=0)
+    add("--seed", type=int, default=0, help="the same seed chooses the same modes (default: 0)")
     add(
         "--results",
         type=Path,

@@ -390,6 +390,7 @@ def names_in(text: str, available: Iterable[str], what: str) -> List[str]:
 
 
 def predictor_class(name: str) -> Type[Predictor]:
+    """The class of a predictor by its name, such as `physical-gp`; UnknownNameError lists the names."""
     if name not in MODULES:
         raise UnknownNameError(f"predictor {name!r} is unknown", f"available: {', '.join(MODULES)}")
     module = importlib.import_module(MODULES[name])

@@ -52,24 +52,24 @@ AxesTable = msgspec.defstruct("AxesTable", _AXES, frozen=True, forbid_unknown_fi
 
 
 class SweepTable(AxesTable, frozen=True, forbid_unknown_fields=True):
-    settings: SettingsTable = SettingsTable()
-    task: Optional[str] = None
-    boards: Optional[Tuple[str, ...]] = None
-    instances: Optional[int] = None
+    settings: SettingsTable = SettingsTable()  # the settings that differ from the campaign's
+    task: Optional[str] = None  # `training`, `inference` or `concurrent`; the default is `training`
+    boards: Optional[Tuple[str, ...]] = None  # the boards that it applies to, and `host`; the default is all
+    instances: Optional[int] = None  # how many copies of a simulated board run it; the default is 1
 
 
 class ExperimentTable(SweepTable, frozen=True, forbid_unknown_fields=True):
-    sweep: Tuple[SweepTable, ...] = (SweepTable(),)
+    sweep: Tuple[SweepTable, ...] = (SweepTable(),)  # `[[experiment.NAME.sweep]]`: several sweeps of an experiment
 
 
 class CampaignTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    description: str = ""
-    axes: AxesTable = AxesTable()
-    settings: SettingsTable = SettingsTable()
-    sweep: Tuple[SweepTable, ...] = (SweepTable(),)
-    experiment: Dict[str, ExperimentTable] = {}
-    fresh_boot: bool = False
-    time_budget: Optional[str] = None
+    description: str = ""  # what it is for
+    axes: AxesTable = AxesTable()  # a table: the axes of all sweeps
+    settings: SettingsTable = SettingsTable()  # a table: the settings of all sweeps
+    sweep: Tuple[SweepTable, ...] = (SweepTable(),)  # `[[sweep]]` tables, run by `benchmarks/test_training.py`
+    experiment: Dict[str, ExperimentTable] = {}  # tables `[experiment.NAME]`, each run by `benchmarks/test_NAME.py`
+    fresh_boot: bool = False  # whether boards are to be rebooted before it
+    time_budget: Optional[str] = None  # how long the whole run may take, such as `"5min"`
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,0 +1,210 @@
+"""The site: its navigation, what it generates from the code, and what it refuses."""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+
+import pytest
+
+from jetwatt.cli import COMMANDS
+from tools.docs import build, commands, fields, reference
+from tools.docs.markdown import UndocumentedError, escape
+
+pytestmark = [
+    pytest.mark.one_python,
+    pytest.mark.skipif(sys.version_info < (3, 11), reason="the site is built on Python 3.11 or later"),
+]
+
+INDEX = """\
+# A project
+
+## Tutorials
+
+- [First](first.md): a lesson
+
+## How-to
+
+## Reference
+
+- [Second](second.md): to look up
+
+## Explanation
+"""
+
+
+@pytest.fixture
+def docs(tmp_path):
+    """A folder with a navigation and the two pages that it names."""
+    folder = tmp_path / "docs"
+    folder.mkdir()
+    (folder / "index.md").write_text(INDEX)
+    (folder / "first.md").write_text("# First\n\nSee [the second](second.md#a-part).\n")
+    (folder / "second.md").write_text("# Second\n\n## A part\n\nText.\n")
+    return folder
+
+
+def test_every_page_is_in_the_navigation_once_and_their_words_are_within_the_limit():
+    assert build.navigation_faults() == []
+    assert build.count_words() <= build.MOST_WORDS
+
+
+def test_a_page_outside_the_navigation_and_one_of_two_kinds_are_refused(docs):
+    assert build.navigation_faults(docs) == []
+    (docs / "third.md").write_text("# Third\n")
+    (docs / "index.md").write_text(INDEX + "\n- [First](first.md): again\n- [Fourth](fourth.md): missing\n")
+    faults = build.navigation_faults(docs)
+    assert [fault.split(",")[0] for fault in faults] == [
+        "docs/first.md is in the navigation 2 times",
+        "docs/third.md is in the navigation 0 times",
+        "docs/index.md names fourth.md",
+    ]
+    with pytest.raises(build.SiteError, match="third"):
+        build.write_sources(docs.parent / "sources", docs)
+
+
+def test_a_page_that_is_no_tutorial_how_to_reference_or_explanation_has_no_heading(docs):
+    (docs / "index.md").write_text(INDEX.replace("## How-to", "## Recipes"))
+    with pytest.raises(build.SiteError, match="Recipes"):
+        build.navigation_faults(docs)
+
+
+def test_more_words_than_the_limit_are_refused(docs, monkeypatch):
+    (docs / "index.md").write_text("one two")
+    (docs / "second.md").write_text("three `four` ...\n")
+    assert build.count_words(docs) == 5 + 6
+    monkeypatch.setattr(build, "MOST_WORDS", 10)
+    with pytest.raises(build.SiteError, match="11 words, at most 10"):
+        build.build(docs.parent / "out", docs)
+
+
+def test_links_lead_to_the_sites_pages_or_to_copies_but_code_stays(tmp_path):
+    names = {build.DOCS / "install.md": "install.md", build.PROJECT / "SECURITY.md": "security.md"}
+    text = (
+        "[a](install.md#on-a-board) [b](../SECURITY.md) [c](../pytest.ini) [d](https://a.org/b.md) [e](#here)\n"
+        "`[f](../SECURITY.md)`\n```\n[g](../SECURITY.md)\n```\n"
+    )
+    assert build.adapted(text, build.DOCS, names, tmp_path) == (
+        "[a](install.md#on-a-board) [b](security.md) [c](files/pytest.ini) [d](https://a.org/b.md) [e](#here)\n"
+        "`[f](../SECURITY.md)`\n```\n[g](../SECURITY.md)\n```\n"
+    )
+    assert (tmp_path / "files" / "pytest.ini").is_file()
+
+
+def test_texts_of_the_code_are_not_markup():
+    assert escape("see docs/own_tests.md, `docs/ci.md`") == "see [docs/own_tests.md](own_tests.md), `docs/ci.md`"
+    assert escape("a_b *c* <d> | `e_*f`") == r"a\_b \*c\* \<d\> \| `e_*f`"
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.name)
+def test_the_page_of_a_command_has_all_its_options(command):
+    page = commands.command_page(list(commands.actions_of(command)))
+    for action in commands.actions_of(command):
+        assert f"# jetwatt {action.name}\n" in page
+        for argument in action.parser._actions:
+            assert all(name in page for name in argument.option_strings if name not in ("-h", "--help"))
+
+
+def test_the_pages_of_options_columns_and_names_have_all_of_them():
+    from harness.core.corpus import CORPUS_COLUMNS
+    from harness.store.frames import _ALL, MINIBATCH_COLUMNS
+
+    options = (build.PROJECT / "harness" / "options.toml").read_text(encoding="utf-8")
+    declared = re.findall(r'^\["(--[\w-]+)"\]', options, re.MULTILINE)
+    assert re.findall(r"^`(--[\w-]+)", reference.pytest_options_page(), re.MULTILINE) == declared
+    columns = set(re.findall(r"^\| `(\w+)`", reference.columns_page(), re.MULTILINE))
+    assert {*CORPUS_COLUMNS, *(column.name for column in _ALL), *MINIBATCH_COLUMNS} <= columns
+    names = re.findall(r"^\.\. auto\w+:: jetwatt\.(\w+)", reference.api_page(), re.MULTILINE)
+    assert sorted(names) == sorted(reference.jetwatt._MODULES)
+    fixtures = set(re.findall(r"^`(\w+)`", reference.fixtures_page(), re.MULTILINE))
+    assert {"train", "infer", "device", "power_mode", "baseline", "results", "ratio", "value"} <= fixtures
+
+
+def test_the_codes_of_commands_with_codes_of_their_own_are_listed():
+    page = commands.exit_codes_page()
+    for name in ("compare", "history", "baseline check", "fleet submit", "doctor"):
+        assert f"[`{name}`](" in page
+    assert "| 130 |" in page
+
+
+class Undocumented:
+    """A class of which `what` has no comment."""
+
+    size: int = 3  # documented
+    what: str = ""
+
+    def method(self):
+        return self.size
+
+
+def test_an_option_without_help_is_refused():
+    parser = argparse.ArgumentParser("jetwatt made-up")
+    parser.add_argument("--named", help="has one")
+    parser.add_argument("--silent")
+    with pytest.raises(UndocumentedError, match=r"`made-up` has no help for --silent SILENT$"):
+        commands.options_of(commands.Action("made-up", parser, "a help"))
+    with pytest.raises(UndocumentedError, match="no description"):
+        commands.description_of(commands.Action("made-up", parser, ""))
+
+
+def test_a_pytest_option_without_help_is_refused(monkeypatch):
+    from harness import options
+
+    added = options.add_options
+
+    def with_another(parser):
+        added(parser)
+        parser.getgroup("jetwatt").addoption("--silent")
+
+    monkeypatch.setattr(options, "add_options", with_another)
+    with pytest.raises(UndocumentedError, match="--silent"):
+        reference.pytest_options_page()
+
+
+def test_a_fixture_without_a_docstring_is_refused(monkeypatch):
+    from harness import fixtures
+
+    @pytest.fixture
+    def silent():
+        return 1
+
+    monkeypatch.setattr(fixtures, "silent", silent, raising=False)
+    with pytest.raises(UndocumentedError, match="silent"):
+        reference.fixtures_page()
+
+
+def test_a_public_name_or_a_method_of_one_without_a_docstring_is_refused(monkeypatch):
+    monkeypatch.setitem(reference.jetwatt._MODULES, "made_up", __name__)
+    monkeypatch.setattr(reference.jetwatt, "made_up", Undocumented, raising=False)
+    with pytest.raises(UndocumentedError, match=r"made_up\.method$"):
+        reference.api_page()
+
+
+def test_a_public_name_that_no_heading_of_the_page_takes_is_refused(monkeypatch):
+    monkeypatch.setitem(reference.jetwatt._MODULES, "made_up", "elsewhere")
+    monkeypatch.setattr(reference.jetwatt, "made_up", commands.page_of, raising=False)
+    with pytest.raises(UndocumentedError, match="made_up"):
+        reference.api_page()
+
+
+def test_a_key_without_a_comment_and_a_metric_without_a_meaning_are_refused(monkeypatch):
+    from harness.core import metrics
+
+    with pytest.raises(UndocumentedError, match=r"Undocumented\.what"):
+        fields.fields_of(Undocumented)
+    monkeypatch.setitem(metrics.AGGREGATES, "made_up_ms", "")
+    with pytest.raises(UndocumentedError, match="made_up_ms"):
+        reference.metrics_page()
+
+
+@pytest.mark.exhaustive
+def test_a_broken_link_an_anchor_and_a_picture_that_do_not_exist_are_refused(docs):
+    pytest.importorskip("sphinx")
+    (docs / "first.md").write_text("# First\n\n[a](nowhere.md) [b](second.md#no-part) ![c](none.png)\n")
+    with pytest.raises(build.SiteError) as refused:
+        build.build(docs.parent / "out", docs)
+    lines = str(refused.value).splitlines()
+    assert len(lines) == 3
+    assert all(line.startswith("docs/first.md") for line in lines)
+    assert all(any(name in line for line in lines) for name in ("none.png", "no-part", "nowhere.md"))

@@ -1,0 +1,100 @@
+"""The site in a browser, opened as files: search works, nothing is fetched, nothing is wider than a phone."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+from tests.harness.report.browser import Browser, find_browser
+from tools.docs import build
+
+pytestmark = [
+    pytest.mark.exhaustive,
+    pytest.mark.one_python,
+    pytest.mark.skipif(sys.version_info < (3, 11), reason="the site is built on Python 3.11 or later"),
+    pytest.mark.skipif(find_browser() is None, reason="there is no Chromium on the PATH: chromium, google-chrome"),
+]
+
+WIDTHS = {"phone": 390, "desktop": 1280}
+REPORTED = ("Runtime.exceptionThrown", "Log.entryAdded", "Runtime.consoleAPICalled")
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    """The folder of the site, built of this tree."""
+    pytest.importorskip("sphinx")
+    out = tmp_path_factory.mktemp("site")
+    build.build(out)
+    return out
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory):
+    with Browser(tmp_path_factory.mktemp("browser")) as started:
+        yield started
+
+
+def opened(browser, page, width, dark=False):
+    browser.events.clear()
+    browser.open(page, width, 900, dark)
+    return browser
+
+
+def reported(browser):
+    return [event["params"] for event in browser.events if event["method"] in REPORTED]
+
+
+@pytest.mark.parametrize("width", WIDTHS.values(), ids=WIDTHS.keys())
+def test_every_page_is_quiet_fits_the_window_and_asks_for_files_of_the_site_only(browser, site, width):
+    pages = sorted(site.glob("*.html"))
+    assert len(pages) > 40
+    wide, loud, foreign, broken = [], [], [], []
+    for page in pages:
+        shown = opened(browser, page.as_uri(), width)
+        if not shown.evaluate("document.documentElement.scrollWidth <= innerWidth"):
+            wide.append(page.name)
+        if reported(shown):
+            loud.append((page.name, reported(shown)))
+        requests = [event["params"]["request"]["url"] for event in shown.events
+                    if event["method"] == "Network.requestWillBeSent"]  # fmt: skip
+        foreign += [url for url in requests if not url.startswith((site.as_uri(), "data:"))]
+        if not shown.evaluate(
+            "[...document.images].every(image => image.loading === 'lazy' || image.naturalWidth > 0)"
+        ):
+            broken.append(page.name)
+    assert (wide, loud, foreign, broken) == ([], [], [], [])
+
+
+@pytest.mark.parametrize("width", WIDTHS.values(), ids=WIDTHS.keys())
+@pytest.mark.parametrize(
+    ("words", "page"),
+    [
+        ("fetch stall", "figures.html"),
+        ("nvpmodel", "command-nvpmodel-conf.html"),
+        ("simulate_corpus", "python-api.html"),
+    ],
+)
+def test_search_finds_a_page_without_a_server(browser, site, width, words, page):
+    shown = opened(browser, (site / "search.html").as_uri() + f"?q={words.replace(' ', '+')}", width)
+    found = shown.evaluate(
+        "new Promise((done, failed) => { const start = Date.now(), look = () => {"
+        " const links = [...document.querySelectorAll('#search-results li a')].map(link => link.href);"
+        " const status = document.querySelector('#search-results .search-summary');"
+        " if (status && /finished|found/i.test(status.textContent) && links.length) done(links);"
+        " else if (Date.now() - start > 60000) failed(new Error('no result'));"
+        " else setTimeout(look, 50); }; look(); })"
+    )
+    assert any(link.split("#")[0].split("?")[0].endswith(page) for link in found), found
+    assert reported(shown) == []
+
+
+def test_a_dark_page_has_other_colours_and_every_kind_of_page_is_in_the_menu(browser, site):
+    colours = "[getComputedStyle(document.body).backgroundColor, getComputedStyle(document.body).color]"
+    page = (site / "index.html").as_uri()
+    light = opened(browser, page, WIDTHS["desktop"]).evaluate(colours)
+    dark = opened(browser, page, WIDTHS["desktop"], dark=True).evaluate(colours)
+    assert light[0] != dark[0]
+    assert light[1] != dark[1]
+    captions = "[...document.querySelectorAll('.sidebar-tree .caption')].map(one => one.textContent)"
+    assert tuple(browser.evaluate(captions)) == build.KINDS
