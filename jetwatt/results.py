@@ -23,7 +23,7 @@ def open_results(path: Union[str, Path]) -> ResultsFile:
 class ResultsFile:
     """A results file, opened anew for each query, because it may still be written to."""
 
-    path: Path
+    path: Path  # of the file
 
     def __repr__(self) -> str:
         table = self.profiles()

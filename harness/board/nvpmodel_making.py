@@ -32,8 +32,8 @@ def off_board_conf(spec: BoardSpec, mode: PowerMode, booted: str = "") -> Tuple[
 class MadeConf(NamedTuple):
     """An nvpmodel conf with a mode for a power mode; printed, it is the conf's text."""
 
-    text: str
-    number: int  # of the mode
+    text: str  # of the conf
+    number: int  # of the mode, as `nvpmodel -m` takes it
     notes: Tuple[str, ...]  # on the conf that was read, and whose masks and other caps the mode has
 
     def __repr__(self) -> str:
@@ -103,7 +103,7 @@ def _default_of(conf: Conf, path: Path) -> str:
 class ConfModes(NamedTuple):
     """The modes of an nvpmodel conf."""
 
-    modes: List[Dict[str, Any]]
+    modes: List[Dict[str, Any]]  # what `--json` prints of each
     notes: Tuple[str, ...]  # on lines that were not read
 
 

@@ -59,7 +59,7 @@ class Source(NamedTuple):
     """Sensors that are read together; any object with these two attributes will do."""
 
     notes: Dict[str, str]  # channel, or the source's own name, to the meaning of its values
-    read: Callable[[float], Reading]
+    read: Callable[[float], Reading]  # a reading at `time.monotonic()` = its argument
     """Reads every channel once, at `time.monotonic()` = its argument.
 
     Rates and power from counters are means since the previous reading, so the first reading has none. Raises OSError,

@@ -88,8 +88,8 @@ class Recorded(NamedTuple):
     cases: List[CaseRuns]  # the written ones
     dropped: List[str]  # ids of cases that only the previous file had
     flagged: int  # number of profiles left out because of their flags
-    results: Path
-    baseline: Path
+    results: Path  # the file that was read
+    baseline: Path  # the file that was written
 
     def __repr__(self) -> str:
         return format_recorded(self)

@@ -54,8 +54,8 @@ class Bisection(NamedTuple):
 
     environments: Tuple[Installed, ...]  # from the good to the bad one
     verdicts: Tuple[Tried, ...]  # in the order of measurement
-    package: str
-    threshold: float
+    package: str  # that differs between the environments
+    threshold: float  # how much slower counts, as a share
 
     def __repr__(self) -> str:
         return format_verdicts(self.environments, self.verdicts, self.package, self.threshold)

@@ -38,9 +38,11 @@ TABLE_ROWS, SHOWN = 12, 4
 
 
 class Written(NamedTuple):
-    page: Path
-    figures: int
-    missing: Tuple[str, ...]
+    """A report that was written."""
+
+    page: Path  # `index.html`
+    figures: int  # how many it has
+    missing: Tuple[str, ...]  # titles of figures without data
     judging: str  # how to judge the claims of the papers if they were not judged; else empty
 
 

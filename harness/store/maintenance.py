@@ -29,8 +29,10 @@ class MergedFile(NamedTuple):
 
 
 class MergedFiles(NamedTuple):
-    files: Tuple[MergedFile, ...]
-    out: Path
+    """What became of each file; printed, it is the text of `jetwatt results merge`."""
+
+    files: Tuple[MergedFile, ...]  # each with the profiles added and present, or why it was left out
+    out: Path  # the file that has them now
     profiles: int  # in `out`
 
     def __repr__(self) -> str:
@@ -45,9 +47,9 @@ class MergedFiles(NamedTuple):
 class Pruned(NamedTuple):
     """How many profiles lost their raw series; printed, it is the line of `jetwatt results prune`."""
 
-    file: Path
-    profiles: int
-    freed_bytes: int
+    file: Path  # the results file
+    profiles: int  # that lost their raw series
+    freed_bytes: int  # by which the file became smaller
 
     def __repr__(self) -> str:
         freed = f"{bytes_to_mb(self.freed_bytes):.1f} MB freed"

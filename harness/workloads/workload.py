@@ -49,7 +49,9 @@ def adamw(parameters: Any) -> Any:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Workload:
-    """A network to train, one of the papers' or your own, with its data. For example::
+    """A network to train, one of the papers' or your own, with its data.
+
+    For example::
 
         WORKLOAD = Workload(
             name="my-net",

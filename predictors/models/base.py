@@ -114,7 +114,7 @@ class Predictor(abc.ABC):
     name: ClassVar[str]  # on the command line
     least_modes: ClassVar[int] = 1  # the least number of distinct modes to fit on; 0 if counts can replace them
     learns_repeats: ClassVar[bool] = False  # whether repeated rows of a mode are kept; otherwise their median is used
-    training_rows_: TrainingRows
+    training_rows_: TrainingRows  # what it was fitted on
 
     def fit(
         self: Some,
@@ -249,6 +249,7 @@ class Predictor(abc.ABC):
 
     @property
     def is_fitted(self) -> bool:
+        """Whether `fit` was called."""
         return hasattr(self, "training_rows_")
 
     def _checked(
@@ -282,6 +283,7 @@ class Predictor(abc.ABC):
         return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
 
     def set_params(self: Some, **params: Any) -> Some:
+        """Change parameters, and return the predictor; InvalidValueError for an unknown one."""
         current = self.get_params()
         for name, value in params.items():
             if name not in current:

@@ -140,9 +140,9 @@ def run_evaluation(
 class Evaluation(NamedTuple):
     """Errors of predictors; printed, it is the table of the command."""
 
-    plan: TrialPlan
-    trials: Results
-    title: str = ""
+    plan: TrialPlan  # the predictors, targets and numbers of modes
+    trials: Results  # the errors of each trial
+    title: str = ""  # of the table
     files: Tuple[Path, ...] = ()  # the corpora
     combinations: Tuple[Combination, ...] = ()  # of a grid
 

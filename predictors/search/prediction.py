@@ -36,10 +36,10 @@ MAX_DEVIATION = 1e-3  # between machines; a note is given above it
 class BoardPrediction(NamedTuple):
     """Predictions for a board; printed, it is the text of `jetwatt predict`."""
 
-    board: str
-    table: pd.DataFrame  # as of `table_of`
+    board: str  # its name
+    table: pd.DataFrame  # a row for each power mode: medians, intervals, `on_front`
     front: str  # the ends of the predicted Pareto front, or why there is none
-    provenance: str
+    provenance: str  # of the profiles that the model was fitted on
     notes: Tuple[str, ...]  # caveats
 
     def __repr__(self) -> str:

@@ -25,10 +25,10 @@ LEFT_OUT = {"network": "workload", "board": "device"}  # to the corpus column
 class LearnedPrior(NamedTuple):
     """A prior of physical-gp and what it was learned from."""
 
-    hierarchy: Hierarchy
+    hierarchy: Hierarchy  # means and covariances of the parameters
     toml: str  # the text of its file, for `prior=` and `--prior`
     workloads: int  # how many, each on one board
-    boards: Tuple[str, ...]
+    boards: Tuple[str, ...]  # that it was learned from
 
 
 def learn_prior(corpora: Sequence[Union[str, Path]], *, out: Union[str, Path, None] = None) -> LearnedPrior:

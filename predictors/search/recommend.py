@@ -241,6 +241,7 @@ class Answer:
 
     @property
     def power_mode(self) -> PowerMode:
+        """The chosen mode, of the first workload and goal."""
         return self.recommendations[0][0].choice.power_mode
 
     @property

@@ -152,7 +152,7 @@ class StrategyContest(NamedTuple):
     rows: List[Dict[str, Any]]  # of each strategy, target and number of profiles, as `strategies.evaluation.results`
     about: Dict[str, Any]  # the options of the contest
     outcomes: Dict[Tuple[str, str], JudgedChoices]  # by device and task
-    targets: Tuple[Table, ...]
+    targets: Tuple[Table, ...]  # the tables that were chosen from
 
     def __repr__(self) -> str:
         return "\n".join([format_results(self.rows), *(f"note: {note}" for note in self.about["notes"])])

@@ -78,7 +78,7 @@ class Advice(NamedTuple):
 
     costs: pd.DataFrame  # a row for each approach, the cheapest first: profiles, hours, penalty in %, origin
     rules: Tuple[str, ...]  # the papers' rules for manual tuning that apply
-    question: str
+    question: str  # what was asked, in words
 
     def __repr__(self) -> str:
         titles = {

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import importlib
 import inspect
-from typing import Any, Callable, Dict, Iterator, List, Sequence, Tuple, Type
+import re
+from typing import Any, Callable, Dict, Iterator, List, Sequence, Set, Tuple, Type
 
 import jetwatt
 from tools.docs import commands
@@ -303,7 +304,50 @@ def api_page() -> str:
         parts += [_directive(name, left.pop(name)) for name in sorted(names, key=str.lower)]
     if left:
         raise UndocumentedError(f"public names without a group on the API's page: {', '.join(left)}")
-    return "\n".join(parts)
+    return "\n".join([*parts, *_results_of_calls()])
+
+
+def _results_of_calls() -> List[str]:
+    """The classes that public functions return, each with its fields and methods.
+
+    Raises:
+        UndocumentedError: one of them, a field or a method has no documentation.
+    """
+    parts = ["## What calls return\n", "Calls that return a DataFrame, a dict or a text are not listed here.\n"]
+    for returned, calls in sorted(returned_classes().items(), key=lambda item: item[0].__name__):
+        silent = list(_undocumented(returned.__name__, returned))
+        if silent:
+            raise UndocumentedError(f"returned by {calls[0]}, without a docstring: {', '.join(silent)}")
+        shown = [field for field in fields_of(returned) if not field.name.startswith("_")]
+        parts += [
+            f"### {returned.__name__}\n",
+            f"Returned by {', '.join(code(call) for call in calls)}.\n",
+            _class_directive(returned, {field.name for field in shown}),
+            table(("attribute", "meaning"), [(code(field.name), escape(field.meaning)) for field in shown])
+            if shown
+            else "",
+        ]
+    return parts
+
+
+def returned_classes() -> Dict[Type[object], List[str]]:
+    """The suite's own classes that public functions return, which are not public names, and these functions."""
+    returned: Dict[Type[object], List[str]] = {}
+    public = [getattr(jetwatt, name) for name in jetwatt._MODULES]
+    for name in jetwatt._MODULES:
+        call = getattr(jetwatt, name)
+        if inspect.isclass(call):
+            continue
+        for word in re.findall(r"\b[A-Z]\w+", str(inspect.signature(call).return_annotation)):
+            value = vars(importlib.import_module(call.__module__)).get(word)
+            is_ours = inspect.isclass(value) and value.__module__.partition(".")[0] in (
+                "harness",
+                "predictors",
+                "jetwatt",
+            )
+            if is_ours and value not in public:
+                returned.setdefault(value, []).append(name)
+    return returned
 
 
 def _is_in(module: str, prefix: str) -> bool:
@@ -323,7 +367,14 @@ def _undocumented(name: str, value: Any) -> Iterator[str]:
 def _directive(name: str, module: str) -> str:
     value = getattr(importlib.import_module(module), name)
     kind, options = ("autoclass", ["   :members:"]) if inspect.isclass(value) else ("autofunction", [])
-    lines = [f".. {kind}:: jetwatt.{name}", *options]
+    return block("\n".join([f".. {kind}:: jetwatt.{name}", *options]), "{eval-rst}")
+
+
+def _class_directive(described: Type[object], left_out: Set[str]) -> str:
+    """A class with its methods and properties; its fields are in a table."""
+    lines = [f".. autoclass:: {described.__module__}.{described.__qualname__}", "   :no-index:", "   :members:"]
+    if left_out:
+        lines.append(f"   :exclude-members: {', '.join(sorted(left_out))}")
     return block("\n".join(lines), "{eval-rst}")
 
 

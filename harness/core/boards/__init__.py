@@ -93,11 +93,11 @@ class BoardSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     models: Tuple[str, ...]  # parts of the device tree's `model` that only this family has
     peak_power_mw: int  # the greatest power of the module
     storage: Tuple[str, ...]  # media that it can have: emmc, sd, ssd (NVMe), hdd (USB), esata
-    cpu: Cpu  # as their types say
-    gpu: Gpu
-    memory: Memory
-    clocks: ClockLists
-    rails: Rails
+    cpu: Cpu  # clusters of cores
+    gpu: Gpu  # name, cores, peak rates
+    memory: Memory  # size and bandwidth
+    clocks: ClockLists  # allowed CPU, GPU and memory clocks, also of other releases
+    rails: Rails  # power rails, and those that the total is made of
     presets: Tuple[Preset, ...] = ()  # the stock power modes
     input_limit_mw: int = 0  # the maximum input of the module or its kit's supply; 0 if no source states it
     part_number_prefix: str = ""  # what every part number of the family begins with; empty if families share it
@@ -113,14 +113,17 @@ class BoardSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def cpu_cores(self) -> int:
+        """CPU cores of all clusters."""
         return sum(len(cluster.cores) for cluster in self.cpu.clusters)
 
     @property
     def ram_bytes(self) -> int:
+        """Memory of the CPU, which a Jetson's GPU shares."""
         return self.memory.host_bytes or self.memory.bytes
 
     @property
     def is_jetson(self) -> bool:
+        """Whether it is a Jetson module."""
         return bool(self.part_numbers)
 
     @property
@@ -153,6 +156,7 @@ class BoardSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return PowerModeSpace(tuple(range(1, self.cpu_cores + 1)), *lists.values())
 
     def preset_mode(self, preset: Preset) -> PowerMode:
+        """The mode of a preset: its caps, as clocks that the board has."""
         caps = (preset.cpu_cores, preset.cpu_khz, preset.gpu_khz, preset.mem_khz)
         return self.any_release_space().at_caps(caps, self.gpu_cap_rounds_up)
 
