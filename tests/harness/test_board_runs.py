@@ -57,6 +57,7 @@ def test_a_hot_board_ends_the_run_and_is_put_back_and_what_was_recorded_stays(tm
     assert any(flag.startswith("not-static: ") and "gpu_khz" in flag for flag in recorded[0].flags)
 
 
+@pytest.mark.exhaustive
 def test_dvfs_is_a_condition_of_a_board_case(tmp_path):
     tree = build_board(tmp_path / "root", "orin-agx", "r36.4")
     Kernel(tree.root).set_load(gpu=0.3)
@@ -115,6 +116,7 @@ def sampled(process):
     return ""
 
 
+@pytest.mark.exhaustive
 def test_a_run_survives_the_loss_of_jtop_and_says_which_total_of_the_board_it_goes_by(tmp_path):
     tree = build_board(tmp_path / "root", "orin-agx", "r36.4")
     (tree.path / "run").mkdir()

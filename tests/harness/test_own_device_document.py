@@ -133,6 +133,7 @@ def test_elsewhere_it_is_refused_and_listed_among_the_devices(run):
 
 
 @pytest.mark.training
+@pytest.mark.exhaustive
 def test_benchmarks_measure_it(run, board, tmp_path):
     pytest.importorskip("torchvision")
     asked = ["--workload", "lenet-mnist", "--minibatches", 3, "--batch-size", 16, "--device-root", board]

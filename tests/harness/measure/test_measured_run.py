@@ -100,6 +100,7 @@ def test_a_run_adds_to_the_results_without_resume_and_with_it_under_other_condit
         assert len(profiles(tmp_path)) == known + 1
 
 
+@pytest.mark.exhaustive
 def test_pytest_benchmark_carries_the_same_figures(run_suite, tmp_path):
     run_suite(*SMALL, "--workers", "0,1", "--benchmark-json", "b.json", "--benchmark-save", "one")
     stored = profiles(tmp_path)
@@ -204,10 +205,11 @@ def test_memory_that_runs_out_skips_the_one_case_with_its_peak_and_a_way_out_and
     assert [profile.case.workload for profile in profiles(tmp_path)] == ["lenet-mnist"]
 
 
+@pytest.mark.parametrize("times", [1, pytest.param(3, marks=pytest.mark.exhaustive)])
 def test_runs_that_are_killed_lose_at_most_the_case_they_were_in_and_resume_does_the_rest(
-    start_suite, run_suite, tmp_path
+    start_suite, run_suite, tmp_path, times
 ):
-    kill_runs_in_the_middle(start_suite, tmp_path, times=3, seed=0)
+    kill_runs_in_the_middle(start_suite, tmp_path, times=times, seed=0)
     forget_flags(tmp_path)
     before = {profile.case.id for profile in profiles(tmp_path)}
     done = run_suite(*MANY, "--resume", "-rs")

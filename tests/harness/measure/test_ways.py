@@ -66,7 +66,9 @@ def sessions():
     return found
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize(
+    "way", [pytest.param(way, marks=[pytest.mark.exhaustive] if way == PROCESSES else []) for way in WAYS]
+)
 def test_both_go_on_at_once_and_leave_nothing_behind(run_both, started, way, monkeypatch):
     """Streams stand for themselves only on a GPU: elsewhere two threads show everything but torch's own part."""
     if way == STREAMS and not torch.cuda.is_available():
