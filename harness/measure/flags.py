@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 import re
-from typing import Any, Iterator, List, Mapping, Optional, Sequence, Tuple
+from pathlib import Path
+from typing import Any, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from harness.board.socket_meter import SOCKET
 from harness.board.throttling import PREFIX, throttled_times
 from harness.core.cases import CONCURRENT, DISTURBED_CORES, IDLE, STATIC, Case, Mix, parse_storage
+from harness.core.files import read_toml
 from harness.core.metrics import POWER_CHANNEL, between, end_s
 from harness.core.profiles import CLEAN, NO_SERIES, Minibatch, Profile, Telemetry
 from harness.core.units import bytes_to_mb
@@ -28,6 +30,19 @@ _QUOTA = "the container used up its CPU quota in {} periods and had to wait for 
 _SCALED = "this workload was never measured; it is scaled from {} and may be off by a factor of 2"
 _NO_HEAT = "the run must end above {:g} C, and there is no temperature sensor"
 _NOT_CLEAN = "not-clean: this process had loaded torch and may have kept the GPU awake; run test_baseload.py by itself"
+
+
+class FlagMeaning(NamedTuple):
+    """What the documentation says of a kind of flag."""
+
+    raised: str  # when the flag is raised
+    remedy: str  # what to do; empty if there is nothing to do
+
+
+def flag_meanings() -> Dict[str, FlagMeaning]:
+    """The meaning of every kind of flag, also of those that devices and `results prune` add, from `flags.toml`."""
+    path = Path(__file__).with_name("flags.toml")
+    return {kind: FlagMeaning(*texts) for kind, texts in read_toml(path).items()}
 
 
 def find_flags(profile: Profile) -> List[str]:

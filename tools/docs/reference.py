@@ -43,6 +43,7 @@ def pages() -> List[Page]:
         Page("python-api", "every public name, with its arguments and errors", api_page()),
         Page("columns", "of exported tables and of the frames in Python", columns_page()),
         Page("metrics", "what is computed of each profile", metrics_page()),
+        Page("flags", "doubts about a profile, and what to do", flags_page()),
         Page("files", "the keys of `jetwatt.toml`, campaigns and `lab.toml`", files_page()),
         Page("exit-codes", "what a command ends with", commands.exit_codes_page()),
     ]
@@ -209,6 +210,32 @@ def metrics_page() -> str:
             "## Compared by gates\n",
             "`--baseline`, `baseline check`, `compare` and `history` compare these.\n",
             table(("quantity", "metric", "threshold of a baseline", "verdict if it is worse"), gated),
+        ]
+    )
+
+
+def flags_page() -> str:
+    """Every kind of flag, from the table of their meanings.
+
+    Raises:
+        UndocumentedError: a flag has no meaning.
+    """
+    from harness.measure.flags import flag_meanings
+    from harness.store.conditions import DISQUALIFYING
+
+    meanings = flag_meanings()
+    silent = [kind for kind, meaning in meanings.items() if not meaning.raised]
+    if silent:
+        raise UndocumentedError(f"flags without a meaning: {', '.join(silent)}")
+    rows = [(code(kind), escape(meaning.raised), escape(meaning.remedy)) for kind, meaning in meanings.items()]
+    left_out = " or ".join(map(code, DISQUALIFYING))
+    return "\n".join(
+        [
+            "# Flags\n",
+            "A flag is a doubt about a profile. Tables, reports and exports show it with the value that caused it. "
+            f"Profiles flagged {left_out} are left out of comparisons; others count "
+            "([what each figure means](figures.md#the-table)).\n",
+            table(("flag", "raised when", "what to do"), rows),
         ]
     )
 

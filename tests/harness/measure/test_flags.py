@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 import re
+from pathlib import Path
 
 import pytest
 
 from harness.core.cases import Case, Settings
+from harness.core.configuration import NOT_FRESH
 from harness.core.profiles import CLEAN, FIRST, Minibatch, Profile, Series, Telemetry
-from harness.measure.flags import find_flags
-from harness.store.conditions import is_disqualified
+from harness.measure import flags as flags_module
+from harness.measure.flags import find_flags, flag_meanings
+from harness.store.conditions import RAW_PRUNED, is_disqualified
 from tests.named_modes import mode_on
 
 CASE = Case("host", "lenet-mnist", mode_on(), 0, "ssd", 10)
@@ -181,3 +184,14 @@ def test_a_sample_above_what_board_or_supply_allow_is_named_with_the_limit():
     assert "power-peak" in flags(telemetry=first, power_limits=limits)
     before = sampled("power_vdd_in_mw", [26_100, 24_000], start_s=9.5)
     assert "power-peak" not in flags(telemetry=before, power_limits=limits)
+
+
+def test_every_flag_has_a_meaning():
+    """Kinds in the code: texts that begin with `kind: ` where flags are made, and names that devices and stores use."""
+    folder = Path(flags_module.__file__).parents[1]
+    sources = [Path(flags_module.__file__), folder / "devices" / "host.py", folder / "devices" / "jetson.py"]
+    texts = "".join(source.read_text(encoding="utf-8") for source in sources)
+    raised = set(re.findall(r"\"([a-z]+(?:-[a-z]+)*): (?=[^\"])", texts)) | {NOT_FRESH, RAW_PRUNED}
+    meanings = flag_meanings()
+    assert raised == set(meanings)
+    assert [kind for kind, meaning in meanings.items() if not meaning.raised] == []
