@@ -79,7 +79,7 @@ class Fleet:
     def __init__(self, path: Path) -> None:
         self.path = path.absolute()
         if not path.is_file():
-            raise UnknownNameError(f"there is no lab {path}", "name it with --lab FILE; docs/fleet.md shows one")
+            raise UnknownNameError(f"there is no lab {path}", "name it with --lab FILE; docs/fleet_setup.md shows one")
         self.lab = typed(read_toml(path), Lab, str(path))
         self.folder = (self.path.parent / Path(self.lab.folder).expanduser()).absolute()
         _check(self.lab, path)

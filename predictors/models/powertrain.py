@@ -9,7 +9,7 @@ They were searched (`evaluate --grid`) on the measured tables of an Orin AGX: fr
 50 random modes, 5 repeats; they may fit other tables less well. Frozen layers matter most: with all but the fresh one
 frozen, errors double; two are best with 10 modes (LSTM, time: 11 % against 18), none or one with 50 (YOLOv8n: 9 to 10 %
 against 12). Dropout of the reference helps the transfer; the rest matters little. Chosen: dropout for the reference,
-none for the transfer, the first layer frozen. docs/predictors.md has the errors.
+none for the transfer, the first layer frozen. docs/predictor_errors.md has the errors.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ GREATEST = {
     ("a40", "bert"): (6, 3),
     ("a40", "resnet50"): (9, 4),
 }
-"""Greatest mean absolute errors in %, of times around their mean and of power; docs/simulation.md has the errors."""
+"""Greatest mean absolute errors in %, of times around their mean and of power; docs/simulation_accuracy.md has them."""
 
 
 def errors_of(gpu, **values):

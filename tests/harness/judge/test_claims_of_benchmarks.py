@@ -48,8 +48,8 @@ def test_claims_have_names_of_their_own_and_take_statistics_that_exist():
     assert {board for claim in CLAIMS for board in claim.boards} - set(BOARDS) == OF_DRIVERS
 
 
-def test_the_page_on_experiments_states_how_many_claims_rest_on_fitted_figures():
-    page = (PROJECT / "docs" / "experiments.md").read_text(encoding="utf-8")
+def test_the_page_on_claims_states_how_many_claims_rest_on_fitted_figures():
+    page = (PROJECT / "docs" / "claims.md").read_text(encoding="utf-8")
     fitted = sum(bool(claim.fitted) for claim in CLAIMS)
     assert f"{fitted} of the {len(CLAIMS)} claims rest on figures" in page
 
