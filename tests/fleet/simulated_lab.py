@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import io
+import json
 import os
 import shutil
 import signal
@@ -12,11 +14,9 @@ import tempfile
 import time
 from pathlib import Path
 
-from harness.cli.fleet import examine
-from harness.core.errors import CannotRunError
-from harness.fleet.lab import PROGRAMS, Fleet, program
+from harness.__main__ import main
+from harness.fleet.lab import PROGRAMS, program
 from harness.fleet.on_board import CASE_BEGINS
-from harness.fleet.slurm import Slurm
 
 PROJECT = Path(__file__).resolve().parents[2]
 TOOL = PROJECT / "tools/simulated_lab.sh"
@@ -154,10 +154,10 @@ class SimulatedLab:
 
     def status(self):
         """What `fleet status --json` prints; None while slurmctld does not answer."""
-        fleet = Fleet(self.folder / "lab.toml")
-        with contextlib.suppress(CannotRunError):
-            return examine(fleet, Slurm(fleet.folder))
-        return None
+        printed, errors = io.StringIO(), io.StringIO()
+        with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(errors):
+            code = main(["fleet", "status", "--json", "--lab", str(self.folder / "lab.toml")])
+        return json.loads(printed.getvalue()) if code == 0 else None
 
     def board(self, name):
         status = self.status()
