@@ -1,21 +1,21 @@
-"""What the documents name is there, files, tests, links between them; and the API page runs, line by line."""
+"""What the documents name is there: files, tests, links between them, commands and their options."""
 
 from __future__ import annotations
 
 import argparse
-import ast
+import functools
 import importlib
-import importlib.util
 import re
 import shlex
 from pathlib import Path
-from typing import Set
+from typing import List, Set
 
 import pytest
 
 import jetwatt as public
+from harness.core.files import read_toml
 from jetwatt.cli import COMMANDS
-from jetwatt.cli import main as jetwatt
+from tests.pages import shell_lines
 
 PROJECT = Path(__file__).resolve().parents[1]
 DOCUMENTS = [PROJECT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md", "baselines/README.md")]
@@ -41,58 +41,74 @@ def test_files_links_and_tests_that_a_document_names_exist(document):
         assert f"def {test}(" in files[0].read_text(encoding="utf-8"), f"{document.name} names {name}::{test}"
 
 
-def anchors_of(text: str) -> Set[str]:
-    """The anchors of a page's headings, as GitHub makes them."""
-    without_code = re.sub(r"^```.*?^```$", "", text, flags=re.MULTILINE | re.DOTALL)
-    headings = re.findall(r"^#{1,6} (.+)$", without_code, re.MULTILINE)
-    return {re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-") for heading in headings}
+FENCED = re.compile(r"^```(?:sh)?\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+PYTESTS_OWN = {"-k", "-m", "-q", "-v", "-x", "-p", "--fixtures", "--help", "--junitxml", "--rootdir", "--strict"}
+NIGHTLY = (PROJECT / "tools" / "nightly.sh").read_text(encoding="utf-8").partition("\nEND\n")[0]
+
+
+@functools.lru_cache(maxsize=None)
+def parser_of(name: str) -> argparse.ArgumentParser:
+    """The parser of a command."""
+    [command] = [command for command in COMMANDS if command.name == name]
+    parser = argparse.ArgumentParser()
+    importlib.import_module(command.module).add_arguments(parser)
+    return parser
+
+
+def options_of_pytest() -> Set[str]:
+    return PYTESTS_OWN | set(read_toml(PROJECT / "harness" / "options.toml"))
+
+
+def unknown_options(words: List[str]) -> List[str]:
+    """Options of a line of a document that its command does not have; the command itself if there is none."""
+    program, *rest = words
+    place = rest.index("--") if "--" in rest else len(rest)
+    rest, pytests = rest[:place], rest[place + 1 :]
+    if program == "jetwatt":
+        if rest[0] not in {command.name for command in COMMANDS}:
+            return [rest[0]]
+        parser = parser_of(rest[0])
+        known = set(parser._option_string_actions)
+        for action in parser._actions:
+            if isinstance(action, argparse._SubParsersAction):
+                known |= {name for one in action.choices.values() for name in one._option_string_actions}
+        known |= {"--root", "--version"}
+        return unknown(rest[1:], known) + unknown(pytests, options_of_pytest())
+    if program == "pytest":
+        return unknown(rest, options_of_pytest())
+    return unknown(rest, set(re.findall(r"--[a-z-]+", NIGHTLY))) + unknown(pytests, options_of_pytest())
+
+
+def unknown(words: List[str], known: Set[str]) -> List[str]:
+    named = [word.partition("=")[0] for word in words if re.match(r"--?[a-z][^ ]*$", word)]
+    return [name for name in named if name not in known and not name.startswith("--benchmark-")]
+
+
+def commands_of(text: str) -> List[List[str]]:
+    """Lines of fenced blocks that call a command of the suite, pytest or the nightly script, in words."""
+    lines = [line for block in FENCED.findall(text) for line in shell_lines(block)]
+    renamed = [
+        re.sub(r"^(python -m (harness|predictors)|(\./)?\.venv/bin/jetwatt)\b", "jetwatt", line) for line in lines
+    ]
+    wanted = [line for line in renamed if re.match(r"jetwatt [a-z]|pytest |bash tools/nightly\.sh", line)]
+    return [shlex.split(re.split(r" (?:\||>>?) ", line)[0]) for line in wanted]
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
-def test_anchors_that_a_document_links_to_exist(document):
-    text = document.read_text(encoding="utf-8")
-    for page, anchor in re.findall(r"\]\(([^)#:\s]*)#([^)\s]+)\)", text):
-        linked = (document.parent / page).resolve() if page else document
-        assert anchor in anchors_of(linked.read_text(encoding="utf-8")), f"{page}#{anchor}"
+def test_commands_that_a_document_shows_have_the_options_it_gives_them(document):
+    commands = commands_of(document.read_text(encoding="utf-8"))
+    assert [(" ".join(words), unknown_options(words)) for words in commands if unknown_options(words)] == []
 
 
-BLOCK = re.compile(r"(?:<!-- (file|needs): (\S+) -->\n)?```(sh|python)\n(.*?)```", re.DOTALL)
-"""Code of a page; a comment before it says that it is a file, or what it needs."""
-
-
-def value_of(text):
-    """A literal, or a repr as it is."""
-    return text if text.startswith("<") else ast.literal_eval(text)
-
-
-@pytest.mark.exhaustive
-def test_the_api_page_runs_line_by_line(tmp_path, monkeypatch):
-    """Each statement by itself; `# -> VALUE` behind one is what it has to be."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.syspath_prepend(str(tmp_path))
-    page, names, checked, left_out = (PROJECT / "docs" / "api.md").read_text(encoding="utf-8"), {}, 0, 0
-    for block in BLOCK.finditer(page):
-        mark, value, language, code = block.groups()
-        if mark == "file":
-            Path(value).write_text(code, encoding="utf-8")
-        elif language == "sh":
-            assert [jetwatt(shlex.split(line)[1:]) for line in code.splitlines()] == [0]
-        elif mark is None or importlib.util.find_spec(value) is not None:
-            lines = code.splitlines()
-            for statement in ast.parse(code).body:
-                text = "\n".join(lines[statement.lineno - 1 : statement.end_lineno])
-                where = f"docs/api.md:{page.count(chr(10), 0, block.start(4)) + statement.lineno}"
-                if not isinstance(statement, ast.Expr):
-                    exec(compile(text, where, "exec"), names)
-                    continue
-                found = eval(compile(text.partition("  #")[0], where, "eval"), names)
-                expected = re.search(r"  # -> (.*)", text)
-                if expected:
-                    assert (repr(found) if expected[1].startswith("<") else found) == value_of(expected[1]), where
-                    checked += 1
-        else:
-            left_out += code.count("  # -> ")
-    assert checked + left_out >= 10
+def test_an_option_that_a_command_lacks_is_seen():
+    text = (
+        "```\njetwatt fit --corpse c.csv\npytest benchmarks --wrkers 3\nbash tools/nightly.sh --slow -- --wrkers\n```\n"
+    )
+    assert [unknown_options(words) for words in commands_of(text)] == [
+        ["--corpse"],
+        ["--wrkers"],
+        ["--slow", "--wrkers"],
+    ]
 
 
 def test_every_public_name_of_the_table_api_is_on_the_api_page():
@@ -114,11 +130,11 @@ def commands_with_actions():
 
 def test_the_api_page_has_the_call_of_every_command_or_says_why_it_has_none():
     page = (PROJECT / "docs" / "api.md").read_text(encoding="utf-8")
-    table = page[page.index("| command | call | returns |") :].partition("\n\n")[0]
+    table = page[page.index("| command | call |") :].partition("\n\n")[0]
     rows = [[cell.strip() for cell in line.strip("|").split(" | ")] for line in table.splitlines()[2:]]
     named = {text for command, *_ in rows for text in re.findall(r"`(?:jetwatt )?([^`]+)`", command)}
     assert sorted(set(commands_with_actions()) - named) == []
-    for command, call, _ in rows:
+    for command, call in rows:
         calls = re.findall(r"jetwatt\.(\w+)\(", call)
         assert calls or len(call.split()) == 3, f"{command} has neither a call nor the reason in three words"
         assert [name for name in calls if name not in public.__all__] == []

@@ -1,4 +1,4 @@
-"""The public functions on tables: what is learned, chosen and refused; docs/api.md is run by test_documents.py."""
+"""The public functions on tables: what is learned, chosen and refused; docs/api.md is run by test_tutorials.py."""
 
 from __future__ import annotations
 

@@ -140,7 +140,7 @@ def judge_rails(
     totals = [stretch.series(POWER_CHANNEL) for stretch in (idle, load)]
     if not all(total.values for total in totals):
         findings.fail(
-            "there are no samples of the total power", "docs/jetson.md, Power rails, lists which rails make up a total"
+            "there are no samples of the total power", "docs/board_power.md lists which rails make up a total"
         )
         return
     idle_mw, load_mw = (statistics.mean(total.values) for total in totals)

@@ -72,14 +72,14 @@ def test_no_workload_goes_uncounted_and_the_shape_of_128_tokens_is_the_one_that_
     assert COUNTED["bert-squad-128"][1] / 2 == pytest.approx(11.5e9, rel=0.03)
 
 
-README = Path(__file__).resolve().parents[3] / "README.md"
+PAGE = Path(__file__).resolve().parents[3] / "docs" / "workloads.md"
 UNITS = {"": 1.0, "M": 1e6, "G": 1e9}
 
 
 @pytest.mark.parametrize("name", COUNTED)
-def test_readme_prints_the_counted_figures(name):
+def test_the_page_of_workloads_prints_the_counted_figures(name):
     """To half of the last digit that it prints."""
-    (row,) = [line for line in README.read_text(encoding="utf-8").splitlines() if line.startswith(f"| `{name}` |")]
+    (row,) = [line for line in PAGE.read_text(encoding="utf-8").splitlines() if line.startswith(f"| `{name}` |")]
     for printed, counted in zip(row.split(" | ")[2:4], COUNTED[name]):
         digits, unit = re.fullmatch(r"([\d.,]+) ?([MG]?)", printed).groups()
         half = 0.5 * 10.0 ** -len(digits.partition(".")[2])
