@@ -41,6 +41,21 @@ def test_files_links_and_tests_that_a_document_names_exist(document):
         assert f"def {test}(" in files[0].read_text(encoding="utf-8"), f"{document.name} names {name}::{test}"
 
 
+def anchors_of(text: str) -> Set[str]:
+    """The anchors of a page's headings, as GitHub makes them."""
+    without_code = re.sub(r"^```.*?^```$", "", text, flags=re.MULTILINE | re.DOTALL)
+    headings = re.findall(r"^#{1,6} (.+)$", without_code, re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_anchors_that_a_document_links_to_exist(document):
+    text = document.read_text(encoding="utf-8")
+    for page, anchor in re.findall(r"\]\(([^)#:\s]*)#([^)\s]+)\)", text):
+        linked = (document.parent / page).resolve() if page else document
+        assert anchor in anchors_of(linked.read_text(encoding="utf-8")), f"{page}#{anchor}"
+
+
 FENCED = re.compile(r"^```(?:sh)?\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 PYTESTS_OWN = {"-k", "-m", "-q", "-v", "-x", "-p", "--fixtures", "--help", "--junitxml", "--rootdir", "--strict"}
 NIGHTLY = (PROJECT / "tools" / "nightly.sh").read_text(encoding="utf-8").partition("\nEND\n")[0]

@@ -91,14 +91,31 @@ def missing(submission: Submission, states: Sequence[SliceState]) -> List[Missin
             outcomes.update(_outcomes(path, submission.device))
         left_out = {row.case: row.why for row in submission.left_out(state.number)}
         for name, _ in lacking:
-            file, _, test = name.partition("::")
-            module = file[: -len(".py")].replace("/", ".")
-            result, message = outcomes.get((module, id_on_board(submission.device, test)), ("", ""))
+            result, message = outcomes.get(_test_of(name, submission.device), ("", ""))
             if result == "passed" or message.startswith(MEASURED_ALREADY):
                 continue  # its profiles are stored as those of other cases
             why = left_out.get(name) or message or f"its slice is {state.state}{f': {state.why}' if state.why else ''}"
             cases_missing.append(Missing(name, state.number, why))
     return cases_missing
+
+
+def failures_of(submission: Submission, number: int) -> Dict[str, Dict[str, str]]:
+    """The cases of a slice that failed, with the message of the last failure on each board."""
+    first, count, _ = submission.slices[number - 1]
+    names = {_test_of(name, submission.device): name for name, _ in submission.cases()[first - 1 : first - 1 + count]}
+    failures: Dict[str, Dict[str, str]] = {}
+    for path in submission.reports(number):
+        board = path.stem.split("-")[2]  # junit-TIME-BOARD-PART
+        for test, (result, message) in _outcomes(path, submission.device).items():
+            if result in ("failure", "error") and test in names:
+                failures.setdefault(names[test], {})[board] = message
+    return failures
+
+
+def _test_of(name: str, device: str) -> Tuple[str, str]:
+    """The class name and the name that a JUnit report has for a test id, on whichever board."""
+    file, _, test = name.partition("::")
+    return file[: -len(".py")].replace("/", "."), id_on_board(device, test)
 
 
 def _outcomes(path: Path, device: str) -> Dict[Tuple[str, str], Tuple[str, str]]:

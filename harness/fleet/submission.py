@@ -134,10 +134,22 @@ class Submission:
     def is_settled(self) -> bool:
         return self.settled.exists()
 
+    @property
+    def unable(self) -> Path:
+        """The file of boards that could not train a workload of it: board, workload and reason, a line each."""
+        return self.folder / "unable"
+
     def cases(self) -> List[Tuple[str, str]]:
         """Test id and key of each case, in the order of the slices."""
         lines = (self.folder / "cases.txt").read_text(encoding="utf-8").splitlines()
         return [(name, key) for name, _, key in (line.partition("\t") for line in lines)]
+
+    def cases_of(self, number: int, workload: str) -> List[str]:
+        """Test ids of the cases of a slice that run a workload."""
+        first, count, _ = self.slices[number - 1]
+        rows = (self.folder / "case_workloads").read_text().splitlines()[first - 1 : first - 1 + count]
+        names = [name for name, _ in self.cases()[first - 1 : first - 1 + count]]
+        return [name for name, row in zip(names, rows) if workload in row.split()]
 
     def file(self, number: int, name: str) -> Path:
         """A file that a slice returned; numbers begin at 1."""
@@ -261,12 +273,12 @@ def enqueue(
     rows = [f"{number}\t{at}\t{count}\n" for number, (at, count, _) in enumerate(table, start=1)]
     (folder / "cases.txt").write_text("".join(lines), encoding="utf-8")
     (folder / "slices.tsv").write_text("".join(rows))
-    workloads = sorted({name for part in slices for case in part.cases for name in case.workloads})
-    (folder / "workloads").write_text("".join(f"{name}\n" for name in workloads))
+    workloads = [" ".join(case.workloads) for part in slices for case in part.cases]
+    (folder / "case_workloads").write_text("".join(f"{names}\n" for names in workloads))
     (folder / "commit").write_text(without_changes(suite_commit() or ""))
     (folder / "arguments").write_text("".join(f"{word}\n" for word in words))
     content = {"pool": pool, "device": device, "slices": table, "board": board}
-    with _locked(folder):
+    with lock_submission(folder):
         write_durably(folder / "submission.json", json.dumps(content).encode())
         submission = Submission(folder)
         try:
@@ -278,8 +290,8 @@ def enqueue(
 
 
 @contextlib.contextmanager
-def _locked(folder: Path) -> Iterator[None]:
-    """Hold a submission, so that no other process queues its slices meanwhile."""
+def lock_submission(folder: Path) -> Iterator[None]:
+    """Lock a submission, so that no other process queues, cancels or clears its slices meanwhile."""
     with open(folder / "lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
@@ -331,14 +343,18 @@ def count_states(states: Sequence[SliceState]) -> Dict[str, int]:
 
 def cancel(fleet: Fleet, submission: Submission) -> None:
     """End the running slices of a submission and remove the waiting ones from the queue; finished ones are kept."""
-    (submission.folder / "cancelled").touch()
-    Slurm(fleet.folder).call("scancel", f"--name={submission.job_name}")
+    with lock_submission(submission.folder):
+        (submission.folder / "cancelled").touch()
+        Slurm(fleet.folder).call("scancel", f"--name={submission.job_name}")
 
 
 def retry(fleet: Fleet, submission: Submission, which: Sequence[str]) -> List[int]:
-    """Give slices in these states (held, gone, cancelled) three more attempts; returns their numbers."""
+    """Give slices in these states (held, gone, cancelled) three more attempts; returns their numbers.
+
+    They run with the commit that the boards have; slices that still wait keep the one they were submitted with.
+    """
     slurm = Slurm(fleet.folder)
-    with _locked(submission.folder):
+    with lock_submission(submission.folder):
         jobs = slurm.jobs(submission.job_name)
         numbers = [
             state.number
@@ -347,11 +363,15 @@ def retry(fleet: Fleet, submission: Submission, which: Sequence[str]) -> List[in
         ]
         if "cancelled" in which:
             (submission.folder / "cancelled").unlink(missing_ok=True)
+        if numbers:
+            submission.unable.unlink(missing_ok=True)
         for number in numbers:
-            # the user retries with the commit that the boards have now
-            (submission.folder / "commit").unlink(missing_ok=True)
             for name in ("attempts", "ended", "losses", "left_out"):
                 submission.file(number, name).unlink(missing_ok=True)
+            for report in submission.reports(number):  # of earlier attempts
+                report.unlink()
+            submission.file(number, "any_commit").parent.mkdir(parents=True, exist_ok=True)
+            submission.file(number, "any_commit").touch()
         _queue_again(slurm, submission, jobs, numbers)
     return numbers
 
@@ -375,7 +395,7 @@ def queue_lost(fleet: Fleet, report: Callable[[str], None] = print) -> None:
 
 
 def _queue_lost_of(slurm: Slurm, submission: Submission) -> List[int]:
-    with _locked(submission.folder):
+    with lock_submission(submission.folder):
         jobs = slurm.jobs(submission.job_name)
         states = submission.states(jobs)
         gone = [state.number for state in states if state.state == "gone"]

@@ -24,6 +24,9 @@ PICTURES = (".png", ".svg", ".pdf")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.epilog = (
+        "exit code: 0 a mode meets the goal, on a pool of any board; 2 none does, and the nearest one is named"
+    )
     add = parser.add_argument_group("what to train, and where").add_argument
     add("--device", help="a board, sim:orin-agx, replay:CORPUS.csv, host")
     add("--pool", help="instead: boards of a fleet (docs/fleet.md), each mode on the next free board")

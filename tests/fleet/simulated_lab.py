@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import json
 import os
 import shutil
@@ -13,7 +14,9 @@ import tempfile
 import time
 from pathlib import Path
 
+from harness.__main__ import main
 from harness.fleet.lab import PROGRAMS, program
+from harness.fleet.on_board import CASE_BEGINS
 
 PROJECT = Path(__file__).resolve().parents[2]
 TOOL = PROJECT / "tools/simulated_lab.sh"
@@ -43,7 +46,7 @@ def pythons():
 class SimulatedLab:
     """Boards and daemons; `stop` ends all of them."""
 
-    def __init__(self, networks=False, boards=3, settings=SETTINGS):
+    def __init__(self, networks=False, boards=3, settings=SETTINGS, sshd=""):
         # munge's socket has a short path that every user may enter: no folder of pytest
         self.folder = Path(tempfile.mkdtemp(prefix="lab", dir="/tmp"))
         self.folder.chmod(0o755)
@@ -51,6 +54,12 @@ class SimulatedLab:
         subprocess.run([str(TOOL), "make", str(self.folder / "lab"), *pythons()[:boards]], env=environment, check=True)
         self.folder /= "lab"
         self.fleet = self.folder / "fleet"
+        if sshd:  # the first value of an option counts
+            for board in self.folder.glob("board*"):
+                config = board / "sshd_config"
+                config.write_text(f"{sshd}\n{config.read_text()}")
+                self.power("cut", board.name)
+                self.power("start", board.name)
         self.call("init", str(self.folder / "lab.toml"))
         self.start_daemons()
 
@@ -62,6 +71,15 @@ class SimulatedLab:
     def stop_daemons(self):
         self.daemons.send_signal(signal.SIGTERM)
         self.daemons.wait(60)
+
+    def rounds(self):
+        """The process ids of the daemons' script's sleep of a second, of which there is another one in each round."""
+        children = Path(f"/proc/{self.daemons.pid}/task/{self.daemons.pid}/children")
+        pids = children.read_text().split() if children.exists() else []
+        for pid in pids:
+            with contextlib.suppress(OSError):
+                if Path(f"/proc/{pid}/cmdline").read_bytes() == b"sleep\x001\0":
+                    yield pid
 
     def reboot_host(self):
         """Kill all that runs on the lab host, of which no board hears anything; `start_daemons` starts it again."""
@@ -135,10 +153,11 @@ class SimulatedLab:
         return said
 
     def status(self):
-        """What `fleet status` says; None while slurmctld does not answer."""
-        process = self.start("status", "--json")
-        said = process.communicate(timeout=120)[0]
-        return json.loads(said) if process.returncode == 0 else None
+        """What `fleet status --json` prints; None while slurmctld does not answer."""
+        printed, errors = io.StringIO(), io.StringIO()
+        with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(errors):
+            code = main(["fleet", "status", "--json", "--lab", str(self.folder / "lab.toml")])
+        return json.loads(printed.getvalue()) if code == 0 else None
 
     def board(self, name):
         status = self.status()
@@ -162,6 +181,29 @@ class SimulatedLab:
 
         self.wait("all boards are idle", is_idle)
 
+    @property
+    def gate_words(self):
+        """Arguments of pytest with which `hold` stops runs: tests/fleet/gate.py."""
+        return ("-p", "tests.fleet.gate", "--gate", str(self.folder / "gate"))
+
+    def hold(self, *boards):
+        """Have runs on boards stop before their second case, until `release`."""
+        (self.folder / "gate").mkdir(exist_ok=True)
+        for board in boards:
+            (self.folder / "gate" / board).touch()
+
+    def release(self, *boards):
+        for board in boards:
+            (self.folder / "gate" / board).unlink()
+
+    def wait_until_held(self, submission, *boards):
+        """The slices of a submission that boards hold, once each of them holds one."""
+
+        def waiting(board):
+            return self.wait(f"{board} holds a slice", lambda: held_slice(submission, board), every_s=0.2)
+
+        return [waiting(board) for board in boards]
+
     def power(self, action, board):
         subprocess.run([str(TOOL), action, str(self.folder / board)], check=True)
 
@@ -172,6 +214,24 @@ class SimulatedLab:
     def slurm(self, *command):
         environment = {**os.environ, "SLURM_CONF": str(self.fleet / "slurm.conf")}
         return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def attempts(submission, number):
+    """The attempts at a slice: when, on which board, why it failed, at which case."""
+    path = submission.file(number, "attempts")
+    return [line.split("\t") for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def held_slice(submission, board):
+    """The slice that a board holds: its first case is stored, its second one has begun. None if there is none."""
+    for number in range(1, len(submission.slices) + 1):
+        log = submission.folder / "log" / f"{number}.log"
+        rows = attempts(submission, number)
+        if rows and rows[-1][1] == board and log.exists() and not submission.file(number, "ended").exists():
+            own = log.read_text().rpartition(f" of {submission.id} on {board}: ")[2]
+            if own.count(CASE_BEGINS) > 1:
+                return number
+    return None
 
 
 def processes():

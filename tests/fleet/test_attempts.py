@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 from types import SimpleNamespace
 
@@ -63,9 +64,11 @@ def test_a_board_is_blamed_for_slices_that_no_other_board_failed():
 def fleet(made, monkeypatch):  # noqa: F811
     """A fleet of three boards in service with the submission `made`; `drained` and `queued` record what is decided."""
     monkeypatch.setattr(submission.Slurm, "nodes", lambda self: fleet.nodes)
-    boards = [SimpleNamespace(name=name) for name in ("b1", "b2", "b3")]
-    lab = SimpleNamespace(requeue_seconds=30)
+    monkeypatch.setattr(submission.Slurm, "jobs", lambda self, name: fleet.jobs)
+    boards = [SimpleNamespace(name=name, pool="pool") for name in ("b1", "b2", "b3")]
+    lab = SimpleNamespace(requeue_seconds=30, board=boards)
     fleet = SimpleNamespace(folder=made.folder.parents[1], lab=lab, pool=lambda name: boards, made=made)
+    fleet.jobs = []
     fleet.nodes = [Node(board.name, "idle", "", "") for board in boards]
     (fleet.folder / "run").mkdir()
     made.queued.clear()
@@ -122,7 +125,148 @@ def test_a_board_that_fails_three_slices_is_drained_unless_it_is_the_last(fleet)
     [reason] = [word for word in words_of(fleet, "scontrol") if word.startswith("Reason")]
     assert reason.startswith("Reason=jetwatt: failed 3 slices in succession, and no other board failed them: pytest ")
     fail(fleet, 3, failure("b2"))
-    assert Ledger(fleet).fault_of("b1") == ""  # slice 3 is to blame
+    assert Ledger(fleet).fault_of("b1", {"b2", "b3"}) == ""  # slice 3 is to blame
+
+
+def test_no_board_is_drained_for_slices_that_all_boards_fail(fleet):
+    for board, number in (("b2", 4), ("b3", 5)):  # of another submission
+        (fleet.folder / f"run/{board}.failures").write_text(f"day\t{number}\tpytest ended with 1\n")
+    for number in (1, 2, 3):
+        fail(fleet, number, failure("b1"))
+        assert words_of(fleet, "scontrol") == []
+    others = {"b2", "b3"}
+    assert Ledger(fleet).fault_of("b1", {"b2", "b3", "b4"}) == ""  # three different boards are enough
+    (fleet.folder / "run/b3.failures").write_text("day\t5\tb3 was lost\n")  # in another way
+    assert Ledger(fleet).fault_of("b1", others).startswith("failed 3 slices in succession")
+    (fleet.folder / "run/b3.failures").write_text("day\t5\tpytest ended with 1\n")
+    assert Ledger(fleet).fault_of("b1", others) == ""
+    fleet.made.file(2, "ended").write_text("done\tb2\t12\t2\t\n")  # others can do what it cannot
+    assert Ledger(fleet).fault_of("b1", others).startswith("failed 3 slices in succession")
+
+
+def report(fleet, board, when, *messages):
+    """A JUnit report of slice 1 on a board, with a message for each case that failed."""
+    rows = ""
+    for (name, _), message in zip(fleet.made.cases()[:2], messages):
+        inside = f'<failure message="{message}"/>' if message else ""
+        rows += f'<testcase classname="benchmarks.test_training" name="{name.partition("::")[2]}">{inside}</testcase>'
+    path = fleet.made.file(1, f"junit-{when}-{board}-1.xml")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f"<testsuite>{rows}</testsuite>")
+
+
+@pytest.mark.parametrize(
+    ("messages", "is_left_out"),
+    [
+        (["no 7 MB of memory on b1", "no 9 MB of memory on b2", "no 3 MB of memory on b3"], True),
+        (["no memory", "no data", "no memory"], False),
+        (["no memory", "no memory", ""], False),
+    ],
+    ids=["same", "different", "two"],
+)
+def test_a_case_that_fails_on_three_boards_in_the_same_way_is_left_out(fleet, messages, is_left_out):
+    verdicts = []
+    for when, board in enumerate(("b1", "b2", "b3")):
+        report(fleet, board, when, messages[when])
+        verdicts.append(fail(fleet, 1, failure(board))[0])
+    assert verdicts == [QUEUED, QUEUED, QUEUED if is_left_out else HELD]
+    name = fleet.made.cases()[0][0]
+    why = "left out, because it failed on b1, b2, b3: no 3 MB of memory on b3"
+    assert fleet.made.left_out(1) == ([(name, why, 3)] if is_left_out else [])
+    assert words_of(fleet, "scontrol") == []
+
+
+def test_cases_that_failed_do_not_count_as_cases_that_cut_off_runs(fleet):
+    for when, board in enumerate(("b1", "b2", "b3")):
+        report(fleet, board, when, "no memory", "no memory")
+        fail(fleet, 1, failure(board))
+    assert len(fleet.made.left_out(1)) == 2
+    assert fail(fleet, 1, lost("b1"))[0] == QUEUED
+
+
+def cannot_train(fleet, number, board, why="no module"):
+    fleet.made.queued.clear()
+    verdict = deciding.unable(fleet, Submission(fleet.made.folder), number, board, "lenet-mnist", why)[0]
+    return verdict, [word for word in words_of(fleet, "sbatch") if word.startswith("--exclude")]
+
+
+def test_a_workload_that_no_board_can_train_is_left_out_and_drains_none(fleet):
+    (fleet.made.folder / "case_workloads").write_text("lenet-mnist\nresnet18-imagenet\n" + "lenet-mnist\n" * 4)
+    fleet.pool("pool").append(SimpleNamespace(name="b4", pool="pool"))  # three are enough
+    fleet.nodes.append(Node("b4", "idle", "", ""))
+    assert cannot_train(fleet, 1, "b1", "no 4 MB at b1") == (QUEUED, ["--exclude=b1"])
+    assert cannot_train(fleet, 2, "b2", "no 5 MB at b2") == (QUEUED, ["--exclude=b1,b2"])
+    assert cannot_train(fleet, 1, "b3", "no 6 MB at b3") == ("workload", [])
+    why = "left out, because lenet-mnist could not be trained (b1: no 4 MB at b1; b2: no 5 MB at b2; b3: no 6 MB at b3)"
+    assert fleet.made.left_out(1) == [(fleet.made.cases()[0][0], why, 0)]
+    assert words_of(fleet, "scontrol") == []
+    for _ in range(2):
+        assert cannot_train(fleet, 2, "b1", "no 7 MB at b1") == ("workload", [])
+        assert len(fleet.made.left_out(2)) == 2
+    submission.retry(fleet, fleet.made, ("gone",))
+    assert cannot_train(fleet, 1, "b1") == (QUEUED, ["--exclude=b1"])  # it is tried anew
+
+
+def test_a_board_that_cannot_train_what_another_can_is_to_blame(fleet):
+    assert cannot_train(fleet, 1, "b1")[0] == QUEUED
+    (fleet.folder / "run/b2.rehearsed").write_text("resnet18-imagenet\nlenet-mnist\n")
+    assert cannot_train(fleet, 2, "b1") == ("board", [])
+    assert Ledger(fleet).able("b1", "lenet-mnist") == ["b2"]
+    assert Ledger(fleet).able("b2", "lenet-mnist") == []
+
+
+def test_the_only_board_in_service_waits_for_others_before_a_workload_is_left_out(fleet):
+    (fleet.made.folder / "case_workloads").write_text("lenet-mnist\n" * 6)
+    fleet.nodes[1:] = [node._replace(reason="fan") for node in fleet.nodes[1:]]
+    assert cannot_train(fleet, 1, "b1") == (QUEUED, [])
+    assert fleet.made.left_out(1) == []
+    fleet.nodes[1] = fleet.nodes[1]._replace(reason="")
+    assert cannot_train(fleet, 1, "b2", "no data")[0] == "workload"  # none is left to try
+
+
+def test_a_slice_that_was_queued_meanwhile_is_not_queued_twice(fleet):
+    own, other = (Job(f"{array}_3", "root", "RUNNING", "b1", 3, "", fleet.made.job_name) for array in (7, 8))
+    fleet.jobs = [own, other._replace(id="7_2", slice=2)]
+    fleet.made.file(3, "attempts").parent.mkdir(parents=True)
+    fleet.made.file(3, "attempts").write_text("\t".join(failure("b1")) + "\n")
+    fleet.made.queued.clear()
+    assert deciding.failed(fleet, fleet.made, 3, "b1", "7_3")[0] == QUEUED
+    assert [words[0] for words in fleet.made.queued] == ["sbatch"]
+    fleet.jobs.append(other)
+    fleet.made.queued.clear()
+    assert deciding.failed(fleet, fleet.made, 3, "b1", "7_3") == (QUEUED, "again already, as job 8_3")
+    assert fleet.made.queued == []
+
+
+def test_a_slice_of_a_cancelled_submission_is_not_queued_again(fleet):
+    submission.cancel(fleet, fleet.made)
+    assert fail(fleet, 3, failure("b1")) == ("cancelled", "fleet retry continues it")
+    assert fleet.made.queued == []
+
+
+@pytest.mark.parametrize("decide", ["failed", "unable", "cancel"])
+def test_slices_are_queued_and_cancelled_under_the_lock_of_their_submission(fleet, monkeypatch, decide):
+    is_free = []
+
+    def call(self, *words, **options):
+        with (fleet.made.folder / "lock").open("w") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                is_free.append(False)
+            else:
+                is_free.append(True)
+        return "7\n"
+
+    monkeypatch.setattr(submission.Slurm, "call", call)
+    (fleet.made.folder / "slices/1").mkdir(parents=True)
+    if decide == "cancel":
+        submission.cancel(fleet, fleet.made)
+    elif decide == "failed":
+        fail(fleet, 1, failure("b1"))
+    else:
+        deciding.unable(fleet, fleet.made, 1, "b1", "lenet-mnist", "no module")
+    assert is_free == [False]
 
 
 def test_the_reason_of_a_failure_may_have_tabs(fleet):

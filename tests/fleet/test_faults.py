@@ -18,7 +18,7 @@ from harness.core.mode_texts import format_power_modes
 from harness.core.power_modes import PowerMode
 from harness.fleet.submission import Submission
 from harness.store.results import ResultsStore
-from tests.fleet.simulated_lab import POOL, PROJECT, TOOL, SimulatedLab, pythons, why_not
+from tests.fleet.simulated_lab import POOL, PROJECT, TOOL, SimulatedLab, attempts, pythons, why_not
 
 KILLER = "MODE_30W"
 """A slice of this mode takes its board's power away."""
@@ -87,19 +87,6 @@ def chain_of_modes():
         yield PowerMode(cores, cpu_khz, max(space.gpu_khz), max(space.mem_khz))
 
 
-def measures_a_slice(lab, board, night):
-    """Wait until a board has just begun to measure a slice that nothing befell yet; returns its number."""
-    works = lab.folder / board / "work"
-    files = {number: works / f"{night.id}-{number}/results.sqlite" for number in range(1, len(night.slices) + 1)}
-    before = {number for number, path in files.items() if path.exists()}
-
-    def begun():
-        found = (number for number, path in files.items() if number not in before and path.exists())
-        return next((number for number in found if len(attempts(night, number)) == 1), None)
-
-    return lab.wait(f"{board} measures", begun, every_s=0.1)
-
-
 def is_out(lab, board, why):
     found = lab.board(board)
     return found is not None and why in found["reason"] and found["reason"]
@@ -122,7 +109,8 @@ def test_a_campaign_comes_through_all_that_goes_wrong_in_a_lab(lab, tmp_path):
     lab.wait_until_idle()
 
     # two submits at once
-    slowly = ["-p", "tests.fleet.benchmark", "--case-wait", "0.3"]  # so that there is something left to be cut off
+    slowly = ["-p", "tests.fleet.benchmark", "--case-wait", "0.3", *lab.gate_words]
+    lab.hold("board1", "board2")  # so that there is something left to be cut off
     submits = [
         lab.start("submit", *words, *asked) for asked in ([tables[0], *slowly], [KILLER, "--workload", WORKLOADS[0]])
     ]
@@ -140,17 +128,19 @@ def test_a_campaign_comes_through_all_that_goes_wrong_in_a_lab(lab, tmp_path):
     lab.wait("board3 is booked", lambda: "booked: board3 by root, " in lab.call("status"), every_s=0.2)
 
     # the power of a board that measures goes, and comes back by the lab's own program
-    lost = measures_a_slice(lab, "board1", night)
+    [lost] = lab.wait_until_held(night, "board1")
     lab.power("cut", "board1")
+    lab.release("board1")
     lab.wait("board1 is out", lambda: is_out(lab, "board1", "jetwatt: "))
 
     # the network to a board that measures goes silent: nothing is refused, nothing comes through
-    silent = measures_a_slice(lab, "board2", night)
+    [silent] = lab.wait_until_held(night, "board2")
     namespace = (lab.folder / "board2/settings").read_text().partition("=")[2].strip()
     firewall = ["ip", "netns", "exec", namespace, "iptables"]
     for chain in ("INPUT", "OUTPUT"):
         subprocess.run([*firewall, "-A", chain, "-j", "DROP"], check=True)
     lab.wait("board2 is silent", lambda: is_out(lab, "board2", "jetwatt: "))
+    lab.release("board2")
     subprocess.run([*firewall, "-F"], check=True)
     lab.wait("board2 is back", lambda: is_back(lab, "board2"))
 
@@ -171,11 +161,13 @@ def test_a_campaign_comes_through_all_that_goes_wrong_in_a_lab(lab, tmp_path):
     lab.wait("board2 is back", lambda: is_back(lab, "board2"))
 
     # the disk of a board that measures is full, then somebody's run was killed on it
-    crowded = submit(lab, "--board", "board2", *words, tables[2])
-    full = measures_a_slice(lab, "board2", crowded)
+    lab.hold("board2")
+    crowded = submit(lab, "--board", "board2", *words, tables[2], *lab.gate_words)
+    [full] = lab.wait_until_held(crowded, "board2")
     filler = lab.folder / "board2/work/filler"
     with pytest.raises(OSError, match="No space left"):
         filler.write_bytes(bytes(64 * 1000 * 1000 * 2))
+    lab.release("board2")
     lab.wait("board2 has a full disk", lambda: is_out(lab, "board2", "disk full"))
     saved = lab.folder / "board2/state/jetwatt/host.json"
     saved.parent.mkdir(parents=True, exist_ok=True)
@@ -195,7 +187,7 @@ def test_a_campaign_comes_through_all_that_goes_wrong_in_a_lab(lab, tmp_path):
     # the case that kills is left out and named, after it took two boards
     [held] = next(one["held"] for one in lab.status()["submissions"] if one["id"] == killer.id)
     killed = (lab.folder / "killed").read_text().split()
-    assert [line.split("\t")[2] for line in attempts(killer, 1)[:2]] == [f"{board} was lost" for board in killed]
+    assert [why for _, _, why, _ in attempts(killer, 1)[:2]] == [f"{board} was lost" for board in killed]
     assert len(killed) == 2
     assert held["why"].count("was left out, because it cut off two runs") == 1
     assert f"slice 1 failed: {killed[-1]} was lost, at " in Path(held["log"]).read_text()
@@ -203,8 +195,8 @@ def test_a_campaign_comes_through_all_that_goes_wrong_in_a_lab(lab, tmp_path):
     # the others are done, also those whose board was lost
     assert {state.state for one in (night, morning, crowded, mask) for state in one.states([])} == {"done"}
     for number, board in ((lost, "board1"), (silent, "board2")):
-        assert f"{board} was lost" in "".join(attempts(night, number)[:-1])
-    assert "and the board: disk full" in attempts(crowded, full)[0]
+        assert f"{board} was lost" in [row[2] for row in attempts(night, number)[:-1]]
+    assert "and the board: disk full" in attempts(crowded, full)[0][2]
 
     # collect is interrupted, and repeated
     out = tmp_path / "night.sqlite"
@@ -290,10 +282,6 @@ def test_a_search_on_a_pool_leaves_alone_a_board_that_is_reserved(tmp_path):
 
 def submit(lab, *words):
     return Submission(lab.fleet / "submissions" / lab.call("submit", *words).partition(":")[0])
-
-
-def attempts(submission, number):
-    return submission.file(number, "attempts").read_text().splitlines()
 
 
 def is_over(lab):

@@ -31,7 +31,7 @@ def fleet(tmp_path):
         "python": f'echo "$*" >> {tmp_path}/decisions\ncd {tmp_path}/answers\ncase $3 in\n'
         f"plan) for part in part.*; do [ ! -e $part ] || cp $part {tmp_path}/submissions/night/slices/1; done ;;\n"
         'failed) [ -e failed ] && cat failed || printf "queued\\tagain" ;;\n'
-        "fault) [ ! -e fault ] || cat fault ;;\nesac\n",
+        "fault | able | unable) [ ! -e $3 ] || cat $3 ;;\nesac\n",
         "power": f'echo "$*" >> {tmp_path}/power\n',
     }
     for name, text in fakes.items():
@@ -168,25 +168,61 @@ def test_what_a_lost_run_measured_is_fetched_once_its_board_is_back(fleet):
     assert text(fleet / "asked").count("rm -rf work/night-1") == 1
 
 
-def test_a_workload_that_a_board_cannot_run_keeps_it_out_until_it_can(fleet):
-    (fleet / "submissions/night/workloads").write_text("lenet-mnist\nyolov8n-coco\n")
-    answer(fleet, "check", 3, "cannot train yolov8n-coco: no module named torchvision")
+UNABLE = "cannot train yolov8n-coco: no module named torchvision"
+
+
+@pytest.fixture
+def with_workloads(fleet):
+    """The fleet with a slice of two workloads, of which the board cannot train one."""
+    (fleet / "submissions/night/case_workloads").write_text("resnet18-imagenet\nlenet-mnist\nyolov8n-coco\n")
+    board = fleet / "bin/on_board"
+    lines = board.read_text().splitlines()
+    fails = f'case "$*" in *--workloads*yolov8n-coco*) [ -e {fleet}/fixed ] || {{ echo "{UNABLE}"; exit 3; }} ;; esac'
+    board.write_text("\n".join([*lines[:2], fails, *lines[2:]]) + "\n")
+    return fleet
+
+
+def test_a_workload_that_another_board_can_train_keeps_a_board_out_until_it_can(with_workloads):
+    fleet = with_workloads
+    (fleet / "answers/unable").write_text("board\torin2 can\n")
+    (fleet / "answers/able").write_text("orin2\n")
     assert call(fleet, "slice", "night") == REQUEUE
-    assert "--workloads lenet-mnist yolov8n-coco" in text(fleet / "asked")
-    assert "Reason=jetwatt: cannot train yolov8n-coco: no module named torchvision" in text(fleet / "slurm")
+    assert "--workloads lenet-mnist yolov8n-coco\n" in text(fleet / "asked")  # those of this slice
+    assert "--workload yolov8n-coco --why no module named torchvision" in text(fleet / "decisions")
+    assert f"Reason=jetwatt: {UNABLE}" in text(fleet / "slurm")
     assert not (fleet / "submissions/night/slices/1/attempts").exists()
-    (fleet / "node").write_text(OUT.format("jetwatt: cannot train yolov8n-coco: no module named torchvision"))
-    for code, says in ((3, "cannot train yolov8n-coco: no module named torchvision"), (0, "fit, boot a")):
+    (fleet / "node").write_text(OUT.format(f"jetwatt: {UNABLE}"))
+    answer(fleet, "check", 0, "fit, boot a")
+    for is_fixed in (False, True):
         (fleet / "asked").unlink()
-        answer(fleet, "check", code, says)
+        if is_fixed:
+            (fleet / "fixed").touch()
         call(fleet, "health", "now")
         assert "--workloads yolov8n-coco\n" in text(fleet / "asked")
-        assert ("State=RESUME" in text(fleet / "slurm")) == (code == 0)
+        assert ("State=RESUME" in text(fleet / "slurm")) == is_fixed
     assert call(fleet, "slice", "night") == DONE
     (fleet / "asked").unlink()
     (fleet / "submissions/night/slices/1/ended").unlink()
     assert call(fleet, "slice", "night") == DONE
     assert "--workloads" not in text(fleet / "asked")  # the second slice does not wait for that
+
+
+def test_a_workload_that_no_board_can_train_keeps_none_out(with_workloads):
+    fleet = with_workloads
+    (fleet / "answers/unable").write_text("queued\tagain, on another board than orin1\n")
+    assert call(fleet, "slice", "night") == DONE  # of this attempt
+    assert " run " not in text(fleet / "asked")
+    (fleet / "answers/unable").write_text("workload\tnor can 2 other boards\n")
+    assert call(fleet, "slice", "night") == DONE
+    assert text(fleet / "asked").count(" run ") == 1
+    assert "DRAIN" not in text(fleet / "slurm")
+    assert text(fleet / "run/orin1.rehearsed") == "lenet-mnist\n"
+    # one that was drained when another still could
+    (fleet / "run/orin1.unable").write_text("yolov8n-coco\n")
+    (fleet / "node").write_text(OUT.format(f"jetwatt: {UNABLE}"))
+    answer(fleet, "check", 0, "fit, boot a")
+    call(fleet, "health", "now")
+    assert "State=RESUME" in text(fleet / "slurm")
 
 
 def test_a_board_that_fails_slice_after_slice_stays_out_though_its_check_passes(fleet):
@@ -447,6 +483,11 @@ def test_a_run_of_another_commit_is_a_failure_that_says_so_and_no_fault_of_the_b
     [attempt] = text(fleet / "submissions/night/slices/1/attempts").splitlines()
     assert attempt.split("\t")[2:] == [said, ""]
     assert not (fleet / "run/orin1.failures").exists()
+    (fleet / "submissions/night/slices/1/any_commit").touch()  # by `fleet retry`
+    (fleet / "answers/part.1").write_text("two\tkey 2\n")
+    call(fleet, "slice", "night")
+    assert text(fleet / "asked").count("--commit c0ffee --pytest") == 1
+    assert text(fleet / "asked").count("--commit  --pytest") == 1
 
 
 @pytest.mark.parametrize("part", ["slices", "."], ids=["slices", "all"])

@@ -260,13 +260,18 @@ def test_retry_clears_what_failed_and_queues_it_again(made, monkeypatch):
     ended(made, 1, "done")
     ended(made, 2, "held", "failed 3 times")
     made.file(2, "attempts").write_text("a\nb\nc\n")
+    made.file(2, "junit-1-board1-1.xml").write_text("<testsuite/>")
     monkeypatch.setattr(submission.Slurm, "jobs", lambda self, name: [Job("7_2", "a", "PENDING", "", 2, "held", name)])
     made.queued.clear()
 
     assert submission.retry(SimpleNamespace(folder=made.folder.parents[1]), made, ("held", "gone")) == [2, 3]
     assert [words[0] for words in made.queued] == ["scancel", "sbatch", "sbatch"]
     assert not made.file(2, "attempts").exists()
+    assert made.reports(2) == []
     assert made.file(1, "ended").exists()
+    # the others keep the commit that they were submitted with
+    assert [made.file(number, "any_commit").exists() for number in (1, 2, 3)] == [False, True, True]
+    assert (made.folder / "commit").exists()
     assert [state.state for state in Submission(made.folder).states([])] == ["done", "gone", "gone"]
     assert json.loads((made.folder / "submission.json").read_text())["pool"] == "pool"
 

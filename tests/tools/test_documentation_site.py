@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import re
+import shutil
 import sys
 
 import pytest
@@ -73,9 +74,9 @@ def test_a_page_that_is_no_tutorial_how_to_reference_or_explanation_has_no_headi
 def test_more_words_than_the_limit_are_refused(docs, monkeypatch):
     (docs / "index.md").write_text("one two")
     (docs / "second.md").write_text("three `four` ...\n")
-    assert build.count_words(docs) == 5 + 6
-    monkeypatch.setattr(build, "MOST_WORDS", 10)
-    with pytest.raises(build.SiteError, match="11 words, at most 10"):
+    assert build.count_words(docs) == 2 + 5 + 3
+    monkeypatch.setattr(build, "MOST_WORDS", 9)
+    with pytest.raises(build.SiteError, match="10 words, at most 9"):
         build.build(docs.parent / "out", docs)
 
 
@@ -115,7 +116,7 @@ def test_the_pages_of_options_columns_and_names_have_all_of_them():
     assert re.findall(r"^`(--[\w-]+)", reference.pytest_options_page(), re.MULTILINE) == declared
     columns = set(re.findall(r"^\| `(\w+)`", reference.columns_page(), re.MULTILINE))
     assert {*CORPUS_COLUMNS, *(column.name for column in _ALL), *MINIBATCH_COLUMNS} <= columns
-    names = re.findall(r"^\.\. auto\w+:: jetwatt\.(\w+)", reference.api_page(), re.MULTILINE)
+    names = re.findall(r"^\.\. auto\w+:: jetwatt\.(\w+)$", reference.api_page(), re.MULTILINE)
     assert sorted(names) == sorted(reference.jetwatt._MODULES)
     fixtures = set(re.findall(r"^`(\w+)`", reference.fixtures_page(), re.MULTILINE))
     assert {"train", "infer", "device", "power_mode", "baseline", "results", "ratio", "value"} <= fixtures
@@ -126,6 +127,25 @@ def test_the_codes_of_commands_with_codes_of_their_own_are_listed():
     for name in ("compare", "history", "baseline check", "fleet submit", "doctor"):
         assert f"[`{name}`](" in page
     assert "| 130 |" in page
+    assert "| 0 green, 1 red, 2 wrong option. |" in page
+
+
+def test_the_page_of_scripts_has_the_options_of_a_night_and_all_that_the_helper_does():
+    from harness.board import privileged
+
+    page = commands.scripts_page()
+    assert "  --device D   " in page
+    assert "exit code: 0 green, 1 red, 2 wrong option.\n```" in page
+    assert re.findall(r"^\| `([\w-]+)` \| `/", page, re.MULTILINE) == list(privileged.KINDS)
+    assert "124 begun" in page
+
+
+def test_what_calls_return_is_on_the_page_with_its_attributes():
+    page = reference.api_page()
+    for name in ("FittedModel", "Answer", "ResultsFile", "Evaluation"):
+        assert f"### {name}\n" in page
+    assert "Returned by `evaluate`, `evaluate_prior`, `scenario`." in page
+    assert "| `costs` | a row for each approach" in page
 
 
 class Undocumented:
@@ -136,6 +156,10 @@ class Undocumented:
 
     def method(self):
         return self.size
+
+
+def made_up() -> Undocumented:
+    """A call that returns it."""
 
 
 def test_an_option_without_help_is_refused():
@@ -181,6 +205,14 @@ def test_a_public_name_or_a_method_of_one_without_a_docstring_is_refused(monkeyp
         reference.api_page()
 
 
+def test_what_a_call_returns_without_a_docstring_is_refused(monkeypatch):
+    monkeypatch.setitem(reference.jetwatt._MODULES, "made_up", __name__)
+    monkeypatch.setattr(reference.jetwatt, "made_up", made_up, raising=False)
+    monkeypatch.setattr(Undocumented, "__module__", "harness.made_up")
+    with pytest.raises(UndocumentedError, match=r"returned by made_up.*Undocumented\.method$"):
+        reference._results_of_calls()
+
+
 def test_a_public_name_that_no_heading_of_the_page_takes_is_refused(monkeypatch):
     monkeypatch.setitem(reference.jetwatt._MODULES, "made_up", "elsewhere")
     monkeypatch.setattr(reference.jetwatt, "made_up", commands.page_of, raising=False)
@@ -199,12 +231,18 @@ def test_a_key_without_a_comment_and_a_metric_without_a_meaning_are_refused(monk
 
 
 @pytest.mark.exhaustive
-def test_a_broken_link_an_anchor_and_a_picture_that_do_not_exist_are_refused(docs):
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::PendingDeprecationWarning")
+def test_a_broken_link_an_anchor_and_a_picture_that_do_not_exist_are_refused(docs, monkeypatch):
     pytest.importorskip("sphinx")
+    menu = "\n```{toctree}\nfirst\nsecond\n```\n"
+    (docs / "index.md").write_text(INDEX + menu)
+    monkeypatch.setattr(build, "write_sources", lambda sources, docs: shutil.copytree(docs, sources))
+    assert build.build(docs.parent / "out", docs)[0] == 3
     (docs / "first.md").write_text("# First\n\n[a](nowhere.md) [b](second.md#no-part) ![c](none.png)\n")
+    (docs / "third.md").write_text("# Third\n")
     with pytest.raises(build.SiteError) as refused:
         build.build(docs.parent / "out", docs)
-    lines = str(refused.value).splitlines()
-    assert len(lines) == 3
-    assert all(line.startswith("docs/first.md") for line in lines)
-    assert all(any(name in line for line in lines) for name in ("none.png", "no-part", "nowhere.md"))
+    faults = sorted(str(refused.value).splitlines())
+    assert [fault.partition(": ")[0] for fault in faults] == ["docs/first.md:3"] * 3 + ["docs/third.md"]
+    for name in ("nowhere.md", "no-part", "none.png", "toctree"):
+        assert any(name in fault for fault in faults), name

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import argparse
+import ast
 import importlib
+import inspect
 import re
+import textwrap
+from pathlib import Path
 from typing import Dict, Iterator, List, NamedTuple, Sequence
 
+from harness.board import privileged
 from harness.cli.command_line import GROUPS, INTERRUPTED, REFUSED, Command
 from jetwatt.cli import COMMANDS
 from tools.docs.markdown import UndocumentedError, block, code, escape, sentence, table, terms
 
+PROJECT = Path(__file__).resolve().parents[2]
 USAGE_WIDTH = 76
 EXIT_CODES = re.compile(r"exit codes?([^:]*): (.*?)(?=\. Example|$)", re.DOTALL)
 BOTH_PROGRAMS = (
@@ -147,6 +153,52 @@ def options_of(action: Action) -> List[Sequence[str]]:
     return rows
 
 
+def scripts_page() -> str:
+    """The nightly script by its own usage text, and the privileged helper by its module's."""
+    title, _, rest = (inspect.getdoc(privileged) or "").partition("\n\n")
+    requests, _, about = rest.partition("\n\n")
+    return "\n".join(
+        [
+            "# Scripts\n",
+            "## tools/nightly.sh\n",
+            "A night of a board, or of a fleet, for any CI; [Nightly runs](ci.md) shows it at work.\n",
+            block(nightly_usage()),
+            "## The privileged helper\n",
+            f"{escape(title)}\n",
+            block(textwrap.dedent(requests)),
+            table(("kind", "files", "allows"), helper_kinds()),
+            f"{escape(about)}\n",
+            f"{escape(helper_statuses())}\n",
+        ]
+    )
+
+
+def nightly_usage() -> str:
+    """What `tools/nightly.sh --help` prints."""
+    script = (PROJECT / "tools" / "nightly.sh").read_text(encoding="utf-8")
+    return script.partition("<< 'END'\n")[2].partition("\nEND\n")[0]
+
+
+def helper_kinds() -> List[Sequence[str]]:
+    """The kinds of files that the privileged helper reads or writes."""
+    return [
+        (code(name), code(f"/{kind.pattern}"), "reading" if kind.is_value is None else "reading, writing")
+        for name, kind in privileged.KINDS.items()
+    ]
+
+
+def helper_statuses() -> str:
+    """The exit statuses of the privileged helper with their numbers."""
+    numbers = (privileged.DONE, privileged.FAILED, privileged.REFUSED, privileged.TIMED_OUT)
+    tree = ast.parse(inspect.getsource(privileged))
+    texts = [
+        node.value.value for node in tree.body if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+    ]
+    [statuses] = [text for text in texts if text.startswith("Exit statuses: ")]
+    meanings = statuses.partition(": ")[2].rstrip(".").split("; ")
+    return "Exit statuses: " + "; ".join(f"{number} {meaning}" for number, meaning in zip(numbers, meanings)) + "."
+
+
 def exit_codes_page() -> str:
     """What every command ends with, from the ends of their `--help`."""
     own = []
@@ -156,6 +208,9 @@ def exit_codes_page() -> str:
                 condition, meanings = match[1].strip(), " ".join(match[2].split())
                 name = f"[`{action.name}`]({page_of(command)}.md)" + (f" {escape(condition)}" if condition else "")
                 own.append((name, escape(meanings)))
+    of_nights = nightly_usage().rpartition("exit code: ")[2]
+    own.append(("[`tools/nightly.sh`](scripts.md)", escape(of_nights)))
+    own.append(("[privileged helper](scripts.md)", escape(helper_statuses().partition(": ")[2])))
     common = [
         ("0", "Done."),
         (str(REFUSED), "Refused, or wrong usage: a line on standard error has the reason and what to do."),

@@ -45,6 +45,7 @@ def pages() -> List[Page]:
         Page("metrics", "what is computed of each profile", metrics_page()),
         Page("flags", "doubts about a profile, and what to do", flags_page()),
         Page("files", "the keys of `jetwatt.toml`, campaigns and `lab.toml`", files_page()),
+        Page("scripts", "options of `tools/nightly.sh`, and what the privileged helper does", commands.scripts_page()),
         Page("exit-codes", "what a command ends with", commands.exit_codes_page()),
     ]
 
