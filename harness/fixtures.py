@@ -125,6 +125,8 @@ def hold_device(request: pytest.FixtureRequest) -> Iterator[Callable[[Device], N
     """A function that holds a device until the end of the run: locked, its state saved, restored at the end."""
     held: Dict[str, Device] = {}
     with contextlib.ExitStack() as stack:
+        # pytest skips the remaining finalizers where Ctrl-C ends one of them; this is then done at the very end.
+        request.config.add_cleanup(stack.close)
 
         def hold(device: Device) -> None:
             if device.name not in held:

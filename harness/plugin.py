@@ -14,6 +14,7 @@ from typing import Any, Generator, List, Optional, Sequence, Tuple
 import pytest
 
 from harness import plan as planning
+from harness.board.lock import interrupt_kept, run_is_ending
 from harness.core.campaigns import case_key
 from harness.core.cases import CONCURRENT, IDLE, parts_of
 from harness.core.configuration import NOT_FRESH
@@ -297,6 +298,32 @@ def pytest_report_collectionfinish(config: pytest.Config, items: Sequence[pytest
             "name a simulated one, --device sim:BOARD"
         )
     return [f"jetwatt: {text}." for text in texts]
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True, specname="pytest_runtest_setup")
+def pytest_interruptible_setup() -> Generator[None, Any, Any]:
+    """End the run by a signal even where its interrupt was lost; so do the next two."""
+    with interrupt_kept():
+        return (yield)
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_call() -> Generator[None, Any, Any]:
+    """A signal that ended a DataLoader worker too would otherwise fail this test, and the run would go on."""
+    with interrupt_kept():
+        return (yield)
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_teardown() -> Generator[None, Any, Any]:
+    """As in the set-up."""
+    with interrupt_kept():
+        return (yield)
+
+
+def pytest_keyboard_interrupt() -> None:
+    """Let further signals wait until the device is as it was before."""
+    run_is_ending()
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

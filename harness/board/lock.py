@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import datetime
 import fcntl
+import math
 import os
 import shlex
 import signal
@@ -17,7 +18,7 @@ import stat
 import threading
 import time
 from pathlib import Path
-from typing import Iterator, List, Set
+from typing import Iterator, Optional, Set
 
 from harness.core.errors import ControlError
 from harness.core.files import is_shared
@@ -120,25 +121,101 @@ def _holder(fd: int) -> str:
         return f"process {process.name}"
 
 
-_ENDING = (signal.SIGTERM, signal.SIGHUP)
+_ENDING = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM)
+AGAIN_S = 2.0  # a closed ssh session sends SIGHUP, and systemd SIGTERM right after it: that is one request to end
+
+_BEING_RESTORED = (
+    "\nthe run is ending, and the device is being restored; if that hangs: kill -9 {}, then python -m harness restore\n"
+)
+
+
+class _Interrupt:
+    """The signal that ends this run, until the KeyboardInterrupt that it caused has ended what ran."""
+
+    def __init__(self) -> None:
+        self.waiting = ""  # why the run is to end, while nothing has ended by it
+        self.came_s = -math.inf  # monotonic
+        self.is_ending = False  # finalizers are running
+
+    def arrive(self, number: int) -> None:
+        """Raise KeyboardInterrupt, unless the run is ending already."""
+        if self.is_ending:
+            with contextlib.suppress(OSError):  # the terminal is closed
+                os.write(2, _BEING_RESTORED.format(os.getpid()).encode())
+            return
+        if time.monotonic() < self.came_s + AGAIN_S:
+            return
+        self.waiting, self.came_s = f"ended by {signal.Signals(number).name}", time.monotonic()
+        # DataLoader workers get the signal too, and torch would raise RuntimeError in the place of this interrupt. A
+        # run that ends needs no message about its workers any more.
+        if callable(signal.getsignal(signal.SIGCHLD)):
+            signal.signal(signal.SIGCHLD, _ignore)
+        raise KeyboardInterrupt(self.waiting)
+
+    def raise_if_waiting(self, cause: Optional[BaseException] = None) -> None:
+        if self.waiting:
+            raise KeyboardInterrupt(self.waiting) from cause
+
+
+def _ignore(number: int, frame: object) -> None:
+    """Handle a signal by doing nothing."""
+
+
+_interrupt = _Interrupt()
 
 
 @contextlib.contextmanager
 def ending_signals_interrupt() -> Iterator[None]:
-    """Make SIGTERM and SIGHUP (a lost terminal) do what Ctrl-C does: raise KeyboardInterrupt, which runs finalizers."""
+    """Make SIGTERM and SIGHUP (a lost terminal) do what Ctrl-C does: raise KeyboardInterrupt, which runs finalizers.
+
+    Signals that follow within `AGAIN_S` are part of the first one.
+    """
+    global _interrupt
+    owner = os.getpid()
 
     def interrupt(number: int, frame: object) -> None:
-        raise KeyboardInterrupt(f"ended by {signal.Signals(number).name}")
+        if os.getpid() != owner:  # a DataLoader worker
+            raise KeyboardInterrupt
+        _interrupt.arrive(number)
 
     # A signal that is ignored or handled already stays so; outside the main thread Python delivers none.
-    changed = [number for number in _ENDING if _in_main_thread() and signal.getsignal(number) is signal.SIG_DFL]
+    default = (signal.SIG_DFL, signal.default_int_handler)
+    before = {number: signal.getsignal(number) for number in _ENDING if _in_main_thread()}
+    changed = {number: handler for number, handler in before.items() if handler in default}
+    if changed:
+        _interrupt = _Interrupt()
     for number in changed:
         signal.signal(number, interrupt)
     try:
         yield
     finally:
-        for number in changed:
-            signal.signal(number, signal.SIG_DFL)
+        for number, handler in changed.items():
+            signal.signal(number, handler)
+        if changed:
+            _interrupt.waiting = ""
+
+
+@contextlib.contextmanager
+def interrupt_kept() -> Iterator[None]:
+    """Raise a signal's KeyboardInterrupt again where it was lost, before the block or in it.
+
+    Python drops an interrupt that is raised while an object is finalized (`__del__`), and another error may take its
+    place.
+    """
+    _interrupt.raise_if_waiting()
+    try:
+        yield
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # of pytest too: a skipped or failed test
+        _interrupt.raise_if_waiting(error)
+        raise
+    _interrupt.raise_if_waiting()
+
+
+def run_is_ending() -> None:
+    """Ignore further signals: the interrupt of one has ended the run, and only finalizers are left."""
+    _interrupt.waiting, _interrupt.is_ending = "", True
 
 
 @contextlib.contextmanager
@@ -147,17 +224,17 @@ def signals_wait() -> Iterator[None]:
     if not _in_main_thread():
         yield
         return
-    came: List[int] = []
+    came: Set[int] = set()
     # SIGCHLD because torch raises where a DataLoader worker has died, as they all do on Ctrl-C.
-    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGCHLD, *_ENDING)}
+    before = {number: signal.getsignal(number) for number in (signal.SIGCHLD, *_ENDING)}
     for number in before:
-        signal.signal(number, lambda number, frame: came.append(number))
+        signal.signal(number, lambda number, frame: came.add(number))
     try:
         yield
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-        for number in came:
+        for number in sorted(came):  # SIGCHLD last: the error that torch raises would be in the place of an interrupt
             signal.raise_signal(number)
 
 

@@ -18,7 +18,7 @@ from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tupl
 import msgspec
 
 from harness.board.knob import Knob, KnobSpec, Value, open_knob
-from harness.board.lock import ending_signals_interrupt, locked, signals_wait
+from harness.board.lock import ending_signals_interrupt, interrupt_kept, locked, signals_wait
 from harness.core.errors import ControlError
 from harness.core.files import remove_durably, write_durably
 
@@ -54,7 +54,8 @@ def preserved(knobs: Sequence[Knob], device: str, *, root: str = "/") -> Iterato
     with ending_signals_interrupt():
         try:
             _save(path, device, root, before)
-            yield
+            with interrupt_kept():
+                yield
         finally:
             # A worker that was forked in the block and unwinds its stack must not put back what its parent still needs.
             if os.getpid() == owner:

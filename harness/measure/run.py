@@ -23,6 +23,7 @@ import msgspec
 from harness.board.containers import container_facts, lack_of_shared_memory
 from harness.board.control_groups import ReadLimit, reads_held, throttled_periods
 from harness.board.disk import describe
+from harness.board.lock import interrupt_kept
 from harness.board.page_cache import PageCache, residency
 from harness.board.sampler import SAMPLER, Sampler
 from harness.board.saved_state import default_state_dir
@@ -153,7 +154,8 @@ def run(
     machine = cast(RealDevice, device)
     bench = bench_of(case, machine, report)
     report(f"    power mode: {case.power_mode.name}")
-    in_effect = machine.set_case(case)
+    with interrupt_kept():
+        in_effect = machine.set_case(case)
     bench = dataclasses.replace(bench, conditions={**bench.conditions, **in_effect, **own_threshold(machine)})
     instruments = Instruments(
         machine.telemetry_sources(bench.directory),

@@ -12,9 +12,10 @@ import types
 import pytest
 
 from harness.__main__ import main
+from harness.board import lock, saved_state
 from harness.board.cpu_clocks import CpuFrequency
 from harness.board.knob import KNOBS, Knob, KnobSpec, open_knob
-from harness.board.lock import locked
+from harness.board.lock import interrupt_kept, locked
 from harness.board.saved_state import default_state_dir, left_behind, preserved, restore
 from harness.core.errors import ControlError
 from tests.another_user import give_away
@@ -280,6 +281,89 @@ def test_a_signal_during_the_restore_waits_for_its_end(dial, monkeypatch):
     assert os.WEXITSTATUS(in_a_child(work)) == 130
     assert [knob.read() for knob in knobs] == [1, 1]
     assert left_behind() == []
+
+
+def fail_as_torch_does(*_):
+    raise RuntimeError("DataLoader worker (pid 7) is killed by signal: Terminated.")
+
+
+def end_with_a_worker():
+    """Get SIGTERM and the death of a worker, which it ended too, in one moment."""
+    both = (signal.SIGTERM, signal.SIGCHLD)
+    signal.signal(signal.SIGCHLD, fail_as_torch_does)
+    signal.pthread_sigmask(signal.SIG_BLOCK, both)
+    for number in both:
+        os.kill(os.getpid(), number)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, both)
+
+
+def end_while_another_error_is_raised():
+    try:
+        os.kill(os.getpid(), signal.SIGTERM)
+    finally:
+        fail_as_torch_does()
+
+
+class EndedWhileFinalized:
+    def __del__(self):
+        os.kill(os.getpid(), signal.SIGTERM)
+
+
+@pytest.mark.parametrize("end", [end_with_a_worker, end_while_another_error_is_raised, EndedWhileFinalized])
+def test_a_lost_interrupt_ends_the_run_all_the_same(dial, end):
+    knob = dial("a", 1)
+
+    def work():
+        sys.unraisablehook = lambda _: None  # Python prints the interrupt that it drops
+        with run([knob]):
+            knob.set(2)
+            end()
+
+    assert os.WEXITSTATUS(in_a_child(work)) == 130
+    assert knob.read() == 1
+    assert left_behind() == []
+
+
+def test_a_lost_interrupt_is_raised_before_the_next_step(dial):
+    def work():
+        sys.unraisablehook = lambda _: None
+        with run([dial("a", 1)]):
+            EndedWhileFinalized()
+            with interrupt_kept():
+                os._exit(5)  # not reached
+
+    assert os.WEXITSTATUS(in_a_child(work)) == 130
+
+
+def test_signals_that_follow_the_first_do_not_stop_the_restore(dial, monkeypatch):
+    """A closed ssh session: SIGHUP, then SIGTERM, here just before signals are held back."""
+    knob = dial("a", 1)
+
+    def signals_wait_later():
+        for number in (signal.SIGTERM, signal.SIGINT):
+            os.kill(os.getpid(), number)
+        return lock.signals_wait()
+
+    def work():
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)  # under nohup it is ignored, and stays so
+        monkeypatch.setattr(saved_state, "signals_wait", signals_wait_later)
+        with run([knob]):
+            knob.set(2)
+            os.kill(os.getpid(), signal.SIGHUP)
+            os._exit(5)  # not reached
+
+    assert os.WEXITSTATUS(in_a_child(work)) == 130
+    assert knob.read() == 1
+
+
+def test_an_interrupt_concerns_one_run(dial):
+    """In a notebook the next run begins in the same process."""
+    with pytest.raises(KeyboardInterrupt), run([dial("a")]):
+        os.kill(os.getpid(), signal.SIGINT)
+    with run([dial("a")]), interrupt_kept():
+        pass
+    with interrupt_kept():
+        pass
 
 
 def test_a_worker_that_ends_in_the_middle_puts_nothing_back(dial):
