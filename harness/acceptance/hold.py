@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from typing import List, Sequence
 
 from harness.acceptance.context import AcceptanceContext
 from harness.acceptance.lines import DoesNotApplyError, Findings, LineResult
 from harness.acceptance.load import LoadRecording, load_for
 from harness.acceptance.modes import custom_modes_in_order, holds_clocks
+from harness.board import fan
 from harness.board.privileged import FULL_PWM
 from harness.core.frequency_residency import clock_use
 
@@ -62,7 +62,7 @@ def check_hold(context: AcceptanceContext) -> LineResult:
 
 def fan_readings(stretch: LoadRecording, unit: str) -> List[float]:
     """The readings of all fans, `pwm` or `rpm`."""
-    channels = [name for name in stretch.telemetry.series if re.fullmatch(rf"fan(_[0-9]+)?_{unit}", name)]
+    channels = [channel for channel in stretch.telemetry.series if fan.unit_of(channel) == unit]
     return [value for channel in channels for value in stretch.series(channel).values]
 
 

@@ -12,6 +12,7 @@ overrides what programs write (255 becomes 88), unless the zone's policy is `use
 from __future__ import annotations
 
 import os
+import re
 from typing import Any, Callable, Dict, List
 
 from harness.board import privileges
@@ -143,6 +144,12 @@ class Fan(Knob):
 
 
 # -- what it does ------------------------------------------------------------------------------------------------------
+
+
+def unit_of(channel: str) -> str:
+    """`pwm` or `rpm`, for a channel of this source; empty for any other."""
+    match = re.fullmatch(r"fan(_[0-9]+)?_(pwm|rpm)", channel)
+    return match.group(2) if match else ""
 
 
 def open_source(root: str) -> Source:

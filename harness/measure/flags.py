@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-import re
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
+from harness.board import fan
 from harness.board.socket_meter import SOCKET
 from harness.board.throttling import PREFIX, throttled_times
 from harness.core.cases import CONCURRENT, DISTURBED_CORES, IDLE, STATIC, Case, Mix, parse_storage
@@ -154,9 +154,9 @@ def _throttling(start: float, end: float, telemetry: Telemetry) -> Iterator[str]
 def _fan(conditions: Mapping[str, Any], telemetry: Telemetry, start: float, end: float) -> Iterator[str]:
     """Fans that did not keep the speed to which the run set them, or whose speed changed."""
     moved = []
-    for channel, unit in ((channel, channel.rpartition("_")[2]) for channel in telemetry.series):
-        values = between(telemetry.series[channel], start, end).values
-        if not re.fullmatch(r"fan(_[0-9]+)?_(pwm|rpm)", channel) or not values:
+    for channel, series in telemetry.series.items():
+        unit, values = fan.unit_of(channel), between(series, start, end).values
+        if not unit or not values:
             continue
         lowest, highest, held = min(values), max(values), conditions.get("fan_set_pwm")
         if unit == "pwm" and held is not None and (lowest, highest) != (held, held):
