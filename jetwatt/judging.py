@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Dict, Optional, Sequence, Union
 
 from harness.judge.baseline import check
-from harness.judge.compare import DEFAULT_THRESHOLD, compare_files
+from harness.judge.compare import compare_files
 from harness.judge.compare import to_json as comparison_json
 from harness.judge.history import read_history
 from harness.judge.history import to_json as history_json
@@ -52,7 +52,7 @@ def history(
     files: Union[PathLike, Sequence[PathLike]],
     *,
     since: Optional[datetime.date] = None,
-    threshold: float = DEFAULT_THRESHOLD,
+    threshold: Optional[float] = None,
     include_flagged: bool = False,
     index: Union[bool, PathLike] = True,
 ) -> Dict[str, Any]:
@@ -61,7 +61,8 @@ def history(
     Args:
         files: results files, or folders of them, in any order.
         since: leave out profiles stored before that day.
-        threshold: share below which changes of level are ignored; the command takes percent.
+        threshold: share below which changes of level are ignored; None for that of the board (`doctor --accept`), else
+            2 %. The command takes percent.
         include_flagged: include profiles flagged disturbed or throttled.
         index: where to keep what was read of each night, so that the next call reads new nights only: True for a file
             in each folder, and nothing for single files; a file; False for nowhere.

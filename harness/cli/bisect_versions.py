@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from harness.cli.options import add_threshold, options_of, output_folder
+from harness.cli.options import add_board_threshold, options_of, output_folder
 from harness.judge.bisection import MOST_RUNS, bisect_versions
 from harness.judge.compare import DEFAULT_THRESHOLD
 
@@ -32,7 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--among", nargs="+", default=[], metavar="PYTHON", help="interpreters of the environments in between")
     add("--package", help="the package to bisect (default: that of --good or --bad, or torch)")
     add("--device", default="host", help="the device to measure on, as for pytest benchmarks (default: %(default)s)")
-    add_threshold(parser, DEFAULT_THRESHOLD, "smaller slowdowns are ignored")
+    add_board_threshold(parser, "smaller slowdowns are ignored", DEFAULT_THRESHOLD)
     add(
         "--repetitions",
         type=int,

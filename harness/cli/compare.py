@@ -5,8 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from harness.cli.options import add_by, add_forms, add_include_flagged, add_threshold, print_report
-from harness.core.units import share_to_percent
+from harness.cli.options import add_board_threshold, add_by, add_forms, add_include_flagged, print_report
 from harness.judge.compare import DEFAULT_THRESHOLD, TEST, compare_files, format_result, to_json
 from harness.stats.comparison import FEWEST_RUNS
 
@@ -27,12 +26,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             help=f"{text}: a results file, a baseline, or a .json of pytest-benchmark",
         )
     add_by(parser)
-    add_threshold(
-        parser,
-        None,
-        "smaller changes are ignored (default: the board's own, which `doctor --accept` measures; else "
-        f"{share_to_percent(DEFAULT_THRESHOLD):g})",
-    )
+    add_board_threshold(parser, "smaller changes are ignored", DEFAULT_THRESHOLD)
     add(
         "--fastest",
         action="store_true",

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import List
 
-from harness.cli.options import add_forms, add_include_flagged, add_threshold, output_file, print_report
+from harness.cli.options import add_board_threshold, add_forms, add_include_flagged, output_file, print_report
 from harness.core.errors import InvalidValueError
 from harness.core.terminal import format_table, shown
 from harness.judge.compare import DEFAULT_THRESHOLD
@@ -38,7 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add("files", type=Path, nargs="+", metavar="FILE", help="results files, or folders of them, in any order")
     add("--since", type=_day, metavar="DATE", help="leave out profiles stored before that day: 2026-01-31")
-    add_threshold(parser, DEFAULT_THRESHOLD, "smaller changes of level are ignored")
+    add_board_threshold(parser, "smaller changes of level are ignored", DEFAULT_THRESHOLD)
     add_include_flagged(parser)
     indexes = parser.add_mutually_exclusive_group()
     indexes.add_argument(
@@ -88,7 +88,7 @@ def _in_words(histories: CaseHistories, markdown: bool) -> str:
     if len(rows) < len(histories.series):
         lines += ["", f"{len(histories.series) - len(rows)} more series: no change, or too few runs"]
     lines += ["", *(f"left out: {shown(reason)}" for reason in histories.left_out)]
-    return "\n".join([*lines, f"Threshold {histories.threshold:.1%}. {TEST}"])
+    return "\n".join([*lines, f"Threshold {histories.thresholds}. {TEST}"])
 
 
 def _changes(series: CaseSeries) -> List[str]:

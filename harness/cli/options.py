@@ -54,6 +54,12 @@ def add_threshold(parser: argparse._ActionsContainer, default: Optional[float], 
     parser.add_argument("--threshold", type=percent, default=default, metavar="PERCENT", help=explained)
 
 
+def add_board_threshold(parser: argparse._ActionsContainer, text: str, default: float) -> None:
+    """Add `--threshold` of a command that uses the thresholds of boards; `default` is the share for all others."""
+    own = "the board's own, which `doctor --accept` measures"
+    add_threshold(parser, None, f"{text} (default: {own}; else {share_to_percent(default):g})")
+
+
 def add_forms(parser: argparse.ArgumentParser) -> None:
     """Add `--write-json`, and one of `--json` and `--markdown`, for `print_report`."""
     parser.add_argument("--write-json", type=output_file, metavar="FILE", help="also write the output of --json")

@@ -40,7 +40,8 @@ class BoardThreshold(msgspec.Struct, frozen=True):
     def origin(self) -> str:
         """Where the shares come from, in words."""
         versions = [f"{name} {self.software[name]}" for name in SOFTWARE if self.software.get(name)]
-        return f"doctor --accept of {self.measured_at[:10]}, {self.runs} runs, {', '.join(versions)}".rstrip(", ")
+        measured = f"doctor --accept of {self.measured_at[:10]}, {self.runs} runs of {self.case}"
+        return ", ".join([measured, *versions])
 
 
 def of_conditions(conditions: Mapping[str, Any]) -> Optional[BoardThreshold]:

@@ -14,8 +14,9 @@ from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tu
 from harness.core.errors import CannotRunError, InvalidValueError, UnknownNameError
 from harness.core.terminal import format_table, shown
 from harness.judge.case_frame import SOFTWARE
-from harness.judge.compare import DEFAULT_THRESHOLD, compare_files
+from harness.judge.compare import DEFAULT_THRESHOLD, ComparedSides, compare_files
 from harness.judge.quantities import TIME
+from harness.judge.thresholds import allowed_share, describe_thresholds
 from harness.judge.verdicts import OVERALL
 from harness.stats.comparison import Change
 from harness.stats.noise import RunNoise, prior, runs_needed
@@ -55,10 +56,11 @@ class Bisection(NamedTuple):
     environments: Tuple[Installed, ...]  # from the good to the bad one
     verdicts: Tuple[Tried, ...]  # in the order of measurement
     package: str  # that differs between the environments
-    threshold: float  # how much slower counts, as a share
+    threshold: float  # how much slower counts, as a share: the one given, else the board's, else `DEFAULT_THRESHOLD`
+    origin: str = ""  # of a board's threshold, in words
 
     def __repr__(self) -> str:
-        return format_verdicts(self.environments, self.verdicts, self.package, self.threshold)
+        return format_verdicts(*self)
 
     @property
     def first_bad(self) -> Optional[str]:
@@ -75,7 +77,7 @@ def bisect_versions(
     among: Sequence[str] = (),
     package: Optional[str] = None,
     device: str = "host",
-    threshold: float = DEFAULT_THRESHOLD,
+    threshold: Optional[float] = None,
     repetitions: Optional[int] = None,
     keep: Union[str, Path, None] = None,
     arguments: Sequence[str] = (),
@@ -88,7 +90,8 @@ def bisect_versions(
         among: interpreters of the environments in between.
         package: the package to bisect; None for that of `good` or `bad`, or torch.
         device: as for `pytest benchmarks`.
-        threshold: share below which slowdowns are ignored; the command takes percent.
+        threshold: share below which slowdowns are ignored; None for that of the board (`doctor --accept`), else 2 %.
+            The command takes percent.
         repetitions: runs of each environment; None for as many as the noise requires, up to `MOST_RUNS`.
         keep: a folder for the results file of each environment; None keeps none.
         arguments: for `pytest benchmarks`: test files, axes, settings.
@@ -106,8 +109,8 @@ def bisect_versions(
     environments = between(candidates, first, last, name)
     with tempfile.TemporaryDirectory() as folder:
         measure = measuring(Path(keep or folder), device, arguments)
-        verdicts = bisect(environments, measure, threshold, prior(device), repetitions)
-    return Bisection(tuple(environments), tuple(verdicts), name, threshold)
+        bisected = bisect(environments, measure, threshold, prior(device), repetitions)
+    return Bisection(tuple(environments), tuple(bisected.verdicts), name, bisected.threshold, bisected.origin)
 
 
 def _absolute(python: str) -> str:
@@ -190,52 +193,78 @@ def measuring(folder: Path, device: str, further: Sequence[str]) -> Measure:
     return measure
 
 
+class Bisected(NamedTuple):
+    verdicts: List[Tried]  # in the order of measurement, good and bad first
+    threshold: float  # the share in use
+    origin: str  # of a board's threshold, in words
+
+
 def bisect(
     environments: Sequence[Installed],
     measure: Measure,
-    threshold: float,
+    given: Optional[float],
     run_noise: RunNoise,
     repetitions: Optional[int] = None,
-) -> List[Tried]:
+) -> Bisected:
     """Bisect the environments, of which the first is good and the last bad, until two neighbours are left.
 
     Good and bad are measured alternately, so that drift affects both sides. An environment between them is bad if its
     time is nearer to that of the bad one; it is measured again while its interval contains the middle, at most
-    `MOST_RUNS` times. The verdicts are in the order of measurement, good and bad first; only these two if bad is not
-    slower.
+    `MOST_RUNS` times. Only good and bad have verdicts if bad is not slower. `given` is the threshold as a share; None
+    for that of the board, which the first profiles carry, else `DEFAULT_THRESHOLD`.
     """
     last = len(environments) - 1
+    good, bad = (measure(environments[place], 1) for place in (0, last))
+    threshold, origin = (given, "") if given is not None else _own_threshold(_compared(good, bad, None))
     count = repetitions or min(runs_needed(threshold, run_noise), MOST_RUNS)
-    files = [measure(environments[place], 1) for _ in range(count) for place in (0, last)]
-    change, status = _overall(files[0], files[1], threshold)
+    for _ in range(count - 1):
+        for place in (0, last):
+            measure(environments[place], 1)
+    change, status = _overall(good, bad, threshold)
     verdicts = [Tried(0, count, None, False, True), Tried(last, count, change, status == TIME.worse, True)]
     if status != TIME.worse:
-        return verdicts
+        return Bisected(verdicts, threshold, origin)
     low, high, middle = 0, last, change.ratio**0.5
     while high - low > 1:
         place = (low + high) // 2
         # The middle is apart from either end by half the change.
         runs = repetitions or min(runs_needed(middle - 1, run_noise), MOST_RUNS)
-        own, _ = _overall(files[0], measure(environments[place], runs), threshold)
+        own, _ = _overall(good, measure(environments[place], runs), threshold)
         while own.low <= middle <= own.high and repetitions is None and runs < MOST_RUNS:
-            own, _ = _overall(files[0], measure(environments[place], 1), threshold)
+            own, _ = _overall(good, measure(environments[place], 1), threshold)
             runs += 1
         verdicts.append(Tried(place, runs, own, own.ratio > middle, not own.low <= middle <= own.high))
         low, high = (low, place) if verdicts[-1].is_bad else (place, high)
-    return verdicts
+    return Bisected(verdicts, threshold, origin)
+
+
+def _own_threshold(compared: ComparedSides) -> Tuple[float, str]:
+    """The share in use for times without a given one, and where that of a board comes from."""
+    share = allowed_share(compared.compared, TIME, None, DEFAULT_THRESHOLD)
+    default = f"{DEFAULT_THRESHOLD:.1%}"
+    return share, describe_thresholds(compared.pairs, None, default) if compared.board_thresholds else ""
 
 
 def _overall(before: Path, after: Path, threshold: float) -> Tuple[Change, str]:
+    return next(
+        (overall.change, overall.status)
+        for overall in _compared(before, after, threshold).of(OVERALL)
+        if overall.quantity == TIME and overall.change is not None
+    )
+
+
+def _compared(before: Path, after: Path, threshold: Optional[float]) -> ComparedSides:
+    """The comparison of two environments, which have times."""
     result = compare_files(before, after, SOFTWARE, threshold)
     for overall in result.of(OVERALL):
         if overall.quantity == TIME and overall.change is not None:
-            return overall.change, overall.status
+            return result
     why = "; ".join(line for refused in result.refused for line in refused.differ[:1]) or "they have no case in common"
     raise CannotRunError(f"two environments cannot be compared: {why}", "only versions of software may differ")
 
 
 def format_verdicts(
-    environments: Sequence[Installed], verdicts: Sequence[Tried], package: str, threshold: float
+    environments: Sequence[Installed], verdicts: Sequence[Tried], package: str, threshold: float, origin: str = ""
 ) -> str:
     rows = []
     for tried in sorted(verdicts, key=lambda tried: tried.place):
@@ -245,6 +274,7 @@ def format_verdicts(
             [own.version(package), str(tried.runs), time, verdict if tried.is_sure else f"{verdict}?", own.python]
         )
     lines = [format_table([package, ">runs", ">minibatch time", "verdict", "interpreter"], rows), ""]
+    lines += [f"threshold: {origin}"] if origin else []
     if not verdicts[1].is_bad:
         bad = environments[-1].version(package)
         return "\n".join(

@@ -18,13 +18,16 @@ from collections.abc import Sequence as AnySequence
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple, Union
 
+import msgspec
 import numpy as np
 
+from harness.core.board_threshold import BoardThreshold
 from harness.core.errors import StoreError
 from harness.judge.compare import DEFAULT_THRESHOLD
 from harness.judge.nights import read_nights
-from harness.judge.profile_columns import ProfileColumns, as_text, microseconds
+from harness.judge.profile_columns import ProfileColumns, ProfileSubject, as_text, microseconds
 from harness.judge.quantities import QUANTITIES, JudgedQuantity, quantity_named
+from harness.judge.thresholds import CarriedThreshold, describe_carried, distinct
 from harness.judge.verdicts import SAME, TOO_FEW, check_threshold, exit_code_of
 from harness.stats import noise
 from harness.stats.change_points import (
@@ -91,6 +94,12 @@ class CaseSeries(NamedTuple):
     figure: str  # the name of one of `QUANTITIES`
     points: Sequence[SeriesPoint]  # oldest first
     steps: List[Step]
+    board: Optional[BoardThreshold] = None  # the newest threshold that its profiles carry
+
+    def threshold(self, given: Optional[float]) -> float:
+        """The share below which a change is none: the one given, else the board's, else `DEFAULT_THRESHOLD`."""
+        shares = {} if self.board is None else self.board.shares
+        return shares.get(self.quantity.column, DEFAULT_THRESHOLD) if given is None else given
 
     @property
     def status(self) -> str:
@@ -119,8 +128,28 @@ class CaseSeries(NamedTuple):
 class CaseHistories(NamedTuple):
     series: List[CaseSeries]  # those that became worse first
     left_out: List[str]  # files and profiles left out, a sentence each
-    threshold: float
+    given: Optional[float]  # the threshold as a share; None for those of the boards, else `DEFAULT_THRESHOLD`
     notes: Sequence[str] = ()  # remarks on how the files were read
+
+    @property
+    def threshold(self) -> float:
+        """The share where no board has its own."""
+        return DEFAULT_THRESHOLD if self.given is None else self.given
+
+    @property
+    def board_thresholds(self) -> List[BoardThreshold]:
+        """Those in use."""
+        return distinct(board for board, _ in self._carried())
+
+    @property
+    def thresholds(self) -> str:
+        """The thresholds in words."""
+        return describe_carried(self._carried(), f"{self.threshold:.1%}")
+
+    def _carried(self) -> List[CarriedThreshold]:
+        if self.given is not None:
+            return []
+        return [(series.board, series.points[-1].software) for series in self.series if series.board is not None]
 
     @property
     def exit_code(self) -> int:
@@ -133,15 +162,17 @@ def read_history(
     paths: Sequence[Path],
     include_flagged: bool = False,
     since: Optional[datetime.date] = None,
-    threshold: float = DEFAULT_THRESHOLD,
+    threshold: Optional[float] = None,
     index: Union[bool, Path] = True,
 ) -> CaseHistories:
     """The history of results files, or of those anywhere in folders; profiles in several files count once.
 
+    `threshold` is a share, 0.02 is 2 %; by default that of the board, else `DEFAULT_THRESHOLD`.
     A named file that cannot be read is a `StoreError`; one in a folder is listed in `left_out`. `index` is as in
     `harness.judge.nights.read_nights`.
     """
-    check_threshold(threshold)
+    if threshold is not None:
+        check_threshold(threshold)
     runs, left_out, notes = read_nights(paths, index)
     if since is not None:
         runs.select(runs["created_us"] >= microseconds(since.isoformat()))
@@ -169,6 +200,7 @@ def _series(runs: ProfileColumns) -> List[Tuple[CaseSeries, str]]:
 
     last_rows = np.flatnonzero(np.diff(series, append=-1))
     newest = {int(series[row]): subjects[runs["subject"][row]] for row in last_rows}
+    thresholds = _newest_thresholds(runs, series, subjects)
     first_rows = np.concatenate([[0], last_rows[:-1] + 1])
     oldest_first = np.argsort(runs["created_us"][first_rows], kind="stable")
     starts = _put_runs_together(runs, series)
@@ -180,12 +212,24 @@ def _series(runs: ProfileColumns) -> List[Tuple[CaseSeries, str]]:
         subject = newest[int(series[first_rows[place]])]
         label = labels[subject.device_name, subject.board_instance]
         case_id = labelled(subject.case_id, subject.device_name, label)
+        board = thresholds.get(int(series[first_rows[place]]))
         for quantity in QUANTITIES:
             own = points.of(bounds[place], bounds[place + 1], quantity)
             if len(own):
-                made = CaseSeries(case_id, subject.board_instance, subject.provenance, quantity.name, own, [])
+                about = (case_id, subject.board_instance, subject.provenance, quantity.name)
+                made = CaseSeries(*about, own, [], board)
                 with_devices.append((made, subject.device))
     return with_devices
+
+
+def _newest_thresholds(
+    runs: ProfileColumns, series: np.ndarray, subjects: Sequence[ProfileSubject]
+) -> Dict[int, BoardThreshold]:
+    """Of each series whose profiles carry a threshold of their board, the newest one."""
+    carried = {place: subject.threshold for place, subject in enumerate(subjects) if subject.carried is not None}
+    rows = np.flatnonzero(np.isin(runs["subject"], list(carried)))
+    last = rows[np.diff(series[rows], append=-1) != 0]
+    return {int(series[row]): carried[int(runs["subject"][row])] for row in last}
 
 
 def _put_in_order(runs: ProfileColumns, series_of_subject: np.ndarray) -> np.ndarray:
@@ -259,7 +303,7 @@ def _medians(values: np.ndarray, starts: np.ndarray, sizes: np.ndarray) -> np.nd
     return medians
 
 
-def judge(series: Sequence[Tuple[CaseSeries, str]], threshold: float = DEFAULT_THRESHOLD) -> List[CaseSeries]:
+def judge(series: Sequence[Tuple[CaseSeries, str]], threshold: Optional[float] = None) -> List[CaseSeries]:
     """Detect the changes of series, each given with the type of its device."""
     among = sum(len(case_series.points) >= FEWEST for case_series, _ in series)
     with_changes: Dict[int, List[Tuple[ChangePoint, Change]]] = {}
@@ -270,7 +314,8 @@ def judge(series: Sequence[Tuple[CaseSeries, str]], threshold: float = DEFAULT_T
         has_enough = logs.shape[1] >= FEWEST
         cuts_of_each = change_points_of_each(logs, shares, among) if has_enough else [[] for _ in places]
         for place, own_logs, cuts in zip(places, logs, cuts_of_each):
-            with_changes[place] = _beyond(threshold, own_logs, cuts, prior_noise)
+            allowed = series[place][0].threshold(threshold)
+            with_changes[place] = _beyond(allowed, own_logs, cuts, prior_noise)
     p_values = iter(holm([change.p_value for place in range(len(series)) for _, change in with_changes[place]]))
     judged = []
     for place, (case_series, _) in enumerate(series):
@@ -330,6 +375,7 @@ def to_json(histories: CaseHistories) -> str:
                 for name in ("case_id", "board_instance", "provenance", "figure", "status")
             },
             "unit": case_series.quantity.unit,
+            "threshold": case_series.threshold(histories.given),
             "changes": [
                 {
                     **{name: getattr(case_series.points[step.at.place], name) for name in ("run_id", "created_at")},
@@ -345,4 +391,5 @@ def to_json(histories: CaseHistories) -> str:
         for case_series in histories.series
     ]
     document = {name: getattr(histories, name) for name in ("exit_code", "threshold", "left_out", "notes")}
-    return json.dumps({**document, "series": series}, indent=1)
+    boards = [msgspec.to_builtins(threshold) for threshold in histories.board_thresholds]
+    return json.dumps({**document, "board_thresholds": boards, "series": series}, indent=1)

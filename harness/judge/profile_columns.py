@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Any, Dict, List, Mapping, NamedTuple, Optional
 
 import numpy as np
 
-from harness.core.errors import StoreError
+from harness.core import board_threshold
+from harness.core.board_threshold import BoardThreshold
+from harness.core.errors import InvalidValueError, StoreError
 from harness.judge import quantities
 from harness.judge.case_frame import SOFTWARE
 from harness.store.frames import common_conditions
@@ -39,6 +41,11 @@ class ProfileSubject(NamedTuple):
     device_name: str  # as requested: `sim:orin-agx@2`
     board_instance: Optional[str]
     provenance: str
+    carried: Optional[Dict[str, Any]] = None  # the condition `board_threshold`
+
+    @property
+    def threshold(self) -> Optional[BoardThreshold]:
+        return board_threshold.of_conditions({board_threshold.CONDITION: self.carried})
 
 
 def column_types() -> Dict[str, Any]:
@@ -78,9 +85,13 @@ class ProfileColumns:
 
 
 def columns_of(frame: pd.DataFrame, origin: str) -> ProfileColumns:
-    """The columns of a frame of profiles of a file; a `StoreError` if one of them was stored at no valid time."""
+    """The columns of a frame of profiles of a file.
+
+    StoreError: one of them was stored at no valid time, or carries a threshold that is none.
+    """
     series = common_conditions(frame, ignore=(*SOFTWARE, "seed"))
-    subjects = zip(series, *(frame[name] for name in ProfileSubject._fields[1:]))
+    carried = [conditions.get(board_threshold.CONDITION) for conditions in frame["conditions"]]
+    subjects = list(map(ProfileSubject, series, *(frame[name] for name in ProfileSubject._fields[1:-1]), carried))
     texts = {
         "subject": list(map(json.dumps, subjects)),
         "run": [json.dumps(str(run_id)) for run_id in frame["run_id"]],
@@ -90,6 +101,11 @@ def columns_of(frame: pd.DataFrame, origin: str) -> ProfileColumns:
         created_us = list(map(microseconds, frame["created_at"]))
     except ValueError as error:
         raise StoreError(f"{origin} has a profile that was stored at no valid time: {error}") from error
+    for text in dict.fromkeys(texts["subject"]):
+        try:
+            _ = ProfileSubject(*json.loads(text)).threshold
+        except InvalidValueError as error:
+            raise StoreError(f"{origin}: {error.what}", error.hint) from error
     columns: Dict[str, Any] = {
         "created_us": created_us,
         "key": [int.from_bytes(bytes.fromhex(key), "big", signed=True) for key in frame["key"]],

@@ -43,7 +43,7 @@ def write_page(histories: CaseHistories, out: Path) -> None:
         worse=sum(series.is_worse for series in histories.series),
         count=len(histories.series),
         left_out=histories.left_out,
-        test=f"Threshold {histories.threshold:.1%}. {TEST}",
+        test=f"Threshold {histories.thresholds}. {TEST}",
     )
     write_output(out, page.encode("utf-8"))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Dict
+from typing import Any, Dict
 
 import numpy as np
 import pytest
@@ -26,8 +26,9 @@ def installed(version: str, **further: str) -> Installed:
 class Bench:
     """Stands for a board on which versions from `slow_from` on take longer."""
 
-    def __init__(self, folder: Path, slow_from: str, slowdown: float, noise: float = 0.004) -> None:
+    def __init__(self, folder: Path, slow_from: str, slowdown: float, noise: float = 0.004, **carried: Any) -> None:
         self.folder, self.slow_from, self.slowdown, self.noise = folder, slow_from, slowdown, noise
+        self.carried = carried
         self.runs: Dict[str, int] = {}
         self._random = np.random.default_rng(3)
 
@@ -39,7 +40,7 @@ class Bench:
             self.runs[version] = self.runs.get(version, 0) + 1
             own = 100 * slower * np.exp(self.noise * self._random.normal())
             times_ms = own * np.exp(0.01 * self._random.normal(size=40))
-            profile = make_profile(times_ms, case={"device": "orin-agx"}, conditions={"torch": version})
+            profile = make_profile(times_ms, case={"device": "orin-agx"}, conditions={"torch": version, **self.carried})
             with ResultsStore(path) as store:
                 store.add(profile, ENVIRONMENT, f"run {self.runs[version]}")
         return path
@@ -49,7 +50,7 @@ class Bench:
 def test_the_first_slow_version_is_found_in_as_many_halvings_as_there_are(tmp_path, slow_from):
     environments = [installed(version) for version in VERSIONS]
     bench = Bench(tmp_path, slow_from, 0.05)
-    found = bisect(environments, bench, 0.02, prior("orin-agx"))
+    found = bisect(environments, bench, 0.02, prior("orin-agx")).verdicts
     assert len(bench.runs) <= 2 + 3
     before = VERSIONS[VERSIONS.index(slow_from) - 1]
     text = format_verdicts(environments, found, "torch", 0.02)
@@ -59,11 +60,34 @@ def test_the_first_slow_version_is_found_in_as_many_halvings_as_there_are(tmp_pa
 
 def test_nothing_is_bisected_where_bad_is_as_fast(tmp_path):
     environments, bench = [installed(version) for version in VERSIONS], Bench(tmp_path, "2.9.0", 0.0)
-    found = bisect(environments, bench, 0.02, prior("orin-agx"))
+    found = bisect(environments, bench, 0.02, prior("orin-agx")).verdicts
     assert set(bench.runs) == {VERSIONS[0], VERSIONS[-1]}
     assert "not significantly slower by more than 2.0%: nothing to bisect" in format_verdicts(
         environments, found, "torch", 0.02
     )
+
+
+def test_the_threshold_of_the_board_is_used_where_none_is_given(tmp_path):
+    own = {
+        "shares": {"minibatch_time_ms": 0.05},
+        "device": "orin-agx",
+        "board_instance": "orin3",
+        "runs": 6,
+        "provenance": "measured",
+        "case": "lenet",
+        "measured_at": "2026-11-20",
+        "software": {},
+    }
+    environments = [installed(version) for version in VERSIONS]
+    for given, verdict in ((None, "by more than 5.0%: nothing to bisect"), (0.02, "slower since torch 2.9.0")):
+        bench = Bench(tmp_path / str(given), "2.9.0", 0.035, board_threshold=own)
+        bench.folder.mkdir()
+        found = bisect(environments, bench, given, prior("orin-agx"))
+        text = format_verdicts(environments, found.verdicts, "torch", found.threshold, found.origin)
+        assert verdict in text
+        words = "threshold: minibatch time 5.0% on orin-agx@orin3 (doctor --accept of 2026-11-20, 6 runs of lenet)"
+        assert (words in text) == (given is None)
+        assert bench.runs[VERSIONS[0]] == runs_needed(0.05 if given is None else 0.02, prior("orin-agx"))
 
 
 def test_noise_asks_for_more_runs(tmp_path):

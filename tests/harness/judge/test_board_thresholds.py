@@ -18,8 +18,8 @@ from tests.harness.store.profile_examples import ENVIRONMENT, make_profile
 
 SOFTWARE = {"l4t": "36.4.3", "jetpack": "6.2", "torch": "2.15.0"}
 WORDS = (
-    "minibatch time 4.0%, power 1.2% on orin-agx@orin3 (doctor --accept of 2026-11-20, 6 runs, "
-    "l4t 36.4.3, jetpack 6.2, torch 2.15.0)"
+    "minibatch time 4.0%, power 1.2% on orin-agx@orin3 (doctor --accept of 2026-11-20, 6 runs of "
+    "orin-agx-lenet-mnist-maxn-w0-ssd-bs16, l4t 36.4.3, jetpack 6.2, torch 2.15.0)"
 )
 
 
@@ -83,6 +83,52 @@ def test_compare_prints_where_the_threshold_comes_from(tmp_path, capsys):
     before, after = measured(tmp_path / "a", 100.0), measured(tmp_path / "b", 103.0, own=threshold())
     assert main(["compare", str(before), str(after)]) == 0
     assert f"Threshold {WORDS}; otherwise 2.0%." in capsys.readouterr().out
+
+
+def nights(folder, time_ms, power_mw, **own):
+    """Twenty nights, the later ten with these figures; `last` is the threshold of the last one, `all` of the others."""
+    for night in range(20):
+        figures = (100.0, 9000.0) if night < 10 else (time_ms, power_mw)
+        carried = own.get("last") if night == 19 else own.get("all")
+        with ResultsStore(folder / f"night-{night}.sqlite") as store:
+            store.add(profile(*figures, own=carried), ENVIRONMENT, f"run {night}")
+    return folder
+
+
+def history_of(capsys, *arguments):
+    code = main(["history", *map(str, arguments), "--json"])
+    document = json.loads(capsys.readouterr().out)
+    return code, {series["figure"]: series["status"] for series in document["series"]}, document
+
+
+def test_history_uses_the_newest_threshold_that_the_profiles_carry(tmp_path, capsys):
+    folder = nights(tmp_path, 103.0, 9150.0, all=threshold(time_share=0.02), last=threshold())
+    for _ in range(2):  # read from the files, then from the index
+        code, by_figure, document = history_of(capsys, folder)
+        assert (code, by_figure) == (1, {"minibatch time": "no difference", "power": "more power"})
+        assert document["board_thresholds"] == [msgspec.to_builtins(threshold())]
+        assert {series["figure"]: series["threshold"] for series in document["series"]} == {
+            "minibatch time": 0.04,
+            "power": 0.012,
+        }
+    main(["history", str(folder)])
+    assert f"Threshold {WORDS}; otherwise 2.0%." in capsys.readouterr().out
+    _, by_figure, document = history_of(capsys, folder, "--threshold", "2")
+    assert by_figure == {"minibatch time": "slower", "power": "no difference"}
+    assert document["board_thresholds"] == []
+
+
+def test_a_history_without_one_is_as_before(tmp_path, capsys):
+    _, by_figure, document = history_of(capsys, nights(tmp_path, 103.0, 9150.0))
+    assert by_figure == {"minibatch time": "slower", "power": "no difference"}
+    assert (document["threshold"], document["board_thresholds"]) == (0.02, [])
+
+
+def test_a_history_leaves_out_a_night_whose_threshold_is_none(tmp_path, capsys):
+    folder = nights(tmp_path, 103.0, 9150.0, last=threshold(time_share=0.2))
+    _, _, document = history_of(capsys, folder)
+    [reason] = document["left_out"]
+    assert "night-19.sqlite: the condition board_threshold: the threshold of minibatch_time_ms is 0.2" in reason
 
 
 def test_a_baseline_carries_it_and_the_check_prints_it(tmp_path, capsys):
