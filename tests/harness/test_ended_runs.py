@@ -57,8 +57,13 @@ SECOND = "\ndef test_b():\n    pass\n"
     ("text", "words"),
     [
         pytest.param(LOST, "KeyboardInterrupt: ended by SIGTERM", id="lost"),
-        pytest.param(IN_A_FINALIZER, "the device is being restored; if that hangs: kill -9", id="in-a-finalizer"),
-        pytest.param(BEFORE_ALL_FINALIZERS, "", id="finalizers-skipped"),
+        pytest.param(
+            IN_A_FINALIZER,
+            "the device is being restored; if that hangs: kill -9",
+            id="in-a-finalizer",
+            marks=pytest.mark.exhaustive,
+        ),
+        pytest.param(BEFORE_ALL_FINALIZERS, "", id="finalizers-skipped", marks=pytest.mark.exhaustive),
     ],
 )
 def test_a_signal_ends_the_run_and_the_board_is_put_back(tmp_path, text, words):
