@@ -1,4 +1,4 @@
-"""Checks that a tag may be released: `python -m tools.wheel.check_tag v0.2.0`.
+"""Checks that a tag may be released: `python -m tools.wheel.check_tag v1.0.0`.
 
 The tag is the version of the code and of CITATION.cff, and CHANGELOG.md has a dated section for it.
 """
