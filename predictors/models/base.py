@@ -9,7 +9,21 @@ import abc
 import dataclasses
 import importlib
 import inspect
-from typing import Any, ClassVar, Dict, Iterable, List, NamedTuple, Optional, Sequence, Tuple, Type, TypeVar, Union
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    ClassVar,
+    Dict,
+    Iterable,
+    List,
+    NamedTuple,
+    Optional,
+    Sequence,
+    Tuple,
+    Type,
+    TypeVar,
+    Union,
+)
 
 import numpy as np
 
@@ -18,6 +32,9 @@ from harness.core.errors import InvalidValueError, NotFittedError, UnknownNameEr
 from harness.core.pareto import pareto_front
 from harness.core.power_modes import UNKNOWN_KHZ, PowerMode
 from harness.core.units import w_to_mw
+
+if TYPE_CHECKING:
+    from sklearn.utils import Tags
 
 ModesLike = Union[np.ndarray, Sequence[Sequence[int]]]
 BatchSizes = Union[int, Sequence[int]]
@@ -109,7 +126,13 @@ class TrainingRows(NamedTuple):
 
 
 class Predictor(abc.ABC):
-    """Predicts time and power of any power mode from a few profiled ones; a dataclass of its parameters."""
+    """Predicts time and power of any power mode from a few profiled ones; a dataclass of its parameters.
+
+    Parameters, `clone`, tags and the fitted state follow scikit-learn, and its checks of them hold. Its checks of
+    fitting do not, because they make tables of any shape and one target: a predictor takes four positive columns and
+    two figures, returns a `Prediction`, and its errors are the suite's. `test_scikit_learn_checks.py` lists each with
+    the reason, and runs them on four columns taken from such tables.
+    """
 
     name: ClassVar[str]  # on the command line
     least_modes: ClassVar[int] = 1  # the least number of distinct modes to fit on; 0 if counts can replace them
@@ -296,6 +319,20 @@ class Predictor(abc.ABC):
     def clone(self: Some) -> Some:
         """An unfitted predictor with the same parameters."""
         return type(self)(**self.get_params())
+
+    def __sklearn_tags__(self) -> Tags:
+        """What scikit-learn reads of an estimator from version 1.6 on: a regressor of positive inputs and targets."""
+        from sklearn.utils import InputTags, RegressorTags, Tags, TargetTags
+
+        return Tags(
+            estimator_type="regressor",
+            target_tags=TargetTags(required=True, positive_only=True),
+            regressor_tags=RegressorTags(),
+            input_tags=InputTags(positive_only=True),
+        )
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return self.is_fitted
 
 
 def one_blas_thread() -> Any:
