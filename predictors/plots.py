@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import sys
 from pathlib import Path
-from typing import Any, Iterator, List, Mapping, Optional, Sequence, Tuple
+from typing import TYPE_CHECKING, Any, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 import numpy as np
 
@@ -15,6 +17,9 @@ from predictors.evaluation import Target, fit_to, predict_rows
 from predictors.models.base import Prediction
 from predictors.models.tables import Table
 from predictors.trials import TrialPlan
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 DPI = 130
 _COLOURS = ("#0b6e99", "#d1662e", "#5a8f3c", "#8a5aa8", "#b3a12c", "#7a7a7a", "#c2477f", "#3c8f86", "#8f5b3c")
@@ -178,24 +183,44 @@ def colour(place: int) -> str:
     return _COLOURS[place % len(_COLOURS)]
 
 
-def pyplot() -> Any:
+@contextlib.contextmanager
+def axes_to_draw_on(ax: Optional[Axes], path: Optional[Path]) -> Iterator[Axes]:
+    """`ax`, or the axes of a new figure; what is drawn in the block is then saved if there is a path.
+
+    A new figure belongs to pyplot, so that notebooks show it; once saved it is closed.
+    """
+    if ax is not None:
+        yield ax
+        if path is not None:
+            save(ax.figure, path, closes=False)
+        return
+    figure, axes = pyplot(for_files=path is not None).subplots(figsize=(7.8, 5), constrained_layout=True)
+    yield axes
+    if path is not None:
+        save(figure, path)
+
+
+def pyplot(for_files: bool = True) -> Any:
+    """The module `matplotlib.pyplot`; for files, without a display unless the caller has chosen a backend."""
     try:
         import matplotlib
     except ImportError as error:
         raise DependencyError(
             "plots need matplotlib, which is not installed", "pip install matplotlib, or leave out --plots"
         ) from error
-    matplotlib.use("Agg")  # pictures go into files: no display is needed
+    if for_files and "matplotlib.pyplot" not in sys.modules and "MPLBACKEND" not in os.environ:
+        matplotlib.use("Agg")
     from matplotlib import pyplot as drawing
 
     return drawing
 
 
-def save(figure: Any, path: Path) -> None:
+def save(figure: Any, path: Path, closes: bool = True) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         figure.savefig(path, dpi=DPI)
     except OSError as error:
         raise StoreError(f"cannot write {path}: {error}", "free space, grant access, or name another folder") from error
     finally:
-        pyplot().close(figure)
+        if closes:
+            pyplot().close(figure)

@@ -229,12 +229,65 @@ def test_a_device_of_ones_own_with_unknown_clocks_has_the_modes_that_were_learne
     assert len(model.predict(modes=[(2, 1_500_000, 0, 0)])) == 1
 
 
-def test_a_plot_is_a_figure_and_a_file_and_results_that_are_not_there_are_refused(model, tmp_path):
+def test_results_that_do_not_exist_are_refused(tmp_path):
     with pytest.raises(jetwatt.HarnessError, match=r"none\.sqlite"):
         jetwatt.open_results(tmp_path / "none.sqlite")
+
+
+@pytest.fixture
+def answer():
+    return jetwatt.recommend(
+        "sim:orin-nano", workload="resnet18-imagenet", strategy="random", profiles=3, power_budget=10
+    )
+
+
+def test_a_plot_returns_axes_and_draws_on_given_ones_and_into_a_file(model, answer, tmp_path, monkeypatch):
     pytest.importorskip("matplotlib")
-    assert model.plot(tmp_path / "m.png").axes[0].get_xlabel() == "power (W)"
-    assert (tmp_path / "m.png").read_bytes().startswith(b"\x89PNG")
+    monkeypatch.setenv("MPLBACKEND", "Agg")
+    from matplotlib import pyplot
+    from matplotlib.figure import Figure
+
+    for number, plotted in enumerate((model, answer)):
+        axes = plotted.plot(tmp_path / f"{number}.png")
+        assert axes.get_xlabel() == "power (W)"
+        assert "simulated" in axes.get_title()
+        assert (tmp_path / f"{number}.png").read_bytes().startswith(b"\x89PNG")
+        assert pyplot.get_fignums() == []
+        own = Figure().subplots()
+        assert plotted.plot(ax=own) is own
+        assert own.get_xlabel() == "power (W)"
+    assert pyplot.fignum_exists(model.plot().figure.number)  # so that a notebook shows it
+    pyplot.close("all")
+
+
+def cells_of(page):
+    """The rows of the only table of a page, parsed strictly."""
+    from xml.etree import ElementTree
+
+    [table] = ElementTree.fromstring(f"<div>{page}</div>").iter("table")
+    return [[cell.text or "" for cell in row] for row in table.iter("tr")]
+
+
+def test_a_notebook_shows_tables_in_which_names_of_files_are_escaped(model, answer, tmp_path):
+    head, row = cells_of(model._repr_html_())
+    assert dict(zip(head, row)) == {
+        "predictor": "physical-gp", "workload": "resnet18-imagenet", "task": "training", "device": "orin-nano",
+        "batch size": "16", "learned from": "30 power modes", "provenance": "simulated",
+    }  # fmt: skip
+    head, row = cells_of(answer._repr_html_())
+    assert row[head.index("power mode")] == answer.recommendations[0][0].mode.name
+    assert float(row[head.index("power (W)")]) == pytest.approx(
+        answer.recommendations[0][0].mode.power_mw.value / 1000, rel=1e-3
+    )
+    hostile = "<script>alert(1)</script>&"
+    CORPUS.assign(workload=hostile).to_csv(tmp_path / "c.csv", index=False)
+    evaluation = jetwatt.evaluate(tmp_path / "c.csv", target=hostile, predictors="ridge", modes=[20, 500], repeats=1)
+    page = evaluation._repr_html_()
+    assert "<script" not in page
+    assert hostile in cells_of(page)[1]
+    assert "cannot fit on 500 modes" in page
+    fitted = jetwatt.fit(tmp_path / "c.csv", workload=hostile, modes=10, predictor="ridge")
+    assert hostile in cells_of(fitted._repr_html_())[1]
 
 
 def in_words(options):

@@ -150,6 +150,23 @@ class Evaluation(NamedTuple):
         parts = (format_skipped(self.trials.skipped), self.title, format_results(self.trials.results), self.best)
         return "\n".join(part.rstrip() for part in parts if part)
 
+    def _repr_html_(self) -> str:
+        from predictors.search.notebook import html_table
+
+        shown = {
+            "predictor": "predictor",
+            "target": "target",
+            "device": "device",
+            "n_modes": "modes",
+            "time_mape_median": "time MAPE (%), median",
+            "power_mape_median": "power MAPE (%), median",
+            "repeats": "repeats",
+            "provenance": "provenance",
+        }
+        rows = [{title: result.get(name) for name, title in shown.items()} for result in self.trials.results]
+        notes = format_skipped(self.trials.skipped), self.best
+        return html_table(self.title or "Errors on modes not used to fit", rows, notes)
+
     @property
     def best(self) -> str:
         """A line on the combination of a grid with the least error; empty without a grid, or if none was tested."""

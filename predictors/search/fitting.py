@@ -39,7 +39,7 @@ from predictors.strategies.goals import within
 
 if TYPE_CHECKING:
     import pandas as pd
-    from matplotlib.figure import Figure
+    from matplotlib.axes import Axes
 
 Corpus = Union["pd.DataFrame", str, Path]
 Modes = Union[str, Iterable[Sequence[int]]]
@@ -282,23 +282,44 @@ class FittedModel:
             "power_in_interval_pct": coverage(held_out.power_mw, *prediction.power_interval_mw(LEVEL)),
         })  # fmt: skip
 
-    def plot(self, path: Union[str, Path, None] = None) -> Figure:
-        """Plot time and power of all modes, their front and the training profiles; saved as a picture if named."""
-        from matplotlib.figure import Figure
+    def plot(self, path: Union[str, Path, None] = None, ax: Optional[Axes] = None) -> Axes:
+        """Plot time and power of all modes, their front and the training profiles.
+
+        Args:
+            path: also save the figure as a picture.
+            ax: matplotlib's Axes to draw on; None for those of a new figure.
+
+        Returns:
+            The Axes, for changes of your own.
+        """
+        from predictors.plots import axes_to_draw_on
 
         self._refuse_without_power("plot")
         table, learned = self.predict(), self.predictor.training_rows_
-        figure = Figure(figsize=(7.8, 5), layout="constrained")
-        axes = figure.subplots()
         front = table[table["on_front"]].sort_values("power_mw")
-        axes.plot(mw_to_w(table["power_mw"]), table["time_ms"], ".", color="#cccccc", markersize=2, label="predicted")
-        axes.step(mw_to_w(front["power_mw"]), front["time_ms"], "k-", where="post", label="front")
-        axes.plot(mw_to_w(learned.power_mw), learned.time_ms, "+", label="learned from")
-        axes.set(xlabel="power (W)", ylabel="minibatch time (ms)", yscale="log", title=repr(self)[1:].split(":")[0])
-        axes.legend()
-        if path is not None:
-            figure.savefig(path)
-        return figure
+        title = f"{repr(self)[1:].split(':')[0]}, {self.origin['provenance']}"
+        with axes_to_draw_on(ax, None if path is None else Path(path)) as axes:
+            axes.plot(
+                mw_to_w(table["power_mw"]), table["time_ms"], ".", color="#cccccc", markersize=2, label="predicted"
+            )
+            axes.step(mw_to_w(front["power_mw"]), front["time_ms"], "k-", where="post", label="front")
+            axes.plot(mw_to_w(learned.power_mw), learned.time_ms, "+", label="learned from")
+            axes.set(xlabel="power (W)", ylabel="minibatch time (ms)", yscale="log", title=title)
+            axes.legend()
+        return axes
+
+    def _repr_html_(self) -> str:
+        from predictors.search.notebook import html_table
+
+        origin = self.origin
+        row = {
+            "predictor": self.predictor.name,
+            **{name: origin[name] for name in ("workload", "task", "device")},
+            "batch size": self.batch_size,
+            "learned from": f"{origin['fitted_rows']} power modes",
+            "provenance": origin["provenance"],
+        }
+        return html_table("Fitted model", [row])
 
     def save(self, path: Union[str, Path]) -> None:
         """Write a file for `load` and `jetwatt predict`; it contains no code."""

@@ -62,6 +62,7 @@ from predictors.strategies.registry import StrategySetting, strategy_on_device, 
 
 if TYPE_CHECKING:
     import pandas as pd
+    from matplotlib.axes import Axes
 
 EPOCHS: Dict[str, int] = {"resnet18-imagenet": 120, "yolov8n-coco": 200, "mobilenetv3-gld23k": 148}
 """Epochs to convergence that 001 sec. 1.4 and 3.1 use."""
@@ -294,11 +295,41 @@ class Answer:
             raise CannotRunError("no limit of the whole training was given", "give deadline= or energy_budget=")
         return pd.json_normalize(plain_forecasts(self.trainings[0], self.boards[0])["boards"], sep="_")
 
-    def plot(self, path: Union[str, Path]) -> None:
-        """Plot time and power of all modes to a file."""
+    def plot(self, path: Union[str, Path, None] = None, ax: Optional[Axes] = None) -> Axes:
+        """Plot time and power of all modes, the front, the profiled modes and the recommended one.
+
+        Args:
+            path: also save the figure as a picture.
+            ax: matplotlib's Axes to draw on; None for those of a new figure.
+
+        Returns:
+            The Axes, for changes of your own.
+        """
+        from predictors.plots import axes_to_draw_on
         from predictors.strategies.plots import draw_recommendation
 
-        draw_recommendation(self.recommendations[0][0], Path(path), self.device.provenance)
+        with axes_to_draw_on(ax, None if path is None else Path(path)) as axes:
+            draw_recommendation(self.recommendations[0][0], axes, self.device.provenance)
+        return axes
+
+    def _repr_html_(self) -> str:
+        from predictors.search.notebook import html_table
+
+        rows = [
+            {
+                "workload": recommendation.history.profiler.template.workload,
+                "goal": recommendation.goal.describe(),
+                "power mode": recommendation.mode.name,
+                "batch size": recommendation.choice.batch_size,
+                "time (ms)": recommendation.mode.time_ms.value,
+                "power (W)": mw_to_w(recommendation.mode.power_mw.value),
+                "keeps the limits": "yes" if recommendation.choice.feasible else "no, it is the nearest",
+                "provenance": self.device.provenance,
+            }
+            for recommendations in self.recommendations
+            for recommendation in recommendations
+        ]
+        return html_table(f"Recommended on {self.device.name}", rows)
 
     def write_conf(
         self, path: Union[str, Path], root: Union[str, Path] = "/", name: str = "JETWATT"

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Dict, List, Sequence, Tuple
+from typing import TYPE_CHECKING, Dict, List, Sequence
 
 import numpy as np
 
 from harness.core.pareto import pareto_front
 from harness.core.units import mw_to_w
 from predictors.models.tables import Table
-from predictors.plots import colour, pyplot, save, title_of
+from predictors.plots import axes_to_draw_on, colour, pyplot, save, title_of
 from predictors.strategies.evaluation import JudgedChoice, JudgedChoices, summarise
 from predictors.strategies.recommendation import Recommendation
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 LINEAR_TO_PCT = 5
 
@@ -84,35 +87,34 @@ def draw_power_errors(path: Path, table: Table, judged: Dict[str, List[JudgedCho
     save(figure, path)
 
 
-def time_and_power(watts: np.ndarray, time_ms: np.ndarray, label: str, title: str) -> Tuple[Any, Any]:
-    """A figure and its axes, with all modes as a point cloud."""
-    figure, axes = pyplot().subplots(figsize=(7.8, 5), constrained_layout=True)
+def draw_time_and_power(axes: Axes, watts: np.ndarray, time_ms: np.ndarray, label: str, title: str) -> None:
+    """All modes as a point cloud."""
     axes.plot(watts, time_ms, ".", color="#cccccc", markersize=2, label=label, rasterized=True)
     axes.set_yscale("log")
     axes.set_xlabel("power (W)")
     axes.set_ylabel("minibatch time (ms)")
     axes.set_title(title, fontsize=10)
-    return figure, axes
 
 
 def draw_choices(path: Path, table: Table, judged: Dict[str, List[JudgedChoice]]) -> None:
     """All modes of a table with their front, and the choices as observed (001 Fig 11)."""
     watts = mw_to_w(table.power_mw)
-    figure, axes = time_and_power(watts, table.time_ms, "all modes", title_of(table))
     best = pareto_front(table.time_ms, table.power_mw)
-    axes.step(watts[best], table.time_ms[best], "k-", where="post", linewidth=1.2, label="observed front")
-    for place, (name, outcomes) in enumerate(judged.items()):
-        chosen = sorted({outcome.choice.index for outcome in outcomes})
-        mark = "os^"[place % 3]  # colours alone would repeat
-        axes.plot(watts[chosen], table.time_ms[chosen], mark, markersize=4, color=colour(place), label=name, alpha=0.8)
-    axes.legend(fontsize=7, ncol=2)
-    save(figure, path)
+    with axes_to_draw_on(None, path) as axes:
+        draw_time_and_power(axes, watts, table.time_ms, "all modes", title_of(table))
+        axes.step(watts[best], table.time_ms[best], "k-", where="post", linewidth=1.2, label="observed front")
+        for place, (name, outcomes) in enumerate(judged.items()):
+            chosen = sorted({outcome.choice.index for outcome in outcomes})
+            marks = {"marker": "os^"[place % 3], "markersize": 4}  # colours alone would repeat
+            times_ms = table.time_ms[chosen]
+            axes.plot(watts[chosen], times_ms, linestyle="", color=colour(place), label=name, alpha=0.8, **marks)
+        axes.legend(fontsize=7, ncol=2)
 
 
-def draw_recommendation(recommendation: Recommendation, path: Path, provenance: str) -> None:
+def draw_recommendation(recommendation: Recommendation, axes: Axes, provenance: str) -> None:
     """Predicted time and power of all modes, the front, the profiled modes, and the recommended one."""
     time_ms, watts = np.exp(recommendation.posterior.log_time), mw_to_w(np.exp(recommendation.posterior.log_power))
-    figure, axes = time_and_power(watts, time_ms, "predicted", f"{recommendation.goal.describe()}, {provenance}")
+    draw_time_and_power(axes, watts, time_ms, "predicted", f"{recommendation.goal.describe()}, {provenance}")
     front = [(mw_to_w(mode.power_mw.value), mode.time_ms.value) for mode in recommendation.front]
     axes.step(*zip(*front), "k-", where="post", linewidth=1.2, label="front")
     profiled = recommendation.posterior.measured
@@ -126,4 +128,3 @@ def draw_recommendation(recommendation: Recommendation, path: Path, provenance: 
             mw_to_w(limit), color=colour(1), linewidth=0.9, linestyle="--", label=f"budget {mw_to_w(limit):g} W"
         )
     axes.legend(fontsize=8)
-    save(figure, path)
