@@ -11,7 +11,7 @@ import tempfile
 from pathlib import Path
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple, Union
 
-from harness.core.errors import CannotRunError, InvalidValueError, UnknownNameError
+from harness.core.errors import CannotRunError, DependencyError, InvalidValueError, UnknownNameError
 from harness.core.terminal import format_table, shown
 from harness.judge.case_frame import SOFTWARE
 from harness.judge.compare import DEFAULT_THRESHOLD, ComparedSides, compare_files
@@ -23,6 +23,7 @@ from harness.stats.noise import RunNoise, prior, runs_needed
 from harness.store.conditions import differences
 
 MOST_RUNS = 12  # of an environment: if the noise needs more, the verdict is marked as unsure
+BENCHMARKS = "benchmarks/test_training.py"  # what is measured unless a file is named
 _SUITE = Path(__file__).resolve().parents[2]
 _ASK = "import json; from harness.core.environment import describe_environment as d; print(json.dumps(d()))"
 
@@ -97,8 +98,14 @@ def bisect_versions(
         arguments: for `pytest benchmarks`: test files, axes, settings.
 
     Raises:
-        HarnessError: an interpreter cannot import the suite, the benchmarks fail, or results cannot be compared.
+        HarnessError: this is no clone of the project, an interpreter cannot import the suite, the benchmarks fail, or
+            results cannot be compared.
     """
+    if not (_SUITE / BENCHMARKS).is_file():
+        raise DependencyError(
+            f"`bisect-versions` needs a clone of the project: {BENCHMARKS} is not installed",
+            "run it in the root of a clone, as `python -m harness bisect-versions ...`",
+        )
     if repetitions is not None and repetitions < 1:
         raise InvalidValueError(f"--repetitions is {repetitions}", "give a number from 1")
     versions = [text for text in (good, bad) if "==" in text]
@@ -175,7 +182,7 @@ def measuring(folder: Path, device: str, further: Sequence[str]) -> Measure:
             environment.python,
             "-m",
             "pytest",
-            *([] if names_a_file else ["benchmarks/test_training.py"]),
+            *([] if names_a_file else [BENCHMARKS]),
             *further,
         ]
         for _ in range(runs):

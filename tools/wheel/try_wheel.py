@@ -73,6 +73,7 @@ print(loaded, "modules and a table of", len(jetwatt.load_table("zeus-v100")))
 """
 
 SIMULATED = ("--device", "orin-nano", "--workload", "resnet18-imagenet,lstm-wikitext", "--sample", "60")
+BISECTED = ("--good", "torch==2.8", "--bad", "torch==2.9")
 CHOOSE = ("--workload", "resnet18-imagenet", "--power-budget", "10", "--profiles", "8")
 
 
@@ -99,6 +100,7 @@ STEPS = (
     UserStep("fit", ("jetwatt", "fit", "--corpus", "c.csv", "--target", "lstm-wikitext", "--out", "m.jw"), "m.jw"),
     UserStep("advise", ("jetwatt", "advise", "--epochs", "120", "--epoch-minutes", "5"), "closed-loop"),
     UserStep("simulation fit", ("jetwatt", "simulation", "fit"), "needs a clone", code=2),
+    UserStep("bisect-versions", ("jetwatt", "bisect-versions", *BISECTED), "needs a clone", code=2),
     UserStep("report without its packages", ("jetwatt", "report", "--results", "r.sqlite"), "jetwatt[report]", code=2),
 )
 WITH_REPORT = (UserStep("report", ("jetwatt", "report", "--results", "r.sqlite", "--out", "page"), "page"),)

@@ -11,6 +11,7 @@ import pytest
 
 from harness.__main__ import main
 from harness.core.errors import InvalidValueError, UnknownNameError
+from harness.judge import bisection
 from harness.judge.bisection import Installed, between, bisect, format_verdicts, select_environment
 from harness.stats.noise import RunNoise, prior, runs_needed
 from harness.store.results import ResultsStore
@@ -56,6 +57,14 @@ def test_the_first_slow_version_is_found_in_as_many_halvings_as_there_are(tmp_pa
     text = format_verdicts(environments, found, "torch", 0.02)
     assert f"slower since torch {slow_from}; {before} is the last good version" in text
     assert f'also differs: packages.torch: "{before}" -> "{slow_from}"' in text
+
+
+def test_without_the_benchmarks_of_a_clone_it_says_so_before_anything_else(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(bisection, "_SUITE", tmp_path)
+    assert main(["bisect-versions", "--good", "no-python", "--bad", "no-python"]) == 2
+    error = capsys.readouterr().err
+    assert "needs a clone of the project: benchmarks/test_training.py is not installed" in error
+    assert "run it in the root of a clone" in error
 
 
 def test_nothing_is_bisected_where_bad_is_as_fast(tmp_path):
