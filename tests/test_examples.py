@@ -56,14 +56,17 @@ def imported(code):
 
 
 @pytest.mark.filterwarnings("ignore:outside the profiled range")
-def test_a_table_of_ones_own_becomes_a_power_mode(run, tmp_path):
-    mode = re.search(r"within 5 W: (\S+), predicted [\d.]+ ms and (4\.\d+|5\.00) W", run("own_table_to_mode.py"))[1]
+@pytest.mark.parametrize(
+    "words", [("mine.csv", 5), pytest.param((), marks=pytest.mark.exhaustive)], ids=["own-file", "shipped"]
+)
+def test_a_table_of_ones_own_becomes_a_power_mode(run, tmp_path, words):
     jetwatt.write_corpus(tmp_path / "mine.csv", jetwatt.load_table("loudva-nano"))
-    assert f"within 5 W: {mode}" in run("own_table_to_mode.py", "mine.csv")
-    assert "learned from 20 measured power modes" in run("own_table_to_mode.py", "mine.csv", 4)
+    printed = run("own_table_to_mode.py", *words)
+    assert "on nano, batch size 7: learned from 20 measured power modes" in printed
+    assert re.search(r"within 5 W: 4c-\S+, predicted [\d.]+ ms and (4\.\d+|5\.00) W", printed)
 
 
-def test_what_changed_between_two_simulated_runs_is_the_time(run, tmp_path):
+def test_what_changed_between_two_simulated_runs_is_the_time(run):
     printed = run("compare_results.py", code=1)
     assert re.search(r"minibatch time: slower, times 1\.[5-9]", printed)
     assert "no-workers.sqlite: 3 profiles of resnet18-imagenet on sim:orin-nano" in printed

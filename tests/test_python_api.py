@@ -234,7 +234,7 @@ def test_results_that_do_not_exist_are_refused(tmp_path):
         jetwatt.open_results(tmp_path / "none.sqlite")
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def answer():
     return jetwatt.recommend(
         "sim:orin-nano", workload="resnet18-imagenet", strategy="random", profiles=3, power_budget=10
