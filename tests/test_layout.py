@@ -168,7 +168,7 @@ def test_nothing_but_programs_and_commands_imports_a_command():
     assert {module: names for module, names in commands.items() if module not in (*PROGRAMS, DOCUMENTS_THEM)} == {}
 
 
-TESTS_OF_COMMANDS = ("tests.harness.cli", "tests.predictors.cli", "tests.test_command_lines")
+TESTS_OF_COMMANDS = ("tests.harness.cli", "tests.predictors.cli", "tests.test_command_lines", "tests.public_names")
 PROGRAM = {f"{package}.cli.{name}" for package in ("harness", "predictors", "jetwatt") for name in ("main", "COMMANDS")}
 
 
