@@ -151,7 +151,7 @@ def test_power_is_recorded_from_where_it_is_stable_and_says_what_it_is_made_of(
     pytest.importorskip("torch")
     pytest.importorskip("sklearn")
     device = host(machine_with_rapl, storage={"ssd": tmp_path})
-    asked = case(settings=Settings(minibatches=5, interval_s=0.05, max_temperature_c=80.0))
+    asked = case(settings=Settings(minibatches=5, interval_s=0.5, max_temperature_c=80.0))
     periods = iter((5, 12))
     monkeypatch.setattr(measuring, "throttled_periods", lambda root: next(periods))
     said = []
