@@ -148,6 +148,15 @@ def test_what_calls_return_is_on_the_page_with_its_attributes():
     assert "| `costs` | a row for each approach" in page
 
 
+def test_ci_builds_the_site_and_a_release_deploys_the_folder_that_the_build_writes():
+    release = (build.PROJECT / ".github" / "workflows" / "release.yml").read_text(encoding="utf-8")
+    written = build.OUT.relative_to(build.PROJECT)
+    assert re.search(rf"make docs .*\n.*actions/upload-pages-artifact@.*\n *with:\n *path: {written}\n", release)
+    assert re.search(
+        r"^stage \S+ make docs$", (build.PROJECT / ".ci" / "run").read_text(encoding="utf-8"), re.MULTILINE
+    )
+
+
 class Undocumented:
     """A class of which `what` has no comment."""
 
