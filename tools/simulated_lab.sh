@@ -54,7 +54,7 @@ board() { # board FOLDER NUMBER PYTHON
 		UsePAM no
 		PasswordAuthentication no
 		MaxStartups 100
-		ClientAliveInterval 5
+		ClientAliveInterval 15
 		ClientAliveCountMax 3
 		SetEnv HOME=$here SIMULATED_BOARD=$here JETWATT_LOCK_DIR=$here/locks XDG_STATE_HOME=$here/state PYTHONPYCACHEPREFIX=$folder/pycache
 	EOF

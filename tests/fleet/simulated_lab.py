@@ -23,7 +23,7 @@ TOOL = PROJECT / "tools/simulated_lab.sh"
 POOL = "sim-orin-agx-jp6"
 SETTINGS = """check_seconds = 5
 requeue_seconds = 5
-silent_seconds = 15
+silent_seconds = 45
 free_mb = 20
 most_boots = 100
 slice_minutes = 3
@@ -70,7 +70,7 @@ class SimulatedLab:
 
     def stop_daemons(self):
         self.daemons.send_signal(signal.SIGTERM)
-        self.daemons.wait(60)
+        self.daemons.wait(300)
 
     def rounds(self):
         """The process ids of the daemons' script's sleep of a second, of which there is another one in each round."""
@@ -96,7 +96,7 @@ class SimulatedLab:
             if not pids:
                 break
             time.sleep(0.1)
-        self.daemons.wait(60)
+        self.daemons.wait(300)
 
     def is_of_host(self, text):
         """Whether a process with this command and environment belongs to the lab host, not to a board."""
@@ -104,13 +104,13 @@ class SimulatedLab:
         return os.fsencode(self.fleet) in text and b"SIMULATED_BOARD=" not in text and not is_sshd
 
     def stop(self):
-        self.slurm("scancel", "--user", str(os.getuid())).communicate(timeout=60)
+        self.slurm("scancel", "--user", str(os.getuid())).communicate(timeout=300)
         for _ in range(60):
-            if not self.slurm("squeue", "-h").communicate(timeout=60)[0]:
+            if not self.slurm("squeue", "-h").communicate(timeout=300)[0]:
                 break
             time.sleep(0.5)
         self.daemons.send_signal(signal.SIGTERM)
-        self.daemons.wait(60)
+        self.daemons.wait(300)
         subprocess.run([str(TOOL), "stop", str(self.folder)], check=True)
         for pid in self.processes():  # a step whose slurmctld is gone would tell it for long
             with contextlib.suppress(OSError):
