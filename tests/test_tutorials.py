@@ -61,7 +61,8 @@ def test_a_line_that_fails_or_prints_something_else_fails_its_page(tmp_path):
         "```sh\nfalse\n```\n",
         "```sh\necho 7 modes\n```\n\n```\n8 modes\n```\n",
         "```sh\necho 7 modes\n```\n\n<!-- output: other figures -->\n```\n8 nodes\n```\n",
-        "<!-- exit code: 1 -->\n```sh\ntrue\n```\n",
+        "<!-- exit code: 1 or 2 -->\n```sh\ntrue\n```\n",
+        "```sh\necho 'Traceback (most recent call last):'\n```\n",
         "```python\n1 + 1  # -> 3\n```\n",
     ):
         with pytest.raises(AssertionError):
