@@ -240,15 +240,26 @@ def samplings(records: Records) -> str:
     )
 
 
+ONE_CLOCK = "training at the greatest"
+"""What profiles at one CPU, GPU or memory clock have in common; documents have a row for the three."""
+
+
 def unprofiled_settings(records: Records) -> str:
+    """The least and the greatest figure over the networks."""
     part = "unprofiled-settings"
-    rows = []
-    for profiled, predicted in dict.fromkeys((row["profiled"], row["predicted"]) for row in records.rows(part)):
-        settings = [records.row(part, workload=name, profiled=profiled, predicted=predicted) for name in ORIN_NETWORKS]
-        shown = [pair(row, digits=0) for row in settings]
-        held = [pair(row, "time_80", "power_80", digits=0) for row in settings]
-        rows.append([profiled, predicted, "; ".join(shown), "; ".join(held)])
-    return table(["profiled", "predicted", "time / power MAPE, %", "within the 80 % interval, %"], rows)
+    groups: Dict[Tuple[str, str], List[Cells]] = {}
+    for row in records.rows(part):
+        is_one_clock = row["profiled"].startswith(ONE_CLOCK)
+        profiled = "training at one CPU, GPU or memory clock" if is_one_clock else row["profiled"]
+        groups.setdefault((profiled, row["predicted"]), []).append(row)
+
+    def span(rows: Sequence[Cells], name: str) -> str:
+        values = sorted(float(row[name]) for row in rows)
+        return f"{figure(str(values[0]), 0)} to {figure(str(values[-1]), 0)}"
+
+    names = (*ERRORS, "time_80", "power_80")
+    rows = [[*settings, *(span(of_networks, name) for name in names)] for settings, of_networks in groups.items()]
+    return table(["profiled", "predicted", "time MAPE", "power MAPE", "time within 80 %", "power within 80 %"], rows)
 
 
 def published_errors(records: Records) -> str:
