@@ -128,7 +128,7 @@ def test_the_pythons_of_the_project():
 def test_every_pinned_package_has_one_version_on_each_python(python):
     versions = {name: pinned(name, python) for name in {pin.name for pin in PINS}}
     absent = {name for name, found in versions.items() if not found}
-    later = {"ultralytics-platform", "furo", "myst-parser", "sphinx"}  # from 3.11 on
+    later = {"ultralytics-platform", "furo", "myst-parser", "sphinx", "ipykernel", "nbclient"}  # from 3.11 on
     assert absent <= (later if python in PYTHONS[:3] else set())
     assert all(re.fullmatch(r"==[\d.]+", found[0]) and len(found) == 1 for found in versions.values() if found)
 
