@@ -6,7 +6,7 @@ The goal is the least time within a share of the power that MAXN draws: see `pre
 import pytest
 
 from harness.core.errors import SourceUnavailableError
-from harness.fixtures import as_pytest_outcome
+from harness.fixtures import as_pytest_outcome, within_time_budget
 from harness.outcome import OUTCOME
 from harness.plan import plan_of
 from predictors.search.mode_search import ModeSearches
@@ -22,7 +22,8 @@ def test_mode_search(searches, case, device, results, progress, pytestconfig, re
     """Search for the mode that is fastest within a power budget; what was measured of it keeps the budget."""
     outcome, is_alone = pytestconfig.stash[OUTCOME], plan_of(pytestconfig).is_named(request.path)
     how = {"store": results, "environment": outcome.environment, "run_id": outcome.run_id}
-    with as_pytest_outcome(SourceUnavailableError):
+    progress = plan_of(pytestconfig).watched_progress(request.node, progress)
+    with as_pytest_outcome(SourceUnavailableError), within_time_budget(request.node):
         found = searches.search(
             device, case, progress, resume=pytestconfig.getoption("jetwatt_resume"), may_lower_clocks=is_alone, **how
         )

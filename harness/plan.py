@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import math
 import re
 from pathlib import Path
 from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Set, Tuple, TypeVar
@@ -18,6 +19,7 @@ from harness.core.device import Device, is_self_profiling
 from harness.core.errors import HarnessError, InvalidValueError, UnknownNameError
 from harness.core.mode_orders import AS_GIVEN, SAFE, order_passes
 from harness.core.power_modes import PowerMode
+from harness.core.terminal import Progress, ReportedProgress
 from harness.core.units import parse_duration
 from harness.measure.time_budget import TimeBudget, portions, size_of
 from harness.outcome import OUTCOME, PROGRESS
@@ -257,10 +259,26 @@ class Plan:
         Cases of `--cases` keep its order.
         """
         if self.places is None:
-            items.sort(key=lambda item: 0.0 if self._timed_case(item) is None else size_of(self._timed_case(item)))
+            items.sort(key=self._place_in_time)
         items[:] = in_safe_order(items, self.falling_mode_of)
         timed = {item.nodeid: self._timed_case(item) for item in items if self._timed_case(item) is not None}
         self.portions = dict(zip(timed, portions(list(timed.values()))))
+
+    def watched_progress(self, item: pytest.Item, progress: Progress) -> Progress:
+        """Progress that ends a test of many cases, such as a search, once its share of the time left is used up."""
+        case = self._timed_case(item)
+        if self.time_budget is None or case is None:
+            return progress
+        doing = f"the work on {case.id} was not done yet"
+        watched = self.time_budget.watched(progress.update, doing, self.portions.get(item.nodeid, 1.0))
+        return ReportedProgress(watched, progress)
+
+    def _place_in_time(self, item: pytest.Item) -> float:
+        """Sort key; tests that measure an unknown number of cases, such as a search for a power mode, go last."""
+        case = self._timed_case(item)
+        if case is None:
+            return 0.0
+        return size_of(case) if "measure" in getattr(item, "fixturenames", ()) else math.inf
 
     def _timed_case(self, item: pytest.Item) -> Optional[Case]:
         """The case of a test that takes real time."""

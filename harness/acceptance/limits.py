@@ -57,7 +57,8 @@ def check_limits(context: AcceptanceContext) -> LineResult:
     after = _counters(throttle)
     if throttle is not None:
         findings.evidence["before load"] = before
-        findings.evidence["after load"] = {name: count for name, count in after.items() if count != before.get(name)}
+        changed = {name: count for name, count in after.items() if count != before.get(name)}
+        findings.evidence["after load"] = changed or "as before"
     return findings.result(LIMITS)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import time
 from typing import Callable, List, Optional, Sequence, TextIO
 
@@ -71,6 +72,26 @@ class Progress:
             self._stream.write("\r" + " " * self._width + "\r")
             self._stream.flush()
             self._width = 0
+
+
+class ReportedProgress(Progress):
+    """Progress whose states go to `report`, which may raise to end the work, and whose lines go to `lines`, if any."""
+
+    def __init__(self, report: Callable[[str], None], lines: Optional[Progress] = None) -> None:
+        super().__init__(io.StringIO())
+        self._report = report
+        self._lines = lines
+
+    def update(self, text: str) -> None:
+        self._report(text)
+
+    def line(self, text: str) -> None:
+        if self._lines is not None:
+            self._lines.line(text)
+
+    def clear(self) -> None:
+        if self._lines is not None:
+            self._lines.clear()
 
 
 class Countdown:

@@ -123,6 +123,18 @@ class TimeBudget:
         is_counted = minibatch_flops(case.workload, case.batch_size) is not None
         return slowness * nominal_s(case) if slowness is not None and is_counted else None
 
+    def watched(self, report: Report, doing: str, portion: float = 1.0) -> Report:
+        """A report that ends work of unknown length once its share of the time left is used up."""
+        end_s = time.monotonic() + portion * self.left_s()
+        share = "" if portion == 1.0 else "its share of "
+
+        def reported(line: str) -> None:
+            report(line)
+            if time.monotonic() >= end_s:
+                raise OverBudgetError(f"{doing} ({line.strip()}) when {share}--time-budget {self.text} was spent")
+
+        return reported
+
     def refuse_if_spent(self) -> None:
         if self.left_s() <= 0:
             raise OverBudgetError(f"--time-budget {self.text} is spent")
@@ -152,14 +164,7 @@ class Allotment:
 
     def watched(self, report: Report) -> Report:
         """A report for the preparation that also ends it when the time is up."""
-
-        def reported(line: str) -> None:
-            report(line)
-            if self._budget.left_s() <= 0:
-                what = f"{self._case.workload} was still being prepared ({line.strip()})"
-                raise OverBudgetError(f"{what} when --time-budget {self._budget.text} was spent")
-
-        return reported
+        return self._budget.watched(report, f"{self._case.workload} was still being prepared")
 
     def begin(self, epoch_minibatches: int) -> float:
         """Begin the minibatches; an epoch has `epoch_minibatches`. Returns the case's share of time, in seconds."""

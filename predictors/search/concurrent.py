@@ -25,7 +25,7 @@ from harness.core.cases import (
 )
 from harness.core.configuration import FILE_NAME, load_configuration
 from harness.core.device import Device, is_self_profiling, named_mode
-from harness.core.errors import CannotRunError, HarnessError, ProcessEndedError, UnknownNameError
+from harness.core.errors import CannotRunError, HarnessError, OverBudgetError, ProcessEndedError, UnknownNameError
 from harness.core.mode_texts import MAXN
 from harness.core.profiles import Profile
 from harness.core.terminal import Progress, format_duration, format_table
@@ -288,6 +288,8 @@ def find_plan(
         progress.line(f"training and inference, {way}, for {duration_s:g} s in {choice.training_mode.name}")
         try:
             profile = run_case(both, device, progress.update)
+        except OverBudgetError:
+            raise
         except (CannotRunError, ProcessEndedError) as error:
             if not attempts:
                 raise

@@ -29,6 +29,7 @@ from harness.core.errors import (
     ControlError,
     DoesNotFitError,
     HarnessError,
+    OverBudgetError,
     OverheatedError,
     OverMemoryLimitError,
     SourceUnavailableError,
@@ -174,6 +175,8 @@ class DeviceProfiler:
 
     def _concerns_every_mode(self, error: HarnessError, index: int) -> bool:
         """Whether an error would recur in any other mode, or the device should not continue."""
+        if isinstance(error, OverBudgetError):
+            return True
         if isinstance(error, OverheatedError):
             return self._was_hot  # it did not cool down
         if isinstance(error, OverMemoryLimitError):

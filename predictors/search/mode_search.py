@@ -9,7 +9,6 @@ search.
 
 from __future__ import annotations
 
-import io
 import math
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
@@ -19,7 +18,7 @@ from harness.core.cases import CONCURRENT, INFERENCE, Case, Mix, parts_of
 from harness.core.device import Device
 from harness.core.errors import CannotRunError, SourceUnavailableError
 from harness.core.interleaving import expect
-from harness.core.terminal import Progress
+from harness.core.terminal import Progress, ReportedProgress
 from harness.core.units import mw_to_w
 from harness.devices.simulated import SimulatedDevice
 from harness.judge.figures import CONFIRMED, Bounds, Cell, exactly, judge_cells
@@ -179,7 +178,7 @@ def plan(device: Device, case: Case, report: Callable[[str], None]) -> List[Sear
                 continue
         label = f"{case.workload}, {mw_to_w(goal.power_mw):.1f} W and {goal.latency_ms:.0f} ms"
         for name in (HALVING, CLOSED_LOOP):
-            progress = Progress(io.StringIO())
+            progress = ReportedProgress(report)
             histories = concurrent.histories_of(device, training, mix.inference, goal, BATCHES, progress)
             attempts = concurrent.find_plan(histories, goal, case.settings.duration_s, progress, search=name)
             attempt, spent = concurrent.best_of(goal, attempts), attempts[-1].choice.profiles

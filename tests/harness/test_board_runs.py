@@ -80,6 +80,25 @@ def test_dvfs_is_a_condition_of_a_board_case(tmp_path):
     assert tree.controls() == before
 
 
+SPENT = """
+from harness.measure.time_budget import TimeBudget
+TimeBudget.refuse_if_spent = lambda self: None  # the search has begun before the time is spent
+"""
+
+
+@pytest.mark.exhaustive
+def test_a_search_is_left_out_where_the_time_budget_is_spent_on_the_way(tmp_path):
+    tree = build_board(tmp_path / "root", "orin-agx", "r36.4")
+    (tmp_path / "spent.py").write_text(SPENT)
+    before = tree.controls()
+    done = run(tree, tmp_path, "test_mode_search.py", "-p", "spent", "--time-budget", "1s", "-rs")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "the work on emulated-orin-agx-lenet-mnist-maxn-w0-ssd-bs16" in done.stdout
+    assert "left out, because the time budget did not suffice: emulated-orin-agx-lenet-mnist" in done.stdout
+    assert profiles(tmp_path) == []
+    assert tree.controls() == before
+
+
 FULL = """
 from harness.store import results
 open_to_write = results.open_to_write

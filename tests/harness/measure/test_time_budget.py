@@ -162,6 +162,15 @@ def test_preparing_ends_when_the_time_is_up(budget, clock):
     assert len(lines) == 2
 
 
+def test_work_of_unknown_length_ends_when_its_share_is_used_up(budget, clock):
+    report = budget.watched(lambda line: None, "the search was not done yet", portion=0.5)
+    clock.now_s += 142.0
+    report("profile 3")
+    clock.now_s += 1.0
+    with pytest.raises(OverBudgetError, match=r"the search .* \(profile 4\) when its share of --time-budget 5min was"):
+        report("profile 4")
+
+
 def test_what_is_measured_for_a_time_is_left_out_where_that_is_longer_than_what_is_left(budget, clock):
     idle = Case("host", "idle", mode_on(), 0, "ssd", 1, Settings(minibatches=None, idle_s=60.0), "idle")
     clock.now_s += 200.0

@@ -12,6 +12,7 @@ from harness.core.errors import (
     CannotRunError,
     ControlError,
     DoesNotFitError,
+    OverBudgetError,
     OverheatedError,
     SourceUnavailableError,
     StoreError,
@@ -81,7 +82,15 @@ def test_a_mode_that_cannot_be_profiled_has_failed_and_is_not_tried_again(error)
     assert board.profiled == ["mode3", "mode2"]
 
 
-@pytest.mark.parametrize("error", [StoreError("disk full"), SourceUnavailableError("no sensor"), KeyboardInterrupt()])
+@pytest.mark.parametrize(
+    "error",
+    [
+        StoreError("disk full"),
+        SourceUnavailableError("no sensor"),
+        OverBudgetError("5min is spent"),
+        KeyboardInterrupt(),
+    ],
+)
 def test_what_concerns_the_whole_device_ends_the_search(error):
     def interrupted(case):
         raise error
