@@ -82,7 +82,9 @@ def run_line(line: str, folder: Path, where: str, *codes: int) -> str:
     commands = str(Path(sys.executable).parent)
     variables = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST_", "JETWATT_"))}
     variables.update(PATH=os.pathsep.join((commands, os.environ["PATH"])), COLUMNS="160", NO_COLOR="1", TZ="UTC")
-    variables.update({name: str(folder / name.lower()) for name in ("XDG_STATE_HOME", "XDG_CACHE_HOME")})
+    for name in ("XDG_STATE_HOME", "XDG_CACHE_HOME", "JETWATT_LOCK_DIR"):  # other tests measure at the same time
+        variables[name] = str(folder / f".{name.lower()}")
+        (folder / f".{name.lower()}").mkdir(exist_ok=True)
     done = subprocess.run(
         ["bash", "-c", line], cwd=str(folder), env=variables, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT, text=True, check=False,
