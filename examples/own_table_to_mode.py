@@ -19,6 +19,4 @@ print(f"error of time {errors['time_mape_pct']:.1f} %, of power {errors['power_m
 
 best = model.best(power_w=budget_w)
 time_ms, power_w = best["time_ms"], best["power_mw"] / 1000
-print(
-    f"within {budget_w:g} W: {best['power_mode']}, {time_ms:.1f} ms, {power_w:.2f} W, predicted from measured profiles"
-)
+print(f"within {budget_w:g} W: {best['power_mode']}, predicted {time_ms:.1f} ms and {power_w:.2f} W")
