@@ -27,7 +27,7 @@ from typing import (
 
 import numpy as np
 
-from harness.core.corpus import TASKS
+from harness.core.corpus import TASKS as TASKS
 from harness.core.errors import InvalidValueError, NotFittedError, UnknownNameError
 from harness.core.pareto import pareto_front
 from harness.core.power_modes import UNKNOWN_KHZ, PowerMode
@@ -37,9 +37,10 @@ if TYPE_CHECKING:
     from sklearn.utils import Tags
 
 ModesLike = Union[np.ndarray, Sequence[Sequence[int]]]
-BatchSizes = Union[int, Sequence[int]]
-Tasks = Union[str, Sequence[str]]
-PowerLimits = Union[None, float, Sequence[float]]
+BatchSizes = Union[int, Sequence[int], np.ndarray]
+Tasks = Union[str, Sequence[str], np.ndarray]
+PowerLimits = Union[None, float, Sequence[float], np.ndarray]
+Numbers = Union[Sequence[float], np.ndarray]
 Some = TypeVar("Some", bound="Predictor")
 
 DEFAULT_BATCH_SIZE = 16  # 001 sec. 2.3
@@ -70,7 +71,8 @@ class Inputs(NamedTuple):
     power_limit_mw: Optional[np.ndarray] = None  # of the GPU, float64 of shape (n,); None if the device has none
 
     def take(self, rows: Any) -> Inputs:
-        return Inputs(*(None if values is None else values[rows] for values in self))
+        limits = None if self.power_limit_mw is None else self.power_limit_mw[rows]
+        return Inputs(self.modes[rows], self.batch_size[rows], self.inference[rows], limits)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -142,8 +144,8 @@ class Predictor(abc.ABC):
     def fit(
         self: Some,
         modes: ModesLike,
-        time_ms: Sequence[float],
-        power_mw: Optional[Sequence[float]] = None,
+        time_ms: Numbers,
+        power_mw: Optional[Numbers] = None,
         *,
         batch_size: BatchSizes = DEFAULT_BATCH_SIZE,
         task: Tasks = "training",
@@ -303,7 +305,8 @@ class Predictor(abc.ABC):
 
     def get_params(self, deep: bool = True) -> Dict[str, Any]:
         """The parameters of `__init__` with their values, in scikit-learn's convention."""
-        return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        fields = dataclasses.fields(self)  # type: ignore[arg-type]  # every predictor is a dataclass, this base is none
+        return {field.name: getattr(self, field.name) for field in fields}
 
     def set_params(self: Some, **params: Any) -> Some:
         """Change parameters, and return the predictor; InvalidValueError for an unknown one."""

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import abc
 import dataclasses
-from typing import ClassVar, List, NamedTuple, Optional, Sequence, Tuple
+from typing import List, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 
@@ -213,7 +213,7 @@ class NetworkRegression(Regression):
     dropout: float = SCHEDULE.dropout
     minibatch: int = SCHEDULE.minibatch  # larger if an epoch would otherwise have more than 64 steps
     seed: int = 0  # of fresh weights, division and order
-    frozen: ClassVar[int] = 0
+    frozen = 0  # number of layers that keep their weights; a parameter of `PowerTrain`
 
     @abc.abstractmethod
     def _start(self, inputs: np.ndarray, random: np.random.Generator) -> Tuple[Networks, ColumnScale]:

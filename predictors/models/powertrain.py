@@ -63,8 +63,9 @@ class PowerTrain(NetworkRegression):
                     f"the training rows have several values of {what}, the reference {workload} has one",
                     "use a reference with several, or fit one value at a time",
                 )
-        kept = (None if fixed is None else value for value, fixed in zip(columns[:2], reference))
-        return InputColumns(*kept, has_limit=columns.has_limit)
+        batch_size = None if reference.batch_size is None else columns.batch_size
+        task = None if reference.task is None else columns.task
+        return InputColumns(batch_size, task, columns.has_limit)
 
     def _start(self, inputs: np.ndarray, random: np.random.Generator) -> Tuple[Networks, ColumnScale]:
         reference = self._reference()

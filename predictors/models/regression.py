@@ -181,4 +181,4 @@ class Regression(Predictor):
         log_sd = np.repeat(self.log_sd_[:, None], figures.shape[1], axis=1)
         if not self.power_known_:
             figures[1], log_sd[1] = np.nan, np.nan
-        return Prediction(*figures, *log_sd, freedom=self.freedom_)
+        return Prediction(figures[0], figures[1], log_sd[0], log_sd[1], self.freedom_)

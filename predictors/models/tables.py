@@ -47,9 +47,14 @@ class Table:
         return hash(self.fingerprint)
 
     def take(self, rows: Any) -> Table:
-        kept = {name: getattr(self, name) for name in (*ARRAYS, *OPTIONAL_ARRAYS)}
         return dataclasses.replace(
-            self, **{name: None if values is None else values[rows] for name, values in kept.items()}
+            self,
+            modes=self.modes[rows],
+            batch_size=self.batch_size[rows],
+            time_ms=self.time_ms[rows],
+            power_mw=self.power_mw[rows],
+            entries=None if self.entries is None else self.entries[rows],
+            power_limit_mw=None if self.power_limit_mw is None else self.power_limit_mw[rows],
         )
 
     @property
@@ -84,14 +89,15 @@ class Table:
         places = places_of_equals(self.settings)
         if len(places) == len(self):
             return self
-        columns = {
-            name: np.array([np.median(getattr(self, name)[group]) for group in places])
-            for name in ("time_ms", "power_mw")
-        }
+        time_ms, power_mw = (
+            np.array([np.median(figures[group]) for group in places]) for figures in (self.time_ms, self.power_mw)
+        )
+        entries = None
         if self.entries is not None:
             most = self.entries.shape[1] * max(map(len, places))
-            columns["entries"] = np.stack([np.resize(self.entries[group], (most, 2)) for group in places])
-        return dataclasses.replace(self.take([group[0] for group in places]), **columns)
+            entries = np.stack([np.resize(self.entries[group], (most, 2)) for group in places])
+        rows = self.take([group[0] for group in places])
+        return dataclasses.replace(rows, time_ms=time_ms, power_mw=power_mw, entries=entries)
 
     def by_minibatch(self) -> Table:
         """A row per minibatch, with its time and a power; without single minibatches the table itself.
@@ -113,6 +119,8 @@ class Table:
 
         If no power was sampled in them, the next sample counts: the papers' profiles wait for one (001 sec. 2.5).
         """
+        if self.entries is None:
+            raise InvalidValueError(f"the table of {self.workload} has medians only", "use one with single minibatches")
         kept, power_mw = self.entries[:, :count], self.power_mw.copy()
         for place, row in enumerate(self.entries[:, :, 1]):
             sampled = np.flatnonzero(~np.isnan(row))
@@ -168,15 +176,18 @@ def tables_of(rows: Any) -> List[Table]:
     frame = pd.DataFrame(rows, columns=columns)
     return [
         Table(
-            *key,
+            device,
+            workload,
+            task,
+            provenance,
             modes=part[settings].to_numpy(dtype=np.int64),
             batch_size=part["batch_size"].to_numpy(dtype=np.int64),
             time_ms=part["minibatch_time_ms"].to_numpy(dtype=float),
             power_mw=part["power_mw"].to_numpy(dtype=float),
             entries=_stacked(part["entries"]),
-            power_limit_mw=_limits(part[POWER_LIMIT.name], key),
+            power_limit_mw=_limits(part[POWER_LIMIT.name], (device, workload, task, provenance)),
         )
-        for key, part in frame.groupby(list(TABLE_KEY), sort=False)
+        for (device, workload, task, provenance), part in frame.groupby(list(TABLE_KEY), sort=False)
     ]
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Dict, Optional, Tuple
+from typing import Dict, Optional, Tuple, Union
 
 import numpy as np
 
@@ -14,7 +14,7 @@ from predictors.models.base import Inputs, Prediction, Predictor
 from predictors.models.physical_gp import power_limit
 from predictors.models.physical_gp.clocks import FORM_ALONE, FREE_SD
 from predictors.models.physical_gp.draws import draw
-from predictors.models.physical_gp.posterior import TAILS, before_profiling, infer, learn
+from predictors.models.physical_gp.posterior import TAILS, ParameterPosterior, before_profiling, infer, learn
 from predictors.models.physical_gp.power_limit import LimitPosterior
 from predictors.models.physical_gp.prior import Counts, Hierarchy, priors_for, read_hierarchy
 from predictors.models.physical_gp.response import features
@@ -65,7 +65,7 @@ class PhysicalGP(Predictor):
             if not priors[0].in_ms:
                 hint = "profile a mode, or give counts of the network and of references on this board"
                 raise InvalidValueError(f"{self.name} cannot scale the time of {self.workload} on {self.board}", hint)
-            self.posterior_ = before_profiling(priors[0])
+            self.posterior_: Union[ParameterPosterior, LimitPosterior] = before_profiling(priors[0])
             return
         power_w = None if np.isnan(power_mw).all() else mw_to_w(power_mw)
         known_board = self.board in (self.hierarchy or read_hierarchy()).own

@@ -9,7 +9,7 @@ physical form does not explain counts as noise.
 
 from __future__ import annotations
 
-from typing import NamedTuple, Sequence
+from typing import List, NamedTuple, Sequence
 
 import numpy as np
 
@@ -62,7 +62,7 @@ def most_informative(
     spread = np.einsum("smwf,smwg->swfg", predicted_by, predicted_by) / predicted_by.shape[1]
     noise = linearisations.noise[:, None, :, None] * np.eye(2)
     covariance = np.repeat(np.eye(measured.shape[-1])[None], len(linearisations.weight), axis=0)
-    chosen = []
+    chosen: List[int] = []
     for _ in range(count):
         reach = measured @ covariance[:, None]
         inverse = np.linalg.inv(reach @ np.swapaxes(measured, -1, -2) + noise)

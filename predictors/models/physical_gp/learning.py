@@ -13,7 +13,7 @@ from __future__ import annotations
 import dataclasses
 import json
 from pathlib import Path
-from typing import Dict, List, Sequence, Tuple
+from typing import Dict, Iterable, List, Sequence, Tuple
 
 import numpy as np
 
@@ -103,7 +103,7 @@ def as_toml(hierarchy: Hierarchy, tables: Sequence[Table]) -> str:
         "]",
     ]
 
-    def add(section: str, columns: Sequence[np.ndarray]) -> None:
+    def add(section: str, columns: Iterable[Iterable[float]]) -> None:
         lines.extend(["", *section.splitlines()])
         for name, row in zip(PARAMETERS, columns):
             lines.append(f"{name} = [{', '.join(f'{value:.{DIGITS}f}' for value in row)}]")

@@ -96,6 +96,7 @@ def settings_of(rows: Inputs, greatest_khz: float) -> np.ndarray:
 
     A clock that the device does not report is free: its logarithm is 0.
     """
+    assert rows.power_limit_mw is not None
     gpu_khz = rows.modes[:, 2]
     clock = np.where(gpu_khz > 1, np.minimum(gpu_khz / greatest_khz, 1.0), 1.0)
     return np.log(np.column_stack([rows.batch_size, mw_to_w(rows.power_limit_mw), clock]))

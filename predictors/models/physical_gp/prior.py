@@ -153,7 +153,7 @@ def read_hierarchy(path: Path = SHIPPED) -> Hierarchy:
             for place, name in enumerate(PARAMETERS):
                 correlation[place, :place] = correlation[:place, place] = part[name][2:]
             own[board] = np.vstack([mean, correlation * np.outer(sd, sd)])
-        return Hierarchy(*family, own, tuple(content.get("learned_from", ())))
+        return Hierarchy(family[0], family[1], family[2], own, tuple(content.get("learned_from", ())))
     except (KeyError, TypeError, ValueError) as error:
         hint = "name a file that `prior learn --out` wrote"
         raise InvalidValueError(f"{path} is not a prior of {len(PARAMETERS)} parameters: {error!r}", hint) from error
@@ -193,7 +193,7 @@ def conditional_prior(
     off = np.array([item.mean - family.on_board(table.device)[0] for table, item in zip(new, evidence)]).reshape(-1)
     covariance = joint[:size, :size] - gain @ joint[size:, :size]
     prior = Prior(family.on_board(board)[0] + gain @ off, (covariance + covariance.T) / 2)
-    if not counts or workload not in counts:
+    if not counts or workload is None or workload not in counts:
         return prior
     scales, usual, rates, precisions = slice(len(TIME_SCALES)), any_board(family), [], []
     for table in references:

@@ -88,8 +88,8 @@ class Watts(NamedTuple):
 
 def features(rows: Inputs) -> Features:
     """Logarithms of the inputs, relative to `UNIT_MODE` and `UNIT_BATCH`."""
-    logs = np.log(rows.modes / UNIT_MODE)
-    return Features(*logs.T, np.log(rows.batch_size / UNIT_BATCH), rows.inference.astype(float))
+    cores, cpu, gpu, memory = np.log(rows.modes / UNIT_MODE).T
+    return Features(cores, cpu, gpu, memory, np.log(rows.batch_size / UNIT_BATCH), rows.inference.astype(float))
 
 
 def minibatch_times(values: Dict[str, np.ndarray], at: Features) -> ComponentTimes:
