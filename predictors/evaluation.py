@@ -86,7 +86,7 @@ def coverage(observed: np.ndarray, low: np.ndarray, high: np.ndarray) -> float:
     """The share of observed values within their interval, in %; NaN as in `mape`."""
     if len(observed) == 0 or np.isnan(low).any() or np.isnan(high).any():
         return float("nan")
-    return float(share_to_percent(np.mean((low <= observed) & (observed <= high))))
+    return share_to_percent(float(np.mean((low <= observed) & (observed <= high))))
 
 
 def spread(values: Sequence[Optional[float]]) -> Optional[Spread]:

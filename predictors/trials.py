@@ -34,7 +34,7 @@ class Group(NamedTuple):
 
     predictor: str
     target: int
-    count: Optional[int]
+    count: Optional[int]  # type: ignore[assignment]  # hides a tuple's method that nothing calls
 
 
 @dataclasses.dataclass(frozen=True)

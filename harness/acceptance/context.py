@@ -118,7 +118,9 @@ class AcceptanceContext:
 
 def telemetry_of(sources: Dict[str, Source], now_s: float) -> Telemetry:
     """One reading of each source as telemetry of one sample."""
-    series, missing, notes = {}, {}, {}
+    series: Dict[str, Series] = {}
+    missing: Dict[str, str] = {}
+    notes: Dict[str, str] = {}
     for source in sources.values():
         reading = source.read(now_s)
         notes.update(source.notes)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
-from typing import Dict, List
+from typing import Dict, List, Optional
 
 from harness.acceptance.context import AcceptanceContext
 from harness.acceptance.lines import DoesNotApplyError, Findings, LineResult
 from harness.acceptance.load import load_for
 from harness.board import thermal, throttling
 from harness.board.kernel_file import read_int
+from harness.board.source import Source
 from harness.core.errors import CannotRunError, HarnessError, SourceUnavailableError
 from harness.core.mode_texts import MAXN
 
@@ -76,7 +77,7 @@ def _judge_trips(findings: Findings, criticals_c: Dict[str, float], zones: Dict[
         findings.evidence["zones without one"] = without
 
 
-def _counters(source: object) -> Dict[str, int]:
+def _counters(source: Optional[Source]) -> Dict[str, int]:
     """States of the cooling devices and event counters since the boot, those above 0; by their channel."""
     if source is None:
         return {}

@@ -7,7 +7,7 @@ import glob
 import os
 import re
 import time
-from typing import Collection, Dict, Iterator, List, Mapping, NamedTuple, Sequence, Tuple
+from typing import Collection, Dict, Iterator, List, Mapping, NamedTuple, Sequence, Set, Tuple
 
 from harness.board import helper_stream
 from harness.board.kernel_file import check_writable, entries, read_int_setting, read_setting, read_text, write
@@ -146,7 +146,8 @@ def workers_follow() -> Iterator[None]:
 
     # Those that may run elsewhere than this thread now were bound by somebody else, and stay.
     before = _affinity_of(0)
-    followers = [worker for worker in multiprocessing.active_children() if _affinity_of(worker.pid) == before]
+    children = multiprocessing.active_children()
+    followers = [worker for worker in children if worker.pid is not None and _affinity_of(worker.pid) == before]
     try:
         yield
     finally:
@@ -161,7 +162,7 @@ def workers_follow() -> Iterator[None]:
 
 
 def _bind(threads: str, cpus: List[int]) -> None:
-    bound = set()
+    bound: Set[int] = set()
     while True:
         new = set(map(int, os.listdir(threads))) - bound  # one that was not bound yet may have started others meanwhile
         if not new:
@@ -280,7 +281,8 @@ def busiest(own: int, seconds: float, ticks_per_s: float, root: str = "/") -> Di
 
     before = read()
     time.sleep(seconds)
-    after, used = read(), {}
+    after = read()
+    used: Dict[str, float] = {}
     for pid, (name, _, ticks) in after.items():
         ancestor = pid
         while ancestor != own and ancestor in after:

@@ -44,13 +44,20 @@ class Clock(NamedTuple):
 CLOCKS = (
     # TX2, Xavier, Orin: locked before the rate, as jetson_clocks does.
     Clock(
-        *(f"{_BPMP}/{name}" for name in ("mrq_rate_locked", "rate", "rate", "min_rate", "max_rate")),
+        f"{_BPMP}/mrq_rate_locked",
+        f"{_BPMP}/rate",
+        f"{_BPMP}/rate",
+        f"{_BPMP}/min_rate",
+        f"{_BPMP}/max_rate",
         lock_first=True,
     ),
     # Nano: the override gets its rate before it counts.
     Clock(
-        *(f"{_OVERRIDE}/{name}" for name in ("clk_state", "clk_rate", "clk_update_rate")),
-        *(f"{_BANDWIDTH}/{name}" for name in ("emc_min_rate", "emc_max_rate")),
+        f"{_OVERRIDE}/clk_state",
+        f"{_OVERRIDE}/clk_rate",
+        f"{_OVERRIDE}/clk_update_rate",
+        f"{_BANDWIDTH}/emc_min_rate",
+        f"{_BANDWIDTH}/emc_max_rate",
         lock_first=False,
     ),
 )

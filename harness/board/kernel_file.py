@@ -14,12 +14,13 @@ import os
 import re
 import shlex
 import stat
+from types import ModuleType
 from typing import TYPE_CHECKING, Dict, List, NamedTuple, Optional, Sequence
 
 from harness.core.errors import ControlError
 
 if TYPE_CHECKING:
-    from harness.board import privileges
+    pass
 
 _READ_BYTES = 1 << 16  # a file of sysfs shows no more than a page, those of /proc may be longer
 _MOST_NAMED_BYTES = 1 << 20  # NVIDIA's confs have some 30 KiB, other files that are named hold one value
@@ -279,7 +280,7 @@ def whole_number(path: str, text: str) -> int:
         raise ValueError(f"{path} holds {text!r}, not a whole number") from None
 
 
-def _door() -> privileges:
+def _door() -> ModuleType:
     """The module that calls the helper, imported on demand: the sampler's process runs no programs."""
     from harness.board import privileges
 

@@ -234,8 +234,8 @@ def signals_wait() -> Iterator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-        for number in sorted(came):  # SIGCHLD last: the error that torch raises would be in the place of an interrupt
-            signal.raise_signal(number)
+        for caught in sorted(came):  # SIGCHLD last: the error that torch raises would be in the place of an interrupt
+            signal.raise_signal(caught)
 
 
 def _in_main_thread() -> bool:

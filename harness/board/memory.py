@@ -7,7 +7,7 @@ import glob
 import os
 import re
 import time
-from typing import Optional
+from typing import Dict, Optional
 
 from harness.board import helper_stream
 from harness.board.cpu import ProcessTree
@@ -78,7 +78,8 @@ def open_source(root: str, pid: Optional[int] = None) -> Source:
         pairs = (line.partition(":")[::2] for line in read_text(path).splitlines())
         # what has no unit is no size (huge-page counts)
         fields = {name: kib_to_bytes(int(value.split()[0])) for name, value in pairs if value.endswith(" kB")}
-        values, failed = {}, {}
+        values: Dict[str, float] = {}
+        failed: Dict[str, str] = {}
         for channel, (terms, _) in _CHANNELS.items():
             absent = [name for name in terms if name not in fields]
             if absent:

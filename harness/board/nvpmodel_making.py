@@ -71,7 +71,8 @@ def nvpmodel_conf(
     if board is not None:
         spec = load_board(board, variant)
         mode = only_mode(power_mode, spec.power_modes(power_mode)).mode
-        given, notes = off_board_conf(spec, mode, booted_mode), []
+        given = off_board_conf(spec, mode, booted_mode)
+        notes: List[str] = []
     else:
         if variant:
             raise InvalidValueError("--variant selects a module of a board", "give --board with it")

@@ -78,13 +78,13 @@ def residency(files: Iterable[Path], root: str = "/") -> Residency:
     unreadable = ""
     for path in files:
         with _open_data_file(path, "to see what the page cache holds of it") as fd:
-            status = os.fstat(fd)
-            total += status.st_size
-            if not (may_ask_of_any or status.st_uid == os.geteuid() or os.access(path, os.W_OK, effective_ids=True)):
+            info = os.fstat(fd)
+            total += info.st_size
+            if not (may_ask_of_any or info.st_uid == os.geteuid() or os.access(path, os.W_OK, effective_ids=True)):
                 unreadable = f"the kernel hides the residency of {path}: own the file, or get write access to it"
-            elif status.st_size:
+            elif info.st_size:
                 try:
-                    resident += _resident_bytes(libc, fd, status.st_size)
+                    resident += _resident_bytes(libc, fd, info.st_size)
                 except OSError as error:
                     unreadable = f"the kernel does not report the residency of {path}: {error.strerror}"
     return Residency(None if unreadable else resident, total, unreadable)

@@ -199,16 +199,20 @@ def _rails_in(directory: str, files: Set[str], driver: str, root: str) -> Iterat
     if driver.startswith("ina238"):
         # The one of a Jetson board measures its input, whether or not it has a label.
         labels = [_label(os.path.join(directory, name), root) for name in ("in1_label", "label") if name in files]
-        ways = [(("power1_input",), uw_to_mw), (("in1_input", "curr1_input"), mv_ma_to_mw)]
-        for names, to_mw in [way for way in ways if files.issuperset(way[0])][:1]:
-            yield Rail((labels or ["VIN"])[0], directory, names, to_mw)
+        ways: List[Tuple[Tuple[str, ...], Callable[..., float]]] = [
+            (("power1_input",), uw_to_mw),
+            (("in1_input", "curr1_input"), mv_ma_to_mw),
+        ]
+        for parts, convert in [way for way in ways if files.issuperset(way[0])][:1]:
+            yield Rail((labels or ["VIN"])[0], directory, parts, convert)
         return
     for name in sorted(files):
         match = re.fullmatch(r"rail_name_(\d+)|in([123])_label", name)
         if match is None:
             continue
-        number, to_mw = match[1] or match[2], mv_ma_to_mw
-        names = (f"in{number}_input", f"curr{number}_input")
+        number = match[1] or match[2]
+        to_mw: Callable[..., float] = mv_ma_to_mw
+        names: Tuple[str, ...] = (f"in{number}_input", f"curr{number}_input")
         if match[1]:
             # Without its files the rail is still listed in the record: as one that fails.
             names = (f"in_voltage{number}_input", f"in_current{number}_input")

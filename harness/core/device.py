@@ -6,7 +6,7 @@ import dataclasses
 from pathlib import Path
 from typing import Any, Callable, ContextManager, Dict, List, Mapping, Optional, Protocol, Sequence, Tuple
 
-from harness.core.capability import Capability
+from harness.core.capability import Capability as Capability
 from harness.core.cases import Case
 from harness.core.configuration import Configuration
 from harness.core.mode_texts import only_mode

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+from typing import Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple, Union
 
 import numpy as np
 
@@ -119,7 +119,7 @@ def stable_from(
     return None
 
 
-def quartiles(values: Sequence[float]) -> Tuple[float, float, float]:
+def quartiles(values: Union[Sequence[float], np.ndarray]) -> Tuple[float, float, float]:
     first, median, third = np.percentile(np.asarray(values, dtype=float), [25, 50, 75])
     return float(first), float(median), float(third)
 

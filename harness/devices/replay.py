@@ -61,8 +61,9 @@ class ReplayDevice:
     @property
     def settable_limits_mw(self) -> Tuple[int, ...]:
         """The power limits of the rows, ascending; empty unless all rows have one."""
-        limits = [row.get(POWER_LIMIT.name) for row in self._rows]
-        return () if None in limits else tuple(sorted({int(limit_mw) for limit_mw in limits}))
+        limits_mw = [row.get(POWER_LIMIT.name) for row in self._rows]
+        limited = {int(limit_mw) for limit_mw in limits_mw if limit_mw is not None}
+        return () if None in limits_mw else tuple(sorted(limited))
 
     def identity(self) -> Identity:
         specification = {"board": self.board, "corpus": self.path.name, "sha256": self._sha256}

@@ -55,7 +55,7 @@ class SliceState(NamedTuple):
     state: str  # done, held, running, waiting, cancelled, or gone: neither in the queue nor done
     board: str
     seconds: float  # duration; 0 until it is done
-    count: int  # of its cases
+    count: int  # type: ignore[assignment]  # of its cases; hides a tuple's method that nothing calls
     why: str  # the reason why it is held or waits; of a slice that is done, the cases that are left out
 
 

@@ -92,7 +92,7 @@ class IndexedNight(NamedTuple):
     number: int
     signature: Signature
     read_at_ns: int
-    count: int  # profiles
+    count: int  # type: ignore[assignment]  # profiles; hides a tuple's method that nothing calls
     crc: int
 
     def is_of(self, signature: Signature) -> bool:

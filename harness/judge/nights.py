@@ -100,7 +100,8 @@ def _read_with_index(
 ) -> Tuple[List[ProfileColumns], List[str]]:
     indexed = index.nights()
     current: Dict[bytes, Signature] = {}  # of the nights to take from the index
-    unread, left_out = [], []
+    unread: List[str] = []
+    left_out: List[str] = []
     parts: List[ProfileColumns] = []
     for file in files:
         name, signature = _name(file, index.folder), Signature.of(file)

@@ -130,8 +130,10 @@ def comparisons(fact: str) -> List[PrintedRatio]:
     ratios = []
     for figure in load_figures():
         if figure.fact == fact and figure.versus is not None:
-            ends = tuple(1.0 + end / 100.0 for end in figure.ends) if figure.relation == CHANGE else figure.ends
-            ratios.append(PrintedRatio(figure.metric, figure.versus, figure.condition, max(ends[0], 0.0), ends[1]))
+            least, greatest = figure.ends
+            if figure.relation == CHANGE:
+                least, greatest = 1.0 + least / 100.0, 1.0 + greatest / 100.0
+            ratios.append(PrintedRatio(figure.metric, figure.versus, figure.condition, max(least, 0.0), greatest))
     return ratios
 
 

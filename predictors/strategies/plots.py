@@ -105,9 +105,9 @@ def draw_choices(path: Path, table: Table, judged: Dict[str, List[JudgedChoice]]
         axes.step(watts[best], table.time_ms[best], "k-", where="post", linewidth=1.2, label="observed front")
         for place, (name, outcomes) in enumerate(judged.items()):
             chosen = sorted({outcome.choice.index for outcome in outcomes})
-            marks = {"marker": "os^"[place % 3], "markersize": 4}  # colours alone would repeat
+            look = "os^"[place % 3]  # colours alone would repeat
             times_ms = table.time_ms[chosen]
-            axes.plot(watts[chosen], times_ms, linestyle="", color=colour(place), label=name, alpha=0.8, **marks)
+            axes.plot(watts[chosen], times_ms, look, markersize=4, color=colour(place), label=name, alpha=0.8)
         axes.legend(fontsize=7, ncol=2)
 
 

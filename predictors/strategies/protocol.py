@@ -127,6 +127,7 @@ class History:
         self.profiler = profiler
         self._together: List[History] = beside._together if beside else []
         self._together.append(self)
+        self.limit = limit
         for history in self._together:
             history.limit = min(limit, sum(len(member.profiler.candidates.modes) for member in self._together))
         self.taken: Dict[int, MeasuredMode] = {}  # by candidate, in the order of profiling

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Iterator, List, Sequence, Tuple
+from typing import Any, Iterator, List, Sequence, Set, Tuple
 
 import numpy as np
 
@@ -110,7 +110,7 @@ def thinned(xs: Sequence[float], ys: Sequence[float], most: int) -> Tuple[List[f
     """At most `most` points of a curve: the least and the greatest y of each stretch, so that peaks are kept."""
     if len(xs) <= most:
         return list(xs), list(ys)
-    kept = set()
+    kept: Set[int] = set()
     for stretch in np.array_split(np.arange(len(xs)), most // 2):
         values = [ys[place] for place in stretch]
         kept.update((int(stretch[int(np.argmin(values))]), int(stretch[int(np.argmax(values))])))

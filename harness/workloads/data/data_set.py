@@ -168,9 +168,9 @@ def prepare_own(
 def _listed_files(data_set: Any) -> List[Path]:
     """The files of a torchvision `DatasetFolder`, the only kind that lists them; none of other data sets."""
     listed = getattr(data_set, "samples", None)
-    is_folder = isinstance(listed, list) and all(
-        isinstance(one, tuple) and one and isinstance(one[0], str) for one in listed
-    )
+    if not isinstance(listed, list):
+        return []
+    is_folder = all(isinstance(one, tuple) and one and isinstance(one[0], str) for one in listed)
     return [Path(one[0]).absolute() for one in listed] if is_folder else []
 
 
