@@ -16,7 +16,7 @@ from harness.core.power_modes import PowerMode
 from harness.fleet.lab import Fleet
 from harness.fleet.submission import ListedCase, Slice, _new_folder, cancel, enqueue
 from harness.store.results import ResultsStore
-from tests.fleet.simulated_lab import POOL, SETTINGS, SimulatedLab, why_not
+from tests.fleet.simulated_lab import POOL, SETTINGS, SLICE_S, SimulatedLab, why_not
 
 TASKS, PAPERS_MODES = 18096, 4368
 
@@ -71,7 +71,7 @@ def measure(lab, boards, arguments):
     """The seconds from the first slice's start to the last one's end; what of them was for the fleet is printed."""
     words = ["benchmarks/test_training.py", "--workload", "resnet18-imagenet", "--workers", "4", "--minibatches", "40"]
     words += ["-p", "tests.fleet.benchmark", "--case-wait", str(arguments.case_wait), "--power-mode"]
-    how = ["--wait", "--pool", POOL, "--case-seconds", str(3 * 60 / arguments.slice_cases)]
+    how = ["--wait", "--pool", POOL, "--case-seconds", str(SLICE_S / arguments.slice_cases)]
     warm_up = [lab.start("submit", *how, "--board", f"board{n + 1}", "--", *words, "maxn") for n in range(boards)]
     assert [process.communicate() and process.returncode for process in warm_up] == [0] * boards  # modules are compiled
     asked = "grid:paper" if arguments.modes == PAPERS_MODES else f"sample:{arguments.modes}"

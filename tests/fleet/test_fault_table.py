@@ -19,7 +19,7 @@ from harness.core.mode_texts import format_power_modes
 from harness.core.power_modes import PowerMode
 from harness.fleet.submission import Submission
 from harness.store.results import ResultsStore
-from tests.fleet.simulated_lab import POOL, PROJECT, SETTINGS, SimulatedLab, attempts, processes, why_not
+from tests.fleet.simulated_lab import POOL, PROJECT, SETTINGS, SLICE_S, SimulatedLab, attempts, processes, why_not
 
 pytestmark = [
     pytest.mark.skipif(bool(why_not()), reason=why_not()),
@@ -55,7 +55,7 @@ def submit(lab, count, case_wait_s=0.3, per_slice=10, words=(), pytest_words=())
     modes = falling_modes(count)
     table = lab.folder / f"modes{count}.csv"
     table.write_text(format_power_modes([(mode, {}) for mode in modes], ()))
-    case_s = 180.0 / per_slice  # slice_minutes is 3
+    case_s = SLICE_S / per_slice
     said = lab.call(
         *("submit", "--pool", POOL, "--case-seconds", str(case_s), *words, "--", "benchmarks/test_training.py"),
         *("-p", "tests.fleet.benchmark", "--case-wait", str(case_wait_s), "--minibatches", "40", "--workers", "4"),
@@ -143,7 +143,7 @@ def test_after_a_reboot_of_the_lab_host_its_boards_measure_within_a_minute(make_
         lab.wait(f"{board} measures again", measures_again, every_s=0.2)
         assert not {*left[board]} & {*runs_on(lab, board)}
     # a round takes a second, and longer on a machine that others use
-    assert 5 < len(rounds) <= 60
+    assert 0 < len(rounds) <= 60
     print(
         f"{time.monotonic() - began_s:.0f} s and {len(rounds)} rounds of the daemons until both boards measured again"
     )

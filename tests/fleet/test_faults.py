@@ -18,7 +18,7 @@ from harness.core.mode_texts import format_power_modes
 from harness.core.power_modes import PowerMode
 from harness.fleet.submission import Submission
 from harness.store.results import ResultsStore
-from tests.fleet.simulated_lab import POOL, PROJECT, TOOL, SimulatedLab, attempts, pythons, why_not
+from tests.fleet.simulated_lab import POOL, PROJECT, SLICE_S, TOOL, SimulatedLab, attempts, pythons, why_not
 
 KILLER = "MODE_30W"
 """A slice of this mode takes its board's power away."""
@@ -104,8 +104,8 @@ def test_a_campaign_comes_through_all_that_goes_wrong_in_a_lab(lab, tmp_path):
     for part in (modes[:150], modes[150:195], modes[195:]):
         tables.append(str(lab.folder / f"{len(tables)}.csv"))
         Path(tables[-1]).write_text(format_power_modes([(mode, {}) for mode in part], ()))
-    words = ["--pool", POOL, "--case-seconds", "6", "--", "benchmarks/test_training.py", "--minibatches", "40"]
-    words += ["--workload", ",".join(WORKLOADS), "--workers", "4", "--power-mode"]
+    words = ["--pool", POOL, "--case-seconds", str(SLICE_S / 30), "--", "benchmarks/test_training.py"]
+    words += ["--minibatches", "40", "--workload", ",".join(WORKLOADS), "--workers", "4", "--power-mode"]
     lab.wait_until_idle()
 
     # two submits at once
