@@ -164,7 +164,7 @@ class SimulatedLab:
         status = self.status()
         return next((one for one in status["boards"] if one["name"] == name), None) if status else None
 
-    def wait(self, what, is_so, at_most_s=900.0, every_s=1.0):
+    def wait(self, what, is_so, at_most_s=3600.0, every_s=1.0):
         """Wait until something is so; returns it."""
         end = time.monotonic() + at_most_s
         while time.monotonic() < end:

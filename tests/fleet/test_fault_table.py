@@ -71,7 +71,7 @@ def attempts_of_all(night):
     return {n: (attempts(night, n), (night.folder / "log" / f"{n}.log").read_text()[-2000:]) for n in numbers}
 
 
-def wait_until_over(lab, night, at_most_s=900.0):
+def wait_until_over(lab, night, at_most_s=3600.0):
     def is_over():
         status = lab.status()
         entry = next((entry for entry in status["submissions"] if entry["id"] == night.id), None) if status else None
