@@ -127,7 +127,8 @@ def missing_line(shown: str, output: str, is_exact: bool) -> str:
 def agrees(shown: str, printed: str, is_exact: bool) -> bool:
     """Whether a printed line is the one of the page."""
     cut = shown.endswith("...")
-    ours, theirs = (FIGURE.split(" ".join(text.split())) for text in (shown[: -3 if cut else None], printed))
+    texts = (re.sub("-{3,}", "---", " ".join(text.split())) for text in (shown[: -3 if cut else None], printed))
+    ours, theirs = (FIGURE.split(text) for text in texts)  # columns are as wide as their figures
     figures = [[float(figure) for figure in FIGURE.findall(text)] for text in (shown, printed)]
     if cut:
         if not (theirs[: len(ours) - 1] == ours[:-1] and theirs[len(ours) - 1 :][:1] != []):

@@ -74,6 +74,7 @@ def test_lines_of_an_output_are_compared_in_order_with_their_figures():
     assert missing_line("c 3\na 1\n", "a 1\nb\nc 3\n", True) == "a 1"
     assert not agrees("a 1.0", "a 1.1", True)
     assert agrees("a 1.0", "a  23", False)
+    assert agrees("---- --- ...", "------  ---  ----", False)
     assert agrees("time 5 ms, since ...", "time 5 ms, since yesterday 4", True)
     assert not agrees("time 5 ms, by ...", "time 5 ms, since yesterday", True)
     assert shell_lines("a \\\n  b  # c\n\n# d\ne") == ["a    b", "# d", "e"]
