@@ -55,7 +55,7 @@ def _optima(posterior: ParameterPosterior, count: int, seed: int) -> Tuple[Searc
     moved = (roots @ np.clip(ndtri(points), -_FURTHEST, _FURTHEST)[..., None])[..., 0]
     learned_at = Features(*posterior.rows.T)
     mean = posterior.prior_mean[which] + moved
-    search = Search(learned_at, posterior.data, mean, posterior.prior_covariance[which], posterior.free_sd)
+    search = Search(learned_at, posterior.data, mean, posterior.prior_covariance[which], posterior.free_sd[which])
     search.theta[:, search.free] = posterior.theta[which][:, search.free]
     search.weights, search.scale = posterior.row_weight[which], posterior.scale[which]
     search.whiten()

@@ -18,7 +18,13 @@ from typing import TYPE_CHECKING, List, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 
-from predictors.models.physical_gp.clocks import FORM_ALONE, clock_covariance, clock_effects, clock_variance
+from predictors.models.physical_gp.clocks import (
+    FORM_ALONE,
+    FURTHER_ODDS,
+    clock_covariance,
+    clock_effects,
+    clock_variance,
+)
 from predictors.models.physical_gp.response import Features, by_name, linearised, log_response, minibatch_times, power_w
 
 if TYPE_CHECKING:
@@ -71,7 +77,7 @@ class ParameterPosterior(NamedTuple):
     # of each row's time and power, at most 1.4, and small if the other rows contradict it, (k, 2, n)
     row_weight: np.ndarray
     unit: np.ndarray  # added to log time in units of the parameters, gives log milliseconds
-    free_sd: np.ndarray  # standard deviations of the free values of clocks, (4,)
+    free_sd: np.ndarray  # standard deviations of the free values of clocks, (k, 7)
 
 
 def learn(
@@ -85,23 +91,28 @@ def learn(
 ) -> ParameterPosterior:
     """The posterior given n rows with time and power (W), shapes (n,); power is None if it was not measured.
 
-    The search starts `starts` times under each prior, and the evidence weighs the minima; `seed` draws all starts but
-    the first. `free_sd` are the standard deviations of the free values of clocks, as `clocks.FREE_SD`.
+    The search starts `starts` times under each prior, and once under each further alternative of `free_sd`, the
+    standard deviations of the free values of clocks, shape (a, 7); the evidence weighs the minima, with prior odds of
+    `FURTHER_ODDS`. `seed` draws all starts but those at the mean of a prior.
     """
     random = np.random.default_rng(seed)
     unit = np.log(time_ms).mean()
     data = np.stack([np.log(time_ms) - unit, *([] if power is None else [np.log(power)])])
     centred = [prior.centred(at) for prior in priors]
-    mean = np.repeat([prior.mean for prior in centred], starts, axis=0)
-    covariance = np.repeat([prior.covariance for prior in centred], starts, axis=0)
-    search = Search(at, data, mean, covariance, free_sd)
-    search.theta[:, search.free] += (search.root @ random.normal(size=mean.shape)[:, search.free, None])[..., 0]
-    search.theta[::starts] = mean[::starts]
+    mean, covariance = (np.array([getattr(prior, name) for prior in centred]) for name in ("mean", "covariance"))
+    moves = random.normal(size=(len(centred) * starts, mean.shape[1]))
+    moves[::starts] = 0
+    further = len(free_sd) - 1
+    which = np.concatenate([np.repeat(np.arange(len(centred)), starts), np.tile(np.arange(len(centred)), further)])
+    sd_of_start = np.repeat(free_sd, [len(moves), *[len(centred)] * further], axis=0)
+    search = Search(at, data, mean[which], covariance[which], sd_of_start)
+    search.theta[: len(moves), search.free] += (search.root[: len(moves)] @ moves[:, search.free, None])[..., 0]
     for _ in range(_ROUNDS):
         search.descend(_STEPS)
         search.reweigh()
     search.descend(_STEPS)
-    return search.posterior(unit)
+    log_odds = np.repeat(np.log([1.0, FURTHER_ODDS]), [len(moves), len(which) - len(moves)])
+    return search.posterior(unit, log_odds)
 
 
 def before_profiling(prior: Prior) -> ParameterPosterior:
@@ -202,7 +213,7 @@ def of_clocks(posterior: ParameterPosterior, k: int, at: Features) -> Tuple[np.n
     In approximation k; shapes (2, m, n) and (2, m).
     """
     learned_at, theta = Features(*posterior.rows.T), posterior.theta[k][None]
-    effects, learned_effects = (clock_effects(posterior.free_sd, theta, rows) for rows in (at, learned_at))
+    effects, learned_effects = (clock_effects(posterior.free_sd[k, None], theta, rows) for rows in (at, learned_at))
     squared_scale = np.square(posterior.scale[k])[:, None]
     covariance = clock_covariance(at, learned_at, effects, learned_effects)[0]
     return squared_scale[..., None] * covariance, squared_scale * clock_variance(effects)[0]
@@ -214,7 +225,10 @@ class Search:
     def __init__(
         self, at: Features, data: np.ndarray, mean: np.ndarray, covariance: np.ndarray, free_sd: np.ndarray
     ) -> None:
-        """Start at the means of priors, of shapes (s, d) and (s, d, d); `data` has shape (2, n), or (1, n)."""
+        """Start at the means of priors, of shapes (s, d) and (s, d, d), with free values of clocks, (s, 7).
+
+        `data` has shape (2, n), or (1, n).
+        """
         self.at, self.data, self.mean, self.prior_covariance = at, data, mean, covariance
         self.free_sd = free_sd
         self.sd = np.sqrt(np.einsum("sdd->sd", covariance))
@@ -262,7 +276,8 @@ class Search:
         self.damping = np.full(len(self.theta), 1e-2)
         self.whiten()
 
-    def posterior(self, unit: float) -> ParameterPosterior:
+    def posterior(self, unit: float, log_odds: np.ndarray) -> ParameterPosterior:
+        """The posterior, given the prior odds of the alternative that each start belongs to, shape (s,)."""
         if self.free_sd.any():
             self.whiten()  # their effects at the final parameters
         _, curvature, jacobian = self._expand()
@@ -270,7 +285,7 @@ class Search:
         left_out, variance = self._leave_each_out(residual, jacobian, covariance)
         determinants = np.linalg.slogdet(curvature)[1] / 2 + np.log(np.einsum("sff->sf", self.root)).sum(1)
         determinants -= np.log(np.einsum("swii->swi", self.whitening)).sum((1, 2))
-        evidence = -self._cost(self.theta) / 2 - determinants
+        evidence = log_odds - self._cost(self.theta) / 2 - determinants
         kept = self._different(np.where(np.isfinite(evidence), evidence, -np.inf))
         weight = np.exp(evidence[kept] - evidence[kept].max())
         across = self.prior_covariance[:, :, self.free]
@@ -293,7 +308,7 @@ class Search:
             home=self.home,
             row_weight=self.weights[kept],
             unit=np.array(unit),
-            free_sd=self.free_sd,
+            free_sd=self.free_sd[kept],
         )
 
     def whole(self) -> np.ndarray:
@@ -310,6 +325,7 @@ class Search:
             near = [
                 (np.abs(self.theta[place] - self.theta[other]) < 0.3 * self.sd[place]).all()
                 and np.allclose(self.mean[place], self.mean[other])
+                and (self.free_sd[place] == self.free_sd[other]).all()
                 for other in kept
             ]
             if evidence[place] > evidence.max() - _LEAST_EVIDENCE and not any(near):
@@ -329,7 +345,7 @@ class Search:
         covariance = self.covariance + noise
         if self.free_sd.any():
             effects = clock_effects(self.free_sd, self.theta, self.at)
-            covariance += clock_covariance(self.at, self.at, effects, effects)[:, : len(self.data)]
+            covariance = covariance + clock_covariance(self.at, self.at, effects, effects)[:, : len(self.data)]
         factor = np.linalg.cholesky(self.scale[:, :, None, None] ** 2 * covariance)
         self.whitening = np.linalg.inv(factor)  # (s, 2, n, n)
 

@@ -1,4 +1,4 @@
-"""Free values of single clocks learn a board whose memory clocks have latencies of their own, and harm no other."""
+"""Free values of single clocks learn a board whose memory timings or voltages are of its own, and harm no other."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from predictors.evaluation import mape
-from predictors.models import physical_gp
 from predictors.models.base import Inputs
 from predictors.models.physical_gp import PhysicalGP, clocks
 from predictors.models.physical_gp.prior import any_board
@@ -35,9 +34,16 @@ ROWS = Features(
 )
 
 
-def memory_bound_table(seed, shifts=(0.0, 0.0, 0.0, 0.0)):
-    """A network that waits for memory on a board that multiplies its traffic by exp(shift) at each memory clock."""
+def memory_bound_table(seed, shifts=(0.0, 0.0, 0.0, 0.0), mem_khz=None):
+    """A network that waits for memory on a board that multiplies its traffic by exp(shift) at each memory clock.
+
+    Rows have memory clocks of `mem_khz` at random; by default those of `make_table`.
+    """
     table = make_table(seed)
+    if mem_khz is not None:
+        modes = table.modes.copy()
+        modes[:, 3] = np.random.default_rng(seed).choice(mem_khz, len(modes))
+        table = dataclasses.replace(table, modes=modes)
     at = features(Inputs(table.modes.astype(float), np.full(len(table), UNIT_BATCH), np.zeros(len(table), dtype=bool)))
     clocks_khz, place = np.unique(table.modes[:, 3], return_inverse=True)
     theta = any_board().mean.copy()
@@ -70,7 +76,7 @@ def test_the_share_of_traffic_is_the_derivative_of_the_time():
 
 
 def test_rows_of_one_clock_vary_together_and_those_of_others_do_not():
-    effects = clocks.clock_effects(clocks.FREE_SD, any_board().mean[None], ROWS)
+    effects = clocks.clock_effects(clocks.FREE_SD[:1], any_board().mean[None], ROWS)
     time, power = clocks.clock_covariance(ROWS, ROWS, effects, effects)[0]
     assert time[0, 2] > 0  # one memory clock
     assert time[0, 1] == time[1, 2] == 0
@@ -83,9 +89,36 @@ def test_rows_of_one_clock_vary_together_and_those_of_others_do_not():
 def test_latencies_of_single_memory_clocks_are_learned(seed, monkeypatch):
     table = memory_bound_table(seed, shifts=(0.3, -0.35, 0.35, -0.2))
     with_values, _ = errors(table)
-    monkeypatch.setattr(physical_gp, "FREE_SD", clocks.FORM_ALONE)
+    monkeypatch.setattr(clocks, "FREE_SD", clocks.FORM_ALONE)
     without, _ = errors(table)
     assert with_values < 0.6 * without
+
+
+def test_of_many_memory_clocks_the_lowest_may_be_off_by_a_factor(monkeypatch):
+    clocks_khz = (40_800, 102_000, 204_000, 665_600, 1_062_400, 1_600_000, 2_133_000, 3_199_000)
+    table = memory_bound_table(0, shifts=(0.9, -0.7, 0.5, 0.0, 0.0, 0.05, -0.05, 0.0), mem_khz=clocks_khz)
+    with_alternatives, _ = errors(table)
+    monkeypatch.setattr(clocks, "FREE_SD_OF_MANY", clocks.FREE_SD)
+    without, _ = errors(table)
+    assert with_alternatives < 0.8 * without
+
+
+@pytest.mark.parametrize("column", [1, 2, 3])
+def test_steps_of_all_power_by_one_clock_are_learned(column, monkeypatch):
+    table = make_table(1)
+    values, place = np.unique(table.modes[:, column], return_inverse=True)
+    steps = np.array([0.2, -0.15, 0.15, -0.2, 0.1])[: len(values)]
+    table = dataclasses.replace(table, power_mw=table.power_mw * np.exp(steps[place]))
+    _, with_steps = errors(table)
+    monkeypatch.setattr(clocks, "FREE_SD", clocks.FREE_SD[:1])
+    _, without = errors(table)
+    assert with_steps < 0.75 * without
+
+
+@pytest.mark.parametrize(("count", "rows", "is_weighed"), [(4, 30, False), (5, 9, False), (5, 10, True)])
+def test_stray_traffic_needs_many_memory_clocks_and_rows(count, rows, is_weighed):
+    alternatives = clocks.free_sd_for(np.resize(np.arange(1.0, count + 1), rows))
+    assert (len(set(alternatives[:, 0])) > 1) == is_weighed
 
 
 def test_a_clock_that_was_not_profiled_is_less_certain(monkeypatch):
@@ -99,14 +132,14 @@ def test_a_clock_that_was_not_profiled_is_less_certain(monkeypatch):
         return np.median(np.log(high / low))
 
     width = widths()
-    monkeypatch.setattr(physical_gp, "FREE_SD", clocks.FORM_ALONE)
+    monkeypatch.setattr(clocks, "FREE_SD", clocks.FORM_ALONE)
     assert width > 1.2 * widths()
 
 
 def test_a_board_of_the_form_alone_is_predicted_as_well(monkeypatch):
     table = make_table(2)
     with_values = errors(table)
-    monkeypatch.setattr(physical_gp, "FREE_SD", clocks.FORM_ALONE)
+    monkeypatch.setattr(clocks, "FREE_SD", clocks.FORM_ALONE)
     without = errors(table)
     assert all(new < 1.25 * old for new, old in zip(with_values, without))
 
