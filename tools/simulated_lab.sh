@@ -87,6 +87,10 @@ start() {
     # sshd wants to be called by its whole path; nothing of the caller stays open in it
     ${namespace:+ip netns exec "$namespace"} env -u SIMULATED_BOARD setsid "$SSHD" -f "$here/sshd_config" -E "$here/sshd.log" \
         < /dev/null > /dev/null 2>&1
+    for _ in $(seq 300); do # it writes the file once it listens
+        [ ! -s "$here/sshd.pid" ] || break
+        sleep 0.1
+    done
 }
 
 processes() { # of a board: what descends from its sshd, and what its sessions started
