@@ -89,13 +89,18 @@ class SimulatedLab:
             firewall = ["ip", "netns", "exec", namespace, "iptables", "-A", "INPUT", "-p", "tcp", "--tcp-flags"]
             for flag in ("FIN", "RST"):
                 subprocess.run([*firewall, flag, flag, "-j", "DROP"], check=True)
-        # all stop before the first one ends: an ssh whose slice had ended would tell its board
-        for number in (signal.SIGSTOP, signal.SIGSTOP, signal.SIGKILL, signal.SIGKILL):
+        # A slice that ends has its ssh tell its board; an ssh that ends has its slice go on: all stop before any ends.
+        self._signal_host(signal.SIGSTOP)
+        self._signal_host(signal.SIGKILL, b"ssh\0")
+        self._signal_host(signal.SIGKILL)
+        self.daemons.wait(300)
+
+    def _signal_host(self, number, program=b""):
+        for _ in range(2):  # the second time to those that began meanwhile
             for pid, text in list(processes()):
-                if self.is_of_host(text):
+                if self.is_of_host(text) and text.startswith(program):
                     with contextlib.suppress(OSError):
                         os.kill(pid, number)
-        self.daemons.wait(300)
 
     def is_of_host(self, text):
         """Whether a process with this command and environment belongs to the lab host, not to a board."""
