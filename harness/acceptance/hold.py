@@ -62,7 +62,8 @@ def check_hold(context: AcceptanceContext) -> LineResult:
 
 def fan_readings(stretch: LoadRecording, unit: str) -> List[float]:
     """The readings of all fans, `pwm` or `rpm`."""
-    channels = [channel for channel in stretch.telemetry.series if fan.unit_of(channel) == unit]
+    named = {channel: fan.CHANNEL.fullmatch(channel) for channel in stretch.telemetry.series}
+    channels = [channel for channel, match in named.items() if match and match["unit"] == unit]
     return [value for channel in channels for value in stretch.series(channel).values]
 
 

@@ -146,10 +146,8 @@ class Fan(Knob):
 # -- what it does ------------------------------------------------------------------------------------------------------
 
 
-def unit_of(channel: str) -> str:
-    """`pwm` or `rpm`, for a channel of this source; empty for any other."""
-    match = re.fullmatch(r"fan(_[0-9]+)?_(pwm|rpm)", channel)
-    return match.group(2) if match else ""
+CHANNEL = re.compile(r"fan(?:_[0-9]+)?_(?P<unit>pwm|rpm)")
+"""What a channel of this source is called; whether it has the PWM value or turns per minute."""
 
 
 def open_source(root: str) -> Source:

@@ -155,9 +155,10 @@ def _fan(conditions: Mapping[str, Any], telemetry: Telemetry, start: float, end:
     """Fans that did not keep the speed to which the run set them, or whose speed changed."""
     moved = []
     for channel, series in telemetry.series.items():
-        unit, values = fan.unit_of(channel), between(series, start, end).values
-        if not unit or not values:
+        named, values = fan.CHANNEL.fullmatch(channel), between(series, start, end).values
+        if not named or not values:
             continue
+        unit = named["unit"]
         lowest, highest, held = min(values), max(values), conditions.get("fan_set_pwm")
         if unit == "pwm" and held is not None and (lowest, highest) != (held, held):
             off = sum(value != held for value in values)
