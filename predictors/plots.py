@@ -6,7 +6,7 @@ import contextlib
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Iterator, List, Mapping, Optional, Sequence, Tuple
+from typing import TYPE_CHECKING, Any, Iterator, List, Mapping, Optional, Sequence, Tuple, Union
 
 import numpy as np
 
@@ -20,6 +20,7 @@ from predictors.trials import TrialPlan
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from numpy.typing import ArrayLike
 
 DPI = 130
 _COLOURS = ("#0b6e99", "#d1662e", "#5a8f3c", "#8a5aa8", "#b3a12c", "#7a7a7a", "#c2477f", "#3c8f86", "#8f5b3c")
@@ -184,7 +185,7 @@ def colour(place: int) -> str:
 
 
 @contextlib.contextmanager
-def axes_to_draw_on(ax: Optional[Axes], path: Optional[Path]) -> Iterator[Axes]:
+def axes_to_draw_on(ax: Optional[Axes], path: Union[str, Path, None]) -> Iterator[Axes]:
     """`ax`, or the axes of a new figure; what is drawn in the block is then saved if there is a path.
 
     A new figure belongs to pyplot, so that notebooks show it; once saved it is closed.
@@ -192,12 +193,20 @@ def axes_to_draw_on(ax: Optional[Axes], path: Optional[Path]) -> Iterator[Axes]:
     if ax is not None:
         yield ax
         if path is not None:
-            save(ax.figure, path, closes=False)
+            save(ax.figure, Path(path), closes=False)
         return
     figure, axes = pyplot(for_files=path is not None).subplots(figsize=(7.8, 5), constrained_layout=True)
     yield axes
     if path is not None:
-        save(figure, path)
+        save(figure, Path(path))
+
+
+def draw_time_and_power(axes: Axes, watts: ArrayLike, time_ms: ArrayLike, label: str) -> None:
+    """All power modes as a point cloud."""
+    axes.plot(watts, time_ms, ".", color="#cccccc", markersize=2, label=label, rasterized=True)
+    axes.set_yscale("log")
+    axes.set_xlabel("power (W)")
+    axes.set_ylabel("minibatch time (ms)")
 
 
 def pyplot(for_files: bool = True) -> Any:

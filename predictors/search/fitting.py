@@ -292,19 +292,17 @@ class FittedModel:
         Returns:
             The Axes, for changes of your own.
         """
-        from predictors.plots import axes_to_draw_on
+        from predictors.plots import axes_to_draw_on, draw_time_and_power
 
         self._refuse_without_power("plot")
         table, learned = self.predict(), self.predictor.training_rows_
         front = table[table["on_front"]].sort_values("power_mw")
         title = f"{repr(self)[1:].split(':')[0]}, {self.origin['provenance']}"
-        with axes_to_draw_on(ax, None if path is None else Path(path)) as axes:
-            axes.plot(
-                mw_to_w(table["power_mw"]), table["time_ms"], ".", color="#cccccc", markersize=2, label="predicted"
-            )
+        with axes_to_draw_on(ax, path) as axes:
+            draw_time_and_power(axes, mw_to_w(table["power_mw"]), table["time_ms"], "predicted")
+            axes.set_title(title)
             axes.step(mw_to_w(front["power_mw"]), front["time_ms"], "k-", where="post", label="front")
             axes.plot(mw_to_w(learned.power_mw), learned.time_ms, "+", label="learned from")
-            axes.set(xlabel="power (W)", ylabel="minibatch time (ms)", yscale="log", title=title)
             axes.legend()
         return axes
 

@@ -308,7 +308,7 @@ class Answer:
         from predictors.plots import axes_to_draw_on
         from predictors.strategies.plots import draw_recommendation
 
-        with axes_to_draw_on(ax, None if path is None else Path(path)) as axes:
+        with axes_to_draw_on(ax, path) as axes:
             draw_recommendation(self.recommendations[0][0], axes, self.device.provenance)
         return axes
 

@@ -10,7 +10,7 @@ import numpy as np
 from harness.core.pareto import pareto_front
 from harness.core.units import mw_to_w
 from predictors.models.tables import Table
-from predictors.plots import axes_to_draw_on, colour, pyplot, save, title_of
+from predictors.plots import axes_to_draw_on, colour, draw_time_and_power, pyplot, save, title_of
 from predictors.strategies.evaluation import JudgedChoice, JudgedChoices, summarise
 from predictors.strategies.recommendation import Recommendation
 
@@ -87,21 +87,13 @@ def draw_power_errors(path: Path, table: Table, judged: Dict[str, List[JudgedCho
     save(figure, path)
 
 
-def draw_time_and_power(axes: Axes, watts: np.ndarray, time_ms: np.ndarray, label: str, title: str) -> None:
-    """All modes as a point cloud."""
-    axes.plot(watts, time_ms, ".", color="#cccccc", markersize=2, label=label, rasterized=True)
-    axes.set_yscale("log")
-    axes.set_xlabel("power (W)")
-    axes.set_ylabel("minibatch time (ms)")
-    axes.set_title(title, fontsize=10)
-
-
 def draw_choices(path: Path, table: Table, judged: Dict[str, List[JudgedChoice]]) -> None:
     """All modes of a table with their front, and the choices as observed (001 Fig 11)."""
     watts = mw_to_w(table.power_mw)
     best = pareto_front(table.time_ms, table.power_mw)
     with axes_to_draw_on(None, path) as axes:
-        draw_time_and_power(axes, watts, table.time_ms, "all modes", title_of(table))
+        draw_time_and_power(axes, watts, table.time_ms, "all modes")
+        axes.set_title(title_of(table), fontsize=10)
         axes.step(watts[best], table.time_ms[best], "k-", where="post", linewidth=1.2, label="observed front")
         for place, (name, outcomes) in enumerate(judged.items()):
             chosen = sorted({outcome.choice.index for outcome in outcomes})
@@ -114,7 +106,8 @@ def draw_choices(path: Path, table: Table, judged: Dict[str, List[JudgedChoice]]
 def draw_recommendation(recommendation: Recommendation, axes: Axes, provenance: str) -> None:
     """Predicted time and power of all modes, the front, the profiled modes, and the recommended one."""
     time_ms, watts = np.exp(recommendation.posterior.log_time), mw_to_w(np.exp(recommendation.posterior.log_power))
-    draw_time_and_power(axes, watts, time_ms, "predicted", f"{recommendation.goal.describe()}, {provenance}")
+    draw_time_and_power(axes, watts, time_ms, "predicted")
+    axes.set_title(f"{recommendation.goal.describe()}, {provenance}", fontsize=10)
     front = [(mw_to_w(mode.power_mw.value), mode.time_ms.value) for mode in recommendation.front]
     axes.step(*zip(*front), "k-", where="post", linewidth=1.2, label="front")
     profiled = recommendation.posterior.measured
