@@ -200,6 +200,12 @@ def measuring(folder: Path, device: str, further: Sequence[str]) -> Measure:
     return measure
 
 
+class ComparedTimes(NamedTuple):
+    sides: ComparedSides
+    change: Change  # of the time of all cases
+    status: str
+
+
 class Bisected(NamedTuple):
     verdicts: List[Tried]  # in the order of measurement, good and bad first
     threshold: float  # the share in use
@@ -222,12 +228,12 @@ def bisect(
     """
     last = len(environments) - 1
     good, bad = (measure(environments[place], 1) for place in (0, last))
-    threshold, origin = (given, "") if given is not None else _own_threshold(_compared(good, bad, None))
+    threshold, origin = (given, "") if given is not None else _own_threshold(_compared(good, bad, None).sides)
     count = repetitions or min(runs_needed(threshold, run_noise), MOST_RUNS)
     for _ in range(count - 1):
         for place in (0, last):
             measure(environments[place], 1)
-    change, status = _overall(good, bad, threshold)
+    _, change, status = _compared(good, bad, threshold)
     verdicts = [Tried(0, count, None, False, True), Tried(last, count, change, status == TIME.worse, True)]
     if status != TIME.worse:
         return Bisected(verdicts, threshold, origin)
@@ -236,9 +242,9 @@ def bisect(
         place = (low + high) // 2
         # The middle is apart from either end by half the change.
         runs = repetitions or min(runs_needed(middle - 1, run_noise), MOST_RUNS)
-        own, _ = _overall(good, measure(environments[place], runs), threshold)
+        own = _compared(good, measure(environments[place], runs), threshold).change
         while own.low <= middle <= own.high and repetitions is None and runs < MOST_RUNS:
-            own, _ = _overall(good, measure(environments[place], 1), threshold)
+            own = _compared(good, measure(environments[place], 1), threshold).change
             runs += 1
         verdicts.append(Tried(place, runs, own, own.ratio > middle, not own.low <= middle <= own.high))
         low, high = (low, place) if verdicts[-1].is_bad else (place, high)
@@ -252,20 +258,12 @@ def _own_threshold(compared: ComparedSides) -> Tuple[float, str]:
     return share, describe_thresholds(compared.pairs, None, default) if compared.board_thresholds else ""
 
 
-def _overall(before: Path, after: Path, threshold: float) -> Tuple[Change, str]:
-    return next(
-        (overall.change, overall.status)
-        for overall in _compared(before, after, threshold).of(OVERALL)
-        if overall.quantity == TIME and overall.change is not None
-    )
-
-
-def _compared(before: Path, after: Path, threshold: Optional[float]) -> ComparedSides:
-    """The comparison of two environments, which have times."""
+def _compared(before: Path, after: Path, threshold: Optional[float]) -> ComparedTimes:
+    """The comparison of two environments; CannotRunError if no times can be compared."""
     result = compare_files(before, after, SOFTWARE, threshold)
     for overall in result.of(OVERALL):
         if overall.quantity == TIME and overall.change is not None:
-            return result
+            return ComparedTimes(result, overall.change, overall.status)
     why = "; ".join(line for refused in result.refused for line in refused.differ[:1]) or "they have no case in common"
     raise CannotRunError(f"two environments cannot be compared: {why}", "only versions of software may differ")
 
