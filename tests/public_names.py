@@ -7,7 +7,6 @@ line, which then has the version without it too: `1.0.0-2.0.0`. A change needs a
 from __future__ import annotations
 
 import argparse
-import ast
 import hashlib
 import importlib
 import inspect
@@ -17,6 +16,7 @@ from pathlib import Path
 from typing import Any, Dict, Iterator, List, Mapping, NamedTuple, Set, Tuple
 
 import jetwatt
+from harness import fixtures
 from harness.cli.command_line import INTERRUPTED, REFUSED
 from harness.core import device_types
 from harness.core.boards import board_names
@@ -30,6 +30,8 @@ from harness.workloads import registry as workloads
 from jetwatt.cli import COMMANDS
 from predictors.models.base import MODULES
 from predictors.strategies.registry import STRATEGIES
+from tools.docs.commands import EXIT_CODES, Action, actions_of
+from tools.docs.reference import fixtures_of
 
 PROJECT = Path(__file__).resolve().parents[1]
 LIST = PROJECT / "tests" / "public.txt"
@@ -105,44 +107,32 @@ def _members(kind: type) -> Set[str]:
 def _commands() -> Iterator[Name]:
     yield from (("exit code", f"jetwatt {code}") for code in (0, REFUSED, INTERRUPTED))
     for command in COMMANDS:
-        parser = argparse.ArgumentParser(add_help=False)
-        importlib.import_module(command.module).add_arguments(parser)
-        yield from _names_of_parser(command.name, parser)
+        for action in actions_of(command):
+            yield from _names_of_action(action)
 
 
-def _names_of_parser(name: str, parser: argparse.ArgumentParser) -> Iterator[Name]:
-    yield "command", name
-    codes = re.search(r"exit code.*?:(.*?)(Example|$)", parser.epilog or "", re.DOTALL)
-    if codes:
-        yield from (("exit code", f"{name} {code}") for code in re.findall(r"(?:^|[,;])\s*(\d+) ", codes[1]))
-    for action in parser._actions:
-        if isinstance(action, argparse._SubParsersAction):
-            for word, inner in action.choices.items():
-                yield from _names_of_parser(f"{name} {word}", inner)
-        elif action.option_strings:
-            options = set(action.option_strings) - {"-h", "--help"}
-            yield from (("option", f"{name} {option}") for option in options)
-        else:
-            yield "option", f"{name} {action.metavar or action.dest}"
+def _names_of_action(action: Action) -> Iterator[Name]:
+    yield "command", action.name
+    for codes in EXIT_CODES.finditer(action.parser.epilog or ""):
+        yield from (("exit code", f"{action.name} {code}") for code in re.findall(r"(?:^|[,;])\s*(\d+) ", codes[2]))
+    for argument in action.parser._actions:
+        if argument.option_strings:
+            options = set(argument.option_strings) - {"-h", "--help"}
+            yield from (("option", f"{action.name} {option}") for option in options)
+        elif not isinstance(argument, argparse._SubParsersAction):
+            yield "option", f"{action.name} {argument.metavar or argument.dest}"
 
 
 def _fixtures() -> Set[str]:
-    """The fixtures for tests: functions of `harness/fixtures.py` that are decorated as such, and the statistics."""
-    code = ast.parse((PROJECT / "harness" / "fixtures.py").read_text(encoding="utf-8"))
-    functions = [node for node in code.body if isinstance(node, ast.FunctionDef)]
-    fixtures = {
-        function.name
-        for function in functions
-        if any(ast.unparse(decorator).startswith("pytest.fixture") for decorator in function.decorator_list)
-    }
-    return (fixtures | set(STATISTICS)) - NOT_PROMISED
+    """The fixtures for tests, and the statistics."""
+    return ({name for name, _, _ in fixtures_of(fixtures)} | set(STATISTICS)) - NOT_PROMISED
 
 
 def _columns() -> Iterator[Name]:
     yield from (("column", f"corpus {column.name}") for column in (*CORPUS, POWER_LIMIT, *frames.FURTHER))
     yield from (("column", f"profiles {name}") for name in frames.framed([]).columns)
     yield from (("column", f"minibatches {name}") for name in frames.MINIBATCH_COLUMNS)
-    yield from (("column", f"telemetry {name}") for name in ("profile_id", "channel", "time_s", "value"))
+    yield from (("column", f"telemetry {name}") for name in frames.TELEMETRY_COLUMNS)
     yield from (("quantity", name) for name in AGGREGATES)
 
 

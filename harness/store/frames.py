@@ -57,6 +57,9 @@ MINIBATCH_COLUMNS = (
 )  # fmt: skip
 """Of `minibatches()`; `counted`: whether the minibatch counts for the profile's figures."""
 
+TELEMETRY_COLUMNS = ("profile_id", "channel", "time_s", "value")
+"""Of `telemetry()`; `time_s` is of the monotonic clock."""
+
 STORES = (".sqlite", ".db")
 """Suffixes of results files."""
 
@@ -143,8 +146,8 @@ def minibatches(store: StoredProfiles, profile_ids: Optional[Iterable[int]] = No
 def telemetry(
     store: StoredProfiles, profile_ids: Optional[Iterable[int]] = None, channels: Optional[Sequence[str]] = None
 ) -> pd.DataFrame:
-    """Telemetry samples of some profiles, or of all: `profile_id`, `channel`, `time_s` (monotonic), `value`."""
-    parts: _Parts = {"profile_id": [], "channel": [], "time_s": [], "value": []}
+    """Telemetry samples of some profiles, or of all: `TELEMETRY_COLUMNS`."""
+    parts: _Parts = {name: [] for name in TELEMETRY_COLUMNS}
     for number in _numbers(store, profile_ids):
         for channel, series in store.profile(number).telemetry.series.items():
             if channels is None or channel in channels:

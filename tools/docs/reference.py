@@ -158,12 +158,11 @@ def columns_page() -> str:
             table(COLUMN_HEADER, [(name, kind, escape(meaning)) for name, kind, meaning in raw_rows]),
             "## Telemetry\n",
             "`open_results(file).telemetry()` has a row for each sample of a channel.\n",
-            table(COLUMN_HEADER, [(code(name), *_OF_RAW_SERIES[name]) for name in _TELEMETRY]),
+            table(COLUMN_HEADER, [(code(name), *_OF_RAW_SERIES[name]) for name in frames.TELEMETRY_COLUMNS]),
         ]
     )
 
 
-_TELEMETRY = ("profile_id", "channel", "time_s", "value")
 _OF_RAW_SERIES = {
     "profile_id": ("int", "the profile, as the index of `profiles()` has it"),
     "position": ("int", "the minibatch's place in the profile, from 0 on"),
