@@ -15,12 +15,9 @@ import re
 import shlex
 import stat
 from types import ModuleType
-from typing import TYPE_CHECKING, Dict, List, NamedTuple, Optional, Sequence
+from typing import Dict, List, NamedTuple, Optional, Sequence
 
 from harness.core.errors import ControlError
-
-if TYPE_CHECKING:
-    pass
 
 _READ_BYTES = 1 << 16  # a file of sysfs shows no more than a page, those of /proc may be longer
 _MOST_NAMED_BYTES = 1 << 20  # NVIDIA's confs have some 30 KiB, other files that are named hold one value

@@ -23,8 +23,8 @@ from harness.simulation.parameters import (
     load_workload_parameters,
 )
 from harness.store.conditions import LEFT_OUT
-from harness.store.corpora import STORES, Expected, check_rows, placed, read_rows
-from harness.store.frames import FURTHER
+from harness.store.corpora import Expected, check_rows, placed, read_rows
+from harness.store.frames import FURTHER, STORES
 from harness.store.recorded_log import FORM, read_text, recorded_row
 
 if TYPE_CHECKING:

@@ -11,8 +11,7 @@ from harness.core.corpus import CORPUS, CORPUS_COLUMNS, TASKS, Fault, Row, fault
 from harness.core.errors import StoreError
 from harness.core.power_modes import PowerMode
 from harness.store.conditions import LEFT_OUT
-from harness.store.frames import FLAGGED, FURTHER, OTHER_TASK, WITHOUT_TIME, profiles
-from harness.store.frames import STORES as STORES
+from harness.store.frames import FLAGGED, FURTHER, OTHER_TASK, STORES, WITHOUT_TIME, profiles
 from harness.store.results import ResultsStore
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ from harness.core.corpus import TASKS, check_corpus, read_corpus
 from harness.core.metrics import POWER_CHANNEL
 from harness.core.profiles import NO_SERIES, Profile
 from harness.core.units import ms_to_s
-from harness.store.corpora import STORES, corpus_rows, newest
-from harness.store.frames import minibatches, profiles, telemetry
+from harness.store.corpora import corpus_rows, newest
+from harness.store.frames import STORES, minibatches, profiles, telemetry
 from harness.store.results import ResultsStore
 from predictors.models.base import predictor_class
 from predictors.models.tables import Table, tables_of
