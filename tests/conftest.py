@@ -32,6 +32,11 @@ def own_folder_for_started_pytests(tmp_path_factory):
     os.environ["PYTEST_DEBUG_TEMPROOT"] = str(tmp_path_factory.mktemp("started"))
 
 
+def pytest_collection_modifyitems(items):
+    """Whole pages go first: a test of minutes that begins last keeps one process busy while the others have nothing."""
+    items.sort(key=lambda item: not item.nodeid.startswith("tests/test_tutorials.py::"))
+
+
 def pytest_make_parametrize_id(val, argname):
     """A short, printable id: the first words of a text, a float in six digits, the name of the argument for bytes.
 

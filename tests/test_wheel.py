@@ -179,7 +179,7 @@ def test_the_command_and_the_public_names_work_in_an_empty_folder(run):
     [
         pytest.param(True, True, id="in-the-clone"),
         pytest.param(True, False, id="in-the-clone-by-command", marks=COMMAND_FINDS_THE_CLONE),
-        pytest.param(False, False, id="elsewhere"),
+        pytest.param(False, False, id="elsewhere", marks=pytest.mark.exhaustive),
     ],
 )
 def test_pytest_meets_the_plugin_once(run, tmp_path, in_clone, as_module):

@@ -173,8 +173,9 @@ FIXTURES = dict(
 
 
 def case(predictor: str, corpus: str, *others: Any, name: str = "") -> Any:
-    """A parameter; what is slow or measured does not belong to the quick part of the tests."""
-    marks = [pytest.mark.exhaustive] if predictor in SLOW or "measured" in corpus else []
+    """A parameter; the quick part of the tests takes one table of GPUs, nothing measured on boards and nothing slow."""
+    exhaustive = predictor in SLOW or "measured" in corpus or corpus == V100
+    marks = [pytest.mark.exhaustive] if exhaustive else []
     return pytest.param(predictor, corpus, *others, marks=marks, id="-".join(filter(None, (predictor, corpus, name))))
 
 

@@ -139,14 +139,16 @@ def entries(request: pytest.FixtureRequest) -> Entries:
     return of
 
 
+QUICK_ON_GPUS = f"{A40}-{ENERGY}"
 QUICK_BREAKAGE = "a_power_limit_aside"  # on GPUs, with a slow strategy
 
 
 def case(strategy: str, corpus: str, *others: Any) -> Any:
-    """A parameter; what is slow or measured does not belong to the quick part of the tests."""
+    """A parameter; the quick part of the tests takes one table of GPUs, nothing measured on boards and nothing slow."""
     quick_on_gpus = all(getattr(one, "__name__", one) == QUICK_BREAKAGE for one in others)
     slow = strategy in SLOW and not (corpus in GPU_CORPORA and quick_on_gpus)
-    marks = [pytest.mark.exhaustive] if slow or corpus == MEASURED else []
+    further = corpus == MEASURED or (corpus in GPU_CORPORA and corpus != QUICK_ON_GPUS)
+    marks = [pytest.mark.exhaustive] if slow or further else []
     names = [getattr(one, "__name__", one) for one in (strategy, corpus, *others)]
     return pytest.param(strategy, corpus, *others, marks=marks, id="-".join(names))
 

@@ -114,6 +114,7 @@ results.open_to_write = open_full
 """The empty results fit, a profile does not: SQLite says then what it says of a full disk."""
 
 
+@pytest.mark.exhaustive
 def test_a_full_disk_on_a_board_ends_the_run_once_and_the_board_is_put_back(tmp_path):
     tree = build_board(tmp_path / "root", "orin-nano", "r36.4")
     (tmp_path / "full.py").write_text(FULL)

@@ -29,7 +29,13 @@ def run_pytest(tmp_path):
 
 
 @pytest.mark.training
-@pytest.mark.parametrize("options", [("--device", "sim:orin-agx"), ("--batch-size", "1", "--minibatches", "1")])
+@pytest.mark.parametrize(
+    "options",
+    [
+        pytest.param(("--device", "sim:orin-agx"), id="simulated"),
+        pytest.param(("--batch-size", "1", "--minibatches", "1"), id="trained", marks=pytest.mark.exhaustive),
+    ],
+)
 def test_the_example_is_measured_as_written(run_pytest, tmp_path, options):
     pytest.importorskip("torchvision")
     done = run_pytest(*options)

@@ -257,7 +257,7 @@ def interrupt_once_it_hangs(board):
             r"does not name a mode of .*nvpmodel\.conf .* it printed: .*; set one with `sudo nvpmodel -m ID`: 0 MAXN",
         ),
         ("never-set", r"it printed: NVPM ERROR: bad power mode; set one with"),
-        ("hang", r"nvpmodel -q -f .* did not end within 3 s"),
+        pytest.param("hang", r"nvpmodel -q -f .* did not end within 3 s", marks=pytest.mark.exhaustive),
     ],
 )
 def test_what_names_no_mode_is_an_error_that_says_how_to_set_one(board, behaviour, message):
@@ -343,7 +343,7 @@ def test_another_process_puts_back_what_a_killed_run_left(either):
     assert either.laid_down() == []
 
 
-@pytest.mark.parametrize("fault", ["mask-busy", "hang-on-set"])
+@pytest.mark.parametrize("fault", ["mask-busy", pytest.param("hang-on-set", marks=pytest.mark.exhaustive)])
 def test_a_mode_that_was_set_in_part_is_undone_although_nvpmodel_names_the_one_before(board, states, fault):
     knob = board.knob(timeout_s=SHORT_S)
     board.behave(fault)
@@ -401,6 +401,7 @@ def test_a_draft_that_a_kill_left_is_removed(helped_board):
     assert helped_board.asked() == ["forget-conf custom-2"]
 
 
+@pytest.mark.exhaustive
 def test_an_nvpmodel_that_hangs_is_ended_with_its_children_and_named(helped_board):
     helped_board.behave("hang-on-set")
     helped_board.helper_waits(SHORT_S)

@@ -258,7 +258,7 @@ def test_a_case_that_exceeds_the_limit_ends_and_is_not_started_again(monkeypatch
 
 
 def test_recommend_starts_no_size_beyond_the_limit_and_lists_what_it_left_out(monkeypatch):
-    board = open_device("sim:xavier-agx", Configuration())
+    board = open_device("sim:nano", Configuration())
     simulated_profile, started = board.profile, []
 
     def measured_profile(case):
@@ -271,7 +271,7 @@ def test_recommend_starts_no_size_beyond_the_limit_and_lists_what_it_left_out(mo
     monkeypatch.setattr(board, "provenance", "measured")
     monkeypatch.setattr(search, "open_device", lambda *arguments: board)
     answer = jetwatt.recommend(
-        "sim:xavier-agx", workload="mobilenetv3-gld23k", batch_size=[16, 32, 64, 128], power_budget=25, profiles=6,
+        "sim:nano", workload="mobilenetv3-gld23k", batch_size=[16, 32, 64, 128], power_budget=8, profiles=6,
         memory_limit=1300,
     )  # fmt: skip
     assert set(started) >= {1, 2}

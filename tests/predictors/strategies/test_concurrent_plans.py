@@ -182,7 +182,9 @@ def test_no_plan_that_keeps_the_limits_with_one_mode_for_both_is_better_than_the
     assert promised(exact_plan((training, inference), goal)) >= best * (1 - 1e-9)
 
 
-@pytest.mark.parametrize("switching_ms", [1e-6, 5.0, 50.0, 500.0])
+@pytest.mark.parametrize(
+    "switching_ms", [5.0, *(pytest.param(change_ms, marks=pytest.mark.exhaustive) for change_ms in (1e-6, 50.0, 500.0))]
+)
 @pytest.mark.parametrize("goal", GOALS, ids=range(len(GOALS)))
 def test_a_mode_for_each_is_never_worse_after_as_many_profiles(goal, switching_ms):
     own = dataclasses.replace(goal, switching_ms=switching_ms)

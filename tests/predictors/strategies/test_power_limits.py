@@ -26,7 +26,10 @@ def tables(name):
 RESNET = next(table for table in tables("zeus-v100") if table.workload.startswith("resnet50"))
 
 
-@pytest.mark.parametrize(("gpu", "other"), [("zeus-v100", "zeus-a40"), ("zeus-a40", "zeus-v100")])
+@pytest.mark.parametrize(
+    ("gpu", "other"),
+    [("zeus-v100", "zeus-a40"), pytest.param("zeus-a40", "zeus-v100", marks=pytest.mark.exhaustive)],
+)
 def test_six_profiles_end_near_the_best_setting(gpu, other):
     """On average over six networks within 3 %, for the energy of a sample and for its time under a power budget."""
     setting = StrategySetting(references=tuple(table.with_clocks() for table in tables(other)))
