@@ -75,10 +75,10 @@ endif
 
 TESTS = $(RUN) pytest tests -n $(JOBS) --dist worksteal --benchmark-disable
 
-test: install ## run the quick tests, in JOBS processes: about 7 minutes
+test: install ## run the quick tests, in JOBS processes: about 5 minutes
 	$(TESTS) -m "not exhaustive" $(ARGS)
 
-test-all: install ## run all tests, as CI does: about 16 minutes
+test-all: install ## run all tests, as CI does: about 15 minutes
 	$(TESTS) $(ARGS)
 
 bench: install ## measure the quick campaign on this machine into out/results.sqlite; at most 5 minutes after installing

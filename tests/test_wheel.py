@@ -206,19 +206,6 @@ def test_a_clone_beside_an_installed_copy_says_how_to_run_it(run):
     assert "run `python -m pytest`" in said
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    """The folder of a stranger whose own packages have the names of ours."""
-    return try_wheel.write_folder(tmp_path_factory.mktemp("folder"))
-
-
-@pytest.mark.exhaustive
-@pytest.mark.parametrize("step", try_wheel.STEPS[:3], ids=lambda step: step.name.replace(" ", "-"))
-def test_the_wheel_works_where_the_user_has_folders_of_the_same_names(fresh, folder, step):
-    """The first of the steps that `make wheel` takes in an empty environment."""
-    assert try_wheel.run_step(step, fresh.parent, folder) is None
-
-
 def test_a_step_that_prints_something_else_or_fails_is_reported(tmp_path):
     python = Path(sys.executable)
 
