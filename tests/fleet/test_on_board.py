@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -13,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from harness.board.lock import locked
-from harness.core.errors import StoreError
+from harness.core.errors import ControlError, StoreError
 from harness.fleet import on_board
 from harness.fleet.on_board import CASE_BEGINS, UNFIT, id_on_board, main
 from harness.measure import rehearsal
@@ -91,6 +92,21 @@ def test_a_board_on_which_somebody_measures_is_in_use(board, capsys, device):
         done = warm_pytest.run(words, board.parent, os.environ, main)
     assert done.returncode == UNFIT
     assert f"{device} is in use by process {os.getpid()} " in done.stdout
+
+
+@pytest.mark.parametrize(("action", "attempts", "code"), [("check", 30, 0), ("check", 99, UNFIT), ("run", 2, UNFIT)])
+def test_a_check_waits_for_another_check_but_not_for_a_run(board, monkeypatch, action, attempts, code):
+    holders = [f"fleet is in use by process 7: python -m harness.fleet.on_board {action} --work out"] * attempts
+
+    @contextlib.contextmanager
+    def used(device):
+        if holders:
+            raise ControlError(holders.pop(), "wait")
+        yield
+
+    monkeypatch.setattr(on_board, "locked", used)
+    monkeypatch.setattr(on_board.time, "sleep", lambda seconds: None)
+    assert check(board) == code
 
 
 def test_what_a_killed_run_left_changed_is_healed(board, capsys):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 import signal
@@ -283,6 +284,40 @@ def test_a_board_is_taken_out_with_the_reason_and_given_back_but_not_where_a_per
     assert len(updates) == bool(told)
     assert told in "".join(updates)
     assert ("suite heal" in text(fleet / "asked")) == (code == 3 and bool(told))
+
+
+def test_a_check_outlives_its_process_group_which_slurm_kills(fleet, monkeypatch):
+    (fleet / "node").write_text(IDLE)
+    # a busy host: the check is late in its own session
+    (fleet / "bin/setsid").write_text('#!/bin/sh\nsleep 0.3\nexec /usr/bin/setsid "$@"\n')
+    (fleet / "bin/setsid").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{fleet}/bin:{os.environ['PATH']}")
+    monkeypatch.setenv("SLURMD_NODENAME", "orin1")
+    program = subprocess.Popen([str(fleet / "bin/health")], start_new_session=True)
+    program.wait()
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(program.pid, signal.SIGKILL)
+    until((fleet / "run/orin1.boot").exists)
+
+
+def test_a_board_is_checked_once_what_remains_of_a_slice_has_ended(fleet, monkeypatch):
+    (fleet / "node").write_text(IDLE)
+    board = fleet / "bin/on_board"
+    board.write_text(f"""#!/bin/sh
+flock -n {fleet}/run/orin1.slice true || {{ echo in use by a run; exit 3; }}
+echo fit, boot a
+""")
+    (fleet / "bin/flock").write_text(f'#!/bin/sh\n[ "$1" != -w ] || touch {fleet}/waits\nexec /usr/bin/flock "$@"\n')
+    (fleet / "bin/flock").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{fleet}/bin:{os.environ['PATH']}")
+    run = f"touch {fleet}/runs; for i in $(seq 3000); do [ ! -e {fleet}/waits ] || break; sleep 0.02; done"
+    with subprocess.Popen(["/usr/bin/flock", str(fleet / "run/orin1.slice"), "sh", "-c", run]) as slice_left:
+        until((fleet / "runs").exists)
+        call(fleet, "health", "now")
+        slice_left.kill()
+    assert "update" not in text(fleet / "slurm")
+    assert text(fleet / "run/orin1.boot") == "a\n"
+    assert text(fleet / "slurm").count("show node") == 3  # it may have got a slice while this waited
 
 
 def test_a_board_that_a_person_booked_is_not_touched(fleet):
