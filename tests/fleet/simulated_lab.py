@@ -109,7 +109,7 @@ class SimulatedLab:
 
     def stop(self):
         self.slurm("scancel", "--user", str(os.getuid())).communicate(timeout=300)
-        for _ in range(60):
+        for _ in range(600):
             if not self.slurm("squeue", "-h").communicate(timeout=300)[0]:
                 break
             time.sleep(0.5)
@@ -119,7 +119,7 @@ class SimulatedLab:
         for pid in self.processes():  # a step whose slurmctld is gone would tell it for long
             with contextlib.suppress(OSError):
                 os.kill(pid, signal.SIGKILL)
-        for _ in range(20):
+        for _ in range(600):
             leftover = self.processes()
             if not leftover:
                 break
@@ -127,7 +127,7 @@ class SimulatedLab:
         if os.environ.get("JETWATT_KEEP_FLEET"):  # for whoever wants to know why a test failed
             shutil.copytree(
                 str(self.fleet),
-                os.environ["JETWATT_KEEP_FLEET"],
+                str(Path(os.environ["JETWATT_KEEP_FLEET"]) / self.folder.parent.name),
                 ignore=shutil.ignore_patterns("*.socket*", "spool"),  # no sockets
                 dirs_exist_ok=True,
             )
