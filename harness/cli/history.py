@@ -8,7 +8,14 @@ import sys
 from pathlib import Path
 from typing import List
 
-from harness.cli.options import add_board_threshold, add_forms, add_include_flagged, output_file, print_report
+from harness.cli.options import (
+    add_board_threshold,
+    add_forms,
+    add_include_flagged,
+    output_file,
+    print_report,
+    progress_report,
+)
 from harness.core.errors import InvalidValueError
 from harness.core.terminal import format_table, shown
 from harness.judge.compare import DEFAULT_THRESHOLD
@@ -17,6 +24,7 @@ from harness.judge.history_index import NAME
 from harness.report.history import write_page
 from harness.report.template import require_drawing
 
+_SILENT_S = 2.0  # before progress is shown: a few new nights are read sooner
 _MOST_LINES = 40
 """With more series than this, text only counts those without a change; JSON lists all."""
 
@@ -57,7 +65,8 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.out is not None:
         require_drawing("the page", ", or leave out --out")
     index = arguments.index or not arguments.no_index
-    histories = read_history(arguments.files, arguments.include_flagged, arguments.since, arguments.threshold, index)
+    options = (arguments.include_flagged, arguments.since, arguments.threshold, index)
+    histories = read_history(arguments.files, *options, progress_report(_SILENT_S))
     print_report(arguments, lambda: to_json(histories), lambda markdown: _in_words(histories, markdown))
     for note in histories.notes:
         print(f"note: {shown(note)}", file=sys.stderr)

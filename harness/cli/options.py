@@ -6,12 +6,15 @@ import argparse
 import inspect
 import json
 import os
+import sys
+import time
 from pathlib import Path
 from typing import Any, Callable, Dict, List, Optional
 
 from harness.core.configuration import DEFAULT_RESULTS
 from harness.core.errors import InvalidValueError
 from harness.core.files import write_output
+from harness.core.terminal import Progress, format_duration, shown
 from harness.core.units import percent_to_share, share_to_percent
 from harness.store.conditions import DISQUALIFYING
 
@@ -115,3 +118,23 @@ def print_or_write(text: str, path: Optional[Path]) -> None:
 def write_json(path: Path, content: Any) -> None:
     """Write plain values to a file and report it; ValueError for NaN, which JSON lacks."""
     print_or_write(json.dumps(content, indent=1, allow_nan=False) + "\n", path)
+
+
+def progress_report(after_s: float = 0.0) -> Callable[[int, int, str], None]:
+    """A `report` of finished pieces of work, their total and the last; shows count and time left on standard error.
+
+    Nothing is shown in the first `after_s` seconds.
+    """
+    progress, start_s = Progress(sys.stderr), time.monotonic()
+
+    def report(done: int, total: int, what: str) -> None:
+        nonlocal start_s
+        spent_s = time.monotonic() - start_s
+        left_s = spent_s / done * (total - done)
+        if spent_s >= after_s:
+            progress.update(f"[{done}/{total}, {format_duration(left_s)} left] {shown(what)}")
+        if done == total:
+            progress.clear()
+            start_s = time.monotonic()  # of the next work, if any
+
+    return report

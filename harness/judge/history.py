@@ -24,7 +24,7 @@ import numpy as np
 from harness.core.board_threshold import BoardThreshold
 from harness.core.errors import StoreError
 from harness.judge.compare import DEFAULT_THRESHOLD
-from harness.judge.nights import read_nights
+from harness.judge.nights import ReadReport, read_nights, silent
 from harness.judge.profile_columns import ProfileColumns, ProfileSubject, as_text, microseconds
 from harness.judge.quantities import QUANTITIES, JudgedQuantity, quantity_named
 from harness.judge.thresholds import CarriedThreshold, describe_carried, distinct
@@ -164,16 +164,17 @@ def read_history(
     since: Optional[datetime.date] = None,
     threshold: Optional[float] = None,
     index: Union[bool, Path] = True,
+    report: ReadReport = silent,
 ) -> CaseHistories:
     """The history of results files, or of those anywhere in folders; profiles in several files count once.
 
     `threshold` is a share, 0.02 is 2 %; by default that of the board, else `DEFAULT_THRESHOLD`.
-    A named file that cannot be read is a `StoreError`; one in a folder is listed in `left_out`. `index` is as in
-    `harness.judge.nights.read_nights`.
+    A named file that cannot be read is a `StoreError`; one in a folder is listed in `left_out`. `index` and `report`
+    are as in `harness.judge.nights.read_nights`.
     """
     if threshold is not None:
         check_threshold(threshold)
-    runs, left_out, notes = read_nights(paths, index)
+    runs, left_out, notes = read_nights(paths, index, report)
     if since is not None:
         runs.select(runs["created_us"] >= microseconds(since.isoformat()))
     flagged = int((runs["usable"] == 0).sum())

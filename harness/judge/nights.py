@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from pathlib import Path
-from typing import Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple, Union
+from typing import Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple, Union
 
 from harness.core.errors import DependencyError, StoreError
 from harness.core.files import is_shared
@@ -26,6 +26,8 @@ from harness.store.frames import STORES, profiles
 
 _KEPT_AT_ONCE = 100  # nights of a transaction of the index
 
+ReadReport = Callable[[int, int, str], None]  # takes how many files were read, of how many, and the last one
+
 
 class Nights(NamedTuple):
     profiles: ProfileColumns
@@ -33,13 +35,19 @@ class Nights(NamedTuple):
     notes: List[str]  # why an index was not used
 
 
-def read_nights(paths: Sequence[Path], index: Union[bool, Path] = True) -> Nights:
+def silent(done: int, total: int, file: str) -> None:
+    """ReadReport nothing."""
+
+
+def read_nights(paths: Sequence[Path], index: Union[bool, Path] = True, report: ReadReport = silent) -> Nights:
     """The profiles of results files and archived nights, or of those anywhere in folders.
 
     Args:
         paths: results files, files of an archive, and folders of them.
         index: where to keep what was read: True for a file in each folder (`NAME`), and nothing for single files; a
             file for all of them; False for nowhere.
+        report: is called after each file that is read, of those in a folder or of all that are named; files that are
+            taken from the index do not count.
 
     Raises:
         StoreError: a file that `paths` names cannot be read. One in a folder is listed in `left_out`.
@@ -50,12 +58,12 @@ def read_nights(paths: Sequence[Path], index: Union[bool, Path] = True) -> Night
     notes: List[str] = []
     named = [str(path) for path in dict.fromkeys(paths) if not path.is_dir()]
     if named:
-        own_parts, unread = _read(named, for_all, True, notes)
+        own_parts, unread = _read(named, for_all, True, notes, report)
         parts += own_parts
         left_out += unread
     for folder in [path for path in dict.fromkeys(paths) if path.is_dir()]:
         files, links = _files_in(folder)
-        own_parts, unread = _read(files, folder / NAME if index is True else for_all, False, notes)
+        own_parts, unread = _read(files, folder / NAME if index is True else for_all, False, notes, report)
         parts += own_parts
         left_out += [*links, *unread]
     return Nights(joined(parts), left_out, notes)
@@ -76,7 +84,7 @@ def _files_in(folder: Path) -> Tuple[List[str], List[str]]:
 
 
 def _read(
-    files: Sequence[str], index: Optional[Path], are_named: bool, notes: List[str]
+    files: Sequence[str], index: Optional[Path], are_named: bool, notes: List[str], report: ReadReport
 ) -> Tuple[List[ProfileColumns], List[str]]:
     """The profiles of files, in parts, and what is left out; through an index if one is given and can be used."""
     for _ in range(2 if index else 0):  # a damaged index is made anew
@@ -85,18 +93,18 @@ def _read(
             if opened is None:
                 break
             with opened:
-                return _read_with_index(files, opened, are_named)
+                return _read_with_index(files, opened, are_named, report)
         except IndexDamagedError:
             remove_index(index)  # type: ignore[arg-type]
         except IndexUnusableError as error:
             notes.append(f"the index {index} was not used: {error}")
             break
     left_out: List[str] = []
-    return [night.profiles for night, _ in _read_each(files, "", are_named, left_out)], left_out
+    return [night.profiles for night, _ in _read_each(files, "", are_named, left_out, report)], left_out
 
 
 def _read_with_index(
-    files: Sequence[str], index: HistoryIndex, are_named: bool
+    files: Sequence[str], index: HistoryIndex, are_named: bool, report: ReadReport
 ) -> Tuple[List[ProfileColumns], List[str]]:
     indexed = index.nights()
     current: Dict[bytes, Signature] = {}  # of the nights to take from the index
@@ -111,7 +119,7 @@ def _read_with_index(
             unread.append(file)
 
     waiting: List[ReadNight] = []
-    for night, is_whole in _read_each(unread, index.folder, are_named, left_out):
+    for night, is_whole in _read_each(unread, index.folder, are_named, left_out, report):
         if index.read_only or not is_whole:
             parts.append(night.profiles)
             continue
@@ -137,10 +145,10 @@ def _read_with_index(
 
 
 def _read_each(
-    files: Sequence[str], folder: Union[str, Path], are_named: bool, left_out: List[str]
+    files: Sequence[str], folder: Union[str, Path], are_named: bool, left_out: List[str], report: ReadReport = silent
 ) -> Iterator[Tuple[ReadNight, bool]]:
     """Files that can be read, each with whether it was left alone meanwhile; others are added to `left_out`."""
-    for file in files:
+    for count, file in enumerate(files, start=1):
         read_at_ns = time.time_ns()
         before = Signature.of(file)
         try:
@@ -150,12 +158,14 @@ def _read_each(
             if are_named:
                 raise
             left_out.append(str(error))
+            report(count, len(files), file)
             continue
         is_whole = before is not None and before == Signature.of(file) and not is_being_written(file)
         if not is_whole:
             left_out.append(
                 f"{file} is being written, or its writer was killed: {len(columns)} profiles count that it has so far"
             )
+        report(count, len(files), file)
         yield ReadNight(_name(file, folder), before or _NO_FILE, read_at_ns, columns), is_whole
 
 

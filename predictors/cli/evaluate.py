@@ -7,10 +7,10 @@ import sys
 from pathlib import Path
 from typing import List, Optional, Tuple
 
-from harness.cli.options import options_of, output_file, output_folder, write_json
+from harness.cli.options import options_of, output_file, output_folder, progress_report, write_json
 from harness.core.errors import InvalidValueError
 from harness.core.measured_tables import corpus_file
-from predictors.cli.options import processes, progress_report, refuse_below
+from predictors.cli.options import processes, refuse_below
 from predictors.models.base import ALL, TASKS, predictor_names
 from predictors.models.networks import LOSSES
 from predictors.sampling import SAMPLERS

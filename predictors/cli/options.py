@@ -5,15 +5,12 @@ from __future__ import annotations
 import argparse
 import math
 import os
-import sys
-import time
 from pathlib import Path
-from typing import Callable, List, Union
+from typing import List, Union
 
 from harness.core.cases import DEFAULT_MINIBATCHES
 from harness.core.configuration import DEFAULT_RESULTS, FILE_NAME
 from harness.core.errors import InvalidValueError
-from harness.core.terminal import Progress, format_duration
 
 Group = Union[argparse.ArgumentParser, argparse._ArgumentGroup]
 
@@ -60,18 +57,3 @@ def numbers(option: str, text: str, example: str) -> List[float]:
 
 def processes(arguments: argparse.Namespace) -> int:
     return arguments.jobs or len(os.sched_getaffinity(0))
-
-
-def progress_report() -> Callable[[int, int, str], None]:
-    """A `report` of finished pieces of work, their total and the last; shows count and time left on standard error."""
-    progress, start_s = Progress(sys.stderr), time.monotonic()
-
-    def report(done: int, total: int, what: str) -> None:
-        nonlocal start_s
-        left_s = (time.monotonic() - start_s) / done * (total - done)
-        progress.update(f"[{done}/{total}, {format_duration(left_s)} left] {what}")
-        if done == total:
-            progress.clear()
-            start_s = time.monotonic()  # of the next work, if any
-
-    return report

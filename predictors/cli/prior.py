@@ -5,9 +5,9 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from harness.cli.options import options_of, output_file
+from harness.cli.options import options_of, output_file, progress_report
 from predictors.cli.evaluate import add_run_arguments, parse_counts, print_evaluation
-from predictors.cli.options import processes, progress_report, refuse_below
+from predictors.cli.options import processes, refuse_below
 from predictors.sampling import SAMPLERS
 from predictors.search.prior import LEFT_OUT, evaluate_prior, learn_prior
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import argparse
 import sys
 
-from harness.cli.options import options_of, write_json
+from harness.cli.options import options_of, progress_report, write_json
 from predictors.cli.evaluate import add_run_arguments
-from predictors.cli.options import processes, progress_report, refuse_below
+from predictors.cli.options import processes, refuse_below
 from predictors.cli.scenario import add_table_arguments
 from predictors.search.published import published
 from predictors.trials import format_skipped

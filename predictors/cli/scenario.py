@@ -5,10 +5,10 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from harness.cli.options import options_of
+from harness.cli.options import options_of, progress_report
 from harness.core.terminal import format_table
 from predictors.cli.evaluate import add_run_arguments, print_evaluation
-from predictors.cli.options import processes, progress_report, refuse_below
+from predictors.cli.options import processes, refuse_below
 from predictors.search.scenario import scenario, scenarios
 
 

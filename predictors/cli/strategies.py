@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import argparse
 
-from harness.cli.options import options_of, output_file, output_folder, whole_numbers, write_json
+from harness.cli.options import options_of, output_file, output_folder, progress_report, whole_numbers, write_json
 from harness.core.measured_tables import corpus_file
-from predictors.cli.options import numbers, progress_report, refuse_below
+from predictors.cli.options import numbers, refuse_below
 from predictors.models.base import ALL, TASKS
 from predictors.search.prior import LEFT_OUT
 from predictors.search.strategies import SPREAD, evaluate_strategies

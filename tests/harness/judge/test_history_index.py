@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
+import re
 import shutil
 import sqlite3
 import stat
@@ -16,6 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from harness.__main__ import main
+from harness.core import terminal
 from harness.core.errors import StoreError
 from harness.judge import history_index, nights
 from harness.judge.history import read_history, to_json
@@ -276,6 +278,23 @@ def test_an_index_file_serves_single_files_and_is_no_other_file(tmp_path, reads,
     assert "the index" in capsys.readouterr().err
     assert len(ResultsStore(files[0])) == 2
     assert read_history(files, index=files[0]).notes
+
+
+def test_a_history_that_reads_many_nights_shows_its_progress(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr("harness.cli.history._SILENT_S", 0.0)
+    monkeypatch.setattr(terminal, "PLAIN_INTERVAL_S", 0.0)
+    make_nights(tmp_path)
+    (tmp_path / "n2/n2.sqlite").write_bytes(b"no results file")
+    main(["history", str(tmp_path)])
+    lines = capsys.readouterr().err.splitlines()
+    assert [re.sub("[0-9]+ s left", "N s left", line) for line in lines] == [
+        f"[{number}/3, N s left] {tmp_path}/n{number}/n{number}.sqlite" for number in (1, 2, 3)
+    ]
+    main(["history", str(tmp_path)])
+    assert capsys.readouterr().err.count("\n") == 1  # the damaged one is read each time, the others once
+    monkeypatch.setattr("harness.cli.history._SILENT_S", 60.0)
+    main(["history", str(tmp_path), "--no-index"])
+    assert capsys.readouterr().err == ""
 
 
 def test_an_index_that_cannot_be_written_is_read_or_left_alone(plain_user):
