@@ -12,7 +12,6 @@ from typing import List, Set
 
 import pytest
 
-import jetwatt as public
 from harness.core.files import read_toml
 from jetwatt.cli import COMMANDS
 from tests.pages import shell_lines
@@ -131,25 +130,3 @@ def test_every_public_name_of_the_table_api_is_on_the_api_page():
     tables = ("load_table", "read_corpus", "check_corpus", "write_corpus")
     for name in (*tables, "fit", "load", "recommend", "open_results", "tuning"):
         assert f"jetwatt.{name}(" in page
-
-
-def commands_with_actions():
-    """Every command, or each of its actions."""
-    for command in COMMANDS:
-        parser = argparse.ArgumentParser()
-        importlib.import_module(command.module).add_arguments(parser)
-        subparsers = [action for action in parser._actions if isinstance(action, argparse._SubParsersAction)]
-        actions = list(subparsers[0].choices) if subparsers else []
-        yield from ([f"{command.name} {action}" for action in actions] or [command.name])
-
-
-def test_the_api_page_has_the_call_of_every_command_or_says_why_it_has_none():
-    page = (PROJECT / "docs" / "api.md").read_text(encoding="utf-8")
-    table = page[page.index("| command | call |") :].partition("\n\n")[0]
-    rows = [[cell.strip() for cell in line.strip("|").split(" | ")] for line in table.splitlines()[2:]]
-    named = {text for command, *_ in rows for text in re.findall(r"`(?:jetwatt )?([^`]+)`", command)}
-    assert sorted(set(commands_with_actions()) - named) == []
-    for command, call in rows:
-        calls = re.findall(r"jetwatt\.(\w+)\(", call)
-        assert calls or len(call.split()) == 3, f"{command} has neither a call nor the reason in three words"
-        assert [name for name in calls if name not in public.__all__] == []

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import argparse
+import ast
+import inspect
 import re
 import shutil
 import sys
 
 import pytest
 
+import jetwatt
 from jetwatt.cli import COMMANDS
-from tools.docs import build, commands, fields, reference
+from tools.docs import build, calls, commands, fields, reference
 from tools.docs.markdown import UndocumentedError, escape
 
 pytestmark = [
@@ -105,6 +108,38 @@ def test_the_page_of_a_command_has_all_its_options(command):
         assert f"# jetwatt {action.name}\n" in page
         for argument in action.parser._actions:
             assert all(name in page for name in argument.option_strings if name not in ("-h", "--help"))
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.name)
+def test_the_page_of_a_command_has_calls_with_arguments_that_exist_or_says_why_it_has_none(command):
+    actions = list(commands.actions_of(command))
+    page = commands.command_page(actions)
+    for action in actions[1:] or actions:
+        if command.name in calls.WITHOUT_CALL:
+            assert f"no call for it in Python: {calls.WITHOUT_CALL[command.name]}." in page
+            continue
+        for case, text in calls.CALLS[action.name].items():
+            assert f"`{text}`" in page
+            assert not case.startswith("-") or case in action.parser._option_string_actions
+            for call in public_calls(text):
+                parameters = inspect.signature(getattr(jetwatt, call.func.attr)).parameters
+                assert {keyword.arg for keyword in call.keywords} <= set(parameters)
+                assert len(call.args) <= len(parameters)
+
+
+def public_calls(text):
+    """The calls of `jetwatt.NAME` in an expression."""
+    nodes = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Call)]
+    found = [node for node in nodes if isinstance(node.func.value, ast.Name) and node.func.value.id == "jetwatt"]
+    assert found
+    return found
+
+
+def test_every_call_is_that_of_a_command_and_a_command_without_one_is_refused():
+    names = {action.name for command in COMMANDS for action in commands.actions_of(command)}
+    assert set(calls.CALLS) | set(calls.WITHOUT_CALL) <= names
+    with pytest.raises(UndocumentedError, match="`made-up` has no call"):
+        calls.call_of("made-up")
 
 
 def test_the_pages_of_options_columns_and_names_have_all_of_them():

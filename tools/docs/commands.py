@@ -14,6 +14,7 @@ from typing import Dict, Iterator, List, NamedTuple, Sequence
 from harness.board import privileged
 from harness.cli.command_line import GROUPS, INTERRUPTED, REFUSED, Command
 from jetwatt.cli import COMMANDS
+from tools.docs.calls import call_of
 from tools.docs.markdown import UndocumentedError, block, code, escape, sentence, table, terms
 
 PROJECT = Path(__file__).resolve().parents[2]
@@ -89,6 +90,7 @@ def command_page(actions: Sequence[Action]) -> str:
                 ", ".join(f"[{one.name}](#jetwatt-{one.name.replace(' ', '-')})" for one in actions[1:]) + "\n"
             )
             continue
+        parts.append(f"{call_of(action.name)}\n")
         parts.append(block(usage_of(action.parser)))
         parts.append(terms(options_of(action)))
         if action.parser.epilog:
