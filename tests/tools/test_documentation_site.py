@@ -187,9 +187,8 @@ def test_ci_builds_the_site_and_a_release_deploys_the_folder_that_the_build_writ
     release = (build.PROJECT / ".github" / "workflows" / "release.yml").read_text(encoding="utf-8")
     written = build.OUT.relative_to(build.PROJECT)
     assert re.search(rf"make docs .*\n.*actions/upload-pages-artifact@.*\n *with:\n *path: {written}\n", release)
-    assert re.search(
-        r"^stage \S+ make docs$", (build.PROJECT / ".ci" / "run").read_text(encoding="utf-8"), re.MULTILINE
-    )
+    ci = (build.PROJECT / ".ci" / "run").read_text(encoding="utf-8")
+    assert re.search(r"^stage .+ make (.+ )?docs$", ci, re.MULTILINE)
 
 
 class Undocumented:
