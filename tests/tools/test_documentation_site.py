@@ -243,14 +243,14 @@ def test_a_fixture_without_a_docstring_is_refused(monkeypatch):
 
 def test_a_public_name_or_a_method_of_one_without_a_docstring_is_refused(monkeypatch):
     monkeypatch.setitem(reference.jetwatt._MODULES, "made_up", __name__)
-    monkeypatch.setattr(reference.jetwatt, "made_up", Undocumented, raising=False)
+    monkeypatch.setitem(vars(reference.jetwatt), "made_up", Undocumented)
     with pytest.raises(UndocumentedError, match=r"made_up\.method$"):
         reference.api_page()
 
 
 def test_what_a_call_returns_without_a_docstring_is_refused(monkeypatch):
     monkeypatch.setitem(reference.jetwatt._MODULES, "made_up", __name__)
-    monkeypatch.setattr(reference.jetwatt, "made_up", made_up, raising=False)
+    monkeypatch.setitem(vars(reference.jetwatt), "made_up", made_up)
     monkeypatch.setattr(Undocumented, "__module__", "harness.made_up")
     with pytest.raises(UndocumentedError, match=r"returned by made_up.*Undocumented\.method$"):
         reference._results_of_calls()
@@ -258,7 +258,7 @@ def test_what_a_call_returns_without_a_docstring_is_refused(monkeypatch):
 
 def test_a_public_name_that_no_heading_of_the_page_takes_is_refused(monkeypatch):
     monkeypatch.setitem(reference.jetwatt._MODULES, "made_up", "elsewhere")
-    monkeypatch.setattr(reference.jetwatt, "made_up", commands.page_of, raising=False)
+    monkeypatch.setitem(vars(reference.jetwatt), "made_up", commands.page_of)  # setattr would look for it in its module
     with pytest.raises(UndocumentedError, match="made_up"):
         reference.api_page()
 
