@@ -18,6 +18,11 @@ pytestmark = [
 ]
 
 WIDTHS = {"phone": 390, "desktop": 1280}
+SCREEN_PX = 1000
+"""Height of a screen: what a window of 1280 x 1000 shows."""
+MOST_SCREENS = 3
+"""Of a page in docs/. The generated reference, the changelog and other files of the project are looked up in parts."""
+HEIGHT = "document.querySelector('article').getBoundingClientRect().height"
 REPORTED = ("Runtime.exceptionThrown", "Log.entryAdded", "Runtime.consoleAPICalled")
 
 OUTSIDE = """
@@ -62,10 +67,11 @@ def resized(browser, width):
     return browser
 
 
-def test_pages_are_quiet_fit_every_window_and_ask_for_files_of_the_site_only(browser, site):
+def test_pages_are_quiet_fit_every_window_and_three_screens_and_ask_for_files_of_the_site_only(browser, site):
     pages = sorted(site.glob("*.html"))
     assert len(pages) > 50
-    wide, loud, foreign, broken = [], [], [], []
+    wide, loud, foreign, broken, tall = [], [], [], [], []
+    written = {page.stem for page in build.DOCS.glob("*.md")}
     for page in pages:
         shown = opened(browser, page.as_uri(), WIDTHS["desktop"])
         requests = [event["params"]["request"]["url"] for event in shown.events
@@ -77,9 +83,12 @@ def test_pages_are_quiet_fit_every_window_and_ask_for_files_of_the_site_only(bro
             outside = resized(shown, width).evaluate(OUTSIDE)
             if outside or not shown.evaluate("document.documentElement.scrollWidth <= innerWidth"):
                 wide.append((page.name, width, outside[:3]))
+        screens = resized(shown, WIDTHS["desktop"]).evaluate(HEIGHT) / SCREEN_PX
+        if page.stem in written and screens > MOST_SCREENS:
+            tall.append((page.name, round(screens, 1)))
         if reported(shown):
             loud.append((page.name, reported(shown)))
-    assert (wide, loud, foreign, broken) == ([], [], [], [])
+    assert (wide, loud, foreign, broken, tall) == ([], [], [], [], [])
 
 
 @pytest.mark.parametrize(
