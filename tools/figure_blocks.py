@@ -189,7 +189,7 @@ def left_out_board(records: Records, table_key: TableKey, count: int) -> Tuple[C
 
 def left_out_boards(records: Records) -> str:
     rows = [[name_of(key), *(pair(errors) for errors in left_out_board(records, key, 10))] for key in TABLES]
-    return table(["table", "`physical-gp`, 10 modes", "others, 10 modes"], rows)
+    return table(["table", "10 modes", "others"], rows)
 
 
 SHARES = ("time_80", "power_80")
@@ -200,7 +200,7 @@ def coverage(rows: Sequence[Cells], count: int) -> str:
     shares = [[float(row[name]) for row in rows] for name in SHARES]
     means = " / ".join(f"{sum(of_tables) / len(of_tables):.0f}" for of_tables in shares)
     least = " / ".join(f"{min(of_tables):.0f}" for of_tables in shares)
-    return f"{means} % ({least}) at {count} modes"
+    return f"{means} % ({least}) at {count}"
 
 
 def left_out_coverage(records: Records) -> str:
@@ -215,8 +215,8 @@ def left_out_coverage(records: Records) -> str:
         for count in (5, 10, 20, 50)
     ]
     return paragraph(
-        f"With 5 modes, the mean errors of these tables are {few}. The 80 % intervals cover on average (in the worst "
-        f"table) {covered}, the 95 % intervals {min(wide):.0f} to {max(wide):.0f} % from 5 modes on."
+        f"With 5 modes, the mean errors are {few}. The 80 % intervals cover on average (in the worst table) {covered}, "
+        f"the 95 % intervals {min(wide):.0f} to {max(wide):.0f} % from 5 modes on."
     )
 
 
@@ -230,8 +230,8 @@ def left_out_boards_coverage(records: Records) -> str:
         coverage(records.rows("left-out-boards", predictor="physical-gp", modes=count), count) for count in (5, 10, 50)
     ]
     return paragraph(
-        f"Averaged over these tables, the errors are {listed([means(count) for count in (5, 10, 50)])}. The 80 % "
-        f"intervals cover on average (in the worst table) {listed(shown)}."
+        f"The mean errors are {listed([means(count) for count in (5, 10, 50)])}. The 80 % intervals cover on average "
+        f"(in the worst table) {listed(shown)}."
     )
 
 
@@ -244,7 +244,7 @@ def samplings(records: Records) -> str:
         return pair_of(mean_errors(rows))
 
     return paragraph(
-        f"Over the four tables of training, the mean errors with one mode are {mean('random', 1)} % if it is random, "
+        f"In training, the mean errors with one mode are {mean('random', 1)} % if it is random, "
         f"{mean('greatest-first', 1)} % if it is the highest; with 10 modes {mean('random', 10)} % (`random`), "
         f"{mean('greatest-first', 10)} % (`greatest-first`) and {mean('sequential', 10)} % (`sequential`)."
     )
@@ -310,7 +310,6 @@ CONTEST = (
     ("one-shot", "`one-shot`", (50,)),
     ("powertrain", "`powertrain`", (50,)),
     ("mdbs", "`mdbs`", (15,)),
-    ("gmd", "`gmd`", (15,)),
     ("presets", "`presets`", (0,)),
 )
 CONTEST_TABLES = ("yolov8n-coco", "lstm-wikitext", "resnet18-imagenet")
@@ -494,8 +493,8 @@ def simulation_figures(records: Records) -> str:
 def simulation_claims(records: Records) -> str:
     claims = simulated(records, "claims")
     return paragraph(
-        f"Simulated boards can answer {claims['count']} claims and checks; {claims['holding']} of them hold on every "
-        f"board that they apply to."
+        f"Of {claims['count']} claims and checks that simulated boards can answer, {claims['holding']} hold on every "
+        f"board."
     )
 
 
