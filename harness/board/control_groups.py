@@ -224,7 +224,9 @@ def reads_held(
     name = f"{device}-reads"
     with locked(name), preserved([knob], name, root=root):
         knob.set(limits)
-        [held_bytes_per_s] = knob.read().values()
+        held = knob.read()
+        assert held is not None, "`set` read back a group with a limit, and this process is in it"
+        [held_bytes_per_s] = held.values()
         yield held_bytes_per_s
 
 

@@ -108,8 +108,9 @@ def _block_device(mount: Mount, root: str) -> Optional[str]:
 
 
 def _whole_disk(device: Optional[str]) -> Optional[str]:
-    is_partition = device is not None and os.path.exists(os.path.join(device, "partition"))
-    return os.path.dirname(device) if is_partition else device
+    if device is not None and os.path.exists(os.path.join(device, "partition")):
+        return os.path.dirname(device)
+    return device
 
 
 # -- storage media -----------------------------------------------------------------------------------------------------
@@ -141,10 +142,11 @@ def discover(root: str = "/") -> List[Tuple[str, Medium]]:
     shortest: Dict[str, Mount] = {}
     for mount in mounts:
         device = _block_device(mount, root)
+        if device is None:
+            continue  # so no network share is touched, which would hang while its server is away
         place = path_below(root, mount.mount_point)
         takes_data = (
-            device is not None  # so no network share is touched, which would hang while its server is away
-            and find_mount(mount.mount_point, mounts) is mount
+            find_mount(mount.mount_point, mounts) is mount
             and mount.filesystem not in ("squashfs", "iso9660", "erofs")  # images of software, never written
             and "ro" not in mount.options
             and not mount.mount_point.startswith("/boot")
@@ -157,7 +159,9 @@ def discover(root: str = "/") -> List[Tuple[str, Medium]]:
     media: Dict[str, Medium] = {}
     for mount in shortest.values():
         medium = _medium(mount, mounts, os.statvfs(path_below(root, mount.mount_point)), root)
-        media[next(name for name in numbered_names(medium.kind or medium.device) if name not in media)] = medium
+        name = medium.kind or medium.device
+        assert name is not None, "a mount with a block device lies on a disk"
+        media[next(numbered for numbered in numbered_names(name) if numbered not in media)] = medium
     return list(media.items())
 
 
@@ -168,13 +172,15 @@ def _medium(mount: Optional[Mount], mounts: List[Mount], space: os.statvfs_resul
     below, disk = _written_to(mount, mounts, root)
     disk = _physical_disk(disk)
     transport, rotational = _attached(disk) if disk else (_DISKLESS.get(below.filesystem), None)
-    kind_of_transport = {"sd": "sd", "emmc": "emmc", "memory": "ram"}
+    kind = {True: "hdd", False: "ssd", None: None}[rotational]
+    if transport is not None:
+        kind = {"sd": "sd", "emmc": "emmc", "memory": "ram"}.get(transport, kind)
     return Medium(
         mount_point=printable(mount.mount_point),
         device=None if disk is None else os.path.basename(disk),
         transport=transport,
         rotational=rotational,
-        kind=kind_of_transport.get(transport, {True: "hdd", False: "ssd", None: None}[rotational]),
+        kind=kind,
         filesystem=mount.filesystem,
         size_bytes=size_bytes,
         free_bytes=free_bytes,

@@ -28,7 +28,7 @@ class Governor(Knob):
             raise InvalidValueError(f"there are no governors of {of!r}", f"available: {', '.join(_KINDS)}")
         self._root, self._of = root, of
         self._cpus = CpuFrequency(root)
-        self.spec = KnobSpec("governor", {"of": of})
+        self._spec = KnobSpec("governor", {"of": of})
         self.name = "CPU governors" if of == CPU else "GPU and memory governors"
         self.topic = f"set {self.name}"
 

@@ -52,7 +52,7 @@ class JetsonClocks(Knob):
         self._timeout_s = timeout_s
         self._holds_thor = holds_thor
         self._has_stored = False
-        self.spec = KnobSpec("jetson_clocks", {"timeout_s": timeout_s})
+        self._spec = KnobSpec("jetson_clocks", {"timeout_s": timeout_s})
 
     def usable(self) -> str:
         if not os.path.exists(self._executable):

@@ -108,6 +108,8 @@ _TROUBLES = {
 }
 """By words in the text of a `JtopException`, its only distinguishing mark: what is wrong, and a hint."""
 
+_NO_SAMPLE = ("the jtop service has given no sample yet", _RESTART)
+
 
 def explain(error: Exception) -> Tuple[str, str]:
     if isinstance(error, SourceUnavailableError):
@@ -153,12 +155,14 @@ class JtopSource:
         if not self._heard.wait(self._answer_s):
             raise SourceUnavailableError(f"the jtop service gave no sample for {self._answer_s:g} s", _RESTART)
         if self._newest is None:
-            raise SourceUnavailableError(*self._trouble)
+            raise SourceUnavailableError(*(self._trouble or _NO_SAMPLE))
 
     def read(self, now_s: float) -> Reading:
         sample, trouble = self._newest, self._trouble
         if trouble is not None:
             raise SourceUnavailableError(*trouble)
+        if sample is None:
+            raise SourceUnavailableError(*_NO_SAMPLE)
         age_s = self._boot_clock() - sample.uptime_s
         if age_s > STALE_INTERVALS * sample.interval_s:
             what = f"the last sample of the jtop service is {age_s:.1f} s old, its interval is {sample.interval_s:g} s"

@@ -41,13 +41,18 @@ class KnobSpec(NamedTuple):
 
 
 class Knob(abc.ABC):
-    spec: KnobSpec  # how another process opens the same knob, where its setting outlives this one
+    _spec: KnobSpec
     name: str  # in messages
     topic: str  # its capability, as `harness doctor` lists it
     outlives_process: bool = True  # whether a setting remains when this process ends, so that it must be saved to disk
     # whether a program sets more files than `read` covers, some of which a killed run may leave set
     sets_in_steps: bool = False
     has_parts: bool = False  # whether a setting names parts, of which others may come and go meanwhile (CPU policies)
+
+    @property
+    def spec(self) -> KnobSpec:
+        """How another process opens the same knob, where its setting outlives this one."""
+        return self._spec
 
     def available(self) -> Capability:
         """Whether it can be set here by this user; if not, why, and what to grant."""

@@ -261,13 +261,16 @@ class GpuSettings(Knob):
     def __init__(self, root: str, gpu: str = "") -> None:
         self._root = root
         self._gpu = find_gpu(gpu)
-        self.spec = KnobSpec("nvml", {"gpu": self._gpu.uuid})
+        self._spec = KnobSpec("nvml", {"gpu": self._gpu.uuid})
         self._locked: Any = FREE  # or [least and greatest of the GPU, memory] in MHz, the last 0 where it has no other
 
     def usable(self) -> str:
         privileges.check(self._root, f"clocks of {self._gpu.name} are root's to set")
-        limits = self._gpu.power_limits_mw()
-        text = "no power limit" if limits is None else "power limit {:g} to {:g} W".format(*map(mw_to_w, limits))
+        limits_mw = self._gpu.power_limits_mw()
+        text = "no power limit"
+        if limits_mw is not None:
+            least_mw, most_mw = limits_mw
+            text = f"power limit {mw_to_w(least_mw):g} to {mw_to_w(most_mw):g} W"
         graphics, memory = self._gpu.clocks_khz()
         return f"{len(graphics)} GPU clocks, {len(memory)} memory clocks, {text}"
 

@@ -54,7 +54,7 @@ class Nvpmodel(Knob):
         self._state_dir = os.path.join(self._root, STATE)
         self._timeout_s = timeout_s
         self._half_set = ""
-        self.spec = KnobSpec("nvpmodel", {"timeout_s": timeout_s})
+        self._spec = KnobSpec("nvpmodel", {"timeout_s": timeout_s})
 
     def usable(self) -> str:
         if not os.path.exists(self._executable):

@@ -11,11 +11,12 @@
 
 from __future__ import annotations
 
+import collections
 import functools
 import itertools
 import re
 from pathlib import Path
-from typing import Any, Iterator, List, NamedTuple, Optional, Tuple
+from typing import Any, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 from harness.core.errors import InvalidValueError, UnknownNameError
 
@@ -92,14 +93,17 @@ class Conf(NamedTuple):
         return param is not None and any(argument.name == setting.argument for argument in param.arguments)
 
     def flaws(self) -> Iterator[str]:
-        for what, names in (
+        unique: List[Tuple[str, Sequence[object]]] = [
             ("PARAM", [param.name for param in self.params]),
             ("power mode", [model.name for model in self.models]),
             ("power mode ID", [model.id for model in self.models]),
-            *((f"argument of {param.name}", [argument.name for argument in param.arguments]) for param in self.params),
-        ):
-            for name in sorted({name for name in names if names.count(name) > 1}):
-                yield f"{what} {name} is defined more than once"
+        ]
+        for param in self.params:
+            unique.append((f"argument of {param.name}", [argument.name for argument in param.arguments]))
+        for what, names in unique:
+            for name, times in collections.Counter(names).items():
+                if times > 1:
+                    yield f"{what} {name} is defined more than once"
         if self.default is None:
             yield "the mandatory < PM_CONFIG DEFAULT=n > is missing"
         elif all(model.id != self.default for model in self.models):
@@ -201,13 +205,16 @@ class _Reader:
 
     def finish(self) -> Parsed:
         params, models, others, settings = [], [], [], []
-        default, default_attributes = None, ()
+        default: Optional[int] = None
+        default_attributes: Attributes = ()
         for kind, own, attributes, rows in self._sections:
             if kind == "PARAM":
-                params.append(Param(*own, tuple(Argument(*words) for _, words in rows), attributes))
+                param_type, name = own
+                params.append(Param(param_type, name, tuple(Argument(*words) for _, words in rows), attributes))
             elif kind == "POWER_MODEL":
                 settings += [(number, Setting(*words)) for number, words in rows]
-                models.append(PowerModel(*own, tuple(Setting(*words) for _, words in rows), attributes))
+                mode_id, name = own
+                models.append(PowerModel(mode_id, name, tuple(Setting(*words) for _, words in rows), attributes))
             elif kind == "PM_CONFIG":
                 [default], default_attributes = own, attributes
             else:
@@ -257,8 +264,8 @@ def write(conf: Conf, comment: str = "") -> str:
         for key in [kind, *(key for key, _ in attributes)]:
             if not _KEY.fullmatch(key):
                 raise _unwritable(f"{key!r} is no key: expected capital letters, digits and underscores")
-        head = " ".join(["<", kind, *(f"{key}={value}" for key, value in attributes), ">"])
-        texts.append("\n".join([head, *map(" ".join, lines)]))
+        first_line = " ".join(["<", kind, *(f"{key}={value}" for key, value in attributes), ">"])
+        texts.append("\n".join([first_line, *map(" ".join, lines)]))
     text = "\n\n".join(texts) + "\n"
     for flaw in conf.flaws():
         raise _unwritable(flaw)

@@ -52,13 +52,19 @@ class Sampler:
         if len(set(names)) < len(names):
             raise InvalidValueError(f"each telemetry source may be given once, got {', '.join(names)}")
         self._names = names
-        self._sources = [tuple(source) for source in sources]
+        self._sources = list(sources)
         self.interval_s = interval_s
         self._root = str(root)
         self._cpus = None if cpus is None else sorted(cpus)
-        self._process: Optional[subprocess.Popen] = None
+        self._started_process: Optional[subprocess.Popen] = None
         self._record = SamplerRecord(names)
         self._telemetry: Optional[Telemetry] = None
+
+    @property
+    def _process(self) -> subprocess.Popen:
+        if self._started_process is None:
+            raise HarnessError("this sampler was not started", "call `start`, or use the sampler in a `with` statement")
+        return self._started_process
 
     @property
     def pid(self) -> int:
@@ -66,7 +72,7 @@ class Sampler:
 
     def start(self) -> None:
         """Start the sampler and wait for its first sample, which keeps its start-up out of what is measured next."""
-        if self._process is not None:
+        if self._started_process is not None:
             raise HarnessError("this sampler was started before", "make a new Sampler for each profile")
         self._started_s = time.monotonic()
         # Whatever breaks in here, Ctrl-C among it, leaves nothing open: without a start there is no stop.
@@ -80,7 +86,7 @@ class Sampler:
             stop_fd, self._stop_fd = os.pipe()
             on_failure.callback(os.close, self._stop_fd)
             try:
-                self._process = self._launch(stop_fd)
+                self._started_process = self._launch(stop_fd)
             finally:
                 os.close(stop_fd)
             on_failure.pop_all()
@@ -91,7 +97,7 @@ class Sampler:
             on_failure.pop_all()
 
     def _launch(self, stop_fd: int) -> subprocess.Popen:
-        helper = helper_stream.bequest([SourceSpec(*source) for source in self._sources], self._root)
+        helper = helper_stream.bequest(self._sources, self._root)
         order = Order(self._sources, self.interval_s, self._root, self._cpus, os.getpid(), self._fd, stop_fd, helper)
         return subprocess.Popen(
             [sys.executable, "-m", "harness.board.sampler_process", json.dumps(order._asdict())],
@@ -130,17 +136,17 @@ class Sampler:
         """Let the sampler take its last sample and end, and return all samples; a repeated call returns the same."""
         if self._telemetry is not None:
             return self._telemetry
-        stopped_s = time.monotonic()
+        process, stopped_s = self._process, time.monotonic()
         with contextlib.suppress(BrokenPipeError):  # it has died: its record lacks the last sample, and states so below
             os.write(self._stop_fd, b"stop")
         os.close(self._stop_fd)
         try:
-            _, errors = self._process.communicate(timeout=_ANSWER_S)
+            _, errors = process.communicate(timeout=_ANSWER_S)
             last_words = errors.decode(errors="replace").strip().splitlines()[-1:]
-            how_it_ended = ": ".join([f"ended with status {self._process.returncode}", *last_words])
+            how_it_ended = ": ".join([f"ended with status {process.returncode}", *last_words])
         except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.communicate()
+            process.kill()
+            process.communicate()
             how_it_ended = f"gave no answer for {_ANSWER_S:g} s"
         self.poll()
         os.close(self._fd)
@@ -244,7 +250,7 @@ class SamplerRecord:
             interval_s=interval_s,
             real_interval_s=statistics.median(gaps_s) if gaps_s else None,
             lost_samples=lost,
-            series={channel: self.series(channel) for channel in self._series},
+            series={channel: Series(tuple(times), tuple(values)) for channel, (times, values) in self._series.items()},
             missing=missing,
             notes=self._notes,
             died_at_s=died_at_s,

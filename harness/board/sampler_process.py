@@ -16,7 +16,7 @@ import os
 import select
 import sys
 import time
-from typing import Any, Dict, List, NamedTuple, Optional, Tuple
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 from harness.board import helper_stream
 from harness.board.cpu import sampler_cpu_s
@@ -29,14 +29,14 @@ PARENT_CHECK_S = 1.0
 class Order(NamedTuple):
     """What the parent requests of the sampler, in types that JSON has."""
 
-    sources: List[Tuple[str, Dict[str, Any], str]]  # as `SourceSpec`
+    sources: Sequence[SourceSpec]  # plain lists once they come from JSON
     interval_s: float
     root: str
     cpus: Optional[List[int]]  # to run on; None for every CPU
     parent_pid: int  # whose child this is; once it is another's, the parent has died
     out_fd: int  # where the lines go
     stop_fd: int  # anything to read here, or its end, means stop
-    helper: List[Any]  # as `Inherited`: the run's helper for sensors that only root may read
+    helper: helper_stream.Inherited  # the run's helper for sensors that only root may read; a plain list from JSON
 
 
 class TickSchedule:

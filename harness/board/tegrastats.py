@@ -144,12 +144,11 @@ def parse_log(
     if interval_s is not None and not interval_s > 0:
         raise InvalidValueError(f"the interval of a tegrastats log must be above 0 s, got {interval_s}")
     rows, missing = _read_rows(lines)
-    is_dated = interval_s is None
-    times_s = _dated_times(rows) if is_dated else [(row.place - rows[0].place) * interval_s for row in rows]
+    times_s = _dated_times(rows) if interval_s is None else [(row.place - rows[0].place) * interval_s for row in rows]
     gaps_s = [later - earlier for earlier, later in zip(times_s, times_s[1:])]
     median_s = statistics.median(gaps_s) if gaps_s else None
     lost = 0
-    if is_dated:
+    if interval_s is None:
         interval_s = median_s or DEFAULT_INTERVAL_S
         # A date is up to a second off: only a gap longer than that is counted as missing lines.
         lost = sum(round(gap / interval_s) - 1 for gap in gaps_s if gap >= interval_s + DATE_STEP_S)

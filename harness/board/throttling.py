@@ -82,7 +82,8 @@ def open_source(root: str) -> Source:
             raise ValueError(f"the counter of {channel} fell from {first[channel]} or more to {count}")
         return grown
 
-    readers = {**states, **{channel: functools.partial(since_first, channel) for channel in counters}}
+    growths = {channel: functools.partial(since_first, channel) for channel in counters}
+    readers: Dict[str, Callable[[], int]] = {**states, **growths}
 
     def read(now_s: float) -> Reading:
         reading = read_each(readers)
@@ -139,11 +140,14 @@ def _times(series: Series, by: str, are_events: bool) -> List[Throttling]:
     samples = list(zip(series.times_s, series.values))
     for (before_s, before), (time_s, value) in zip(samples, [*samples[1:], *samples[-1:]]):
         events = round(value - before) if are_events else None
-        if not (events if are_events else before) > 0:
+        is_throttled = before > 0 if events is None else events > 0
+        if not is_throttled:
             continue
+        start_s = before_s
         if periods and periods[-1].end_s == before_s:
-            together = periods[-1].events + events if are_events else None
-            periods[-1] = periods[-1]._replace(end_s=time_s, events=together)
-        else:
-            periods.append(Throttling(before_s, time_s, by, events))
+            earlier = periods.pop()
+            start_s = earlier.start_s
+            if events is not None and earlier.events is not None:
+                events += earlier.events
+        periods.append(Throttling(start_s, time_s, by, events))
     return periods

@@ -234,6 +234,17 @@ def test_a_service_that_goes_silent_is_recorded(opened, service):
     assert "stopped sending" in str(read_until(opened, is_failure))
 
 
+def test_a_source_that_has_no_sample_yet_is_a_failure(service):
+    waiting = threading.Event()
+    source = JtopSource(lambda: waiting.wait(5) and FakeClient(service))
+    try:
+        with pytest.raises(SourceUnavailableError, match="no sample yet"):
+            source.read(0.0)
+    finally:
+        source.close()
+        waiting.set()
+
+
 def test_what_it_sends_in_another_shape_is_a_failure_with_its_reason(opened, service):
     service.data["gpu"] = ["ga10b"]
     assert "AttributeError" in str(read_until(opened, is_failure))

@@ -187,6 +187,12 @@ def test_ctrl_c_during_the_start_leaves_no_sampler_and_nothing_open(machine, mon
     assert open_files() == before
 
 
+@pytest.mark.parametrize("use", [lambda sampler: sampler.missing, Sampler.stop, lambda sampler: sampler.pid])
+def test_a_sampler_that_was_not_started_is_an_error_that_says_so(machine, use):
+    with pytest.raises(HarnessError, match="was not started"):
+        use(Sampler([MEMORY], 0.01, root=machine.root))
+
+
 PARENT = """
 import os, signal, sys, time
 from harness.board.sampler import Sampler

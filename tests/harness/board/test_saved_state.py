@@ -31,7 +31,7 @@ class Dial(Knob):
     """A number in a file; `moves` is a second file that a write sets too, as a power-mode preset sets clock limits."""
 
     def __init__(self, file, moves=None):
-        self.spec = KnobSpec("dial", {"file": str(file), "moves": moves and str(moves)})
+        self._spec = KnobSpec("dial", {"file": str(file), "moves": moves and str(moves)})
         self.name = f"dial {file}"
         self._file, self._moves = str(file), moves and str(moves)
 
