@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import time
+from pathlib import Path
 from typing import Any, Dict, List, NamedTuple, Tuple
 
 from harness.acceptance.context import AcceptanceContext, telemetry_of
@@ -16,6 +17,7 @@ from harness.core.errors import ControlError, HarnessError
 from harness.core.frequency_residency import clock_use
 from harness.core.power_modes import PowerMode, PowerModeSpace, clock_at_cap
 from harness.core.units import HZ_PER_KHZ
+from harness.devices.jetson_control import JetsonControl
 
 MODES = "modes"
 
@@ -99,7 +101,7 @@ def look_at(context: AcceptanceContext, mode: PowerMode) -> Tuple[List[str], Lis
     wrong, seen = [], []
     control = context.control
     if control is not None and control.works(control.nvpmodel):
-        lines = query(context)
+        lines = query(context.root, control)
         space = context.device.power_mode_space()
         disagreeing = [line for line in lines if disagrees(line, space)]
         seen.append(f"{len(lines)} values of nvpmodel")
@@ -140,10 +142,10 @@ def clocks_now(context: AcceptanceContext, mode: PowerMode) -> Dict[str, Dict[st
     return {channel: {**use, "now": telemetry.series[channel].values[0]} for channel, use in uses.items()}
 
 
-def query(context: AcceptanceContext) -> List[Shown]:
+def query(root: Path, control: JetsonControl) -> List[Shown]:
     """The values of the mode in effect, as the kernel has them and as its conf has them."""
-    conf = context.control.nvpmodel.read()["conf"]
-    command = [str(context.root / NVPMODEL), "-q", "--verbose", "-f", conf]
+    conf = control.nvpmodel.read()["conf"]
+    command = [str(root / NVPMODEL), "-q", "--verbose", "-f", conf]
     return parse_values(run_bounded(command, timeout_s=NVPMODEL_TIMEOUT_S, answer="n\n").output)
 
 

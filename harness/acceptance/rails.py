@@ -11,6 +11,7 @@ from harness.acceptance.lines import DoesNotApplyError, Findings, LineResult
 from harness.acceptance.load import LoadRecording, idle_for, load_for
 from harness.board.power_rails import LOWEST_MW
 from harness.board.sampler import SAMPLER
+from harness.board.socket_meter import SocketMeter
 from harness.board.source import SourceSpec
 from harness.board.tegrastats import parse_log
 from harness.core.errors import HarnessError, InvalidValueError
@@ -53,7 +54,7 @@ def check_rails(context: AcceptanceContext) -> LineResult:
         judge_rails(findings, idle, load, context.is_emulated, context.is_rehearsal, spec.name)
         judge_tegrastats(findings, idle, lines, spec)
         if context.meter is not None:
-            _compare_with_meter(findings, context, idle, load)
+            _compare_with_meter(findings, context.meter, idle, load)
     return findings.result(RAILS)
 
 
@@ -182,13 +183,11 @@ def judge_tegrastats(findings: Findings, idle: LoadRecording, lines: Sequence[st
         )
 
 
-def _compare_with_meter(
-    findings: Findings, context: AcceptanceContext, idle: LoadRecording, load: LoadRecording
-) -> None:
+def _compare_with_meter(findings: Findings, meter: SocketMeter, idle: LoadRecording, load: LoadRecording) -> None:
     plug_mw, module_mw = [], []
     for stretch in (idle, load):
         try:
-            samples = context.meter.during(stretch.start_s, stretch.end_s)
+            samples = meter.during(stretch.start_s, stretch.end_s)
         except HarnessError as error:
             findings.fail(f"socket meter: {error.what}", error.hint)
             return

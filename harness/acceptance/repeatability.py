@@ -49,10 +49,11 @@ def check_repeatability(context: AcceptanceContext) -> LineResult:
     if findings.failures:
         return findings.result(REPEATABILITY)
     awaits_reboot = context.reboots and len(runs) == of_one_boot
-    judged = FIGURES
+    judged: Sequence[str] = FIGURES
     if context.is_rehearsal:  # other work moves this machine's times and power, but not the power of an emulated board
         judged = FIGURES[1:] if context.is_emulated else ()
-    judge_runs(findings, runs[:of_one_boot], (runs[of_one_boot:] or [None])[0], judged)
+    again = runs[of_one_boot] if len(runs) > of_one_boot else None
+    judge_runs(findings, runs[:of_one_boot], again, judged)
     if not context.reboots:
         findings.evidence["after a reboot"] = "not tried (--no-reboot)"
     result = findings.result(REPEATABILITY)

@@ -65,7 +65,9 @@ def was_cut(context: AcceptanceContext) -> bool:
 
 def before_of(context: AcceptanceContext) -> Dict[str, Dict[str, Any]]:
     """The snapshot that the test began with, as it is stored."""
-    return context.state.record.before
+    before = context.state.record.before
+    assert before is not None, "the runner takes it before the first line"
+    return before
 
 
 def compare(context: AcceptanceContext) -> List[str]:

@@ -85,8 +85,10 @@ def _program_parser(prog: str, description: str, commands: Sequence[Command], gr
     parser.add_argument("--version", action="version", version=f"jetwatt {harness.__version__}")
     listed = parser.add_subparsers(dest="command", metavar="COMMAND", required=True, parser_class=_CommandParser)
     for command in commands:
-        help_line = {} if grouped else {"help": command.help}
-        listed.add_parser(command.name, description=command.help, command=command, **help_line)
+        if grouped:  # the list below shows its help
+            listed.add_parser(command.name, description=command.help, command=command)
+        else:
+            listed.add_parser(command.name, description=command.help, command=command, help=command.help)
     if grouped:
         lines, width = [], max(len(command.name) for command in commands) + 2
         for group, meaning in GROUPS.items():

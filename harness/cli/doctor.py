@@ -18,6 +18,7 @@ from harness.acceptance.runner import accept
 from harness.board import privileges
 from harness.cli.options import output_file
 from harness.core.configuration import FILE_NAME, load_configuration
+from harness.core.device import is_real
 from harness.core.errors import InvalidValueError
 from harness.core.terminal import shown
 from harness.devices.board_record import record, root_of
@@ -86,7 +87,7 @@ def run(arguments: argparse.Namespace) -> int:
         raise InvalidValueError(f"--root {arguments.root} is not a folder", "name the one with sys, proc and etc")
     if arguments.record:
         device = device_to_examine(arguments.device, load_configuration(arguments.config), arguments.root)
-        sources = getattr(device, "telemetry_sources", lambda folder: [])(Path.cwd())
+        sources = device.telemetry_sources(Path.cwd()) if is_real(device) else []
         count = record(arguments.record, arguments.root, sources, arguments.record_seconds)
         print(f"{arguments.record}: {count} files of {device.name}; review it before you share it")
         return 0

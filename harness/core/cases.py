@@ -6,7 +6,7 @@ import dataclasses
 import re
 from typing import Any, Dict, Mapping, NamedTuple, Optional, Tuple
 
-from harness.core.errors import InvalidValueError
+from harness.core.errors import CannotRunError, InvalidValueError
 from harness.core.power_modes import NamedMode
 from harness.core.units import mb_to_bytes
 
@@ -215,6 +215,31 @@ class Case:
         if self.settings.power_limit_w is not None:
             parts.append(f"{self.settings.power_limit_w:g}w")
         return "-".join(parts)
+
+
+def workers_and_storage(case: Case) -> Tuple[int, str]:
+    """What loads the data of a case that is measured or simulated.
+
+    CannotRunError: it is a case of a replayed corpus without these columns.
+    """
+    if case.workers is None or case.storage is None:
+        lacking = "number of workers" if case.workers is None else "storage"
+        raise CannotRunError(
+            f"case {case.id} has no {lacking}, as in a corpus without that column: it can only be replayed",
+            "make a case with both: workers=0, storage='ssd'",
+        )
+    return case.workers, case.storage
+
+
+def case_duration_s(case: Case) -> float:
+    """The duration of an idle or a concurrent case; InvalidValueError if its settings have none."""
+    setting, duration_s = "duration_s", case.settings.duration_s
+    if case.task == IDLE:
+        setting, duration_s = "idle_s", case.settings.idle_s
+    if duration_s is None:
+        what = f"case {case.id} of the task {case.task} has no duration"
+        raise InvalidValueError(what, f"make it with Settings(minibatches=None, {setting}=60)")
+    return duration_s
 
 
 def concurrent_case(

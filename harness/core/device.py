@@ -4,7 +4,19 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
-from typing import Any, Callable, ContextManager, Dict, List, Mapping, Optional, Protocol, Sequence, Tuple
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Callable,
+    ContextManager,
+    Dict,
+    List,
+    Mapping,
+    Optional,
+    Protocol,
+    Sequence,
+    Tuple,
+)
 
 from harness.core.capability import Capability as Capability
 from harness.core.cases import Case
@@ -13,6 +25,8 @@ from harness.core.mode_texts import only_mode
 from harness.core.power_modes import NamedMode, PowerMode, PowerModeSpace
 from harness.core.profiles import Profile
 
+if TYPE_CHECKING:
+    from typing_extensions import TypeGuard
 Report = Callable[[str], None]  # takes one line of progress: what is being done now
 
 
@@ -102,5 +116,10 @@ def limits_of(device: Device) -> Tuple[int, ...]:
     return getattr(device, "settable_limits_mw", ())
 
 
-def is_self_profiling(device: Device) -> bool:
+def is_self_profiling(device: Device) -> TypeGuard[SelfProfiling]:
     return hasattr(device, "profile")
+
+
+def is_real(device: Device) -> TypeGuard[RealDevice]:
+    """Whether workloads really run on it; a simulated board, a corpus or a board that is not here has no sensors."""
+    return hasattr(device, "telemetry_sources")

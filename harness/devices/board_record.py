@@ -214,8 +214,8 @@ def first_lines(command: Sequence[str], seconds: float, first_within_s: float = 
         most_s = seconds if b"\n" in output else max(seconds, first_within_s)
         return start_s + most_s - time.monotonic()
 
-    streams = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE}
-    with subprocess.Popen(command, start_new_session=True, **streams) as process:
+    with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, start_new_session=True) as process:
+        assert process.stdout is not None, "it is a pipe"
         while len(output) < _MOST_OUTPUT and select.select([process.stdout], [], [], max(0, left_s()))[0]:
             part = os.read(process.stdout.fileno(), _READ_BYTES)
             output += part

@@ -51,7 +51,9 @@ def is_jetson(root: Path) -> bool:
 
 def open_jetson(configuration: Configuration, root: Path, is_tree: bool) -> JetsonDevice:
     """The Jetson at a root; emulated if that is not this machine's."""
-    return JetsonDevice(read_board(root), configuration, root)
+    board = read_board(root)
+    assert board is not None, "`is_jetson` is true of this root"
+    return JetsonDevice(board, configuration, root)
 
 
 class JetsonDevice:
@@ -148,7 +150,8 @@ class JetsonDevice:
         """Whether no mode of the board has more clusters of the GPU on; some of Orin Nano's chip always are off."""
         clusters_off = bin(mask).count("1")
         own = self._control.conf.models if self._control.conf else ()
-        off_in_modes = {model: bin(tpc_mask(model)).count("1") for model in own if tpc_mask(model) is not None}
+        masks = {model: tpc_mask(model) for model in own}
+        off_in_modes = {model: bin(own_mask).count("1") for model, own_mask in masks.items() if own_mask is not None}
         with_more_on = [model for model, count in off_in_modes.items() if count < clusters_off]
         if not clusters_off:
             return Capability("use the whole GPU", True, f"TPC mask {mask}: no cluster is off")
@@ -207,9 +210,10 @@ class JetsonDevice:
         if case.task != IDLE:
             self.temperature_limits_c(case.settings.max_temperature_c)
         name = case.power_mode.name
+        conf = self._control.conf
         other_masks = self._control.needs_reboot(name) if self._is_own(name) else ""
-        if other_masks:
-            number = self._control.conf.model(name).id
+        if conf is not None and other_masks:
+            number = conf.model(name).id
             what = f"{name} needs a reboot: {other_masks}"
             raise CannotRunError(what, f"`sudo nvpmodel -m {number}`, answer YES, and run again after the reboot")
 

@@ -123,8 +123,8 @@ def named_modes(space: PowerModeSpace, conf: Optional[Conf], spec: Optional[Boar
     """All modes of the board's own nvpmodel conf, and those that a paper names; every device has `maxn` anyway."""
     named = {name: space.nearest(mode) for name, mode in spec.named_modes.items()} if spec else {}
     up = spec is not None and spec.gpu_cap_rounds_up  # on most boards a cap means the greatest clock not above it
-    models = conf.models if conf else ()
-    named.update((model.name, space.at_caps(to_power_mode(conf, model), up)) for model in models)
+    if conf is not None:
+        named.update((model.name, space.at_caps(to_power_mode(conf, model), up)) for model in conf.models)
     if spec and spec.papers_mode in named:
         named[DEFAULT] = named[spec.papers_mode]
     return named

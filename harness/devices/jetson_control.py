@@ -121,7 +121,7 @@ class JetsonControl:
         """The mode in effect by the kernel's files, with the highest CPU and GPU clock; and its unknown dimensions."""
         cpu = [high for _, high in self._running().values()]
         gpu = [hz_to_khz(high) for _, high in self.gpu.read().values()]
-        highest = [max(khz, default=UNKNOWN_KHZ) for khz in (cpu, gpu)]
+        cpu_khz, gpu_khz = (max(khz, default=UNKNOWN_KHZ) for khz in (cpu, gpu))
         cores = len(self.online.read())
         try:
             memory = self.memory.read()
@@ -129,7 +129,7 @@ class JetsonControl:
             memory = {}
         held = memory.get("locked")
         memory_hz = memory["rate_hz"] if held else self.nvpmodel.kernel_value(modes.EMC, modes.MAX_FREQ)  # its cap
-        mode = PowerMode(cores, *highest, hz_to_khz(memory_hz or UNKNOWN_KHZ))
+        mode = PowerMode(cores, cpu_khz, gpu_khz, hz_to_khz(memory_hz or UNKNOWN_KHZ))
         return mode, [name for name, khz in zip(PowerMode._fields, mode) if khz == UNKNOWN_KHZ]
 
     def _running(self) -> Dict[str, Limits]:

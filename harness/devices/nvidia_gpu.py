@@ -80,9 +80,11 @@ class NvidiaGpuDevice(HostDevice):
         if (limit_w is not None or case.settings.clocks == DVFS) and not self._sets_gpu:
             settable = self._knob.available()
             raise ControlError(settable.detail, settable.hint)
-        limits = self._gpu.power_limits_mw()
-        if limit_w is not None and not (limits and limits[0] <= w_to_mw(limit_w) <= limits[1]):
-            able = "{:g} to {:g} W".format(*map(mw_to_w, limits)) if limits else "none: its limit is fixed"
+        limits_mw = self._gpu.power_limits_mw()
+        if limit_w is not None and not (limits_mw and limits_mw[0] <= w_to_mw(limit_w) <= limits_mw[1]):
+            able = "none: its limit is fixed"
+            if limits_mw is not None:
+                able = f"{mw_to_w(limits_mw[0]):g} to {mw_to_w(limits_mw[1]):g} W"
             raise CannotRunError(f"{self._gpu.name} does not accept a power limit of {limit_w:g} W", f"allowed: {able}")
 
     @contextlib.contextmanager

@@ -11,6 +11,7 @@ from harness.core.configuration import FILE_NAME, Configuration
 from harness.core.device import Capability, Device, Identity
 from harness.core.device_types import (
     DeviceType,
+    Opener,
     brought_type,
     brought_types,
     declared_devices,
@@ -46,7 +47,7 @@ class AbsentBoard:
     """A board that is not this machine: has its facts and power modes, refuses everything else with a hint."""
 
     provenance = "measured"
-    board_instance = None
+    board_instance: Optional[str] = None
     clocks_only_fall = False  # nothing runs
 
     def __init__(self, spec: BoardSpec, root: Path) -> None:
@@ -105,7 +106,7 @@ def local_board(configuration: Configuration, root: Path = THIS_MACHINE) -> Opti
     """The board at `root`, or the machine whose files a tree there has; None for neither."""
     for name, kind in {**brought_types(), **SUITE_TYPES}.items():
         if kind.device is not None and _is_here(name, kind, root):
-            return _opened(name, kind, configuration, root)
+            return _opened(name, kind.device, configuration, root)
     return HostDevice(configuration, root, is_emulated=True) if _is_tree(root) else None
 
 
@@ -131,11 +132,11 @@ def _failed(name: str, what: str, error: Exception) -> DependencyError:
     return DependencyError(text, "fix or uninstall that package")
 
 
-def _opened(name: str, kind: DeviceType, configuration: Configuration, root: Path) -> Device:
+def _opened(name: str, opener: Opener, configuration: Configuration, root: Path) -> Device:
     if name in SUITE_TYPES:
-        return kind.device(configuration, root, _is_tree(root))
+        return opener(configuration, root, _is_tree(root))
     try:
-        device = kind.device(configuration, root, _is_tree(root))
+        device = opener(configuration, root, _is_tree(root))
         own_name = device.name
     except HarnessError:
         raise
@@ -185,7 +186,7 @@ def _open_here(name: str, configuration: Configuration, root: Path) -> Optional[
         kind = brought_type(name)
         if kind.device is not None:
             is_opened = kind.is_here is None or _is_here(name, kind, root)
-            return _opened(name, kind, configuration, root) if is_opened else None
+            return _opened(name, kind.device, configuration, root) if is_opened else None
     board = local_board(configuration, root)
     if board is not None and board.name == name:
         return board

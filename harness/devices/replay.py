@@ -30,7 +30,7 @@ class ReplayDevice:
     """A corpus as a device: its power modes are those of the rows, a profile is a row."""
 
     provenance = "replayed"
-    board_instance = None  # a corpus may hold rows of several
+    board_instance: Optional[str] = None  # a corpus may hold rows of several
     clocks_only_fall = False
 
     def __init__(self, text: str) -> None:

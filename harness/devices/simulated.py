@@ -21,8 +21,10 @@ from harness.core.cases import (
     STATIC,
     Case,
     Mix,
+    case_duration_s,
     concurrent_conditions,
     parts_of,
+    workers_and_storage,
 )  # fmt: skip
 from harness.core.device import Capability, Identity
 from harness.core.errors import CannotRunError, HarnessError, InvalidValueError, UnknownNameError
@@ -154,8 +156,9 @@ class SimulatedDevice:
             return
         self._check_limit(case.settings.power_limit_w)
         media = [medium for medium in MEDIA if medium in self._spec.storage]
-        if case.storage not in media:
-            what = f"{self.name} has no storage {case.storage!r}"
+        _, storage = workers_and_storage(case)
+        if storage not in media:
+            what = f"{self.name} has no storage {storage!r}"
             raise CannotRunError(what, f"available: {', '.join(media)}; simulated boards have no read limits (@)")
         least = TOO_LARGE.get(self._spec.name, {}).get(case.workload, case.batch_size + 1)
         if case.batch_size >= least:
@@ -245,9 +248,10 @@ class SimulatedDevice:
     def _data(self, case: Case) -> VirtualData:
         workload, trained = _workload(case.workload)[0], get_workload(case.workload)
         samples = round(workload.samples) if trained.is_own else trained.data_set.default_samples
-        settings = case.settings
-        size = (case.batch_size, case.workers, settings.cache, samples, settings.data_scale)
-        return virtual_data(self._board, workload, *size)
+        settings, (workers, _) = case.settings, workers_and_storage(case)
+        return virtual_data(
+            self._board, workload, case.batch_size, workers, settings.cache, samples, settings.data_scale
+        )
 
     def _tpc_mask(self, name: str) -> int:
         """The mask of GPU clusters that a preset switches off; 0 for a mode given in full."""
@@ -291,16 +295,16 @@ class SimulatedDevice:
     def _interleave(self, case: Case) -> Yielded:
         parts = [(part, _workload(part.workload)[0], self._data(part)) for part in parts_of(case)]
         boards = [self._in_mode_of(part) for part, _, _ in parts]
-        (both, *alone), minibatches, telemetry = run_interleaved(boards, case, parts)
+        (both, training, inference), minibatches, telemetry = run_interleaved(boards, case, parts)
         samples = parts[0][2].samples
-        aggregates = summarise_concurrent(both, telemetry.series, case.batch_size, tuple(alone), samples)
+        aggregates = summarise_concurrent(both, telemetry.series, case.batch_size, (training, inference), samples)
         return {}, minibatches, telemetry, aggregates
 
     def _idle(self, case: Case) -> Yielded:
         state = _IDLE_STATES.get((case.workload, case.settings.clocks))
         if state is None:
             raise CannotRunError(f"idle state {case.workload!r} is not simulated", "give the log of a meter")
-        board, idle_s = self._in_mode_of(case), case.settings.idle_s
+        board, idle_s = self._in_mode_of(case), case_duration_s(case)
         interval_s = case.settings.interval_s if state == "logging" else idle_s / QUIET_READINGS
         telemetry = run_idle(board, case, state, interval_s)
         conditions = {

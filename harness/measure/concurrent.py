@@ -23,7 +23,17 @@ import numpy as np
 
 from harness.board.cpu import workers_follow
 from harness.board.thermal import refuse_heat
-from harness.core.cases import INFERENCE, INTERLEAVED, PROCESSES, STREAMS, TRAINING, Case, Mix, parts_of
+from harness.core.cases import (
+    INFERENCE,
+    INTERLEAVED,
+    PROCESSES,
+    STREAMS,
+    TRAINING,
+    Case,
+    Mix,
+    parts_of,
+    workers_and_storage,
+)
 from harness.core.device import RealDevice, Report
 from harness.core.errors import DoesNotFitError, HarnessError, ProcessEndedError, WorkloadError
 from harness.core.frequency_residency import clock_use
@@ -63,8 +73,9 @@ class Work:
         training.torch.set_num_threads(threads)
         self.what = f"{case.workload} with batches of {case.batch_size}"
         self.is_own = workload.is_own
+        workers, _ = workers_and_storage(case)
         with explained(self):
-            loop = training.LOOPS[case.task](workload, samples, case.batch_size, case.workers, case.settings.seed)
+            loop = training.LOOPS[case.task](workload, samples, case.batch_size, workers, case.settings.seed)
             if case.settings.cache != "as-is":
                 loop.read_once()
             self._timings = training.time_minibatches(loop, loop.loader(), since_asked=True)

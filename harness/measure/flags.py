@@ -9,7 +9,17 @@ from typing import Any, Dict, Iterator, List, Mapping, NamedTuple, Optional, Seq
 from harness.board import fan
 from harness.board.socket_meter import SOCKET
 from harness.board.throttling import PREFIX, throttled_times
-from harness.core.cases import CONCURRENT, DISTURBED_CORES, IDLE, STATIC, Case, Mix, parse_storage
+from harness.core.cases import (
+    CONCURRENT,
+    DISTURBED_CORES,
+    IDLE,
+    STATIC,
+    Case,
+    Mix,
+    case_duration_s,
+    parse_storage,
+    workers_and_storage,
+)
 from harness.core.files import read_toml
 from harness.core.metrics import POWER_CHANNEL, between, end_s
 from harness.core.profiles import CLEAN, NO_SERIES, Minibatch, Profile, Telemetry
@@ -88,7 +98,7 @@ def find_flags(profile: Profile) -> List[str]:
         *_telemetry_gaps(telemetry),
         *_power(conditions, telemetry, aggregates),
         *_data(case, conditions, minibatches),
-        *_storage(case.storage, conditions),
+        *_storage(workers_and_storage(case)[1], conditions),
         *([f"rough: {_SCALED.format(conditions['scaled_from'])}"] if conditions.get("scaled_from") else []),
         # inference and simulated boards have no loss
         *(["diverged: the loss is not a finite number any more"] if conditions.get("last_loss", 0.0) is None else []),
@@ -117,10 +127,11 @@ def stretch(profile: Profile) -> Tuple[float, float]:
     """Start and end of the time that a profile's figures cover, in monotonic seconds."""
     if profile.case.task == IDLE:
         last = max((series.times_s[-1] for series in profile.telemetry.series.values() if series.times_s), default=0.0)
-        return last - profile.case.settings.idle_s, last
+        return last - case_duration_s(profile.case), last
     if profile.case.task == CONCURRENT:
-        start = profile.minibatches[0].start_s
-        return start, start + profile.aggregates["e2e_s"]
+        start, lasted_s = profile.minibatches[0].start_s, profile.aggregates["e2e_s"]
+        assert lasted_s is not None, "`summarise_concurrent` measures it"
+        return start, start + lasted_s
     return profile.counted[0].start_s, end_s(profile.counted[-1])
 
 
@@ -190,9 +201,9 @@ def _cut_and_noise(
     minibatches: Sequence[Minibatch],
     aggregates: Mapping[str, Optional[float]],
 ) -> Iterator[str]:
-    median, *quartiles = (aggregates.get(f"minibatch_time_{part}ms") for part in ("", "q1_", "q3_"))
-    if median and None not in quartiles and (quartiles[1] - quartiles[0]) / median > NOISY_SHARE:
-        yield f"noisy: the interquartile range is {(quartiles[1] - quartiles[0]) / median:.0%} of the median"
+    median, q1, q3 = (aggregates.get(f"minibatch_time_{part}ms") for part in ("", "q1_", "q3_"))
+    if median and q1 is not None and q3 is not None and (q3 - q1) / median > NOISY_SHARE:
+        yield f"noisy: the interquartile range is {(q3 - q1) / median:.0%} of the median"
     wanted, limit_s, share_s = case.settings.minibatches, case.settings.limit_s, conditions.get("time_share_s")
     clean = sum(minibatch.phase == CLEAN for minibatch in minibatches)
     if wanted is not None and clean < wanted and (limit_s or share_s) is not None:

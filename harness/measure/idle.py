@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from harness.board.socket_meter import SocketMeter, read_power_log
-from harness.core.cases import IDLE, IDLE_STATES, LOGGING, QUIET_READINGS, STATIC, Case
+from harness.core.cases import IDLE, IDLE_STATES, LOGGING, QUIET_READINGS, STATIC, Case, case_duration_s
 from harness.core.device import Report
 from harness.core.errors import CannotRunError, InvalidValueError
 from harness.core.frequency_residency import clock_use
@@ -94,7 +94,7 @@ def measure_idle(
     case: Case, conditions: Mapping[str, Any], instruments: Any, report: Report, rounds: Rounds = run_rounds
 ) -> Profile:
     """Record power while nothing runs, for `case.settings.idle_s`; `CannotRunError` without a power sensor."""
-    idle_s, is_logged = case.settings.idle_s, case.workload == LOGGING
+    idle_s, is_logged = case_duration_s(case), case.workload == LOGGING
     if not is_logged:
         sources = [source for source in instruments.sources if source.name == instruments.power_source]
         instruments = dataclasses.replace(instruments, sources=sources)

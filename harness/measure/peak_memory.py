@@ -53,7 +53,7 @@ class PeakMemory:
     def __init__(self, torch: Optional[Any], root: Path) -> None:
         gc.collect()  # what the case before left
         self._torch = torch
-        self._used_before_bytes = None
+        self._used_before_bytes: Optional[float] = None
         with contextlib.suppress(SourceUnavailableError):
             self._used_before_bytes = open_source(str(root)).read(0.0).values.get(USED)
         self._counts_own_peak = _forget_own_peak()
@@ -81,7 +81,7 @@ class PeakMemory:
         }
         where = "process_memory_peak_bytes"
         of_gpu = None if self._torch is None else gpu_peak(self._torch)
-        if of_gpu is not None:
+        if self._torch is not None and of_gpu is not None:
             peaks = [of_gpu, *others]
             figures["gpu_memory_allocated_peak_bytes"] = sum(each.allocated for each in peaks)
             figures["gpu_memory_reserved_peak_bytes"] = sum(each.reserved for each in peaks)

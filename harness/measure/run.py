@@ -31,9 +31,9 @@ from harness.board.socket_meter import SOCKET, SocketMeter
 from harness.board.source import SourceSpec
 from harness.board.thermal import refuse_heat
 from harness.core import board_threshold, cases, metrics
-from harness.core.cases import Case, Mix, concurrent_conditions, parse_storage, parts_of
+from harness.core.cases import Case, Mix, concurrent_conditions, parse_storage, parts_of, workers_and_storage
 from harness.core.configuration import Configuration
-from harness.core.device import Device, RealDevice, Report, SelfProfiling, is_self_profiling, limits_of
+from harness.core.device import Device, RealDevice, Report, is_self_profiling, limits_of
 from harness.core.errors import CannotRunError, ControlError, DoesNotFitError, HarnessError, SourceUnavailableError
 from harness.core.frequency_residency import clock_use
 from harness.core.power_modes import PowerMode
@@ -79,7 +79,7 @@ class Bench:
 class Instruments:
     sources: Sequence[SourceSpec]  # telemetry to record
     power_source: str  # the source of them that measures power
-    sampler_cpus: Sequence[int]  # CPUs of the sampler, preferably not those of training
+    sampler_cpus: Optional[Sequence[int]]  # CPUs of the sampler, preferably not those of training; None for every CPU
     root: Path  # the folder with `/sys` and `/proc`
     limits_c: Mapping[str, float]  # channel of a temperature to the limit that ends the run
 
@@ -105,10 +105,11 @@ def check(case: Case, device: Device) -> None:
     if is_self_profiling(device) or case.task == cases.IDLE:
         return
     machine = cast(RealDevice, device)
-    limit_bytes_per_s = parse_storage(case.storage).limit_bytes_per_s
+    _, storage = workers_and_storage(case)
+    limit_bytes_per_s = parse_storage(storage).limit_bytes_per_s
     if limit_bytes_per_s is not None and case.task == cases.CONCURRENT:
         raise CannotRunError("a concurrent case has no read limit", "use a storage without @, or another task")
-    directory = machine.configuration.data_directory(case.storage)
+    directory = machine.configuration.data_directory(storage)
     if limit_bytes_per_s is not None:
         ReadLimit(str(machine.root)).on_disk_under(str(directory), limit_bytes_per_s)
     if case.settings.cache in cases.DROPPED:
@@ -149,7 +150,7 @@ def run(
         OverheatedError: a sensor rose above its limit; there is no profile of an unfinished case.
     """
     if is_self_profiling(device):
-        profile = cast(SelfProfiling, device).profile(case)
+        profile = device.profile(case)
         return dataclasses.replace(profile, flags=profile.flags or find_flags(profile))
     machine = cast(RealDevice, device)
     bench = bench_of(case, machine, report)
@@ -176,7 +177,7 @@ def run(
         allotment.learn(ms_to_s(profile.minibatch_time_ms))
     if device.provenance != "measured":  # an emulated board's memory is this machine's
         profile = dataclasses.replace(profile, aggregates={**profile.aggregates, **dict.fromkeys(MEMORY_FIGURES)})
-    flags = [*device.remarks, *find_flags(profile)]
+    flags = [*machine.remarks, *find_flags(profile)]
     return dataclasses.replace(profile, provenance=device.provenance, flags=flags)
 
 
@@ -234,8 +235,10 @@ def least_memory(case: Case, device: Device, report: Report) -> Optional[MemoryF
         return None
     training = require("harness.measure.training_loop")
     bench = bench_of(case, cast(RealDevice, device), report)
-    what = (bench.workload, bench.samples, case.task == cases.TRAINING, training.precision_of(bench.workload))
-    with training.failures_explained(f"counting the memory of {case.workload}", bench.workload.is_own):
+    workload = bench.workload
+    assert workload is not None, "only an idle case lacks it"
+    what = (workload, bench.samples, case.task == cases.TRAINING, training.precision_of(workload))
+    with training.failures_explained(f"counting the memory of {case.workload}", workload.is_own):
         try:
             floor = count_memory(*what)
         except Exception:
@@ -263,9 +266,9 @@ def make_ready(case: Case, configuration: Configuration, root: Path, report: Rep
         conditions = concurrent_conditions(training.conditions, inference.conditions)
         return dataclasses.replace(training, case=case, conditions=conditions, beside=inference)
     training = require("harness.measure.training_loop")
-    workload = get_workload(case.workload)
-    directory = configuration.data_directory(case.storage)
-    settings, place = case.settings, configuration.place(case.storage)
+    workload, (workers, storage) = get_workload(case.workload), workers_and_storage(case)
+    directory = configuration.data_directory(storage)
+    settings, place = case.settings, configuration.place(storage)
     is_there = place is not None and workload.has_real_data(place)  # on the storage under test
     with training.failures_explained(workload.name, workload.is_own):
         data = workload.prepare(
@@ -274,9 +277,9 @@ def make_ready(case: Case, configuration: Configuration, root: Path, report: Rep
         samples = workload.build_data_set(data, settings.seed)
         counted = counted_once(workload, samples, training.accelerator().type)
         made_of = describe_workload(workload, counted, training.precision_of(workload))
-    lack = lack_of_shared_memory(case.workers or 0, counted.input_bytes * case.batch_size)
+    lack = lack_of_shared_memory(workers, counted.input_bytes * case.batch_size)
     if lack is not None:  # torch may wait forever for a batch that could not be sent
-        what = f"{case.workers} workers with batches of {case.batch_size} of {case.workload}"
+        what = f"{workers} workers with batches of {case.batch_size} of {case.workload}"
         raise DoesNotFitError(f"{what} {lack[0]}", lack[1])
     medium = {"kind": IN_MEMORY}
     if data.directory is not None:
@@ -295,10 +298,10 @@ def make_ready(case: Case, configuration: Configuration, root: Path, report: Rep
         "data_bytes": data.bytes,
         "data_in_memory": data.in_memory,
         "storage_medium": medium,
-        "storage_is_default_place": configuration.is_default_place(case.storage),
+        "storage_is_default_place": configuration.is_default_place(storage),
         **({"container": container} if container else {}),
     }
-    _refuse_data_elsewhere(data, place, case.storage, root)
+    _refuse_data_elsewhere(data, place, storage, root)
     per_epoch = data.samples // case.batch_size
     if per_epoch == 0 or per_epoch * (settings.epochs or 2) < 2:  # the first minibatch never counts
         raise CannotRunError(
@@ -329,7 +332,11 @@ def _measure(
     memory_limit_bytes: Optional[float] = None,
 ) -> Profile:
     training = require("harness.measure.training_loop")
-    case, settings, files, root = bench.case, bench.case.settings, bench.data.files, instruments.root
+    case, workload, data = bench.case, bench.workload, bench.data
+    assert workload is not None, "only an idle case lacks it"
+    assert data is not None, "only an idle case lacks it"
+    settings, files, root = case.settings, data.files, instruments.root
+    workers, storage = workers_and_storage(case)
     training.torch.set_num_threads(bench.conditions["threads"])
     conditions = {**bench.conditions, "temperature_limits_c": dict(instruments.limits_c)}
     residency_by_epoch: List[Optional[float]] = []
@@ -349,9 +356,9 @@ def _measure(
         if allotment is not None:
             allotment.on_minibatch(minibatch)
 
-    with training.failures_explained(f"{case.workload} with batches of {case.batch_size}", bench.workload.is_own):
-        what = (bench.workload, bench.samples, case.batch_size, case.workers, settings.seed)
-        limit_bytes_per_s = parse_storage(case.storage).limit_bytes_per_s
+    with training.failures_explained(f"{case.workload} with batches of {case.batch_size}", workload.is_own):
+        what = (workload, bench.samples, case.batch_size, workers, settings.seed)
+        limit_bytes_per_s = parse_storage(storage).limit_bytes_per_s
         if limit_bytes_per_s is not None:  # libraries load some 90 MB at their first step, and that is not the data
             report("    rehearsing")
             training.LOOPS[case.task](*what).rehearse()
@@ -362,16 +369,14 @@ def _measure(
         conditions["cache_residency_before"] = residency(files, str(root)).share
         training.torch.manual_seed(settings.seed)  # warming the cache drew random numbers
         started_at = wall_clock()
-        periods = None
-        with contextlib.suppress(SourceUnavailableError):  # the kernel does not show this process's group
-            periods = throttled_periods(str(root))
+        throttled_before = throttled_so_far(root)
         limit = reads_held(limit_bytes_per_s, bench.directory, case.device, str(root))
         # The sampler starts first, so that it does not wait for the disk. Workers start in the loop and inherit it.
         with instruments.sampler(settings.interval_s) as sampler, limit as held_bytes_per_s:
             conditions["storage_limit_bytes_per_s"] = held_bytes_per_s
             refuse_heat(sampler, instruments.limits_c)
             if allotment is not None:
-                conditions["time_share_s"] = round(allotment.begin(bench.data.samples // case.batch_size), 1)
+                conditions["time_share_s"] = round(allotment.begin(data.samples // case.batch_size), 1)
             if settings.epochs is not None:
                 minibatches = training.profile_epochs(trainer, settings.epochs, before_epoch, on_minibatch, rounds)
             else:
@@ -387,8 +392,9 @@ def _measure(
                     None if allotment is None else allotment.is_used_up,
                 )
             telemetry = sampler.stop()
-        if periods is not None:
-            conditions["cpu_quota_throttled_periods"] = throttled_periods(str(root)) - periods
+        throttled = throttled_since(throttled_before, root)
+        if throttled is not None:
+            conditions["cpu_quota_throttled_periods"] = throttled
         if case.task == cases.TRAINING:
             conditions["first_loss"], conditions["last_loss"] = trainer.losses()
     conditions["cache_residency_after"] = residency(files, str(root)).share
@@ -403,10 +409,23 @@ def _measure(
     mode = PowerMode(**conditions["power_mode"])
     conditions["clock_use"] = clock_use(telemetry, mode, minibatches[0].start_s, metrics.end_s(minibatches[-1]))
     aggregates = metrics.summarise(minibatches, telemetry, case.batch_size, whole_epochs=settings.epochs is not None)
-    if aggregates["samples_per_s"] and bench.workload.tokens_per_sample:
-        aggregates["tokens_per_s"] = aggregates["samples_per_s"] * bench.workload.tokens_per_sample
+    if aggregates["samples_per_s"] and workload.tokens_per_sample:
+        aggregates["tokens_per_s"] = aggregates["samples_per_s"] * workload.tokens_per_sample
     aggregates.update(memory.figures(telemetry))
     return Profile(case, "measured", conditions, minibatches, telemetry, aggregates, [], started_at)
+
+
+def throttled_so_far(root: Path) -> Optional[int]:
+    """Periods in which this process waited for its CPU quota; None if the kernel does not show its control group."""
+    with contextlib.suppress(SourceUnavailableError):
+        return throttled_periods(str(root))
+    return None
+
+
+def throttled_since(before: Optional[int], root: Path) -> Optional[int]:
+    """Periods since `before`, as of `throttled_so_far`; None if either was not shown."""
+    now = throttled_so_far(root)
+    return None if before is None or now is None else now - before
 
 
 def set_cache(state: str, files: Sequence[Path], read_once: Callable[[], str], root: Path = Path("/")) -> str:
@@ -446,9 +465,11 @@ class PowerWatch:
 
     def is_enough(self) -> bool:
         """Whether there are `MIN_POWER_SAMPLES` since power settled; always True without a sensor."""
-        if not self._senses() or time.monotonic() > self._settled_s + metrics.MAX_SETTLING_S:
+        settled_s = self._settled_s
+        assert settled_s is not None, "minibatches count once `has_settled` is true"
+        if not self._senses() or time.monotonic() > settled_s + metrics.MAX_SETTLING_S:
             return True
-        return sum(time_s >= self._settled_s for time_s in self._power().times_s) >= metrics.MIN_POWER_SAMPLES
+        return sum(time_s >= settled_s for time_s in self._power().times_s) >= metrics.MIN_POWER_SAMPLES
 
     def _senses(self) -> bool:
         """Whether a sensor still delivers samples: it may vanish, or a counter may stop."""

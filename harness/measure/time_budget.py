@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 from typing import Dict, List, Optional, Sequence
 
-from harness.core.cases import CONCURRENT, CUT_MINIBATCHES, IDLE, TRAINING, Case, Mix
+from harness.core.cases import CONCURRENT, CUT_MINIBATCHES, IDLE, TRAINING, Case, Mix, case_duration_s
 from harness.core.device import Report
 from harness.core.errors import OverBudgetError
 from harness.core.interleaving import alone_s
@@ -47,12 +47,11 @@ def nominal_s(case: Case) -> float:
 
 def fixed_s(case: Case) -> Optional[float]:
     """Duration of a case with a fixed duration; None if it runs minibatches or epochs."""
-    settings = case.settings
     if case.task == IDLE:
-        return settings.idle_s
+        return case_duration_s(case)
     if case.task == CONCURRENT:
-        mix = Mix.parse(case.workload)
-        return settings.duration_s + 2 * alone_s(settings.duration_s, mix.arrivals_per_s, mix.batch_size)
+        mix, both_s = Mix.parse(case.workload), case_duration_s(case)
+        return both_s + 2 * alone_s(both_s, mix.arrivals_per_s, mix.batch_size)
     return None
 
 

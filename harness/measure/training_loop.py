@@ -15,7 +15,20 @@ import os
 import resource
 import time
 import warnings
-from typing import Any, Callable, ContextManager, Dict, Iterator, List, NamedTuple, Optional, Sized, Tuple, Type
+from typing import (
+    Any,
+    Callable,
+    ContextManager,
+    Dict,
+    Generator,
+    Iterator,
+    List,
+    NamedTuple,
+    Optional,
+    Sized,
+    Tuple,
+    Type,
+)
 
 import numpy as np
 import torch
@@ -157,7 +170,7 @@ class Trainer:
         seed = self._seed if epoch is None else self._seed + epoch
         generator = torch.Generator().manual_seed(seed)
         order = {"sampler": EndlessShuffle(self.samples, seed)} if epoch is None else {"shuffle": True}
-        workers = {"prefetch_factor": PREFETCH_FACTOR} if self._workers else {}
+        workers: Dict[str, Any] = {"prefetch_factor": PREFETCH_FACTOR} if self._workers else {}
         return DataLoader(
             self.samples,
             batch_size=self._batch_size,
@@ -233,7 +246,8 @@ class Trainer:
     def losses(self) -> Tuple[Optional[float], Optional[float]]:
         """The loss of the first and of the last minibatch; None if not a finite number, or if there was none."""
         values = [math.nan if loss is None else float(loss) for loss in (self.first_loss, self.last_loss)]
-        return tuple(value if math.isfinite(value) else None for value in values)
+        first, last = (value if math.isfinite(value) else None for value in values)
+        return first, last
 
 
 class Inferrer(Trainer):
@@ -280,7 +294,7 @@ class Timing(NamedTuple):
     e2e_ms: float
 
 
-def time_minibatches(trainer: Trainer, loader: DataLoader, since_asked: bool = False) -> Iterator[Timing]:
+def time_minibatches(trainer: Trainer, loader: DataLoader, since_asked: bool = False) -> Generator[Timing, None, None]:
     """Train on each minibatch of a loader and time it; close it to end the loader's workers.
 
     The caller's work in between counts as overhead of the next minibatch, except with `since_asked`.

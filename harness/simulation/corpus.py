@@ -91,7 +91,9 @@ def _limits_mw(spec: BoardSpec, power_limit: Union[str, float, Sequence[float], 
         return [None]
     if power_limit is None:
         return settable[-1:]
-    if power_limit == ALL:
+    if isinstance(power_limit, str):
+        if power_limit != ALL:
+            raise InvalidValueError(f"power limit {power_limit!r} is not a number", f"give watts, or {ALL!r}")
         return settable
     chosen = [power_limit] if isinstance(power_limit, (int, float)) else power_limit
     for limit_w in chosen:

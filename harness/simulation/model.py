@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, Dict, NamedTuple, Optional, Tuple
+from typing import Any, Dict, NamedTuple, Optional, Tuple, Union
 
 import numpy as np
 
@@ -69,6 +69,8 @@ def simulate(
     if load.clocks == "dvfs":
         lowered = dvfs_modes(board, modes, response, physics)
         response = _steady(board, workload, lowered, load, tpc_share, physics)
+    time_factor: Union[float, np.ndarray]
+    power_factor: Union[float, np.ndarray]
     time_factor, power_factor = instance_factors(board, instance)
     if rough:
         seed = f"{board.name} {workload.name} {load.task}"

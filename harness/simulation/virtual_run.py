@@ -8,7 +8,7 @@ from typing import Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 import numpy as np
 
 from harness.core.boards import BoardSpec
-from harness.core.cases import CUT_MINIBATCHES, DVFS, INFERENCE, STATIC, Case, Mix
+from harness.core.cases import CUT_MINIBATCHES, DVFS, INFERENCE, STATIC, Case, Mix, case_duration_s, workers_and_storage
 from harness.core.interleaving import Interleaved, alone_s, interleave
 from harness.core.metrics import MAX_SETTLING_S, MIN_POWER_SAMPLES, POWER_CHANNEL, STABLE_WINDOW_S
 from harness.core.power_modes import UNKNOWN_KHZ, PowerMode
@@ -181,7 +181,8 @@ def run_training(
     """Minibatches and telemetry of a case that trains or infers; the clock is 0 when telemetry begins."""
     settings, noise, parameters = case.settings, noise_of(case), board.parameters
     time_factor, power_factor = run_factors(board, noise)
-    load = Load(case.batch_size, case.workers, case.storage, data.before, case.task, settings.clocks)
+    workers, storage = workers_and_storage(case)
+    load = Load(case.batch_size, workers, storage, data.before, case.task, settings.clocks)
     states = [
         steady_state(board.respond(workload, load._replace(cached_share=share)), share)
         for share in (data.before, data.later)
@@ -190,7 +191,7 @@ def run_training(
     timeline = run_minibatches(
         states,
         *_schedule(case, data, states),
-        workers=case.workers,
+        workers=workers,
         worker_start_ms=WORKER_START_CYCLES / cycles_per_ms,
         tuning_ms=TUNING_CYCLES / cycles_per_ms,
         pause_s=DROP_S if settings.cache == "drop-each-epoch" else 0.0,
@@ -240,7 +241,8 @@ def observe(
     power_mw = total_mw(rails_mw)
     warmth = (idle_mw + (power_mw - idle_mw) * (1.0 - np.exp(-at.times_s / HEATING_S))) / spec.peak_power_mw
     # RAM in use, the system's own included; the rest is page cache
-    used_bytes = parameters.system_bytes + workload.model_bytes + case.workers * parameters.worker_bytes
+    workers, _ = workers_and_storage(case)
+    used_bytes = parameters.system_bytes + workload.model_bytes + workers * parameters.worker_bytes
     channels = {POWER_CHANNEL: power_mw}
     for part, part_mw in rails_mw.items():  # several parts may be on one rail
         channel = f"power_{spec.rails.parts.get(part, part)}_mw"
@@ -288,14 +290,15 @@ def _schedule(case: Case, data: VirtualData, states: List[Steady]) -> Tuple[np.n
         return np.minimum(epoch, 1), epoch
     longest_s = MAX_SETTLING_S + STABLE_WINDOW_S + MIN_POWER_SAMPLES * settings.interval_s
     spare = int(s_to_ms(longest_s) / min(state.e2e_ms for state in states) * 1.2) + 2
+    assert settings.minibatches is not None, "a case that trains or infers runs minibatches or epochs"
     number = np.arange(1 + settings.minibatches + spare)
     return np.minimum(number // max(data.per_pass, 1), 1), np.zeros_like(number)
 
 
 def run_idle(board: SimulatedBoard, case: Case, state: str, interval_s: float) -> Telemetry:
     """Telemetry of a board that does nothing, in one of `IDLE_STATES`: power alone, or all that there is."""
-    noise, parameters = noise_of(case), board.parameters
-    at = ticks(case.settings.idle_s, interval_s, noise).until(case.settings.idle_s)
+    noise, parameters, idle_s = noise_of(case), board.parameters, case_duration_s(case)
+    at = ticks(idle_s, interval_s, noise).until(idle_s)
     factor = np.exp(parameters.power_noise * noise.standard_normal())
     channels = {POWER_CHANNEL: idle_power_mw(parameters, board.mode, state) * factor * at.noise}
     if state == "logging":
@@ -333,10 +336,13 @@ def run_interleaved(
     states, powers = [], []
     for board, (part, workload, data) in zip(boards, parts):
         share = data.holds  # by the time that both take turns, what fits has been read
-        load = Load(part.batch_size, part.workers, part.storage, share, part.task, case.settings.clocks)
+        load = Load(part.batch_size, *workers_and_storage(part), share, part.task, case.settings.clocks)
         states.append(steady_state(board.respond(workload, load), share))
         powers.append(float(total_mw({name: np.array(mw) for name, mw in states[-1].rails_mw.items()})))
-    clock_s, began_s, doing, trained = 0.0, [], [], []
+    clock_s = 0.0
+    began_s: List[float] = []
+    doing: List[int] = []
+    trained: List[Minibatch] = []
 
     def work(kind: int) -> None:
         nonlocal clock_s
@@ -356,16 +362,19 @@ def run_interleaved(
         clock_s += seconds
 
     def switch_to(task: str) -> None:
+        assert case.settings.switching_ms is not None, "`check` requires it of a case with two modes"
         idle(int(task == INFERENCE), ms_to_s(case.settings.switching_ms))
 
     wait = functools.partial(idle, 1)  # only inference waits, for requests
     powers += [idle_power_mw(board.parameters, board.mode, "logging") for board in boards]
     changes_mode = boards[0].mode != boards[1].mode
     train, serve = (functools.partial(work, kind) for kind in range(len(parts)))
-    by_itself_s = alone_s(case.settings.duration_s, mix.arrivals_per_s, mix.batch_size)
-    runs, minibatches = [], []
+    both_s = case_duration_s(case)
+    by_itself_s = alone_s(both_s, mix.arrivals_per_s, mix.batch_size)
+    runs: List[Interleaved] = []
+    minibatches: List[Minibatch] = []
     for first, second, duration_s in (
-        (train, serve, case.settings.duration_s),
+        (train, serve, both_s),
         (train, None, by_itself_s),
         (None, serve, by_itself_s),
     ):

@@ -14,11 +14,13 @@ from harness.core.cases import (
     Case,
     Settings,
     StorageName,
+    case_duration_s,
     concurrent_case,
     parse_storage,
     parts_of,
+    workers_and_storage,
 )
-from harness.core.errors import InvalidValueError
+from harness.core.errors import CannotRunError, InvalidValueError
 from harness.core.power_modes import NamedMode, PowerMode
 
 
@@ -47,6 +49,27 @@ def test_a_limit_that_is_a_number_of_kilobytes_has_one_name(kilobytes):
 def test_settings_that_cannot_be_are_refused(wrong):
     with pytest.raises(InvalidValueError, match=f"{next(iter(wrong))} must be"):
         Settings(**wrong)
+
+
+@pytest.mark.parametrize(
+    ("task", "setting", "other"), [("idle", "idle_s", "duration_s"), ("concurrent", "duration_s", "idle_s")]
+)
+def test_a_task_lasts_for_the_duration_of_its_own_setting(task, setting, other):
+    def case(name):
+        workload = "lenet-mnist+lenet-mnist-b4-r5-interleaved" if task == "concurrent" else "lenet-mnist"
+        return Case("host", workload, HIGH, 0, "ssd", 16, Settings(minibatches=None, **{name: 30.0}), task)
+
+    assert case_duration_s(case(setting)) == 30.0
+    with pytest.raises(InvalidValueError, match=f"of the task {task} has no duration.*{setting}=60"):
+        case_duration_s(case(other))
+
+
+@pytest.mark.parametrize(("lacking", "words"), [("workers", "no number of workers"), ("storage", "no storage")])
+def test_a_case_of_a_corpus_without_a_column_cannot_be_measured(lacking, words):
+    case = Case("host", "lenet-mnist", HIGH, 4, "ssd", 16)
+    assert workers_and_storage(case) == (4, "ssd")
+    with pytest.raises(CannotRunError, match=words):
+        workers_and_storage(dataclasses.replace(case, **{lacking: None}))
 
 
 LOW, HIGH = NamedMode("2c", PowerMode(2, 5, 0, 0)), NamedMode("maxn", PowerMode(4, 9, 0, 0))

@@ -146,6 +146,22 @@ def test_what_is_missing_is_named_and_not_claimed(tmp_path):
 
 
 @pytest.mark.training
+def test_a_case_without_a_storage_is_refused_before_anything_is_touched(tmp_path):
+    pytest.importorskip("torch")
+    device = host(tmp_path)
+    with pytest.raises(CannotRunError, match="has no storage"):
+        check(case(storage=None), device)
+
+
+@pytest.mark.parametrize(("counts", "difference"), [((5, 12), 7), ((5, None), None), ((None, 12), None)])
+def test_a_cpu_quota_that_is_not_reported_is_left_out(counts, difference, monkeypatch):
+    counted = iter(counts)
+    monkeypatch.setattr(measuring, "throttled_periods", lambda root: next(counted))
+    before = measuring.throttled_so_far(Path("/"))
+    assert measuring.throttled_since(before, Path("/")) == difference
+
+
+@pytest.mark.training
 def test_power_is_recorded_from_where_it_is_stable_and_says_what_it_is_made_of(
     machine_with_rapl, tmp_path, monkeypatch
 ):
