@@ -57,7 +57,10 @@ def end_s(minibatch: Minibatch) -> float:
 
 
 def integral(
-    times_s: Sequence[float], values: Sequence[float], start_s: Optional[float] = None, end_s: Optional[float] = None
+    times_s: Union[Sequence[float], np.ndarray],
+    values: Union[Sequence[float], np.ndarray],
+    start_s: Optional[float] = None,
+    end_s: Optional[float] = None,
 ) -> Optional[float]:
     """A sampled rate times time: sum of p(t_i) x (t_i - t_(i-1)), the papers' formula of energy (SIGMETRICS sec. 4.5).
 
@@ -183,7 +186,7 @@ def typical_power_mw(values_mw: Sequence[float], step_mw: Optional[float]) -> fl
     return float(np.mean(values_mw)) if is_coarse else median_mw
 
 
-def minibatch_energy_mws(time_ms: np.ndarray, power_mw: np.ndarray) -> np.ndarray:
+def minibatch_energy_mws(time_ms: Union[float, np.ndarray], power_mw: Union[float, np.ndarray]) -> np.ndarray:
     """Energy of a minibatch in mW s (mJ): power x time (001 sec. 1.1)."""
     return ms_to_s(np.asarray(time_ms, dtype=float)) * np.asarray(power_mw, dtype=float)
 

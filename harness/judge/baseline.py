@@ -230,14 +230,15 @@ def judge_pairs(
             tested = _tested(ratio, quantity)
             allowed = allowed_share([case_pair], quantity, threshold, quantity.threshold)
             subjects.append(Subject(CASES, case_pair.case_id, (before, after), tested, allowed, case_pair))
-        for verdict in judge_subjects(subjects, quantity):
-            ratio = estimates[verdict.pair.key].estimate if verdict.pair.key in estimates else None
-            allowed = allowed_share([verdict.pair], quantity, threshold, quantity.threshold)
-            limit = _limit(verdict.pair.before, ratio, quantity, allowed) if is_alone and ratio else None
-            notes = (TOO_FEW_NOTE,) if verdict.status == TOO_FEW else _notes(verdict.pair, quantity)
-            if verdict.status == INCONCLUSIVE and len(verdict.pair.before.runs) < ENOUGH_RUNS:
+        for case_pair, verdict in zip(compared, judge_subjects(subjects, quantity)):
+            recorded, _ = case_pair.sides
+            ratio = estimates[case_pair.key].estimate if case_pair.key in estimates else None
+            allowed = allowed_share([case_pair], quantity, threshold, quantity.threshold)
+            limit = _limit(recorded, ratio, quantity, allowed) if is_alone and ratio else None
+            notes = (TOO_FEW_NOTE,) if verdict.status == TOO_FEW else _notes(case_pair, quantity)
+            if verdict.status == INCONCLUSIVE and len(recorded.runs) < ENOUGH_RUNS:
                 notes = (RECORD_MORE_NOTE, *notes)
-            of_pair.setdefault(id(verdict.pair), []).append(verdict._replace(notes=notes, limit=limit))
+            of_pair.setdefault(id(case_pair), []).append(verdict._replace(notes=notes, limit=limit))
     return [verdict for case_pair in pairs for verdict in [*of_pair.get(id(case_pair), []), *_not_compared(case_pair)]]
 
 
@@ -273,16 +274,16 @@ def _not_compared(case_pair: Pair) -> List[Compared]:
                     Compared(CASES, case_pair.case_id, quantity, status, counts, notes=(note,), pair=case_pair)
                 )
         return verdicts
+    notes: Tuple[str, ...] = ()
     if case_pair.is_refused and case_pair.after is not None:
         status, notes = REFUSED, (f"not compared with {case_pair.after.case_id}: {'; '.join(case_pair.differ)}",)
     elif case_pair.is_refused:
         status, notes = REFUSED, tuple(case_pair.differ)
     elif case_pair.before is None:
-        status, notes = NEW, ()
+        status = NEW
     else:
         status, notes = NOT_RUN, (NOT_RUN_NOTE,)
-    sides = [side for side in case_pair.sides if side is not None]
-    quantity = next((quantity for quantity in QUANTITIES if sides[0].series(quantity)), TIME)
+    quantity = next((quantity for quantity in QUANTITIES if case_pair.present[0].series(quantity)), TIME)
     return [Compared(CASES, case_pair.case_id, quantity, status, counts, notes=notes, pair=case_pair)]
 
 
@@ -375,9 +376,10 @@ class Gate:
 def _doubts(case_pair: Pair, profile: Profile) -> List[str]:
     """Reasons why a verdict on a profile is inconclusive."""
     doubts = []
+    _, now = case_pair.sides
     if is_disqualified(profile.flags):
         doubts.append(f"the profile is flagged {' and '.join(profile.flags)}")
-    if case_pair.after.series(TIME) and case_pair.fewest_minibatches < MIN_MINIBATCHES:
+    if now.series(TIME) and case_pair.fewest_minibatches < MIN_MINIBATCHES:
         doubts.append(TOO_FEW_NOTE)
     return doubts
 

@@ -140,12 +140,13 @@ def _of_minibatches(minibatches: Minibatches, chosen: np.ndarray, profile: Profi
 
 def _reading(profile: Profile) -> Dict[str, float]:
     """Bytes read in later epochs relative to the first one, and the share of the data set cached at their start."""
-    reads = [np.asarray(each) for each in profile.telemetry.series.get(READS, NO_SERIES)]
-    columns = Minibatches.of(profile.minibatches if len(reads[0]) else []).columns
+    read_s, reads = (np.asarray(each) for each in profile.telemetry.series.get(READS, NO_SERIES))
+    columns = Minibatches.of(profile.minibatches if len(read_s) else []).columns
     epochs, starts_s, times_ms = (columns[name] for name in ("epoch", "start_s", "e2e_ms"))
     ends_s = starts_s + ms_to_s(times_ms)
     read_bytes = [
-        integral(*reads, starts_s[epochs == epoch].min(), ends_s[epochs == epoch].max()) for epoch in np.unique(epochs)
+        integral(read_s, reads, starts_s[epochs == epoch].min(), ends_s[epochs == epoch].max())
+        for epoch in np.unique(epochs)
     ]
     values = {}
     later = [read for read in read_bytes[1:] if read is not None]
@@ -246,11 +247,11 @@ def estimate_of(row: Row, quantity: str, phase: str = WARM) -> Optional[Estimate
         stall, compute = (estimate_of(row, name, phase) for name in ("stall", "compute"))
         return None if stall is None or compute is None else quotient(compute, stall)
     if quantity == "busy_share":
-        parts = [estimate_of(row, name, phase) for name in ("stall", "compute", "time")]
-        if None in parts:
+        stall, compute, time = (estimate_of(row, name, phase) for name in ("stall", "compute", "time"))
+        if stall is None or compute is None or time is None:
             return None
-        stall, compute, time = (part.value for part in parts)
-        return Estimate((stall + compute) / time, 0.0, 1)  # of the same minibatches: their noise cancels
+        share = (stall.value + compute.value) / time.value
+        return Estimate(share, 0.0, 1)  # of the same minibatches: their noise cancels
     name = column_of(quantity, phase)
     value = getattr(row, name)
     if value != value:

@@ -95,10 +95,10 @@ def _judge(
 
     def tested(members: Sequence[Pair]) -> Optional[Tested]:
         if is_fastest:
-            sides = _of_runs(members, quantity, FAST_MINIBATCHES)
-            if min(map(len, sides)) < FEWEST_RUNS:
+            before, after = _of_runs(members, quantity, FAST_MINIBATCHES)
+            if min(len(before), len(after)) < FEWEST_RUNS:
                 return None
-            change = randomised_change(*sides)
+            change = randomised_change(before, after)
             return Tested(change, change.p_value, change.p_value)
         own = [modelled[case_pair.key] for case_pair in members]
         change = mean_ratio(own, *_of_runs(members, quantity, 0.5)).change()
@@ -123,7 +123,8 @@ def _judge(
         for name, members in groups:
             counts = (len(members), len(members))
             if scope == CASES:
-                counts = tuple(len(case.series(quantity)) for case in members[0].sides)
+                before, after = members[0].sides
+                counts = (len(before.series(quantity)), len(after.series(quantity)))
             own = tested(members) if members[0].key in testable else None
             allowed = allowed_share(members, quantity, threshold, DEFAULT_THRESHOLD)
             subjects.append(Subject(scope, name, counts, own, allowed, members[0] if scope == CASES else None))
@@ -131,7 +132,7 @@ def _judge(
     return verdicts
 
 
-def _of_runs(pairs: Sequence[Pair], quantity: JudgedQuantity, share: float) -> List[np.ndarray]:
+def _of_runs(pairs: Sequence[Pair], quantity: JudgedQuantity, share: float) -> Tuple[np.ndarray, np.ndarray]:
     """The logarithm of a quantile of each run that has all cases, on both sides, of shape (runs, cases)."""
     sides = []
     for cases in zip(*(case_pair.sides for case_pair in pairs)):
@@ -139,7 +140,8 @@ def _of_runs(pairs: Sequence[Pair], quantity: JudgedQuantity, share: float) -> L
         complete = [run for run in values[0] if all(run in by_run for by_run in values)]
         figures = [[np.quantile(by_run[run], share) for by_run in values] for run in complete]
         sides.append(np.log(np.array(figures).reshape(len(complete), len(values))))
-    return sides
+    before, after = sides
+    return before, after
 
 
 _INTERVAL = f"{CONFIDENCE:.0%} interval"

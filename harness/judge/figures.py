@@ -480,10 +480,11 @@ def _split(conditions: Mapping[str, Any]) -> Tuple[Conditions, List[Tuple[Condit
         raise InvalidValueError(
             f"{conditions!r}: the conditions have different numbers of changes", "give the same number of each, or one"
         )
-    return shared, [
-        tuple({name: _values(own[place][side]) for name, own in pairs.items()} for side in (0, 1))
-        for place in range(count)
-    ]  # type: ignore[return-value]
+
+    def of_side(place: int, side: int) -> Dict[str, Tuple[Any, ...]]:
+        return {name: _values(own[place][side]) for name, own in pairs.items()}
+
+    return shared, [(of_side(place, 0), of_side(place, 1)) for place in range(count)]
 
 
 def _values(value: Any) -> Tuple[Any, ...]:
@@ -639,7 +640,7 @@ def _measured_ratio(query: _Query, device: CasesOfDevice, printed: PrintedRatio)
     else:
         before["data_scale"], after["data_scale"] = scales
     shared.update((name, before[name]) for name in before if before[name] == after[name])
-    changes = {name: (before[name], after[name]) for name in before if before[name] != after[name]}
+    changes: Dict[str, Any] = {name: (before[name], after[name]) for name in before if before[name] != after[name]}
     epochs = tuple(COLD if is_cold else WARM for is_cold in cold)
     quantity = {**PER_EPOCH, **PER_MINIBATCH}[printed.metric]
     measured = ratio(query.cases, quantity, device=device.name, epochs=epochs, **shared, **changes)
@@ -691,13 +692,13 @@ def over_boards(frame: Frame, statistic: Callable[..., Any], quantity: str, **co
         runs: Dict[Case, List[Tuple[Row, Estimate]]] = {}
         for member in family if family[0] is device else ():
             for row in query.rows(member):
-                figure = estimate_of(row, _checked_quantity(quantity))
-                if figure is not None and len(row.epochs_s) >= REPEATED:
-                    runs.setdefault(dataclasses.replace(row.case, device=name), []).append((row, figure))
+                estimate = estimate_of(row, _checked_quantity(quantity))
+                if estimate is not None and len(row.epochs_s) >= REPEATED:
+                    runs.setdefault(dataclasses.replace(row.case, device=name), []).append((row, estimate))
         boards = max(runs.values(), key=len, default=[])
         if len(boards) >= LEAST_BOARDS:
             label = f"{boards[0][0].case.workload} on {len(boards)} boards"
-            figure = drawn(label, [[figure for _, figure in boards]], lambda values: float(statistic(values)))
+            figure = drawn(label, [[estimate for _, estimate in boards]], lambda values: float(statistic(values)))
             cells.append(Cell(label, figure, tuple(row for row, _ in boards)))
     return query.figures(cells, f"{_in_words(statistic)} {quantity} between boards")
 
@@ -754,8 +755,11 @@ def over_modes(
         if set(by_mode) != set(wanted) or ("power_mode" not in query.named and len(wanted) < ENOUGH_MODES):
             continue
         own = [by_mode[name] for name in wanted]
-        series = [[estimate_of(row, _checked_quantity(quantity)) for row in own] for quantity in quantities]
-        if any(None in figures for figures in series):
+        series: List[List[Estimate]] = []
+        for quantity in quantities:
+            estimates = [estimate_of(row, _checked_quantity(quantity)) for row in own]
+            series.append([estimate for estimate in estimates if estimate is not None])
+        if any(len(estimates) < len(own) for estimates in series):
             is_unmeasured = True
             continue
         settings = [[row.conditions["power_mode"][name] for name in PowerMode._fields] for row in own]

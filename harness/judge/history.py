@@ -64,7 +64,7 @@ class SeriesPoint(NamedTuple):
 class SeriesPoints(AnySequence):
     """The points of a series: their values as an array; a point is made when it is read."""
 
-    def __init__(self, values: np.ndarray, places: Sequence[int], runs: _Points) -> None:
+    def __init__(self, values: np.ndarray, places: Union[Sequence[int], np.ndarray], runs: _Points) -> None:
         """Take values, and the places of their runs among all runs."""
         self.values = values
         self._places = places
@@ -227,7 +227,8 @@ def _newest_thresholds(
     runs: ProfileColumns, series: np.ndarray, subjects: Sequence[ProfileSubject]
 ) -> Dict[int, BoardThreshold]:
     """Of each series whose profiles carry a threshold of their board, the newest one."""
-    carried = {place: subject.threshold for place, subject in enumerate(subjects) if subject.carried is not None}
+    thresholds = {place: subject.threshold for place, subject in enumerate(subjects) if subject.carried is not None}
+    carried = {place: threshold for place, threshold in thresholds.items() if threshold is not None}
     rows = np.flatnonzero(np.isin(runs["subject"], list(carried)))
     last = rows[np.diff(series[rows], append=-1) != 0]
     return {int(series[row]): carried[int(runs["subject"][row])] for row in last}

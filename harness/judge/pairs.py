@@ -8,7 +8,7 @@ from typing import Any, Dict, Iterable, List, NamedTuple, Optional, Sequence, Se
 from harness.core.errors import UnknownNameError
 from harness.judge.quantities import TIME, JudgedQuantity
 from harness.judge.sides import SAYS_NOTHING, CaseRuns
-from harness.stats.comparison import RunsRatio, compare_runs, learn_noise
+from harness.stats.comparison import Runs, RunsRatio, compare_runs, learn_noise
 from harness.stats.noise import RunNoise, prior
 from harness.store.conditions import INSTANCE, NAMED_IN_CONDITIONS, differences, key, without_instance
 
@@ -26,12 +26,17 @@ class Pair(NamedTuple):
     is_refused: bool = False
 
     @property
+    def present(self) -> List[CaseRuns]:
+        """One or both sides."""
+        return [side for side in (self.before, self.after) if side is not None]
+
+    @property
     def case_id(self) -> str:
-        return (self.before or self.after).case_id
+        return self.present[0].case_id
 
     @property
     def key(self) -> str:
-        return self.sides[0].key
+        return self.present[0].key
 
     @property
     def is_compared(self) -> bool:
@@ -39,6 +44,9 @@ class Pair(NamedTuple):
 
     @property
     def sides(self) -> Tuple[CaseRuns, CaseRuns]:
+        """Both sides, of a pair that has them."""
+        assert self.before is not None, "only the second side has this case"
+        assert self.after is not None, "only the first side has this case"
         return self.before, self.after
 
     @property
@@ -174,10 +182,10 @@ def ratios(
     The noise between runs of a device is learned from all of its pairs, or it is `noise`. `same_question`: nothing but
     the run may differ between the sides (`learn_noise`).
     """
-    devices: Dict[str, Dict[str, List[List[Tuple[float, ...]]]]] = {}
+    devices: Dict[str, Dict[str, Tuple[Runs, Runs]]] = {}
     for case_pair in pairs:
-        series = [case.series(quantity) for case in case_pair.sides]
-        devices.setdefault(case_pair.sides[0].device, {})[case_pair.key] = series
+        before, after = case_pair.sides
+        devices.setdefault(before.device, {})[case_pair.key] = (before.series(quantity), after.series(quantity))
     ratio_by_key = {}
     for device, pairs_of in devices.items():
         prior_noise = prior(device, quantity.noise)

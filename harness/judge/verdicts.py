@@ -69,7 +69,7 @@ class Compared(NamedTuple):
     @property
     def medians(self) -> Tuple[Optional[float], Optional[float]]:
         """Of all runs of a case on either side, in the unit of the quantity; None for a side without values."""
-        sides = self.pair.sides if self.pair else (None, None)
+        sides = (self.pair.before, self.pair.after) if self.pair else (None, None)
         values = [side.series(self.quantity) if side else [] for side in sides]
         before, after = (pooled_median(series) if series else None for series in values)
         return before, after

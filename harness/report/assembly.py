@@ -103,7 +103,8 @@ def read_evaluation(path: Optional[Path], what: str) -> Tuple[Dict[str, Any], ..
 def write_report(material: Material, out: Path, made_from: Sequence[Path], png: bool = False) -> Written:
     """Write a report into a folder: files of the same names are replaced, others stay; the page links `made_from`."""
     if not (material.rows or material.corpus or material.predictors or material.strategies or material.predicted):
-        raise StoreError(f"{material.store.path} has no profiles", "measure some: pytest benchmarks")
+        what = "a report needs profiles" if material.store is None else f"{material.store.path} has no profiles"
+        raise StoreError(what, "measure some: pytest benchmarks")
     require_drawing("the report")
     figures = {kind: kind.make(material) for kind in KINDS}
     with _drawers(sum(len(figure.panels) for of_kind in figures.values() for figure in of_kind)) as pool:

@@ -147,11 +147,12 @@ def panel_of(
 
     A category axis without names takes those of the values, in their order.
     """
+
+    def named(axis: Axis, places: Iterable[Any]) -> Axis:
+        return axis._replace(names=axis.names or tuple(dict.fromkeys(at for at in places if isinstance(at, str))))
+
     shown = tuple(values)
-    axes = [
-        axis._replace(names=axis.names or tuple(dict.fromkeys(at for at in places if isinstance(at, str))))
-        for axis, places in ((x, [value.x for value in shown]), (y, [value.y for value in shown]))
-    ]
+    axes = named(x, (value.x for value in shown)), named(y, (value.y for value in shown))
     return Panel(title, *axes, (*behind, Layer(mark, shown)), tuple(row.id for row in rows), tuple(varies))
 
 

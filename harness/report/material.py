@@ -46,21 +46,28 @@ class Material:
 
     @classmethod
     def read(
-        cls, store: Optional[ResultsStore], *others: Tuple[Dict[str, Any], ...], predicted: Tuple[ModeTable, ...] = ()
+        cls,
+        store: Optional[ResultsStore],
+        corpus: Tuple[Dict[str, Any], ...] = (),
+        predictors: Tuple[Dict[str, Any], ...] = (),
+        strategies: Tuple[Dict[str, Any], ...] = (),
+        predicted: Tuple[ModeTable, ...] = (),
     ) -> Material:
         """The profiles of a results file, including flagged ones, which are drawn differently."""
+        others = (corpus, predictors, strategies)
         if store is None:
             return cls(None, None, *others, predicted=predicted)
         frame = profiles(store, include_flagged=True, newest_only=True)
-        own = {"quantities": read_frame(store), "judged": stored_verdicts(store)}
-        return cls(store, frame, *others, **own, predicted=predicted)
+        return cls(store, frame, *others, read_frame(store), stored_verdicts(store), predicted)
 
     def minibatches(self, row: Row) -> pd.DataFrame:
         """The minibatches of a row in their order, with the columns of `harness.store.frames.minibatches`."""
+        assert self.store is not None, "a row is of a results file"
         return minibatches(self.store, [row.id])
 
     def telemetry(self, row: Row, channels: Optional[Sequence[str]] = None) -> pd.DataFrame:
         """Telemetry samples of a row, of some channels or all, as in `harness.store.frames.telemetry`."""
+        assert self.store is not None, "a row is of a results file"
         return telemetry(self.store, [row.id], channels)
 
     @functools.cached_property
@@ -92,8 +99,11 @@ class Material:
     def ends_of_ratio(
         self, before: int, after: int, quantity: str, ratio: float
     ) -> Tuple[Optional[float], Optional[float]]:
-        estimates = [self.estimates.get(number, {}).get((quantity, WARM)) for number in (before, after)]
-        return (None, None) if None in estimates else quotient(*estimates)._replace(value=ratio).interval()[1:]
+        old, new = (self.estimates.get(number, {}).get((quantity, WARM)) for number in (before, after))
+        if old is None or new is None:
+            return None, None
+        _, low, high = quotient(old, new)._replace(value=ratio).interval()
+        return low, high
 
     def value(
         self, row: Row, series: Any, place: Any, figure: float, quantity: str, phase: str = WARM, note: str = ""
@@ -151,7 +161,10 @@ class Material:
         return list(grouped(rows, lambda row: shared[row.id]).values())
 
     def conditions(self, ids: Sequence[int], varies: Sequence[str]) -> List[str]:
-        return common_conditions(self.frame.loc[list(ids)], varies).tolist() if ids else []
+        if not ids:
+            return []
+        assert self.frame is not None, "a row is of the frame"
+        return common_conditions(self.frame.loc[list(ids)], varies).tolist()
 
     def families(self, rows: Sequence[Row], *varies: str, least: int = 2, split_by: Sequence[str] = ()) -> List[Family]:
         """Families in which the conditions `varies` differ: the one with the most values for each device and workload.

@@ -73,7 +73,7 @@ class ModeTable:
 
 def mode_tables(material: Material) -> List[ModeTable]:
     """Every table with enough modes: those of the corpus, then those of the results; the papers' defaults first."""
-    corpora: Dict[Tuple[Any, ...], Dict[PowerMode, Tuple[Any, ...]]] = {}
+    corpora: Dict[Tuple[str, str, str, int, str, str], Dict[PowerMode, Tuple[Any, ...]]] = {}
     for row in material.corpus:
         if row["power_mw"] is not None:
             mode = PowerMode(*(row[field] for field in PowerMode._fields))

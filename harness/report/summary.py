@@ -93,7 +93,7 @@ def profile_rows(material: Material) -> Cells:
     rows = []
     for row in material.rows if len(material.rows) <= MOST_LISTED else ():
         time, (low, high) = row.minibatch_time_ms, material.ends(row.id, row.minibatch_time_ms, "time")
-        interval = "" if low is None else f" ({figure_text(low)} to {figure_text(high)})"
+        interval = "" if low is None or high is None else f" ({figure_text(low)} to {figure_text(high)})"
         time_text = None if time is None else f"{figure_text(time)}{interval}"
         power = row.power_mw if row.power_mw is not None else row.power_mean_mw
         memory = None if row.memory_peak_bytes is None else figure_text(bytes_to_mib(row.memory_peak_bytes))

@@ -84,6 +84,12 @@ class DrawnPanel(NamedTuple):
     height: float
 
 
+def _number_in(svg: str, pattern: str) -> float:
+    match = re.search(pattern, svg)
+    assert match is not None, f"Vega draws no {pattern}"
+    return float(match[1])
+
+
 def draw_panel(panel: Panel, series: Sequence[LegendEntry], prefix: str) -> DrawnPanel:
     """Draw a panel; ids in it begin with `prefix`, so that one document can hold many.
 
@@ -96,8 +102,8 @@ def draw_panel(panel: Panel, series: Sequence[LegendEntry], prefix: str) -> Draw
     svg = re.sub(r'(\bid="|url\(#)', rf"\g<1>{prefix}-", svg)
     svg = _NEEDLESS.sub("", svg)
     svg = _PLACES.sub(lambda match: re.sub(r"(\.\d\d)\d+", r"\1", match[0]), svg)
-    width, height = (float(re.search(rf'<svg[^>]* {name}="([\d.]+)"', svg).group(1)) for name in ("width", "height"))
-    middle = float(re.search(r'transform="translate\(([\d.]+)', svg).group(1)) + WIDTH / 2
+    width, height = (_number_in(svg, rf'<svg[^>]* {name}="([\d.]+)"') for name in ("width", "height"))
+    middle = _number_in(svg, r'transform="translate\(([\d.]+)') + WIDTH / 2
     titles, above, below = (textwrap.wrap(text, LINE) for text in (panel.title, panel.y.label, panel.x.label))
     texts, y = [], 4.0
     for lines, style in ((titles, f' font-size="12" font-weight="bold" fill="{INK}"'), (above, LABEL)):

@@ -85,8 +85,8 @@ class Parts(NamedTuple):
     def time_s(self) -> float:
         return self.stall_s + self.compute_s + self.overhead_s
 
-    def per_1000(self, figure: Optional[float]) -> Optional[float]:
-        return None if figure is None else figure * 1000 / self.samples
+    def per_1000(self, figure: float) -> float:
+        return figure * 1000 / self.samples
 
 
 class EpochBar(NamedTuple):
@@ -102,12 +102,14 @@ def parts_of(row: Row, first_epoch: bool = False) -> Optional[Parts]:
     prefix, of = ("epoch0", FIRST) if first_epoch else ("epoch", LATER)
     seconds = cells(row, [f"{prefix}_{part}_s" for part in ("stall", "compute", "overhead")])
     if None not in seconds and row.data_samples:
-        return Parts(*seconds, getattr(row, f"{prefix}_energy_mwh"), of, row.data_samples)
+        stall_s, compute_s, overhead_s = seconds
+        return Parts(stall_s, compute_s, overhead_s, getattr(row, f"{prefix}_energy_mwh"), of, row.data_samples)
     medians = cells(row, ("fetch_stall_ms", "compute_ms", "overhead_ms"))
     if first_epoch or None in medians:
         return None
     energy = row.energy_mwh / row.clean_minibatches if row.energy_mwh and row.clean_minibatches else None
-    return Parts(*map(ms_to_s, medians), energy, MINIBATCH, row.batch_size)
+    stall_s, compute_s, overhead_s = map(ms_to_s, medians)
+    return Parts(stall_s, compute_s, overhead_s, energy, MINIBATCH, row.batch_size)
 
 
 def row_of(material: Material, row: Row, parts: Parts) -> Tuple[Any, ...]:
@@ -156,7 +158,7 @@ def stacked_panel(
         total, energy = parts.per_1000(parts.time_s), energy_j(parts)
         note = f"{figure_text(total)} s in all, of {parts.of}"
         note += "" if energy is None else f", {figure_text(energy)} J"
-        for entry, seconds in zip(LEGEND, parts):
+        for entry, seconds in zip(LEGEND, (parts.stall_s, parts.compute_s, parts.overhead_s)):
             per_1000_s = parts.per_1000(seconds)
             stack.append(Value(entry.name, name, per_1000_s, row.provenance, apart=row.apart, note=note))
         totals.append(material.value(row, "", name, total, "time", _phase(parts)))
@@ -179,7 +181,7 @@ def _energy_panels(
         for name, row, first_epoch in alike:
             parts = parts_of(row, first_epoch)
             joules = None if parts is None else energy_j(parts)
-            if joules:
+            if parts is not None and joules:
                 note = f"{figure_text(joules / parts.per_1000(parts.time_s))} W on average, of {parts.of}"
                 values.append(material.value(row, row.workload, name, joules, "energy", _phase(parts), note))
         rows = [bar.row for bar in alike]
@@ -272,8 +274,9 @@ def _ratio_figure(material: Material, families: Sequence[Family]) -> Figure:
     for quantity, of in RATIOS.items():
         compared, values = [], []
         for reference, row in pairs:
-            if of(reference) and of(row):
-                ratio = of(row) / of(reference)
+            figure, reference_figure = of(row), of(reference)
+            if figure and reference_figure:
+                ratio = figure / reference_figure
                 ends = material.ends_of_ratio(reference.id, row.id, quantity, ratio)
                 note = f"against {reference.device_label}"
                 values.append(

@@ -62,7 +62,7 @@ def front_figures(material: Material) -> Iterator[Figure]:
         columns = (*OF_MODE, *(INTERVALS if table.origin == PREDICTED else ()))
         rows = [(*of_table, *row, table.provenance) for row in modes[list(columns)].itertuples(index=False, name=None)]
         columns = (*OF_TABLE, *columns, "provenance")
-        details = {"table": table.title, "count": len(modes), "more": more}
+        details: Dict[str, Any] = {"table": table.title, "count": len(modes), "more": more}
         details["some"] = some if len(shown) < len(modes) else ""
         name = file_name(f"front-{number}", table.device, table.workload)
         yield figure_of("front", name, panels, [LegendEntry("Pareto front", INK)], columns, rows, **details)
@@ -103,8 +103,8 @@ def _scatter(material: Material, table: ModeTable, title: str, against: str, sho
         for ms, mw in table.disturbed
     ]
     layers.append(Layer(Mark.DOTS, tuple(rings)))
-    ends = (change(modes[column].min()), change(modes[column].max()))
-    axes = Axis(label, spacing, from_zero=False, ends=ends), Axis("time of a minibatch (ms)", Spacing.LOG)
+    least_range = (change(modes[column].min()), change(modes[column].max()))
+    axes = Axis(label, spacing, from_zero=False, ends=least_range), Axis("time of a minibatch (ms)", Spacing.LOG)
     return Panel(title, *axes, tuple(layers), table.profiles, VARIES)
 
 

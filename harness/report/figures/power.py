@@ -67,11 +67,11 @@ def _change_panel(material: Material, family: Family, rows: Rows) -> Panel:
         old, new = getattr(before, key), getattr(after, key)
         if not old or new is None:
             continue
-        change, *ends = (
+        change, low, high = (
             None if ratio is None else share_to_percent(ratio - 1)
             for ratio in (new / old, *material.ends_of_ratio(before.id, after.id, name, new / old))
         )
-        values.append(Value("change", name, change, family.provenance, *ends, before.apart or after.apart))
+        values.append(Value("change", name, change, family.provenance, low, high, before.apart or after.apart))
         rows.append((family.device, family.workload, f"change of {name}", None, change, family.provenance))
     axes = Axis("with DVFS against without"), Axis("change (%)")
     return panel_of(family.workload, *axes, Mark.BESIDE, values, family.rows, family.varies)
@@ -181,15 +181,16 @@ def _energy_panels(family: Family, rows: Sequence[Row], shares: Dict[str, float]
     incremental, baseload, unsplit = (entry.name for entry in ENERGY)
     values = []
     for row in rows:
-        energy, share = energy_j(parts_of(row)), shares.get(row.power_mode)
+        parts, share = parts_of(row), shares.get(row.power_mode)
+        energy = None if parts is None else energy_j(parts)
         if energy is None:
             continue
-        parts, note = [(unsplit, energy)], f"{figure_text(energy)} J in all"
+        stack, note = [(unsplit, energy)], f"{figure_text(energy)} J in all"
         if share is not None:
             held = energy * percent_to_share(share)
-            parts = [(baseload, held), (incremental, max(energy - held, 0.0))]
+            stack = [(baseload, held), (incremental, max(energy - held, 0.0))]
             note += f", {share:.0f} % of it baseload"
-        values += [Value(part, row.power_mode, of, row.provenance, apart=row.apart, note=note) for part, of in parts]
+        values += [Value(part, row.power_mode, of, row.provenance, apart=row.apart, note=note) for part, of in stack]
     title = f"{family.workload}: energy"
     panels = [panel_of(title, Axis("power mode"), Axis(ENERGY_LABEL), Mark.STACKED, values, rows, family.varies)]
     if len(shares) > 1:

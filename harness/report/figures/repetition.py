@@ -84,7 +84,7 @@ def variability_figures(material: Material) -> Iterator[Figure]:
             panel, data = _spread_panel(material, workload, chosen[workload])
             panels.append(panel)
             rows += data
-        details = {"device": board, "fewest": FEWEST, "wide": WIDE_PCT}
+        details: Dict[str, Any] = {"device": board, "fewest": FEWEST, "wide": WIDE_PCT}
         series = [material.entry(chosen[workload][0]) for workload in workloads]
         name = file_name("variability", board)
         yield figure_of("variability", name, panels, series, SPREAD_COLUMNS, rows, **details)
@@ -155,17 +155,13 @@ def _length_figure(material: Material, device: str, members: Sequence[Row]) -> F
     series = [material.entry(row, _name_with_settings(row)) for row in members]
     panels = []
     for title, label, spacing, field, high in QUANTITIES:
-        values = [
-            Value(
-                *(entry.name, str(length.minibatches), figure, row.provenance),
-                *((figure, getattr(length, high)) if high else (None, None)),
-                row.apart,
-            )
-            for entry, row, (_, lengths) in zip(series, members, lengths_of_rows)
-            for length in lengths
-            for figure in [getattr(length, field)]
-            if figure is not None
-        ]
+        values = []
+        for entry, row, (_, lengths) in zip(series, members, lengths_of_rows):
+            for length in lengths:
+                figure = getattr(length, field)
+                if figure is not None:
+                    value = Value(entry.name, str(length.minibatches), figure, row.provenance, apart=row.apart)
+                    values.append(value._replace(low=figure, high=getattr(length, high)) if high else value)
         axes = Axis("minibatches of a profile", names=tuple(map(str, LENGTHS))), Axis(label, spacing)
         panels.append(panel_of(title, *axes, Mark.CURVES, values, members, ACROSS_WORKLOADS))
     rows = [
@@ -186,9 +182,10 @@ def _lengths(material: Material, row: Row) -> Tuple[int, List[Length]]:
     lengths = []
     for length in LENGTHS:
         stretches = stretches_of_series(*taken, *sampled, length)
-        times = quartiles([share_to_percent(error) for error in stretches.time_errors])
+        _, time, time_q3 = quartiles([share_to_percent(error) for error in stretches.time_errors])
         power_errors = [share_to_percent(error) for error in stretches.power_errors if not math.isnan(error)]
-        powers = quartiles(power_errors) if power_errors else (None,) * 3
+        _, power, power_q3 = quartiles(power_errors) if power_errors else (None, None, None)
         without = share_to_percent(stretches.without_power) if len(samples) else None
-        lengths.append(Length(length, *times[1:], *powers[1:], without, float(np.median(stretches.seconds))))
+        seconds = float(np.median(stretches.seconds))
+        lengths.append(Length(length, time, time_q3, power, power_q3, without, seconds))
     return len(counted), lengths
