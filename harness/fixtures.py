@@ -47,9 +47,10 @@ LOOP_AXES = ("workload", "workers", "storage", "batch_size")  # that differ from
 @contextlib.contextmanager
 def as_pytest_outcome(*skipped: Type[errors.HarnessError]) -> Iterator[None]:
     """Skip a case that cannot run here (`CannotRunError`, `skipped`); other errors fail the test with their message."""
+    not_here: Tuple[Type[errors.HarnessError], ...] = (errors.CannotRunError, *skipped)
     try:
         yield
-    except (errors.CannotRunError, *skipped) as error:
+    except not_here as error:
         raise pytest.skip.Exception(str(error)) from None
     except errors.HarnessError as error:
         raise pytest.fail.Exception(str(error), pytrace=False) from None
@@ -156,7 +157,7 @@ def power_mode(case: Case, device: Device) -> PowerMode:
 class DataOnStorage(NamedTuple):
     """The data set of a workload on the storage under test."""
 
-    name: str  # of the storage
+    name: Optional[str]  # of the storage; None if a replayed corpus has no such column
     directory: Optional[Path]  # None for a simulated board, and for data in memory
     files: Tuple[Path, ...]
     medium: Dict[str, Any]  # the medium of the directory: device, file system, whether it rotates
@@ -172,9 +173,10 @@ def storage(case: Case, device: Device, progress: Progress) -> DataOnStorage:
     machine = cast(RealDevice, device)
     with as_pytest_outcome(errors.DependencyError):
         bench = bench_of(case, machine, progress.update)
-    files = tuple(bench.data.files)
-    medium = bench.conditions["storage_medium"] if files else {}
-    return DataOnStorage(case.storage, bench.data.directory if files else None, files, medium)
+    data = bench.data
+    if data is None or not data.files:  # an idle state, or data in memory
+        return DataOnStorage(case.storage, None, (), {})
+    return DataOnStorage(case.storage, data.directory, tuple(data.files), bench.conditions["storage_medium"])
 
 
 class CacheState(NamedTuple):

@@ -181,8 +181,8 @@ class ClaimHooks:
 
         It is skipped if there are no profiles to judge, or no sensor.
         """
-        bound: Optional[Judging] = pyfuncitem.funcargs.get("judging")
-        if bound is None:
+        bound = pyfuncitem.funcargs.get("judging")
+        if not isinstance(bound, Judging):
             return (yield)
         run, result = claims_of_run(pyfuncitem.config), None
         with as_pytest_outcome():

@@ -13,6 +13,7 @@ from typing import Callable, Dict, Iterator, List, NamedTuple, Optional, Tuple, 
 
 from harness.board.sampler import Sampler
 from harness.core.configuration import FILE_NAME, load_configuration
+from harness.core.device import is_real
 from harness.core.errors import InvalidValueError
 from harness.core.metrics import AGGREGATES, CONCURRENT_AGGREGATES
 from harness.core.units import khz_to_hz, ms_to_s, mw_to_w, mwh_to_j, mws_to_j
@@ -147,7 +148,7 @@ def _of_sensors(device_name: Optional[str], root: Path, config: Path, seconds: f
         labels = (own, ("capability", capability.name))
         states[labels] = max(states.get(labels, 0.0), float(capability.available))
     metrics = [Metric("capability_available", "", "whether it can be measured or set here, as in doctor", states)]
-    if not hasattr(device, "telemetry_sources"):  # simulated and replayed boards
+    if not is_real(device):
         return metrics
     with Sampler(device.telemetry_sources(Path.cwd()), seconds, root=str(device.root)) as sampler:
         time.sleep(seconds)

@@ -89,11 +89,11 @@ class Plan:
         sweeps = [own for sweep in self.campaign.sweeps for own in self._per_device(sweep, of_experiment=False)]
         self._own_cases = self._expand(sweeps)
         self._idle_cases = idle_cases(self._own_cases, self._idle_s, self.meter_logs)
-        unplugged = [name for name in self.devices() if is_self_profiling(self.device(name))] if self.meter else []
-        if unplugged:
-            raise InvalidValueError(
-                f"{unplugged[0]} is at no plug, and --socket-meter is {self.meter.path}", "omit it, or --device"
-            )
+        if self.meter is not None:
+            unplugged = [name for name in self.devices() if is_self_profiling(self.device(name))]
+            if unplugged:
+                what = f"{unplugged[0]} is at no plug, and --socket-meter is {self.meter.path}"
+                raise InvalidValueError(what, "omit it, or --device")
 
     def _refuse_unknown_experiments(self, config: pytest.Config) -> None:
         if (config.getoption("jetwatt_campaign") or options.DEFAULT_CAMPAIGN) in SHIPPED:
@@ -191,7 +191,8 @@ class Plan:
         blocks = [block for block in blocks if len(block.names) > 1 or block.names[0] not in fixed]
         for rows in itertools.product(*(block.rows for block in blocks)):
             axes = {**sweep.axes, "cache": (sweep.settings.cache,)}
-            others, marks, is_asked = [], [], True
+            marks: List[Any] = []
+            others, is_asked = [], True
             for block, (values, own_marks) in zip(blocks, rows):
                 marks += own_marks
                 for name, value in zip(block.names, values):
@@ -243,7 +244,8 @@ class Plan:
         return self.places is None or name in self.places or name in self._without_suffix
 
     def case_of(self, item: pytest.Item) -> Optional[Case]:
-        return self.cases.get(getattr(getattr(item, "callspec", None), "params", {}).get(PLANNED_CASE))
+        planned = getattr(getattr(item, "callspec", None), "params", {}).get(PLANNED_CASE)
+        return None if planned is None else self.cases.get(planned)
 
     def board(self, name: str) -> str:
         """The type of board of a device; its own name if it is not a board."""
@@ -261,7 +263,11 @@ class Plan:
         if self.places is None:
             items.sort(key=self._place_in_time)
         items[:] = in_safe_order(items, self.falling_mode_of)
-        timed = {item.nodeid: self._timed_case(item) for item in items if self._timed_case(item) is not None}
+        timed: Dict[str, Case] = {}
+        for item in items:
+            case = self._timed_case(item)
+            if case is not None:
+                timed[item.nodeid] = case
         self.portions = dict(zip(timed, portions(list(timed.values()))))
 
     def watched_progress(self, item: pytest.Item, progress: Progress) -> Progress:
@@ -331,24 +337,26 @@ def short_id(case: Case, asked: Sequence[str]) -> str:
 def in_safe_order(items: Sequence[Item], falling: Falling) -> List[Item]:
     """Order the cases of devices whose clocks only fall, in the fewest passes; everything else keeps its place."""
     ordered = list(items)
-    for places in _places(items, falling).values():
-        passes = order_passes([items[place] for place in places], SAFE, lambda item: falling(item)[1])
-        for place, item in zip(places, (item for each_pass in passes for item in each_pass)):
-            ordered[place] = item
+    for modes in _falling_modes(items, falling).values():
+        passes = order_passes(list(modes), SAFE, modes.__getitem__)
+        for place, own_place in zip(modes, itertools.chain.from_iterable(passes)):
+            ordered[place] = items[own_place]
     return ordered
 
 
 def passes_needed(items: Sequence[Item], falling: Falling) -> Dict[str, int]:
     """Passes of each device whose clocks only fall: one more than the number of times that a clock rises."""
     return {
-        device: len(order_passes([items[place] for place in places], AS_GIVEN, lambda item: falling(item)[1]))
-        for device, places in _places(items, falling).items()
+        device: len(order_passes(list(modes), AS_GIVEN, modes.__getitem__))
+        for device, modes in _falling_modes(items, falling).items()
     }
 
 
-def _places(items: Sequence[Item], falling: Falling) -> Dict[str, List[int]]:
-    places: Dict[str, List[int]] = {}
+def _falling_modes(items: Sequence[Item], falling: Falling) -> Dict[str, Dict[int, PowerMode]]:
+    """By device and by place among the items, the modes of devices whose clocks only fall."""
+    modes: Dict[str, Dict[int, PowerMode]] = {}
     for place, named_mode in enumerate(map(falling, items)):
         if named_mode is not None:
-            places.setdefault(named_mode[0], []).append(place)
-    return places
+            device, mode = named_mode
+            modes.setdefault(device, {})[place] = mode
+    return modes

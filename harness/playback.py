@@ -79,9 +79,12 @@ def play_back(benchmark: Any, measured: Profile) -> None:
 
     For an idle state that is its duration, for a replayed case its median.
     """
-    times_ms = [minibatch.e2e_ms for minibatch in measured.counted] or [measured.aggregates["minibatch_time_ms"]]
-    idle_s = measured.case.settings.idle_s
-    durations_s = [ms_to_s(time_ms) for time_ms in times_ms] if idle_s is None else [idle_s]
+    idle_s, median_ms = measured.case.settings.idle_s, measured.minibatch_time_ms
+    durations_s = [ms_to_s(minibatch.e2e_ms) for minibatch in measured.counted]
+    if idle_s is not None:
+        durations_s = [idle_s]
+    elif not durations_s and median_ms is not None:
+        durations_s = [ms_to_s(median_ms)]
     count = min(len(durations_s), MAX_ROUNDS)
     picked = iter([durations_s[place * len(durations_s) // count] for place in range(count)])
     _record(benchmark, lambda: next(picked), count)

@@ -9,7 +9,7 @@ import json
 import sys
 import warnings
 from pathlib import Path
-from typing import Any, Generator, List, Optional, Sequence, Tuple
+from typing import Any, Dict, Generator, List, Optional, Sequence, Tuple
 
 import pytest
 
@@ -150,7 +150,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> Generator[None, Any, Any
     is_whole = "measure" in metafunc.fixturenames or "case" in inspect.signature(metafunc.function).parameters
     named = {*metafunc.fixturenames, *(name for block in asked.blocks for name in block.names)}
     axes = [axis for axis in ALL_AXES if is_whole or axis in named]
-    rows = {}
+    rows: Dict[Tuple[str, str], Any] = {}
     for case, values, marks in points:
         words = "-".join([planning.short_id(case, axes), *map(str, values)])
         parameter = pytest.param(case_key(case), *values, marks=marks, id=words)
@@ -158,8 +158,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> Generator[None, Any, Any
         if asked.goes_on or plan.may_be_listed(f"{metafunc.definition.nodeid}[{words}]"):
             rows.setdefault((case_key(case) if is_whole else words, words), parameter)
     if not rows:
-        marks = () if points else _why_nothing(metafunc, plan)
-        rows[None] = pytest.param(*[NO_CASE] * (1 + len(others)), id=NO_CASE, marks=marks)
+        why = () if points else _why_nothing(metafunc, plan)
+        rows[NO_CASE, NO_CASE] = pytest.param(*[NO_CASE] * (1 + len(others)), id=NO_CASE, marks=why)
     asked.go_on([PLANNED_CASE, *others], list(rows.values()), indirect=[PLANNED_CASE])
     return result
 
@@ -197,17 +197,16 @@ def pytest_collection_modifyitems(config: pytest.Config, items: List[pytest.Item
     if left_out:
         config.hook.pytest_deselected(items=[item for item in items if item in left_out])
         items[:] = [item for item in items if item not in left_out]
-    if plan.places is not None:
+    places = plan.places
+    if places is not None:
         collected = {item.nodeid for item in items}
-        unknown = [name for name in plan.places if name not in collected]
+        unknown = [name for name in places if name not in collected]
         if unknown:
             raise pytest.UsageError(f"--cases lists {len(unknown)} unknown test ids: {', '.join(unknown[:3])}")
-        unlisted = [item for item in items if item.nodeid not in plan.places]
+        unlisted = [item for item in items if item.nodeid not in places]
         if unlisted:
             config.hook.pytest_deselected(items=unlisted)
-        items[:] = sorted(
-            (item for item in items if item.nodeid in plan.places), key=lambda item: plan.places[item.nodeid]
-        )
+        items[:] = sorted((item for item in items if item.nodeid in places), key=lambda item: places[item.nodeid])
     if plan.time_budget is None:
         items[:] = planning.in_safe_order(items, plan.falling_mode_of)
     else:

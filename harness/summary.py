@@ -78,10 +78,14 @@ def _extremes(profiles: Sequence[Profile]) -> List[Profile]:
         groups.setdefault((profile.case.device, profile.case.workload, profile.case.task), []).append(place)
     for name in ("minibatch_time_ms", "power_mw"):
         for places in sorted(groups.values(), key=len, reverse=True):
-            with_value = [place for place in places if profiles[place].aggregates[name] is not None]
-            for pick in (min, max) if with_value else ():
+            values: Dict[int, float] = {}
+            for place in places:
+                value = profiles[place].aggregates[name]
+                if value is not None:
+                    values[place] = value
+            for pick in (min, max) if values else ():
                 if len(chosen) < MOST_ROWS:
-                    chosen.setdefault(pick(with_value, key=lambda place: profiles[place].aggregates[name]))
+                    chosen.setdefault(pick(values, key=values.__getitem__))
     return [profiles[place] for place in sorted(chosen)]
 
 
@@ -98,8 +102,9 @@ def describe_result(profile: Profile) -> str:
             parts.append(f"{_number(figures['tokens_per_s'])} tokens/s")
     if figures["power_mw"] is not None:
         parts.append(f"{_number(mw_to_w(figures['power_mw']))} W")
-    if figures.get("socket_power_mw") is not None:
-        parts.append(f"{_number(mw_to_w(figures['socket_power_mw']))} W at the plug")
+    socket_mw = figures.get("socket_power_mw")
+    if socket_mw is not None:
+        parts.append(f"{_number(mw_to_w(socket_mw))} W at the plug")
     if profile.flags:
         parts.append("flags: " + _flag_kinds(profile))
     return ", ".join(parts)
@@ -158,7 +163,9 @@ def _row(profile: Profile, name: str) -> List[str]:
     figures = profile.aggregates
     name = name if profile.provenance == "measured" else f"{name} ({profile.provenance})"
     median_mw, mean_mw = figures["power_mw"], figures["power_mean_mw"]
-    power_mw = median_mw if mean_mw is None else mean_mw  # a replayed corpus may have the median alone
+    power = NO_POWER_SENSOR
+    if median_mw is not None:  # a replayed corpus may have the median alone
+        power = _number(mw_to_w(median_mw if mean_mw is None else mean_mw))
     return [
         name,
         _number(figures["minibatch_time_ms"]),
@@ -167,7 +174,7 @@ def _row(profile: Profile, name: str) -> List[str]:
         _number(figures["compute_ms"]),
         _number(figures["e2e_s"]),
         _number(figures["samples_per_s"]),
-        NO_POWER_SENSOR if median_mw is None else _number(mw_to_w(power_mw)),
+        power,
         _number(mwh_to_wh(figures["energy_mwh"])) if figures["energy_mwh"] is not None else "-",
         _flag_kinds(profile),
     ]

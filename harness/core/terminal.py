@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import time
-from typing import Callable, List, Optional, Sequence, TextIO
+from typing import Callable, List, Optional, Protocol, Sequence
 
 
 def shown(text: str) -> str:
@@ -37,10 +37,20 @@ PLAIN_INTERVAL_S = 10.0  # how often a plain line may come where the output is n
 TERMINAL_INTERVAL_S = 0.1
 
 
+class ProgressStream(Protocol):
+    """What progress is written to: a text file, or standard output past pytest's capture."""
+
+    def write(self, __text: str) -> object: ...
+
+    def flush(self) -> None: ...
+
+    def isatty(self) -> bool: ...
+
+
 class Progress:
     """Writes the current work, how much is left and the time left."""
 
-    def __init__(self, stream: TextIO, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, stream: ProgressStream, clock: Callable[[], float] = time.monotonic) -> None:
         self._stream = stream
         self._clock = clock
         self._is_terminal = stream.isatty()

@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tuple
 
-from harness.core.cases import Case
+from harness.core.cases import Case, workers_and_storage
 from harness.core.configuration import Configuration
 from harness.core.errors import CannotRunError
 from harness.core.profiles import Profile
@@ -82,7 +82,8 @@ class PoolDevice:
     def _submit(self, case: Case, board: str) -> Submission:
         settings = case.settings
         words = [f"benchmarks/test_{case.task}.py", "--workload", case.workload, "--power-mode", case.power_mode.name]
-        words += ["--batch-size", str(case.batch_size), "--workers", str(case.workers), "--storage", case.storage]
+        workers, storage = workers_and_storage(case)
+        words += ["--batch-size", str(case.batch_size), "--workers", str(workers), "--storage", storage]
         words += ["--minibatches", str(settings.minibatches), "--seed", str(settings.seed)]
         if settings.max_temperature_c is not None:
             words += ["--max-temperature", str(settings.max_temperature_c)]
@@ -123,7 +124,7 @@ class PoolDevice:
     def measured_scales(self) -> Dict[str, Tuple[str, Optional[Tuple[float, float]], str]]:
         """The device of each board and its scales of time and power; None and a reason without a first profile."""
         jobs = Slurm(self._fleet.folder).jobs()
-        boards = {}
+        boards: Dict[str, Tuple[str, Optional[Tuple[float, float]], str]] = {}
         for board in self._fleet.pool(self._pool):
             first = self._first.get(board.name)
             profiled = _profiled(first) if first is not None else None

@@ -77,8 +77,8 @@ class Slurm:
         which = [f"--name={name}"] if name else []
         rows = self._rows("squeue", "-r", *which, "-o", "%i|%u|%T|%N|%K|%r|%j")
         return [
-            Job(*row[:4], int(row[4]) if row[4].isdecimal() else None, row[5].replace("None", ""), row[6])
-            for row in rows
+            Job(number, user, state, nodes, int(place) if place.isdecimal() else None, why.replace("None", ""), called)
+            for number, user, state, nodes, place, why, called in rows
         ]
 
     def reservations(self) -> List[Dict[str, str]]:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Callable, Dict, List, NamedTuple, Tuple
 
 from harness.core.errors import DependencyError
-from harness.workloads.data.data_set import PreparedData
+from harness.workloads.data.data_set import DataSet, PreparedData
 from harness.workloads.optional_packages import require
 from harness.workloads.workload import Workload, move
 
@@ -52,9 +52,10 @@ def counted_once(workload: Workload, samples: Any, device: str = "cpu") -> Count
 
 def counted_alone(workload: Workload) -> Tuple[Counted, PreparedData]:
     with tempfile.TemporaryDirectory() as written:
-        # a folder of one's own lies on its own medium, and is not copied
-        place = Path(workload.folder or ".") if workload.is_own else Path(written)
-        scale = None if workload.is_own else 4 / workload.real_samples
+        if isinstance(workload.folder, DataSet):
+            place, scale = Path(written), 4 / workload.real_samples
+        else:  # a folder of one's own lies on its own medium, and is not copied
+            place, scale = Path(workload.folder or "."), None
         data = workload.prepare(place, None, scale, 0, lambda line: None)
         return counted_once(workload, workload.build_data_set(data, 0)), data
 
@@ -171,6 +172,7 @@ def count_forward(model: Any, run: Callable[[], Any]) -> Tuple[int, int, int]:
         counter = require("torch.utils.flop_counter").FlopCounterMode(display=False)
     except DependencyError:
         return count_layers(model, run)
+    dispatch: Any = require("torch.utils._python_dispatch")
     kernels = traffic = 0
     own = {tensor.untyped_storage().data_ptr() for tensor in (*model.parameters(), *model.buffers())}
 
@@ -178,7 +180,7 @@ def count_forward(model: Any, run: Callable[[], Any]) -> Tuple[int, int, int]:
         tensors = [one for one in tree.tree_leaves(values) if isinstance(one, torch.Tensor)]
         return sum(one.numel() * one.element_size() for one in tensors if one.untyped_storage().data_ptr() not in own)
 
-    class Kernels(require("torch.utils._python_dispatch").TorchDispatchMode):
+    class Kernels(dispatch.TorchDispatchMode):
         """Sees each operator that runs; a view of a tensor computes nothing."""
 
         def __torch_dispatch__(self, operator: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:

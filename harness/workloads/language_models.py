@@ -120,14 +120,13 @@ def _decoder_scores(model: Any, batch: Any) -> Any:
     return model(input_ids=tokens).logits
 
 
-_HALF_A_BILLION = {"width": 1280, "mlp": 3456, "layers": 22, "heads": 20}
-
+_HALF_A_BILLION = functools.partial(decoder, width=1280, mlp=3456, layers=22, heads=20)
 # LoRA on a Llama-style decoder of half a billion parameters, on WikiText in windows of 512 tokens; of no paper.
 # Weights are random: time, power and memory do not depend on them. All of them stay as they are but the low-rank pairs
 # beside the query and value projections (Hu et al. 2021, rank 8), 0.9 M parameters.
 LLAMA_LORA = Workload(
     name="llama-lora-wikitext",
-    model=decoder(**_HALF_A_BILLION),
+    model=_HALF_A_BILLION(),
     folder=WIKITEXT_LONG,
     data=transformed(WIKITEXT_LONG, lambda: split),
     loss=lambda model, batch: next_token_loss(_decoder_scores(model, batch), batch),
@@ -137,7 +136,7 @@ LLAMA_LORA = Workload(
     tokens_per_sample=LONG_STEPS,
 )
 LLAMA_LORA_CHECKPOINTED = dataclasses.replace(
-    LLAMA_LORA, name="llama-lora-wikitext-checkpointed", model=decoder(**_HALF_A_BILLION, is_checkpointed=True)
+    LLAMA_LORA, name="llama-lora-wikitext-checkpointed", model=_HALF_A_BILLION(is_checkpointed=True)
 )
 LLAMA_LORA_TINY = dataclasses.replace(
     LLAMA_LORA, name="llama-lora-tiny-wikitext", model=decoder(width=128, mlp=352, layers=4, heads=4)

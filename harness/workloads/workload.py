@@ -145,6 +145,7 @@ class Workload:
 
     def open(self, folder: Union[str, Path, None]) -> Any:
         """The data set as `data` makes it of a folder; InvalidValueError if it has no length or no items."""
+        assert not isinstance(self.data, (str, Path)), "`__post_init__` turns a folder into a function that reads it"
         built = self.data() if folder is None else self.data(Path(folder))
         if not hasattr(built, "__len__") or not hasattr(built, "__getitem__"):
             raise InvalidValueError(
@@ -172,7 +173,8 @@ class Workload:
         """
         if isinstance(self.folder, DataSet):
             return data_sets.prepare(self.folder, storage_dir, data_root, data_scale, seed, report)
-        return data_sets.prepare_own(self.name, self.open, self.folder, storage_dir, data_scale, report)
+        folder = None if self.folder is None else Path(self.folder)
+        return data_sets.prepare_own(self.name, self.open, folder, storage_dir, data_scale, report)
 
     def build_data_set(self, prepared: PreparedData, seed: int) -> Any:
         """The torch data set of prepared files: as many samples as were asked for, drawn by the seed."""

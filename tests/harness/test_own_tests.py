@@ -121,6 +121,17 @@ def test_a(device, power_mode, storage, page_cache, telemetry):
     assert "1 passed" in done.stdout, done.stdout
 
 
+def test_an_idle_state_has_no_data_on_a_storage(own):
+    text = """
+import pytest
+@pytest.mark.idle_states
+def test_a(storage):
+    assert storage.files == () and storage.directory is None and storage.medium == {}
+"""
+    done = own(text, device="host")
+    assert "3 passed" in done.stdout, done.stdout
+
+
 @pytest.mark.parametrize(
     ("call", "words"),
     [

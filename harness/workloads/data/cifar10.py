@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import pickletools
 from pathlib import Path
-from typing import List, Sequence, Tuple
+from typing import List, Literal, Sequence, Tuple, Union
 
 import numpy as np
 
@@ -58,7 +58,7 @@ def _batch_paths(directory: Path) -> List[Path]:
     raise DataSetError(f"{directory} has no data_batch_1.bin and no data_batch_1")
 
 
-def _open_batch(path: Path) -> Sequence[np.ndarray]:
+def _open_batch(path: Path) -> Union[FileRows, np.ndarray]:
     if path.suffix == ".bin":
         size = path.stat().st_size
         if size == 0 or size % _RECORD:
@@ -78,7 +78,8 @@ def _read_pickled(path: Path) -> np.ndarray:
     The pickle's operations are read and none of them is done, so nothing that it names is run. Of protocols 2 to 4;
     Python 3 writes the bytes of an array as text in protocol 2.
     """
-    key, labels, pixels, order, is_of_bytes = "", [], b"", "C", False
+    key, labels, pixels, is_of_bytes = "", [], b"", False
+    order: Literal["C", "F"] = "C"
     try:
         content = read_bounded(path)
         for count, (operation, value, _) in enumerate(pickletools.genops(content)):

@@ -33,7 +33,7 @@ class MnistSamples:
             raise DataSetError(
                 f"{self._files[1]} has {len(labels)} labels for {len(self._images)} pictures of {self._files[0]}"
             )
-        self._labels = [int(label) for label in labels]
+        self._labels = [int(labels[index]) for index in range(len(labels))]
         self.in_memory = isinstance(self._images, np.ndarray)
 
     def __len__(self) -> int:
