@@ -13,7 +13,7 @@ from __future__ import annotations
 import dataclasses
 import time
 import zlib
-from typing import TYPE_CHECKING, Any, Dict, Mapping, NamedTuple, Optional, Sequence, Tuple
+from typing import TYPE_CHECKING, Any, Dict, Mapping, NamedTuple, Optional, Sequence, Tuple, Union
 
 import numpy as np
 
@@ -89,7 +89,7 @@ def coverage(observed: np.ndarray, low: np.ndarray, high: np.ndarray) -> float:
     return share_to_percent(float(np.mean((low <= observed) & (observed <= high))))
 
 
-def spread(values: Sequence[Optional[float]]) -> Optional[Spread]:
+def spread(values: Union[Sequence[Optional[float]], np.ndarray]) -> Optional[Spread]:
     """Median and quartiles over repeats (001 sec. 4); None if a repeat has no figure, or there are no repeats."""
     figures = np.array(values, dtype=float)
     if len(figures) == 0 or np.isnan(figures).any():

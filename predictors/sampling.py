@@ -83,11 +83,12 @@ def choose(
             speed = speed + np.log(rows.power_limit_mw)
         greatest = int(np.lexsort((off_middle, -speed))[0])
         others = np.delete(np.arange(len(places)), greatest)
-        rest = _nearest_to_sobol(rows.take(others), count - 1, seed) if count > 1 else []
+        rest = _nearest_to_sobol(rows.take(others), count - 1, seed) if count > 1 else np.empty(0, dtype=np.int64)
         return places[[greatest, *others[rest]]]
 
     from predictors.models.physical_gp import PhysicalGP
     from predictors.models.physical_gp.design import after_profiling, before_profiling, most_informative
+    from predictors.models.physical_gp.posterior import ParameterPosterior
     from predictors.models.physical_gp.prior import priors_for
     from predictors.models.physical_gp.response import features
 
@@ -101,7 +102,9 @@ def choose(
         else:
             predictor = PhysicalGP(references=tuple(references), board=board, seed=seed)
             conditions = {"batch_size": rows.batch_size[0], "task": TASKS[int(rows.inference[0])]}
-            taught = after_profiling(predictor.fit(*profiled, **conditions).posterior_)
+            posterior = predictor.fit(*profiled, **conditions).posterior_
+            assert isinstance(posterior, ParameterPosterior), "it is fitted without power limits"
+            taught = after_profiling(posterior)
         return places[pool[most_informative(taught, features(rows.take(pool)), predicted, count)]]
 
 

@@ -14,6 +14,7 @@ import pytest
 
 import jetwatt
 from harness.core.boards import load_board
+from harness.core.errors import HarnessError
 from harness.simulation.corpus import simulate_corpus
 from predictors.models import networks
 from predictors.models.networks import train
@@ -451,3 +452,31 @@ def test_a_model_of_a_gpu_predicts_each_mode_under_each_profiled_limit(tmp_path)
     assert errors["time_mape_pct"] < 10
     model.save(tmp_path / "m.jw")
     assert jetwatt.load(tmp_path / "m.jw").predict(batch_size=64).equals(predicted)
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda folder: jetwatt.report(None, out=folder), "a report needs profiles"),
+        (
+            lambda folder: jetwatt.concurrent(
+                "sim:orin-agx",
+                training="lenet-mnist",
+                inference="lenet-mnist",
+                arrival_rate=1,
+                latency_limit=100,
+                switching_ms="much",
+            ),
+            "the cost of a mode change is 'much'",
+        ),
+        (
+            lambda folder: jetwatt.simulate_corpus("a40", "lenet-mnist", MODES[:1], power_limit="much"),
+            "power limit 'much' is not a number",
+        ),
+        (lambda folder: jetwatt.evaluate_strategies("zeus-v100", leave_out="mode"), "leave_out is 'mode'"),
+    ],
+    ids=["report", "concurrent", "simulate_corpus", "evaluate_strategies"],
+)
+def test_a_value_of_another_kind_is_refused_with_what_is_possible(call, words, tmp_path):
+    with pytest.raises(HarnessError, match=words):
+        call(tmp_path)

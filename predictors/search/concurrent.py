@@ -25,7 +25,14 @@ from harness.core.cases import (
 )
 from harness.core.configuration import FILE_NAME, load_configuration
 from harness.core.device import Device, is_self_profiling, named_mode
-from harness.core.errors import CannotRunError, HarnessError, OverBudgetError, ProcessEndedError, UnknownNameError
+from harness.core.errors import (
+    CannotRunError,
+    HarnessError,
+    InvalidValueError,
+    OverBudgetError,
+    ProcessEndedError,
+    UnknownNameError,
+)
 from harness.core.mode_texts import MAXN
 from harness.core.profiles import Profile
 from harness.core.terminal import Progress, format_duration, format_table
@@ -35,7 +42,7 @@ from harness.measure.run import check
 from harness.measure.run import run as run_case
 from harness.store import frames
 from harness.store.results import ResultsStore
-from predictors.search.device_profiler import DeviceProfiler, board_of, workers_of, workload_name
+from predictors.search.device_profiler import DeviceProfiler, board_of, profiler_of, workers_of, workload_name
 from predictors.strategies.closed_loop import design_for
 from predictors.strategies.concurrent import SEARCHES, ConcurrentChoice, ConcurrentGoal, choose_concurrent
 from predictors.strategies.protocol import History
@@ -118,6 +125,9 @@ def concurrent(
     for way in ways:
         if way not in WAYS:
             raise UnknownNameError(f"--ways names {way!r}", f"available: {', '.join(WAYS)}")
+    if isinstance(switching_ms, str) and switching_ms != MEASURED:
+        what = f"the cost of a mode change is {switching_ms!r}"
+        raise InvalidValueError(what, f"give it in ms, or {MEASURED!r} to measure it on this device")
     configuration = load_configuration(Path(config))
     opened = open_device(device, configuration)
     training_sizes = [batch_size] if isinstance(batch_size, int) else list(batch_size)
@@ -132,13 +142,9 @@ def concurrent(
     with contextlib.ExitStack() as stack:
         store = stack.enter_context(ResultsStore(Path(results))) if results is not None else None
         stack.enter_context(opened.session())
-        goal = ConcurrentGoal(
-            arrival_rate,
-            latency_limit,
-            None if power_budget is None else w_to_mw(power_budget),
-            measured_switching_ms(opened, store) if switching_ms == MEASURED else switching_ms,
-            percentile=percentile,
-        )
+        switch_ms = measured_switching_ms(opened, store) if isinstance(switching_ms, str) else switching_ms
+        budget_mw = None if power_budget is None else w_to_mw(power_budget)
+        goal = ConcurrentGoal(arrival_rate, latency_limit, budget_mw, switch_ms, percentile=percentile)
         histories = histories_of(
             opened, template, served, goal, inference_batches, progress, store, training_sizes, resume, profiles
         )
@@ -147,7 +153,7 @@ def concurrent(
                 attempts[way] = find_plan(histories, goal, duration, progress, strategy, way)
             except (CannotRunError, ProcessEndedError) as error:
                 refused[way] = error
-        for profiler in (history.profiler for history in histories):
+        for profiler in map(profiler_of, histories):
             for index, flags in profiler.flagged.items():
                 progress.line(
                     f"note: {profiler.case(index).id} was flagged in both of its profiles: {'; '.join(flags)}"
@@ -265,13 +271,13 @@ def find_plan(
     `search` is one of `SEARCHES`, `way` one of `WAYS`: if both overlap, the slowdown is taken from the results file, or
     from the first plan.
     """
-    trainer, server = profilers = tuple(history.profiler for history in histories)
+    trainer, server = (profiler_of(history) for history in histories)
     device, seed = trainer.device, trainer.template.settings.seed
     make, first = unfitted(StrategySetting(board_of(device)), seed), design_for(seed)
     attempts: List[Attempt] = []
     wanted = goal
     if way != INTERLEAVED:
-        wanted = dataclasses.replace(goal, switching_ms=None, slowdowns=slowdowns_before(profilers, way))
+        wanted = dataclasses.replace(goal, switching_ms=None, slowdowns=slowdowns_before((trainer, server), way))
     changes_mode = wanted.switching_ms is not None
     answers = server.case(-1 if changes_mode else 0)  # their modes are the same, in one order
     charged_ms = wanted.switching_ms if is_self_profiling(device) else None  # real boards take their own time
@@ -300,18 +306,16 @@ def find_plan(
         latency, power = attempts[-1].shortfalls(goal)
         if max(latency, power) <= 1 or not np.isfinite(latency + power):
             break
-        costs = [profile.aggregates[name] for name in SLOWDOWNS]
         if latency > 1:
-            promised_ms = min(choice.expected.latency_ms, wanted.latency_ms)
+            promised_ms = min(float(choice.expected.latency_ms), wanted.latency_ms)
             wanted = dataclasses.replace(wanted, latency_ms=promised_ms / latency)
-        if power > 1:
-            promised_mw = min(choice.expected.power_mw, wanted.power_mw)
+        if power > 1 and wanted.power_mw is not None:
+            promised_mw = min(float(choice.expected.power_mw), wanted.power_mw)
             wanted = dataclasses.replace(wanted, power_mw=promised_mw / power)
-        wanted = dataclasses.replace(
-            wanted,
-            switching_ms=profile.aggregates["switching_ms"] or wanted.switching_ms,
-            slowdowns=wanted.slowdowns if way == INTERLEAVED or None in costs else tuple(costs),
-        )
+        wanted = dataclasses.replace(wanted, switching_ms=profile.aggregates["switching_ms"] or wanted.switching_ms)
+        of_training, of_inference = (profile.aggregates[name] for name in SLOWDOWNS)
+        if way != INTERLEAVED and of_training is not None and of_inference is not None:
+            wanted = dataclasses.replace(wanted, slowdowns=(of_training, of_inference))
     return attempts
 
 

@@ -22,7 +22,7 @@ import numpy as np
 from harness.board.sampler import Sampler
 from harness.core.boards import is_board
 from harness.core.cases import TRAINING, Case
-from harness.core.device import Device
+from harness.core.device import Device, RealDevice
 from harness.core.environment import describe_environment
 from harness.core.errors import (
     CannotRunError,
@@ -46,7 +46,7 @@ from harness.store.results import ResultsStore
 from harness.workloads import get_workload
 from predictors.sampling import profiling_seconds
 from predictors.search.memory_limit import MemoryLimit
-from predictors.strategies.protocol import Candidates, FailedMode, MeasuredMode
+from predictors.strategies.protocol import Candidates, FailedMode, History, MeasuredMode
 
 USUAL_WORKERS = 4  # 003 II.B, 004 4.4
 MEDIAN = 50.0  # of the times of minibatches, in %
@@ -323,6 +323,12 @@ def workers_of(workload: str, given: Optional[int] = None) -> int:
     return load_workload_parameters(workload).default_workers if workload in SIMULATED_WORKLOADS else USUAL_WORKERS
 
 
+def profiler_of(history: History) -> DeviceProfiler:
+    """The device of a search that runs on one."""
+    assert isinstance(history.profiler, DeviceProfiler), "its profiles come from a table"
+    return history.profiler
+
+
 def board_of(device: Device) -> str:
     """The board that a device is or represents; empty if it is not a board."""
     name = getattr(device, "board", None) or device.name.rpartition(":")[2].partition("@")[0]
@@ -331,7 +337,7 @@ def board_of(device: Device) -> str:
 
 
 @contextlib.contextmanager
-def power_sampler(device: Device, interval_s: float, root: Path, or_else: str = "") -> Iterator[Sampler]:
+def power_sampler(device: RealDevice, interval_s: float, root: Path, or_else: str = "") -> Iterator[Sampler]:
     """Samples a real device's own sensors; refuses a device without power."""
     with Sampler(device.telemetry_sources(Path.cwd()), interval_s, root=str(root)) as sampler:
         sampler.poll()

@@ -14,7 +14,7 @@ from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tu
 
 import numpy as np
 
-from harness.core.cases import CONCURRENT, INFERENCE, Case, Mix, parts_of
+from harness.core.cases import CONCURRENT, INFERENCE, Case, Mix, case_duration_s, parts_of
 from harness.core.device import Device
 from harness.core.errors import CannotRunError, SourceUnavailableError
 from harness.core.interleaving import expect
@@ -168,19 +168,20 @@ def plan(device: Device, case: Case, report: Callable[[str], None]) -> List[Sear
     modes = len(device.power_modes("all"))
     outcomes = []
     for share in POWER_SHARES:
-        goal = ConcurrentGoal(mix.arrivals_per_s, LATENCY * at_maxn["latency_p95_ms"], share * at_maxn["power_mw"])
+        budget_mw = share * at_maxn["power_mw"]
+        goal = ConcurrentGoal(mix.arrivals_per_s, LATENCY * at_maxn["latency_p95_ms"], budget_mw)
         expected = best = None
         if trained is not None and served is not None:
             expected = expect(*trained, *served, np.array(BATCHES), mix.arrivals_per_s)
-            worst = np.maximum(expected.latency_ms / goal.latency_ms, expected.power_mw / goal.power_mw)
+            worst = np.maximum(expected.latency_ms / goal.latency_ms, expected.power_mw / budget_mw)
             best = expected.training_per_s[worst <= 1].max(initial=0.0)
             if not best:
                 continue
-        label = f"{case.workload}, {mw_to_w(goal.power_mw):.1f} W and {goal.latency_ms:.0f} ms"
+        label = f"{case.workload}, {mw_to_w(budget_mw):.1f} W and {goal.latency_ms:.0f} ms"
         for name in (HALVING, CLOSED_LOOP):
             progress = ReportedProgress(report)
             histories = concurrent.histories_of(device, training, mix.inference, goal, BATCHES, progress)
-            attempts = concurrent.find_plan(histories, goal, case.settings.duration_s, progress, search=name)
+            attempts = concurrent.find_plan(histories, goal, case_duration_s(case), progress, search=name)
             attempt, spent = concurrent.best_of(goal, attempts), attempts[-1].choice.profiles
             among = modes * (1 + len(BATCHES))
             true_over = slower = None
@@ -197,14 +198,17 @@ def plan(device: Device, case: Case, report: Callable[[str], None]) -> List[Sear
 def claims(outcomes: Sequence[SearchOutcome]) -> Dict[str, Tuple[List[Cell], Bounds]]:
     """The paper's claims on its search, and this suite's on the closed loop, on a device."""
     halved = [outcome for outcome in outcomes if outcome.strategy == HALVING]
-    with_truth = [outcome for outcome in outcomes if outcome.slower is not None and outcome.true_over is not None]
+    with_truth = [
+        (outcome, outcome.true_over, outcome.slower)
+        for outcome in outcomes
+        if outcome.true_over is not None and outcome.slower is not None
+    ]
     share = [exactly(outcome.goal, outcome.spent / math.log2(outcome.candidates)) for outcome in halved]
-    over = [exactly(f"{outcome.strategy}, {outcome.goal}", outcome.true_over) for outcome in with_truth]
-    slower = [exactly(outcome.goal, outcome.slower) for outcome in with_truth if outcome.strategy == HALVING]
-    times = {(outcome.goal, outcome.strategy): outcome.slower for outcome in with_truth}
-    ratios = np.array(
-        [times[outcome.goal, CLOSED_LOOP] / outcome.slower for outcome in with_truth if outcome.strategy == HALVING]
-    )
+    over = [exactly(f"{outcome.strategy}, {outcome.goal}", true_over) for outcome, true_over, _ in with_truth]
+    halving = [(outcome.goal, slower) for outcome, _, slower in with_truth if outcome.strategy == HALVING]
+    closed_loop = {outcome.goal: slower for outcome, _, slower in with_truth if outcome.strategy == CLOSED_LOOP}
+    slower = [exactly(goal, factor) for goal, factor in halving]
+    ratios = np.array([closed_loop[goal] / factor for goal, factor in halving])
     mean = []
     if len(ratios) > 1:
         drawn = ratios[np.random.default_rng(0).integers(len(ratios), size=(DRAWS, len(ratios)))].mean(axis=1)

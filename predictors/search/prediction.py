@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, Optional, Sequence, Tuple, Union
+from typing import TYPE_CHECKING, Any, Dict, NamedTuple, Optional, Sequence, Tuple, Union
 
 import numpy as np
 
@@ -92,7 +92,7 @@ def predict(
     if limits_mw is not None:
         each_limit_mw = np.tile(limits_mw, len(modes))
         modes = [mode for mode in modes for _ in limits_mw]
-    inputs = {
+    inputs: Dict[str, Any] = {
         "modes": np.maximum(np.array(modes, dtype=np.int64), 1),  # predictors take an unknown clock as 1 kHz
         "batch_size": size,
         "task": task or saved.origin.get("task", TASKS[0]),

@@ -85,9 +85,7 @@ def evaluate_prior(
     Raises:
         HarnessError: a corpus is invalid, or there is only one network or board.
     """
-    if leave_out not in LEFT_OUT:
-        raise UnknownNameError(f"leave_out is {leave_out!r}", f"available: {', '.join(LEFT_OUT)}")
-    tables, column = load_all_tables(corpora), LEFT_OUT[leave_out]
+    tables, column = load_all_tables(corpora), left_out_column(leave_out)
     priors = priors_without(tables, leave_out, jobs)
     numbers = (modes,) if modes is None or isinstance(modes, int) else tuple(modes)
     counts = count_networks(tables) if 0 in numbers else None
@@ -101,11 +99,18 @@ def evaluate_prior(
     return run_evaluation(plan, jobs, report, title=title, files=list(map(Path, corpora)))
 
 
+def left_out_column(leave_out: str) -> str:
+    """The corpus column of what is left out; UnknownNameError if it is neither network nor board."""
+    if leave_out not in LEFT_OUT:
+        raise UnknownNameError(f"leave_out is {leave_out!r}", f"available: {', '.join(LEFT_OUT)}")
+    return LEFT_OUT[leave_out]
+
+
 def priors_without(tables: Sequence[Table], what: str, jobs: int) -> Dict[str, Hierarchy]:
     """For each network or board, the prior learned from the tables of all others, in up to `jobs` processes."""
     from predictors.models.physical_gp.learning import learn_hierarchy
 
-    column = LEFT_OUT[what]
+    column = left_out_column(what)
     names = sorted({getattr(table, column) for table in tables})
     if len(names) < 2:
         raise InvalidValueError(

@@ -108,7 +108,7 @@ class PublishedError(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
 
     def case(self, greatest: PowerMode) -> ScenarioCase:
         """The case to test for the same figure; `greatest` fills in settings that a tested mode omits."""
-        references = (ProfileSource(self.reference),) if self.reference else ()
+        references: Tuple[ProfileSource, ...] = (ProfileSource(self.reference),) if self.reference else ()
         if self.tested == TEN_MODES:
             target = ProfileSource(self.workload, self.device, batch_size=self.batch_size, named=tuple("abcdefghij"))
             fitted = tuple(self.modes.split(","))
@@ -260,7 +260,11 @@ def published(
     )
     choices = {group: _choices(group, plan, jobs, report) for group in choice_groups}
     of_rows = [choices if row.metric in CHOICES else errors for row in rows]
-    compared = compare(rows, [tuple(map(of.get, groups)) for of, groups in zip(of_rows, wanted)])
+    figures_of_rows = []
+    for of, groups in zip(of_rows, wanted):
+        same_figures, other_figures, best_figures = (None if group is None else of.get(group) for group in groups)
+        figures_of_rows.append((same_figures, other_figures, best_figures))
+    compared = compare(rows, figures_of_rows)
     same = [plan.targets[groups[0].target] for groups in wanted]
     learned = [target for row, target in zip(rows, same) if (row.predictor, row.tested) == ("linear", TEN_MODES)]
     return PublishedComparison(compared, ran.skipped, format_subsets(learned) if learned else "")
@@ -357,7 +361,9 @@ def format_subsets(targets: Sequence[Target]) -> str:
     ranked = ranked_subsets(inputs, np.column_stack([target.table.time_ms for target in targets]))
     named = named_modes(targets[0].table.device)
     names = {tuple(named[name]): name for name in "abcdefghij"}
-    (error, best), papers = ranked[0], tuple(sorted(targets[0].fitted.tolist()))
+    fitted = targets[0].fitted
+    assert fitted is not None, "the paper names the modes that it learned from"
+    (error, best), papers = ranked[0], tuple(sorted(fitted.tolist()))
     place, theirs = next((place, off) for place, (off, taken) in enumerate(ranked, 1) if taken == papers)
     most = ", ".join(sorted(names[tuple(row)] for row in modes[list(best)].tolist()))
     return (

@@ -13,7 +13,7 @@ from harness.core.boards import load_board
 from harness.core.campaigns import default_medium
 from harness.core.cases import DEFAULT_MINIBATCHES, Case, Settings
 from harness.core.configuration import DEFAULT_RESULTS, DEFAULT_STORAGE, FILE_NAME, load_configuration
-from harness.core.device import Device, limits_of, named_mode
+from harness.core.device import Device, is_real, limits_of, named_mode
 from harness.core.errors import CannotRunError, HarnessError, InvalidValueError
 from harness.core.files import write_output
 from harness.core.mode_texts import MAXN
@@ -43,6 +43,7 @@ from predictors.search.device_profiler import (
     PowerPeak,
     board_of,
     power_sampler,
+    profiler_of,
     workers_of,
     workload_name,
 )
@@ -179,16 +180,15 @@ def recommend(
         _refuse_more_than_an_epoch(names, max(sizes))
     lengths = [minibatches_of_training(name, sizes[0], epochs) for name in names]
     budgets = [power_budget] if isinstance(power_budget, (int, float)) else list(power_budget or ())
-    wanted = _of_samples(goal, sizes, opened)
+    minimised = _of_samples(goal, sizes, opened)
     limits = budgets, peak_budget, time_limit, deadline, energy_budget
-    goals = [goals_of(wanted, *limits, length, sizes) for length in lengths]
+    goals = [goals_of(minimised, *limits, length, sizes) for length in lengths]
     if writes_conf and not board_of(opened):
         raise InvalidValueError(f"{device} has no nvpmodel", "omit --write-conf")
     answer = Answer(opened, case_device, None if peak_budget is None else w_to_mw(peak_budget))
     references = _references(corpus, reference, names)
     settings = Settings(minibatches=minibatches, seed=seed, max_temperature_c=max_temperature)
-    keeps = pool is None and results is not None
-    with ResultsStore(Path(results)) if keeps else contextlib.nullcontext() as store:
+    with ResultsStore(Path(results)) if pool is None and results is not None else contextlib.nullcontext() as store:
         for name, length, wanted in zip(names, lengths, goals):
             where = storage, sizes[0], settings, task
             recommendations = recommend_mode(
@@ -199,7 +199,7 @@ def recommend(
                 strategy=strategy or (ON_DEVICE if risk is None else "one-shot"),
                 profiles=profiles,
                 risk=risk,
-                batch=batch or (1 if pool is None else len(opened.boards)),
+                batch=batch or (len(opened.boards) if isinstance(opened, PoolDevice) else 1),
                 unprofiled=unprofiled,
                 percentile=percentile,
                 references=(*references, *(profiles_of(earlier[0], opened) for earlier in answer.recommendations)),
@@ -251,7 +251,7 @@ class Answer:
         return not self._missed()
 
     def _missed(self) -> List[Recommendation]:
-        is_pool = hasattr(self.device, "boards")
+        is_pool = isinstance(self.device, PoolDevice)
         return [
             recommendation
             for recommendations, boards in zip(self.recommendations, self.boards)
@@ -268,7 +268,7 @@ class Answer:
         self.trainings.append(training)
         self.boards.append([] if training is None else forecasts_of(self.device, recommendations[0], training))
         lines = [_text_of(self.device, workload, recommendations, self.peak_mw)]
-        if hasattr(self.device, "boards"):
+        if isinstance(self.device, PoolDevice):
             lines.append(self.device.describe())
         if training is not None:
             lines.append(format_forecasts(training, self.boards[-1], self.device.provenance))
@@ -317,7 +317,7 @@ class Answer:
 
         rows = [
             {
-                "workload": recommendation.history.profiler.template.workload,
+                "workload": profiler_of(recommendation.history).template.workload,
                 "goal": recommendation.goal.describe(),
                 "power mode": recommendation.mode.name,
                 "batch size": recommendation.choice.batch_size,
@@ -389,7 +389,7 @@ def forecasts_of(device: Device, recommendation: Recommendation, training: Train
     modes, pickable = history.profiler.candidates.modes, history.usable
     if not recommendation.unprofiled:
         pickable = pickable & (posterior.admitted | posterior.measured)
-    if not hasattr(device, "boards"):
+    if not isinstance(device, PoolDevice):
         return [forecast(posterior, modes, pickable, training, device.name, device.name)]
     boards = []
     for board, (instance, scales, why) in device.measured_scales().items():
@@ -483,8 +483,7 @@ def _text_of(device: Device, workload: str, recommendations: Sequence[Recommenda
             allowed = "" if peak_mw is None else f", limit {mw_to_w(peak_mw):.4g} W"
             exceeded = f"; {peak.exceeded}" if peak.exceeded else ""
             lines.append(f"peak:        {mw_to_w(peak.peak_mw):.4g} W{apart}{allowed}{exceeded}")
-    history = recommendations[0].history
-    case = history.profiler.case(recommendations[0].choice.index)
+    case = profiler_of(recommendations[0].history).case(recommendations[0].choice.index)
     scaled_from = device.conditions(case).get("scaled_from") if device.provenance == "simulated" else None
     if scaled_from:
         lines.append(
@@ -498,7 +497,7 @@ def profiles_of(recommendation: Recommendation, device: Device) -> Table:
     history, candidates = recommendation.history, recommendation.history.profiler.candidates
     return Table(
         board_of(device),
-        history.profiler.template.workload,
+        profiler_of(history).template.workload,
         history.profiler.task,
         device.provenance,
         candidates.known_modes[history.places],
@@ -534,7 +533,7 @@ def recommend_mode(
     `case` is profiled with its power mode and, if there are `batch_sizes`, its batch size replaced; the other
     parameters are the command's options. `samples` are those of the whole training; None counts savings over an hour.
     """
-    if hasattr(device, "telemetry_sources"):
+    if is_real(device):
         with power_sampler(device, 1.0, device.root):
             pass  # refuse a device without power before the first profile
     if device.clocks_only_fall and device.provenance == "measured":
@@ -632,7 +631,8 @@ class WithinPeak(Strategy):
             if peak_mw <= self._limit_mw or not is_within:
                 break
             refused.add(choice.index)
-            goal = self._at_most(goal, choice.measured.power_mw * self._limit_mw / peak_mw)
+            drawn_mw = history.taken[choice.index].power_mw
+            goal = self._at_most(goal, drawn_mw * self._limit_mw / peak_mw)
             choice = self._strategy.choose(history, goal)
         return choice
 
@@ -642,7 +642,7 @@ class WithinPeak(Strategy):
 
 
 def _peak_of(recommendation: Recommendation) -> Optional[PowerPeak]:
-    return recommendation.history.profiler.peaks.get(recommendation.choice.index)
+    return profiler_of(recommendation.history).peaks.get(recommendation.choice.index)
 
 
 def _of_samples(goal: Optional[str], sizes: Sequence[int], device: Device) -> Optional[str]:

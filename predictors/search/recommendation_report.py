@@ -9,7 +9,7 @@ import numpy as np
 from harness.core.terminal import format_duration, format_table
 from harness.core.units import mw_to_w, share_to_percent
 from predictors.models.base import describe_unprofiled
-from predictors.search.device_profiler import MEDIAN
+from predictors.search.device_profiler import MEDIAN, profiler_of
 from predictors.strategies.recommendation import FigureInterval, ModeFigures, Recommendation, SharedMode, thinned
 
 _FRONT_LINES = 12
@@ -17,7 +17,7 @@ _FRONT_LINES = 12
 
 def format_recommendation(*recommendations: Recommendation) -> str:
     """Text of recommendations: the front, the mode for each goal with its savings, and the cost of the search."""
-    first, history, profiler = recommendations[0], recommendations[0].history, recommendations[0].history.profiler
+    first, history, profiler = recommendations[0], recommendations[0].history, profiler_of(recommendations[0].history)
     provenance = profiler.device.provenance
     front, recommended = (
         thinned(first.front, _FRONT_LINES),
@@ -64,7 +64,8 @@ def notes_on(recommendation: Recommendation) -> List[str]:
 
 
 def _lines_of_goal(recommendation: Recommendation, provenance: str) -> List[str]:
-    choice, mode, percentile = recommendation.choice, recommendation.mode, recommendation.history.profiler.percentile
+    choice, mode = recommendation.choice, recommendation.mode
+    percentile = profiler_of(recommendation.history).percentile
     of_tail = "" if percentile == MEDIAN else f", which {percentile:g} % of minibatches do not exceed"
     return [
         f"goal:        {recommendation.goal.describe()}",
@@ -89,14 +90,14 @@ def format_shared(recommendations: Sequence[Recommendation], shared: Optional[Sh
     )
     for recommendation, mode in zip(recommendations, shared.modes):
         figures = f"{_figure(mode.time_ms, 1.0, 'ms')}, {_figure(mode.power_mw, 1e3, 'W')}"
-        lines.append(f"  {recommendation.history.profiler.template.workload}: {figures}")
+        lines.append(f"  {profiler_of(recommendation.history).template.workload}: {figures}")
     return "\n".join(lines)
 
 
 def plain_spent(recommendations: Sequence[Recommendation]) -> Dict[str, Any]:
     """The total cost of several workloads, for JSON."""
     spent_each = [
-        {**recommendation.choice.spent._asdict(), "resumed": recommendation.history.profiler.resumed}
+        {**recommendation.choice.spent._asdict(), "resumed": profiler_of(recommendation.history).resumed}
         for recommendation in recommendations
     ]
     return {name: sum(spent[name] for spent in spent_each) for name in spent_each[0]}
@@ -133,7 +134,7 @@ def plain_recommendation(recommendation: Recommendation) -> Dict[str, Any]:
     Figures have `value`, `low`, `high` (an 80 % interval), `profiled` (else predicted) and `measured` (profiled on a
     real device); `minibatches` is None if savings are over an hour's training.
     """
-    choice, history, profiler = recommendation.choice, recommendation.history, recommendation.history.profiler
+    choice, history, profiler = recommendation.choice, recommendation.history, profiler_of(recommendation.history)
     provenance = profiler.device.provenance
     return {
         "device": profiler.device.name,

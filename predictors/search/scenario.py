@@ -99,8 +99,17 @@ def simulated(source: ProfileSource, modes: Optional[np.ndarray] = None, *, seed
         chosen = [spec.modes_by_name()[name] for name in source.named]
     else:
         chosen = list(spec.power_mode_space().paper_grid())
-    settings = {"batch_size": source.batch_size, "task": source.task, "seed": seed, "instance": source.instance}
-    rows = simulate_corpus(source.device, source.workload, chosen, storage=DEFAULT_STORAGE, noise=False, **settings)
+    rows = simulate_corpus(
+        source.device,
+        source.workload,
+        chosen,
+        batch_size=source.batch_size,
+        storage=DEFAULT_STORAGE,
+        task=source.task,
+        seed=seed,
+        noise=False,
+        instance=source.instance,
+    )
     (table,) = tables_of(rows)
     if source.minibatches is not None:
         name = f"{source.device}@{source.instance}" if source.instance else source.device

@@ -17,7 +17,7 @@ from predictors.models.tables import Table, find_table
 from predictors.models.vendor_estimate import estimated_boards
 from predictors.search.corpora import load_all_tables, load_tables
 from predictors.search.evaluate import Report, no_report
-from predictors.search.prior import LEFT_OUT, priors_without
+from predictors.search.prior import left_out_column, priors_without
 from predictors.search.recommend import minibatches_of_training
 from predictors.strategies.evaluation import ContestRun, JudgedChoices, contest_runs, results, run_contest
 from predictors.strategies.fixed import VendorPreset, presets_of
@@ -94,8 +94,8 @@ def evaluate_strategies(
     elsewhere = load_tables(corpus_file(str(reference_corpus))) if reference_corpus else tables
     names_of_references = [reference] if isinstance(reference, str) else list(reference)
     tasks_of_reference = {table.task for table in elsewhere if table.workload in names_of_references}
-    column = None if leave_out is None else LEFT_OUT[leave_out]
-    priors = priors_without(tables, leave_out, jobs) if column else {}
+    column = None if leave_out is None else left_out_column(leave_out)
+    priors = {} if leave_out is None else priors_without(tables, leave_out, jobs)
     contests = []
     objectives = set()
     for table in _targets(tables, [target] if isinstance(target, str) else list(target), task):
@@ -141,8 +141,12 @@ def evaluate_strategies(
         "corpus": " ".join(map(str, files)),
         "reference": ",".join(names_of_references) or None,
         "budgets_w": budgets,
+        "repeats": repeats,
+        "risk": risk,
+        "notes": notes,
+        "task": task,
+        "goal": ", ".join(sorted(objectives)),
     }
-    about.update(repeats=repeats, risk=risk, notes=notes, task=task, goal=", ".join(sorted(objectives)))
     return StrategyContest(rows, about, outcomes, tuple(table for table, *_ in contests))
 
 

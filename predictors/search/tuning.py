@@ -32,7 +32,7 @@ import queue
 import threading
 import time
 from pathlib import Path
-from typing import Any, Callable, Iterator, List, NamedTuple, Optional, Tuple, Union
+from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Tuple, Union
 
 import numpy as np
 
@@ -40,7 +40,7 @@ from harness.board.cpu import workers_follow
 from harness.core.campaigns import default_medium
 from harness.core.cases import Case
 from harness.core.configuration import FILE_NAME, load_configuration
-from harness.core.device import Device, named_mode
+from harness.core.device import Device, is_real, named_mode
 from harness.core.errors import CannotRunError, ControlError, HarnessError, InvalidValueError
 from harness.core.metrics import POWER_CHANNEL, between
 from harness.core.mode_texts import MAXN
@@ -313,7 +313,7 @@ def tuning(
     opened = open_device(device, configuration, root)
     strategy = make_closed_loop(StrategySetting(board_of(opened), references), 0, LEAST_GAIN)
     modes = list(opened.power_mode_space())
-    options = {
+    options: Dict[str, Any] = {
         "profiles": profiles, "minibatches": minibatches, "batch_size": batch_size, "silence_s": silence_s,
         "report": report,
     }  # fmt: skip
@@ -349,7 +349,9 @@ class RehearsedTuner(OnlineTuner):
 
         def run_in(mode: PowerMode) -> None:
             aggregates = board.profile(case.in_mode(NamedMode(mode.name, mode))).aggregates
-            self._minibatch_s, self._drawn_mw = ms_to_s(aggregates["minibatch_time_ms"]), aggregates["power_mw"]
+            time_ms = aggregates["minibatch_time_ms"]
+            assert time_ms is not None, "every simulated minibatch has a time"
+            self._minibatch_s, self._drawn_mw = ms_to_s(time_ms), aggregates["power_mw"]
 
         run_in(board.power_mode_space().greatest)
         super().__init__(
@@ -375,7 +377,7 @@ def _held(device: Device) -> Iterator[None]:
 @contextlib.contextmanager
 def _sensor(device: Device, interval_s: float, root: Path) -> Iterator[Power]:
     """The device's own power sensors, sampled in a separate process."""
-    if not hasattr(device, "telemetry_sources"):
+    if not is_real(device):
         raise CannotRunError(
             f"{device.name} does not run your training loop", "tune on host, on a board, or on sim:BOARD"
         )
@@ -383,7 +385,9 @@ def _sensor(device: Device, interval_s: float, root: Path) -> Iterator[Power]:
 
         def median_mw(start_s: float, end_s: float) -> Optional[float]:
             sampler.poll()
-            values = between(sampler.series(POWER_CHANNEL), start_s, end_s).values
+            series = sampler.series(POWER_CHANNEL)
+            assert series is not None, "`power_sampler` waits for its first sample"
+            values = between(series, start_s, end_s).values
             return float(np.median(values)) if len(values) else None
 
         yield median_mw

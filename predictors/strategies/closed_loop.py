@@ -61,10 +61,12 @@ class CandidatePosterior(NamedTuple):
         """The draws combined into one normal distribution of each figure."""
         if self.log_time.ndim == 1:
             return self
-        means, sds = (self.log_time, self.log_power), (self.log_time_sd, self.log_power_sd)
-        sds = [np.hypot(mean.std(axis=0), sd.mean(axis=0)) for mean, sd in zip(means, sds)]
-        means = [mean.mean(axis=0) for mean in means]
-        return self._replace(log_time=means[0], log_time_sd=sds[0], log_power=means[1], log_power_sd=sds[1])
+        return self._replace(
+            log_time=self.log_time.mean(axis=0),
+            log_time_sd=np.hypot(self.log_time.std(axis=0), self.log_time_sd.mean(axis=0)),
+            log_power=self.log_power.mean(axis=0),
+            log_power_sd=np.hypot(self.log_power.std(axis=0), self.log_power_sd.mean(axis=0)),
+        )
 
     @property
     def admitted(self) -> np.ndarray:
@@ -226,8 +228,9 @@ class ClosedLoop(Strategy):
             if gains[best] <= (0.0 if chosen else self.least_gain):
                 break
             chosen.append(best)
-            figures = np.exp([posterior.log_time[..., best].mean(), posterior.log_power[..., best].mean()]).tolist()
-            believed.taken[best] = MeasuredMode(*figures, seconds=0.0)
+            logs = posterior.log_time[..., best].mean(), posterior.log_power[..., best].mean()
+            time_ms, power_mw = np.exp(logs).tolist()
+            believed.taken[best] = MeasuredMode(time_ms, power_mw, seconds=0.0)
         return chosen
 
 

@@ -110,10 +110,11 @@ def choose_concurrent(
     if halves:
         _halve(histories, goal)
     for history in () if halves else histories:
+        begin: Sequence[int] = ()
         if everything <= training.limit:
             begin = range(len(history.profiler.candidates.modes))
-        else:
-            begin = () if history.taken else first(history, min(INITIAL, training.limit // 2))
+        elif not history.taken:
+            begin = first(history, min(INITIAL, training.limit // 2))
         for index in from_high_to_low(history, begin):
             history.profile(index)
     if not halves and everything > training.limit and goal.switching_ms is not None and _shared_modes(histories).size:
@@ -142,11 +143,11 @@ def _search(
     """Profile the most promising plan until no gain is expected or the profiles are spent; returns all plans."""
     training, inference = histories
     while True:
-        drawn = [learn(predictor(), history, draws=DRAWS) for history in histories]
-        likely = [posterior.over_draws() for posterior in drawn]
+        trained, served = (learn(predictor(), history, draws=DRAWS) for history in histories)
+        likely = trained.over_draws(), served.over_draws()
         plans = _pairs(*likely, histories, goal)
         weighed = _weigh(*likely, *plans, goal)
-        draws = (_weigh(*(posterior.draw(place) for posterior in drawn), *plans, goal) for place in range(DRAWS))
+        draws = (_weigh(trained.draw(place), served.draw(place), *plans, goal) for place in range(DRAWS))
         place = weighed.most_promising(draws) if profiling else None
         wanted = [] if place is None else [(training, weighed.training[place]), (inference, weighed.inference[place])]
         wanted = [(history, int(index)) for history, index in wanted if index not in history.taken]
@@ -220,12 +221,18 @@ def _halve(histories: Sequence[History], goal: ConcurrentGoal) -> None:
         return bool(inference.usable[index]) and wanted <= training.unspent
 
     def probe(index: int) -> Optional[Probed]:
-        trained = training.profile(partner[index])
+        partner_index = partner[index]
+        assert partner_index is not None, "a mode that training lacks is not usable"
+        trained = training.profile(partner_index)
         served = None if trained is None else inference.profile(index)
-        if served is None:
+        if trained is None or served is None:
             inference.usable[index] = False
             return None
-        expected = expect(*trained[:2], *served[:2], sizes[index], goal.arrivals_per_s, slowdowns=goal.slowdowns)
+        train_ms, train_mw = np.array([trained.time_ms, trained.power_mw])
+        infer_ms, infer_mw = np.array([served.time_ms, served.power_mw])
+        expected = expect(
+            train_ms, train_mw, infer_ms, infer_mw, sizes[index], goal.arrivals_per_s, slowdowns=goal.slowdowns
+        )
         # Of each limit: the used share, the directions of clocks and batch size that lower it, and by clocks alone.
         used = [
             (float(expected.latency_ms / goal.latency_ms), ("up", "down"), False),
@@ -271,7 +278,7 @@ def _weigh(
     # Training gets the share of time that inference leaves, 1 - load.
     displaced_per_s = takes_turns * expected.load * training.batch_size[first] / ms_to_s(train_ms)
     # The errors of both kinds of work are assumed independent and normal.
-    slowed_ms = infer_ms if takes_turns else infer_ms * goal.slowdowns[1]
+    slowed_ms = infer_ms if goal.slowdowns is None else infer_ms * goal.slowdowns[1]
     latency_sd = np.hypot(takes_turns * train_ms * train_sd, slowed_ms * infer_sd)
     chance = ndtr((goal.latency_ms - expected.latency_ms) / latency_sd) * (expected.load < 1)
     worst = np.maximum(expected.latency_ms / goal.latency_ms, expected.load)

@@ -71,7 +71,8 @@ def judge(table: Table, goal: Goal, choice: Choice) -> JudgedChoice:
     columns = (table.time_ms, table.power_mw, table.batch_size)
     objective, breaks = goal.objective(*columns), bool(goal.breaks(*columns)[place])
     penalty = None if best is None else float(100 * (objective[place] / objective[best] - 1))
-    return JudgedChoice(goal, choice, best, *(float(values[place]) for values in columns[:2]), penalty, breaks)
+    time_ms, power_mw = float(table.time_ms[place]), float(table.power_mw[place])
+    return JudgedChoice(goal, choice, best, time_ms, power_mw, penalty, breaks)
 
 
 def sweep(
@@ -130,12 +131,15 @@ def by_choice(outcomes: Sequence[JudgedChoice]) -> Dict[str, List[float]]:
 
     `power_error_w` is observed power less the budget: below 0 if the budget is not used up.
     """
-    limited = [outcome for outcome in outcomes if outcome.penalty_pct is not None and "power_mw" in outcome.goal.limits]
-    met = [(outcome.goal.limits["power_mw"], outcome) for outcome in limited]
+    met = [
+        (outcome.goal.limits["power_mw"], outcome.penalty_pct, outcome.power_mw)
+        for outcome in outcomes
+        if outcome.penalty_pct is not None and "power_mw" in outcome.goal.limits
+    ]
     return {
-        "budget_w": [round(mw_to_w(budget_mw), DIGITS) for budget_mw, _ in met],
-        "penalty_pct": [round(outcome.penalty_pct, DIGITS) for _, outcome in met],
-        "power_error_w": [round(mw_to_w(outcome.power_mw - budget_mw), DIGITS) for budget_mw, outcome in met],
+        "budget_w": [round(mw_to_w(budget_mw), DIGITS) for budget_mw, _, _ in met],
+        "penalty_pct": [round(penalty_pct, DIGITS) for _, penalty_pct, _ in met],
+        "power_error_w": [round(mw_to_w(power_mw - budget_mw), DIGITS) for budget_mw, _, power_mw in met],
     }
 
 

@@ -28,29 +28,28 @@ class PowerLimits(Strategy):
 
     def choose_all(self, history: History, goals: Sequence[Goal]) -> List[Choice]:
         candidates = history.profiler.candidates
-        if candidates.power_limit_mw is None:
+        limits_mw = candidates.power_limit_mw
+        if limits_mw is None:
             raise InvalidValueError("zeus profiles power limits, and this device has none", "choose another strategy")
-        for index in self._order(history):
+        for index in self._order(candidates.batch_size, limits_mw):
             if history.left <= 0:
                 break
             history.profile(index)
-        return [self._cheapest(history, goal) for goal in goals]
+        return [self._cheapest(history, goal, float(limits_mw.max())) for goal in goals]
 
-    def _order(self, history: History) -> List[int]:
+    def _order(self, batch_size: np.ndarray, limits_mw: np.ndarray) -> List[int]:
         """Candidates by batch size, from the middle outwards, and falling power limit."""
-        candidates = history.profiler.candidates
-        sizes = np.unique(candidates.batch_size)
-        rank = np.abs(np.searchsorted(sizes, candidates.batch_size) - len(sizes) // 2)
-        return np.lexsort((-candidates.power_limit_mw, candidates.batch_size, rank)).tolist()
+        sizes = np.unique(batch_size)
+        rank = np.abs(np.searchsorted(sizes, batch_size) - len(sizes) // 2)
+        return np.lexsort((-limits_mw, batch_size, rank)).tolist()
 
-    def _cheapest(self, history: History, goal: Goal) -> Choice:
+    def _cheapest(self, history: History, goal: Goal, greatest_mw: float) -> Choice:
         """The profile of least cost among those within the limits, or the one nearest to them."""
-        quantity, candidates = QUANTITIES[goal.minimise], history.profiler.candidates
-        eta = ETA_ENERGY if quantity.power else ETA_TIME
-        sizes = candidates.batch_size[history.places]
+        eta = ETA_ENERGY if QUANTITIES[goal.minimise].power else ETA_TIME
+        sizes = history.profiler.candidates.batch_size[history.places]
         energy = history.time_ms * history.power_mw / sizes
         time = history.time_ms / sizes
-        costs = eta * energy + (1 - eta) * candidates.power_limit_mw.max() * time
+        costs = eta * energy + (1 - eta) * greatest_mw * time
         excess = goal.excess(history.time_ms, history.power_mw, sizes)
         best = np.where(excess <= 0, costs, np.inf).argmin() if (excess <= 0).any() else excess.argmin()
         reason = f"the cheapest of {len(history.taken)} profiles, eta {eta:g}"

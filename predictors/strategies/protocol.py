@@ -5,6 +5,7 @@ A `Strategy` accesses a device only through its `History`, which takes profiles 
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Protocol, Sequence, Tuple, Union
 
 import numpy as np
@@ -95,7 +96,8 @@ class Spent(NamedTuple):
     seconds: float
 
 
-class Choice(NamedTuple):
+@dataclasses.dataclass(frozen=True)
+class Choice:
     """The result of a strategy."""
 
     index: int  # the chosen candidate

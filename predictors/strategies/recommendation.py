@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import List, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
@@ -98,7 +99,7 @@ def recommend(
     posterior = learn(predictor, history)
     spent = history.spent  # of all goals together
     return [
-        _recommend(posterior, history, goal, choice._replace(spent=spent), presets, samples, unprofiled)
+        _recommend(posterior, history, goal, dataclasses.replace(choice, spent=spent), presets, samples, unprofiled)
         for goal, choice in zip(goals, choices)
     ]
 
@@ -127,12 +128,12 @@ def _recommend(
     is_maxn = greatest == Grid(history.profiler.candidates).greatest()
     others = {greatest: "MAXN" if is_maxn else "the greatest mode that did not fail"}
     if presets:
-        best = Presets(presets).choose(history, goal)
-        others.setdefault(best.index, best.reason)
+        preset = Presets(presets).choose(history, goal)
+        others.setdefault(preset.index, preset.reason)
     usual = history.usable & (posterior.batch_size == DEFAULT_BATCH_SIZE) & (posterior.excess(goal) <= 0)
     if choice.batch_size != DEFAULT_BATCH_SIZE and usual.any():
-        best = int(np.where(usual, posterior.objective(goal), np.inf).argmin())
-        others.setdefault(best, f"the best at batch size {DEFAULT_BATCH_SIZE}")
+        usual_best = int(np.where(usual, posterior.objective(goal), np.inf).argmin())
+        others.setdefault(usual_best, f"the best at batch size {DEFAULT_BATCH_SIZE}")
     savings = []
     for index, label in others.items():
         if index != choice.index:
@@ -160,7 +161,8 @@ def shared_mode(recommendations: Sequence[Recommendation], risk: float) -> Optio
 
     A profiled mode must keep all limits; any other may break one with at most the probability `risk`.
     """
-    allowed, longer = np.ones(len(recommendations[0].posterior.measured), dtype=bool), 0.0
+    count = len(recommendations[0].posterior.measured)
+    allowed, longer = np.ones(count, dtype=bool), np.zeros(count)
     for recommendation in recommendations:
         posterior, goal = recommendation.posterior, recommendation.goal
         kept = np.where(posterior.measured, posterior.excess(goal) <= 0, posterior.risk(goal) <= risk)
