@@ -13,11 +13,11 @@ from typing import Any, Callable, List, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 
+from harness.core.corpus import TASKS
 from harness.core.errors import InvalidValueError, UnknownNameError
 from harness.core.units import ms_to_s
 from predictors.models.base import (
     DEFAULT_BATCH_SIZE,
-    TASKS,
     BatchSizes,
     Inputs,
     PowerLimits,

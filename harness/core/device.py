@@ -18,7 +18,7 @@ from typing import (
     Tuple,
 )
 
-from harness.core.capability import Capability as Capability
+from harness.core.capability import Capability
 from harness.core.cases import Case
 from harness.core.configuration import Configuration
 from harness.core.mode_texts import only_mode

@@ -25,9 +25,10 @@ from harness.board.saved_state import preserved
 from harness.board.source import SOURCES, Reading, Source, SourceSpec, open_source
 from harness.board.thermal import temperature_limits_c
 from harness.core.boards import is_board, load_board
+from harness.core.capability import Capability
 from harness.core.cases import DVFS, STATIC, Case
 from harness.core.configuration import Configuration
-from harness.core.device import Capability, Identity
+from harness.core.device import Identity
 from harness.core.environment import cpu_model, memory_bytes
 from harness.core.errors import CannotRunError, HarnessError
 from harness.core.metrics import POWER_CHANNEL

@@ -30,9 +30,10 @@ from harness.board.privileged import FULL_PWM
 from harness.board.saved_state import preserved
 from harness.board.source import SourceSpec
 from harness.board.thermal import temperature_limits_c
+from harness.core.capability import Capability
 from harness.core.cases import IDLE, STATIC, Case
 from harness.core.configuration import NOT_FRESH, REQUIRED, Configuration
-from harness.core.device import Capability, Identity
+from harness.core.device import Identity
 from harness.core.environment import memory_bytes
 from harness.core.errors import CannotRunError, ControlError, SourceUnavailableError
 from harness.core.mode_texts import parse_power_modes

@@ -24,8 +24,8 @@ from harness.board.jetson_clocks import DVFS, OFF, ON, JetsonClocks
 from harness.board.knob import Knob
 from harness.board.nvpmodel import Nvpmodel, RebootNeededError
 from harness.board.nvpmodel_conf import Conf, PowerModel
+from harness.core.capability import Capability
 from harness.core.cases import STATIC
-from harness.core.device import Capability
 from harness.core.errors import CannotRunError, ControlError
 from harness.core.power_modes import UNKNOWN_KHZ, PowerMode, PowerModeSpace
 from harness.core.units import hz_to_khz

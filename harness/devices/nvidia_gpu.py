@@ -12,9 +12,10 @@ from harness.board.knob import Knob
 from harness.board.lock import locked
 from harness.board.nvml import FREE, GpuSettings, find_gpu, find_gpus
 from harness.board.source import SourceSpec
+from harness.core.capability import Capability
 from harness.core.cases import DVFS, STATIC, Case
 from harness.core.configuration import Configuration
-from harness.core.device import Capability, Identity
+from harness.core.device import Identity
 from harness.core.errors import CannotRunError, ControlError
 from harness.core.power_modes import UNKNOWN_KHZ, PowerMode, PowerModeSpace
 from harness.core.units import khz_to_mhz, mw_to_w, w_to_mw

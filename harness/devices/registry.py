@@ -6,9 +6,10 @@ from pathlib import Path
 from typing import Any, ContextManager, Dict, List, Optional, Tuple
 
 from harness.core.boards import BoardSpec, board_names, is_board, load_board
+from harness.core.capability import Capability
 from harness.core.cases import INSTANCE_MARK, Case
 from harness.core.configuration import FILE_NAME, Configuration
-from harness.core.device import Capability, Device, Identity
+from harness.core.device import Device, Identity
 from harness.core.device_types import (
     DeviceType,
     Opener,

@@ -10,9 +10,10 @@ from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 from harness.core.boards import load_board
 from harness.core.campaigns import Sweep
+from harness.core.capability import Capability
 from harness.core.cases import Case, Settings
 from harness.core.corpus import CORPUS_COLUMNS, POWER_LIMIT, Row, read_corpus, rows_of
-from harness.core.device import Capability, Identity
+from harness.core.device import Identity
 from harness.core.errors import CannotRunError, InvalidValueError, UnknownNameError
 from harness.core.metrics import AGGREGATES
 from harness.core.mode_texts import MAXN, NamedModes, parse_power_modes

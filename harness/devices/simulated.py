@@ -9,6 +9,7 @@ import hashlib
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, Optional, Tuple
 
+from harness.core.capability import Capability
 from harness.core.cases import (
     CONCURRENT,
     DVFS,
@@ -26,7 +27,7 @@ from harness.core.cases import (
     parts_of,
     workers_and_storage,
 )  # fmt: skip
-from harness.core.device import Capability, Identity
+from harness.core.device import Identity
 from harness.core.errors import CannotRunError, HarnessError, InvalidValueError, UnknownNameError
 from harness.core.frequency_residency import clock_use
 from harness.core.metrics import POWER_CHANNEL, summarise, summarise_concurrent, summarise_idle

@@ -7,8 +7,9 @@ from typing import Any, Dict, List, Optional, Union
 
 from harness.board.containers import lack_of_shared_memory
 from harness.board.disk import discover
+from harness.core.capability import Capability
 from harness.core.configuration import FILE_NAME, Configuration, load_configuration
-from harness.core.device import Capability, Device
+from harness.core.device import Device
 from harness.core.environment import describe_environment, package_version
 from harness.core.errors import CannotRunError, DependencyError, InvalidValueError
 from harness.core.terminal import format_table

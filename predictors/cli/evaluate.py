@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import List, Optional, Tuple
 
 from harness.cli.options import options_of, output_file, output_folder, progress_report, write_json
+from harness.core.corpus import TASKS
 from harness.core.errors import InvalidValueError
 from harness.core.measured_tables import corpus_file
 from predictors.cli.options import processes, refuse_below
-from predictors.models.base import ALL, TASKS, predictor_names
+from predictors.models.base import ALL, predictor_names
 from predictors.models.networks import LOSSES
 from predictors.sampling import SAMPLERS
 from predictors.search.evaluate import Evaluation, evaluate

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from harness.cli.options import options_of, output_file, whole_numbers
-from predictors.models.base import TASKS
+from harness.core.corpus import TASKS
 from predictors.search.prediction import predict
 
 

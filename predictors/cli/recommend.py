@@ -10,11 +10,12 @@ from pathlib import Path
 
 from harness.cli.fleet import LAB_VARIABLE
 from harness.cli.options import options_of, output_file, whole_numbers, write_json
+from harness.core.corpus import TASKS
 from harness.core.errors import InvalidValueError
 from harness.core.terminal import Progress
 from harness.devices.board_record import root_of
 from predictors.cli.options import add_search_arguments, numbers, refuse_below
-from predictors.models.base import DEFAULT_BATCH_SIZE, TASKS
+from predictors.models.base import DEFAULT_BATCH_SIZE
 from predictors.search.device_profiler import MEDIAN
 from predictors.search.recommend import ON_DEVICE, Answer, recommend
 from predictors.strategies.goals import OBJECTIVES

@@ -5,9 +5,10 @@ from __future__ import annotations
 import argparse
 
 from harness.cli.options import options_of, output_file, output_folder, progress_report, whole_numbers, write_json
+from harness.core.corpus import TASKS
 from harness.core.measured_tables import corpus_file
 from predictors.cli.options import numbers, refuse_below
-from predictors.models.base import ALL, TASKS
+from predictors.models.base import ALL
 from predictors.search.prior import LEFT_OUT
 from predictors.search.strategies import SPREAD, evaluate_strategies
 from predictors.strategies.goals import OBJECTIVES

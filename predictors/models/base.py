@@ -27,7 +27,7 @@ from typing import (
 
 import numpy as np
 
-from harness.core.corpus import TASKS as TASKS
+from harness.core.corpus import TASKS
 from harness.core.errors import InvalidValueError, NotFittedError, UnknownNameError
 from harness.core.pareto import pareto_front
 from harness.core.power_modes import UNKNOWN_KHZ, PowerMode

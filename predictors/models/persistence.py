@@ -18,10 +18,11 @@ from typing import Any, Dict, Mapping
 import msgspec
 import numpy as np
 
+from harness.core.corpus import TASKS
 from harness.core.environment import describe_environment
 from harness.core.errors import InvalidValueError, NotFittedError, StoreError
 from harness.core.files import write_output
-from predictors.models.base import TASKS, Predictor, predictor_class
+from predictors.models.base import Predictor, predictor_class
 
 VERSION = 2
 MAGIC = b"jetwatt-model"

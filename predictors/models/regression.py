@@ -18,10 +18,11 @@ from typing import Any, Callable, ClassVar, NamedTuple, Optional, Tuple
 
 import numpy as np
 
+from harness.core.corpus import TASKS
 from harness.core.errors import InvalidValueError
 from harness.core.power_modes import PowerModeSpace
 from harness.core.units import KHZ_PER_MHZ
-from predictors.models.base import TASKS, Inputs, Prediction, Predictor, check_inputs
+from predictors.models.base import Inputs, Prediction, Predictor, check_inputs
 from predictors.models.tables import Table
 
 USUAL_WEIGHT = 4.0  # number of residuals that the prior of the spread is worth

@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, NamedTuple
 
 import numpy as np
 
+from harness.core.corpus import TASKS
 from harness.core.environment import describe_environment
 from harness.core.errors import CannotRunError, InvalidValueError, UnknownNameError
 from harness.core.measured_tables import corpus_file
 from predictors.evaluation import make_target
-from predictors.models.base import ALL, MODULES, TASKS, listed, names_in
+from predictors.models.base import ALL, MODULES, listed, names_in
 from predictors.models.networks import HIDDEN, LOSSES
 from predictors.models.persistence import file_sha256
 from predictors.models.regression import SCALES

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Dict, Iterable, List, NamedTuple, Optiona
 import numpy as np
 
 from harness.core.boards import board_names, is_board, load_board
-from harness.core.corpus import POWER_LIMIT, check_corpus
+from harness.core.corpus import POWER_LIMIT, TASKS, check_corpus
 from harness.core.errors import CannotRunError, InvalidValueError, UnknownNameError
 from harness.core.measured_tables import corpus_file
 from harness.core.power_modes import UNKNOWN_KHZ, PowerMode, PowerModeSpace
@@ -20,7 +20,6 @@ from predictors.evaluation import Target, coverage, fit_to, make_target, mape, p
 from predictors.models.base import (
     ALL,
     DEFAULT,
-    TASKS,
     PowerLimits,
     Prediction,
     Predictor,

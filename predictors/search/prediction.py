@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Dict, NamedTuple, Optional, Sequence, Tup
 import numpy as np
 
 from harness.core.boards import load_board
-from harness.core.corpus import POWER_LIMIT
+from harness.core.corpus import POWER_LIMIT, TASKS
 from harness.core.files import write_output
 from harness.core.power_modes import PowerMode
 from harness.core.units import mw_to_w, share_to_percent
@@ -16,7 +16,6 @@ from harness.workloads.optional_packages import require
 from predictors.evaluation import LEVELS
 from predictors.models.base import (
     ALL,
-    TASKS,
     PowerLimits,
     Prediction,
     admitted_rows,

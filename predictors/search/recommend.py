@@ -13,6 +13,7 @@ from harness.core.boards import load_board
 from harness.core.campaigns import default_medium
 from harness.core.cases import DEFAULT_MINIBATCHES, Case, Settings
 from harness.core.configuration import DEFAULT_RESULTS, DEFAULT_STORAGE, FILE_NAME, load_configuration
+from harness.core.corpus import TASKS
 from harness.core.device import Device, is_real, limits_of, named_mode
 from harness.core.errors import CannotRunError, HarnessError, InvalidValueError
 from harness.core.files import write_output
@@ -25,7 +26,7 @@ from harness.fleet.lab import Fleet
 from harness.fleet.pool import PoolDevice
 from harness.store.results import ResultsStore
 from harness.workloads import get_workload
-from predictors.models.base import DEFAULT_BATCH_SIZE, TASKS
+from predictors.models.base import DEFAULT_BATCH_SIZE
 from predictors.models.tables import Table, find_table
 from predictors.search.corpora import load_tables
 from predictors.search.deadlines import (

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any, Dict, List, NamedTuple, Optional, Sequenc
 
 import numpy as np
 
+from harness.core.corpus import TASKS
 from harness.core.errors import CannotRunError, InvalidValueError
 from harness.core.measured_tables import corpus_file
 from harness.core.terminal import format_table
 from harness.core.units import mw_to_w
-from predictors.models.base import ALL, DEFAULT_BATCH_SIZE, TASKS
+from predictors.models.base import ALL, DEFAULT_BATCH_SIZE
 from predictors.models.tables import Table, find_table
 from predictors.models.vendor_estimate import estimated_boards
 from predictors.search.corpora import load_all_tables, load_tables

@@ -7,12 +7,13 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Dict, Optional, Sequence, Tuple, Union
 
+from harness.core.corpus import TASKS
 from harness.core.errors import InvalidValueError, UnknownNameError
 from harness.core.measured_tables import corpus_file
 from harness.workloads import get_workload
 from harness.workloads.counting import counted_alone
 from predictors.evaluation import Target
-from predictors.models.base import TASKS, listed
+from predictors.models.base import listed
 from predictors.models.tables import Table, find_table
 from predictors.search.corpora import load_tables
 
