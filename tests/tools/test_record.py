@@ -49,6 +49,15 @@ def test_what_advise_weighs_agrees_with_the_documented_contest():
         assert over == pytest.approx(documented_over, abs=0.06), case
 
 
+@pytest.mark.parametrize("error", ["time_mape", "power_mape"])
+def test_the_baseline_that_documents_compare_is_the_best_of_them(error):
+    rows = [row for row in read_record(PART_OF["predictors"]) if row["modes"] in ("10", "50")]
+    errors = {(row["predictor"], row["workload"], row["modes"]): float(row[error] or "nan") for row in rows}
+    for (name, *case), value in errors.items():
+        if name in ("ridge", "gbr", "random-forest", "decision-tree"):
+            assert errors[("mlp", *case)] < value, (name, case)
+
+
 def test_a_changed_digit_is_seen_and_made_right_again():
     text = "before\n" + render("predictor-errors", Records()) + "after 1.0\n"
     digits = [match.start() for match in re.finditer(r"\d", text)][:-2]
