@@ -194,7 +194,7 @@ def test_nights_of_a_board_are_green_until_it_is_slower(job, tmp_path):
     assert red.returncode == 1, red.stdout + red.stderr
     first, _, changed, *_ = red.stdout.splitlines()[-5:]
     assert re.match(r"RED by .*compare \(worse\).*: sim:orin-agx: minibatch time: slower \(\+4\.\d %", first)
-    assert 'torch: unknown -> "none, injected: 5 % slower"' in changed
+    assert 'torch: unknown -> "every minibatch made 5 % slower (--slowdown)"' in changed
     assert "commit" in changed
     folders = [line.partition("=")[2] for line in (tmp_path / "GITHUB_OUTPUT").read_text().splitlines()]
     assert [(Path(folder) / "verdict").read_text() for folder in folders] == ["green\n", "red\n"]

@@ -211,8 +211,8 @@ class SimulatedDevice:
         if self.settable_limits_mw:
             board["gpu_power_limit_mw"] = self._limit_mw(case)
         if self.slowdown:  # recorded as a version of torch, so that only `--by torch` compares it with other profiles
-            slower = f"{share_to_percent(self.slowdown):g} % slower"
-            board.update(injected_slowdown=self.slowdown, torch=f"none, injected: {slower}")
+            slower = f"every minibatch made {share_to_percent(self.slowdown):g} % slower (--slowdown)"
+            board.update(injected_slowdown=self.slowdown, torch=slower)
         if case.task == IDLE:
             return board
         if case.task == CONCURRENT:

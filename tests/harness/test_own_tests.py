@@ -266,7 +266,7 @@ def test_strict_fails_what_the_baseline_does_not_hold_with_what_differs(own, rec
     assert own(text, "--baseline", "b.json", "--slowdown", "10%").returncode == 0
     strict = own(text, "--baseline", "b.json", "--slowdown", "10%", "--strict")
     assert "1 failed" in strict.stdout
-    assert 'torch: unknown -> "none, injected: 10 % slower"' in strict.stdout
+    assert 'torch: unknown -> "every minibatch made 10 % slower (--slowdown)"' in strict.stdout
     assert "1 passed" in own(text, "--baseline", "b.json", "--strict").stdout
     by_torch = own(text, "--baseline", "b.json", "--slowdown", "10%", "--strict", "--baseline-by", "torch")
     assert "1 failed" in by_torch.stdout

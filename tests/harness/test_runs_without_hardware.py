@@ -50,7 +50,10 @@ def test_an_injected_slowdown_is_flagged_and_taken_for_no_profile_without_it(run
     assert injected.conditions["injected_slowdown"] == 0.05
     ratio = injected.aggregates["minibatch_time_ms"] / normal.aggregates["minibatch_time_ms"]
     assert ratio == pytest.approx(1.05, rel=0.005)
-    assert [injected.conditions["torch"], normal.conditions["torch"]] == ["none, injected: 5 % slower", None]
+    assert [injected.conditions["torch"], normal.conditions["torch"]] == [
+        "every minibatch made 5 % slower (--slowdown)",
+        None,
+    ]
 
 
 def test_cases_are_resumed_exported_and_gated_like_measured_ones(run_suite, corpus, tmp_path, capsys):
