@@ -13,7 +13,7 @@ import inspect
 import re
 import sqlite3
 from pathlib import Path
-from typing import Any, Dict, Iterator, List, Mapping, NamedTuple, Set, Tuple
+from typing import Dict, Iterator, List, Mapping, NamedTuple, Set, Tuple
 
 import jetwatt
 from harness import fixtures
@@ -31,12 +31,12 @@ from jetwatt.cli import COMMANDS
 from predictors.models.base import MODULES
 from predictors.strategies.registry import STRATEGIES
 from tools.docs.commands import EXIT_CODES, Action, actions_of
-from tools.docs.reference import fixtures_of
+from tools.docs.reference import OURS, fixtures_of, own_classes_returned
 
 PROJECT = Path(__file__).resolve().parents[1]
 LIST = PROJECT / "tests" / "public.txt"
 CHANGELOG = PROJECT / "CHANGELOG.md"
-OURS = ("harness", "predictors", "jetwatt")
+
 
 NOT_PROMISED = {"progress", "planned_case", "hold_device", "measure", "judging", "judged_device"}
 """Fixtures that other fixtures are made of; docs/own_tests.md has those for tests."""
@@ -86,15 +86,10 @@ def _calls_and_classes() -> Iterator[Name]:
         function = inspect.unwrap(value)
         for parameter in inspect.signature(function).parameters:
             yield "argument", f"{name} {parameter}"
-        classes += _own_classes_in(str(function.__annotations__.get("return")), module)
+        classes += own_classes_returned(function)
     for kind in classes:
         for member in _members(kind):
             yield "member", f"{kind.__name__} {member}"
-
-
-def _own_classes_in(annotation: str, module: Any) -> List[type]:
-    values = [getattr(module, word, None) for word in re.findall(r"\w+", annotation)]
-    return [value for value in values if inspect.isclass(value) and value.__module__.partition(".")[0] in OURS]
 
 
 def _members(kind: type) -> Set[str]:

@@ -15,6 +15,7 @@ from tools.docs import commands
 from tools.docs.fields import Field, fields_of
 from tools.docs.markdown import UndocumentedError, block, code, escape, sentence, table, terms
 
+OURS = ("harness", "predictors", "jetwatt")  # the suite's own packages
 COLUMN_HEADER = ("column", "type", "meaning")
 
 
@@ -365,16 +366,17 @@ def returned_classes() -> Dict[Type[object], List[str]]:
         call = getattr(jetwatt, name)
         if inspect.isclass(call):
             continue
-        for word in re.findall(r"\b[A-Z]\w+", str(inspect.signature(call).return_annotation)):
-            value = vars(importlib.import_module(call.__module__)).get(word)
-            is_ours = inspect.isclass(value) and value.__module__.partition(".")[0] in (
-                "harness",
-                "predictors",
-                "jetwatt",
-            )
-            if is_ours and value not in public:
+        for value in own_classes_returned(call):
+            if value not in public:
                 returned.setdefault(value, []).append(name)
     return returned
+
+
+def own_classes_returned(call: Any) -> List[Type[object]]:
+    """The suite's own classes in the return annotation of a public function."""
+    names = vars(importlib.import_module(call.__module__))
+    values = [names.get(word) for word in re.findall(r"\w+", str(inspect.signature(call).return_annotation))]
+    return [value for value in values if inspect.isclass(value) and value.__module__.partition(".")[0] in OURS]
 
 
 def _is_in(module: str, prefix: str) -> bool:
