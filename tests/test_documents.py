@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import functools
-import importlib
 import re
 import shlex
 from pathlib import Path
@@ -15,6 +14,7 @@ import pytest
 from harness.core.files import read_toml
 from jetwatt.cli import COMMANDS
 from tests.pages import shell_lines
+from tools.docs.commands import parser_of
 
 PROJECT = Path(__file__).resolve().parents[1]
 DOCUMENTS = [PROJECT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md", "baselines/README.md")]
@@ -61,12 +61,9 @@ NIGHTLY = (PROJECT / "tools" / "nightly.sh").read_text(encoding="utf-8").partiti
 
 
 @functools.lru_cache(maxsize=None)
-def parser_of(name: str) -> argparse.ArgumentParser:
-    """The parser of a command."""
+def parser_named(name: str) -> argparse.ArgumentParser:
     [command] = [command for command in COMMANDS if command.name == name]
-    parser = argparse.ArgumentParser()
-    importlib.import_module(command.module).add_arguments(parser)
-    return parser
+    return parser_of(command)
 
 
 def options_of_pytest() -> Set[str]:
@@ -81,12 +78,12 @@ def unknown_options(words: List[str]) -> List[str]:
     if program == "jetwatt":
         if rest[0] not in {command.name for command in COMMANDS}:
             return [rest[0]]
-        parser = parser_of(rest[0])
+        parser = parser_named(rest[0])
         known = set(parser._option_string_actions)
         for action in parser._actions:
             if isinstance(action, argparse._SubParsersAction):
                 known |= {name for one in action.choices.values() for name in one._option_string_actions}
-        known |= {"--root", "--version"}
+        known |= {"--root", "--version", "--help"}
         return unknown(rest[1:], known) + unknown(pytests, options_of_pytest())
     if program == "pytest":
         return unknown(rest, options_of_pytest())
