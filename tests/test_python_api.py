@@ -454,9 +454,22 @@ def test_a_model_of_a_gpu_predicts_each_mode_under_each_profiled_limit(tmp_path)
     assert jetwatt.load(tmp_path / "m.jw").predict(batch_size=64).equals(predicted)
 
 
+def test_sizes_and_limits_may_be_numbers_of_numpy():
+    mode = load_board("a40").power_mode_space().sample(1)
+    size, limit_w = np.int64(8), np.int64(200)
+    rows = jetwatt.simulate_corpus("a40", "lenet-mnist", mode, batch_size=size, power_limit=limit_w)
+    assert rows == jetwatt.simulate_corpus("a40", "lenet-mnist", mode, batch_size=8, power_limit=200)
+    several = jetwatt.simulate_corpus("orin-nano", "lenet-mnist", MODES[:1], batch_size=np.array([8, 16]))
+    assert [row["batch_size"] for row in several] == [8, 16]
+
+
 @pytest.mark.parametrize(
     ("call", "words"),
     [
+        (
+            lambda folder: jetwatt.recommend("sim:orin-agx", workload="lenet-mnist", memory_limit=3000),
+            "run on a board or with --device host",
+        ),
         (lambda folder: jetwatt.report(None, out=folder), "a report needs profiles"),
         (
             lambda folder: jetwatt.concurrent(
@@ -475,7 +488,7 @@ def test_a_model_of_a_gpu_predicts_each_mode_under_each_profiled_limit(tmp_path)
         ),
         (lambda folder: jetwatt.evaluate_strategies("zeus-v100", leave_out="mode"), "leave_out is 'mode'"),
     ],
-    ids=["report", "concurrent", "simulate_corpus", "evaluate_strategies"],
+    ids=["recommend", "report", "concurrent", "simulate_corpus", "evaluate_strategies"],
 )
 def test_a_value_of_another_kind_is_refused_with_what_is_possible(call, words, tmp_path):
     with pytest.raises(HarnessError, match=words):

@@ -66,7 +66,7 @@ def simulate_corpus(
     """
     named = [workload] if isinstance(workload, str) else list(workload)
     names = SIMULATED_WORKLOADS if named == [ALL] else named
-    sizes = [batch_size] if isinstance(batch_size, int) else list(batch_size)
+    sizes = [int(batch_size)] if isinstance(batch_size, (int, np.integer)) else list(batch_size)
     medium = own_media(board, [DEFAULT_STORAGE])[0] if storage is None else storage
     limits_mw = _limits_mw(load_board(board), power_limit)
     rows = [
@@ -95,7 +95,7 @@ def _limits_mw(spec: BoardSpec, power_limit: Union[str, float, Sequence[float], 
         if power_limit != ALL:
             raise InvalidValueError(f"power limit {power_limit!r} is not a number", f"give watts, or {ALL!r}")
         return settable
-    chosen = [power_limit] if isinstance(power_limit, (int, float)) else power_limit
+    chosen = [float(power_limit)] if isinstance(power_limit, (int, float, np.number)) else power_limit
     for limit_w in chosen:
         if not settable[0] <= w_to_mw(limit_w) <= settable[-1]:
             allowed = f"allowed: {mw_to_w(settable[0]):g} to {mw_to_w(settable[-1]):g} W"
