@@ -358,7 +358,7 @@ class CaseMeasurement:
         from harness.measure.run import run
 
         log = self._plan.meter_logs.get(case.workload)
-        of_all = (errors.OverheatedError, errors.StoreError)
+        of_all = (errors.OverheatedError, errors.UnwatchedError, errors.StoreError)
         with as_pytest_outcome(errors.DependencyError), within_time_budget(self._request.node), ending_the_run(
             self._request.session, *of_all
         ):

@@ -122,9 +122,18 @@ class Sampler:
     @property
     def missing(self) -> Dict[str, str]:
         """The sources that give nothing (any more), and why, as far as `poll` has seen; all once the sampler died."""
-        if self._process.poll() is None:
+        if self.is_running:
             return dict(self._record.missing)
         return {**dict.fromkeys(self._names, "the sampler has died"), **self._record.missing}
+
+    @property
+    def is_running(self) -> bool:
+        return self._process.poll() is None
+
+    def silence_s(self) -> float:
+        """Seconds since the newest sample; since the start if there is none."""
+        newest_s = self._record.newest_sample_s
+        return time.monotonic() - (self._started_s if newest_s is None else newest_s)
 
     def series(self, channel: str) -> Optional[Series]:
         return self._record.series(channel)
@@ -183,6 +192,11 @@ class SamplerRecord:
     @property
     def samples(self) -> int:
         return len(self._times_s)
+
+    @property
+    def newest_sample_s(self) -> Optional[float]:
+        """Monotonic seconds; None if there is no sample."""
+        return self._times_s[-1] if self._times_s else None
 
     def take_in(self, fd: int) -> int:
         samples_before = len(self._times_s)

@@ -14,11 +14,11 @@ from __future__ import annotations
 import glob
 import os
 import re
-from typing import TYPE_CHECKING, Dict, Mapping, Optional
+from typing import TYPE_CHECKING, Dict, Mapping, Optional, Sequence
 
 from harness.board.kernel_file import numbered, read_int, read_text, text_of
 from harness.board.source import Source, file_source, free_channel
-from harness.core.errors import CannotRunError, OverheatedError, SourceUnavailableError
+from harness.core.errors import CannotRunError, OverheatedError, SourceUnavailableError, UnwatchedError
 from harness.core.units import millidegree_to_celsius
 
 if TYPE_CHECKING:
@@ -101,17 +101,21 @@ def _critical_c(zone: str) -> Optional[float]:
 
 
 _UNWATCHED = "--no-temperature-limit runs without"
+_OVERLOADED = (
+    "the machine is overloaded, or reading a sensor hangs: end other programs, then run it again, a run of cases with "
+    "--resume"
+)
 
 
 def refuse_heat(sampler: Sampler, limits_c: Mapping[str, float]) -> None:
-    """End the run if a sensor exceeds its limit, or if no sensor with a limit has reported for `SILENCE_S`, or ever."""
+    """End the load if a sensor exceeds its limit, or if no sensor with a limit has reported for `SILENCE_S`, or ever.
+
+    Raises:
+        OverheatedError: a sensor is above its limit.
+        UnwatchedError: sensors were reported, and are not any more.
+        CannotRunError: none was ever reported.
+    """
     sampler.poll()
-    silence_s = max(SILENCE_S, 3 * sampler.interval_s)
-    if limits_c and all(sampler.newest(channel, silence_s) is None for channel in limits_c):
-        why = f"{', '.join(limits_c)}: {sampler.missing.get('thermal', 'each of them fails')}"
-        if all(sampler.newest(channel) is None for channel in limits_c):
-            raise CannotRunError(f"no temperature can be watched, of {why}", _UNWATCHED)
-        raise OverheatedError(f"no sensor with a limit has reported a temperature for {silence_s:g} s, of {why}")
     for channel, limit_c in limits_c.items():
         celsius = sampler.newest(channel)
         if celsius is not None and celsius > limit_c:
@@ -119,3 +123,27 @@ def refuse_heat(sampler: Sampler, limits_c: Mapping[str, float]) -> None:
                 f"{channel} is {celsius:g}, and the run ends above {limit_c:g}",
                 "let it cool down, see that the fan turns, then go on with --resume; --max-temperature sets the limit",
             )
+    silence_s = max(SILENCE_S, 3 * sampler.interval_s)
+    if limits_c and all(sampler.newest(channel, silence_s) is None for channel in limits_c):
+        _refuse_unwatched(sampler, list(limits_c), silence_s)
+
+
+def _refuse_unwatched(sampler: Sampler, channels: Sequence[str], silence_s: float) -> None:
+    """Raise the error for silent sensors: the sampler got no CPU time, has died, or its sources fail."""
+    has_reported = any(sampler.newest(channel) is not None for channel in channels)
+    sampler_silence_s = sampler.silence_s()
+    is_starved = sampler.is_running and (not sampler.samples or sampler_silence_s > silence_s)
+    if is_starved and not has_reported:
+        what = f"no temperature can be watched: the telemetry sampler gave no sample in {sampler_silence_s:.0f} s"
+        raise CannotRunError(what, _OVERLOADED)
+    why = f"{', '.join(channels)}: {sampler.missing.get('thermal', 'each of them fails')}"
+    if not has_reported:
+        raise CannotRunError(f"no temperature can be watched, of {why}", _UNWATCHED)
+    ended = "the load was ended, because its temperature is not watched"
+    if is_starved:
+        what = f"the telemetry sampler gave no sample for {sampler_silence_s:.0f} s; {ended}"
+        raise UnwatchedError(what, _OVERLOADED)
+    raise UnwatchedError(
+        f"no sensor with a limit has reported a temperature for {silence_s:g} s, of {why}; {ended}",
+        f"`jetwatt doctor` shows what can be read; go on with --resume, {_UNWATCHED}",
+    )

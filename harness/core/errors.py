@@ -51,7 +51,11 @@ class ControlError(HarnessError):
 
 
 class OverheatedError(HarnessError):
-    """A device above its temperature limit, or without a readable temperature; the run ends, all is restored."""
+    """A device above its temperature limit; the run ends, all is restored."""
+
+
+class UnwatchedError(HarnessError):
+    """A device under load whose temperature is not reported any more; the run ends, all is restored."""
 
 
 class SourceUnavailableError(HarnessError):

@@ -148,6 +148,7 @@ def run(
         OverMemoryLimitError: the case took more than the limit.
         OverBudgetError: the case does not fit into the time budget.
         OverheatedError: a sensor rose above its limit; there is no profile of an unfinished case.
+        UnwatchedError: no temperature is reported any more; the same.
     """
     if is_self_profiling(device):
         profile = device.profile(case)

@@ -5,7 +5,7 @@ cannot be profiled is reported as failed and the search continues; an error that
 
     one mode        it was not applied (ControlError), it cannot run (CannotRunError), it is too hot for the board
     all modes       a file may not be written, clocks that only fall (on boards with that limitation, if none has risen
-                    yet), no power, two modes in a row too hot, the results file
+                    yet), no power, two modes in a row too hot, temperatures that are lost twice, the results file
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ from harness.core.errors import (
     OverheatedError,
     OverMemoryLimitError,
     SourceUnavailableError,
+    UnwatchedError,
 )
 from harness.core.metrics import POWER_CHANNEL
 from harness.core.power_modes import NamedMode, PowerMode
@@ -204,7 +205,11 @@ class DeviceProfiler:
         while self._wants_another(takes):
             if takes:
                 self._report(f"    profiling again: it was {'; '.join(takes[-1].flags)}")
-            takes.append(self._run(case))
+            try:
+                takes.append(self._run(case))
+            except UnwatchedError as error:  # the machine was overloaded, which says nothing about the mode
+                self._report(f"    profiling again: {error.what}")
+                takes.append(self._run(case))
             khz = self._rows[index, 1:3]
             self._has_risen |= bool((khz > self._least_khz).any())
             self._least_khz = np.minimum(khz, self._least_khz)

@@ -99,6 +99,31 @@ def test_a_search_is_left_out_where_the_time_budget_is_spent_on_the_way(tmp_path
     assert tree.controls() == before
 
 
+STARVED = """
+from harness.board.sampler import Sampler
+newest = Sampler.newest
+
+def newest_of_a_starved_sampler(self, channel, within_s=float("inf")):
+    return newest(self, channel) if within_s == float("inf") else None
+
+Sampler.newest = newest_of_a_starved_sampler
+Sampler.silence_s = lambda self: 14.2
+"""
+
+
+@pytest.mark.exhaustive
+def test_a_starved_sampler_ends_the_run_with_its_silence_and_the_board_is_put_back(tmp_path):
+    tree = build_board(tmp_path / "root", "orin-nano", "r36.4")
+    (tmp_path / "starved.py").write_text(STARVED)
+    before = tree.controls()
+    done = run(tree, tmp_path, "-p", "starved", "--batch-size", "8,16")
+    assert done.returncode != 0
+    assert "the telemetry sampler gave no sample for 14 s; the load was ended" in done.stdout
+    assert "1 failed" in done.stdout  # the second case does not begin
+    assert "[2/2]" not in done.stdout
+    assert tree.controls() == before
+
+
 FULL = """
 from harness.store import results
 open_to_write = results.open_to_write

@@ -373,6 +373,12 @@ def test_a_sampler_that_wrote_nothing_has_died_at_its_start(file):
     assert (seen.series, seen.real_interval_s, seen.sampler_cpu_share) == ({}, None, None)
 
 
+def test_a_record_has_the_time_of_its_newest_sample_whatever_its_sources_gave(file):
+    assert SamplerRecord(SOURCES).newest_sample_s is None
+    record = record_of(file, sample(0.5, {"one": {"a_mw": 1}}), sample(1.5, {}, failed={"one": "gone"}))
+    assert record.newest_sample_s == 1.5
+
+
 def test_a_source_that_fails_says_since_when_and_how_often(file):
     record = record_of(
         file,

@@ -10,7 +10,7 @@ import pytest
 from harness.board import thermal
 from harness.board.thermal import MARGIN_C, refuse_heat, temperature_limits_c
 from harness.core.cases import NO_LIMIT_C
-from harness.core.errors import CannotRunError, OverheatedError
+from harness.core.errors import CannotRunError, OverheatedError, UnwatchedError
 
 ZONE = "sys/class/thermal/thermal_zone"
 
@@ -98,11 +98,15 @@ class Newest:
 
     interval_s, missing = 1.0, {"thermal": "is broken"}
 
-    def __init__(self, is_silent=False, **celsius):
+    def __init__(self, is_silent=False, is_running=True, samples=9, sampler_silence_s=0.5, **celsius):
         self._celsius, self._is_silent = celsius, is_silent
+        self.is_running, self.samples, self._sampler_silence_s = is_running, samples, sampler_silence_s
 
     def poll(self):
         return 0
+
+    def silence_s(self):
+        return self._sampler_silence_s
 
     def newest(self, channel, within_s=None):
         return None if self._is_silent and within_s is not None else self._celsius.get(channel)
@@ -150,5 +154,37 @@ def test_a_run_that_nobody_watches_does_not_start_and_one_that_is_watched_no_mor
     refuse_heat(Newest(), {})
     with pytest.raises(CannotRunError, match=r"temperature_cpu_c.*is broken.*--no-temperature-limit"):
         refuse_heat(Newest(), limits_c)
-    with pytest.raises(OverheatedError, match=r"no sensor .* has reported a temperature .*is broken"):
+    with pytest.raises(UnwatchedError, match=r"no sensor .* has reported a temperature for 10 s.*is broken.*was ended"):
         refuse_heat(Newest(is_silent=True, temperature_cpu_c=70.0), limits_c)
+
+
+@pytest.mark.parametrize(
+    ("sampler", "kind", "words"),
+    [
+        (
+            Newest(is_silent=True, sampler_silence_s=14.2, temperature_cpu_c=70.0),
+            UnwatchedError,
+            r"sampler gave no sample for 14 s; the load was ended, .*overloaded.*end other programs.*--resume",
+        ),
+        (
+            Newest(is_silent=True, samples=0, sampler_silence_s=10.1),
+            CannotRunError,
+            r"no temperature can be watched: the telemetry sampler gave no sample in 10 s.*end other programs",
+        ),
+        (
+            Newest(is_silent=True, is_running=False, sampler_silence_s=14.2, temperature_cpu_c=70.0),
+            UnwatchedError,
+            r"no sensor .* for 10 s, of temperature_cpu_c: is broken; the load was ended.*jetwatt doctor.*--resume",
+        ),
+        (
+            Newest(is_silent=True, sampler_silence_s=14.2, temperature_cpu_c=80.5),
+            OverheatedError,
+            r"temperature_cpu_c is 80\.5, and the run ends above 80; let it cool down",
+        ),
+    ],
+    ids=["starved", "starved from the start", "died", "hot before it was starved"],
+)
+def test_a_starved_sampler_ends_the_load_in_words_of_its_own_and_heat_keeps_its_words(sampler, kind, words):
+    with pytest.raises(kind, match=words) as raised:
+        refuse_heat(sampler, {"temperature_cpu_c": 80.0})
+    assert ("cool" in str(raised.value)) == (kind is OverheatedError)

@@ -16,6 +16,7 @@ from harness.core.errors import (
     OverheatedError,
     SourceUnavailableError,
     StoreError,
+    UnwatchedError,
 )
 from harness.core.power_modes import PowerMode
 from harness.core.profiles import Minibatch, Profile, Series, Telemetry
@@ -31,6 +32,7 @@ NAMES = [f"mode{place}" for place in range(len(MODES))]
 DISTURBED = "disturbed: other processes used 1.5 CPUs"
 REFUSED = ControlError("power mode did not take", "see dmesg")
 HOT = OverheatedError("temperature_gpu_c is 102, and the run ends above 101.5", "let it cool down")
+UNWATCHED = UnwatchedError("the telemetry sampler gave no sample for 14 s", "end other programs")
 
 
 class Board:
@@ -177,6 +179,17 @@ def test_a_disturbed_profile_is_taken_once_more_and_the_undisturbed_one_counts(t
         assert len(store) == 2
     assert board.profiled == ["mode3", "mode3"]
     assert profiler.flagged == {}
+
+
+def test_a_mode_whose_temperature_was_lost_is_profiled_once_more_and_twice_ends_the_search():
+    waited = []
+    board = Board(UNWATCHED, (), UNWATCHED, UNWATCHED)
+    profiler = profiler_of(board, wait=waited.append)
+    assert profiler.profile(3).time_ms == 50.0
+    with pytest.raises(UnwatchedError, match="end other programs"):
+        profiler.profile(0)
+    assert board.profiled == ["mode3", "mode3", "mode0", "mode0"]
+    assert waited == []  # nothing was hot
 
 
 def test_both_takes_are_paid_for():
