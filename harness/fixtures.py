@@ -32,7 +32,7 @@ from harness.measure.rounds import Step, run_rounds
 from harness.measure.time_budget import Allotment
 from harness.options import command_of
 from harness.outcome import OUTCOME, PROGRESS
-from harness.plan import plan_of
+from harness.plan import Node, plan_of
 from harness.playback import is_played_back, play_back, time_rounds
 from harness.store.conditions import MEASURED_ALREADY, comparable_conditions, key, without_instance
 from harness.summary import describe_result, extra_info
@@ -67,15 +67,15 @@ def ending_the_run(session: pytest.Session, *kinds: Type[errors.HarnessError]) -
 
 
 @contextlib.contextmanager
-def within_time_budget(item: pytest.Item) -> Iterator[None]:
-    """Record cases that the run's time budget leaves out, and add the command that runs them."""
+def within_time_budget(node: Node) -> Iterator[None]:
+    """Record cases and files that the run's time budget leaves out, and add the command that runs them."""
     try:
         yield
     except errors.OverBudgetError as error:
-        case = plan_of(item.config).case_of(item)
-        name = item.nodeid if case is None else case.id
-        item.config.stash[OUTCOME].over_budget.append(name)
-        command = command_of(item.config, item.name if case is None else case.id)
+        case = plan_of(node.config).case_of(node)
+        name = node.nodeid if case is None else case.id
+        node.config.stash[OUTCOME].over_budget.append(name)
+        command = command_of(node.config, node.name if case is None else case.id)
         raise errors.OverBudgetError(error.what, f"to run it: {command}") from None
 
 

@@ -7,7 +7,7 @@ import itertools
 import math
 import re
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Set, Tuple, TypeVar
+from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Set, Tuple, TypeVar, Union
 
 import pytest
 
@@ -24,6 +24,7 @@ from harness.core.units import parse_duration
 from harness.measure.time_budget import TimeBudget, portions, size_of
 from harness.outcome import OUTCOME, PROGRESS
 
+Node = Union[pytest.Item, pytest.Collector]
 Item = TypeVar("Item")
 Falling = Callable[[Item], Optional[Tuple[str, PowerMode]]]
 """The device and the power mode of a case on a device whose clocks only fall; None for any other test."""
@@ -243,8 +244,8 @@ class Plan:
     def may_be_listed(self, name: str) -> bool:
         return self.places is None or name in self.places or name in self._without_suffix
 
-    def case_of(self, item: pytest.Item) -> Optional[Case]:
-        planned = getattr(getattr(item, "callspec", None), "params", {}).get(PLANNED_CASE)
+    def case_of(self, node: Node) -> Optional[Case]:
+        planned = getattr(getattr(node, "callspec", None), "params", {}).get(PLANNED_CASE)
         return None if planned is None else self.cases.get(planned)
 
     def board(self, name: str) -> str:

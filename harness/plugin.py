@@ -18,7 +18,7 @@ from harness.board.lock import interrupt_kept, run_is_ending
 from harness.core.campaigns import case_key
 from harness.core.cases import CONCURRENT, IDLE, parts_of
 from harness.core.configuration import NOT_FRESH
-from harness.core.errors import HarnessError
+from harness.core.errors import HarnessError, OverBudgetError
 from harness.core.files import write_output
 from harness.core.terminal import Countdown, Progress
 from harness.gate import baseline_of
@@ -175,6 +175,29 @@ def _why_nothing(metafunc: pytest.Metafunc, plan: Plan) -> Sequence[Any]:
     return [pytest.mark.skip(reason=text)]
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_make_collect_report(collector: pytest.Collector) -> Optional[pytest.CollectReport]:
+    """Skip a benchmark file that would be read after the run's time budget is spent: its cases could not run any more.
+
+    On a machine that is busy enough, reading the files alone takes longer than the budget.
+    """
+    from harness.fixtures import within_time_budget
+
+    config = collector.config
+    plan = config.stash.get(planning.PLAN, None)
+    if plan is None or plan.time_budget is None or config.option.collectonly or is_judging(config):
+        return None
+    if not isinstance(collector, pytest.Module) or collector.path.parent != planning.SUITE:
+        return None
+    try:
+        with within_time_budget(collector):
+            plan.time_budget.refuse_if_spent()
+    except OverBudgetError as error:
+        reason = (str(collector.path), None, f"Skipped: {error}")
+        return pytest.CollectReport(collector.nodeid, "skipped", reason, [])  # type: ignore[arg-type]
+    return None
+
+
 def pytest_itemcollected(item: pytest.Item) -> None:
     """Let pytest-benchmark use the clock of the minibatches that a test runs or plays back."""
     if "measure" not in getattr(item, "fixturenames", ()):
@@ -285,6 +308,8 @@ def pytest_report_collectionfinish(config: pytest.Config, items: Sequence[pytest
     remarks = [remark for name in plan.devices() for remark in getattr(plan.device(name), "remarks", ())]
     stale = [remark for remark in remarks if remark.startswith(NOT_FRESH)]
     texts += [f"{remark}: `sudo reboot` first; --require-fresh-boot enforces it" for remark in stale]
+    if config.stash[OUTCOME].over_budget and not items:
+        return [f"jetwatt: {text}." for text in texts]
     if plan.left_out and not items:
         name = config.getoption("jetwatt_campaign") or DEFAULT_CAMPAIGN
         texts.append(
@@ -336,6 +361,12 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     if "case" in names or item.path.parent == planning.SUITE:
         with as_pytest_outcome(), within_time_budget(item):
             plan.time_budget.refuse_if_spent()
+
+
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
+    """A run whose files are all left out by its time budget ends as one whose cases all are: with status 0."""
+    if exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED and session.config.stash[OUTCOME].over_budget:
+        session.exitstatus = pytest.ExitCode.OK
 
 
 def pytest_report_teststatus(report: pytest.TestReport, config: pytest.Config) -> Optional[Tuple[str, str, str]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import time
 from types import SimpleNamespace
@@ -219,11 +220,24 @@ QUICK, STEADY, SLOW = net("quick", 0.1), net("steady", 2.0), net("slow", 46.0)
 """
 
 
+SLOW_COLLECTION = """
+import pytest
+import fake_clock
+
+def pytest_make_collect_report(collector):  # of the files that are read
+    fake_clock.now_s[0] += 20.0 * isinstance(collector, pytest.Module)
+"""
+
+
 @pytest.fixture
-def run_in_time(run_suite, tmp_path, monkeypatch):
+def fake_time(tmp_path, monkeypatch):
     (tmp_path / "fake_clock.py").write_text(FAKE_CLOCK)
-    (tmp_path / "nets.py").write_text(WORKLOADS)
     monkeypatch.syspath_prepend(tmp_path)
+
+
+@pytest.fixture
+def run_in_time(run_suite, tmp_path, fake_time):
+    (tmp_path / "nets.py").write_text(WORKLOADS)
 
     def run(names, *arguments):
         workloads = ",".join(f"nets:{name}" for name in names)
@@ -311,6 +325,36 @@ def test_what_comes_after_the_time_is_up_is_skipped_before_it_begins(run_in_time
     assert "[1/2] host-slow" in done.stdout
     assert "[2/2" not in done.stdout
     assert "did not suffice: host-slow-maxn-w0-ssd-bs16, host-quick-maxn-w0-ssd-bs16" in done.stdout
+
+
+def collect_slowly(run_suite, tmp_path, *arguments):
+    """A run on a clock that each file moves by 20 s when it is read, of which three fit into the budget."""
+    (tmp_path / "slow_collection.py").write_text(SLOW_COLLECTION)
+    plugins = ("-p", "fake_clock", "-p", "slow_collection")
+    done = run_suite(*plugins, "--device", "host", "--time-budget", "60s", *arguments)
+    return done.stdout, float((tmp_path / "ended-after").read_text())
+
+
+def test_a_budget_that_ends_during_collection_leaves_the_other_files_unread(run_suite, tmp_path, fake_time):
+    stdout, seconds = collect_slowly(run_suite, tmp_path, "--workload", SMALL, "--workers", "0", "-k", "host")
+    assert seconds == 60.0
+    assert re.search(r"SKIPPED \[1\] \S*test_training\.py: --time-budget 60s is spent; to run it: pytest ", stdout)
+    assert "-k test_training.py" in stdout
+    assert "left out, because the time budget did not suffice: benchmarks/test_containers.py, " in stdout
+    assert "matches no case" not in stdout
+
+
+def test_the_cases_of_the_files_that_were_read_in_time_are_skipped_too(run_suite, tmp_path, fake_time):
+    stdout, seconds = collect_slowly(run_suite, tmp_path)
+    assert seconds == 60.0
+    assert "-k host-resnet18-cifar10-32-maxn-w0-ssd-bs64" in stdout  # of test_batch_size.py
+    assert " passed" not in stdout
+
+
+def test_a_listing_of_cases_takes_no_notice_of_the_budget(run_suite, tmp_path, fake_time):
+    stdout, seconds = collect_slowly(run_suite, tmp_path, "--collect-only", "-q")
+    assert seconds > 60.0
+    assert "test_training.py::test_training[host-lenet-mnist-maxn-w0-ssd-bs16]" in stdout
 
 
 def test_with_a_time_budget_the_largest_network_runs_last(run_suite):
