@@ -57,7 +57,7 @@ class Fan(Knob):
         if "service" not in self.read():
             return ", ".join(speeds)
         privileges.check(self._root, f"{FAN_SERVICE} sets the speed, and only root may stop it")
-        return f"{', '.join(speeds)}; {FAN_SERVICE} is stopped for as long"
+        return f"{', '.join(speeds)}; {FAN_SERVICE} is stopped during a run"
 
     def maximum(self) -> Setting:
         """The setting with every fan at full speed and no automatic control (SIGMETRICS sec. 4.4)."""

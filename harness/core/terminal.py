@@ -12,6 +12,9 @@ def shown(text: str) -> str:
     return "".join(char if char.isprintable() or char == "\n" else repr(char)[1:-1] for char in text)
 
 
+MOST_RULE = 60  # characters of the rule below the last header: a wider one would wrap in a terminal
+
+
 def format_table(header: Sequence[str], rows: Sequence[Sequence[str]], markdown: bool = False) -> str:
     """Lay out a table of untrusted cells; a column whose header begins with `>` is right-aligned."""
     rows = [[shown(cell.replace("\n", " ")) for cell in row] for row in rows]
@@ -28,7 +31,8 @@ def format_table(header: Sequence[str], rows: Sequence[Sequence[str]], markdown:
     if markdown:
         rule = ["-" * (width - 1) + (":" if is_right else "-") for width, is_right in zip(widths, right)]
         return "\n".join(f"| {line(cells, ' | ')} |" for cells in [names, rule, *rows])
-    lines: List[str] = [line(names, "  "), line(["-" * width for width in widths], "  ")]
+    rule = ["-" * width for width in [*widths[:-1], min(widths[-1], MOST_RULE)]]
+    lines: List[str] = [line(names, "  "), line(rule, "  ")]
     lines += [line(row, "  ") for row in rows]
     return "\n".join(text.rstrip() for text in lines)
 

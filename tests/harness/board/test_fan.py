@@ -43,7 +43,7 @@ esac""",
 
 def test_the_service_is_stopped_for_full_speed_and_started_again(orin):
     knob = Fan(orin.root)
-    assert "nvfancontrol is stopped for as long" in knob.available().detail
+    assert "nvfancontrol is stopped during a run" in knob.available().detail
     before = knob.read()
     assert before == {"service": True}  # the speed is the service's, and moves
     knob.set(knob.maximum())

@@ -6,7 +6,7 @@ import io
 
 import pytest
 
-from harness.core.terminal import PLAIN_INTERVAL_S, Countdown, Progress, format_duration, format_table
+from harness.core.terminal import MOST_RULE, PLAIN_INTERVAL_S, Countdown, Progress, format_duration, format_table
 
 
 @pytest.mark.parametrize(
@@ -19,6 +19,12 @@ from harness.core.terminal import PLAIN_INTERVAL_S, Countdown, Progress, format_
 )
 def test_columns_line_up_and_numbers_stand_right(rows, markdown, table):
     assert format_table(["case", ">ms"], rows, markdown) == table
+
+
+def test_the_rule_below_a_long_last_column_does_not_wrap_in_a_terminal():
+    _, rule, row = format_table(["what", "how it stands"], [["thermal", "zone, " * 40]]).splitlines()
+    assert rule == "-------  " + "-" * MOST_RULE
+    assert len(row) > 200  # cells are kept whole
 
 
 class Clock:
