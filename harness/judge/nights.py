@@ -139,7 +139,8 @@ def _read_with_index(
         indexed = index.nights()
         taken = {name for name in current if name in indexed and indexed[name].signature == current[name]}
         parts.insert(0, index.load([indexed[name] for name in taken]))
-    replaced = [file for file in files if _name(file, index.folder) in set(current) - taken]  # by another process
+    lacking = set(current) - taken
+    replaced = [file for file in files if _name(file, index.folder) in lacking]  # by another process
     parts += [night.profiles for night, _ in _read_each(replaced, index.folder, are_named, left_out)]
     return parts, left_out
 
