@@ -293,7 +293,7 @@ def _weigh(
         trained_per_s,
         np.hypot(trained_per_s * train_sd, displaced_per_s * infer_sd),
         chance,
-        worst - 1,
+        np.round(worst - 1, 12),  # exp(log(limit)) is above the limit by a rounding, and keeps it
         training.measured[first] & inference.measured[second],
     )
 

@@ -33,7 +33,8 @@ def read_picture(path: Path) -> Any:
     try:
         with pillow.open(path) as picture:
             return picture.convert("RGB")
-    except (OSError, SyntaxError, ValueError, bomb) as error:  # Pillow raises SyntaxError on broken headers
+    # Pillow raises SyntaxError on broken headers; ultralytics makes it look for a decoder that may not be installed.
+    except (OSError, SyntaxError, ValueError, ImportError, bomb) as error:
         raise DataSetError(f"cannot read picture {path}: {error}", "fetch or write the data set again") from error
 
 

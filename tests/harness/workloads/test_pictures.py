@@ -53,3 +53,14 @@ def test_a_picture_is_decoded_to_colours_and_named_where_it_is_damaged(tmp_path)
             read_picture(grey)
     with pytest.raises(DataSetError, match="missing"):
         read_picture(tmp_path / "missing.png")
+
+
+def test_a_damaged_picture_is_named_where_another_package_looks_for_a_decoder(tmp_path, monkeypatch):
+    """As ultralytics does once it was imported."""
+
+    def open_with_decoder(path):
+        raise ModuleNotFoundError("No module named 'pi_heif'")
+
+    monkeypatch.setattr(Image, "open", open_with_decoder)
+    with pytest.raises(DataSetError, match="damaged"):
+        read_picture(tmp_path / "damaged.png")

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from harness.core.cases import WAYS
@@ -167,7 +167,11 @@ def test_more_batch_sizes_never_make_the_plan_worse(training, inference, goal, t
     assert promised(exact_plan((training, inference), goal)) >= promised(exact_plan(few, goal)) * (1 - 1e-9)
 
 
+AT_THE_LIMIT = [(mode, 1, 5.0, 5000.0) for mode in range(4)] + [(mode, 4, 5.0, 5000.0) for mode in range(4)]
+
+
 @given(every_mode_with((16,)), every_mode_with((1, 4)), LIMITS)
+@example([(mode, 16, 5.0, 5000.0) for mode in range(4)], AT_THE_LIMIT, ConcurrentGoal(1.0, 50.0, 5000.0))
 def test_no_plan_that_keeps_the_limits_with_one_mode_for_both_is_better_than_the_chosen_one(training, inference, goal):
     times = {(mode, size): figures for mode, size, *figures in training}
     plans = [
