@@ -242,7 +242,7 @@ def test_another_user_reads_no_file_of_the_fleet(quiet_lab):
 @pytest.fixture(scope="module")
 def root_lab():
     """A fleet of root's, which can run this Python wherever it is, with a rule for ATTACKER to book its boards."""
-    rule = Path("/etc/sudoers.d/jetwatt-fleet-test")
+    rule = Path(f"/etc/sudoers.d/jetwatt-fleet-test-{os.getpid()}")  # several runs may share a machine
     with made_lab("root") as lab:
         rule.write_text(f"{ATTACKER} ALL=(root) NOPASSWD: {lab.fleet}/bin/book\n")
         rule.chmod(0o440)
