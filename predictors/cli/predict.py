@@ -16,7 +16,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--model", type=Path, required=True, metavar="M", help="a predictor saved by `fit --out`")
     add("--board", required=True, help="orin-agx, ...; an unknown name lists all boards")
     add("--variant", default="", help="module of the board; an unknown name lists all")
-    add("--power-mode", default="all", metavar="TEXT", help="as in `harness modes` (default: all)")
+    add("--power-mode", default="all", metavar="TEXT", help="as in `jetwatt modes` (default: all)")
     add("--batch-size", type=int, metavar="N", help="default: that of the predictor's profiles")
     add("--power-limit", metavar="LIST", help="of a discrete GPU, in W: comma list (default: the profiled ones)")
     add("--unprofiled", action="store_true", help="allow modes outside the profiled settings on the front")
