@@ -335,6 +335,7 @@ def collect_slowly(run_suite, tmp_path, *arguments):
     return done.stdout, float((tmp_path / "ended-after").read_text())
 
 
+@pytest.mark.training
 def test_a_budget_that_ends_during_collection_leaves_the_other_files_unread(run_suite, tmp_path, fake_time):
     stdout, seconds = collect_slowly(run_suite, tmp_path, "--workload", SMALL, "--workers", "0", "-k", "host")
     assert seconds == 60.0
@@ -344,6 +345,7 @@ def test_a_budget_that_ends_during_collection_leaves_the_other_files_unread(run_
     assert "matches no case" not in stdout
 
 
+@pytest.mark.training
 def test_the_cases_of_the_files_that_were_read_in_time_are_skipped_too(run_suite, tmp_path, fake_time):
     stdout, seconds = collect_slowly(run_suite, tmp_path)
     assert seconds == 60.0
@@ -351,6 +353,7 @@ def test_the_cases_of_the_files_that_were_read_in_time_are_skipped_too(run_suite
     assert " passed" not in stdout
 
 
+@pytest.mark.training
 def test_a_listing_of_cases_takes_no_notice_of_the_budget(run_suite, tmp_path, fake_time):
     stdout, seconds = collect_slowly(run_suite, tmp_path, "--collect-only", "-q")
     assert seconds > 60.0
