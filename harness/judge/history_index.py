@@ -23,8 +23,10 @@ import contextlib
 import fcntl
 import hashlib
 import os
+import random
 import sqlite3
 import stat
+import time
 import urllib.parse
 import zlib
 from pathlib import Path
@@ -45,6 +47,8 @@ NAME = ".jetwatt-history"
 APPLICATION_ID = 0x6A657468  # "jeth"
 SETTLED_NS = 2 * 10**9  # the coarsest clock of a file system: FAT counts two seconds
 BUSY_TIMEOUT_S = 60.0
+OTHER_USE_TIMEOUT_S = 10.0
+"""How long to wait for a process that has an index open which is not sound: most only look, or make it."""
 
 _MEANING: Sequence[ModuleType] = (cases, conditions, frames, rows, quantities, profile_columns)
 """The modules that decide what is in the columns: where one of them has changed, the index is made anew."""
@@ -258,9 +262,7 @@ def open_index(path: Path) -> Optional[HistoryIndex]:
         except OSError:
             return HistoryIndex(path, None) if path.exists() and _is_sound(path) else None
         try:
-            fcntl.flock(lock, fcntl.LOCK_SH)
-            if not _is_sound(path):
-                _make_anew(path, lock)
+            _share_sound_index(path, lock)
             return HistoryIndex(path, lock)
         except BaseException:
             os.close(lock)
@@ -293,24 +295,40 @@ def _refuse_foreign(path: Path) -> None:
         raise IndexUnusableError("it is another kind of file")
 
 
-def _make_anew(path: Path, lock: int) -> None:
-    """Replace an index that is not sound, while no other process has it open."""
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        if path.exists():
-            raise IndexUnusableError("it is damaged or of another version, and another process uses it") from None
-        fcntl.flock(lock, fcntl.LOCK_EX)  # it is being made
-    if not _is_sound(path):
-        _unlink(path)
-        with contextlib.closing(_connect(path, "mode=rwc")) as connection:
-            connection.execute("BEGIN")
-            for statement in _tables():
-                connection.execute(statement)
-            connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-            connection.execute(f"PRAGMA user_version = {_meaning()}")
-            connection.execute("COMMIT")
-    fcntl.flock(lock, fcntl.LOCK_SH)
+def _share_sound_index(path: Path, lock: int) -> None:
+    """Lock a sound index for sharing; where there is none, make it while no other process has it open.
+
+    A lock is never converted: Linux drops the old one before it grants the new one, so that another process can come
+    in between. Instead it is given up, and what is there is looked at again under the next one.
+    """
+    give_up_at = time.monotonic() + OTHER_USE_TIMEOUT_S
+    while True:
+        fcntl.flock(lock, fcntl.LOCK_SH)
+        if _is_sound(path):
+            return
+        fcntl.flock(lock, fcntl.LOCK_UN)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() > give_up_at:
+                raise IndexUnusableError("it is damaged or of another version, and another process uses it") from None
+            time.sleep(random.uniform(0.005, 0.05))  # so that processes that wait for each other part
+            continue
+        if not _is_sound(path):
+            _make_anew(path)
+        fcntl.flock(lock, fcntl.LOCK_UN)
+
+
+def _make_anew(path: Path) -> None:
+    """Replace an index that is not sound; the caller has it for itself."""
+    _unlink(path)
+    with contextlib.closing(_connect(path, "mode=rwc")) as connection:
+        connection.execute("BEGIN")
+        for statement in _tables():
+            connection.execute(statement)
+        connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+        connection.execute(f"PRAGMA user_version = {_meaning()}")
+        connection.execute("COMMIT")
 
 
 def _unlink(path: Path) -> None:

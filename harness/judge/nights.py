@@ -36,7 +36,7 @@ class Nights(NamedTuple):
 
 
 def silent(done: int, total: int, file: str) -> None:
-    """ReadReport nothing."""
+    """Report nothing."""
 
 
 def read_nights(paths: Sequence[Path], index: Union[bool, Path] = True, report: ReadReport = silent) -> Nights:

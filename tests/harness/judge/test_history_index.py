@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import functools
 import os
 import re
@@ -9,6 +10,7 @@ import shutil
 import sqlite3
 import stat
 import tempfile
+import threading
 from pathlib import Path
 from typing import Any, Dict, List
 
@@ -249,6 +251,37 @@ def test_two_processes_fill_one_index(tmp_path):
     children = [start_child(check) for _ in range(3)]
     assert [os.waitpid(child, 0)[1] for child in children] == [0, 0, 0]
     assert indexed(tmp_path) == expected
+
+
+def holding_lock(path: Path) -> int:
+    """Lock an index like a process that has it open; the lock ends with the file that is returned."""
+    lock = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT)
+    fcntl.flock(lock, fcntl.LOCK_SH)
+    return lock
+
+
+def test_an_index_that_another_process_is_making_is_waited_for(tmp_path):
+    make_nights(tmp_path, 2)
+    (tmp_path / NAME).touch()  # SQLite makes an empty file before it writes
+    lock = holding_lock(tmp_path / NAME)
+    other = threading.Timer(0.3, os.close, [lock])
+    other.start()
+    assert read_history([tmp_path]).notes == []
+    other.join()
+
+
+def test_an_index_of_another_version_is_left_to_who_uses_it(tmp_path, monkeypatch):
+    monkeypatch.setattr(history_index, "OTHER_USE_TIMEOUT_S", 0.1)
+    make_nights(tmp_path, 2)
+    indexed(tmp_path)
+    LOST["version"](tmp_path / NAME)
+    content = (tmp_path / NAME).read_bytes()
+    lock = holding_lock(tmp_path / NAME)
+    [note] = read_history([tmp_path]).notes
+    assert "another process uses it" in note
+    assert (tmp_path / NAME).read_bytes() == content
+    os.close(lock)
+    assert read_history([tmp_path]).notes == []
 
 
 def test_a_night_that_is_being_written_counts_so_far_and_is_named(tmp_path, reads):
