@@ -137,9 +137,17 @@ def predictor_errors(records: Records) -> str:
 LEFT_OUT = "left-out-networks"
 
 
+def mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values)
+
+
+def mean_of(name: str, rows: Sequence[Cells]) -> float:
+    return mean([float(row[name]) for row in rows])
+
+
 def mean_errors(rows: Sequence[Cells]) -> List[float]:
     """Of time and of power."""
-    return [sum(float(row[name]) for row in rows) / len(rows) for name in ERRORS]
+    return [mean_of(name, rows) for name in ERRORS]
 
 
 def pair_of(errors: Sequence[float]) -> str:
@@ -198,7 +206,7 @@ SHARES = ("time_80", "power_80")
 def coverage(rows: Sequence[Cells], count: int) -> str:
     """Shares of measurements within the 80 % interval: the means over tables, and in brackets the least."""
     shares = [[float(row[name]) for row in rows] for name in SHARES]
-    means = " / ".join(f"{sum(of_tables) / len(of_tables):.0f}" for of_tables in shares)
+    means = " / ".join(f"{mean(of_tables):.0f}" for of_tables in shares)
     least = " / ".join(f"{min(of_tables):.0f}" for of_tables in shares)
     return f"{means} % ({least}) at {count}"
 
@@ -209,11 +217,7 @@ def left_out_coverage(records: Records) -> str:
 
     covered = listed([coverage(rows(count), count) for count in (0, 5, 10, 50)])
     few = pair_of(mean_errors(rows(5)))
-    wide = [
-        sum(float(row[name]) for row in rows(count)) / len(rows(count))
-        for name in ("time_95", "power_95")
-        for count in (5, 10, 20, 50)
-    ]
+    wide = [mean_of(name, rows(count)) for name in ("time_95", "power_95") for count in (5, 10, 20, 50)]
     return paragraph(
         f"With 5 modes, the mean errors are {few}. The 80 % intervals cover on average (in the worst table) {covered}, "
         f"the 95 % intervals {min(wide):.0f} to {max(wide):.0f} % from 5 modes on."
@@ -239,14 +243,14 @@ def samplings(records: Records) -> str:
     """Means over the tables that the strategy `sequential` works on: training, one batch size."""
     keys = [key for key in TABLES if key[2] == "training"]
 
-    def mean(sampling: str, count: int) -> str:
+    def errors(sampling: str, count: int) -> str:
         rows = [row for row in (left_out_row(records, key, count, sampling) for key in keys) if row is not None]
         return pair_of(mean_errors(rows))
 
     return paragraph(
-        f"In training, the mean errors with one mode are {mean('random', 1)} % if it is random, "
-        f"{mean('greatest-first', 1)} % if it is the highest; with 10 modes {mean('random', 10)} % (`random`), "
-        f"{mean('greatest-first', 10)} % (`greatest-first`) and {mean('sequential', 10)} % (`sequential`)."
+        f"In training, the mean errors with one mode are {errors('random', 1)} % if it is random, "
+        f"{errors('greatest-first', 1)} % if it is the highest; with 10 modes {errors('random', 10)} % (`random`), "
+        f"{errors('greatest-first', 10)} % (`greatest-first`) and {errors('sequential', 10)} % (`sequential`)."
     )
 
 
@@ -255,7 +259,7 @@ ONE_CLOCK = "training at the greatest"
 
 
 def unprofiled_settings(records: Records) -> str:
-    """The worst figures over the networks: the greatest errors, the least shares within the 80 % interval."""
+    """Over the networks: the least and the greatest errors, and the least shares within the 80 % interval."""
     part = "unprofiled-settings"
     groups: Dict[Tuple[str, str], List[Cells]] = {}
     for row in records.rows(part):
@@ -263,11 +267,16 @@ def unprofiled_settings(records: Records) -> str:
         profiled = "training at one CPU, GPU or memory clock" if is_one_clock else row["profiled"]
         groups.setdefault((profiled, row["predicted"]), []).append(row)
 
-    def worst(rows: Sequence[Cells], choose: Callable[[Sequence[float]], float], names: Sequence[str]) -> str:
+    def extreme(rows: Sequence[Cells], choose: Callable[[Sequence[float]], float], names: Sequence[str]) -> str:
         return " / ".join(figure(str(choose([float(row[name]) for row in rows])), 0) for name in names)
 
     rows = [
-        [*settings, worst(of_networks, min, ERRORS), worst(of_networks, max, ERRORS), worst(of_networks, min, SHARES)]
+        [
+            *settings,
+            extreme(of_networks, min, ERRORS),
+            extreme(of_networks, max, ERRORS),
+            extreme(of_networks, min, SHARES),
+        ]
         for settings, of_networks in groups.items()
     ]
     return table(["profiled", "predicted", "least MAPE", "greatest MAPE", "least share within 80 %"], rows)
@@ -388,7 +397,7 @@ def one_shot_risks(records: Records) -> str:
 
     def means(name: str, risk: float) -> str:
         of_counts = [values(name, risk, count) for count in RISK_COUNTS]
-        return "; ".join(figure(str(sum(of_tables) / len(of_tables))) for of_tables in of_counts)
+        return "; ".join(figure(str(mean(of_tables))) for of_tables in of_counts)
 
     rows = [[str(risk), means("penalty_mean", risk), means("violations_pct", risk)] for risk in RISKS]
     worst = max(max(values("violations_pct", RISKS[0], count)) for count in RISK_COUNTS)
@@ -412,7 +421,7 @@ def power_limit_strategies(records: Records) -> str:
             cells = []
             for goal in ("energy", "time"):
                 of_counts = [penalties(name, count, device=device, goal=goal) for count in counts]
-                cells.append("; ".join(figure(str(sum(of_networks) / len(of_networks))) for of_networks in of_counts))
+                cells.append("; ".join(figure(str(mean(of_networks))) for of_networks in of_counts))
             rows.append([gpu, f"`{name}`", *cells])
     greatest = [
         f"{listed([figure(str(max(penalties(name, count)))) for count in counts])} % for `{name}`" for name in names

@@ -112,6 +112,11 @@ class DiscreteGpu:
         return None if range_mw is None else (int(range_mw[0]), int(range_mw[1]))
 
 
+def power_limits_text(limits_mw: Tuple[int, int]) -> str:
+    least_mw, most_mw = limits_mw
+    return f"{mw_to_w(least_mw):g} to {mw_to_w(most_mw):g} W"
+
+
 @functools.lru_cache(maxsize=None)
 def find_gpus() -> Tuple[DiscreteGpu, ...]:
     """Every GPU that the driver lists, queried once; CannotRunError or DependencyError if there is none."""
@@ -269,8 +274,7 @@ class GpuSettings(Knob):
         limits_mw = self._gpu.power_limits_mw()
         text = "no power limit"
         if limits_mw is not None:
-            least_mw, most_mw = limits_mw
-            text = f"power limit {mw_to_w(least_mw):g} to {mw_to_w(most_mw):g} W"
+            text = f"power limit {power_limits_text(limits_mw)}"
         graphics, memory = self._gpu.clocks_khz()
         return f"{len(graphics)} GPU clocks, {len(memory)} memory clocks, {text}"
 

@@ -10,7 +10,7 @@ from typing import Any, Dict, Iterator, List, Optional, Tuple
 
 from harness.board.knob import Knob
 from harness.board.lock import locked
-from harness.board.nvml import FREE, GpuSettings, find_gpu, find_gpus
+from harness.board.nvml import FREE, GpuSettings, find_gpu, find_gpus, power_limits_text
 from harness.board.source import SourceSpec
 from harness.core.capability import Capability
 from harness.core.cases import DVFS, STATIC, Case
@@ -18,7 +18,7 @@ from harness.core.configuration import Configuration
 from harness.core.device import Identity
 from harness.core.errors import CannotRunError, ControlError
 from harness.core.power_modes import UNKNOWN_KHZ, PowerMode, PowerModeSpace
-from harness.core.units import khz_to_mhz, mw_to_w, w_to_mw
+from harness.core.units import khz_to_mhz, w_to_mw
 from harness.devices.host import HostDevice
 
 NAME = "nvidia-gpu"
@@ -85,7 +85,7 @@ class NvidiaGpuDevice(HostDevice):
         if limit_w is not None and not (limits_mw and limits_mw[0] <= w_to_mw(limit_w) <= limits_mw[1]):
             able = "none: its limit is fixed"
             if limits_mw is not None:
-                able = f"{mw_to_w(limits_mw[0]):g} to {mw_to_w(limits_mw[1]):g} W"
+                able = power_limits_text(limits_mw)
             raise CannotRunError(f"{self._gpu.name} does not accept a power limit of {limit_w:g} W", f"allowed: {able}")
 
     @contextlib.contextmanager

@@ -55,7 +55,7 @@ from harness.workloads.optional_packages import require
 from harness.workloads.workload import Workload
 
 RESIDENT_SHARE = 0.999  # with this share of the data set in the page cache, it need not be read to warm it
-MAX_SILENCE_INTERVALS = 10  # without samples, then a power sensor is given up; busy machines take several
+MAX_SILENCE_INTERVALS = 10  # without a sample a power sensor counts as gone; on a busy machine several may pass
 
 
 @dataclasses.dataclass(frozen=True)

@@ -80,6 +80,16 @@ def test_dvfs_is_a_condition_of_a_board_case(tmp_path):
     assert tree.controls() == before
 
 
+def run_with_fault(folder, board, fault, *options):
+    """Run cases with a plugin that makes the fault, on a board that has to be put back after it."""
+    tree = build_board(folder / "root", board, "r36.4")
+    (folder / "fault.py").write_text(fault)
+    before = tree.controls()
+    done = run(tree, folder, "-p", "fault", *options)
+    assert tree.controls() == before
+    return done
+
+
 SPENT = """
 from harness.measure.time_budget import TimeBudget
 TimeBudget.refuse_if_spent = lambda self: None  # the search has begun before the time is spent
@@ -88,15 +98,11 @@ TimeBudget.refuse_if_spent = lambda self: None  # the search has begun before th
 
 @pytest.mark.exhaustive
 def test_a_search_is_left_out_where_the_time_budget_is_spent_on_the_way(tmp_path):
-    tree = build_board(tmp_path / "root", "orin-agx", "r36.4")
-    (tmp_path / "spent.py").write_text(SPENT)
-    before = tree.controls()
-    done = run(tree, tmp_path, "test_mode_search.py", "-p", "spent", "--time-budget", "1s", "-rs")
+    done = run_with_fault(tmp_path, "orin-agx", SPENT, "test_mode_search.py", "--time-budget", "1s", "-rs")
     assert done.returncode == 0, done.stdout + done.stderr
     assert "the work on emulated-orin-agx-lenet-mnist-maxn-w0-ssd-bs16" in done.stdout
     assert "left out, because the time budget did not suffice: emulated-orin-agx-lenet-mnist" in done.stdout
     assert profiles(tmp_path) == []
-    assert tree.controls() == before
 
 
 STARVED = """
@@ -113,15 +119,11 @@ Sampler.silence_s = lambda self: 14.2
 
 @pytest.mark.exhaustive
 def test_a_starved_sampler_ends_the_run_with_its_silence_and_the_board_is_put_back(tmp_path):
-    tree = build_board(tmp_path / "root", "orin-nano", "r36.4")
-    (tmp_path / "starved.py").write_text(STARVED)
-    before = tree.controls()
-    done = run(tree, tmp_path, "-p", "starved", "--batch-size", "8,16")
+    done = run_with_fault(tmp_path, "orin-nano", STARVED, "--batch-size", "8,16")
     assert done.returncode != 0
     assert "the telemetry sampler gave no sample for 14 s; the load was ended" in done.stdout
     assert "1 failed" in done.stdout  # the second case does not begin
     assert "[2/2]" not in done.stdout
-    assert tree.controls() == before
 
 
 FULL = """
@@ -141,15 +143,11 @@ results.open_to_write = open_full
 
 @pytest.mark.exhaustive
 def test_a_full_disk_on_a_board_ends_the_run_once_and_the_board_is_put_back(tmp_path):
-    tree = build_board(tmp_path / "root", "orin-nano", "r36.4")
-    (tmp_path / "full.py").write_text(FULL)
-    before = tree.controls()
-    done = run(tree, tmp_path, "-p", "full", "--batch-size", "8,16,32")
+    done = run_with_fault(tmp_path, "orin-nano", FULL, "--batch-size", "8,16,32")
     assert done.returncode != 0
     assert "1 failed" in done.stdout
     assert "disk is full" in done.stdout
     assert "ms per minibatch," not in done.stdout  # no case is said to be measured that is not stored
-    assert tree.controls() == before
 
 
 def sampled(process):
