@@ -228,8 +228,11 @@ class Kernel:
                 raise RefusedError(fault["number"])
 
     def _switch_core(self, state: Dict[str, Any], core: int, on: bool) -> None:
-        """A core that is off has neither topology nor idle states, and on old kernels a cluster no cpufreq folder."""
-        folders = [f"{CPU}/cpu{core}/topology", f"{CPU}/cpu{core}/cpuidle"]
+        """A core that is off has no topology, and on old kernels a cluster no cpufreq folder.
+
+        Its idle states stay: `jetson_clocks --show` of boards whose clocks are held gives `Online=0` and `c7=0`.
+        """
+        folders = [f"{CPU}/cpu{core}/topology"]
         if state["inactive_policy_is_gone"]:
             folders.append(f"{CPU}/cpu{core}/cpufreq")
             policy = next(policy for policy, cores in state["places"]["clusters"] if core in cores)

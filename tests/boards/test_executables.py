@@ -47,6 +47,29 @@ def test_other_masks_take_a_reboot_that_is_asked_for(orin):
     assert Kernel(orin.root).read(f"{orin.layout.gpu_device}/tpc_pg_mask") == "0"
 
 
+def test_cores_that_are_off_keep_their_idle_states_which_are_held_and_restored(tmp_path):
+    """As `--show` lists them: `cpu8:  Online=0 ... IdleStates: WFI=1 c7=1`."""
+    tree, file = build_board(tmp_path / "root", "orin-agx", "r36.4"), tmp_path / "stored"
+    kernel, before = Kernel(tree.root), tree.controls()
+    off = kernel.read(f"{CPU}/offline")
+    assert off == "8-11"
+
+    def shown() -> str:
+        return next(line for line in call(tree, "jetson_clocks", "--show").output.splitlines() if line[:4] == "cpu8")
+
+    assert "Online=0" in shown()
+    assert "WFI=1 c7=1" in shown()
+    call(tree, "jetson_clocks", "--store", str(file))
+    kernel.write(f"{CPU}/cpu8/online", 1)
+    call(tree, "jetson_clocks")
+    assert "WFI=0 c7=0" in shown()
+    call(tree, "jetson_clocks", "--restore", str(file))
+    assert kernel.read(f"{CPU}/offline") == off
+    idle_states = {name: text for name, text in tree.controls().items() if "/cpuidle/" in name}
+    assert len(idle_states) == 24
+    assert idle_states.items() <= before.items()
+
+
 def test_restore_brings_back_what_was_stored_but_no_maximum(orin, tmp_path):
     kernel, file = Kernel(orin.root), tmp_path / "stored"
     before = orin.controls()

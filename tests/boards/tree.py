@@ -49,7 +49,7 @@ class BoardTree(NamedTuple):
         """The text of every file that can be written, by its path: compare before and after to see what a run left.
 
         Without those that are readings now: the memory's rate while it is not locked, the fan's speed while somebody
-        else sets it.
+        else sets it. Without cpufreq folders that are gone while their cores are off: the kernel fills them anew.
         """
         state = Kernel(self.root).state()
         lock, wish, _, shown = state["places"]["emc"]
