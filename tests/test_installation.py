@@ -199,17 +199,21 @@ Successfully installed click-8.5.1 nvidia-cudnn-9.1 torch-2.15.0
 """
 
 
-def test_of_pips_output_large_packages_and_steps_are_a_line_each():
+def test_of_pips_output_large_packages_and_steps_are_a_line_each(tmp_path):
     now_s = [0.0]
-    lines = pip_in_lines.Lines(lambda: now_s[0])
+    lines = pip_in_lines.Lines(lambda: now_s[0], tmp_path)
+    silent = pip_in_lines.Lines(lambda: now_s[0], tmp_path).silence()
+    (tmp_path / "pip-25.dist-info").mkdir()
     said = [said for said in map(lines.of, PIP.splitlines()) if said]
     now_s[0] = 61.0
-    assert [*said, lines.silence()] == [
+    (tmp_path / "a-1.dist-info").mkdir()
+    assert [silent, *said, lines.silence()] == [
+        "  still at work, after 0 s",
         "  downloading torch-2.15.0, 755 MB; 2 files, 755 MB so far",
         "  from pip's cache: nvidia_cudnn-9.1, 1200 MB; 3 files, 1955 MB so far",
         "  3 files, 1955 MB so far; unpacking 3 packages",
         "  installed 3 packages, after 0 s",
-        "  still at work, after 61 s",
+        "  still at work, after 61 s; 1 of 3 packages unpacked",
     ]
 
 

@@ -11,6 +11,7 @@ import queue
 import re
 import subprocess
 import sys
+import sysconfig
 import threading
 import time
 from pathlib import Path
@@ -28,10 +29,16 @@ _MB = {"kB": 0.001, "MB": 1.0, "GB": 1000.0}
 class Lines:
     """What is worth a line of pip's output; takes one line of it after the other."""
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, clock: Callable[[], float] = time.monotonic, folder: str = sysconfig.get_path("purelib")
+    ) -> None:
+        """`folder` is where pip unpacks."""
         self._clock, self._began_s = clock, clock()
+        self._folder = Path(folder)
         self._files = 0
         self._mb = 0.0
+        self._to_unpack = 0  # packages
+        self._unpacked_before = 0
 
     def of(self, line: str) -> Optional[str]:
         """A line for the user, None for nothing."""
@@ -43,15 +50,23 @@ class Lines:
             path = Path(local["path"])
             return self._of_file("from a folder:", path.name, path.stat().st_size / 1e6 if path.is_file() else 0.0)
         if line.startswith("Installing collected packages: "):
-            count = len(line.partition(": ")[2].split(","))
-            return f"  {self._so_far()}; unpacking {_packages(count)}"
+            self._to_unpack = len(line.partition(": ")[2].split(","))
+            self._unpacked_before = self._unpacked()
+            return f"  {self._so_far()}; unpacking {_packages(self._to_unpack)}"
         if line.startswith("Successfully installed "):
             return f"  installed {_packages(len(line.split()) - 2)}, {self._elapsed()}"
         return None
 
     def silence(self) -> str:
         """What to say where pip has said nothing for long."""
-        return f"  still at work, {self._elapsed()}"
+        if not self._to_unpack:
+            return f"  still at work, {self._elapsed()}"
+        count = max(self._unpacked() - self._unpacked_before, 0)
+        return f"  still at work, {self._elapsed()}; {count} of {_packages(self._to_unpack)} unpacked"
+
+    def _unpacked(self) -> int:
+        """The packages in the folder: pip writes a folder `NAME.dist-info` for each."""
+        return sum(1 for _ in self._folder.glob("*.dist-info"))
 
     def _of_file(self, how: str, file: str, mb: float) -> Optional[str]:
         self._files += 1
