@@ -161,7 +161,7 @@ class FittedModel:
         return (
             f"{self.predictor.name} learned {table.workload} on {table.device} ({table.provenance}) "
             f"from {len(rows)} of {len(table)} profiles in {seconds:.2f} s\n"
-            f"{tested or 'no profile is left to test it on'}"
+            f"{tested or 'every profile was learned from, so none tests it: `jetwatt evaluate` measures its errors'}"
         )
 
     def notes(self) -> List[str]:

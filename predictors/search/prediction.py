@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Dict, NamedTuple, Optional, Sequence, Tuple, Union
+from typing import TYPE_CHECKING, Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple, Union
 
 import numpy as np
 
-from harness.core.boards import load_board
+from harness.core.boards import BoardSpec, board_names, load_board
 from harness.core.corpus import POWER_LIMIT, TASKS
+from harness.core.errors import UnknownNameError
 from harness.core.files import write_output
 from harness.core.power_modes import PowerMode
 from harness.core.units import mw_to_w, share_to_percent
@@ -18,6 +19,7 @@ from predictors.models.base import (
     ALL,
     PowerLimits,
     Prediction,
+    Predictor,
     admitted_rows,
     describe_unprofiled,
     limits_mw_of,
@@ -80,7 +82,8 @@ def predict(
     as_parquet = out is not None and Path(out).suffix.lower() == ".parquet"
     if as_parquet:
         require("pyarrow")
-    saved, spec = load_model(Path(model)), load_board(board, variant)
+    saved = load_model(Path(model))
+    spec = _board_of(board, variant, saved.origin)
     is_own = power_mode == ALL and spec.name == saved.origin.get("device")
     modes = modes_without_clocks(saved.predictor) if is_own else None
     if modes is None:
@@ -107,6 +110,7 @@ def predict(
     notes = []
     if outside and not unprofiled:
         notes.append(f"{describe_unprofiled(outside)} without --unprofiled")
+    notes += _note_on_reach(saved.predictor, np.array(modes)[front])
     learned = saved.origin.get("device")
     if learned != spec.name:
         notes.append(f"the predictor was fitted on {learned}, not {spec.name}")
@@ -119,6 +123,36 @@ def predict(
     if each_limit_mw is not None:
         names = [f"{name} at {mw_to_w(limit_mw):g} W" for name, limit_mw in zip(names, each_limit_mw)]
     return BoardPrediction(spec.name, table, _describe(prediction, front, names), provenance, tuple(notes))
+
+
+def _board_of(name: str, variant: str, origin: Mapping[str, Any]) -> BoardSpec:
+    try:
+        return load_board(name, variant)
+    except UnknownNameError as error:
+        if name in board_names() or name != origin.get("device"):
+            raise
+        own = f"which modes {name} has is for a package of yours to say (docs/own_device.md)"
+        raise UnknownNameError(
+            error.what, f"{error.hint}; {own}; in Python, jetwatt.load(FILE).predict(modes) takes any"
+        ) from None
+
+
+def _note_on_reach(predictor: Predictor, front: np.ndarray) -> List[str]:
+    """Say how many modes of a front, of shape (n, 4), have cores or clocks below or above every profiled mode."""
+    if not len(front) or not hasattr(predictor, "training_rows_"):
+        return []
+    profiled = predictor.training_rows_.inputs.modes
+    if not len(profiled):
+        return []
+    beyond = (np.maximum(front, 1) < profiled.min(axis=0)) | (front > profiled.max(axis=0))
+    names = [name for name, rows in zip(PowerMode._fields, beyond.T) if rows.any()]
+    if not names:
+        return []
+    count = beyond.any(axis=1).sum()
+    return [
+        f"{count} of {len(front)} modes of the front are below or above all profiled ones in {', '.join(names)}: "
+        "profile one of them before you rely on it"
+    ]
 
 
 def table_of(

@@ -211,10 +211,36 @@ def test_a_mode_of_which_no_profile_tells_is_on_no_front_unless_asked_for(tmp_pa
     assert clocks[2] == set()
 
 
+def test_predict_says_how_far_the_front_goes_beyond_the_profiles(tmp_path, capsys):
+    corpus, model, out = tmp_path / "corpus.csv", tmp_path / "M", tmp_path / "P.csv"
+    modes = [mode for _, mode in load_board("orin-agx").power_modes("all")]
+    middle = [mode for mode in modes if mode.cpu_cores > 3 and mode.gpu_khz < 1_300_500][::500]
+    write_corpus(corpus, list(simulate_corpus("orin-agx", "yolov8n-coco", middle)))
+    run("fit", "--corpus", corpus, "--target", "yolov8n-coco", "--predictor", "log-linear", "--out", model)
+    assert run("predict", "--model", model, "--board", "orin-agx", "--out", out) == 0
+    assert "below or above all profiled ones in cpu_cores, gpu_khz" in capsys.readouterr().err
+    asked = ("predict", "--model", model, "--board", "orin-agx", "--power-mode", "sample:50", "--out", out)
+    write_corpus(corpus, list(simulate_corpus("orin-agx", "yolov8n-coco", [*middle, min(modes), max(modes)])))
+    run("fit", "--corpus", corpus, "--target", "yolov8n-coco", "--predictor", "log-linear", "--out", model)
+    assert run(*asked) == 0
+    assert "all profiled ones" not in capsys.readouterr().err
+
+
+def test_predict_of_a_device_that_only_the_profiles_name_says_what_knows_its_modes(corpus, tmp_path, capsys):
+    own, model = tmp_path / "own.csv", tmp_path / "M"
+    own.write_text(corpus.read_text().replace("orin-agx", "my-board"))
+    run("fit", "--corpus", own, "--target", "yolov8n-coco", "--predictor", "log-linear", "--out", model)
+    for board in ("my-board", "other-board"):
+        assert run("predict", "--model", model, "--board", board, "--out", tmp_path / "P.csv") == 2
+        said = capsys.readouterr().err
+        assert f"board '{board}' is unknown; available: " in said
+        assert ("own_device.md" in said) == (board == "my-board")
+
+
 def test_predict_leaves_out_what_the_predictor_does_not_know(corpus, tmp_path, capsys):
     model, out = tmp_path / "M", tmp_path / "P.csv"
     run("fit", "--corpus", corpus, "--target", "yolov8n-coco", "--out", model, "--predictor", "nothing-of-time")
-    assert "no profile is left to test it on" in capsys.readouterr().out
+    assert "every profile was learned from, so none tests it" in capsys.readouterr().out
     assert run("predict", "--model", model, "--board", "nano", "--out", out, "--power-mode", "maxn") == 0
     said = capsys.readouterr()
     assert "fitted on orin-agx, not nano" in said.err
