@@ -108,7 +108,10 @@ def format_findings(findings: Dict[str, Any]) -> str:
     ]
     repairable = [each for each in capabilities if not each["available"] and each["way_out"]]
     if repairable:
-        lines += ["", "To get the rest:", *(f"  {each['name']}: {each['way_out']}" for each in repairable)]
+        names: Dict[str, List[str]] = {}
+        for each in repairable:
+            names.setdefault(each["way_out"], []).append(each["name"])
+        lines += ["", "To get the rest:", *(f"  {', '.join(same)}: {way_out}" for way_out, same in names.items())]
     lines += ["", "Storage found here, as --storage takes it:"]
     for medium in findings["storage"]:
         kind = {True: "rotational", False: "not rotational", None: "unknown whether rotational"}[medium["rotational"]]

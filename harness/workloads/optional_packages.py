@@ -14,7 +14,10 @@ def require(module: str) -> Any:
     try:
         return importlib.import_module(module)
     except (ImportError, OSError, RuntimeError) as error:
-        raise DependencyError(f"{module} cannot be imported: {error}", _hint(error)) from error
+        what = f"{module} cannot be imported: {error}"
+        if isinstance(error, ModuleNotFoundError) and error.name:
+            what = f"{error.name} is not installed"
+        raise DependencyError(what, _hint(error)) from error
 
 
 def _hint(error: Exception) -> str:
