@@ -202,10 +202,10 @@ def read_side(path: Path, include_flagged: bool = False) -> Side:
         with ResultsStore(path, read_only=True) as store:
             side = side_of(store, comparable_profiles(store), include_flagged)
     if not side.cases:
-        why = f": left out {side.flagged} {LEFT_OUT}" if side.flagged else ""
-        raise StoreError(
-            f"{path} has nothing to compare{why}", "measure some: pytest benchmarks; pruned profiles have no series"
-        )
+        what = f"{path} has nothing to compare"
+        if side.flagged:
+            raise StoreError(f"{what}: left out {side.flagged} {LEFT_OUT}", "or measure again: pytest benchmarks")
+        raise StoreError(what, "measure some: pytest benchmarks; pruned profiles have no series")
     return side
 
 

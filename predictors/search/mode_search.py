@@ -64,7 +64,8 @@ class ModeSearches:
         """Search for a case's mode on a device that is held, keep the outcomes, and print a line for each.
 
         `may_lower_clocks`: nothing else will run afterwards on a board whose clocks may only fall. `profiling` are
-        options of `DeviceProfiler`. Raises `CannotRunError` if no mode keeps the limits, or if the board may refuse the
+        options of `DeviceProfiler`. Returns the outcomes for the goals that one of them attains, or whose best mode is
+        known. Raises `CannotRunError` if no mode keeps the limits of any goal, or if the board may refuse the
         higher clocks that a search needs.
         """
         if device.clocks_only_fall and device.provenance == "measured" and not may_lower_clocks:
@@ -83,10 +84,13 @@ class ModeSearches:
             slowdown = "" if outcome.slower is None else f", {outcome.slower:.3f} times as long as the best mode"
             progress.line(f"    {outcome.goal}: {outcome.strategy}: {spent}{slowdown} ({outcome.provenance})")
         self._outcomes.setdefault(case.device, []).extend(outcomes)
-        missed = [outcome.goal for outcome in outcomes if outcome.over > 1.0 and outcome.slower is None]
-        if missed or not outcomes:
+        attained = {outcome.goal for outcome in outcomes if outcome.over <= 1.0 or outcome.slower is not None}
+        missed = dict.fromkeys(outcome.goal for outcome in outcomes if outcome.goal not in attained)
+        if not attained:
             raise CannotRunError(f"no mode keeps the limits: {'; '.join(missed) or case.workload}")
-        return outcomes
+        for goal in missed:
+            progress.line(f"    {goal}: no mode that was profiled keeps the limits")
+        return [outcome for outcome in outcomes if outcome.goal in attained]
 
     def judge(self, device: str) -> List[Tuple[str, bool]]:
         """The `claims` that a device's searches can judge: a line for each, and whether it fails unexpectedly."""
