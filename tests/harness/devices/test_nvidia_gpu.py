@@ -138,12 +138,12 @@ def test_without_a_driver_the_way_out_is_said(driver):
 
 
 def test_power_is_the_growth_of_the_energy_counter_and_the_total_says_what_is_in_it(driver, tmp_path):
+    driver.change(energy_mj=1_000_000)
     source = nvml.open_source(str(tmp_path), "0", pid=7)
-    start_s = time.monotonic()
-    assert "power_total_mw" not in source.read(start_s).values
-    time.sleep(0.1)
-    found = source.read(time.monotonic())
-    assert found.values["power_gpu_mw"] == pytest.approx(300_000, rel=0.05)
+    assert "power_total_mw" not in source.read(10.0).values
+    driver.change(energy_mj=1_030_000)
+    found = source.read(10.1)
+    assert found.values["power_gpu_mw"] == pytest.approx(300_000)
     assert found.values["power_total_mw"] == found.values["power_gpu_mw"]
     assert "alone, without the CPU: there is no RAPL package" in source.notes["power_total_mw"]
     assert found.values["gpu_khz"] == 1_695_000
