@@ -156,7 +156,8 @@ class Target:
             return np.array([], dtype=int)
         if not 1 <= wanted <= len(table):
             raise InvalidValueError(
-                f"cannot fit on {wanted} modes of {table.workload}", f"the corpus has {len(table)} with time and power"
+                f"cannot fit on {wanted} modes of {table.workload}",
+                f"the corpus has {len(table)} with time and power: give fewer modes",
             )
         sizes = np.unique(table.batch_size)
         if sampling == "sequential" and len(sizes) > 1:

@@ -13,7 +13,7 @@ from harness.core.errors import InvalidValueError
 from harness.core.mode_texts import only_mode
 from harness.core.power_modes import UNKNOWN_KHZ, PowerMode, parse_power_mode
 
-COPIED = "masks and other caps are those of"
+COPIED = "power-gating masks and the limits of other engines are copied from"
 
 
 def make_conf(conf: Conf, booted: str, mode: PowerMode, origin: str, name: str, alone: bool = False) -> Tuple[int, str]:

@@ -74,7 +74,7 @@ def test_a_mode_is_added_to_a_conf_that_is_given(command, conf_file, tmp_path):
     base, made = conf_file(ORIN_NANO), tmp_path / "made" / "custom.conf"
     code, out, notes = command("--base", base, "--power-mode", "5c-115.2-306-x", "--name", "SLOW", "--out", made)
     assert (code, out) == (0, f"wrote {made}\n")
-    assert notes == "note: masks and other caps are those of 25W\n"
+    assert notes == "note: power-gating masks and the limits of other engines are copied from 25W\n"
     conf = read_conf(made).conf
     assert to_power_mode(conf, conf.model("SLOW")) == (5, 115200, 306000, 3199000)
     assert conf.models[:-1] == parse(ORIN_NANO).conf.models
