@@ -161,7 +161,7 @@ class FittedModel:
         return (
             f"{self.predictor.name} learned {table.workload} on {table.device} ({table.provenance}) "
             f"from {len(rows)} of {len(table)} profiles in {seconds:.2f} s\n"
-            f"{tested or 'every profile was learned from, so none tests it: `jetwatt evaluate` measures its errors'}"
+            f"{tested or 'fitted to every profile, so its errors were not measured: run `jetwatt evaluate`'}"
         )
 
     def notes(self) -> List[str]:

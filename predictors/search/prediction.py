@@ -131,14 +131,15 @@ def _board_of(name: str, variant: str, origin: Mapping[str, Any]) -> BoardSpec:
     except UnknownNameError as error:
         if name in board_names() or name != origin.get("device"):
             raise
-        own = f"which modes {name} has is for a package of yours to say (docs/own_device.md)"
-        raise UnknownNameError(
-            error.what, f"{error.hint}; {own}; in Python, jetwatt.load(FILE).predict(modes) takes any"
-        ) from None
+        hint = (
+            f"{error.hint}; to add {name}, describe it in a package (docs/own_device.md); "
+            "in Python, `jetwatt.load(FILE).predict(modes)` accepts any modes"
+        )
+        raise UnknownNameError(error.what, hint) from None
 
 
 def _note_on_reach(predictor: Predictor, front: np.ndarray) -> List[str]:
-    """Say how many modes of a front, of shape (n, 4), have cores or clocks below or above every profiled mode."""
+    """Say how many modes of a front, of shape (n, 4), are outside the range of the profiled ones."""
     if not len(front) or not hasattr(predictor, "training_rows_"):
         return []
     profiled = predictor.training_rows_.inputs.modes
@@ -150,7 +151,7 @@ def _note_on_reach(predictor: Predictor, front: np.ndarray) -> List[str]:
         return []
     count = beyond.any(axis=1).sum()
     return [
-        f"{count} of {len(front)} modes of the front are below or above all profiled ones in {', '.join(names)}: "
+        f"{count} of {len(front)} modes of the front are outside the range of the profiled ones ({', '.join(names)}): "
         "profile one of them before you rely on it"
     ]
 
