@@ -1,6 +1,6 @@
 """What does a device draw while nothing runs: with the suite's logging, without it, and with DVFS on?
 
-Runs when it is asked for by name, best after a reboot: `pytest benchmarks/test_baseload.py --idle-seconds 60`.
+Runs only if it is named, best after a reboot: `pytest benchmarks/test_baseload.py --idle-seconds 60`.
 """
 
 import pytest

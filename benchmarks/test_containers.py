@@ -1,6 +1,6 @@
 """What does a container cost, are its limits seen, and how much shared memory do DataLoader workers need (F17)?
 
-Runs when it is asked for: `pytest benchmarks/test_containers.py`, `--engine NAME` or `--container-image IMAGE`.
+Runs only if it is requested: `pytest benchmarks/test_containers.py`, `--engine NAME` or `--container-image IMAGE`.
 """
 
 from __future__ import annotations

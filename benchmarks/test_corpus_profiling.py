@@ -1,6 +1,6 @@
 """What do time and power come to in thousands of power modes: a corpus to predict from (E15; 001 sec. 2.5)?
 
-Runs when it is asked for by name, for hours on a board:
+Runs only if it is named; takes hours on a board:
 
     pytest benchmarks/test_corpus_profiling.py --campaign paper --device orin-agx --results corpus.sqlite \
         --resume --deadline 06:00 --case-limit 120

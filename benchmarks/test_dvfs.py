@@ -36,7 +36,7 @@ def test_dvfs_hardly_changes_time(ratio):
 def test_dvfs_hardly_changes_energy(ratio):
     """With DVFS on, no epoch takes more or less energy by 6 % or more.
 
-    004 has 3 % at most; a single run tells energy no better than to 3 %.
+    004 has 3 % at most; a single run resolves energy no better than to 3 %.
     """
     assert ratio("energy", clocks=("static", "dvfs")).within(0.94, 1.06)
 

@@ -1,6 +1,6 @@
 """What does measuring cost? ResNet-18 trained bare and instrumented, block beside block: the ratio of their medians.
 
-Runs when it is asked for by name: `pytest benchmarks/test_overhead.py`.
+Runs only if it is named: `pytest benchmarks/test_overhead.py`.
 """
 
 from __future__ import annotations

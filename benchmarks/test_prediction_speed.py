@@ -1,6 +1,6 @@
 """How fast is a prediction? From 50 profiles to the Pareto front of 18,096 modes, ours against the papers' networks.
 
-Runs when it is asked for by name: `pytest benchmarks/test_prediction_speed.py`.
+Runs only if it is named: `pytest benchmarks/test_prediction_speed.py`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What does another version of the software change (E8)?
 
 Nothing is measured here: the results file has to hold profiles of the same cases from two versions of torch or JetPack.
-Runs when it is asked for by name: `pytest benchmarks/test_software_versions.py --results FILE`.
+Runs only if it is named: `pytest benchmarks/test_software_versions.py --results FILE`.
 """
 
 import pytest

@@ -98,7 +98,7 @@ def test_how_alike_media_are_with_two_workers(as_printed):
 def test_storage_has_no_energy_cost_of_its_own(ratio):
     """With four workers and a warm cache, an epoch takes the same energy on SD and HDD as on an SSD, within 6 %.
 
-    That is twice the 3 % of times: a single run tells energy half as well.
+    That is twice the 3 % of times: a single run resolves energy half as well.
     """
     assert ratio("energy", storage=("ssd", ["sd", "hdd"]), workload=MOBILENET, workers=4, cache=COLD_OR_EVICTED).within(
         0.94, 1.06

@@ -1,4 +1,4 @@
-"""Claims that no profile of a campaign tells: checks of the simulation's model (`baselines/published/unjudged.csv`)."""
+"""Claims that no campaign can show: checks of the simulation's model (`baselines/published/unjudged.csv`)."""
 
 from __future__ import annotations
 

@@ -144,7 +144,7 @@ def workers_follow() -> Iterator[None]:
     """Bind live workers, which inherit nothing, after the block to the CPUs that this thread is bound to then."""
     import multiprocessing  # the sampler's process does without
 
-    # Those that may run elsewhere than this thread now were bound by somebody else, and stay.
+    # Those that may run elsewhere than this thread now were bound by another program, and stay.
     before = _affinity_of(0)
     children = multiprocessing.active_children()
     followers = [worker for worker in children if worker.pid is not None and _affinity_of(worker.pid) == before]
@@ -187,7 +187,7 @@ NOTES = {
     "fully busy",
     "cpu_sampler_cores": "the telemetry sampler, with the programs it runs and the helper that reads root's sensors",
     "cpu_other_cores": "user, nice and system time of the whole machine, less the run's and the sampler's",
-    "cpu_interrupt_cores": "hard and soft interrupts, whoever they served",
+    "cpu_interrupt_cores": "hard and soft interrupts, for all processes",
     "cpu_steal_cores": "time that the hypervisor gave to other virtual machines",
 }
 

@@ -3,8 +3,8 @@
     the run --- sudo --- helper `stream`       started before the first sampler, ends when its input ends
        |__ a sampler for each profile          inherits both pipes, and requests on its own
 
-A request gets one answer, and whoever waits for one holds a lock on the file of the helper's error output. An answer
-that a killed sampler no longer read is passed over, because its id is of another process.
+A request gets one answer, and the process that waits for it holds a lock on the file of the helper's error output. An
+answer that a killed sampler no longer read is skipped, because its id is of another process.
 
 A file may hang in the kernel, and the helper with it; root's process cannot be killed. The request ends after
 `_ANSWER_S`, and another helper is started; after `MOST_FAILED` of them the run does without these sensors.

@@ -96,14 +96,14 @@ class JetsonClocks(Knob):
         if different:
             name = different[0]
             raise ControlError(
-                f"{', '.join(different)} differ from what was: {name} stood at {value['shown'][name]} "
-                f"and is at {now['shown'].get(name)}"
+                f"{', '.join(different)} were not restored: {name} was {value['shown'][name]} "
+                f"and is {now['shown'].get(name)}"
             )
 
     def check(self, saved: Dict[str, Any]) -> None:
         """What it showed is compared only; neither becomes part of a path."""
         if not (isinstance(saved, dict) and saved.get(DVFS) in (ON, OFF) and "leftover" in saved):
-            raise ControlError(f"{self.name} is said to have stood at {saved!r}, expected {DVFS} {ON} or {OFF}")
+            raise ControlError(f"the saved value of {self.name} is {saved!r}, expected {DVFS} {ON} or {OFF}")
 
     def restore(self, saved: Dict[str, Any]) -> None:
         if self._stored_in_this_run(saved):

@@ -92,7 +92,7 @@ class Knob(abc.ABC):
     def check(self, saved: Value) -> None:
         """Refuse, by a ControlError, what cannot be a setting that a run saved: what it names becomes part of paths."""
         if not _is_plain(saved):
-            raise ControlError(f"{self.name} is said to have stood at {saved!r}, which it cannot")
+            raise ControlError(f"the saved value of {self.name} is {saved!r}, which is not possible")
 
     def restore(self, saved: Value) -> None:
         """Restore what `read` returned earlier; ControlError if that was refused or did not take effect."""

@@ -182,7 +182,7 @@ class Nvpmodel(Knob):
         """A conf names the files that nvpmodel writes as root: the board's own and those made here alone are taken."""
         confs = [self._conf, *self._custom_files()]
         if not (isinstance(saved, dict) and set(saved) == {"conf", "mode"} and saved["conf"] in confs):
-            raise ControlError(f"{self.name} is said to have stood at {saved!r}, none of {', '.join(confs)}")
+            raise ControlError(f"the saved value of {self.name} is {saved!r}, expected one of {', '.join(confs)}")
 
     def forget(self, saved: Mode) -> None:
         """Remove the confs with custom modes, and what a kill left of one that was being written."""

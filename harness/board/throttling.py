@@ -8,7 +8,7 @@
     proc/interrupts, lines soctherm_edp                   Nano, TX1: an interrupt for each over-current event
     sys/kernel/debug/bpmp/debug/soctherm/oc2/event_cnt    root only; used where hwmon has no counter
 
-A fan does not throttle, and `hot-surface-alert` only warns whoever touches the board.
+A fan does not throttle, and `hot-surface-alert` only warns against touching the board.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""What everything speaks of: power modes, cases, profiles, metrics, the corpus, boards, units and errors."""
+"""The terms of all other packages: power modes, cases, profiles, metrics, the corpus, boards, units and errors."""

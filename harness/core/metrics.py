@@ -64,7 +64,7 @@ def integral(
 ) -> Optional[float]:
     """A sampled rate times time: sum of p(t_i) x (t_i - t_(i-1)), the papers' formula of energy (SIGMETRICS sec. 4.5).
 
-    A sample stands for the time since the sample before it. In a window only the overlap counts. At either end of the
+    A sample represents the time since the previous sample. In a window only the overlap counts. At either end of the
     samples, and of a gap of more than `MAX_GAP_INTERVALS` median intervals among them, the nearest one is taken to hold
     for at most one median interval more. `times_s` ascend; the window is by default from the first sample to the last.
     None if there are fewer than two samples, or they do not cover the window.

@@ -1,6 +1,6 @@
 """`host`: the Linux machine the suite runs on. Its power mode is a core count and, with cpufreq, a CPU clock.
 
-`emulated-host` is one that a tree of files stands for, such as the record of one.
+`emulated-host` is one that a tree of files represents, such as its record.
 """
 
 from __future__ import annotations

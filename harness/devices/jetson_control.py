@@ -114,8 +114,8 @@ class JetsonControl:
         if self.works(self.clocks):
             return self.clocks.read()[DVFS]
         limits = [*self._running().values(), *self.gpu.read().values()]
-        tells = len(self.gpu.gpus()) == len(find_gpus(self._root))
-        return OFF if tells and all(low == high for low, high in limits) else ON
+        sees_every_gpu = len(self.gpu.gpus()) == len(find_gpus(self._root))
+        return OFF if sees_every_gpu and all(low == high for low, high in limits) else ON
 
     def read(self) -> Tuple[PowerMode, List[str]]:
         """The mode in effect by the kernel's files, with the highest CPU and GPU clock; and its unknown dimensions."""

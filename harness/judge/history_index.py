@@ -9,8 +9,8 @@ was read within `SETTLED_NS` of its last change is read again, because a later c
 system's clock would not show.
 
 Processes share the index. Each transaction replaces whole nights, and SQLite lets one process write at a time. A second
-file, `NAME.lock`, is locked (flock) by everyone who has the index open, so that nobody removes a damaged one that
-another process still uses.
+file, `NAME.lock`, is locked (flock) by every process that has the index open, so that none removes a damaged one that
+another still uses.
 
 Tables: `nights` has a row for each file; `subject`, `run` and `software` the distinct texts of
 `harness.judge.profile_columns`, as JSON; `profiles` the columns of each profile. `crc` are CRC-32 sums: of a text, and

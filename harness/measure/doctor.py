@@ -104,7 +104,7 @@ def format_findings(findings: Dict[str, Any]) -> str:
         f"{findings['device']}: {findings['model']} ({specification})",
         f"power modes: {modes['count']}, the greatest is {modes['greatest']}",
         "",
-        format_table(["", "what", "how it stands"], rows),
+        format_table(["", "what", "status"], rows),
     ]
     repairable = [each for each in capabilities if not each["available"] and each["way_out"]]
     if repairable:

@@ -270,7 +270,7 @@ def _capped(board: SimulatedBoard, workload: WorkloadParameters, case: Case, cou
 
 
 def still_channels(count: int, board: BoardSpec, mode: PowerMode, memory_bytes: float) -> Dict[str, np.ndarray]:
-    """Channels that show the same at each of `count` samples: clocks, memory, and that nobody else is there."""
+    """Channels that are constant over `count` samples: clocks, memory, and no other process."""
     memory = "gpu_mem_khz" if board.memory.host_bytes else "emc_khz"
     clocks = {"gpu_khz": mode.gpu_khz, memory: mode.mem_khz}
     values = {

@@ -36,7 +36,7 @@ FEWEST_RUNS = 4  # on each side for dealing them anew: of three there are 20 way
 WAYS = 2000  # how many are drawn where there are more: p is then good to half a percent where it matters, at 5 %
 
 FAST_MINIBATCHES, FAST_RUNS = 0.1, 0.25
-"""What stands for a side that is dealt: this quantile of each run's minibatches, then this one over its runs. Of ten
+"""What represents a side of a permutation: this quantile of each run's minibatches, then this one over its runs. Of ten
 runs a side, on a machine that others share, the ratio of six cases then had a standard error of 1.5 %; that of medians
 3.3 %."""
 

@@ -35,7 +35,7 @@ def variability(values: Sequence[float]) -> Optional[Variability]:
 
 
 LENGTHS = (10, 20, 30, 40)  # minibatches per profile that 001 sec. 2.5 tried
-LONG = 4 * LENGTHS[-1]  # from so many minibatches on a profile tells what shorter ones would have said
+LONG = 4 * LENGTHS[-1]  # from so many minibatches on, a profile shows what shorter ones would have shown
 
 
 class Stretches(NamedTuple):

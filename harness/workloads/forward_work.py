@@ -32,6 +32,6 @@ BACKWARD = 2.0  # operations of the backward pass over those of the forward pass
 
 
 def minibatch_flops(workload: str, batch_size: int, trains: bool = True) -> Optional[float]:
-    """Operations of one minibatch; None of a user's own workload, which nobody has counted yet."""
+    """Operations of one minibatch; None of a user's own workload, which has not been counted yet."""
     forward = FLOPS_FORWARD.get(workload)
     return None if forward is None else forward * batch_size * (1 + BACKWARD * trains)

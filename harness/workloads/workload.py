@@ -63,7 +63,7 @@ class Workload:
     Nothing imports torch before one of its functions is called.
 
     Args:
-        name: letters, digits and `.`, `_`, `-`: it stands in the ids of cases, in results and in reports.
+        name: letters, digits and `.`, `_`, `-`: it is part of case ids, results and reports.
         model: makes the model, an `nn.Module`, with weights drawn from torch's generator.
         data: makes the map-style torch data set. With `folder` it is given the folder where it lies; or a folder of
             pictures in a folder per class, which are cropped to 224 x 224.
@@ -100,7 +100,7 @@ class Workload:
         if not isinstance(self.name, str) or not _NAME.fullmatch(self.name):
             raise InvalidValueError(
                 f"a workload's name is {self.name!r}, expected letters, digits, '.', '_' and '-'",
-                "it stands in the ids of cases, in file names and in reports: my-net",
+                "it is part of case ids, file names and reports: my-net",
             )
         if isinstance(self.data, (str, Path)):
             if self.folder is not None:

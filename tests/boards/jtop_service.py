@@ -99,7 +99,7 @@ def jtop_or_skip(root: str) -> Iterator[JtopService]:
 
 
 def why_not() -> str:
-    """What stands in the way of the service here; empty where nothing does, as far as can be told without trying."""
+    """What prevents the service from running here; empty if nothing is known to."""
     if importlib.util.find_spec("jtop") is None:
         return "jetson-stats is not installed: make install EXTRAS=train,report,dev,jetson"
     missing = [tool for tool in ("unshare", "nsenter", "mount") if shutil.which(tool) is None]

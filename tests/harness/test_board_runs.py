@@ -72,7 +72,7 @@ def test_dvfs_is_a_condition_of_a_board_case(tmp_path):
     keys = [comparable_conditions(profile.conditions, profile.case) for profile in (free, static)]
     assert (keys[0]["clocks"], keys[0]["dvfs"]) == ("dvfs", "on")
     assert "clocks" not in keys[1]
-    # The residency of each clock stands in the record: far below the mode's clock where it may move (M15).
+    # The residency of each clock is in the record: far below the mode's clock where it may move (M15).
     assert free.conditions["clock_use"]["gpu_khz"]["residency"].keys().isdisjoint({"1"})
     assert static.conditions["clock_use"]["gpu_khz"]["residency"] == {"1": 1.0}
     assert free.aggregates["power_mw"] < static.aggregates["power_mw"]

@@ -264,7 +264,7 @@ def files_page() -> str:
             table(("key", "meaning", "default"), axes),
             "### `[settings]`\n",
             "How every case is measured. `[sweep.settings]` and `[experiment.NAME.settings]` take the same keys. "
-            "`None` stands for a key that is left out.\n",
+            "`None`: the key is left out.\n",
             _key_table([Settings]),
             "### `[[sweep]]` and `[experiment.NAME]`\n",
             "Beside the axes and `settings`:\n",

@@ -161,7 +161,7 @@ def load_campaign(name_or_path: str) -> Campaign:
 def expand(sweeps: Sequence[Sweep], resolve: Callable[[str, str, str], List[Tuple[str, PowerMode]]]) -> List[Case]:
     """The cases of sweeps, in order, each once.
 
-    `resolve` takes a device, a workload and the text of a power mode, and returns the modes that the text stands for,
+    `resolve` takes a device, a workload and the text of a power mode, and returns the modes that the text names,
     each with its name; it is called once for each combination, and once for each mode that inference has of its own.
     """
     cases: Dict[str, Case] = {}

@@ -89,7 +89,7 @@ def _draw(
 
 
 def write(directory: Path, samples: int, seed: int, report: Report) -> str:
-    """Write made-up photographs with boxes, inside which the colour tells the category."""
+    """Write made-up photographs with boxes, whose colour is the category."""
     (directory / "images").mkdir()
     (directory / _LISTS[-1]).parent.mkdir()
     palette = np.random.default_rng([seed]).normal(0, 40, (CLASSES, 2))

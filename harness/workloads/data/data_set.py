@@ -214,7 +214,7 @@ def open_samples(data_set: DataSet, directory: Path) -> RawSamples:
 
 
 def first_of(directory: Path, names: Sequence[str], is_one: Callable[[Path], bool] = Path.is_file) -> Path:
-    """The first of these files, or of what else is asked for, that a data set's folder has."""
+    """The first of these files (or whatever `is_one` accepts) in a data set's folder."""
     for name in names:
         if is_one(directory / name):
             return directory / name

@@ -56,7 +56,7 @@ def make_jpeg(
 ) -> bytes:
     """A JPEG file of about `file_bytes` bytes: a cut of a natural-looking texture in the colours of `hue`.
 
-    `hue` has coarse colours around 0, shape (2, rows, columns): what tells one class from another. The contrast of the
+    `hue` has coarse colours around 0, shape (2, rows, columns): what distinguishes the classes. The contrast of the
     texture is chosen to meet `file_bytes` to a few per cent.
     """
     colours = hue + random.normal(0, _HUE_JITTER, hue.shape)

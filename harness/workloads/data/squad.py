@@ -25,7 +25,7 @@ _MAX_ANSWER_WORDS = 5
 class Question(NamedTuple):
     question: str  # its text
     context: str  # the paragraph
-    answer: str  # the answer as it stands in the paragraph; empty if there is none
+    answer: str  # the answer as it is written in the paragraph; empty if there is none
     answer_start: int  # where the answer begins, in characters; 0 if there is none
 
 

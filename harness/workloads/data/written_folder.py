@@ -78,7 +78,7 @@ def _check(folder: Path, conditions: Dict[str, Any]) -> Tuple[Optional[Dict[str,
         manifest = read_json(folder / MANIFEST)
         files = {str(path): int(size) for path, size in manifest["files"].items()}
         if manifest["conditions"] != conditions or not isinstance(manifest["source"], str):
-            return None, f"{MANIFEST} tells of another data set"
+            return None, f"{MANIFEST} belongs to another data set"
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         return None, f"{MANIFEST} cannot be read: {error}"
     for name, size in files.items():
