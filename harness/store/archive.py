@@ -240,8 +240,12 @@ class ArchiveFile:
         minibatches = Minibatches(dict(zip(Minibatch._fields, columns)))
         of_sample, times_s, values = (own[name] for name in _OF_TELEMETRY)
         series: Raw = []
-        for place, channel in enumerate(own["channels"].tolist()):
-            is_own = of_sample == channel
+        channels = own["channels"].tolist()
+        # Places, because NumPy compares texts without the NULs at their ends.
+        places = {channel: place for place, channel in enumerate(channels)}
+        place_of_sample = np.array([places.get(channel, -1) for channel in of_sample.tolist()], int)
+        for place, channel in enumerate(channels):
+            is_own = place_of_sample == place
             series.append((place, channel, times_s[is_own].tobytes(), values[is_own].tobytes()))
         if crc_of((*self._row(number), minibatches, series)) != self._rows_as_columns()["crc"][number - 1]:
             raise StoreError(f"profile {number} of {self.path} is damaged: its checksum is wrong", _FROM_A_COPY)

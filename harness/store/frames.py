@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Dict, Iterable, List, Mapping, Optional, 
 import numpy as np
 
 from harness.core.corpus import CORPUS, CORPUS_COLUMNS, Column
+from harness.core.errors import InvalidValueError, StoreError
 from harness.core.metrics import AGGREGATES, CONCURRENT_AGGREGATES
 from harness.core.power_modes import PowerMode
 from harness.core.profiles import Minibatches
@@ -35,6 +36,10 @@ with Path(__file__).with_name("columns.csv").open(encoding="utf-8", newline="") 
     _TABLE = list(csv.DictReader(_file))
 
 _PLACES = [(row["column"], *row["source"].split(".")) for row in _TABLE if row["source"]]
+
+RECORDED_CONDITIONS = frozenset(field for _, source, field in _PLACES if source == "conditions")
+"""Conditions that have a column of their own."""
+
 _KINDS = {"str": str, "int": int, "float": float, "bool": bool}
 
 
@@ -124,7 +129,10 @@ def profiles(
         newest = {(record.key, record.case_id): record for record in kept}
         left_out[OLDER] = len(kept) - len(newest)
         kept = sorted(newest.values(), key=lambda record: (record.created_at, record.id))
-    frame = framed(kept)
+    try:
+        frame = framed(kept)
+    except InvalidValueError as error:
+        raise StoreError(f"{store.path}: {error.what}", error.hint) from error
     frame.attrs["left_out"] = left_out
     return frame
 
@@ -197,7 +205,7 @@ def labelled(case_id: str, device_name: str, device_label: str) -> str:
 
 
 def framed(records: Sequence[Record]) -> pd.DataFrame:
-    """Records of any files in the columns of `profiles()`."""
+    """Records of any files in the columns of `profiles()`; InvalidValueError if a value is not of its column's kind."""
     import pandas as pd
 
     index = pd.Index([record.id for record in records], name="profile_id", dtype="int64")
@@ -206,7 +214,25 @@ def framed(records: Sequence[Record]) -> pd.DataFrame:
     rows = [{**row, "device_label": label} for row, label in zip(rows, labels)]
     frame = pd.DataFrame(rows, index, [column.name for column in _ALL], dtype=object)
     dtypes = {float: float, int: "Int64", bool: bool}
-    return frame.astype({column.name: dtypes[column.kind] for column in _ALL if column.kind in dtypes})
+    kinds_of = {column.name: dtypes[column.kind] for column in _ALL if column.kind in dtypes}
+    try:
+        return frame.astype(kinds_of)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise InvalidValueError(_describe_misfit(frame, kinds_of), _ANOTHERS) from error
+
+
+def _describe_misfit(frame: pd.DataFrame, kinds_of: Mapping[str, Any]) -> str:
+    """The first value of a frame that is not of its column's kind."""
+    for name, kind in kinds_of.items():
+        for number, value in frame[name].items():
+            try:
+                frame.loc[[number], name].astype(kind)
+            except (TypeError, ValueError, OverflowError):
+                return f"{name} of profile {number} is {value!r}, expected a number"
+    return "its profiles are not of one kind"
+
+
+_ANOTHERS = "the program that wrote it may be another version; keep the file apart"
 
 
 def _row(record: Record) -> Dict[str, Any]:
@@ -222,6 +248,8 @@ def _row(record: Record) -> Dict[str, Any]:
         "environment": record.environment,
     }
     mode = conditions.get("power_mode") or {}
+    if not isinstance(mode, dict):
+        raise InvalidValueError(f"power_mode of profile {record.id} is {mode!r}, expected a table", _ANOTHERS)
     return {
         **{name: sources[source].get(field) for name, source, field in _PLACES},
         **{name: record.aggregates.get(name) for name in (*AGGREGATES, *CONCURRENT_AGGREGATES)},

@@ -11,6 +11,7 @@ from harness.core.cases import CACHE_STATES, Case, Settings
 from harness.core.metrics import POWER_CHANNEL, summarise
 from harness.core.power_modes import NamedMode, PowerMode
 from harness.core.profiles import CLEAN, FIRST, SETTLING, Minibatch, Profile, Series, Telemetry
+from harness.store.frames import RECORDED_CONDITIONS
 from tests.named_modes import mode_on
 
 ENVIRONMENT: Dict[str, Any] = {"kernel": "6.1.0", "host_name": "bench", "packages": {"torch": "2.15.0"}}
@@ -76,6 +77,9 @@ plain_values = st.recursive(
 
 plain_dicts = st.dictionaries(names, plain_values, max_size=5)
 
+OF_ONE_KIND = {*RECORDED_CONDITIONS, "storage_medium", "power_mode"}
+"""Conditions that may not have any value: frames have a column for each."""
+
 phases = st.sampled_from([FIRST, SETTLING, CLEAN])
 minibatches = st.builds(Minibatch, st.integers(0, 10**6), st.integers(0, 10**9), phases, *[numbers] * 4)
 
@@ -120,7 +124,7 @@ profiles = st.builds(
     Profile,
     case=cases,
     provenance=st.sampled_from(["measured", "simulated", "replayed"]),
-    conditions=plain_dicts.filter(lambda conditions: "storage_medium" not in conditions),
+    conditions=plain_dicts.filter(lambda conditions: not conditions.keys() & OF_ONE_KIND),
     minibatches=st.lists(minibatches, max_size=6),
     telemetry=telemetries,
     aggregates=st.dictionaries(names, st.none() | numbers, max_size=5),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
 import json
 import os
@@ -15,6 +16,7 @@ from hypothesis import given, settings
 
 from harness.__main__ import main
 from harness.core.errors import StoreError
+from harness.core.profiles import Series
 from harness.judge.history import read_history, to_json
 from harness.store import archive as module
 from harness.store import frames
@@ -80,6 +82,42 @@ def test_any_profile_is_read_back_in_every_bit(tmp_path_factory, profile):
         assert again.merge(stored) == (1, 0)
         assert repr(again.profile(1)) == expected
     shutil.rmtree(folder)
+
+
+@pytest.mark.parametrize("channel", ["\0", "power\0", "", "\0power"], ids=["nul", "last", "empty", "first"])
+def test_a_channel_is_read_back_whatever_its_name(tmp_path, channel):
+    """Hypothesis found that NumPy drops NULs at the end of a text."""
+    profile = make_profile()
+    series = {channel: Series((0.0, 1.0), (2.0, 3.0)), "power": Series((0.5,), (4.0,))}
+    telemetry = dataclasses.replace(profile.telemetry, series=series)
+    with ResultsStore(tmp_path / "night.sqlite") as store:
+        store.add(
+            dataclasses.replace(profile, telemetry=telemetry), ENVIRONMENT, "run", "2026-01-01T00:00:00.000000+00:00"
+        )
+    assert archive(tmp_path).nights == 1
+    [file] = files_of_archive(tmp_path)
+    with ArchiveFile(file) as stored:
+        assert stored.profile(1).telemetry.series == series
+
+
+@pytest.mark.parametrize(
+    ("condition", "value", "message"),
+    [
+        ("tpc_mask", [], "tpc_mask of profile 1 is [], expected a number"),
+        ("threads", 2**70, f"threads of profile 1 is {2**70}, expected a number"),
+        ("power_mode", "maxn", "power_mode of profile 1 is 'maxn', expected a table"),
+    ],
+)
+def test_a_night_with_a_condition_of_another_kind_stays_and_is_named(tmp_path, condition, value, message):
+    night = tmp_path / "night.sqlite"
+    with ResultsStore(night) as store:
+        profile = make_profile(conditions={condition: value})
+        store.add(profile, ENVIRONMENT, "run", "2026-01-01T00:00:00.000000+00:00")
+    archived = archive(tmp_path)
+    assert archived.nights == 0
+    assert night.exists()
+    [reason] = archived.left_out
+    assert f"night.sqlite: {message}" in reason
 
 
 def test_old_nights_are_moved_and_young_ones_stay(tmp_path, capsys):
