@@ -451,7 +451,7 @@ def test_what_no_run_on_this_board_saved_is_not_put_back(tree, states, module, o
     (states / "host.json").write_text(text)
     before = tree.contents()
     with pytest.raises(
-        ControlError, match=r"stood at|unexpected keyword argument|no control group|no GPU 15340000\.vic"
+        ControlError, match=r"the saved value of|unexpected keyword argument|no control group|no GPU 15340000\.vic"
     ):
         restore("host")
     assert tree.contents() == before
