@@ -70,6 +70,8 @@ class Baseline:
             return []
         verdicts = self._gate.check(profile)
         self._outcome.compared_pairs += [verdict.pair for verdict in verdicts[:1] if verdict.pair is not None]
+        compared = [verdict for verdict in verdicts if verdict.change is not None]
+        self._outcome.statuses.update({(verdict.name, verdict.figure): verdict.status for verdict in compared})
         if all(verdict.change is None for verdict in verdicts):
             self._outcome.missing_in_baseline.append(profile.case.id)
         return verdicts

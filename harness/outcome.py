@@ -36,6 +36,7 @@ class Outcome:
         self.shown: Set[str] = set()  # tests whose line of figures was printed
         self.missing_in_baseline: List[str] = []  # cases that the baseline lacks
         self.compared_pairs: List[Pair] = []  # profiles with their counterparts in the baseline
+        self.statuses: Dict[Tuple[str, str], str] = {}  # of cases and figures that were compared with the baseline
         self.is_without_baseline = False  # whether a test had a profile to compare, and no --baseline was given
         self._measured: Dict[Tuple[str, str], Profile] = {}
         self._resumed: Set[Tuple[str, str]] = set()

@@ -8,6 +8,7 @@ import inspect
 import json
 import sys
 import warnings
+from collections import Counter
 from pathlib import Path
 from typing import Any, Dict, Generator, List, Optional, Sequence, Tuple
 
@@ -402,7 +403,11 @@ def _summarise_profiles(terminalreporter: Any, outcome: Outcome) -> None:
         if outcome.compared_pairs:
             from harness.judge.baseline import thresholds_in_words
 
-            terminalreporter.write_line(f"baseline: threshold {thresholds_in_words(outcome.compared_pairs)}")
+            counts = ", ".join(f"{status}: {count}" for status, count in Counter(outcome.statuses.values()).items())
+            terminalreporter.write_line(
+                f"baseline: {counts or 'nothing was compared'} (`jetwatt baseline check` lists them);"
+                f" threshold {thresholds_in_words(outcome.compared_pairs)}"
+            )
         if outcome.is_without_baseline:
             terminalreporter.write_line(
                 "no baseline given: nothing was compared. To record one: jetwatt baseline record --results"
