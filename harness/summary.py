@@ -164,6 +164,8 @@ def _row(profile: Profile, name: str) -> List[str]:
     name = name if profile.provenance == "measured" else f"{name} ({profile.provenance})"
     median_mw, mean_mw = figures["power_mw"], figures["power_mean_mw"]
     power = NO_POWER_SENSOR
+    if figures.get("power_samples") == 0 and not profile.conditions["power_definition"].startswith(NO_POWER_SENSOR):
+        power = "too short"  # between two samples of the sensor
     if median_mw is not None:  # a replayed corpus may have the median alone
         power = _number(mw_to_w(median_mw if mean_mw is None else mean_mw))
     return [

@@ -30,6 +30,13 @@ def test_power_and_energy_are_in_watt_and_watt_hours():
     assert "W" not in describe_result(PROFILE)
 
 
+def test_a_case_between_two_samples_of_the_sensor_is_not_said_to_have_none():
+    sensed = make_profile([1.0] * 12, None, conditions={"power_definition": "sum of the domains package-0"})
+    short = dataclasses.replace(sensed, aggregates={**sensed.aggregates, "power_samples": 0.0})
+    assert "too short" in format_summary([short]).splitlines()[2]
+    assert "no power sensor" in format_summary([dataclasses.replace(short, conditions=PROFILE.conditions)])
+
+
 def test_peak_memory_is_a_column_of_the_full_table_where_it_was_measured():
     measured = dataclasses.replace(PROFILE, aggregates={**PROFILE.aggregates, "memory_peak_bytes": 812.4 * 2**20})
     header, _, first, second, *legend = format_summary([measured, PROFILE]).splitlines()
