@@ -192,14 +192,14 @@ NOTES = {
 }
 
 
-def parse_process_stat(text: str) -> Tuple[int, int]:
-    """The parent, and the ticks in use by threads and children waited for, of the text of a `/proc/<pid>/stat`."""
+def parse_process_stat(text: str, with_children: bool = True) -> Tuple[int, int]:
+    """The parent, and the ticks used by threads and by children waited for, of the text of a `/proc/<pid>/stat`."""
     _, bracket, rest = text.rpartition(")")
     fields = rest.split()
     if not bracket or len(fields) < 15:
         raise ValueError(f"not the text of a /proc/<pid>/stat: {text!r}")
     # proc(5) counts from 1 and two fields stand before these: 4 ppid, 14 utime, 15 stime, 16 cutime, 17 cstime
-    return int(fields[1]), sum(int(field) for field in fields[11:15])
+    return int(fields[1]), sum(int(field) for field in fields[11 : 15 if with_children else 13])
 
 
 def parse_cpu_ticks(text: str) -> Dict[str, int]:
@@ -276,7 +276,8 @@ def busiest(own: int, seconds: float, ticks_per_s: float, root: str = "/") -> Di
                 text = read_text(os.path.join(root, "proc", name, "stat"))
                 command = text[text.index("(") + 1 : text.rindex(")")]
                 printable = "".join(one if one.isprintable() else "?" for one in command)
-                processes[int(name)] = (printable, *parse_process_stat(text))
+                # Without children waited for: one that ended in between would count with all it ever used.
+                processes[int(name)] = (printable, *parse_process_stat(text, with_children=False))
         return processes
 
     before = read()

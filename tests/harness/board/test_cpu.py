@@ -230,6 +230,7 @@ def test_a_run_that_has_ended_is_an_error(busy):
 def test_a_command_may_look_like_anything(command):
     times = parse_process_stat(process(7, 42, own=1, reaped=2, command=command))
     assert times == (42, seconds(3))
+    assert parse_process_stat(process(7, 42, own=1, reaped=2, command=command), with_children=False) == (42, seconds(1))
 
 
 @pytest.mark.parametrize(
