@@ -88,9 +88,13 @@ def _imported(name: str, text: str) -> Any:
     except (Exception, SystemExit) as error:
         missing = error.name if isinstance(error, ModuleNotFoundError) else None
         if missing is not None and (name == missing or name.startswith(f"{missing}.")):
+            stem, dot, suffix = name.rpartition(".")
+            hint = f"start in the folder that holds {missing.partition('.')[0]}.py"
+            if dot and suffix == "py":
+                hint = f"write {stem}:{text.partition(':')[2]}, without .py"
             raise UnknownNameError(
                 f"workload {text}: there is no module {missing!r} in {Path.cwd()}, and none is installed",
-                f"--workload takes module:NAME; start in the folder that holds {missing.partition('.')[0]}.py",
+                f"--workload takes module:NAME; {hint}",
             ) from error
         hint = f"install {missing}" if missing else ""
         raise own_code_failed(f"workload {text}: importing {name}", error, hint) from error

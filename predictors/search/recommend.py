@@ -73,6 +73,7 @@ LEAST_GAIN = 0.002  # the search ends when another profile promises less than th
 
 ON_DEVICE = "closed-loop"
 LOCKED_CLOCKS = 8  # of a discrete GPU that are candidates, from the least to the greatest
+MAX_POWER_BUDGET_W = 5000.0  # more than any device draws: the value is probably in mW
 RISK = 0.05  # of `one-shot`, unless given
 
 
@@ -181,6 +182,11 @@ def recommend(
         _refuse_more_than_an_epoch(names, max(sizes))
     lengths = [minibatches_of_training(name, sizes[0], epochs) for name in names]
     budgets = [power_budget] if isinstance(power_budget, (int, float)) else list(power_budget or ())
+    if max(budgets, default=0.0) > MAX_POWER_BUDGET_W:
+        raise InvalidValueError(
+            f"power budget {max(budgets):g} W, expected at most {MAX_POWER_BUDGET_W:g} W",
+            f"budgets are in W; {max(budgets):g} mW are {mw_to_w(max(budgets)):g} W",
+        )
     minimised = _of_samples(goal, sizes, opened)
     limits = budgets, peak_budget, time_limit, deadline, energy_budget
     goals = [goals_of(minimised, *limits, length, sizes) for length in lengths]

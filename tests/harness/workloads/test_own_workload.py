@@ -140,6 +140,8 @@ def test_what_cannot_be_loaded_is_an_error_that_says_why(module, lines, name, wo
 def test_a_missing_module_is_named_with_the_folder_and_two_workloads_of_one_name_are_refused(module, tmp_path):
     with pytest.raises(HarnessError, match=r"there is no module 'nowhere' in .*; .*start in the folder"):
         get_workload("nowhere.deep:WORKLOAD")
+    with pytest.raises(HarnessError, match=r"write nowhere:WORKLOAD, without \.py"):
+        get_workload("nowhere.py:WORKLOAD")
     get_workload(f"{module('', PLAIN)}:WORKLOAD")
     with pytest.raises(InvalidValueError, match=r"the name 'my-net' of .* is that of another workload"):
         get_workload(f"{module('', PLAIN)}:WORKLOAD")

@@ -94,6 +94,12 @@ def test_what_was_profiled_is_in_the_results_file_and_is_not_profiled_again(caps
     ]
 
 
+def test_a_budget_in_milliwatts_is_refused(capsys):
+    code, out, err = run(capsys, *RECOMMEND, "--power-budget", 30000)
+    assert (code, out) == (2, "")
+    assert "budgets are in W; 30000 mW are 30 W" in err
+
+
 @pytest.mark.exhaustive
 def test_a_budget_below_every_mode_names_the_nearest_one_and_is_refused(capsys):
     code, out, err = run(capsys, *RECOMMEND, "--power-budget", 8, "--profiles", 8)
