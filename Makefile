@@ -40,9 +40,9 @@ install: ## create the environment in VENV (.venv) or update it; does nothing if
 
 # What comes, measured on x86-64 with Python 3.11. torch, its CUDA packages and triton are 5.3 of the 7 GB.
 ifeq ($(findstring train,$(EXTRAS)),)
-COMES := about 0.1 GB of downloads, 0.5 GB on disk, half a minute on a fast line
+COMES := about 0.2 GB of downloads, 0.7 GB on disk, a minute on a fast line
 else ifeq ($(BOARD),)
-COMES := about 3 GB of downloads, 7 GB on disk, 2 minutes on a fast line; EXTRAS=dev leaves torch out (0.1 and 0.5 GB)
+COMES := about 3 GB of downloads, 7 GB on disk, 2 minutes on a fast line; EXTRAS=dev leaves torch out (0.2 and 0.7 GB)
 else
 COMES := about 0.5 GB of downloads, 1.5 GB on disk, a few minutes; JetPack's torch stays
 endif

@@ -168,7 +168,7 @@ def test_make_says_so_where_the_interpreter_does_not_exist():
     ("arguments", "words"),
     [
         ((), "installing train,report,dev into .venv, once: about 3 GB of downloads, 7 GB on disk, 2 minutes"),
-        (("EXTRAS=dev",), "installing dev into .venv, once: about 0.1 GB of downloads, 0.5 GB on disk, half a minute"),
+        (("EXTRAS=dev",), "installing dev into .venv, once: about 0.2 GB of downloads, 0.7 GB on disk, a minute"),
         (("L4T=Makefile",), "about 0.5 GB of downloads, 1.5 GB on disk, a few minutes; JetPack's torch stays"),
     ],
 )
