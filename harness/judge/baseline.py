@@ -8,6 +8,7 @@ A baseline is a stored side of a comparison (`harness.judge.sides`). A case is w
 from __future__ import annotations
 
 import datetime
+import itertools
 import json
 import math
 from pathlib import Path
@@ -52,7 +53,7 @@ from harness.judge.verdicts import judge as judge_subjects
 from harness.stats.comparison import Change, learn_noise, median_of_runs, pooled_median
 from harness.stats.estimates import CONFIDENCE, Estimate, Interval, student_quantile
 from harness.stats.noise import RunNoise, prior
-from harness.store.conditions import LEFT_OUT, differences, is_disqualified, key, kinds, without_instance
+from harness.store.conditions import LEFT_OUT, differences, is_disqualified, key, kinds, leaves, without_instance
 from harness.store.results import ResultsStore
 
 DEFAULT_THRESHOLD = TIME.threshold
@@ -392,6 +393,7 @@ def check_profile(baseline: Sequence[CaseRuns], profile: Profile, by: Sequence[s
 def format_recorded(done: Recorded) -> str:
     """A line for each written or dropped case, and a warning if cases are uncertain."""
     lines, vague = [], set()
+    differing = _differing_conditions(done.cases)
     for case in done.cases:
         figures = []
         for quantity in QUANTITIES:
@@ -404,7 +406,7 @@ def format_recorded(done: Recorded) -> str:
                 vague.add(case.key)
         runs = f"{len(case.runs)} run{'s' if len(case.runs) > 1 else ''}"
         older = f", {case.older} older profiles not used" if case.older else ""
-        lines.append(f"{case.case_id}: {', '.join(figures)}, {runs}{older}")
+        lines.append(f"{case.case_id}{differing.get(case.key, '')}: {', '.join(figures)}, {runs}{older}")
     for case_id in done.dropped:
         lines.append(f"{case_id}: no longer in the baseline, {done.results} has no profile of the same conditions")
     if done.flagged:
@@ -416,6 +418,25 @@ def format_recorded(done: Recorded) -> str:
             " without --resume, and record again"
         )
     return "\n".join([*lines, f"{done.baseline}: {len(done.cases)} cases"])
+
+
+def _differing_conditions(cases: Sequence[CaseRuns]) -> Dict[str, str]:
+    """Of cases that share an id, by their keys: the conditions in which they differ, in brackets."""
+    of_id: Dict[str, List[CaseRuns]] = {}
+    for case in cases:
+        of_id.setdefault(case.case_id, []).append(case)
+    differing = {}
+    for alike in of_id.values():
+        conditions = [leaves(case.conditions) for case in alike]
+        names = []
+        for name in dict.fromkeys(itertools.chain(*conditions)):
+            values = {str(own.get(name)) for own in conditions}
+            if len(values) > 1:
+                names.append(name)
+        for case, own in zip(alike, conditions):
+            if names:
+                differing[case.key] = f" ({', '.join(f'{name} {own.get(name)}' for name in names)})"
+    return differing
 
 
 def format_checked(verdicts: Sequence[Compared], threshold: Optional[float] = None) -> str:

@@ -445,6 +445,14 @@ def test_recording_anew_tells_which_cases_are_gone(tmp_path, baseline):
     assert recorded.dropped == ["orin-agx-a-maxn-w0-ssd-bs16"]
 
 
+def test_cases_of_one_id_are_listed_with_the_conditions_in_which_they_differ(store, baseline):
+    for threads in (1, 2):
+        add_runs(store, steady(100), conditions={"threads": threads})
+    add_runs(store, steady(100), case={"batch_size": 4})
+    lines = str(record(store, baseline)).splitlines()
+    assert [line.partition(": ")[0].partition(" ")[2] for line in lines[:3]] == ["(threads 1)", "(threads 2)", ""]
+
+
 def test_recording_does_not_overwrite_another_file(store, baseline):
     other = baseline.with_name("package.json")
     other.write_text('{"name": "x"}')
