@@ -83,7 +83,7 @@ def run(arguments: argparse.Namespace) -> int:
         if arguments.out is None:
             return 0
         done = export(store, arguments.out, arguments.all_runs, arguments.include_flagged)
-    print(f"{arguments.out}: {done.rows} rows")
+    print(f"{arguments.out}: {done.rows} rows from {arguments.results}")
     if done.older:
         print(f"left out: {done.older} older profiles of the same conditions (--all-runs keeps them)")
     if done.without_time:
