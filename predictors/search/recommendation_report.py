@@ -41,8 +41,9 @@ def format_recommendation(*recommendations: Recommendation) -> str:
     for recommendation in recommendations:
         lines += ["", *_lines_of_goal(recommendation, provenance)]
     spent = first.choice.spent
+    simulated = " of simulated time" if provenance == "simulated" else ""
     lines.append(
-        f"spent:       {spent.profiles} profiles, {format_duration(spent.seconds)}"
+        f"spent:       {spent.profiles} profiles, {format_duration(spent.seconds)}{simulated}"
         + (f", {profiler.resumed} of them from the results file" if profiler.resumed else "")
         + (f", for all {len(recommendations)} goals together" if len(recommendations) > 1 else "")
     )
@@ -105,7 +106,9 @@ def plain_spent(recommendations: Sequence[Recommendation]) -> Dict[str, Any]:
 
 def _savings(recommendation: Recommendation) -> List[str]:
     lines = []
-    span = "the whole training" if recommendation.samples is not None else "an hour's training in this mode"
+    span = "an hour's training in this mode"
+    if recommendation.samples is not None:
+        span = f"the whole training ({recommendation.samples:,.0f} samples)"
     for saving in recommendation.savings:
         other = saving.other
         origin = "profiled" if other.time_ms.profiled else "predicted"
