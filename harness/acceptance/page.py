@@ -27,7 +27,7 @@ def format_page(findings: Dict[str, Any]) -> str:
         for hint in line["hints"][:2]:
             text += _wrapped(f"-> {hint}", "      ", 2)
     if any(part.endswith(" ...") for part in text):
-        text += ["", "...: --json prints all of it"]
+        text += ["", "... marks evidence that was cut; --json prints all of it"]
     return "\n".join(text)
 
 

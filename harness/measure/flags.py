@@ -37,7 +37,7 @@ RPM_SHARE = 0.1  # nvfancontrol's own tolerance is 100 turns of some 1,000 to 3,
 COLD_SHARE, WARM_SHARE = 0.05, 0.95  # residency that still counts as cold and as warm
 
 _QUOTA = "the container used up its CPU quota in {} periods and had to wait for the next"
-_SCALED = "this workload was never measured; it is scaled from {} and may be off by a factor of 2"
+_SCALED = "this workload was never measured; it is scaled from {} and may be off by a factor of 2.2"
 _NO_HEAT = "the run must end above {:g} C, and there is no temperature sensor"
 _NOT_CLEAN = "not-clean: this process had loaded torch and may have kept the GPU awake; run test_baseload.py by itself"
 
