@@ -91,6 +91,7 @@ def _run(
     streams: Tuple[Path, Path],
     own_group: bool,
 ) -> None:
+    multiprocessing.set_start_method("fork", force=True)  # as in a process that was not forked by a server
     gc.freeze()  # pytest collects garbage at its end, which takes half a second among the objects of torch
     if own_group:
         os.setsid()

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+import multiprocessing
 import os
 import resource
 import time
@@ -170,7 +171,13 @@ class Trainer:
         seed = self._seed if epoch is None else self._seed + epoch
         generator = torch.Generator().manual_seed(seed)
         order = {"sampler": EndlessShuffle(self.samples, seed)} if epoch is None else {"shuffle": True}
-        workers: Dict[str, Any] = {"prefetch_factor": PREFETCH_FACTOR} if self._workers else {}
+        workers: Dict[str, Any] = {}
+        if self._workers:
+            workers["prefetch_factor"] = PREFETCH_FACTOR
+            if multiprocessing.get_start_method() == "forkserver":
+                # A server forks outside of the limit on reads and with the CPUs of the first case; `spawn` inherits both
+                # and needs no more of a workload: what can be pickled.
+                workers["multiprocessing_context"] = "spawn"
         return DataLoader(
             self.samples,
             batch_size=self._batch_size,

@@ -46,8 +46,8 @@ def test_the_limit_holds_for_its_own_cases_and_stands_in_their_records(limited, 
     assert any(flag.startswith("storage-throttled: ") for flag in held_down.flags)
     assert free.conditions["storage_limit_bytes_per_s"] is None
     assert not any(flag.startswith("storage-throttled") for flag in free.flags)
-    # 1,797 pictures of 28 x 28 bytes take 1.4 s at 1 MB/s, from the kernel: half of that is margin enough.
-    assert sum(one.e2e_ms for one in held_down.minibatches if one.epoch == 0) > 700
+    # 1,797 pictures of 28 x 28 bytes take 1.4 s at 1 MB/s, however fast the machine; without the limit 0.4 to 0.8 s.
+    assert sum(one.e2e_ms for one in held_down.minibatches if one.epoch == 0) > 1200
     assert "host-lenet-mnist-maxn-w1-ssd@1-bs16-evicted" in out
     assert len([path for path in (tmp_path / "jetwatt-data").iterdir() if path.is_dir()]) == 1
     # Runs of other tests have groups beside it.

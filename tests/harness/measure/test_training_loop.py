@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import multiprocessing
+import os
 import statistics
 import time
 
@@ -40,6 +42,16 @@ class SlowSamples:
     def __getitem__(self, index):
         time.sleep(self._fetch_s)
         return torch.tensor([float(index)]), torch.tensor(0)
+
+
+class Fetchers:
+    """A data set whose samples are the process that started the one which fetches them."""
+
+    def __len__(self):
+        return 4
+
+    def __getitem__(self, index):
+        return os.getppid()
 
 
 def one_weight(step_s=STEP_S, **options):
@@ -123,6 +135,19 @@ def test_starting_the_workers_is_stall_of_the_first_minibatch_and_ending_them_is
         for place in range(4)
     ]
     assert max(overheads_ms) == overheads_ms[-1]
+
+
+@pytest.fixture(params=["fork", "spawn", "forkserver"])
+def start_method(request):
+    multiprocessing.set_start_method(request.param, force=True)
+    yield
+    multiprocessing.set_start_method(None, force=True)
+
+
+def test_workers_are_started_by_this_process_and_inherit_what_is_set_for_a_case(start_method):
+    """By a fork server they would have the CPUs of when it was started, and read faster than a limit."""
+    [started_by] = Trainer(one_weight(), Fetchers(), 4, workers=1, seed=0).loader(epoch=0)
+    assert started_by.tolist() == [os.getpid()] * 4
 
 
 def test_an_endless_shuffle_is_one_permutation_after_the_other():
