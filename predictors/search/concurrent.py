@@ -36,7 +36,7 @@ from harness.core.errors import (
 from harness.core.mode_texts import MAXN
 from harness.core.profiles import Profile
 from harness.core.terminal import Progress, format_duration, format_table
-from harness.core.units import mw_to_w, s_to_ms, w_to_mw
+from harness.core.units import mw_to_w, s_to_ms
 from harness.devices.registry import open_device
 from harness.measure.run import check
 from harness.measure.run import run as run_case
@@ -45,6 +45,7 @@ from harness.store.results import ResultsStore
 from predictors.search.device_profiler import DeviceProfiler, board_of, profiler_of, workers_of, workload_name
 from predictors.strategies.closed_loop import design_for
 from predictors.strategies.concurrent import SEARCHES, ConcurrentChoice, ConcurrentGoal, choose_concurrent
+from predictors.strategies.goals import budget_in_mw
 from predictors.strategies.protocol import History
 from predictors.strategies.registry import StrategySetting, unfitted
 
@@ -143,7 +144,7 @@ def concurrent(
         store = stack.enter_context(ResultsStore(Path(results))) if results is not None else None
         stack.enter_context(opened.session())
         switch_ms = measured_switching_ms(opened, store) if isinstance(switching_ms, str) else switching_ms
-        budget_mw = None if power_budget is None else w_to_mw(power_budget)
+        budget_mw = None if power_budget is None else budget_in_mw(power_budget)
         goal = ConcurrentGoal(arrival_rate, latency_limit, budget_mw, switch_ms, percentile=percentile)
         histories = histories_of(
             opened, template, served, goal, inference_batches, progress, store, training_sizes, resume, profiles

@@ -110,7 +110,7 @@ def predict(
     notes = []
     if outside and not unprofiled:
         notes.append(f"{describe_unprofiled(outside)} without --unprofiled")
-    notes += _note_on_reach(saved.predictor, np.array(modes)[front])
+    notes += _note_on_reach(saved.predictor, inputs["modes"][front])
     learned = saved.origin.get("device")
     if learned != spec.name:
         notes.append(f"the predictor was fitted on {learned}, not {spec.name}")
@@ -145,7 +145,7 @@ def _note_on_reach(predictor: Predictor, front: np.ndarray) -> List[str]:
     profiled = predictor.training_rows_.inputs.modes
     if not len(profiled):
         return []
-    beyond = (np.maximum(front, 1) < profiled.min(axis=0)) | (front > profiled.max(axis=0))
+    beyond = (front < profiled.min(axis=0)) | (front > profiled.max(axis=0))
     names = [name for name, rows in zip(PowerMode._fields, beyond.T) if rows.any()]
     if not names:
         return []

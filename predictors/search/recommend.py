@@ -56,7 +56,7 @@ from predictors.search.recommendation_report import (
     plain_spent,
 )
 from predictors.strategies.fixed import presets_of
-from predictors.strategies.goals import OBJECTIVES, Goal
+from predictors.strategies.goals import OBJECTIVES, Goal, budget_in_mw
 from predictors.strategies.protocol import Choice, History, Strategy
 from predictors.strategies.recommendation import Recommendation, SharedMode, shared_mode
 from predictors.strategies.recommendation import recommend as choose_and_describe
@@ -73,7 +73,6 @@ LEAST_GAIN = 0.002  # the search ends when another profile promises less than th
 
 ON_DEVICE = "closed-loop"
 LOCKED_CLOCKS = 8  # of a discrete GPU that are candidates, from the least to the greatest
-MAX_POWER_BUDGET_W = 5000.0  # more than any device draws: the value is probably in mW
 RISK = 0.05  # of `one-shot`, unless given
 
 
@@ -182,11 +181,6 @@ def recommend(
         _refuse_more_than_an_epoch(names, max(sizes))
     lengths = [minibatches_of_training(name, sizes[0], epochs) for name in names]
     budgets = [power_budget] if isinstance(power_budget, (int, float)) else list(power_budget or ())
-    if max(budgets, default=0.0) > MAX_POWER_BUDGET_W:
-        raise InvalidValueError(
-            f"power budget {max(budgets):g} W, expected at most {MAX_POWER_BUDGET_W:g} W",
-            f"budgets are in W; {max(budgets):g} mW are {mw_to_w(max(budgets)):g} W",
-        )
     minimised = _of_samples(goal, sizes, opened)
     limits = budgets, peak_budget, time_limit, deadline, energy_budget
     goals = [goals_of(minimised, *limits, length, sizes) for length in lengths]
@@ -690,9 +684,9 @@ def goals_of(
         quantity, least = whole[option][several], total / minibatches / (sizes[0] if several else 1)
         limits[quantity] = min(limits.get(quantity, math.inf), least)
     if power_budgets:
-        return [Goal(OBJECTIVES[name], {"power_mw": w_to_mw(budget), **limits}) for budget in power_budgets]
+        return [Goal(OBJECTIVES[name], {"power_mw": budget_in_mw(budget), **limits}) for budget in power_budgets]
     if peak_budget is not None:
-        limits["power_mw"] = w_to_mw(peak_budget)  # a peak is no less than the power
+        limits["power_mw"] = budget_in_mw(peak_budget)  # a peak is no less than the power
     if not limits and name in ("time", "power"):
         extreme = "greatest" if name == "time" else "least"
         raise InvalidValueError(

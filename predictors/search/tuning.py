@@ -45,14 +45,14 @@ from harness.core.errors import CannotRunError, ControlError, HarnessError, Inva
 from harness.core.metrics import POWER_CHANNEL, between
 from harness.core.mode_texts import MAXN
 from harness.core.power_modes import NamedMode, PowerMode
-from harness.core.units import ms_to_s, s_to_ms, w_to_mw
+from harness.core.units import ms_to_s, s_to_ms
 from harness.devices.registry import open_device
 from harness.devices.simulated import SimulatedDevice
 from harness.measure.run import check
 from harness.workloads import get_workload
 from predictors.models.tables import Table
 from predictors.search.device_profiler import board_of, power_sampler
-from predictors.strategies.goals import Goal, power_budget
+from predictors.strategies.goals import Goal, budget_in_mw, power_budget
 from predictors.strategies.protocol import Candidates, Choice, FailedMode, History, MeasuredMode, Strategy
 from predictors.strategies.registry import StrategySetting, make_closed_loop
 
@@ -308,7 +308,7 @@ def tuning(
     """
     if goal is None and power_budget_w is None:
         raise CannotRunError("tuning needs a goal", "give power_budget_w=30, or goal=Goal(...)")
-    wanted = goal if goal is not None else power_budget(w_to_mw(float(power_budget_w or 0)))
+    wanted = goal if goal is not None else power_budget(budget_in_mw(float(power_budget_w or 0)))
     configuration = load_configuration(Path(FILE_NAME))
     opened = open_device(device, configuration, root)
     strategy = make_closed_loop(StrategySetting(board_of(opened), references), 0, LEAST_GAIN)

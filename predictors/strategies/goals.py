@@ -16,10 +16,12 @@ from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tup
 import numpy as np
 
 from harness.core.errors import InvalidValueError, UnknownNameError
-from harness.core.units import w_to_mw
+from harness.core.units import mw_to_w, w_to_mw
 
 Figures = Union[float, np.ndarray]  # of one candidate, or of shape (n,)
 LogFigures = Tuple[np.ndarray, np.ndarray]  # mean and standard deviation of the logarithms of n figures
+
+MAX_POWER_BUDGET_W = 5000.0  # more than any device draws
 
 BREAKING_SHARE = 0.02
 """A limit counts as broken if it is exceeded by more than this share of it, and by more than the sensor's noise."""
@@ -135,6 +137,16 @@ class Goal:
         return f"least {QUANTITIES[self.minimise].words}" + (f" with {' and '.join(limits)}" if limits else "")
 
 
+def budget_in_mw(budget_w: float) -> float:
+    """A power budget of a user in mW; InvalidValueError if it is more than any device draws, so probably in mW."""
+    if budget_w > MAX_POWER_BUDGET_W:
+        raise InvalidValueError(
+            f"power budget {budget_w:g} W, expected at most {MAX_POWER_BUDGET_W:g} W",
+            f"budgets are in W; {budget_w:g} mW are {mw_to_w(budget_w):g} W",
+        )
+    return w_to_mw(budget_w)
+
+
 def power_budget(budget_mw: float) -> Goal:
     """The papers' problem (001 sec. 5): the least time at a power of at most `budget_mw`."""
     return Goal("time_ms", {"power_mw": budget_mw})
@@ -145,7 +157,7 @@ def within(power_w: Optional[float], time_ms: Optional[float], per_sample: bool 
 
     With `per_sample`, for a choice among batch sizes, time and energy are those of a sample.
     """
-    limits = {"power_mw": None if power_w is None else w_to_mw(power_w), "time_ms": time_ms}
+    limits = {"power_mw": None if power_w is None else budget_in_mw(power_w), "time_ms": time_ms}
     given = {name: limit for name, limit in limits.items() if limit is not None}
     if not given:
         raise InvalidValueError("no limit was given to choose a power mode by", "give power_w= or time_ms=")
@@ -172,7 +184,7 @@ def budget_goals(text: str, minimise: str = "time_ms", latencies_ms: Sequence[fl
             f"budgets {text!r} are not valid", "write FIRST:LAST:STEP or a comma list, in W: 17:50:1"
         )
     others = [{"time_ms": latency_ms} for latency_ms in latencies_ms] or [{}]
-    return [Goal(minimise, {"power_mw": w_to_mw(float(value)), **other}) for value in watts for other in others]
+    return [Goal(minimise, {"power_mw": budget_in_mw(float(value)), **other}) for value in watts for other in others]
 
 
 def value_of(name: str, time_ms: Figures, power_mw: Figures, batch_size: Figures) -> np.ndarray:

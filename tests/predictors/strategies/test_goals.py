@@ -12,6 +12,7 @@ from predictors.strategies.goals import (
     QUANTITIES,
     Goal,
     budget_goals,
+    budget_in_mw,
     log_distribution,
     power_budget,
     value_of,
@@ -90,6 +91,16 @@ def test_budgets_are_written_as_a_range_or_a_list():
 def test_budgets_that_are_none_are_refused(text):
     with pytest.raises(InvalidValueError, match="budgets"):
         budget_goals(text)
+
+
+@pytest.mark.parametrize("make", [
+    lambda budget_w: within(budget_w, None), lambda budget_w: budget_goals(f"{budget_w}"), budget_in_mw,
+], ids=["within", "budget_goals", "budget_in_mw"])  # fmt: skip
+def test_a_budget_that_no_device_draws_is_refused(make):
+    make(5000.0)
+    with pytest.raises(InvalidValueError) as refused:
+        make(30_000.0)
+    assert refused.value.hint == "budgets are in W; 30000 mW are 30 W"
 
 
 @pytest.mark.parametrize(
