@@ -69,10 +69,9 @@ class Baseline:
             self._outcome.is_without_baseline = True
             return []
         verdicts = self._gate.check(profile)
-        self._outcome.compared_pairs += [verdict.pair for verdict in verdicts[:1] if verdict.pair is not None]
-        compared = [verdict for verdict in verdicts if verdict.change is not None]
-        self._outcome.statuses.update({(verdict.name, verdict.figure): verdict.status for verdict in compared})
-        if all(verdict.change is None for verdict in verdicts):
+        compared = {(verdict.name, verdict.figure): verdict for verdict in verdicts if verdict.change is not None}
+        self._outcome.compared.update(compared)
+        if not compared:
             self._outcome.missing_in_baseline.append(profile.case.id)
         return verdicts
 

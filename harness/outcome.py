@@ -19,7 +19,7 @@ from harness.measure.contention import meet
 from harness.measure.time_budget import process_age_s
 
 if TYPE_CHECKING:
-    from harness.judge.pairs import Pair
+    from harness.judge.verdicts import Compared
 
 LOOK_S = 0.5  # how long to look at other processes before the first measurement
 
@@ -35,8 +35,7 @@ class Outcome:
         self.judged: List[Tuple[int, Case]] = []
         self.shown: Set[str] = set()  # tests whose line of figures was printed
         self.missing_in_baseline: List[str] = []  # cases that the baseline lacks
-        self.compared_pairs: List[Pair] = []  # profiles with their counterparts in the baseline
-        self.statuses: Dict[Tuple[str, str], str] = {}  # of cases and figures that were compared with the baseline
+        self.compared: Dict[Tuple[str, str], Compared] = {}  # with the baseline, by case and figure
         self.is_without_baseline = False  # whether a test had a profile to compare, and no --baseline was given
         self._measured: Dict[Tuple[str, str], Profile] = {}
         self._resumed: Set[Tuple[str, str]] = set()

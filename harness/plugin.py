@@ -400,13 +400,14 @@ def _summarise_profiles(terminalreporter: Any, outcome: Outcome) -> None:
         if missing:
             more = f" and {len(missing) - MOST_ROWS} more" if len(missing) > MOST_ROWS else ""
             terminalreporter.write_line(f"not in the baseline: {', '.join(missing[:MOST_ROWS])}{more}")
-        if outcome.compared_pairs:
+        if outcome.compared:
             from harness.judge.baseline import thresholds_in_words
 
-            counts = ", ".join(f"{status}: {count}" for status, count in Counter(outcome.statuses.values()).items())
+            statuses = Counter(verdict.status for verdict in outcome.compared.values())
+            counts = ", ".join(f"{status}: {count}" for status, count in statuses.items())
+            pairs = [verdict.pair for verdict in outcome.compared.values() if verdict.pair is not None]
             terminalreporter.write_line(
-                f"baseline: {counts or 'nothing was compared'} (`jetwatt baseline check` lists them);"
-                f" threshold {thresholds_in_words(outcome.compared_pairs)}"
+                f"baseline: {counts} (`jetwatt baseline check` lists them); threshold {thresholds_in_words(pairs)}"
             )
         if outcome.is_without_baseline:
             terminalreporter.write_line(

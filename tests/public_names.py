@@ -37,7 +37,6 @@ PROJECT = Path(__file__).resolve().parents[1]
 LIST = PROJECT / "tests" / "public.txt"
 CHANGELOG = PROJECT / "CHANGELOG.md"
 
-
 NOT_PROMISED = {"progress", "planned_case", "hold_device", "measure", "judging", "judged_device"}
 """Fixtures that other fixtures are made of; docs/own_tests.md has those for tests."""
 

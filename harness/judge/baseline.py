@@ -53,7 +53,7 @@ from harness.judge.verdicts import judge as judge_subjects
 from harness.stats.comparison import Change, learn_noise, median_of_runs, pooled_median
 from harness.stats.estimates import CONFIDENCE, Estimate, Interval, student_quantile
 from harness.stats.noise import RunNoise, prior
-from harness.store.conditions import LEFT_OUT, differences, is_disqualified, key, kinds, leaves, without_instance
+from harness.store.conditions import LEFT_OUT, differences, is_disqualified, key, kinds, without_instance
 from harness.store.results import ResultsStore
 
 DEFAULT_THRESHOLD = TIME.threshold
@@ -427,7 +427,7 @@ def _differing_conditions(cases: Sequence[CaseRuns]) -> Dict[str, str]:
         of_id.setdefault(case.case_id, []).append(case)
     differing = {}
     for alike in of_id.values():
-        conditions = [leaves(case.conditions) for case in alike]
+        conditions = [case.leaves for case in alike]
         names = []
         for name in dict.fromkeys(itertools.chain(*conditions)):
             values = {str(own.get(name)) for own in conditions}

@@ -175,8 +175,8 @@ class Trainer:
         if self._workers:
             workers["prefetch_factor"] = PREFETCH_FACTOR
             if multiprocessing.get_start_method() == "forkserver":
-                # A server forks outside of the limit on reads and with the CPUs of the first case; `spawn` inherits both
-                # and needs no more of a workload: what can be pickled.
+                # A server forks outside of the limit on reads, and with the CPUs of the first case. `spawn` inherits
+                # both and needs the same of a workload: it can be pickled.
                 workers["multiprocessing_context"] = "spawn"
         return DataLoader(
             self.samples,
