@@ -152,17 +152,39 @@ def test_pytest_benchmark_and_the_profile_are_of_the_same_minibatches(run_suite,
 MANY = (*SMALL, "--workers", "0,1", "--batch-size", "1,2,4,16")
 
 
+KILLED = """
+import os, signal, threading, time
+from harness.measure.training_loop import Trainer
+
+whole, steps = Trainer.step, 0
+
+def kill():
+    time.sleep({delay_s})
+    os.killpg(0, signal.SIGKILL)
+
+def step(self, batch):
+    global steps
+    steps += 1
+    if steps == {last}:
+        threading.Thread(target=kill).start()
+    return whole(self, batch)
+
+Trainer.step = step
+"""
+"""Kills the run, workers and all, a moment after a step: not by the clock, or a starved machine would kill it late."""
+
+
 def kill_runs_in_the_middle(start_suite, folder, times, seed):
-    """Start a long run and kill -9 it, workers and all, at a random moment; after each, check what it had stored."""
+    """Start a long run that is killed at a random moment; after each, check what it had stored."""
     moments = random.Random(seed)
     known = 0
     for _ in range(times):
-        run = start_suite(*MANY)
-        while SHOWN not in run.out.read_text() and run.poll() is None:
-            time.sleep(0.02)
-        time.sleep(moments.uniform(0, 1.5))
-        os.killpg(run.pid, signal.SIGKILL)
-        out, _ = run.communicate(60)
+        moment = {"last": moments.randrange(10, 35), "delay_s": moments.uniform(0, 0.1)}
+        (folder / "killed.py").write_text(KILLED.format(**moment))
+        run = start_suite(*MANY, "-p", "killed")
+        out, _ = run.communicate(300)
+        assert run.returncode == -signal.SIGKILL, out
+        assert SHOWN in out
         with sqlite3.connect(folder / "r.sqlite") as connection:
             assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
         stored = profiles(folder)
@@ -212,6 +234,7 @@ def test_runs_that_are_killed_lose_at_most_the_case_they_were_in_and_resume_does
     kill_runs_in_the_middle(start_suite, tmp_path, times=times, seed=0)
     forget_flags(tmp_path)
     before = {profile.case.id for profile in profiles(tmp_path)}
+    assert 0 < len(before) < 8
     done = run_suite(*MANY, "--resume", "-rs")
     assert f"{8 - len(before)} passed, {len(before)} skipped" in done.stdout
     assert "measured already under the same conditions" in done.stdout
