@@ -7,9 +7,17 @@ import pytest
 
 from harness.core.errors import SourceUnavailableError
 from harness.fixtures import as_pytest_outcome, within_time_budget
+from harness.judge.claims import JudgedDevice, claim, known
+from harness.judging import judging_others
 from harness.outcome import OUTCOME
 from harness.plan import plan_of
-from predictors.search.mode_search import ModeSearches
+from predictors.search.mode_search import (
+    ModeSearches,
+    closed_loop_over_halving,
+    excess_of_chosen,
+    profiles_of_halving,
+    slowdown_by_halving,
+)
 
 
 @pytest.fixture(scope="session")
@@ -30,13 +38,49 @@ def test_mode_search(searches, case, device, results, progress, pytestconfig, re
     assert all(one.over <= 1.0 for one in found)
 
 
-def test_takeaways(searches, judged_device, progress, pytestconfig):
-    """000 sec. 4.2."""
-    told = searches.judge(judged_device)
-    if not told:
-        pytest.skip(f"on {judged_device} no search was asked for, or none came to an end")
-    for line, _ in told:
-        progress.line(f"    {line}")
-    wrong = [line for line, is_wrong in told if is_wrong]
-    is_asserted = pytestconfig.getoption("jetwatt_assert_takeaways") or judged_device.startswith("sim:")
-    assert not (wrong and is_asserted), "\n".join(wrong)
+@pytest.fixture
+def outcomes(searches, judged_device):
+    """The outcomes of this run's searches on a device."""
+    with as_pytest_outcome():
+        return searches.of(judged_device)
+
+
+@pytest.fixture
+def judging(request, judged_device, outcomes):
+    """Claims are judged on the outcomes of searches, in the place of profiles."""
+    board = plan_of(request.config).board(judged_device)
+    with as_pytest_outcome():
+        return judging_others(request, judged_device, JudgedDevice(board, outcomes[0].provenance))
+
+
+@pytest.fixture
+def searched(judging, outcomes):
+    """A figure of the searches, whose comparison makes the verdict."""
+    return lambda figures: judging.bound(figures(outcomes))
+
+
+@claim("000 4.2", facts="F130 F131")
+def test_halving_profiles_about_as_many_modes_as_log2_of_their_number(searched):
+    """Search by halving profiles about as many modes as the logarithm to base 2 of the number of all modes."""
+    assert searched(profiles_of_halving).within(0.5, 1.2)
+
+
+@claim("000 Abstract", facts="F001")
+def test_the_chosen_mode_keeps_the_limits(searched):
+    """The mode that a search chooses keeps the limits of power and latency, within 3 %."""
+    assert searched(excess_of_chosen) < 1.03
+
+
+@claim(
+    "000 Abstract",
+    facts="F001",
+    shortfall=known(0.99, 2.5, "a candidate that one profile ruled out is never tried again"),
+)
+def test_halving_finds_the_best_mode(searched):
+    """The mode that halving chooses takes at most 5 % longer than the best mode that keeps the limits."""
+    assert searched(slowdown_by_halving) < 1.05
+
+
+def test_a_closed_loop_is_no_slower(searched):
+    """On average over the goals, the mode that a closed loop chooses is no slower than that of halving."""
+    assert searched(closed_loop_over_halving) < 1.05

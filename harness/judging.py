@@ -17,7 +17,7 @@ from harness.plan import JUDGED_DEVICE, NO_CASE, plan_of
 from harness.summary import left_out_of_verdicts
 
 if TYPE_CHECKING:
-    from harness.judge.claims import Claim, Judging, Verdict
+    from harness.judge.claims import Claim, JudgedDevice, Judging, Verdict
     from harness.judge.figures import CaseFigures, Cases
 
 
@@ -170,6 +170,16 @@ def judging(request: pytest.FixtureRequest, judged_device: str) -> Judging:
             run.keep(bound.claim, judged_device, None)
             raise
     return bound
+
+
+def judging_others(request: pytest.FixtureRequest, name: str, device: JudgedDevice) -> Judging:
+    """What `judging` is in a file whose claims are not judged on profiles, but on figures of its own."""
+    from harness.judge.claims import Judging, claim_of
+    from harness.judge.figures import Cases
+
+    own = Judging(claim_of(request.function), Cases(), name, claims_of_run(request.config).accepts, device)
+    own.check()
+    return own
 
 
 class ClaimHooks:

@@ -30,7 +30,6 @@ from harness.judge.figures import (
     UNDECIDED,
     Bounds,
     CaseFigures,
-    CasesOfDevice,
     Frame,
     Judgement,
     cases_of,
@@ -199,23 +198,51 @@ class Verdict(NamedTuple):
         )
 
 
+class JudgedDevice(NamedTuple):
+    """What a verdict says of the device whose figures were judged."""
+
+    board: str  # its type
+    provenance: str
+    left_out: int = 0  # as in `Verdict`, like `between_runs`
+    between_runs: str = ""
+    trains_on_cpu: bool = False
+
+
 class Judging:
     """A claim on one device: the statistics for its test, and the verdict after its comparison."""
 
     def __init__(
-        self, claim: Optional[Claim], frame: Frame, device: str, accepts: Callable[[Verdict], bool] = lambda _: True
+        self,
+        claim: Optional[Claim],
+        frame: Frame,
+        device: str,
+        accepts: Callable[[Verdict], bool] = lambda _: True,
+        judged: Optional[JudgedDevice] = None,
     ) -> None:
-        """Without a claim, statistics are bound to the device and nothing is recorded."""
+        """Without a claim, statistics are bound to the device and nothing is recorded.
+
+        `judged` describes the device if the judged figures are not statistics of its cases, but of something else.
+        """
         self.claim, self.device = claim, device
         self.verdict: Optional[Verdict] = None
         self._cases, self._accepts = cases_of(frame), accepts
+        self._given = judged
 
-    def check(self) -> None:
-        """CannotRunError if the claim is not about this device, or there are no profiles of it."""
+    @functools.cached_property
+    def _judged(self) -> JudgedDevice:
+        if self._given is not None:
+            return self._given
         if self.device not in self._cases.devices:
             hint = f"measure them in the same run, or judge a results file: {HOW_TO_JUDGE.format('FILE')}"
             raise CannotRunError(f"there are no profiles of {self.device} to judge", hint)
-        about, device = self.claim, self._cases.devices[self.device]
+        device = self._cases.devices[self.device]
+        trains_on_cpu = any(row.conditions.get("accelerator") == "cpu" for row in device.rows)
+        left_out = self._cases.left_out(self.device)
+        return JudgedDevice(device.board, device.provenance, left_out, describe_noise(device.run_noise), trains_on_cpu)
+
+    def check(self) -> None:
+        """CannotRunError if the claim is not about this device, or there are no profiles of it."""
+        about, device = self.claim, self._judged
         if about is None:
             return
         is_simulated = device.provenance == SIMULATED
@@ -232,17 +259,22 @@ class Judging:
         def bound(*arguments: Any, **conditions: Any) -> CaseFigures:
             if name == "as_printed" and not arguments and self.claim is not None:
                 arguments = self.claim.facts
-            figures = function(self._cases, *arguments, **{"device": self.device, **conditions})
-            figures.decide = None if self.claim is None else self._decide
-            return figures
+            return self.bound(function(self._cases, *arguments, **{"device": self.device, **conditions}))
 
         return bound
+
+    def bound(self, figures: CaseFigures) -> CaseFigures:
+        """The same figures; comparing them makes the verdict on the claim."""
+        figures.decide = None if self.claim is None else self._decide
+        return figures
 
     def judge(self) -> Verdict:
         """Run the claim's test; CannotRunError if there is nothing to judge."""
         assert self.claim is not None
         self.check()
         names = list(inspect.signature(self.claim.test).parameters)
+        if not STATISTICS.keys() >= {*names}:
+            raise CannotRunError(f"{self.claim.name} is judged in the run that measures its figures, not on profiles")
         self.claim.test(**{name: self.statistic(name) for name in names})
         return self.checked_verdict()
 
@@ -262,7 +294,7 @@ class Judging:
         return self._accepts(self.verdict)
 
     def _verdict(self, judgement: Judgement) -> Verdict:
-        about, device, figures = self.claim, self._cases.devices[self.device], judgement.figures
+        about, device, figures = self.claim, self._judged, judgement.figures
         assert about is not None
         is_simulated = device.provenance == SIMULATED
         shortfall = None
@@ -278,8 +310,8 @@ class Judging:
             meaning=figures.meaning,
             provenance=device.provenance,
             shortfall=shortfall,
-            left_out=self._cases.left_out(self.device),
-            between_runs=describe_noise(device.run_noise),
+            left_out=device.left_out,
+            between_runs=device.between_runs,
             apart=_apart(about, device) if device.provenance == MEASURED else "",
             fitted=about.fitted if is_simulated else "",
             quantity=figures.quantity,
@@ -289,12 +321,12 @@ class Judging:
         )
 
 
-def _apart(about: Claim, device: CasesOfDevice) -> str:
+def _apart(about: Claim, device: JudgedDevice) -> str:
     """How a measured device differs from those of the paper."""
     notes = []
     if about.boards and device.board not in about.boards:
         notes.append(f"the paper saw it on {', '.join(about.boards)}")
-    if any(row.conditions.get("accelerator") == "cpu" for row in device.rows):
+    if device.trains_on_cpu:
         notes.append("here the CPU trains, and shares its cores with workers")
     return "; ".join(notes)
 

@@ -21,7 +21,7 @@ from harness.core.interleaving import expect
 from harness.core.terminal import Progress, ReportedProgress
 from harness.core.units import mw_to_w
 from harness.devices.simulated import SimulatedDevice
-from harness.judge.figures import CONFIRMED, Bounds, Cell, exactly, judge_cells
+from harness.judge.figures import CaseFigures, Cell, exactly
 from harness.measure.run import run
 from harness.simulation.corpus import simulate_corpus
 from harness.stats.estimates import Drawn
@@ -53,7 +53,7 @@ class SearchOutcome(NamedTuple):
 
 
 class ModeSearches:
-    """The searches of a run, by device: one for each case, judged together at the end."""
+    """The searches of a run, by device: one for each case, judged together."""
 
     def __init__(self) -> None:
         self._outcomes: Dict[str, List[SearchOutcome]] = {}
@@ -92,19 +92,11 @@ class ModeSearches:
             progress.line(f"    {goal}: no mode that was profiled keeps the limits")
         return [outcome for outcome in outcomes if outcome.goal in attained]
 
-    def judge(self, device: str) -> List[Tuple[str, bool]]:
-        """The `claims` that a device's searches can judge: a line for each, and whether it fails unexpectedly."""
-        lines, outcomes = [], self._outcomes.get(device, [])
-        judged = {name: judge_cells(*claim) for name, claim in claims(outcomes).items()}
-        for name, verdict in ((name, verdict) for name, verdict in judged.items() if verdict is not None):
-            is_known = verdict.verdict != CONFIRMED and name in NOT_SO
-            line = (
-                f"{verdict.verdict} ({outcomes[0].provenance}): {name}, {device}: {verdict.effect:.3g}"
-                f" ({verdict.low:.3g} to {verdict.high:.3g}), n = {verdict.n}, {verdict.case}"
-                + (f"; known: {NOT_SO[name]}" if is_known else "")
-            )
-            lines.append((line, verdict.verdict != CONFIRMED and not is_known))
-        return lines
+    def of(self, device: str) -> List[SearchOutcome]:
+        """The outcomes on a device; CannotRunError if there are none."""
+        if not self._outcomes.get(device):
+            raise CannotRunError(f"on {device} no search of this run came to an end")
+        return self._outcomes[device]
 
 
 Truth = Tuple[np.ndarray, np.ndarray]  # time and power of every mode with every batch size, of shape (modes, sizes)
@@ -199,31 +191,46 @@ def plan(device: Device, case: Case, report: Callable[[str], None]) -> List[Sear
     return outcomes
 
 
-def claims(outcomes: Sequence[SearchOutcome]) -> Dict[str, Tuple[List[Cell], Bounds]]:
-    """The paper's claims on its search, and this suite's on the closed loop, on a device."""
+# -- figures of searches, for claims -----------------------------------------------------------------------------------
+
+_NO_TRUTH = "the best mode is known on simulated boards only"
+
+
+def profiles_of_halving(outcomes: Sequence[SearchOutcome]) -> CaseFigures:
+    """Profiles of each search by halving over the logarithm to base 2 of its number of candidates."""
     halved = [outcome for outcome in outcomes if outcome.strategy == HALVING]
-    with_truth = [
-        (outcome, outcome.true_over, outcome.slower)
+    cells = [exactly(outcome.goal, outcome.spent / math.log2(outcome.candidates)) for outcome in halved]
+    return CaseFigures(cells, "profiles / log2 of the number of modes")
+
+
+def excess_of_chosen(outcomes: Sequence[SearchOutcome]) -> CaseFigures:
+    """Power or latency of each chosen mode over its limit, without noise."""
+    cells = [
+        exactly(f"{outcome.strategy}, {outcome.goal}", outcome.true_over)
         for outcome in outcomes
-        if outcome.true_over is not None and outcome.slower is not None
+        if outcome.true_over is not None
     ]
-    share = [exactly(outcome.goal, outcome.spent / math.log2(outcome.candidates)) for outcome in halved]
-    over = [exactly(f"{outcome.strategy}, {outcome.goal}", true_over) for outcome, true_over, _ in with_truth]
-    halving = [(outcome.goal, slower) for outcome, _, slower in with_truth if outcome.strategy == HALVING]
-    closed_loop = {outcome.goal: slower for outcome, _, slower in with_truth if outcome.strategy == CLOSED_LOOP}
-    slower = [exactly(goal, factor) for goal, factor in halving]
-    ratios = np.array([closed_loop[goal] / factor for goal, factor in halving])
-    mean = []
+    return CaseFigures(cells, "power or latency of the chosen mode / its limit", _NO_TRUTH)
+
+
+def slowdown_by_halving(outcomes: Sequence[SearchOutcome]) -> CaseFigures:
+    """Time of each mode that halving chose over that of the best mode, without noise."""
+    cells = [exactly(goal, slower) for goal, slower in _slowdowns(outcomes, HALVING).items()]
+    return CaseFigures(cells, "time of the mode that halving chose / of the best mode", _NO_TRUTH)
+
+
+def closed_loop_over_halving(outcomes: Sequence[SearchOutcome]) -> CaseFigures:
+    """Time of the modes that a closed loop chose over those that halving chose: the mean over the goals."""
+    halving, closed_loop = (_slowdowns(outcomes, strategy) for strategy in (HALVING, CLOSED_LOOP))
+    ratios = np.array([closed_loop[goal] / slower for goal, slower in halving.items()])
+    cells = []
     if len(ratios) > 1:
         drawn = ratios[np.random.default_rng(0).integers(len(ratios), size=(DRAWS, len(ratios)))].mean(axis=1)
-        mean = [Cell(f"{len(ratios)} goals", Drawn(float(ratios.mean()), tuple(drawn.tolist())))]
-    return {
-        "halving takes about log2 N profiles (000 4.2)": (share, Bounds(above=0.5, below=1.2)),
-        "the chosen mode keeps the limits (000 4.2)": (over, Bounds(below=1.03)),
-        "halving finds the best mode (000 abstract)": (slower, Bounds(below=1.05)),
-        "a closed loop is no slower, on average": (mean, Bounds(below=1.05)),
-    }
+        cells = [Cell(f"{len(ratios)} goals", Drawn(float(ratios.mean()), tuple(drawn.tolist())))]
+    missing = f"{_NO_TRUTH}, and a mean needs two goals"
+    return CaseFigures(cells, "time of the mode that a closed loop chose / that halving chose, mean", missing)
 
 
-# Claims that fail on simulated boards, and why.
-NOT_SO = {"halving finds the best mode (000 abstract)": "a candidate ruled out by one profile is never tried again"}
+def _slowdowns(outcomes: Sequence[SearchOutcome], strategy: str) -> Dict[str, float]:
+    known = [outcome for outcome in outcomes if outcome.strategy == strategy]
+    return {outcome.goal: outcome.slower for outcome in known if outcome.slower is not None}

@@ -160,9 +160,11 @@ VERSIONS = (
         (
             "mode_search",
             "from predictors.search.mode_search import ModeSearches, SearchOutcome\n"
-            "over = SearchOutcome('goal', 'mdbs', 10, 5, 1.2, None, None, 'simulated')\n"
-            "ModeSearches.search = lambda *args, **how: [over]\n"
-            "ModeSearches.judge = lambda *args: [('contradicted', True)]\n",
+            "def worse(goal, strategy, slower):\n"
+            "    return SearchOutcome(goal, strategy, 10, 9, 1.2, 1.2, slower, 'simulated')\n"
+            "over = [worse(goal, *found) for goal in 'ab' for found in (('mdbs', 3.0), ('closed-loop', 9.0))]\n"
+            "ModeSearches.search = lambda *args, **how: over\n"
+            "ModeSearches.of = lambda *args: over\n",
         ),
         ("software_versions", VERSIONS.format("2.0, 1.9, 2.1")),
         ("software_versions", VERSIONS.format("1.3, 1.1, 1.5")),

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from harness.judge.claims import stored_verdicts
 from harness.store.results import ResultsStore
 from tests import warm_pytest
 
@@ -175,8 +176,18 @@ def test_searches_for_a_mode_are_held_against_the_best_one_and_keep_their_profil
     searched = [line for line in done.stdout.splitlines() if "modes profiled" in line]
     assert [line.split(": ")[1] for line in searched] == ["mdbs", "closed-loop"] * 2
     assert all("times as long as the best mode" in line for line in searched)
-    assert "confirmed (simulated): halving takes about log2 N profiles (000 4.2), sim:orin-nano" in done.stdout
+    assert "confirmed (simulated): 2, contradicted (simulated): 1" in done.stdout
     with ResultsStore(tmp_path / "s.sqlite", read_only=True) as store:
-        records = list(store.records())
+        records, found = list(store.records()), stored_verdicts(store).verdicts
+    assert {one.takeaway: (one.verdict, one.device) for one in found} == {
+        "halving_profiles_about_as_many_modes_as_log2_of_their_number": ("confirmed", "sim:orin-nano"),
+        "the_chosen_mode_keeps_the_limits": ("confirmed", "sim:orin-nano"),
+        "halving_finds_the_best_mode": ("contradicted", "sim:orin-nano"),
+    }
+    judged = run("--judge", "s.sqlite", "-rs", files=["test_mode_search.py"], device="sim:orin-nano")
+    assert judged.returncode == 0, judged.stdout
+    assert "on sim:orin-nano no search of this run came to an end" in judged.stdout
+    with ResultsStore(tmp_path / "s.sqlite", read_only=True) as store:
+        assert stored_verdicts(store).verdicts == found
     assert len(records) > 20
     assert len({record.case.power_mode for record in records}) == len(records)

@@ -11,7 +11,16 @@ from harness.core.errors import CannotRunError
 from harness.core.terminal import Progress
 from harness.devices.simulated import SimulatedDevice
 from predictors.search import mode_search
-from predictors.search.mode_search import CLOSED_LOOP, HALVING, ModeSearches, SearchOutcome
+from predictors.search.mode_search import (
+    CLOSED_LOOP,
+    HALVING,
+    ModeSearches,
+    SearchOutcome,
+    closed_loop_over_halving,
+    excess_of_chosen,
+    profiles_of_halving,
+    slowdown_by_halving,
+)
 from tests.named_modes import mode_on
 
 CASE = Case("sim:orin-nano", "mobilenetv3-gld23k", mode_on("sim:orin-nano"), 4, "ssd", 16)
@@ -24,15 +33,44 @@ class FallingBoard(SimulatedDevice):
     clocks_only_fall = True
 
 
-def test_both_searches_of_each_budget_are_told_and_judged():
+def test_both_searches_of_each_budget_are_told_and_kept():
     searches, told = ModeSearches(), io.StringIO()
     found = searches.search(SimulatedDevice("orin-nano"), CASE, Progress(told))
     assert [one.strategy for one in found] == [HALVING, CLOSED_LOOP] * 2
     assert all(one.over <= 1.0 and one.slower is not None for one in found)
     assert told.getvalue().count("times as long as the best mode") == 4
-    lines = searches.judge(CASE.device)
-    assert any("confirmed (simulated): halving takes about log2 N profiles" in line for line, _ in lines)
-    assert searches.judge("sim:orin-agx") == []
+    assert searches.of(CASE.device) == found
+    with pytest.raises(CannotRunError, match="on sim:orin-agx no search of this run came to an end"):
+        searches.of("sim:orin-agx")
+
+
+def found_by(strategy, goal, spent=7, true_over=0.9, slower=1.0):
+    return SearchOutcome(goal, strategy, 128, spent, 0.9, true_over, slower, "simulated")
+
+
+def test_each_figure_is_of_the_searches_that_it_is_about():
+    outcomes = [
+        *(found_by(HALVING, "6 W", 7, slower=1.2), found_by(CLOSED_LOOP, "6 W", 14, slower=1.08)),
+        *(found_by(HALVING, "8 W", 14, 1.01, slower=1.0), found_by(CLOSED_LOOP, "8 W", 7, slower=1.1)),
+    ]
+
+    def values(figures):
+        return [(cell.label, cell.figure.value) for cell in figures(outcomes).cells]
+
+    assert values(profiles_of_halving) == [("6 W", 1.0), ("8 W", 2.0)]
+    assert values(excess_of_chosen) == [
+        ("mdbs, 6 W", 0.9), ("closed-loop, 6 W", 0.9), ("mdbs, 8 W", 1.01), ("closed-loop, 8 W", 0.9),
+    ]  # fmt: skip
+    assert values(slowdown_by_halving) == [("6 W", 1.2), ("8 W", 1.0)]
+    assert values(closed_loop_over_halving) == [("2 goals", pytest.approx(1.0))]
+
+
+def test_without_a_known_best_mode_only_the_number_of_profiles_is_judged():
+    outcomes = [found_by(strategy, "6 W", 7, None, None) for strategy in (HALVING, CLOSED_LOOP)]
+    assert profiles_of_halving(outcomes).within(0.5, 1.2)
+    for figures in (excess_of_chosen, slowdown_by_halving, closed_loop_over_halving):
+        with pytest.raises(CannotRunError, match="known on simulated boards only"):
+            assert figures(outcomes) < 2
 
 
 def test_a_board_whose_clocks_only_fall_is_searched_only_where_nothing_follows():
