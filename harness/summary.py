@@ -8,7 +8,7 @@ from harness.core.board_threshold import CONDITION
 from harness.core.cases import IDLE
 from harness.core.metrics import CONCURRENT_AGGREGATES
 from harness.core.profiles import Profile
-from harness.core.terminal import format_table
+from harness.core.terminal import counted, format_table
 from harness.core.units import bytes_to_mib, mw_to_w, mwh_to_wh
 from harness.store.conditions import DISQUALIFYING, board_instance, canonical_json, comparable_conditions, device_labels
 
@@ -137,7 +137,7 @@ def format_verdicts(verdicts: Sequence[Verdict], in_full: bool = True) -> str:
 
 
 def left_out_of_verdicts(count: int) -> str:
-    return f"{count} profiles flagged {' or '.join(DISQUALIFYING)}; with --resume they are measured again"
+    return f"{counted(count, 'profile')} flagged {' or '.join(DISQUALIFYING)}; with --resume they are measured again"
 
 
 def extra_info(profile: Profile) -> Dict[str, Any]:

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Callable, Dict, List, Mapping, NamedTuple, Opt
 from harness.board.kernel_file import KeptFile, may_read, numbered, read_text, text_of
 from harness.board.source import Reading, Source, add_sum, free_channel, read_each
 from harness.core.errors import SourceUnavailableError
+from harness.core.terminal import counted
 
 if TYPE_CHECKING:
     from harness.core.profiles import Series
@@ -117,7 +118,7 @@ class Throttling(NamedTuple):
     def text(self, origin_s: float = 0.0) -> str:
         """In words, its times counted from `origin_s`: `throttled from 12.0 s to 15.5 s by oc3 (4 events)`."""
         words = f"throttled from {self.start_s - origin_s:.1f} s to {self.end_s - origin_s:.1f} s by {self.by}"
-        return words if self.events is None else f"{words} ({self.events} event{'s' if self.events != 1 else ''})"
+        return words if self.events is None else f"{words} ({counted(self.events, 'event')})"
 
 
 def throttled_times(series: Mapping[str, Series]) -> List[Throttling]:

@@ -9,6 +9,7 @@ from harness.cli.options import options_of, output_file, whole_numbers
 from harness.core.boards import load_board
 from harness.core.corpus import SUFFIXES, TASKS
 from harness.core.errors import InvalidValueError
+from harness.core.terminal import counted
 from harness.simulation.corpus import ALL, simulate_corpus
 from harness.simulation.parameters import SIMULATED_BOARDS, SIMULATED_WORKLOADS
 
@@ -50,5 +51,5 @@ def run(arguments: argparse.Namespace) -> int:
         **options,
         noise=not arguments.no_noise,
     )
-    print(f"{arguments.out}: {len(rows)} rows, simulated")
+    print(f"{arguments.out}: {counted(len(rows), 'row')}, simulated")
     return 0

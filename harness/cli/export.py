@@ -10,7 +10,7 @@ from harness.core.corpus import SUFFIXES, pyarrow
 from harness.core.errors import InvalidValueError
 from harness.core.files import write_output
 from harness.openmetrics import openmetrics
-from harness.store.conditions import LEFT_OUT
+from harness.store.conditions import flagged_in_words
 from harness.store.corpora import export
 from harness.store.frames import minibatches, profiles, telemetry
 from harness.store.results import ResultsStore
@@ -91,5 +91,5 @@ def run(arguments: argparse.Namespace) -> int:
     if done.mixed:
         print(f"left out: {done.mixed} profiles of training and inference together, for which a corpus has no task")
     if done.flagged:
-        print(f"left out: {done.flagged} {LEFT_OUT}")
+        print(f"left out: {flagged_in_words(done.flagged)}")
     return 0

@@ -14,6 +14,7 @@ from harness.core.corpus import CORPUS_COLUMNS, SUFFIXES, TASKS, Column, Row, de
 from harness.core.errors import InvalidValueError
 from harness.core.mode_texts import only_mode
 from harness.core.power_modes import UNKNOWN_KHZ, PowerMode, parse_power_mode
+from harness.core.terminal import counted
 from harness.simulation import model
 from harness.simulation.model import Load
 from harness.simulation.parameters import (
@@ -22,7 +23,7 @@ from harness.simulation.parameters import (
     load_board_parameters,
     load_workload_parameters,
 )
-from harness.store.conditions import LEFT_OUT
+from harness.store.conditions import flagged_in_words
 from harness.store.corpora import Expected, check_rows, placed, read_rows
 from harness.store.frames import FURTHER, STORES
 from harness.store.recorded_log import FORM, read_text, recorded_row
@@ -64,7 +65,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.tegrastats or arguments.minibatch_times:
         sources.append(placed([_from_log(arguments)], [str(arguments.tegrastats)]))
     flagged = sum(source.flagged for source in sources)
-    left_out = f"left out: {flagged} {LEFT_OUT}" if flagged else ""
+    left_out = f"left out: {flagged_in_words(flagged)}" if flagged else ""
     table = pd.concat([source.table for source in sources]) if sources else pd.DataFrame()
     if table.empty:
         why = f": {left_out}" if left_out else ""
@@ -85,7 +86,7 @@ def run(arguments: argparse.Namespace) -> int:
     further = [named_columns.get(name, Column(name, str, "")) for name in table.columns if name not in CORPUS_COLUMNS]
     rows = [{**row, **{column.name: _cell(row[column.name], column) for column in further}} for row in kept]
     write_corpus(arguments.out, rows, further)
-    print(f"{arguments.out}: {len(kept)} rows")
+    print(f"{arguments.out}: {counted(len(kept), 'row')}")
     if faults:
         print(f"left out: {len(faults)} bad rows")
     if left_out:

@@ -12,6 +12,11 @@ def shown(text: str) -> str:
     return "".join(char if char.isprintable() or char == "\n" else repr(char)[1:-1] for char in text)
 
 
+def counted(number: int, noun: str) -> str:
+    """`1 profile`, `2 profiles`."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
 MOST_RULE = 60  # characters of the rule below the last header: a wider one would wrap in a terminal
 
 

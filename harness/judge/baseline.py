@@ -20,7 +20,7 @@ from harness.core import board_threshold
 from harness.core.errors import StoreError
 from harness.core.files import write_output
 from harness.core.profiles import Profile
-from harness.core.terminal import format_table
+from harness.core.terminal import counted, format_table
 from harness.judge.pairs import Pair, nearest, pair, ratios, rest_of, without_question
 from harness.judge.quantities import MIN_MINIBATCHES, QUANTITIES, TIME, JudgedQuantity
 from harness.judge.sides import (
@@ -53,7 +53,7 @@ from harness.judge.verdicts import judge as judge_subjects
 from harness.stats.comparison import Change, learn_noise, median_of_runs, pooled_median
 from harness.stats.estimates import CONFIDENCE, Estimate, Interval, student_quantile
 from harness.stats.noise import RunNoise, prior
-from harness.store.conditions import LEFT_OUT, differences, is_disqualified, key, kinds, without_instance
+from harness.store.conditions import differences, flagged_in_words, is_disqualified, key, kinds, without_instance
 from harness.store.results import ResultsStore
 
 DEFAULT_THRESHOLD = TIME.threshold
@@ -128,7 +128,7 @@ def record(store: ResultsStore, path: Path, last: Optional[int] = None, include_
     """
     side = side_of(store, comparable_profiles(store), include_flagged, last)
     if not side.cases:
-        left_out = f": left out {side.flagged} {LEFT_OUT}" if side.flagged else ""
+        left_out = f": left out {flagged_in_words(side.flagged)}" if side.flagged else ""
         raise StoreError(
             f"{store.path} has no profile to record{left_out}",
             "a baseline needs raw series with clean minibatches, neither disturbed nor throttled",
@@ -185,8 +185,8 @@ def check(
     for verdict in judge(before, side_of(store, fresh, include_flagged, last).cases, threshold, by):
         if verdict.status == NOT_RUN and verdict.pair is not None and not left_out.empty:
             again = int((left_out == verdict.pair.key).sum())
-            here = f"run again, but left out: {again} {LEFT_OUT}"
-            elsewhere = f"under other conditions, left out: {len(left_out)} {LEFT_OUT}"
+            here = f"run again, but left out: {flagged_in_words(again)}"
+            elsewhere = f"under other conditions, left out: {flagged_in_words(len(left_out))}"
             verdict = verdict._replace(notes=(here,) if again else (NOT_RUN_NOTE, elsewhere))
         verdicts.append(verdict)
     return verdicts
@@ -292,7 +292,7 @@ def _notes(case_pair: Pair, quantity: JudgedQuantity) -> Tuple[str, ...]:
     before, after = case_pair.sides
     notes = ["; ".join(case_pair.differ)] if case_pair.differ else []
     if after.flagged:
-        notes.append(f"left out: {after.flagged} {LEFT_OUT}")
+        notes.append(f"left out: {flagged_in_words(after.flagged)}")
     if after.older:
         notes.append(f"{after.older} older profiles not used: of another environment, or beyond --last")
     if len(before.runs) == len(after.runs) == 1:
@@ -404,20 +404,20 @@ def format_recorded(done: Recorded) -> str:
             figures.append(f"{value} {quantity.unit_shown} ({low} to {high})")
             if len(case.runs) == 1 and estimate.high > estimate.value * (1 + quantity.threshold):
                 vague.add(case.key)
-        runs = f"{len(case.runs)} run{'s' if len(case.runs) > 1 else ''}"
-        older = f", {case.older} older profiles not used" if case.older else ""
-        lines.append(f"{case.case_id}{differing.get(case.key, '')}: {', '.join(figures)}, {runs}{older}")
+        older = f", {counted(case.older, 'older profile')} not used" if case.older else ""
+        name = f"{case.case_id}{differing.get(case.key, '')}"
+        lines.append(f"{name}: {', '.join(figures)}, {counted(len(case.runs), 'run')}{older}")
     for case_id in done.dropped:
         lines.append(f"{case_id}: no longer in the baseline, {done.results} has no profile of the same conditions")
     if done.flagged:
-        lines.append(f"left out: {done.flagged} {LEFT_OUT}")
+        lines.append(f"left out: {flagged_in_words(done.flagged)}")
     if vague:
         lines.append(
             f"warning: {len(vague)} of {len(done.cases)} cases rest on one run and are uncertain by more than"
             f" {DEFAULT_THRESHOLD:.0%}, so a check misses changes of that size: repeat the same pytest command twice,"
             " without --resume, and record again"
         )
-    return "\n".join([*lines, f"{done.baseline}: {len(done.cases)} cases"])
+    return "\n".join([*lines, f"{done.baseline}: {counted(len(done.cases), 'case')}"])
 
 
 def _differing_conditions(cases: Sequence[CaseRuns]) -> Dict[str, str]:

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, Iterable, List, Mapping, 
 
 from harness.core.cases import INSTANCE_MARK
 from harness.core.errors import CannotRunError, InvalidValueError, StoreError
+from harness.core.terminal import counted
 from harness.judge.case_frame import MEASURED, SIMULATED
 from harness.judge.figures import (
     CONFIRMED,
@@ -402,7 +403,7 @@ class StoredVerdicts(NamedTuple):
         if not self.verdicts:
             return f"{path} has no verdicts on the papers' claims: `{command}` judges them"
         if self.newer:
-            return f"{self.newer} profiles were added since the claims were judged: `{command}` judges them again"
+            return f"{counted(self.newer, 'profile')} added since the claims were judged: `{command}` judges them again"
         return ""
 
 

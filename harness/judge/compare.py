@@ -27,7 +27,7 @@ import numpy as np
 
 from harness.core.board_threshold import BoardThreshold
 from harness.core.cases import TRAINING
-from harness.core.terminal import format_table
+from harness.core.terminal import counted, format_table
 from harness.judge.case_frame import SOFTWARE
 from harness.judge.pairs import Pair, environment_changes, pair, ratios
 from harness.judge.quantities import MIN_MINIBATCHES, QUANTITIES, TIME, JudgedQuantity
@@ -56,7 +56,7 @@ from harness.stats.comparison import (
     rank_test,
 )
 from harness.stats.estimates import CONFIDENCE, Interval
-from harness.store.conditions import LEFT_OUT
+from harness.store.conditions import flagged_in_words
 from harness.store.frames import profiles
 from harness.store.results import ResultsStore
 
@@ -229,7 +229,7 @@ def format_result(result: ComparedSides, markdown: bool = False) -> str:
     overall = [
         f"Overall, {verdict.figure}: {verdict.status} ({_percent(verdict.change.ratio)}, {_INTERVAL}"
         f" {_percent(verdict.change.low)} to {_percent(verdict.change.high)},"
-        f" {verdict.counts[0]} case{'s' if verdict.counts[0] > 1 else ''})"
+        f" {counted(verdict.counts[0], 'case')})"
         for verdict in result.of(OVERALL)
         if verdict.change
     ]
@@ -335,9 +335,9 @@ def _notes(result: ComparedSides) -> List[str]:
     for side in (result.before, result.after):
         older = sum(case.older for case in side.cases)
         if side.flagged:
-            notes.append(f"{side.path.name}: left out {side.flagged} {LEFT_OUT}")
+            notes.append(f"{side.path.name}: left out {flagged_in_words(side.flagged)}")
         if older:
-            notes.append(f"{side.path.name}: left out {older} older profiles, of another environment")
+            notes.append(f"{side.path.name}: left out {counted(older, 'older profile')}, of another environment")
     cases = result.of(CASES)
     if any(verdict.status == TOO_FEW for verdict in cases):
         notes.append(

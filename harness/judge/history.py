@@ -38,7 +38,7 @@ from harness.stats.change_points import (
 )
 from harness.stats.comparison import Change, holm
 from harness.stats.estimates import CONFIDENCE, Estimate, quotient
-from harness.store.conditions import LEFT_OUT, device_labels, differences
+from harness.store.conditions import device_labels, differences, flagged_in_words
 from harness.store.frames import labelled
 
 FEWEST = 4  # runs below which a series is not cut
@@ -180,7 +180,7 @@ def read_history(
     flagged = int((runs["usable"] == 0).sum())
     if flagged and not include_flagged:
         runs.select(runs["usable"] != 0)
-        left_out.append(f"{flagged} {LEFT_OUT}")
+        left_out.append(f"{flagged_in_words(flagged)}")
     if not len(runs):
         raise StoreError(
             f"{', '.join(map(str, paths))}: no profiles{''.join(f'; left out: {reason}' for reason in left_out)}",

@@ -28,10 +28,10 @@ from harness.core.profiles import Profile
 from harness.core.units import s_to_ms
 from harness.judge.quantities import QUANTITIES, TIME, JudgedQuantity
 from harness.store.conditions import (
-    LEFT_OUT,
     NAMED_IN_CONDITIONS,
     RAW_PRUNED,
     comparable_conditions,
+    flagged_in_words,
     is_disqualified,
     key,
     leaves,
@@ -204,7 +204,9 @@ def read_side(path: Path, include_flagged: bool = False) -> Side:
     if not side.cases:
         what = f"{path} has nothing to compare"
         if side.flagged:
-            raise StoreError(f"{what}: left out {side.flagged} {LEFT_OUT}", "or measure again: pytest benchmarks")
+            raise StoreError(
+                f"{what}: left out {flagged_in_words(side.flagged)}", "or measure again: pytest benchmarks"
+            )
         raise StoreError(what, "measure some: pytest benchmarks; pruned profiles have no series")
     return side
 

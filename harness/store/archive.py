@@ -33,6 +33,7 @@ from harness.core.corpus import CORPUS, CORPUS_COLUMNS, pyarrow, rows_of
 from harness.core.errors import StoreError
 from harness.core.files import remove_durably, replace_durably
 from harness.core.profiles import Minibatch, Minibatches, Profile
+from harness.core.terminal import counted
 from harness.core.units import bytes_to_mb
 from harness.store import frames, rows
 from harness.store.database import is_being_written
@@ -77,7 +78,8 @@ class Archived(NamedTuple):
 
     def __repr__(self) -> str:
         before, after = (bytes_to_mb(size) for size in (self.bytes_before, self.bytes_after))
-        return f"{self.nights} nights with {self.profiles} profiles archived: {before:.1f} MB, now {after:.1f} MB"
+        moved = f"{counted(self.nights, 'night')} with {counted(self.profiles, 'profile')}"
+        return f"{moved} archived: {before:.1f} MB, now {after:.1f} MB"
 
 
 class _Night(NamedTuple):

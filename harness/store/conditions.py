@@ -8,6 +8,7 @@ from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence, Set, 
 
 from harness.core.cases import INSTANCE_MARK, STATIC, Case
 from harness.core.errors import StoreError
+from harness.core.terminal import counted
 
 INSTANCE = "board_instance"
 
@@ -125,8 +126,10 @@ POWER_IS_UNSURE = ("power-unsettled", "telemetry-lost")
 RAW_PRUNED = "raw-pruned"
 """Kind of the flag of profiles whose raw series were removed: only their aggregates are left."""
 
-LEFT_OUT = f"profiles flagged {' or '.join(DISQUALIFYING)} (--include-flagged keeps them)"
-"""Description of the profiles left out, after their number."""
+
+def flagged_in_words(count: int) -> str:
+    """The profiles that are left out because of their flags."""
+    return f"{counted(count, 'profile')} flagged {' or '.join(DISQUALIFYING)} (--include-flagged keeps them)"
 
 
 def kinds(flags: Iterable[str]) -> List[str]:

@@ -10,7 +10,7 @@ import numpy as np
 from harness.core.corpus import CORPUS, CORPUS_COLUMNS, TASKS, Fault, Row, faults_of, rows_of, scan_corpus, write_corpus
 from harness.core.errors import StoreError
 from harness.core.power_modes import PowerMode
-from harness.store.conditions import LEFT_OUT
+from harness.store.conditions import flagged_in_words
 from harness.store.frames import FLAGGED, FURTHER, OTHER_TASK, STORES, WITHOUT_TIME, profiles
 from harness.store.results import ResultsStore
 
@@ -34,7 +34,7 @@ def export(store: ResultsStore, out: Path, all_runs: bool = False, include_flagg
     usable = profiles(store, include_flagged, timed=True, tasks=TASKS)
     left_out = usable.attrs["left_out"]
     if usable.empty:
-        flagged = f": left out {left_out[FLAGGED]} {LEFT_OUT}" if left_out[FLAGGED] else ""
+        flagged = f": left out {flagged_in_words(left_out[FLAGGED])}" if left_out[FLAGGED] else ""
         raise StoreError(
             f"{store.path} has no profile with a clean minibatch{flagged}", "measure some: pytest benchmarks"
         )
@@ -121,7 +121,8 @@ def check_rows(
                 ratio = value / about
                 if place not in problems and (ratio > FAR or ratio < 1 / FAR):  # false if either is unknown
                     problem = f": that looks like {(_TOO_LARGE if ratio > FAR else _TOO_SMALL)[column]}"
-                    text = f"{column} is {value:g}{problem}, some {about:.3g} are expected"
+                    near = float(f"{about:.3g}")  # without an exponent
+                    text = f"{column} is {value:,.12g}{problem}, about {near:,.12g} expected"
                     problems[place] = Fault(text, column + problem)
     seen: Dict[Tuple[str, ...], str] = {}
     cases = table.reindex(columns=_SAME_CASE)

@@ -15,6 +15,7 @@ from harness.core.corpus import POWER_LIMIT, TASKS, check_corpus
 from harness.core.errors import CannotRunError, InvalidValueError, UnknownNameError
 from harness.core.measured_tables import corpus_file
 from harness.core.power_modes import UNKNOWN_KHZ, PowerMode, PowerModeSpace
+from harness.core.terminal import counted
 from harness.core.units import mw_to_w
 from predictors.evaluation import Target, coverage, fit_to, make_target, mape, predict_rows
 from predictors.models.base import (
@@ -413,7 +414,7 @@ def describe_origin(corpus: Optional[Path], table: Table, fitted: Table, **furth
 def _note_on_modes(what: str, modes: np.ndarray) -> str:
     names = [PowerMode(*map(int, mode)).name for mode in modes]
     more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
-    return f"{len(names)} profiles {what}: {', '.join(names[:SHOWN])}{more}"
+    return f"{counted(len(names), 'profile')} {what}: {', '.join(names[:SHOWN])}{more}"
 
 
 def _file_of(corpus: Corpus) -> Optional[Path]:

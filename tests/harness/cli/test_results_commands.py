@@ -86,7 +86,7 @@ def test_what_is_not_there_and_a_threshold_below_0_are_refused(results, capsys):
 def test_what_is_left_out_because_of_its_flags_is_counted(results, capsys):
     with ResultsStore(results) as store:
         store.add(make_profile([300.0] * 40, flags=["disturbed: a"]), ENVIRONMENT, "run2")
-    said = "left out: 1 profiles flagged disturbed or throttled (--include-flagged keeps them)"
+    said = "left out: 1 profile flagged disturbed or throttled (--include-flagged keeps them)"
     baseline, out = results.parent / "b.json", results.parent / "c.csv"
     for command in (["export", "--out", out], ["baseline", "record", "--baseline", baseline]):
         assert run(*command, "--results", results) == 0

@@ -6,7 +6,15 @@ import io
 
 import pytest
 
-from harness.core.terminal import MOST_RULE, PLAIN_INTERVAL_S, Countdown, Progress, format_duration, format_table
+from harness.core.terminal import (
+    MOST_RULE,
+    PLAIN_INTERVAL_S,
+    Countdown,
+    Progress,
+    counted,
+    format_duration,
+    format_table,
+)
 
 
 @pytest.mark.parametrize(
@@ -32,6 +40,10 @@ class Clock:
 
     def __call__(self):
         return self.now
+
+
+def test_one_thing_is_no_plural():
+    assert [counted(number, "profile") for number in (0, 1, 2)] == ["0 profiles", "1 profile", "2 profiles"]
 
 
 def test_a_plain_stream_gets_a_line_now_and_then():

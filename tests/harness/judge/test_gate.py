@@ -502,7 +502,7 @@ def test_a_baseline_with_a_figure_that_no_measurement_gives_is_refused(store, ba
 
 def test_disturbed_and_throttled_profiles_are_in_no_baseline(store, baseline):
     add_runs(store, steady(300), flags=["throttled: hot"])
-    with pytest.raises(StoreError, match="left out 1 profiles flagged disturbed or throttled"):
+    with pytest.raises(StoreError, match="left out 1 profile flagged disturbed or throttled"):
         record(store, baseline)
     add_runs(store, [RUN] * 2, flags=["noisy: a"])
     add_runs(store, steady(300), flags=["noisy: a", "disturbed: b"])
@@ -528,9 +528,9 @@ def test_disturbed_profiles_fail_no_gate(store, baseline):
     add_runs(store, steady(300), flags=["disturbed: a"])
     [verdict] = check(store, baseline)
     assert verdict.status == "not run"
-    assert "run again, but left out: 1 profiles flagged disturbed or throttled" in verdict.notes[0]
+    assert "run again, but left out: 1 profile flagged disturbed or throttled" in verdict.notes[0]
     assert [verdict.status for verdict in check(store, baseline, include_flagged=True)] == ["slower"]
     add_runs(store, steady(101))
     [verdict] = check(store, baseline)
     assert (verdict.status, verdict.counts[1]) == ("no difference", 1)
-    assert verdict.notes[0].startswith("left out: 1 profiles flagged disturbed or throttled")
+    assert verdict.notes[0].startswith("left out: 1 profile flagged disturbed or throttled")

@@ -138,7 +138,7 @@ def test_old_nights_are_moved_and_young_ones_stay(tmp_path, capsys):
         assert file.verdicts[str(old[2].relative_to(tmp_path))][0][0] == '{"verdict": "confirmed"}'
     assert archive(tmp_path).nights == 0
     assert main(["results", "archive", str(tmp_path), "--older-than", "0d"]) == 0
-    assert "1 nights with 1 profiles archived" in capsys.readouterr().out
+    assert "1 night with 1 profile archived" in capsys.readouterr().out
     assert main(["results", "merge", str(tmp_path), "--out", str(tmp_path / "all.sqlite")]) == 0
     assert everything([tmp_path / "all.sqlite"]) == before
 

@@ -122,7 +122,7 @@ def test_another_suffix_and_a_profile_without_a_power_mode_are_refused_and_nothi
 def test_disturbed_and_throttled_profiles_are_left_out_unless_they_are_wanted(tmp_path: Path) -> None:
     with ResultsStore(tmp_path / "r.sqlite") as store:
         store.add(make_profile([300.0] * 40, flags=["throttled: hot"]), ENVIRONMENT, "run")
-        with pytest.raises(StoreError, match="left out 1 profiles flagged disturbed or throttled"):
+        with pytest.raises(StoreError, match="left out 1 profile flagged disturbed or throttled"):
             export(store, tmp_path / "c.csv")
         store.add(make_profile(), ENVIRONMENT, "run")
         store.add(make_profile([300.0] * 40, flags=["disturbed: b"]), ENVIRONMENT, "run")
