@@ -21,7 +21,7 @@ from harness.core.mode_orders import AS_GIVEN, SAFE, order_passes
 from harness.core.power_modes import PowerMode
 from harness.core.terminal import Progress, ReportedProgress
 from harness.core.units import parse_duration
-from harness.measure.time_budget import TimeBudget, portions, size_of
+from harness.measure.time_budget import TimeBudget, portions, size_of, weight_s
 from harness.outcome import OUTCOME, PROGRESS
 
 Node = Union[pytest.Item, pytest.Collector]
@@ -78,6 +78,7 @@ class Plan:
         began_s = config.stash[OUTCOME].began_s
         self.time_budget = TimeBudget(parse_duration(text), text, began_s) if text else None
         self.portions: Dict[str, float] = {}  # of the time left, by a test's id
+        self.weights: Dict[str, float] = {}  # nominal seconds, by a test's id; with a time budget only
         self._devices: Dict[str, Device] = {}
         self.cases: Dict[str, Case] = {}  # by `case_key`, the parameter in pytest
         self.left_out: Set[str] = set()
@@ -269,7 +270,8 @@ class Plan:
             case = self._timed_case(item)
             if case is not None:
                 timed[item.nodeid] = case
-        self.portions = dict(zip(timed, portions(list(timed.values()))))
+        self.weights = {name: weight_s(case) for name, case in timed.items()}
+        self.portions = dict(zip(timed, portions(list(self.weights.values()))))
 
     def watched_progress(self, item: pytest.Item, progress: Progress) -> Progress:
         """Progress that ends a test of many cases, such as a search, once its share of the time left is used up."""

@@ -239,13 +239,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: List[pytest.Item
     items.sort(key=lambda item: JUDGED_DEVICE in getattr(item, "fixturenames", ()))
     if config.getoption("jetwatt_list_cases"):
         _write_cases(Path(config.getoption("jetwatt_list_cases")), items, plan)
-    measuring = sum("measure" in getattr(item, "fixturenames", ()) for item in items)
+    measuring = [item for item in items if "measure" in getattr(item, "fixturenames", ())]
     # Its table has a row for every test. `--benchmark-quiet` is read before collection, and the hook for groups of the
     # table also feeds `--benchmark-compare-fail`: only the session itself can be quieted now.
     session = getattr(config, "_benchmarksession", None)
-    if session is not None and measuring > MOST_ROWS and config.getoption("verbose") <= 0:
+    if session is not None and len(measuring) > MOST_ROWS and config.getoption("verbose") <= 0:
         session.quiet = True
-    config.stash[OUTCOME].countdown = Countdown(measuring)
+    weights = [plan.weights.get(item.nodeid, 0.0) for item in measuring]
+    most_s = {} if plan.time_budget is None else {"most_s": plan.time_budget.left_s}
+    config.stash[OUTCOME].countdown = Countdown(len(measuring), weights=weights, **most_s)
 
 
 def _refuse_strictness_without_baseline(config: pytest.Config) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import math
 import time
 from typing import Callable, List, Optional, Protocol, Sequence
 
@@ -116,24 +117,40 @@ class ReportedProgress(Progress):
 class Countdown:
     """How much work is left, and an estimate of the time left from the finished part."""
 
-    def __init__(self, total: int, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        total: int,
+        clock: Callable[[], float] = time.monotonic,
+        weights: Sequence[float] = (),
+        most_s: Callable[[], float] = lambda: math.inf,
+    ) -> None:
+        """`weights`: the expected costs of the pieces, equal by default; `most_s` returns the most time left, in s."""
         self.total = total
         self.started = 0
-        self.finished = 0
+        self._weights = list(weights) if any(weights) else [1.0] * total
+        self._finished = 0.0
+        self._most_s = most_s
         self._clock = clock
         self._start_s = clock()
 
     def start_one(self) -> str:
-        """Begin a piece; returns `[3/16, 4 min 10 s left]`, the time left by the pieces that were finished."""
-        label = f"{self.started + 1}/{self.total}"
-        if self.finished:
-            left_s = (self._clock() - self._start_s) / self.finished * (self.total - self.started)
-            label += f", {format_duration(left_s)} left"
+        """Begin a piece; returns `[3/16, 4 min 10 s left]`."""
+        label = ", ".join(filter(None, [f"{self.started + 1}/{self.total}", self.left()]))
         self.started += 1
         return f"[{label}]"
 
     def finish_one(self) -> None:
-        self.finished += 1
+        """The piece that was begun last is finished; one that is not was dropped, and took no time."""
+        if self.started <= self.total:  # there may turn out to be more
+            self._finished += self._weights[self.started - 1]
+
+    def left(self) -> str:
+        """`4 min 10 s left`, by the finished pieces, for those not begun; empty before the first and after the last."""
+        ahead = sum(self._weights[self.started :])
+        if not self._finished or not ahead:
+            return ""
+        left_s = (self._clock() - self._start_s) / self._finished * ahead
+        return f"{format_duration(min(left_s, self._most_s()))} left"
 
 
 def format_duration(seconds: float) -> str:

@@ -70,10 +70,10 @@ def size_of(case: Case) -> float:
     return weight_s(case) if is_counted else math.inf
 
 
-def portions(cases: Sequence[Case]) -> List[float]:
-    """For each case, in order, its share of the time left when it begins."""
+def portions(weights: Sequence[float]) -> List[float]:
+    """For each case, by their weights in order, its share of the time left when it begins."""
     shares, behind_s = [], 0.0
-    for weight in reversed([weight_s(case) for case in cases]):
+    for weight in reversed(weights):
         behind_s += weight
         shares.append(weight / behind_s)
     return shares[::-1]

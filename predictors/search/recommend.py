@@ -569,11 +569,11 @@ def recommend_mode(
             report=progress.update,
         )
         countdown = Countdown(min(profiles, len(profiler.candidates.modes)))
-        countdown.start_one()
 
         def show(line: str) -> None:
+            countdown.start_one()
             countdown.finish_one()
-            left = countdown.start_one().strip("[]").partition(", ")[2]
+            left = countdown.left()
             progress.line(f"{line}{left and f' ({left})'}")
 
         history = History(profiler, profiles, show)

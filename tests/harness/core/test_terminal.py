@@ -76,6 +76,23 @@ def test_the_time_left_follows_from_the_time_taken_and_pieces_that_were_dropped_
     assert countdown.start_one() == "[3/4, 1 min 0 s left]"
 
 
+def test_larger_pieces_take_longer_and_no_more_than_a_limit_is_left():
+    clock = Clock()
+    countdown = Countdown(3, clock, weights=[1.0, 2.0, 6.0], most_s=lambda: 100.0 - clock.now)
+    countdown.start_one()
+    clock.now = 10.0
+    countdown.finish_one()
+    assert countdown.left() == "1 min 20 s left"
+    countdown.start_one()
+    clock.now = 60.0
+    countdown.finish_one()
+    assert countdown.start_one() == "[3/3, 40 s left]"
+    countdown.finish_one()
+    assert countdown.left() == ""
+    assert countdown.start_one() == "[4/3]"
+    countdown.finish_one()
+
+
 @pytest.mark.parametrize(
     ("seconds", "words"), [(0.2, "0 s"), (59.4, "59 s"), (60, "1 min 0 s"), (200, "3 min 20 s"), (7500, "2 h 5 min")]
 )

@@ -15,7 +15,7 @@ from harness.core.errors import OverBudgetError
 from harness.core.profiles import CLEAN, FIRST, Minibatch
 from harness.measure import time_budget
 from harness.measure.flags import find_flags
-from harness.measure.time_budget import TimeBudget, nominal_s, portions, size_of
+from harness.measure.time_budget import TimeBudget, nominal_s, portions, size_of, weight_s
 from harness.options import command_of
 from harness.store.results import ResultsStore
 from tests.named_modes import mode_on
@@ -57,7 +57,7 @@ def run_minibatches(allotment, clock, seconds, phase=CLEAN, count=1):
 def test_shares_go_by_what_networks_cost_and_add_up_to_what_is_left():
     cases = [case(SMALL), case(MIDDLE), case(LARGE)]
     left_s, shares_s = 100.0, []
-    for portion in portions(cases):
+    for portion in portions([weight_s(one) for one in cases]):
         shares_s.append(portion * left_s)
         left_s -= shares_s[-1]
     assert left_s == pytest.approx(0.0)
