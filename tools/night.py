@@ -114,7 +114,7 @@ def _changed(night: Night) -> str:
     more = f" and {len(lines) - 2 * MOST} more" if len(lines) > 2 * MOST else ""
     text = "; ".join(lines[: 2 * MOST]) + more
     if not text:
-        text = "nothing of the software" if night.compared else "unknown"
+        text = "nothing of the software" if night.compared else "not compared with an earlier night"
     text += f"; {'the same' if night.compared else 'now'}: {', '.join(same)}" if same else ""
     return f"changed: {text}".replace("suite_commit", "commit")
 
