@@ -1,4 +1,4 @@
-"""How long does an inference batch take, and what does it draw, by batch size (E22)?"""
+"""How long does an inference batch take, and what does it draw, by batch size (E21)?"""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""E21, E22: inference alone, and inference interleaved with training (000 sec. 4.1)."""
+"""E21: inference alone, and inference interleaved with training (000 sec. 4.1)."""
 
 from __future__ import annotations
 
