@@ -129,6 +129,7 @@ def concurrent(
     if isinstance(switching_ms, str) and switching_ms != MEASURED:
         what = f"the cost of a mode change is {switching_ms!r}"
         raise InvalidValueError(what, f"give it in ms, or {MEASURED!r} to measure it on this device")
+    budget_mw = None if power_budget is None else budget_in_mw(power_budget)
     configuration = load_configuration(Path(config))
     opened = open_device(device, configuration)
     training_sizes = [batch_size] if isinstance(batch_size, int) else list(batch_size)
@@ -144,7 +145,6 @@ def concurrent(
         store = stack.enter_context(ResultsStore(Path(results))) if results is not None else None
         stack.enter_context(opened.session())
         switch_ms = measured_switching_ms(opened, store) if isinstance(switching_ms, str) else switching_ms
-        budget_mw = None if power_budget is None else budget_in_mw(power_budget)
         goal = ConcurrentGoal(arrival_rate, latency_limit, budget_mw, switch_ms, percentile=percentile)
         histories = histories_of(
             opened, template, served, goal, inference_batches, progress, store, training_sizes, resume, profiles

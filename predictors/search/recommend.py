@@ -181,12 +181,14 @@ def recommend(
         _refuse_more_than_an_epoch(names, max(sizes))
     lengths = [minibatches_of_training(name, sizes[0], epochs) for name in names]
     budgets = [power_budget] if isinstance(power_budget, (int, float)) else list(power_budget or ())
+    budgets_mw = [budget_in_mw(budget) for budget in budgets]
+    peak_mw = None if peak_budget is None else budget_in_mw(peak_budget, "peak budget")
     minimised = _of_samples(goal, sizes, opened)
-    limits = budgets, peak_budget, time_limit, deadline, energy_budget
+    limits = budgets_mw, peak_mw, time_limit, deadline, energy_budget
     goals = [goals_of(minimised, *limits, length, sizes) for length in lengths]
     if writes_conf and not board_of(opened):
         raise InvalidValueError(f"{device} has no nvpmodel", "omit --write-conf")
-    answer = Answer(opened, case_device, None if peak_budget is None else w_to_mw(peak_budget))
+    answer = Answer(opened, case_device, peak_mw)
     references = _references(corpus, reference, names)
     settings = Settings(minibatches=minibatches, seed=seed, max_temperature_c=max_temperature)
     with ResultsStore(Path(results)) if pool is None and results is not None else contextlib.nullcontext() as store:
@@ -653,8 +655,8 @@ def _of_samples(goal: Optional[str], sizes: Sequence[int], device: Device) -> Op
 
 def goals_of(
     goal: Optional[str],
-    power_budgets: Sequence[float],
-    peak_budget: Optional[float],
+    power_budgets_mw: Sequence[float],
+    peak_mw: Optional[float],
     time_limit: Optional[float],
     deadline: Optional[float],
     energy_budget: Optional[float],
@@ -683,10 +685,10 @@ def goals_of(
         total = s_to_ms(value * S_PER_HOUR) if option == "deadline" else w_to_mw(value * S_PER_HOUR)
         quantity, least = whole[option][several], total / minibatches / (sizes[0] if several else 1)
         limits[quantity] = min(limits.get(quantity, math.inf), least)
-    if power_budgets:
-        return [Goal(OBJECTIVES[name], {"power_mw": budget_in_mw(budget), **limits}) for budget in power_budgets]
-    if peak_budget is not None:
-        limits["power_mw"] = budget_in_mw(peak_budget)  # a peak is no less than the power
+    if power_budgets_mw:
+        return [Goal(OBJECTIVES[name], {"power_mw": budget_mw, **limits}) for budget_mw in power_budgets_mw]
+    if peak_mw is not None:
+        limits["power_mw"] = peak_mw  # a peak is no less than the power
     if not limits and name in ("time", "power"):
         extreme = "greatest" if name == "time" else "least"
         raise InvalidValueError(

@@ -137,11 +137,11 @@ class Goal:
         return f"least {QUANTITIES[self.minimise].words}" + (f" with {' and '.join(limits)}" if limits else "")
 
 
-def budget_in_mw(budget_w: float) -> float:
-    """A power budget of a user in mW; InvalidValueError if it is more than any device draws, so probably in mW."""
+def budget_in_mw(budget_w: float, name: str = "power budget") -> float:
+    """A budget given in W; InvalidValueError if it is more than any device draws, so probably in mW already."""
     if budget_w > MAX_POWER_BUDGET_W:
         raise InvalidValueError(
-            f"power budget {budget_w:g} W, expected at most {MAX_POWER_BUDGET_W:g} W",
+            f"{name} {budget_w:g} W, expected at most {MAX_POWER_BUDGET_W:g} W",
             f"budgets are in W; {budget_w:g} mW are {mw_to_w(budget_w):g} W",
         )
     return w_to_mw(budget_w)

@@ -94,10 +94,17 @@ def test_what_was_profiled_is_in_the_results_file_and_is_not_profiled_again(caps
     ]
 
 
-def test_a_budget_in_milliwatts_is_refused(capsys):
-    code, out, err = run(capsys, *RECOMMEND, "--power-budget", 30000)
+@pytest.mark.parametrize(
+    ("command", "name"),
+    [([*RECOMMEND, "--power-budget", "30000"], "power"), ([*RECOMMEND, "--peak-budget", "30000"], "peak"),
+     ([*RECOMMEND, "--power-budget", "30", "--peak-budget", "30000"], "peak"),
+     ([*CONCURRENT, "--latency-limit", "100", "--power-budget", "30000"], "power")],
+    ids=["power", "peak", "both", "concurrent"],
+)  # fmt: skip
+def test_a_budget_in_milliwatts_is_refused(capsys, command, name):
+    code, out, err = run(capsys, *command)
     assert (code, out) == (2, "")
-    assert "budgets are in W; 30000 mW are 30 W" in err
+    assert f"{name} budget 30000 W, expected at most 5000 W; budgets are in W; 30000 mW are 30 W" in err
 
 
 @pytest.mark.exhaustive

@@ -10,7 +10,7 @@ import time
 import pytest
 
 from harness.board.lock import LOCK_DIR_VARIABLE
-from harness.core.errors import CannotRunError
+from harness.core.errors import CannotRunError, InvalidValueError
 from predictors.search import tuning as module
 
 CPUS = sorted(os.sched_getaffinity(0))
@@ -58,6 +58,11 @@ def test_a_meter_that_falls_silent_ends_the_block_and_puts_back_this_process_and
     assert of_this_process == of_the_worker != CPUS
     assert sorted(os.sched_getaffinity(0)) == sorted(os.sched_getaffinity(worker.pid)) == CPUS
     assert "best of 1 tried" in lines[-1]
+
+
+def test_a_budget_in_milliwatts_is_refused():
+    with pytest.raises(InvalidValueError, match="30000 mW are 30 W"), module.tuning("host", power_budget_w=30_000):
+        raise AssertionError("it began")
 
 
 def test_a_simulated_board_is_rehearsed_on_in_its_own_time():
