@@ -61,10 +61,11 @@ def tree_in():
 
 
 @pytest.fixture
-def plain_user():
+def plain_user(monkeypatch):
     """The rest of the test has no privileges, even where the tests are run by root; gives a directory it can write."""
     directory = Path(tempfile.mkdtemp())
     directory.chmod(0o777)
+    monkeypatch.setattr(tempfile, "tempdir", str(directory))  # TMPDIR may be one of root's own
     user = os.geteuid()
     if user == 0:
         os.seteuid(NOBODY)

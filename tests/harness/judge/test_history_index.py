@@ -330,7 +330,13 @@ def test_a_history_that_reads_many_nights_shows_its_progress(tmp_path, capsys, m
     assert capsys.readouterr().err == ""
 
 
-def test_an_index_that_cannot_be_written_is_read_or_left_alone(plain_user):
+@pytest.fixture
+def everything_loaded(tmp_path):
+    """Python may be installed where a plain user cannot read it."""
+    direct(make_nights(tmp_path / "loads", 3))
+
+
+def test_an_index_that_cannot_be_written_is_read_or_left_alone(everything_loaded, plain_user):
     folder = plain_user / "nights"
     make_nights(folder, 3)
     expected = direct(folder)
