@@ -17,7 +17,7 @@ from harness.plan import JUDGED_DEVICE, NO_CASE, plan_of
 from harness.summary import left_out_of_verdicts
 
 if TYPE_CHECKING:
-    from harness.judge.claims import Claim, JudgedDevice, Judging, Verdict
+    from harness.judge.claims import Claim, DeviceFacts, Judging, Verdict
     from harness.judge.figures import CaseFigures, Cases
 
 
@@ -172,12 +172,12 @@ def judging(request: pytest.FixtureRequest, judged_device: str) -> Judging:
     return bound
 
 
-def judging_others(request: pytest.FixtureRequest, name: str, device: JudgedDevice) -> Judging:
-    """What `judging` is in a file whose claims are not judged on profiles, but on figures of its own."""
+def judging_own_figures(request: pytest.FixtureRequest, name: str, facts: DeviceFacts) -> Judging:
+    """What `judging` is in a file whose claims are judged on figures of its own, and not on profiles."""
     from harness.judge.claims import Judging, claim_of
     from harness.judge.figures import Cases
 
-    own = Judging(claim_of(request.function), Cases(), name, claims_of_run(request.config).accepts, device)
+    own = Judging(claim_of(request.function), Cases(), name, claims_of_run(request.config).accepts, facts)
     own.check()
     return own
 
@@ -205,7 +205,7 @@ class ClaimHooks:
                 verdict = None if bound.claim is None else bound.checked_verdict()
             except CannotRunError as error:
                 run.keep(bound.claim, bound.device, None)
-                left_out = run.cases.left_out(bound.device)
+                left_out = bound.device_facts.left_out
                 raise CannotRunError(
                     f"{error}; left out: {left_out_of_verdicts(left_out)}" if left_out else str(error)
                 ) from None

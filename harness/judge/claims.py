@@ -169,6 +169,7 @@ class Verdict(NamedTuple):
     fitted: str = ""  # how the judged simulation depends on the claim, or empty
     quantity: str = ""  # of a ratio, and the reference board of the ratio
     against: str = ""
+    of_run: bool = False  # whether only a run has its figures, so that it cannot be judged again by a results file
 
     @property
     def must_hold(self) -> bool:
@@ -199,8 +200,8 @@ class Verdict(NamedTuple):
         )
 
 
-class JudgedDevice(NamedTuple):
-    """What a verdict says of the device whose figures were judged."""
+class DeviceFacts(NamedTuple):
+    """Facts on the device of a verdict."""
 
     board: str  # its type
     provenance: str
@@ -218,32 +219,33 @@ class Judging:
         frame: Frame,
         device: str,
         accepts: Callable[[Verdict], bool] = lambda _: True,
-        judged: Optional[JudgedDevice] = None,
+        own_figures_of: Optional[DeviceFacts] = None,
     ) -> None:
         """Without a claim, statistics are bound to the device and nothing is recorded.
 
-        `judged` describes the device if the judged figures are not statistics of its cases, but of something else.
+        `own_figures_of` is given if the run has the figures itself, and they are not statistics of profiles.
         """
         self.claim, self.device = claim, device
         self.verdict: Optional[Verdict] = None
         self._cases, self._accepts = cases_of(frame), accepts
-        self._given = judged
+        self._own_figures_of = own_figures_of
 
     @functools.cached_property
-    def _judged(self) -> JudgedDevice:
-        if self._given is not None:
-            return self._given
+    def device_facts(self) -> DeviceFacts:
+        """CannotRunError if there are no profiles of the device."""
+        if self._own_figures_of is not None:
+            return self._own_figures_of
         if self.device not in self._cases.devices:
             hint = f"measure them in the same run, or judge a results file: {HOW_TO_JUDGE.format('FILE')}"
             raise CannotRunError(f"there are no profiles of {self.device} to judge", hint)
         device = self._cases.devices[self.device]
         trains_on_cpu = any(row.conditions.get("accelerator") == "cpu" for row in device.rows)
         left_out = self._cases.left_out(self.device)
-        return JudgedDevice(device.board, device.provenance, left_out, describe_noise(device.run_noise), trains_on_cpu)
+        return DeviceFacts(device.board, device.provenance, left_out, describe_noise(device.run_noise), trains_on_cpu)
 
     def check(self) -> None:
         """CannotRunError if the claim is not about this device, or there are no profiles of it."""
-        about, device = self.claim, self._judged
+        about, device = self.claim, self.device_facts
         if about is None:
             return
         is_simulated = device.provenance == SIMULATED
@@ -295,7 +297,7 @@ class Judging:
         return self._accepts(self.verdict)
 
     def _verdict(self, judgement: Judgement) -> Verdict:
-        about, device, figures = self.claim, self._judged, judgement.figures
+        about, device, figures = self.claim, self.device_facts, judgement.figures
         assert about is not None
         is_simulated = device.provenance == SIMULATED
         shortfall = None
@@ -317,12 +319,13 @@ class Judging:
             fitted=about.fitted if is_simulated else "",
             quantity=figures.quantity,
             against=figures.against,
+            of_run=self._own_figures_of is not None,
             **judgement.judged._asdict(),
             **judgement.bounds._asdict(),
         )
 
 
-def _apart(about: Claim, device: JudgedDevice) -> str:
+def _apart(about: Claim, device: DeviceFacts) -> str:
     """How a measured device differs from those of the paper."""
     notes = []
     if about.boards and device.board not in about.boards:
@@ -415,12 +418,14 @@ def stored_verdicts(store: ResultsStore) -> StoredVerdicts:
     verdicts, last = [], None
     for content, last_profile in store.verdicts():
         try:
-            verdicts.append(_verdict_from(json.loads(content)))
+            verdict = _verdict_from(json.loads(content))
         except (TypeError, KeyError, ValueError) as error:
             raise StoreError(
                 f"a verdict in {store.path} cannot be read: {error}", HOW_TO_JUDGE.format(store.path) + " replaces it"
             ) from error
-        last = last_profile if last is None else min(last, last_profile)
+        verdicts.append(verdict)
+        if not verdict.of_run:
+            last = last_profile if last is None else min(last, last_profile)
     newer = 0 if last is None else sum(number > last for number in store.numbers())
     return StoredVerdicts(tuple(verdicts), newer)
 
@@ -434,7 +439,7 @@ def _verdict_from(fields: Dict[str, Any]) -> Verdict:
         raise ValueError(f"verdict {verdict.verdict!r}")
     for name, value in verdict._asdict().items():
         kinds = (int, float) if name in _NUMBERS else (str, type(None)) if name == "shortfall" else str
-        if not isinstance(value, kinds) or isinstance(value, bool):
+        if not isinstance(value, bool if name == "of_run" else kinds) or isinstance(value, bool) != (name == "of_run"):
             raise TypeError(f"{name} {value!r}")
     return verdict
 

@@ -145,7 +145,7 @@ def search(profiler: DeviceProfiler, true_figures: Optional[Truth]) -> List[Sear
             spent, place = choice.spent.profiles, choice.index
             over = history.figures(place, goal)[1] + 1
             true_over, slower = (None, None) if best is None else (excess[place] + 1, objective[place] / best)
-            label = f"{case.workload} {case.task}, {mw_to_w(limits['power_mw']):.1f} W"
+            label = f"{case.id}, {mw_to_w(limits['power_mw']):.1f} W"
             outcomes.append(SearchOutcome(label, name, len(rows), spent, over, true_over, slower, device.provenance))
     return outcomes
 
@@ -173,7 +173,7 @@ def plan(device: Device, case: Case, report: Callable[[str], None]) -> List[Sear
             best = expected.training_per_s[worst <= 1].max(initial=0.0)
             if not best:
                 continue
-        label = f"{case.workload}, {mw_to_w(budget_mw):.1f} W and {goal.latency_ms:.0f} ms"
+        label = f"{case.id}, {mw_to_w(budget_mw):.1f} W and {goal.latency_ms:.0f} ms"
         for name in (HALVING, CLOSED_LOOP):
             progress = ReportedProgress(report)
             histories = concurrent.histories_of(device, training, mix.inference, goal, BATCHES, progress)
@@ -193,7 +193,7 @@ def plan(device: Device, case: Case, report: Callable[[str], None]) -> List[Sear
 
 # -- figures of searches, for claims -----------------------------------------------------------------------------------
 
-_NO_TRUTH = "the best mode is known on simulated boards only"
+_NO_TRUTH = "the best mode is known only on simulated boards, and not on further boards of a type"
 
 
 def profiles_of_halving(outcomes: Sequence[SearchOutcome]) -> CaseFigures:
@@ -203,14 +203,11 @@ def profiles_of_halving(outcomes: Sequence[SearchOutcome]) -> CaseFigures:
     return CaseFigures(cells, "profiles / log2 of the number of modes")
 
 
-def excess_of_chosen(outcomes: Sequence[SearchOutcome]) -> CaseFigures:
-    """Power or latency of each chosen mode over its limit, without noise."""
-    cells = [
-        exactly(f"{outcome.strategy}, {outcome.goal}", outcome.true_over)
-        for outcome in outcomes
-        if outcome.true_over is not None
-    ]
-    return CaseFigures(cells, "power or latency of the chosen mode / its limit", _NO_TRUTH)
+def excess_of_chosen(outcomes: Sequence[SearchOutcome], strategy: str) -> CaseFigures:
+    """Power or latency of each mode that a strategy chose over its limit, without noise."""
+    own = [outcome for outcome in outcomes if outcome.strategy == strategy]
+    cells = [exactly(outcome.goal, outcome.true_over) for outcome in own if outcome.true_over is not None]
+    return CaseFigures(cells, f"power or latency of the mode that {strategy} chose / its limit", _NO_TRUTH)
 
 
 def slowdown_by_halving(outcomes: Sequence[SearchOutcome]) -> CaseFigures:
