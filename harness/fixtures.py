@@ -279,7 +279,7 @@ def measure(
         pytest.skip("the deadline has come")
     if not is_self_profiling(plan.device(case.device)):
         outcome.meet_others(progress, case.settings.disturbance_cores)
-    progress.line(f"{outcome.countdown.start_one()} {case.id}")
+    progress.line(f"{outcome.countdown.start_one(plan.weight(request.node))} {case.id}")
     with as_pytest_outcome(), ending_the_run(session, errors.ControlError, errors.DependencyError):
         check(case, plan.device(case.device))
     return CaseMeasurement(request, case, request.getfixturevalue("device"), results, progress, benchmark)

@@ -78,7 +78,7 @@ class Plan:
         began_s = config.stash[OUTCOME].began_s
         self.time_budget = TimeBudget(parse_duration(text), text, began_s) if text else None
         self.portions: Dict[str, float] = {}  # of the time left, by a test's id
-        self.weights: Dict[str, float] = {}  # nominal seconds, by a test's id; with a time budget only
+        self._weights: Dict[str, float] = {}  # nominal seconds, by a test's id; with a time budget only
         self._devices: Dict[str, Device] = {}
         self.cases: Dict[str, Case] = {}  # by `case_key`, the parameter in pytest
         self.left_out: Set[str] = set()
@@ -270,8 +270,12 @@ class Plan:
             case = self._timed_case(item)
             if case is not None:
                 timed[item.nodeid] = case
-        self.weights = {name: weight_s(case) for name, case in timed.items()}
-        self.portions = dict(zip(timed, portions(list(self.weights.values()))))
+        self._weights = {name: weight_s(case) for name, case in timed.items()}
+        self.portions = dict(zip(timed, portions(list(self._weights.values()))))
+
+    def weight(self, item: Node) -> float:
+        """The expected cost of a test: nominal seconds where time is shared, and otherwise the same for all."""
+        return self._weights.get(item.nodeid, 0.0) if self._weights else 1.0
 
     def watched_progress(self, item: pytest.Item, progress: Progress) -> Progress:
         """Progress that ends a test of many cases, such as a search, once its share of the time left is used up."""

@@ -245,9 +245,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: List[pytest.Item
     session = getattr(config, "_benchmarksession", None)
     if session is not None and len(measuring) > MOST_ROWS and config.getoption("verbose") <= 0:
         session.quiet = True
-    weights = [plan.weights.get(item.nodeid, 0.0) for item in measuring]
+    weight = sum(plan.weight(item) for item in measuring)
     most_s = {} if plan.time_budget is None else {"most_s": plan.time_budget.left_s}
-    config.stash[OUTCOME].countdown = Countdown(len(measuring), weights=weights, **most_s)
+    config.stash[OUTCOME].countdown = Countdown(len(measuring), total_weight=weight, **most_s)
 
 
 def _refuse_strictness_without_baseline(config: pytest.Config) -> None:

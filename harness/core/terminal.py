@@ -121,36 +121,36 @@ class Countdown:
         self,
         total: int,
         clock: Callable[[], float] = time.monotonic,
-        weights: Sequence[float] = (),
+        total_weight: Optional[float] = None,
         most_s: Callable[[], float] = lambda: math.inf,
     ) -> None:
-        """`weights`: the expected costs of the pieces, equal by default; `most_s` returns the most time left, in s."""
+        """`total_weight`: the expected cost of all pieces, by default 1 each; `most_s` returns the most time left."""
         self.total = total
         self.started = 0
-        self._weights = list(weights) if any(weights) else [1.0] * total
-        self._finished = 0.0
+        self._ahead = total if total_weight is None else total_weight
+        self._last = self._finished = 0.0
         self._most_s = most_s
         self._clock = clock
         self._start_s = clock()
 
-    def start_one(self) -> str:
-        """Begin a piece; returns `[3/16, 4 min 10 s left]`."""
+    def start_one(self, weight: float = 1.0) -> str:
+        """Begin a piece of an expected cost; returns `[3/16, 4 min 10 s left]`."""
         label = ", ".join(filter(None, [f"{self.started + 1}/{self.total}", self.left()]))
         self.started += 1
+        self._ahead -= weight
+        self._last = weight
         return f"[{label}]"
 
     def finish_one(self) -> None:
         """The piece that was begun last is finished; one that is not was dropped, and took no time."""
-        if self.started <= self.total:  # there may turn out to be more
-            self._finished += self._weights[self.started - 1]
+        self._finished += self._last
 
     def left(self) -> str:
         """`4 min 10 s left`, by the finished pieces, for those not begun; empty before the first and after the last."""
-        ahead = sum(self._weights[self.started :])
-        if not self._finished or not ahead:
+        if not self._finished or self._ahead <= 0:
             return ""
-        left_s = (self._clock() - self._start_s) / self._finished * ahead
-        return f"{format_duration(min(left_s, self._most_s()))} left"
+        left_s = (self._clock() - self._start_s) / self._finished * self._ahead
+        return f"{format_duration(max(0.0, min(left_s, self._most_s())))} left"
 
 
 def format_duration(seconds: float) -> str:

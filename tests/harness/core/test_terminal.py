@@ -78,15 +78,17 @@ def test_the_time_left_follows_from_the_time_taken_and_pieces_that_were_dropped_
 
 def test_larger_pieces_take_longer_and_no_more_than_a_limit_is_left():
     clock = Clock()
-    countdown = Countdown(3, clock, weights=[1.0, 2.0, 6.0], most_s=lambda: 100.0 - clock.now)
-    countdown.start_one()
+    countdown = Countdown(3, clock, total_weight=9.0, most_s=lambda: 100.0 - clock.now)
+    countdown.start_one(1.0)
     clock.now = 10.0
     countdown.finish_one()
     assert countdown.left() == "1 min 20 s left"
-    countdown.start_one()
+    countdown.start_one(2.0)
     clock.now = 60.0
     countdown.finish_one()
-    assert countdown.start_one() == "[3/3, 40 s left]"
+    assert countdown.left() == "40 s left"
+    clock.now = 101.0
+    assert countdown.start_one(6.0) == "[3/3, 0 s left]"
     countdown.finish_one()
     assert countdown.left() == ""
     assert countdown.start_one() == "[4/3]"
