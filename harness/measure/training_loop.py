@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import contextlib
 import math
-import multiprocessing
 import os
 import resource
 import time
@@ -41,7 +40,13 @@ from harness.core.errors import CannotRunError, DoesNotFitError, HarnessError, I
 from harness.core.profiles import CLEAN, FIRST, SETTLING, Minibatch
 from harness.core.units import ms_to_s, s_to_ms
 from harness.measure.rounds import Rounds, nothing, run_rounds
-from harness.workloads.failures import is_out_of_memory, is_out_of_shared_memory, last_line, own_code_failed
+from harness.workloads.failures import (
+    is_out_of_memory,
+    is_out_of_shared_memory,
+    last_line,
+    own_code_failed,
+    worker_start_method,
+)
 from harness.workloads.workload import BF16_WHERE_THERE_IS, Workload, move
 
 # The papers sweep more workers than cores on purpose.
@@ -173,11 +178,7 @@ class Trainer:
         order = {"sampler": EndlessShuffle(self.samples, seed)} if epoch is None else {"shuffle": True}
         workers: Dict[str, Any] = {}
         if self._workers:
-            workers["prefetch_factor"] = PREFETCH_FACTOR
-            if multiprocessing.get_start_method() == "forkserver":
-                # A server forks outside of the limit on reads, and with the CPUs of the first case. `spawn` inherits
-                # both and needs the same of a workload: it can be pickled.
-                workers["multiprocessing_context"] = "spawn"
+            workers = {"prefetch_factor": PREFETCH_FACTOR, "multiprocessing_context": worker_start_method()}
         return DataLoader(
             self.samples,
             batch_size=self._batch_size,

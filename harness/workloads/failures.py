@@ -56,9 +56,19 @@ def last_line(error: BaseException) -> str:
     return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
 
 
+def worker_start_method() -> str:
+    """How workers of a DataLoader are started: as `multiprocessing` starts processes, but by no fork server.
+
+    Such a server forks outside of a limit on reads, and with the CPUs of the first case. `spawn` inherits both and
+    needs the same of a workload: it can be pickled.
+    """
+    method = multiprocessing.get_start_method()
+    return "spawn" if method == "forkserver" else method
+
+
 def own_code_failed(what: str, error: BaseException, hint: str = "") -> WorkloadError:
     """The error of a user's own code: its message, and its innermost line that is neither ours nor a library's."""
-    method = multiprocessing.get_start_method()
+    method = worker_start_method()
     if method != "fork" and re.search(r"pickle|local object", str(error)):
         return WorkloadError(
             f"{what} cannot be sent to the DataLoader's workers, which are started by {method}: {last_line(error)}",

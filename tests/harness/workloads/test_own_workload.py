@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib.metadata
 import multiprocessing
 import os
@@ -80,11 +81,13 @@ def run_own(module):
 
 
 @pytest.fixture
-def spawned_workers():
-    """Workers of DataLoaders are spawned, as on macOS."""
-    multiprocessing.set_start_method("spawn", force=True)
-    yield
+def start_by():
+    """Sets how processes are started: workers are spawned as on macOS, and where a fork server would start them."""
+    yield functools.partial(multiprocessing.set_start_method, force=True)
     multiprocessing.set_start_method(None, force=True)
+
+
+SPAWNED = pytest.mark.parametrize("method", ["spawn", "forkserver"])
 
 
 @training
@@ -270,18 +273,21 @@ def test_what_a_function_must_return_is_said(run_own, options, words):
 
 
 @training
+@SPAWNED
 @pytest.mark.filterwarnings("ignore:Got pickle error")
-def test_lambdas_that_cannot_be_sent_to_workers_are_an_error_that_says_what_to_do(run_own, request):
+def test_lambdas_that_cannot_be_sent_to_workers_are_an_error_that_says_what_to_do(run_own, start_by, method):
     lines = "B = make('b', collate=lambda samples: torch.utils.data.default_collate(samples))"
     assert run_own(lines, "B", workers=1).aggregates["minibatch_time_ms"] > 0
     registry._own.clear()
-    request.getfixturevalue("spawned_workers")
+    start_by(method)
     with pytest.raises(HarnessError, match=r"cannot be sent to the DataLoader's workers, .* spawn: .*; .*0 workers"):
         run_own(lines, "B", workers=1)
 
 
 @training
-def test_a_module_from_the_current_folder_is_found_by_workers_that_are_spawned(run_own, spawned_workers):
+@SPAWNED
+def test_a_module_from_the_current_folder_is_found_by_workers_that_are_spawned(run_own, start_by, method):
+    start_by(method)
     lines = "class Mine(list):\n    pass\n\nB = make('b', data=lambda: Mine(SAMPLES))"
     assert run_own(lines, "B", workers=1).aggregates["minibatch_time_ms"] > 0
 
