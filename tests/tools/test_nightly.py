@@ -56,6 +56,10 @@ def test_a_night_on_which_nothing_failed_is_green(judge):
     assert lines[2] == "changed: nothing of the software; the same: torch 2.9.0, commit abc"
 
 
+def test_a_first_night_says_that_it_was_not_compared(judge):
+    assert judge(compare={})[1][2] == "changed: not compared with an earlier night; now: torch 2.9.0, commit abc"
+
+
 def test_software_is_that_of_the_newest_run_also_where_a_series_ended_before(judge):
     document = history()
     ended = document["series"][0]["runs"][0]
