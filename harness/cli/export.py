@@ -9,6 +9,7 @@ from harness.core.configuration import DEFAULT_RESULTS
 from harness.core.corpus import SUFFIXES, pyarrow
 from harness.core.errors import InvalidValueError
 from harness.core.files import write_output
+from harness.core.terminal import counted
 from harness.openmetrics import openmetrics
 from harness.store.conditions import flagged_in_words
 from harness.store.corpora import export
@@ -79,17 +80,17 @@ def run(arguments: argparse.Namespace) -> int:
                     raw.to_parquet(path, index=False, compression="zstd")
                 else:
                     raw.to_csv(path, index=False)
-                print(f"{path}: {len(raw)} {what} of {raw['profile_id'].nunique()} profiles")
+                print(f"{path}: {len(raw)} {what} of {counted(raw['profile_id'].nunique(), 'profile')}")
         if arguments.out is None:
             return 0
         done = export(store, arguments.out, arguments.all_runs, arguments.include_flagged)
-    print(f"{arguments.out}: {done.rows} rows from {arguments.results}")
+    print(f"{arguments.out}: {counted(done.rows, 'row')} from {arguments.results}")
     if done.older:
-        print(f"left out: {done.older} older profiles of the same conditions (--all-runs keeps them)")
+        print(f"left out: {counted(done.older, 'older profile')} of the same conditions (--all-runs keeps them)")
     if done.without_time:
-        print(f"left out: {done.without_time} profiles without a clean minibatch")
+        print(f"left out: {counted(done.without_time, 'profile')} without a clean minibatch")
     if done.mixed:
-        print(f"left out: {done.mixed} profiles of training and inference together, for which a corpus has no task")
+        print(f"left out: {counted(done.mixed, 'profile')} of training with inference, for which a corpus has no task")
     if done.flagged:
         print(f"left out: {flagged_in_words(done.flagged)}")
     return 0

@@ -14,7 +14,7 @@ from typing import Any, Callable, Dict
 
 from harness.cli.options import output_file
 from harness.core.errors import InvalidValueError
-from harness.core.terminal import format_table, shown
+from harness.core.terminal import counted, format_table, shown
 from harness.core.units import bytes_to_mb
 from harness.fleet import collecting, submission
 from harness.fleet.attempts import admit_avoided
@@ -243,10 +243,10 @@ def _collect(fleet: Fleet, arguments: argparse.Namespace) -> int:
     selected = submission.find(fleet, arguments.submission)
     merged = collecting.collect(selected, arguments.out)
     lacking = collecting.missing(selected, selected.states(Slurm(fleet.folder).jobs(selected.job_name)))
-    counts = f"{merged.added} profiles added to {shown(str(arguments.out))}, {merged.present} already there"
+    counts = f"{counted(merged.added, 'profile')} added to {shown(str(arguments.out))}, {merged.present} already there"
     print(f"{selected.id}: {counts}")
     if lacking:
-        print(f"{len(lacking)} cases are missing:\n{shown(collecting.format_missing(lacking))}")
+        print(f"{counted(len(lacking), 'case')} missing:\n{shown(collecting.format_missing(lacking))}")
     return INCOMPLETE_CODE if lacking else OK_CODE
 
 

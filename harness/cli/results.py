@@ -11,7 +11,7 @@ from typing import Any, Dict, Tuple
 
 from harness.cli.options import output_file, output_folder
 from harness.core.errors import InvalidValueError
-from harness.core.terminal import format_table, shown
+from harness.core.terminal import counted, format_table, shown
 from harness.core.units import bytes_to_mb
 from harness.store.archive import archive_results
 from harness.store.conditions import RAW_PRUNED
@@ -137,7 +137,8 @@ def _described(store: ResultsStore) -> Dict[str, Any]:
 
 def _in_words(summary: Dict[str, Any]) -> str:
     size = f"{bytes_to_mb(summary['bytes']):.1f} MB"
-    text = f"{shown(summary['file'])}: {summary['profiles']} profiles of {summary['runs']} runs, {size}"
+    profiles, runs = counted(summary["profiles"], "profile"), counted(summary["runs"], "run")
+    text = f"{shown(summary['file'])}: {profiles} of {runs}, {size}"
     if not summary["boards"]:
         return text
     text += f", stored {' to '.join(moment[:16].replace('T', ' ') for moment in summary['stored'])} UTC"

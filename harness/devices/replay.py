@@ -19,6 +19,7 @@ from harness.core.metrics import AGGREGATES
 from harness.core.mode_texts import MAXN, NamedModes, parse_power_modes
 from harness.core.power_modes import PowerMode, RecordedSpace
 from harness.core.profiles import Profile, Telemetry, wall_clock
+from harness.core.terminal import counted
 from harness.core.units import mw_to_w, w_to_mw
 
 PREFIX = "replay:"
@@ -99,7 +100,7 @@ class ReplayDevice:
         return parse_power_modes(text, space, {MAXN: space.greatest})
 
     def capabilities(self) -> List[Capability]:
-        profiles = f"{len(self._rows)} profiles of {self.board}"
+        profiles = f"{counted(len(self._rows), 'profile')} of {self.board}"
         return [Capability("replay", True, f"{profiles}: {_values(self._rows, 'workload')}")]
 
     def check(self, case: Case) -> None:

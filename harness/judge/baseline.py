@@ -294,7 +294,7 @@ def _notes(case_pair: Pair, quantity: JudgedQuantity) -> Tuple[str, ...]:
     if after.flagged:
         notes.append(f"left out: {flagged_in_words(after.flagged)}")
     if after.older:
-        notes.append(f"{after.older} older profiles not used: of another environment, or beyond --last")
+        notes.append(f"{counted(after.older, 'older profile')} not used: of another environment, or beyond --last")
     if len(before.runs) == len(after.runs) == 1:
         assumed = prior(before.device, quantity.noise).share
         unseen = f"the noise between runs is not measured, and assumed to be at least {assumed:.1%} ({quantity.name})"

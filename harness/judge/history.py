@@ -180,7 +180,7 @@ def read_history(
     flagged = int((runs["usable"] == 0).sum())
     if flagged and not include_flagged:
         runs.select(runs["usable"] != 0)
-        left_out.append(f"{flagged_in_words(flagged)}")
+        left_out.append(flagged_in_words(flagged))
     if not len(runs):
         raise StoreError(
             f"{', '.join(map(str, paths))}: no profiles{''.join(f'; left out: {reason}' for reason in left_out)}",

@@ -122,7 +122,7 @@ def check_rows(
                 if place not in problems and (ratio > FAR or ratio < 1 / FAR):  # false if either is unknown
                     problem = f": that looks like {(_TOO_LARGE if ratio > FAR else _TOO_SMALL)[column]}"
                     near = float(f"{about:.3g}")  # without an exponent
-                    text = f"{column} is {value:,.12g}{problem}, about {near:,.12g} expected"
+                    text = f"{column} is {value:g}{problem}, about {near:,.12g} expected"
                     problems[place] = Fault(text, column + problem)
     seen: Dict[Tuple[str, ...], str] = {}
     cases = table.reindex(columns=_SAME_CASE)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Callable, List, NamedTuple, Sequence, Tuple, Union
 
 from harness.core.errors import StoreError
-from harness.core.terminal import shown
+from harness.core.terminal import counted, shown
 from harness.core.units import bytes_to_mb
 from harness.store.archive import files_of_archive, open_stored
 from harness.store.conditions import RAW_PRUNED
@@ -36,7 +36,7 @@ class MergedFiles(NamedTuple):
     profiles: int  # in `out`
 
     def __repr__(self) -> str:
-        return f"{shown(str(self.out))}: {self.profiles} profiles"
+        return f"{shown(str(self.out))}: {counted(self.profiles, 'profile')}"
 
     @property
     def left_out(self) -> List[MergedFile]:
@@ -53,7 +53,7 @@ class Pruned(NamedTuple):
 
     def __repr__(self) -> str:
         freed = f"{bytes_to_mb(self.freed_bytes):.1f} MB freed"
-        return f"{shown(str(self.file))}: raw series of {self.profiles} profiles removed, {freed}"
+        return f"{shown(str(self.file))}: raw series of {counted(self.profiles, 'profile')} removed, {freed}"
 
 
 def merge_results(

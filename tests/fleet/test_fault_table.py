@@ -17,6 +17,7 @@ from harness.core.boards import load_board
 from harness.core.environment import suite_commit
 from harness.core.mode_texts import format_power_modes
 from harness.core.power_modes import PowerMode
+from harness.core.terminal import counted
 from harness.fleet.submission import Submission
 from harness.store.results import ResultsStore
 from tests.fleet.simulated_lab import POOL, PROJECT, SETTINGS, SLICE_S, SimulatedLab, attempts, processes, why_not
@@ -87,7 +88,7 @@ def measured(lab, night, missing=0):
     """How often each case of a submission was collected, by power mode; `missing` of them were not."""
     out = lab.folder / f"{night.id}.sqlite"
     said = lab.call("collect", "--submission", night.id, "--out", str(out), code=1 if missing else 0)
-    assert f"{missing} cases are missing" in said or not missing
+    assert f"{counted(missing, 'case')} missing" in said or not missing
     with ResultsStore(out, read_only=True) as store:
         return sorted(record.case.power_mode.name for record in store.records())
 

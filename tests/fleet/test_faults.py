@@ -209,7 +209,7 @@ def test_a_campaign_comes_through_all_that_goes_wrong_in_a_lab(lab, tmp_path):
     for one in (morning, crowded, mask):
         lab.call("collect", "--submission", one.id, "--out", str(out))
     said = lab.call("collect", "--submission", killer.id, "--out", str(out), code=1)
-    assert "1 cases are missing" in said
+    assert "1 case missing" in said
     assert "left out, because it cut off two runs" in said
 
     # every case stands there once

@@ -42,7 +42,7 @@ def test_export_writes_a_corpus_and_tells_what_it_left_out(results, capsys):
     out = results.parent / "c.csv"
     assert run("export", "--results", results, "--out", out) == 0
     assert len(read_corpus(out)) == 2
-    left_out = "left out: 1 older profiles of the same conditions (--all-runs keeps them)"
+    left_out = "left out: 1 older profile of the same conditions (--all-runs keeps them)"
     assert capsys.readouterr().out.splitlines() == [f"{out}: 2 rows from {results}", left_out]
     assert run("export", "--results", results, "--out", out, "--all-runs") == 0
     assert len(read_corpus(out)) == 3
