@@ -25,7 +25,15 @@ from predictors.models.physical_gp.clocks import (
     clock_effects,
     clock_variance,
 )
-from predictors.models.physical_gp.response import Features, by_name, linearised, log_response, minibatch_times, power_w
+from predictors.models.physical_gp.response import (
+    Features,
+    by_name,
+    contiguous_columns,
+    linearised,
+    log_response,
+    minibatch_times,
+    power_w,
+)
 
 if TYPE_CHECKING:
     from predictors.models.physical_gp.prior import Prior
@@ -145,7 +153,7 @@ def infer(posterior: ParameterPosterior, at: Features) -> Tuple[np.ndarray, np.n
 
     If the training rows have no power, none is predicted, and the shape is (1, m).
     """
-    learned_at, relation = Features(*posterior.rows.T), relation_to_rows(posterior, at)
+    learned_at, relation = Features(*contiguous_columns(posterior.rows)), relation_to_rows(posterior, at)
     count, figures = len(at.cores), posterior.scale.shape[1]
     # The rows have no information about other batch sizes and tasks than their own: there the prior applies.
     moved = at.batch.any() or at.inference.any()
@@ -184,7 +192,7 @@ class Relation(NamedTuple):
 
 
 def relation_to_rows(posterior: ParameterPosterior, at: Features) -> Relation:
-    learned_at, home = Features(*posterior.rows.T), posterior.home
+    learned_at, home = Features(*contiguous_columns(posterior.rows)), posterior.home
     return Relation(correlation(at, learned_at), elsewhere(at, learned_at, home), elsewhere_variance(at, home))
 
 
@@ -212,7 +220,7 @@ def of_clocks(posterior: ParameterPosterior, k: int, at: Features) -> Tuple[np.n
 
     In approximation k; shapes (2, m, n) and (2, m).
     """
-    learned_at, theta = Features(*posterior.rows.T), posterior.theta[k][None]
+    learned_at, theta = Features(*contiguous_columns(posterior.rows)), posterior.theta[k][None]
     effects, learned_effects = (clock_effects(posterior.free_sd[k, None], theta, rows) for rows in (at, learned_at))
     squared_scale = np.square(posterior.scale[k])[:, None]
     covariance = clock_covariance(at, learned_at, effects, learned_effects)[0]

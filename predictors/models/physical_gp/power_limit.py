@@ -30,6 +30,7 @@ import numpy as np
 from harness.core.measured_tables import load_table
 from harness.core.units import mw_to_w
 from predictors.models.base import DEFAULT_BATCH_SIZE, Inputs
+from predictors.models.physical_gp.response import by_name, contiguous_columns
 from predictors.models.regression import table_inputs
 from predictors.models.tables import Table, tables_of
 
@@ -104,8 +105,9 @@ def settings_of(rows: Inputs, greatest_khz: float) -> np.ndarray:
 
 def log_response(theta: np.ndarray, settings: np.ndarray) -> np.ndarray:
     """Logarithms of time (ms) and power (W) side by side, (..., 2n), at parameters (..., d) and settings (n, 3)."""
-    v = {name: theta[..., place, None] for place, name in enumerate(NAMES)}
-    batch, limit_w, locked = settings[:, 0] - np.log(UNIT_BATCH), np.exp(settings[:, 1]), settings[:, 2]
+    v = by_name(theta, NAMES)
+    log_batch, log_limit_w, locked = contiguous_columns(settings)
+    batch, limit_w = log_batch - np.log(UNIT_BATCH), np.exp(log_limit_w)
     static, light, busy = (np.exp(v[name]) for name in ("static", "light", "busy"))
     # softplus: what a limit below the static power leaves is small, and above 0
     share = np.log(np.maximum(np.logaddexp(0, 6 * (limit_w - static) / busy) / 6, _LEAST_SHARE))

@@ -22,7 +22,7 @@ maxima and the split by component follow the roofline view of a training step; t
 
 from __future__ import annotations
 
-from typing import Dict, NamedTuple, Optional, Tuple
+from typing import Dict, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 
@@ -88,8 +88,17 @@ class Watts(NamedTuple):
 
 def features(rows: Inputs) -> Features:
     """Logarithms of the inputs, relative to `UNIT_MODE` and `UNIT_BATCH`."""
-    cores, cpu, gpu, memory = np.log(rows.modes / UNIT_MODE).T
+    cores, cpu, gpu, memory = contiguous_columns(np.log(rows.modes / UNIT_MODE))
     return Features(cores, cpu, gpu, memory, np.log(rows.batch_size / UNIT_BATCH), rows.inference.astype(float))
+
+
+def contiguous_columns(table: np.ndarray) -> np.ndarray:
+    """The columns of a table (n, c) as the rows of an array (c, n).
+
+    In NumPy 1.24 with AVX-512, where an array with a stride lies in memory decides how `exp` and `log` of it round: the
+    last digits of the same fit would change by chance.
+    """
+    return np.ascontiguousarray(table.T)
 
 
 def minibatch_times(values: Dict[str, np.ndarray], at: Features) -> ComponentTimes:
@@ -138,9 +147,12 @@ def power_w(
     return Watts(total, mem_idle, mem_busy, cores, core_busy, gpu, gpu_compute, gpu_traffic, *volts)
 
 
-def by_name(theta: np.ndarray) -> Dict[str, np.ndarray]:
-    """Parameters of shape (..., d) as a dictionary of arrays (..., 1), to broadcast against rows of shape (n,)."""
-    return {name: theta[..., place, None] for place, name in enumerate(PARAMETERS)}
+def by_name(theta: np.ndarray, names: Sequence[str] = PARAMETERS) -> Dict[str, np.ndarray]:
+    """Parameters of shape (..., d) as a dictionary of arrays (..., 1), to broadcast against rows of shape (n,).
+
+    The arrays are contiguous, for the reason of `contiguous_columns`.
+    """
+    return {name: theta[..., place, None].copy() for place, name in enumerate(names)}
 
 
 def log_response(theta: np.ndarray, at: Features, log_time: Optional[np.ndarray] = None) -> np.ndarray:

@@ -184,10 +184,12 @@ def test_the_shipped_prior_is_what_the_measured_tables_ask_for():
     found = learn_hierarchy([table for name in LEARNED_FROM for table in load_tables(MEASURED / name)])
     shipped = read_hierarchy(SHIPPED)
     for name in ("mean", "workloads", "boards"):
-        assert getattr(found, name) == pytest.approx(getattr(shipped, name), abs=1e-6)
+        assert getattr(found, name) == pytest.approx(
+            getattr(shipped, name), abs=1e-5
+        )  # processors differ by up to 2e-6
     assert found.own.keys() == shipped.own.keys()
     for board, part in shipped.own.items():
-        assert found.own[board] == pytest.approx(part, abs=1e-5)  # processors differ by up to 2e-6
+        assert found.own[board] == pytest.approx(part, abs=1e-5)
 
 
 def test_a_saved_predictor_keeps_its_prior(tmp_path):

@@ -22,6 +22,11 @@ from predictors.models.physical_gp.response import (
 MODES = [[2, 268_800, 1_300_500, 204_000], [12, 2_201_600, 114_750, 3_199_000], [6, 1_036_800, 624_750, 2_133_000]]
 
 
+def test_columns_and_parameters_are_contiguous_so_that_the_same_fit_rounds_the_same():
+    given = [*_at(), *by_name(np.ones((3, len(PARAMETERS)))).values()]
+    assert all(column.flags.c_contiguous for column in given)
+
+
 def _at(modes=MODES, batch_size=16, task="training"):
     return features(check_inputs(modes, batch_size, task))
 
