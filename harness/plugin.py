@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import difflib
 import inspect
 import json
 import sys
@@ -21,7 +20,7 @@ from harness.core.cases import CONCURRENT, IDLE, parts_of
 from harness.core.configuration import NOT_FRESH
 from harness.core.errors import HarnessError, OverBudgetError
 from harness.core.files import write_output
-from harness.core.terminal import Countdown, Progress
+from harness.core.terminal import Countdown, Progress, nearest_word
 from harness.gate import baseline_of
 from harness.options import DEFAULT_CAMPAIGN, add_options, is_judging
 from harness.outcome import OUTCOME, PROGRESS, Outcome
@@ -108,9 +107,9 @@ class _Parametrization:
         names = [name.strip() for name in argnames.split(",")] if isinstance(argnames, str) else list(argnames)
         names = [name for name in names if name]
         for name in names:
-            meant = difflib.get_close_matches(name, ALL_AXES, 1, cutoff=0.8) if name not in ALL_AXES else []
+            meant = "" if name in ALL_AXES else nearest_word(name, ALL_AXES)
             if meant:
-                text = f"parametrize: {name!r} is not an axis; did you mean {meant[0]!r}?"
+                text = f"parametrize: {name!r} is not an axis; did you mean {meant!r}?"
                 self.metafunc.definition.warn(pytest.PytestWarning(text))
         if not set(names) & set(ALL_AXES):
             self.goes_on = True

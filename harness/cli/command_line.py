@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import importlib
 import keyword
+import re
 import signal
 import sys
 import textwrap
@@ -16,7 +17,7 @@ from typing import Any, Callable, Dict, List, NamedTuple, NoReturn, Optional, Se
 
 import harness
 from harness.core.errors import HarnessError
-from harness.core.terminal import shown
+from harness.core.terminal import nearest_word, shown
 
 REFUSED = 2
 INTERRUPTED = 130
@@ -49,18 +50,40 @@ def commands_in(package: str, *entries: Tuple[str, str, str]) -> Tuple[Command, 
 
 
 class _CommandParser(argparse.ArgumentParser):
-    """The parser of a command, which imports the command's module when it parses."""
+    """The parser of a command, which imports the command's module when it parses.
+
+    Unknown arguments are its errors, not the program's, so that the usage shown is the command's.
+    """
 
     def __init__(self, *args: Any, command: Optional[Command] = None, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._command = command
+        self._words: Sequence[str] = ()
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         if self._command is not None:
             module, self._command = importlib.import_module(self._command.module), None
             module.add_arguments(self)
             self.set_defaults(run=module.run)
-        return super().parse_known_args(args, namespace)
+        self._words = args
+        parsed, unknown = super().parse_known_args(args, namespace)
+        if unknown:
+            self.error(f"unrecognized arguments: {' '.join(unknown)}")
+        return parsed, unknown
+
+    def error(self, message: str) -> NoReturn:
+        """End with argparse's message, and the option that a misspelt one is nearest to."""
+        options = _OPTION.findall(self.format_usage())
+        asked = [word.partition("=")[0] for word in self._words if word.startswith("--")]
+        for word in asked:
+            is_abbreviated = any(option.startswith(word) for option in options)
+            meant = "" if is_abbreviated else nearest_word(word, options)
+            if meant:
+                message += f"; did you mean {meant} by {word}?"
+        super().error(message)
+
+
+_OPTION = re.compile(r"--[a-z][a-z-]*")
 
 
 def run_command(
@@ -69,8 +92,13 @@ def run_command(
     """Run the command that the arguments name; return its exit code. `grouped` lists the commands by group."""
     words = sys.argv[1:] if argv is None else argv
     command = next((word for word in words if not word.startswith("-")), "")
+    parser = _program_parser(prog, description, commands, grouped)
+    names = [known_command.name for known_command in commands]
+    if words[:1] == [command] and command not in names:
+        meant = nearest_word(command, names)
+        parser.error(f"there is no command {command}{meant and f'; did you mean {meant}?'}")
     try:
-        arguments = _program_parser(prog, description, commands, grouped).parse_args(words)
+        arguments = parser.parse_args(words)
         return arguments.run(arguments)
     except HarnessError as error:
         print(f"{prog} {command}: {shown(str(error))}", file=sys.stderr)

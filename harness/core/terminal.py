@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import io
 import math
 import time
@@ -16,6 +17,12 @@ def shown(text: str) -> str:
 def counted(number: int, noun: str) -> str:
     """`1 profile`, `2 profiles`."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def nearest_word(word: str, known_words: Sequence[str]) -> str:
+    """The known word that a misspelt one probably stands for; empty if none is near."""
+    near = difflib.get_close_matches(word, known_words, 1, cutoff=0.8)
+    return near[0] if near else ""
 
 
 MOST_RULE = 60  # characters of the rule below the last header: a wider one would wrap in a terminal
