@@ -88,7 +88,7 @@ def run(arguments: argparse.Namespace) -> int:
     write_corpus(arguments.out, rows, further)
     print(f"{arguments.out}: {counted(len(kept), 'row')}")
     if faults:
-        print(f"left out: {len(faults)} bad rows")
+        print(f"left out: {counted(len(faults), 'bad row')}")
     if left_out:
         print(left_out)
     return 0

@@ -413,9 +413,9 @@ def format_recorded(done: Recorded) -> str:
         lines.append(f"left out: {flagged_in_words(done.flagged)}")
     if vague:
         lines.append(
-            f"warning: {len(vague)} of {len(done.cases)} cases rest on one run and are uncertain by more than"
-            f" {DEFAULT_THRESHOLD:.0%}, so a check misses changes of that size: repeat the same pytest command twice,"
-            " without --resume, and record again"
+            f"warning: cases with one run only, uncertain by more than {DEFAULT_THRESHOLD:.0%}: {len(vague)} of"
+            f" {len(done.cases)}; a check misses changes of that size: repeat the same pytest command twice, without"
+            " --resume, and record again"
         )
     return "\n".join([*lines, f"{done.baseline}: {counted(len(done.cases), 'case')}"])
 

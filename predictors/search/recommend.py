@@ -19,7 +19,7 @@ from harness.core.errors import CannotRunError, HarnessError, InvalidValueError
 from harness.core.files import write_output
 from harness.core.mode_texts import MAXN
 from harness.core.power_modes import PowerMode
-from harness.core.terminal import Countdown, Progress
+from harness.core.terminal import Countdown, Progress, counted
 from harness.core.units import S_PER_HOUR, mib_to_bytes, mw_to_w, s_to_ms, w_to_mw
 from harness.devices.registry import open_device
 from harness.fleet.lab import Fleet
@@ -588,7 +588,8 @@ def recommend_mode(
             )
         except (KeyboardInterrupt, HarnessError):
             if history.taken and store is not None:
-                progress.line(f"{len(history.taken)} profiles are kept in {store.path}: --resume continues with them")
+                kept = counted(len(history.taken), "profile")
+                progress.line(f"{kept} kept in {store.path}: --resume continues from there")
             raise
     progress.clear()
     return recommendations

@@ -35,7 +35,7 @@ def test_a_baseline_of_one_run_on_a_noisy_machine_says_how_to_make_a_better_one(
         for number in range(runs):
             store.add(make_profile(case={"device": device}), ENVIRONMENT, f"run {number}")
     assert run("baseline", "record", "--results", tmp_path / "r.sqlite", "--baseline", tmp_path / "b.json") == 0
-    assert ("1 of 1 cases rest on one run" in capsys.readouterr().out) == is_told
+    assert ("uncertain by more than 5%: 1 of 1;" in capsys.readouterr().out) == is_told
 
 
 def test_export_writes_a_corpus_and_tells_what_it_left_out(results, capsys):
