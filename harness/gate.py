@@ -30,9 +30,10 @@ class Baseline:
         self._outcome = outcome
         self._is_strict = is_strict
         if path is not None:
-            from harness.judge import baseline
+            from harness.judge.baseline import Gate
+            from harness.judge.sides import read_baseline
 
-            self._gate = baseline.Gate(baseline.read_baseline(path), by)
+            self._gate = Gate(read_baseline(path), by)
 
     def check(self, profile: Profile) -> None:
         """Fail the test if a quantity of the profile is worse than recorded: slower, or more power.

@@ -341,7 +341,7 @@ def short_id(case: Case, asked: Sequence[str]) -> str:
     return "-".join(str(texts.get(axis) or getattr(case, axis)) for axis in ALL_AXES if axis in asked)
 
 
-def in_safe_order(items: Sequence[Item], falling: Falling) -> List[Item]:
+def in_safe_order(items: Sequence[Item], falling: Falling[Item]) -> List[Item]:
     """Order the cases of devices whose clocks only fall, in the fewest passes; everything else keeps its place."""
     ordered = list(items)
     for modes in _falling_modes(items, falling).values():
@@ -351,7 +351,7 @@ def in_safe_order(items: Sequence[Item], falling: Falling) -> List[Item]:
     return ordered
 
 
-def passes_needed(items: Sequence[Item], falling: Falling) -> Dict[str, int]:
+def passes_needed(items: Sequence[Item], falling: Falling[Item]) -> Dict[str, int]:
     """Passes of each device whose clocks only fall: one more than the number of times that a clock rises."""
     return {
         device: len(order_passes(list(modes), AS_GIVEN, modes.__getitem__))
@@ -359,7 +359,7 @@ def passes_needed(items: Sequence[Item], falling: Falling) -> Dict[str, int]:
     }
 
 
-def _falling_modes(items: Sequence[Item], falling: Falling) -> Dict[str, Dict[int, PowerMode]]:
+def _falling_modes(items: Sequence[Item], falling: Falling[Item]) -> Dict[str, Dict[int, PowerMode]]:
     """By device and by place among the items, the modes of devices whose clocks only fall."""
     modes: Dict[str, Dict[int, PowerMode]] = {}
     for place, named_mode in enumerate(map(falling, items)):

@@ -1,3 +1,5 @@
+from typing import Dict
+
 from harness.acceptance.runner import accept as accept
 from harness.board.nvpmodel_making import nvpmodel_conf as nvpmodel_conf
 from harness.board.nvpmodel_making import nvpmodel_modes as nvpmodel_modes
@@ -49,4 +51,5 @@ from predictors.strategies.advise import advise as advise
 from predictors.strategies.goals import Goal as Goal
 from predictors.strategies.goals import power_budget as power_budget
 
+_MODULES: Dict[str, str]
 __version__: str

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import List
 
 from predictors.models.tables import find_table
 from predictors.search.corpora import load_tables
@@ -40,12 +41,16 @@ def main(corpus: Path) -> None:
             setting = StrategySetting(table.device, (find_table(tables, reference),), presets, RISK)
             runs = contest_runs([strategy], [table], [profiles], repeats)
             (found,) = run_contest(runs, budget_goals(BUDGETS), setting).values()
-            told, priced = summarise(found), []
-            for one in (one for one in found if one.penalty_pct is not None):
-                if one.over_mw > PAPERS_TOLERANCE_MW:  # the preset runs instead
+            told = summarise(found)
+            priced: List[float] = []
+            for outcome in found:
+                if outcome.penalty_pct is None:
+                    continue
+                if outcome.over_mw > PAPERS_TOLERANCE_MW:  # the preset runs instead
                     idle = History(TableProfiler(table), 0)
-                    one = judge(table, one.goal, Presets(presets).choose(idle, one.goal))
-                priced.append(one.penalty_pct)
+                    outcome = judge(table, outcome.goal, Presets(presets).choose(idle, outcome.goal))
+                assert outcome.penalty_pct is not None, "the goal has an optimum, whatever runs"
+                priced.append(outcome.penalty_pct)
             figures = f"{told['penalty_mean']:.2f},{told['over_limit_plus1_pct']:.1f},{sum(priced) / len(priced):.2f}"
             print(f'"{name}",{strategy},{profiles},{fitting_s},{target},{repeats},{figures}', flush=True)
 

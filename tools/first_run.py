@@ -13,6 +13,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import Mapping, Sequence
 
 PROJECT = Path(__file__).resolve().parents[1]
 LIMIT_S = 600.0
@@ -35,7 +36,7 @@ def main() -> None:
         print(f"note: `python {' '.join(command)}` did not succeed: run it to see why", flush=True)
 
 
-def _succeeds(command, environment) -> bool:
+def _succeeds(command: Sequence[str], environment: Mapping[str, str]) -> bool:
     try:
         done = subprocess.run(command, cwd=PROJECT, env=environment, capture_output=True, timeout=LIMIT_S, check=False)
     except (OSError, subprocess.TimeoutExpired):

@@ -65,7 +65,7 @@ def read_free_parameters() -> Tuple[List[FreeParameter], List[Tie]]:
     entries = {owner: read_entries(path) for owner, path in files.items()}
     for owner, own in entries.items():
         for key, entry in own.items():
-            if entry.prior is not None:
+            if entry.prior is not None and entry.spread is not None:
                 free.append(FreeParameter(owner, key, entry.prior, entry.spread))
             elif entry.same_as is not None:
                 source = (owner[0], entry.same_as)

@@ -50,8 +50,8 @@ _KEPT_AT_ONCE = 50
 
 
 def main() -> None:
-    how = {"formatter_class": argparse.RawDescriptionHelpFormatter}
-    parser = argparse.ArgumentParser("python -m tools.many_nights", description=__doc__, **how)
+    parser = argparse.ArgumentParser("python -m tools.many_nights", description=__doc__)
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("folder", type=Path, help="a new folder for the nights; needs 2 MB a night")
     parser.add_argument("--nights", type=int, default=365)
     parser.add_argument("--cases", type=int, default=100, help="profiles of a night")

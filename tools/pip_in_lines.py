@@ -15,7 +15,7 @@ import sysconfig
 import threading
 import time
 from pathlib import Path
-from typing import Callable, Iterator, List, Optional, Sequence, TextIO
+from typing import IO, Callable, Iterator, List, Optional, Sequence, TextIO
 
 LARGE_MB = 50.0  # a package of this size or more gets a line of its own
 SILENCE_S = 20.0  # after so long without a line one says that pip still works
@@ -87,9 +87,9 @@ def _packages(count: int) -> str:
     return "1 package" if count == 1 else f"{count} packages"
 
 
-def _lines_of(stream: TextIO) -> Iterator[Optional[str]]:
+def _lines_of(stream: IO[str]) -> Iterator[Optional[str]]:
     """The lines of a stream; None wherever none came for `SILENCE_S`."""
-    arrived: queue.Queue = queue.Queue()
+    arrived: queue.Queue[str] = queue.Queue()
 
     def read() -> None:
         for line in stream:
@@ -111,6 +111,7 @@ def _lines_of(stream: TextIO) -> Iterator[Optional[str]]:
 def run(command: Sequence[str], out: Optional[TextIO] = None) -> int:
     """Run a command that prints as pip does; returns its status. `out` is standard output by default."""
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace")
+    assert process.stdout is not None  # it is a pipe
     lines = Lines()
     kept: List[str] = []
     for line in _lines_of(process.stdout):

@@ -6,6 +6,7 @@ python -m tools.record [--only PART[,PART]]        (make record, make record ONL
 from __future__ import annotations
 
 import argparse
+import functools
 import os
 import subprocess
 import sys
@@ -66,7 +67,7 @@ def run_pytest(written: Path, *arguments: str, **variables: str) -> List[str]:
     return [f"{path.name} changed" for path, content in after.items() if before.get(path) != content]
 
 
-def run_module(*words: str, **options: Any) -> subprocess.CompletedProcess:
+def run_module(*words: str, **options: Any) -> subprocess.CompletedProcess[bytes]:
     """Run `python -m WORDS` in the project's folder.
 
     Raises:
@@ -93,7 +94,7 @@ Recorder = Tuple[Sequence[str], Callable[[], List[str]]]
 """The measured tables that a part needs, and what records it and returns what changed."""
 
 RECORDERS: Dict[str, Recorder] = {
-    **{part.name: (part.files, lambda part=part: record_part(part)) for part in PARTS},
+    **{part.name: (part.files, functools.partial(record_part, part)) for part in PARTS},
     "gates": ((), record_gates),
     "approaches": ((TRAINING,), record_approaches),
     "golden": ((), record_golden),

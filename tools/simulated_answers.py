@@ -47,7 +47,7 @@ def fitted_parameters() -> Dict[Owner, Any]:
 
 class Modes(NamedTuple):
     table: np.ndarray  # shape (n, 4), kHz
-    count: int  # how many are profiled, drawn from the table
+    profiled: int  # how many are profiled, drawn from the table
     budget_mw: float  # the most that one of them may draw
 
 
@@ -135,7 +135,7 @@ METRICS: Dict[str, Callable[[State], np.ndarray]] = {
     "best_power": lambda state: state.response.power_mw[[state.best]],
     # of each mode that is profiled, on average over those they are drawn from
     "profiling_time": lambda state: np.array(
-        [state.modes.count * np.mean(PROFILED_MINIBATCHES * state.response.minibatch_time_ms + SETTLING_MS)]
+        [state.modes.profiled * np.mean(PROFILED_MINIBATCHES * state.response.minibatch_time_ms + SETTLING_MS)]
     ),
     # The greatest deviation of some hundred epochs on one board: three standard deviations.
     "epoch_time_deviation": lambda state: np.array([3.0 * state.board.time_noise]),

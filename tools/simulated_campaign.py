@@ -76,8 +76,8 @@ class SimulatedCampaign:
             ]
         if experiment != BASELOAD:
             return found
-        devices = [self._device(f"sim:{board}") for board in asked]
+        boards = [self._device(f"sim:{board}") for board in asked]
         at_maxn = [
-            dataclasses.replace(found[0], device=device.name, power_mode=named_mode(device, MAXN)) for device in devices
+            dataclasses.replace(found[0], device=board.name, power_mode=named_mode(board, MAXN)) for board in boards
         ]
         return [*idle_cases(at_maxn, DEFAULT_IDLE_S, {}), *idle_cases(found, DEFAULT_IDLE_S, {}, IDLE_STATES[:1])]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import os
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, NamedTuple, Sequence, Tuple
@@ -15,14 +16,14 @@ from harness.judge.published_figures import load_figures
 from harness.simulation.model import Load, cached_share, simulate
 from harness.simulation.parameters import load_board_parameters, load_workload_parameters
 from predictors.evaluation import Target, coverage, errors, fit_to, predict_rows
-from predictors.models.base import DEFAULT
+from predictors.models.base import DEFAULT, one_blas_thread
 from predictors.models.physical_gp.learning import learn_hierarchy
 from predictors.models.physical_gp.prior import Hierarchy
 from predictors.models.tables import ARRAYS, Table, find_table, tables_of
 from predictors.strategies.evaluation import summarise, sweep
 from predictors.strategies.goals import budget_goals
 from predictors.strategies.search import BinarySearch
-from predictors.trials import in_processes, one_blas_thread
+from predictors.trials import in_processes
 from tools.fit import fit, table_residuals
 
 BOARD = "orin-agx"
@@ -60,7 +61,7 @@ def predict_unprofiled(corpora: Sequence[Path]) -> Rows:
     rows = []
     for number, case in enumerate(cases):
         own = drawn[number * DRAWS : (number + 1) * DRAWS]
-        row = {"workload": case.asked.workload, "profiled": case.profiled, "predicted": case.predicted}
+        row: Dict[str, Any] = {"workload": case.asked.workload, "profiled": case.profiled, "predicted": case.predicted}
         row.update({name: float(np.median([one[name] for one in own])) for name in ("time_mape", "power_mape")})
         row.update({name: float(np.mean([one[name] for one in own])) for name in ("time_80", "power_80")})
         rows.append(row)
@@ -96,7 +97,7 @@ def extrapolate(case: Extrapolation, prior: Hierarchy, draw: int) -> Dict[str, f
         return table.take(np.sort(random.permutation(len(table))[:count]))
 
     parts = [sample(table, PROFILED // len(case.fitted)) for table in case.fitted]
-    columns = {name: np.concatenate([getattr(part, name) for part in parts]) for name in ARRAYS}
+    columns: Dict[str, Any] = {name: np.concatenate([getattr(part, name) for part in parts]) for name in ARRAYS}
     fitted = dataclasses.replace(parts[0], **columns)
     asked = sample(case.asked, PREDICTED)
     predictor = Target(fitted, hierarchy=prior).make(DEFAULT, draw, within_table=False)
@@ -136,7 +137,7 @@ def fit_without(tables: Sequence[Table], column: str, name: str) -> Rows:
         if column == "workload" and table.device != BOARD:
             continue
         time, power = (np.abs(np.expm1(logarithms)) for logarithms in table_residuals(table, parameters))
-        row = {"left_out": name, "device": table.device, "workload": table.workload, "task": table.task}
+        row: Dict[str, Any] = {"left_out": name, "device": table.device, "workload": table.workload, "task": table.task}
         row["time_median_ape"] = share_to_percent(float(np.nanmedian(time)))
         row["power_median_ape"] = share_to_percent(float(np.nanmedian(power)))
         rows.append(row)
@@ -159,9 +160,15 @@ def binary_search_variants(corpus: Path, budgets: str) -> Rows:
     for variant, parameters in VARIANTS.items():
         for name in NETWORKS:
             table = find_table(tables, name).complete()
-            outcomes = sweep(table, lambda seed, own=parameters: BinarySearch(**own), goals, profiles=15, seed=0)
+            make = functools.partial(_binary_search, parameters)
+            outcomes = sweep(table, make, goals, profiles=15, seed=0)
             rows.append({"variant": variant, "workload": name, "penalty_mean": summarise(outcomes)["penalty_mean"]})
     return rows
+
+
+def _binary_search(parameters: Dict[str, str], seed: int) -> BinarySearch:
+    """A search of a variant; it draws nothing, so the seed is not used."""
+    return BinarySearch(**parameters)
 
 
 # ------------------------------------------------------------------------ what a free batch size is worth

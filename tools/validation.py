@@ -203,7 +203,7 @@ def describe_condition(figure: PublishedFigure) -> str:
 
     def differences(condition: Condition, other: Condition, skipped: Sequence[str] = ()) -> List[str]:
         return [
-            _mode(value) if name == "power_mode" else short.get(name, "{}").format(value)
+            _mode(str(value)) if name == "power_mode" else short.get(name, "{}").format(value)
             for name, value, usual in zip(Condition._fields, condition, other)
             if name not in skipped and value != usual
         ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import List, Set
+from typing import Any, Dict, List, Set
 
 from harness.acceptance.context import AcceptanceContext
 from harness.acceptance.lines import Findings, LineResult
@@ -42,7 +42,7 @@ def check_identity(context: AcceptanceContext) -> LineResult:
     return findings.result(IDENTITY)
 
 
-def _check_board(findings: Findings, context: AcceptanceContext, conditions: dict) -> None:
+def _check_board(findings: Findings, context: AcceptanceContext, conditions: Dict[str, Any]) -> None:
     names = {"part number": "part_number", "L4T": "l4t", "JetPack": "jetpack", "nvpmodel.conf hash": "nvpmodel_conf"}
     findings.evidence.update((name, conditions[key]) for name, key in names.items())
     findings.evidence["booted mode"] = conditions["booted_mode"]

@@ -69,7 +69,7 @@ def run_checked(
     return done.output
 
 
-def _kill(process: subprocess.Popen, grace_s: float) -> bool:
+def _kill(process: subprocess.Popen[bytes], grace_s: float) -> bool:
     try:
         os.killpg(process.pid, signal.SIGKILL)
     except ProcessLookupError:

@@ -57,7 +57,7 @@ class HelperStream:
 
     def __init__(self, ends: StreamEnds) -> None:
         self.ends = ends
-        self.process: Optional[subprocess.Popen] = None  # sudo's, if this process started it
+        self.process: Optional[subprocess.Popen[bytes]] = None  # sudo's, if this process started it
         self._threads = threading.Lock()
         self._ids = itertools.count(1)
         self.failure = ""  # why it is of no use any more

@@ -7,7 +7,7 @@ import glob
 import os
 import re
 import time
-from typing import Dict, Optional
+from typing import Dict, List, Optional
 
 from harness.board import helper_stream
 from harness.board.cpu import ProcessTree
@@ -63,7 +63,7 @@ class ProcessMemory:
         return sum(kib_to_bytes(int(kib)) for kib in re.findall(r"^Pss:\s*(\d+) kB", read_text(path), re.MULTILINE))
 
 
-def _zram_bytes(paths: list) -> float:
+def _zram_bytes(paths: List[str]) -> float:
     """What compressed swap takes of the memory: the third field of mm_stat (Linux, zram: mem_used_total)."""
     return sum(int(read_text(path).split()[2]) for path in paths)
 

@@ -56,12 +56,12 @@ class Sampler:
         self.interval_s = interval_s
         self._root = str(root)
         self._cpus = None if cpus is None else sorted(cpus)
-        self._started_process: Optional[subprocess.Popen] = None
+        self._started_process: Optional[subprocess.Popen[bytes]] = None
         self._record = SamplerRecord(names)
         self._telemetry: Optional[Telemetry] = None
 
     @property
-    def _process(self) -> subprocess.Popen:
+    def _process(self) -> subprocess.Popen[bytes]:
         if self._started_process is None:
             raise HarnessError("this sampler was not started", "call `start`, or use the sampler in a `with` statement")
         return self._started_process
@@ -96,7 +96,7 @@ class Sampler:
                 time.sleep(0.002)
             on_failure.pop_all()
 
-    def _launch(self, stop_fd: int) -> subprocess.Popen:
+    def _launch(self, stop_fd: int) -> subprocess.Popen[bytes]:
         helper = helper_stream.bequest(self._sources, self._root)
         order = Order(self._sources, self.interval_s, self._root, self._cpus, os.getpid(), self._fd, stop_fd, helper)
         return subprocess.Popen(

@@ -128,7 +128,7 @@ def _hiding(root: Path) -> Callable[[str, bool], str]:
         if number.isdigit() and 1000 <= int(number) < 65534:
             names |= {user, person.partition(",")[0], *person.partition(",")[0].split()}
 
-    def pattern(words: Set[str], least: int) -> re.Pattern:
+    def pattern(words: Set[str], least: int) -> re.Pattern[str]:
         kept = [word for word in words if len(word) >= least and word.lower() not in lists["everybodys"]]
         ordered = sorted(map(re.escape, kept), key=len, reverse=True)
         return re.compile(rf"(?i)(?<!\w)({'|'.join(ordered) or '(?!)'})(?!\w)")

@@ -15,12 +15,13 @@ from typing import Dict, List, Optional, Tuple
 
 from harness.board import nvpmodel_modes as modes
 from harness.board.cpu import CpuOnline
-from harness.board.cpu_clocks import CpuFrequency, Limits
+from harness.board.cpu_clocks import CpuFrequency
 from harness.board.emc import Emc
 from harness.board.fan import Fan
 from harness.board.governor import CPU, DEVFREQ, Governor
 from harness.board.gpu import GpuFrequency, find_gpus
 from harness.board.jetson_clocks import DVFS, OFF, ON, JetsonClocks
+from harness.board.kernel_file import Limits
 from harness.board.knob import Knob
 from harness.board.nvpmodel import Nvpmodel, RebootNeededError
 from harness.board.nvpmodel_conf import Conf, PowerModel

@@ -438,10 +438,15 @@ def _verdict_from(fields: Dict[str, Any]) -> Verdict:
     if verdict.verdict not in (CONFIRMED, UNDECIDED, CONTRADICTED):
         raise ValueError(f"verdict {verdict.verdict!r}")
     for name, value in verdict._asdict().items():
-        kinds = (int, float) if name in _NUMBERS else (str, type(None)) if name == "shortfall" else str
-        if not isinstance(value, bool if name == "of_run" else kinds) or isinstance(value, bool) != (name == "of_run"):
+        if type(value) not in _KINDS.get(name, (str,)):
             raise TypeError(f"{name} {value!r}")
     return verdict
 
 
-_NUMBERS = ("effect", "low", "high", "above", "below", "n", "left_out")
+_KINDS: Dict[str, Tuple[type, ...]] = {
+    **dict.fromkeys(("effect", "low", "high", *Bounds._fields), (int, float)),
+    **dict.fromkeys(("n", "left_out"), (int,)),
+    "shortfall": (str, type(None)),
+    "of_run": (bool,),
+}
+"""The types of a verdict's fields, after JSON; all others are texts."""

@@ -61,7 +61,7 @@ class SeriesPoint(NamedTuple):
     software: Dict[str, Any]
 
 
-class SeriesPoints(AnySequence):
+class SeriesPoints(AnySequence):  # type: ignore[type-arg]  # Python 3.8 has no AnySequence[SeriesPoint]
     """The points of a series: their values as an array; a point is made when it is read."""
 
     def __init__(self, values: np.ndarray, places: Union[Sequence[int], np.ndarray], runs: _Points) -> None:

@@ -171,7 +171,7 @@ class Trainer:
         self._workers = workers
         self._seed = seed
 
-    def loader(self, epoch: Optional[int] = None, drop_last: bool = True) -> DataLoader:
+    def loader(self, epoch: Optional[int] = None, drop_last: bool = True) -> DataLoader[Any]:
         """A loader over one epoch, without its last, smaller minibatch; an endless one if `epoch` is None."""
         seed = self._seed if epoch is None else self._seed + epoch
         generator = torch.Generator().manual_seed(seed)
@@ -302,7 +302,9 @@ class Timing(NamedTuple):
     e2e_ms: float
 
 
-def time_minibatches(trainer: Trainer, loader: DataLoader, since_asked: bool = False) -> Generator[Timing, None, None]:
+def time_minibatches(
+    trainer: Trainer, loader: DataLoader[Any], since_asked: bool = False
+) -> Generator[Timing, None, None]:
     """Train on each minibatch of a loader and time it; close it to end the loader's workers.
 
     The caller's work in between counts as overhead of the next minibatch, except with `since_asked`.

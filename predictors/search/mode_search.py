@@ -198,14 +198,14 @@ _NO_TRUTH = "the best mode is known only on simulated boards, and not on further
 
 def profiles_of_halving(outcomes: Sequence[SearchOutcome]) -> CaseFigures:
     """Profiles of each search by halving over the logarithm to base 2 of its number of candidates."""
-    halved = [outcome for outcome in outcomes if outcome.strategy == HALVING]
-    cells = [exactly(outcome.goal, outcome.spent / math.log2(outcome.candidates)) for outcome in halved]
+    by_halving = _outcomes_of(HALVING, outcomes)
+    cells = [exactly(outcome.goal, outcome.spent / math.log2(outcome.candidates)) for outcome in by_halving]
     return CaseFigures(cells, "profiles / log2 of the number of modes")
 
 
 def excess_of_chosen(outcomes: Sequence[SearchOutcome], strategy: str) -> CaseFigures:
     """Power or latency of each mode that a strategy chose over its limit, without noise."""
-    own = [outcome for outcome in outcomes if outcome.strategy == strategy]
+    own = _outcomes_of(strategy, outcomes)
     cells = [exactly(outcome.goal, outcome.true_over) for outcome in own if outcome.true_over is not None]
     return CaseFigures(cells, f"power or latency of the mode that {strategy} chose / its limit", _NO_TRUTH)
 
@@ -229,5 +229,9 @@ def closed_loop_over_halving(outcomes: Sequence[SearchOutcome]) -> CaseFigures:
 
 
 def _slowdowns(outcomes: Sequence[SearchOutcome], strategy: str) -> Dict[str, float]:
-    known = [outcome for outcome in outcomes if outcome.strategy == strategy]
-    return {outcome.goal: outcome.slower for outcome in known if outcome.slower is not None}
+    own = _outcomes_of(strategy, outcomes)
+    return {outcome.goal: outcome.slower for outcome in own if outcome.slower is not None}
+
+
+def _outcomes_of(strategy: str, outcomes: Sequence[SearchOutcome]) -> List[SearchOutcome]:
+    return [outcome for outcome in outcomes if outcome.strategy == strategy]

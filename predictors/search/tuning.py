@@ -143,8 +143,8 @@ class OnlineTuner:
         self._settling_s = settling_s
         self._silence_s = silence_s
         self._clock = clock
-        self._requests: queue.Queue = queue.Queue()
-        self._answers: queue.Queue = queue.Queue()
+        self._requests: queue.Queue[Any] = queue.Queue()
+        self._answers: queue.Queue[Any] = queue.Queue()
         self._history = History(self, profiles, report)
         self._goal = goal
         self._choice: Optional[Choice] = None

@@ -143,7 +143,7 @@ class Golden:
         return [line.rstrip() for line in self.text(text).splitlines()]
 
     def _normal(self, value: Any, key: str = "") -> Any:
-        if key in VOLATILE and (key == "environment" or isinstance(value, (str, float))) and value != "":
+        if key in VOLATILE and (key == "environment" or isinstance(value, (str, int, float))) and value != "":
             return "<volatile>"
         if isinstance(value, dict):
             return {self.text(str(name)): self._normal(one, str(name)) for name, one in value.items()}

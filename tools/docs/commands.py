@@ -136,7 +136,9 @@ def options_of(action: Action) -> List[Sequence[str]]:
     Raises:
         UndocumentedError: one has no help.
     """
-    formatter, rows, silent = argparse.HelpFormatter(action.parser.prog), [], []
+    formatter = argparse.HelpFormatter(action.parser.prog)
+    rows: List[Sequence[str]] = []
+    silent: List[str] = []
     for argument in action.parser._actions:
         is_shown = argument.help != argparse.SUPPRESS
         if not is_shown or isinstance(argument, (argparse._SubParsersAction, argparse._HelpAction)):
@@ -193,9 +195,10 @@ def helper_statuses() -> str:
     """The exit statuses of the privileged helper with their numbers."""
     numbers = (privileged.DONE, privileged.FAILED, privileged.REFUSED, privileged.TIMED_OUT)
     tree = ast.parse(inspect.getsource(privileged))
-    texts = [
-        node.value.value for node in tree.body if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+    constants = [
+        node.value for node in tree.body if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
     ]
+    texts = [constant.value for constant in constants if isinstance(constant.value, str)]
     [statuses] = [text for text in texts if text.startswith("Exit statuses: ")]
     meanings = statuses.partition(": ")[2].rstrip(".").split("; ")
     return "Exit statuses: " + "; ".join(f"{number} {meaning}" for number, meaning in zip(numbers, meanings)) + "."

@@ -1,5 +1,7 @@
 """Sphinx's configuration of the site; `tools.docs.build` gives it the folder of sources."""
 
+from typing import Dict, List
+
 import harness
 
 project = "jetwatt"
@@ -32,4 +34,4 @@ html_copy_source = False
 html_show_sphinx = False
 html_show_copyright = False
 html_domain_indices = False
-html_theme_options = {"top_of_page_buttons": [], "footer_icons": []}
+html_theme_options: Dict[str, List[str]] = {"top_of_page_buttons": [], "footer_icons": []}

@@ -35,15 +35,16 @@ def fields_of(declared_in: Type[object]) -> List[Field]:
     [declaration] = [node for node in ast.parse(source).body if isinstance(node, ast.ClassDef)]
     fields, previous_line = [], declaration.lineno
     for node in declaration.body:
+        last_line = node.end_lineno or node.lineno
         if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
-            lines = range(previous_line + 1, node.end_lineno + 1)
+            lines = range(previous_line + 1, last_line + 1)
             meaning = " ".join(comments[line] for line in lines if line in comments)
             if not meaning:
                 raise UndocumentedError(f"{declared_in.__qualname__}.{node.target.id} has no comment")
             default = "" if node.value is None else _default(node.value, vars(sys.modules[declared_in.__module__]))
             kind = ast.unparse(node.annotation)
             fields.append(Field(node.target.id, kind, default, node.value is None, meaning))
-        previous_line = node.end_lineno
+        previous_line = last_line
     return fields
 
 

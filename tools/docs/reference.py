@@ -113,7 +113,7 @@ def fixtures_page() -> str:
 
 
 def _fixture_terms(module: Any) -> List[Sequence[str]]:
-    rows = []
+    rows: List[Sequence[str]] = []
     for name, scope, text in fixtures_of(module):
         kept = "" if scope == "function" else f" (scope `{scope}`)"
         rows.append((code(name) + kept, escape(text)))

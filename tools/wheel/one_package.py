@@ -109,7 +109,6 @@ def refuse_what_is_left(source: str, path: Path) -> None:
     A variable with the name of a folder must not have an attribute with the name of a module: it would be renamed.
     """
     for node in ast.walk(ast.parse(source)):
-        names = []
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
             if any(name.startswith(f"{PACKAGE}.") and not alias.asname for name, alias in zip(names, node.names)):
@@ -118,6 +117,8 @@ def refuse_what_is_left(source: str, path: Path) -> None:
             names = [node.module or ""]
         elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == PACKAGE:
             names = [node.attr]
+        else:
+            continue
         left = [name for name in names if name.partition(".")[0] in FOLDERS]
         if left:
             what = f"{path}:{node.lineno}: {left[0]} has no such name in the wheel"

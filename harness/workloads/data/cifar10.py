@@ -9,10 +9,11 @@ from typing import List, Literal, Sequence, Tuple, Union
 
 import numpy as np
 
+from harness.core.device import Report
 from harness.core.errors import DataSetError
 from harness.core.files import read_bounded
 from harness.workloads.data.data_set import FileRows, known_data_set
-from harness.workloads.data.written_folder import Report, reported
+from harness.workloads.data.written_folder import reported
 
 SIDE, CHANNELS, CLASSES = 32, 3, 10
 _PIXELS = SIDE * SIDE * CHANNELS

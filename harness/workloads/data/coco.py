@@ -8,11 +8,11 @@ from typing import Any, Callable, Dict, List, NamedTuple, Sequence, Tuple
 
 import numpy as np
 
+from harness.core.device import Report
 from harness.core.errors import DataSetError
 from harness.core.files import read_json
 from harness.workloads.data.data_set import first_of, known_data_set
 from harness.workloads.data.photographs import draw_size, fit_size, make_jpeg, read_picture, write_files
-from harness.workloads.data.written_folder import Report
 
 CLASSES = 80
 _LISTS = tuple(f"annotations/instances_{part}.json" for part in ("minitrain2017", "train2017", "train"))

@@ -12,9 +12,10 @@ from typing import Any, BinaryIO, Callable, Dict, List, Optional, Protocol, Sequ
 
 import numpy as np
 
+from harness.core.device import Report
 from harness.core.errors import DataSetError, InvalidValueError
 from harness.core.files import make_own_folder, read_toml
-from harness.workloads.data.written_folder import Report, find_or_write, reported
+from harness.workloads.data.written_folder import find_or_write, reported
 
 REAL = "real"
 IN_MEMORY = "in-memory"  # condition of storage and page cache if a data set has no files

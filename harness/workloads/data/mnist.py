@@ -11,10 +11,11 @@ from typing import List, Sequence, Tuple, Union
 
 import numpy as np
 
+from harness.core.device import Report
 from harness.core.errors import DataSetError
 from harness.core.files import MOST_BYTES
 from harness.workloads.data.data_set import FileRows, first_of, known_data_set
-from harness.workloads.data.written_folder import Report, reported
+from harness.workloads.data.written_folder import reported
 from harness.workloads.optional_packages import require
 
 IMAGES, LABELS = "train-images-idx3-ubyte", "train-labels-idx1-ubyte"

@@ -14,9 +14,10 @@ from typing import Any, Callable, List, Sequence, Tuple
 
 import numpy as np
 
+from harness.core.device import Report
 from harness.core.errors import DataSetError
 from harness.workloads.data.data_set import first_of, known_data_set
-from harness.workloads.data.written_folder import Report, reported
+from harness.workloads.data.written_folder import reported
 from harness.workloads.optional_packages import require
 
 _TEXTURE_SIDE = 1_536

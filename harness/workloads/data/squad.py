@@ -10,11 +10,11 @@ from typing import Any, Dict, List, NamedTuple, Sequence
 
 import numpy as np
 
+from harness.core.device import Report
 from harness.core.errors import DataSetError
 from harness.core.files import read_json
 from harness.workloads.data.data_set import first_of, known_data_set
 from harness.workloads.data.wikitext import describe_source, read_sections
-from harness.workloads.data.written_folder import Report
 
 _FILES = ("train-v2.0.json", "train.json")
 _QUESTIONS_PER_PARAGRAPH = 7  # SQuAD v2: 130,319 questions on 19,035 paragraphs

@@ -12,9 +12,9 @@ from typing import Dict, Iterator, List, Sequence
 
 import numpy as np
 
+from harness.core.device import Report
 from harness.core.errors import DataSetError
 from harness.workloads.data.data_set import known_data_set
-from harness.workloads.data.written_folder import Report
 from harness.workloads.optional_packages import require
 
 VOCABULARY = 33_278  # distinct tokens of WikiText-2's training text, `<unk>` and `<eos>` among them
