@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import sys
 from pathlib import Path
 
@@ -14,6 +13,7 @@ from harness.board.lock import LOCK_DIR_VARIABLE
 from tests.harness.board.nvpmodel_board import Board
 
 PROJECT = Path(privileged.__file__).resolve().parents[2]
+SOURCE = Path(privileged.__file__).read_bytes()  # read now: a plain user may not see a clone in root's home folder
 
 
 @pytest.fixture
@@ -26,7 +26,9 @@ def states(tmp_path, monkeypatch):
 
 def install_sudo(folder, monkeypatch, script):
     """Put a `sudo` on the PATH and a helper where it is looked for."""
-    shutil.copy(privileged.__file__, str(folder / "privileged"))
+    for name in ("privileged", "source.py"):
+        (folder / name).write_bytes(SOURCE)
+    monkeypatch.setattr(privileged, "__file__", str(folder / "source.py"))
     (folder / "sudo").write_text(script)
     (folder / "sudo").chmod(0o755)
     monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
