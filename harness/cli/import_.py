@@ -76,7 +76,7 @@ def run(arguments: argparse.Namespace) -> int:
         print(line, file=sys.stderr)
     if faults and not arguments.skip_bad:
         raise InvalidValueError(
-            f"{len(faults)} of {len(table)} rows are bad, nothing was written",
+            f"bad rows: {len(faults)} of {len(table)}; nothing was written",
             "fix them, or leave them out with --skip-bad",
         )
     kept = rows_of(table.drop(list(faults)))

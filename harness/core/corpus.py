@@ -13,6 +13,7 @@ from harness.core.boards import is_board, known_variants, load_board
 from harness.core.errors import DependencyError, InvalidValueError, StoreError
 from harness.core.files import read_csv, write_output
 from harness.core.power_modes import UNKNOWN_KHZ, PowerMode
+from harness.core.terminal import nearest_word
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -232,7 +233,10 @@ def _checked(table: pd.DataFrame, name: str) -> Tuple[pd.DataFrame, Dict[str, Fa
     header = [str(column) for column in table.columns]
     missing = [column for column in CORPUS_COLUMNS if column not in header]
     if missing:
-        hint = f"a corpus has {', '.join(CORPUS_COLUMNS)}"
+        further = [column for column in header if column not in CORPUS_COLUMNS]
+        meant = {column: nearest_word(column, further) for column in missing}
+        renamed = ", ".join(f"rename {near} to {column}" for column, near in meant.items() if near)
+        hint = "; ".join([*filter(None, [renamed]), f"a corpus has {', '.join(CORPUS_COLUMNS)}"])
         for separator, words in SEPARATORS.items():
             if header and separator in header[0]:
                 hint = (

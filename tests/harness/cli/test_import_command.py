@@ -70,7 +70,7 @@ def test_a_bad_row_is_named_with_its_line_and_nothing_is_written(tmp_path, capsy
     said = capsys.readouterr().err
     [line] = [line for line in said.splitlines() if "in.csv line 4: " in line]
     assert words in line
-    assert f"1 of {len(MODES)} rows are bad, nothing was written" in said
+    assert f"bad rows: 1 of {len(MODES)}; nothing was written" in said
     assert not out.exists()
 
 
