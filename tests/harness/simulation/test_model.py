@@ -89,7 +89,7 @@ def test_a_larger_minibatch_takes_longer_and_its_samples_less(workload, batch_si
     at = [greatest("xavier-agx")]
     small = run("xavier-agx", workload, at, Load(batch_size=batch_size, workers=workers)).minibatch_time_ms[0]
     large = run("xavier-agx", workload, at, Load(batch_size=2 * batch_size, workers=workers)).minibatch_time_ms[0]
-    assert small < large <= 2 * small
+    assert small < large <= 2 * small * (1 + 1e-9)  # twice as long where the samples are all that takes time
 
 
 def test_without_workers_nothing_overlaps():
