@@ -484,7 +484,7 @@ def idle(request: pytest.FixtureRequest, case: Case, measure: Measure) -> Callab
 
 @pytest.fixture(scope="session")
 def baseline(request: pytest.FixtureRequest) -> Baseline:
-    """The figures of `--baseline`: `baseline.check(profile)` fails if the profile is slower or draws more power.
+    """The figures of `--baseline`: `baseline.check(profile)` fails if a profile takes more time, power or memory.
 
     `assert profile.minibatch_time_ms <= baseline(profile)` checks the time only. Without `--baseline` nothing is
     compared, as the end of the run states. With `--strict`, an inconclusive comparison fails too; `--baseline-by` names

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 class Baseline:
     """The file of `--baseline`. Without that option nothing is compared, as the run states at its end.
 
-    Two ways to use it: `baseline.check(profile)` fails the test if the profile is slower or draws more power, and
-    `assert profile.minibatch_time_ms <= baseline(profile)` leaves an assertion on one quantity to the test.
+    Two ways to use it: `baseline.check(profile)` fails the test if the profile is slower or takes more power or memory,
+    and `assert profile.minibatch_time_ms <= baseline(profile)` leaves an assertion on one quantity to the test.
     """
 
     def __init__(self, path: Optional[Path], outcome: Outcome, is_strict: bool = False, by: Sequence[str] = ()) -> None:
@@ -36,7 +36,7 @@ class Baseline:
             self._gate = Gate(read_baseline(path), by)
 
     def check(self, profile: Profile) -> None:
-        """Fail the test if a quantity of the profile is worse than recorded: slower, or more power.
+        """Fail the test if a quantity of the profile is worse than recorded: slower, more power, more memory.
 
         Without `--baseline` nothing is compared. Conditions that the baseline lacks are listed at the end of the run;
         with `--strict` they fail, and so does any other inconclusive comparison.
@@ -48,7 +48,7 @@ class Baseline:
         self._require_sure(verdicts)
 
     def __call__(self, profile: Profile, column: str = "minibatch_time_ms") -> float:
-        """The figure beyond which a profile is worse than recorded: its time in ms, or with `power_mw` its power in mW.
+        """The figure beyond which a profile is worse than recorded: its time in ms, power in mW or memory in bytes.
 
         Infinity without `--baseline`. Conditions that the baseline lacks skip the test; with `--strict` they fail it.
         """

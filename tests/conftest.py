@@ -11,8 +11,8 @@ from hypothesis import settings
 LONGEST_ID = 24
 """Characters of one parameter in the id of a test, where the test file gives no id itself."""
 
-# Machines are shared, and no test asserts how long something takes. The quick tests try the same examples every time, as
-# Hypothesis does in CI, so that they fail by a change and never by chance. `make test-all` looks for new examples.
+# Machines are shared, and no test asserts how long something takes. The quick tests try the same examples each time, to
+# fail by a change and never by chance. `make test-all` looks for new examples, except in CI.
 settings.register_profile("shared-machine", deadline=None)
 settings.register_profile("not-exhaustive", deadline=None, max_examples=20, derandomize=True)
 settings.load_profile("shared-machine")

@@ -18,6 +18,9 @@ pytestmark = pytest.mark.one_python
 PROJECT = Path(__file__).resolve().parents[1]
 TEMPLATES = PROJECT / ".github" / "ISSUE_TEMPLATE"
 
+MOST_LINES = {"README.md": 120, "CHANGELOG.md": 60}
+"""A screen and a half, and what a user would read of a version."""
+
 ZENODO = {
     "type": "object",
     "required": ["title", "upload_type", "description", "creators", "license"],
@@ -137,3 +140,8 @@ def test_a_tag_is_released_only_if_code_citation_and_changelog_have_its_version(
         (tmp_path / name).write_text(text, encoding="utf-8")
     assert check_tag.faults_of("v9.9", tmp_path) == []
     assert check_tag.main([]) == 2
+
+
+@pytest.mark.parametrize("name", MOST_LINES)
+def test_the_first_pages_stay_short(name):
+    assert len((PROJECT / name).read_text(encoding="utf-8").splitlines()) <= MOST_LINES[name]

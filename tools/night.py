@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Dict, List, Optional, Sequence
 
 from harness.core.files import read_json, write_output
-from harness.core.terminal import shown
+from harness.core.terminal import counted, shown
 from harness.core.units import share_to_percent
 from harness.judge.quantities import QUANTITIES
 
@@ -93,7 +93,11 @@ def _since(night: Night, last_green: Optional[str]) -> str:
     if not night.worse:
         moments = [run["created_at"][:16].replace("T", " ") for each in series for run in each["runs"]]
         most = max((len(each["runs"]) for each in series), default=0)
-        text = f"no change for the worse in {most} runs since {min(moments)}" if moments else "nothing was measured"
+        text = (
+            f"no change for the worse in {counted(most, 'run')} since {min(moments)}"
+            if moments
+            else "nothing was measured"
+        )
         return f"since: {text}; {before}"
     begun = Counter(each["changes"][-1]["run_id"] for each in night.worse)
     run_id, count = begun.most_common(1)[0]

@@ -14,10 +14,12 @@ import pytest
 from harness.__main__ import main
 from harness.core.errors import InvalidValueError, StoreError
 from harness.core.metrics import summarise_idle
+from harness.gate import Baseline
 from harness.judge.baseline import RECORD_MORE_NOTE, check, format_checked, judge, record
 from harness.judge.quantities import TIME
 from harness.judge.sides import CaseRuns, Run, read_baseline
 from harness.judge.verdicts import Compared, exit_code
+from harness.outcome import Outcome
 from harness.stats import estimates as statistics
 from harness.store import conditions
 from harness.store.results import ResultsStore
@@ -117,6 +119,19 @@ def test_more_power_fails_as_more_time_does(gate, power_mw, status, code):
     assert verdicts_of(found) == {"minibatch time": "no difference", "power": status}
     assert exit_code(found) == code
     assert exit_code(found, strict=True) == (2 if status == "not measured" else code)
+
+
+def test_the_fixture_fails_on_more_memory_as_on_more_power(store, baseline):
+    """Simulated boards have no memory, so this is not seen in tests of one's own on them."""
+    profile = make_profile(RUN, case={"device": "orin-agx"}, power_mw=None)
+    profile.aggregates["memory_peak_bytes"] = 1.0e9
+    for number in range(3):
+        store.add(profile, ENVIRONMENT, f"run{number}")
+    record(store, baseline)
+    Baseline(baseline, Outcome()).check(profile)
+    profile.aggregates["memory_peak_bytes"] = 1.3e9
+    with pytest.raises(pytest.fail.Exception, match=": peak memory: more memory, "):
+        Baseline(baseline, Outcome()).check(profile)
 
 
 def test_power_that_is_unsure_is_not_compared_and_says_so(gate):
