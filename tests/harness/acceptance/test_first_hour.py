@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -43,3 +48,37 @@ def test_the_rehearsal_names_a_board_of_the_emulator():
     rehearsals = [shlex.split(command) for command in COMMANDS if "tests.boards" in command]
     assert len(rehearsals) == 4
     assert {words[4] for words in rehearsals} <= {"/".join(pair) for pair in PAIRS}
+
+
+@pytest.mark.exhaustive
+@pytest.mark.training
+@pytest.mark.one_python
+def test_the_rehearsal_ends_as_the_page_says(tmp_path):
+    """The power cut is the signal of Ctrl-backslash. Lines that judge times may fail, because machines are shared."""
+    pytest.importorskip("torch")
+    board, log = str(tmp_path / "board"), tmp_path / "log"
+    environment = {**os.environ, "XDG_STATE_HOME": str(tmp_path / "state")}
+
+    def run(command, until=None):
+        words = [sys.executable, *shlex.split(command)[1:]]
+        words[3] = board
+        with open(log, "w") as out, subprocess.Popen(
+            words, cwd=PROJECT, env=environment, stdout=out, stderr=subprocess.STDOUT, start_new_session=True
+        ) as process:  # fmt: skip
+            while until and process.poll() is None and until not in log.read_text():
+                time.sleep(0.1)
+            if until and process.poll() is None:
+                os.killpg(process.pid, signal.SIGQUIT)
+            return process.wait(timeout=300)
+
+    doctor, accept, reboot, accept_again = [command for command in COMMANDS if "tests.boards" in command]
+    assert run(doctor) == 0, log.read_text()
+    assert run(accept, until="PULL THE PLUG NOW") == -signal.SIGQUIT, log.read_text()
+    assert run(reboot) == 0, log.read_text()
+    run(accept_again)
+    verdicts = {
+        line: verdict for verdict, line in re.findall(r"^(\w+)  +\d+\. ([\w ]+)$", log.read_text(), re.MULTILINE)
+    }
+    assert list(verdicts) == list(CHECKS), log.read_text()
+    untimed = ("identity", "rights", "modes", "restoring", "record")
+    assert [verdicts[line] for line in untimed] == ["PASS"] * len(untimed), log.read_text()
