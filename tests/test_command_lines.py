@@ -136,9 +136,9 @@ def test_every_public_name_can_be_had_and_another_is_refused_with_those_that_are
     [
         pytest.param("recomend", "jetwatt: error: there is no command recomend; did you mean recommend?", id="command"),
         pytest.param("tune-it", "jetwatt: error: there is no command tune-it", id="no-command"),
-        pytest.param("recommend --worklod x", "; did you mean --workload by --worklod?", id="required"),
-        pytest.param("report --rsults=x", "--rsults=x; did you mean --results by --rsults?", id="value"),
-        pytest.param("results merge a --uot b", "did you mean --out by --uot?", id="subcommand"),
+        pytest.param("recommend --worklod x", "; did you mean --workload instead of --worklod?", id="required"),
+        pytest.param("report --rsults=x", "--rsults=x; did you mean --results instead of --rsults?", id="value"),
+        pytest.param("results merge a --uot b", "did you mean --out instead of --uot?", id="subcommand"),
         pytest.param("report --colour x", "jetwatt report: error: unrecognized arguments: --colour x", id="none-near"),
         pytest.param("recommend --workload x --work y", "could match --workload, --workers", id="abbreviated"),
     ],

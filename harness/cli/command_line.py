@@ -79,7 +79,7 @@ class _CommandParser(argparse.ArgumentParser):
             is_abbreviated = any(option.startswith(word) for option in options)
             meant = "" if is_abbreviated else nearest_word(word, options)
             if meant:
-                message += f"; did you mean {meant} by {word}?"
+                message += f"; did you mean {meant} instead of {word}?"
         super().error(message)
 
 
