@@ -62,8 +62,10 @@ def test_the_rehearsal_ends_as_the_page_says(tmp_path):
     def run(command, until=None):
         words = [sys.executable, *shlex.split(command)[1:]]
         words[3] = board
+        # A job that a script started in the background inherits that this signal is ignored.
         with open(log, "w") as out, subprocess.Popen(
-            words, cwd=PROJECT, env=environment, stdout=out, stderr=subprocess.STDOUT, start_new_session=True
+            words, cwd=PROJECT, env=environment, stdout=out, stderr=subprocess.STDOUT, start_new_session=True,
+            preexec_fn=lambda: signal.signal(signal.SIGQUIT, signal.SIG_DFL),
         ) as process:  # fmt: skip
             while until and process.poll() is None and until not in log.read_text():
                 time.sleep(0.1)
