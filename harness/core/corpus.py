@@ -236,7 +236,9 @@ def _checked(table: pd.DataFrame, name: str) -> Tuple[pd.DataFrame, Dict[str, Fa
         further = [column for column in header if column not in CORPUS_COLUMNS]
         meant = {column: nearest_word(column, further) for column in missing}
         renamed = ", ".join(f"rename {near} to {column}" for column, near in meant.items() if near)
-        hint = "; ".join([*filter(None, [renamed]), f"a corpus has {', '.join(CORPUS_COLUMNS)}"])
+        hint = f"a corpus has {', '.join(CORPUS_COLUMNS)}"
+        if renamed:
+            hint = f"{renamed}; {hint}"
         for separator, words in SEPARATORS.items():
             if header and separator in header[0]:
                 hint = (

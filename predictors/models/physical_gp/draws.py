@@ -13,7 +13,7 @@ from typing import Tuple
 import numpy as np
 
 from predictors.models.physical_gp.posterior import ParameterPosterior, Search, discrepancy, relation_to_rows
-from predictors.models.physical_gp.response import Features, by_name, contiguous_columns, minibatch_times, power_w
+from predictors.models.physical_gp.response import Features, by_name, minibatch_times, power_w
 
 _STEPS = 8  # of Levenberg and Marquardt, from the posterior's own optimum
 _FURTHEST = 3.0  # the largest perturbation of the prior mean, in standard deviations
@@ -66,7 +66,7 @@ def _optima(posterior: ParameterPosterior, count: int, seed: int) -> Tuple[Searc
     points = qmc.Sobol(posterior.theta.shape[1], seed=seed).random_base2(int(np.ceil(np.log2(count))))[:count]
     roots = np.linalg.cholesky(posterior.prior_covariance)[which]
     moved = (roots @ np.clip(ndtri(points), -_FURTHEST, _FURTHEST)[..., None])[..., 0]
-    learned_at = Features(*contiguous_columns(posterior.rows))
+    learned_at = posterior.learned_at
     mean = posterior.prior_mean[which] + moved
     search = Search(learned_at, posterior.data, mean, posterior.prior_covariance[which], posterior.free_sd[which])
     search.theta[:, search.free] = posterior.theta[which][:, search.free]

@@ -87,6 +87,11 @@ class ParameterPosterior(NamedTuple):
     unit: np.ndarray  # added to log time in units of the parameters, gives log milliseconds
     free_sd: np.ndarray  # standard deviations of the free values of clocks, (k, 7)
 
+    @property
+    def learned_at(self) -> Features:
+        """The training features by name."""
+        return Features(*contiguous_columns(self.rows))
+
 
 def learn(
     at: Features,
@@ -153,7 +158,7 @@ def infer(posterior: ParameterPosterior, at: Features) -> Tuple[np.ndarray, np.n
 
     If the training rows have no power, none is predicted, and the shape is (1, m).
     """
-    learned_at, relation = Features(*contiguous_columns(posterior.rows)), relation_to_rows(posterior, at)
+    learned_at, relation = posterior.learned_at, relation_to_rows(posterior, at)
     count, figures = len(at.cores), posterior.scale.shape[1]
     # The rows have no information about other batch sizes and tasks than their own: there the prior applies.
     moved = at.batch.any() or at.inference.any()
@@ -192,7 +197,7 @@ class Relation(NamedTuple):
 
 
 def relation_to_rows(posterior: ParameterPosterior, at: Features) -> Relation:
-    learned_at, home = Features(*contiguous_columns(posterior.rows)), posterior.home
+    learned_at, home = posterior.learned_at, posterior.home
     return Relation(correlation(at, learned_at), elsewhere(at, learned_at, home), elsewhere_variance(at, home))
 
 
@@ -220,7 +225,7 @@ def of_clocks(posterior: ParameterPosterior, k: int, at: Features) -> Tuple[np.n
 
     In approximation k; shapes (2, m, n) and (2, m).
     """
-    learned_at, theta = Features(*contiguous_columns(posterior.rows)), posterior.theta[k][None]
+    learned_at, theta = posterior.learned_at, posterior.theta[k][None]
     effects, learned_effects = (clock_effects(posterior.free_sd[k, None], theta, rows) for rows in (at, learned_at))
     squared_scale = np.square(posterior.scale[k])[:, None]
     covariance = clock_covariance(at, learned_at, effects, learned_effects)[0]
