@@ -62,6 +62,34 @@ def test_alone_nothing_waits_for_the_other():
     assert training.training_per_s(1) == pytest.approx(25.0)
 
 
+@pytest.mark.parametrize(
+    ("training_ms", "inference_ms", "trained", "served"),
+    [(40.0, None, 1, 0), (None, 10.0, 0, 1), (40.0, 10.0, 0, 1)],
+    ids=["training", "inference", "both"],
+)
+def test_a_thread_that_wakes_after_the_end_still_does_one_minibatch(training_ms, inference_ms, trained, served):
+    clock = Clock()
+    late_by_ms = 2000.0
+    found = interleave(
+        clock=clock,
+        train=training_ms and clock.spend(training_ms),
+        serve=inference_ms and clock.spend(inference_ms),
+        arrivals_per_s=20.0,
+        batch_size=4,
+        duration_s=1.0,
+        wait=clock.spend(late_by_ms),
+        began_s=-2.0,
+    )
+    assert len(found.training_ms) == trained
+    assert len(found.inference_ms) == served
+
+
+def test_what_has_not_arrived_is_not_waited_for_after_the_end():
+    found = run(training_ms=None, rate=1.0, batch=4, duration_s=3.0)
+    assert not found.inference_ms
+    assert found.duration_s == pytest.approx(3.0)
+
+
 sizes = st.floats(5, 100)
 
 
