@@ -169,7 +169,7 @@ measure() { # measure ARGUMENT...: all measurements of the night
 }
 
 run_gates() { # gates of errors, penalties and plans, on a corpus of this type of board
-    local board=$device names=${gates//,/ or } where=simulated own=()
+    local board=$device names=${gates//,/ or } where=simulated own=() kernels
     [ "$gates" != none ] || return
     if [ -z "$board" ]; then # from the profiles
         board=$(jetwatt results info "$results" --json |
@@ -184,9 +184,8 @@ run_gates() { # gates of errors, penalties and plans, on a corpus of this type o
     elif [[ $device != sim:* ]] && [ -n "${JETWATT_DATA:-}" ]; then
         where="simulated or measured"
     fi
-    # The kernels that the references were computed with: on others the gates are less strict (CONTRIBUTING.md, Gates).
-    ! grep -q -m 1 -w avx2 /proc/cpuinfo || export OPENBLAS_CORETYPE=${OPENBLAS_CORETYPE:-Haswell}
-    step gates "$python" -m pytest tests/gates -k "as_recorded and ($where) and ($names)" "${own[@]}" -p no:cacheprovider -q
+    kernels=$("$python" -m tools.kernels) # those of the references: with others the gates are less strict
+    step gates env $kernels "$python" -m pytest tests/gates -k "as_recorded and ($where) and ($names)" "${own[@]}" -p no:cacheprovider -q
 }
 
 nights_since_accepted() { # results files of the finished nights since the last accepted one, and of this night

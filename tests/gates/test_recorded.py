@@ -30,6 +30,7 @@ from tests.gates.recorded import (
     record,
     tolerance,
 )
+from tools.kernels import kernel_settings, used_by_numpy
 
 BASELINES = Path(__file__).resolve().parents[2] / "baselines" / "recorded"
 RESULT = {
@@ -87,6 +88,40 @@ def test_a_processor_without_some_vector_instructions_computes_otherwise():
         [sys.executable, "-c", script], stdout=subprocess.PIPE, env=environment, check=True, text=True
     )
     assert told.stdout.strip() != computed_by()
+
+
+@pytest.mark.one_python
+@pytest.mark.skipif(
+    not os.environ.get("CI"), reason="the versions and kernels of the recording are required in CI only"
+)
+@pytest.mark.parametrize("path", sorted(BASELINES.glob("*s.json")), ids=lambda path: path.stem)
+def test_ci_computes_as_recorded_so_that_its_gates_are_strict(path):
+    software, machine = computed_by().rsplit(", ", 1)
+    recorded = [entry["computed_by"].rsplit(", ", 1) for entry in read_recorded(path)]
+    assert {one[0] for one in recorded} == {software}, "make record ONLY=gates, or mend tools/kernels.py"
+    if machine not in {one[1] for one in recorded}:
+        pytest.skip(f"recorded on {recorded[0][1]}, and this machine is {machine}: the gates are less strict here")
+
+
+def test_kernels_are_those_of_avx2_on_any_newer_processor():
+    settings = kernel_settings()
+    if not settings or not used_by_numpy():
+        pytest.skip("this processor has no AVX2, or NumPy is too old to say what it uses")
+    script = "from tests.gates.recorded import computed_by\nprint(computed_by())"
+    environment = {**os.environ, **settings}
+    told = subprocess.run(
+        [sys.executable, "-c", script], stdout=subprocess.PIPE, env=environment, check=True, text=True
+    )
+    blas, machine = told.stdout.rsplit(platform.machine(), 1)
+    assert "Haswell" in blas or "openblas" not in blas
+    assert "AVX512" not in machine
+    assert "X86_V4" not in machine
+
+
+def test_a_processor_without_avx2_keeps_its_own_kernels(tmp_path):
+    (tmp_path / "proc").mkdir()
+    (tmp_path / "proc" / "cpuinfo").write_text("flags\t\t: fpu avx avx512\n", encoding="utf-8")
+    assert kernel_settings(tmp_path) == {}
 
 
 @pytest.mark.parametrize(
