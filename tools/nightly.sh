@@ -134,7 +134,7 @@ step() { # step NAME COMMAND...: runs it, stores its output in NAME.txt and its 
     "$@" > "$night/$step.txt" 2>&1
     code=$?
     printf '%s\t%s\n' "$step" "$code" >> "$night/steps.tsv"
-    printf '  %-12s exit code %s\n' "$step" "$code"
+    printf '  %-12s %s\n' "$step" "$("$python" -m tools.night "$night" --ended "$step")"
     return "$code"
 }
 jetwatt() { "$python" -m jetwatt "$@"; }

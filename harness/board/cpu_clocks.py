@@ -19,6 +19,7 @@ from harness.core.errors import ControlError, InvalidValueError, SourceUnavailab
 MINIMUM, MAXIMUM = "scaling_min_freq", "scaling_max_freq"
 
 _DIRECTORY = "sys/devices/system/cpu/cpufreq"
+_WITHOUT_POLICY = "most virtual machines have none; elsewhere load the CPU's cpufreq driver"
 
 
 class Policy(NamedTuple):
@@ -74,7 +75,7 @@ class CpuFrequency(Knob):
     def usable(self) -> str:
         policies = self.policies()
         if not policies:
-            raise ControlError(f"there is no cpufreq policy in {self._directory}")
+            raise ControlError(f"there is no cpufreq policy in {self._directory}", _WITHOUT_POLICY)
         check_writable([file for policy in policies for file in self._files(policy.name)])
         return f"cpufreq limits of {', '.join(policy.name for policy in policies)}"
 
@@ -137,7 +138,7 @@ def open_source(root: str, measured: bool = False) -> Source:
     if not cpus:
         raise SourceUnavailableError(
             f"there is no cpufreq policy in {directory}",
-            "most virtual machines have none; elsewhere load the CPU's cpufreq driver",
+            _WITHOUT_POLICY,
         )
 
     def is_running(path: str) -> bool:

@@ -89,7 +89,10 @@ def format_modes(spec: BoardSpec, modes: NamedModes, order: str, form: str) -> s
             None: "it is unknown whether this board needs a reboot between passes: try to raise a clock once",
         }[spec.clocks_only_fall]
         switches = sum(count_switches([mode for _, mode in ordered]) for ordered in passes)
-        print(f"note: {len(passes)} passes, {switches} changes of a setting within them; {needed}", file=sys.stderr)
+        which = "; --format table or csv shows the pass of each mode" if form == "names" else ""
+        print(
+            f"note: {len(passes)} passes, {switches} changes of a setting within them{which}; {needed}", file=sys.stderr
+        )
     numbered = [(number, name, mode) for number, ordered in enumerate(passes, start=1) for name, mode in ordered]
     if form == "names":
         return "\n".join(name for _, name, _ in numbered)

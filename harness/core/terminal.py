@@ -5,6 +5,8 @@ from __future__ import annotations
 import difflib
 import io
 import math
+import re
+import textwrap
 import time
 from typing import Callable, List, Optional, Protocol, Sequence
 
@@ -25,17 +27,30 @@ def nearest_word(word: str, known_words: Sequence[str]) -> str:
     return near[0] if near else ""
 
 
+WIDTH = 100
+"""Characters of a line of text that people read."""
+
+_UNBROKEN = "\N{NO-BREAK SPACE}"
+
 MOST_RULE = 60  # characters of the rule below the last header: a wider one would wrap in a terminal
 
 
-def format_table(header: Sequence[str], rows: Sequence[Sequence[str]], markdown: bool = False) -> str:
-    """Lay out a table of untrusted cells; a column whose header begins with `>` is right-aligned."""
+def format_table(
+    header: Sequence[str], rows: Sequence[Sequence[str]], markdown: bool = False, width: Optional[int] = None
+) -> str:
+    """Lay out a table of untrusted cells; a column whose header begins with `>` is right-aligned.
+
+    With a `width`, texts in the last column are wrapped so that no line is wider.
+    """
     rows = [[shown(cell.replace("\n", " ")) for cell in row] for row in rows]
     if markdown:
         rows = [[cell.replace("|", "\\|").replace("<", "&lt;") for cell in row] for row in rows]
     right = [name.startswith(">") for name in header]
     names = [name[1:] if is_right else name for name, is_right in zip(header, right)]
     widths = [max(map(len, column)) for column in zip(names, *rows)]
+    if width is not None:
+        widths[-1] = min(widths[-1], width - sum(widths[:-1]) - len("  ") * len(widths[:-1]))
+        rows = [part for row in rows for part in _wrapped_row(row, widths[-1])]
 
     def line(cells: Sequence[str], separator: str) -> str:
         padded = [cell.rjust(w) if is_right else cell.ljust(w) for cell, w, is_right in zip(cells, widths, right)]
@@ -48,6 +63,27 @@ def format_table(header: Sequence[str], rows: Sequence[Sequence[str]], markdown:
     lines: List[str] = [line(names, "  "), line(rule, "  ")]
     lines += [line(row, "  ") for row in rows]
     return "\n".join(text.rstrip() for text in lines)
+
+
+def wrapped(text: str, width: int = WIDTH, indent: str = "", further_indent: str = "") -> List[str]:
+    """The lines of a text. A command in backticks stays on one line, so that it can be copied."""
+    unbroken = re.sub(r"`[^`]+`", lambda command: command[0].replace(" ", _UNBROKEN), text)
+    lines = textwrap.wrap(
+        unbroken,
+        width,
+        initial_indent=indent,
+        subsequent_indent=further_indent,
+        break_on_hyphens=False,
+        break_long_words=False,
+    )
+    return [line.replace(_UNBROKEN, " ") for line in lines]
+
+
+def _wrapped_row(row: Sequence[str], width: int) -> List[List[str]]:
+    """A row whose last cell is at most `width` wide, and below it rows with the rest of that cell alone."""
+    first, *rest = wrapped(row[-1], width) or [""]
+    blank = [""] * len(row[:-1])
+    return [[*row[:-1], first], *([*blank, text] for text in rest)]
 
 
 PLAIN_INTERVAL_S = 10.0  # how often a plain line may come where the output is no terminal

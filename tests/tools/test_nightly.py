@@ -56,6 +56,12 @@ def test_a_night_on_which_nothing_failed_is_green(judge):
     assert lines[2] == "changed: nothing of the software; the same: torch 2.9.0, commit abc"
 
 
+def test_the_night_names_each_step_as_its_verdict_does(judge, tmp_path, capsys):
+    judge(steps={"history": 2})
+    assert main([str(tmp_path), "--ended", "history"]) == 0
+    assert capsys.readouterr().out == "too few runs\n"
+
+
 def test_a_first_night_says_that_it_was_not_compared(judge):
     assert judge(compare={})[1][2] == "changed: not compared with an earlier night; now: torch 2.9.0, commit abc"
 

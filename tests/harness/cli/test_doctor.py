@@ -12,6 +12,7 @@ from boards.tree import build_board
 
 from harness.__main__ import main
 from harness.board import containers
+from harness.board.cpu_clocks import CpuFrequency
 from harness.board.saved_state import preserved
 from harness.cli.doctor import continuing_command
 from harness.core.configuration import Configuration
@@ -69,7 +70,8 @@ def test_doctor_prints_a_board_without_being_told_its_name(tmp_path, capsys):
     assert main(["doctor", "--root", tree.root]) == 0
     text = capsys.readouterr().out
     assert text.startswith("emulated-orin-agx: NVIDIA Jetson AGX Orin (emulated) (part_number p3701-0005")
-    assert "L4T 36.4.3, JetPack 6.2" in text
+    assert "L4T 36.4.3, JetPack 6.2" in " ".join(text.split())
+    assert max(map(len, text.splitlines())) <= 100
     free = r"[\d.]+ \wi?B free"  # of this machine's disk, where others write meanwhile
     assert re.sub(free, "", text) == re.sub(free, "", format_findings(described(tree)[0]) + "\n")
 
@@ -94,6 +96,13 @@ def test_doctor_says_what_works_what_does_not_and_what_it_takes(capsys):
     assert text.startswith("host: ")
     for topic in ("training", "measure power", "set the core count", "drop the page cache", "Storage found here"):
         assert topic in text
+    assert max(map(len, text.splitlines())) <= 100
+
+
+def test_doctor_has_a_way_out_for_clocks_that_cannot_be_set(tmp_path):
+    capability = CpuFrequency(str(tmp_path)).available()
+    assert not capability.available
+    assert "virtual machines have none" in capability.hint
 
 
 @pytest.mark.parametrize(("mib", "available", "hint"), [(64, False, "84m"), (84, True, "")])

@@ -14,6 +14,7 @@ from harness.core.terminal import (
     counted,
     format_duration,
     format_table,
+    wrapped,
 )
 
 
@@ -40,6 +41,23 @@ class Clock:
 
     def __call__(self):
         return self.now
+
+
+def test_a_text_too_wide_for_the_screen_goes_on_in_its_own_column():
+    rows = [["yes", "memory", "one two three four"], ["no", "power", "-"]]
+    assert format_table(["", "what", "status"], rows, width=22).splitlines() == [
+        "     what    status",
+        "---  ------  ---------",
+        "yes  memory  one two",
+        "             three",
+        "             four",
+        "no   power   -",
+    ]
+
+
+def test_a_command_is_not_broken_by_a_line():
+    lines = wrapped("with a CPU of Intel try `sudo modprobe intel_rapl_msr`; elsewhere nothing helps", 30, "  ", "    ")
+    assert lines == ["  with a CPU of Intel try", "    `sudo modprobe intel_rapl_msr`;", "    elsewhere nothing helps"]
 
 
 def test_one_thing_is_no_plural():
