@@ -62,7 +62,7 @@ def imported(code):
 def test_a_table_of_ones_own_becomes_a_power_mode(run, tmp_path, words):
     jetwatt.write_corpus(tmp_path / "mine.csv", jetwatt.load_table("loudva-nano"))
     printed = run("own_table_to_mode.py", *words)
-    assert "on nano, batch size 7: learned from 20 measured power modes" in printed
+    assert "on nano, batch size 7: learned from 20 measured profiles" in printed
     assert re.search(r"within 5 W: 4c-\S+, predicted [\d.]+ ms and (4\.\d+|5\.00) W", printed)
 
 

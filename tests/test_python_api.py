@@ -192,8 +192,11 @@ def test_the_best_mode_is_the_best_of_the_table_and_tells_its_risk(model):
 
 
 def test_a_budget_that_no_mode_meets_and_none_at_all_are_refused(model):
-    with pytest.raises(jetwatt.HarnessError, match=r"no mode has the .* at most 3 W; the nearest, .* has .* W, risk 1"):
+    nearest = r"the nearest is 1c-115.2-306-204 at batch size 16: predicted .* ms at .* W, risk 1"
+    with pytest.raises(jetwatt.HarnessError, match=rf"no mode meets the goal: .* at most 3 W; {nearest}"):
         model.best(power_w=3)
+    with pytest.raises(jetwatt.HarnessError, match=r"at most 3 W at a risk of at most 0\.1; the nearest"):
+        model.best(power_w=3, risk=0.1)
     with pytest.raises(jetwatt.HarnessError, match="give power_w= or time_ms="):
         model.best()
 
@@ -273,7 +276,7 @@ def test_a_notebook_shows_tables_in_which_names_of_files_are_escaped(model, answ
     head, row = cells_of(model._repr_html_())
     assert dict(zip(head, row)) == {
         "predictor": "physical-gp", "workload": "resnet18-imagenet", "task": "training", "device": "orin-nano",
-        "batch size": "16", "learned from": "30 power modes", "provenance": "simulated",
+        "batch size": "16", "learned from": "30 profiles", "provenance": "simulated",
     }  # fmt: skip
     head, row = cells_of(answer._repr_html_())
     assert row[head.index("power mode")] == answer.recommendations[0][0].mode.name
@@ -446,12 +449,18 @@ def test_a_model_of_a_gpu_predicts_each_mode_under_each_profiled_limit(tmp_path)
     predicted = model.predict(batch_size=64)
     assert predicted["power_limit_mw"].tolist() == list(range(100_000, 250_001, 25_000))
     assert predicted["time_ms"].is_monotonic_decreasing
-    assert model.best(power_w=180)["power_limit_mw"] <= 200_000
+    best = model.best(power_w=180)
+    assert best["power_limit_mw"] <= 200_000
+    assert best["power_mode"] == f"power limit {best['power_limit_mw'] / 1000:g} W"
+    with pytest.raises(jetwatt.HarnessError, match=rf"nearest is power limit 100 W at batch size {model.batch_size}: "):
+        model.best(power_w=18)
     errors = model.score(table)
     assert errors["profiles"] == 56 - 12
     assert errors["time_mape_pct"] < 10
     model.save(tmp_path / "m.jw")
     assert jetwatt.load(tmp_path / "m.jw").predict(batch_size=64).equals(predicted)
+    front = jetwatt.predict(tmp_path / "m.jw", "v100", batch_size=64).front
+    assert front.startswith("front of 7 modes at batch size 64, from power limit 100 W with ")
 
 
 def test_sizes_and_limits_may_be_numbers_of_numpy():

@@ -16,6 +16,7 @@ from harness.core.power_modes import PowerMode
 from harness.core.terminal import format_table
 from harness.core.units import S_PER_HOUR, mw_to_w, mwh_to_wh, mws_to_mwh, s_to_ms, share_to_percent
 from predictors.strategies.closed_loop import MEASURED_LOG_SD, CandidatePosterior
+from predictors.strategies.protocol import Candidates
 from predictors.strategies.recommendation import LEVEL, FigureInterval
 
 MS_PER_HOUR = s_to_ms(S_PER_HOUR)
@@ -44,6 +45,7 @@ class TrainingForecast(NamedTuple):
     """Time and energy of a training in a mode, with 80 % intervals."""
 
     power_mode: PowerMode
+    name: str  # of the mode, with the power limit of a discrete GPU and the batch size if there are several
     batch_size: int
     epoch_s: FigureInterval
     hours: FigureInterval
@@ -82,20 +84,25 @@ def on_another_board(posterior: CandidatePosterior, time_scale: float, power_sca
 
 
 def forecast(
-    posterior: CandidatePosterior, modes: np.ndarray, pickable: np.ndarray, training: Training, board: str, device: str
+    posterior: CandidatePosterior,
+    candidates: Candidates,
+    pickable: np.ndarray,
+    training: Training,
+    board: str,
+    device: str,
 ) -> BoardForecast:
     """Whether a training keeps its limits in any candidate, with the fastest and the cheapest feasible ones.
 
     Args:
         posterior: of n candidates.
-        modes: their power modes, shape (n, 4).
+        candidates: their power modes, power limits and batch sizes.
         pickable: those that may be chosen, bool of shape (n,).
         training: the training and its limits.
         board: name of the board.
         device: its device name.
     """
     minibatches = training.minibatches(posterior.batch_size)
-    deadline_risk, energy_risk = np.zeros((2, len(modes)))
+    deadline_risk, energy_risk = np.zeros((2, len(candidates.modes)))
     if training.deadline_h is not None:
         deadline_risk = posterior.exceeding("time_ms", training.deadline_h * MS_PER_HOUR / minibatches)
     if training.energy_budget_wh is not None:
@@ -113,7 +120,8 @@ def forecast(
             return FigureInterval(float(value), value / factor, value * factor, bool(posterior.measured[index]))
 
         return TrainingForecast(
-            PowerMode(*map(int, modes[index])),
+            PowerMode(*map(int, candidates.modes[index])),
+            candidates.name(index),
             int(posterior.batch_size[index]),
             interval(hours[index] * S_PER_HOUR / training.epochs, "time_ms"),
             interval(hours[index], "time_ms"),
@@ -137,11 +145,11 @@ def _why_not(
 ) -> str:
     reasons = []
     if training.deadline_h is not None and fastest.hours.value > training.deadline_h:
-        reasons.append(f"its fastest mode, {fastest.power_mode.name}, takes {_figure(fastest.hours, 'h')}")
+        reasons.append(f"its fastest mode, {fastest.name}, takes {_figure(fastest.hours, 'h')}")
     if training.energy_budget_wh is not None and cheapest.energy_wh.value > training.energy_budget_wh:
-        reasons.append(f"its cheapest mode, {cheapest.power_mode.name}, takes {_figure(cheapest.energy_wh, 'Wh')}")
+        reasons.append(f"its cheapest mode, {cheapest.name}, takes {_figure(cheapest.energy_wh, 'Wh')}")
     nearest = (
-        f"the safest mode, {safest.power_mode.name}, takes {_figure(safest.hours, 'h')} and "
+        f"the safest mode, {safest.name}, takes {_figure(safest.hours, 'h')} and "
         f"{_figure(safest.energy_wh, 'Wh')} and misses a limit with {share_to_percent(safest.risk):.2g} %"
     )
     return "; ".join(reasons or [nearest])
@@ -158,7 +166,7 @@ def format_forecasts(training: Training, boards: Sequence[BoardForecast], proven
         if board.fastest is None or board.cheapest is None:
             rows.append([board.board, "no", *[""] * 5, board.why_not])
             continue
-        same = board.fastest[:2] == board.cheapest[:2]
+        same = board.fastest.name == board.cheapest.name
         modes = {"fastest, cheapest" if same else "fastest": board.fastest, "cheapest": board.cheapest}
         for name, mode in list(modes.items())[: 1 if same else 2]:
             epoch = mode.epoch_s
@@ -170,7 +178,7 @@ def format_forecasts(training: Training, boards: Sequence[BoardForecast], proven
                 f"{mode.hours.value:.3g}",
                 f"{mode.energy_wh.value:.4g}",
                 f"{share_to_percent(mode.risk):.2g} %",
-                mode.power_mode.name + ("" if epoch.profiled else " (predicted)"),
+                mode.name + ("" if epoch.profiled else " (predicted)"),
             ])  # fmt: skip
     header = ["board", "in time", ">epoch s", ">80 %", ">hours", ">Wh", ">risk", "mode"]
     return f"training:    {training.describe()}; {provenance}\n{format_table(header, rows)}"

@@ -36,6 +36,7 @@ from predictors.models.tables import TABLE_KEY, Table, find_table, tables_of
 from predictors.search.corpora import load_tables, note_on_medians
 from predictors.search.targets import load_prior, unprofiled_target
 from predictors.strategies.goals import within
+from predictors.strategies.protocol import name_under_limit
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -143,7 +144,7 @@ class FittedModel:
     def __repr__(self) -> str:
         origin = self.origin
         what = f"{origin['workload']} ({origin['task']}) on {origin['device']}, batch size {self.batch_size}"
-        learned_from = f"{origin['fitted_rows']} {origin['provenance']} power modes"
+        learned_from = f"{origin['fitted_rows']} {origin['provenance']} profiles"
         return f"<{self.predictor.name} of {what}: learned from {learned_from}>"
 
     @property
@@ -172,13 +173,17 @@ class FittedModel:
         notes = note_on_medians([self.predictor.name], [table])
         doubtful = self.predictor.training_rows_.inputs.modes[self.predictor.doubtful()]
         if len(doubtful):
-            notes.append(_note_on_modes("contradict all others and carry almost no weight", doubtful))
+            limits = self.predictor.training_rows_.inputs.power_limit_mw
+            names = _names(doubtful, None if limits is None else limits[self.predictor.doubtful()])
+            notes.append(_note_on_modes("contradict all others and carry almost no weight", names))
         if len(table.unapplied()):
             what = (
                 "are left out: faster and drawing more than at the next higher GPU clock, so probably not run at their"
                 " own"
             )
-            notes.append(_note_on_modes(what, table.modes[table.unapplied()]))
+            limits = table.power_limit_mw
+            names = _names(table.modes[table.unapplied()], None if limits is None else limits[table.unapplied()])
+            notes.append(_note_on_modes(what, names))
         idle = [
             f"{reference.workload} on {reference.device}"
             for reference in target.references
@@ -214,7 +219,8 @@ class FittedModel:
             A row for each mode: `power_mode` (its name), `cpu_cores`, `cpu_khz`, `gpu_khz`, `mem_khz`, `batch_size`,
             `time_ms`, `time_low_ms`, `time_high_ms`, `power_mw`, `power_low_mw`, `power_high_mw`, and `on_front`:
             whether no other mode is expected to be better in both time and power. If the profiles have power limits of
-            a discrete GPU, there is a row for each mode and limit, with `power_limit_mw` after `mem_khz`.
+            a discrete GPU, there is a row for each mode and limit, with `power_limit_mw` after `mem_khz` and the limit
+            in its name.
         """
         table, prediction, admitted = self._predicted(device, modes, batch_size, level, unprofiled, power_limit)
         table["on_front"] = table.index.isin(prediction.front(admitted))
@@ -250,9 +256,11 @@ class FittedModel:
         if not (excess <= 0).any():
             place = int(excess.argmin())
             near = _named(table.iloc[[place]]).iloc[0]
-            nearest = f"{near['time_ms']:.4g} ms at {mw_to_w(near['power_mw']):.4g} W, risk {risks[place]:.2g}"
+            nearest = f"{near['power_mode']} at batch size {near['batch_size']}"
+            predicted = f"{near['time_ms']:.4g} ms at {mw_to_w(near['power_mw']):.4g} W"
             raise CannotRunError(
-                f"no mode has the {goal.describe()}", f"the nearest, {near['power_mode']}, has {nearest}"
+                f"no mode meets the goal: {goal.describe()}{'' if risk is None else f' at a risk of at most {risk:g}'}",
+                f"the nearest is {nearest}: predicted {predicted}, risk {risks[place]:.2g}",
             )
         best = int(np.where(excess <= 0, goal.objective(*figures), np.inf).argmin())
         row = table.iloc[[best]].assign(on_front=prediction.is_on_front(best, admitted), risk=risks[best])
@@ -314,7 +322,7 @@ class FittedModel:
             "predictor": self.predictor.name,
             **{name: origin[name] for name in ("workload", "task", "device")},
             "batch size": self.batch_size,
-            "learned from": f"{origin['fitted_rows']} power modes",
+            "learned from": f"{origin['fitted_rows']} profiles",
             "provenance": origin["provenance"],
         }
         return html_table("Fitted model", [row])
@@ -390,10 +398,16 @@ class FittedModel:
 
 def _named(table: pd.DataFrame) -> pd.DataFrame:
     """Predictions with the name of each mode as first column; making 18,096 names takes longer than predicting."""
-    modes = table[list(PowerMode._fields)].to_numpy().tolist()
     table = table.copy()
-    table.insert(0, "power_mode", [PowerMode(*mode).name for mode in modes])
+    table.insert(0, "power_mode", _names(table[list(PowerMode._fields)].to_numpy(), table.get(POWER_LIMIT.name)))
     return table
+
+
+def _names(modes: np.ndarray, limits_mw: Optional[Sequence[int]]) -> List[str]:
+    """The names of modes, shape (n, 4), with their power limits; 1 kHz is an unknown clock, as in `_tables`."""
+    each_mode = np.where(modes == [0, 1, 1, 1], UNKNOWN_KHZ, modes).astype(int).tolist()
+    each_limit = [None] * len(modes) if limits_mw is None else limits_mw
+    return [name_under_limit(PowerMode(*mode), limit_mw) for mode, limit_mw in zip(each_mode, each_limit)]
 
 
 def describe_origin(corpus: Optional[Path], table: Table, fitted: Table, **further: Any) -> Dict[str, Any]:
@@ -411,8 +425,7 @@ def describe_origin(corpus: Optional[Path], table: Table, fitted: Table, **furth
     }
 
 
-def _note_on_modes(what: str, modes: np.ndarray) -> str:
-    names = [PowerMode(*map(int, mode)).name for mode in modes]
+def _note_on_modes(what: str, names: Sequence[str]) -> str:
     more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
     return f"{counted(len(names), 'profile')} {what}: {', '.join(names[:SHOWN])}{more}"
 

@@ -27,6 +27,7 @@ from predictors.models.base import (
     usual_batch_size,
 )
 from predictors.models.persistence import load_model
+from predictors.strategies.protocol import name_under_limit
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -119,10 +120,9 @@ def predict(
         notes.append(f"with this software its predictions deviate by {off} from those when it was saved")
     if spec.gap:
         notes.append(spec.gap)
-    names = [mode.name for mode in modes]
-    if each_limit_mw is not None:
-        names = [f"{name} at {mw_to_w(limit_mw):g} W" for name, limit_mw in zip(names, each_limit_mw)]
-    return BoardPrediction(spec.name, table, _describe(prediction, front, names), provenance, tuple(notes))
+    each_limit = [None] * len(modes) if each_limit_mw is None else each_limit_mw.tolist()
+    names = [name_under_limit(mode, limit_mw) for mode, limit_mw in zip(modes, each_limit)]
+    return BoardPrediction(spec.name, table, _describe(prediction, front, names, size), provenance, tuple(notes))
 
 
 def _board_of(name: str, variant: str, origin: Mapping[str, Any]) -> BoardSpec:
@@ -187,7 +187,7 @@ def table_of(
     return table
 
 
-def _describe(prediction: Prediction, front: np.ndarray, names: Sequence[str]) -> str:
+def _describe(prediction: Prediction, front: np.ndarray, names: Sequence[str], batch_size: int) -> str:
     if not len(front):
         if np.isfinite([prediction.time_ms, prediction.power_mw]).all():
             return "no front: all of these modes are outside the profiled settings"
@@ -196,4 +196,4 @@ def _describe(prediction: Prediction, front: np.ndarray, names: Sequence[str]) -
         f"{names[place]} with {prediction.time_ms[place]:.1f} ms at {mw_to_w(prediction.power_mw[place]):.1f} W"
         for place in (front[0], front[-1])
     ]
-    return f"front of {len(front)} modes, from {ends[0]} to {ends[1]}"
+    return f"front of {len(front)} modes at batch size {batch_size}, from {ends[0]} to {ends[1]}"

@@ -382,25 +382,25 @@ class Answer:
             figures = f"{near.time_ms.value:.4g} ms at {mw_to_w(near.power_mw.value):.4g} W"
             raise CannotRunError(
                 f"no mode meets the goal: {'; '.join(recommendation.goal.describe() for recommendation in missed)}",
-                f"the nearest has {figures}: allow that, or more --profiles",
+                f"the nearest, {near.name}, has {figures}: allow that, or more --profiles",
             )
 
 
 def forecasts_of(device: Device, recommendation: Recommendation, training: Training) -> List[BoardForecast]:
     """Forecasts of the boards of a pool, by their scales, or of the device alone."""
     history, posterior = recommendation.history, recommendation.posterior
-    modes, pickable = history.profiler.candidates.modes, history.usable
+    candidates, pickable = history.profiler.candidates, history.usable
     if not recommendation.unprofiled:
         pickable = pickable & (posterior.admitted | posterior.measured)
     if not isinstance(device, PoolDevice):
-        return [forecast(posterior, modes, pickable, training, device.name, device.name)]
+        return [forecast(posterior, candidates, pickable, training, device.name, device.name)]
     boards = []
     for board, (instance, scales, why) in device.measured_scales().items():
         if scales is None:
             boards.append(BoardForecast(board, instance, why_not=why))
             continue
         own = posterior if scales == (1.0, 1.0) else on_another_board(posterior, *scales)
-        boards.append(forecast(own, modes, pickable, training, board, instance))
+        boards.append(forecast(own, candidates, pickable, training, board, instance))
     return boards
 
 
@@ -625,10 +625,11 @@ class WithinPeak(Strategy):
     def _checked(self, history: History, goal: Goal, choice: Choice) -> Choice:
         refused: Set[int] = set()
         while choice.feasible:
+            name = history.profiler.candidates.name(choice.index)
             if history.profile(choice.index) is None:
-                raise CannotRunError(f"{choice.power_mode.name} cannot be profiled: {history.failed[choice.index]}")
+                raise CannotRunError(f"{name} cannot be profiled: {history.failed[choice.index]}")
             if choice.index not in self._peaks:
-                raise CannotRunError(f"the profile of {choice.power_mode.name} has no peak power", "omit --peak-budget")
+                raise CannotRunError(f"the profile of {name} has no peak power", "omit --peak-budget")
             is_within = choice.index not in refused and history.figures(choice.index, goal)[1] <= 0
             choice = history.choice(choice.index, choice.reason, is_within)
             peak_mw = self._peaks[choice.index].peak_mw

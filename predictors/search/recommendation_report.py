@@ -7,10 +7,17 @@ from typing import Any, Dict, List, Optional, Sequence, Tuple
 import numpy as np
 
 from harness.core.terminal import format_duration, format_table
-from harness.core.units import mw_to_w, share_to_percent
+from harness.core.units import S_PER_HOUR, mw_to_w, share_to_percent
 from predictors.models.base import describe_unprofiled
 from predictors.search.device_profiler import MEDIAN, profiler_of
-from predictors.strategies.recommendation import FigureInterval, ModeFigures, Recommendation, SharedMode, thinned
+from predictors.strategies.recommendation import (
+    FigureInterval,
+    ModeFigures,
+    Recommendation,
+    Saving,
+    SharedMode,
+    thinned,
+)
 
 _FRONT_LINES = 12
 
@@ -106,20 +113,33 @@ def plain_spent(recommendations: Sequence[Recommendation]) -> Dict[str, Any]:
 
 def _savings(recommendation: Recommendation) -> List[str]:
     lines = []
-    span = "an hour's training in this mode"
+    span = f"per hour of {recommendation.history.profiler.task}"
     if recommendation.samples is not None:
-        span = f"the whole training ({recommendation.samples:,.0f} samples)"
+        span = f"over the whole training ({recommendation.samples:,.0f} samples)"
     for saving in recommendation.savings:
         other = saving.other
+        size = f", batch size {other.batch_size}" if recommendation.several_sizes else ""
         origin = "profiled" if other.time_ms.profiled else "predicted"
         figures = f"{origin} {other.time_ms.value:.1f} ms, {mw_to_w(other.power_mw.value):.1f} W"
-        saved = " and ".join(
-            f"{abs(value):.{digits}f} {unit} {'less' if value >= 0 else 'more'}"
-            for value, digits, unit in ((saving.hours, 2, "h"), (saving.energy_wh, 1, "Wh"))
-        )
-        kept = "" if saving.keeps_limits else "; that mode breaks the limits"
-        lines.append(f"against {other.label} ({other.name}, {figures}): {saved} over {span}{kept}")
+        kept = "" if saving.keeps_limits else ", which breaks the limits"
+        lines += [
+            f"compared with {other.label} ({other.name}{size}, {figures}){kept}:",
+            f"  {describe_saving(saving)} {span}",
+        ]
     return lines
+
+
+def describe_saving(saving: Saving) -> str:
+    """The savings as a clause: `saves 34 min 12 s and 10.0 Wh`, `saves 39.0 Wh but takes 13 min 5 s longer`."""
+    duration = format_duration(abs(saving.hours) * S_PER_HOUR)
+    energy = f"{abs(saving.energy_wh):.1f} Wh"
+    if saving.hours >= 0 and saving.energy_wh >= 0:
+        return f"saves {duration} and {energy}"
+    if saving.hours >= 0:
+        return f"saves {duration} but uses {energy} more"
+    if saving.energy_wh >= 0:
+        return f"saves {energy} but takes {duration} longer"
+    return f"takes {duration} longer and uses {energy} more"
 
 
 def plain_mode(mode: ModeFigures, provenance: str) -> Dict[str, Any]:

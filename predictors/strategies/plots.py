@@ -113,7 +113,7 @@ def draw_recommendation(recommendation: Recommendation, axes: Axes, provenance: 
     profiled = recommendation.posterior.measured
     axes.plot(watts[profiled], time_ms[profiled], "o", color=colour(0), markersize=5, label="profiled")
     mode = recommendation.mode
-    label = f"recommended: {mode.power_mode.name}"
+    label = f"recommended: {mode.name}, batch size {mode.batch_size}"
     axes.plot([mw_to_w(mode.power_mw.value)], [mode.time_ms.value], "*", color=colour(1), markersize=15, label=label)
     limit = recommendation.goal.limits.get("power_mw")
     if limit is not None:

@@ -11,7 +11,7 @@ from typing import Any, Callable, Dict, List, NamedTuple, Optional, Protocol, Se
 import numpy as np
 
 from harness.core.errors import CannotRunError, InvalidValueError
-from harness.core.power_modes import PowerMode
+from harness.core.power_modes import UNKNOWN_KHZ, PowerMode
 from harness.core.units import mw_to_w
 from predictors.models.tables import Table
 from predictors.sampling import profiling_seconds
@@ -34,9 +34,11 @@ class Candidates(NamedTuple):
         return {"batch_size": self.batch_size[places], "task": task, "power_limit_mw": limits}
 
     def name(self, index: int) -> str:
-        """The mode of a candidate as text, with its power limit."""
+        """The mode of a candidate as text, with its power limit, and with its batch size if there are several."""
         limits = self.power_limit_mw
-        return name_under_limit(PowerMode(*self.modes[index].tolist()), None if limits is None else int(limits[index]))
+        mode = name_under_limit(PowerMode(*self.modes[index].tolist()), None if limits is None else int(limits[index]))
+        has_several_sizes = (self.batch_size != self.batch_size[0]).any()
+        return f"{mode}, batch size {self.batch_size[index]}" if has_several_sizes else mode
 
     @property
     def known_modes(self) -> np.ndarray:
@@ -45,8 +47,12 @@ class Candidates(NamedTuple):
 
 
 def name_under_limit(mode: PowerMode, limit_mw: Optional[int]) -> str:
-    """A mode as text, with the power limit of a discrete GPU: `1c-x-x-x at 150 W`."""
-    return mode.name if limit_mw is None else f"{mode.name} at {mw_to_w(limit_mw):g} W"
+    """A mode as text; of a discrete GPU `power limit 150 W`, after its clocks if it reports any."""
+    if limit_mw is None:
+        return mode.name
+    limit = f"power limit {mw_to_w(limit_mw):g} W"
+    has_clocks = any(khz != UNKNOWN_KHZ for khz in mode[1:])
+    return f"{mode.name}, {limit}" if has_clocks else limit
 
 
 class MeasuredMode(NamedTuple):
@@ -160,7 +166,7 @@ class History:
             self.usable[[index, *outcome.rules_out]] = False
             self.usable[self.places] = True  # profiled candidates do run
             self._failed_in_a_row += 1
-            self._report_profile(index, f"cannot be profiled: {outcome.reason}")
+            self._report_profile(index, f" cannot be profiled: {outcome.reason}")
             if self._failed_in_a_row >= MOST_FAILURES or (self.left <= 0 and not self.taken):
                 tried = ", ".join(
                     self.profiler.candidates.name(place) for place in list(self.failed)[-self._failed_in_a_row :]
@@ -170,7 +176,7 @@ class History:
         self.taken[index] = outcome
         self._failed_in_a_row = 0
         power = "no power" if np.isnan(outcome.power_mw) else f"{mw_to_w(outcome.power_mw):.1f} W"
-        self._report_profile(index, f"{outcome.time_ms:.1f} ms, {power}")
+        self._report_profile(index, f": {outcome.time_ms:.1f} ms, {power}")
         return outcome
 
     def profile_all(self, indices: Sequence[int]) -> None:
@@ -183,7 +189,7 @@ class History:
 
     def _report_profile(self, index: int, what: str) -> None:
         self._report(
-            f"profile {self.limit - self.unspent} of {self.limit}: {self.profiler.candidates.name(index)} {what}"
+            f"profile {self.limit - self.unspent} of {self.limit}: {self.profiler.candidates.name(index)}{what}"
         )
 
     @property

@@ -17,8 +17,10 @@ from harness.workloads import get_workload
 from jetwatt import recommend
 from predictors.search.deadlines import Training, forecast, format_forecasts, on_another_board, plain_forecasts
 from predictors.strategies.closed_loop import CandidatePosterior
+from predictors.strategies.protocol import Candidates
 
 MODES = np.array([(4, 1_000_000, 500_000, 800_000), (8, 2_000_000, 1_000_000, 1_600_000)])
+CANDIDATES = Candidates(MODES, np.full(2, 16))
 # 3,600 samples in batches of 16 are 225 minibatches: of 100 ms, 160 epochs take an hour.
 EPOCHS, SAMPLES = 160.0, 3600
 
@@ -33,7 +35,7 @@ def posterior(time_ms=(200.0, 100.0), power_w=(10.0, 30.0), sd=0.1, measured=(Fa
 
 def forecast_of(deadline_h=None, energy_wh=None, risk=0.05, found=None):
     training = Training(EPOCHS, SAMPLES, deadline_h, energy_wh, risk)
-    return forecast(found or posterior(), MODES, np.array([True, True]), training, "board1", "sim:orin-agx@1")
+    return forecast(found or posterior(), CANDIDATES, np.array([True, True]), training, "board1", "sim:orin-agx@1")
 
 
 def test_the_fastest_and_the_cheapest_mode_take_what_can_be_worked_out_by_hand():
@@ -99,7 +101,7 @@ def test_looser_limits_never_make_a_board_infeasible_nor_its_modes_worse(deadlin
 def test_boards_are_a_table_and_plain_values():
     training = Training(EPOCHS, SAMPLES, 1.5, 50.0, 0.05)
     boards = [
-        forecast(posterior(sd=sd), MODES, np.ones(2, bool), training, name, name)
+        forecast(posterior(sd=sd), CANDIDATES, np.ones(2, bool), training, name, name)
         for sd, name in ((0.1, "a"), (0.5, "b"))
     ]
     text = format_forecasts(training, boards, "simulated")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import numpy as np
 import pytest
@@ -16,6 +17,8 @@ from harness.core.measured_tables import table_file
 from harness.devices.registry import open_device
 from jetwatt.cli import main
 from predictors.search.recommend import LOCKED_CLOCKS
+from predictors.search.recommendation_report import describe_saving
+from predictors.strategies.recommendation import Saving
 
 WORKLOAD, SIZES = "resnet50-imagenet", [32, 64, 128]
 V100 = f"replay:{table_file('zeus-v100')}"
@@ -33,8 +36,36 @@ def test_the_least_energy_is_chosen_in_six_profiles():
     choice = answer.recommendations[0][0].choice
     known = energies()
     assert known[choice.power_limit_mw, choice.batch_size] <= 1.03 * min(known.values())
-    assert f"1c-x-x-x at {choice.power_limit_mw / 1000:g} W, batch size {choice.batch_size}" in repr(answer)
+    name = f"power limit {choice.power_limit_mw / 1000:g} W, batch size {choice.batch_size}"
+    assert f"recommended: {name} (" in repr(answer)
+    assert "1c-x" not in repr(answer)
     assert "energy of a sample" in repr(answer)
+
+    saving = answer.recommendations[0][0].savings[0]
+    assert f"compared with MAXN (power limit 250 W, batch size {saving.other.batch_size}, " in repr(answer)
+    assert re.search(r"\n  saves \d+\.\d Wh .*per hour of training$", repr(answer), re.MULTILINE)
+
+
+@pytest.mark.parametrize(
+    ("hours", "energy_wh", "clause"),
+    [
+        (0.5, 10, "saves 30 min 0 s and 10.0 Wh"),
+        (0.01, -2.5, "saves 36 s but uses 2.5 Wh more"),
+        (-6.7, 41.4, "saves 41.4 Wh but takes 6 h 42 min longer"),
+        (-0.5, -10, "takes 30 min 0 s longer and uses 10.0 Wh more"),
+    ],
+)
+def test_a_saving_reads_as_a_clause_with_its_verbs(hours, energy_wh, clause):
+    assert describe_saving(Saving(None, hours, energy_wh, True)) == clause
+
+
+def test_the_plot_names_the_recommended_power_limit_and_batch_size():
+    pytest.importorskip("matplotlib")
+    answer = jetwatt.recommend(V100, workload=WORKLOAD, goal="energy", batch_size=SIZES, profiles=3)
+    labels = [text.get_text() for text in answer.plot().get_legend().get_texts()]
+    choice = answer.recommendations[0][0].choice
+    name = f"power limit {choice.power_limit_mw / 1000:g} W, batch size {choice.batch_size}"
+    assert f"recommended: {name}" in labels
 
 
 def test_the_json_file_has_the_power_limit(tmp_path):

@@ -51,7 +51,8 @@ def test_a_choice_names_its_power_limit_and_so_does_the_report_of_each_profile()
     assert choice.power_limit_mw == RESNET.power_limit_mw[choice.index]
     assert len(lines) == PROFILES
     index = next(iter(history.taken))
-    assert lines[0].startswith(f"profile 1 of 6: 1c-x-x-x at {RESNET.power_limit_mw[index] / 1000:g} W ")
+    limit_w, size = RESNET.power_limit_mw[index] / 1000, RESNET.batch_size[index]
+    assert lines[0].startswith(f"profile 1 of 6: power limit {limit_w:g} W, batch size {size}: ")
 
 
 def test_zeus_profiles_every_limit_at_a_batch_size_before_the_next_and_keeps_the_cheapest():
