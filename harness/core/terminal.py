@@ -32,6 +32,17 @@ WIDTH = 100
 
 _UNBROKEN = "\N{NO-BREAK SPACE}"
 
+
+def wrap(text: str, indent: str = "", width: int = WIDTH) -> str:
+    """A text broken into lines at its blanks; `indent` begins all lines but the first.
+
+    A command in backticks stays on one line, so that it can be copied.
+    """
+    unbroken = re.sub(r"`[^`]+`", lambda command: command[0].replace(" ", _UNBROKEN), text)
+    lines = textwrap.wrap(unbroken, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
+    return "\n".join(lines).replace(_UNBROKEN, " ")
+
+
 MOST_RULE = 60  # characters of the rule below the last header: a wider one would wrap in a terminal
 
 
@@ -65,23 +76,9 @@ def format_table(
     return "\n".join(text.rstrip() for text in lines)
 
 
-def wrapped(text: str, width: int = WIDTH, indent: str = "", further_indent: str = "") -> List[str]:
-    """The lines of a text. A command in backticks stays on one line, so that it can be copied."""
-    unbroken = re.sub(r"`[^`]+`", lambda command: command[0].replace(" ", _UNBROKEN), text)
-    lines = textwrap.wrap(
-        unbroken,
-        width,
-        initial_indent=indent,
-        subsequent_indent=further_indent,
-        break_on_hyphens=False,
-        break_long_words=False,
-    )
-    return [line.replace(_UNBROKEN, " ") for line in lines]
-
-
 def _wrapped_row(row: Sequence[str], width: int) -> List[List[str]]:
     """A row whose last cell is at most `width` wide, and below it rows with the rest of that cell alone."""
-    first, *rest = wrapped(row[-1], width) or [""]
+    first, *rest = wrap(row[-1], width=width).splitlines() or [""]
     blank = [""] * len(row[:-1])
     return [[*row[:-1], first], *([*blank, text] for text in rest)]
 

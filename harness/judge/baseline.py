@@ -20,7 +20,7 @@ from harness.core import board_threshold
 from harness.core.errors import StoreError
 from harness.core.files import write_output
 from harness.core.profiles import Profile
-from harness.core.terminal import counted, format_table
+from harness.core.terminal import counted, format_table, wrap
 from harness.judge.pairs import Pair, nearest, pair, ratios, rest_of, without_question
 from harness.judge.quantities import MIN_MINIBATCHES, QUANTITIES, TIME, JudgedQuantity
 from harness.judge.sides import (
@@ -48,6 +48,8 @@ from harness.judge.verdicts import (
     Subject,
     Tested,
     check_threshold,
+    describe_detectable,
+    describe_doubts,
 )
 from harness.judge.verdicts import judge as judge_subjects
 from harness.stats.comparison import Change, learn_noise, median_of_runs, pooled_median
@@ -60,21 +62,24 @@ DEFAULT_THRESHOLD = TIME.threshold
 SIDES = ("the baseline", "now")
 
 ENOUGH_RUNS = 3
-RECORD_MORE_NOTE = (
-    f"the noise is greater than the threshold, so an equal figure is inconclusive too: record at least {ENOUGH_RUNS}"
-    " runs of this case, or raise the threshold"
-)
+RECORD_MORE_NOTE = f"record at least {ENOUGH_RUNS} runs of this case, or raise the threshold"
 NOT_RUN_NOTE = "not run since the baseline was recorded; to compare, measure again: pytest benchmarks"
 TOO_FEW_NOTE = f"at least {MIN_MINIBATCHES} clean minibatches are needed on each side"
 _NAMED_CASES = 3  # below the table, for each note
 
-TEST = (
-    "slower, more power, more memory: the ratio of medians exceeds the threshold, and a one-sided t-test rejects noise"
-    f" as the cause (p < {SIGNIFICANCE:.2g} after Holm's correction over all compared cases). Noise within runs: block"
-    " bootstrap of the minibatches. Noise between runs: a prior for the device, updated by repeated runs. inconclusive:"
-    " no test finds a change, but the ratio exceeds the threshold, or the interval extends beyond it both ways."
+_TESTED = (
+    "the ratio of medians is beyond the threshold, and a one-sided t-test has p <"
+    f" {SIGNIFICANCE:.2g} after Holm's correction over all cases"
 )
-"""The test, for help texts and below every table."""
+_NOISE = (
+    "within runs, a block bootstrap of the minibatches; between runs, a prior for the device, updated by repeated runs"
+)
+TEST = (
+    f"slower, more power, more memory: {_TESTED}. Noise: {_NOISE}. Without a significant change, a verdict is"
+    " inconclusive if the ratio is beyond the threshold, or the interval extends beyond it both ways."
+)
+"""The test, for help texts."""
+REMEDY = f"to decide: record at least {ENOUGH_RUNS} runs of each case, and measure as many now, on an idle machine"
 
 
 def recorded_median(case: CaseRuns, quantity: JudgedQuantity = TIME) -> Optional[Interval]:
@@ -236,9 +241,9 @@ def judge_pairs(
             ratio = estimates[case_pair.key].estimate if case_pair.key in estimates else None
             allowed = allowed_share([case_pair], quantity, threshold, quantity.threshold)
             limit = _limit(recorded, ratio, quantity, allowed) if is_alone and ratio else None
-            notes = (TOO_FEW_NOTE,) if verdict.status == TOO_FEW else _notes(case_pair, quantity)
+            notes = (TOO_FEW_NOTE,) if verdict.status == TOO_FEW else (*verdict.notes, *_notes(case_pair, quantity))
             if verdict.status == INCONCLUSIVE and len(recorded.runs) < ENOUGH_RUNS:
-                notes = (RECORD_MORE_NOTE, *notes)
+                notes = (*notes, RECORD_MORE_NOTE)
             of_pair.setdefault(id(case_pair), []).append(verdict._replace(notes=notes, limit=limit))
     return [verdict for case_pair in pairs for verdict in [*of_pair.get(id(case_pair), []), *_not_compared(case_pair)]]
 
@@ -459,7 +464,15 @@ def format_checked(verdicts: Sequence[Compared], threshold: Optional[float] = No
         cases, more = list(names), len(names) - _NAMED_CASES
         lines.append(f"{', '.join(cases[:_NAMED_CASES])}{f' and {more} more' if more > 0 else ''}: {note}")
     pairs = [verdict.pair for verdict in verdicts if verdict.pair is not None]
-    return "\n".join([*lines, f"threshold: {thresholds_in_words(pairs, threshold)}. {TEST}"])
+    explained = [
+        f"threshold: {thresholds_in_words(pairs, threshold)}",
+        f"test: {_TESTED}",
+        f"noise: {_NOISE}",
+        *describe_detectable(verdicts),
+        *describe_doubts(verdicts),
+        *([REMEDY] if any(verdict.status == INCONCLUSIVE for verdict in verdicts) else []),
+    ]
+    return "\n".join([*lines, *(wrap(line, "  ") for line in explained)])
 
 
 def thresholds_in_words(pairs: Sequence[Pair], threshold: Optional[float] = None) -> str:

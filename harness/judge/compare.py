@@ -27,7 +27,7 @@ import numpy as np
 
 from harness.core.board_threshold import BoardThreshold
 from harness.core.cases import TRAINING
-from harness.core.terminal import counted, format_table
+from harness.core.terminal import counted, format_table, wrap
 from harness.judge.case_frame import SOFTWARE
 from harness.judge.pairs import Pair, environment_changes, pair, ratios
 from harness.judge.quantities import MIN_MINIBATCHES, QUANTITIES, TIME, JudgedQuantity
@@ -35,6 +35,7 @@ from harness.judge.sides import Side, cases_of, read_side
 from harness.judge.thresholds import allowed_share, board_thresholds, describe_thresholds
 from harness.judge.verdicts import (
     CASES,
+    INCONCLUSIVE,
     OVERALL,
     SAME,
     SIGNIFICANCE,
@@ -44,6 +45,8 @@ from harness.judge.verdicts import (
     Subject,
     Tested,
     check_threshold,
+    describe_detectable,
+    describe_doubts,
     exit_code,
 )
 from harness.judge.verdicts import judge as judge_subjects
@@ -64,15 +67,19 @@ DEFAULT_THRESHOLD = 0.02  # a change of the median below this is none
 TELLING = 0.05  # an interval that reaches beyond this both ways is inconclusive: it would hide a change of 5 %
 FAST_TIME = TIME._replace(name="fast minibatch time")  # with --fastest, in the place of the median
 
+_LEVEL = f"p < {SIGNIFICANCE:.2g} (two-sided, after Holm's correction)"
+
 TEST = (
-    "A change counts if the ratio of medians exceeds the threshold and noise alone is unlikely to cause it"
-    f" (p < {SIGNIFICANCE:.2g}, two-sided, after Holm's correction over the cases of a figure). The p-value of a case"
-    " is the larger of two tests: a t-test with the noise within runs (block bootstrap of the minibatches) and between"
-    " runs, and a rank-sum test of blocks of minibatches where there are enough. Over several cases rank tests are"
-    " combined, and noise shared by all cases of a run is included. With --fastest, p comes from a permutation test of"
-    f" whole runs. inconclusive: no change found, but the interval extends beyond {TELLING:.0%} (or the threshold) both"
-    " ways, or the ratio is beyond it, or the interval alone would indicate a change."
+    f"A change counts if the ratio of medians is beyond the threshold and {_LEVEL}. The p-value of a case is the larger"
+    " of two tests: a t-test with the noise within runs (block bootstrap of the minibatches) and between runs, and a"
+    " rank-sum test of blocks of minibatches where there are enough. Over several cases rank tests are combined, and"
+    " noise shared by all cases of a run is included. With --fastest, p comes from a permutation test of whole runs."
+    f" Without a significant change, a verdict is inconclusive if the ratio is beyond {TELLING:.0%}, or beyond the"
+    f" threshold with an interval on one side of 0 %, or if the interval extends beyond {TELLING:.0%} both ways (a"
+    f" threshold above {TELLING:.0%} replaces it)."
 )
+REMEDY = "to detect smaller changes: measure more runs of each side, in turns (before, after, before, ...)"
+ON_SHARED_MACHINES = "; on a shared machine, compare with --fastest"
 
 
 def _judge(
@@ -128,7 +135,7 @@ def _judge(
             own = tested(members) if members[0].key in testable else None
             allowed = allowed_share(members, quantity, threshold, DEFAULT_THRESHOLD)
             subjects.append(Subject(scope, name, counts, own, allowed, members[0] if scope == CASES else None))
-        verdicts += judge_subjects(subjects, quantity, TELLING)
+        verdicts += judge_subjects(subjects, quantity, TELLING, tails=2)
     return verdicts
 
 
@@ -251,8 +258,33 @@ def format_result(result: ComparedSides, markdown: bool = False) -> str:
         *_listed("Machine or software differs, and is compared anyway:", environment, markdown),
         *_listed("Notes:", _notes(result), markdown),
     ]
+    return "\n\n".join([*parts, *_listed("Verdicts:", _explained(result), markdown)])
+
+
+def _explained(result: ComparedSides) -> List[str]:
+    """What was tested, at what level, what would be detected, and what is inconclusive and how to decide it."""
+    tests = ["a t-test with the noise within and between runs", "a rank-sum test of blocks of minibatches"]
+    fastest = any(verdict.quantity == FAST_TIME for verdict in result.verdicts)
     thresholds = describe_thresholds(result.pairs, result.given, f"{result.threshold:.1%}")
-    return "\n\n".join([*parts, f"Threshold {thresholds}. {TEST}"])
+    return [
+        f"threshold: {thresholds}",
+        f"test: the ratio of medians is beyond the threshold, and {_LEVEL}",
+        f"p: the larger one of {' and '.join(tests)}",
+        *([f"p of {FAST_TIME.name}: a permutation test of whole runs"] if fastest else []),
+        *describe_detectable(result.verdicts),
+        *describe_doubts(result.verdicts),
+        *_remedies(result),
+    ]
+
+
+def _remedies(result: ComparedSides) -> List[str]:
+    """What to do about inconclusive verdicts, and about noise that would often hide a change of `TELLING` overall."""
+    for verdict in result.verdicts:
+        is_blunt = verdict.detectable is not None and verdict.detectable > TELLING
+        if verdict.status == INCONCLUSIVE or (verdict.scope == OVERALL and verdict.status == SAME and is_blunt):
+            is_fastest = any(other.quantity == FAST_TIME for other in result.verdicts)
+            return [REMEDY if is_fastest else REMEDY + ON_SHARED_MACHINES]
+    return []
 
 
 def _nothing_shared(result: ComparedSides) -> str:
@@ -273,7 +305,8 @@ def _listed(title: str, lines: Sequence[str], markdown: bool) -> List[str]:
     """A part of the text with its title, at most `_MOST_LINES` long; empty without lines."""
     more = len(lines) - _MOST_LINES
     bullets = [*lines[:_MOST_LINES], *([f"{more} more, see --json"] if more > 0 else [])]
-    return ["\n".join([title, *([""] if markdown else []), *(f"- {line}" for line in bullets)])] if lines else []
+    wrapped = [wrap(f"- {line}", "  ") for line in bullets]
+    return ["\n".join([title, *([""] if markdown else []), *wrapped])] if lines else []
 
 
 def to_json(result: ComparedSides) -> str:
@@ -305,7 +338,7 @@ def to_json(result: ComparedSides) -> str:
         "only_before": result.only_before,
         "only_after": result.only_after,
         "environment": environment_changes(result.compared),
-        "notes": _notes(result),
+        "notes": [*_notes(result), *_remedies(result)],
     }
     return json.dumps(document, indent=1, allow_nan=False)
 
@@ -347,13 +380,6 @@ def _notes(result: ComparedSides) -> List[str]:
         notes.append(
             "one run on each side: the noise between runs is assumed from a prior for the board and the scatter of"
             " cases; measure each side three times for a reliable answer"
-        )
-    if any(
-        verdict.change and verdict.change.high > verdict.change.low * (1 + TELLING) for verdict in result.of(OVERALL)
-    ):
-        notes.append(
-            f"runs differ so much here that a change of {TELLING:.0%} may be missed: measure more runs of each side, in"
-            " turns (before, after, before, ...); on a shared machine, compare with --fastest"
         )
     return notes
 

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Iterable, List, NamedTuple, Optional, Sequence, Tuple
+import math
+from collections import Counter
+from statistics import NormalDist
+from typing import Dict, Iterable, List, NamedTuple, Optional, Sequence, Tuple
 
 from harness.core.errors import InvalidValueError
+from harness.core.terminal import counted
 from harness.core.units import share_to_percent
 from harness.judge.pairs import Pair
 from harness.judge.quantities import JudgedQuantity
 from harness.stats.comparison import Change, holm, pooled_median
-from harness.stats.estimates import CONFIDENCE, Interval
+from harness.stats.estimates import CONFIDENCE
 
 SAME, INCONCLUSIVE, TOO_FEW = "no difference", "inconclusive", "too few"
 """Verdicts in addition to those of each quantity, such as `slower` and `faster`."""
@@ -17,7 +21,12 @@ SAME, INCONCLUSIVE, TOO_FEW = "no difference", "inconclusive", "too few"
 REFUSED, NOT_RUN, NEW, NOT_MEASURED = "refused", "not run", "not in baseline", "not measured"
 """Verdicts on cases or quantities that were not compared: conditions differ, or only one side has them."""
 
+DOUBTFUL_CHANGE = "the change is beyond the threshold, but noise may have caused it"
+
 SIGNIFICANCE = 1 - CONFIDENCE
+
+POWER = 0.8  # of a test: the probability that it detects a change
+_MOST_LOG_CHANGE = math.log(2)  # that is detectable; beyond it the noise hides a doubling
 
 CASES, WORKLOADS, OVERALL = "cases", "workloads", "overall"
 """Scope of a verdict: one case, the cases of a workload, or all of them."""
@@ -57,6 +66,7 @@ class Compared(NamedTuple):
     notes: Tuple[str, ...] = ()  # remarks on the verdict, one short sentence each
     pair: Optional[Pair] = None  # of a case
     limit: Optional[float] = None  # of one profile: worse begins beyond it, in the unit of the quantity
+    detectable: Optional[float] = None  # share: four of five such comparisons would detect a change this large
 
     @property
     def figure(self) -> str:
@@ -92,11 +102,13 @@ class Compared(NamedTuple):
         return text + "".join(f"; {note}" for note in self.notes)
 
 
-def judge(subjects: Sequence[Subject], quantity: JudgedQuantity, telling: float = 0.0) -> List[Compared]:
-    """Verdicts on a quantity, corrected for the number of tested subjects.
+def judge(
+    subjects: Sequence[Subject], quantity: JudgedQuantity, telling: float = 0.0, tails: int = 1
+) -> List[Compared]:
+    """Verdicts on a quantity, corrected for the number of tested subjects; `tails` of their tests.
 
     A change counts if the ratio exceeds the subject's threshold and noise alone is unlikely to cause it. Others are
-    inconclusive if the interval extends beyond `telling`, or the threshold, both ways.
+    inconclusive if `doubt_of` has a reason, which is the first of their notes.
     """
     tested = [subject.tested for subject in subjects if subject.tested is not None]
     worse = iter(holm([result.p_worse for result in tested]))
@@ -106,11 +118,12 @@ def judge(subjects: Sequence[Subject], quantity: JudgedQuantity, telling: float 
         if result is None:
             verdicts.append(Compared(scope, name, quantity, TOO_FEW, counts, pair=pair))
             continue
-        p_values = next(worse), next(better)
-        status = status_of(quantity, result.change, *p_values, threshold, telling)
-        verdicts.append(
-            Compared(scope, name, quantity, status, counts, result.change, p_values[0], result.rank_p, pair=pair)
-        )
+        change, p_values = result.change, (next(worse), next(better))
+        status = status_of(quantity, change, *p_values, threshold, telling)
+        verdict = Compared(scope, name, quantity, status, counts, change, p_values[0], result.rank_p, pair=pair)
+        notes = (doubt_of(change, threshold, telling),) if status == INCONCLUSIVE else ()
+        detectable = detectable_share(change, threshold, SIGNIFICANCE / tails / len(tested))
+        verdicts.append(verdict._replace(notes=notes, detectable=detectable))
     return verdicts
 
 
@@ -121,15 +134,62 @@ def status_of(
     is_worse = quantity.is_worse(change.ratio)
     if is_beyond and (p_worse if is_worse else p_better) < SIGNIFICANCE:
         return quantity.worse if is_worse else quantity.better
-    is_likely = is_beyond and not change.low <= 1 <= change.high
-    is_open = is_likely or is_unsure(Interval(*change[:3]), max(threshold, telling))
-    return INCONCLUSIVE if is_open else SAME
+    return INCONCLUSIVE if doubt_of(change, threshold, telling) else SAME
 
 
-def is_unsure(interval: Interval, threshold: float) -> bool:
-    """Whether a ratio without a significant change may still be one: beyond the threshold, or too uncertain."""
-    low, high = 1 / (1 + threshold), 1 + threshold
-    return not low <= interval.value <= high or (interval.low < low and interval.high > high)
+def doubt_of(change: Change, threshold: float, telling: float) -> str:
+    """Why a change that is not significant may still be one; empty if it shows no difference."""
+    is_beyond = not 1 / (1 + threshold) <= change.ratio <= 1 + threshold
+    if is_beyond and not change.low <= 1 <= change.high:
+        return DOUBTFUL_CHANGE
+    bound = max(threshold, telling)
+    low, high = 1 / (1 + bound), 1 + bound
+    if not low <= change.ratio <= high:
+        return DOUBTFUL_CHANGE
+    return f"noise may hide a change of {bound:.1%}" if change.low < low and change.high > high else ""
+
+
+def detectable_share(change: Change, threshold: float, significance: float) -> float:
+    """The change, as a share, that `POWER` of all comparisons with the noise of this one would detect; approximate.
+
+    `significance` is that of a one-sided test, corrected for the number of tests.
+    """
+    normal = NormalDist()
+    error = math.log(change.high / change.low) / 2 / normal.inv_cdf(0.5 + CONFIDENCE / 2)
+    least_significant = max(normal.inv_cdf(1 - significance) * error, math.log1p(threshold))
+    log_change = least_significant + normal.inv_cdf(POWER) * error
+    return math.expm1(log_change) if log_change < _MOST_LOG_CHANGE else math.inf
+
+
+def describe_detectable(verdicts: Sequence[Compared]) -> List[str]:
+    """A line with the changes that would be detected in each quantity: overall, and in the noisiest case."""
+    texts = []
+    for figure in dict.fromkeys(verdict.figure for verdict in verdicts):
+        shares: Dict[str, List[float]] = {}
+        for verdict in verdicts:
+            if verdict.figure == figure and verdict.detectable is not None:
+                shares.setdefault(verdict.scope, []).append(verdict.detectable)
+        cases = shares.get(CASES, [])
+        ends = [f"{_share_text(share)} overall" for share in shares.get(OVERALL, ())]
+        if len(cases) > 1:
+            ends.append(f"{_share_text(max(cases))} in the noisiest case")
+        texts += [f"{figure} {', '.join(ends or map(_share_text, cases))}"] if cases else []
+    return [f"detectable with a probability of {POWER:.0%}: {'; '.join(texts)}"] if texts else []
+
+
+def _share_text(share: float) -> str:
+    return f"{share:.1%}" if math.isfinite(share) else "more than 100%"
+
+
+def describe_doubts(verdicts: Sequence[Compared]) -> List[str]:
+    """A line with the number of inconclusive verdicts and their reasons; none if there are none."""
+    reasons = Counter(verdict.notes[0] for verdict in verdicts if verdict.status == INCONCLUSIVE)
+    if not reasons:
+        return []
+    total = f"{INCONCLUSIVE}: {sum(reasons.values())} of {counted(len(verdicts), 'verdict')}"
+    if len(reasons) == 1:
+        return [f"{total}: {next(iter(reasons))}"]
+    return [f"{total}: {'; '.join(f'in {count}, {reason}' for reason, count in reasons.items())}"]
 
 
 def check_threshold(threshold: float) -> None:

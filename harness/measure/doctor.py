@@ -12,7 +12,7 @@ from harness.core.configuration import FILE_NAME, Configuration, load_configurat
 from harness.core.device import Device
 from harness.core.environment import describe_environment, package_version
 from harness.core.errors import CannotRunError, DependencyError, InvalidValueError
-from harness.core.terminal import WIDTH, format_table, shown, wrapped
+from harness.core.terminal import WIDTH, format_table, shown, wrap
 from harness.core.units import BYTES_PER_GIB
 from harness.devices.board_record import root_of
 from harness.devices.registry import capabilities_of_packages, local_board, open_device
@@ -113,8 +113,7 @@ def format_findings(findings: Dict[str, Any]) -> str:
             names.setdefault(each["way_out"], []).append(each["name"])
         lines += ["", "To get the rest:"]
         for way_out, same in names.items():
-            text = shown(f"{', '.join(same)}: {way_out}")
-            lines += wrapped(text, indent="  ", further_indent="    ")
+            lines.append(wrap(shown(f"  {', '.join(same)}: {way_out}"), indent="    "))
     lines += ["", "Storage found here, as --storage takes it:"]
     for medium in findings["storage"]:
         kind = {True: "rotational", False: "not rotational", None: "unknown whether rotational"}[medium["rotational"]]

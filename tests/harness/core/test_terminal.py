@@ -14,7 +14,7 @@ from harness.core.terminal import (
     counted,
     format_duration,
     format_table,
-    wrapped,
+    wrap,
 )
 
 
@@ -56,8 +56,12 @@ def test_a_text_too_wide_for_the_screen_goes_on_in_its_own_column():
 
 
 def test_a_command_is_not_broken_by_a_line():
-    lines = wrapped("with a CPU of Intel try `sudo modprobe intel_rapl_msr`; elsewhere nothing helps", 30, "  ", "    ")
-    assert lines == ["  with a CPU of Intel try", "    `sudo modprobe intel_rapl_msr`;", "    elsewhere nothing helps"]
+    text = "  with a CPU of Intel try `sudo modprobe intel_rapl_msr`; elsewhere nothing helps"
+    assert wrap(text, "    ", 30).splitlines() == [
+        "  with a CPU of Intel try",
+        "    `sudo modprobe intel_rapl_msr`;",
+        "    elsewhere nothing helps",
+    ]
 
 
 def test_one_thing_is_no_plural():

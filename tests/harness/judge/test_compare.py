@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from pathlib import Path
+from statistics import NormalDist
 from typing import Any, Dict
 
 import numpy as np
 import pytest
 
 from harness.__main__ import main
+from harness.judge.compare import TELLING
+from harness.judge.verdicts import DOUBTFUL_CHANGE, detectable_share, doubt_of
+from harness.stats.comparison import Change
+from harness.stats.estimates import Estimate
 from harness.store.results import ResultsStore
 from tests.harness.store.profile_examples import ENVIRONMENT, make_profile
 
@@ -152,6 +158,71 @@ def test_a_large_change_that_is_not_sure_is_not_called_no_difference(tmp_path, c
     [overall] = document["overall"]
     assert overall["low"] < 1 < 1.1 < overall["ratio"]
     assert (code, overall["status"]) == (0, "inconclusive")
+
+
+def printed_verdicts(before, after, capsys, *arguments):
+    """The last part of the printed comparison, by the label of each line."""
+    main(["compare", str(before), str(after), *arguments])
+    _, _, part = capsys.readouterr().out.partition("Verdicts:\n")
+    assert max(map(len, part.splitlines())) <= 100
+    lines = [" ".join(line.split()) for line in f"\n{part}".split("\n- ")[1:]]
+    return dict(line.split(": ", 1) for line in lines)
+
+
+def test_an_inconclusive_verdict_is_explained_by_its_own_reason_and_no_other(tmp_path, capsys):
+    for name, factor in (("a", 1.0), ("b", 1.12)):
+        with ResultsStore(tmp_path / name) as store:
+            for median_ms in (80.0, 100.0, 125.0):
+                store.add(make_profile([factor * median_ms] * 40, power_mw=None), ENVIRONMENT, "run")
+    verdicts = printed_verdicts(tmp_path / "a", tmp_path / "b", capsys)
+    assert verdicts["inconclusive"] == f"3 of 3 verdicts: {DOUBTFUL_CHANGE}"
+    assert "--fastest" in verdicts["to detect smaller changes"]
+
+
+@pytest.mark.parametrize(
+    ("ratio", "low", "high", "reason"),
+    [
+        (1.03, 0.98, 1.08, ""),  # beyond the threshold of 2 %, and still no difference: that begins at 5 %
+        (1.03, 1.01, 1.05, DOUBTFUL_CHANGE),
+        (1.06, 0.99, 1.13, DOUBTFUL_CHANGE),
+        (1.0, 0.94, 1.06, "noise may hide a change of 5.0%"),
+        (1.01, 1.005, 1.015, ""),  # on one side of 0 %, but below the threshold
+    ],
+)
+def test_a_change_that_is_not_significant_is_inconclusive_for_a_reason_or_no_difference(ratio, low, high, reason):
+    assert doubt_of(Change(ratio, low, high, 0.2), 0.02, TELLING) == reason
+
+
+@pytest.mark.parametrize("arguments", [(), ("--fastest",), ("--markdown",)])
+def test_the_test_its_level_and_the_detectable_change_are_printed_in_short_lines(tmp_path, capsys, arguments):
+    before, after = measure(tmp_path / "a", 1, runs=4), measure(tmp_path / "b", 2, runs=4)
+    verdicts = printed_verdicts(before, after, capsys, *arguments)
+    assert verdicts["threshold"] == "2.0%"
+    assert "p < 0.05 (two-sided, after Holm's correction)" in verdicts["test"]
+    assert ("p of fast minibatch time" in verdicts) == ("--fastest" in arguments)
+    assert "to detect smaller changes" not in verdicts
+    shares = verdicts["detectable with a probability of 80%"]
+    assert re.search(r"minibatch time \d\.\d% overall, \d\.\d% in the noisiest case; power ", shares)
+    assert "inconclusive" not in verdicts
+
+
+def test_fast_minibatches_are_advised_unless_they_are_compared_already(tmp_path, capsys):
+    swings = {"runs": 4, "between": 0.2, "workloads": ["lenet-mnist"]}
+    before, after = measure(tmp_path / "a", 1, **swings), measure(tmp_path / "b", 2, **swings)
+    for arguments in ((), ("--fastest",)):
+        advice = printed_verdicts(before, after, capsys, *arguments)["to detect smaller changes"]
+        assert advice.startswith("measure more runs of each side")
+        assert ("--fastest" in advice) == (not arguments)
+
+
+def test_the_detectable_change_is_found_with_the_stated_probability():
+    normal = NormalDist()
+    for error, threshold in ((0.01, 0.0), (0.01, 0.02), (0.03, 0.02), (0.001, 0.05)):
+        change = Change(*Estimate(1.01, error, 10_000).interval(), 0.5)
+        share = detectable_share(change, threshold, 0.025)
+        needed = max(normal.inv_cdf(0.975) * error, math.log1p(threshold))
+        assert normal.cdf((math.log1p(share) - needed) / error) == pytest.approx(0.8, abs=1e-3)
+    assert detectable_share(Change(1.0, 0.01, 100.0, 1.0), 0.02, 0.025) == math.inf
 
 
 def test_other_conditions_are_refused_with_what_differs(tmp_path, compare):

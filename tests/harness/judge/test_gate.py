@@ -18,7 +18,7 @@ from harness.gate import Baseline
 from harness.judge.baseline import RECORD_MORE_NOTE, check, format_checked, judge, record
 from harness.judge.quantities import TIME
 from harness.judge.sides import CaseRuns, Run, read_baseline
-from harness.judge.verdicts import Compared, exit_code
+from harness.judge.verdicts import DOUBTFUL_CHANGE, Compared, exit_code
 from harness.outcome import Outcome
 from harness.stats import estimates as statistics
 from harness.store import conditions
@@ -182,7 +182,27 @@ def test_an_equal_figure_is_inconclusive_if_one_noisy_run_was_recorded_and_the_r
     verdicts = gate([(times, {})], [(times, {})])
     assert [verdict.status for verdict in verdicts] == ["inconclusive"]
     assert verdicts[0].change.ratio == pytest.approx(1)
+    assert verdicts[0].notes[0] == "noise may hide a change of 5.0%"
     assert (RECORD_MORE_NOTE in verdicts[0].notes) == has_note
+
+
+def test_a_change_beyond_the_threshold_that_is_not_significant_is_not_blamed_on_noise_that_hides_an_equal_figure():
+    verdicts = judge([case_runs(steady(96, 100, 104), 0)], [case_runs(steady(102, 106, 110), 0)])
+    [verdict] = verdicts
+    assert (verdict.status, verdict.notes[0]) == ("inconclusive", DOUBTFUL_CHANGE)
+    assert verdict.change.low > 1 / 1.05  # so an equal figure would be no difference
+
+
+def test_what_was_tested_and_what_is_undecided_is_printed_in_short_lines():
+    verdicts = judge([case_runs(steady(96, 100, 104), 0)], [case_runs(steady(102, 106, 110), 0)])
+    _, _, footer = format_checked(verdicts).partition("threshold: ")
+    assert max(map(len, footer.splitlines())) <= 100
+    text = " ".join(footer.split())
+    assert f"inconclusive: 1 of 1 verdict: {DOUBTFUL_CHANGE} to decide: record at least 3 runs" in text
+    assert re.search(r"detectable with a probability of 80%: minibatch time \d+\.\d%", text)
+    decided = format_checked(judge([case_runs(steady(*[100] * 9), 0)], [case_runs(steady(*[100] * 9), 0)]))
+    assert "inconclusive" not in decided
+    assert "to decide" not in decided
 
 
 def test_an_idle_state_that_takes_more_power_fails(tmp_path, baseline):

@@ -60,9 +60,9 @@ def test_a_saving_reads_as_a_clause_with_its_verbs(hours, energy_wh, clause):
 
 
 def test_the_plot_names_the_recommended_power_limit_and_batch_size():
-    pytest.importorskip("matplotlib")
+    figure = pytest.importorskip("matplotlib.figure").Figure()
     answer = jetwatt.recommend(V100, workload=WORKLOAD, goal="energy", batch_size=SIZES, profiles=3)
-    labels = [text.get_text() for text in answer.plot().get_legend().get_texts()]
+    labels = [text.get_text() for text in answer.plot(ax=figure.subplots()).get_legend().get_texts()]
     choice = answer.recommendations[0][0].choice
     name = f"power limit {choice.power_limit_mw / 1000:g} W, batch size {choice.batch_size}"
     assert f"recommended: {name}" in labels
