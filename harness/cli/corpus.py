@@ -25,7 +25,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--task", choices=TASKS, default=TASKS[0], help="default: %(default)s")
     add("--batch-size", default="16", metavar="LIST", help="comma list (default: %(default)s)")
     add("--workers", type=int, metavar="N", help="default: as in the papers, 4, or 0 for yolov8n-coco")
-    add("--storage", help="ssd, sd, hdd or emmc (default: ssd; on boards without one, their own medium)")
+    add("--storage", help="`ssd`, `sd`, `hdd` or `emmc` (default: ssd; on boards without one, their own medium)")
     add("--power-limit", metavar="LIST", help="of a discrete GPU, in W: comma list, or all (default: the greatest)")
     which = simulate.add_argument_group("which modes (default: all)")
     which.add_argument("--all", action="store_true", help="all modes of the board; this is the default")

@@ -18,7 +18,7 @@ from predictors.strategies.concurrent import SEARCHES
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = "exit code: 0 a plan keeps the limits; 2 none does, and the nearest one is shown"
     add = parser.add_argument
-    add("--device", required=True, help="host, a board, sim:orin-agx")
+    add("--device", required=True, help="`host`, a board, `sim:orin-agx`")
     add("--training", required=True, metavar="W", help="workload to train; your own as module:NAME")
     add("--inference", required=True, metavar="W", help="workload that serves requests; your own as module:NAME")
     add("--arrival-rate", type=float, required=True, metavar="N", help="requests per second")

@@ -14,7 +14,7 @@ import pytest
 import jetwatt
 from jetwatt.cli import COMMANDS
 from tools.docs import build, calls, commands, fields, reference
-from tools.docs.markdown import UndocumentedError, escape
+from tools.docs.markdown import UndocumentedError, escape, sentence
 
 pytestmark = [
     pytest.mark.one_python,
@@ -98,7 +98,30 @@ def test_links_lead_to_the_sites_pages_or_to_copies_but_code_stays(tmp_path):
 
 def test_texts_of_the_code_are_not_markup():
     assert escape("see docs/own_tests.md, `docs/ci.md`") == "see [docs/own_tests.md](own_tests.md), `docs/ci.md`"
+    assert escape("see --a-b, x--y and `--c d`") == "see `--a-b`, x--y and `--c d`"
     assert escape("a_b *c* <d> | `e_*f`") == r"a\_b \*c\* \<d\> \| `e_*f`"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("the folder", "The folder."),
+        ("one, or several", "One, or several."),
+        ("comma-separated list", "Comma-separated list."),
+        ("lab.toml", "lab.toml."),
+        ("num_workers of the DataLoader", r"num\_workers of the DataLoader."),
+        ("`maxn` or a preset.", "`maxn` or a preset."),
+        ("orin-agx, ...; an unknown name lists all", "orin-agx, ...; an unknown name lists all."),
+        ("mobilenetv3-gld23k, ..., or your own", "mobilenetv3-gld23k, ..., or your own."),
+    ],
+)
+def test_a_sentence_begins_with_a_capital_unless_it_begins_with_code(text, expected):
+    assert sentence(escape(text)) == expected
+
+
+def test_no_page_capitalises_a_key_or_a_file_at_the_start_of_a_meaning():
+    pages = "\n".join(reference.generated().values())
+    assert re.findall(r"^(?:: |\| )(?:Lab\.toml|Num\\?_workers|Maxn|Ssd|Host,|Orin-agx)", pages, re.MULTILINE) == []
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.name)
@@ -271,6 +294,19 @@ def test_a_key_without_a_comment_and_a_metric_without_a_meaning_are_refused(monk
     monkeypatch.setitem(metrics.AGGREGATES, "made_up_ms", "")
     with pytest.raises(UndocumentedError, match="made_up_ms"):
         reference.metrics_page()
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::PendingDeprecationWarning")
+def test_a_dash_separates_an_argument_from_its_meaning_and_options_keep_their_hyphens(docs, monkeypatch):
+    pytest.importorskip("sphinx")
+    (docs / "index.md").write_text(f"{INDEX}\n```{{toctree}}\nfirst\nsecond\n```\n")
+    (docs / "first.md").write_text("# First\n\n--resume\n\n```{eval-rst}\n.. autofunction:: jetwatt.load_table\n```\n")
+    monkeypatch.setattr(build, "write_sources", lambda sources, docs: shutil.copytree(docs, sources))
+    build.build(docs.parent / "out", docs)
+    page = (docs.parent / "out" / "first.html").read_text(encoding="utf-8")
+    assert "<strong>name</strong> \N{EN DASH} " in page
+    assert " -- " not in page
+    assert "<p>--resume</p>" in page
 
 
 @pytest.mark.exhaustive

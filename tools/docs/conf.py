@@ -2,6 +2,9 @@
 
 from typing import Dict, List
 
+from docutils import nodes
+from sphinx.application import Sphinx
+
 import harness
 
 project = "jetwatt"
@@ -35,3 +38,16 @@ html_show_sphinx = False
 html_show_copyright = False
 html_domain_indices = False
 html_theme_options: Dict[str, List[str]] = {"top_of_page_buttons": [], "footer_icons": []}
+
+
+def _write_dashes(_: Sphinx, page: nodes.document) -> None:
+    """Sphinx separates an argument from its meaning by two hyphens, of which `smartquotes` would make a dash."""
+    for field in page.findall(nodes.field_body):
+        for text in list(field.findall(nodes.Text)):
+            if " -- " in text and not isinstance(text.parent, (nodes.literal, nodes.literal_block)):
+                text.parent.replace(text, nodes.Text(text.replace(" -- ", " \N{EN DASH} ")))
+
+
+def setup(app: Sphinx) -> None:
+    """Sphinx calls this."""
+    app.connect("doctree-read", _write_dashes)

@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 from typing import Iterable, Sequence
 
-_KEPT = re.compile(r"(`[^`]+`|\bdocs/[\w-]+\.md\b)")
+_KEPT = re.compile(r"(`[^`]+`|\bdocs/[\w-]+\.md\b|(?<![\w-])--[a-z][\w-]*)")
+# A name with a dot, an underscore or a digit within, or the first of several values with a hyphen: `orin-agx, ...`.
+_BEGINS_WITH_CODE = re.compile(r"[\w\\-]*([._]\w|\d)|[\w-]+-\w+,")
 _SPECIAL = re.compile(r"([\\*_<>\[\]{}$~|])")
 
 
@@ -14,20 +16,23 @@ class UndocumentedError(Exception):
 
 
 def escape(text: str) -> str:
-    """A text that reads the same as Markdown; words in backticks stay code, and `docs/NAME.md` is a link."""
+    """A text that reads the same as Markdown; words in backticks and options are code, `docs/NAME.md` is a link."""
     parts = _KEPT.split(" ".join(text.split()))
     for place, part in enumerate(parts):
         if place % 2 == 0:
             parts[place] = _SPECIAL.sub(r"\\\1", part)
+        elif part.startswith("--"):
+            parts[place] = code(part)
         elif not part.startswith("`"):
             parts[place] = f"[{part}]({part[len('docs/') :]})"
     return "".join(parts)
 
 
 def sentence(text: str) -> str:
-    """A text that begins with a capital and ends in a full stop."""
+    """A text that begins with a capital, unless its first word is code, and ends in a full stop."""
     text = " ".join(text.split())
-    return f"{text[:1].upper()}{text[1:]}{'' if text.endswith(('.', '!', '?')) else '.'}"
+    first = text if _BEGINS_WITH_CODE.match(text) else f"{text[:1].upper()}{text[1:]}"
+    return f"{first}{'' if text.endswith(('.', '!', '?')) else '.'}"
 
 
 def code(text: str) -> str:
