@@ -19,6 +19,8 @@ from harness.core.units import parse_duration, percent_to_share
 
 DEFAULT_CAMPAIGN = "quick"
 
+OPTIONS_FILE = Path(__file__).with_name("options.toml")
+
 _TYPES = {"int": int, "float": float}
 _DEFAULTS = {"--idle-seconds": cases.DEFAULT_IDLE_S, "--results": str(DEFAULT_RESULTS), "--config": FILE_NAME}
 _IN_BRACES = {
@@ -38,7 +40,7 @@ _IN_BRACES = {
 def add_options(parser: pytest.Parser) -> None:
     """Add the options of `options.toml`; destinations begin with `jetwatt_` to avoid clashes with other plugins."""
     group = parser.getgroup("jetwatt", "measuring DNN training (jetwatt): what to run")
-    for name, option in read_toml(Path(__file__).with_name("options.toml")).items():
+    for name, option in read_toml(OPTIONS_FILE).items():
         arguments: Dict[str, Any] = {"action": "store_true"}
         if "takes" in option:
             arguments = {"metavar": option["takes"], "default": option.get("default", _DEFAULTS.get(name))}

@@ -19,10 +19,10 @@ from harness.core.campaigns import case_key
 from harness.core.cases import CONCURRENT, IDLE, parts_of
 from harness.core.configuration import NOT_FRESH
 from harness.core.errors import HarnessError, OverBudgetError
-from harness.core.files import write_output
-from harness.core.terminal import Countdown, Progress, nearest_word
+from harness.core.files import read_toml, write_output
+from harness.core.terminal import Countdown, Progress, nearest_word, options_meant
 from harness.gate import baseline_of
-from harness.options import DEFAULT_CAMPAIGN, add_options, is_judging
+from harness.options import DEFAULT_CAMPAIGN, OPTIONS_FILE, add_options, is_judging
 from harness.outcome import OUTCOME, PROGRESS, Outcome
 from harness.plan import ALL_AXES, JUDGED_DEVICE, NO_CASE, PLANNED_CASE, Block, Plan, experiment_of, plan_of
 from harness.playback import recorded_time
@@ -65,6 +65,17 @@ def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginMa
         what = f"two copies of jetwatt: pytest has loaded {installed.__file__}, and this clone has {__file__}"
         raise pytest.UsageError(f"{what}; run `python -m pytest`, or install the clone (make install)")
     add_options(parser)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_load_initial_conftests(parser: pytest.Parser, args: List[str]) -> Generator[None, Any, Any]:
+    """Let pytest's error on an unknown option name the option of ours that was probably meant."""
+    result = yield  # the options of conftest files are known now
+    _, unknown = parser.parse_known_and_unknown_args(args)
+    meant = options_meant(unknown, list(read_toml(OPTIONS_FILE)))
+    if meant:
+        parser.extra_info["hint"] = meant
+    return result
 
 
 def pytest_configure(config: pytest.Config) -> None:

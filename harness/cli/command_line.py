@@ -17,7 +17,7 @@ from typing import Any, Callable, Dict, List, NamedTuple, NoReturn, Optional, Se
 
 import harness
 from harness.core.errors import HarnessError
-from harness.core.terminal import nearest_word, shown
+from harness.core.terminal import nearest_word, options_meant, shown
 
 REFUSED = 2
 INTERRUPTED = 130
@@ -74,13 +74,11 @@ class _CommandParser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """End with argparse's message, and the option that a misspelt one is nearest to."""
         options = _OPTION.findall(self.format_usage())
-        asked = [word.partition("=")[0] for word in self._words if word.startswith("--")]
-        for word in asked:
-            is_abbreviated = any(option.startswith(word) for option in options)
-            meant = "" if is_abbreviated else nearest_word(word, options)
-            if meant:
-                message += f"; did you mean {meant} instead of {word}?"
-        super().error(message)
+        in_full = [
+            word for word in self._words if not any(option.startswith(word.partition("=")[0]) for option in options)
+        ]
+        meant = options_meant(in_full, options)
+        super().error(f"{message}; {meant}" if meant else message)
 
 
 _OPTION = re.compile(r"--[a-z][a-z-]*")

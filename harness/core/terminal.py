@@ -27,6 +27,16 @@ def nearest_word(word: str, known_words: Sequence[str]) -> str:
     return near[0] if near else ""
 
 
+def options_meant(words: Sequence[str], options: Sequence[str]) -> str:
+    """For words of a command line `did you mean --workload instead of --worklod?`; empty if no option is near."""
+    texts = []
+    for word in (word.partition("=")[0] for word in words if word.startswith("--")):
+        meant = nearest_word(word, options)
+        if meant not in ("", word):
+            texts.append(f"did you mean {meant} instead of {word}?")
+    return " ".join(texts)
+
+
 WIDTH = 100
 """Characters of a line of text that people read."""
 

@@ -49,6 +49,21 @@ def test_a_wrong_option_is_a_usage_error_that_lists_what_is_known(run_suite, arg
     assert "Traceback" not in done.stderr + done.stdout
 
 
+@pytest.mark.parametrize(
+    ("arguments", "hint"),
+    [
+        (["--minibatchs", "5"], "hint: did you mean --minibatches instead of --minibatchs?"),
+        (["--devise=host"], "hint: did you mean --device instead of --devise?"),
+        (["--nonsense"], None),
+    ],
+)
+def test_the_option_that_was_meant_is_named(run_suite, arguments, hint):
+    done = run_suite(*arguments, check=False)
+    assert done.returncode == USAGE_ERROR
+    assert f"unrecognized arguments: {arguments[0]}" in done.stderr
+    assert hint in done.stderr if hint else "hint:" not in done.stderr
+
+
 def test_an_experiment_that_no_file_is_for_is_a_usage_error(run_suite, tmp_path):
     campaign = tmp_path / "mine.toml"
     campaign.write_text('[[sweep]]\nworkload = ["lenet-mnist"]\n[experiment.batch_sizes]\nbatch_size = [1, 2]\n')
