@@ -15,6 +15,7 @@ import numpy as np
 
 from harness.core.corpus import TASKS
 from harness.core.errors import InvalidValueError, UnknownNameError
+from harness.core.terminal import available_hint
 from harness.core.units import ms_to_s
 from predictors.models.base import (
     DEFAULT_BATCH_SIZE,
@@ -64,7 +65,7 @@ def choose(
     `sequential` uses `references`, tables of other workloads, and the name of the `board`, None if it is unknown.
     """
     if sampling not in SAMPLERS:
-        raise UnknownNameError(f"sampling {sampling!r} is unknown", f"available: {', '.join(SAMPLERS)}")
+        raise UnknownNameError(f"sampling {sampling!r} is unknown", available_hint(sampling, SAMPLERS))
     rows = check_inputs(candidates, batch_size, task, power_limit_mw)
     profiled_modes = set() if history is None else set(map(tuple, np.asarray(history.modes, dtype=float).tolist()))
     places = np.flatnonzero([tuple(row) not in profiled_modes for row in rows.modes.tolist()])

@@ -16,6 +16,7 @@ import numpy as np
 from harness.core.errors import UnknownNameError
 from harness.core.files import read_toml, typed
 from harness.core.power_modes import PowerMode
+from harness.core.terminal import available_hint
 from predictors.evaluation import Target
 from predictors.models.base import ALL, DEFAULT_BATCH_SIZE
 from predictors.models.tables import Table
@@ -65,7 +66,7 @@ SCENARIOS: Dict[str, Scenario] = {
 def find_scenario(name: str) -> Scenario:
     """The scenario with a name, in upper or lower case."""
     if name.upper() not in SCENARIOS:
-        raise UnknownNameError(f"scenario {name!r} is unknown", f"available: {', '.join(SCENARIOS)}")
+        raise UnknownNameError(f"scenario {name!r} is unknown", available_hint(name.upper(), SCENARIOS))
     return SCENARIOS[name.upper()]
 
 

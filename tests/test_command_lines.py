@@ -140,6 +140,9 @@ def test_every_public_name_can_be_had_and_another_is_refused_with_those_that_are
         pytest.param("report --rsults=x", "--rsults=x; did you mean --results instead of --rsults?", id="value"),
         pytest.param("results merge a --uot b", "did you mean --out instead of --uot?", id="subcommand"),
         pytest.param("report --colour x", "jetwatt report: error: unrecognized arguments: --colour x", id="none-near"),
+        pytest.param("fit --predictor powertrian", "; did you mean powertrain?", id="choice"),
+        pytest.param("recommend --strategy closed-lop", "; did you mean closed-loop?", id="strategy"),
+        pytest.param("fit --predictor magic", ")", id="no-choice-near"),
         pytest.param("recommend --workload x --work y", "could match --workload, --workers", id="abbreviated"),
     ],
 )  # fmt: skip
@@ -148,3 +151,33 @@ def test_the_command_or_option_that_was_meant_is_named(words, ending, capsys):
         all_commands(words.split())
     assert done.value.code == REFUSED
     assert capsys.readouterr().err.rstrip("\n").endswith(ending)
+
+
+@pytest.mark.parametrize(
+    ("words", "meant"),
+    [
+        pytest.param("recommend --device sim:orin-agx --workload resnet18-cifar", "resnet18-cifar10", id="workload"),
+        pytest.param("doctor --device sim:orin-agxx", "sim:orin-agx", id="simulated"),
+        pytest.param("doctor --device orin-agxx", "orin-agx", id="device"),
+        pytest.param("modes --board sim:nano", "nano", id="board-with-sim"),
+        pytest.param("modes --board xavier-agxx", "xavier-agx", id="board"),
+        pytest.param("modes --board orin-agx --variant industrail", "industrial", id="variant"),
+        pytest.param("modes --board orin-agx --power-mode MODE_50V", "MODE_50W", id="power-mode"),
+        pytest.param(
+            "corpus simulate --device orin-agxx --workload lenet-mnist --all --out x.csv", "orin-agx", id="corpus"
+        ),
+        pytest.param("evaluate --corpus zeus-v100 --target resnet50-imagnet", "resnet50-imagenet", id="target"),
+        pytest.param(
+            "evaluate --corpus zeus-v100 --target resnet50-imagenet --predictors ridgee", "ridge", id="predictor"
+        ),
+        pytest.param(
+            "strategies evaluate --corpus zeus-v100 --budgets 100:200:50 --strategies close-loop",
+            "closed-loop",
+            id="strategy",
+        ),
+    ],
+)
+def test_the_name_that_was_meant_is_named(words, meant, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert all_commands(words.split()) == REFUSED
+    assert f"; did you mean {meant}? available: " in capsys.readouterr().err

@@ -72,7 +72,12 @@ class _CommandParser(argparse.ArgumentParser):
         return parsed, unknown
 
     def error(self, message: str) -> NoReturn:
-        """End with argparse's message, and the option that a misspelt one is nearest to."""
+        """End with argparse's message, and the option, or the value of it, that a misspelt one is nearest to."""
+        unknown_choice = _UNKNOWN_CHOICE.search(message)
+        if unknown_choice:
+            choices = [choice.strip("' ") for choice in unknown_choice[2].split(",")]
+            choice_meant = nearest_word(unknown_choice[1], choices)
+            super().error(f"{message}; did you mean {choice_meant}?" if choice_meant else message)
         options = _OPTION.findall(self.format_usage())
         in_full = [
             word for word in self._words if not any(option.startswith(word.partition("=")[0]) for option in options)
@@ -82,6 +87,7 @@ class _CommandParser(argparse.ArgumentParser):
 
 
 _OPTION = re.compile(r"--[a-z][a-z-]*")
+_UNKNOWN_CHOICE = re.compile(r"invalid choice: '(.+)' \(choose from (.+)\)")
 
 
 def run_command(

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, List
 
 from harness.core.corpus import read_corpus
 from harness.core.errors import UnknownNameError
+from harness.core.terminal import available_hint
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -23,7 +24,7 @@ def table_names() -> List[str]:
 def table_file(name: str) -> Path:
     """The file of a table; raises `UnknownNameError` with the available names."""
     if name not in table_names():
-        raise UnknownNameError(f"measured table {name!r} is unknown", f"available: {', '.join(table_names())}")
+        raise UnknownNameError(f"measured table {name!r} is unknown", available_hint(name, table_names()))
     return FOLDER / f"{name}.csv"
 
 

@@ -11,6 +11,7 @@ from typing import Callable, Dict, Iterable, List, Mapping, Optional, Sequence, 
 from harness.core.errors import InvalidValueError, UnknownNameError
 from harness.core.files import read_csv
 from harness.core.power_modes import NamedMode, PowerMode, PowerModeSpace, parse_power_mode
+from harness.core.terminal import available_hint
 
 COLUMNS = PowerMode._fields
 
@@ -91,7 +92,7 @@ def parse_power_modes(
         return _by_values(space.sample(int(rest), seed))
     if kind == "grid":
         if rest not in GRIDS:
-            raise UnknownNameError(f"grid {rest!r} is unknown", f"available: {', '.join(GRIDS)}")
+            raise UnknownNameError(f"grid {rest!r} is unknown", available_hint(rest, GRIDS))
         return _by_values(GRIDS[rest](space))
     if text == ALL:
         return _by_values(space)
@@ -137,7 +138,7 @@ def _by_name(text: str, named: Mapping[str, PowerMode]) -> NamedModes:
     if not names:
         raise UnknownNameError(
             f"power mode {text!r} is unknown",
-            f"available: {', '.join(named)}; "
+            f"{available_hint(text, named)}; "
             f"or {DEFAULT}, CORESc-CPU-GPU-MEM in MHz, sample:COUNT, grid:{'|'.join(GRIDS)}, {ALL}, FILE.csv",
         )
     return [(name, named[name]) for name in names]

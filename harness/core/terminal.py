@@ -8,7 +8,7 @@ import math
 import re
 import textwrap
 import time
-from typing import Callable, List, Optional, Protocol, Sequence
+from typing import Callable, Iterable, List, Optional, Protocol, Sequence
 
 
 def shown(text: str) -> str:
@@ -22,9 +22,20 @@ def counted(number: int, noun: str) -> str:
 
 
 def nearest_word(word: str, known_words: Sequence[str]) -> str:
-    """The known word that a misspelt one probably stands for; empty if none is near."""
-    near = difflib.get_close_matches(word, known_words, 1, cutoff=0.8)
-    return near[0] if near else ""
+    """The known word that a misspelt one probably stands for, or the one after its `sim:`; empty if none is near."""
+    for text in dict.fromkeys([word, word.rpartition(":")[2]]):
+        near = difflib.get_close_matches(text, known_words, 1, cutoff=0.8)
+        if near:
+            return near[0]
+    return ""
+
+
+def available_hint(word: str, known_words: Iterable[str]) -> str:
+    """The hint on an unknown word: the known one that was probably meant, and all of them."""
+    words = list(known_words)
+    meant = nearest_word(word, words)
+    listed = f"available: {', '.join(words)}"
+    return f"did you mean {meant}? {listed}" if meant else listed
 
 
 def options_meant(words: Sequence[str], options: Sequence[str]) -> str:

@@ -23,6 +23,7 @@ from harness.core.device_types import (
 from harness.core.environment import cpu_model
 from harness.core.errors import CannotRunError, DependencyError, HarnessError, InvalidValueError, UnknownNameError
 from harness.core.power_modes import UNKNOWN_KHZ, PowerMode, PowerModeSpace
+from harness.core.terminal import available_hint
 from harness.devices.host import THIS_MACHINE, HostDevice
 from harness.devices.jetson import is_jetson, open_jetson
 from harness.devices.jetson_board import EMULATED, UNKNOWN_BOARD
@@ -176,7 +177,7 @@ def open_device(name: str, configuration: Configuration, root: Path = THIS_MACHI
         raise CannotRunError(what, "run on the device; planning elsewhere needs facts in its package")
     board = local_board(configuration, root)
     here = [board.name] if board is not None and not is_board(board.name) else []
-    raise UnknownNameError(f"device {name!r} is unknown", f"available: {', '.join([*known_devices(), *here])}")
+    raise UnknownNameError(f"device {name!r} is unknown", available_hint(name, [*known_devices(), *here]))
 
 
 def _open_here(name: str, configuration: Configuration, root: Path) -> Optional[Device]:

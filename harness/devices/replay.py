@@ -19,7 +19,7 @@ from harness.core.metrics import AGGREGATES
 from harness.core.mode_texts import MAXN, NamedModes, parse_power_modes
 from harness.core.power_modes import PowerMode, RecordedSpace
 from harness.core.profiles import Profile, Telemetry, wall_clock
-from harness.core.terminal import counted
+from harness.core.terminal import available_hint, counted
 from harness.core.units import mw_to_w, w_to_mw
 
 PREFIX = "replay:"
@@ -46,8 +46,8 @@ class ReplayDevice:
             raise InvalidValueError(f"{self.path} holds no row", "give a corpus with profiles")
         self.board, devices = chosen or rows[0]["device"], {row["device"] for row in rows}
         if self.board not in devices:
-            held = f"it has: {_values(rows, 'device')}"
-            raise UnknownNameError(f"{self.path} holds no profile of {chosen!r}", held)
+            hint = available_hint(chosen, sorted(devices))
+            raise UnknownNameError(f"{self.path} holds no profile of {chosen!r}", hint)
         if not chosen and len(devices) > 1:
             what = f"{self.path} holds profiles of several devices: {_values(rows, 'device')}"
             raise InvalidValueError(what, f"choose one: --device {PREFIX}{self.path}{DEVICE_MARK}{self.board}")

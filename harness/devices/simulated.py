@@ -34,6 +34,7 @@ from harness.core.metrics import POWER_CHANNEL, summarise, summarise_concurrent,
 from harness.core.mode_texts import NamedModes
 from harness.core.power_modes import PowerMode, PowerModeSpace
 from harness.core.profiles import Minibatch, Profile, Telemetry
+from harness.core.terminal import available_hint
 from harness.core.units import BYTES_PER_GIB, mw_to_w, share_to_percent, w_to_mw
 from harness.devices import raspberry_pi
 from harness.simulation.parameters import (
@@ -93,7 +94,8 @@ class SimulatedDevice:
         """`text` is `BOARD` or `BOARD@INSTANCE`; `BOARD` alone is instance 0."""
         board, mark, instance = text.partition(INSTANCE_MARK)
         if board not in SIMULATED_BOARDS:
-            raise UnknownNameError(f"board {board!r} is not simulated", f"available: {', '.join(SIMULATED_BOARDS)}")
+            names = [PREFIX + name for name in SIMULATED_BOARDS]
+            raise UnknownNameError(f"board {board!r} is not simulated", available_hint(PREFIX + board, names))
         if mark and not instance.isdecimal():
             what = f"device {PREFIX}{text}: instance {instance!r} is not a number"
             raise InvalidValueError(what, f"write it like {PREFIX}{board}@1")

@@ -8,6 +8,7 @@ import re
 from typing import Dict, List
 
 from harness.core.errors import InvalidValueError, UnknownNameError
+from harness.core.terminal import available_hint
 from harness.fleet.lab import Fleet
 from harness.fleet.slurm import Slurm
 
@@ -47,7 +48,7 @@ def end_booking(fleet: Fleet, slurm: Slurm, board: str, person: str) -> None:
 def _name(fleet: Fleet, board: str, person: str) -> str:
     names = [entry.name for entry in fleet.lab.board]
     if board not in names:
-        raise UnknownNameError(f"there is no board {board!r}", f"available: {', '.join(names)}")
+        raise UnknownNameError(f"there is no board {board!r}", available_hint(board, names))
     try:
         if not _ACCOUNT.fullmatch(person):
             raise KeyError(person)

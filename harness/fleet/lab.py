@@ -22,6 +22,7 @@ from harness.core.configuration import Configuration
 from harness.core.environment import import_path
 from harness.core.errors import CannotRunError, DependencyError, InvalidValueError, UnknownNameError
 from harness.core.files import make_own_folder, read_toml, typed, write_durably
+from harness.core.terminal import available_hint
 from harness.devices.registry import open_device
 
 SCRIPTS, TEMPLATES = Path(__file__).parent / "scripts", Path(__file__).parent / "templates"
@@ -93,7 +94,7 @@ class Fleet:
 
     def pool(self, name: str) -> List[BoardEntry]:
         if name not in self.pools:
-            raise UnknownNameError(f"there is no pool {name!r}", f"available: {', '.join(self.pools)}")
+            raise UnknownNameError(f"there is no pool {name!r}", available_hint(name, self.pools))
         return self.pools[name]
 
     def init(self) -> str:

@@ -14,6 +14,7 @@ from harness.core.boards import BoardSpec, load_board
 from harness.core.errors import UnknownNameError
 from harness.core.files import read_toml, typed
 from harness.core.power_modes import UNKNOWN_KHZ, PowerMode
+from harness.core.terminal import available_hint
 
 _HERE = Path(__file__).parent
 PHYSICS_FILE = _HERE / "physics.toml"
@@ -233,5 +234,5 @@ def scaled_workload(
 
 def _find(name: str, files: Mapping[str, Path], kind: str) -> Path:
     if name not in files:
-        raise UnknownNameError(f"{kind} {name!r} is not simulated", f"there are {', '.join(files)}")
+        raise UnknownNameError(f"{kind} {name!r} is not simulated", available_hint(name, files))
     return files[name]

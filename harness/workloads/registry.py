@@ -10,6 +10,7 @@ from typing import Any, Dict, List, Optional
 from harness.core.cases import LOGGING, QUIET
 from harness.core.entry_points import EntryPoint, entry_points
 from harness.core.errors import CannotRunError, HarnessError, InvalidValueError, UnknownNameError
+from harness.core.terminal import available_hint
 from harness.workloads import classification, language_models, yolov8n_coco
 from harness.workloads.failures import own_code_failed
 from harness.workloads.workload import Workload
@@ -35,10 +36,10 @@ def get_workload(text: str) -> Workload:
         return registered
     workload = _from_module(text) if ":" in text else _from_entry_point(text)
     if workload is None:
+        names = dict.fromkeys([*WORKLOADS, *_own, *(point.name for point in _entry_points())])
         raise UnknownNameError(
             f"workload {text!r} is unknown",
-            f"available: {', '.join(dict.fromkeys([*WORKLOADS, *_own, *(point.name for point in _entry_points())]))}; "
-            "your own is module:NAME, such as my_model:WORKLOAD",
+            f"{available_hint(text, names)}; your own is module:NAME, such as my_model:WORKLOAD",
         )
     if not isinstance(workload, Workload):
         raise InvalidValueError(

@@ -31,6 +31,7 @@ from harness.core.corpus import TASKS
 from harness.core.errors import InvalidValueError, NotFittedError, UnknownNameError
 from harness.core.pareto import pareto_front
 from harness.core.power_modes import UNKNOWN_KHZ, PowerMode
+from harness.core.terminal import available_hint
 from harness.core.units import w_to_mw
 
 if TYPE_CHECKING:
@@ -426,7 +427,7 @@ def names_in(text: str, available: Iterable[str], what: str) -> List[str]:
     available_names, names = list(available), []
     for name in text.split(","):
         if name != ALL and name not in available_names:
-            raise UnknownNameError(f"{what} {name!r} is unknown", f"available: {', '.join(available_names)}; or {ALL}")
+            raise UnknownNameError(f"{what} {name!r} is unknown", f"{available_hint(name, available_names)}; or {ALL}")
         names += available_names if name == ALL else [name]
     return list(dict.fromkeys(names))
 
@@ -434,7 +435,7 @@ def names_in(text: str, available: Iterable[str], what: str) -> List[str]:
 def predictor_class(name: str) -> Type[Predictor]:
     """The class of a predictor by its name, such as `physical-gp`; UnknownNameError lists the names."""
     if name not in MODULES:
-        raise UnknownNameError(f"predictor {name!r} is unknown", f"available: {', '.join(MODULES)}")
+        raise UnknownNameError(f"predictor {name!r} is unknown", available_hint(name, MODULES))
     module = importlib.import_module(MODULES[name])
     return next(
         value

@@ -12,6 +12,7 @@ import numpy as np
 from harness.core.corpus import POWER_LIMIT
 from harness.core.errors import InvalidValueError, UnknownNameError
 from harness.core.power_modes import PowerMode, PowerModeSpace
+from harness.core.terminal import available_hint
 from predictors.models.base import places_of_equals
 
 TABLE_KEY = ("device", "workload", "task", "provenance")  # corpus columns that are constant within a table
@@ -212,9 +213,8 @@ def find_table(tables: Sequence[Table], workload: str, task: str = "training") -
     matching = [table for table in tables if (table.workload, table.task) == (workload, task)]
     if not matching:
         there = sorted({table.workload for table in tables if table.task == task})
-        raise UnknownNameError(
-            f"the corpus has no {task} of {workload!r}", f"it has {', '.join(there) or f'no {task} at all'}"
-        )
+        hint = available_hint(workload, there) if there else f"it has no {task} at all"
+        raise UnknownNameError(f"the corpus has no {task} of {workload!r}", hint)
     if len(matching) > 1:
         kinds = ", ".join(f"{table.device} ({table.provenance})" for table in matching)
         raise InvalidValueError(f"the corpus has {task} of {workload!r} more than once: {kinds}", "split the file")

@@ -23,6 +23,7 @@ import numpy as np
 
 from harness.core.boards import BoardSpec, board_names, load_board
 from harness.core.errors import CannotRunError, UnknownNameError
+from harness.core.terminal import available_hint
 from predictors.models.base import Inputs, Prediction, Predictor
 
 # Shares of the peak power at full load and greatest clocks, set by hand. Users' load tests of an Orin AGX measured 40 W
@@ -78,5 +79,5 @@ def estimated_boards() -> Dict[str, BoardSpec]:
 def board_of(name: str) -> BoardSpec:
     boards = estimated_boards()
     if name not in boards:
-        raise UnknownNameError(f"the vendor's estimate does not cover {name!r}", f"available: {', '.join(boards)}")
+        raise UnknownNameError(f"the vendor's estimate does not cover {name!r}", available_hint(name, boards))
     return boards[name]

@@ -15,7 +15,7 @@ from harness.core.corpus import POWER_LIMIT, TASKS, check_corpus
 from harness.core.errors import CannotRunError, InvalidValueError, UnknownNameError
 from harness.core.measured_tables import corpus_file
 from harness.core.power_modes import UNKNOWN_KHZ, PowerMode, PowerModeSpace
-from harness.core.terminal import counted
+from harness.core.terminal import available_hint, counted
 from harness.core.units import mw_to_w
 from predictors.evaluation import Target, coverage, fit_to, make_target, mape, predict_rows
 from predictors.models.base import (
@@ -389,7 +389,7 @@ class FittedModel:
             board = load_board(name)
             return list(board.power_mode_space()) if modes == "all" else [mode for _, mode in board.power_modes(modes)]
         if not is_own:
-            hint = f"available: {', '.join(board_names())}; for other boards give modes= as tuples"
+            hint = f"{available_hint(name, board_names())}; for other boards give modes= as tuples"
             raise UnknownNameError(f"the power modes {modes!r} of {name!r} are unknown", hint)
         cores, *clocks = (np.unique(values).astype(int) for values in self.predictor.training_rows_.inputs.modes.T)
         reported = (np.where(values == 1, UNKNOWN_KHZ, values) for values in clocks)

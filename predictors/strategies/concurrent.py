@@ -22,6 +22,7 @@ from harness.core.errors import InvalidValueError, UnknownNameError
 from harness.core.interleaving import Expected, expect
 from harness.core.pareto import pareto_front
 from harness.core.power_modes import PowerMode
+from harness.core.terminal import available_hint
 from harness.core.units import ms_to_s
 from predictors.models.base import Predictor
 from predictors.strategies.closed_loop import (
@@ -94,7 +95,7 @@ def choose_concurrent(
     training, inference = histories
     sizes = training.profiler.candidates.batch_size
     if search not in SEARCHES:
-        raise UnknownNameError(f"search {search!r} is unknown", f"available: {', '.join(SEARCHES)}")
+        raise UnknownNameError(f"search {search!r} is unknown", available_hint(search, SEARCHES))
     if search == HALVING and np.ptp(sizes):
         raise InvalidValueError(
             f"{HALVING} halves modes and inference batches, but several training batches are given",

@@ -15,6 +15,7 @@ from harness.core.errors import CannotRunError, HarnessError, InvalidValueError,
 from harness.core.files import read_toml, typed
 from harness.core.mode_texts import DEFAULT, MAXN, NamedModes, parse_power_modes
 from harness.core.power_modes import PowerMode, PowerModeSpace
+from harness.core.terminal import available_hint
 from harness.core.units import mhz_to_khz
 
 BOARDS: Dict[str, Path] = {path.stem: path for path in sorted(BOARDS_FOLDER.glob("*.toml"))}
@@ -227,7 +228,7 @@ def load_board(name: str, variant: str = "") -> BoardSpec:
     content = _content(name)
     variants = known_variants(name)
     if variant and variant not in variants:
-        raise UnknownNameError(f"variant {variant!r} of {name} is unknown", f"available: {', '.join(variants)}")
+        raise UnknownNameError(f"variant {variant!r} of {name} is unknown", available_hint(variant, variants))
     table = {key: value for key, value in content.items() if key != "variants"}
     if variant not in ("", variants[0]):
         table = _overlaid(table, {**content["variants"][variant], "variant": variant})
@@ -272,7 +273,7 @@ def _facts_file(name: str) -> Path:
         return BOARDS[name]
     facts = brought_type(name).facts if is_brought(name) else None
     if facts is None:
-        raise UnknownNameError(f"board {name!r} is unknown", f"available: {', '.join(board_names())}")
+        raise UnknownNameError(f"board {name!r} is unknown", available_hint(name, board_names()))
     return Path(facts)
 
 

@@ -21,6 +21,7 @@ from harness.core.errors import HarnessError, InvalidValueError, UnknownNameErro
 from harness.core.files import read_toml, typed
 from harness.core.mode_texts import only_mode
 from harness.core.power_modes import NamedMode, PowerMode
+from harness.core.terminal import available_hint
 from harness.core.units import parse_duration
 
 SHIPPED = {path.stem: path for path in sorted(Path(__file__).parent.glob("*.toml"))}
@@ -138,7 +139,8 @@ def load_campaign(name_or_path: str) -> Campaign:
     path = SHIPPED.get(name_or_path, Path(name_or_path))
     if not path.is_file():
         raise UnknownNameError(
-            f"campaign {name_or_path!r} is unknown", f"give one of {', '.join(SHIPPED)}, or the path of a TOML file"
+            f"campaign {name_or_path!r} is unknown",
+            f"{available_hint(name_or_path, SHIPPED)}, or the path of a TOML file",
         )
     content = read_toml(path)
     try:
@@ -237,7 +239,9 @@ def _sweep(base: Sweep, table: SweepTable) -> Sweep:
     boards = base.boards if table.boards is None else table.boards
     unknown = [board for board in boards if board != "host" and not is_board(board)]
     if unknown:
-        raise UnknownNameError(f"there is no board {unknown[0]!r}", f"available: host, {', '.join(board_names())}")
+        raise UnknownNameError(
+            f"there is no board {unknown[0]!r}", available_hint(unknown[0], ["host", *board_names()])
+        )
     instances = base.instances if table.instances is None else table.instances
     if instances < 1:
         raise InvalidValueError(f"instances takes a whole number from 1 up, got {instances!r}")

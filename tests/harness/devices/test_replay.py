@@ -133,7 +133,7 @@ def test_of_several_devices_one_is_chosen(tmp_path):
     with pytest.raises(InvalidValueError, match=r"several devices: orin-agx, my-board; .*two\.csv@orin-agx"):
         ReplayDevice(str(path))
     assert ReplayDevice(f"{path}@my-board").name == "replay:two.csv@my-board"
-    with pytest.raises(UnknownNameError, match="'tx2'; it has: orin-agx, my-board"):
+    with pytest.raises(UnknownNameError, match="'tx2'; available: my-board, orin-agx"):
         ReplayDevice(f"{path}@tx2")
 
 

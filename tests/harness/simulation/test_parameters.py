@@ -37,7 +37,7 @@ def test_what_follows_from_another_entry_has_its_value():
 
 @pytest.mark.parametrize("load", [load_board_parameters, load_workload_parameters])
 def test_an_unknown_name_is_refused_with_the_known_ones(load):
-    with pytest.raises(UnknownNameError, match=r"there are .*(nano|lenet-mnist)"):
+    with pytest.raises(UnknownNameError, match=r"available: .*(nano|lenet-mnist)"):
         load("abacus")
 
 
