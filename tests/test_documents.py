@@ -17,7 +17,8 @@ from tests.pages import shell_lines
 from tools.docs.commands import parser_of
 
 PROJECT = Path(__file__).resolve().parents[1]
-DOCUMENTS = [PROJECT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md", "baselines/README.md")]
+ROOT_FILES = ("README.md", "CONTRIBUTING.md", "ARCHITECTURE.md", "SECURITY.md")
+DOCUMENTS = [PROJECT / name for name in (*ROOT_FILES, "baselines/README.md")]
 DOCUMENTS += sorted((PROJECT / "docs").glob("*.md"))
 ROOTS = ("", "harness", "tests", "tests/harness")
 """A document names files from here, and from its own folder."""

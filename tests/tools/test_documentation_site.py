@@ -87,13 +87,13 @@ def test_links_lead_to_the_sites_pages_or_to_copies_but_code_stays(tmp_path):
     names = {build.DOCS / "install.md": "install.md", build.PROJECT / "SECURITY.md": "security.md"}
     text = (
         "[a](install.md#on-a-board) [b](../SECURITY.md) [c](../pytest.ini) [d](https://a.org/b.md) [e](#here)\n"
-        "`[f](../SECURITY.md)`\n```\n[g](../SECURITY.md)\n```\n"
+        "`[f](../SECURITY.md)`\n```\n[g](../SECURITY.md)\n```\n[h](../CONTRIBUTING.md#gates)\n"
     )
     assert build.adapted(text, build.DOCS, names, tmp_path) == (
         "[a](install.md#on-a-board) [b](security.md) [c](files/pytest.ini) [d](https://a.org/b.md) [e](#here)\n"
-        "`[f](../SECURITY.md)`\n```\n[g](../SECURITY.md)\n```\n"
+        "`[f](../SECURITY.md)`\n```\n[g](../SECURITY.md)\n```\n[h](files/CONTRIBUTING.txt)\n"
     )
-    assert (tmp_path / "files" / "pytest.ini").is_file()
+    assert [(tmp_path / "files" / name).is_file() for name in ("pytest.ini", "CONTRIBUTING.txt")] == [True, True]
 
 
 def test_texts_of_the_code_are_not_markup():

@@ -3,6 +3,9 @@
 The sources are docs/, some pages from elsewhere in the project, and the generated reference. docs/index.md is the
 navigation: a list below each of its four headings, a line for each page. Sphinx refuses a link or an anchor that does
 not exist; this module a page that is not in the navigation exactly once, and more words than `MOST_WORDS`.
+
+Sphinx, MyST and Furo refuse broken anchors, search without a server and read docstrings by themselves, so that only the
+generated tables need code of ours. Material for MkDocs is in maintenance mode.
 """
 
 from __future__ import annotations
@@ -35,7 +38,6 @@ OTHER_PAGES = {
     "baselines/published/README.md": "papers.md",
     "baselines/measured/README.md": "measured-tables.md",
     "CHANGELOG.md": "changelog.md",
-    "CONTRIBUTING.md": "contributing.md",
     "SECURITY.md": "security.md",
     "README.md": INDEX,
 }
@@ -155,7 +157,10 @@ def _text(page: Path) -> str:
 
 
 def adapted(text: str, folder: Path, names: Dict[Path, str], sources: Path) -> str:
-    """A page's text with links to the site's pages by their names there; other files are copied beside them."""
+    """A page's text with links to the site's pages by their names there; other files are copied beside them.
+
+    Markdown is copied as `.txt`, because Sphinx takes every Markdown file for a page.
+    """
 
     def changed(match: re.Match[str]) -> str:
         target, hash_mark, anchor = match[2].partition("#")
@@ -167,9 +172,11 @@ def adapted(text: str, folder: Path, names: Dict[Path, str], sources: Path) -> s
         if (sources / target).is_file() or not path.is_file() or PROJECT not in path.parents:
             return match[0]
         copy = sources / "files" / path.relative_to(PROJECT)
+        if copy.suffix == ".md":
+            copy = copy.with_suffix(".txt")
         copy.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(path, copy)
-        return f"{match[1]}files/{path.relative_to(PROJECT)}{match[3]}"
+        return f"{match[1]}{copy.relative_to(sources)}{match[3]}"
 
     parts = _FENCE.split(text)
     return "".join(part if part.startswith(("`", "~~~")) else _LINK.sub(changed, part) for part in parts)
