@@ -278,7 +278,7 @@ def measure(
         session.shouldstop = "the deadline has come; --resume continues where this run stopped"
         pytest.skip("the deadline has come")
     if not is_self_profiling(plan.device(case.device)):
-        outcome.meet_others(progress, case.settings.disturbance_cores)
+        outcome.report_others(progress, case.settings.disturbance_cores)
     progress.line(f"{outcome.countdown.start_one(plan.weight(request.node))} {case.id}")
     with as_pytest_outcome(), ending_the_run(session, errors.ControlError, errors.DependencyError):
         check(case, plan.device(case.device))

@@ -14,7 +14,7 @@ from harness.board.cpu import others_on_cpu
 from harness.core.cases import Case
 from harness.core.environment import describe_environment
 from harness.core.profiles import Profile
-from harness.core.terminal import Countdown, Progress
+from harness.core.terminal import Countdown, Progress, wrap
 from harness.measure.contention import meet
 from harness.measure.time_budget import process_age_s
 
@@ -40,19 +40,25 @@ class Outcome:
         self._measured: Dict[Tuple[str, str], Profile] = {}
         self._resumed: Set[Tuple[str, str]] = set()
         self._has_looked_around = False
+        self._remark_on_others = ""  # that was not printed yet
 
     @functools.cached_property
     def environment(self) -> Dict[str, Any]:
         return describe_environment()
 
-    def meet_others(self, progress: Progress, allowed: Optional[float]) -> None:
-        """Check, once and before torch is loaded, which processes use the CPU; print them and the consequences."""
+    def meet_others(self, allowed: Optional[float]) -> None:
+        """Check, once and before torch is loaded, which processes use the CPU, and set how torch's threads wait."""
         if self._has_looked_around:
             return
         self._has_looked_around = True
-        remark = meet(others_on_cpu(os.getpid(), LOOK_S), allowed)
-        if remark:
-            progress.line(remark)
+        self._remark_on_others = meet(others_on_cpu(os.getpid(), LOOK_S), allowed)
+
+    def report_others(self, progress: Progress, allowed: Optional[float]) -> None:
+        """Print, once and when the first case begins, which processes use the CPU, and the consequences."""
+        self.meet_others(allowed)
+        if self._remark_on_others:
+            progress.line(wrap(self._remark_on_others))
+            self._remark_on_others = ""
 
     def measured(self, key: str, case: Case) -> Optional[Profile]:
         """This run's profile of the case under these conditions; by case id, because claims refer to modes by name."""

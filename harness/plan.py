@@ -22,7 +22,7 @@ from harness.core.power_modes import PowerMode
 from harness.core.terminal import Progress, ReportedProgress
 from harness.core.units import parse_duration
 from harness.measure.time_budget import TimeBudget, portions, size_of, weight_s
-from harness.outcome import OUTCOME, PROGRESS
+from harness.outcome import OUTCOME
 
 Node = Union[pytest.Item, pytest.Collector]
 Item = TypeVar("Item")
@@ -87,7 +87,7 @@ class Plan:
         }
         self._refuse_unknown_experiments(config)
         if not config.option.collectonly and self._trains_own_workload():  # whose module loads torch
-            config.stash[OUTCOME].meet_others(config.stash[PROGRESS], self.campaign.general.settings.disturbance_cores)
+            config.stash[OUTCOME].meet_others(self.campaign.general.settings.disturbance_cores)
         sweeps = [own for sweep in self.campaign.sweeps for own in self._per_device(sweep, of_experiment=False)]
         self._own_cases = self._expand(sweeps)
         self._idle_cases = idle_cases(self._own_cases, self._idle_s, self.meter_logs)

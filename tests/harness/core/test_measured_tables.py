@@ -39,7 +39,9 @@ def test_the_time_of_a_minibatch_follows_from_that_of_an_epoch(name):
 
 
 def test_an_unknown_table_is_refused_with_the_available_ones():
-    with pytest.raises(UnknownNameError, match=r"'zeus-p100' is unknown; .*available: loudva-nano, zeus-a40, zeus-v100"):
+    with pytest.raises(
+        UnknownNameError, match=r"'zeus-p100' is unknown; .*available: loudva-nano, zeus-a40, zeus-v100"
+    ):
         jetwatt.load_table("zeus-p100")
 
 

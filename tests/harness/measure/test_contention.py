@@ -9,6 +9,7 @@ import pytest
 from harness.board import cpu
 from harness.board.cpu import OthersOnCpu, others_on_cpu
 from harness.core.cases import Case
+from harness.core.terminal import WIDTH
 from harness.measure.contention import PASSIVE, WAIT_POLICY, meet, wait_policy
 from harness.store.conditions import comparable_conditions, key
 from harness.store.results import ResultsStore
@@ -146,4 +147,14 @@ def test_it_is_chosen_before_torch_is_loaded_and_recorded_and_is_the_first_line(
     with ResultsStore(tmp_path / "r.sqlite", read_only=True) as store:
         [profile] = store.profiles()
     assert profile.conditions["omp_wait_policy"] == "passive"
-    assert done.stdout.index("other processes use 1.60 of 2 cores now") < done.stdout.index("[1/1]")
+    remark, measured, _ = done.stdout.partition("other processes use 1.60 of 2 cores now")[2].partition("[1/1]")
+    assert measured
+    assert max(map(len, remark.splitlines())) <= WIDTH
+
+
+def test_nothing_is_said_of_others_before_a_wrong_name_is_refused(run_suite, tmp_path, monkeypatch):
+    (tmp_path / "busy.py").write_text(BUSY)
+    monkeypatch.syspath_prepend(tmp_path)
+    done = run_suite("--workload", "lenet-mnits,mine:NET", "-p", "busy", check=False)
+    assert "workload 'lenet-mnits' is unknown" in done.stderr
+    assert "other processes" not in done.stdout + done.stderr
