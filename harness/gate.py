@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, List, Optional, Sequence
 
@@ -93,6 +94,24 @@ class Baseline:
             )
 
 
+def check_command(config: pytest.Config) -> str:
+    """The command that lists the comparisons of a run with its `--baseline`, also those of flagged profiles."""
+    from harness.store.conditions import is_disqualified
+
+    words = ["jetwatt", "baseline", "check", "--results", config.getoption("jetwatt_results")]
+    words += ["--baseline", config.getoption("jetwatt_baseline")]
+    by = _conditions_that_may_differ(config)
+    if by:
+        words += ["--by", ",".join(by)]
+    if any(is_disqualified(profile.flags) for profile in config.stash[OUTCOME].profiles):
+        words.append("--include-flagged")
+    return " ".join(map(shlex.quote, words))
+
+
+def _conditions_that_may_differ(config: pytest.Config) -> List[str]:
+    return [name.strip() for name in config.getoption("jetwatt_baseline_by").split(",") if name.strip()]
+
+
 BASELINE = pytest.StashKey[Baseline]()
 
 
@@ -102,8 +121,7 @@ def baseline_of(config: pytest.Config) -> Baseline:
     A HarnessError if the file of `--baseline` cannot be read, or if `--baseline-by` names no condition of it.
     """
     if BASELINE not in config.stash:
-        path = config.getoption("jetwatt_baseline")
-        by = [name.strip() for name in config.getoption("jetwatt_baseline_by").split(",") if name.strip()]
+        path, by = config.getoption("jetwatt_baseline"), _conditions_that_may_differ(config)
         outcome, is_strict = config.stash[OUTCOME], asks_for_strictness(config)
         config.stash[BASELINE] = Baseline(None if path is None else Path(path), outcome, is_strict, by)
     return config.stash[BASELINE]

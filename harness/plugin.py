@@ -21,7 +21,7 @@ from harness.core.configuration import NOT_FRESH
 from harness.core.errors import HarnessError, OverBudgetError
 from harness.core.files import read_toml, write_output
 from harness.core.terminal import Countdown, Progress, nearest_word, options_meant
-from harness.gate import baseline_of
+from harness.gate import baseline_of, check_command
 from harness.options import DEFAULT_CAMPAIGN, OPTIONS_FILE, add_options, is_judging
 from harness.outcome import OUTCOME, PROGRESS, Outcome
 from harness.plan import ALL_AXES, JUDGED_DEVICE, NO_CASE, PLANNED_CASE, Block, Plan, experiment_of, plan_of
@@ -418,9 +418,8 @@ def _summarise_profiles(terminalreporter: Any, outcome: Outcome) -> None:
             statuses = Counter(verdict.status for verdict in outcome.compared.values())
             counts = ", ".join(f"{status}: {count}" for status, count in statuses.items())
             pairs = [verdict.pair for verdict in outcome.compared.values() if verdict.pair is not None]
-            terminalreporter.write_line(
-                f"baseline: {counts} (`jetwatt baseline check` lists them); threshold {thresholds_in_words(pairs)}"
-            )
+            terminalreporter.write_line(f"baseline: {counts}; threshold {thresholds_in_words(pairs)}")
+            terminalreporter.write_line(f"to list them: {check_command(terminalreporter.config)}")
         if outcome.is_without_baseline:
             terminalreporter.write_line(
                 "no baseline given: nothing was compared. To record one: jetwatt baseline record --results"

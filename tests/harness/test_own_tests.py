@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import shutil
 
 import pytest
@@ -201,7 +202,7 @@ def test_a_baseline_that_lacks_a_case_is_said_and_a_halved_one_fails(own, record
     record()
     done = own(text, "--baseline", "b.json").stdout
     assert "1 passed" in done
-    words = r"baseline: no difference: 2 \(.*\); threshold minibatch time 5\.0%, power 5\.0%, peak memory 10\.0%"
+    words = r"baseline: no difference: 2; threshold minibatch time 5\.0%, power 5\.0%, peak memory 10\.0%"
     assert re.search(words, done), done
     missing = own(text, "--baseline", "b.json", "--batch-size", "8").stdout
     assert ended in missing
@@ -276,6 +277,39 @@ def test_strict_fails_what_the_baseline_does_not_hold_with_what_differs(own, rec
     assert "inconclusive comparison" not in by_torch.stdout
     wrong = own(text, "--baseline", "b.json", "--baseline-by", "tourch")
     assert "no condition is called tourch; available:" in wrong.stderr
+
+
+FLAGGED = """
+import dataclasses
+from harness.devices.simulated import SimulatedDevice
+measure = SimulatedDevice.profile
+def profile(*arguments, **options):
+    return dataclasses.replace(measure(*arguments, **options), flags=["disturbed: others used 2 cores"])
+SimulatedDevice.profile = profile
+"""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "listed"),
+    [
+        ((), "no difference"),
+        (("--baseline-by", "torch,cuda", "--slowdown", "10%"), "slower"),
+        (("-p", "flagged"), "no difference"),
+    ],
+)
+def test_the_command_that_lists_the_comparisons_works_as_printed(
+    own, record, tmp_path, monkeypatch, capsys, arguments, listed
+):
+    (tmp_path / "flagged.py").write_text(FLAGGED)
+    monkeypatch.syspath_prepend(tmp_path)
+    own(CHECKED)
+    record()
+    done = own(CHECKED, "--baseline", "b.json", "--results", "second run.sqlite", *arguments).stdout
+    command = re.search(r"^to list them: jetwatt (baseline check .*)$", done, re.MULTILINE)
+    assert command, done
+    monkeypatch.chdir(tmp_path)
+    main(shlex.split(command[1]))
+    assert re.search(rf"  minibatch time  .*  {listed}$", capsys.readouterr().out, re.MULTILINE)
 
 
 def test_strict_without_a_baseline_is_refused_before_anything_is_measured(own, tmp_path):
