@@ -101,7 +101,7 @@ def format_findings(findings: Dict[str, Any]) -> str:
     capabilities = findings["capabilities"]
     rows = [["yes" if each["available"] else "no", each["name"], each["detail"]] for each in capabilities]
     lines = [
-        f"{findings['device']}: {findings['model']} ({specification})",
+        wrap(f"{findings['device']}: {findings['model']} ({specification})", indent="  "),
         f"power modes: {modes['count']}, the greatest is {modes['greatest']}",
         "",
         format_table(["", "what", "status"], rows, width=WIDTH),

@@ -55,7 +55,7 @@ def make(tmp_path, monkeypatch):
         (text(BOARD + "pasword = 1\n"), "key 'pasword' .* is unknown; available: name"),
         (text(BOARD, general='identity = "~/no-key"\n'), "identity of .*/no-key, which does not exist"),
         (text(BOARD + 'power = "/no/switch"\n'), "power of board 'orin1' is /no/switch, which is not a program here"),
-        (text(BOARD.replace("orin-agx", "orin-agxx")), "device 'orin-agxx' is unknown; available: .*orin-agx"),
+        (text(BOARD.replace("orin-agx", "orin-agxx")), r"device 'orin-agxx' is unknown; did you mean orin-agx\?"),
     ],
 )
 def test_a_wrong_lab_is_refused_with_what_was_expected(make, content, expected):

@@ -186,7 +186,7 @@ def test_an_equal_figure_is_inconclusive_if_one_noisy_run_was_recorded_and_the_r
     assert (RECORD_MORE_NOTE in verdicts[0].notes) == has_note
 
 
-def test_a_change_beyond_the_threshold_that_is_not_significant_is_not_blamed_on_noise_that_hides_an_equal_figure():
+def test_a_change_that_is_not_significant_is_not_blamed_on_noise_that_hides_an_equal_figure():
     verdicts = judge([case_runs(steady(96, 100, 104), 0)], [case_runs(steady(102, 106, 110), 0)])
     [verdict] = verdicts
     assert (verdict.status, verdict.notes[0]) == ("inconclusive", DOUBTFUL_CHANGE)

@@ -148,7 +148,7 @@ def test_predict_has_a_row_for_each_power_limit_of_a_gpu(corpus, tmp_path, capsy
     assert (table["gpu_khz"] == 0).all()  # the profiles have no clocks
     assert table["power_mw"].is_monotonic_increasing
     assert table["minibatch_time_ms"].is_monotonic_decreasing
-    assert " at 240 W with " in capsys.readouterr().out
+    assert " to power limit 240 W with " in capsys.readouterr().out
     profiled = jetwatt.load(model)
     assert profiled.predict(power_limit=150, batch_size=64)["power_limit_mw"].tolist() == [150_000]
     assert run(*asked) == 0

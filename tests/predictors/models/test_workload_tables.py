@@ -55,7 +55,7 @@ def test_a_corpus_file_becomes_a_table_for_each_workload_device_task_and_provena
 def test_a_workload_is_found_or_what_there_is_is_listed():
     tables = tables_of([*rows_of(made_table("a")), *rows_of(made_table("b"))])
     assert find_table(tables, "b").workload == "b"
-    with pytest.raises(UnknownNameError, match="it has a, b"):
+    with pytest.raises(UnknownNameError, match="available: a, b"):
         find_table(tables, "c")
     with pytest.raises(UnknownNameError, match="no inference at all"):
         find_table(tables, "a", "inference")
