@@ -8,6 +8,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, Optional, Sequence, Set, Tuple, Union
 
+import numpy as np
+
 from harness.board.nvpmodel_making import make_conf, off_board_conf, on_board_conf
 from harness.core.boards import load_board
 from harness.core.campaigns import default_medium
@@ -56,7 +58,7 @@ from predictors.search.recommendation_report import (
     plain_spent,
 )
 from predictors.strategies.fixed import presets_of
-from predictors.strategies.goals import OBJECTIVES, Goal, budget_in_mw
+from predictors.strategies.goals import OBJECTIVES, QUANTITIES, Goal, budget_in_mw
 from predictors.strategies.protocol import Choice, History, Strategy
 from predictors.strategies.recommendation import Recommendation, SharedMode, shared_mode
 from predictors.strategies.recommendation import recommend as choose_and_describe
@@ -375,14 +377,12 @@ class Answer:
         return plain
 
     def refuse_missed(self) -> None:
-        """Raise a `CannotRunError` that names the nearest mode if no mode is expected to keep the limits."""
+        """Raise a `CannotRunError` with limits that can be kept if no mode is expected to keep those of the goal."""
         missed = self._missed()
         if missed:
-            near = missed[0].mode
-            figures = f"{near.time_ms.value:.4g} ms at {mw_to_w(near.power_mw.value):.4g} W"
             raise CannotRunError(
                 f"no mode meets the goal: {'; '.join(recommendation.goal.describe() for recommendation in missed)}",
-                f"the nearest, {near.name}, has {figures}: allow that, or more --profiles",
+                _limits_within_reach(missed[0], self.peak_mw),
             )
 
 
@@ -493,6 +493,34 @@ def _text_of(device: Device, workload: str, recommendations: Sequence[Recommenda
             f"rough:       {workload} is not calibrated on {device.name}: scaled from {scaled_from}, to a factor of 2.2"
         )
     return "\n".join(lines)
+
+
+def _limits_within_reach(recommendation: Recommendation, peak_mw: Optional[float]) -> str:
+    """The hint on limits that no mode keeps: the least value of each that any mode has, or else the nearest mode."""
+    posterior, history, near = recommendation.posterior, recommendation.history, recommendation.mode
+    pickable = history.usable & (recommendation.unprofiled | posterior.admitted | posterior.measured)
+    least = []
+    for name, limit in recommendation.goal.limits.items():
+        medians, _ = posterior.log_quantity(name)
+        index = int(np.where(pickable, medians, np.inf).argmin())
+        value, quantity = math.exp(medians[index]), QUANTITIES[name]
+        if value > limit:
+            unit, factor = quantity.shown_in
+            predicted = "" if posterior.measured[index] else " (predicted)"
+            least.append(f"the least {quantity.words} within reach is {_rounded_up(value * factor)} {unit}{predicted}")
+    peak = _peak_of(recommendation)
+    figures = f"{near.time_ms.value:.4g} ms at {mw_to_w(near.power_mw.value):.4g} W"
+    if peak_mw is not None and peak is not None and peak.peak_mw > peak_mw:
+        figures += f", with peaks of {_rounded_up(mw_to_w(peak.peak_mw))} W"
+        least = []
+    reachable = " and ".join(least) or f"the nearest mode, {near.name}, has {figures}"
+    return f"{reachable}: allow that, or try another board or batch size"
+
+
+def _rounded_up(value: float) -> str:
+    """A value above 0 in four significant digits that is no less, so that a limit of it is kept."""
+    unit = 10.0 ** (math.floor(math.log10(value)) - 3)
+    return f"{math.ceil(value / unit) * unit:.4g}"
 
 
 def profiles_of(recommendation: Recommendation, device: Device) -> Table:

@@ -117,6 +117,31 @@ def test_a_budget_below_every_mode_names_the_nearest_one_and_is_refused(capsys):
     assert nearest < 13
 
 
+@pytest.mark.parametrize(
+    ("option", "limit", "words"),
+    [
+        ("--power-budget", 5, "the least power within reach is "),
+        ("--time-limit", 3, "the least minibatch time within reach is "),
+        ("--peak-budget", 9, " W, with peaks of "),
+    ],
+)
+def test_a_limit_that_no_mode_keeps_is_answered_with_one_that_can_be_kept(capsys, option, limit, words):
+    few = ("--profiles", 4, "--minibatches", 10)
+    code, _, err = run(capsys, *RECOMMEND, option, limit, *few)
+    assert code == 2
+    assert err.rstrip().endswith(": allow that, or try another board or batch size")
+    assert "--profiles" not in err.splitlines()[-1]
+    reachable = err.partition(words)[2].split()[0]
+    assert run(capsys, *RECOMMEND, option, reachable, *few)[0] == 0
+    assert run(capsys, *RECOMMEND, option, 0.98 * float(reachable), *few)[0] == 2
+
+
+def test_limits_that_can_only_be_kept_apart_are_answered_with_the_nearest_mode(capsys):
+    code, _, err = run(capsys, *RECOMMEND, "--power-budget", 18, "--time-limit", 150, "--profiles", 6)
+    assert code == 2
+    assert re.search(r"; the nearest mode, \d+c-\S+, has \S+ ms at \S+ W: allow that", err)
+
+
 @pytest.mark.exhaustive
 def test_the_least_energy_under_a_deadline_is_a_goal_too(capsys):
     code, out, _ = run(capsys, *RECOMMEND, "--goal", "energy", "--deadline", 12, "--epochs", 148, "--profiles", 8)
