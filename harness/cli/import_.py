@@ -74,14 +74,14 @@ def run(arguments: argparse.Namespace) -> int:
     faults = check_rows(table, known_faults, _of_model)
     for line in described(faults, len(table)):
         print(line, file=sys.stderr)
+    kept = rows_of(table.drop(list(faults)))
+    if not kept:
+        raise InvalidValueError("every row is bad, nothing was written", "fix the source")
     if faults and not arguments.skip_bad:
         raise InvalidValueError(
             f"bad rows: {len(faults)} of {len(table)}; nothing was written",
             "fix them, or leave them out with --skip-bad",
         )
-    kept = rows_of(table.drop(list(faults)))
-    if not kept:
-        raise InvalidValueError("every row is bad, nothing was written", "fix the source")
     named_columns = {column.name: column for column in FURTHER}
     further = [named_columns.get(name, Column(name, str, "")) for name in table.columns if name not in CORPUS_COLUMNS]
     rows = [{**row, **{column.name: _cell(row[column.name], column) for column in further}} for row in kept]

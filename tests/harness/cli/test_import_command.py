@@ -84,6 +84,16 @@ def test_of_an_unknown_device_a_row_is_held_against_its_neighbours(tmp_path, cap
     assert said.count("that looks like") == 1
 
 
+@pytest.mark.parametrize("options", [(), ("--skip-bad",)])
+def test_where_every_row_is_bad_leaving_them_out_is_not_proposed(tmp_path, capsys, options):
+    lines = [line.replace("training", "sleeping") for line in lines_of(good_rows())]
+    (tmp_path / "in.csv").write_text("\n".join(lines) + "\n")
+    assert run(tmp_path / "in.csv", "--out", tmp_path / "out.csv", *options) == REFUSED
+    said = capsys.readouterr().err
+    assert "every row is bad, nothing was written; fix the source" in said
+    assert "--skip-bad" not in said
+
+
 def test_every_bad_row_is_reported_and_skipping_leaves_out_and_counts(tmp_path, capsys):
     lines = lines_of(good_rows())
     lines[2] = lines[2].replace("training", "sleeping")
