@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import datetime
 import importlib.util
+import re
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import harness
 from harness.core.errors import DependencyError
 from harness.report.colours import dark_rules
 from harness.report.figure import cell_text
 
+if TYPE_CHECKING:
+    from markupsafe import Markup
+
 HERE = Path(__file__).parent
+_CODE = re.compile(r"`([^`]+)`")
 
 
 def require_drawing(what: str, otherwise: str = "") -> None:
@@ -20,6 +25,16 @@ def require_drawing(what: str, otherwise: str = "") -> None:
     for package in ("jinja2", "vl_convert"):
         if importlib.util.find_spec(package) is None:
             raise DependencyError(f"{what} needs {package}", f"pip install 'jetwatt[report]'{otherwise}")
+
+
+def prose(text: str) -> Markup:
+    """A text as HTML, escaped; words in backticks are code."""
+    from markupsafe import Markup, escape
+
+    parts = _CODE.split(text)
+    escaped = [escape(part) for part in parts]
+    escaped[1::2] = [Markup("<code>{}</code>").format(part) for part in parts[1::2]]
+    return Markup("").join(escaped)
 
 
 def fill(template: str, made_from: str = "", **values: Any) -> str:
@@ -35,6 +50,7 @@ def fill(template: str, made_from: str = "", **values: Any) -> str:
         undefined=jinja2.StrictUndefined,
     )
     environment.filters["cell"] = cell_text
+    environment.filters["prose"] = prose
     now = datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d %H:%M UTC")
     return environment.get_template(template).render(
         made=f"made {now} by jetwatt {harness.__version__}{made_from}",

@@ -43,7 +43,7 @@ LINE, WIDEST_LETTER = 42, 7.4
 
 LABEL = f' font-size="10.5" fill="{INK}"'  # of an axis
 
-SLANTED_FROM, LONGEST_SLANTED, LONGEST_NAME = 44, 20, 30
+SLANTED_FROM, LONGEST_SLANTED, LONGEST_NAME = 44, 34, 44
 """Characters that fit side by side below the axis, in a slanted name, and in a name beside it (Vega's pixel limits are
 slow)."""
 
@@ -104,7 +104,8 @@ def draw_panel(panel: Panel, series: Sequence[LegendEntry], prefix: str) -> Draw
     svg = _PLACES.sub(lambda match: re.sub(r"(\.\d\d)\d+", r"\1", match[0]), svg)
     width, height = (_number_in(svg, rf'<svg[^>]* {name}="([\d.]+)"') for name in ("width", "height"))
     middle = _number_in(svg, r'transform="translate\(([\d.]+)') + WIDTH / 2
-    titles, above, below = (textwrap.wrap(text, LINE) for text in (panel.title, panel.y.label, panel.x.label))
+    shown = panel.title, axis_text(panel, "y"), axis_text(panel, "x")
+    titles, above, below = (textwrap.wrap(text, LINE) for text in shown)
     texts, y = [], 4.0
     for lines, style in ((titles, f' font-size="12" font-weight="bold" fill="{INK}"'), (above, LABEL)):
         for line in lines:
@@ -189,6 +190,24 @@ def specification(panel: Panel, series: Sequence[LegendEntry]) -> Dict[str, Any]
     }
 
 
+def axis_text(panel: Panel, name: str) -> str:
+    """The label of an axis, with its spacing in the brackets of the unit unless it is linear."""
+    axis: Axis = getattr(panel, name)
+    spacing = {Spacing.LOG: "logarithmic", Spacing.SYMLOG: f"logarithmic beyond {LINEAR_TO:g}"}.get(
+        _spacing(panel, name)
+    )
+    if spacing is None:
+        return axis.label
+    return f"{axis.label[:-1]}, {spacing})" if axis.label.endswith(")") else f"{axis.label} ({spacing})"
+
+
+def _spacing(panel: Panel, name: str) -> Spacing:
+    """As an axis is drawn: one whose values reach down to 0 cannot be logarithmic."""
+    axis: Axis = getattr(panel, name)
+    is_linear = axis.names or (axis.spacing == Spacing.LOG and min(_extent(panel, name), default=0.0) <= 0)
+    return Spacing.LINEAR if is_linear else axis.spacing
+
+
 def _axis(panel: Panel, name: str) -> Dict[str, Any]:
     axis: Axis = getattr(panel, name)
     if axis.names:
@@ -198,9 +217,10 @@ def _axis(panel: Panel, name: str) -> Dict[str, Any]:
     scale: Dict[str, Any] = {"zero": axis.from_zero}
     options: Dict[str, Any] = {"tickCount": 5, "title": None, "labelOverlap": True}
     options["format"] = "~s" if high >= 1e5 else ",~r"
-    if axis.spacing == Spacing.LOG and low > 0:
+    spacing = _spacing(panel, name)
+    if spacing == Spacing.LOG:
         scale = {"type": "log", "nice": False, "domain": [low / 1.15, high * 1.15]}
-    elif axis.spacing == Spacing.SYMLOG:
+    elif spacing == Spacing.SYMLOG:
         scale = {"type": "symlog", "constant": LINEAR_TO, "nice": False}
         scale["domain"] = [min(low, 0.0) * 1.15, max(high, LINEAR_TO) * 1.15]
         beyond = [LINEAR_TO * factor * 10.0**power for power in range(12) for factor in (1, 4)]

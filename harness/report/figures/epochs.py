@@ -375,7 +375,7 @@ def storage_figures(material: Material) -> Iterator[Figure]:
         bars: Dict[str, List[EpochBar]] = {}  # by the workers and epoch that a panel shows
         for family in members:
             columns = _worst_and_expected(family)
-            x_label = "workers and epoch; storage medium"
+            x_label = "storage medium; workers (w), epoch (e)"
             panel, data = stacked_panel(material, family.workload, columns, x_label, family.varies)
             for bar in columns:
                 medium, of = bar.name.split("\n")

@@ -166,6 +166,7 @@ def _ratios_panel(material: Material, members: Sequence[Extremes]) -> Panel:
             ratio = pair.row[f"{what}_ratio"]
             ends = material.ends_of_ratio(pair.greatest_profile, pair.slowest_profile, what, ratio)
             values.append(Value(what, ratio, name, table.provenance, *ends, note=f"of {len(table.modes)} modes"))
-    panel = panel_of(f"{table.task}, {table.origin}", Axis("times as much (1)"), Axis(""), Mark.BESIDE, values)
+    axes = Axis("one extreme mode / the other (ratio)"), Axis("")
+    panel = panel_of(f"{table.task}, {table.origin}", *axes, Mark.BESIDE, values)
     ids = tuple(number for pair in members for number in pair.table.profiles)
     return dataclasses.replace(panel, profiles=ids, varies=ACROSS_WORKLOADS)

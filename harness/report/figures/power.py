@@ -31,6 +31,12 @@ STEPS = (0, 20, 40, 60, 80, 100)  # of a clock, in % of the power mode's
 IDLE_STATES = {(LOGGING, STATIC): "(i)", (QUIET, STATIC): "(ii)", (QUIET, DVFS): "(iii)"}
 """The paper's names of the idle states that a device can measure by itself."""
 
+IDLE_LEGEND = {
+    "(i)": "(i) static clocks, all telemetry",
+    "(ii)": "(ii) static clocks, little telemetry",
+    "(iii)": "(iii) DVFS, little telemetry",
+}
+
 _OF_BOARDS = tuple(name for name in FOLLOWS["device"] if name not in ("device", "provenance", "data_source"))
 IDLE_VARIES = ("workload", "clocks", "idle_s", "storage", "cache", "seed", *_OF_BOARDS)
 """Conditions in which idle states may differ: the axes, and conditions without influence on an idle device."""
@@ -110,7 +116,7 @@ def baseload_figures(material: Material) -> Iterator[Figure]:
         values = []
         for row in group:
             state, watts = state_of(row), mw_to_w(row.power_mean_mw)
-            values.append(material.value(row, state, row.power_mode, watts, "power"))
+            values.append(material.value(row, IDLE_LEGEND.get(state, state), row.power_mode, watts, "power"))
             clocks = row.case.settings.clocks
             csv_row = (
                 row.label,
@@ -126,7 +132,7 @@ def baseload_figures(material: Material) -> Iterator[Figure]:
         axes = Axis("power mode"), Axis("mean power (W)")
         panels.append(panel_of(group[0].label, *axes, Mark.BESIDE, values, group, IDLE_VARIES))
     columns = ("device", "power_mode", "state", "workload", "clocks", "power_w", "power_definition", "provenance")
-    series = [LegendEntry(state, colour) for state, colour in zip(states, LISTED)]
+    series = [LegendEntry(IDLE_LEGEND.get(state, state), colour) for state, colour in zip(states, LISTED)]
     yield figure_of("baseload", "baseload", panels, series, columns, rows)
 
 

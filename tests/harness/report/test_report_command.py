@@ -38,6 +38,8 @@ def test_a_report_of_one_profile_names_what_would_bring_the_other_figures(one_pr
     page = (tmp_path / "rep" / "index.html").read_text()
     assert str(tmp_path / "rep" / "index.html") in said
     assert "no data for:" in said
+    assert "one.sqlite has no verdicts on the papers&#39; claims: <code>pytest benchmarks --judge" in page
+    assert "`" not in re.sub(r"(?s)<(script|style).*?</\1>", "", page), "commands are code, without backticks"
     assert "Not shown: no data" in page
     assert "--workers 0,4" in page
     assert "1 profile, simulated, of xavier-agx: 1 workload in 1 power mode." in page

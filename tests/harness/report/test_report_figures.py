@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import dataclasses
 import itertools
+import json
 import xml.etree.ElementTree as ElementTree
 
 import pandas as pd
@@ -18,9 +19,11 @@ from harness.report.figures.data_sets import thinned
 from harness.report.figures.mode_scatters import extremes_of
 from harness.report.material import Material
 from harness.report.mode_tables import evenly
-from harness.report.vega import FEWEST, density, draw_panel, figure_svg, specification
+from harness.report.vega import FEWEST, axis_text, density, draw_panel, figure_svg, specification
 from harness.store.frames import common_conditions
 from tests.harness.report.sample_results import USUAL
+
+A_SERIES = LegendEntry("a", "#000000")
 
 NEEDS_OTHER_TASKS = {"Inference", "Training and inference together"}
 """The sample has no inference."""
@@ -95,6 +98,33 @@ def texts_of(root):
     return ["".join(element.itertext()) for element in root.iter("{http://www.w3.org/2000/svg}text")]
 
 
+@pytest.mark.parametrize(
+    ("spacing", "values", "label"),
+    [
+        (Spacing.LINEAR, (1, 10), "energy (J)"),
+        (Spacing.LOG, (1, 10), "energy (J, logarithmic)"),
+        (Spacing.LOG, (0, 10), "energy (J)"),  # no logarithm of 0: drawn linear
+        (Spacing.SYMLOG, (-1, 10), "energy (J, logarithmic beyond 5)"),
+    ],
+    ids=["linear", "log", "log-of-0", "symlog"],
+)
+def test_an_axis_that_is_not_linear_says_so(spacing, values, label):
+    pytest.importorskip("vl_convert")
+    points = [Value("a", at, value, "measured") for at, value in enumerate(values)]
+    panel, series = panel_of("t", Axis("n (1)"), Axis("energy (J)", spacing), Mark.CURVES, points), [A_SERIES]
+    assert f">{label}</text>" in draw_panel(panel, series, "p").svg
+    assert ('log", ' in json.dumps(specification(panel, series))) == ("logarithmic" in label)
+
+
+@pytest.mark.parametrize("count", [2, 12])
+def test_the_name_of_a_power_mode_is_not_cut(count):
+    pytest.importorskip("vl_convert")
+    names = [f"12c-2201.6-1300.5-{3100 + place}" for place in range(count)]
+    bars = [Value("a", name, 1.0, "measured") for name in names]
+    panel = panel_of("t", Axis("power mode"), Axis("energy (J)"), Mark.BESIDE, bars)
+    assert names[0] in draw_panel(panel, [A_SERIES], "p").svg
+
+
 def test_figures_names_are_unique_and_their_svg_is_well_formed_and_says_what_is_simulated(material):
     figures = [figure for kind in KINDS for figure in kind.make(material)]
     assert len({figure.name for figure in figures}) == len(figures)
@@ -103,7 +133,7 @@ def test_figures_names_are_unique_and_their_svg_is_well_formed_and_says_what_is_
         texts = texts_of(ElementTree.fromstring(figure_svg(figure, drawn)))
         assert figure.title in texts
         assert f"provenance: {figure.provenance}" in texts
-        assert {panel.x.label for panel in figure.panels} - {""} <= set(texts)
+        assert {axis_text(panel, "x") for panel in figure.panels} - {""} <= set(texts)
 
 
 def bars_of(provenance, mark=Mark.BESIDE, **more):
