@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import inspect
 import json
+import os
+import shlex
 import sys
 import warnings
 from collections import Counter
@@ -250,14 +252,35 @@ def pytest_collection_modifyitems(config: pytest.Config, items: List[pytest.Item
     if config.getoption("jetwatt_list_cases"):
         _write_cases(Path(config.getoption("jetwatt_list_cases")), items, plan)
     measuring = [item for item in items if "measure" in getattr(item, "fixturenames", ())]
-    # Its table has a row for every test. `--benchmark-quiet` is read before collection, and the hook for groups of the
-    # table also feeds `--benchmark-compare-fail`: only the session itself can be quieted now.
-    session = getattr(config, "_benchmarksession", None)
-    if session is not None and len(measuring) > MOST_ROWS and config.getoption("verbose") <= 0:
-        session.quiet = True
+    _hide_table_of_pytest_benchmark(config, items)
     weight = sum(plan.weight(item) for item in measuring)
     most_s = {} if plan.time_budget is None else {"most_s": plan.time_budget.left_s}
     config.stash[OUTCOME].countdown = Countdown(len(measuring), total_weight=weight, **most_s)
+
+
+TABLE_OPTIONS = tuple(
+    f"--benchmark-{name}"
+    for name in ("verbose", "columns", "sort", "group-by", "name", "time-unit", "histogram", "compare", "cprofile")
+)
+"""Options of pytest-benchmark that request its table."""
+
+
+def _hide_table_of_pytest_benchmark(config: pytest.Config, items: Sequence[pytest.Item]) -> None:
+    """Leave the table out, which is over 200 columns wide: the summary has its figures. Its files stay as they are.
+
+    It is shown if an option requests it, or if the run has benchmarks that are not the suite's.
+    """
+    given = [*map(str, config.invocation_params.args), *config.getini("addopts")]
+    given += shlex.split(os.environ.get("PYTEST_ADDOPTS", ""))
+    is_requested = any(word.startswith(TABLE_OPTIONS) for word in given)
+    others = [
+        item for item in items if {"benchmark", "measure"} & set(getattr(item, "fixturenames", ())) == {"benchmark"}
+    ]
+    # `--benchmark-quiet` is read before collection and silences warnings too, and the hook for groups of the table also
+    # feeds `--benchmark-compare-fail`: only the session itself can be quieted now.
+    session = getattr(config, "_benchmarksession", None)
+    if session is not None and not is_requested and not others:
+        session.quiet = True
 
 
 def _refuse_strictness_without_baseline(config: pytest.Config) -> None:

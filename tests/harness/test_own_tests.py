@@ -43,6 +43,32 @@ def test_a(profile, workers):
 """
 
 
+TABLE = "Name (time in "  # the header of pytest-benchmark's table, which is over 200 columns wide
+
+
+def test_the_table_of_pytest_benchmark_is_printed_on_request_only_and_its_file_is_complete(own, tmp_path):
+    done = own(WHOLE, "--benchmark-json", "b.json")
+    assert TABLE not in done.stdout
+    assert "lenet-mnist-maxn-w4-ssd-bs8" in done.stdout  # in the summary
+    benchmarks = json.loads((tmp_path / "b.json").read_text())["benchmarks"]
+    assert len(benchmarks) == 4
+    assert all(len(benchmark["stats"]["data"]) == benchmark["stats"]["rounds"] >= 10 for benchmark in benchmarks)
+    assert TABLE in own(WHOLE, "--benchmark-columns", "min,median").stdout
+    slower = own(WHOLE, "--benchmark-json", "c.json", "--slowdown", "20%", "--benchmark-verbose")
+    assert TABLE in slower.stdout
+
+
+def test_the_table_of_pytest_benchmark_is_printed_for_benchmarks_that_are_not_the_suites(own):
+    text = (
+        WHOLE
+        + """
+def test_sum(benchmark):
+    benchmark(sum, range(10))
+"""
+    )
+    assert TABLE in own(text).stdout
+
+
 def test_axes_come_from_stacked_marks_and_are_in_the_id(own):
     assert sorted(ids(own(WHOLE, "--collect-only", "-q"))) == [
         f"test_a[sim:orin-agx-lenet-mnist-maxn-w{workers}-ssd-bs{size}]" for workers in (0, 4) for size in (16, 8)
