@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 TASKS = ("training", "inference")
 PROVENANCES = ("measured", "simulated", "replayed")
+CHOICES = {"task": TASKS, "provenance": PROVENANCES}  # the allowed values of columns that have few
 SUFFIXES = (".csv", ".parquet")
 
 Row = Dict[str, Any]  # a row of a corpus: values by column, None if a cell is empty
@@ -237,6 +238,9 @@ def _checked(table: pd.DataFrame, name: str) -> Tuple[pd.DataFrame, Dict[str, Fa
         meant = {column: nearest_word(column, further) for column in missing}
         renamed = ", ".join(f"rename {near} to {column}" for column, near in meant.items() if near)
         hint = f"a corpus has {', '.join(CORPUS_COLUMNS)}"
+        for column in CORPUS:
+            if column.name in missing and column.name in CHOICES:
+                hint += f"; {column.name} is {column.meaning}"
         if renamed:
             hint = f"{renamed}; {hint}"
         for separator, words in SEPARATORS.items():
@@ -272,7 +276,7 @@ def _typed(table: pd.DataFrame) -> Tuple[pd.DataFrame, Dict[str, Fault]]:
             values = pd.Series(
                 ["" if empty else str(cell) for cell, empty in zip(cells, is_empty)], cells.index, object
             )
-            choices = {"task": TASKS, "provenance": PROVENANCES}.get(column.name)
+            choices = CHOICES.get(column.name)
             right = values.isin(choices) if choices else ~is_empty
         else:
             values = cells.map(_number).astype(float)

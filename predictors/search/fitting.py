@@ -45,6 +45,7 @@ if TYPE_CHECKING:
 Corpus = Union["pd.DataFrame", str, Path]
 Modes = Union[str, Iterable[Sequence[int]]]
 LEVEL = 0.8  # share of measurements that intervals should contain
+FEW_PROFILES = 3  # a fit to no more of them is noted
 SHOWN = 5  # profiles of a kind listed by name
 
 
@@ -167,10 +168,12 @@ class FittedModel:
         )
 
     def notes(self) -> List[str]:
-        """Caveats of a newly fitted model: medians for minibatches, doubtful profiles, references without effect."""
-        target = self._newly_fitted().target
+        """Caveats of a newly fitted model: medians or few profiles, doubtful ones, references without effect."""
+        target, rows, _ = self._newly_fitted()
         table = target.table
         notes = note_on_medians([self.predictor.name], [table])
+        if len(rows) <= FEW_PROFILES:
+            notes.append(f"fitted to only {counted(len(rows), 'profile')}, so errors may be large: fit to 10 or more")
         doubtful = self.predictor.training_rows_.inputs.modes[self.predictor.doubtful()]
         if len(doubtful):
             limits = self.predictor.training_rows_.inputs.power_limit_mw

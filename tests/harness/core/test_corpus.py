@@ -129,6 +129,10 @@ def test_a_value_that_breaks_the_schema_is_named_with_its_line(tmp_path: Path, c
             "device,workload,minibatch_time\nhost,lenet-mnist,3\n",
             "rename minibatch_time to minibatch_time_ms; a corpus has",
         ),
+        (
+            csv_text({}).replace("task,", "").replace("provenance", "origin"),
+            "no column task, provenance; .*; task is training or inference; provenance is measured, simulated or repla",
+        ),
         (csv_text().strip() + ",device\n", "more than one column device"),
         (csv_text({}).replace(",", ";"), r"separated by semicolons.*sep=';'.*decimal=','"),
         (csv_text({"minibatch_time_ms": '"57,25"'}), "minibatch_time_ms is '57,25', expected a decimal point"),

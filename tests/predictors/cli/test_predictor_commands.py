@@ -194,6 +194,13 @@ def test_fit_names_references_that_tell_nothing(corpus, tmp_path, capsys):
     assert "resnet18-imagenet on board-b is not used" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(("modes", "is_noted"), [(1, True), (3, True), (4, False)])
+def test_a_fit_to_few_profiles_is_noted(corpus, tmp_path, capsys, modes, is_noted):
+    assert run("fit", "--corpus", corpus, "--target", "yolov8n-coco", "--modes", modes, "--out", tmp_path / "m") == 0
+    note = f"note: fitted to only {modes} profile{'s' * (modes > 1)}, so errors may be large: fit to 10 or more\n"
+    assert (note in capsys.readouterr().err) == is_noted
+
+
 def test_a_mode_of_which_no_profile_tells_is_on_no_front_unless_asked_for(tmp_path, capsys):
     corpus, model, out = tmp_path / "corpus.csv", tmp_path / "M", tmp_path / "P.csv"
     still = [mode for mode in SPACE if mode.cpu_khz == 2_201_600]
