@@ -9,7 +9,7 @@ from typing import Any, Callable, Mapping, Optional, Sequence
 from harness.cli.options import output_file, print_or_write
 from harness.core.boards import BoardSpec, load_board
 from harness.core.errors import InvalidValueError
-from harness.core.mode_orders import AS_GIVEN, ORDERS, count_switches, order_passes
+from harness.core.mode_orders import AS_GIVEN, ORDERS, SAFE, count_switches, order_passes
 from harness.core.mode_texts import GRIDS, NamedModes, format_power_modes
 from harness.core.power_modes import PowerMode, PowerModeSpace, format_mhz
 from harness.core.terminal import format_table
@@ -42,8 +42,7 @@ def add_sampling_arguments(group: argparse._ArgumentGroup) -> None:
     add("--grid", choices=tuple(GRIDS), help="a part of the space: paper is the PowerTrain paper's grid of 4,368 modes")
     add("--sample", type=int, metavar="N", help="draw N distinct modes uniformly from these")
     add("--seed", type=int, default=0, help="seed of all random choices (default: 0)")
-    selections = "`maxn`, `a..n`, a preset, `12c-2201.6-1300.5-3199`, `sample:N`, a FILE.csv"
-    add("--power-mode", metavar="TEXT", help=selections)
+    add("--power-mode", metavar="TEXT", help="maxn, a..n, a preset, 12c-2201.6-1300.5-3199, sample:N, a FILE.csv")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -81,8 +80,9 @@ def choose_modes(spec: BoardSpec, arguments: argparse.Namespace) -> NamedModes:
 
 
 def format_modes(spec: BoardSpec, modes: NamedModes, order: str, form: str) -> str:
-    """Named modes in an order, as one of `FORMATS`; several passes are noted on standard error."""
+    """Named modes in an order, as one of `FORMATS`; several passes are noted on standard error, and apart in `safe`."""
     passes = order_passes(modes, order, mode_of=lambda named: named[1])
+    is_apart = order == SAFE and form == "names"
     if len(passes) > 1 and order != AS_GIVEN:
         needed = {
             True: "between passes the board must return to its top (a reboot): its clocks can only be lowered",
@@ -90,13 +90,13 @@ def format_modes(spec: BoardSpec, modes: NamedModes, order: str, form: str) -> s
             None: "it is unknown whether this board needs a reboot between passes: try to raise a clock once",
         }[spec.clocks_only_fall]
         switches = sum(count_switches([mode for _, mode in ordered]) for ordered in passes)
-        which = "; --format table or csv shows the pass of each mode" if form == "names" else ""
-        print(
-            f"note: {len(passes)} passes, {switches} changes of a setting within them{which}; {needed}", file=sys.stderr
-        )
+        apart = ", with an empty line between them" if is_apart else ""
+        counts = f"{len(passes)} passes{apart}, {switches} changes of a setting within them"
+        print(f"note: {counts}; {needed}", file=sys.stderr)
     numbered = [(number, name, mode) for number, ordered in enumerate(passes, start=1) for name, mode in ordered]
-    if form == "names":
-        return "\n".join(name for _, name, _ in numbered)
+    if form == "names":  # an empty line keeps the names readable by a shell's `for`, xargs and `--power-mode LIST`
+        blocks = ["\n".join(name for name, _ in ordered) for ordered in passes]
+        return ("\n\n" if is_apart else "\n").join(blocks)
     if form == "csv":
         rows = ((mode, {"pass": number, "name": name}) for number, name, mode in numbered)
         return format_power_modes(rows, ("pass", "name")).rstrip("\n")

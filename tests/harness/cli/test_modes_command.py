@@ -35,14 +35,20 @@ def test_a_sample_in_safe_order_never_raises_a_clock_within_a_pass(modes):
             assert int(after["cpu_khz"]) <= int(before["cpu_khz"])
             assert int(after["gpu_khz"]) <= int(before["gpu_khz"])
     assert f"{rows[-1]['pass']} passes" in printed.err
-    assert "--format" not in printed.err
     assert "reboot" in printed.err
 
 
-def test_names_in_several_passes_say_where_their_passes_are_shown(modes):
-    printed = modes("--board", "orin-agx", "--sample", 50, "--seed", 1, "--order", "safe")
-    assert len(printed.out.split()) == 50
-    assert "--format table or csv shows the pass of each mode" in printed.err
+def test_names_of_each_pass_are_set_apart_by_an_empty_line(modes):
+    sample = ("--board", "orin-agx", "--sample", 50, "--seed", 1)
+    ordered = (*sample, "--order", "safe")
+    passes = {}
+    for row in csv.DictReader(io.StringIO(modes(*ordered, "--format", "csv").out)):
+        passes.setdefault(row["pass"], []).append(row["name"])
+    assert len(passes) > 1
+    printed = modes(*ordered)
+    assert [block.split() for block in printed.out.split("\n\n")] == list(passes.values())
+    assert f"note: {len(passes)} passes, with an empty line between them, " in printed.err
+    assert "\n\n" not in modes(*sample).out
 
 
 def test_a_file_that_is_written_can_be_given_back(modes, tmp_path):
