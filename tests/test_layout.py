@@ -50,7 +50,7 @@ MAY_IMPORT = {
     "predictors.search": ("harness", "predictors"),
     "predictors.__main__": ("harness", "predictors"),
     "predictors": ("harness.core", "predictors"),
-    "tools.docs": ("harness", "predictors", "jetwatt"),
+    "tools.docs": ("harness", "predictors", "jetwatt", "tools"),
     "tools": ("harness", "predictors"),
     "jetwatt": ("harness", "predictors"),
     "benchmarks": ("harness", "predictors"),

@@ -74,13 +74,25 @@ def test_a_page_that_is_no_tutorial_how_to_reference_or_explanation_has_no_headi
         build.navigation_faults(docs)
 
 
-def test_more_words_than_the_limit_are_refused(docs, monkeypatch):
+def test_more_words_than_the_limit_are_refused_but_recorded_blocks_are_not_counted(docs, monkeypatch):
     (docs / "index.md").write_text("one two")
-    (docs / "second.md").write_text("three `four` ...\n")
+    (docs / "second.md").write_text("three `four` ...\n<!-- figures: a-block -->\n\n| 5 | 6 |\n\n<!-- end -->\n")
+    monkeypatch.setattr(build, "OTHER_PAGES", {})
     assert build.count_words(docs) == 2 + 5 + 3
     monkeypatch.setattr(build, "MOST_WORDS", 9)
     with pytest.raises(build.SiteError, match="10 words, at most 9"):
         build.build(docs.parent / "out", docs)
+
+
+@pytest.mark.parametrize("name", build.OTHER_PAGES)
+def test_a_page_outside_docs_that_grows_over_the_limit_is_refused(name, tmp_path, monkeypatch):
+    grown = tmp_path / "grown.md"
+    grown.write_text((build.PROJECT / name).read_text(encoding="utf-8") + "word " * build.MOST_WORDS)
+    pages = {other: page for other, page in build.OTHER_PAGES.items() if other != name}
+    monkeypatch.setattr(build, "OTHER_PAGES", {**pages, str(grown): build.OTHER_PAGES[name]})
+    assert build.count_words() > build.MOST_WORDS
+    with pytest.raises(build.SiteError, match=f"words, at most {build.MOST_WORDS} are allowed"):
+        build.build(tmp_path / "out")
 
 
 def test_links_lead_to_the_sites_pages_or_to_copies_but_code_stays(tmp_path):

@@ -25,6 +25,7 @@ from typing import Dict, List, Optional, Tuple
 
 from tools.docs import reference
 from tools.docs.markdown import UndocumentedError
+from tools.figure_blocks import BLOCK
 
 PROJECT = Path(__file__).resolve().parents[2]
 DOCS = PROJECT / "docs"
@@ -39,12 +40,14 @@ OTHER_PAGES = {
     "baselines/measured/README.md": "measured-tables.md",
     "CHANGELOG.md": "changelog.md",
     "SECURITY.md": "security.md",
-    "README.md": INDEX,
 }
-"""Files of the project that are pages too, or, as the README is, are replaced by one; and the pages' names."""
+"""Files outside docs/ that are pages too, and the pages' names. The README is none: docs/index.md replaces it."""
 
 MOST_WORDS = 20_000
-"""Of all pages in docs/ together, as `wc -w` counts."""
+"""Of all pages that people write together, as `wc -w` counts: docs/*.md and `OTHER_PAGES`.
+
+Blocks that `make record` writes are not counted, nor are the pages that `tools.docs.reference` generates.
+"""
 
 ENTRY = re.compile(r"^- \[[^\]]+\]\(([^)#\s]+)\)", re.MULTILINE)
 _LINK = re.compile(r"(\]\()([^)\s]+)(\))")
@@ -77,7 +80,7 @@ def main(argv: Optional[List[str]] = None) -> int:
 
 
 def build(out: Path, docs: Path = DOCS) -> Tuple[int, int]:
-    """Build the site of the pages in `docs` and return how many pages it has, and the words in `docs`.
+    """Build the site with the pages in `docs` and return how many pages it has, and the words that people wrote.
 
     Raises:
         SiteError: a fault of the navigation, of a link, of a text; or too many words.
@@ -85,7 +88,7 @@ def build(out: Path, docs: Path = DOCS) -> Tuple[int, int]:
     """
     words = count_words(docs)
     if words > MOST_WORDS:
-        raise SiteError(f"{docs} has {words} words, at most {MOST_WORDS} are allowed: shorten a page")
+        raise SiteError(f"the site has {words} words, at most {MOST_WORDS} are allowed: shorten a page")
     with tempfile.TemporaryDirectory() as folder:
         sources = Path(folder) / "sources"
         write_sources(sources, docs)
@@ -96,9 +99,16 @@ def build(out: Path, docs: Path = DOCS) -> Tuple[int, int]:
         return len(list(sources.glob("*.md"))), words
 
 
+def written_pages(docs: Path = DOCS) -> Dict[Path, str]:
+    """The file of each page that people write, and the page's name."""
+    pages = {PROJECT / path: name for path, name in OTHER_PAGES.items()}
+    pages.update({page: page.name for page in docs.glob("*.md")})
+    return pages
+
+
 def count_words(docs: Path = DOCS) -> int:
-    """Words of the pages that people write, as `wc -w` counts them."""
-    return sum(len(page.read_text(encoding="utf-8").split()) for page in docs.glob("*.md"))
+    """Words of the pages that people write, as `MOST_WORDS` limits them."""
+    return sum(len(BLOCK.sub("", _text(page)).split()) for page in written_pages(docs))
 
 
 def navigation(index: str) -> Dict[str, List[str]]:
@@ -142,12 +152,11 @@ def write_sources(sources: Path, docs: Path = DOCS) -> None:
     for file in docs.iterdir():
         if file.suffix in (".png", ".svg"):
             shutil.copy(file, sources)
-    names = {PROJECT / path: name for path, name in OTHER_PAGES.items()}
-    names.update({page: page.name for page in docs.glob("*.md")})
-    for page, name in names.items():
-        if page != PROJECT / "README.md":
-            text = adapted(_text(page), page.parent, names, sources)
-            (sources / name).write_text(with_toctrees(text) if name == INDEX else text, encoding="utf-8")
+    pages = written_pages(docs)
+    names = {**pages, PROJECT / "README.md": INDEX}
+    for page, name in pages.items():
+        text = adapted(_text(page), page.parent, names, sources)
+        (sources / name).write_text(with_toctrees(text) if name == INDEX else text, encoding="utf-8")
     for name, text in reference.generated().items():
         (sources / f"{name}.md").write_text(text, encoding="utf-8")
 
