@@ -82,9 +82,7 @@ def _judge(findings: Findings, context: AcceptanceContext, what: str) -> None:
     findings.evidence[what] = f"{compared} values compared, {len(different)} differ"
     if different:
         findings.evidence[f"{what}: different"] = different
-        findings.fail(
-            f"after {what}, {different[0]}", "see --json for all of them; `python -m harness restore`, or reboot"
-        )
+        findings.fail(f"after {what}, {different[0]}", "see --json for all of them; `jetwatt restore`, or reboot")
 
 
 def _restore_and_judge(findings: Findings, context: AcceptanceContext, what: str) -> bool:

@@ -125,7 +125,7 @@ _ENDING = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM)
 AGAIN_S = 2.0  # a closed ssh session sends SIGHUP, and systemd SIGTERM right after it: that is one request to end
 
 _BEING_RESTORED = (
-    "\nthe run is ending, and the device is being restored; if that hangs: kill -9 {}, then python -m harness restore\n"
+    "\nthe run is ending, and the device is being restored; if that hangs: kill -9 {}, then jetwatt restore\n"
 )
 
 

@@ -19,7 +19,7 @@ from harness.core.errors import ControlError
 
 HELPER = "/usr/local/lib/jetwatt/privileged"
 SUDOERS_FILE = "/etc/sudoers.d/jetwatt"
-ASK_FOR_RULE = "`python -m harness doctor --sudoers` prints what to install so that this user may"
+ASK_FOR_RULE = "`jetwatt doctor --sudoers` prints what to install so that this user may"
 
 _TIMEOUT_S = 180.0  # longer than the helper gives the programs that it runs
 _SUDO_SAYS = "sudo:"

@@ -2,7 +2,7 @@
 
 save all knobs --- set --- set --- ... --- put back in reverse order --- remove the file
                 |_______________________|
-                   killed here: `python -m harness restore` restores what the file contains
+                   killed here: `jetwatt restore` restores what the file contains
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from harness.core.files import remove_durably, write_durably
 FORMAT = 2
 """Version of the saved file: {format, device, root, pid, saved_at, knobs: [{module, options, value}, ...]}."""
 
-RESTORE_COMMAND = "python -m harness restore"
+RESTORE_COMMAND = "jetwatt restore"
 
 
 def default_state_dir() -> Path:

@@ -212,7 +212,7 @@ def read_side(path: Path, include_flagged: bool = False) -> Side:
 
 
 FORMAT, VERSION = "jetwatt-baseline", 1
-_RECORD_ONE = "record one: python -m harness baseline record --results FILE --baseline FILE.json"
+_RECORD_ONE = "record one: jetwatt baseline record --results FILE --baseline FILE.json"
 
 
 def stored_run(run: Run) -> Dict[str, Any]:

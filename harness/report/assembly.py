@@ -78,11 +78,14 @@ def report_files(
 
 
 def read_evaluation(path: Optional[Path], what: str) -> Tuple[Dict[str, Any], ...]:
-    """The results in a file of `python -m predictors`, empty without a file; inference is marked in the target."""
+    """The results in a file of `jetwatt evaluate` or `jetwatt strategies evaluate`, empty without a file.
+
+    Inference is marked in the target.
+    """
     if path is None:
         return ()
     command = "evaluate" if what == "predictor" else "strategies evaluate"
-    hint = f"write it by `python -m predictors {command} --json`"
+    hint = f"write it by `jetwatt {command} --json`"
     try:
         content = read_json(path)
     except OSError as error:

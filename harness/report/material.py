@@ -38,8 +38,8 @@ class Material:
     store: Optional[ResultsStore]  # the results file, for raw series; None for a report without one
     frame: Optional[pd.DataFrame]  # its profiles, the newest of each comparable conditions and case
     corpus: Tuple[Dict[str, Any], ...] = ()
-    predictors: Tuple[Dict[str, Any], ...] = ()  # results of `python -m predictors evaluate --json`
-    strategies: Tuple[Dict[str, Any], ...] = ()  # and of `python -m predictors strategies evaluate --json`
+    predictors: Tuple[Dict[str, Any], ...] = ()  # results of `jetwatt evaluate --json`
+    strategies: Tuple[Dict[str, Any], ...] = ()  # and of `jetwatt strategies evaluate --json`
     quantities: Optional[pd.DataFrame] = None  # of each profile of the file, for intervals
     judged: StoredVerdicts = NOT_JUDGED  # stored verdicts on the papers' claims
     predicted: Tuple[ModeTable, ...] = ()  # tables of modes from a saved predictor

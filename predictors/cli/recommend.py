@@ -157,7 +157,5 @@ def _write_conf(arguments: argparse.Namespace, root: Path, answer: Answer) -> No
     print(f"  install, on the board:  sudo nvpmodel -f {arguments.write_conf} -m {number}")
     print("  undo:                   sudo nvpmodel -f /etc/nvpmodel.conf -m NUMBER, as shown by `nvpmodel -q` before")
     if not on_board:
-        board_command = (
-            f"python -m harness nvpmodel-conf --power-mode {answer.power_mode.name} --name {name} --out FILE"
-        )
+        board_command = f"jetwatt nvpmodel-conf --power-mode {answer.power_mode.name} --name {name} --out FILE"
         print(f"  better: make it on the board, from its own conf: {board_command}")

@@ -287,7 +287,7 @@ def figures_of(profile: Profile, needs_power: bool = True, percentile: float = M
     if power_mw is None and needs_power:
         raise SourceUnavailableError(
             f"{profile.case.id} gave no power: {profile.conditions.get('power_definition', 'its record has none')}",
-            "choose power modes on a device that measures power; see `python -m harness doctor` for its sensors",
+            "choose power modes on a device that measures power; see `jetwatt doctor` for its sensors",
         )
     return MeasuredMode(time_ms, float("nan") if power_mw is None else power_mw, _seconds(profile, time_ms))
 
@@ -350,6 +350,6 @@ def power_sampler(device: RealDevice, interval_s: float, root: Path, or_else: st
             why = sampler.missing.get(device.power_source, f"{device.power_source} has no total")
             raise CannotRunError(
                 f"{device.name} has no readable power sensor: {why}",
-                f"see `python -m harness doctor`{or_else}",
+                f"see `jetwatt doctor`{or_else}",
             )
         yield sampler

@@ -359,7 +359,7 @@ class Answer:
         mode = self.power_mode
         base = on_board_conf(Path(root), mode) if on_board else off_board_conf(load_board(board), mode)
         number, text = make_conf(*base, name)
-        command = f"python -m predictors recommend --device {self.case_device}"
+        command = f"jetwatt recommend --device {self.case_device}"
         origin = f"# Chosen by `{command}`: {self.device.provenance} profiles.\n"
         write_output(Path(path), (origin + text).encode())
         return number, on_board

@@ -240,7 +240,7 @@ class OnlineTuner:
             raise CannotRunError(
                 f"the power meter has given no power above 0 for {silent_s:.0f} s in mode "
                 f"{self._history.mode(running.index).name}, after {self._count} minibatches",
-                "check the device's sensors with `python -m harness doctor`, or your own meter",
+                "check the device's sensors with `jetwatt doctor`, or your own meter",
             )
 
     def _follow(self) -> None:

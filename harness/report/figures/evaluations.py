@@ -1,4 +1,4 @@
-"""E16, E20, E22, E23: evaluations of `python -m predictors`: errors of predictors, cost of strategies' choices.
+"""E16, E20, E22, E23: evaluations by `jetwatt`: errors of predictors, cost of strategies' choices.
 
 001 Figs 7, 8, 12 and 13; 000 sec. 4.2; 004 sec. 5.7 and Fig. 10.
 """

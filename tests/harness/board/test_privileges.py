@@ -51,7 +51,7 @@ def test_without_the_helper_the_command_is_shown_that_prints_the_rule(nothing_in
     assert "doctor --sudoers" in kernel_file.grant([DROP])
     with pytest.raises(ControlError, match=r"needs root: .* cannot be read: No such file") as caught:
         kernel_file.write(DROP, 3)
-    assert "`python -m harness doctor --sudoers`" in caught.value.hint
+    assert "`jetwatt doctor --sudoers`" in caught.value.hint
 
 
 @needs_linux

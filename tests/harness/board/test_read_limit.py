@@ -209,7 +209,7 @@ def test_a_process_that_cannot_be_moved_back_is_an_error_and_the_state_stays(ker
     def refuse(path, value, hint=None):
         raise ControlError(f"{value} is stuck")
 
-    with pytest.raises(ControlError, match=rf"not as it was before: {os.getpid()} is stuck.*harness restore"), held():
+    with pytest.raises(ControlError, match=rf"not as it was before: {os.getpid()} is stuck.*jetwatt restore"), held():
         monkeypatch.setattr(control_groups, "write", refuse)
     assert left_behind() == ["host-reads"]
     monkeypatch.setattr(control_groups, "write", kernel.write)

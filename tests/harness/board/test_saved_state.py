@@ -171,7 +171,7 @@ def test_a_knob_that_cannot_be_put_back_is_named_and_the_others_are(dial, monkey
             knob.set(2)
         monkeypatch.setattr(knobs[1], "apply", refuse)
 
-    stuck = pytest.raises(ControlError, match=r"host is not as it was before: b is stuck; .*harness restore")
+    stuck = pytest.raises(ControlError, match=r"host is not as it was before: b is stuck; .*jetwatt restore")
     with stuck, run(knobs):
         change_all()
     assert [knob.read() for knob in knobs] == [1, 2, 1]
@@ -232,7 +232,7 @@ def test_garbage_in_a_knob_is_mended(dial):
 def test_a_state_left_behind_is_never_overwritten(dial):
     knob = dial("a", 1)
     in_a_child(lambda: kill_in(knob))
-    refused = pytest.raises(ControlError, match=r"killed before it could put back .*python -m harness restore")
+    refused = pytest.raises(ControlError, match=r"killed before it could put back .*jetwatt restore")
     with refused, run([knob]):
         pytest.fail("nothing may run before the restore")
     assert restore(DEVICE) == [knob.name]

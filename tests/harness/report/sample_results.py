@@ -65,7 +65,7 @@ def corpus_rows(count: int) -> List[Dict[str, Any]]:
 
 
 def predictor_results() -> List[Dict[str, Any]]:
-    """As in the JSON of `python -m predictors evaluate`."""
+    """As in the JSON of `jetwatt evaluate`."""
     known = {"target": "yolov8n-coco", "device": "orin-agx", "task": "training", "sampling": "random", "repeats": 10}
     results = []
     for name, count in itertools.product(("nn", "powertrain", "ridge", "linear"), (10, 50, 100)):
@@ -85,7 +85,7 @@ def predictor_results() -> List[Dict[str, Any]]:
 
 
 def strategy_results() -> List[Dict[str, Any]]:
-    """As in the JSON of `python -m predictors strategies evaluate`."""
+    """As in the JSON of `jetwatt strategies evaluate`."""
     return [
         {
             "strategy": name, "target": "yolov8n-coco", "device": "orin-agx", "profiles": profiles,
