@@ -42,7 +42,8 @@ def add_sampling_arguments(group: argparse._ArgumentGroup) -> None:
     add("--grid", choices=tuple(GRIDS), help="a part of the space: paper is the PowerTrain paper's grid of 4,368 modes")
     add("--sample", type=int, metavar="N", help="draw N distinct modes uniformly from these")
     add("--seed", type=int, default=0, help="seed of all random choices (default: 0)")
-    add("--power-mode", metavar="TEXT", help="maxn, a..n, a preset, 12c-2201.6-1300.5-3199, sample:N, a FILE.csv")
+    selections = "`maxn`, `a..n`, a preset, `12c-2201.6-1300.5-3199`, `sample:N`, a FILE.csv"
+    add("--power-mode", metavar="TEXT", help=selections)
 
 
 def run(arguments: argparse.Namespace) -> int:
