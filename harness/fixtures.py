@@ -30,7 +30,7 @@ from harness.core.terminal import Progress
 from harness.gate import Baseline, baseline_of
 from harness.measure.rounds import Step, run_rounds
 from harness.measure.time_budget import Allotment
-from harness.options import command_of
+from harness.options import selection_of
 from harness.outcome import OUTCOME, PROGRESS
 from harness.plan import Node, plan_of
 from harness.playback import is_played_back, play_back, time_rounds
@@ -68,15 +68,15 @@ def ending_the_run(session: pytest.Session, *kinds: Type[errors.HarnessError]) -
 
 @contextlib.contextmanager
 def within_time_budget(node: Node) -> Iterator[None]:
-    """Record cases and files that the run's time budget leaves out, and add the command that runs them."""
+    """Record cases and files that the run's time budget leaves out, and add the option that selects them."""
     try:
         yield
     except errors.OverBudgetError as error:
         case = plan_of(node.config).case_of(node)
         name = node.nodeid if case is None else case.id
-        node.config.stash[OUTCOME].over_budget.append(name)
-        command = command_of(node.config, node.name if case is None else case.id)
-        raise errors.OverBudgetError(error.what, f"to run it: {command}") from None
+        option = selection_of(node.name if case is None else case.id)
+        node.config.stash[OUTCOME].over_budget[name] = option
+        raise errors.OverBudgetError(error.what, f"to run it: {option}") from None
 
 
 @pytest.fixture

@@ -132,18 +132,22 @@ def time_budget_from(config: pytest.Config, campaign: Campaign) -> str:
 _IN_K = re.compile(r"[\w:+.\[\]/-]+")  # a word for pytest's -k
 
 
-def command_of(config: pytest.Config, case_id: str) -> str:
-    """The command of this run, for one of its cases and without the time budget."""
+def selection_of(case_id: str) -> str:
+    """The option of pytest that selects a case."""
+    parts = _IN_K.findall(case_id)  # -k takes no `ssd@20`: the parts before and after the @ select it
+    return f"-k {shlex.quote(' and '.join(parts))}"
+
+
+def command_of(config: pytest.Config) -> str:
+    """The command of this run, without its time budget and the cases that it selects."""
     words, kept = iter(config.invocation_params.args), []
     for word in map(str, words):
         if word in ("--time-budget", "-k"):
             next(words, None)
         elif not word.startswith("--time-budget="):
             kept.append(word)
-    parts = _IN_K.findall(case_id)  # -k takes no `ssd@20`: the parts before and after the @ select it
-    chosen = ["-k", " and ".join(parts)]
     longer = [] if config.getoption("jetwatt_time_budget") else ["--time-budget", "24h"]  # instead of the campaign's
-    return " ".join(map(shlex.quote, ["pytest", *kept, *longer, *chosen]))
+    return " ".join(map(shlex.quote, ["pytest", *kept, *longer]))
 
 
 def device_root_from(config: pytest.Config) -> Path:

@@ -28,7 +28,8 @@ class Outcome:
     def __init__(self) -> None:
         self.began_s = time.monotonic() - process_age_s()
         self.run_id = uuid.uuid4().hex
-        self.over_budget: List[str] = []  # cases that the time budget left out
+        # cases and files that the time budget left out, and the option of pytest that selects each
+        self.over_budget: Dict[str, str] = {}
         self.countdown = Countdown(0)
         self.profiles: List[Profile] = []
         # profiles of the results file by which claims are judged, and their cases as named in this run

@@ -22,9 +22,9 @@ from harness.core.cases import CONCURRENT, IDLE, parts_of
 from harness.core.configuration import NOT_FRESH
 from harness.core.errors import HarnessError, OverBudgetError
 from harness.core.files import read_toml, write_output
-from harness.core.terminal import Countdown, Progress, nearest_word, options_meant
+from harness.core.terminal import Countdown, Progress, nearest_word, options_meant, wrap
 from harness.gate import baseline_of, check_command
-from harness.options import DEFAULT_CAMPAIGN, OPTIONS_FILE, add_options, is_judging
+from harness.options import DEFAULT_CAMPAIGN, OPTIONS_FILE, add_options, command_of, is_judging
 from harness.outcome import OUTCOME, PROGRESS, Outcome
 from harness.plan import ALL_AXES, JUDGED_DEVICE, NO_CASE, PLANNED_CASE, Block, Plan, experiment_of, plan_of
 from harness.playback import recorded_time
@@ -33,6 +33,7 @@ from harness.summary import MOST_ROWS, format_summary, format_verdicts
 pytest_plugins = ["harness.fixtures", "harness.judging"]
 
 INSTALLED_PLUGIN = "jetwatt.harness.plugin"  # the name of this module in the wheel, where all is in one package
+MOST_NAMES = 3  # of cases that the time budget left out: SKIPPED lists them all
 ON_REQUEST, IDLE_STATES = "on_request", "idle_states"
 
 
@@ -414,13 +415,13 @@ def pytest_report_teststatus(report: pytest.TestReport, config: pytest.Config) -
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     outcome: Outcome = terminalreporter.config.stash[OUTCOME]
     _summarise_profiles(terminalreporter, outcome)
-    left_out = outcome.over_budget
-    if left_out:
-        more = f" and {len(left_out) - MOST_ROWS} more" if len(left_out) > MOST_ROWS else ""
-        terminalreporter.write_line(
-            f"left out, because the time budget did not suffice: {', '.join(left_out[:MOST_ROWS])}{more}; reasons and "
-            "commands to run them are listed with SKIPPED"
-        )
+    if outcome.over_budget:
+        names, (option, *_) = list(outcome.over_budget), outcome.over_budget.values()
+        more = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
+        which = "the first; SKIPPED lists the -k of each" if len(names) > 1 else "it"
+        text = f"left out, because the time budget did not suffice: {', '.join(names[:MOST_NAMES])}{more}"
+        terminalreporter.write_line(wrap(text))
+        terminalreporter.write_line(f"to run {which}:\n  {command_of(terminalreporter.config)} {option}")
 
 
 def _summarise_profiles(terminalreporter: Any, outcome: Outcome) -> None:

@@ -57,11 +57,10 @@ class AbsentBoard:
 
     def _error(self) -> CannotRunError:
         this_cpu = cpu_model(self._root) or "of unknown make"
-        stand_in = SIMULATED + self.name
-        simulated = f"`--device {stand_in}` simulates it, " if self.name in SIMULATED_BOARDS else ""
-        there = "`--device nvidia-gpu` on a machine with one" if self._spec.memory.host_bytes else "run on the board"
-        what = f"{self.name} is not this machine ({self._spec.product} was requested, this CPU is {this_cpu})"
-        return CannotRunError(what, f"{there}; {simulated}`--device host` measures this machine")
+        simulated = f"--device {SIMULATED}{self.name} simulates it, " if self.name in SIMULATED_BOARDS else ""
+        there = "--device nvidia-gpu on a machine with one" if self._spec.memory.host_bytes else "run on the board"
+        what = f"{self.name} is not this machine (this CPU is {this_cpu})"
+        return CannotRunError(what, f"{there}; {simulated}--device host measures this machine")
 
     def identity(self) -> Identity:
         return Identity(self._spec.product, {})

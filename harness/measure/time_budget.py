@@ -157,7 +157,7 @@ class Allotment:
         self._budget.refuse_if_spent()
         duration_s, forecast_s = fixed_s(self._case), self._budget.forecast_s(self._case)
         if duration_s is not None and duration_s > self._budget.left_s():
-            raise OverBudgetError(f"{self._case.workload} takes {format_duration(duration_s)}, and {self._left()}")
+            raise OverBudgetError(f"{self._case.workload} takes {format_duration(duration_s)}; {self._left()}")
         if duration_s is None and forecast_s is not None:
             self._refuse(forecast_s / ROUGH, shown_s=forecast_s, basis="by the networks measured before it")
 
@@ -198,11 +198,10 @@ class Allotment:
     def _refuse(self, pace_s: float, shown_s: float, basis: str) -> None:
         missing = self._least - self._clean
         if missing * pace_s > self._budget.left_s():
-            counted = f"the {missing} minibatches" if self._clean == 0 else f"the {missing} minibatches still missing"
+            needed = f"{missing} {'more ' if self._clean else ''}minibatches, {format_duration(missing * shown_s)}"
             raise OverBudgetError(
-                f"{counted} that {self._case.workload} needs take {format_duration(missing * shown_s)} {basis} "
-                f"({shown_s:.2g} s each), and {self._left()}"
+                f"{self._case.workload} needs {needed} {basis} ({shown_s:.2g} s each); {self._left()}"
             )
 
     def _left(self) -> str:
-        return f"{format_duration(max(self._budget.left_s(), 0.0))} are left of --time-budget {self._budget.text}"
+        return f"{format_duration(max(self._budget.left_s(), 0.0))} left of --time-budget {self._budget.text}"

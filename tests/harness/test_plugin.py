@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 
 import pytest
@@ -10,6 +11,8 @@ from boards.tree import build_board
 from harness.board.cpu_clocks import CpuFrequency
 
 USAGE_ERROR = 4
+SKIPPED = re.compile(r"^SKIPPED \[\d+\] \S+: (.*)$", re.MULTILINE)
+TWO_LINES = 155  # characters of a reason in two lines of a screen of 100 columns, behind the file of the test
 
 
 def ids(done):
@@ -22,6 +25,7 @@ def test_an_absent_board_and_a_storage_without_a_place_are_skipped_with_reason_a
     assert "2 skipped" in done.stdout
     for words in ("orin-agx is not this machine", "run on the board", "--device sim:orin-agx", "--storage hdd=/mount/"):
         assert words in done.stdout
+    assert max(map(len, SKIPPED.findall(done.stdout))) <= TWO_LINES
 
 
 @pytest.mark.parametrize(

@@ -16,11 +16,18 @@ from harness.core.profiles import CLEAN, FIRST, Minibatch
 from harness.measure import time_budget
 from harness.measure.flags import find_flags
 from harness.measure.time_budget import TimeBudget, nominal_s, portions, size_of, weight_s
-from harness.options import command_of
+from harness.options import command_of, selection_of
 from harness.store.results import ResultsStore
 from tests.named_modes import mode_on
 
+SKIPPED = re.compile(r"^SKIPPED \[\d+\] \S+: (.*)$", re.MULTILINE)
+TWO_LINES = 155  # characters of a reason in two lines of a screen of 100 columns, behind the file of the test
 SMALL, MIDDLE, LARGE = "lenet-mnist", "resnet18-cifar10-32", "mobilenetv3-gld23k"
+
+
+def words(text):
+    """A text without its line breaks."""
+    return " ".join(text.split())
 
 
 def case(workload=LARGE, **settings):
@@ -89,7 +96,7 @@ def test_a_minibatch_of_46_s_is_known_not_to_fit_by_the_first_of_them(budget, cl
     allotment.begin(100)
     clock.now_s += 180.0
     with pytest.raises(
-        OverBudgetError, match=r"the 10 minibatches that mobilenet.* by its first \(46 s each\), and 59 s are left"
+        OverBudgetError, match=r"mobilenet.* needs 10 minibatches, .* by its first \(46 s each\); 59 s left"
     ):
         run_minibatches(allotment, clock, 46.0, FIRST)
 
@@ -107,7 +114,7 @@ def test_what_becomes_slow_on_the_way_is_left_out_before_the_time_is_up(budget, 
     allotment.begin(100)
     run_minibatches(allotment, clock, 3.0, FIRST)
     run_minibatches(allotment, clock, 3.0, count=2)
-    with pytest.raises(OverBudgetError, match="minibatches still missing that mobilenet"):
+    with pytest.raises(OverBudgetError, match=r"mobilenet.* more minibatches"):
         run_minibatches(allotment, clock, 46.0, count=8)
     assert budget.left_s() > 0
 
@@ -132,7 +139,7 @@ def test_epochs_are_whole_or_left_out(budget, clock):
     allotment = budget.allot(case(minibatches=None, epochs=3))
     allotment.begin(epoch_minibatches=50)
     run_minibatches(allotment, clock, 2.0, FIRST)
-    with pytest.raises(OverBudgetError, match="the 148 minibatches still missing"):
+    with pytest.raises(OverBudgetError, match="needs 148 more minibatches"):
         run_minibatches(allotment, clock, 2.0, count=2)
 
 
@@ -177,7 +184,7 @@ def test_what_is_measured_for_a_time_is_left_out_where_that_is_longer_than_what_
     clock.now_s += 200.0
     budget.allot(idle).refuse_early()
     clock.now_s += 40.0
-    with pytest.raises(OverBudgetError, match="idle takes 1 min 0 s, and 45 s are left of --time-budget 5min"):
+    with pytest.raises(OverBudgetError, match="idle takes 1 min 0 s; 45 s left of --time-budget 5min"):
         budget.allot(idle).refuse_early()
 
 
@@ -256,12 +263,14 @@ def test_a_run_beside_strangers_ends_in_time_keeps_what_it_measured_and_says_how
     assert seconds < 300
     assert [one.case.workload for one in profiles] == ["quick", "steady"]
     assert "2 passed, 1 skipped" in done.stdout
-    assert "the 10 minibatches that slow needs take 7 min 40 s by its first (46 s each)" in done.stdout
-    assert "to run it: pytest " in done.stdout
-    command = done.stdout[done.stdout.index("to run it: pytest ") :].partition("\n")[0]
+    [reason] = SKIPPED.findall(done.stdout)
+    assert reason.startswith("slow needs 10 minibatches, 7 min 40 s by its first (46 s each); ")
+    assert reason.endswith("; to run it: -k host-slow-maxn-w0-ssd-bs16")
+    assert len(reason) <= TWO_LINES
+    [command] = re.findall(r"^to run it:\n  (pytest .*)$", done.stdout, re.MULTILINE)
     assert "--time-budget" not in command
-    assert command.endswith("-k host-slow-maxn-w0-ssd-bs16")
-    assert "left out, because the time budget did not suffice: host-slow-maxn-w0-ssd-bs16" in done.stdout
+    assert command.endswith(" --workers 0 --results r.sqlite -p fake_clock -rs -k host-slow-maxn-w0-ssd-bs16")
+    assert "left out, because the time budget did not suffice: host-slow-maxn-w0-ssd-bs16" in words(done.stdout)
 
 
 @pytest.mark.training
@@ -324,7 +333,8 @@ def test_what_comes_after_the_time_is_up_is_skipped_before_it_begins(run_in_time
     assert "2 skipped" in done.stdout
     assert "[1/2] host-slow" in done.stdout
     assert "[2/2" not in done.stdout
-    assert "did not suffice: host-slow-maxn-w0-ssd-bs16, host-quick-maxn-w0-ssd-bs16" in done.stdout
+    left_out = "did not suffice: host-slow-maxn-w0-ssd-bs16, host-quick-maxn-w0-ssd-bs16"
+    assert f"{left_out} to run the first; SKIPPED lists the -k of each: pytest " in words(done.stdout)
 
 
 def collect_slowly(run_suite, tmp_path, *arguments):
@@ -339,9 +349,14 @@ def collect_slowly(run_suite, tmp_path, *arguments):
 def test_a_budget_that_ends_during_collection_leaves_the_other_files_unread(run_suite, tmp_path, fake_time):
     stdout, seconds = collect_slowly(run_suite, tmp_path, "--workload", SMALL, "--workers", "0", "-k", "host")
     assert seconds == 60.0
-    assert re.search(r"SKIPPED \[1\] \S*test_training\.py: --time-budget 60s is spent; to run it: pytest ", stdout)
-    assert "-k test_training.py" in stdout
-    assert "left out, because the time budget did not suffice: benchmarks/test_containers.py, " in stdout
+    assert re.search(
+        r"SKIPPED \[1\] \S*test_training\.py: --time-budget 60s is spent; to run it: -k test_training\.py$",
+        stdout,
+        re.M,
+    )
+    left_out = "left out, because the time budget did not suffice: benchmarks/test_containers.py, "
+    assert left_out in words(stdout)
+    assert re.search(r"did not suffice: (\S+, ){2}\S+ and \d+ more to run the first", words(stdout))
     assert "matches no case" not in stdout
 
 
@@ -399,6 +414,6 @@ def test_the_command_for_a_case_with_an_at_sign_selects_that_case():
     words = ["benchmarks", "--time-budget", "5min", "-k", "lenet", "--device", "sim:orin-agx@2"]
     invocation = SimpleNamespace(args=words)
     config = SimpleNamespace(invocation_params=invocation, getoption=lambda name: "5min")
-    command = command_of(config, "sim:orin-agx@2-lenet-mnist-maxn-w0-ssd@20-bs16")
-    assert shlex.split(command)[:4] == ["pytest", "benchmarks", "--device", "sim:orin-agx@2"]
-    assert shlex.split(command)[4:] == ["-k", "sim:orin-agx and 2-lenet-mnist-maxn-w0-ssd and 20-bs16"]
+    command, option = command_of(config), selection_of("sim:orin-agx@2-lenet-mnist-maxn-w0-ssd@20-bs16")
+    assert shlex.split(command) == ["pytest", "benchmarks", "--device", "sim:orin-agx@2"]
+    assert shlex.split(option) == ["-k", "sim:orin-agx and 2-lenet-mnist-maxn-w0-ssd and 20-bs16"]
