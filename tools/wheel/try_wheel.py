@@ -169,7 +169,7 @@ class Trial:
 
     def environment(self, name: str, python: str, *packages: str) -> Optional[Path]:
         """The programs of a new environment with packages, in the versions of constraints.txt."""
-        folder = self.scratch / name
+        folder = Path(tempfile.mkdtemp(prefix=f"{name}-", dir=self.scratch))  # two Pythons may have the same file name
         if not self.command(f"{name}: environment", python, "-m", "venv", folder):
             return None
         return folder / "bin" if self.install(name, folder / "bin", *packages) else None
@@ -197,7 +197,7 @@ class Trial:
         programs = self.environment(name, python, str(wheel))
         if programs is None:
             return
-        folder = write_folder(self.scratch / f"{name}-folder")
+        folder = write_folder(programs.parent.with_name(f"{programs.parent.name}-folder"))
         for step in STEPS:
             began_s = time.monotonic()
             self.report(f"{name}: {step.name}", began_s, run_step(step, programs, folder))
