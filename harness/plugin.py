@@ -33,7 +33,7 @@ from harness.summary import MOST_ROWS, format_summary, format_verdicts
 pytest_plugins = ["harness.fixtures", "harness.judging"]
 
 INSTALLED_PLUGIN = "jetwatt.harness.plugin"  # the name of this module in the wheel, where all is in one package
-MOST_NAMES = 3  # of cases that the time budget left out: SKIPPED lists them all
+MOST_NAMES = 3  # of cases that the time budget left out: -rs lists them all
 ON_REQUEST, IDLE_STATES = "on_request", "idle_states"
 
 
@@ -418,7 +418,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     if outcome.over_budget:
         names, (option, *_) = list(outcome.over_budget), outcome.over_budget.values()
         more = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
-        which = "the first; SKIPPED lists the -k of each" if len(names) > 1 else "it"
+        which = "the first (-rs lists the -k of each)" if len(names) > 1 else "it"
         text = f"left out, because the time budget did not suffice: {', '.join(names[:MOST_NAMES])}{more}"
         terminalreporter.write_line(wrap(text))
         terminalreporter.write_line(f"to run {which}:\n  {command_of(terminalreporter.config)} {option}")

@@ -6,6 +6,7 @@ x86-64 processor that has AVX2 runs the same. On others nothing is set, and the 
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 from typing import Dict, List
@@ -17,15 +18,18 @@ BEYOND_AVX2 = ("X86_V4", "AVX512")
 
 
 def kernel_settings(root: Path = Path("/")) -> Dict[str, str]:
-    """Environment variables that have OpenBLAS and NumPy use AVX2 and nothing newer; none without AVX2."""
-    cpus = (root / "proc" / "cpuinfo").read_text(encoding="utf-8")
-    if not re.search(r"\bavx2\b", cpus):
+    """Environment variables that have OpenBLAS and NumPy use AVX2 and nothing newer; none without AVX2.
+
+    Those that are set already stay as they are.
+    """
+    cpus = root / "proc" / "cpuinfo"
+    if not cpus.exists() or not re.search(r"\bavx2\b", cpus.read_text(encoding="utf-8")):
         return {}
     settings = {"OPENBLAS_CORETYPE": "Haswell"}
     newer = [name for name in used_by_numpy() if name.startswith(BEYOND_AVX2)]
     if newer:
         settings["NPY_DISABLE_CPU_FEATURES"] = ",".join(newer)
-    return settings
+    return {name: value for name, value in settings.items() if name not in os.environ}
 
 
 def used_by_numpy() -> List[str]:

@@ -165,6 +165,8 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
     parser.add_argument("--last-green", type=Path, help="the folder of the last green night")
     parser.add_argument("--ended", metavar="STEP", help="print how this step ended, and nothing else")
     arguments = parser.parse_args(argv)
+    if not arguments.name and not arguments.ended:
+        parser.error("the verdict needs --name")
     night = Night(arguments.night, arguments.accept == "yes", arguments.strict == "yes")
     if arguments.ended:
         print(night.ended(arguments.ended))

@@ -95,7 +95,7 @@ def format_modes(spec: BoardSpec, modes: NamedModes, order: str, form: str) -> s
         counts = f"{len(passes)} passes{apart}, {switches} changes of a setting within them"
         print(f"note: {counts}; {needed}", file=sys.stderr)
     numbered = [(number, name, mode) for number, ordered in enumerate(passes, start=1) for name, mode in ordered]
-    if form == "names":  # an empty line keeps the names readable by a shell's `for`, xargs and `--power-mode LIST`
+    if form == "names":  # an empty line keeps the names readable by xargs and a shell's `for`
         blocks = ["\n".join(name for name, _ in ordered) for ordered in passes]
         return ("\n\n" if is_apart else "\n").join(blocks)
     if form == "csv":

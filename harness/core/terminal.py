@@ -51,6 +51,9 @@ def options_meant(words: Sequence[str], options: Sequence[str]) -> str:
 WIDTH = 100
 """Characters of a line of text that people read."""
 
+LEAST_WIDTH = 20
+"""Characters of a wrapped column, however wide the others are."""
+
 _UNBROKEN = "\N{NO-BREAK SPACE}"
 
 
@@ -72,7 +75,7 @@ def format_table(
 ) -> str:
     """Lay out a table of untrusted cells; a column whose header begins with `>` is right-aligned.
 
-    With a `width`, texts in the last column are wrapped so that no line is wider.
+    With a `width`, texts in the last column are wrapped so that no line is wider, if that leaves them `LEAST_WIDTH`.
     """
     rows = [[shown(cell.replace("\n", " ")) for cell in row] for row in rows]
     if markdown:
@@ -81,7 +84,8 @@ def format_table(
     names = [name[1:] if is_right else name for name, is_right in zip(header, right)]
     widths = [max(map(len, column)) for column in zip(names, *rows)]
     if width is not None:
-        widths[-1] = min(widths[-1], width - sum(widths[:-1]) - len("  ") * len(widths[:-1]))
+        left = width - sum(widths[:-1]) - len("  ") * len(widths[:-1])
+        widths[-1] = min(widths[-1], max(left, LEAST_WIDTH))
         rows = [part for row in rows for part in _wrapped_row(row, widths[-1])]
 
     def line(cells: Sequence[str], separator: str) -> str:

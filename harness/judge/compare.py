@@ -280,7 +280,7 @@ def _explained(result: ComparedSides) -> List[str]:
 def _remedies(result: ComparedSides) -> List[str]:
     """What to do about inconclusive verdicts, and about noise that would often hide a change of `TELLING` overall."""
     for verdict in result.verdicts:
-        is_blunt = verdict.detectable is not None and verdict.detectable > TELLING
+        is_blunt = verdict.change is not None and verdict.change.high > verdict.change.low * (1 + TELLING)
         if verdict.status == INCONCLUSIVE or (verdict.scope == OVERALL and verdict.status == SAME and is_blunt):
             is_fastest = any(other.quantity == FAST_TIME for other in result.verdicts)
             return [REMEDY if is_fastest else REMEDY + ON_SHARED_MACHINES]

@@ -154,6 +154,8 @@ def detectable_share(change: Change, threshold: float, significance: float) -> f
 
     `significance` is that of a one-sided test, corrected for the number of tests.
     """
+    if not change.low > 0 or not math.isfinite(change.high):
+        return math.inf
     normal = NormalDist()
     error = math.log(change.high / change.low) / 2 / normal.inv_cdf(0.5 + CONFIDENCE / 2)
     least_significant = max(normal.inv_cdf(1 - significance) * error, math.log1p(threshold))

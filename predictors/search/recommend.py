@@ -499,9 +499,10 @@ def _limits_within_reach(recommendation: Recommendation, peak_mw: Optional[float
     """The hint on limits that no mode keeps: the least value of each that any mode has, or else the nearest mode."""
     posterior, history, near = recommendation.posterior, recommendation.history, recommendation.mode
     pickable = history.usable & (recommendation.unprofiled | posterior.admitted | posterior.measured)
-    least = []
+    least, is_uncertain = [], True
     for name, limit in recommendation.goal.limits.items():
         medians, _ = posterior.log_quantity(name)
+        is_uncertain = is_uncertain and math.exp(medians[recommendation.choice.index]) <= limit
         index = int(np.where(pickable, medians, np.inf).argmin())
         value, quantity = math.exp(medians[index]), QUANTITIES[name]
         if value > limit:
@@ -512,7 +513,10 @@ def _limits_within_reach(recommendation: Recommendation, peak_mw: Optional[float
     figures = f"{near.time_ms.value:.4g} ms at {mw_to_w(near.power_mw.value):.4g} W"
     if peak_mw is not None and peak is not None and peak.peak_mw > peak_mw:
         figures += f", with peaks of {_rounded_up(mw_to_w(peak.peak_mw))} W"
-        least = []
+        least, is_uncertain = [], False
+    if is_uncertain:
+        unsure = f"the nearest mode, {near.name}, has {figures}, but not surely enough"
+        return f"{unsure}: allow more --profiles or a greater --risk"
     reachable = " and ".join(least) or f"the nearest mode, {near.name}, has {figures}"
     return f"{reachable}: allow that, or try another board or batch size"
 

@@ -113,7 +113,7 @@ def plain_spent(recommendations: Sequence[Recommendation]) -> Dict[str, Any]:
 
 def _savings(recommendation: Recommendation) -> List[str]:
     lines = []
-    span = f"per hour of {recommendation.history.profiler.task}"
+    span = f"per hour of {recommendation.history.profiler.task} in this mode"
     if recommendation.samples is not None:
         span = f"over the whole training ({recommendation.samples:,.0f} samples)"
     for saving in recommendation.savings:

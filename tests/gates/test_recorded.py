@@ -103,7 +103,9 @@ def test_ci_computes_as_recorded_so_that_its_gates_are_strict(path):
         pytest.skip(f"recorded on {recorded[0][1]}, and this machine is {machine}: the gates are less strict here")
 
 
-def test_kernels_are_those_of_avx2_on_any_newer_processor():
+def test_kernels_are_those_of_avx2_on_any_newer_processor(monkeypatch):
+    for name in ("OPENBLAS_CORETYPE", "NPY_DISABLE_CPU_FEATURES"):
+        monkeypatch.delenv(name, raising=False)
     settings = kernel_settings()
     if not settings or not used_by_numpy():
         pytest.skip("this processor has no AVX2, or NumPy is too old to say what it uses")
@@ -118,10 +120,16 @@ def test_kernels_are_those_of_avx2_on_any_newer_processor():
     assert "X86_V4" not in machine
 
 
+def test_kernels_that_are_chosen_already_stay(monkeypatch):
+    monkeypatch.setenv("OPENBLAS_CORETYPE", "SkylakeX")
+    assert "OPENBLAS_CORETYPE" not in kernel_settings()
+
+
 def test_a_processor_without_avx2_keeps_its_own_kernels(tmp_path):
     (tmp_path / "proc").mkdir()
     (tmp_path / "proc" / "cpuinfo").write_text("flags\t\t: fpu avx avx512\n", encoding="utf-8")
     assert kernel_settings(tmp_path) == {}
+    assert kernel_settings(tmp_path / "no-such-root") == {}
 
 
 @pytest.mark.parametrize(

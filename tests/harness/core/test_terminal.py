@@ -44,15 +44,19 @@ class Clock:
 
 
 def test_a_text_too_wide_for_the_screen_goes_on_in_its_own_column():
-    rows = [["yes", "memory", "one two three four"], ["no", "power", "-"]]
-    assert format_table(["", "what", "status"], rows, width=22).splitlines() == [
+    rows = [["yes", "memory", "one two three four five six seven"], ["no", "power", "-"]]
+    assert format_table(["", "what", "status"], rows, width=34).splitlines() == [
         "     what    status",
-        "---  ------  ---------",
-        "yes  memory  one two",
-        "             three",
-        "             four",
+        "---  ------  ---------------------",
+        "yes  memory  one two three four",
+        "             five six seven",
         "no   power   -",
     ]
+
+
+def test_a_column_beside_wide_ones_is_wrapped_and_stays_readable():
+    lines = format_table(["what", "status"], [["x" * 120, "one two three four five six"]], width=100).splitlines()
+    assert [line[122:] for line in lines[2:]] == ["one two three four", "five six"]
 
 
 def test_a_command_is_not_broken_by_a_line():

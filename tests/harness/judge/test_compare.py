@@ -206,6 +206,11 @@ def test_the_test_its_level_and_the_detectable_change_are_printed_in_short_lines
     assert "inconclusive" not in verdicts
 
 
+def test_quiet_runs_need_no_advice_however_great_the_threshold(tmp_path, capsys):
+    before, after = measure(tmp_path / "a", 1, runs=4), measure(tmp_path / "b", 2, runs=4)
+    assert "to detect smaller changes" not in printed_verdicts(before, after, capsys, "--threshold", "5")
+
+
 def test_fast_minibatches_are_advised_unless_they_are_compared_already(tmp_path, capsys):
     swings = {"runs": 4, "between": 0.2, "workloads": ["lenet-mnist"]}
     before, after = measure(tmp_path / "a", 1, **swings), measure(tmp_path / "b", 2, **swings)

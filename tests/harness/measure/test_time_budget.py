@@ -334,7 +334,7 @@ def test_what_comes_after_the_time_is_up_is_skipped_before_it_begins(run_in_time
     assert "[1/2] host-slow" in done.stdout
     assert "[2/2" not in done.stdout
     left_out = "did not suffice: host-slow-maxn-w0-ssd-bs16, host-quick-maxn-w0-ssd-bs16"
-    assert f"{left_out} to run the first; SKIPPED lists the -k of each: pytest " in words(done.stdout)
+    assert f"{left_out} to run the first (-rs lists the -k of each): pytest " in words(done.stdout)
 
 
 def collect_slowly(run_suite, tmp_path, *arguments):

@@ -142,6 +142,13 @@ def test_limits_that_can_only_be_kept_apart_are_answered_with_the_nearest_mode(c
     assert re.search(r"; the nearest mode, \d+c-\S+, has \S+ ms at \S+ W: allow that", err)
 
 
+def test_a_limit_that_is_not_kept_surely_enough_is_answered_with_more_profiles_or_risk(capsys):
+    risky = ("--power-budget", 12.3, "--profiles", 3, "--minibatches", 10)
+    code, _, err = run(capsys, *RECOMMEND, *risky, "--risk", 0.001)
+    assert code == 2
+    assert err.rstrip().endswith(", but not surely enough: allow more --profiles or a greater --risk")
+
+
 @pytest.mark.exhaustive
 def test_the_least_energy_under_a_deadline_is_a_goal_too(capsys):
     code, out, _ = run(capsys, *RECOMMEND, "--goal", "energy", "--deadline", 12, "--epochs", 148, "--profiles", 8)
