@@ -42,6 +42,12 @@ def format_summary(profiles: Sequence[Profile], in_full: bool = True) -> str:
         header.insert(-1, ">memory MiB")
         for row, profile in zip(rows, listed):
             row.insert(-1, _number(_peak_memory(profile)))
+    has_overhead = any(_overhead_share(profile) >= SHOWN_OVERHEAD for profile in listed)
+    if has_overhead:
+        place = header.index(">compute ms") + 1
+        header.insert(place, ">overhead ms")
+        for row, profile in zip(rows, listed):
+            row.insert(place, _number(profile.aggregates["overhead_ms"]))
     table = format_table(header, rows)
     measured = ("" if profile.aggregates["power_mw"] is None else "power: " for profile in listed)
     definitions = dict.fromkeys(
@@ -49,6 +55,7 @@ def format_summary(profiles: Sequence[Profile], in_full: bool = True) -> str:
     )
     legend = [
         "minibatch, stall, compute: medians over the clean minibatches; IQR: first to third quartile; E2E: their sum.",
+        *([_OVERHEAD_LEGEND] if has_overhead else []),
         *([_MEMORY_LEGEND] if has_memory else []),
         *definitions,
         *_explain_flags(profiles),
@@ -56,6 +63,15 @@ def format_summary(profiles: Sequence[Profile], in_full: bool = True) -> str:
     if len(listed) < len(profiles):
         legend.insert(0, f"the extremes of {len(profiles)} profiles; all of them with -v, or in the report")
     return "\n".join([table, "", *legend])
+
+
+SHOWN_OVERHEAD = 0.05  # of a minibatch; from this share on, stall and compute alone visibly do not add up to it
+_OVERHEAD_LEGEND = "overhead: minibatch - stall - compute, its median: the copy to the accelerator and the loop itself."
+
+
+def _overhead_share(profile: Profile) -> float:
+    overhead_ms, minibatch_ms = profile.aggregates["overhead_ms"], profile.aggregates["minibatch_time_ms"]
+    return overhead_ms / minibatch_ms if overhead_ms is not None and minibatch_ms else 0.0
 
 
 _MEMORY_LEGEND = (
