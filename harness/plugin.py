@@ -436,6 +436,8 @@ def _summarise_profiles(terminalreporter: Any, outcome: Outcome) -> None:
         if missing:
             more = f" and {len(missing) - MOST_ROWS} more" if len(missing) > MOST_ROWS else ""
             terminalreporter.write_line(f"not in the baseline: {', '.join(missing[:MOST_ROWS])}{more}")
+            if not outcome.compared:
+                terminalreporter.write_line(f"to list the reasons: {check_command(terminalreporter.config)}")
         if outcome.compared:
             from harness.judge.baseline import thresholds_in_words
 

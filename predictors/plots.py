@@ -215,7 +215,7 @@ def pyplot(for_files: bool = True) -> Any:
         import matplotlib
     except ImportError as error:
         raise DependencyError(
-            "plots need matplotlib, which is not installed", "pip install matplotlib, or leave out --plots"
+            "plots need matplotlib, which is not installed", "pip install matplotlib, or leave the plot out"
         ) from error
     if for_files and "matplotlib.pyplot" not in sys.modules and "MPLBACKEND" not in os.environ:
         matplotlib.use("Agg")

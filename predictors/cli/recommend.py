@@ -147,6 +147,10 @@ def _refuse(arguments: argparse.Namespace) -> None:
     )  # fmt: skip
     if arguments.plot and arguments.plot.suffix.lower() not in PICTURES:
         raise InvalidValueError(f"--plot is {arguments.plot}", f"a picture ends in {', '.join(PICTURES)}")
+    if arguments.plot:
+        from predictors.plots import pyplot
+
+        pyplot()  # is not installed, if so: said before any mode is profiled
 
 
 def _write_conf(arguments: argparse.Namespace, root: Path, answer: Answer) -> None:

@@ -6,6 +6,7 @@ from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 import numpy as np
 
+from harness.core.power_modes import PowerMode
 from harness.core.terminal import format_duration, format_table
 from harness.core.units import S_PER_HOUR, mw_to_w, share_to_percent
 from predictors.models.base import describe_unprofiled
@@ -22,18 +23,23 @@ from predictors.strategies.recommendation import (
 _FRONT_LINES = 12
 
 
+def _setting(mode: ModeFigures) -> Tuple[PowerMode, int, Optional[int]]:
+    """What tells a candidate from all others."""
+    return mode.power_mode, mode.batch_size, mode.power_limit_mw
+
+
 def format_recommendation(*recommendations: Recommendation) -> str:
     """Text of recommendations: the front, the mode for each goal with its savings, and the cost of the search."""
     first, history, profiler = recommendations[0], recommendations[0].history, profiler_of(recommendations[0].history)
     provenance = profiler.device.provenance
     front, recommended = (
         thinned(first.front, _FRONT_LINES),
-        {recommendation.mode[1:3]: recommendation.mode for recommendation in recommendations},
+        {_setting(recommendation.mode): recommendation.mode for recommendation in recommendations},
     )
-    front += [mode for what, mode in recommended.items() if all(other[1:3] != what for other in front)]
+    front += [mode for what, mode in recommended.items() if all(_setting(other) != what for other in front)]
     rows = []
     for mode in sorted(front, key=lambda mode: mode.power_mw.value):
-        marks = {"profiled": mode.time_ms.profiled, "<- recommended": mode[1:3] in recommended}
+        marks = {"profiled": mode.time_ms.profiled, "<- recommended": _setting(mode) in recommended}
         mark = " ".join(mark for mark, holds in marks.items() if holds)
         size = f", batch size {mode.batch_size}" if first.several_sizes else ""
         time_ms = mode.time_ms.value / (mode.batch_size if first.several_sizes else 1)

@@ -233,6 +233,7 @@ def test_a_baseline_that_lacks_a_case_is_said_and_a_halved_one_fails(own, record
     missing = own(text, "--baseline", "b.json", "--batch-size", "8").stdout
     assert ended in missing
     assert "not in the baseline: sim:orin-agx-lenet-mnist-maxn-w4-ssd-bs8" in missing
+    assert "to list the reasons: jetwatt baseline check --results " in missing
     record(0.5)
     assert "1 failed" in own(text, "--baseline", "b.json").stdout
 

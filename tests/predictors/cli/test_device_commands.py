@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from types import SimpleNamespace
 
 import pytest
@@ -491,3 +492,11 @@ def test_a_concurrent_plan_names_what_failed(capsys, tmp_path, monkeypatch):
     (failed,) = json.loads((tmp_path / "o.json").read_text())["failed"]
     assert failed["reason"] == "the mode did not take; see dmesg"
     assert f"failed:   {failed['mode']}: " in out
+
+
+def test_a_plot_that_cannot_be_made_is_refused_before_any_mode_is_profiled(capsys, monkeypatch, tmp_path):
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    code, out, err = run(capsys, *RECOMMEND, "--power-budget", 30, "--plot", tmp_path / "front.png")
+    assert (code, out) == (2, "")
+    assert "matplotlib" in err
+    assert "profile 1 of" not in err

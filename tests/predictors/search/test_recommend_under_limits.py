@@ -38,6 +38,7 @@ def test_the_least_energy_is_chosen_in_six_profiles():
     assert known[choice.power_limit_mw, choice.batch_size] <= 1.03 * min(known.values())
     name = f"power limit {choice.power_limit_mw / 1000:g} W, batch size {choice.batch_size}"
     assert f"recommended: {name} (" in repr(answer)
+    assert repr(answer).count("<- recommended") == 1  # modes of a front may differ in their power limits alone
     assert "1c-x" not in repr(answer)
     assert "energy of a sample" in repr(answer)
 
