@@ -62,7 +62,7 @@ class Configuration:
             raise CannotRunError(
                 f"storage {medium!r} has no place on this machine",
                 f'--storage {medium}=/mount/point, or [storage] {medium} = "/mount/point" in {FILE_NAME}; '
-                "`jetwatt doctor` lists the mount points",
+                "`jetwatt doctor` lists places",
             )
         return place / (f"jetwatt-data-{os.getuid()}" if is_shared(place) else "jetwatt-data")
 
