@@ -68,6 +68,30 @@ def test_the_option_that_was_meant_is_named(run_suite, arguments, hint):
     assert hint in done.stderr if hint else "hint:" not in done.stderr
 
 
+NO_TORCHVISION = """
+import harness.measure.run as measured_run
+from harness.core.errors import DependencyError
+
+whole_check = measured_run.check
+
+def check(case, device):
+    if case.workload == "resnet18-cifar10-32":
+        raise DependencyError("torchvision is not installed")
+    return whole_check(case, device)
+
+measured_run.check = check
+"""
+
+
+def test_a_simulated_board_skips_what_needs_a_missing_package_and_goes_on(run_suite, tmp_path, monkeypatch):
+    (tmp_path / "no_torchvision.py").write_text(NO_TORCHVISION)
+    monkeypatch.syspath_prepend(tmp_path)
+    axes = ("--workload", "resnet18-cifar10-32,lenet-mnist", "--workers", "0", "--minibatches", "5")
+    done = run_suite("--device", "sim:xavier-agx", *axes, "-p", "no_torchvision", "-rs", check=False)
+    assert "1 passed, 1 skipped" in done.stdout
+    assert "torchvision is not installed" in done.stdout
+
+
 def test_an_experiment_that_no_file_is_for_is_a_usage_error(run_suite, tmp_path):
     campaign = tmp_path / "mine.toml"
     campaign.write_text('[[sweep]]\nworkload = ["lenet-mnist"]\n[experiment.batch_sizes]\nbatch_size = [1, 2]\n')
