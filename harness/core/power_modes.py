@@ -12,7 +12,7 @@ import re
 from typing import FrozenSet, Iterable, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 from harness.core.errors import InvalidValueError
-from harness.core.units import khz_to_mhz, mhz_to_khz
+from harness.core.units import khz_to_mhz, mhz_to_khz, mw_to_w
 
 UNKNOWN_KHZ = 0  # a clock that the device does not have or does not report; `x` in a mode's name
 
@@ -52,6 +52,15 @@ class NamedMode:
 def format_mhz(khz: int) -> str:
     """A clock as written in a mode's name: MHz, or `x` if unknown."""
     return "x" if khz == UNKNOWN_KHZ else f"{khz_to_mhz(khz):.10g}"
+
+
+def name_under_limit(mode: PowerMode, limit_mw: Optional[int]) -> str:
+    """A mode as text; of a discrete GPU `power limit 150 W`, after its clocks if it reports any."""
+    if limit_mw is None:
+        return mode.name
+    limit = f"power limit {mw_to_w(limit_mw):g} W"
+    has_clocks = any(khz != UNKNOWN_KHZ for khz in mode[1:])
+    return f"{mode.name}, {limit}" if has_clocks else limit
 
 
 def parse_power_mode(text: str, defaults: PowerMode) -> PowerMode:

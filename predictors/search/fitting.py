@@ -14,7 +14,7 @@ from harness.core.boards import board_names, is_board, load_board
 from harness.core.corpus import POWER_LIMIT, TASKS, check_corpus
 from harness.core.errors import CannotRunError, InvalidValueError, UnknownNameError
 from harness.core.measured_tables import corpus_file
-from harness.core.power_modes import UNKNOWN_KHZ, PowerMode, PowerModeSpace
+from harness.core.power_modes import UNKNOWN_KHZ, PowerMode, PowerModeSpace, name_under_limit
 from harness.core.terminal import available_hint, counted
 from harness.core.units import mw_to_w
 from predictors.evaluation import Target, coverage, fit_to, make_target, mape, predict_rows
@@ -36,7 +36,6 @@ from predictors.models.tables import TABLE_KEY, Table, find_table, tables_of
 from predictors.search.corpora import load_tables, note_on_medians
 from predictors.search.targets import load_prior, unprofiled_target
 from predictors.strategies.goals import within
-from predictors.strategies.protocol import name_under_limit
 
 if TYPE_CHECKING:
     import pandas as pd

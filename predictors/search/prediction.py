@@ -11,7 +11,7 @@ from harness.core.boards import BoardSpec, board_names, load_board
 from harness.core.corpus import POWER_LIMIT, TASKS
 from harness.core.errors import UnknownNameError
 from harness.core.files import write_output
-from harness.core.power_modes import PowerMode
+from harness.core.power_modes import PowerMode, name_under_limit
 from harness.core.units import mw_to_w, share_to_percent
 from harness.workloads.optional_packages import require
 from predictors.evaluation import LEVELS
@@ -27,7 +27,6 @@ from predictors.models.base import (
     usual_batch_size,
 )
 from predictors.models.persistence import load_model
-from predictors.strategies.protocol import name_under_limit
 
 if TYPE_CHECKING:
     import pandas as pd

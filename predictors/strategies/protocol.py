@@ -11,7 +11,7 @@ from typing import Any, Callable, Dict, List, NamedTuple, Optional, Protocol, Se
 import numpy as np
 
 from harness.core.errors import CannotRunError, InvalidValueError
-from harness.core.power_modes import UNKNOWN_KHZ, PowerMode
+from harness.core.power_modes import PowerMode, name_under_limit
 from harness.core.units import mw_to_w
 from predictors.models.tables import Table
 from predictors.sampling import profiling_seconds
@@ -44,15 +44,6 @@ class Candidates(NamedTuple):
     def known_modes(self) -> np.ndarray:
         """The modes as predictors take them: an unknown clock is equal in all, so any number above 0 will do."""
         return np.maximum(self.modes, 1)
-
-
-def name_under_limit(mode: PowerMode, limit_mw: Optional[int]) -> str:
-    """A mode as text; of a discrete GPU `power limit 150 W`, after its clocks if it reports any."""
-    if limit_mw is None:
-        return mode.name
-    limit = f"power limit {mw_to_w(limit_mw):g} W"
-    has_clocks = any(khz != UNKNOWN_KHZ for khz in mode[1:])
-    return f"{mode.name}, {limit}" if has_clocks else limit
 
 
 class MeasuredMode(NamedTuple):

@@ -42,6 +42,9 @@ RESULT = {
 ERROR, EITHER_WAY = Figure("error"), Figure("bias", 2.0, 4.0, either_way=True)
 
 
+KERNEL_VARIABLES = ("OPENBLAS_CORETYPE", "NPY_DISABLE_CPU_FEATURES")
+
+
 def entry(**changes):
     return entries_of([{**RESULT, **changes}], "here")[0]
 
@@ -108,18 +111,19 @@ def test_ci_computes_as_recorded_so_that_its_gates_are_strict(path):
         pytest.skip(f"recorded on {recorded[0][1]}, and this machine is {machine}: the gates are less strict here")
 
 
-def test_kernels_are_those_of_avx2_on_any_newer_processor(monkeypatch):
-    for name in ("OPENBLAS_CORETYPE", "NPY_DISABLE_CPU_FEATURES"):
-        monkeypatch.delenv(name, raising=False)
-    settings = kernel_settings()
+def printed(environment, *words):
+    """What a Python of its own prints."""
+    done = subprocess.run([sys.executable, *words], stdout=subprocess.PIPE, env=environment, check=True, text=True)
+    return done.stdout
+
+
+def test_kernels_are_those_of_avx2_on_any_newer_processor():
+    plain = {name: value for name, value in os.environ.items() if name not in KERNEL_VARIABLES}
+    settings = dict(word.split("=") for word in printed(plain, "-m", "tools.kernels").split())
     if not settings or not used_by_numpy():
         pytest.skip("this processor has no AVX2, or NumPy is too old to say what it uses")
     script = "from tests.gates.recorded import computed_by\nprint(computed_by())"
-    environment = {**os.environ, **settings}
-    told = subprocess.run(
-        [sys.executable, "-c", script], stdout=subprocess.PIPE, env=environment, check=True, text=True
-    )
-    blas, machine = told.stdout.rsplit(platform.machine(), 1)
+    blas, machine = printed({**plain, **settings}, "-c", script).rsplit(platform.machine(), 1)
     assert "Haswell" in blas or "openblas" not in blas
     assert "AVX512" not in machine
     assert "X86_V4" not in machine
