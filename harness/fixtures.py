@@ -277,14 +277,16 @@ def measure(
     if plan.deadline is not None and datetime.datetime.now() >= plan.deadline:
         session.shouldstop = "the deadline has come; --resume continues where this run stopped"
         pytest.skip("the deadline has come")
-    if not is_self_profiling(plan.device(case.device)):
+    planned_device = plan.device(case.device)
+    is_played = is_self_profiling(planned_device)
+    if not is_played:
         outcome.report_others(progress, case.settings.disturbance_cores)
     progress.line(f"{outcome.countdown.start_one(plan.weight(request.node))} {case.id}")
     # A missing torch concerns all cases that train; on simulated boards only networks that are first counted by it.
-    few = (errors.DependencyError,) if is_self_profiling(plan.device(case.device)) else ()
-    all_cases = (errors.ControlError,) if few else (errors.ControlError, errors.DependencyError)
-    with as_pytest_outcome(*few), ending_the_run(session, *all_cases):
-        check(case, plan.device(case.device))
+    skipping = (errors.DependencyError,) if is_played else ()
+    ending = (errors.ControlError,) if is_played else (errors.ControlError, errors.DependencyError)
+    with as_pytest_outcome(*skipping), ending_the_run(session, *ending):
+        check(case, planned_device)
     return CaseMeasurement(request, case, request.getfixturevalue("device"), results, progress, benchmark)
 
 

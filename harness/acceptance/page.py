@@ -6,9 +6,8 @@ import textwrap
 from typing import Any, Dict, List
 
 from harness.acceptance.lines import FAIL
-from harness.core.terminal import shown
+from harness.core.terminal import WIDTH, shown
 
-WIDTH = 100
 MOST_EVIDENCE_LINES = 3  # of a line of the test, so that all fit on a page; JSON has the rest
 
 

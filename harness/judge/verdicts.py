@@ -14,6 +14,7 @@ from harness.judge.pairs import Pair
 from harness.judge.quantities import JudgedQuantity
 from harness.stats.comparison import Change, holm, pooled_median
 from harness.stats.estimates import CONFIDENCE
+from harness.stats.noise import POWER_OF_TEST
 
 SAME, INCONCLUSIVE, TOO_FEW = "no difference", "inconclusive", "too few"
 """Verdicts in addition to those of each quantity, such as `slower` and `faster`."""
@@ -24,8 +25,6 @@ REFUSED, NOT_RUN, NEW, NOT_MEASURED = "refused", "not run", "not in baseline", "
 DOUBTFUL_CHANGE = "the change is beyond the threshold, but noise may have caused it"
 
 SIGNIFICANCE = 1 - CONFIDENCE
-
-POWER = 0.8  # of a test: the probability that it detects a change
 _MOST_LOG_CHANGE = math.log(2)  # that is detectable; beyond it the noise hides a doubling
 
 CASES, WORKLOADS, OVERALL = "cases", "workloads", "overall"
@@ -150,7 +149,7 @@ def doubt_of(change: Change, threshold: float, telling: float) -> str:
 
 
 def detectable_share(change: Change, threshold: float, significance: float) -> float:
-    """The change, as a share, that `POWER` of all comparisons with the noise of this one would detect; approximate.
+    """The change, as a share, that a comparison with the noise of this one detects at `POWER_OF_TEST`; approximate.
 
     `significance` is that of a one-sided test, corrected for the number of tests.
     """
@@ -159,7 +158,7 @@ def detectable_share(change: Change, threshold: float, significance: float) -> f
     normal = NormalDist()
     error = math.log(change.high / change.low) / 2 / normal.inv_cdf(0.5 + CONFIDENCE / 2)
     least_significant = max(normal.inv_cdf(1 - significance) * error, math.log1p(threshold))
-    log_change = least_significant + normal.inv_cdf(POWER) * error
+    log_change = least_significant + normal.inv_cdf(POWER_OF_TEST) * error
     return math.expm1(log_change) if log_change < _MOST_LOG_CHANGE else math.inf
 
 
@@ -176,7 +175,7 @@ def describe_detectable(verdicts: Sequence[Compared]) -> List[str]:
         if len(cases) > 1:
             ends.append(f"{_share_text(max(cases))} in the noisiest case")
         texts += [f"{figure} {', '.join(ends or map(_share_text, cases))}"] if cases else []
-    return [f"detectable with a probability of {POWER:.0%}: {'; '.join(texts)}"] if texts else []
+    return [f"detectable with a probability of {POWER_OF_TEST:.0%}: {'; '.join(texts)}"] if texts else []
 
 
 def _share_text(share: float) -> str:

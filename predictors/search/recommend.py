@@ -388,10 +388,8 @@ class Answer:
 
 def forecasts_of(device: Device, recommendation: Recommendation, training: Training) -> List[BoardForecast]:
     """Forecasts of the boards of a pool, by their scales, or of the device alone."""
-    history, posterior = recommendation.history, recommendation.posterior
-    candidates, pickable = history.profiler.candidates, history.usable
-    if not recommendation.unprofiled:
-        pickable = pickable & (posterior.admitted | posterior.measured)
+    posterior, pickable = recommendation.posterior, recommendation.pickable
+    candidates = recommendation.history.profiler.candidates
     if not isinstance(device, PoolDevice):
         return [forecast(posterior, candidates, pickable, training, device.name, device.name)]
     boards = []
@@ -497,8 +495,7 @@ def _text_of(device: Device, workload: str, recommendations: Sequence[Recommenda
 
 def _limits_within_reach(recommendation: Recommendation, peak_mw: Optional[float]) -> str:
     """The hint on limits that no mode keeps: the least value of each that any mode has, or else the nearest mode."""
-    posterior, history, near = recommendation.posterior, recommendation.history, recommendation.mode
-    pickable = history.usable & (recommendation.unprofiled | posterior.admitted | posterior.measured)
+    posterior, pickable, near = recommendation.posterior, recommendation.pickable, recommendation.mode
     least, is_uncertain = [], True
     for name, limit in recommendation.goal.limits.items():
         medians, _ = posterior.log_quantity(name)

@@ -73,9 +73,19 @@ class Recommendation(NamedTuple):
     unprofiled: bool = False  # whether the front includes modes outside the profiled range
 
     @property
+    def pickable(self) -> np.ndarray:
+        """The candidates that may be chosen, bool of shape (n,)."""
+        return _pickable(self.history, self.posterior, self.unprofiled)
+
+    @property
     def several_sizes(self) -> bool:
         """Whether there were several batch sizes, so that times compare per sample."""
         return len(set(self.posterior.batch_size.tolist())) > 1
+
+
+def _pickable(history: History, posterior: CandidatePosterior, unprofiled: bool) -> np.ndarray:
+    """Candidates that can be set, and unless `unprofiled` lie within the profiled range or were measured."""
+    return history.usable if unprofiled else history.usable & (posterior.admitted | posterior.measured)
 
 
 def recommend(
@@ -142,7 +152,7 @@ def _recommend(
             hours = ms_to_s(other.time_ms.value * as_many - chosen.time_ms.value * total) / S_PER_HOUR
             saved_wh = energy_wh(other, as_many) - energy_wh(chosen, total)
             savings.append(Saving(other, hours, saved_wh, bool(posterior.excess(goal)[index] <= 0)))
-    shown = history.usable if unprofiled else history.usable & (posterior.admitted | posterior.measured)
+    shown = _pickable(history, posterior, unprofiled)
     per_sample = np.exp(posterior.log_time) / posterior.batch_size
     places = pareto_front(per_sample, np.where(shown, np.exp(posterior.log_power), np.nan))
     front = tuple(describe(posterior, history, int(place), "") for place in places)
