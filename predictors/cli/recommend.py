@@ -118,6 +118,10 @@ def run(arguments: argparse.Namespace) -> int:
         raise InvalidValueError(
             "--write-conf and --plot take a single mode", "give one --power-budget and one --workload with them"
         )
+    if arguments.plot:
+        from predictors.plots import pyplot
+
+        pyplot()  # a missing matplotlib is said before any mode is profiled
     signal.signal(signal.SIGPIPE, signal.SIG_IGN)  # a closed pipe must not end this before the device is restored
     answer = recommend(
         arguments.device,
@@ -147,10 +151,6 @@ def _refuse(arguments: argparse.Namespace) -> None:
     )  # fmt: skip
     if arguments.plot and arguments.plot.suffix.lower() not in PICTURES:
         raise InvalidValueError(f"--plot is {arguments.plot}", f"a picture ends in {', '.join(PICTURES)}")
-    if arguments.plot:
-        from predictors.plots import pyplot
-
-        pyplot()  # is not installed, if so: said before any mode is profiled
 
 
 def _write_conf(arguments: argparse.Namespace, root: Path, answer: Answer) -> None:
