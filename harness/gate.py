@@ -74,7 +74,7 @@ class Baseline:
         compared = {(verdict.name, verdict.figure): verdict for verdict in verdicts if verdict.change is not None}
         self._outcome.compared.update(compared)
         if not compared:
-            self._outcome.missing_in_baseline.append(profile.case.id)
+            self._outcome.not_compared[profile.case.id] = "; ".join(verdicts[0].notes)
         return verdicts
 
     def _require_sure(self, verdicts: Sequence[Compared]) -> None:

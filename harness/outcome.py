@@ -35,7 +35,7 @@ class Outcome:
         # profiles of the results file by which claims are judged, and their cases as named in this run
         self.judged: List[Tuple[int, Case]] = []
         self.shown: Set[str] = set()  # tests whose line of figures was printed
-        self.missing_in_baseline: List[str] = []  # cases that the baseline lacks
+        self.not_compared: Dict[str, str] = {}  # cases that the baseline cannot be compared with, and why
         self.compared: Dict[Tuple[str, str], Compared] = {}  # with the baseline, by case and figure
         self.is_without_baseline = False  # whether a test had a profile to compare, and no --baseline was given
         self._measured: Dict[Tuple[str, str], Profile] = {}

@@ -24,7 +24,7 @@ from harness.core.errors import HarnessError, OverBudgetError
 from harness.core.files import read_toml, write_output
 from harness.core.terminal import Countdown, Progress, nearest_word, options_meant, wrap
 from harness.gate import baseline_of, check_command
-from harness.options import DEFAULT_CAMPAIGN, OPTIONS_FILE, add_options, command_of, is_judging
+from harness.options import DEFAULT_CAMPAIGN, OPTIONS_FILE, add_options, asks_for_strictness, command_of, is_judging
 from harness.outcome import OUTCOME, PROGRESS, Outcome
 from harness.plan import ALL_AXES, JUDGED_DEVICE, NO_CASE, PLANNED_CASE, Block, Plan, experiment_of, plan_of
 from harness.playback import recorded_time
@@ -401,9 +401,23 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
-    """A run whose files are all left out by its time budget ends as one whose cases all are: with status 0."""
-    if exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED and session.config.stash[OUTCOME].over_budget:
-        session.exitstatus = pytest.ExitCode.OK
+    """Change the exit status of two runs.
+
+    One whose files are all left out by its time budget ends as one whose cases all are: with status 0. One with
+    `--strict` that compared nothing with its baseline fails.
+    """
+    outcome = session.config.stash[OUTCOME]
+    if exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED and outcome.over_budget:
+        exitstatus = session.exitstatus = pytest.ExitCode.OK
+    if exitstatus == pytest.ExitCode.OK and _has_nothing_to_be_strict_about(session.config):
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+def _has_nothing_to_be_strict_about(config: pytest.Config) -> bool:
+    """Whether `--baseline FILE --strict` was given and no case was compared, such as where each was skipped."""
+    is_asked = config.getoption("jetwatt_baseline") is not None and asks_for_strictness(config)
+    is_dry = config.getoption("collectonly") or is_judging(config)
+    return is_asked and not is_dry and not config.stash[OUTCOME].compared
 
 
 def pytest_report_teststatus(report: pytest.TestReport, config: pytest.Config) -> Optional[Tuple[str, str, str]]:
@@ -415,6 +429,11 @@ def pytest_report_teststatus(report: pytest.TestReport, config: pytest.Config) -
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     outcome: Outcome = terminalreporter.config.stash[OUTCOME]
     _summarise_profiles(terminalreporter, outcome)
+    if _has_nothing_to_be_strict_about(terminalreporter.config):
+        baseline = terminalreporter.config.getoption("jetwatt_baseline")
+        terminalreporter.write_line(
+            f"--strict fails: no case was compared with {baseline} (-rs: why cases were skipped)"
+        )
     if outcome.over_budget:
         names, (option, *_) = list(outcome.over_budget), outcome.over_budget.values()
         more = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
@@ -432,12 +451,13 @@ def _summarise_profiles(terminalreporter: Any, outcome: Outcome) -> None:
     _show_verdicts(terminalreporter)
     if outcome.profiles:
         results = terminalreporter.config.getoption("jetwatt_results")
-        missing = list(dict.fromkeys(outcome.missing_in_baseline))
-        if missing:
-            more = f" and {len(missing) - MOST_ROWS} more" if len(missing) > MOST_ROWS else ""
-            terminalreporter.write_line(f"not in the baseline: {', '.join(missing[:MOST_ROWS])}{more}")
-            if not outcome.compared:
-                terminalreporter.write_line(f"to list the reasons: {check_command(terminalreporter.config)}")
+        reasons = list(outcome.not_compared.items())
+        for case_id, reason in reasons[:MOST_ROWS]:
+            terminalreporter.write_line(wrap(f"not compared: {case_id}: {reason}", indent="  "))
+        if len(reasons) > MOST_ROWS:
+            terminalreporter.write_line(f"not compared: {len(reasons) - MOST_ROWS} more")
+        if reasons and not outcome.compared:
+            terminalreporter.write_line(f"to list them: {check_command(terminalreporter.config)}")
         if outcome.compared:
             from harness.judge.baseline import thresholds_in_words
 

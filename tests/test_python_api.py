@@ -57,6 +57,30 @@ def test_more_modes_than_there_are_are_all(model):
         jetwatt.fit(CORPUS, workload="resnet18-imagenet", modes=None).score(CORPUS)
 
 
+def test_a_fit_takes_all_profiles_unless_told_and_notes_that_there_were_fewer():
+    everything = jetwatt.fit(CORPUS, workload="resnet18-imagenet")
+    assert len(everything.fitting.rows) == 60
+    assert everything.notes() == []
+    more = jetwatt.fit(CORPUS, workload="resnet18-imagenet", modes=100)
+    assert "100 profiles were asked for, and there are 60: fitted to all" in more.notes()
+
+
+def test_a_table_without_its_column_of_power_limits_is_noted():
+    table = jetwatt.load_table("zeus-v100")
+    complete = jetwatt.fit(table, workload="resnet50-imagenet")
+    assert not any("more than once" in note for note in complete.notes())
+    lacking = jetwatt.fit(table.drop(columns="power_limit_mw"), workload="resnet50-imagenet")
+    [note] = [note for note in lacking.notes() if "more than once" in note]
+    assert note.startswith("8 settings measured more than once with times over 25 % apart")
+    assert note.endswith("such as power_limit_mw?")
+
+
+def test_the_model_of_a_gpu_under_power_limits_is_no_model_of_a_board():
+    gpu = jetwatt.fit(jetwatt.load_table("zeus-v100"), workload="resnet50-imagenet", modes=6)
+    with pytest.raises(jetwatt.HarnessError, match=r"orin-agx has no power limits, .* learned those of v100"):
+        gpu.predict(device="orin-agx")
+
+
 def test_a_reference_is_another_workload_of_the_same_device():
     both = pd.concat(
         [CORPUS, corpus_of("xavier-agx", "lstm-wikitext", load_board("xavier-agx").power_mode_space().sample(9))]
@@ -117,7 +141,7 @@ def test_a_reference_of_another_board_is_taken_from_its_own_file_and_the_loss_is
     assert fitted.origin["references"] == ["xavier-agx/resnet18-imagenet"]
     network = jetwatt.fit(CORPUS, workload="resnet18-imagenet", modes=10, predictor="nn", loss="mape")
     assert network.predictor.loss == "mape"
-    assert network.notes()[0].startswith("nn learn the median of each profile")
+    assert network.notes()[0].startswith("nn: the median of each profile is entered up to ")
 
 
 def test_an_evaluation_says_why_nothing_was_tested_and_keeps_results_without_unseen_modes(tmp_path, capsys):

@@ -18,6 +18,7 @@ from predictors.models.base import places_of_equals
 TABLE_KEY = ("device", "workload", "task", "provenance")  # corpus columns that are constant within a table
 ARRAYS = ("modes", "batch_size", "time_ms", "power_mw")
 OPTIONAL_ARRAYS = ("entries", "power_limit_mw")
+CONTRADICTION = 1.25  # ratio of two times of the same setting; runs that were repeated differ by a few percent
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -128,6 +129,11 @@ class Table:
             if len(sampled):
                 power_mw[place] = np.median(row[sampled[: max(1, (sampled < count).sum())]])
         return dataclasses.replace(self, time_ms=np.median(kept[:, :, 0], axis=1), power_mw=power_mw, entries=kept)
+
+    def contradictions(self) -> int:
+        """How many settings were measured more than once, with times further apart than noise explains."""
+        groups = [self.time_ms[group] for group in places_of_equals(self.settings)]
+        return sum(times.max() > CONTRADICTION * times.min() for times in groups)
 
     def unapplied(self) -> np.ndarray:
         """Indices of profiles that are faster and draw more than those at the next higher GPU clock, ascending.

@@ -73,5 +73,5 @@ def note_on_medians(predictors: Iterable[str], learned: Iterable[Table]) -> List
     names = [name for name in dict.fromkeys(predictors) if predictor_class(name).learns_repeats]
     if not names or all(table.entries is not None for table in learned):
         return []
-    what = f"{' and '.join(names)} learn the median of each profile, entered up to {MINIBATCHES} times"
-    return [f"{what}; from a results file they learn every minibatch, as in the paper"]
+    entered = f"the median of each profile is entered up to {MINIBATCHES} times"
+    return [f"{' and '.join(names)}: {entered}; from a results file each minibatch is, as in the paper"]

@@ -16,7 +16,7 @@ from harness.core.errors import CannotRunError, InvalidValueError, UnknownNameEr
 from harness.core.measured_tables import corpus_file
 from harness.core.power_modes import UNKNOWN_KHZ, PowerMode, PowerModeSpace, name_under_limit
 from harness.core.terminal import available_hint, counted
-from harness.core.units import mw_to_w
+from harness.core.units import mw_to_w, share_to_percent
 from predictors.evaluation import Target, coverage, fit_to, make_target, mape, predict_rows
 from predictors.models.base import (
     ALL,
@@ -32,7 +32,7 @@ from predictors.models.base import (
     usual_batch_size,
 )
 from predictors.models.persistence import file_sha256, load_model, save_model
-from predictors.models.tables import TABLE_KEY, Table, find_table, tables_of
+from predictors.models.tables import CONTRADICTION, TABLE_KEY, Table, find_table, tables_of
 from predictors.search.corpora import load_tables, note_on_medians
 from predictors.search.targets import load_prior, unprofiled_target
 from predictors.strategies.goals import within
@@ -52,7 +52,7 @@ def fit(
     corpus: Corpus,
     *,
     workload: str,
-    modes: Optional[int] = 50,
+    modes: Optional[int] = None,
     seed: int = 0,
     reference: Union[str, Sequence[str]] = (),
     reference_corpus: Optional[Corpus] = None,
@@ -69,8 +69,8 @@ def fit(
         corpus: a DataFrame with the columns of a corpus, a file (a corpus or results), or a name of
             `jetwatt.load_table`.
         workload: a workload of the corpus.
-        modes: the number of power modes to fit on; None, or more than there are, means all. With 0, torch counts the
-            operations of the network, and profiles of `reference` on the same board give their speed.
+        modes: the number of profiles to fit on, chosen by `sampling`; None, or more than there are, means all. With 0,
+            torch counts the operations of the network, and profiles of `reference` on the same board give their speed.
         seed: the same seed gives the same model.
         reference: other workloads that a transfer predictor starts from, on the same device if profiled there.
         reference_corpus: where their profiles are, if not in `corpus`.
@@ -87,13 +87,15 @@ def fit(
     tables = _tables(corpus)
     there = tables if reference_corpus is None else _tables(reference_corpus)
     hierarchy = None if prior is None else load_prior(prior)
+    contradictions = 0
     if modes == 0:
         references = [_reference(there, name, task, device) for name in listed(reference)]
         target = unprofiled_target(workload, references, hierarchy)
     else:
         table = _one_table(tables, workload, task, device)
+        contradictions = table.contradictions()
         references = [_reference(there, name, task, table.device) for name in listed(reference)]
-        target = make_target(table, references, hierarchy)
+        target = make_target(table.usable(), references, hierarchy)
     if loss is not None:
         target = dataclasses.replace(target, params={"loss": loss})
     table = target.table
@@ -104,7 +106,7 @@ def fit(
     learner = target.make(predictor, seed, within_table=False)
     start_s = time.perf_counter()
     fit_to(learner, learned)
-    fitting = Fitting(target, rows, time.perf_counter() - start_s)
+    fitting = Fitting(target, rows, time.perf_counter() - start_s, modes, contradictions)
     origin = describe_origin(
         _file_of(corpus),
         table,
@@ -129,6 +131,8 @@ class Fitting(NamedTuple):
     target: Target
     rows: np.ndarray  # indices of the fitted profiles, shape (n,)
     seconds: float  # that the fit took
+    asked: Optional[int]  # number of profiles asked for; None for all
+    contradictions: int  # settings whose repeated profiles contradict each other
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
@@ -154,7 +158,7 @@ class FittedModel:
 
     def summary(self) -> str:
         """What a newly fitted model learned from, and its errors on the profiles left out of the fit."""
-        target, rows, seconds = self._newly_fitted()
+        target, rows, seconds, *_ = self._newly_fitted()
         table = target.table
         figures = target.figures(predict_rows(self.predictor, table), rows)
         errors = {what: figures[f"{what}_mape"] for what in ("time", "power")}
@@ -168,9 +172,17 @@ class FittedModel:
 
     def notes(self) -> List[str]:
         """Caveats of a newly fitted model: medians or few profiles, doubtful ones, references without effect."""
-        target, rows, _ = self._newly_fitted()
+        target, rows, _, asked, contradictions = self._newly_fitted()
         table = target.table
         notes = note_on_medians([self.predictor.name], [table])
+        if asked is not None and asked > len(table):
+            notes.append(f"{asked} profiles were asked for, and there are {len(table)}: fitted to all")
+        if contradictions:
+            apart = f"{share_to_percent(CONTRADICTION - 1):.0f} % apart"
+            notes.append(
+                f"{counted(contradictions, 'setting')} measured more than once with times over {apart}, fitted to their"
+                f" medians: does the table lack a column of what differed, such as {POWER_LIMIT.name}?"
+            )
         if len(rows) <= FEW_PROFILES:
             notes.append(f"fitted to only {counted(len(rows), 'profile')}, so errors may be large: fit to 10 or more")
         doubtful = self.predictor.training_rows_.inputs.modes[self.predictor.doubtful()]
@@ -275,7 +287,7 @@ class FittedModel:
         """
         import pandas as pd
 
-        table = _one_table(_tables(test), *(self.origin[name] for name in ("workload", "task", "device")))
+        table = _one_table(_tables(test), *(self.origin[name] for name in ("workload", "task", "device"))).usable()
         learned = self.predictor.training_rows_.inputs
         limits = [] if learned.power_limit_mw is None else [learned.power_limit_mw]
         training_index = pd.MultiIndex.from_arrays([*learned.modes.T, learned.batch_size, *limits])
@@ -388,6 +400,11 @@ class FittedModel:
         if without_clocks is not None:
             return without_clocks
         if is_board(name):
+            if self.predictor.training_rows_.inputs.power_limit_mw is not None:
+                raise InvalidValueError(
+                    f"{name} has no power limits, and the model learned those of {self.origin['device']}",
+                    f"fit to profiles of {name}, or leave the device out",
+                )
             board = load_board(name)
             return list(board.power_mode_space()) if modes == "all" else [mode for _, mode in board.power_modes(modes)]
         if not is_own:
@@ -452,7 +469,7 @@ def _tables(corpus: Corpus) -> List[Table]:
 def _reference(tables: Sequence[Table], workload: str, task: str, device: Optional[str]) -> Table:
     """The table of a reference workload: that of the device if there is one, else the only one."""
     is_here = any((table.workload, table.task, table.device) == (workload, task, device) for table in tables)
-    return _one_table(tables, workload, task, device if is_here else None)
+    return _one_table(tables, workload, task, device if is_here else None).usable()
 
 
 def _one_table(tables: Sequence[Table], workload: str, task: str, device: Optional[str]) -> Table:
@@ -461,4 +478,4 @@ def _one_table(tables: Sequence[Table], workload: str, task: str, device: Option
     if len(devices) > 1:
         what = f"the corpus has {task} of {workload!r} on {len(devices)} devices: {', '.join(devices)}"
         raise InvalidValueError(what, f"choose one: device={devices[0]!r}")
-    return find_table(there, workload, task).usable()
+    return find_table(there, workload, task)

@@ -251,6 +251,11 @@ class Answer:
         return self.recommendations[0][0].choice.power_mode
 
     @property
+    def power_limit_mw(self) -> Optional[int]:
+        """The power limit of the chosen mode, for a discrete GPU; None for other devices."""
+        return self.recommendations[0][0].choice.power_limit_mw
+
+    @property
     def keeps_limits(self) -> bool:
         """Whether every choice is expected to keep its limits; for a pool, on at least one of its boards."""
         return not self._missed()
@@ -495,17 +500,24 @@ def _text_of(device: Device, workload: str, recommendations: Sequence[Recommenda
 
 def _limits_within_reach(recommendation: Recommendation, peak_mw: Optional[float]) -> str:
     """The hint on limits that no mode keeps: the least value of each that any mode has, or else the nearest mode."""
-    posterior, pickable, near = recommendation.posterior, recommendation.pickable, recommendation.mode
-    least, is_uncertain = [], True
-    for name, limit in recommendation.goal.limits.items():
-        medians, _ = posterior.log_quantity(name)
-        is_uncertain = is_uncertain and math.exp(medians[recommendation.choice.index]) <= limit
-        index = int(np.where(pickable, medians, np.inf).argmin())
-        value, quantity = math.exp(medians[index]), QUANTITIES[name]
+    posterior, near, limits = recommendation.posterior, recommendation.mode, recommendation.goal.limits
+    medians = {name: np.exp(posterior.log_quantity(name)[0]) for name in limits}
+    is_uncertain = all(medians[name][recommendation.choice.index] <= limit for name, limit in limits.items())
+    least, is_one_enough = [], False
+    for name, limit in limits.items():
+        keeps_others = recommendation.pickable.copy()
+        for other in limits:
+            keeps_others &= (other == name) | (medians[other] <= limits[other])
+        candidates = keeps_others if keeps_others.any() else recommendation.pickable
+        index = int(np.where(candidates, medians[name], np.inf).argmin())
+        value, quantity = float(medians[name][index]), QUANTITIES[name]
         if value > limit:
             unit, factor = quantity.shown_in
             predicted = "" if posterior.measured[index] else " (predicted)"
-            least.append(f"the least {quantity.words} within reach is {_rounded_up(value * factor)} {unit}{predicted}")
+            reach = "within reach"
+            if len(limits) > 1 and keeps_others.any():
+                reach, is_one_enough = "that keeps the other limits", True
+            least.append(f"the least {quantity.words} {reach} is {_rounded_up(value * factor)} {unit}{predicted}")
     peak = _peak_of(recommendation)
     figures = f"{near.time_ms.value:.4g} ms at {mw_to_w(near.power_mw.value):.4g} W"
     if peak_mw is not None and peak is not None and peak.peak_mw > peak_mw:
@@ -514,7 +526,7 @@ def _limits_within_reach(recommendation: Recommendation, peak_mw: Optional[float
     if is_uncertain:
         unsure = f"the nearest mode, {near.name}, has {figures}, but not surely enough"
         return f"{unsure}: allow more --profiles or a greater --risk"
-    reachable = " and ".join(least) or f"the nearest mode, {near.name}, has {figures}"
+    reachable = (", or " if is_one_enough else " and ").join(least) or f"the nearest mode, {near.name}, has {figures}"
     return f"{reachable}: allow that, or try another board or batch size"
 
 

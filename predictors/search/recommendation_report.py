@@ -7,7 +7,7 @@ from typing import Any, Dict, List, Optional, Sequence, Tuple
 import numpy as np
 
 from harness.core.power_modes import PowerMode
-from harness.core.terminal import format_duration, format_table
+from harness.core.terminal import counted, format_duration, format_table
 from harness.core.units import S_PER_HOUR, mw_to_w, share_to_percent
 from predictors.models.base import describe_unprofiled
 from predictors.search.device_profiler import MEDIAN, profiler_of
@@ -56,7 +56,7 @@ def format_recommendation(*recommendations: Recommendation) -> str:
     spent = first.choice.spent
     simulated = " of simulated time" if provenance == "simulated" else ""
     lines.append(
-        f"spent:       {spent.profiles} profiles, {format_duration(spent.seconds)}{simulated}"
+        f"spent:       {counted(spent.profiles, 'profile')}, {format_duration(spent.seconds)}{simulated}"
         + (f", {profiler.resumed} of them from the results file" if profiler.resumed else "")
         + (f", for all {len(recommendations)} goals together" if len(recommendations) > 1 else "")
     )
@@ -64,7 +64,9 @@ def format_recommendation(*recommendations: Recommendation) -> str:
     for index, flags in profiler.flagged.items():
         name = profiler.candidates.name(index)
         lines.append(f"doubtful:    {name} was flagged in both of its profiles: {'; '.join(flags)}")
-    return "\n".join(lines if len(recommendations) > 1 else [*lines, *_savings(first)])
+    if len(recommendations) == 1 and first.choice.feasible:
+        lines += _savings(first)
+    return "\n".join(lines)
 
 
 def notes_on(recommendation: Recommendation) -> List[str]:
@@ -93,7 +95,7 @@ def _lines_of_goal(recommendation: Recommendation, provenance: str) -> List[str]
 def format_shared(recommendations: Sequence[Recommendation], shared: Optional[SharedMode]) -> str:
     """The total cost of several workloads, and the mode that serves all of them best."""
     spent = plain_spent(recommendations)
-    cost = f"{spent['profiles']} profiles, {format_duration(spent['seconds'])}"
+    cost = f"{counted(spent['profiles'], 'profile')}, {format_duration(spent['seconds'])}"
     lines = [f"spent on all {len(recommendations)} workloads: {cost}"]
     if shared is None:
         return "\n".join([*lines, "one mode for all: none is expected to keep the limits of each workload"])

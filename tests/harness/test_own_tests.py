@@ -232,8 +232,8 @@ def test_a_baseline_that_lacks_a_case_is_said_and_a_halved_one_fails(own, record
     assert re.search(words, done), done
     missing = own(text, "--baseline", "b.json", "--batch-size", "8").stdout
     assert ended in missing
-    assert "not in the baseline: sim:orin-agx-lenet-mnist-maxn-w4-ssd-bs8" in missing
-    assert "to list the reasons: jetwatt baseline check --results " in missing
+    assert "not compared: sim:orin-agx-lenet-mnist-maxn-w4-ssd-bs8: not recorded" in missing
+    assert "to list them: jetwatt baseline check --results " in missing
     record(0.5)
     assert "1 failed" in own(text, "--baseline", "b.json").stdout
 
@@ -337,6 +337,17 @@ def test_the_command_that_lists_the_comparisons_works_as_printed(
     monkeypatch.chdir(tmp_path)
     main(shlex.split(command[1]))
     assert re.search(rf"  minibatch time  .*  {listed}$", capsys.readouterr().out, re.MULTILINE)
+
+
+def test_strict_fails_a_run_that_compared_nothing_with_its_baseline(own, record):
+    own(CHECKED)
+    record()
+    skipped = "import pytest\ndef test_a(baseline):\n    pytest.skip('no board')\n"
+    done = own(skipped, "--baseline", "b.json", "--strict")
+    assert done.returncode == 1
+    assert "--strict fails: no case was compared with b.json" in done.stdout
+    assert own(skipped, "--baseline", "b.json").returncode == 0
+    assert own(skipped, "--baseline", "b.json", "--strict", "--collect-only").returncode == 0
 
 
 def test_strict_without_a_baseline_is_refused_before_anything_is_measured(own, tmp_path):

@@ -137,10 +137,17 @@ def test_a_limit_that_no_mode_keeps_is_answered_with_one_that_can_be_kept(capsys
     assert run(capsys, *RECOMMEND, option, 0.98 * float(reachable), *few)[0] == 2
 
 
-def test_limits_that_can_only_be_kept_apart_are_answered_with_the_nearest_mode(capsys):
-    code, _, err = run(capsys, *RECOMMEND, "--power-budget", 18, "--time-limit", 150, "--profiles", 6)
+def test_limits_that_exclude_each_other_are_answered_with_what_each_allows(capsys):
+    def ended(power_w, time_ms):
+        return run(capsys, *RECOMMEND, "--power-budget", power_w, "--time-limit", time_ms, "--profiles", 6)
+
+    code, out, err = ended(18, 150)
     assert code == 2
-    assert re.search(r"; the nearest mode, \d+c-\S+, has \S+ ms at \S+ W: allow that", err)
+    assert "compared with" not in out, "what a choice saves that breaks the limits is of no use"
+    power_w = float(err.partition("the least power that keeps the other limits is ")[2].split()[0])
+    time_ms = float(err.partition("the least minibatch time that keeps the other limits is ")[2].split()[0])
+    assert ended(1.1 * power_w, 150)[0] == 0
+    assert ended(18, 1.1 * time_ms)[0] == 0
 
 
 def test_a_limit_that_is_not_kept_surely_enough_is_answered_with_more_profiles_or_risk(capsys):

@@ -357,7 +357,7 @@ def test_the_papers_networks_learn_each_minibatch_of_a_results_file(results, tmp
         fitting = ("--target", "yolov8n-coco", "--predictor", "nn", "--modes", 10, "--out", tmp_path / "m.jw")
         assert run("fit", "--corpus", tmp_path / name, *fitting) == 0
         learned[name] = len(load_model(tmp_path / "m.jw").predictor.training_rows_.time_ms)
-        assert ("nn learn the median of each profile" in capsys.readouterr().err) == (name == "medians.csv")
+        assert ("nn: the median of each profile is entered" in capsys.readouterr().err) == (name == "medians.csv")
     assert learned == {"medians.csv": 10, "results.sqlite": 400}
 
 

@@ -108,5 +108,6 @@ def test_a_simulated_gpu_is_searched_by_limit_clock_and_batch_size_and_stays_mar
     candidates = answer.recommendations[0][0].history.profiler.candidates
     assert np.unique(candidates.power_limit_mw).tolist() == list(range(100_000, 300_001, 25_000))
     assert len(np.unique(candidates.modes[:, 2])) == LOCKED_CLOCKS
+    assert answer.power_limit_mw == answer.plain()["choice"]["power_limit_mw"]
     assert "simulated" in repr(answer)
     assert "measured" not in repr(answer)
