@@ -17,9 +17,9 @@ from harness.cli.options import (
     progress_report,
 )
 from harness.core.errors import InvalidValueError
-from harness.core.terminal import format_table, shown
+from harness.core.terminal import format_table, shown, wrap
 from harness.judge.compare import DEFAULT_THRESHOLD
-from harness.judge.history import TEST, CaseHistories, CaseSeries, read_history, to_json
+from harness.judge.history import RULES, CaseHistories, CaseSeries, read_history, to_json
 from harness.judge.history_index import NAME
 from harness.report.history import write_page
 from harness.report.template import require_drawing
@@ -34,10 +34,11 @@ _MOST_BARS = 30
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
+    rules = "; ".join(RULES)
     parser.description = (
         "Analyse many runs of the same cases, from a results file per night or one with all: the minibatch time and the"
-        f" power of each case on each board instance, over time. {TEST} A slowdown is reported until it is gone, or"
-        " until --since excludes the runs before it."
+        f" power of each case on each board instance, over time. {rules[0].upper()}{rules[1:]}. A slowdown is reported"
+        " until it is gone, or until --since excludes the runs before it."
     )
     parser.epilog = (
         "exit code: 0 nothing is slower or takes more power in its newest run than before its last change; 1 something"
@@ -89,7 +90,9 @@ def _in_words(histories: CaseHistories, markdown: bool) -> str:
     heading = f"{len(worse)} of {len(histories.series)} series became slower or take more power"
     rows = [_cells(series) for series in histories.series if series.steps or len(histories.series) <= _MOST_LINES]
     header = ["case", "figure", ">runs", ">newest", "status", "since", ">change", f"last {_MOST_BARS}"]
-    lines = [f"## {heading}" if markdown else heading, "", *changed[:_MOST_LINES]]
+    lines = [f"## {heading}" if markdown else heading]
+    if changed:
+        lines += ["", *changed[:_MOST_LINES]]
     if len(changed) > _MOST_LINES:
         lines.append(f"- {len(changed) - _MOST_LINES} more changes, see --json")
     if rows:
@@ -97,7 +100,10 @@ def _in_words(histories: CaseHistories, markdown: bool) -> str:
     if len(rows) < len(histories.series):
         lines += ["", f"{len(histories.series) - len(rows)} more series: no change, or too few runs"]
     lines += ["", *(f"left out: {shown(reason)}" for reason in histories.left_out)]
-    return "\n".join([*lines, f"Threshold {histories.thresholds}. {TEST}"])
+    explained = [f"threshold: {histories.thresholds}", *RULES]
+    if markdown:
+        return "\n".join([*lines, "", *(f"- {text}" for text in explained)])
+    return "\n".join([*lines, *(wrap(text, indent="  ") for text in explained)])
 
 
 def _changes(series: CaseSeries) -> List[str]:

@@ -44,12 +44,13 @@ from harness.store.frames import labelled
 FEWEST = 4  # runs below which a series is not cut
 _AT_ONCE = 1024  # series that are analysed together
 
-TEST = (
-    "Each case of each board instance is a series of runs, split by optimal partitioning (the same partition as PELT"
-    " gives). A change counts if the ratio of the levels is beyond the threshold and noise alone is unlikely to cause"
-    f" it (Student's t, p < {1 - CONFIDENCE:.2g} after Holm's correction over all changes). An isolated outlier counts"
-    " only if it is the most recent run."
+RULES = (
+    "a series is the runs of a case on a board instance, split by optimal partitioning (as by PELT)",
+    "a change counts if the ratio of the levels is beyond the threshold, and"
+    f" p < {1 - CONFIDENCE:.2g} (Student's t, after Holm's correction over all changes)",
+    "an isolated outlier counts only if it is the most recent run",
 )
+"""How changes are found."""
 
 
 class SeriesPoint(NamedTuple):

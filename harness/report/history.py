@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import List, Sequence, Tuple
 
 from harness.core.files import write_output
-from harness.judge.history import TEST, CaseHistories, CaseSeries
+from harness.judge.history import RULES, CaseHistories, CaseSeries
 from harness.judge.quantities import quantity_named
 from harness.report.colours import colours_of
 from harness.report.figure import Axis, Layer, LegendEntry, Mark, Panel, Value
@@ -43,7 +43,7 @@ def write_page(histories: CaseHistories, out: Path) -> None:
         worse=sum(series.is_worse for series in histories.series),
         count=len(histories.series),
         left_out=histories.left_out,
-        test=f"Threshold {histories.thresholds}. {TEST}",
+        explained=[f"threshold: {histories.thresholds}", *RULES],
     )
     write_output(out, page.encode("utf-8"))
 

@@ -116,7 +116,7 @@ def test_history_uses_the_newest_threshold_that_the_profiles_carry(tmp_path, cap
             "power": 0.012,
         }
     main(["history", str(folder)])
-    assert f"Threshold {WORDS}; otherwise 2.0%." in capsys.readouterr().out
+    assert f"threshold: {WORDS}; otherwise 2.0% " in " ".join(capsys.readouterr().out.split())
     _, by_figure, document = history_of(capsys, folder, "--threshold", "2")
     assert by_figure == {"minibatch time": "slower", "power": "no difference"}
     assert document["board_thresholds"] == []
