@@ -26,7 +26,7 @@ from harness.core.cases import Case, Settings
 from harness.core.device import Device, RealDevice, Report, is_self_profiling
 from harness.core.power_modes import PowerMode
 from harness.core.profiles import Profile, Telemetry
-from harness.core.terminal import Progress
+from harness.core.terminal import Progress, available_hint
 from harness.gate import Baseline, baseline_of
 from harness.measure.rounds import Step, run_rounds
 from harness.measure.time_budget import Allotment
@@ -423,7 +423,7 @@ def _loop(request: pytest.FixtureRequest, case: Case, measure: Measure, task: st
             if unknown:
                 changeable = [*LOOP_AXES, *changeable]
                 raise errors.InvalidValueError(
-                    f"{unknown[0]!r} cannot be changed here", f"available: {', '.join(changeable)}"
+                    f"{unknown[0]!r} cannot be changed here", available_hint(unknown[0], changeable)
                 )
             settings = replace_settings(case.settings, changes)
             wanted = dataclasses.replace(case, task=task, settings=settings, **axes)

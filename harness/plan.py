@@ -19,7 +19,7 @@ from harness.core.device import Device, is_self_profiling
 from harness.core.errors import HarnessError, InvalidValueError, UnknownNameError
 from harness.core.mode_orders import AS_GIVEN, SAFE, order_passes
 from harness.core.power_modes import PowerMode
-from harness.core.terminal import Progress, ReportedProgress
+from harness.core.terminal import Progress, ReportedProgress, available_hint
 from harness.core.units import parse_duration
 from harness.measure.time_budget import TimeBudget, portions, size_of, weight_s
 from harness.outcome import OUTCOME
@@ -106,7 +106,7 @@ class Plan:
         if unknown:
             raise UnknownNameError(
                 f"the campaign has an experiment {unknown[0]!r}, but there is no benchmarks/test_{unknown[0]}.py",
-                f"available: {', '.join(available)}",
+                available_hint(unknown[0], available),
             )
 
     def _trains_own_workload(self) -> bool:

@@ -160,6 +160,7 @@ def test_the_command_or_option_that_was_meant_is_named(words, ending, capsys):
     ("words", "meant"),
     [
         pytest.param("recommend --device sim:orin-agx --workload resnet18-cifar", "resnet18-cifar10", id="workload"),
+        pytest.param("recommend --device sim:orin-agx --workload yolov8n", "yolov8n-coco", id="beginning"),
         pytest.param("doctor --device sim:orin-agxx", "sim:orin-agx", id="simulated"),
         pytest.param("doctor --device orin-agxx", "orin-agx", id="device"),
         pytest.param("modes --board sim:nano", "nano", id="board-with-sim"),

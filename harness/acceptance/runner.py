@@ -30,6 +30,7 @@ from harness.board.socket_meter import SocketMeter
 from harness.core.configuration import FILE_NAME, load_configuration
 from harness.core.device import RealDevice, Report, is_self_profiling
 from harness.core.errors import CannotRunError, ControlError, HarnessError, InvalidValueError, UnknownNameError
+from harness.core.terminal import available_hint
 from harness.devices.board_record import root_of
 from harness.devices.host import lock_name
 from harness.measure.doctor import device_to_examine
@@ -86,9 +87,9 @@ def accept(
     """
     if not 0 < scale <= 1:
         raise InvalidValueError(f"the scale of times must be above 0 and at most 1, got {scale:g}")
-    unknown = set(lines or ()) - set(CHECKS)
+    unknown = sorted(set(lines or ()) - set(CHECKS))
     if unknown:
-        raise UnknownNameError(f"line {sorted(unknown)[0]!r} is unknown", f"available: {', '.join(CHECKS)}")
+        raise UnknownNameError(f"line {unknown[0]!r} is unknown", available_hint(unknown[0], CHECKS))
     folder = Path(os.path.abspath(root_of(Path(root))))
     if not folder.is_dir():
         raise InvalidValueError(f"--root {folder} is not a folder", "give the one that holds sys, proc and etc")

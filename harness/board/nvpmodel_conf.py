@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 from harness.core.errors import InvalidValueError, UnknownNameError
+from harness.core.terminal import available_hint
 
 CLOCK = "CLOCK"  # the type of PARAM whose values are whole numbers; -1 is no limit
 HWMON = "HWMON"  # the type of PARAM whose lines have a third word: the file below the directory
@@ -81,8 +82,8 @@ class Conf(NamedTuple):
     def model(self, name: str) -> PowerModel:
         named = [model for model in self.models if model.name == name]
         if not named:
-            names = ", ".join(model.name for model in self.models)
-            raise UnknownNameError(f"there is no power mode {name!r} in this conf", f"available: {names}")
+            hint = available_hint(name, [model.name for model in self.models])
+            raise UnknownNameError(f"there is no power mode {name!r} in this conf", hint)
         if len(named) > 1:
             what = f"power mode {name!r} is defined {len(named)} times in this conf"
             raise InvalidValueError(what, "give each a name of its own")

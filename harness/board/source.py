@@ -13,6 +13,7 @@ from typing import Any, Callable, Collection, Dict, Iterator, Mapping, NamedTupl
 
 from harness.board.kernel_file import KeptFile
 from harness.core.errors import SourceUnavailableError
+from harness.core.terminal import available_hint
 
 
 class SourceModule(NamedTuple):
@@ -77,8 +78,8 @@ def _opener(name: str) -> Callable[..., Source]:
         return importlib.import_module(f"harness.board.{SOURCES[name].module}").open_source
     module, mark, function = name.partition(":")
     if not mark:
-        available = f"available: {', '.join(SOURCES)}; a package's own is named module:FUNCTION"
-        raise SourceUnavailableError(f"there is no telemetry source {name!r}", available)
+        hint = f"{available_hint(name, SOURCES)}; a package's own is named module:FUNCTION"
+        raise SourceUnavailableError(f"there is no telemetry source {name!r}", hint)
     try:
         return getattr(importlib.import_module(module), function)
     except Exception as error:

@@ -14,7 +14,7 @@ from typing import Any, Callable, Dict
 
 from harness.cli.options import output_file
 from harness.core.errors import InvalidValueError
-from harness.core.terminal import counted, format_table, shown
+from harness.core.terminal import available_hint, counted, format_table, shown
 from harness.core.units import bytes_to_mb
 from harness.fleet import collecting, submission
 from harness.fleet.attempts import admit_avoided
@@ -261,7 +261,7 @@ def _retry(fleet: Fleet, arguments: argparse.Namespace) -> int:
     if arguments.board:
         names = [board.name for board in fleet.lab.board]
         if arguments.board not in names:
-            raise InvalidValueError(f"there is no board {arguments.board!r}", f"available: {', '.join(names)}")
+            raise InvalidValueError(f"there is no board {arguments.board!r}", available_hint(arguments.board, names))
         for name in ("boots", "silent", "cycled", "failures", "rehearsed", "unable"):
             path = fleet.folder / "run" / f"{arguments.board}.{name}"
             if path.exists():

@@ -8,6 +8,7 @@ from typing import Any, Dict, Mapping, NamedTuple, Optional, Tuple
 
 from harness.core.errors import CannotRunError, InvalidValueError
 from harness.core.power_modes import NamedMode
+from harness.core.terminal import available_hint
 from harness.core.units import mb_to_bytes
 
 _LIMIT = re.compile(r"[1-9]\d*|(?:0|[1-9]\d*)\.\d{0,2}[1-9]")
@@ -149,7 +150,7 @@ class Settings:
         if self.seed < 0:
             raise InvalidValueError(f"seed must be 0 or more, got {self.seed}")
         if self.cache not in CACHE_STATES:
-            raise InvalidValueError(f"cache state {self.cache!r} is unknown", f"available: {', '.join(CACHE_STATES)}")
+            raise InvalidValueError(f"cache state {self.cache!r} is unknown", available_hint(self.cache, CACHE_STATES))
         above_0 = ("data_scale", "interval_s", "limit_s", "disturbance_cores", "power_limit_w", "switching_ms")
         for name in (*above_0, "max_temperature_c"):
             value = getattr(self, name)
@@ -158,7 +159,7 @@ class Settings:
         if self.cache == "drop-each-epoch" and self.epochs is None:
             raise InvalidValueError("cache state drop-each-epoch needs epochs", "give epochs, or the cache state cold")
         if self.clocks not in CLOCKS:
-            raise InvalidValueError(f"clocks {self.clocks!r} are unknown", f"available: {', '.join(CLOCKS)}")
+            raise InvalidValueError(f"clocks {self.clocks!r} are unknown", available_hint(self.clocks, CLOCKS))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -267,7 +268,7 @@ def concurrent_case(
     if way not in WAYS or (own_mode is not None and way != INTERLEAVED):
         raise InvalidValueError(
             f"training and inference cannot run as {mix.name}",
-            f"available: {', '.join(WAYS)}; different power modes need {INTERLEAVED}",
+            f"{available_hint(way, WAYS)}; different power modes need {INTERLEAVED}",
         )
     return dataclasses.replace(training, workload=mix.name, task=CONCURRENT, settings=settings, inference_mode=own_mode)
 

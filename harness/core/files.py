@@ -16,6 +16,7 @@ from typing import Any, Dict, List, Mapping, Match, Sequence, Tuple, Type, TypeV
 import msgspec
 
 from harness.core.errors import InvalidValueError, StoreError, UnknownNameError
+from harness.core.terminal import available_hint
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -90,7 +91,7 @@ def typed(table: Mapping[str, Any], kind: Type[Made], what: str = "the file") ->
         key = re.fullmatch("Object (.+) field `(.+)`", problem)
         where = f"{place} of {what}" if place else what
         if key and "unknown" in key[1]:
-            hint = f"available: {', '.join(_keys(kind, place))}"
+            hint = available_hint(key[2], _keys(kind, place))
             raise UnknownNameError(f"key {key[2]!r} of {where} is unknown", hint) from error
         if key:
             raise InvalidValueError(f"key {key[2]!r} of {where} is missing") from error

@@ -21,12 +21,23 @@ def counted(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
+SHORTEST_START = 3
+"""Characters of a word that are enough to stand for a longer one."""
+
+
 def nearest_word(word: str, known_words: Sequence[str]) -> str:
-    """The known word that a misspelt one probably stands for, or the one after its `sim:`; empty if none is near."""
+    """The known word that a misspelt one probably stands for, or the one after its `sim:`; empty if none is near.
+
+    The only known word that a shorter one begins is near too: `yolov8n` of `yolov8n-coco`. One with other numbers is not:
+    `MODE_50W` is no misspelt `MODE_40W`.
+    """
+    numbers = re.findall(r"\d+", word)
+    known_words = [known for known in known_words if re.findall(r"\d+", known)[: len(numbers)] == numbers]
     for text in dict.fromkeys([word, word.rpartition(":")[2]]):
         near = difflib.get_close_matches(text, known_words, 1, cutoff=0.8)
-        if near:
-            return near[0]
+        longer = [known for known in known_words if len(text) >= SHORTEST_START and known.startswith(text)]
+        if near or len(longer) == 1:
+            return [*near, *longer][0]
     return ""
 
 

@@ -19,6 +19,7 @@ from harness.core.errors import CannotRunError, InvalidValueError, StoreError, U
 from harness.core.files import write_durably
 from harness.core.mode_orders import SAFE, order_passes
 from harness.core.power_modes import PowerMode
+from harness.core.terminal import available_hint
 from harness.fleet.lab import BoardEntry, Fleet
 from harness.fleet.slurm import Job, Slurm
 
@@ -238,9 +239,8 @@ def submit(
     """
     boards = fleet.pool(pool)
     if board and board not in [entry.name for entry in boards]:
-        raise UnknownNameError(
-            f"pool {pool} has no board {board!r}", f"available: {', '.join(entry.name for entry in boards)}"
-        )
+        hint = available_hint(board, [entry.name for entry in boards])
+        raise UnknownNameError(f"pool {pool} has no board {board!r}", hint)
     folder = _new_folder(fleet.folder / "submissions")
     words = list(words)
     campaign_words = ["--campaign", campaign] if campaign else []

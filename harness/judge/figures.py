@@ -52,6 +52,7 @@ from harness.core.cases import AXES, INSTANCE_MARK, TRAINING, Case
 from harness.core.errors import CannotRunError, InvalidValueError
 from harness.core.mode_texts import DEFAULT, MAXN
 from harness.core.power_modes import PowerMode
+from harness.core.terminal import available_hint
 from harness.core.units import mw_to_w
 from harness.judge.case_frame import (
     COLD,
@@ -463,7 +464,7 @@ def _split(conditions: Mapping[str, Any]) -> Tuple[Conditions, List[Tuple[Condit
     changing: Dict[str, List[Tuple[Any, Any]]] = {}
     for name, value in conditions.items():
         if name not in FIELDS:
-            raise InvalidValueError(f"{name!r} is not a condition", f"available: {', '.join(FIELDS)}")
+            raise InvalidValueError(f"{name!r} is not a condition", available_hint(name, FIELDS))
         if isinstance(value, tuple):
             changing[name] = [value]
         elif isinstance(value, list) and any(isinstance(item, tuple) for item in value):
@@ -518,7 +519,7 @@ def value(frame: Frame, quantity: str, **conditions: Any) -> CaseFigures:
 
 def _checked_quantity(quantity: str) -> str:
     if quantity not in QUANTITIES:
-        raise InvalidValueError(f"{quantity!r} is not a quantity", f"available: {', '.join(QUANTITIES)}")
+        raise InvalidValueError(f"{quantity!r} is not a quantity", available_hint(quantity, QUANTITIES))
     return quantity
 
 

@@ -6,6 +6,7 @@ import dataclasses
 from typing import Any, Dict, Iterable, List, NamedTuple, Optional, Sequence, Set, Tuple
 
 from harness.core.errors import UnknownNameError
+from harness.core.terminal import available_hint
 from harness.judge.quantities import TIME, JudgedQuantity
 from harness.judge.sides import SAYS_NOTHING, CaseRuns
 from harness.stats.comparison import Runs, RunsRatio, compare_runs, learn_noise
@@ -70,9 +71,7 @@ def pair(
         available |= {*case.conditions, *case.leaves}
     unknown = [name for name in by if name not in available]
     if unknown:
-        raise UnknownNameError(
-            f"no condition is called {', '.join(unknown)}; available: {', '.join(sorted(available))}"
-        )
+        raise UnknownNameError(f"no condition is called {unknown[0]}", available_hint(unknown[0], sorted(available)))
     before, after = _of_one_instance(before, after), _of_one_instance(after, before)
     old, new = _by_rest(before, by), _by_rest(after, by)
     alone = [cases[0] for rest, cases in new.items() if rest not in old and len(cases) == 1]

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Callable, NamedTuple, Optional, Sequence,
 import numpy as np
 
 from harness.core.errors import UnknownNameError
+from harness.core.terminal import available_hint
 from harness.core.units import bytes_to_mib, mw_to_w
 from harness.stats import noise
 from harness.store.conditions import POWER_IS_UNSURE, kinds
@@ -103,7 +104,6 @@ def quantity_named(name: str) -> JudgedQuantity:
     """By its name or its column."""
     quantities = {text: quantity for quantity in QUANTITIES for text in (quantity.name, quantity.column)}
     if name not in quantities:
-        raise UnknownNameError(
-            f"{name!r} is not compared; available: {', '.join(quantity.column for quantity in QUANTITIES)}"
-        )
+        hint = available_hint(name, [quantity.column for quantity in QUANTITIES])
+        raise UnknownNameError(f"{name!r} is not compared", hint)
     return quantities[name]

@@ -9,6 +9,7 @@ import numpy as np
 
 from harness.core.errors import InvalidValueError, UnknownNameError
 from harness.core.power_modes import PowerMode
+from harness.core.terminal import available_hint
 from harness.simulation import terms
 from harness.simulation.parameters import BoardParameters, PhysicsParameters, WorkloadParameters, load_physics
 from harness.simulation.terms import deviations
@@ -116,7 +117,7 @@ def _check(board: BoardParameters, modes: np.ndarray, load: Load, tpc_share: flo
     ):
         if getattr(load, name) not in supported:
             what = f"{name} {getattr(load, name)!r} is not simulated"
-            raise InvalidValueError(what, f"available: {', '.join(supported)}")
+            raise InvalidValueError(what, available_hint(getattr(load, name), supported))
     if load.batch_size < 1 or load.workers < 0 or not 0.0 <= load.cached_share <= 1.0:
         expected = "expected batch size 1 or more, workers 0 or more, cached share 0 to 1"
         raise InvalidValueError(f"{load} is not a valid load", expected)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Callable, List, Mapping, Optional, Union, cast
 
 from harness.core.errors import InvalidValueError
+from harness.core.terminal import available_hint
 from harness.workloads.data import data_set as data_sets
 from harness.workloads.data.data_set import DataSet, PreparedData, RawSamples
 from harness.workloads.optional_packages import require
@@ -121,7 +122,7 @@ class Workload:
                 raise InvalidValueError(f"workload {self.name}: {field} is {value!r}, expected a number from 1")
         if self.precision not in PRECISIONS:
             raise InvalidValueError(
-                f"workload {self.name}: precision is {self.precision!r}", f"available: {', '.join(PRECISIONS)}"
+                f"workload {self.name}: precision is {self.precision!r}", available_hint(self.precision, PRECISIONS)
             )
 
     @property

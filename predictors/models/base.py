@@ -314,9 +314,8 @@ class Predictor(abc.ABC):
         current = self.get_params()
         for name, value in params.items():
             if name not in current:
-                raise InvalidValueError(
-                    f"{self.name} has no parameter {name!r}", f"it has {', '.join(current) or 'none'}"
-                )
+                hint = available_hint(name, current) if current else "it has none"
+                raise InvalidValueError(f"{self.name} has no parameter {name!r}", hint)
             setattr(self, name, value)
         return self
 
@@ -367,7 +366,7 @@ def check_inputs(modes: ModesLike, batch_size: BatchSizes, task: Tasks, power_li
     tasks = _one_per_mode(np.asarray(task, dtype=object), "task", len(table))
     unknown = sorted({str(name) for name in tasks} - set(TASKS))
     if unknown:
-        raise InvalidValueError(f"task {unknown[0]!r} is unknown", f"available: {', '.join(TASKS)}")
+        raise InvalidValueError(f"task {unknown[0]!r} is unknown", available_hint(unknown[0], TASKS))
     limits = None if power_limit_mw is None else _positive(power_limit_mw, "power_limit_mw", len(table))
     return Inputs(table, sizes, np.array([name == "inference" for name in tasks], dtype=bool), limits)
 

@@ -23,6 +23,7 @@ from typing import List, NamedTuple, Optional, Sequence, Tuple
 import numpy as np
 
 from harness.core.errors import UnknownNameError
+from harness.core.terminal import available_hint
 from predictors.models.base import places_of_equals
 from predictors.models.regression import SCALES, ColumnScale, Figures, Regression, above_zero, column_scale
 
@@ -221,7 +222,7 @@ class NetworkRegression(Regression):
 
     def _fit(self, inputs: np.ndarray, figures: np.ndarray) -> Figures:
         if self.loss not in LOSSES:
-            raise UnknownNameError(f"loss {self.loss!r} is unknown", f"available: {', '.join(LOSSES)}")
+            raise UnknownNameError(f"loss {self.loss!r} is unknown", available_hint(self.loss, LOSSES))
         random = np.random.default_rng(self.seed)
         start, scale = self._start(inputs, random)
         output_scale = column_scale(figures)
@@ -251,5 +252,5 @@ class NeuralNetwork(NetworkRegression):
 
     def _start(self, inputs: np.ndarray, random: np.random.Generator) -> Tuple[Networks, ColumnScale]:
         if self.scaling not in SCALES:
-            raise UnknownNameError(f"scaling {self.scaling!r} is unknown", f"available: {', '.join(SCALES)}")
+            raise UnknownNameError(f"scaling {self.scaling!r} is unknown", available_hint(self.scaling, SCALES))
         return fresh_networks(2, (inputs.shape[1], *self.hidden, 1), random), column_scale(inputs, self.scaling)

@@ -35,7 +35,7 @@ from harness.core.errors import (
 )
 from harness.core.mode_texts import MAXN
 from harness.core.profiles import Profile
-from harness.core.terminal import Progress, format_duration, format_table
+from harness.core.terminal import Progress, available_hint, format_duration, format_table
 from harness.core.units import mw_to_w, s_to_ms
 from harness.devices.registry import open_device
 from harness.measure.run import check
@@ -125,7 +125,7 @@ def concurrent(
     """
     for way in ways:
         if way not in WAYS:
-            raise UnknownNameError(f"--ways names {way!r}", f"available: {', '.join(WAYS)}")
+            raise UnknownNameError(f"--ways names {way!r}", available_hint(way, WAYS))
     if isinstance(switching_ms, str) and switching_ms != MEASURED:
         what = f"the cost of a mode change is {switching_ms!r}"
         raise InvalidValueError(what, f"give it in ms, or {MEASURED!r} to measure it on this device")

@@ -18,6 +18,7 @@ from harness.core.corpus import TASKS
 from harness.core.environment import describe_environment
 from harness.core.errors import CannotRunError, InvalidValueError, UnknownNameError
 from harness.core.measured_tables import corpus_file
+from harness.core.terminal import available_hint
 from predictors.evaluation import make_target
 from predictors.models.base import ALL, MODULES, listed, names_in
 from predictors.models.networks import HIDDEN, LOSSES
@@ -215,7 +216,7 @@ def grid_of(plan: TrialPlan, words: Sequence[str]) -> List[Combination]:
     for word in words:
         param, _, texts = word.partition("=")
         if param not in grid:
-            raise UnknownNameError(f"the grid of {name} has no {param!r}", f"available: {', '.join(grid)}")
+            raise UnknownNameError(f"the grid of {name} has no {param!r}", available_hint(param, grid))
         of = type(grid[param][0])
         try:
             grid[param] = [tuple(map(int, text.split("x"))) if of is tuple else of(text) for text in texts.split(",")]

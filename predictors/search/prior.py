@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Dict, List, NamedTuple, Optional, Sequence, Tu
 
 from harness.core.errors import InvalidValueError, UnknownNameError
 from harness.core.files import write_output
+from harness.core.terminal import available_hint
 from predictors.evaluation import Target, make_target
 from predictors.models.base import DEFAULT
 from predictors.models.tables import Table
@@ -102,7 +103,7 @@ def evaluate_prior(
 def left_out_column(leave_out: str) -> str:
     """The corpus column of what is left out; UnknownNameError if it is neither network nor board."""
     if leave_out not in LEFT_OUT:
-        raise UnknownNameError(f"leave_out is {leave_out!r}", f"available: {', '.join(LEFT_OUT)}")
+        raise UnknownNameError(f"leave_out is {leave_out!r}", available_hint(leave_out, LEFT_OUT))
     return LEFT_OUT[leave_out]
 
 

@@ -16,6 +16,7 @@ from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tup
 import numpy as np
 
 from harness.core.errors import InvalidValueError, UnknownNameError
+from harness.core.terminal import available_hint
 from harness.core.units import mw_to_w, w_to_mw
 
 Figures = Union[float, np.ndarray]  # of one candidate, or of shape (n,)
@@ -78,7 +79,7 @@ class Goal:
         """Refuse unknown quantities and limits that no candidate can meet."""
         for name in (self.minimise, *self.limits):
             if name not in QUANTITIES:
-                raise UnknownNameError(f"quantity {name!r} is unknown", f"available: {', '.join(QUANTITIES)}")
+                raise UnknownNameError(f"quantity {name!r} is unknown", available_hint(name, QUANTITIES))
         for name, limit in self.limits.items():
             if not (limit > 0 and math.isfinite(limit)):
                 raise InvalidValueError(f"the limit of {name} is {limit}, expected a number above 0")

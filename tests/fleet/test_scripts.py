@@ -453,7 +453,8 @@ def test_a_controller_that_dies_again_meanwhile_has_what_it_lost_queued_once(fle
         for deaths in (0, 1, 2):
             if deaths:
                 os.kill(int(text(fleet / "controllers").split()[-1]), signal.SIGKILL)
-            until(lambda count=deaths: text(fleet / "waits").count("\n") == count + 1)
+            for file in ("controllers", "waits"):
+                until(lambda path=fleet / file, lines=deaths + 1: text(path).count("\n") == lines)
         (fleet / "go").touch()
         until(lambda: "retry" in text(fleet / "asked"))
         time.sleep(0.2)

@@ -303,7 +303,7 @@ def test_strict_fails_what_the_baseline_does_not_hold_with_what_differs(own, rec
     assert "does not hold" not in by_torch.stdout
     assert "inconclusive comparison" not in by_torch.stdout
     wrong = own(text, "--baseline", "b.json", "--baseline-by", "tourch")
-    assert "no condition is called tourch; available:" in wrong.stderr
+    assert "no condition is called tourch; did you mean torch? available:" in wrong.stderr
 
 
 FLAGGED = """

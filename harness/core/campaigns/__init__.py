@@ -235,7 +235,7 @@ def case_key(case: Case) -> str:
 def _sweep(base: Sweep, table: SweepTable) -> Sweep:
     task = base.task if table.task is None else table.task
     if task not in _TASKS:
-        raise InvalidValueError(f"task {task!r} is unknown", f"available: {', '.join(_TASKS)}")
+        raise InvalidValueError(f"task {task!r} is unknown", available_hint(task, _TASKS))
     boards = base.boards if table.boards is None else table.boards
     unknown = [board for board in boards if board != "host" and not is_board(board)]
     if unknown:
