@@ -28,8 +28,8 @@ SHORTEST_START = 3
 def nearest_word(word: str, known_words: Sequence[str]) -> str:
     """The known word that a misspelt one probably stands for, or the one after its `sim:`; empty if none is near.
 
-    The only known word that a shorter one begins is near too: `yolov8n` of `yolov8n-coco`. One with other numbers is not:
-    `MODE_50W` is no misspelt `MODE_40W`.
+    The only known word that a shorter one begins is near too: `yolov8n` of `yolov8n-coco`. One with other numbers is
+    not: `MODE_50W` is no misspelt `MODE_40W`.
     """
     numbers = re.findall(r"\d+", word)
     known_words = [known for known in known_words if re.findall(r"\d+", known)[: len(numbers)] == numbers]
