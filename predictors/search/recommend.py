@@ -499,35 +499,46 @@ def _text_of(device: Device, workload: str, recommendations: Sequence[Recommenda
 
 
 def _limits_within_reach(recommendation: Recommendation, peak_mw: Optional[float]) -> str:
-    """The hint on limits that no mode keeps: the least value of each that any mode has, or else the nearest mode."""
-    posterior, near, limits = recommendation.posterior, recommendation.mode, recommendation.goal.limits
-    medians = {name: np.exp(posterior.log_quantity(name)[0]) for name in limits}
+    """The hint on limits that no mode keeps: the least values that modes have, or else the nearest mode."""
+    near, limits = recommendation.mode, recommendation.goal.limits
+    medians = {name: np.exp(recommendation.posterior.log_quantity(name)[0]) for name in limits}
     is_uncertain = all(medians[name][recommendation.choice.index] <= limit for name, limit in limits.items())
-    least, is_one_enough = [], False
-    for name, limit in limits.items():
-        keeps_others = recommendation.pickable.copy()
-        for other in limits:
-            keeps_others &= (other == name) | (medians[other] <= limits[other])
-        candidates = keeps_others if keeps_others.any() else recommendation.pickable
-        index = int(np.where(candidates, medians[name], np.inf).argmin())
-        value, quantity = float(medians[name][index]), QUANTITIES[name]
-        if value > limit:
-            unit, factor = quantity.shown_in
-            predicted = "" if posterior.measured[index] else " (predicted)"
-            reach = "within reach"
-            if len(limits) > 1 and keeps_others.any():
-                reach, is_one_enough = "that keeps the other limits", True
-            least.append(f"the least {quantity.words} {reach} is {_rounded_up(value * factor)} {unit}{predicted}")
+    reachable = _least_within_reach(recommendation, medians)
     peak = _peak_of(recommendation)
     figures = f"{near.time_ms.value:.4g} ms at {mw_to_w(near.power_mw.value):.4g} W"
     if peak_mw is not None and peak is not None and peak.peak_mw > peak_mw:
         figures += f", with peaks of {_rounded_up(mw_to_w(peak.peak_mw))} W"
-        least, is_uncertain = [], False
+        reachable, is_uncertain = "", False
     if is_uncertain:
         unsure = f"the nearest mode, {near.name}, has {figures}, but not surely enough"
         return f"{unsure}: allow more --profiles or a greater --risk"
-    reachable = (", or " if is_one_enough else " and ").join(least) or f"the nearest mode, {near.name}, has {figures}"
-    return f"{reachable}: allow that, or try another board or batch size"
+    allowed = reachable or f"the nearest mode, {near.name}, has {figures}"
+    return f"{allowed}: allow that, or try another board or batch size"
+
+
+def _least_within_reach(recommendation: Recommendation, medians: Mapping[str, np.ndarray]) -> str:
+    """The least value of each limited quantity above its limit, among the modes that keep all other limits if any does.
+
+    `medians` has an array over all candidates for each limited quantity. Any one of the limits is enough to relax where
+    modes keep the others. Empty if each limit is kept by some mode, or the other limits exclude all.
+    """
+    limits, least, is_one_enough = recommendation.goal.limits, [], False
+    others_kept = "that keeps the other limit" if len(limits) == 2 else "that keeps all other limits"
+    for name, limit in limits.items():
+        keeps_others = recommendation.pickable.copy()
+        for other in limits:
+            keeps_others &= (other == name) | (medians[other] <= limits[other])
+        relaxes = len(limits) > 1 and bool(keeps_others.any())
+        candidates = keeps_others if relaxes else recommendation.pickable
+        index = int(np.where(candidates, medians[name], np.inf).argmin())
+        value, quantity = float(medians[name][index]), QUANTITIES[name]
+        if value > limit:
+            unit, factor = quantity.shown_in
+            predicted = "" if recommendation.posterior.measured[index] else " (predicted)"
+            where = others_kept if relaxes else "within reach"
+            least.append(f"the least {quantity.words} {where} is {_rounded_up(value * factor)} {unit}{predicted}")
+            is_one_enough = is_one_enough or relaxes
+    return (", or " if is_one_enough else " and ").join(least)
 
 
 def _rounded_up(value: float) -> str:

@@ -144,8 +144,8 @@ def test_limits_that_exclude_each_other_are_answered_with_what_each_allows(capsy
     code, out, err = ended(18, 150)
     assert code == 2
     assert "compared with" not in out, "what a choice saves that breaks the limits is of no use"
-    power_w = float(err.partition("the least power that keeps the other limits is ")[2].split()[0])
-    time_ms = float(err.partition("the least minibatch time that keeps the other limits is ")[2].split()[0])
+    power_w = float(err.partition("the least power that keeps the other limit is ")[2].split()[0])
+    time_ms = float(err.partition("the least minibatch time that keeps the other limit is ")[2].split()[0])
     assert ended(1.1 * power_w, 150)[0] == 0
     assert ended(18, 1.1 * time_ms)[0] == 0
 
