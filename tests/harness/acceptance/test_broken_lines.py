@@ -5,6 +5,10 @@ That the same lines pass on a whole tree is shown in `test_accepted_boards.py`.
 
 from __future__ import annotations
 
+import os
+import signal
+import time
+
 import pytest
 from boards.kernel import Kernel
 
@@ -30,6 +34,8 @@ from tests.harness.store.profile_examples import make_profile
 pytest.importorskip("torch")
 
 pytestmark = pytest.mark.training
+
+MISSED = 77  # exit status of a child that would have slept on
 
 
 @pytest.fixture
@@ -160,6 +166,30 @@ def test_restoring_fails_where_a_run_leaves_a_file_behind(orin):
     stray = orin.path / ".jetsonclocks_fan.txt"
     line = fails(orin, "restoring", "after Ctrl-C, folder /", report=when("Ctrl-C", stray.touch))
     assert line["evidence"]["kill -9"].endswith(", 0 differ")
+
+
+def test_restoring_does_not_miss_a_ctrl_c_that_comes_just_before_a_sleep_begins(orin, monkeypatch):
+    """Such a signal ends no sleep: it stays blocked here from when the mode is set to the end of the sleep."""
+    write, sleep = os.write, time.sleep
+
+    def write_and_block(file, data):
+        if data == b".":
+            signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        return write(file, data)
+
+    def sleep_to_its_end(seconds):
+        if signal.SIGINT in signal.pthread_sigmask(signal.SIG_BLOCK, ()):
+            while signal.SIGINT not in signal.sigpending():
+                sleep(0.01)
+            if seconds > 1:
+                os._exit(MISSED)
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+        sleep(seconds)
+
+    monkeypatch.setattr(os, "write", write_and_block)
+    monkeypatch.setattr(time, "sleep", sleep_to_its_end)
+    line = line_of(accepted(orin, "restoring"), "restoring")
+    assert not any("Ctrl-C" in reason for reason in line["reasons"]), line
 
 
 def test_the_record_fails_where_a_file_cannot_be_recorded(orin):
