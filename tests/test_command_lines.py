@@ -170,7 +170,7 @@ def test_the_command_or_option_that_was_meant_is_named(words, ending, capsys):
         pytest.param(
             "corpus simulate --device orin-agxx --workload lenet-mnist --all --out x.csv", "orin-agx", id="corpus"
         ),
-        pytest.param("evaluate --corpus zeus-v100 --target resnet50-imagnet", "resnet50-imagenet", id="target"),
+        pytest.param("evaluate --corpus zeus-v100 --target resnet5-imagenet", "resnet50-imagenet", id="target"),
         pytest.param(
             "evaluate --corpus zeus-v100 --target resnet50-imagenet --predictors ridgee", "ridge", id="predictor"
         ),

@@ -219,6 +219,9 @@ def test_a_budget_that_no_mode_meets_and_none_at_all_are_refused(model):
     nearest = r"the nearest is 1c-115.2-306-204 at batch size 16: predicted .* ms at .* W, risk 1"
     with pytest.raises(jetwatt.HarnessError, match=rf"no mode meets the goal: .* at most 3 W; {nearest}"):
         model.best(power_w=3)
+    for no_probability in (5, -1):
+        with pytest.raises(jetwatt.HarnessError, match="expected a probability between 0 and 1"):
+            model.best(power_w=3, risk=no_probability)
     with pytest.raises(jetwatt.HarnessError, match=r"at most 3 W at a risk of at most 0\.1; the nearest"):
         model.best(power_w=3, risk=0.1)
     with pytest.raises(jetwatt.HarnessError, match="give power_w= or time_ms="):

@@ -31,14 +31,20 @@ def nearest_word(word: str, known_words: Sequence[str]) -> str:
     The only known word that a shorter one begins is near too: `yolov8n` of `yolov8n-coco`. One with other numbers is
     not: `MODE_50W` is no misspelt `MODE_40W`.
     """
-    numbers = re.findall(r"\d+", word)
-    known_words = [known for known in known_words if re.findall(r"\d+", known)[: len(numbers)] == numbers]
+    known_words = [known for known in known_words if _has_numbers_of(known, word)]
     for text in dict.fromkeys([word, word.rpartition(":")[2]]):
         near = difflib.get_close_matches(text, known_words, 1, cutoff=0.8)
         longer = [known for known in known_words if len(text) >= SHORTEST_START and known.startswith(text)]
         if near or len(longer) == 1:
             return [*near, *longer][0]
     return ""
+
+
+def _has_numbers_of(known: str, word: str) -> bool:
+    """Whether each number of a word is, or begins, the one in its place of a known word."""
+    numbers, known_numbers = (re.findall(r"\d+", text) for text in (word, known))
+    is_begun = [whole.startswith(begun) for begun, whole in zip(numbers, known_numbers)]
+    return len(numbers) <= len(known_numbers) and all(is_begun)
 
 
 def available_hint(word: str, known_words: Iterable[str]) -> str:

@@ -259,6 +259,8 @@ class FittedModel:
             The row of `predict`, with its `risk`: the probability that the mode exceeds `power_w` or `time_ms` by more
             than 2 %, as of `Goal.breaks`. If no mode keeps the limits, a `CannotRunError` names the nearest one.
         """
+        if risk is not None and not 0 <= risk <= 1:
+            raise InvalidValueError(f"risk is {risk:g}, expected a probability between 0 and 1")
         self._refuse_without_power("choose by")
         goal = within(power_w, time_ms)
         table, prediction, admitted = self._predicted(None, "all", None, LEVEL, unprofiled)

@@ -503,26 +503,31 @@ def _limits_within_reach(recommendation: Recommendation, peak_mw: Optional[float
     near, limits = recommendation.mode, recommendation.goal.limits
     medians = {name: np.exp(recommendation.posterior.log_quantity(name)[0]) for name in limits}
     is_uncertain = all(medians[name][recommendation.choice.index] <= limit for name, limit in limits.items())
-    reachable = _least_within_reach(recommendation, medians)
+    reachable, is_near = _least_within_reach(recommendation, medians)
     peak = _peak_of(recommendation)
     figures = f"{near.time_ms.value:.4g} ms at {mw_to_w(near.power_mw.value):.4g} W"
     if peak_mw is not None and peak is not None and peak.peak_mw > peak_mw:
         figures += f", with peaks of {_rounded_up(mw_to_w(peak.peak_mw))} W"
-        reachable, is_uncertain = "", False
+        reachable, is_near, is_uncertain = "", False, False
     if is_uncertain:
         unsure = f"the nearest mode, {near.name}, has {figures}, but not surely enough"
         return f"{unsure}: allow more --profiles or a greater --risk"
     allowed = reachable or f"the nearest mode, {near.name}, has {figures}"
-    return f"{allowed}: allow that, or try another board or batch size"
+    known = f"as far as {counted(recommendation.choice.spent.profiles, 'profile')} tell, {allowed}"
+    return f"{known}: allow that, {'more --profiles, ' if is_near else ''}or try another board or batch size"
 
 
-def _least_within_reach(recommendation: Recommendation, medians: Mapping[str, np.ndarray]) -> str:
+NEAR_LIMIT = 1.25  # the ratio to a limit up to which more profiles may find a mode that keeps it
+
+
+def _least_within_reach(recommendation: Recommendation, medians: Mapping[str, np.ndarray]) -> Tuple[str, bool]:
     """The least value of each limited quantity above its limit, among the modes that keep all other limits if any does.
 
     `medians` has an array over all candidates for each limited quantity. Any one of the limits is enough to relax where
-    modes keep the others. Empty if each limit is kept by some mode, or the other limits exclude all.
+    modes keep the others. Empty if each limit is kept by some mode, or the other limits exclude all. Second, whether
+    what has to be allowed is within `NEAR_LIMIT` of its limits.
     """
-    limits, least, is_one_enough = recommendation.goal.limits, [], False
+    limits, least, ratios, is_one_enough = recommendation.goal.limits, [], [], False
     others_kept = "that keeps the other limit" if len(limits) == 2 else "that keeps all other limits"
     for name, limit in limits.items():
         keeps_others = recommendation.pickable.copy()
@@ -535,10 +540,12 @@ def _least_within_reach(recommendation: Recommendation, medians: Mapping[str, np
         if value > limit:
             unit, factor = quantity.shown_in
             predicted = "" if recommendation.posterior.measured[index] else " (predicted)"
+            ratios.append(value / limit)
             where = others_kept if relaxes else "within reach"
             least.append(f"the least {quantity.words} {where} is {_rounded_up(value * factor)} {unit}{predicted}")
             is_one_enough = is_one_enough or relaxes
-    return (", or " if is_one_enough else " and ").join(least)
+    is_near = bool(ratios) and (min if is_one_enough else max)(ratios) <= NEAR_LIMIT
+    return (", or " if is_one_enough else " and ").join(least), is_near
 
 
 def _rounded_up(value: float) -> str:

@@ -132,9 +132,16 @@ def test_a_limit_that_no_mode_keeps_is_answered_with_one_that_can_be_kept(capsys
     assert code == 2
     assert err.rstrip().endswith(": allow that, or try another board or batch size")
     assert "--profiles" not in err.splitlines()[-1]
+    assert "as far as " in err, "a search of a few profiles does not know all modes"
     reachable = err.partition(words)[2].split()[0]
     assert run(capsys, *RECOMMEND, option, reachable, *few)[0] == 0
     assert run(capsys, *RECOMMEND, option, 0.98 * float(reachable), *few)[0] == 2
+
+
+def test_a_limit_that_is_nearly_kept_is_answered_with_more_profiles_too(capsys):
+    code, _, err = run(capsys, *RECOMMEND, "--power-budget", 10, "--profiles", 4, "--minibatches", 10)
+    assert code == 2
+    assert err.rstrip().endswith(": allow that, more --profiles, or try another board or batch size")
 
 
 def test_limits_that_exclude_each_other_are_answered_with_what_each_allows(capsys):
