@@ -503,15 +503,16 @@ def _limits_within_reach(recommendation: Recommendation, peak_mw: Optional[float
     near, limits = recommendation.mode, recommendation.goal.limits
     medians = {name: np.exp(recommendation.posterior.log_quantity(name)[0]) for name in limits}
     is_uncertain = all(medians[name][recommendation.choice.index] <= limit for name, limit in limits.items())
-    reachable, is_near = _least_within_reach(recommendation, medians)
     peak = _peak_of(recommendation)
     figures = f"{near.time_ms.value:.4g} ms at {mw_to_w(near.power_mw.value):.4g} W"
     if peak_mw is not None and peak is not None and peak.peak_mw > peak_mw:
         figures += f", with peaks of {_rounded_up(mw_to_w(peak.peak_mw))} W"
-        reachable, is_near, is_uncertain = "", False, False
-    if is_uncertain:
+        reachable, is_near = "", False
+    elif is_uncertain:
         unsure = f"the nearest mode, {near.name}, has {figures}, but not surely enough"
         return f"{unsure}: allow more --profiles or a greater --risk"
+    else:
+        reachable, is_near = _least_within_reach(recommendation, medians)
     allowed = reachable or f"the nearest mode, {near.name}, has {figures}"
     known = f"as far as {counted(recommendation.choice.spent.profiles, 'profile')} tell, {allowed}"
     return f"{known}: allow that, {'more --profiles, ' if is_near else ''}or try another board or batch size"

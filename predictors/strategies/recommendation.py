@@ -176,7 +176,7 @@ def shared_mode(recommendations: Sequence[Recommendation], risk: float) -> Optio
     for recommendation in recommendations:
         posterior, goal = recommendation.posterior, recommendation.goal
         kept = np.where(posterior.measured, posterior.excess(goal) <= 0, posterior.risk(goal) <= risk)
-        allowed &= recommendation.history.usable & (posterior.admitted | posterior.measured) & kept
+        allowed &= _pickable(recommendation.history, posterior, unprofiled=False) & kept
         objective = posterior.objective(goal)
         longer = longer + (objective / objective[recommendation.choice.index] - 1) / len(recommendations)
     if not allowed.any():
