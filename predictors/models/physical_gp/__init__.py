@@ -12,7 +12,7 @@ from harness.core.power_modes import PowerModeSpace
 from harness.core.units import mw_to_w, w_to_mw
 from predictors.models.base import Inputs, Prediction, Predictor
 from predictors.models.physical_gp import power_limit
-from predictors.models.physical_gp.clocks import FORM_ALONE, free_sd_for
+from predictors.models.physical_gp.alternatives import FORM_ALONE, of_other_board
 from predictors.models.physical_gp.draws import draw
 from predictors.models.physical_gp.posterior import TAILS, ParameterPosterior, before_profiling, infer, learn
 from predictors.models.physical_gp.power_limit import LimitPosterior
@@ -69,8 +69,8 @@ class PhysicalGP(Predictor):
             return
         power_w = None if np.isnan(power_mw).all() else mw_to_w(power_mw)
         known_board = self.board in (self.hierarchy or read_hierarchy()).own
-        free_sd = FORM_ALONE if known_board else free_sd_for(rows.modes[:, 3])
-        self.posterior_ = learn(features(rows), time_ms, power_w, priors, starts, self.seed, free_sd)
+        alternatives = FORM_ALONE if known_board else of_other_board(rows.modes[:, 3])
+        self.posterior_ = learn(features(rows), time_ms, power_w, priors, starts, self.seed, alternatives)
 
     def _learn_under_limits(self, rows: Inputs, time_ms: np.ndarray, power_mw: np.ndarray) -> None:
         """Fit the form of a GPU under power limits, whose prior comes from other GPUs and workloads."""

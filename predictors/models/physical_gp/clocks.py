@@ -12,56 +12,28 @@ proportion to the share that the part has in them:
     log power += share_mem u_mem + share_gpu u_gpu + share_cpu u_cpu + w_mem + w_gpu + w_cpu
 
 Rows with the same clock have the same value, so the values are part of the covariance of the residuals. How far they
-spread is not known before the first profile: the evidence of the rows weighs alternatives.
+spread is not known before the first profile (`alternatives.py`).
 """
 
 from __future__ import annotations
 
 import numpy as np
 
+from predictors.models.physical_gp.alternatives import Alternatives
 from predictors.models.physical_gp.response import Features, by_name, minibatch_times, power_w, traffic_share
-
-_PARTS_ALONE = (0.1, 0.1, 0.1, 0.1, 0.0, 0.0, 0.0)
-_STEPS_OF_ALL = (0.1, 0.1, 0.1, 0.1, 0.1, 0.1, 0.1)
-_STRAY_TRAFFIC = (0.5, 0.1, 0.1, 0.1, 0.0, 0.0, 0.0)
-_STRAY_TRAFFIC_AND_STEPS = (0.5, 0.1, 0.1, 0.1, 0.1, 0.1, 0.1)
-
-FREE_SD = np.array([_PARTS_ALONE, _STEPS_OF_ALL])
-"""Alternative standard deviations of e_mem; u_mem, u_gpu, u_cpu; w_mem, w_gpu, w_cpu, shape (a, 7)."""
-
-FURTHER_ODDS = 0.1
-"""Of each alternative after the first, before the first profile: no board of the measured tables is such a board. With
-even odds the power of three and five modes of two of them was up to 1 point less exact."""
-
-MANY_CLOCKS, MANY_ROWS = 5, 10
-FREE_SD_OF_MANY = np.array([_PARTS_ALONE, _STEPS_OF_ALL, _STRAY_TRAFFIC, _STRAY_TRAFFIC_AND_STEPS])
-"""With so many memory clocks or more: such a board reaches far down, where the latency of a clock may be off the power
-law by a factor, and its two parameters cannot follow. Fewer rows cannot show it, and lost precision."""
-
-FORM_ALONE = np.zeros((1, len(_PARTS_ALONE)))
-"""On the boards of a prior the form was seen to hold: there free values made the power of ten modes 7 % less exact."""
 
 _OF_TIME = 1  # the first of them acts on time, the others on power
 _CLOCKS = ("memory", "memory", "gpu", "cpu", "memory", "gpu", "cpu")  # the features whose values they belong to
 
 
-def free_sd_for(mem_khz: np.ndarray) -> np.ndarray:
-    """Alternative standard deviations of the free values on a board of no prior, shape (a, 7).
+def clock_effects(alternatives: Alternatives, theta: np.ndarray, at: Features) -> np.ndarray:
+    """Standard deviation of log time or log power by each free value, shape (s, 7, n).
 
-    `mem_khz` are the memory clocks of its profiles.
-    """
-    has_many = len(np.unique(mem_khz)) >= MANY_CLOCKS and len(mem_khz) >= MANY_ROWS
-    return FREE_SD_OF_MANY if has_many else FREE_SD
-
-
-def clock_effects(free_sd: np.ndarray, theta: np.ndarray, at: Features) -> np.ndarray:
-    """Standard deviation of log time or log power by each free value, at parameters (s, d): shape (s, 7, n).
-
-    `free_sd` are those of the values, shape (s, 7).
+    At the s parameter vectors `theta`, (s, d), under an alternative each.
     """
     values = by_name(theta)
     times = minibatch_times(values, at)
-    watts = power_w(values, at, times)
+    watts = power_w(values, at, times, pause=alternatives.pause)
     whole = np.exp(values["scale"]) / watts.total
     shares = (
         traffic_share(values, times),
@@ -70,7 +42,7 @@ def clock_effects(free_sd: np.ndarray, theta: np.ndarray, at: Features) -> np.nd
         whole * watts.cores * watts.cpu_voltage,
         *[np.ones_like(whole)] * 3,  # of all power
     )
-    return free_sd[:, :, None] * np.stack(shares, axis=1)
+    return alternatives.free_sd[:, :, None] * np.stack(shares, axis=1)
 
 
 def clock_covariance(rows: Features, other: Features, effects: np.ndarray, others: np.ndarray) -> np.ndarray:

@@ -13,7 +13,8 @@ from typing import List, NamedTuple, Sequence
 
 import numpy as np
 
-from predictors.models.physical_gp.posterior import AMPLITUDE, NOISE, ParameterPosterior
+from predictors.models.physical_gp.alternatives import FORM_ALONE
+from predictors.models.physical_gp.posterior import NOISE, ParameterPosterior
 from predictors.models.physical_gp.prior import Prior
 from predictors.models.physical_gp.response import Features, by_name, linearised, minibatch_times
 
@@ -30,6 +31,7 @@ class Linearisations(NamedTuple):
     root: np.ndarray  # a root of their covariance, (s, f, f)
     unit_sd: float  # standard deviation of the logarithm of the unit of time
     noise: np.ndarray  # residual variance of log time and log power, (s, 2)
+    pause: np.ndarray  # as of `response.power_w`, (s,)
 
 
 def before_profiling(priors: Sequence[Prior], at: Features, seed: int) -> Linearisations:
@@ -42,15 +44,17 @@ def before_profiling(priors: Sequence[Prior], at: Features, seed: int) -> Linear
     jacobian = linearised(mean[:1], at, np.arange(mean.shape[1]))[1]
     free = np.flatnonzero((jacobian != 0).any(axis=(0, 1)))
     root = np.linalg.cholesky(covariance[:, free[:, None], free])
-    noise = np.square(AMPLITUDE) + np.square(NOISE)
-    return Linearisations(np.full(_DRAWS, 1 / _DRAWS), theta, free, root, _UNKNOWN_UNIT, np.tile(noise, (_DRAWS, 1)))
+    form = FORM_ALONE.take(np.zeros(_DRAWS, dtype=int))
+    noise = np.square(form.smooth_sd) + np.square(NOISE)
+    return Linearisations(np.full(_DRAWS, 1 / _DRAWS), theta, free, root, _UNKNOWN_UNIT, noise, form.pause)
 
 
 def after_profiling(posterior: ParameterPosterior) -> Linearisations:
     """Linearise at the modes of a posterior."""
-    noise = np.square(posterior.scale) * (np.square(AMPLITUDE) + np.square(NOISE))
+    alternatives = posterior.alternatives
+    noise = np.square(posterior.scale) * (np.square(alternatives.smooth_sd) + np.square(NOISE))
     root = np.linalg.cholesky(posterior.covariance)
-    return Linearisations(posterior.weight, posterior.theta, posterior.free, root, 0.0, noise)
+    return Linearisations(posterior.weight, posterior.theta, posterior.free, root, 0.0, noise, alternatives.pause)
 
 
 def most_informative(
@@ -91,9 +95,10 @@ def _jacobian(linearisations: Linearisations, at: Features, time_known: bool) ->
     `time_known`: power is taken at the measured time, as for a profiled mode.
     """
     parts = []
-    for theta, root in zip(linearisations.theta, linearisations.root):
+    for theta, root, pause in zip(linearisations.theta, linearisations.root, linearisations.pause[:, None]):
         log_time = minibatch_times(by_name(theta), at).total if time_known else None
-        jacobian = linearised(theta[None], at, linearisations.free, log_time)[1][0].reshape(2, len(at.cores), -1)
+        jacobian = linearised(theta[None], at, linearisations.free, log_time, pause)[1][0]
+        jacobian = jacobian.reshape(2, len(at.cores), -1)
         unit = np.zeros((2, len(at.cores), 1))
         unit[0] = linearisations.unit_sd
         parts.append(np.concatenate([jacobian @ root, unit], axis=-1).swapaxes(0, 1))

@@ -52,7 +52,8 @@ def _at_rows(
         mean[mine] = (white @ (whitening @ residual[mine][..., None]))[..., 0]
         left = own - (white**2).sum(2) + noise
         variance[mine] = posterior.spread[k, :, None] ** 2 * left
-    log_power = np.log(power_w(values, at, times, times.total + mean[:, 0]).total)
+    pause = posterior.alternatives.pause[which]
+    log_power = np.log(power_w(values, at, times, times.total + mean[:, 0], pause).total)
     return mean + np.stack([times.total + posterior.unit, log_power], axis=1), variance
 
 
@@ -68,7 +69,8 @@ def _optima(posterior: ParameterPosterior, count: int, seed: int) -> Tuple[Searc
     moved = (roots @ np.clip(ndtri(points), -_FURTHEST, _FURTHEST)[..., None])[..., 0]
     learned_at = posterior.learned_at
     mean = posterior.prior_mean[which] + moved
-    search = Search(learned_at, posterior.data, mean, posterior.prior_covariance[which], posterior.free_sd[which])
+    alternatives = posterior.alternatives.take(which)
+    search = Search(learned_at, posterior.data, mean, posterior.prior_covariance[which], alternatives)
     search.theta[:, search.free] = posterior.theta[which][:, search.free]
     search.weights, search.scale = posterior.row_weight[which], posterior.scale[which]
     search.whiten()

@@ -18,13 +18,8 @@ from typing import TYPE_CHECKING, List, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 
-from predictors.models.physical_gp.clocks import (
-    FORM_ALONE,
-    FURTHER_ODDS,
-    clock_covariance,
-    clock_effects,
-    clock_variance,
-)
+from predictors.models.physical_gp.alternatives import FORM_ALONE, FURTHER_ODDS, Alternatives
+from predictors.models.physical_gp.clocks import clock_covariance, clock_effects, clock_variance
 from predictors.models.physical_gp.response import (
     Features,
     by_name,
@@ -38,11 +33,10 @@ from predictors.models.physical_gp.response import (
 if TYPE_CHECKING:
     from predictors.models.physical_gp.prior import Prior
 
-# Set by hand on the measured tables of an Orin AGX; lengths of 0.6 or 1.6 times that, or amplitudes of 0.05, change
-# errors by less than 0.3 points.
+# Set by hand on the measured tables of an Orin AGX; lengths of 0.6 or 1.6 times that change errors by less than 0.3
+# points.
 # Length scales of cores, CPU, GPU, memory and batch size, in natural logarithms; and between training and inference.
 LENGTHS = np.array([1.0, 1.0, 1.0, 1.5, 1.5, 1.0])
-AMPLITUDE = (0.03, 0.04)  # standard deviation of the smooth part of log time and log power
 NOISE = (0.018, 0.016)  # standard deviation of the noise of log time and log power
 # Standard deviation of the effect of other batch sizes and tasks beyond the form, at the distances of LENGTHS.
 ELSEWHERE = (0.12, 0.06)
@@ -85,7 +79,7 @@ class ParameterPosterior(NamedTuple):
     # of each row's time and power, at most 1.4, and small if the other rows contradict it, (k, 2, n)
     row_weight: np.ndarray
     unit: np.ndarray  # added to log time in units of the parameters, gives log milliseconds
-    free_sd: np.ndarray  # standard deviations of the free values of clocks, (k, 7)
+    alternatives: Alternatives  # the alternative of each
 
     @property
     def learned_at(self) -> Features:
@@ -100,13 +94,13 @@ def learn(
     priors: Sequence[Prior],
     starts: int,
     seed: int,
-    free_sd: np.ndarray = FORM_ALONE,
+    alternatives: Alternatives = FORM_ALONE,
 ) -> ParameterPosterior:
     """The posterior given n rows with time and power (W), shapes (n,); power is None if it was not measured.
 
-    The search starts `starts` times under each prior, and once under each further alternative of `free_sd`, the
-    standard deviations of the free values of clocks, shape (a, 7); the evidence weighs the minima, with prior odds of
-    `FURTHER_ODDS`. `seed` draws all starts but those at the mean of a prior.
+    The search starts `starts` times under each prior and the first alternative, and once under each further one; the
+    evidence weighs the minima, with prior odds of `FURTHER_ODDS` of the further ones. `seed` draws all starts but those
+    at the mean of a prior.
     """
     random = np.random.default_rng(seed)
     unit = np.log(time_ms).mean()
@@ -115,16 +109,17 @@ def learn(
     mean, covariance = (np.array([getattr(prior, name) for prior in centred]) for name in ("mean", "covariance"))
     moves = random.normal(size=(len(centred) * starts, mean.shape[1]))
     moves[::starts] = 0
-    further = len(free_sd) - 1
-    which = np.concatenate([np.repeat(np.arange(len(centred)), starts), np.tile(np.arange(len(centred)), further)])
-    sd_of_start = np.repeat(free_sd, [len(moves), *[len(centred)] * further], axis=0)
-    search = Search(at, data, mean[which], covariance[which], sd_of_start)
+    count = len(alternatives.pause)
+    of_prior = np.concatenate([np.repeat(np.arange(len(centred)), starts), np.tile(np.arange(len(centred)), count - 1)])
+    of_start = alternatives.take(np.repeat(np.arange(count), [len(moves), *[len(centred)] * (count - 1)]))
+    widened = covariance[of_prior] * np.square(of_start.prior_width)[:, None, None]
+    search = Search(at, data, mean[of_prior], widened, of_start)
     search.theta[: len(moves), search.free] += (search.root[: len(moves)] @ moves[:, search.free, None])[..., 0]
     for _ in range(_ROUNDS):
         search.descend(_STEPS)
         search.reweigh()
     search.descend(_STEPS)
-    log_odds = np.repeat(np.log([1.0, FURTHER_ODDS]), [len(moves), len(which) - len(moves)])
+    log_odds = np.repeat(np.log([1.0, FURTHER_ODDS]), [len(moves), len(of_prior) - len(moves)])
     return search.posterior(unit, log_odds)
 
 
@@ -149,7 +144,7 @@ def before_profiling(prior: Prior) -> ParameterPosterior:
         home=np.zeros(2),
         row_weight=np.ones((1, 2, 0)),
         unit=np.zeros(()),
-        free_sd=FORM_ALONE,
+        alternatives=FORM_ALONE,
     )
 
 
@@ -181,7 +176,8 @@ def infer(posterior: ParameterPosterior, at: Features) -> Tuple[np.ndarray, np.n
         variances.append(posterior.spread[k, :, None] ** 2 * variance + open_variance)
         values = by_name(theta)
         times = minibatch_times(values, at)
-        log_power = np.log(power_w(values, at, times, times.total + mean[0]).total)
+        pause = posterior.alternatives.pause[k]
+        log_power = np.log(power_w(values, at, times, times.total + mean[0], pause).total)
         means.append(np.stack([times.total + posterior.unit, log_power])[:figures] + mean)
     weight = posterior.weight[:, None, None]
     mean = (weight * means).sum(0)
@@ -210,10 +206,11 @@ def discrepancy(
     """
     scale = posterior.scale[k]
     figures = len(scale)
-    amplitude, beyond, noise = (np.square(scale * sd[:figures])[:, None] for sd in (AMPLITUDE, ELSEWHERE, NOISE))
+    smooth_sd = posterior.alternatives.smooth_sd[k]
+    amplitude, beyond, noise = (np.square(scale * sd[:figures])[:, None] for sd in (smooth_sd, ELSEWHERE, NOISE))
     related = amplitude[:, None] * relation.near + beyond[:, None] * relation.apart
     own = amplitude + beyond * relation.alone
-    if posterior.free_sd.any():
+    if posterior.alternatives.free_sd.any():
         by_clock, by_clock_alone = of_clocks(posterior, k, at)
         related = related + by_clock[:figures]
         own = own + by_clock_alone[:figures]
@@ -225,8 +222,8 @@ def of_clocks(posterior: ParameterPosterior, k: int, at: Features) -> Tuple[np.n
 
     In approximation k; shapes (2, m, n) and (2, m).
     """
-    learned_at, theta = posterior.learned_at, posterior.theta[k][None]
-    effects, learned_effects = (clock_effects(posterior.free_sd[k, None], theta, rows) for rows in (at, learned_at))
+    learned_at, theta, alternative = posterior.learned_at, posterior.theta[k][None], posterior.alternatives.take([k])
+    effects, learned_effects = (clock_effects(alternative, theta, rows) for rows in (at, learned_at))
     squared_scale = np.square(posterior.scale[k])[:, None]
     covariance = clock_covariance(at, learned_at, effects, learned_effects)[0]
     return squared_scale[..., None] * covariance, squared_scale * clock_variance(effects)[0]
@@ -236,18 +233,19 @@ class Search:
     """The least-squares problem of the rows under a prior for each of s starts, and the state of its solution."""
 
     def __init__(
-        self, at: Features, data: np.ndarray, mean: np.ndarray, covariance: np.ndarray, free_sd: np.ndarray
+        self, at: Features, data: np.ndarray, mean: np.ndarray, covariance: np.ndarray, alternatives: Alternatives
     ) -> None:
-        """Start at the means of priors, of shapes (s, d) and (s, d, d), with free values of clocks, (s, 7).
+        """Start at the means of priors, of shapes (s, d) and (s, d, d), with an alternative each.
 
         `data` has shape (2, n), or (1, n).
         """
         self.at, self.data, self.mean, self.prior_covariance = at, data, mean, covariance
-        self.free_sd = free_sd
+        self.alternatives = alternatives
         self.sd = np.sqrt(np.einsum("sdd->sd", covariance))
-        amplitude, beyond, noise = (np.square(sd[: len(data)])[:, None, None] for sd in (AMPLITUDE, ELSEWHERE, NOISE))
+        beyond, noise = (np.square(sd[: len(data)])[:, None, None] for sd in (ELSEWHERE, NOISE))
+        amplitude = np.square(alternatives.smooth_sd)[:, : len(data), None, None]
         self.home = home_of(at)
-        self.covariance = (amplitude * correlation(at, at) + beyond * elsewhere(at, at, self.home))[None]
+        self.covariance = amplitude * correlation(at, at) + beyond * elsewhere(at, at, self.home)
         self.noise = noise[:, 0]
         jacobian = linearised(mean[:1], at, np.arange(mean.shape[1]), data[0])[1][:, : data.size]
         self.free = np.flatnonzero((jacobian != 0).any(axis=(0, 1)))
@@ -291,7 +289,7 @@ class Search:
 
     def posterior(self, unit: float, log_odds: np.ndarray) -> ParameterPosterior:
         """The posterior, given the prior odds of the alternative that each start belongs to, shape (s,)."""
-        if self.free_sd.any():
+        if self.alternatives.free_sd.any():
             self.whiten()  # their effects at the final parameters
         _, curvature, jacobian = self._expand()
         covariance, residual = np.linalg.inv(curvature), self.residual(self.theta)
@@ -321,7 +319,7 @@ class Search:
             home=self.home,
             row_weight=self.weights[kept],
             unit=np.array(unit),
-            free_sd=self.free_sd[kept],
+            alternatives=self.alternatives.take(kept),
         )
 
     def whole(self) -> np.ndarray:
@@ -338,7 +336,7 @@ class Search:
             near = [
                 (np.abs(self.theta[place] - self.theta[other]) < 0.3 * self.sd[place]).all()
                 and np.allclose(self.mean[place], self.mean[other])
-                and (self.free_sd[place] == self.free_sd[other]).all()
+                and self.alternatives.are_equal(place, other)
                 for other in kept
             ]
             if evidence[place] > evidence.max() - _LEAST_EVIDENCE and not any(near):
@@ -356,14 +354,14 @@ class Search:
     def whiten(self) -> None:
         noise = (self.noise / self.weights)[..., None] * np.eye(self.data.shape[1])
         covariance = self.covariance + noise
-        if self.free_sd.any():
-            effects = clock_effects(self.free_sd, self.theta, self.at)
+        if self.alternatives.free_sd.any():
+            effects = clock_effects(self.alternatives, self.theta, self.at)
             covariance = covariance + clock_covariance(self.at, self.at, effects, effects)[:, : len(self.data)]
         factor = np.linalg.cholesky(self.scale[:, :, None, None] ** 2 * covariance)
         self.whitening = np.linalg.inv(factor)  # (s, 2, n, n)
 
     def residual(self, theta: np.ndarray) -> np.ndarray:
-        response = log_response(theta, self.at, self.data[0])[..., : self.data.size]
+        response = log_response(theta, self.at, self.data[0], self.alternatives.pause)[..., : self.data.size]
         return self.data + self.moved - response.reshape(-1, *self.data.shape)
 
     def _cost(self, theta: np.ndarray) -> np.ndarray:
@@ -373,7 +371,8 @@ class Search:
 
     def _expand(self) -> Tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Minus half the gradient of the cost, half its Gauss-Newton curvature, and the derivatives of the response."""
-        middle, jacobian = linearised(self.theta, self.at, self.free, self.data[0])
+        pause = self.alternatives.pause
+        middle, jacobian = linearised(self.theta, self.at, self.free, self.data[0], pause)
         jacobian = jacobian[:, : self.data.size].reshape(len(self.theta), *self.data.shape, -1)
         residual = self.data + self.moved - middle[:, : self.data.size].reshape(-1, *self.data.shape)
         white = self.whitening @ jacobian

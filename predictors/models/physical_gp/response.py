@@ -18,6 +18,9 @@ With cores n, clocks f relative to `UNIT_MODE`, batch size b relative to `UNIT_B
 
 b' is log b, p = exp(overlap), q = exp(traffic_overlap). Time is relative to an arbitrary unit, power in W. The smooth
 maxima and the split by component follow the roofline view of a training step; the utilisations are shares of T.
+
+Where power is sampled in a pause after each minibatch too, sqrt(T^2 + pause^2) takes the place of T in the power, and
+exp(gpu_idle) counts for the share T of it only.
 """
 
 from __future__ import annotations
@@ -41,6 +44,8 @@ TIME_SCALES = PARAMETERS[:6]  # carry the unit of time: adding the same to all m
 
 UNIT_MODE = np.array([1.0, 2.0e6, 1.0e6, 3.0e6])
 UNIT_BATCH = float(DEFAULT_BATCH_SIZE)
+
+NO_PAUSE = np.zeros(1)
 
 _CPU_RISE, _GPU_RISE = 4.0, 3.0  # exponents of the clock in the range in which the voltage rises with it
 
@@ -84,6 +89,7 @@ class Watts(NamedTuple):
     gpu_traffic: np.ndarray
     cpu_voltage: np.ndarray  # v
     gpu_voltage: np.ndarray
+    duty: np.ndarray  # the share of the minibatch in the time that power is averaged over
 
 
 def features(rows: Inputs) -> Features:
@@ -129,11 +135,22 @@ def traffic_share(values: Dict[str, np.ndarray], times: ComponentTimes) -> np.nd
 
 
 def power_w(
-    values: Dict[str, np.ndarray], at: Features, times: ComponentTimes, log_time: Optional[np.ndarray] = None
+    values: Dict[str, np.ndarray],
+    at: Features,
+    times: ComponentTimes,
+    log_time: Optional[np.ndarray] = None,
+    pause: np.ndarray = NO_PAUSE,
 ) -> Watts:
-    """Power of the formulas above; `log_time` is the measured time of a minibatch, if any, instead of `times.total`."""
+    """Power of the formulas above; `log_time` is the measured time of a minibatch, if any, instead of `times.total`.
+
+    `pause` is a time after each minibatch in which power is sampled too, one for each parameter vector, (...).
+    """
     v = values
-    share = np.exp(-(times.total if log_time is None else log_time))
+    log_time = times.total if log_time is None else log_time
+    share, duty = np.exp(-log_time), np.ones(1)
+    if pause.any():
+        duty = 1 / np.hypot(1, pause[..., None] * share)
+        share = share * duty
     mem_idle = np.exp(v["mem_idle"] + np.exp(v["mem_power"]) * at.memory)
     mem_busy = np.exp(v["mem_busy"] + at.memory + times.memory) * share
     core_busy = np.exp(v["core_busy"]) * (np.exp(times.launch) + np.exp(times.prepare) + np.exp(times.serial)) * share
@@ -141,10 +158,10 @@ def power_w(
     effort = v["gpu_busy"] + v["batch_power"] * at.batch + v["inference_power"] * at.inference
     gpu_compute = np.exp(effort + times.gpu) * share
     gpu_traffic = np.exp(effort + v["gpu_traffic"] + times.memory) * share
-    gpu = np.exp(v["gpu_idle"]) + gpu_compute + gpu_traffic
+    gpu = np.exp(v["gpu_idle"]) * duty + gpu_compute + gpu_traffic
     volts = _switching(at.cpu, v["cpu_voltage"], _CPU_RISE), _switching(at.gpu, v["gpu_voltage"], _GPU_RISE)
     total = np.exp(v["scale"]) * (np.exp(v["base"]) + mem_idle + mem_busy + cores * volts[0] + gpu * volts[1])
-    return Watts(total, mem_idle, mem_busy, cores, core_busy, gpu, gpu_compute, gpu_traffic, *volts)
+    return Watts(total, mem_idle, mem_busy, cores, core_busy, gpu, gpu_compute, gpu_traffic, *volts, duty)
 
 
 def by_name(theta: np.ndarray, names: Sequence[str] = PARAMETERS) -> Dict[str, np.ndarray]:
@@ -155,27 +172,36 @@ def by_name(theta: np.ndarray, names: Sequence[str] = PARAMETERS) -> Dict[str, n
     return {name: theta[..., place, None].copy() for place, name in enumerate(names)}
 
 
-def log_response(theta: np.ndarray, at: Features, log_time: Optional[np.ndarray] = None) -> np.ndarray:
+def log_response(
+    theta: np.ndarray, at: Features, log_time: Optional[np.ndarray] = None, pause: np.ndarray = NO_PAUSE
+) -> np.ndarray:
     """Logarithms of time and power side by side, shape (..., 2n), at parameters (..., d).
 
-    `log_time` are measured times in the unit of the parameters, for the utilisations in the power.
+    `log_time` are measured times in the unit of the parameters, for the utilisations in the power; `pause` is that of
+    `power_w`.
     """
     values = by_name(theta)
     times = minibatch_times(values, at)
-    return np.concatenate([times.total, np.log(power_w(values, at, times, log_time).total)], axis=-1)
+    return np.concatenate([times.total, np.log(power_w(values, at, times, log_time, pause).total)], axis=-1)
 
 
 def linearised(
-    theta: np.ndarray, at: Features, free: np.ndarray, log_time: Optional[np.ndarray] = None
+    theta: np.ndarray,
+    at: Features,
+    free: np.ndarray,
+    log_time: Optional[np.ndarray] = None,
+    pause: np.ndarray = NO_PAUSE,
 ) -> Tuple[np.ndarray, np.ndarray]:
     """`log_response` at s parameter vectors, (s, 2n), and its derivatives by the parameters `free`, (s, 2n, f)."""
     v = by_name(theta)
     times = minibatch_times(v, at)
-    watts = power_w(v, at, times, log_time)
+    watts = power_w(v, at, times, log_time, pause)
     by_time = _by_time(v, at, times)
     by_power = _by_power(v, at, times, watts)
     if log_time is None:
-        waiting = -by_power["mem_busy"] - by_power["core_busy"] - by_power["gpu_busy"]
+        busy = by_power["mem_busy"] + by_power["core_busy"] + by_power["gpu_busy"]
+        running = np.square(watts.duty)
+        waiting = by_power["gpu_idle"] * (1 - running) - busy * running
         for name, slope in by_time.items():
             by_power[name] = by_power.get(name, 0.0) + waiting * slope
     jacobian = np.zeros((len(theta), 2, len(at.cores), len(free)))
@@ -224,7 +250,7 @@ def _by_power(v: Dict[str, np.ndarray], at: Features, times: ComponentTimes, wat
         "cluster": cores * np.exp(v["cluster"]),
         "core_busy": cores * watts.core_busy,
         "cpu_voltage": whole * watts.cores * _switching_slope(at.cpu, v["cpu_voltage"], _CPU_RISE),
-        "gpu_idle": gpu * np.exp(v["gpu_idle"]),
+        "gpu_idle": gpu * np.exp(v["gpu_idle"]) * watts.duty,
         "gpu_busy": busy,
         "gpu_traffic": traffic,
         "gpu_voltage": whole * watts.gpu * _switching_slope(at.gpu, v["gpu_voltage"], _GPU_RISE),

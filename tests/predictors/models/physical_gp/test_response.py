@@ -76,12 +76,23 @@ def test_batch_and_task_move_nothing_at_the_unit_batch_of_training():
     assert still == [name for name in PARAMETERS if name.startswith(("batch_", "inference_"))]
 
 
+def test_a_pause_hides_what_a_faster_mode_draws():
+    theta = any_board().mean
+    without, with_pause = (log_response(theta, _at(), pause=np.array(pause)) for pause in (0.0, 0.5))
+    assert (with_pause[:3] == without[:3]).all()
+    assert (with_pause[3:] < without[3:]).all()
+    fastest = without[:3].argmin()
+    assert (without - with_pause)[3:].argmax() == fastest
+
+
+@pytest.mark.parametrize("pause", [0.0, 0.7])
 @pytest.mark.parametrize("time_known", [False, True])
-def test_derivatives_are_those_of_the_response(time_known):
+def test_derivatives_are_those_of_the_response(time_known, pause):
     theta, at, step = any_board().mean, _at(batch_size=64, task="inference"), 1e-5
-    free, log_time = np.arange(len(PARAMETERS)), np.zeros(3) if time_known else None
-    slopes = linearised(theta[None], at, free, log_time)[1][0]
+    free, log_time, pauses = np.arange(len(PARAMETERS)), np.zeros(3) if time_known else None, np.array([pause])
+    slopes = linearised(theta[None], at, free, log_time, pauses)[1][0]
     for place in free:
         moved = step * (free == place)
-        central = (log_response(theta + moved, at, log_time) - log_response(theta - moved, at, log_time)) / (2 * step)
+        above, below = (log_response(theta + sign * moved, at, log_time, pauses[0]) for sign in (1, -1))
+        central = (above - below) / (2 * step)
         assert slopes[:, place] == pytest.approx(central, abs=1e-9)

@@ -1,4 +1,4 @@
-"""Free values of single clocks learn a board whose memory timings or voltages are of its own, and harm no other."""
+"""What the physical form does not have is learned on a board of no prior, and harms no board that follows the form."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ import pytest
 
 from predictors.evaluation import mape
 from predictors.models.base import Inputs
-from predictors.models.physical_gp import PhysicalGP, clocks
+from predictors.models.physical_gp import PhysicalGP, alternatives
+from predictors.models.physical_gp.alternatives import FORM_ALONE, OTHER_BOARDS, stack
+from predictors.models.physical_gp.clocks import clock_covariance, clock_effects, clock_variance
 from predictors.models.physical_gp.prior import any_board
 from predictors.models.physical_gp.response import (
     PARAMETERS,
@@ -19,6 +21,7 @@ from predictors.models.physical_gp.response import (
     features,
     log_response,
     minibatch_times,
+    power_w,
     traffic_share,
 )
 from tests.predictors.models.physical_gp.made_tables import make_table
@@ -57,12 +60,31 @@ def memory_bound_table(seed, shifts=(0.0, 0.0, 0.0, 0.0), mem_khz=None):
     return dataclasses.replace(table, time_ms=time_ms, power_mw=power_mw)
 
 
+def paused_table(seed, pause):
+    """A network whose power is averaged over pauses of `pause` typical times after each minibatch."""
+    table = make_table(seed)
+    theta = any_board().mean + 0.5 * any_board().sd * np.random.default_rng(seed).normal(size=len(PARAMETERS))
+    at = features(Inputs(table.modes.astype(float), np.full(len(table), UNIT_BATCH), np.zeros(len(table), dtype=bool)))
+    values = by_name(theta)
+    times = minibatch_times(values, at)
+    typical = np.exp(times.total.mean())
+    watts = power_w(values, at, times, pause=np.array(pause * typical)).total
+    time_noise, power_noise = np.exp(0.01 * np.random.default_rng(seed).normal(size=(2, len(table))))
+    time_ms, power_mw = 1000 * np.exp(times.total) * time_noise, 1000 * watts * power_noise
+    return dataclasses.replace(table, time_ms=time_ms, power_mw=power_mw)
+
+
 def errors(table, count=40):
     chosen = np.random.default_rng(1).permutation(len(table))
     few, rest = table.take(chosen[:count]), table.take(chosen[count:])
     predictor = PhysicalGP().fit(few.modes, few.time_ms, few.power_mw)
     prediction = predictor.predict(rest.modes)
     return mape(rest.time_ms, prediction.time_ms), mape(rest.power_mw, prediction.power_mw)
+
+
+def weigh_only(monkeypatch, *those):
+    """Leaves these alternatives of a board of no prior, or the form alone."""
+    monkeypatch.setattr(alternatives, "OTHER_BOARDS", those or (alternatives.Alternative(),))
 
 
 def test_the_share_of_traffic_is_the_derivative_of_the_time():
@@ -76,12 +98,12 @@ def test_the_share_of_traffic_is_the_derivative_of_the_time():
 
 
 def test_rows_of_one_clock_vary_together_and_those_of_others_do_not():
-    effects = clocks.clock_effects(clocks.FREE_SD[:1], any_board().mean[None], ROWS)
-    time, power = clocks.clock_covariance(ROWS, ROWS, effects, effects)[0]
+    effects = clock_effects(stack(OTHER_BOARDS[:1]), any_board().mean[None], ROWS)
+    time, power = clock_covariance(ROWS, ROWS, effects, effects)[0]
     assert time[0, 2] > 0  # one memory clock
     assert time[0, 1] == time[1, 2] == 0
     assert power[0, 2] > 0  # one CPU clock and one memory clock
-    np.testing.assert_allclose(clocks.clock_variance(effects)[0], [np.diag(time), np.diag(power)])
+    np.testing.assert_allclose(clock_variance(effects)[0], [np.diag(time), np.diag(power)])
     assert (np.linalg.eigvalsh(time) > -1e-12).all()
 
 
@@ -89,7 +111,7 @@ def test_rows_of_one_clock_vary_together_and_those_of_others_do_not():
 def test_latencies_of_single_memory_clocks_are_learned(seed, monkeypatch):
     table = memory_bound_table(seed, shifts=(0.3, -0.35, 0.35, -0.2))
     with_values, _ = errors(table)
-    monkeypatch.setattr(clocks, "FREE_SD", clocks.FORM_ALONE)
+    weigh_only(monkeypatch)
     without, _ = errors(table)
     assert with_values < 0.6 * without
 
@@ -98,7 +120,7 @@ def test_of_many_memory_clocks_the_lowest_may_be_off_by_a_factor(monkeypatch):
     clocks_khz = (40_800, 102_000, 204_000, 665_600, 1_062_400, 1_600_000, 2_133_000, 3_199_000)
     table = memory_bound_table(0, shifts=(0.9, -0.7, 0.5, 0.0, 0.0, 0.05, -0.05, 0.0), mem_khz=clocks_khz)
     with_alternatives, _ = errors(table)
-    monkeypatch.setattr(clocks, "FREE_SD_OF_MANY", clocks.FREE_SD)
+    monkeypatch.setattr(alternatives, "STRAY_TRAFFIC", ())
     without, _ = errors(table)
     assert with_alternatives < 0.8 * without
 
@@ -110,15 +132,43 @@ def test_steps_of_all_power_by_one_clock_are_learned(column, monkeypatch):
     steps = np.array([0.2, -0.15, 0.15, -0.2, 0.1])[: len(values)]
     table = dataclasses.replace(table, power_mw=table.power_mw * np.exp(steps[place]))
     _, with_steps = errors(table)
-    monkeypatch.setattr(clocks, "FREE_SD", clocks.FREE_SD[:1])
+    weigh_only(monkeypatch, *(each for each in OTHER_BOARDS if not any(each.free_sd[4:])))
     _, without = errors(table)
     assert with_steps < 0.75 * without
 
 
+@pytest.mark.parametrize("seed", [0, 1])
+@pytest.mark.parametrize("pause", [0.4, 1.5])
+def test_power_that_is_averaged_over_pauses_is_learned(pause, seed, monkeypatch):
+    table = paused_table(seed, pause)
+    _, with_pauses = errors(table, 15)
+    weigh_only(monkeypatch, *(each for each in OTHER_BOARDS if not each.pause))
+    _, without = errors(table, 15)
+    assert with_pauses < 0.8 * without
+
+
+def test_power_far_from_the_form_is_learned(monkeypatch):
+    table = make_table(1)
+    cpu, gpu = np.log(table.modes[:, 1:3] / 1e6).T
+    table = dataclasses.replace(table, power_mw=table.power_mw * np.exp(0.3 * np.sin(2 * gpu) * np.cos(1.5 * cpu)))
+    _, with_stray_power = errors(table, 60)
+    weigh_only(monkeypatch, *(each for each in OTHER_BOARDS if each.power_sd == FORM_ALONE.power_sd[0]))
+    _, without = errors(table, 60)
+    assert with_stray_power < 0.95 * without
+
+
+def test_a_program_unlike_any_network_is_learned(monkeypatch):
+    tables = [make_table(seed, spread=3.0) for seed in (3, 4, 5)]
+    with_wide_prior = [errors(table, 8) for table in tables]
+    weigh_only(monkeypatch, *(each for each in OTHER_BOARDS if each.prior_width == 1))
+    without = [errors(table, 8) for table in tables]
+    assert (np.median(with_wide_prior, axis=0) < 0.95 * np.median(without, axis=0)).all()
+
+
 @pytest.mark.parametrize(("count", "rows", "is_weighed"), [(4, 30, False), (5, 9, False), (5, 10, True)])
 def test_stray_traffic_needs_many_memory_clocks_and_rows(count, rows, is_weighed):
-    alternatives = clocks.free_sd_for(np.resize(np.arange(1.0, count + 1), rows))
-    assert (len(set(alternatives[:, 0])) > 1) == is_weighed
+    traffic_sd = alternatives.of_other_board(np.resize(np.arange(1.0, count + 1), rows)).free_sd[:, 0]
+    assert (len(set(traffic_sd)) > 1) == is_weighed
 
 
 def test_a_clock_that_was_not_profiled_is_less_certain(monkeypatch):
@@ -132,14 +182,14 @@ def test_a_clock_that_was_not_profiled_is_less_certain(monkeypatch):
         return np.median(np.log(high / low))
 
     width = widths()
-    monkeypatch.setattr(clocks, "FREE_SD", clocks.FORM_ALONE)
+    weigh_only(monkeypatch)
     assert width > 1.2 * widths()
 
 
 def test_a_board_of_the_form_alone_is_predicted_as_well(monkeypatch):
     table = make_table(2)
     with_values = errors(table)
-    monkeypatch.setattr(clocks, "FREE_SD", clocks.FORM_ALONE)
+    weigh_only(monkeypatch)
     without = errors(table)
     assert all(new < 1.25 * old for new, old in zip(with_values, without))
 
@@ -147,4 +197,4 @@ def test_a_board_of_the_form_alone_is_predicted_as_well(monkeypatch):
 def test_on_a_board_of_the_prior_the_form_is_alone():
     table = make_table(2).take(slice(0, None, 20))
     fitted = [PhysicalGP(board=board).fit(table.modes, table.time_ms, table.power_mw) for board in ("orin-agx", "tx2")]
-    assert [predictor.posterior_.free_sd.any() for predictor in fitted] == [False, True]
+    assert [predictor.posterior_.alternatives.free_sd.any() for predictor in fitted] == [False, True]
