@@ -33,9 +33,19 @@ def own_folder_for_started_pytests(tmp_path_factory):
     os.environ["PYTEST_DEBUG_TEMPROOT"] = str(tmp_path_factory.mktemp("started"))
 
 
-def pytest_collection_modifyitems(items):
+def pytest_addoption(parser):
+    parser.addoption("--first-of-each", action="store_true", help="of each parametrized test, run the first case only")
+
+
+def pytest_collection_modifyitems(config, items):
     """Whole pages go first: a test of minutes that begins last keeps one process busy while the others have nothing."""
     items.sort(key=lambda item: not item.nodeid.startswith("tests/test_tutorials.py::"))
+    if config.getoption("first_of_each"):
+        by_test = {}
+        for item in items:
+            by_test.setdefault(item.nodeid.partition("[")[0], []).append(item)
+        config.hook.pytest_deselected(items=[item for cases in by_test.values() for item in cases[1:]])
+        items[:] = [cases[0] for cases in by_test.values()]
 
 
 def pytest_make_parametrize_id(val, argname):
