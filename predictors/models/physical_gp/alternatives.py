@@ -1,20 +1,31 @@
-"""What a board of no prior may be like: alternatives to the physical form, weighed by the evidence of the rows.
+"""What a board of no prior may have beyond the physical form: alternatives that the evidence of its rows weighs.
 
-The form and its prior were learned from networks on a few boards, whose power was sampled while they trained. Another
-board or program may differ in ways that no single prior covers:
+The form and its prior were learned from networks on a few boards, whose power was sampled while they trained. Elsewhere
+power may depart further from the form. A program may overlap its parts less than any network does, or draw less: then
+the prior is too narrow. Power may be an average over pauses too, in which the GPU is off, as where samples span several
+short runs: a faster mode then has a smaller share of busy time.
 
-- single clocks have timings and voltages of their own (`clocks.py`);
-- power departs further from the form;
-- power is an average over more than the minibatches, as where samples include pauses between short runs, in which the
-  GPU is off: a faster mode then has a smaller share of busy time;
-- a program overlaps its parts less, or draws less, than any network does: the prior is too narrow.
+Single clocks may have values of their own. The form has a power law of the memory clock, and voltages that rise
+smoothly with the clock. A real board has tables: timings for each clock of its memory, which shift latencies by up to
+45 %, not always downwards (arXiv 2606.16106), and a voltage for each CPU and GPU clock. So the traffic M, and the
+power of memory, GPU and CPU, have a factor of their own at each clock. The supply of the whole chip may have steps
+too: it follows the memory clock on a Tegra, and its regulators lose more or less with each voltage. So the total
+power may have a factor at each clock as well. The logarithm of a factor is normal around 0, independent from clock to
+clock. It acts on log time and log power in proportion to the share that the part has in them:
+
+    log T += (d log T / d log M) e_mem
+    log power += share_mem u_mem + share_gpu u_gpu + share_cpu u_cpu + w_mem + w_gpu + w_cpu
+
+Rows with the same clock have the same value, so the values are part of the covariance of the residuals.
 """
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, Sequence, Tuple
+from typing import NamedTuple, Sequence, Tuple
 
 import numpy as np
+
+from predictors.models.physical_gp.response import Features, by_name, minibatch_times, power_w, traffic_share
 
 AMPLITUDE = (0.03, 0.04)
 """Standard deviation of the smooth part of log time and log power. Set by hand on the measured tables of an Orin AGX;
@@ -24,9 +35,9 @@ amplitudes of 0.05 change errors by less than 0.3 points."""
 class Alternative(NamedTuple):
     """One belief about a board; by default, that the form and its prior hold."""
 
-    # standard deviations of the free values e_mem; u_mem, u_gpu, u_cpu; w_mem, w_gpu, w_cpu of `clocks.py`
+    # standard deviations of the free values e_mem; u_mem, u_gpu, u_cpu; w_mem, w_gpu, w_cpu
     free_sd: Tuple[float, ...] = (0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
-    power_sd: float = AMPLITUDE[1]  # standard deviation of the smooth part of log power
+    smooth_sd: Tuple[float, float] = AMPLITUDE  # standard deviations of the smooth part of log time and log power
     pause: float = 0.0  # in geometric mean times of the rows, as of `power_w`
     prior_width: float = 1.0  # factor on the standard deviations of the prior
 
@@ -35,20 +46,9 @@ class Alternatives(NamedTuple):
     """Alternatives, s of them, as arrays; the fields are those of `Alternative`."""
 
     free_sd: np.ndarray  # shape (s, 7)
-    power_sd: np.ndarray  # (s,)
+    smooth_sd: np.ndarray  # (s, 2)
     pause: np.ndarray  # (s,)
     prior_width: np.ndarray  # (s,)
-
-    @property
-    def smooth_sd(self) -> np.ndarray:
-        """Standard deviations of the smooth part of log time and log power, shape (s, 2)."""
-        return np.column_stack([np.full(len(self.power_sd), AMPLITUDE[0]), self.power_sd])
-
-    def take(self, places: Any) -> Alternatives:
-        return Alternatives(*(part[places] for part in self))
-
-    def are_equal(self, place: int, other: int) -> bool:
-        return all(np.array_equal(part[place], part[other]) for part in self)
 
 
 def stack(alternatives: Sequence[Alternative]) -> Alternatives:
@@ -60,14 +60,14 @@ FORM_ALONE = stack([Alternative()])
 power further from the form changes mean errors by less than 0.1 points."""
 
 _OWN_CLOCKS = Alternative(free_sd=(0.1, 0.1, 0.1, 0.1, 0.0, 0.0, 0.0))
-_STRAY_POWER = 6 * AMPLITUDE[1]
+_STRAY_POWER = (AMPLITUDE[0], 6 * AMPLITUDE[1])
 
 OTHER_BOARDS = (
     _OWN_CLOCKS,
     _OWN_CLOCKS._replace(free_sd=(0.1, 0.1, 0.1, 0.1, 0.1, 0.1, 0.1)),  # steps of all power
-    _OWN_CLOCKS._replace(power_sd=_STRAY_POWER),
-    _OWN_CLOCKS._replace(power_sd=_STRAY_POWER, pause=0.5),
-    _OWN_CLOCKS._replace(power_sd=_STRAY_POWER, pause=2.0),
+    _OWN_CLOCKS._replace(smooth_sd=_STRAY_POWER),
+    _OWN_CLOCKS._replace(smooth_sd=_STRAY_POWER, pause=0.5),
+    _OWN_CLOCKS._replace(smooth_sd=_STRAY_POWER, pause=2.0),
     _OWN_CLOCKS._replace(prior_width=2.0),
 )
 """Set by hand on made-up boards, some of which average power over pauses or windows: there the power errors of 10 and
@@ -92,3 +92,50 @@ def of_other_board(mem_khz: np.ndarray) -> Alternatives:
     """The alternatives of a board of no prior whose profiles have the memory clocks `mem_khz`, shape (n,)."""
     has_many = len(np.unique(mem_khz)) >= MANY_CLOCKS and len(mem_khz) >= MANY_ROWS
     return stack((*OTHER_BOARDS, *STRAY_TRAFFIC) if has_many else OTHER_BOARDS)
+
+
+_OF_TIME = 1  # the first of them acts on time, the others on power
+_CLOCKS = ("memory", "memory", "gpu", "cpu", "memory", "gpu", "cpu")  # the features whose values they belong to
+
+
+def clock_effects(alternatives: Alternatives, theta: np.ndarray, at: Features) -> np.ndarray:
+    """Standard deviation of log time or log power by each free value, shape (s, 7, n).
+
+    At the s parameter vectors `theta`, (s, d), under an alternative each.
+    """
+    values = by_name(theta)
+    times = minibatch_times(values, at)
+    watts = power_w(values, at, times, pause=alternatives.pause)
+    whole = np.exp(values["scale"]) / watts.total
+    shares = (
+        traffic_share(values, times),
+        whole * (watts.mem_idle + watts.mem_busy),
+        whole * watts.gpu * watts.gpu_voltage,
+        whole * watts.cores * watts.cpu_voltage,
+        *[np.ones_like(whole)] * 3,  # of all power
+    )
+    return alternatives.free_sd[:, :, None] * np.stack(shares, axis=1)
+
+
+def clock_covariance(rows: Features, other: Features, effects: np.ndarray, others: np.ndarray) -> np.ndarray:
+    """Covariance of n rows with m other rows, for log time and log power: shape (s, 2, n, m).
+
+    `effects` and `others` are the `clock_effects` of either, shapes (s, 7, n) and (s, 7, m).
+    """
+    covariance = np.zeros((len(effects), 2, effects.shape[2], others.shape[2]))
+    for place, name in enumerate(_CLOCKS):
+        if not effects[:, place].any():
+            continue
+        of_figure = covariance[:, int(place >= _OF_TIME)]
+        clocks, other_clocks = getattr(rows, name), getattr(other, name)
+        for clock in np.intersect1d(clocks, other_clocks):
+            here, there = np.flatnonzero(clocks == clock), np.flatnonzero(other_clocks == clock)
+            together = np.einsum("sn,sm->snm", effects[:, place][:, here], others[:, place][:, there])
+            of_figure[:, here[:, None], there] += together
+    return covariance
+
+
+def clock_variance(effects: np.ndarray) -> np.ndarray:
+    """The diagonal of `clock_covariance` of rows with themselves, shape (s, 2, n)."""
+    squares = effects**2
+    return np.stack([squares[:, :_OF_TIME].sum(1), squares[:, _OF_TIME:].sum(1)], axis=1)

@@ -14,7 +14,7 @@ from typing import List, NamedTuple, Sequence
 import numpy as np
 
 from predictors.models.physical_gp.alternatives import FORM_ALONE
-from predictors.models.physical_gp.posterior import NOISE, ParameterPosterior
+from predictors.models.physical_gp.posterior import NOISE, ParameterPosterior, select
 from predictors.models.physical_gp.prior import Prior
 from predictors.models.physical_gp.response import Features, by_name, linearised, minibatch_times
 
@@ -44,7 +44,7 @@ def before_profiling(priors: Sequence[Prior], at: Features, seed: int) -> Linear
     jacobian = linearised(mean[:1], at, np.arange(mean.shape[1]))[1]
     free = np.flatnonzero((jacobian != 0).any(axis=(0, 1)))
     root = np.linalg.cholesky(covariance[:, free[:, None], free])
-    form = FORM_ALONE.take(np.zeros(_DRAWS, dtype=int))
+    form = select(FORM_ALONE, np.zeros(_DRAWS, dtype=int))
     noise = np.square(form.smooth_sd) + np.square(NOISE)
     return Linearisations(np.full(_DRAWS, 1 / _DRAWS), theta, free, root, _UNKNOWN_UNIT, noise, form.pause)
 

@@ -12,7 +12,13 @@ from typing import Tuple
 
 import numpy as np
 
-from predictors.models.physical_gp.posterior import ParameterPosterior, Search, discrepancy, relation_to_rows
+from predictors.models.physical_gp.posterior import (
+    ParameterPosterior,
+    Search,
+    discrepancy,
+    relation_to_rows,
+    select,
+)
 from predictors.models.physical_gp.response import Features, by_name, minibatch_times, power_w
 
 _STEPS = 8  # of Levenberg and Marquardt, from the posterior's own optimum
@@ -69,7 +75,7 @@ def _optima(posterior: ParameterPosterior, count: int, seed: int) -> Tuple[Searc
     moved = (roots @ np.clip(ndtri(points), -_FURTHEST, _FURTHEST)[..., None])[..., 0]
     learned_at = posterior.learned_at
     mean = posterior.prior_mean[which] + moved
-    alternatives = posterior.alternatives.take(which)
+    alternatives = select(posterior.alternatives, which)
     search = Search(learned_at, posterior.data, mean, posterior.prior_covariance[which], alternatives)
     search.theta[:, search.free] = posterior.theta[which][:, search.free]
     search.weights, search.scale = posterior.row_weight[which], posterior.scale[which]

@@ -1,7 +1,7 @@
 """Learning the parameters and the discrepancy together: several Laplace approximations, weighted by their evidence.
 
 With y the logarithms of time and power, m(theta) the physical form, K the covariance of the discrepancy (a smooth part
-and, on a board of no prior, a free value for each clock: `clocks.py`) and W that of the noise, each start looks for the
+and, on a board of no prior, free values of clocks: `alternatives.py`) and W that of the noise, each start looks for the
 theta that minimises
 
     (y - m)' C^-1 (y - m) + (theta - mean)' diag(sd)^-2 (theta - mean),     C = s^2 (K + W)
@@ -14,12 +14,18 @@ minimum m is taken as linear, which makes the posterior normal and gives the evi
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, List, NamedTuple, Optional, Sequence, Tuple
+from typing import TYPE_CHECKING, List, NamedTuple, Optional, Sequence, Tuple, Union
 
 import numpy as np
 
-from predictors.models.physical_gp.alternatives import FORM_ALONE, FURTHER_ODDS, Alternatives
-from predictors.models.physical_gp.clocks import clock_covariance, clock_effects, clock_variance
+from predictors.models.physical_gp.alternatives import (
+    FORM_ALONE,
+    FURTHER_ODDS,
+    Alternatives,
+    clock_covariance,
+    clock_effects,
+    clock_variance,
+)
 from predictors.models.physical_gp.response import (
     Features,
     by_name,
@@ -111,7 +117,7 @@ def learn(
     moves[::starts] = 0
     count = len(alternatives.pause)
     of_prior = np.concatenate([np.repeat(np.arange(len(centred)), starts), np.tile(np.arange(len(centred)), count - 1)])
-    of_start = alternatives.take(np.repeat(np.arange(count), [len(moves), *[len(centred)] * (count - 1)]))
+    of_start = select(alternatives, np.repeat(np.arange(count), [len(moves), *[len(centred)] * (count - 1)]))
     widened = covariance[of_prior] * np.square(of_start.prior_width)[:, None, None]
     search = Search(at, data, mean[of_prior], widened, of_start)
     search.theta[: len(moves), search.free] += (search.root[: len(moves)] @ moves[:, search.free, None])[..., 0]
@@ -121,6 +127,11 @@ def learn(
     search.descend(_STEPS)
     log_odds = np.repeat(np.log([1.0, FURTHER_ODDS]), [len(moves), len(of_prior) - len(moves)])
     return search.posterior(unit, log_odds)
+
+
+def select(alternatives: Alternatives, places: Union[Sequence[int], np.ndarray]) -> Alternatives:
+    """The alternatives at some indices, which may repeat."""
+    return Alternatives(*(part[places] for part in alternatives))
 
 
 def before_profiling(prior: Prior) -> ParameterPosterior:
@@ -222,7 +233,7 @@ def of_clocks(posterior: ParameterPosterior, k: int, at: Features) -> Tuple[np.n
 
     In approximation k; shapes (2, m, n) and (2, m).
     """
-    learned_at, theta, alternative = posterior.learned_at, posterior.theta[k][None], posterior.alternatives.take([k])
+    learned_at, theta, alternative = posterior.learned_at, posterior.theta[k][None], select(posterior.alternatives, [k])
     effects, learned_effects = (clock_effects(alternative, theta, rows) for rows in (at, learned_at))
     squared_scale = np.square(posterior.scale[k])[:, None]
     covariance = clock_covariance(at, learned_at, effects, learned_effects)[0]
@@ -319,7 +330,7 @@ class Search:
             home=self.home,
             row_weight=self.weights[kept],
             unit=np.array(unit),
-            alternatives=self.alternatives.take(kept),
+            alternatives=select(self.alternatives, kept),
         )
 
     def whole(self) -> np.ndarray:
@@ -336,7 +347,7 @@ class Search:
             near = [
                 (np.abs(self.theta[place] - self.theta[other]) < 0.3 * self.sd[place]).all()
                 and np.allclose(self.mean[place], self.mean[other])
-                and self.alternatives.are_equal(place, other)
+                and all(np.array_equal(part[place], part[other]) for part in self.alternatives)
                 for other in kept
             ]
             if evidence[place] > evidence.max() - _LEAST_EVIDENCE and not any(near):

@@ -10,8 +10,14 @@ import pytest
 from predictors.evaluation import mape
 from predictors.models.base import Inputs
 from predictors.models.physical_gp import PhysicalGP, alternatives
-from predictors.models.physical_gp.alternatives import FORM_ALONE, OTHER_BOARDS, stack
-from predictors.models.physical_gp.clocks import clock_covariance, clock_effects, clock_variance
+from predictors.models.physical_gp.alternatives import (
+    AMPLITUDE,
+    OTHER_BOARDS,
+    clock_covariance,
+    clock_effects,
+    clock_variance,
+    stack,
+)
 from predictors.models.physical_gp.prior import any_board
 from predictors.models.physical_gp.response import (
     PARAMETERS,
@@ -152,7 +158,7 @@ def test_power_far_from_the_form_is_learned(monkeypatch):
     cpu, gpu = np.log(table.modes[:, 1:3] / 1e6).T
     table = dataclasses.replace(table, power_mw=table.power_mw * np.exp(0.3 * np.sin(2 * gpu) * np.cos(1.5 * cpu)))
     _, with_stray_power = errors(table, 60)
-    weigh_only(monkeypatch, *(each for each in OTHER_BOARDS if each.power_sd == FORM_ALONE.power_sd[0]))
+    weigh_only(monkeypatch, *(each for each in OTHER_BOARDS if each.smooth_sd == AMPLITUDE))
     _, without = errors(table, 60)
     assert with_stray_power < 0.95 * without
 
