@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any, Optional
 
 from harness.board.tegrastats import parse_line, parse_log
 from harness.cli.options import add_include_flagged, output_file
-from harness.core.boards import is_board, load_board
+from harness.core.boards import board_names, is_board, load_board
 from harness.core.corpus import CORPUS_COLUMNS, SUFFIXES, TASKS, Column, Row, described, rows_of, write_corpus
 from harness.core.errors import InvalidValueError
 from harness.core.mode_texts import only_mode
 from harness.core.power_modes import UNKNOWN_KHZ, PowerMode, parse_power_mode
-from harness.core.terminal import counted
+from harness.core.terminal import counted, nearest_word
 from harness.simulation import model
 from harness.simulation.model import Load
 from harness.simulation.parameters import (
@@ -87,6 +87,10 @@ def run(arguments: argparse.Namespace) -> int:
     rows = [{**row, **{column.name: _cell(row[column.name], column) for column in further}} for row in kept]
     write_corpus(arguments.out, rows, further)
     print(f"{arguments.out}: {counted(len(kept), 'row')}")
+    for device in sorted({str(row["device"]) for row in kept}):
+        meant = "" if is_board(device) else nearest_word(device.lower().replace(" ", "-"), board_names())
+        if meant:
+            print(f"note: {device!r} is a device of its own; if it is the board {meant}, name it {meant}")
     if faults:
         print(f"left out: {counted(len(faults), 'bad row')}")
     if left_out:

@@ -160,6 +160,9 @@ def recommend(
             is expected to keep the limits, the answer has the nearest one, and `keeps_limits` is false.
     """
     _refuse(device, pool, percentile, risk, strategy, reference, corpus, resume)
+    if batch is not None and batch > profiles:
+        hint = f"for samples per minibatch, give --batch-size {batch}; otherwise, more --profiles"
+        raise InvalidValueError(f"--batch is {batch} modes at once, of {counted(profiles, 'profile')}", hint)
     progress = progress or Progress(sys.stderr)
     sizes = [batch_size] if isinstance(batch_size, int) else list(batch_size)
     configuration = load_configuration(Path(config))

@@ -17,6 +17,7 @@ from typing import Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple, 
 import numpy as np
 
 from harness.core.errors import InvalidValueError
+from harness.core.units import share_to_percent
 from predictors.models.base import Predictor, admitted_rows
 from predictors.sampling import choose
 from predictors.strategies.goals import Goal, LogFigures, exceedance, log_distribution, standardised
@@ -205,12 +206,15 @@ class ClosedLoop(Strategy):
         history.profile_all(from_high_to_low(history, begin))
         while history.left > 0 and not history.taken:  # none of these could be profiled
             profile_random(history, 1, seed=0)
+        ended = ""
         while history.left > 0:
             chosen = self._next(history, goals)
             if not chosen:
+                least = f" by {share_to_percent(self.least_gain):g} %" if self.least_gain else ""
+                ended = f"; no other is expected to be better{least}"
                 break
             history.profile_all(from_high_to_low(history, chosen))
-        return [history.choose_measured(goal, f"best of {len(history.taken)} profiled modes") for goal in goals]
+        return [history.choose_measured(goal, f"best of {len(history.taken)} profiled modes{ended}") for goal in goals]
 
     def _next(self, history: History, goals: Sequence[Goal]) -> List[int]:
         """Up to `batch` candidates with an expected gain, each as if those before it had been measured as predicted.

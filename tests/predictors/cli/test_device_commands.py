@@ -187,6 +187,7 @@ def test_the_least_energy_under_a_deadline_is_a_goal_too(capsys):
         (["--power-budget", "30", "--json", "/tmp"], "cannot write /tmp: it is a folder"),
         (["--power-budget", "30", "--write-conf", "/dev/null/c.conf"], "/dev/null is not a writable folder"),
         (["--power-budget", "30", "--batch", "0"], "--batch is 0"),
+        (["--power-budget", "30", "--batch", "32"], "for samples per minibatch, give --batch-size 32"),
         (["--power-budget", "30", "--batch-size", "0"], "--batch-size"),
         (["--power-budget", "30", "--batch-size", "8,16", "--goal", "energy"], "sample-energy"),
         (["--power-budget", "30", "--percentile", "100"], "--percentile is 100"),

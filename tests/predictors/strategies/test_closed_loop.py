@@ -71,12 +71,14 @@ def test_the_answer_was_measured():
 def test_it_stops_where_nothing_better_is_likely():
     choice = closed_loop(least_gain=0.05).choose(History(TableProfiler(TABLE), 100), power_budget(25_000.0))
     assert choice.spent.profiles < 40
+    assert choice.reason.endswith(" profiled modes; no other is expected to be better by 5 %")
 
 
 def test_one_set_of_profiles_serves_a_whole_sweep():
     history = History(TableProfiler(TABLE), 25)
     choices = closed_loop().choose_all(history, GOALS)
     assert history.spent.profiles == 25
+    assert {choice.reason for choice in choices} == {"best of 25 profiled modes"}
     assert all(choice.feasible for choice in choices)
     alone = penalty(RandomSearch, profiles=25)
     together = np.mean([judge(TABLE, goal, choice).penalty_pct for goal, choice in zip(GOALS, choices)])
