@@ -38,7 +38,7 @@ class Alternative(NamedTuple):
     # standard deviations of the free values e_mem; u_mem, u_gpu, u_cpu; w_mem, w_gpu, w_cpu
     free_sd: Tuple[float, ...] = (0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
     smooth_sd: Tuple[float, float] = AMPLITUDE  # standard deviations of the smooth part of log time and log power
-    pause: float = 0.0  # in geometric mean times of the rows, as of `power_w`
+    pause: float = 0.0  # as of `power_w`, relative to the geometric mean time of the rows
     prior_width: float = 1.0  # factor on the standard deviations of the prior
 
 
@@ -71,12 +71,12 @@ OTHER_BOARDS = (
     _OWN_CLOCKS._replace(prior_width=2.0),
 )
 """Set by hand on made-up boards, some of which average power over pauses or windows: there the power errors of 10 and
-50 modes fall by about a third. Mean errors of the measured tables, each under a prior without its board, change by at
-most 0.2 points."""
+50 modes fall by about a third. On the measured tables, each under a prior without its board, errors change by at most
+0.2 points in the mean over the tables from 5 modes on; with one mode, the power of two tables is 1 point less exact."""
 
 FURTHER_ODDS = 0.1
-"""Of each alternative after the first, before the first profile: no board of the measured tables is such a board. With
-even odds the power of three and five modes of two of them was up to 1 point less exact."""
+"""Of each alternative after the first, before the first profile: no measured board needs one. With even odds of the
+second alone, the power of three and five modes of two of them was up to 1 point less exact."""
 
 MANY_CLOCKS, MANY_ROWS = 5, 10
 STRAY_TRAFFIC = (

@@ -171,8 +171,8 @@ def infer(posterior: ParameterPosterior, at: Features) -> Tuple[np.ndarray, np.n
     open_places = np.setdiff1d(np.arange(posterior.theta.shape[1]), posterior.free) if moved else np.array([], int)
     means, variances = [], []
     for k, theta in enumerate(posterior.theta):
-        places = np.concatenate([posterior.free, open_places])
-        jacobian = linearised(theta[None], at, places)[1].reshape(2, count, len(places))[:figures]
+        places, pause = np.concatenate([posterior.free, open_places]), posterior.alternatives.pause[k]
+        jacobian = linearised(theta[None], at, places, pause=pause)[1].reshape(2, count, len(places))[:figures]
         jacobian, open_jacobian = np.split(jacobian, [len(posterior.free)], axis=2)
         open_variance = np.square(open_jacobian * posterior.open_sd[k, open_places]).sum(2)
         if len(posterior.rows):
@@ -187,7 +187,6 @@ def infer(posterior: ParameterPosterior, at: Features) -> Tuple[np.ndarray, np.n
         variances.append(posterior.spread[k, :, None] ** 2 * variance + open_variance)
         values = by_name(theta)
         times = minibatch_times(values, at)
-        pause = posterior.alternatives.pause[k]
         log_power = np.log(power_w(values, at, times, times.total + mean[0], pause).total)
         means.append(np.stack([times.total + posterior.unit, log_power])[:figures] + mean)
     weight = posterior.weight[:, None, None]

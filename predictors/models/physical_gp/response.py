@@ -19,8 +19,9 @@ With cores n, clocks f relative to `UNIT_MODE`, batch size b relative to `UNIT_B
 b' is log b, p = exp(overlap), q = exp(traffic_overlap). Time is relative to an arbitrary unit, power in W. The smooth
 maxima and the split by component follow the roofline view of a training step; the utilisations are shares of T.
 
-Where power is sampled in a pause after each minibatch too, sqrt(T^2 + pause^2) takes the place of T in the power, and
-exp(gpu_idle) counts for the share T of it only.
+Where power is an average over more than the minibatches, sqrt(T^2 + pause^2) takes the place of T in the power: between
+T + pause, as with a pause after each minibatch, and the greater of both, as with a window of fixed length. The GPU's
+idle power then counts for the share T of it only.
 """
 
 from __future__ import annotations
@@ -143,7 +144,8 @@ def power_w(
 ) -> Watts:
     """Power of the formulas above; `log_time` is the measured time of a minibatch, if any, instead of `times.total`.
 
-    `pause` is a time after each minibatch in which power is sampled too, one for each parameter vector, (...).
+    `pause` is that of the formulas, 0 where power is an average over minibatches alone; one for each parameter vector,
+    shape (...).
     """
     v = values
     log_time = times.total if log_time is None else log_time
