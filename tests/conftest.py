@@ -22,6 +22,8 @@ def pytest_configure(config):
     """Where the exhaustive tests are left out, Hypothesis tries fewer examples too."""
     if "not exhaustive" in config.option.markexpr:
         settings.load_profile("not-exhaustive")
+    if config.getoption("first_of_each"):
+        config.pluginmanager.register(FirstOfEach())
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -37,10 +39,16 @@ def pytest_addoption(parser):
     parser.addoption("--first-of-each", action="store_true", help="of each parametrized test, run the first case only")
 
 
-def pytest_collection_modifyitems(config, items):
+def pytest_collection_modifyitems(items):
     """Whole pages go first: a test of minutes that begins last keeps one process busy while the others have nothing."""
     items.sort(key=lambda item: not item.nodeid.startswith("tests/test_tutorials.py::"))
-    if config.getoption("first_of_each"):
+
+
+class FirstOfEach:
+    @staticmethod
+    @pytest.hookimpl(trylast=True)
+    def pytest_collection_modifyitems(config, items):
+        """Of each test leaves the first case that `-m` and `-k` have left."""
         by_test = {}
         for item in items:
             by_test.setdefault(item.nodeid.partition("[")[0], []).append(item)
