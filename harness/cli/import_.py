@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Optional
@@ -14,7 +15,7 @@ from harness.core.corpus import CORPUS_COLUMNS, SUFFIXES, TASKS, Column, Row, de
 from harness.core.errors import InvalidValueError
 from harness.core.mode_texts import only_mode
 from harness.core.power_modes import UNKNOWN_KHZ, PowerMode, parse_power_mode
-from harness.core.terminal import counted, nearest_word
+from harness.core.terminal import counted
 from harness.simulation import model
 from harness.simulation.model import Load
 from harness.simulation.parameters import (
@@ -88,14 +89,20 @@ def run(arguments: argparse.Namespace) -> int:
     write_corpus(arguments.out, rows, further)
     print(f"{arguments.out}: {counted(len(kept), 'row')}")
     for device in sorted({str(row["device"]) for row in kept}):
-        meant = "" if is_board(device) else nearest_word(device.lower().replace(" ", "-"), board_names())
+        meant = "" if is_board(device) else _board_meant(device)
         if meant:
-            print(f"note: {device!r} is a device of its own; if it is the board {meant}, name it {meant}")
+            print(f"note: no board is named {device!r}; if you mean {meant}, use that name")
     if faults:
         print(f"left out: {counted(len(faults), 'bad row')}")
     if left_out:
         print(left_out)
     return 0
+
+
+def _board_meant(device: str) -> str:
+    """The board that has the words of a name, in any order: `Jetson AGX Orin` is orin-agx; empty if there is none."""
+    words = set(re.findall(r"[a-z0-9]+", device.lower())) - {"jetson", "nvidia"}
+    return next((board for board in board_names() if set(board.split("-")) == words), "")
 
 
 def _from_log(arguments: argparse.Namespace) -> Row:

@@ -141,7 +141,7 @@ def recommend(
         strategy: how to search: `closed-loop`, `mdbs`, `presets` or another of docs/strategies.md.
         risk: choose a mode by prediction, from profiles of random modes, at this probability of breaking a limit.
         unprofiled: also choose modes with settings outside the profiled range.
-        batch: modes chosen at once; None for 1, or for one per board of a pool.
+        batch: modes chosen at once, at most `profiles`; None for 1, or for one per board of a pool.
         corpus: a file with profiles of other workloads to start from.
         reference: which of its workloads; empty for all except the requested ones.
         max_temperature: modes in which a sensor exceeds it, in degrees Celsius, are excluded.
@@ -159,10 +159,7 @@ def recommend(
         HarnessError: the device is not available or has no power sensor, or options contradict each other. If no mode
             is expected to keep the limits, the answer has the nearest one, and `keeps_limits` is false.
     """
-    _refuse(device, pool, percentile, risk, strategy, reference, corpus, resume)
-    if batch is not None and batch > profiles:
-        hint = f"for samples per minibatch, give --batch-size {batch}; otherwise, more --profiles"
-        raise InvalidValueError(f"--batch is {batch} modes at once, of {counted(profiles, 'profile')}", hint)
+    _refuse(device, pool, percentile, risk, strategy, reference, corpus, resume, batch, profiles)
     progress = progress or Progress(sys.stderr)
     sizes = [batch_size] if isinstance(batch_size, int) else list(batch_size)
     configuration = load_configuration(Path(config))
@@ -439,8 +436,13 @@ def _refuse(
     reference: Sequence[str],
     corpus: Union[str, Path, None],
     resume: bool,
+    batch: Optional[int],
+    profiles: int,
 ) -> None:
     """Refuse invalid options and combinations."""
+    if batch is not None and batch > profiles:
+        hint = f"for samples per minibatch, give --batch-size {batch}; otherwise, more --profiles"
+        raise InvalidValueError(f"--batch is {batch}, more than the {counted(profiles, 'profile')} allowed", hint)
     if percentile >= 100:
         raise InvalidValueError(f"--percentile is {percentile:g}, expected less than 100")
     if risk is not None and not 0 < risk < 1:

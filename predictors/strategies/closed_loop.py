@@ -11,6 +11,7 @@ One shot profiles some modes, fits once, and chooses among all modes without mea
 from __future__ import annotations
 
 import copy
+import dataclasses
 import math
 from typing import Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple, Union
 
@@ -206,15 +207,22 @@ class ClosedLoop(Strategy):
         history.profile_all(from_high_to_low(history, begin))
         while history.left > 0 and not history.taken:  # none of these could be profiled
             profile_random(history, 1, seed=0)
-        ended = ""
-        while history.left > 0:
+        ended_early = False
+        while history.left > 0 and not ended_early:
             chosen = self._next(history, goals)
-            if not chosen:
-                least = f" by {share_to_percent(self.least_gain):g} %" if self.least_gain else ""
-                ended = f"; no other is expected to be better{least}"
-                break
-            history.profile_all(from_high_to_low(history, chosen))
-        return [history.choose_measured(goal, f"best of {len(history.taken)} profiled modes{ended}") for goal in goals]
+            ended_early = not chosen
+            if chosen:
+                history.profile_all(from_high_to_low(history, chosen))
+        choices = [history.choose_measured(goal, f"best of {len(history.taken)} profiled modes") for goal in goals]
+        if not ended_early:
+            return choices
+        least = f" of {share_to_percent(self.least_gain):g} %" if self.least_gain else ""
+        gain = f"promises a gain{least}" + (" over all goals" if len(goals) > 1 else "")
+        promises = [gain if choice.feasible else "is likely to keep the limits" for choice in choices]
+        return [
+            dataclasses.replace(choice, reason=f"{choice.reason}; no other {promise}")
+            for choice, promise in zip(choices, promises)
+        ]
 
     def _next(self, history: History, goals: Sequence[Goal]) -> List[int]:
         """Up to `batch` candidates with an expected gain, each as if those before it had been measured as predicted.

@@ -55,12 +55,12 @@ def test_a_good_corpus_comes_through_as_it_is(tmp_path, suffix):
     assert rows_of(read_corpus(out)) == rows_of(read_corpus(source))
 
 
-@pytest.mark.parametrize(("device", "meant"), [("Orin AGX", "orin-agx"), ("orin_agx", "orin-agx"), ("my-rig", "")])
+@pytest.mark.parametrize(("device", "meant"), [("Jetson AGX Orin", "orin-agx"), ("orin_agx", "orin-agx"), ("orin", "")])
 def test_a_device_named_almost_like_a_board_is_pointed_out(tmp_path, capsys, device, meant):
     source = tmp_path / "in.csv"
     source.write_text("\n".join(lines_of([{**row, "device": device} for row in good_rows()])) + "\n")
     assert run(source, "--out", tmp_path / "out.csv") == 0
-    note = f"note: {device!r} is a device of its own; if it is the board {meant}, name it {meant}\n"
+    note = f"note: no board is named {device!r}; if you mean {meant}, use that name\n"
     assert capsys.readouterr().out.endswith(note if meant else ": 8 rows\n")
 
 

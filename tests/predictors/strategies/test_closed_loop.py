@@ -71,7 +71,7 @@ def test_the_answer_was_measured():
 def test_it_stops_where_nothing_better_is_likely():
     choice = closed_loop(least_gain=0.05).choose(History(TableProfiler(TABLE), 100), power_budget(25_000.0))
     assert choice.spent.profiles < 40
-    assert choice.reason.endswith(" profiled modes; no other is expected to be better by 5 %")
+    assert choice.reason.endswith(" profiled modes; no other promises a gain of 5 %")
 
 
 def test_one_set_of_profiles_serves_a_whole_sweep():
@@ -148,6 +148,7 @@ def test_where_nothing_keeps_the_limit_the_nearest_mode_is_found_and_no_more_is_
     assert not choice.feasible
     assert choice.index == int(TABLE.power_mw.argmin())
     assert choice.spent.profiles < 10
+    assert choice.reason.endswith(" profiled modes; no other is likely to keep the limits")
 
 
 def test_modes_of_a_batch_are_profiled_from_high_to_low_clocks():
