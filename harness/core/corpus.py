@@ -390,12 +390,14 @@ def _modes_of_boards(table: pd.DataFrame) -> Iterator[Tuple[str, Fault]]:
 
 def _exchanged(table: pd.DataFrame) -> Iterator[Tuple[str, Fault]]:
     """Times that rise and powers that fall with the clocks, so their columns are exchanged."""
-    for _, part in table.dropna(subset=["power_mw"]).groupby([*_LIKE], sort=False):
-        speed = part[list(PowerMode._fields)].clip(lower=1).astype(float).product(axis=1).rank()
-        ranks = [part[name].rank() for name in ("minibatch_time_ms", "power_mw")]
-        if len(part) < LEAST_ROWS or any(values.nunique() == 1 for values in (speed, *ranks)):
+    powered = table.dropna(subset=["power_mw"])
+    clocks = powered[list(PowerMode._fields)].clip(lower=1).astype(float).product(axis=1)
+    for _, part in powered.assign(clocks=clocks).groupby([*_LIKE], sort=False):
+        figures = part[["clocks", "minibatch_time_ms", "power_mw"]]
+        if len(part) < LEAST_ROWS or (figures.nunique() == 1).any():
             continue
-        with_time, with_power = (speed.corr(values) for values in ranks)
+        correlations = figures.rank().corr()["clocks"]
+        with_time, with_power = correlations["minibatch_time_ms"], correlations["power_mw"]
         if with_time > CLEAR and with_power < -CLEAR:
             text = "minibatch_time_ms rises and power_mw falls with the clocks: the columns look exchanged"
             yield from ((place, Fault(text, text)) for place in part.index)

@@ -49,6 +49,7 @@ class NamedMode:
         return self.name
 
 
+@functools.lru_cache(maxsize=None)  # a board has thousands of modes, but few clocks
 def format_mhz(khz: int) -> str:
     """A clock as written in a mode's name: MHz, or `x` if unknown."""
     return "x" if khz == UNKNOWN_KHZ else f"{khz_to_mhz(khz):.10g}"

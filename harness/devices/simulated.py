@@ -7,7 +7,7 @@ import datetime
 import functools
 import hashlib
 from pathlib import Path
-from typing import Any, Dict, Iterator, List, Optional, Tuple
+from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
 
 from harness.core.capability import Capability
 from harness.core.cases import (
@@ -75,7 +75,7 @@ TOO_LARGE = {
 # Power-on time of every simulated board: a date on which nothing was really measured.
 BEGINNING = datetime.datetime(2000, 1, 1, tzinfo=datetime.timezone.utc)
 # The result of a run: further conditions, minibatches, telemetry and aggregates.
-Yielded = Tuple[Dict[str, Any], List[Minibatch], Telemetry, Dict[str, Optional[float]]]
+Yielded = Tuple[Dict[str, Any], Sequence[Minibatch], Telemetry, Dict[str, Optional[float]]]
 _IDLE_STATES = {(LOGGING, STATIC): "logging", (QUIET, STATIC): "clean", (QUIET, DVFS): "dvfs"}
 
 

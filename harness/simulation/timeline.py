@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Dict, List, NamedTuple, Sequence, Tuple
+from typing import Dict, NamedTuple, Sequence, Tuple
 
 import numpy as np
 
 from harness.core.metrics import STABLE_WINDOW_S, stable_from
-from harness.core.profiles import CLEAN, FIRST, SETTLING, Minibatch
+from harness.core.profiles import CLEAN, FIRST, SETTLING, Minibatch, Minibatches
 from harness.core.units import ms_to_s
 from harness.simulation.model import Response
 
@@ -71,12 +71,12 @@ class Timeline:
     def up_to(self, count: int) -> Timeline:
         return Timeline(*(getattr(self, field.name)[:count] for field in dataclasses.fields(self)))
 
-    def minibatches(self, clean_from: int = 1) -> List[Minibatch]:
+    def minibatches(self, clean_from: int = 1) -> Minibatches:
         """As they stand in a profile: the first, those that settle, and from number `clean_from` on the clean ones."""
-        phases = [FIRST] + [SETTLING] * (clean_from - 1) + [CLEAN] * (len(self.epoch) - clean_from)
-        columns = (self.start_s, self.stall_ms, self.compute_ms, self.e2e_ms)
-        numbers = (column.tolist() for column in columns)
-        return list(map(Minibatch, self.epoch.tolist(), range(len(phases)), phases, *numbers))
+        count = len(self.epoch)
+        phases = np.repeat([FIRST, SETTLING, CLEAN], [1, clean_from - 1, count - clean_from])
+        columns = (self.epoch, np.arange(count), phases, self.start_s, self.stall_ms, self.compute_ms, self.e2e_ms)
+        return Minibatches(dict(zip(Minibatch._fields, columns)))
 
 
 def run_minibatches(

@@ -12,7 +12,7 @@ from harness.core.cases import CUT_MINIBATCHES, DVFS, INFERENCE, STATIC, Case, M
 from harness.core.interleaving import Interleaved, alone_s, interleave
 from harness.core.metrics import MAX_SETTLING_S, MIN_POWER_SAMPLES, POWER_CHANNEL, STABLE_WINDOW_S
 from harness.core.power_modes import UNKNOWN_KHZ, PowerMode
-from harness.core.profiles import CLEAN, Minibatch, Series, Telemetry
+from harness.core.profiles import CLEAN, Minibatch, Minibatches, Series, Telemetry
 from harness.core.units import MS_PER_S, ms_to_s, s_to_ms
 from harness.simulation import model
 from harness.simulation.model import (
@@ -177,7 +177,7 @@ def total_mw(rails_mw: Mapping[str, np.ndarray]) -> np.ndarray:
 
 def run_training(
     board: SimulatedBoard, workload: WorkloadParameters, case: Case, data: VirtualData
-) -> Tuple[List[Minibatch], Telemetry]:
+) -> Tuple[Minibatches, Telemetry]:
     """Minibatches and telemetry of a case that trains or infers; the clock is 0 when telemetry begins."""
     settings, noise, parameters = case.settings, noise_of(case), board.parameters
     time_factor, power_factor = run_factors(board, noise)

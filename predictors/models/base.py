@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import abc
 import dataclasses
+import functools
 import importlib
 import inspect
 from typing import (
@@ -343,9 +344,16 @@ def one_blas_thread() -> Any:
 
     On two busy cores a fit on 10 modes took 2 s on one thread and 20 s on two.
     """
-    from threadpoolctl import threadpool_limits
+    return _blas_libraries().limit(limits=1)
 
-    return threadpool_limits(1, user_api="blas")
+
+@functools.lru_cache(maxsize=None)
+def _blas_libraries() -> Any:
+    """Every BLAS of this process. Searching its libraries takes 3 to 6 ms, as long as a small fit."""
+    import scipy.linalg  # noqa: F401  # has a BLAS of its own, which has to be there before the search
+    from threadpoolctl import ThreadpoolController
+
+    return ThreadpoolController().select(user_api="blas")
 
 
 def check_inputs(modes: ModesLike, batch_size: BatchSizes, task: Tasks, power_limit_mw: PowerLimits = None) -> Inputs:

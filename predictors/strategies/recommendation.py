@@ -80,7 +80,7 @@ class Recommendation(NamedTuple):
     @property
     def several_sizes(self) -> bool:
         """Whether there were several batch sizes, so that times compare per sample."""
-        return len(set(self.posterior.batch_size.tolist())) > 1
+        return bool(np.ptp(self.posterior.batch_size) > 0)
 
 
 def _pickable(history: History, posterior: CandidatePosterior, unprofiled: bool) -> np.ndarray:
@@ -155,7 +155,7 @@ def _recommend(
     shown = _pickable(history, posterior, unprofiled)
     per_sample = np.exp(posterior.log_time) / posterior.batch_size
     places = pareto_front(per_sample, np.where(shown, np.exp(posterior.log_power), np.nan))
-    front = tuple(describe(posterior, history, int(place), "") for place in places)
+    front = tuple(describe_all(posterior, history, places.tolist()))
     return Recommendation(goal, choice, chosen, front, tuple(savings), posterior, history, samples, unprofiled)
 
 
@@ -188,21 +188,33 @@ def shared_mode(recommendations: Sequence[Recommendation], risk: float) -> Optio
 
 def describe(posterior: CandidatePosterior, history: History, index: int, label: str) -> ModeFigures:
     """The figures of a candidate, from its posterior."""
-    reach = posterior.reach((1 - LEVEL) / 2)[index]
+    [mode] = describe_all(posterior, history, [index], label)
+    return mode
 
-    def interval(log_median: np.ndarray, log_sd: np.ndarray) -> FigureInterval:
-        factor = float(np.exp(reach * log_sd[index]))
+
+def describe_all(
+    posterior: CandidatePosterior, history: History, places: Sequence[int], label: str = ""
+) -> List[ModeFigures]:
+    """The figures of some candidates, given by their indices."""
+    reach = posterior.reach((1 - LEVEL) / 2)
+
+    def interval(log_median: np.ndarray, log_sd: np.ndarray, index: int) -> FigureInterval:
+        factor = float(np.exp(reach[index] * log_sd[index]))
         value = float(np.exp(log_median[index]))
         return FigureInterval(value, value / factor, value * factor, bool(posterior.measured[index]))
 
-    return ModeFigures(
-        label,
-        history.mode(index),
-        int(posterior.batch_size[index]),
-        interval(posterior.log_time, posterior.log_time_sd),
-        interval(posterior.log_power, posterior.log_power_sd),
-        history.choice(index, "", True).power_limit_mw,
-    )
+    limits = history.profiler.candidates.power_limit_mw
+    return [
+        ModeFigures(
+            label,
+            history.mode(index),
+            int(posterior.batch_size[index]),
+            interval(posterior.log_time, posterior.log_time_sd, index),
+            interval(posterior.log_power, posterior.log_power_sd, index),
+            None if limits is None else int(limits[index]),
+        )
+        for index in places
+    ]
 
 
 def energy_wh(mode: ModeFigures, minibatches: float) -> float:

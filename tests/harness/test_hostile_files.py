@@ -50,9 +50,9 @@ def idx(*shape):
 @pytest.mark.parametrize(
     ("name", "content", "match"),
     [
-        (f"{IMAGES}.gz", gzip.compress(idx(2, 2, 2) + bytes(64 * MIB)), "unpacks to more instead of 24"),
+        (f"{IMAGES}.gz", gzip.compress(idx(2, 2, 2) + bytes(64 * MIB), 1), "unpacks to more instead of 24"),
         (f"{IMAGES}.gz", gzip.compress(idx(2**32 - 1, 28, 28)), "would unpack to 3,367,254,359,296 bytes"),
-        (f"{IMAGES}.gz", gzip.compress(bytes(64 * MIB)), "no idx file"),
+        (f"{IMAGES}.gz", gzip.compress(bytes(64 * MIB), 1), "no idx file"),
         (IMAGES, idx(2**32 - 1, 0, 28), "holds 4294967295 x 0 x 28"),
         (IMAGES, idx(2**31, 2**31, 2**31, 4), "has 20 bytes, but"),
         (IMAGES, idx(1), "has 8 bytes, but"),

@@ -259,10 +259,9 @@ def _descend(
     reach: np.ndarray,
 ) -> Tuple[float, np.ndarray]:
     """Levenberg and Marquardt's descent: the least squares, and the parameters there."""
-    theta, off = begin, residual(begin)
+    theta, off, jacobian = begin, residual(begin), slopes(begin)
     cost, damping = float(off @ off), 0.1
     for _ in range(_MOST_STEPS):
-        jacobian = slopes(theta)
         curvature = jacobian.T @ jacobian
         step = np.linalg.solve(curvature + damping * np.diag(np.diag(curvature)), -jacobian.T @ off)
         tried = theta + np.clip(step, -reach, reach)
@@ -277,13 +276,14 @@ def _descend(
         damping = max(damping / 5, 1e-8)
         if gained < 1e-6:
             break
+        jacobian = slopes(theta)
     return cost, theta
 
 
 def _jacobian(theta: np.ndarray, settings: np.ndarray) -> np.ndarray:
     """Derivatives of `log_response` by the parameters, by central differences, shape (2n, d)."""
     step = 1e-4 * np.eye(len(theta))
-    above, below = (log_response(theta + sign * step, settings) for sign in (1, -1))
+    above, below = np.split(log_response(theta + np.concatenate([step, -step]), settings), 2)
     return ((above - below) / 2e-4).T
 
 

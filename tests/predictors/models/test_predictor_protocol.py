@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import math
+import os
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -135,3 +138,24 @@ def test_each_mode_is_on_the_front_or_not_as_the_whole_front_has_it(rows):
     prediction = Prediction(time_ms, power_mw, 0.1 * np.ones(len(rows)), 0.1 * np.ones(len(rows)))
     one_by_one = {place for place in range(len(rows)) if prediction.is_on_front(place, admitted)}
     assert one_by_one == set(prediction.front(admitted).tolist())
+
+
+TWO_BLAS = """
+import numpy, sys
+from threadpoolctl import threadpool_info
+from predictors.models.base import one_blas_thread
+
+assert "scipy" not in sys.modules
+with one_blas_thread():
+    pass
+import scipy.linalg  # its BLAS is another one than NumPy's
+with one_blas_thread():
+    inside = [library["num_threads"] for library in threadpool_info() if library["user_api"] == "blas"]
+print(set(inside))
+"""
+
+
+def test_every_blas_has_one_thread_for_a_while_also_one_that_was_loaded_late():
+    environment = {**os.environ, "OPENBLAS_NUM_THREADS": "2", "MKL_NUM_THREADS": "2"}
+    ran = subprocess.run([sys.executable, "-c", TWO_BLAS], env=environment, capture_output=True, text=True, check=True)
+    assert ran.stdout == "{1}\n"
