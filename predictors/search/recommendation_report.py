@@ -98,7 +98,7 @@ def format_shared(recommendations: Sequence[Recommendation], shared: Optional[Sh
     cost = f"{counted(spent['profiles'], 'profile')}, {format_duration(spent['seconds'])}"
     lines = [f"spent on all {len(recommendations)} workloads: {cost}"]
     if shared is None:
-        return "\n".join([*lines, "one mode for all: none is expected to keep the limits of each workload"])
+        return "\n".join([*lines, "one mode for all: none that each workload has is expected to keep its limits"])
     first = shared.modes[0]
     lines.append(
         f"one mode for all: {first.name}, batch size {first.batch_size}, "

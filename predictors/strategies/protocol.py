@@ -41,6 +41,12 @@ class Candidates(NamedTuple):
         return f"{mode}, batch size {self.batch_size[index]}" if has_several_sizes else mode
 
     @property
+    def settings(self) -> List[Tuple[int, ...]]:
+        """What tells each candidate from all others: its mode, batch size and power limit, 0 without one."""
+        limits = np.zeros_like(self.batch_size) if self.power_limit_mw is None else self.power_limit_mw
+        return list(map(tuple, np.column_stack([self.modes, self.batch_size, limits]).tolist()))
+
+    @property
     def known_modes(self) -> np.ndarray:
         """The modes as predictors take them: an unknown clock is equal in all, so any number above 0 will do."""
         return np.maximum(self.modes, 1)

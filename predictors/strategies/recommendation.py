@@ -16,7 +16,7 @@ from predictors.models.base import DEFAULT_BATCH_SIZE, Predictor
 from predictors.strategies.closed_loop import CandidatePosterior, learn
 from predictors.strategies.fixed import Maxn, Presets, VendorPreset
 from predictors.strategies.goals import Goal
-from predictors.strategies.protocol import Choice, History, Strategy
+from predictors.strategies.protocol import Candidates, Choice, History, Strategy
 from predictors.strategies.search import Grid
 
 LEVEL = 0.8  # share of measurements that the intervals should contain
@@ -167,23 +167,34 @@ class SharedMode(NamedTuple):
 
 
 def shared_mode(recommendations: Sequence[Recommendation], risk: float) -> Optional[SharedMode]:
-    """The mode that serves all workloads best, from recommendations on the same candidates; None if none is feasible.
+    """The mode that serves all workloads best, of the candidates that all have; None if none is feasible.
 
     A profiled mode must keep all limits; any other may break one with at most the probability `risk`.
     """
-    count = len(recommendations[0].posterior.measured)
-    allowed, longer = np.ones(count, dtype=bool), np.zeros(count)
-    for recommendation in recommendations:
+    shared = _shared_candidates([each.history.profiler.candidates for each in recommendations])
+    allowed, longer = np.ones(len(shared[0]), dtype=bool), np.zeros(len(shared[0]))
+    for recommendation, places in zip(recommendations, shared):
         posterior, goal = recommendation.posterior, recommendation.goal
         kept = np.where(posterior.measured, posterior.excess(goal) <= 0, posterior.risk(goal) <= risk)
-        allowed &= _pickable(recommendation.history, posterior, unprofiled=False) & kept
+        kept &= _pickable(recommendation.history, posterior, unprofiled=False)
         objective = posterior.objective(goal)
-        longer = longer + (objective / objective[recommendation.choice.index] - 1) / len(recommendations)
+        allowed &= kept[places]
+        longer += (objective[places] / objective[recommendation.choice.index] - 1) / len(recommendations)
     if not allowed.any():
         return None
     best = int(np.where(allowed, longer, np.inf).argmin())
-    modes = tuple(describe(each.posterior, each.history, best, "shared") for each in recommendations)
-    return SharedMode(modes, float(longer[best]))
+    modes = [
+        describe(each.posterior, each.history, int(places[best]), "shared")
+        for each, places in zip(recommendations, shared)
+    ]
+    return SharedMode(tuple(modes), float(longer[best]))
+
+
+def _shared_candidates(candidates: Sequence[Candidates]) -> List[np.ndarray]:
+    """Indices of the candidates that all of these have, in the order of the first: an array for each."""
+    places = [{setting: place for place, setting in enumerate(one.settings)} for one in candidates]
+    shared = [setting for setting in places[0] if all(setting in other for other in places)]
+    return [np.array([own[setting] for setting in shared], dtype=int) for own in places]
 
 
 def describe(posterior: CandidatePosterior, history: History, index: int, label: str) -> ModeFigures:

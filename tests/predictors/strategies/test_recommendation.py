@@ -18,11 +18,11 @@ TABLE = example_table()
 PRESET = VendorPreset("MODE_20W", PowerMode(4, 1_100_000, 400_000, 2_100_000), 20_000.0)
 
 
-def recommended(budget_mw=25_000.0, samples=16e5, presets=(PRESET,)):
-    strategy = ClosedLoop(lambda: NearlyRight(TABLE, log_sd=0.02), middle_modes)
-    history = History(TableProfiler(TABLE), 12)
+def recommended(budget_mw=25_000.0, samples=16e5, presets=(PRESET,), table=TABLE):
+    strategy = ClosedLoop(lambda: NearlyRight(table, log_sd=0.02), middle_modes)
+    history = History(TableProfiler(table), 12)
     goal = power_budget(budget_mw)
-    return recommend(history, [goal], strategy, NearlyRight(TABLE, log_sd=0.02), presets, samples)[0]
+    return recommend(history, [goal], strategy, NearlyRight(table, log_sd=0.02), presets, samples)[0]
 
 
 def test_the_recommended_mode_has_the_figures_that_were_profiled():
@@ -59,6 +59,17 @@ def test_the_one_mode_for_several_workloads_counts_the_tails_of_the_predictor():
     unsure = {"measured": np.zeros(len(TABLE), dtype=bool), "log_power_sd": np.full(len(TABLE), 0.1), "freedom": 2.5}
     shared = shared_mode([one._replace(posterior=one.posterior._replace(**unsure)) for one in found], 0.05)
     assert shared.modes[0].power_mw.value < 24e3 * 1.02 * np.exp(-0.1 * 2.5)  # 5 % of a t lie above 2.6
+
+
+def test_the_one_mode_for_several_workloads_is_one_that_each_of_them_has():
+    table = TABLE.take(np.arange(len(TABLE))[::-1][: len(TABLE) // 2])
+    shared = shared_mode([recommended(), recommended(table=table)], 0.05)
+    first, second = shared.modes
+    assert first.power_mode == second.power_mode
+    place = table.modes.tolist().index(list(second.power_mode))
+    assert second.time_ms.value == pytest.approx(table.time_ms[place], rel=0.1)
+    even, odd = TABLE.take(np.arange(0, len(TABLE), 2)), TABLE.take(np.arange(1, len(TABLE), 2))
+    assert shared_mode([recommended(table=even), recommended(table=odd)], 0.05) is None
 
 
 def test_nothing_profiled_is_no_recommendation():
