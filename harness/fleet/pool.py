@@ -87,6 +87,8 @@ class PoolDevice:
         words += ["--minibatches", str(settings.minibatches), "--seed", str(settings.seed)]
         if settings.max_temperature_c is not None:
             words += ["--max-temperature", str(settings.max_temperature_c)]
+        if settings.power_limit_w is not None:
+            words += ["--power-limit", str(settings.power_limit_w)]
         self._submissions.append(submission.submit(self._fleet, self._pool, words, case_s=1.0, board=board))
         return self._submissions[-1]
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
 
-from harness.core.cases import Case
+from harness.core.cases import Case, Settings
 from harness.core.configuration import load_configuration
 from harness.core.device import named_mode
 from harness.core.errors import CannotRunError
@@ -32,11 +34,25 @@ LAB = [
 BOARDS = ("board1", "board2", "board3")
 
 
+def case_of(words):
+    """The case that the words of a submission ask a board for."""
+    told = dict(zip(words[1::2], words[2::2]))
+    settings = Settings(
+        minibatches=int(told["--minibatches"]),
+        seed=int(told["--seed"]),
+        max_temperature_c=float(told["--max-temperature"]) if "--max-temperature" in told else None,
+        power_limit_w=float(told["--power-limit"]) if "--power-limit" in told else None,
+    )
+    mode = mode_on("orin-agx", told["--power-mode"])
+    where = int(told["--workers"]), told["--storage"], int(told["--batch-size"]), settings
+    return Case("", told["--workload"], mode, *where, Path(words[0]).stem[len("test_") :])
+
+
 class Pool:
     """Runs what is submitted when it is submitted, on board3 and board2 in turns unless a board is named."""
 
     def __init__(self, folder):
-        self.folder, self.ran, self.refuses, self.slowed = folder, [], False, {}
+        self.folder, self.ran, self.cases, self.refuses, self.slowed = folder, [], [], False, {}
         self._turns = itertools.cycle(("board3", "board2"))
 
     def submit(self, fleet, name, words, *, case_s, board):
@@ -50,14 +66,14 @@ class Pool:
         found = submission.Submission(one)
         pinned, board = board, board or next(self._turns)
         self.ran.append((pinned, told["--power-mode"]))
+        self.cases.append(case_of(words))
         found.file(1, "attempts").write_text(f"now\t{board}\tstarted\n")
         if self.refuses:
             found.file(1, "ended").write_text(
                 f"held\t{board}\t1\t1\tfailed 3 times, the last time: pytest ended with 1\n"
             )
             return found
-        named = mode_on("orin-agx", told["--power-mode"])
-        case = Case(f"sim:orin-agx@{board[-1]}", told["--workload"], named, 4, "ssd", 16)
+        case = dataclasses.replace(self.cases[-1], device=f"sim:orin-agx@{board[-1]}")
         with ResultsStore(found.file(1, f"results-1-{board}.sqlite")) as store:
             device = SimulatedDevice(case.device[4:])
             device.slowdown = self.slowed.get(board, 0.0)
@@ -108,6 +124,17 @@ def test_a_search_on_a_pool_sees_one_board_and_keeps_what_each_measured(boards, 
     assert sorted(name for name, _ in figures) == sorted(["sim:orin-agx@1", *["sim:orin-agx@2", "sim:orin-agx@3"] * 5])
     of_board3 = figures["sim:orin-agx@3", boards.ran[3][1]]["power_mw"]
     assert of_board3 == pytest.approx(found.power_mw[1] * device.scales["board3"][1])
+
+
+@pytest.mark.parametrize("task", ["training", "inference"])
+def test_boards_are_asked_for_the_case_that_was_chosen(boards, task):
+    settings = Settings(minibatches=7, seed=3, max_temperature_c=71.5, power_limit_w=37.5)
+    mode = mode_on("orin-agx", "8c-1728-612-3199")
+    chosen = Case("", "resnet18-cifar10", mode, 2, "hdd", 8, settings, task)
+    device, boards.refuses = opened(boards), True
+    device.begin([chosen])
+    device.begin([dataclasses.replace(chosen, settings=Settings())])
+    assert boards.cases == [chosen] * 3 + [dataclasses.replace(chosen, settings=Settings())]
 
 
 def test_a_board_that_joins_during_the_search_measures_as_it_is(boards, capsys):
