@@ -75,7 +75,7 @@ class ModeSearches:
         if case.task == CONCURRENT:
             outcomes = plan(device, case, progress.update)
         else:
-            sizes = BATCHES if case.task == INFERENCE else (case.batch_size,)
+            sizes = tuple(sorted({*(BATCHES if case.task == INFERENCE else ()), case.batch_size}))
             modes = device.power_modes("all", case.workload)
             profiler = DeviceProfiler(device, case, modes, batch_sizes=sizes, report=progress.update, **profiling)
             outcomes = search(profiler, truth(device, case, sizes))
@@ -123,7 +123,10 @@ def search(profiler: DeviceProfiler, true_figures: Optional[Truth]) -> List[Sear
     device, case, batch_size = profiler.device, profiler.template, profiler.candidates.batch_size
     greatest = (*device.power_mode_space().greatest, case.batch_size)
     rows = np.column_stack([profiler.candidates.modes, batch_size])
-    at_maxn = profiler.profile(int((rows == greatest).all(axis=1).argmax()))
+    is_maxn = (rows == greatest).all(axis=1)
+    if not is_maxn.any():
+        raise CannotRunError(f"{case.id}: {device.name} has no profile of its greatest mode, which sets the budgets")
+    at_maxn = profiler.profile(int(is_maxn.argmax()))
     if isinstance(at_maxn, FailedMode):
         raise CannotRunError(f"{case.id}: {at_maxn.reason}")
     outcomes = []

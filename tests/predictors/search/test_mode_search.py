@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import io
 
@@ -12,6 +13,7 @@ from harness.core.errors import CannotRunError
 from harness.core.terminal import Progress
 from harness.devices.simulated import SimulatedDevice
 from predictors.search import mode_search
+from predictors.search.device_profiler import DeviceProfiler
 from predictors.search.mode_search import (
     CLOSED_LOOP,
     HALVING,
@@ -44,6 +46,26 @@ def test_both_searches_of_each_budget_are_told_and_kept():
     assert searches.of(CASE.device) == found
     with pytest.raises(CannotRunError, match="on sim:orin-agx no search of this run came to an end"):
         searches.of("sim:orin-agx")
+
+
+def test_budgets_are_shares_of_the_greatest_mode_at_the_batch_size_of_the_case(monkeypatch):
+    profiled, profile = [], DeviceProfiler.profile
+
+    def profile_and_note(self, index):
+        profiled.append(self.candidates.name(index))
+        return profile(self, index)
+
+    monkeypatch.setattr(DeviceProfiler, "profile", profile_and_note)
+    device, case = SimulatedDevice("orin-nano"), dataclasses.replace(CASE, task="inference", batch_size=8)
+    ModeSearches().search(device, case, Progress(io.StringIO()))
+    assert profiled[0] == f"{device.power_mode_space().greatest.name}, batch size 8"
+
+
+def test_a_replayed_corpus_without_the_greatest_mode_has_no_budgets():
+    device, modes = SimulatedDevice("orin-nano"), SimulatedDevice("orin-nano").power_modes("all")
+    lower = [named for named in modes if named[1] != device.power_mode_space().greatest]
+    with pytest.raises(CannotRunError, match="no profile of its greatest mode, which sets the budgets"):
+        mode_search.search(DeviceProfiler(device, CASE, lower), None)
 
 
 def found_by(strategy, goal, spent=7, true_over=0.9, slower=1.0):
