@@ -134,8 +134,11 @@ def evaluate_strategies(
     outcomes: Dict[Tuple[str, str], JudgedChoices] = {}
     for table, goals, setting, runs in contests:
         here = run_contest(runs, goals, setting, jobs, count)
-        lengths = {table.workload: minibatches_of_training(table.workload, DEFAULT_BATCH_SIZE)}
-        rows += results(here, [table], len(goals), setting.presets, lengths if table.task == TASKS[0] else {})
+        minibatches = minibatches_of_training(table.workload, DEFAULT_BATCH_SIZE)
+        samples = {}
+        if minibatches is not None and table.task == TASKS[0]:
+            samples[table.workload] = minibatches * DEFAULT_BATCH_SIZE
+        rows += results(here, [table], len(goals), setting.presets, samples)
         outcomes.setdefault((table.device, table.task), {}).update(here)
     notes = list(dict.fromkeys(note for _, _, setting, _ in contests for note in notes_on(setting.presets)))
     about = {

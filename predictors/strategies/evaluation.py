@@ -43,6 +43,10 @@ class JudgedChoice(NamedTuple):
     breaks: bool  # whether it breaks a limit of the goal
 
     @property
+    def sample_time_ms(self) -> float:
+        return self.time_ms / self.choice.batch_size
+
+    @property
     def over_mw(self) -> float:
         """Power above the budget, 0 or more; 0 for goals without a power limit."""
         return max(self.power_mw - self.goal.limits.get("power_mw", np.inf), 0.0)
@@ -143,16 +147,14 @@ def by_choice(outcomes: Sequence[JudgedChoice]) -> Dict[str, List[float]]:
     }
 
 
-def hours_saved(
-    outcomes: Sequence[JudgedChoice], others: Sequence[JudgedChoice], minibatches: float
-) -> Optional[float]:
-    """Mean hours that the choices save over other choices for the same goals, during a whole training (Q5).
+def hours_saved(outcomes: Sequence[JudgedChoice], others: Sequence[JudgedChoice], samples: float) -> Optional[float]:
+    """Mean hours that the choices save over others for the same goals, in a training of so many samples (Q5).
 
     001 sec. 1.4 counts them as epochs x the gain of an epoch. Goals for which either choice breaks a limit are left
     out, because such a choice is not allowed. None if no goal is left.
     """
     saved = [
-        ms_to_s((other.time_ms - outcome.time_ms) * minibatches) / S_PER_HOUR
+        ms_to_s((other.sample_time_ms - outcome.sample_time_ms) * samples) / S_PER_HOUR
         for outcome, other in zip(outcomes, others)
         if not (outcome.breaks or other.breaks)
     ]
@@ -203,13 +205,13 @@ def results(
     targets: Sequence[Table],
     goals: int,
     presets: Sequence[VendorPreset] = (),
-    minibatches: Optional[Mapping[str, Optional[float]]] = None,
+    samples: Optional[Mapping[str, float]] = None,
 ) -> List[Dict[str, Any]]:
     """The figures of each strategy, target and number of profiles, as plain values.
 
     `by_repeat` holds median and quartiles, over repeats, of mean penalty, A/L+1 and violations of one repeat, in %;
     `by_choice` every single choice, repeat after repeat. `goals` is the number of goals of a sweep;
-    `hours_saved_vs_presets` needs `presets` and the `minibatches` of a whole training, by workload.
+    `hours_saved_vs_presets` needs `presets` and the `samples` of a whole training, by workload.
     """
     tables = {table.workload: table for table in targets}
     rows = []
@@ -221,12 +223,12 @@ def results(
             "over_limit_plus1": spread([figures["over_limit_plus1_pct"] for figures in sweeps]),
             "violations": spread([figures["violations_pct"] for figures in sweeps]),
         }
-        length = (minibatches or {}).get(target)
+        trained = (samples or {}).get(target)
         saved = None
-        if presets and length is not None:
+        if presets and trained is not None:
             idle = History(TableProfiler(table), 0)
             others = [judge(table, outcome.goal, Presets(presets).choose(idle, outcome.goal)) for outcome in outcomes]
-            saved = hours_saved(outcomes, others, length)
+            saved = hours_saved(outcomes, others, trained)
         rows.append(
             {
                 "strategy": strategy,

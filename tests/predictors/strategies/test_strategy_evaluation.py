@@ -103,8 +103,16 @@ def test_hours_saved_are_those_of_the_faster_mode_over_the_whole_training():
         [judge(FOUR, one.goal, dataclasses.replace(one.choice, index=index)) for one in outcomes] for index in (0, 3)
     )
     # 400 ms against 200 ms at 20 W and 150 ms at 35 W, 36,000 minibatches: 2 h and 2.5 h.
-    assert hours_saved(outcomes, slowest, 36_000) == pytest.approx(2.25)
-    assert hours_saved(outcomes, forbidden, 36_000) is None
+    assert hours_saved(outcomes, slowest, 16 * 36_000) == pytest.approx(2.25)
+    assert hours_saved(outcomes, forbidden, 16 * 36_000) is None
+
+
+def test_hours_saved_are_of_as_many_samples_whatever_the_batch_size():
+    table = dataclasses.replace(FOUR, batch_size=np.array([64, 16, 16, 16]))  # 6.25 ms a sample instead of 25
+    goals = [Goal("sample_time_ms", {"power_mw": 15e3}), Goal("sample_time_ms", {"power_mw": 22e3})]
+    outcomes = sweep(table, lambda seed: BruteForce(), goals, 4, 0)
+    second = [judge(table, one.goal, dataclasses.replace(one.choice, index=1, batch_size=16)) for one in outcomes]
+    assert hours_saved(outcomes, second, 36e5) == pytest.approx(36e5 * (12.5 - 6.25) / 36e5)
 
 
 def test_an_energy_goal_is_judged_by_energy():
