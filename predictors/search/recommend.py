@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import math
 import sys
 from pathlib import Path
@@ -57,6 +58,7 @@ from predictors.search.recommendation_report import (
     plain_recommendation,
     plain_spent,
 )
+from predictors.strategies.closed_loop import OneShot
 from predictors.strategies.fixed import presets_of
 from predictors.strategies.goals import OBJECTIVES, QUANTITIES, Goal, budget_in_mw
 from predictors.strategies.protocol import Choice, History, Strategy
@@ -672,10 +674,14 @@ def locked_clocks(device: Device) -> List[Tuple[str, PowerMode]]:
     return [(mode.name, mode) for mode in modes]
 
 
+PEAK_CHECKS = 2  # profiles for each goal that a strategy which chooses by prediction leaves, to check its choices
+
+
 class WithinPeak(Strategy):
     """A strategy whose choice is profiled and keeps a peak limit; if it does not, the power limit is lowered.
 
-    The profile that broke the limit determines by how much: no predictor models peaks.
+    The profile that broke the limit determines by how much: no predictor models peaks. If no profile is left for a
+    choice, it is not feasible.
     """
 
     def __init__(self, strategy: Strategy, limit_mw: float, peaks: Mapping[int, PowerPeak]) -> None:
@@ -685,12 +691,22 @@ class WithinPeak(Strategy):
 
     def choose_all(self, history: History, goals: Sequence[Goal]) -> List[Choice]:
         goals = [self._at_most(goal, self._limit_mw) for goal in goals]
-        return [self._checked(history, *each) for each in zip(goals, self._strategy.choose_all(history, goals))]
+        self._keep_back(min(PEAK_CHECKS * len(goals), history.left - 1))
+        choices = self._strategy.choose_all(history, goals)
+        self._keep_back(history.left)
+        return [self._checked(history, *each) for each in zip(goals, choices)]
+
+    def _keep_back(self, profiles: int) -> None:
+        if isinstance(self._strategy, OneShot):
+            self._strategy.kept_back = profiles
 
     def _checked(self, history: History, goal: Goal, choice: Choice) -> Choice:
         refused: Set[int] = set()
         while choice.feasible:
             name = history.profiler.candidates.name(choice.index)
+            if choice.index not in history.taken and history.left <= 0:
+                reason = f"{choice.reason}; no profile is left to check its peak"
+                return dataclasses.replace(choice, feasible=False, reason=reason)
             if history.profile(choice.index) is None:
                 raise CannotRunError(f"{name} cannot be profiled: {history.failed[choice.index]}")
             if choice.index not in self._peaks:

@@ -59,6 +59,20 @@ def test_recommend_names_a_mode_within_the_budget_and_writes_its_conf(capsys, tm
     assert PowerMode(*to_power_mode(conf, model)).name == chosen
 
 
+@pytest.mark.parametrize(("profiles", "more"), [(8, ["--risk", 0.05]), (8, ["--strategy", "nn"]), (1, ["--risk", 0.3])])
+def test_a_mode_chosen_by_prediction_is_profiled_for_its_peak_within_the_profiles(profiles, more, capsys, tmp_path):
+    budgets = ["--peak-budget", 33, "--power-budget", 30, "--profiles", profiles, "--json", tmp_path / "o.json"]
+    code, out, err = run(capsys, *RECOMMEND, *budgets, *more)
+    answer = json.loads((tmp_path / "o.json").read_text())
+    assert answer["spent"]["profiles"] <= profiles
+    assert "are spent" not in err
+    if answer["choice"]["feasible"]:
+        assert (code, answer["peak"]["peak_mw"] <= 33_000) == (0, True)
+    else:
+        assert code == 2
+        assert profiles > 1 or "no profile is left to check its peak" in out
+
+
 @pytest.mark.exhaustive
 def test_recommend_names_a_mode_whose_peak_is_within_a_budget(capsys, tmp_path):
     budgets = ["--peak-budget", 18, "--power-budget", 25, "--profiles", 8, "--json", tmp_path / "o.json"]
