@@ -138,6 +138,17 @@ class Sampler:
     def series(self, channel: str) -> Optional[Series]:
         return self._record.series(channel)
 
+    def first_of(self, channel: str) -> Optional[Series]:
+        """A channel's samples so far, waiting for the second sample if the first has none; None if there are none.
+
+        What counts energy has no power before its second reading.
+        """
+        deadline_s = time.monotonic() + self.interval_s + _ANSWER_S
+        while self.samples < 2 and self.series(channel) is None and self.is_running and time.monotonic() < deadline_s:
+            time.sleep(0.002)
+        self.poll()
+        return self.series(channel)
+
     def newest(self, channel: str, within_s: float = math.inf) -> Optional[float]:
         return self._record.newest(channel, time.monotonic() - within_s)
 

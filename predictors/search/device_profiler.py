@@ -345,8 +345,7 @@ def board_of(device: Device) -> str:
 def power_sampler(device: RealDevice, interval_s: float, root: Path, or_else: str = "") -> Iterator[Sampler]:
     """Samples a real device's own sensors; refuses a device without power."""
     with Sampler(device.telemetry_sources(Path.cwd()), interval_s, root=str(root)) as sampler:
-        sampler.poll()
-        if sampler.series(POWER_CHANNEL) is None:
+        if sampler.first_of(POWER_CHANNEL) is None:
             why = sampler.missing.get(device.power_source, f"{device.power_source} has no total")
             raise CannotRunError(
                 f"{device.name} has no readable power sensor: {why}",

@@ -17,6 +17,7 @@ from harness.core.power_modes import UNKNOWN_KHZ, PowerMode
 from harness.devices.host import HostDevice
 from harness.measure import run as measuring
 from harness.measure.run import check, run
+from predictors.search.device_profiler import power_sampler
 from tests.harness.board.kernel_trees import CPU, policy
 from tests.named_modes import mode_on
 
@@ -159,6 +160,11 @@ def test_a_cpu_quota_that_is_not_reported_is_left_out(counts, difference, monkey
     monkeypatch.setattr(measuring, "throttled_periods", lambda root: next(counted))
     before = measuring.throttled_so_far(Path("/"))
     assert measuring.throttled_since(before, Path("/")) == difference
+
+
+def test_a_search_waits_for_the_second_reading_of_an_energy_counter(machine_with_rapl):
+    with power_sampler(host(machine_with_rapl), 0.2, machine_with_rapl) as sampler:
+        assert sampler.series(metrics.POWER_CHANNEL).values[0] == pytest.approx(POWER_W * 1000, rel=0.001)
 
 
 @pytest.mark.training
