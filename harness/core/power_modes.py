@@ -97,6 +97,11 @@ class PowerModeSpace:
             if not values or any(low >= high for low, high in zip(values, values[1:])):
                 raise InvalidValueError(f"{field.name} must be non-empty and strictly ascending, got {values!r}")
 
+    @classmethod
+    def spanned_by(cls, modes: Iterable[Sequence[int]]) -> PowerModeSpace:
+        """The smallest space with all of these modes."""
+        return cls(*(tuple(sorted(set(values))) for values in zip(*modes)))
+
     @property
     def dimensions(self) -> Tuple[Tuple[int, ...], ...]:
         """The values of each dimension, in the order of `PowerMode`."""

@@ -150,7 +150,7 @@ class Table:
         return np.sort(low[alike & odd])
 
     def space(self) -> PowerModeSpace:
-        return PowerModeSpace(*(tuple(np.unique(column).tolist()) for column in self.modes.T))
+        return PowerModeSpace.spanned_by(self.modes.tolist())
 
     def overlaps(self, other: Table) -> bool:
         """Whether both hold profiles of the same workload on the same device that share a mode and batch size."""

@@ -21,7 +21,7 @@ from harness.core.device import Device, is_real, limits_of, named_mode
 from harness.core.errors import CannotRunError, HarnessError, InvalidValueError
 from harness.core.files import write_output
 from harness.core.mode_texts import MAXN
-from harness.core.power_modes import PowerMode
+from harness.core.power_modes import PowerMode, PowerModeSpace
 from harness.core.terminal import Countdown, Progress, counted
 from harness.core.units import S_PER_HOUR, mib_to_bytes, mw_to_w, s_to_ms, w_to_mw
 from harness.devices.registry import open_device
@@ -621,7 +621,12 @@ def recommend_mode(
         modes = [mode for preset in presets for mode in device.power_modes(preset.name, case.workload)]
     setting = StrategySetting(board, references, presets, RISK if risk is None else risk, unprofiled)
     if limits_mw:
-        setting = setting._replace(device=getattr(device, "board", device.name), workload=case.workload)
+        known_modes = np.maximum([mode for _, mode in modes], 1)  # as predictors take them
+        setting = setting._replace(
+            device=getattr(device, "board", device.name),
+            space=PowerModeSpace.spanned_by(known_modes.tolist()),
+            workload=case.workload,
+        )
     seed = case.settings.seed
     chooser = strategy_on_device(strategy, setting, seed, LEAST_GAIN, batch)
     with device.session():

@@ -272,10 +272,25 @@ def expected_gains(posterior: CandidatePosterior, history: History, goals: Seque
             total += over_draws(chance * expected_improvement(mean, sd, math.log(incumbent)))
         elif over_draws(chance)[untried].max(initial=0.0) > UNLIKELY:
             total += over_draws(chance * (1 + np.clip(over_draws(mean).max() - mean, 0, None)))
-        else:  # no candidate will keep the limits: profile the nearest one, then stop
-            nearest = np.where(history.usable, over_draws(posterior.excess(goal)), np.inf)
-            total[int(nearest.argmin())] += 1.0
+        else:  # no candidate is likely to keep the limits: profile the nearest one and the extremes, then stop
+            nearest = int(np.where(history.usable, over_draws(posterior.excess(goal)), np.inf).argmin())
+            last = [place for place in (nearest, *_extremes(history, goal)) if untried[place]]
+            total[last[:1]] += 1.0
     return np.where(untried, total / max(len(goals), 1), 0.0)
+
+
+_ENDS = {  # the end of each dimension with the least value of a quantity: of modes, batch sizes and power limits
+    "time_ms": (1, 1, 1, 1, 0, 1),
+    "sample_time_ms": (1, 1, 1, 1, 1, 1),
+    "power_mw": (0, 0, 0, 0, 0, 0),
+}
+
+
+def _extremes(history: History, goal: Goal) -> List[int]:
+    """The candidates with the least values of limited quantities by their settings, whatever a predictor expects."""
+    grid = Grid(history.profiler.candidates, history.usable)
+    steps = np.array(grid.shape) - 1
+    return [grid.at((steps * _ENDS[name]).tolist()) for name in goal.limits if name in _ENDS]
 
 
 def over_draws(values: np.ndarray) -> np.ndarray:

@@ -195,7 +195,7 @@ def _run_one(run: ContestRun, goals: Sequence[Goal], setting: StrategySetting) -
     others = tuple(table for table in setting.references if table.fingerprint != run.target.fingerprint)
     fitting = setting._replace(device=run.target.device, references=others)
     if run.target.power_limit_mw is not None:
-        fitting = fitting._replace(workload=run.target.workload)
+        fitting = fitting._replace(workload=run.target.workload, space=run.target.with_clocks().space())
     kind = STRATEGIES[run.strategy]
     return sweep(run.target, lambda seed: kind.make(fitting, seed), goals, run.profiles, run.repeat, kind.together)
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Callable, Dict, List, NamedTuple, Optional, Tuple
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, NamedTuple, Optional, Tuple
 
 from harness.core.errors import InvalidValueError
+from harness.core.power_modes import PowerModeSpace
 from predictors.models.base import Predictor, make_predictor, names_in, predictor_class
 from predictors.models.tables import Table
 from predictors.strategies.closed_loop import ClosedLoop, OneShot, design_for
@@ -29,6 +30,8 @@ class StrategySetting(NamedTuple):
     risk: Optional[float] = None  # of `one-shot`: greatest probability of breaking a limit
     unprofiled: bool = False  # whether the pick may lie outside the profiled range
     hierarchy: Optional[Hierarchy] = None  # the prior of our predictor; None for the suite's
+    # of a discrete GPU, whose clocks count relative to the greatest one, also if that was not profiled
+    space: Optional[PowerModeSpace] = None
     workload: str = ""  # on a discrete GPU, whose prior takes the same workload on other GPUs into account
 
 
@@ -45,8 +48,12 @@ class StrategyKind(NamedTuple):
 def unfitted(setting: StrategySetting, seed: int, name: str = OURS) -> Callable[[], Predictor]:
     """A factory of unfitted predictors of a name, with the setting's board and references."""
     kind = predictor_class(name)
-    offered = {"references": setting.references, "board": setting.device or None, "hierarchy": setting.hierarchy}
-    offered["workload"] = setting.workload or None
+    offered: Dict[str, Any] = {
+        "references": setting.references,
+        "board": setting.device or None,
+        "hierarchy": setting.hierarchy,
+    }
+    offered.update(space=setting.space, workload=setting.workload or None)
     return lambda: make_predictor(kind, seed=seed, **offered)
 
 

@@ -69,6 +69,13 @@ def test_the_plot_names_the_recommended_power_limit_and_batch_size():
     assert f"recommended: {name}" in labels
 
 
+@pytest.mark.parametrize(("limit_ms", "in_ms"), [(1000.0, 23.7), (28.8, 23.7), (26.0, 23.7)])
+def test_clocks_above_those_that_were_profiled_are_expected_to_be_faster(limit_ms, in_ms):
+    answer = jetwatt.recommend("sim:v100", workload="resnet18-imagenet", time_limit=limit_ms)
+    assert answer.keeps_limits
+    assert answer.recommendations[0][0].mode.time_ms.value == pytest.approx(in_ms, rel=0.01)
+
+
 def test_the_json_file_has_the_power_limit(tmp_path):
     out = tmp_path / "answer.json"
     words = ["--workload", WORKLOAD, "--batch-size", "32,64,128", "--goal", "energy", "--profiles", "3"]

@@ -151,6 +151,22 @@ def test_where_nothing_keeps_the_limit_the_nearest_mode_is_found_and_no_more_is_
     assert choice.reason.endswith(" profiled modes; no other is likely to keep the limits")
 
 
+class Pessimist(NearlyRight):
+    """Expects every mode that it has not seen to be slower and to draw more than any is."""
+
+    def _infer(self, rows):
+        right = super()._infer(rows)
+        slow, high = (np.full(len(TABLE), 2 * figures.max()) for figures in (TABLE.time_ms, TABLE.power_mw))
+        return dataclasses.replace(right, time_ms=slow, power_mw=high)
+
+
+@pytest.mark.parametrize(("quantity", "figures"), [("time_ms", TABLE.time_ms), ("power_mw", TABLE.power_mw)])
+def test_the_extreme_modes_are_profiled_before_a_limit_is_given_up(quantity, figures):
+    wanted = ClosedLoop(lambda: Pessimist(log_sd=1e-3), middle_modes)
+    goal = Goal("energy_mws", {quantity: 1.01 * float(figures.min())})
+    assert wanted.choose(History(TableProfiler(TABLE), 100), goal).feasible
+
+
 def test_modes_of_a_batch_are_profiled_from_high_to_low_clocks():
     history = History(TableProfiler(TABLE), 3 + 4)
     closed_loop(batch=4).choose_all(history, GOALS[:2])
