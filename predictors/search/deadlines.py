@@ -8,7 +8,8 @@ times its own scales of time and power (`harness.fleet.pool`); mode-dependent di
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, NamedTuple, Optional, Sequence
+from types import MappingProxyType
+from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence
 
 import numpy as np
 
@@ -16,10 +17,12 @@ from harness.core.power_modes import PowerMode
 from harness.core.terminal import format_table
 from harness.core.units import S_PER_HOUR, mw_to_w, mwh_to_wh, mws_to_mwh, s_to_ms, share_to_percent
 from predictors.strategies.closed_loop import MEASURED_LOG_SD, CandidatePosterior
+from predictors.strategies.goals import Goal
 from predictors.strategies.protocol import Candidates
 from predictors.strategies.recommendation import LEVEL, FigureInterval
 
 MS_PER_HOUR = s_to_ms(S_PER_HOUR)
+NO_LIMITS: Mapping[str, float] = MappingProxyType({})
 
 
 class Training(NamedTuple):
@@ -90,6 +93,7 @@ def forecast(
     training: Training,
     board: str,
     device: str,
+    limits: Mapping[str, float] = NO_LIMITS,
 ) -> BoardForecast:
     """Whether a training keeps its limits in any candidate, with the fastest and the cheapest feasible ones.
 
@@ -100,7 +104,10 @@ def forecast(
         training: the training and its limits.
         board: name of the board.
         device: its device name.
+        limits: of a mode's own figures, as of `Goal`, beside those of the training.
     """
+    others = Goal(limits=limits)
+    within = pickable & posterior.keeps(others, training.risk)
     minibatches = training.minibatches(posterior.batch_size)
     deadline_risk, energy_risk = np.zeros((2, len(candidates.modes)))
     if training.deadline_h is not None:
@@ -130,13 +137,15 @@ def forecast(
             float(energy_risk[index]),
         )
 
-    feasible = pickable & (risk <= training.risk)
+    feasible = within & (risk <= training.risk)
     if feasible.any():
         fastest, cheapest = (int(np.where(feasible, figure, np.inf).argmin()) for figure in (hours, energy_wh))
         return BoardForecast(board, device, of(fastest), of(cheapest))
     if not pickable.any():
         return BoardForecast(board, device, why_not="no mode could be profiled or predicted")
-    best = [of(int(np.where(pickable, figure, np.inf).argmin())) for figure in (hours, energy_wh, risk)]
+    if not within.any():
+        return BoardForecast(board, device, why_not=f"no mode is likely to keep {others.describe_limits()}")
+    best = [of(int(np.where(within, figure, np.inf).argmin())) for figure in (hours, energy_wh, risk)]
     return BoardForecast(board, device, why_not=_why_not(training, *best))
 
 

@@ -222,7 +222,7 @@ def recommend(
                 taken = epochs if epochs is not None else float(EPOCHS[name])
                 samples = get_workload(name).real_samples
                 training = Training(taken, samples, deadline, energy_budget, RISK if risk is None else risk)
-            show(answer.add(name, recommendations, training))
+            show(answer.add(name, recommendations, training, time_limit))
     if len(names) > 1:
         answer.share()
         for text in answer.shared_texts:
@@ -274,11 +274,21 @@ class Answer:
     def __repr__(self) -> str:
         return "\n".join([*self._texts, *(f"\n{text}" for text in self.shared_texts)])
 
-    def add(self, workload: str, recommendations: List[Recommendation], training: Optional[Training] = None) -> str:
-        """Add a workload's recommendations; returns their text."""
+    def add(
+        self,
+        workload: str,
+        recommendations: List[Recommendation],
+        training: Optional[Training] = None,
+        time_limit: Optional[float] = None,
+    ) -> str:
+        """Add a workload's recommendations; returns their text.
+
+        Forecasts of `training` are for the first goal, and for minibatches that take at most `time_limit`, in ms.
+        """
         self.recommendations.append(recommendations)
         self.trainings.append(training)
-        self.boards.append([] if training is None else forecasts_of(self.device, recommendations[0], training))
+        boards = [] if training is None else forecasts_of(self.device, recommendations[0], training, time_limit)
+        self.boards.append(boards)
         lines = [_text_of(self.device, workload, recommendations, self.peak_mw)]
         if isinstance(self.device, PoolDevice):
             lines.append(self.device.describe())
@@ -393,19 +403,27 @@ class Answer:
             )
 
 
-def forecasts_of(device: Device, recommendation: Recommendation, training: Training) -> List[BoardForecast]:
-    """Forecasts of the boards of a pool, by their scales, or of the device alone."""
+def forecasts_of(
+    device: Device, recommendation: Recommendation, training: Training, time_limit: Optional[float] = None
+) -> List[BoardForecast]:
+    """Forecasts of the boards of a pool, by their scales, or of the device alone.
+
+    The goal's power limit holds too, and so does `time_limit` of a minibatch, in ms.
+    """
     posterior, pickable = recommendation.posterior, recommendation.pickable
+    limits = {name: limit for name, limit in recommendation.goal.limits.items() if name == "power_mw"}
+    if time_limit is not None:
+        limits["time_ms"] = time_limit
     candidates = recommendation.history.profiler.candidates
     if not isinstance(device, PoolDevice):
-        return [forecast(posterior, candidates, pickable, training, device.name, device.name)]
+        return [forecast(posterior, candidates, pickable, training, device.name, device.name, limits)]
     boards = []
     for board, (instance, scales, why) in device.measured_scales().items():
         if scales is None:
             boards.append(BoardForecast(board, instance, why_not=why))
             continue
         own = posterior if scales == (1.0, 1.0) else on_another_board(posterior, *scales)
-        boards.append(forecast(own, candidates, pickable, training, board, instance))
+        boards.append(forecast(own, candidates, pickable, training, board, instance, limits))
     return boards
 
 

@@ -112,6 +112,10 @@ class CandidatePosterior(NamedTuple):
         """The probability that each candidate breaks a limit, as of `Goal.risk`; if measured, by noise alone."""
         return np.where(self.measured, goal.risk(*self._figures), goal.risk(*self._figures, self.freedom))
 
+    def keeps(self, goal: Goal, risk: float) -> np.ndarray:
+        """Which candidates keep all limits: of profiled ones as measured, of others with at most that risk."""
+        return np.where(self.measured, self.excess(goal) <= 0, self.risk(goal) <= risk)
+
     def exceeding(self, name: str, limit: Union[float, np.ndarray]) -> np.ndarray:
         """The probability that a quantity exceeds a limit, shared or one per candidate, shape (n,)."""
         noise = exceedance(name, limit, *self._figures)

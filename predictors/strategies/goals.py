@@ -132,11 +132,16 @@ class Goal:
 
     def describe(self) -> str:
         """The goal in words: `least minibatch time with power at most 30 W`."""
+        limits = self.describe_limits()
+        return f"least {QUANTITIES[self.minimise].words}" + (f" with {limits}" if limits else "")
+
+    def describe_limits(self) -> str:
+        """The limits in words: `power at most 30 W`; empty without any."""
         limits = []
         for name, limit in self.limits.items():
             unit, factor = QUANTITIES[name].shown_in
             limits.append(f"{QUANTITIES[name].words} at most {limit * factor:.4g} {unit}")
-        return f"least {QUANTITIES[self.minimise].words}" + (f" with {' and '.join(limits)}" if limits else "")
+        return " and ".join(limits)
 
 
 def budget_in_mw(budget_w: float, name: str = "power budget") -> float:

@@ -175,8 +175,7 @@ def shared_mode(recommendations: Sequence[Recommendation], risk: float) -> Optio
     allowed, longer = np.ones(len(shared[0]), dtype=bool), np.zeros(len(shared[0]))
     for recommendation, places in zip(recommendations, shared):
         posterior, goal = recommendation.posterior, recommendation.goal
-        kept = np.where(posterior.measured, posterior.excess(goal) <= 0, posterior.risk(goal) <= risk)
-        kept &= _pickable(recommendation.history, posterior, unprofiled=False)
+        kept = posterior.keeps(goal, risk) & _pickable(recommendation.history, posterior, unprofiled=False)
         objective = posterior.objective(goal)
         allowed &= kept[places]
         longer += (objective[places] / objective[recommendation.choice.index] - 1) / len(recommendations)

@@ -33,9 +33,10 @@ def posterior(time_ms=(200.0, 100.0), power_w=(10.0, 30.0), sd=0.1, measured=(Fa
     )
 
 
-def forecast_of(deadline_h=None, energy_wh=None, risk=0.05, found=None):
+def forecast_of(deadline_h=None, energy_wh=None, risk=0.05, found=None, **limits):
     training = Training(EPOCHS, SAMPLES, deadline_h, energy_wh, risk)
-    return forecast(found or posterior(), CANDIDATES, np.array([True, True]), training, "board1", "sim:orin-agx@1")
+    board = "board1", "sim:orin-agx@1"
+    return forecast(found or posterior(), CANDIDATES, np.array([True, True]), training, *board, limits)
 
 
 def test_the_fastest_and_the_cheapest_mode_take_what_can_be_worked_out_by_hand():
@@ -86,6 +87,24 @@ def test_a_slower_board_misses_a_deadline_that_the_first_one_keeps():
     assert (cheap.hours.value, cheap.energy_wh.value) == pytest.approx((2.4, 20 * 1.2 * 0.9))
     # A profile of another board, and the two that its scale comes from, differ by half a percent each.
     assert math.log(cheap.hours.high / cheap.hours.value) == pytest.approx(norm.ppf(0.9) * 0.005 * math.sqrt(3))
+
+
+@pytest.mark.parametrize("measured", [True, False])
+def test_limits_of_power_and_minibatch_time_hold_for_the_forecast_too(measured):
+    found = posterior(sd=0.05, measured=(measured, measured))
+    assert forecast_of(deadline_h=3.0, found=found).fastest.power_mode.cpu_cores == 8
+    frugal = forecast_of(deadline_h=3.0, found=found, power_mw=20e3)
+    assert frugal.fastest == frugal.cheapest
+    assert frugal.fastest.power_mode.cpu_cores == 4
+    assert "its fastest mode, 4c-" in forecast_of(deadline_h=1.2, found=found, power_mw=20e3).why_not
+    nothing = forecast_of(deadline_h=3.0, found=found, power_mw=20e3, time_ms=150.0)
+    assert nothing.why_not == "no mode is likely to keep power at most 20 W and minibatch time at most 150 ms"
+
+
+def test_a_recommendation_forecasts_within_its_power_budget():
+    answer = recommend("sim:orin-agx", workload="resnet18-imagenet", power_budget=30, deadline=2000, profiles=8)
+    [[board]] = answer.boards
+    assert board.fastest.energy_wh.value / board.fastest.hours.value <= 30.0
 
 
 @given(st.floats(0.5, 4), st.floats(10, 60), st.floats(0.01, 0.5), st.floats(1, 3))
