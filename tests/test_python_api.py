@@ -479,6 +479,8 @@ def test_a_model_of_a_gpu_predicts_each_mode_under_each_profiled_limit(tmp_path)
     best = model.best(power_w=180)
     assert best["power_limit_mw"] <= 200_000
     assert best["power_mode"] == f"power limit {best['power_limit_mw'] / 1000:g} W"
+    between = model.best(power_w=170, batch_size=64, power_limit=[150, 160, 170])
+    assert (between["power_limit_mw"], between["batch_size"]) == (170_000, 64)
     with pytest.raises(jetwatt.HarnessError, match=rf"nearest is power limit 100 W at batch size {model.batch_size}: "):
         model.best(power_w=18)
     errors = model.score(table)

@@ -246,6 +246,8 @@ class FittedModel:
         time_ms: Optional[float] = None,
         risk: Optional[float] = None,
         unprofiled: bool = False,
+        batch_size: Optional[int] = None,
+        power_limit: PowerLimits = None,
     ) -> pd.Series:
         """The mode with the least time within a power, or the least power within a time; within both, least energy.
 
@@ -254,6 +256,8 @@ class FittedModel:
             time_ms: greatest minibatch time.
             risk: exclude modes with a greater risk; None uses the predicted figures as they are.
             unprofiled: as for `predict`.
+            batch_size: likewise.
+            power_limit: likewise.
 
         Returns:
             The row of `predict`, with its `risk`: the probability that the mode exceeds `power_w` or `time_ms` by more
@@ -263,7 +267,7 @@ class FittedModel:
             raise InvalidValueError(f"risk is {risk:g}, expected a probability between 0 and 1")
         self._refuse_without_power("choose by")
         goal = within(power_w, time_ms)
-        table, prediction, admitted = self._predicted(None, "all", None, LEVEL, unprofiled)
+        table, prediction, admitted = self._predicted(None, "all", batch_size, LEVEL, unprofiled, power_limit)
         figures = prediction.time_ms, prediction.power_mw, table["batch_size"].to_numpy()
         times, powers = (np.log(figures[0]), prediction.time_log_sd), (np.log(figures[1]), prediction.power_log_sd)
         risks = goal.risk(times, powers, figures[2], prediction.freedom)
