@@ -12,7 +12,7 @@ import numpy as np
 
 from harness.core.errors import DependencyError, InvalidValueError, StoreError
 from harness.core.pareto import pareto_front
-from harness.core.units import mw_to_w
+from harness.core.units import mw_to_w, s_to_minutes
 from predictors.evaluation import Target, fit_to, predict_rows
 from predictors.models.base import Prediction
 from predictors.models.tables import Table
@@ -56,7 +56,7 @@ def plot_errors(path: Path, results: Sequence[Mapping[str, Any]]) -> None:
     names = list(dict.fromkeys(result["predictor"] for result in results))
     counts = sorted({result["n_modes"] for result in results})
     seconds = [[result["profiling_seconds"] for result in results if result["n_modes"] == count] for count in counts]
-    minutes = [np.median(times) / 60 for times in seconds]
+    minutes = [s_to_minutes(np.median(times)) for times in seconds]
     width = 0.8 / len(names)
     figure, grid = pyplot().subplots(1, 2, figsize=(12, 4.8))
     figure.subplots_adjust(left=0.06, right=0.94, top=0.91, bottom=0.2, wspace=0.3)

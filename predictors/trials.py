@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, Iterator, List, Mapping, 
 
 from harness.core.errors import HarnessError
 from harness.core.terminal import format_table
+from harness.core.units import s_to_minutes
 from predictors.evaluation import Target, summarise
 from predictors.models.base import one_blas_thread
 
@@ -147,7 +148,7 @@ def format_results(results: Sequence[Mapping[str, Any]]) -> str:
         row += [join_figures(result["all_modes"], *medians), join_figures(result["without_slice"] or {}, *medians)]
         row += [
             join_figures(result["coverage"], "time_80", "power_80", digits=0),
-            f"{result['profiling_seconds'] / 60:.1f}",
+            f"{s_to_minutes(result['profiling_seconds']):.1f}",
         ]
         rows.append([*row, join_figures(result, "fit_seconds"), join_figures(result, "predict_seconds")])
     kinds = ", ".join(sorted({result["provenance"] for result in results}))

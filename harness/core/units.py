@@ -15,6 +15,7 @@ HZ_PER_KHZ = 1_000
 MS_PER_S = 1_000.0
 S_PER_MINUTE = 60.0
 S_PER_HOUR = 3_600.0
+S_PER_DAY = 86_400.0
 MW_PER_W = 1_000.0
 MWH_PER_WH = 1_000.0
 BYTES_PER_MB = 10**6
@@ -37,6 +38,9 @@ def _over(divisor: float) -> Callable[[Quantity], Quantity]:
 khz_to_mhz = _over(KHZ_PER_MHZ)
 khz_to_hz = _times(float(HZ_PER_KHZ))
 s_to_ms = _times(MS_PER_S)
+s_to_minutes = _over(S_PER_MINUTE)
+s_to_hours = _over(S_PER_HOUR)
+s_to_days = _over(S_PER_DAY)
 ms_to_s = _over(MS_PER_S)
 mw_to_w = _over(MW_PER_W)
 w_to_mw = _times(MW_PER_W)

@@ -37,6 +37,7 @@ from harness.board.source import SourceSpec, open_source
 from harness.core.environment import l4t_release, package_version
 from harness.core.errors import ControlError, HarnessError, InvalidValueError
 from harness.core.files import read_toml, write_output
+from harness.core.units import s_to_ms
 
 FORMAT = 1
 TEGRASTATS = "usr/bin/tegrastats"
@@ -74,7 +75,7 @@ def record(path: Path, root: Path, sources: Sequence[SourceSpec], tegrastats_s: 
         except (OSError, ValueError, ControlError) as error:
             why = "no text" if isinstance(error, UnicodeDecodeError) else str(error)
             unreadable[name] = getattr(error, "strerror", None) or why
-        took_ms[name] = round((time.monotonic() - began_s) * 1e3, 3)
+        took_ms[name] = round(s_to_ms(time.monotonic() - began_s), 3)
     slowest = sorted(took_ms, key=lambda name: -took_ms[name])[:_SLOWEST]
     summary = {
         "format": FORMAT,
@@ -241,7 +242,7 @@ def _reading(spec: SourceSpec, root: str) -> Dict[str, Any]:
             "values": {**first.values, **reading.values},
             "failed": {**first.failed, **reading.failed},
             "notes": source.notes,
-            **{name: round(seconds * 1e3, 3) for name, seconds in took.items()},
+            **{name: round(s_to_ms(seconds), 3) for name, seconds in took.items()},
         }
     except (HarnessError, OSError, ValueError, ImportError) as error:
         return {"error": str(error)}

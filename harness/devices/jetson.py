@@ -38,7 +38,7 @@ from harness.core.environment import memory_bytes
 from harness.core.errors import CannotRunError, ControlError, SourceUnavailableError
 from harness.core.mode_texts import parse_power_modes
 from harness.core.power_modes import PowerMode, PowerModeSpace
-from harness.core.units import BYTES_PER_GIB
+from harness.core.units import BYTES_PER_GIB, s_to_hours
 from harness.devices.host import THIS_MACHINE, lock_name, source_capability
 from harness.devices.jetson_board import EMULATED, Board, LiveSpace, named_modes, read_board, read_space
 from harness.devices.jetson_control import JetsonControl
@@ -81,7 +81,7 @@ class JetsonDevice:
         up_s = self._uptime_s()  # taken once, so that a campaign of hours does not become stale by itself
         self._stale = ""
         if configuration.fresh_boot and up_s is not None and up_s > FRESH_S:
-            self._stale = f"{self.name} was booted {up_s / 3600:.1f} h before the run"
+            self._stale = f"{self.name} was booted {s_to_hours(up_s):.1f} h before the run"
             self.remarks.append(f"{NOT_FRESH}: {self._stale}, and the papers reboot before a series")
 
     def identity(self) -> Identity:
@@ -144,7 +144,7 @@ class JetsonDevice:
         up_s = self._uptime_s()
         if up_s is not None:  # 004 sec. 5.4.4: "we reboot each device before starting experiment runs"
             hint = "" if up_s < FRESH_S else "the papers reboot before a campaign: `sudo reboot`"
-            capabilities.append(Capability("start fresh", up_s < FRESH_S, f"booted {up_s / 3600:.1f} h ago", hint))
+            capabilities.append(Capability("start fresh", up_s < FRESH_S, f"booted {s_to_hours(up_s):.1f} h ago", hint))
         return [*capabilities, *self._control.capabilities(), PageCache().available(), ReadLimit().available()]
 
     def _whole_gpu(self, mask: int) -> Capability:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Callable, Dict, List, Mapping, NamedTuple, Optional, Tuple, TypeVar
 
 from harness.core.errors import InvalidValueError, StoreError
+from harness.core.units import percent_to_share
 
 FIGURES_FILE = Path(__file__).resolve().parents[2] / "baselines" / "published" / "figures.csv"
 """The package `baselines` is next to `harness`, both in a clone and in an installation."""
@@ -68,7 +69,7 @@ class PublishedFigure(NamedTuple):
         """
         least, greatest = self.ends
         if self.relation == CHANGE:
-            least, greatest, answered = (1.0 + percent / 100.0 for percent in (least, greatest, answered))
+            least, greatest, answered = (1.0 + percent_to_share(percent) for percent in (least, greatest, answered))
         if answered < least:
             return answered / least - 1.0
         return answered / greatest - 1.0 if answered > greatest else 0.0
@@ -132,7 +133,7 @@ def comparisons(fact: str) -> List[PrintedRatio]:
         if figure.fact == fact and figure.versus is not None:
             least, greatest = figure.ends
             if figure.relation == CHANGE:
-                least, greatest = 1.0 + least / 100.0, 1.0 + greatest / 100.0
+                least, greatest = 1.0 + percent_to_share(least), 1.0 + percent_to_share(greatest)
             ratios.append(PrintedRatio(figure.metric, figure.versus, figure.condition, max(least, 0.0), greatest))
     return ratios
 

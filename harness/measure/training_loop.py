@@ -38,7 +38,7 @@ from harness.board.containers import shared_memory_bytes, shared_memory_hint
 from harness.core.cases import CUT_MINIBATCHES, INFERENCE, PREFETCH_FACTOR, TRAINING
 from harness.core.errors import CannotRunError, DoesNotFitError, HarnessError, InvalidValueError
 from harness.core.profiles import CLEAN, FIRST, SETTLING, Minibatch
-from harness.core.units import ms_to_s, s_to_ms
+from harness.core.units import bytes_to_mib, kib_to_bytes, ms_to_s, s_to_ms
 from harness.measure.rounds import Rounds, nothing, run_rounds
 from harness.workloads.failures import (
     is_out_of_memory,
@@ -104,9 +104,9 @@ def failures_explained(what: str, is_own: bool = False) -> Iterator[None]:
     except Exception as error:
         if is_out_of_shared_memory(error):
             total = shared_memory_bytes()[0]
+            size = f"{bytes_to_mib(total):.0f} MiB for all processes"
             raise DoesNotFitError(
-                f"{what}: DataLoader workers ran out of shared memory, which has {total >> 20} MiB for all processes "
-                f"({last_line(error)})",
+                f"{what}: DataLoader workers ran out of shared memory, which has {size} ({last_line(error)})",
                 shared_memory_hint(2 * total),
             ) from error
         if is_out_of_memory(error):
@@ -125,11 +125,12 @@ def failures_explained(what: str, is_own: bool = False) -> Iterator[None]:
 def _peak_memory() -> str:
     """Peak memory use: of the machine by this process and by a worker, of the accelerator by torch."""
     own, worker = (
-        resource.getrusage(who).ru_maxrss // 1024 for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
+        bytes_to_mib(kib_to_bytes(resource.getrusage(who).ru_maxrss))
+        for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
     )
-    peak = f"peak {own} MiB, of a worker {worker} MiB"
+    peak = f"peak {own:.0f} MiB, of a worker {worker:.0f} MiB"
     if torch.cuda.is_available():
-        peak += f", torch on the accelerator {torch.cuda.max_memory_allocated() >> 20} MiB"
+        peak += f", torch on the accelerator {bytes_to_mib(torch.cuda.max_memory_allocated()):.0f} MiB"
     return peak
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import List, Sequence, Tuple
 
 from harness.core.files import write_output
+from harness.core.units import s_to_days
 from harness.judge.history import RULES, CaseHistories, CaseSeries
 from harness.judge.quantities import quantity_named
 from harness.report.colours import colours_of
@@ -54,7 +55,7 @@ def _panel(figure: str, members: Sequence[CaseSeries], boards: Sequence[str]) ->
     first = min(min(own) for own in moments)
     layers: List[Layer] = []
     for series, board, own in zip(members, boards, moments):
-        days = [(moment - first).total_seconds() / 86_400 for moment in own]
+        days = [s_to_days((moment - first).total_seconds()) for moment in own]
         of_unit = series.quantity.to_shown
         notes = [", ".join(f"{name} {version}" for name, version in point.software.items()) for point in series.points]
         runs = [

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 import numpy as np
 
@@ -87,8 +87,8 @@ def _lines_of_goal(recommendation: Recommendation, provenance: str) -> List[str]
         f"goal:        {recommendation.goal.describe()}",
         f"{'recommended' if choice.feasible else 'NOT WITHIN THE LIMITS, the nearest'}: {mode.name}, "
         f"batch size {choice.batch_size} ({choice.reason})",
-        f"minibatch:   {_figure(mode.time_ms, 1.0, 'ms')}{of_tail}, {provenance}",
-        f"power:       {_figure(mode.power_mw, 1e3, 'W')}, {provenance}",
+        f"minibatch:   {_figure(mode.time_ms, 'ms')}{of_tail}, {provenance}",
+        f"power:       {_figure(mode.power_mw, 'W', mw_to_w)}, {provenance}",
     ]
 
 
@@ -105,7 +105,7 @@ def format_shared(recommendations: Sequence[Recommendation], shared: Optional[Sh
         f"{share_to_percent(shared.longer):.1f} % worse than a mode for each"
     )
     for recommendation, mode in zip(recommendations, shared.modes):
-        figures = f"{_figure(mode.time_ms, 1.0, 'ms')}, {_figure(mode.power_mw, 1e3, 'W')}"
+        figures = f"{_figure(mode.time_ms, 'ms')}, {_figure(mode.power_mw, 'W', mw_to_w)}"
         lines.append(f"  {profiler_of(recommendation.history).template.workload}: {figures}")
     return "\n".join(lines)
 
@@ -197,9 +197,9 @@ def plain_recommendation(recommendation: Recommendation) -> Dict[str, Any]:
     }
 
 
-def _figure(estimate: FigureInterval, unit: float, name: str) -> str:
-    value, low, high = (part / unit for part in estimate[:3])
-    return f"{value:.1f} {name} {'profiled' if estimate.profiled else 'predicted'} (80 %: {low:.1f} to {high:.1f})"
+def _figure(estimate: FigureInterval, unit: str, to_shown: Callable[[float], float] = float) -> str:
+    value, low, high = map(to_shown, estimate[:3])
+    return f"{value:.1f} {unit} {'profiled' if estimate.profiled else 'predicted'} (80 %: {low:.1f} to {high:.1f})"
 
 
 def _plot(recommendation: Recommendation, chosen: List[int]) -> str:

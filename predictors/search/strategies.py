@@ -12,7 +12,7 @@ from harness.core.corpus import TASKS
 from harness.core.errors import CannotRunError, InvalidValueError
 from harness.core.measured_tables import corpus_file
 from harness.core.terminal import format_table
-from harness.core.units import mw_to_w
+from harness.core.units import mw_to_w, s_to_minutes
 from predictors.models.base import ALL, DEFAULT_BATCH_SIZE
 from predictors.models.tables import Table, find_table
 from predictors.models.vendor_estimate import estimated_boards
@@ -245,7 +245,7 @@ def format_results(rows: Sequence[Dict[str, Any]]) -> str:
             str(row["profiles"]),
             *("-" if row[name] is None else f"{row[name]:.1f}" for name, _ in _COLUMNS),
             f"{row['infeasible']}/{row['choices']}",
-            f"{row['profiling_seconds'] / 60:.1f} min",
+            f"{s_to_minutes(row['profiling_seconds']):.1f} min",
             "-" if row["hours_saved_vs_presets"] is None else f"{row['hours_saved_vs_presets']:.1f}",
         ]
         for row in rows

@@ -18,7 +18,7 @@ from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Seq
 
 import numpy as np
 
-from harness.core.units import S_PER_HOUR, ms_to_s, mw_to_w
+from harness.core.units import S_PER_HOUR, ms_to_s, mw_to_w, share_to_percent
 from predictors.evaluation import spread
 from predictors.models.tables import Table
 from predictors.strategies.fixed import Presets, VendorPreset
@@ -74,7 +74,7 @@ def judge(table: Table, goal: Goal, choice: Choice) -> JudgedChoice:
     best, place = optimum(table, goal), choice.index
     columns = (table.time_ms, table.power_mw, table.batch_size)
     objective, breaks = goal.objective(*columns), bool(goal.breaks(*columns)[place])
-    penalty = None if best is None else float(100 * (objective[place] / objective[best] - 1))
+    penalty = None if best is None else share_to_percent(float(objective[place] / objective[best] - 1))
     time_ms, power_mw = float(table.time_ms[place]), float(table.power_mw[place])
     return JudgedChoice(goal, choice, best, time_ms, power_mw, penalty, breaks)
 
@@ -114,9 +114,9 @@ def summarise(outcomes: Sequence[JudgedChoice]) -> Dict[str, Any]:
         "penalty_median": np.median(penalties),
         "penalty_mean": np.mean(penalties),
         "penalty_max": np.max(penalties),
-        "over_limit_pct": 100 * np.mean(over_mw > 0),
-        "over_limit_plus1_pct": 100 * np.mean(over_mw > PAPERS_TOLERANCE_MW),
-        "violations_pct": 100 * np.mean(broken),
+        "over_limit_pct": share_to_percent(float(np.mean(over_mw > 0))),
+        "over_limit_plus1_pct": share_to_percent(float(np.mean(over_mw > PAPERS_TOLERANCE_MW))),
+        "violations_pct": share_to_percent(float(np.mean(broken))),
         "area_w": mw_to_w(np.mean(over_mw)),
     }
     return {
