@@ -17,7 +17,7 @@ from typing import Dict, Iterable, List, Mapping, NamedTuple, Optional, Sequence
 
 import numpy as np
 
-from harness.core.boards import is_board
+from harness.core.boards import is_board, type_of
 from harness.stats.estimates import CONFIDENCE, Estimate, geometric_mean
 
 TIME, POWER, PEAK_MEMORY = "time", "power", "peak_memory"
@@ -58,7 +58,7 @@ def prior(device: str, quantity: str = TIME) -> RunNoise:
     """The noise between runs before any repetition, by a device's type or name; `ANY_MACHINE` unless it is a board."""
     if quantity == PEAK_MEMORY:
         return OF_MEMORY
-    board = (device.partition(":")[2] or device).partition("@")[0]
+    board = type_of(device)
     if not is_board(board):
         return ANY_MACHINE
     return BOARD_POWER if quantity in OF_POWER else UNSTEADY_BOARDS.get(board, BOARD)

@@ -48,11 +48,11 @@ class VendorPower(Predictor):
         return True
 
     def _learn(self, rows: Inputs, time_ms: np.ndarray, power_mw: np.ndarray) -> None:
-        board_of(self.board)
+        estimated_board(self.board)
 
     def _infer(self, rows: Inputs) -> Prediction:
         unknown = np.full(len(rows.modes), np.nan)
-        return Prediction(unknown, estimated_power_mw(board_of(self.board), rows.modes), unknown, unknown)
+        return Prediction(unknown, estimated_power_mw(estimated_board(self.board), rows.modes), unknown, unknown)
 
 
 def estimated_power_mw(board: BoardSpec, modes: np.ndarray) -> np.ndarray:
@@ -76,7 +76,7 @@ def estimated_boards() -> Dict[str, BoardSpec]:
     return boards
 
 
-def board_of(name: str) -> BoardSpec:
+def estimated_board(name: str) -> BoardSpec:
     boards = estimated_boards()
     if name not in boards:
         raise UnknownNameError(f"the vendor's estimate does not cover {name!r}", available_hint(name, boards))

@@ -20,7 +20,7 @@ from typing import Any, Callable, Dict, Iterator, List, Mapping, NamedTuple, Opt
 import numpy as np
 
 from harness.board.sampler import Sampler
-from harness.core.boards import is_board
+from harness.core.boards import is_board, type_of
 from harness.core.cases import TRAINING, Case
 from harness.core.device import Device, RealDevice
 from harness.core.environment import describe_environment
@@ -336,7 +336,7 @@ def profiler_of(history: History) -> DeviceProfiler:
 
 def board_of(device: Device) -> str:
     """The board that a device is or represents; empty if it is not a board."""
-    name = getattr(device, "board", None) or device.name.rpartition(":")[2].partition("@")[0]
+    name = getattr(device, "board", None) or type_of(device.name)
     name = name[len("emulated-") :] if name.startswith("emulated-") else name
     return name if is_board(name) else ""
 

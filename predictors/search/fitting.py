@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Dict, Iterable, List, NamedTuple, Optiona
 
 import numpy as np
 
-from harness.core.boards import board_names, is_board, load_board
+from harness.core.boards import board_names, is_board, load_board, type_of
 from harness.core.corpus import POWER_LIMIT, TASKS, check_corpus
 from harness.core.errors import CannotRunError, InvalidValueError, UnknownNameError
 from harness.core.measured_tables import corpus_file
@@ -400,7 +400,7 @@ class FittedModel:
     def _modes(self, device: Optional[str], modes: Modes) -> List[PowerMode]:
         if not isinstance(modes, str):
             return [PowerMode(*map(int, mode)) for mode in modes]
-        name = (device or self.origin["device"]).rpartition(":")[2].partition("@")[0]
+        name = type_of(device or self.origin["device"])
         is_own = modes == "all" and name == self.origin["device"]
         without_clocks = modes_without_clocks(self.predictor) if is_own else None
         if without_clocks is not None:

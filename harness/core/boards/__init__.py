@@ -185,6 +185,11 @@ class BoardSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return gap if names else ""
 
 
+def type_of(device: str) -> str:
+    """The type in a device's name: `orin-agx` of `sim:orin-agx@2`; the name itself without prefix and instance."""
+    return device.rpartition(":")[2].partition("@")[0]
+
+
 def is_board(name: str) -> bool:
     """Whether there are facts of a board of that name, of the suite's own or of a package's."""
     if name in BOARDS:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from harness.core.boards import BOARDS, load_board
 from harness.core.errors import UnknownNameError
 from harness.core.power_modes import PowerMode
-from predictors.models.vendor_estimate import VendorPower, board_of, estimated_boards, estimated_power_mw
+from predictors.models.vendor_estimate import VendorPower, estimated_board, estimated_boards, estimated_power_mw
 
 ORIN = load_board("orin-agx")
 GREATEST = ORIN.power_mode_space().greatest
@@ -55,4 +55,4 @@ def test_a_board_without_data_sheet_is_refused_with_the_known_ones():
     with pytest.raises(UnknownNameError, match="'host'"):
         VendorPower(board="host").predict([GREATEST])
     with pytest.raises(UnknownNameError, match="'thor'"):
-        board_of("thor")
+        estimated_board("thor")
