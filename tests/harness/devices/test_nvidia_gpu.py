@@ -25,7 +25,7 @@ from harness.core.errors import CannotRunError, ControlError, SourceUnavailableE
 from harness.devices.registry import open_device
 from harness.measure.doctor import training_capabilities
 from harness.measure.run import check
-from predictors.search.device_profiler import DeviceProfiler
+from predictors.search.device_profiler import DeviceProfiler, power_sampler
 from predictors.search.recommend import locked_clocks
 
 FAKE = Path(__file__).resolve().parents[2] / "boards" / "fake_nvml"
@@ -279,6 +279,12 @@ def test_a_search_chooses_among_limits_and_some_locked_clocks_and_sets_both(driv
     with device.session():
         assert device.set_case(case)["gpu_power_limit_mw"] == 150_000
     assert ["lock-gpu", 2100, 2100] in driver.log
+
+
+def test_a_search_waits_for_the_second_reading_of_the_energy_counter(driver, monkeypatch):
+    monkeypatch.setenv("PYTHONPATH", str(FAKE))  # of the sampler's process
+    with power_sampler(open_device("nvidia-gpu", Configuration()), 0.2, Path("/")) as sampler:
+        assert sampler.series(nvml.GPU_POWER).values[0] == pytest.approx(300_000, rel=0.05)
 
 
 def test_a_limit_that_the_gpu_does_not_take_is_refused_and_what_it_lists_may_be_too(driver):
