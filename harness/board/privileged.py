@@ -273,13 +273,10 @@ def folders_of_chip(chip: str) -> Iterator[Tuple[str, List[str]]]:
 
 def sensor_files(root: str) -> Dict[str, List[str]]:
     """What `stream` reads, by the name of the telemetry source that needs it; many kernels show it to root only."""
-    rails = [
-        os.path.join(directory, name)
-        for chip, _ in rail_chips(root)
-        for directory, names in folders_of_chip(chip)
-        for name in names
-        if _RAIL_FILE.fullmatch(name)
-    ]
+    rails: List[str] = []
+    for chip, _ in rail_chips(root):
+        for directory, names in folders_of_chip(chip):
+            rails += [os.path.join(directory, name) for name in names if _RAIL_FILE.fullmatch(name)]
     return {"ina": rails, "cpufreq": list(nodes(KINDS["cpufreq-measured"], root).values())}
 
 

@@ -543,13 +543,12 @@ def ratio(
         for device in query.devices
         for pair in (query.pairs_against(device, boards) if is_across else query.pairs(device))
     ]
-    cells = [
-        Cell(label_of(other), _per_sample(figure, row, other) if per_sample else figure, (row, other))
-        for quantity in map(_checked_quantity, quantities)
-        for row, other in pairs
-        for figure in [_ratio(row, other, quantity, query.phases)]
-        if figure is not None
-    ]
+    cells = []
+    for quantity, (row, other) in itertools.product(map(_checked_quantity, quantities), pairs):
+        ratio = _ratio(row, other, quantity, query.phases)
+        if ratio is not None:
+            shown = _per_sample(ratio, row, other) if per_sample else ratio
+            cells.append(Cell(label_of(other), shown, (row, other)))
     what = f"{' and '.join(quantities)}{' per sample' * per_sample}"
     meaning = f"{what}, {f'here / on {boards[0]}' if is_across else _describe_change(query)}"
     return query.figures(cells, meaning, bool(pairs), " or ".join(quantities), boards[0] if is_across else "")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 from typing import Any, Dict, List, Optional, Sequence, Union
 
@@ -69,13 +70,9 @@ def simulate_corpus(
     sizes = [int(batch_size)] if isinstance(batch_size, (int, np.integer)) else list(batch_size)
     medium = own_media(board, [DEFAULT_STORAGE])[0] if storage is None else storage
     limits_mw = _limits_mw(load_board(board), power_limit)
-    rows = [
-        row
-        for name in names
-        for size in sizes
-        for limit_mw in limits_mw
-        for row in _simulated_rows(board, name, modes, size, workers, medium, task, seed, noise, instance, limit_mw)
-    ]
+    rows = []
+    for name, size, limit_mw in itertools.product(names, sizes, limits_mw):
+        rows += _simulated_rows(board, name, modes, size, workers, medium, task, seed, noise, instance, limit_mw)
     if out is not None:
         is_limited = limits_mw != [None]
         write_corpus(out, rows, (*FURTHER, POWER_LIMIT) if is_limited else FURTHER)

@@ -255,10 +255,9 @@ def published(
     plan = dataclasses.replace(plan, chosen=chosen)
     ran = run_evaluation(plan, jobs, report).trials
     errors = {group: _figures(trials, plan.targets[group.target]) for group, trials in ran.trials.items()}
-    choice_groups = dict.fromkeys(
-        group for row, groups in zip(rows, wanted) if row.metric in CHOICES for group in groups if group is not None
-    )
-    choices = {group: _choices(group, plan, jobs, report) for group in choice_groups}
+    groups_of_choices = [groups for row, groups in zip(rows, wanted) if row.metric in CHOICES]
+    distinct_groups = dict.fromkeys(group for groups in groups_of_choices for group in groups if group is not None)
+    choices = {group: _choices(group, plan, jobs, report) for group in distinct_groups}
     of_rows = [choices if row.metric in CHOICES else errors for row in rows]
     figures_of_rows = []
     for of, groups in zip(of_rows, wanted):
