@@ -11,13 +11,14 @@ from __future__ import annotations
 
 import os
 import re
+import time
 from pathlib import Path
 from typing import Any, Dict, Optional
 
 from harness.board import privileges
 from harness.board.bounded_process import run_checked
 from harness.board.gpu import find_gpus
-from harness.board.kernel_file import left_alone
+from harness.board.kernel_file import left_alone, uptime_s
 from harness.board.knob import Knob, KnobSpec
 from harness.board.privileged import (
     CLOCKS_FAN_FILE,
@@ -77,7 +78,8 @@ class JetsonClocks(Knob):
         """Hold the clocks, storing the previous state the first time; or restore the stored state."""
         if value[DVFS] == OFF:
             if not self._has_stored:
-                self._do("store")  # replaces a leftover
+                refuse_stored_clocks(self._root)
+                self._do("store")  # replaces what is left from before the boot
                 self._has_stored = True
             self._do("pin")
         elif self._has_stored:
@@ -150,6 +152,31 @@ class JetsonClocks(Knob):
             os.replace(self._draft, self._file)
             fan_file.unlink(missing_ok=True)
         return output
+
+
+def stored_clocks(root: str) -> Optional[Path]:
+    """The settings that a run stored since the boot and has not restored: it goes on, or was killed. None without any.
+
+    Booting resets what jetson_clocks changes, so that older ones are void.
+    """
+    file = Path(root, STATE, CLOCKS_FILE)
+    try:
+        age_s = time.time() - file.stat().st_mtime
+    except OSError:
+        return None
+    since_boot_s = uptime_s(root)
+    return file if since_boot_s is None or age_s <= since_boot_s else None
+
+
+def refuse_stored_clocks(root: str) -> None:
+    """Refuse to change clocks that a killed run of another user, whose saved state is elsewhere, has to restore."""
+    file = stored_clocks(root)
+    if file is not None:
+        raise ControlError(
+            f"a run that was killed, of another user or with another XDG_STATE_HOME, left {file}, which is needed "
+            "to put back the clocks",
+            f"the user whose run it was: `jetwatt restore`; if that is not possible: `sudo rm {file}`, then reboot",
+        )
 
 
 def parse_show(text: str) -> Shown:

@@ -122,6 +122,14 @@ def read_below(root: str, path: str) -> str:
         os.close(handle)
 
 
+def uptime_s(root: str) -> Optional[float]:
+    """Seconds since the boot; None if the kernel does not tell."""
+    try:
+        return float(read_text(os.path.join(root, "proc/uptime")).split()[0])
+    except (OSError, ValueError, IndexError):
+        return None
+
+
 def read_int(path: str) -> int:
     """The integer in the file; a ValueError with file and text if it contains none."""
     return whole_number(path, read_text(path))

@@ -51,8 +51,7 @@ def locked(device: str) -> Iterator[None]:
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            hint = f"wait for its end, or end it; {LOCK_DIR_VARIABLE}=FOLDER is a lock that only runs with it share"
-            raise ControlError(f"{device} is in use by {_holder(fd)}", hint) from None
+            raise ControlError(f"{device} is in use by {_holder(fd)}", "wait for its end, or end it") from None
         try:
             yield
         finally:

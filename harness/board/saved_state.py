@@ -69,11 +69,18 @@ def left_behind() -> List[str]:
     return sorted(path.stem for path in default_state_dir().glob("*.json"))
 
 
+def left_behind_of(device: str) -> List[str]:
+    """Of the devices with a saved state, the one of that name, or those that it begins: boards emulated in a folder."""
+    left = left_behind()
+    beginnings = f"{device}-", f"emulated-{device}-"
+    return [device] if device in left else [name for name in left if name.startswith(beginnings)]
+
+
 def saved_root(device: str) -> str:
     """The root of the files that a saved state puts back; empty if it cannot be read, or is gone."""
     try:
-        return msgspec.json.decode(_path(device).read_bytes(), type=_Root).root
-    except (OSError, ValueError):
+        return msgspec.json.decode(_content(_path(device)), type=_Root).root
+    except (OSError, ValueError, ControlError):
         return ""
 
 
@@ -134,20 +141,25 @@ class _State(msgspec.Struct):
     knobs: List[_Entry]
 
 
+def _content(path: Path) -> bytes:
+    """The bytes of a saved state, if it is a file that only root and this user can have written."""
+    fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    with open(fd, "rb") as file:
+        status = os.fstat(fd)
+        owner, writable = status.st_uid, status.st_mode & stat.S_IWOTH
+        if not stat.S_ISREG(status.st_mode) or writable or owner not in (0, os.geteuid()):
+            raise ControlError(
+                f"the saved state {path} is not believed: user {owner} owns it, and every user "
+                f"{'may' if writable else 'may not'} write it",
+                "restore as the user whose run it was",
+            )
+        return file.read(1 << 20)  # a board with 16 CPUs has 10,000 bytes
+
+
 def _load(path: Path, device: str) -> List[Tuple[Knob, Value]]:
     """The knobs of a file, opened, with their saved settings; refuses what no run on this device can have saved."""
     try:
-        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-        with open(fd, "rb") as file:
-            status = os.fstat(fd)
-            owner, writable = status.st_uid, status.st_mode & stat.S_IWOTH
-            if not stat.S_ISREG(status.st_mode) or writable or owner not in (0, os.geteuid()):
-                raise ControlError(
-                    f"the saved state {path} is not believed: user {owner} owns it, and every user "
-                    f"{'may' if writable else 'may not'} write it",
-                    "restore as the user whose run it was",
-                )
-            content = json.loads(file.read(1 << 20))  # a board with 16 CPUs has 10,000 bytes
+        content = json.loads(_content(path))
         if content["format"] != FORMAT:
             what = f"the saved state {path} has format {content['format']}, not {FORMAT}"
             raise ControlError(what, "restore with the version that saved it")

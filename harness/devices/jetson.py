@@ -19,15 +19,15 @@ from typing import Any, Dict, Iterator, List, Optional, Tuple
 
 from harness.board.control_groups import ReadLimit
 from harness.board.cpu import Affinity
-from harness.board.jetson_clocks import OFF, ON
-from harness.board.kernel_file import read_text
+from harness.board.jetson_clocks import OFF, ON, refuse_stored_clocks
+from harness.board.kernel_file import uptime_s
 from harness.board.knob import Knob
 from harness.board.lock import locked
 from harness.board.nvpmodel_modes import tpc_mask
 from harness.board.page_cache import PageCache
 from harness.board.power_rails import TOTAL, current_limits, find_rails, steps_mw
 from harness.board.privileged import FULL_PWM
-from harness.board.saved_state import preserved
+from harness.board.saved_state import RESTORE_COMMAND, left_behind, preserved
 from harness.board.source import SourceSpec
 from harness.board.thermal import temperature_limits_c
 from harness.core.capability import Capability
@@ -125,6 +125,7 @@ class JetsonDevice:
         capabilities += [
             Capability("agree with its spec file", False, difference) for difference in self._differences()
         ]
+        capabilities.append(self._put_back())
         mask = self._control.tpc_mask()
         if mask is not None:
             capabilities.append(self._whole_gpu(mask))
@@ -146,6 +147,20 @@ class JetsonDevice:
             hint = "" if up_s < FRESH_S else "the papers reboot before a campaign: `sudo reboot`"
             capabilities.append(Capability("start fresh", up_s < FRESH_S, f"booted {s_to_hours(up_s):.1f} h ago", hint))
         return [*capabilities, *self._control.capabilities(), PageCache().available(), ReadLimit().available()]
+
+    def _put_back(self) -> Capability:
+        """Whether no run that was killed, or still goes on, has something to put back."""
+        topic = "have its own settings"
+        name = lock_name(self.name, self._board_root)
+        try:
+            if name in left_behind():
+                with locked(name):
+                    what = "a run was killed before it could put back what it changed"
+                    return Capability(topic, False, what, RESTORE_COMMAND)
+            refuse_stored_clocks(str(self._board_root))
+        except ControlError as error:
+            return Capability(topic, False, error.what, error.hint)
+        return Capability(topic, True, "no run has anything to put back")
 
     def _whole_gpu(self, mask: int) -> Capability:
         """Whether no mode of the board has more clusters of the GPU on; some of Orin Nano's chip always are off."""
@@ -294,10 +309,7 @@ class JetsonDevice:
         }
 
     def _uptime_s(self) -> Optional[float]:
-        try:
-            return float(read_text(str(self._board_root / "proc/uptime")).split()[0])
-        except (OSError, ValueError, IndexError):
-            return None
+        return uptime_s(str(self._board_root))
 
     def sampler_cpus(self, mode: PowerMode) -> List[int]:
         """All online CPUs: boards have none to spare."""

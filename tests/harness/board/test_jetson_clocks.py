@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import time
+
 import pytest
 
 from harness.board.jetson_clocks import JetsonClocks, is_held, parse_show
@@ -148,10 +151,28 @@ def test_what_nobody_stored_in_this_run_is_not_removed_but_half_a_file_that_a_ki
     assert file.exists() == is_kept
 
 
-def test_what_an_earlier_run_left_is_neither_restored_nor_added_to(board):
+def test_what_a_run_since_the_boot_left_is_never_overwritten(board):
     leftover = stored(board)
     leftover.parent.mkdir(parents=True)
     leftover.write_text("cpu0: Online=1 MinFreq=1 MaxFreq=2\n")
+    board.write({"proc/uptime": "1000.00 4000.00"})
+    knob = JetsonClocks(board.root)
+    before = knob.read()
+    with pytest.raises(ControlError, match=r"a run that was killed, of another user .* left") as refused:
+        knob.set(knob.off())
+    assert "the user whose run it was: `jetwatt restore`" in refused.value.hint
+    knob.restore(before)
+    knob.forget(before)
+    assert acts(board) == []
+    assert leftover.read_text() == "cpu0: Online=1 MinFreq=1 MaxFreq=2\n"
+
+
+def test_what_a_run_before_the_boot_left_is_neither_restored_nor_added_to(board):
+    leftover = stored(board)
+    leftover.parent.mkdir(parents=True)
+    leftover.write_text("cpu0: Online=1 MinFreq=1 MaxFreq=2\n")
+    os.utime(leftover, (time.time() - 500, time.time() - 500))
+    board.write({"proc/uptime": "400.00 1600.00"})
     knob = JetsonClocks(board.root)
     before = knob.read()
     board.write({"run/state": SHOW.replace("729600", "115200")})  # another knob's doing

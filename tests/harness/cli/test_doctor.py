@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from importlib.machinery import ModuleSpec
 
@@ -11,11 +12,13 @@ from boards.layouts import PAIRS
 from boards.tree import build_board
 
 from harness.__main__ import main
-from harness.board import containers
+from harness.board import containers, jetson_clocks, saved_state
 from harness.board.cpu_clocks import CpuFrequency
+from harness.board.lock import locked
 from harness.board.saved_state import preserved
 from harness.cli.doctor import continuing_command
 from harness.core.configuration import Configuration
+from harness.devices.host import lock_name
 from harness.devices.registry import local_board
 from harness.measure.doctor import examine, format_findings, training_capabilities
 
@@ -100,6 +103,25 @@ def test_doctor_says_what_works_what_does_not_and_what_it_takes(capsys):
     assert max(map(len, text.splitlines())) <= 100
 
 
+def test_doctor_tells_of_a_killed_run_and_of_one_that_goes_on(killed, tmp_path):
+    board = local_board(Configuration(), build_board(tmp_path / "root", "orin-agx", "r36.4").path)
+    name = lock_name(board.name, tmp_path / "root")
+
+    def told():
+        [one] = [each for each in board.capabilities() if each.name == "have its own settings"]
+        return one.available, one.detail, one.hint
+
+    assert told()[0]
+    killed.rename(killed.with_name(f"{name}.json"))
+    assert told() == (False, "a run was killed before it could put back what it changed", "jetwatt restore")
+    with locked(name):
+        assert "is in use by process" in told()[1]
+    killed.with_name(f"{name}.json").unlink()
+    (tmp_path / "root/var/lib/jetwatt").mkdir(parents=True, exist_ok=True)
+    (tmp_path / "root/var/lib/jetwatt/jetson_clocks.conf").touch()
+    assert "a run that was killed, of another user" in told()[1]
+
+
 def test_doctor_has_a_way_out_for_clocks_that_cannot_be_set(tmp_path):
     capability = CpuFrequency(str(tmp_path)).available()
     assert not capability.available
@@ -119,7 +141,49 @@ def test_restore_has_nothing_to_do_after_a_run_that_ended(tmp_path, monkeypatch,
     with preserved([], "host"):
         pass
     assert main(["restore"]) == 0
-    assert "nothing to restore" in capsys.readouterr().out
+    assert f"nothing to restore: no run left a saved state in {tmp_path}/jetwatt" in capsys.readouterr().out
+
+
+@pytest.fixture
+def killed(tmp_path, monkeypatch):
+    """What a killed run on an emulated board leaves, in an empty root."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    monkeypatch.setenv("JETWATT_LOCK_DIR", str(tmp_path / "locks"))
+    state = {"format": saved_state.FORMAT, "device": "emulated-orin-agx-28c3d59d", "root": str(tmp_path), "knobs": []}
+    file = tmp_path / "jetwatt/emulated-orin-agx-28c3d59d.json"
+    file.parent.mkdir()
+    file.write_text(json.dumps(state))
+    return file
+
+
+@pytest.mark.parametrize("name", ["orin-agx", "emulated-orin-agx", "emulated-orin-agx-28c3d59d"])
+def test_restore_takes_the_name_that_a_run_takes(killed, name, capsys):
+    assert main(["restore", "--device", name]) == 0
+    assert "emulated-orin-agx-28c3d59d: restored" in capsys.readouterr().out
+    assert not killed.exists()
+
+
+@pytest.mark.parametrize("name", ["orin-nano", "../../x", "a\nb", "x" * 300])
+def test_restore_of_a_device_without_a_saved_state_names_those_that_have_one(killed, name, tmp_path, capsys):
+    assert main(["restore", "--device", name]) == 2
+    assert "emulated-orin-agx-28c3d59d" in capsys.readouterr().err
+    assert not (tmp_path / "locks").exists()
+
+
+def test_restore_does_not_wait_for_what_is_no_file(killed, capsys):
+    killed.unlink()
+    os.mkfifo(killed)
+    assert main(["restore"]) == 2
+    assert "is not believed" in capsys.readouterr().err
+
+
+def test_restore_tells_of_a_run_of_another_user(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    file = tmp_path / "jetson_clocks.conf"
+    file.touch()
+    monkeypatch.setattr(jetson_clocks, "stored_clocks", lambda root: file)
+    assert main(["restore"]) == 2
+    assert "a run that was killed, of another user" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
