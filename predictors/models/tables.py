@@ -214,14 +214,21 @@ def _limits(cells: Any, key: Sequence[str]) -> Optional[np.ndarray]:
     return cells.to_numpy(dtype=np.int64)
 
 
-def find_table(tables: Sequence[Table], workload: str, task: str = "training") -> Table:
-    """The only table of a workload and task; refused if there is none or more than one."""
+def find_table(tables: Sequence[Table], workload: str, task: str = "training", device: Optional[str] = None) -> Table:
+    """The only table of a workload and task, of a device if one is given; refused if there is none or more than one."""
     matching = [table for table in tables if (table.workload, table.task) == (workload, task)]
     if not matching:
         there = sorted({table.workload for table in tables if table.task == task})
         hint = available_hint(workload, there) if there else f"it has no {task} at all"
         raise UnknownNameError(f"the corpus has no {task} of {workload!r}", hint)
+    devices = sorted({table.device for table in matching})
+    if device is not None:
+        matching = [table for table in matching if table.device == device]
+        if not matching:
+            raise UnknownNameError(
+                f"the corpus has no {task} of {workload!r} on {device!r}", available_hint(device, devices)
+            )
     if len(matching) > 1:
         kinds = ", ".join(f"{table.device} ({table.provenance})" for table in matching)
-        raise InvalidValueError(f"the corpus has {task} of {workload!r} more than once: {kinds}", "split the file")
+        raise InvalidValueError(f"the corpus has {task} of {workload!r} more than once: {kinds}", "keep one of them")
     return matching[0]

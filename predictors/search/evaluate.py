@@ -26,7 +26,7 @@ from predictors.models.persistence import file_sha256
 from predictors.models.regression import SCALES
 from predictors.models.tables import find_table
 from predictors.search.corpora import load_tables, note_on_medians
-from predictors.search.targets import count_networks, load_prior, load_references
+from predictors.search.targets import count_networks, find_reference, load_prior
 from predictors.trials import Results, TrialPlan, format_results, format_skipped, run_plan
 
 if TYPE_CHECKING:
@@ -89,16 +89,18 @@ def evaluate(
         HarnessError: the corpus lacks a workload, or a name is unknown.
     """
     tables = load_tables(corpus_file(str(corpus)))
-    references = load_references(tables, reference, reference_corpus, task)
+    there = load_tables(corpus_file(str(reference_corpus))) if reference_corpus else tables
     targets = [find_table(tables, name, task) for name in listed(target)]
+    references = [[find_reference(there, name, task, table.device) for name in listed(reference)] for table in targets]
     numbers = (modes,) if modes is None or isinstance(modes, int) else tuple(modes)
-    counts = count_networks([*targets, *references]) if 0 in numbers else None
+    counts = count_networks([*targets, *itertools.chain(*references)]) if 0 in numbers else None
     hierarchy = load_prior(prior)
     params = {} if loss is None else {"loss": loss}
     plan = TrialPlan(
         predictors=tuple(names_in(",".join(listed(predictors)), MODULES, "predictor")),
         targets=tuple(
-            dataclasses.replace(make_target(table, references, hierarchy, counts), params=params) for table in targets
+            dataclasses.replace(make_target(table, own_references, hierarchy, counts), params=params)
+            for table, own_references in zip(targets, references)
         ),
         counts=numbers,
         repeats=repeats,

@@ -34,7 +34,7 @@ from predictors.models.base import (
 from predictors.models.persistence import file_sha256, load_model, save_model
 from predictors.models.tables import CONTRADICTION, TABLE_KEY, Table, find_table, tables_of
 from predictors.search.corpora import load_tables, note_on_medians
-from predictors.search.targets import load_prior, unprofiled_target
+from predictors.search.targets import find_reference, load_prior, unprofiled_target
 from predictors.strategies.goals import within
 
 if TYPE_CHECKING:
@@ -89,12 +89,12 @@ def fit(
     hierarchy = None if prior is None else load_prior(prior)
     contradictions = 0
     if modes == 0:
-        references = [_reference(there, name, task, device) for name in listed(reference)]
+        references = [find_reference(there, name, task, device) for name in listed(reference)]
         target = unprofiled_target(workload, references, hierarchy)
     else:
         table = _one_table(tables, workload, task, device)
         contradictions = table.contradictions()
-        references = [_reference(there, name, task, table.device) for name in listed(reference)]
+        references = [find_reference(there, name, task, table.device) for name in listed(reference)]
         target = make_target(table.usable(), references, hierarchy)
     if loss is not None:
         target = dataclasses.replace(target, params={"loss": loss})
@@ -472,16 +472,9 @@ def _tables(corpus: Corpus) -> List[Table]:
     return [table.with_clocks() for table in tables]
 
 
-def _reference(tables: Sequence[Table], workload: str, task: str, device: Optional[str]) -> Table:
-    """The table of a reference workload: that of the device if there is one, else the only one."""
-    is_here = any((table.workload, table.task, table.device) == (workload, task, device) for table in tables)
-    return _one_table(tables, workload, task, device if is_here else None).usable()
-
-
 def _one_table(tables: Sequence[Table], workload: str, task: str, device: Optional[str]) -> Table:
-    there = [table for table in tables if device is None or table.device == device]
-    devices = sorted({table.device for table in there if (table.workload, table.task) == (workload, task)})
-    if len(devices) > 1:
+    devices = sorted({table.device for table in tables if (table.workload, table.task) == (workload, task)})
+    if device is None and len(devices) > 1:
         what = f"the corpus has {task} of {workload!r} on {len(devices)} devices: {', '.join(devices)}"
         raise InvalidValueError(what, f"choose one: device={devices[0]!r}")
-    return find_table(there, workload, task)
+    return find_table(tables, workload, task, device)

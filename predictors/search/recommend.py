@@ -20,6 +20,7 @@ from harness.core.corpus import TASKS
 from harness.core.device import Device, is_real, limits_of, named_mode
 from harness.core.errors import CannotRunError, HarnessError, InvalidValueError
 from harness.core.files import write_output
+from harness.core.measured_tables import corpus_file
 from harness.core.mode_texts import MAXN
 from harness.core.power_modes import PowerMode, PowerModeSpace
 from harness.core.terminal import Countdown, Progress, counted
@@ -30,7 +31,7 @@ from harness.fleet.pool import PoolDevice
 from harness.store.results import ResultsStore
 from harness.workloads import get_workload
 from predictors.models.base import DEFAULT_BATCH_SIZE
-from predictors.models.tables import Table, find_table
+from predictors.models.tables import Table
 from predictors.search.corpora import load_tables
 from predictors.search.deadlines import (
     BoardForecast,
@@ -58,6 +59,7 @@ from predictors.search.recommendation_report import (
     plain_recommendation,
     plain_spent,
 )
+from predictors.search.targets import find_reference
 from predictors.strategies.closed_loop import OneShot
 from predictors.strategies.fixed import presets_of
 from predictors.strategies.goals import OBJECTIVES, QUANTITIES, Goal, budget_in_mw
@@ -193,7 +195,8 @@ def recommend(
     if writes_conf and not board_of(opened):
         raise InvalidValueError(f"{device} has no nvpmodel", "omit --write-conf")
     answer = Answer(opened, case_device, peak_mw)
-    references = _references(corpus, reference, names)
+    device_in_corpus = board_of(opened) or getattr(opened, "board", opened.name)
+    references = _references(corpus, reference, names, task, device_in_corpus)
     settings = Settings(minibatches=minibatches, seed=seed, max_temperature_c=max_temperature)
     with ResultsStore(Path(results)) if pool is None and results is not None else contextlib.nullcontext() as store:
         for name, length, wanted in zip(names, lengths, goals):
@@ -805,11 +808,15 @@ def goals_of(
 
 
 def _references(
-    corpus: Union[str, Path, None], reference: Sequence[str], workloads: Sequence[str]
+    corpus: Union[str, Path, None], reference: Sequence[str], workloads: Sequence[str], task: str, device: str
 ) -> Tuple[Table, ...]:
+    """The tables of the task to start from: of the named workloads, or of all that are not searched for."""
     if corpus is None:
         return ()
-    tables = load_tables(corpus)
+    tables = load_tables(corpus_file(str(corpus)))
     if reference:
-        return tuple(find_table(tables, name) for name in reference)
-    return tuple(table for table in tables if table.workload not in workloads)
+        return tuple(find_reference(tables, name, task, device) for name in reference)
+    others = [table for table in tables if table.task == task and table.workload not in workloads]
+    here = {table.workload for table in others if table.device == device}
+    kept = [table for table in others if table.device == device or table.workload not in here]
+    return tuple(table.usable().with_clocks() for table in kept)

@@ -14,12 +14,13 @@ from harness.core.measured_tables import corpus_file
 from harness.core.terminal import format_table
 from harness.core.units import mw_to_w, s_to_minutes
 from predictors.models.base import ALL, DEFAULT_BATCH_SIZE
-from predictors.models.tables import Table, find_table
+from predictors.models.tables import Table
 from predictors.models.vendor_estimate import estimated_boards
 from predictors.search.corpora import load_all_tables, load_tables
 from predictors.search.evaluate import Report, no_report
 from predictors.search.prior import left_out_column, priors_without
 from predictors.search.recommend import minibatches_of_training
+from predictors.search.targets import find_reference
 from predictors.strategies.evaluation import ContestRun, JudgedChoices, contest_runs, results, run_contest
 from predictors.strategies.fixed import VendorPreset, presets_of
 from predictors.strategies.goals import OBJECTIVES, Goal, budget_goals
@@ -102,8 +103,9 @@ def evaluate_strategies(
     for table in _targets(tables, [target] if isinstance(target, str) else list(target), task):
         references: Tuple[Table, ...] = ()
         if names_of_references and (task != ALL or table.task in tasks_of_reference):
-            others = [find_table(elsewhere, name, table.task).usable() for name in names_of_references]
-            references = tuple(other.with_clocks() for other in others if other.fingerprint != table.fingerprint)
+            others = [find_reference(elsewhere, name, table.task, table.device) for name in names_of_references]
+            own = table.with_clocks().fingerprint
+            references = tuple(other for other in others if other.fingerprint != own)
         setting = StrategySetting(
             device=table.device,
             references=references,

@@ -5,31 +5,22 @@ from __future__ import annotations
 import dataclasses
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Dict, Optional, Sequence, Tuple, Union
+from typing import TYPE_CHECKING, Dict, Optional, Sequence, Union
 
-from harness.core.corpus import TASKS
 from harness.core.errors import InvalidValueError, UnknownNameError
-from harness.core.measured_tables import corpus_file
 from harness.workloads import get_workload
 from harness.workloads.counting import counted_alone
 from predictors.evaluation import Target
-from predictors.models.base import listed
 from predictors.models.tables import Table, find_table
-from predictors.search.corpora import load_tables
 
 if TYPE_CHECKING:
     from predictors.models.physical_gp.prior import Counts, Hierarchy
 
 
-def load_references(
-    tables: Sequence[Table],
-    reference: Union[str, Sequence[str]],
-    reference_corpus: Union[str, Path, None] = None,
-    task: str = TASKS[0],
-) -> Tuple[Table, ...]:
-    """The usable rows of reference workloads: of their own file, or else of the tables of the target."""
-    there = load_tables(corpus_file(str(reference_corpus))) if reference_corpus else tables
-    return tuple(find_table(there, name, task).usable() for name in listed(reference))
+def find_reference(tables: Sequence[Table], workload: str, task: str, device: Optional[str]) -> Table:
+    """The usable rows of a reference workload: of the device if it was profiled there, else of the only other one."""
+    is_here = any((table.workload, table.task, table.device) == (workload, task, device) for table in tables)
+    return find_table(tables, workload, task, device if is_here else None).usable().with_clocks()
 
 
 def load_prior(prior: Union[str, Path, None]) -> Optional[Hierarchy]:

@@ -65,6 +65,10 @@ def test_a_workload_of_two_devices_is_not_chosen_by_chance():
     tables = tables_of([*rows_of(made_table()), *rows_of(made_table(), device="nano")])
     with pytest.raises(InvalidValueError, match="more than once"):
         find_table(tables, "lenet-mnist")
+    assert find_table(tables, "lenet-mnist", device="nano").device == "nano"
+    devices = f"no training of 'lenet-mnist' on 'a40'; available: nano, {made_table().device}"
+    with pytest.raises(UnknownNameError, match=devices):
+        find_table(tables, "lenet-mnist", device="a40")
 
 
 def test_rows_without_power_and_repeats_are_not_in_the_complete_table():
