@@ -13,10 +13,11 @@ from harness.core.terminal import counted
 INSTANCE = "board_instance"
 
 NAMED_IN_CONDITIONS = (
-    "device_model", "device_specification", INSTANCE, "power_mode", "tpc_mask", "dvfs", "accelerator", "threads",
-    "omp_wait_policy", "torch", "cuda", "l4t", "jetpack", "driver", "data_source", "data_samples",
+    "device_model", "device_specification", INSTANCE, "power_mode", "gpu_power_limit_mw", "tpc_mask", "dvfs",
+    "accelerator", "threads", "omp_wait_policy", "torch", "cuda", "l4t", "jetpack", "driver",
+    "data_source", "data_samples",
 )  # fmt: skip
-"""Taken from a profile's conditions if present; the power mode as read back: `maxn` differs between boards.
+"""Taken from a profile's conditions if present; power mode and limit as read back: `maxn` differs between boards.
 `omp_wait_policy`, how torch's threads wait for each other, is present unless it is libgomp's default."""
 
 OF_AN_OWN_WORKLOAD = (

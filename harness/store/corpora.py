@@ -153,7 +153,6 @@ def _cell_text(value: Any) -> str:
     """A cell as text, the same from CSV, Parquet and a results file."""
     if value is None or value == "" or value != value:  # NaN
         return ""
-    try:
-        return f"{float(value):g}" if not isinstance(value, bool) else str(value)
-    except ValueError:
+    if isinstance(value, (bool, str)):
         return str(value)
+    return f"{float(value):.15g}"

@@ -86,7 +86,9 @@ def _read_times(path: Path, began: Optional[datetime.datetime]) -> List[Tuple[fl
     entries: List[Tuple[float, float]] = []
     for cells in reader:
         place = f"{path} line {reader.line_num}"
-        start_s = _number(cells[SECONDS], SECONDS, place) if SECONDS in cells else _since(began, cells[DATE], place)
+        start_s = (
+            _number(cells[SECONDS], SECONDS, place) if SECONDS in cells else _since(began, cells[DATE] or "", place)
+        )
         entries.append((start_s, _number(cells[TIME], TIME, place)))
         if entries[-1][1] <= 0:
             raise InvalidValueError(f"{place}: {TIME} is {cells[TIME]!r}, expected a number above 0")
@@ -104,7 +106,10 @@ def _since(began: Optional[datetime.datetime], text: str, place: str) -> float:
     except ValueError:
         hint = "write it like 2026-01-31 12:00:05.250"
         raise InvalidValueError(f"{place}: {DATE} is {text!r}, no date and time", hint) from None
-    return (at.replace(tzinfo=None) - began).total_seconds()  # type: ignore[operator]
+    if at.tzinfo is not None:
+        what = f"{place}: {DATE} {text!r} has an offset, and the lines of the log have none"
+        raise InvalidValueError(what, "write the local time that the log has, without an offset")
+    return (at - began).total_seconds()  # type: ignore[operator]
 
 
 def _number(text: Optional[str], name: str, place: str) -> float:

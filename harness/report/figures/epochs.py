@@ -262,13 +262,16 @@ def device_figures(material: Material) -> Iterator[Figure]:
 
 
 def _ratio_figure(material: Material, families: Sequence[Family]) -> Figure:
-    """Time, power and energy of each device relative to `REFERENCE`, with the papers' statements on such ratios."""
+    """Time, power and energy of each device relative to `REFERENCE`, with the papers' statements on such ratios.
+
+    Measured profiles are compared with measured ones, simulated with simulated.
+    """
     panels, rows, entries = [], [], {PAPERS: LegendEntry(PAPERS, INK)}
     pairs = []
     for family in families:
-        ordered = sorted(family.rows, key=lambda row: row.provenance)  # measured rather than simulated
-        reference = next((row for row in ordered if row.device == REFERENCE), None)
-        pairs += [(reference, row) for row in family.rows if reference is not None and row.device != REFERENCE]
+        references = {row.provenance: row for row in reversed(family.rows) if row.device == REFERENCE}
+        others = [row for row in family.rows if row.device != REFERENCE]
+        pairs += [(references[row.provenance], row) for row in others if row.provenance in references]
     pairs.sort(key=lambda pair: pair[1].minibatch_time_ms / pair[0].minibatch_time_ms)
     order = tuple(dict.fromkeys(strip_prefix(row.label) for _, row in pairs))
     for quantity, of in RATIOS.items():

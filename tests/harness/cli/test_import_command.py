@@ -103,6 +103,15 @@ def test_where_every_row_is_bad_leaving_them_out_is_not_proposed(tmp_path, capsy
     assert "--skip-bad" not in said
 
 
+def test_rows_that_differ_in_the_last_digit_of_a_seed_or_in_a_text_are_other_cases(tmp_path):
+    header, line = lines_of(good_rows())[:2]
+    seeds = [f"{line},{20260131 + place},1e5" for place in range(4)]
+    keys = [f"{line},1,{key}" for key in ("1e5", "10e4", "100000", "ab1")]
+    (tmp_path / "in.csv").write_text("\n".join([f"{header},seed,key", *seeds, *keys]) + "\n")
+    assert run(tmp_path / "in.csv", "--out", tmp_path / "out.csv") == 0
+    assert len(read_corpus(tmp_path / "out.csv")) == 8
+
+
 def test_every_bad_row_is_reported_and_skipping_leaves_out_and_counts(tmp_path, capsys):
     lines = lines_of(good_rows())
     lines[2] = lines[2].replace("training", "sleeping")
@@ -160,6 +169,12 @@ def record_log(tmp_path, times, header="start_s,minibatch_time_ms"):
         (["0.5,250", "0.75,-1"], "start_s,minibatch_time_ms", "times.csv line 3: minibatch_time_ms is '-1'"),
         (["0.5,250", "0.4,250"], "start_s,minibatch_time_ms", "times.csv line 3: it starts before"),
         (["noon,250"], "start_at,minibatch_time_ms", "start_at is 'noon', no date and time"),
+        (["250"], "minibatch_time_ms,start_at", "times.csv line 2: start_at is '', no date and time"),
+        (
+            ["2026-01-31T12:00:00+01:00,250"],
+            "start_at,minibatch_time_ms",
+            "has an offset, and the lines of the log have",
+        ),
         ([], "start_s,minibatch_time_ms", "holds no minibatch"),
         (["0.5,250"], "start_s,minibatch_time_ms", "no minibatch is left"),
         ([f"{100 + n},250" for n in range(9)], "start_s,minibatch_time_ms", "no power sample falls into"),

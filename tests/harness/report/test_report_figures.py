@@ -188,6 +188,13 @@ def test_devices_stand_over_orin_beside_what_the_papers_say(material):
     assert frame["epoch_min"].max() > 1
 
 
+def test_a_measured_device_is_never_compared_with_a_simulated_one(material):
+    frame = material.frame.copy()
+    frame.loc[frame["device"] == "xavier-agx", "provenance"] = "measured"
+    names = [figure.name for figure in figures_of(dataclasses.replace(material, frame=frame), "Devices")]
+    assert "devices-ratios" not in names
+
+
 def test_a_workload_has_one_colour_and_a_device_one_marker_in_all_figures(material):
     styles = {}
     for kind in KINDS:
