@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import List, Union
 
 from harness.core.cases import DEFAULT_MINIBATCHES
+from harness.core.checks import check_options
 from harness.core.configuration import DEFAULT_RESULTS, FILE_NAME
 from harness.core.errors import InvalidValueError
 
@@ -32,13 +33,7 @@ def add_search_arguments(group: Group, profiles: int) -> None:
 
 def refuse_below(least: float, arguments: argparse.Namespace, *names: str, above: bool = False) -> None:
     """Refuse options below a number, or, with `above`, equal to it; None passes."""
-    for name in names:
-        value = getattr(arguments, name)
-        if value is not None and not (least < value < math.inf or (value == least and not above)):
-            wanted = f"a number above {least:g}" if above else f"{least:g} or more"
-            if not math.isfinite(value):
-                wanted = f"a finite number, {'above ' if above else ''}{least:g}{'' if above else ' or more'}"
-            raise InvalidValueError(f"--{name.replace('_', '-')} is {value:g}, expected {wanted}")
+    check_options(least, above=above, **{name: getattr(arguments, name) for name in names})
 
 
 def numbers(option: str, text: str, example: str) -> List[float]:

@@ -14,7 +14,7 @@ from harness.core.corpus import TASKS
 from harness.core.errors import InvalidValueError
 from harness.core.terminal import Progress
 from harness.devices.board_record import root_of
-from predictors.cli.options import add_search_arguments, numbers, refuse_below
+from predictors.cli.options import add_search_arguments, numbers
 from predictors.models.base import DEFAULT_BATCH_SIZE
 from predictors.search.device_profiler import MEDIAN
 from predictors.search.recommend import ON_DEVICE, Answer, recommend
@@ -143,12 +143,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _refuse(arguments: argparse.Namespace) -> None:
-    """Refuse invalid options and combinations."""
-    refuse_below(0, arguments, "seed", "workers")
-    refuse_below(
-        0, arguments, "profiles", "batch", "minibatches", "epochs", "max_temperature",
-        "time_limit", "deadline", "energy_budget", "peak_budget", "percentile", above=True,
-    )  # fmt: skip
+    """Refuse a picture that cannot be drawn."""
     if arguments.plot and arguments.plot.suffix.lower() not in PICTURES:
         raise InvalidValueError(f"--plot is {arguments.plot}", f"a picture ends in {', '.join(PICTURES)}")
 

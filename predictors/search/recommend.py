@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import math
+import numbers
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, Optional, Sequence, Set, Tuple, Union
@@ -15,6 +16,7 @@ from harness.board.nvpmodel_making import make_conf, off_board_conf, on_board_co
 from harness.core.boards import load_board
 from harness.core.campaigns import default_medium
 from harness.core.cases import DEFAULT_MINIBATCHES, Case, Settings
+from harness.core.checks import check_options
 from harness.core.configuration import DEFAULT_RESULTS, DEFAULT_STORAGE, FILE_NAME, load_configuration
 from harness.core.corpus import TASKS
 from harness.core.device import Device, is_real, limits_of, named_mode
@@ -23,7 +25,7 @@ from harness.core.files import write_output
 from harness.core.measured_tables import corpus_file
 from harness.core.mode_texts import MAXN
 from harness.core.power_modes import PowerMode, PowerModeSpace
-from harness.core.terminal import Countdown, Progress, counted
+from harness.core.terminal import Countdown, Progress, available_hint, counted
 from harness.core.units import S_PER_HOUR, mib_to_bytes, mw_to_w, s_to_ms, w_to_mw
 from harness.devices.registry import open_device
 from harness.fleet.lab import Fleet
@@ -66,7 +68,7 @@ from predictors.strategies.goals import OBJECTIVES, QUANTITIES, Goal, budget_in_
 from predictors.strategies.protocol import Choice, History, Strategy
 from predictors.strategies.recommendation import Recommendation, SharedMode, shared_mode
 from predictors.strategies.recommendation import recommend as choose_and_describe
-from predictors.strategies.registry import StrategySetting, strategy_on_device, unfitted
+from predictors.strategies.registry import STRATEGIES, StrategySetting, strategy_on_device, unfitted
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -163,9 +165,15 @@ def recommend(
         HarnessError: the device is not available or has no power sensor, or options contradict each other. If no mode
             is expected to keep the limits, the answer has the nearest one, and `keeps_limits` is false.
     """
-    _refuse(device, pool, percentile, risk, strategy, reference, corpus, resume, batch, profiles)
+    sizes, budgets = _numbers_of(batch_size), _numbers_of(power_budget)
+    check_options(above=True, whole=True, profiles=profiles, batch=batch, minibatches=minibatches, batch_size=sizes)
+    check_options(whole=True, seed=seed, workers=workers)
+    check_options(above=True, epochs=epochs, deadline=deadline, energy_budget=energy_budget, percentile=percentile)
+    check_options(above=True, power_budget=budgets, peak_budget=peak_budget, time_limit=time_limit)
+    check_options(above=True, max_temperature=max_temperature, memory_limit=memory_limit)
+    sizes = list(dict.fromkeys(map(int, sizes)))
+    _refuse(device, pool, task, goal, percentile, risk, strategy, reference, corpus, resume, batch, profiles, sizes)
     progress = progress or Progress(sys.stderr)
-    sizes = [batch_size] if isinstance(batch_size, int) else list(batch_size)
     configuration = load_configuration(Path(config))
     if pool is None:
         opened: Device = open_device(str(device), configuration, Path(device_root))
@@ -186,7 +194,6 @@ def recommend(
     if deadline is not None or energy_budget is not None:
         _refuse_more_than_an_epoch(names, max(sizes))
     lengths = [minibatches_of_training(name, sizes[0], epochs) for name in names]
-    budgets = [power_budget] if isinstance(power_budget, (int, float)) else list(power_budget or ())
     budgets_mw = [budget_in_mw(budget) for budget in budgets]
     peak_mw = None if peak_budget is None else budget_in_mw(peak_budget, "peak budget")
     minimised = _of_samples(goal, sizes, opened)
@@ -450,9 +457,18 @@ def minibatches_of_training(workload: str, batch_size: int, epochs: Optional[flo
     return None if epochs is None else epochs * (get_workload(workload).real_samples // batch_size)
 
 
+def _numbers_of(given: Any) -> List[Any]:
+    """A number, several, or None for none, as a list; not checked yet."""
+    if given is None:
+        return []
+    return [given] if isinstance(given, (numbers.Real, str)) else list(given)
+
+
 def _refuse(
     device: Optional[str],
     pool: Optional[str],
+    task: str,
+    goal: Optional[str],
     percentile: float,
     risk: Optional[float],
     strategy: Optional[str],
@@ -461,14 +477,21 @@ def _refuse(
     resume: bool,
     batch: Optional[int],
     profiles: int,
+    sizes: Sequence[int],
 ) -> None:
     """Refuse invalid options and combinations."""
+    if not sizes:
+        raise InvalidValueError("no --batch-size was given", f"omit it for {DEFAULT_BATCH_SIZE}")
+    for option, name, names in (("task", task, TASKS), ("goal", goal, OBJECTIVES), ("strategy", strategy, STRATEGIES)):
+        if name is not None and name not in names:
+            raise InvalidValueError(f"--{option} is {name!r}", available_hint(str(name), names))
     if batch is not None and batch > profiles:
         hint = f"for samples per minibatch, give --batch-size {batch}; otherwise, more --profiles"
         raise InvalidValueError(f"--batch is {batch}, more than the {counted(profiles, 'profile')} allowed", hint)
     if percentile >= 100:
         raise InvalidValueError(f"--percentile is {percentile:g}, expected less than 100")
-    if risk is not None and not 0 < risk < 1:
+    check_options(above=True, risk=risk)
+    if risk is not None and risk >= 1:
         raise InvalidValueError(f"--risk is {risk:g}, expected a probability between 0 and 1")
     if risk is not None and strategy not in (None, "one-shot"):
         raise InvalidValueError(f"--risk applies to one-shot only, and --strategy is {strategy}", "omit one of them")

@@ -207,7 +207,7 @@ def test_the_least_energy_under_a_deadline_is_a_goal_too(capsys):
         (["--power-budget", "30", "--percentile", "100"], "--percentile is 100"),
         (["--power-budget", "30", "--workload", "lenet-mnist,bert-squad", "--plot", "p.png"], "one --workload"),
         (["--power-budget", "30", "--deadline", "5", "--epochs", "0"], "--epochs is 0"),
-        (["--epochs", "5", "--deadline", "inf"], "--deadline is inf, expected a finite number, above 0"),
+        (["--epochs", "5", "--deadline", "inf"], "--deadline is inf, expected a finite number above 0"),
         (["--power-budget", "30", "--reference", "x"], "--corpus"),
         (["--power-budget", "30", "--plot", "p.xyz"], ".png"),
         (["--power-budget", "30", "--workload", "resnet"], "available: lenet-mnist"),

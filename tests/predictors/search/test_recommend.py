@@ -1,4 +1,4 @@
-"""`recommend`: the tables of a corpus that a search starts from."""
+"""`recommend`: what it refuses, and the tables of a corpus that a search starts from."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ import pytest
 
 import jetwatt
 from harness.core.boards import load_board
+from harness.core.errors import InvalidValueError
+from harness.devices.simulated import SimulatedDevice
 from predictors.search import recommend as module
 
 REFERENCE, OTHER, TARGET = "mobilenetv3-gld23k", "lstm-wikitext", "resnet18-imagenet"
@@ -55,3 +57,31 @@ def test_a_workload_that_was_profiled_elsewhere_only_is_kept(references_of):
     tables = [("xavier-agx", REFERENCE, "training"), ("orin-agx", OTHER, "training"), ("xavier-agx", OTHER, "training")]
     assert references_of(tables) == tables[:2]
     assert references_of(tables, reference=[REFERENCE]) == tables[:1]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"percentile": -5}, "--percentile is -5, expected a number above 0"),
+        ({"epochs": 0, "deadline": 5}, "--epochs is 0, expected a number above 0"),
+        ({"epochs": -5}, "--epochs is -5, expected a number above 0"),
+        ({"power_budget": "20"}, "--power-budget is '20', expected a number above 0"),
+        ({"power_budget": [20, -5]}, "--power-budget is -5, expected a number above 0"),
+        ({"profiles": 2.5}, "--profiles is 2.5, expected a whole number above 0"),
+        ({"batch_size": [16, 0]}, "--batch-size is 0, expected a whole number above 0"),
+        ({"batch_size": []}, "no --batch-size was given; omit it for 16"),
+        ({"seed": -1}, "--seed is -1, expected a whole number, 0 or more"),
+        ({"deadline": float("inf")}, "--deadline is inf, expected a finite number above 0"),
+        ({"goal": "x"}, "--goal is 'x'; available: .*energy.*"),
+        ({"task": "train"}, "--task is 'train'; did you mean training?"),
+    ],
+)
+def test_numbers_and_names_out_of_range_are_refused_before_a_profile(monkeypatch, options, message):
+    monkeypatch.setattr(SimulatedDevice, "profile", lambda device, case: pytest.fail("a mode was profiled"))
+    with pytest.raises(InvalidValueError, match=message):
+        jetwatt.recommend("sim:orin-agx", **{"workload": TARGET, "power_budget": 30, **options})
+
+
+def test_a_batch_size_given_twice_is_one_as_in_the_command():
+    answer = jetwatt.recommend("sim:orin-agx", workload=TARGET, power_budget=30, batch_size=[16, 16], profiles=1)
+    assert len(answer.recommendations[0][0].history.profiler.candidates.modes) == 18096
