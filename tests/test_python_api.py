@@ -52,7 +52,9 @@ def test_the_same_seed_learns_the_same_and_another_one_does_not(model):
 
 
 def test_more_modes_than_there_are_are_all(model):
-    assert "learned from 60 simulated" in repr(jetwatt.fit(CORPUS, workload="resnet18-imagenet", modes=100))
+    with pytest.warns(UserWarning, match="100 profiles were asked for"):
+        model = jetwatt.fit(CORPUS, workload="resnet18-imagenet", modes=100)
+    assert "learned from 60 simulated" in repr(model)
     with pytest.raises(jetwatt.HarnessError, match="was fitted on every profile"):
         jetwatt.fit(CORPUS, workload="resnet18-imagenet", modes=None).score(CORPUS)
 
@@ -61,8 +63,10 @@ def test_a_fit_takes_all_profiles_unless_told_and_notes_that_there_were_fewer():
     everything = jetwatt.fit(CORPUS, workload="resnet18-imagenet")
     assert len(everything.fitting.rows) == 60
     assert everything.notes() == []
-    more = jetwatt.fit(CORPUS, workload="resnet18-imagenet", modes=100)
-    assert "100 profiles were asked for, and there are 60: fitted to all" in more.notes()
+    note = "100 profiles were asked for, and there are 60: fitted to all"
+    with pytest.warns(UserWarning, match=note):
+        more = jetwatt.fit(CORPUS, workload="resnet18-imagenet", modes=100)
+    assert note in more.notes()
 
 
 def test_a_table_without_its_column_of_power_limits_is_noted():
@@ -525,9 +529,62 @@ def test_sizes_and_limits_may_be_numbers_of_numpy():
             "power limit 'much' is not a number",
         ),
         (lambda folder: jetwatt.evaluate_strategies("zeus-v100", leave_out="mode"), "leave_out is 'mode'"),
+        (lambda folder: jetwatt.evaluate(CORPUS, target="resnet18-imagenet"), "DataFrame, expected the name of a file"),
+        (lambda folder: jetwatt.evaluate("zeus-v100", target="resnet50-imagenet", modes=2.5), "modes is 2.5, expected"),
+        (lambda folder: jetwatt.fit(None, workload="resnet18-imagenet"), "corpus is a NoneType, expected a DataFrame"),
+        (lambda folder: jetwatt.check_corpus({"device": []}), "the table is a dict, expected a DataFrame; pandas"),
+        (lambda folder: jetwatt.fit(CORPUS, workload="resnet18-imagenet", modes=2.5), "modes is 2.5, expected a whole"),
+        (lambda folder: jetwatt.fit(CORPUS, workload="resnet18-imagenet", modes=-1), "modes is -1, .* 0 or more"),
     ],
-    ids=["recommend", "report", "concurrent", "simulate_corpus", "evaluate_strategies"],
+    ids=[
+        "recommend",
+        "report",
+        "concurrent",
+        "simulate_corpus",
+        "evaluate_strategies",
+        "evaluate a table",
+        "evaluate half a mode",
+        "fit nothing",
+        "check a dict",
+        "fit half a mode",
+        "fit less than none",
+    ],
 )
 def test_a_value_of_another_kind_is_refused_with_what_is_possible(call, words, tmp_path):
     with pytest.raises(HarnessError, match=words):
         call(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"modes": pd.DataFrame([MODES[0]])}, r"modes is a DataFrame, expected tuples of cpu_cores, .*to_numpy"),
+        ({"modes": MODES[0]}, "modes is a PowerMode, expected tuples of cpu_cores"),
+        ({"modes": [MODES[0]._replace(cpu_cores=-1)]}, "cpu_cores is -1, expected a whole number above 0"),
+        ({"modes": [MODES[0]._replace(cpu_cores=60)]}, "cpu_cores is 60, orin-nano has 6"),
+        ({"modes": [MODES[0]._replace(gpu_khz=624)]}, "gpu_khz is 624: that looks like MHz, expected kHz"),
+        ({"modes": [MODES[0]._replace(gpu_khz=9_000_000)]}, "gpu_khz is 9000000, orin-nano has .* to "),
+        ({"device": MODES}, "device is a list, expected a name; for modes, give modes="),
+        ({"level": 95}, "level is 95, expected a probability between 0 and 1"),
+        ({"batch_size": 0}, "batch_size is 0, expected a whole number above 0"),
+    ],
+)  # fmt: skip
+def test_modes_that_the_board_cannot_have_are_not_predicted(options, words):
+    model = jetwatt.fit(CORPUS, workload="resnet18-imagenet", modes=10)
+    with pytest.raises(HarnessError, match=words):
+        model.predict(**options)
+
+
+def test_a_mode_between_the_clocks_of_the_board_is_predicted():
+    model = jetwatt.fit(CORPUS, workload="resnet18-imagenet", modes=10)
+    assert len(model.predict(modes=[MODES[0]._replace(gpu_khz=400_000)])) == 1
+
+
+@pytest.mark.parametrize(
+    "limits", [{"power_w": [20, 30]}, {"power_w": -1}, {"time_ms": "50"}, {"risk": "0.1"}, {"risk": 2}]
+)
+def test_a_limit_that_is_no_number_above_0_is_refused(limits):
+    model = jetwatt.fit(CORPUS, workload="resnet18-imagenet", modes=10)
+    [(name, value)] = limits.items()
+    with pytest.raises(HarnessError, match=re.escape(f"{name} is {value!r}, expected a ")):
+        model.best(**{"time_ms": 100, **limits})

@@ -24,7 +24,7 @@ def check_number(name: str, value: Any, least: float = 0, *, above: bool = False
     """
     if value is None:
         return
-    is_number = isinstance(value, numbers.Real) and not isinstance(value, bool)
+    is_number = _is_number(value)
     is_kind = is_number and (not whole or isinstance(value, numbers.Integral))
     if is_kind and (least < value < math.inf or (value == least and not above)):
         return
@@ -32,8 +32,16 @@ def check_number(name: str, value: Any, least: float = 0, *, above: bool = False
     if is_number and not math.isfinite(value):
         kind = "a finite number"
     expected = f"{kind} above {least:g}" if above else f"{kind}, {least:g} or more"
-    shown = f"{value:g}" if is_number else repr(value)
-    raise InvalidValueError(f"{name} is {shown}, expected {expected}")
+    raise InvalidValueError(f"{name} is {_shown(value)}, expected {expected}")
+
+
+def check_probability(name: str, value: Any, *, certain: bool = True) -> None:
+    """Refuse what is not a number from 0 to 1; with `certain` false, 0 and 1 too. None passes."""
+    if value is None:
+        return
+    is_probability = _is_number(value) and 0 <= value <= 1
+    if not is_probability or (value in (0, 1) and not certain):
+        raise InvalidValueError(f"{name} is {_shown(value)}, expected a probability between 0 and 1")
 
 
 def check_options(least: float = 0, *, above: bool = False, whole: bool = False, **options: Any) -> None:
@@ -41,3 +49,11 @@ def check_options(least: float = 0, *, above: bool = False, whole: bool = False,
     for name, given in options.items():
         for value in given if isinstance(given, list) else [given]:
             check_number(f"--{name.replace('_', '-')}", value, least, above=above, whole=whole)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, numbers.Real) and not isinstance(value, bool)
+
+
+def _shown(value: Any) -> str:
+    return f"{value:g}" if _is_number(value) else repr(value)

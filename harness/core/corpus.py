@@ -112,6 +112,11 @@ def read_corpus(path: Union[str, Path]) -> pd.DataFrame:
 
 def check_corpus(table: pd.DataFrame, name: str = "the table") -> pd.DataFrame:
     """A table as `read_corpus` would return it; raises the same errors, which call the table `name`."""
+    import pandas as pd
+
+    if not isinstance(table, pd.DataFrame):
+        hint = "pandas.DataFrame(...) makes one of a dict or of rows; read_corpus and load_table return one"
+        raise InvalidValueError(f"{name} is a {type(table).__name__}, expected a DataFrame", hint)
     checked, faults = _checked(table.set_axis([f"row {number}" for number in range(len(table))]), name)
     _refuse(faults, len(table), name)
     return checked.reset_index(drop=True)
@@ -182,6 +187,29 @@ def write_corpus(
         schema = arrow.schema([(column.name, types[column.kind]) for column in columns])
         content = table.to_parquet(index=False, schema=schema)
     write_output(path, content)
+
+
+def check_modes(modes: Sequence[PowerMode], device: str) -> None:
+    """Refuse power modes that cannot be: negative, in another unit, or out of the range of a known board.
+
+    Clocks between those of the board are allowed. Raises an `InvalidValueError` with mode, value and likely mistake.
+    """
+    columns = {column.name: column for column in CORPUS if column.name in PowerMode._fields}
+    board = _board(device) if is_board(device) else None
+    for mode in modes:
+        for field, value in mode._asdict().items():
+            khz = () if board is None or field in board.incomplete else board.khz.get(field, ())
+            fault = None
+            if value < (0 if field in _CLOCKS else 1):
+                fault = _schema_fault(columns[field], value, value, False)
+            elif field in _CLOCKS and value != UNKNOWN_KHZ and not LEAST_KHZ <= value <= MOST_KHZ:
+                fault = _clock_fault(field, str(value), value)
+            elif field not in _CLOCKS and board is not None and value > board.cpu_cores:
+                fault = _core_fault(device, value, board.cpu_cores)
+            elif khz and value != UNKNOWN_KHZ and not khz[0] <= value <= khz[-1]:
+                fault = Fault(f"{field} is {value}, {device} has {khz[0]} to {khz[-1]}", field)
+            if fault is not None:
+                raise InvalidValueError(f"power mode {tuple(mode)}: {fault.text}")
 
 
 def faults_of(table: pd.DataFrame) -> Dict[Any, Fault]:
@@ -365,6 +393,10 @@ def _board(name: str) -> _Board:
     )
 
 
+def _core_fault(device: str, cores: int, most: int) -> Fault:
+    return Fault(f"cpu_cores is {cores}, {device} has {most}", f"cpu_cores of {device}")
+
+
 def _of_boards(table: pd.DataFrame) -> pd.Series:
     """Whether the device of each row is a board with facts."""
     return table["device"].isin([name for name in table["device"].unique() if is_board(str(name))])
@@ -374,7 +406,7 @@ def _modes_of_boards(table: pd.DataFrame) -> Iterator[Tuple[str, Fault]]:
     for device, part in table[_of_boards(table)].groupby("device", sort=False):
         board = _board(str(device))
         for place, value in part["cpu_cores"][part["cpu_cores"] > board.cpu_cores].items():
-            yield place, Fault(f"cpu_cores is {value}, {device} has {board.cpu_cores}", f"cpu_cores of {device}")
+            yield place, _core_fault(str(device), value, board.cpu_cores)
         for field, allowed in board.khz.items():
             for place, value in part[field][~part[field].isin([UNKNOWN_KHZ, *allowed])].items():
                 owner = next((other for other in _CLOCKS if other != field and value in board.khz[other]), "")

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, List
+from typing import TYPE_CHECKING, List, Union
 
 from harness.core.corpus import read_corpus
-from harness.core.errors import UnknownNameError
+from harness.core.errors import InvalidValueError, UnknownNameError
 from harness.core.terminal import available_hint
 
 if TYPE_CHECKING:
@@ -28,10 +28,13 @@ def table_file(name: str) -> Path:
     return FOLDER / f"{name}.csv"
 
 
-def corpus_file(text: str) -> Path:
+def corpus_file(name: Union[str, Path]) -> Path:
     """The file that an argument names: a path, or a table of the suite where no file has that name."""
-    path = Path(text)
-    return table_file(text) if not path.exists() and text in table_names() else path
+    if not isinstance(name, (str, Path)):
+        hint = "write a DataFrame to one with write_corpus"
+        raise InvalidValueError(f"the corpus is a {type(name).__name__}, expected the name of a file", hint)
+    path = Path(name)
+    return table_file(str(name)) if not path.exists() and str(name) in table_names() else path
 
 
 def load_table(name: str) -> pd.DataFrame:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+import warnings
 
 from harness.cli.options import options_of, output_file
 from harness.core.errors import InvalidValueError
@@ -30,7 +31,9 @@ def run(arguments: argparse.Namespace) -> int:
         raise InvalidValueError(f"--modes is {arguments.modes!r}", f"fit takes one number, or {ALL}")
     options = options_of(fit, arguments)
     options.update(modes=count, reference=arguments.reference.split(",") if arguments.reference else ())
-    model = fit(arguments.corpus, workload=arguments.target, **options)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=".* profiles were asked for")  # printed with the model's notes
+        model = fit(arguments.corpus, workload=arguments.target, **options)
     model.save(arguments.out)
     print(model.summary())
     for note in model.notes():

@@ -10,10 +10,24 @@ import dataclasses
 import itertools
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple, Union
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Callable,
+    Dict,
+    Iterable,
+    List,
+    Mapping,
+    NamedTuple,
+    Optional,
+    Sequence,
+    Tuple,
+    Union,
+)
 
 import numpy as np
 
+from harness.core.checks import check_number
 from harness.core.corpus import TASKS
 from harness.core.environment import describe_environment
 from harness.core.errors import CannotRunError, InvalidValueError, UnknownNameError
@@ -88,12 +102,12 @@ def evaluate(
     Raises:
         HarnessError: the corpus lacks a workload, or a name is unknown.
     """
-    tables = load_tables(corpus_file(str(corpus)))
-    there = load_tables(corpus_file(str(reference_corpus))) if reference_corpus else tables
+    tables = load_tables(corpus_file(corpus))
+    there = load_tables(corpus_file(reference_corpus)) if reference_corpus else tables
     targets = [find_table(tables, name, task) for name in listed(target)]
     references = [[find_reference(there, name, task, table.device) for name in listed(reference)] for table in targets]
-    numbers = (modes,) if modes is None or isinstance(modes, int) else tuple(modes)
-    counts = count_networks([*targets, *itertools.chain(*references)]) if 0 in numbers else None
+    fitted_counts = numbers_of_modes(modes)
+    counts = count_networks([*targets, *itertools.chain(*references)]) if 0 in fitted_counts else None
     hierarchy = load_prior(prior)
     params = {} if loss is None else {"loss": loss}
     plan = TrialPlan(
@@ -102,7 +116,7 @@ def evaluate(
             dataclasses.replace(make_target(table, own_references, hierarchy, counts), params=params)
             for table, own_references in zip(targets, references)
         ),
-        counts=numbers,
+        counts=fitted_counts,
         repeats=repeats,
         sampling=sampling,
         seed=seed,
@@ -111,8 +125,16 @@ def evaluate(
     if grid is not None:
         combinations = grid_of(plan, grid)
         plan = with_params(plan, combinations)
-    files = [corpus_file(str(path)) for path in (corpus, reference_corpus) if path is not None]
+    files = [corpus_file(path) for path in (corpus, reference_corpus) if path is not None]
     return run_evaluation(plan, jobs, report, files=files, combinations=combinations)
+
+
+def numbers_of_modes(modes: Union[int, Sequence[Optional[int]], None]) -> Tuple[Optional[int], ...]:
+    """One or several numbers of modes to fit on, None for all; refused if one is no whole number."""
+    each = tuple(modes) if isinstance(modes, Iterable) and not isinstance(modes, str) else (modes,)
+    for number in each:
+        check_number("modes", number, whole=True)
+    return each
 
 
 def run_evaluation(

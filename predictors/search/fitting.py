@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, Dict, Iterable, List, NamedTuple, Optiona
 import numpy as np
 
 from harness.core.boards import board_names, is_board, load_board, type_of
-from harness.core.corpus import POWER_LIMIT, TASKS, check_corpus
+from harness.core.checks import check_number, check_probability
+from harness.core.corpus import POWER_LIMIT, TASKS, check_corpus, check_modes
 from harness.core.errors import CannotRunError, InvalidValueError, UnknownNameError
 from harness.core.measured_tables import corpus_file
 from harness.core.power_modes import UNKNOWN_KHZ, PowerMode, PowerModeSpace, name_under_limit
@@ -84,6 +85,8 @@ def fit(
     Raises:
         HarnessError: the corpus is invalid, has no such workload, has it on several devices, or has too few profiles.
     """
+    check_number("modes", modes, whole=True)
+    check_number("seed", seed, whole=True)
     tables = _tables(corpus)
     there = tables if reference_corpus is None else _tables(reference_corpus)
     hierarchy = None if prior is None else load_prior(prior)
@@ -116,6 +119,8 @@ def fit(
         references=[f"{other.device}/{other.workload}" for other in target.references],
         reference_corpus_sha256=None if reference_corpus is None else _sha256_of(reference_corpus),
     )
+    if modes is not None and modes > len(table):
+        warnings.warn(_note_on_fewer(modes, len(table)), stacklevel=2)
     return FittedModel(learner, origin, fitting=fitting)
 
 
@@ -176,7 +181,7 @@ class FittedModel:
         table = target.table
         notes = note_on_medians([self.predictor.name], [table])
         if asked is not None and asked > len(table):
-            notes.append(f"{asked} profiles were asked for, and there are {len(table)}: fitted to all")
+            notes.append(_note_on_fewer(asked, len(table)))
         if contradictions:
             apart = f"{share_to_percent(CONTRADICTION - 1):.0f} % apart"
             notes.append(
@@ -263,8 +268,9 @@ class FittedModel:
             The row of `predict`, with its `risk`: the probability that the mode exceeds `power_w` or `time_ms` by more
             than 2 %, as of `Goal.breaks`. If no mode keeps the limits, a `CannotRunError` names the nearest one.
         """
-        if risk is not None and not 0 <= risk <= 1:
-            raise InvalidValueError(f"risk is {risk:g}, expected a probability between 0 and 1")
+        check_number("power_w", power_w, above=True)
+        check_number("time_ms", time_ms, above=True)
+        check_probability("risk", risk)
         self._refuse_without_power("choose by")
         goal = within(power_w, time_ms)
         table, prediction, admitted = self._predicted(None, "all", batch_size, LEVEL, unprofiled, power_limit)
@@ -375,6 +381,8 @@ class FittedModel:
     ) -> Tuple[pd.DataFrame, Prediction, np.ndarray]:
         import pandas as pd
 
+        check_number("batch_size", batch_size, above=True, whole=True)
+        check_probability("level", level, certain=False)
         chosen = self._modes(device, modes)
         table = pd.DataFrame(chosen, columns=list(PowerMode._fields))
         limits = limits_mw_of(self.predictor, power_limit)
@@ -398,9 +406,11 @@ class FittedModel:
         return table, prediction, admitted
 
     def _modes(self, device: Optional[str], modes: Modes) -> List[PowerMode]:
-        if not isinstance(modes, str):
-            return [PowerMode(*map(int, mode)) for mode in modes]
+        if device is not None and not isinstance(device, str):
+            raise InvalidValueError(f"device is a {type(device).__name__}, expected a name", "for modes, give modes=")
         name = type_of(device or self.origin["device"])
+        if not isinstance(modes, str):
+            return _given_modes(modes, name)
         is_own = modes == "all" and name == self.origin["device"]
         without_clocks = modes_without_clocks(self.predictor) if is_own else None
         if without_clocks is not None:
@@ -419,6 +429,18 @@ class FittedModel:
         cores, *clocks = (np.unique(values).astype(int) for values in self.predictor.training_rows_.inputs.modes.T)
         reported = (np.where(values == 1, UNKNOWN_KHZ, values) for values in clocks)
         return list(PowerModeSpace(*(tuple(values.tolist()) for values in (cores, *reported))))
+
+
+def _given_modes(modes: Iterable[Sequence[int]], device: str) -> List[PowerMode]:
+    """Power modes that were given as tuples, checked."""
+    try:
+        given = [PowerMode(*map(int, mode)) for mode in modes]
+    except (TypeError, ValueError) as error:
+        fields = ", ".join(PowerMode._fields)
+        hint = f"of a DataFrame: table[{list(PowerMode._fields)}].to_numpy()"
+        raise InvalidValueError(f"modes is a {type(modes).__name__}, expected tuples of {fields}", hint) from error
+    check_modes(given, device)
+    return given
 
 
 def _named(table: pd.DataFrame) -> pd.DataFrame:
@@ -450,6 +472,10 @@ def describe_origin(corpus: Optional[Path], table: Table, fitted: Table, **furth
     }
 
 
+def _note_on_fewer(modes: int, profiles: int) -> str:
+    return f"{modes} profiles were asked for, and there are {profiles}: fitted to all"
+
+
 def _note_on_modes(what: str, names: Sequence[str]) -> str:
     more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
     return f"{counted(len(names), 'profile')} {what}: {', '.join(names[:SHOWN])}{more}"
@@ -457,7 +483,7 @@ def _note_on_modes(what: str, names: Sequence[str]) -> str:
 
 def _file_of(corpus: Corpus) -> Optional[Path]:
     """The file of a corpus; None for a DataFrame."""
-    return corpus_file(str(corpus)) if isinstance(corpus, (str, Path)) else None
+    return corpus_file(corpus) if isinstance(corpus, (str, Path)) else None
 
 
 def _sha256_of(corpus: Corpus) -> Optional[str]:

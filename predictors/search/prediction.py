@@ -132,7 +132,7 @@ def _board_of(name: str, variant: str, origin: Mapping[str, Any]) -> BoardSpec:
             raise
         hint = (
             f"{error.hint}; to add {name}, describe it in a package (docs/own_device.md); "
-            "in Python, `jetwatt.load(FILE).predict(modes)` accepts any modes"
+            "in Python, `jetwatt.load(FILE).predict(modes=...)` accepts any modes"
         )
         raise UnknownNameError(error.what, hint) from None
 

@@ -13,7 +13,7 @@ from predictors.evaluation import Target, make_target
 from predictors.models.base import DEFAULT
 from predictors.models.tables import Table
 from predictors.search.corpora import load_all_tables
-from predictors.search.evaluate import Evaluation, Report, no_report, run_evaluation
+from predictors.search.evaluate import Evaluation, Report, no_report, numbers_of_modes, run_evaluation
 from predictors.search.targets import count_networks
 from predictors.trials import TrialPlan, in_processes
 
@@ -88,7 +88,7 @@ def evaluate_prior(
     """
     tables, column = load_all_tables(corpora), left_out_column(leave_out)
     priors = priors_without(tables, leave_out, jobs)
-    numbers = (modes,) if modes is None or isinstance(modes, int) else tuple(modes)
+    numbers = numbers_of_modes(modes)
     counts = count_networks(tables) if 0 in numbers else None
     targets: List[Target] = []
     for table in tables:

@@ -16,7 +16,7 @@ from harness.board.nvpmodel_making import make_conf, off_board_conf, on_board_co
 from harness.core.boards import load_board
 from harness.core.campaigns import default_medium
 from harness.core.cases import DEFAULT_MINIBATCHES, Case, Settings
-from harness.core.checks import check_options
+from harness.core.checks import check_options, check_probability
 from harness.core.configuration import DEFAULT_RESULTS, DEFAULT_STORAGE, FILE_NAME, load_configuration
 from harness.core.corpus import TASKS
 from harness.core.device import Device, is_real, limits_of, named_mode
@@ -490,9 +490,7 @@ def _refuse(
         raise InvalidValueError(f"--batch is {batch}, more than the {counted(profiles, 'profile')} allowed", hint)
     if percentile >= 100:
         raise InvalidValueError(f"--percentile is {percentile:g}, expected less than 100")
-    check_options(above=True, risk=risk)
-    if risk is not None and risk >= 1:
-        raise InvalidValueError(f"--risk is {risk:g}, expected a probability between 0 and 1")
+    check_probability("--risk", risk, certain=False)
     if risk is not None and strategy not in (None, "one-shot"):
         raise InvalidValueError(f"--risk applies to one-shot only, and --strategy is {strategy}", "omit one of them")
     if reference and corpus is None:
@@ -836,7 +834,7 @@ def _references(
     """The tables of the task to start from: of the named workloads, or of all that are not searched for."""
     if corpus is None:
         return ()
-    tables = load_tables(corpus_file(str(corpus)))
+    tables = load_tables(corpus_file(corpus))
     if reference:
         return tuple(find_reference(tables, name, task, device) for name in reference)
     others = [table for table in tables if table.task == task and table.workload not in workloads]
