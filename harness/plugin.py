@@ -20,7 +20,7 @@ from harness.board.lock import interrupt_kept, run_is_ending
 from harness.core.campaigns import case_key
 from harness.core.cases import CONCURRENT, IDLE, parts_of
 from harness.core.configuration import NOT_FRESH
-from harness.core.errors import HarnessError, OverBudgetError
+from harness.core.errors import HarnessError, OverBudgetError, StoreError
 from harness.core.files import read_toml, write_output
 from harness.core.terminal import Countdown, Progress, nearest_word, options_meant, wrap
 from harness.gate import baseline_of, check_command
@@ -304,7 +304,10 @@ def _write_cases(path: Path, items: Sequence[pytest.Item], plan: Plan) -> None:
             parts = parts_of(case) if case.task == CONCURRENT else [] if case.task == IDLE else [case]
             mode["workloads"] = [part.workload for part in parts]
             lines.append(json.dumps({**fields, **mode}) + "\n")
-    write_output(path, "".join(lines).encode())
+    try:
+        write_output(path, "".join(lines).encode())
+    except StoreError as error:
+        raise pytest.UsageError(str(error)) from error
 
 
 def _is_left_out(item: pytest.Item, plan: Plan) -> bool:

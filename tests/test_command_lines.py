@@ -11,7 +11,7 @@ import pytest
 import jetwatt
 from harness.__main__ import COMMANDS as HARNESS
 from harness.__main__ import main as harness
-from harness.cli.command_line import GROUPS, REFUSED
+from harness.cli.command_line import CRASHED, GROUPS, REFUSED
 from harness.cli.options import output_file, output_folder
 from jetwatt.cli import COMMANDS as ALL
 from jetwatt.cli import main as all_commands
@@ -107,6 +107,21 @@ def test_a_program_runs_as_a_module_and_refuses_an_unknown_command(program):
     assert done.returncode == REFUSED
     assert "nonsense" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_a_crash_has_an_exit_code_of_its_own():
+    program = "from harness.cli.command_line import run_as_program; run_as_program(lambda: 1 / 0)"
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert (ended.returncode, "ZeroDivisionError" in ended.stderr) == (CRASHED, True)
+
+
+def test_a_full_disk_is_named():
+    words = [sys.executable, "-m", "jetwatt", "modes", "--board", "orin-agx", "--count"]
+    with open("/dev/full", "w") as full:
+        ended = subprocess.run(words, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert ended.returncode == CRASHED
+    assert "make room on the disk" in ended.stderr
+    assert "Traceback" not in ended.stderr
 
 
 def test_an_error_is_one_line_that_names_program_command_and_hint(tmp_path, capsys):

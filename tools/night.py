@@ -13,6 +13,8 @@ from collections import Counter
 from pathlib import Path
 from typing import Any, Dict, List, Optional, Sequence
 
+from harness.cli.command_line import CRASHED
+from harness.core.errors import StoreError
 from harness.core.files import read_json, write_output
 from harness.core.terminal import counted, shown
 from harness.core.units import share_to_percent
@@ -50,6 +52,8 @@ class Night:
         if step.startswith(("campaign", "gates")) and counted:
             return re.sub(r",? \d+ deselected", "", counted[-1]).strip(", ")
         if code and re.search(r"^(?:\S+: )?error: ", text, re.MULTILINE):
+            return "error"
+        if code == CRASHED:
             return "error"
         unsure = _UNSURE if step in FORGIVEN else f"exit code {code}"
         return "ok" if code == 0 else _WORDS_OF_CODES.get(step, {}).get(code, unsure)
@@ -173,7 +177,11 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
         return GREEN_CODE
     lines = five_lines(night, arguments.name, arguments.last_green and arguments.last_green.name)
     print("\n".join(map(shown, lines)))
-    write_output(arguments.night / "summary.md", summary(night, lines).encode())
+    try:
+        write_output(arguments.night / "summary.md", summary(night, lines).encode())
+    except StoreError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return RED_CODE
     return RED_CODE if night.red else GREEN_CODE
 
 

@@ -7,12 +7,15 @@ when the command is called, so that `--help` of a program imports none.
 from __future__ import annotations
 
 import argparse
+import contextlib
+import errno
 import importlib
 import keyword
 import re
 import signal
 import sys
 import textwrap
+import traceback
 from typing import Any, Callable, Dict, List, NamedTuple, NoReturn, Optional, Sequence, Tuple
 
 import harness
@@ -20,6 +23,7 @@ from harness.core.errors import HarnessError
 from harness.core.terminal import nearest_word, options_meant, shown
 
 REFUSED = 2
+CRASHED = 70  # of a fault of the suite, or a full disk: 1, Python's own, would mean a verdict
 INTERRUPTED = 130
 
 MEASURE, RESULTS, PREDICT, CHOOSE, BOARD = "measure", "results", "predict", "choose", "board"
@@ -140,4 +144,14 @@ def _program_parser(prog: str, description: str, commands: Sequence[Command], gr
 def run_as_program(main: Callable[[], int]) -> NoReturn:
     """Run a program's `main` and end this process; `| head` ends it quietly."""
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)
-    sys.exit(main())
+    try:
+        code = main()
+        sys.stdout.flush()  # a full disk shows here
+    except Exception as error:
+        code = CRASHED
+        with contextlib.suppress(OSError):
+            if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+                print(f"error: {error.strerror}: make room on the disk", file=sys.stderr)
+            else:
+                traceback.print_exc()
+    sys.exit(code)

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 from pathlib import Path
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
@@ -226,12 +227,20 @@ def compare_files(
     return ComparedSides(old, new, by, pairs, verdicts, threshold)
 
 
+_TAG = re.compile(r"<(?=[a-zA-Z/!?])")  # what begins a tag in Markdown, where names may have markup
+
+
 def format_result(result: ComparedSides, markdown: bool = False) -> str:
+    text = "\n\n".join(_parts(result, markdown))
+    return _TAG.sub("&lt;", text) if markdown else text
+
+
+def _parts(result: ComparedSides, markdown: bool) -> List[str]:
     names = [side.path.name for side in (result.before, result.after)]
     heading = " -> ".join(names)
     parts = [f"## Comparison: {heading}" if markdown else heading]
     if not result.compared:
-        return "\n\n".join([*parts, _nothing_shared(result), *_listed("Notes:", _notes(result), markdown)])
+        return [*parts, _nothing_shared(result), *_listed("Notes:", _notes(result), markdown)]
     parts += ["; ".join(result.changed)] if result.changed else []
     overall = [
         f"Overall, {verdict.figure}: {verdict.status} ({_percent(verdict.change.ratio)}, {_INTERVAL}"
@@ -258,7 +267,7 @@ def format_result(result: ComparedSides, markdown: bool = False) -> str:
         *_listed("Machine or software differs, and is compared anyway:", environment, markdown),
         *_listed("Notes:", _notes(result), markdown),
     ]
-    return "\n\n".join([*parts, *_listed("Verdicts:", _explained(result), markdown)])
+    return [*parts, *_listed("Verdicts:", _explained(result), markdown)]
 
 
 def _explained(result: ComparedSides) -> List[str]:

@@ -42,6 +42,7 @@ def test_an_absent_board_and_a_storage_without_a_place_are_skipped_with_reason_a
         (["--campaign", "nonsense"], ["campaign 'nonsense' is unknown", "quick"]),
         (["--minibatches", "2", "--epochs", "2"], ["--minibatches and --epochs were both given"]),
         (["--storage", "sd=/no/such/place"], ["/no/such/place", "not a directory"]),
+        (["--device", "sim:orin-agx", "--list-cases", "/tmp"], ["ERROR: cannot write /tmp"]),
         (["--config", "/no/such/file.toml"], ["--config /no/such/file.toml does not exist"]),
     ],
 )

@@ -9,6 +9,7 @@ from typing import Any, Dict, List, Tuple
 
 import pytest
 
+from harness.cli.command_line import CRASHED
 from harness.judge.quantities import QUANTITIES
 from tools.night import main
 
@@ -60,6 +61,16 @@ def test_the_night_names_each_step_as_its_verdict_does(judge, tmp_path, capsys):
     judge(steps={"history": 2})
     assert main([str(tmp_path), "--ended", "history"]) == 0
     assert capsys.readouterr().out == "too few runs\n"
+
+
+def test_a_step_that_crashed_is_an_error_and_no_verdict(judge, tmp_path, capsys):
+    code, lines = judge("--accept", "yes", steps={"history": CRASHED})
+    assert (code, lines[0].partition(":")[0]) == (1, "RED by history (error)")
+
+
+def test_a_summary_that_cannot_be_written_is_an_error(judge, tmp_path, capsys):
+    (tmp_path / "summary.md").mkdir()
+    assert judge()[0] == 1
 
 
 def test_a_first_night_says_that_it_was_not_compared(judge):

@@ -206,6 +206,13 @@ def test_the_test_its_level_and_the_detectable_change_are_printed_in_short_lines
     assert "inconclusive" not in verdicts
 
 
+def test_names_with_markup_are_escaped_in_markdown(tmp_path, capsys):
+    before = measure(tmp_path / "a", 1, workloads=["lenet-mnist"])
+    after = measure(tmp_path / "b", 2, workloads=["<script>alert(1)</script>"])
+    main(["compare", str(before), str(after), "--markdown"])
+    assert "<script>" not in capsys.readouterr().out
+
+
 def test_quiet_runs_need_no_advice_however_great_the_threshold(tmp_path, capsys):
     before, after = measure(tmp_path / "a", 1, runs=4), measure(tmp_path / "b", 2, runs=4)
     assert "to detect smaller changes" not in printed_verdicts(before, after, capsys, "--threshold", "5")
