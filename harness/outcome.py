@@ -3,25 +3,21 @@
 from __future__ import annotations
 
 import functools
-import os
 import time
 import uuid
 from typing import TYPE_CHECKING, Any, Dict, List, Optional, Set, Tuple
 
 import pytest
 
-from harness.board.cpu import others_on_cpu
 from harness.core.cases import Case
 from harness.core.environment import describe_environment
 from harness.core.profiles import Profile
 from harness.core.terminal import Countdown, Progress, wrap
-from harness.measure.contention import meet
+from harness.measure.contention import look_around
 from harness.measure.time_budget import process_age_s
 
 if TYPE_CHECKING:
     from harness.judge.verdicts import Compared
-
-LOOK_S = 0.5  # how long to look at other processes before the first measurement
 
 
 class Outcome:
@@ -52,7 +48,7 @@ class Outcome:
         if self._has_looked_around:
             return
         self._has_looked_around = True
-        self._remark_on_others = meet(others_on_cpu(os.getpid(), LOOK_S), allowed)
+        self._remark_on_others = look_around(allowed)
 
     def report_others(self, progress: Progress, allowed: Optional[float]) -> None:
         """Print, once and when the first case begins, which processes use the CPU, and the consequences."""

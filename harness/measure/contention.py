@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import Any, Dict, List, Mapping, MutableMapping, Optional
+from typing import Any, Callable, Dict, List, Mapping, MutableMapping, Optional
 
-from harness.board.cpu import OthersOnCpu
+from harness.board.cpu import OthersOnCpu, others_on_cpu
 from harness.core.cases import DISTURBED_CORES
+from harness.core.device import Device, is_real
+from harness.core.terminal import wrap
 
 WAIT_POLICY = "OMP_WAIT_POLICY"
 PASSIVE = "PASSIVE"
@@ -21,6 +23,21 @@ CONTENDED_CORES = 0.5
 """Contention from which on waiting threads sleep: next to four spinning processes, two threads on two cores train
 ResNet-18 on 32 x 32 in 1490 ms a minibatch, and in 297 ms with sleeping threads. Without contention sleeping threads
 take 211 instead of 190 ms, and LeNet's minibatches 15 instead of 8."""
+
+
+LOOK_S = 0.5  # how long to look at other processes before the first measurement
+
+
+def report_others(device: Device, report: Callable[[str], None]) -> None:
+    """For a command that trains on this machine, before torch is loaded: `look_around`, and report the remark."""
+    remark = look_around() if is_real(device) else ""
+    if remark:
+        report(wrap(remark))
+
+
+def look_around(allowed_cores: Optional[float] = None) -> str:
+    """Check which processes use the CPU, and set how torch's threads wait; returns a remark, as of `meet`."""
+    return meet(others_on_cpu(os.getpid(), LOOK_S), allowed_cores)
 
 
 def meet(

@@ -38,6 +38,7 @@ from harness.core.profiles import Profile
 from harness.core.terminal import Progress, available_hint, format_duration, format_table
 from harness.core.units import mw_to_w, s_to_ms
 from harness.devices.registry import open_device
+from harness.measure.contention import report_others
 from harness.measure.run import check
 from harness.measure.run import run as run_case
 from harness.store import frames
@@ -132,13 +133,14 @@ def concurrent(
     budget_mw = None if power_budget is None else budget_in_mw(power_budget)
     configuration = load_configuration(Path(config))
     opened = open_device(device, configuration)
+    progress = progress or Progress(sys.stderr)
+    report_others(opened, progress.line)
     training_sizes = [batch_size] if isinstance(batch_size, int) else list(batch_size)
     name, served = workload_name(training, opened), workload_name(inference, opened)
     settings = Settings(minibatches=minibatches, seed=seed)
     medium = default_medium(board_of(opened), configuration)
     at_maxn = named_mode(opened, MAXN, name)
     template = Case(opened.name, name, at_maxn, workers_of(name, workers), medium, training_sizes[0], settings)
-    progress = progress or Progress(sys.stderr)
     attempts: Dict[str, List[Attempt]] = {}
     refused: Dict[str, HarnessError] = {}
     with contextlib.ExitStack() as stack:

@@ -30,6 +30,7 @@ from harness.core.units import S_PER_HOUR, mib_to_bytes, mw_to_w, s_to_ms, w_to_
 from harness.devices.registry import open_device
 from harness.fleet.lab import Fleet
 from harness.fleet.pool import PoolDevice
+from harness.measure.contention import report_others
 from harness.store.results import ResultsStore
 from harness.workloads import get_workload
 from predictors.models.base import DEFAULT_BATCH_SIZE
@@ -180,6 +181,7 @@ def recommend(
     else:
         kept = DEFAULT_RESULTS if results is None else Path(results)
         opened = PoolDevice(Fleet(Path(lab)), pool, kept, configuration, progress.update)
+    report_others(opened, progress.line)
     case_device = opened.name if pool is not None else str(device)
     if percentile != MEDIAN and opened.provenance == "replayed":
         raise InvalidValueError("a corpus has medians only", "omit --percentile")

@@ -48,6 +48,7 @@ from harness.core.power_modes import NamedMode, PowerMode
 from harness.core.units import ms_to_s, s_to_ms
 from harness.devices.registry import open_device
 from harness.devices.simulated import SimulatedDevice
+from harness.measure.contention import report_others
 from harness.measure.run import check
 from harness.workloads import get_workload
 from predictors.models.tables import Table
@@ -311,6 +312,7 @@ def tuning(
     wanted = goal if goal is not None else power_budget(budget_in_mw(float(power_budget_w or 0)))
     configuration = load_configuration(Path(FILE_NAME))
     opened = open_device(device, configuration, root)
+    report_others(opened, report)
     strategy = make_closed_loop(StrategySetting(board_of(opened), references), 0, LEAST_GAIN)
     modes = list(opened.power_mode_space())
     options: Dict[str, Any] = {

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 
 import pytest
 
@@ -112,9 +114,9 @@ def test_others_are_the_machine_without_this_process_and_its_children(tree, monk
 
 BUSY = """
 import importlib.abc, os, sys
-import harness.outcome
 from harness.board.cpu import OthersOnCpu
-harness.outcome.others_on_cpu = lambda own, seconds: OthersOnCpu(1.6, {"make": 1.6}, 2)
+from harness.measure import contention
+contention.others_on_cpu = lambda own, seconds: OthersOnCpu(1.6, {"make": 1.6}, 2)
 class Spy(importlib.abc.MetaPathFinder):
     def find_spec(self, name, path, target=None):
         if name == "torch":
@@ -150,6 +152,38 @@ def test_it_is_chosen_before_torch_is_loaded_and_recorded_and_is_the_first_line(
     remark, measured, _ = done.stdout.partition("other processes use 1.60 of 2 cores now")[2].partition("[1/1]")
     assert measured
     assert max(map(len, remark.splitlines())) <= WIDTH
+
+
+SEARCH = """
+import busy, sys
+from harness.measure.contention import wait_policy
+from predictors.search import concurrent, recommend, tuning
+class Begun(Exception): pass
+def begin(*given, **options):
+    print(wait_policy())
+    raise Begun
+recommend.recommend_mode = concurrent.histories_of = tuning._held = begin
+"""
+SEARCHES = {
+    "recommend": 'recommend.recommend("host", workload="mine:NET", goal="energy", epochs=1)',
+    "concurrent": 'concurrent.concurrent("host", training="mine:NET", inference="mine:NET", arrival_rate=1, '
+    "latency_limit=900)",
+    "tuning": 'tuning.tuning("host", power_budget_w=10, report=lambda text: print(text, file=sys.stderr)).__enter__()',
+}
+
+
+@pytest.mark.parametrize("search", SEARCHES)
+def test_searches_that_train_on_this_machine_choose_in_the_same_way(tmp_path, monkeypatch, search):
+    monkeypatch.delenv(WAIT_POLICY, raising=False)
+    (tmp_path / "busy.py").write_text(BUSY)
+    (tmp_path / "mine.py").write_text(OWN_WORKLOAD)
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), *sys.path]))
+    script = f"{SEARCH}\ntry: {SEARCHES[search]}\nexcept Begun: pass"
+    done = subprocess.run([sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True)
+    assert done.stdout.strip() == "{'omp_wait_policy': 'passive'}", done.stderr
+    assert "other processes use 1.60 of 2 cores now (make 1.60): torch's threads sleep" in " ".join(done.stderr.split())
+    policy = tmp_path / "policy-when-torch-was-loaded"
+    assert (policy.read_text() if policy.exists() else PASSIVE) == PASSIVE
 
 
 def test_nothing_is_said_of_others_before_a_wrong_name_is_refused(run_suite, tmp_path, monkeypatch):
