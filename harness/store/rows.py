@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import datetime
 import functools
 import itertools
 import json
 import zlib
-from typing import Any, Dict, Iterable, List, Mapping, NamedTuple, Optional, Tuple
+from typing import Any, Dict, Iterable, Iterator, List, Mapping, NamedTuple, Optional, Tuple
 
+import msgspec
 import numpy as np
 
 from harness.core.cases import CONCURRENT, Case, Settings, inference_mode_name
@@ -150,22 +153,47 @@ def crc(*tables: Iterable[Tuple[Any, ...]]) -> int:
     return checksum
 
 
+class _Content(msgspec.Struct):
+    """The forms of what a row has as JSON."""
+
+    conditions: Dict[str, Any]
+    aggregates: Dict[str, Optional[float]]
+    flags: List[str]
+    environment: Dict[str, Any]
+
+
 def to_record(number: int, row: ProfileRow, environment_json: str) -> Record:
+    """The record of a row; StoreError if it cannot be one, whatever its checksum is."""
     as_text = {name: getattr(row, name) for name in ("run_id", "case_id", "created_at", "started_at", "provenance")}
-    as_json = {name: json.loads(getattr(row, f"{name}_json")) for name in ("conditions", "aggregates", "flags")}
-    case = _to_case(row, as_json["conditions"])
-    return Record(id=number, case=case, environment=json.loads(environment_json), **as_text, **as_json)
+    with _refused_as_damaged(row):
+        as_json = {name: json.loads(getattr(row, f"{name}_json")) for name in ("conditions", "aggregates", "flags")}
+        as_json["environment"] = json.loads(environment_json)
+        msgspec.convert(as_json, _Content)
+        datetime.datetime.fromisoformat(row.created_at).astimezone(datetime.timezone.utc)  # is a time, within years
+        case = _to_case(row, as_json["conditions"])
+    return Record(id=number, case=case, **as_text, **as_json)
 
 
 def to_profile(row: ProfileRow, environment_json: str, minibatches: Minibatches, series: Raw) -> Profile:
     record = to_record(0, row, environment_json)
-    channels = {
-        channel: Series(*(tuple(np.frombuffer(raw, dtype=FLOATS).tolist()) for raw in samples))
-        for _, channel, *samples in series
-    }
-    telemetry = _construct(Telemetry, row, series=channels, **json.loads(row.telemetry_json))
+    with _refused_as_damaged(row):
+        channels = {
+            channel: Series(*(tuple(np.frombuffer(raw, dtype=FLOATS).tolist()) for raw in samples))
+            for _, channel, *samples in series
+        }
+        telemetry = _construct(Telemetry, row, series=channels, **json.loads(row.telemetry_json))
     shared = {name: getattr(record, name) for name in ("case", "provenance", "conditions", "aggregates", "flags")}
     return Profile(minibatches=minibatches, telemetry=telemetry, started_at=record.started_at, **shared)
+
+
+@contextlib.contextmanager
+def _refused_as_damaged(row: ProfileRow) -> Iterator[None]:
+    """A row whose checksum is right may still hold anything: somebody else may have written it."""
+    try:
+        yield
+    except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError) as error:
+        what = f"profile {row.case_id} of run {row.run_id} is damaged ({error})"
+        raise StoreError(what, "use the file that it came from, or measure again") from error
 
 
 def _case_values(case: Case) -> Dict[str, Any]:

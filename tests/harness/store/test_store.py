@@ -43,6 +43,42 @@ def test_a_profile_reads_back_equal(
     assert (record.aggregates, record.flags) == (profile.aggregates, profile.flags)
 
 
+CASE_WITH_TEXT = rows.profile_row(make_profile(), "run", "2026-01-31T12:00:00+00:00").case_json.replace(
+    '"batch_size":16', '"batch_size":"16"'
+)
+
+
+@pytest.mark.parametrize(
+    ("column", "content"),
+    [
+        *(("aggregates_json", "[]"), ("aggregates_json", '{"power_mw": "9 W"}'), ("aggregates_json", "{")),
+        *(("conditions_json", "[]"), ("conditions_json", 5000 * "[" + 5000 * "]")),
+        *(("flags_json", "[1, null]"), ("flags_json", '{"a": 1}'), ("case_json", CASE_WITH_TEXT), ("case_json", "[]")),
+        *(("created_at", "yesterday"), ("created_at", "0001-01-01T00:00:00+23:59"), ("telemetry_json", "[]")),
+    ],
+)
+def test_a_row_that_holds_anything_else_is_damaged_whatever_its_checksum_says(
+    tmp_path: Path, column: str, content: str
+) -> None:
+    path = tmp_path / "r.sqlite"
+    with ResultsStore(path) as store:
+        number = store.add(make_profile(), ENVIRONMENT, "run")
+        [(_, row, environment)] = store._rows()
+    row = row._replace(**{column: content})
+    with contextlib.closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute(
+            f"UPDATE profiles SET {column} = ?, record_crc = ?", (content, rows.record_crc(row, environment))
+        )
+    with ResultsStore(path, read_only=True) as store, pytest.raises(StoreError, match="is damaged"):
+        store.profile(number)
+
+
+def test_an_environment_that_is_no_mapping_is_damaged() -> None:
+    row = rows.profile_row(make_profile(), "run", "2026-01-31T12:00:00+00:00")
+    with pytest.raises(StoreError, match="is damaged"):
+        rows.to_record(1, row, "[1]")
+
+
 def test_a_case_is_stored_by_the_name_of_its_mode_alone(tmp_path: Path) -> None:
     case = make_profile().case
     named = NamedMode(case.power_mode.name, PowerMode(4, 1_600_000, 0, 0))
