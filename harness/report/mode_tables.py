@@ -16,7 +16,7 @@ from harness.core.units import ms_to_s, mw_to_w
 if TYPE_CHECKING:
     import pandas as pd
 
-    from harness.report.material import Material
+    from harness.report.material import Material, Row
 
 LEAST_MODES = 4
 CORPUS, RESULTS, PREDICTED = "corpus", "results", "predicted"  # origins of a table
@@ -89,7 +89,7 @@ def mode_tables(material: Material) -> List[ModeTable]:
         first = group[0]
         place = (first.label, first.workload, first.task, first.batch_size, first.provenance, RESULTS)
         modes = {
-            row.mode: (row.power_mode, *row.mode, row.minibatch_time_ms, row.power_mw, row.id)
+            row.mode: (_name(row), *row.mode, row.minibatch_time_ms, row.power_mw, row.id)
             for row in group
             if row.usable
         }
@@ -99,6 +99,12 @@ def mode_tables(material: Material) -> List[ModeTable]:
     order = (CORPUS, RESULTS, PREDICTED)
     tables += material.predicted
     return sorted(tables, key=lambda table: (order.index(table.origin), table.task != TRAINING, table.batch_size != 16))
+
+
+def _name(row: Row) -> str:
+    """The name of a row's power mode, with the power limit that was set."""
+    limit_w = row.case.settings.power_limit_w
+    return row.power_mode if limit_w is None else f"{row.power_mode}, power limit {limit_w:g} W"
 
 
 def _framed(rows: Iterable[Tuple[Any, ...]]) -> pd.DataFrame:

@@ -52,7 +52,7 @@ def _profiles(rows: Sequence[Row], provenance: str) -> str:
     devices = [name if count == 1 else f"{count} boards of {name}" for name, count in boards.items()]
     workloads = {row.workload for row in rows if row.task in TASKS}
     modes = {row.mode or row.power_mode for row in rows}
-    has_power = any(row.power_mean_mw is not None for row in rows)
+    has_power = any(row.power_mw is not None or row.power_mean_mw is not None for row in rows)
     without = "" if has_power else "; power was not measured"
     what = f"{_number(len(workloads), 'workload')} in {_number(len(modes), 'power mode')}"
     return f"{_number(len(rows), 'profile')}, {provenance}, of {words(devices)}: {what}{without}."

@@ -9,12 +9,14 @@ import re
 import pytest
 
 from harness.__main__ import main
+from harness.core.cases import Case, Settings
 from harness.core.configuration import Configuration
 from harness.core.corpus import write_corpus
+from harness.core.power_modes import NamedMode
 from harness.devices.registry import open_device
 from harness.measure.run import run
 from harness.report.material import Material
-from harness.report.summary import profile_rows
+from harness.report.summary import lead, profile_rows
 from harness.store.results import ResultsStore
 from jetwatt import fit
 from jetwatt.cli import main as jetwatt
@@ -50,6 +52,21 @@ def test_a_report_of_one_profile_names_what_would_bring_the_other_figures(one_pr
     assert "drawn open and grey" in page
     assert 'href="../one.sqlite"' in page
     assert re.search(r"<td[^>]*>[\d.]+ \([\d.]+ to [\d.]+\)</td>", page), "few profiles are listed, with intervals"
+
+
+def test_the_power_limit_of_a_mode_is_named_and_a_median_is_power_too(tmp_path):
+    device = open_device("sim:v100", Configuration())
+    with ResultsStore(tmp_path / "r.sqlite") as store:
+        for name, mode in device.power_modes("all")[-5:]:
+            settings = Settings(minibatches=5, power_limit_w=150.0)
+            case = Case("sim:v100", "lenet-mnist", NamedMode(name, mode), 0, "ssd", 16, settings)
+            profile = run(case, device)
+            profile.aggregates["power_mean_mw"] = None  # as of a replayed table
+            store.add(profile, {}, "run")
+        material = Material.read(store)
+        [table] = material.tables
+        assert all(name.endswith(", power limit 150 W") for name in table.modes["power_mode"])
+        assert "power was not measured" not in lead(material)
 
 
 def test_peak_memory_is_listed_where_it_was_measured(one_profile):
