@@ -26,6 +26,7 @@ SUFFIXES = (".csv", ".parquet")
 Row = Dict[str, Any]  # a row of a corpus: values by column, None if a cell is empty
 
 MOST_COLUMNS, MOST_CELLS = 1_000, 50_000_000  # a file of a few kilobytes can claim any number of either
+SHOWN_PLACES = 5  # of a fault that many rows have, beside its first
 SEPARATORS = {";": "semicolons", "\t": "tabs"}  # separators of other programs
 
 
@@ -74,6 +75,7 @@ POWER_LIMIT = Column(
 
 CORPUS_COLUMNS: Tuple[str, ...] = tuple(column.name for column in CORPUS)
 _CLOCKS = PowerMode._fields[1:]
+_THOUSANDS = re.compile(r"\s*-?[1-9]\d{0,2}(,\d{3})+\s*")
 _LIKE = ("device", "workload", "task", "batch_size")
 _WHOLE, _DECIMAL = re.compile(r"0|-?[1-9]\d{0,14}"), re.compile(r"-?\d+\.\d+(?:e[+-]?\d+)?")
 
@@ -217,15 +219,30 @@ def faults_of(table: pd.DataFrame) -> Dict[Any, Fault]:
 
 
 def described(faults: Mapping[str, Fault], count: int) -> List[str]:
-    """A line for each kind of fault: the first fault, and how many of `count` rows have it."""
+    """A line for each kind of fault: the first fault, how many of `count` rows have it, and the next of them."""
     kinds: Dict[str, List[str]] = {}
     for place, fault in faults.items():
         kinds.setdefault(fault.kind, []).append(place)
     lines = []
     for first, *more in kinds.values():
-        alike = f"all {count} rows are" if len(more) + 1 == count else f"{len(more) + 1} of {count} rows are"
-        lines.append(f"{first}: {faults[first].text}{f' ({alike} like this)' if more else ''}")
+        line = f"{first}: {faults[first].text}"
+        if more and len(more) + 1 == count:
+            line += f" (all {count} rows are like this)"
+        elif more:
+            line += f" ({len(more) + 1} of {count} rows are like this, next {_next_places(first, more)})"
+        lines.append(line)
     return lines
+
+
+def _next_places(first: str, places: Sequence[str]) -> str:
+    """The first few of the further places of a fault; after `c.csv line 7`, `line 8` of the same file is `line 8`."""
+    unit_in_file = first.rpartition(" ")[0]
+    unit = unit_in_file.rpartition(" ")[2]
+    shown = [
+        place[len(unit_in_file) + 1 :] if place.startswith(f"{unit_in_file} ") else place
+        for place in places[:SHOWN_PLACES]
+    ]
+    return f"{unit} {', '.join(shown)}{', ...' if len(places) > SHOWN_PLACES else ''}".strip()
 
 
 def _refuse(faults: Mapping[str, Fault], count: int, name: str) -> None:
@@ -321,17 +338,24 @@ def _typed(table: pd.DataFrame) -> Tuple[pd.DataFrame, Dict[str, Fault]]:
 def _schema_fault(column: Column, cell: Any, value: Any, is_empty: bool) -> Fault:
     """The fault of a cell; `value` is its number, NaN if it is not a number."""
     problem = f", expected {column.expected}"
+    like = ""  # rows with other values of the kind have the same mistake
     if is_empty:
-        shown = "empty"
+        shown = like = "empty"
     elif column.kind is str or (np.isnan(value) and str(cell).strip().lower() != "nan"):
         shown = repr(cell)
-        if re.fullmatch(r"\s*-?\d+,\d+\s*", str(cell)):
+        like = "text"
+        if _THOUSANDS.fullmatch(str(cell)):
+            problem += "; without the comma, which separates thousands or is a decimal comma"
+        elif re.fullmatch(r"\s*-?\d+,\d+\s*", str(cell)):
             problem = ", expected a decimal point instead of the comma"
     else:
         shown = f"{value:.12g}" if column.kind is int else repr(float(value))
+        like = "below 0" if value < 0 else "" if np.isfinite(value) else shown
+        if np.isinf(value) and isinstance(cell, str):
+            shown = cell.strip()
         if column.name in _CLOCKS and 0 < value < LEAST_KHZ:
             return _clock_fault(column.name, shown, value)
-    return Fault(f"{column.name} is {shown}{problem}", column.name + problem)
+    return Fault(f"{column.name} is {shown}{problem}", f"{column.name}{problem} {like}")
 
 
 def _further(cells: pd.Series) -> pd.Series:

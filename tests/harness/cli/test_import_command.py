@@ -45,6 +45,39 @@ def run(*arguments):
     return main(["import", *map(str, arguments)])
 
 
+def test_rows_with_different_mistakes_are_named_each_and_rows_with_the_same_by_their_next_lines(tmp_path, capsys):
+    rows = good_rows() * 3
+    mistakes = {0: "nan", 1: "inf", 3: "-3", 4: "1e400", 5: "-4", 6: "-7", **dict.fromkeys(range(7, 14), "nan")}
+    for place, time_ms in mistakes.items():
+        rows[place] = {**rows[place], "minibatch_time_ms": time_ms}
+    source = tmp_path / "in.csv"
+    source.write_text("\n".join(lines_of(rows)) + "\n")
+    run(source, "--out", tmp_path / "out.csv")
+    listed = [line.partition(" in.csv ")[2] or line for line in capsys.readouterr().err.splitlines()]
+    start = ["minibatch_time_ms is", ", expected a number above 0 "]
+    for line, value, alike in (
+        (2, "nan", "(8 of 24 rows are like this, next line 9, 10, 11, 12, 13, ...)"),
+        (3, "inf", "(2 of 24 rows are like this, next line 6)"),
+        (5, "-3.0", "(3 of 24 rows are like this, next line 7, 8)"),
+    ):
+        assert any(f"line {line}: {start[0]} {value}{start[1]}{alike}" in said for said in listed), listed
+
+
+@pytest.mark.parametrize(
+    ("cell", "words"),
+    [
+        ("17,182", "is '17,182', expected a number above 0; without the comma, which separates thousands or is a"),
+        ("1,234,567", "is '1,234,567', expected a number above 0; without the comma"),
+        ("17,18", "is '17,18', expected a decimal point instead of the comma"),
+        ("0,182", "is '0,182', expected a decimal point instead of the comma"),
+    ],
+)
+def test_a_comma_that_may_separate_thousands_is_not_taken_for_a_decimal_one(tmp_path, capsys, cell, words):
+    spoiled = spoil(tmp_path, 4, "minibatch_time_ms", f'"{cell}"')
+    run(spoiled, "--out", tmp_path / "out.csv")
+    assert words in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("suffix", [".csv", ".parquet"])
 def test_a_good_corpus_comes_through_as_it_is(tmp_path, suffix):
     if suffix == ".parquet":
