@@ -15,6 +15,7 @@ from harness.core.cases import Case, Settings
 from harness.core.corpus import CORPUS_COLUMNS, POWER_LIMIT, Row, read_corpus, rows_of
 from harness.core.device import Identity
 from harness.core.errors import CannotRunError, InvalidValueError, UnknownNameError
+from harness.core.measured_tables import corpus_file
 from harness.core.metrics import AGGREGATES
 from harness.core.mode_texts import MAXN, NamedModes, parse_power_modes
 from harness.core.power_modes import PowerMode, RecordedSpace
@@ -36,11 +37,11 @@ class ReplayDevice:
     clocks_only_fall = False
 
     def __init__(self, text: str) -> None:
-        """`text` is a corpus file, CSV or Parquet, followed by `@DEVICE` where it holds several devices."""
+        """`text` is a corpus file or a name of `load_table`, followed by `@DEVICE` where it holds several devices."""
         file, mark, chosen = text.rpartition(DEVICE_MARK)
         if not mark or Path(text).expanduser().exists():  # the file name itself contains the mark
             file, chosen = text, ""
-        self.path = Path(file).expanduser()
+        self.path = corpus_file(Path(file).expanduser())
         rows = rows_of(read_corpus(self.path))
         if not rows:
             raise InvalidValueError(f"{self.path} holds no row", "give a corpus with profiles")

@@ -16,6 +16,7 @@ from harness.core.configuration import DEFAULT_RESULTS
 from harness.core.corpus import TASKS, read_corpus, rows_of, write_corpus
 from harness.core.errors import InvalidValueError, StoreError
 from harness.core.files import read_json, write_output
+from harness.core.measured_tables import corpus_file
 from harness.judge.claims import Verdict, counts_of_claims
 from harness.judge.figures import CONTRADICTED
 from harness.report import summary
@@ -61,6 +62,7 @@ def report_files(
 
     `predicted` are tables of modes from the saved predictors `models`.
     """
+    corpus = None if corpus is None else corpus_file(corpus)
     others = [corpus, predictors, strategies, *models]
     if results == DEFAULT_RESULTS and not results.exists() and any(others):
         results = None

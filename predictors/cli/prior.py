@@ -15,7 +15,9 @@ from predictors.search.prior import LEFT_OUT, evaluate_prior, learn_prior
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
     learn = actions.add_parser("learn", help="learn the prior of physical-gp from corpora")
-    learn.add_argument("corpora", nargs="+", type=Path, metavar="CORPUS", help="profiles: CSV or Parquet")
+    learn.add_argument(
+        "corpora", nargs="+", type=Path, metavar="CORPUS", help="profiles: CSV or Parquet, or a measured table by name"
+    )
     learn.add_argument(
         "--out",
         type=output_file,
@@ -26,7 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     learn.set_defaults(act=run_learn)
     test = actions.add_parser("evaluate", help="test physical-gp on each table, under a prior learned from the others")
     add = test.add_argument
-    add("corpora", nargs="+", type=Path, metavar="CORPUS", help="profiles: CSV or Parquet")
+    add("corpora", nargs="+", type=Path, metavar="CORPUS", help="profiles: CSV or Parquet, or a measured table by name")
     add("--leave-out", choices=tuple(LEFT_OUT), default="network", help="left out of each prior (default: %(default)s)")
     add("--references", action="store_true", help="also use the board's other workloads as references")
     add("--modes", default="5,10,20,50", metavar="N[,N]", help="modes to fit on (default: %(default)s)")

@@ -8,6 +8,7 @@ from typing import Iterable, List, Sequence, Union
 import numpy as np
 
 from harness.core.corpus import TASKS, check_corpus, read_corpus
+from harness.core.measured_tables import corpus_file
 from harness.core.metrics import POWER_CHANNEL
 from harness.core.profiles import NO_SERIES, Profile
 from harness.core.units import ms_to_s
@@ -20,11 +21,11 @@ from predictors.sampling import MINIBATCHES
 
 
 def load_tables(file: Union[str, Path]) -> List[Table]:
-    """The tables of a file, in the order of their first rows; for a results file, of its newest profiles.
+    """The tables of a file, or of a measured table by its name, in the order of their first rows.
 
-    Errors are those of `read_corpus` or of the results file.
+    Of a results file, its newest profiles. Errors are those of `read_corpus` or of the results file.
     """
-    path = Path(file)
+    path = corpus_file(file)
     if path.suffix.lower() not in STORES:
         return tables_of(read_corpus(path))
     import pandas as pd

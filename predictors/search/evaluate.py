@@ -102,8 +102,8 @@ def evaluate(
     Raises:
         HarnessError: the corpus lacks a workload, or a name is unknown.
     """
-    tables = load_tables(corpus_file(corpus))
-    there = load_tables(corpus_file(reference_corpus)) if reference_corpus else tables
+    tables = load_tables(corpus)
+    there = load_tables(reference_corpus) if reference_corpus else tables
     targets = [find_table(tables, name, task) for name in listed(target)]
     references = [[find_reference(there, name, task, table.device) for name in listed(reference)] for table in targets]
     fitted_counts = numbers_of_modes(modes)

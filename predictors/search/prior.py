@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Dict, List, NamedTuple, Optional, Sequence, Tu
 
 from harness.core.errors import InvalidValueError, UnknownNameError
 from harness.core.files import write_output
+from harness.core.measured_tables import corpus_file
 from harness.core.terminal import available_hint
 from predictors.evaluation import Target, make_target
 from predictors.models.base import DEFAULT
@@ -36,7 +37,7 @@ def learn_prior(corpora: Sequence[Union[str, Path]], *, out: Union[str, Path, No
     """Learn the prior of physical-gp from corpora, as `jetwatt prior learn` does.
 
     Args:
-        corpora: files of profiles: CSV or Parquet, or results files.
+        corpora: files of profiles: CSV or Parquet, results files, or names of `jetwatt.load_table`.
         out: a TOML file to write, for `prior=` of other calls; None writes none.
 
     Raises:
@@ -44,7 +45,7 @@ def learn_prior(corpora: Sequence[Union[str, Path]], *, out: Union[str, Path, No
     """
     from predictors.models.physical_gp.learning import as_toml, learn_hierarchy
 
-    tables = load_all_tables(corpora)
+    tables = [table.with_clocks() for table in load_all_tables(corpora)]
     hierarchy = learn_hierarchy(tables)
     units = {(table.device, table.workload) for table in tables}
     learned = LearnedPrior(
@@ -70,7 +71,7 @@ def evaluate_prior(
     """Test physical-gp on each table, under a prior learned from the others, as `jetwatt prior evaluate` does.
 
     Args:
-        corpora: files of profiles: CSV or Parquet, or results files.
+        corpora: files of profiles: CSV or Parquet, results files, or names of `jetwatt.load_table`.
         leave_out: of each prior: the target's `network`, or its `board`.
         references: also use the board's other workloads as references.
         modes: how many modes to fit on, one or several numbers; None for all but a held-out tenth.
@@ -86,7 +87,7 @@ def evaluate_prior(
     Raises:
         HarnessError: a corpus is invalid, or there is only one network or board.
     """
-    tables, column = load_all_tables(corpora), left_out_column(leave_out)
+    tables, column = [table.with_clocks() for table in load_all_tables(corpora)], left_out_column(leave_out)
     priors = priors_without(tables, leave_out, jobs)
     numbers = numbers_of_modes(modes)
     counts = count_networks(tables) if 0 in numbers else None
@@ -97,7 +98,7 @@ def evaluate_prior(
         targets.append(dataclasses.replace(target, label=f"{table.device}/{table.workload}/{table.task}"))
     plan = TrialPlan((DEFAULT,), tuple(targets), numbers, repeats=repeats, sampling=sampling, seed=seed)
     title = f"prior without the target's {leave_out}"
-    return run_evaluation(plan, jobs, report, title=title, files=list(map(Path, corpora)))
+    return run_evaluation(plan, jobs, report, title=title, files=list(map(corpus_file, corpora)))
 
 
 def left_out_column(leave_out: str) -> str:

@@ -22,7 +22,6 @@ from harness.core.corpus import TASKS
 from harness.core.device import Device, is_real, limits_of, named_mode
 from harness.core.errors import CannotRunError, HarnessError, InvalidValueError
 from harness.core.files import write_output
-from harness.core.measured_tables import corpus_file
 from harness.core.mode_texts import MAXN
 from harness.core.power_modes import PowerMode, PowerModeSpace
 from harness.core.terminal import Countdown, Progress, available_hint, counted
@@ -836,7 +835,7 @@ def _references(
     """The tables of the task to start from: of the named workloads, or of all that are not searched for."""
     if corpus is None:
         return ()
-    tables = load_tables(corpus_file(corpus))
+    tables = load_tables(corpus)
     if reference:
         return tuple(find_reference(tables, name, task, device) for name in reference)
     others = [table for table in tables if table.task == task and table.workload not in workloads]

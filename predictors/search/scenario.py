@@ -12,6 +12,7 @@ import numpy as np
 from harness.core.boards import load_board
 from harness.core.cases import Case, Settings
 from harness.core.configuration import DEFAULT_STORAGE
+from harness.core.measured_tables import corpus_file
 from harness.core.power_modes import NamedMode, PowerMode
 from harness.devices.simulated import SimulatedDevice
 from harness.simulation.corpus import simulate_corpus
@@ -63,7 +64,7 @@ def scenario(
     names = tuple(predictor_names(text or chosen.predictors))
     plan = dataclasses.replace(plan_on_tables(chosen, corpus, limit, repeats, seed), predictors=names)
     title = f"{chosen.name}: {chosen.question} ({chosen.source})"
-    return run_evaluation(plan, jobs, report, title=title, files=list(map(Path, corpus)))
+    return run_evaluation(plan, jobs, report, title=title, files=list(map(corpus_file, corpus)))
 
 
 def scenarios() -> pd.DataFrame:

@@ -10,7 +10,6 @@ import numpy as np
 
 from harness.core.corpus import TASKS
 from harness.core.errors import CannotRunError, InvalidValueError
-from harness.core.measured_tables import corpus_file
 from harness.core.terminal import format_table
 from harness.core.units import mw_to_w, s_to_minutes
 from predictors.models.base import ALL, DEFAULT_BATCH_SIZE
@@ -92,8 +91,8 @@ def evaluate_strategies(
     names = strategy_names(strategies if isinstance(strategies, str) else ",".join(strategies))
     numbers = [profiles] if isinstance(profiles, int) else list(profiles)
     files = [corpus] if isinstance(corpus, (str, Path)) else list(corpus)
-    tables = load_all_tables(corpus_file(path) for path in files)
-    elsewhere = load_tables(corpus_file(reference_corpus)) if reference_corpus else tables
+    tables = load_all_tables(files)
+    elsewhere = load_tables(reference_corpus) if reference_corpus else tables
     names_of_references = [reference] if isinstance(reference, str) else list(reference)
     tasks_of_reference = {table.task for table in elsewhere if table.workload in names_of_references}
     column = None if leave_out is None else left_out_column(leave_out)

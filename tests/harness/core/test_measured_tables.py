@@ -6,9 +6,11 @@ import numpy as np
 import pytest
 
 import jetwatt
+from harness.core.configuration import Configuration
 from harness.core.corpus import check_corpus
 from harness.core.errors import InvalidValueError, UnknownNameError
 from harness.core.measured_tables import FOLDER, corpus_file, load_table, table_names
+from harness.devices.registry import open_device
 
 ROWS = {"loudva-nano": 143, "zeus-a40": 453, "zeus-v100": 476}
 
@@ -64,3 +66,25 @@ def test_a_power_limit_that_cannot_be_true_is_refused(limit, message):
 
 def test_a_device_without_a_power_limit_leaves_it_empty():
     assert check_corpus(load_table("loudva-nano").assign(power_limit_mw=None))["power_limit_mw"].isna().all()
+
+
+def test_commands_take_the_name_of_a_table_where_they_take_a_file(tmp_path):
+    assert open_device("replay:zeus-v100", Configuration()).board == "v100"
+    assert open_device("replay:zeus-v100@v100", Configuration()).board == "v100"
+    evaluation = jetwatt.evaluate_prior(table_names(), leave_out="board", modes=5, repeats=1)
+    assert [path.name for path in evaluation.files] == ["loudva-nano.csv", "zeus-a40.csv", "zeus-v100.csv"]
+    assert set(evaluation.table()["device"]) == {"nano", "a40", "v100"}
+    assert jetwatt.report(corpus="zeus-v100", out=tmp_path / "report").page.exists()
+
+
+def test_references_of_a_contest_are_of_the_device_of_the_target():
+    contest = jetwatt.evaluate_strategies(
+        ["zeus-v100", "zeus-a40"],
+        target="bert-base-uncased-squad",
+        reference="resnet50-imagenet",
+        strategies="maxn",
+        budgets="spread:2",
+        repeats=1,
+        jobs=1,
+    )
+    assert set(contest.table()["device"]) == {"v100", "a40"}
