@@ -17,6 +17,7 @@ from jetwatt.cli import COMMANDS as ALL
 from jetwatt.cli import main as all_commands
 from predictors.__main__ import COMMANDS as PREDICTORS
 from predictors.__main__ import main as predictors
+from tests.another_user import give_away
 
 PROGRAMS = {"jetwatt": (all_commands, ALL), "harness": (harness, HARNESS), "predictors": (predictors, PREDICTORS)}
 
@@ -63,6 +64,15 @@ def test_places_to_write_are_refused_before_any_work_where_they_cannot_be_writte
         for action in parser._actions:
             if written & set(action.option_strings) and action.nargs != 0:
                 assert action.type in (output_file, output_folder), action.option_strings
+
+
+def test_a_place_to_write_behind_a_link_of_another_user_is_refused(tmp_path, monkeypatch):
+    (tmp_path / "folder").symlink_to("/")
+    tmp_path.chmod(0o1777)
+    give_away(tmp_path / "folder", monkeypatch)
+    for place in (output_file, output_folder):
+        with pytest.raises(jetwatt.HarnessError, match="link of another user"):
+            place(str(tmp_path / "folder" / "new"))
 
 
 @pytest.mark.parametrize("program", PROGRAMS)

@@ -13,7 +13,6 @@ from collections import Counter
 from pathlib import Path
 from typing import Any, Dict, List, Optional, Sequence
 
-from harness.cli.command_line import CRASHED
 from harness.core.errors import StoreError
 from harness.core.files import read_json, write_output
 from harness.core.terminal import counted, shown
@@ -21,6 +20,7 @@ from harness.core.units import share_to_percent
 from harness.judge.quantities import QUANTITIES
 
 GREEN_CODE, RED_CODE = 0, 1
+CRASHED = 70  # of a command of jetwatt that ended with a traceback, or on a full disk
 WORSE = tuple(each.worse for each in QUANTITIES)
 FORGIVEN = ("baseline", "compare", "history")  # comparisons with earlier nights, which an accepted night need not pass
 MOST = 3

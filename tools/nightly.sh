@@ -50,6 +50,10 @@ die() { # die TEXT: a wrong option, before anything is done
     exit 2
 }
 
+is_link_of_another() { # is_link_of_another PATH: neither this user's nor root's
+    [ -L "$1" ] && [ "$(stat -c %u "$1")" != 0 ] && [ "$(stat -c %u "$1")" != "$(id -u)" ]
+}
+
 { # bash reads the whole block before it runs, so that a checkout meanwhile changes nothing
 device='' pool='' campaign=quick repetitions=3 nights='' keep=90 baseline='' by=torch,l4t,jetpack,cuda,python strict=yes
 accept=no gates=physical-gp,closed-loop corpus='' pages=yes slowdown='' summary=${GITHUB_STEP_SUMMARY:-} python='' install=''
@@ -85,6 +89,7 @@ done
 script=$(realpath "${BASH_SOURCE[0]}")
 root=$(dirname "$(dirname "$script")")
 name=${pool:-${device:-board}}
+! is_link_of_another "${nights%/}" || die "--nights: $nights is a link of another user"
 nights=$(realpath -m "${nights:-$root/out/nights/${name//[^A-Za-z0-9._@-]/-}}")
 baseline=$(realpath -m "${baseline:-$nights/baseline.json}")
 [ -z "$summary" ] || summary=$(realpath -m "$summary")

@@ -13,7 +13,7 @@ from typing import Any, Callable, Dict, List, Optional
 
 from harness.core.configuration import DEFAULT_RESULTS
 from harness.core.errors import InvalidValueError
-from harness.core.files import write_output
+from harness.core.files import refuse_link_of_another, write_output
 from harness.core.terminal import Progress, format_duration, shown
 from harness.core.units import percent_to_share, share_to_percent
 from harness.store.conditions import DISQUALIFYING
@@ -95,6 +95,10 @@ def output_folder(text: str) -> Path:
 
 
 def _refuse_unwritable(path: Path, folder: Path) -> None:
+    try:
+        refuse_link_of_another(path)
+    except PermissionError as error:
+        raise InvalidValueError(f"cannot write {path}: {error}", "name another one") from error
     there = next(parent for parent in (folder.absolute(), *folder.absolute().parents) if parent.exists())
     if not there.is_dir() or not os.access(str(there), os.W_OK):
         raise InvalidValueError(f"cannot write {path}: {there} is not a writable folder", "name another one")

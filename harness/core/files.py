@@ -144,10 +144,16 @@ def make_own_folder(folder: Path) -> None:
                 raise PermissionError(errno.EPERM, why, str(part))
 
 
+def refuse_link_of_another(path: Path) -> None:
+    """Raise PermissionError if the path, or a folder of it, is a link that another user laid in a shared folder."""
+    for part in (path.absolute(), *path.absolute().parents):
+        if part.is_symlink() and is_shared(part.parent) and part.lstat().st_uid not in (0, os.geteuid()):
+            raise PermissionError(errno.EPERM, "it is a link of another user", str(part))
+
+
 def write_durably(path: Path, content: bytes) -> None:
     """Replace `path` as a whole, making its folder; once this returns, the content is on the medium."""
-    if path.is_symlink() and is_shared(path.parent) and path.lstat().st_uid not in (0, os.geteuid()):
-        raise PermissionError(errno.EPERM, "it is a link of another user", str(path))
+    refuse_link_of_another(path)
     target = path.resolve()  # a link stays a link
     target.parent.mkdir(parents=True, exist_ok=True)
     draft = target.with_name(f".{target.name}.{os.getpid()}.part")

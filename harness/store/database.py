@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Union
 
 from harness.core.errors import StoreError
+from harness.core.files import refuse_link_of_another
 
 APPLICATION_ID = 0x6A657477  # "jetw"
 VERSION = 2
@@ -89,6 +90,7 @@ _PROGRAMS = " OR ".join(["type NOT IN ('table', 'index')", *(f"sql LIKE '%{word}
 
 def open_to_write(path: Path) -> sqlite3.Connection:
     """Open or create a results file; StoreError, sqlite3.Error or OSError, without change, if foreign or damaged."""
+    refuse_link_of_another(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     _refuse_broken(path)
     connection = _connect(path, "mode=rwc")

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import List, Union
 
 from harness.core.cases import DEFAULT_MINIBATCHES
-from harness.core.checks import check_options
 from harness.core.configuration import DEFAULT_RESULTS, FILE_NAME
 from harness.core.errors import InvalidValueError
+from predictors.models.base import check_options
 
 Group = Union[argparse.ArgumentParser, argparse._ArgumentGroup]
 

@@ -27,14 +27,13 @@ from typing import (
 
 import numpy as np
 
-from harness.core.checks import check_number
 from harness.core.corpus import TASKS
 from harness.core.environment import describe_environment
 from harness.core.errors import CannotRunError, InvalidValueError, UnknownNameError
 from harness.core.measured_tables import corpus_file
 from harness.core.terminal import available_hint
 from predictors.evaluation import make_target
-from predictors.models.base import ALL, MODULES, listed, names_in
+from predictors.models.base import ALL, MODULES, check_number, listed, names_in
 from predictors.models.networks import HIDDEN, LOSSES
 from predictors.models.persistence import file_sha256
 from predictors.models.regression import SCALES

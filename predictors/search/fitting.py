@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, Dict, Iterable, List, NamedTuple, Optiona
 import numpy as np
 
 from harness.core.boards import board_names, is_board, load_board, type_of
-from harness.core.checks import check_number, check_probability
 from harness.core.corpus import POWER_LIMIT, TASKS, check_corpus, check_modes
 from harness.core.errors import CannotRunError, InvalidValueError, UnknownNameError
 from harness.core.measured_tables import corpus_file
@@ -26,6 +25,8 @@ from predictors.models.base import (
     Prediction,
     Predictor,
     admitted_rows,
+    check_number,
+    check_probability,
     describe_unprofiled,
     limits_mw_of,
     listed,

@@ -16,7 +16,6 @@ from harness.board.nvpmodel_making import make_conf, off_board_conf, on_board_co
 from harness.core.boards import load_board
 from harness.core.campaigns import default_medium
 from harness.core.cases import DEFAULT_MINIBATCHES, Case, Settings
-from harness.core.checks import check_options, check_probability
 from harness.core.configuration import DEFAULT_RESULTS, DEFAULT_STORAGE, FILE_NAME, load_configuration
 from harness.core.corpus import TASKS
 from harness.core.device import Device, is_real, limits_of, named_mode
@@ -32,7 +31,7 @@ from harness.fleet.pool import PoolDevice
 from harness.measure.contention import report_others
 from harness.store.results import ResultsStore
 from harness.workloads import get_workload
-from predictors.models.base import DEFAULT_BATCH_SIZE
+from predictors.models.base import DEFAULT_BATCH_SIZE, check_options, check_probability
 from predictors.models.tables import Table
 from predictors.search.corpora import load_tables
 from predictors.search.deadlines import (

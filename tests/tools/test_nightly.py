@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 from pathlib import Path
 from typing import Any, Dict, List, Tuple
 
 import pytest
 
-from harness.cli.command_line import CRASHED
 from harness.judge.quantities import QUANTITIES
-from tools.night import main
+from tools.night import CRASHED, main
 
 PROJECT = Path(__file__).resolve().parents[2]
 STEPS = {"doctor": 0, "restore": 0, "campaign-1": 0, "gates": 0, "baseline": 0, "compare": 0, "history": 0, "pages": 0}
@@ -148,3 +148,14 @@ def test_a_wrong_option_is_refused_before_anything_is_done(tmp_path, options, co
     assert done.returncode == 2
     assert complaint in done.stderr
     assert not (tmp_path / "nights").exists()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a link to another user")
+def test_nights_are_not_kept_behind_a_link_of_another_user(tmp_path):
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "nights").symlink_to(tmp_path / "elsewhere")
+    os.lchown(tmp_path / "nights", 12345, 12345)
+    command = ["bash", str(PROJECT / "tools" / "nightly.sh"), "--nights", f"{tmp_path}/nights/", "--device", "sim:nano"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, list((tmp_path / "elsewhere").iterdir())) == (2, [])
+    assert "is a link of another user" in done.stderr

@@ -11,6 +11,7 @@ import pytest
 
 from harness.core.errors import StoreError
 from harness.core.files import remove_durably, write_durably, write_output
+from harness.store.results import ResultsStore
 from tests.another_user import give_away
 
 
@@ -63,6 +64,21 @@ def test_a_link_of_another_user_is_not_followed(file, monkeypatch):
     with pytest.raises(StoreError, match="link of another user"):
         write_output(link, b"theirs")
     assert file.read_text() == "own link"
+
+
+def test_nothing_is_written_through_a_link_of_another_user(file, tmp_path, monkeypatch):
+    """A folder of the path may be such a link, too."""
+    shared = tmp_path / "shared"
+    shared.mkdir()
+    folder = shared / "folder"
+    folder.symlink_to(file.parent)
+    shared.chmod(0o1777)
+    give_away(folder, monkeypatch)
+    with pytest.raises(StoreError, match="link of another user"):
+        ResultsStore(folder / "r.sqlite")
+    with pytest.raises(StoreError, match="link of another user"):
+        write_output(folder / "new", b"theirs")
+    assert [path.name for path in file.parent.iterdir()] == [file.name]
 
 
 def test_a_removal_is_on_the_medium_before_the_return(file, calls):
