@@ -72,6 +72,17 @@ class MemoryLimit:
     def add(self, size: int, peak_bytes: float) -> None:
         self._profiled[size] = max(peak_bytes, self._profiled.get(size, 0.0))
 
+    def describe(self, size: int) -> str:
+        """Peak memory of a batch size, profiled or predicted, and the limit; empty if neither is known."""
+        peak_bytes, origin = self._profiled.get(size), "profiled"
+        if peak_bytes is None:
+            peak_bytes, origin = predicted_bytes(self._profiled, size), "predicted"
+        if peak_bytes is None:
+            return ""
+        return (
+            f"{bytes_to_mib(peak_bytes):.0f} MiB at its peak, {origin}; limit {bytes_to_mib(self.limit_bytes):.0f} MiB"
+        )
+
     def check(self, size: int, measure: Callable[[int], float]) -> None:
         """Refuse a size that does not fit, before it is started; smaller sizes are profiled where bounds need them.
 

@@ -189,7 +189,9 @@ def recommend(
             progress.line(f"--storage {storage}: {opened.name} has no {DEFAULT_STORAGE}")
     if memory_limit is not None and opened.provenance != "measured":
         what = f"{opened.name} has no peak memory to limit: its profiles are {opened.provenance}"
-        raise InvalidValueError(what, "run on a board or with --device host, which measure it; or omit --memory-limit")
+        raise InvalidValueError(
+            what, "run on a board or with --device host, where there is a power sensor; or omit --memory-limit"
+        )
     names = [workload_name(name, opened) for name in ([workload] if isinstance(workload, str) else workload)]
     if deadline is not None or energy_budget is not None:
         _refuse_more_than_an_epoch(names, max(sizes))

@@ -83,12 +83,15 @@ def _lines_of_goal(recommendation: Recommendation, provenance: str) -> List[str]
     choice, mode = recommendation.choice, recommendation.mode
     percentile = profiler_of(recommendation.history).percentile
     of_tail = "" if percentile == MEDIAN else f", which {percentile:g} % of minibatches do not exceed"
+    memory = profiler_of(recommendation.history)._memory
+    peak_memory = "" if memory is None else memory.describe(choice.batch_size)
     return [
         f"goal:        {recommendation.goal.describe()}",
         f"{'recommended' if choice.feasible else 'NOT WITHIN THE LIMITS, the nearest'}: {mode.name}, "
         f"batch size {choice.batch_size} ({choice.reason})",
         f"minibatch:   {_figure(mode.time_ms, 'ms')}{of_tail}, {provenance}",
         f"power:       {_figure(mode.power_mw, 'W', mw_to_w)}, {provenance}",
+        *([f"memory:      {peak_memory}"] if peak_memory else []),
     ]
 
 

@@ -127,6 +127,15 @@ def test_small_sizes_whose_memory_hides_below_what_a_process_takes_anyway_do_not
     assert started == [1, 2, 4, 8, 16, 32]
 
 
+def test_the_peak_of_a_size_is_described_as_profiled_or_predicted():
+    memory = MemoryLimit(1500 * MIB, [16])
+    assert memory.describe(16) == ""
+    for size in (4, 8):
+        memory.add(size, (500 + 10 * size) * MIB)
+    assert memory.describe(8) == "580 MiB at its peak, profiled; limit 1500 MiB"
+    assert memory.describe(16) == "660 MiB at its peak, predicted; limit 1500 MiB"
+
+
 def test_a_profile_without_memory_ends_the_search_with_the_reason():
     profiler = profiler_of(Board(has_memory=False), (16, 64), 900)
     with pytest.raises(SourceUnavailableError, match="has no peak memory"):
@@ -277,4 +286,6 @@ def test_recommend_starts_no_size_beyond_the_limit_and_lists_what_it_left_out(mo
     assert set(started) >= {1, 2}
     assert max(started) <= 64
     [[recommendation]] = answer.recommendations
-    assert recommendation.choice.batch_size <= 64
+    size = recommendation.choice.batch_size
+    assert size <= 64
+    assert f"\nmemory:      {500 + 10 * size} MiB at its peak, profiled; limit 1300 MiB\n" in repr(answer)
