@@ -12,7 +12,16 @@ from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Se
 import pytest
 
 from harness import options
-from harness.core.campaigns import SHIPPED, Sweep, case_key, check_axis, expand, own_media, replace_settings
+from harness.core.campaigns import (
+    SHIPPED,
+    Sweep,
+    case_key,
+    check_axis,
+    check_media,
+    expand,
+    own_media,
+    replace_settings,
+)
 from harness.core.cases import AXES, CONCURRENT, IDLE, IDLE_STATES, INSTANCE_MARK, Case, Mix
 from harness.core.configuration import ASKED, DEFAULT_STORAGE, REQUIRED
 from harness.core.device import Device, is_self_profiling
@@ -227,6 +236,7 @@ class Plan:
             elif not sweep.boards or self.board(name) in sweep.boards:
                 names = copies(name, sweep.instances) if isinstance(device, SimulatedDevice) else (device.name,)
                 media = sweep.axes["storage"]
+                check_media(media, self.configuration)
                 if not ("storage" in self._chosen or self.configuration.place(DEFAULT_STORAGE)):
                     media = own_media(self.board(name).split(EMULATED)[-1], media)  # no path of an SSD was given
                 yield dataclasses.replace(sweep, axes={**sweep.axes, "device": names, "storage": media})

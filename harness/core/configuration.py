@@ -94,6 +94,8 @@ def load_configuration(
     """Read `jetwatt.toml` if it exists; the other arguments, options of the command line, take precedence."""
     places_file = typed(read_toml(path) if path.exists() else {}, Places, str(path))
     places = {**_by_medium(places_file.storage), **_by_medium(storage or {})}
+    for name in places:
+        _check_name(f"storage {name!r}", name, "ssd")
     root = data_root if data_root is not None else places_file.data_root
     given_now = {f"storage {name}": place for name, place in (storage or {}).items()}
     if data_root is not None:
@@ -102,16 +104,21 @@ def load_configuration(
         if not Path(place).expanduser().is_dir():
             hint = "create it or mount the medium first"
             raise InvalidValueError(f"{what} is {place!r}, which is not a directory", hint)
-    if places_file.board_instance is not None and not _NAME.fullmatch(places_file.board_instance):
-        expected = "letters, digits, dots, dashes and underscores, at most 40"
-        what = f"board_instance of {path} is {places_file.board_instance!r}"
-        raise InvalidValueError(what, f"a name has {expected}: orin3")
+    instance = places_file.board_instance
+    if instance is not None:
+        _check_name(f"board_instance of {path} is {instance!r}", instance, "orin3")
     return Configuration(
         storage={name: Path(place).expanduser() for name, place in places.items()},
         data_root=None if root is None else Path(root).expanduser(),
         board_instance=places_file.board_instance,
         hold_thor_clocks=hold_thor_clocks or places_file.hold_thor_clocks,
     )
+
+
+def _check_name(what: str, name: str, example: str) -> None:
+    if not _NAME.fullmatch(name):
+        expected = "letters, digits, dots, dashes and underscores, at most 40"
+        raise InvalidValueError(what, f"a name has {expected}: {example}")
 
 
 def _by_medium(storage: Mapping[str, str]) -> Dict[str, str]:

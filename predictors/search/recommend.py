@@ -14,7 +14,7 @@ import numpy as np
 
 from harness.board.nvpmodel_making import make_conf, off_board_conf, on_board_conf
 from harness.core.boards import load_board
-from harness.core.campaigns import default_medium
+from harness.core.campaigns import check_media, default_medium
 from harness.core.cases import DEFAULT_MINIBATCHES, Case, Settings
 from harness.core.configuration import DEFAULT_RESULTS, DEFAULT_STORAGE, FILE_NAME, load_configuration
 from harness.core.corpus import TASKS
@@ -183,6 +183,8 @@ def recommend(
     case_device = opened.name if pool is not None else str(device)
     if percentile != MEDIAN and opened.provenance == "replayed":
         raise InvalidValueError("a corpus has medians only", "omit --percentile")
+    if storage is not None and opened.provenance != "replayed":
+        check_media([storage], configuration)
     if storage is None:
         storage = default_medium(board_of(opened), configuration)
         if storage != DEFAULT_STORAGE:

@@ -43,6 +43,9 @@ def test_an_absent_board_and_a_storage_without_a_place_are_skipped_with_reason_a
         (["--minibatches", "2", "--epochs", "2"], ["--minibatches and --epochs were both given"]),
         (["--storage", "sd=/no/such/place"], ["/no/such/place", "not a directory"]),
         (["--device", "sim:orin-agx", "--list-cases", "/tmp"], ["ERROR: cannot write /tmp"]),
+        (["--storage", "ssdd"], ["storage 'ssdd' is unknown", "did you mean ssd?", "--storage ssdd=/mount/point"]),
+        (["--storage", "ssdd", "--device", "sim:nano"], ["storage 'ssdd' is unknown"]),
+        (["--storage", "../../x=/tmp"], ["storage '../../x'; a name has letters, digits, dots, dashes"]),
         (["--config", "/no/such/file.toml"], ["--config /no/such/file.toml does not exist"]),
     ],
 )

@@ -16,7 +16,7 @@ import msgspec
 
 from harness.core.boards import board_names, is_board, load_board
 from harness.core.cases import AXES, CONCURRENT, INFERENCE, STATIC, TRAINING, Case, Mix, Settings, parse_storage
-from harness.core.configuration import DEFAULT_STORAGE, Configuration
+from harness.core.configuration import DEFAULT_STORAGE, SECOND_STORAGE, Configuration
 from harness.core.errors import HarnessError, InvalidValueError, UnknownNameError
 from harness.core.files import read_toml, typed
 from harness.core.mode_texts import only_mode
@@ -209,6 +209,20 @@ def own_media(board: str, media: Sequence[str]) -> Tuple[str, ...]:
 def default_medium(board: str, configuration: Configuration) -> str:
     """The storage medium of a board if none was requested: `ssd` if it has one or its path is configured."""
     return DEFAULT_STORAGE if configuration.place(DEFAULT_STORAGE) else own_media(board, [DEFAULT_STORAGE])[0]
+
+
+def check_media(names: Sequence[str], configuration: Configuration) -> None:
+    """Refuse storage that neither the configuration nor any board has; one that this machine lacks passes."""
+    own = {*configuration.storage, configuration.default_storage, SECOND_STORAGE}
+    for medium in (parse_storage(name).medium for name in names):
+        if medium in own:
+            continue
+        known = sorted(own.union(*(load_board(board).storage for board in board_names())))
+        if medium not in known:
+            hint = (
+                f"{available_hint(medium, known)}; of another medium give the folder: --storage {medium}=/mount/point"
+            )
+            raise UnknownNameError(f"storage {medium!r} is unknown", hint)
 
 
 def describe_settings(settings: Settings) -> str:

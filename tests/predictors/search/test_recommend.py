@@ -7,7 +7,7 @@ import pytest
 
 import jetwatt
 from harness.core.boards import load_board
-from harness.core.errors import InvalidValueError
+from harness.core.errors import InvalidValueError, UnknownNameError
 from harness.devices.simulated import SimulatedDevice
 from predictors.search import recommend as module
 
@@ -72,13 +72,14 @@ def test_a_workload_that_was_profiled_elsewhere_only_is_kept(references_of):
         ({"batch_size": []}, "no --batch-size was given; omit it for 16"),
         ({"seed": -1}, "--seed is -1, expected a whole number, 0 or more"),
         ({"deadline": float("inf")}, "--deadline is inf, expected a finite number above 0"),
+        ({"storage": "ssdd"}, "storage 'ssdd' is unknown; did you mean ssd?"),
         ({"goal": "x"}, "--goal is 'x'; available: .*energy.*"),
         ({"task": "train"}, "--task is 'train'; did you mean training?"),
     ],
 )
 def test_numbers_and_names_out_of_range_are_refused_before_a_profile(monkeypatch, options, message):
     monkeypatch.setattr(SimulatedDevice, "profile", lambda device, case: pytest.fail("a mode was profiled"))
-    with pytest.raises(InvalidValueError, match=message):
+    with pytest.raises((InvalidValueError, UnknownNameError), match=message):
         jetwatt.recommend("sim:orin-agx", **{"workload": TARGET, "power_budget": 30, **options})
 
 
