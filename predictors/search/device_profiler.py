@@ -113,11 +113,11 @@ class DeviceProfiler:
         self.percentile = percentile
         self._report = report
         self._wait = wait
-        self._memory: Optional[MemoryLimit] = None
+        self.memory: Optional[MemoryLimit] = None  # None without a limit
         if memory_limit_bytes is not None:
             smallest = get_workload(case.workload).smallest_batch if case.task == TRAINING else 1
             template = dataclasses.replace(case, batch_size=min(sizes))
-            self._memory = MemoryLimit(
+            self.memory = MemoryLimit(
                 memory_limit_bytes, sizes, smallest, lambda: least_memory(template, self.device, self._report)
             )
         self._was_hot = False
@@ -196,8 +196,8 @@ class DeviceProfiler:
     def _measure(self, index: int) -> MeasuredMode:
         case = self.case(index)
         check(case, self.device)
-        if self._memory is not None:
-            self._memory.check(case.batch_size, lambda size: self._peak_of_size(case, size))
+        if self.memory is not None:
+            self.memory.check(case.batch_size, lambda size: self._peak_of_size(case, size))
         case_conditions = conditions(case, self.device, self._report)
         numbers = self._stored.get(key(comparable_conditions(case_conditions, case, self.device.provenance)), ())
         takes = [self.store.profile(number) for number in numbers[-TAKES:]] if self.store is not None else []
@@ -215,10 +215,10 @@ class DeviceProfiler:
             self._least_khz = np.minimum(khz, self._least_khz)
             self.keep(takes[-1])
         best = best_of(takes)
-        if self._memory is not None:
-            self._memory.add(case.batch_size, peak_bytes_of(best))
+        if self.memory is not None:
+            self.memory.add(case.batch_size, peak_bytes_of(best))
             # It may need more after all.
-            self._memory.check(case.batch_size, lambda size: self._peak_of_size(case, size))
+            self.memory.check(case.batch_size, lambda size: self._peak_of_size(case, size))
         if is_disqualified(best.flags):
             self.flagged[index] = list(best.flags)
         peak_mw, window_s = (best.aggregates.get(name) for name in ("power_peak_mw", "power_peak_window_s"))
@@ -239,14 +239,14 @@ class DeviceProfiler:
         return peak_bytes_of(profile)
 
     def _run(self, case: Case) -> Profile:
-        if self._memory is None:
+        if self.memory is None:
             return run(case, self.device, self._report)
         try:
-            return run(case, self.device, self._report, memory_limit_bytes=self._memory.limit_bytes)
+            return run(case, self.device, self._report, memory_limit_bytes=self.memory.limit_bytes)
         except OverMemoryLimitError as error:
             if error.peak_bytes is not None:
-                self._memory.add(case.batch_size, error.peak_bytes)
-                self._memory.check(case.batch_size, lambda size: self._peak_of_size(case, size))  # raises, with words
+                self.memory.add(case.batch_size, error.peak_bytes)
+                self.memory.check(case.batch_size, lambda size: self._peak_of_size(case, size))  # raises, with words
             raise
 
     def _wants_another(self, takes: Sequence[Profile]) -> bool:

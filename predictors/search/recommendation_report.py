@@ -83,7 +83,7 @@ def _lines_of_goal(recommendation: Recommendation, provenance: str) -> List[str]
     choice, mode = recommendation.choice, recommendation.mode
     percentile = profiler_of(recommendation.history).percentile
     of_tail = "" if percentile == MEDIAN else f", which {percentile:g} % of minibatches do not exceed"
-    memory = profiler_of(recommendation.history)._memory
+    memory = profiler_of(recommendation.history).memory
     peak_memory = "" if memory is None else memory.describe(choice.batch_size)
     return [
         f"goal:        {recommendation.goal.describe()}",
