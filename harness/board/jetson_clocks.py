@@ -78,7 +78,8 @@ class JetsonClocks(Knob):
         """Hold the clocks, storing the previous state the first time; or restore the stored state."""
         if value[DVFS] == OFF:
             if not self._has_stored:
-                refuse_stored_clocks(self._root)
+                if os.path.exists(self._file):
+                    refuse_stored_clocks(self._root, are_held=self.read()[DVFS] == OFF)
                 self._do("store")  # replaces what is left from before the boot
                 self._has_stored = True
             self._do("pin")
@@ -154,10 +155,11 @@ class JetsonClocks(Knob):
         return output
 
 
-def stored_clocks(root: str) -> Optional[Path]:
+def stored_clocks(root: str, are_held: bool = False) -> Optional[Path]:
     """The settings that a run stored since the boot and has not restored: it goes on, or was killed. None without any.
 
-    Booting resets what jetson_clocks changes, so that older ones are void.
+    Booting resets what jetson_clocks changes, so that older ones are void. If clocks are held, none counts as older: a
+    board without a battery for its clock may have set its time since the run.
     """
     file = Path(root, STATE, CLOCKS_FILE)
     try:
@@ -165,12 +167,12 @@ def stored_clocks(root: str) -> Optional[Path]:
     except OSError:
         return None
     since_boot_s = uptime_s(root)
-    return file if since_boot_s is None or age_s <= since_boot_s else None
+    return file if are_held or since_boot_s is None or age_s <= since_boot_s else None
 
 
-def refuse_stored_clocks(root: str) -> None:
+def refuse_stored_clocks(root: str, are_held: bool = False) -> None:
     """Refuse to change clocks that a killed run of another user, whose saved state is elsewhere, has to restore."""
-    file = stored_clocks(root)
+    file = stored_clocks(root, are_held)
     if file is not None:
         raise ControlError(
             f"a run that was killed, of another user or with another XDG_STATE_HOME, left {file}, which is needed "

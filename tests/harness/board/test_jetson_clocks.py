@@ -167,6 +167,19 @@ def test_what_a_run_since_the_boot_left_is_never_overwritten(board):
     assert leftover.read_text() == "cpu0: Online=1 MinFreq=1 MaxFreq=2\n"
 
 
+def test_what_looks_older_than_the_boot_is_kept_where_clocks_are_held(board):
+    """The time of a board without a battery may be set after the run, by days."""
+    leftover = stored(board)
+    leftover.parent.mkdir(parents=True)
+    leftover.write_text("cpu0: Online=1 MinFreq=1 MaxFreq=2\n")
+    os.utime(leftover, (0, 0))
+    board.write({"proc/uptime": "400.00 1600.00", "run/state": HELD})
+    knob = JetsonClocks(board.root)
+    with pytest.raises(ControlError, match="a run that was killed, of another user"):
+        knob.set(knob.off())
+    assert leftover.exists()
+
+
 def test_what_a_run_before_the_boot_left_is_neither_restored_nor_added_to(board):
     leftover = stored(board)
     leftover.parent.mkdir(parents=True)

@@ -181,7 +181,7 @@ def test_restore_tells_of_a_run_of_another_user(tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     file = tmp_path / "jetson_clocks.conf"
     file.touch()
-    monkeypatch.setattr(jetson_clocks, "stored_clocks", lambda root: file)
+    monkeypatch.setattr(jetson_clocks, "stored_clocks", lambda root, are_held=False: file)
     assert main(["restore"]) == 2
     assert "a run that was killed, of another user" in capsys.readouterr().err
 
