@@ -13,7 +13,7 @@ import os
 import re
 import time
 from pathlib import Path
-from typing import Any, Dict, Optional
+from typing import Any, Dict, Optional, Tuple
 
 from harness.board import privileges
 from harness.board.bounded_process import run_checked
@@ -94,7 +94,8 @@ class JetsonClocks(Knob):
         now = self.read()
         if now[DVFS] != value[DVFS]:
             what = f"DVFS was switched {value[DVFS]} and is {now[DVFS]}"
-            raise ControlError(what, "look at `jetson_clocks --show`")
+            free = [f"{name} runs from {low} to {high}" for name, (low, high) in free_clocks(now["shown"]).items()]
+            raise ControlError(": ".join([what, *filter(None, [", ".join(free)])]), "look at `jetson_clocks --show`")
         different = [name for name, was in value.get("shown", {}).items() if now["shown"].get(name) != was]
         if different:
             name = different[0]
@@ -197,8 +198,14 @@ def _is_gpu(name: str) -> bool:
 
 
 def is_held(shown: Shown) -> bool:
-    return all(
-        pairs.get("MinFreq") == pairs.get("MaxFreq")
+    return not free_clocks(shown)
+
+
+def free_clocks(shown: Shown) -> Dict[str, Tuple[str, str]]:
+    """The CPUs that are on, and the GPUs, whose least and greatest clocks differ: both, as shown."""
+    ranges = {
+        name: (pairs.get("MinFreq") or "nothing", pairs.get("MaxFreq") or "nothing")
         for name, pairs in shown.items()
         if _is_gpu(name) or (name.startswith("cpu") and pairs.get("Online", "1") == "1")
-    )
+    }
+    return {name: (low, high) for name, (low, high) in ranges.items() if low != high}
