@@ -33,7 +33,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_run_arguments(parser, repeats=10)
 
 
-def add_learning_arguments(parser: argparse.ArgumentParser, modes: str) -> None:
+def add_learning_arguments(parser: argparse.ArgumentParser, modes: str, several: bool = True) -> None:
+    """Options on what a predictor learns from; `several` numbers of modes, or one."""
     add = parser.add_argument
     add("--reference", default="", metavar="W[,W]", help="reference workloads; a target is never its own reference")
     add("--reference-corpus", type=corpus_file, metavar="FILE", help="the file with their profiles (default: --corpus)")
@@ -41,8 +42,9 @@ def add_learning_arguments(parser: argparse.ArgumentParser, modes: str) -> None:
     add("--prior", type=Path, metavar="FILE", help="a file written by `prior learn` (default: the suite's prior)")
     add("--task", choices=TASKS, default=TASKS[0], help="default: %(default)s")
     add(
-        "--modes", default=modes, metavar="N[,N]",
-        help="modes to fit on: 10,20,50,100,all (default: %(default)s); for 0, torch counts the networks' operations",
+        "--modes", default=modes, metavar="N[,N]" if several else "N",
+        help=f"modes to fit on: {'10,20,50,100,all' if several else 'a number, or all'} (default: %(default)s); for 0, "
+        "torch counts the networks' operations",
     )  # fmt: skip
     add("--sampling", choices=tuple(SAMPLERS), default="random", help="how modes are chosen (default: %(default)s)")
 

@@ -21,7 +21,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--device", help="the device, if the corpus has the workload on several")
     add("--out", type=output_file, required=True, metavar="M", help="where to save the predictor")
     add("--predictor", choices=tuple(MODULES), default=DEFAULT, help=f"default: {DEFAULT}")
-    add_learning_arguments(parser, modes=ALL)
+    add_learning_arguments(parser, modes=ALL, several=False)
     add("--seed", type=int, default=0, help="the same seed gives the same predictor (default: 0)")
 
 

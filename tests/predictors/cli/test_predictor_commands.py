@@ -186,6 +186,20 @@ def test_a_network_that_was_never_profiled_is_predicted_from_its_counts(corpus, 
     assert all(f"{name}  " in said.out for name in ("physical-gp", "npe"))
 
 
+def test_the_help_of_fit_offers_one_number_of_modes(capsys):
+    for command, metavar in (("fit", "--modes N "), ("evaluate", "--modes N[,N] ")):
+        with pytest.raises(SystemExit):
+            main([command, "--help"])
+        assert metavar in " ".join(capsys.readouterr().out.split())
+
+
+def test_fit_names_the_devices_that_have_the_workload(tmp_path, capsys):
+    words = ["--corpus", "zeus-v100", "--target", "resnet50-imagenet", "--device", "a40", "--out", tmp_path / "m.jw"]
+    assert main(["fit", *map(str, words)]) == 2
+    message = "the corpus has no training of 'resnet50-imagenet' on 'a40'; available: v100"
+    assert message in " ".join(capsys.readouterr().err.split())
+
+
 def test_fit_names_references_that_tell_nothing(corpus, tmp_path, capsys):
     elsewhere = tmp_path / "elsewhere.csv"
     elsewhere.write_text(corpus.read_text().replace("orin-agx", "board-b"))
