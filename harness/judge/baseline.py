@@ -390,11 +390,6 @@ def _doubts(case_pair: Pair, profile: Profile) -> List[str]:
     return doubts
 
 
-def check_profile(baseline: Sequence[CaseRuns], profile: Profile, by: Sequence[str] = ()) -> List[Compared]:
-    """Compare one profile with a baseline: `Gate.check`, for a single one."""
-    return Gate(baseline, by).check(profile)
-
-
 def format_recorded(done: Recorded) -> str:
     """A line for each written or dropped case, and a warning if cases are uncertain."""
     lines, vague = [], set()

@@ -37,9 +37,6 @@ with Path(__file__).with_name("columns.csv").open(encoding="utf-8", newline="") 
 
 _PLACES = [(row["column"], *row["source"].split(".")) for row in _TABLE if row["source"]]
 
-RECORDED_CONDITIONS = frozenset(field for _, source, field in _PLACES if source == "conditions")
-"""Conditions that have a column of their own."""
-
 _KINDS = {"str": str, "int": int, "float": float, "bool": bool}
 
 

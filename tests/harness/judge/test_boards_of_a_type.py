@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from harness.__main__ import main
-from harness.judge.baseline import check_profile
+from harness.judge.baseline import Gate
 from harness.judge.case_frame import pooled, read_frame
 from harness.judge.claims import judge
 from harness.judge.figures import UNDECIDED
@@ -100,5 +100,5 @@ def test_a_file_that_does_not_tell_the_board_is_compared_with_one_board_and_not_
 def test_a_baseline_that_does_not_tell_the_board_speaks_of_this_one(tmp_path):
     results, baseline = measured(tmp_path / "r", None), tmp_path / "b.json"
     main(["baseline", "record", "--results", str(results), "--baseline", str(baseline)])
-    assert check_profile(read_baseline(baseline), profile_of("orin3", 5))[0].status == "no difference"
-    assert check_profile(read_baseline(baseline), profile_of("orin4", 5))[0].status == "slower"
+    assert Gate(read_baseline(baseline)).check(profile_of("orin3", 5))[0].status == "no difference"
+    assert Gate(read_baseline(baseline)).check(profile_of("orin4", 5))[0].status == "slower"

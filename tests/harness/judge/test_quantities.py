@@ -64,7 +64,7 @@ def test_a_profile_and_a_results_file_are_held_against_it_with_its_own_threshold
     tmp_path, recorded, changes, memory, rate, capsys
 ):
     profile = profile_of(**changes)
-    found = {one.figure: one for one in baseline.check_profile(read_baseline(recorded), profile)}
+    found = {one.figure: one for one in baseline.Gate(read_baseline(recorded)).check(profile)}
     assert (found["peak memory"].status, found["rate"].status) == (memory, rate)
     is_worse = memory == "more memory" or rate == "lower rate"
     assert any(one.is_beyond_limit for one in found.values()) == is_worse

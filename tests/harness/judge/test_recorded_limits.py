@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from harness.core.profiles import Profile
-from harness.judge.baseline import check_profile, record
+from harness.judge.baseline import Gate, record
 from harness.judge.quantities import TIME
 from harness.judge.sides import CaseRuns, read_baseline
 from harness.judge.verdicts import Compared
@@ -29,7 +29,7 @@ def baseline_of(folder: Path, profiles: Sequence[Profile]) -> List[CaseRuns]:
 
 def check_time(baseline: Sequence[CaseRuns], profile: Profile) -> Compared:
     """The verdict on the time of a profile."""
-    [found] = [one for one in check_profile(baseline, profile) if one.quantity == TIME]
+    [found] = [one for one in Gate(baseline).check(profile) if one.quantity == TIME]
     return found
 
 
@@ -99,11 +99,11 @@ def test_conditions_that_may_differ_find_their_case_and_two_that_may_be_meant_ar
     newer = {"conditions": {"torch": "2.16.0"}}
     baseline = baseline_of(tmp_path, [noisy(100.0)])
     assert check_time(baseline, noisy(120.0, **newer)).status == "refused"
-    [found] = [one for one in check_profile(baseline, noisy(120.0, **newer), by=["torch"]) if one.quantity == TIME]
+    [found] = [one for one in Gate(baseline, by=["torch"]).check(noisy(120.0, **newer)) if one.quantity == TIME]
     assert (found.status, found.notes[0]) == ("slower", 'torch: "2.15.0" -> "2.16.0"')
     assert found.is_beyond_limit
     both = baseline_of(tmp_path, [noisy(100.0, conditions={"torch": "2.14.0"})])
-    [verdict] = check_profile(both, noisy(100.0, **newer), by=["torch"])
+    [verdict] = Gate(both, by=["torch"]).check(noisy(100.0, **newer))
     assert (verdict.status, verdict.limit) == ("refused", None)
     assert "the baseline has 2 cases that differ only in torch" in verdict.notes[0]
 

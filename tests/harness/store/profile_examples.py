@@ -11,7 +11,7 @@ from harness.core.cases import CACHE_STATES, Case, Settings
 from harness.core.metrics import POWER_CHANNEL, summarise
 from harness.core.power_modes import NamedMode, PowerMode
 from harness.core.profiles import CLEAN, FIRST, SETTLING, Minibatch, Profile, Series, Telemetry
-from harness.store.frames import RECORDED_CONDITIONS
+from harness.store.frames import _PLACES
 from tests.named_modes import mode_on
 
 ENVIRONMENT: Dict[str, Any] = {"kernel": "6.1.0", "host_name": "bench", "packages": {"torch": "2.15.0"}}
@@ -77,6 +77,7 @@ plain_values = st.recursive(
 
 plain_dicts = st.dictionaries(names, plain_values, max_size=5)
 
+RECORDED_CONDITIONS = {field for _, source, field in _PLACES if source == "conditions"}
 OF_ONE_KIND = {*RECORDED_CONDITIONS, "storage_medium", "power_mode"}
 """Conditions that may not have any value: frames have a column for each."""
 
