@@ -209,11 +209,11 @@ class ArchiveFile:
     def records(self) -> Iterator[Record]:
         """Every profile without its raw series, in the order of the file."""
         for number, row, environment in self._rows():
-            yield rows.to_record(number, row, environment)
+            yield rows.to_record(number, row, environment, self.path)
 
     def profile(self, number: int) -> Profile:
         row, environment = self._row(number)
-        return rows.to_profile(row, environment, *self._raw(number))
+        return rows.to_profile(number, row, environment, self.path, *self._raw(number))
 
     def identities(self) -> List[Tuple[Any, ...]]:
         """What identifies each profile: run, time, case, conditions and checksum."""

@@ -186,7 +186,7 @@ class ResultsStore:
     def records(self, after: int = 0) -> Iterator[Record]:
         """Every profile without its raw series, oldest first."""
         for number, row, content in self._rows("profiles.id > ?", (after,)):
-            yield rows.to_record(number, row, content)
+            yield rows.to_record(number, row, content, self.path)
 
     def stored(self) -> Iterator[Tuple[int, ProfileRow, str, Minibatches, Raw]]:
         """Every profile as it is stored, verified: number, row, environment, minibatches, telemetry."""
@@ -207,7 +207,7 @@ class ResultsStore:
         if not matches:
             raise StoreError(f"{self.path} has no profile {number}")
         [(_, row, content)] = matches
-        return rows.to_profile(row, content, *self._raw(number))
+        return rows.to_profile(number, row, content, self.path, *self._raw(number))
 
     def _rows(self, where: str = "1", values: Tuple[Any, ...] = ()) -> Iterator[Tuple[int, ProfileRow, str]]:
         """Number, row and environment of some profiles, oldest first, with their checksums verified."""

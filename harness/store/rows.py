@@ -9,6 +9,7 @@ import functools
 import itertools
 import json
 import zlib
+from pathlib import Path
 from typing import Any, Dict, Iterable, Iterator, List, Mapping, NamedTuple, Optional, Tuple
 
 import msgspec
@@ -153,6 +154,12 @@ def crc(*tables: Iterable[Tuple[Any, ...]]) -> int:
     return checksum
 
 
+_DAMAGED = (
+    *(ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError),
+    msgspec.ValidationError,  # in old releases no ValueError
+)
+
+
 class _Content(msgspec.Struct):
     """The forms of what a row has as JSON."""
 
@@ -162,10 +169,10 @@ class _Content(msgspec.Struct):
     environment: Dict[str, Any]
 
 
-def to_record(number: int, row: ProfileRow, environment_json: str) -> Record:
-    """The record of a row; StoreError if it cannot be one, whatever its checksum is."""
+def to_record(number: int, row: ProfileRow, environment_json: str, path: Path) -> Record:
+    """The record of a row of a file; StoreError if it cannot be one, whatever its checksum is."""
     as_text = {name: getattr(row, name) for name in ("run_id", "case_id", "created_at", "started_at", "provenance")}
-    with _refused_as_damaged(row):
+    with _refused_as_damaged(number, path):
         as_json = {name: json.loads(getattr(row, f"{name}_json")) for name in ("conditions", "aggregates", "flags")}
         as_json["environment"] = json.loads(environment_json)
         msgspec.convert(as_json, _Content)
@@ -174,9 +181,11 @@ def to_record(number: int, row: ProfileRow, environment_json: str) -> Record:
     return Record(id=number, case=case, **as_text, **as_json)
 
 
-def to_profile(row: ProfileRow, environment_json: str, minibatches: Minibatches, series: Raw) -> Profile:
-    record = to_record(0, row, environment_json)
-    with _refused_as_damaged(row):
+def to_profile(
+    number: int, row: ProfileRow, environment_json: str, path: Path, minibatches: Minibatches, series: Raw
+) -> Profile:
+    record = to_record(number, row, environment_json, path)
+    with _refused_as_damaged(number, path):
         channels = {
             channel: Series(*(tuple(np.frombuffer(raw, dtype=FLOATS).tolist()) for raw in samples))
             for _, channel, *samples in series
@@ -187,12 +196,12 @@ def to_profile(row: ProfileRow, environment_json: str, minibatches: Minibatches,
 
 
 @contextlib.contextmanager
-def _refused_as_damaged(row: ProfileRow) -> Iterator[None]:
+def _refused_as_damaged(number: int, path: Path) -> Iterator[None]:
     """A row whose checksum is right may still hold anything: somebody else may have written it."""
     try:
         yield
-    except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError) as error:
-        what = f"profile {row.case_id} of run {row.run_id} is damaged ({error})"
+    except _DAMAGED as error:
+        what = f"profile {number} of {path} is damaged ({error})"
         raise StoreError(what, "use the file that it came from, or measure again") from error
 
 

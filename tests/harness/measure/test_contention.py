@@ -172,6 +172,7 @@ SEARCHES = {
 }
 
 
+@pytest.mark.training
 @pytest.mark.parametrize("search", SEARCHES)
 def test_searches_that_train_on_this_machine_choose_in_the_same_way(tmp_path, monkeypatch, search):
     monkeypatch.delenv(WAIT_POLICY, raising=False)

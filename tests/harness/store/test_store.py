@@ -76,7 +76,7 @@ def test_a_row_that_holds_anything_else_is_damaged_whatever_its_checksum_says(
 def test_an_environment_that_is_no_mapping_is_damaged() -> None:
     row = rows.profile_row(make_profile(), "run", "2026-01-31T12:00:00+00:00")
     with pytest.raises(StoreError, match="is damaged"):
-        rows.to_record(1, row, "[1]")
+        rows.to_record(1, row, "[1]", Path("r.sqlite"))
 
 
 def test_a_case_is_stored_by_the_name_of_its_mode_alone(tmp_path: Path) -> None:
