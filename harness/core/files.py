@@ -144,10 +144,15 @@ def make_own_folder(folder: Path) -> None:
                 raise PermissionError(errno.EPERM, why, str(part))
 
 
+def is_link_of_another(path: Path) -> bool:
+    """Whether a path is a link that another user laid in a shared folder."""
+    return os.path.islink(path) and is_shared(path.parent) and os.lstat(path).st_uid not in (0, os.geteuid())
+
+
 def refuse_link_of_another(path: Path) -> None:
-    """Raise PermissionError if the path, or a folder of it, is a link that another user laid in a shared folder."""
+    """Raise PermissionError if the path, or a folder of it, is such a link."""
     for part in (path.absolute(), *path.absolute().parents):
-        if part.is_symlink() and is_shared(part.parent) and part.lstat().st_uid not in (0, os.geteuid()):
+        if is_link_of_another(part):
             raise PermissionError(errno.EPERM, "it is a link of another user", str(part))
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple, Union
 
 from harness.core.errors import DependencyError, StoreError
-from harness.core.files import is_shared
+from harness.core.files import is_link_of_another
 from harness.judge.history_index import (
     NAME,
     HistoryIndex,
@@ -76,7 +76,7 @@ def _files_in(folder: Path) -> Tuple[List[str], List[str]]:
         for file in [os.path.join(place, name) for name in names]:
             if not file.endswith(STORES) and not is_archive_file(file):
                 continue
-            if os.path.islink(file) and is_shared(Path(place)) and os.lstat(file).st_uid not in (0, os.geteuid()):
+            if is_link_of_another(Path(file)):
                 left_out.append(f"{file} is a link of another user in a shared folder")
             else:
                 files.append(file)

@@ -10,20 +10,7 @@ import dataclasses
 import itertools
 import sys
 from pathlib import Path
-from typing import (
-    TYPE_CHECKING,
-    Any,
-    Callable,
-    Dict,
-    Iterable,
-    List,
-    Mapping,
-    NamedTuple,
-    Optional,
-    Sequence,
-    Tuple,
-    Union,
-)
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple, Union
 
 import numpy as np
 
@@ -130,7 +117,7 @@ def evaluate(
 
 def numbers_of_modes(modes: Union[int, Sequence[Optional[int]], None]) -> Tuple[Optional[int], ...]:
     """One or several numbers of modes to fit on, None for all; refused if one is no whole number."""
-    each = tuple(modes) if isinstance(modes, Iterable) and not isinstance(modes, str) else (modes,)
+    each = tuple(modes) if np.iterable(modes) and not isinstance(modes, str) else (modes,)
     for number in each:
         check_number("modes", number, whole=True)
     return each

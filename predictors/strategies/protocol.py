@@ -41,10 +41,10 @@ class Candidates(NamedTuple):
         return f"{mode}, batch size {self.batch_size[index]}" if has_several_sizes else mode
 
     @property
-    def settings(self) -> List[Tuple[int, ...]]:
-        """What tells each candidate from all others: its mode, batch size and power limit, 0 without one."""
+    def settings(self) -> np.ndarray:
+        """What tells each candidate from all others, shape (n, 6): mode, batch size, power limit, 0 without one."""
         limits = np.zeros_like(self.batch_size) if self.power_limit_mw is None else self.power_limit_mw
-        return list(map(tuple, np.column_stack([self.modes, self.batch_size, limits]).tolist()))
+        return np.column_stack([self.known_modes, self.batch_size, limits])
 
     @property
     def known_modes(self) -> np.ndarray:

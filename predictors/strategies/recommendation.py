@@ -191,7 +191,7 @@ def shared_mode(recommendations: Sequence[Recommendation], risk: float) -> Optio
 
 def _shared_candidates(candidates: Sequence[Candidates]) -> List[np.ndarray]:
     """Indices of the candidates that all of these have, in the order of the first: an array for each."""
-    places = [{setting: place for place, setting in enumerate(one.settings)} for one in candidates]
+    places = [{setting: place for place, setting in enumerate(map(tuple, one.settings.tolist()))} for one in candidates]
     shared = [setting for setting in places[0] if all(setting in other for other in places)]
     return [np.array([own[setting] for setting in shared], dtype=int) for own in places]
 

@@ -24,9 +24,7 @@ class Grid:
 
     def __init__(self, candidates: Candidates, usable: Optional[np.ndarray] = None) -> None:
         self.usable = np.ones(len(candidates.modes), dtype=bool) if usable is None else usable
-        limits = candidates.power_limit_mw
-        limits = np.zeros_like(candidates.batch_size) if limits is None else limits
-        self._rows = np.column_stack([candidates.known_modes, candidates.batch_size, limits])
+        self._rows = candidates.settings
         self._values = [np.unique(column) for column in self._rows.T]
         self.steps = np.column_stack([np.searchsorted(*pair) for pair in zip(self._values, self._rows.T)])
         self.shape = tuple(len(values) for values in self._values)  # number of values in each dimension
