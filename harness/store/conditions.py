@@ -13,11 +13,10 @@ from harness.core.terminal import counted
 INSTANCE = "board_instance"
 
 NAMED_IN_CONDITIONS = (
-    "device_model", "device_specification", INSTANCE, "power_mode", "gpu_power_limit_mw", "tpc_mask", "dvfs",
-    "accelerator", "threads", "omp_wait_policy", "torch", "cuda", "l4t", "jetpack", "driver",
-    "data_source", "data_samples",
+    "device_model", "device_specification", INSTANCE, "power_mode", "tpc_mask", "dvfs", "accelerator", "threads",
+    "omp_wait_policy", "torch", "cuda", "l4t", "jetpack", "driver", "data_source", "data_samples",
 )  # fmt: skip
-"""Taken from a profile's conditions if present; power mode and limit as read back: `maxn` differs between boards.
+"""Taken from a profile's conditions if present; the power mode as read back: `maxn` differs between boards.
 `omp_wait_policy`, how torch's threads wait for each other, is present unless it is libgomp's default."""
 
 OF_AN_OWN_WORKLOAD = (
@@ -57,6 +56,9 @@ def comparable_conditions(conditions: Mapping[str, Any], case: Case, provenance:
     for name in ("idle_s", "duration_s", "power_limit_w", "switching_ms"):
         if getattr(case.settings, name) is not None:
             comparable[name] = getattr(case.settings, name)
+    limit_mw = conditions.get("gpu_power_limit_mw")
+    if case.settings.power_limit_w is None and limit_mw is not None:  # set by somebody else, and read back
+        comparable["gpu_power_limit_mw"] = limit_mw
     medium = conditions.get("storage_medium")
     if medium is not None:
         comparable["storage_medium"] = {name: medium[name] for name in OF_THE_MEDIUM if medium.get(name) is not None}

@@ -36,6 +36,18 @@ def test_another_condition_is_another_key_and_is_named(name: str) -> None:
     assert " -> " in line
 
 
+def test_a_power_limit_that_the_case_sets_is_one_condition() -> None:
+    """`compare --by power_limit_w` allows it to differ; what is read back follows."""
+    sides = [
+        comparable_conditions(
+            {**CONDITIONS, "gpu_power_limit_mw": 1000 * watt},
+            dataclasses.replace(CASE, settings=dataclasses.replace(CASE.settings, power_limit_w=watt)),
+        )
+        for watt in (150.0, 300.0)
+    ]
+    assert differences(*sides) == ["power_limit_w: 150.0 -> 300.0"]
+
+
 SAME = {
     "python": "3.11.9", "power_mode_name": "15W", "cache_residency_before": 0.5, "cache_residency_after": 1.0,
     "first_loss": 2.0, "last_loss": 1.5, "jetpack": None, "cuda": None, "tpc_mask": None, "gpu_power_limit_mw": None,
