@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import subprocess
 import sys
 
@@ -125,13 +126,25 @@ def test_a_crash_has_an_exit_code_of_its_own():
     assert (ended.returncode, "ZeroDivisionError" in ended.stderr) == (CRASHED, True)
 
 
-def test_a_full_disk_is_named():
-    words = [sys.executable, "-m", "jetwatt", "modes", "--board", "orin-agx", "--count"]
+@pytest.mark.skipif(sys.platform != "linux", reason="writes to /dev/full")
+@pytest.mark.parametrize(
+    ("words", "unbuffered", "redirected"),
+    [
+        pytest.param(["--board", "orin-agx", "--count"], "", False, id="output"),
+        pytest.param(["--board", "orin-agx", "--count"], "1", False, id="unbuffered-output"),
+        pytest.param(["--board", "orin-agx", "--count"], "", True, id="output-and-messages"),
+        pytest.param(["--help"], "", False, id="help"),
+    ],
+)
+def test_a_full_disk_is_named(words, unbuffered, redirected):
+    command = [sys.executable, "-m", "jetwatt", "modes", *words]
+    environment = {**os.environ, "PYTHONUNBUFFERED": unbuffered}
     with open("/dev/full", "w") as full:
-        ended = subprocess.run(words, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+        stderr = full if redirected else subprocess.PIPE
+        ended = subprocess.run(command, stdout=full, stderr=stderr, text=True, check=False, env=environment)
     assert ended.returncode == CRASHED
-    assert "make room on the disk" in ended.stderr
-    assert "Traceback" not in ended.stderr
+    if not redirected:
+        assert ended.stderr == "error: No space left on device: make room on the disk\n"
 
 
 def test_an_error_is_one_line_that_names_program_command_and_hint(tmp_path, capsys):

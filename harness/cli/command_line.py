@@ -11,12 +11,13 @@ import contextlib
 import errno
 import importlib
 import keyword
+import os
 import re
 import signal
 import sys
 import textwrap
 import traceback
-from typing import Any, Callable, Dict, List, NamedTuple, NoReturn, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, List, NamedTuple, NoReturn, Optional, Sequence, TextIO, Tuple
 
 import harness
 from harness.core.errors import HarnessError
@@ -145,8 +146,11 @@ def run_as_program(main: Callable[[], int]) -> NoReturn:
     """Run a program's `main` and end this process; `| head` ends it quietly."""
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     try:
-        code = main()
-        sys.stdout.flush()  # a full disk shows here
+        try:
+            code = main()
+        finally:
+            if sys.stdout is not None:  # it is None if the caller closed it
+                sys.stdout.flush()  # a full disk shows here, also for the help, which ends `main`
     except Exception as error:
         code = CRASHED
         with contextlib.suppress(OSError):
@@ -154,4 +158,17 @@ def run_as_program(main: Callable[[], int]) -> NoReturn:
                 print(f"error: {error.strerror}: make room on the disk", file=sys.stderr)
             else:
                 traceback.print_exc()
+        for stream in (sys.stdout, sys.stderr):
+            _drop_unwritten(stream)
     sys.exit(code)
+
+
+def _drop_unwritten(stream: Optional[TextIO]) -> None:
+    """Drop what a full disk did not take: Python would write it again when it ends, fail, and make the exit code 120."""
+    try:
+        if stream is not None:
+            stream.flush()
+    except OSError:
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, stream.fileno())
+        os.close(nowhere)
