@@ -8,6 +8,8 @@ import sys
 import pytest
 from hypothesis import settings
 
+from tests.time_limit import FLEET_LIMIT_S, LIMIT_S, TimeLimit
+
 LONGEST_ID = 24
 """Characters of one parameter in the id of a test, where the test file gives no id itself."""
 
@@ -24,6 +26,8 @@ def pytest_configure(config):
         settings.load_profile("not-exhaustive")
     if config.getoption("first_of_each"):
         config.pluginmanager.register(FirstOfEach())
+    if config.getoption("test_limit") and not config.getoption("usepdb"):
+        config.pluginmanager.register(TimeLimit(config.getoption("test_limit")))
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -37,6 +41,14 @@ def own_folder_for_started_pytests(tmp_path_factory):
 
 def pytest_addoption(parser):
     parser.addoption("--first-of-each", action="store_true", help="of each parametrized test, run the first case only")
+    limit_s = FLEET_LIMIT_S if os.environ.get("JETWATT_FLEET_TESTS") else LIMIT_S
+    parser.addoption(
+        *("--test-limit", "--test-limit-s"),
+        type=float,
+        default=limit_s,
+        metavar="SECONDS",
+        help=f"a phase of a test that takes longer fails; 0 for no limit, which --pdb implies (default: {limit_s:g})",
+    )
 
 
 def pytest_collection_modifyitems(items):

@@ -164,7 +164,7 @@ def run_as_program(main: Callable[[], int]) -> NoReturn:
 
 
 def _drop_unwritten(stream: Optional[TextIO]) -> None:
-    """Drop what a full disk did not take: Python would write it again when it ends, fail, and make the exit code 120."""
+    """Drop what a full disk did not take: Python would try again when it ends, and end with 120."""
     try:
         if stream is not None:
             stream.flush()

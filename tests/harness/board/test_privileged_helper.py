@@ -27,6 +27,7 @@ from harness.core.power_modes import PowerMode
 from tests.harness.board.kernel_trees import CPU, EMC, cpus, emc, gpu, policy
 from tests.harness.board.killed import end
 from tests.harness.board.nvpmodel_samples import SAMPLES, TX2
+from tests.time_limit import ended_after
 
 OWN_CONF = SAMPLES["orin-agx"][0]
 
@@ -611,25 +612,9 @@ def flocked(path):
         os.close(fd)
 
 
-@contextlib.contextmanager
-def ended_after(seconds):
-    """What hangs fails instead."""
-
-    def give_up(number, frame):
-        raise TimeoutError("it waits for a lock")
-
-    before = signal.signal(signal.SIGALRM, give_up)
-    signal.alarm(seconds)
-    try:
-        yield
-    finally:
-        signal.alarm(0)
-        signal.signal(signal.SIGALRM, before)
-
-
 def test_what_any_user_can_lock_holds_no_fan_up(ask, board):
     ask("fan", "full")
-    with flocked(board.path / "var/lib/jetwatt"), flocked(board.path / "var/lib/jetwatt/fan.json"), ended_after(10):
+    with flocked(board.path / "var/lib/jetwatt"), flocked(board.path / "var/lib/jetwatt/fan.json"), ended_after(60):
         assert ask("fan", "full") == (0, "usr/bin/systemctl stop nvfancontrol\n")
     assert (board.path / "var/lib/jetwatt/fan.lock").stat().st_mode & 0o777 == 0o600
 
@@ -638,7 +623,7 @@ def test_a_second_helper_waits_for_the_first_and_says_when_it_gives_up(ask, boar
     ask("fan", "full")
     monkeypatch.setattr(privileged, "_FAN_WAIT_S", 0.3)
     before = board.contents()
-    with flocked(board.path / "var/lib/jetwatt/fan.lock"), ended_after(10):
+    with flocked(board.path / "var/lib/jetwatt/fan.lock"), ended_after(60):
         status, said = ask("fan", "back")
     assert status == privileged.FAILED
     assert "another helper still sets the fan after 0.3 s; nothing was changed" in said

@@ -47,8 +47,10 @@ def running(tree, device=None):
     """A session on the tree, whose kernel takes the writes; faults end with the block, and then all is as before."""
     device, kernel, before = device or device_of(tree), Kernel(tree.root), tree.controls()
     with intercepted(kernel), device.session():
-        yield device, kernel
-        kernel.heal()
+        try:
+            yield device, kernel
+        finally:
+            kernel.heal()  # also after a failure: a tool that hangs would keep the session from ending
     assert tree.controls() == before
 
 

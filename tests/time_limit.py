@@ -1,0 +1,87 @@
+"""A limit for each test: one that hangs fails, and shows the stack of every thread."""
+
+from __future__ import annotations
+
+import contextlib
+import faulthandler
+import os
+import signal
+import sys
+from time import monotonic  # a name of its own: tests replace `time.monotonic`
+from typing import Iterator
+
+import pytest
+
+LIMIT_S = 600.0
+"""Seconds of wall time for each phase of a test (set-up, call, teardown): some ten times what the longest takes."""
+
+FLEET_LIMIT_S = 3600.0
+"""The same for the tests of the fleet with real daemons, which wait for boards to boot."""
+
+GRACE_S = 60.0
+"""How long after the limit a process is ended that Python cannot interrupt, or that goes on after its tests."""
+
+
+@contextlib.contextmanager
+def ended_after(seconds: float) -> Iterator[None]:
+    """Within the block, a test that takes longer fails; blocks may be nested.
+
+    What fails it is not an `Exception`: code under test that handles errors would handle it too. It is raised again
+    after each further `seconds`, for the case that something handles it all the same.
+    """
+
+    def fail(number: int, frame: object) -> None:
+        faulthandler.dump_traceback(sys.__stderr__)
+        pytest.fail(f"it did not end within {seconds:g} s")
+
+    handler_before = signal.signal(signal.SIGALRM, fail)
+    outer_left_s, outer_interval_s = signal.setitimer(signal.ITIMER_REAL, seconds, seconds)
+    began_s = monotonic()
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, handler_before)
+        if outer_left_s:
+            left_s = max(outer_left_s - (monotonic() - began_s), 0.001)
+            signal.setitimer(signal.ITIMER_REAL, left_s, outer_interval_s)
+
+
+class TimeLimit:
+    """A pytest plugin that ends each phase of each test after `limit_s`, and the process where that does not help."""
+
+    def __init__(self, limit_s: float, grace_s: float = GRACE_S) -> None:
+        self._limit_s = limit_s
+        self._grace_s = grace_s
+        self._stderr = os.dup(2)  # not captured yet, so that what a process says as it is ended is seen
+
+    @contextlib.contextmanager
+    def _limited(self) -> Iterator[None]:
+        faulthandler.dump_traceback_later(self._limit_s + self._grace_s, exit=True, file=self._stderr)
+        try:
+            with ended_after(self._limit_s):
+                yield
+        finally:
+            faulthandler.cancel_dump_traceback_later()
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtest_setup(self) -> Iterator[None]:
+        """Limit the fixtures."""
+        with self._limited():
+            return (yield)
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtest_call(self) -> Iterator[None]:
+        """Limit the test itself."""
+        with self._limited():
+            return (yield)
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtest_teardown(self) -> Iterator[None]:
+        """Limit what the fixtures do after their `yield`."""
+        with self._limited():
+            return (yield)
+
+    def pytest_unconfigure(self) -> None:
+        """Limit what comes after the tests: a thread that one of them left would keep the process for ever."""
+        faulthandler.dump_traceback_later(self._grace_s, exit=True, file=self._stderr)
