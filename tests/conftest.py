@@ -1,14 +1,20 @@
 """What all tests share: Hypothesis without a deadline, short ids, lean pytests, a Ctrl-C that acts as in a terminal."""
 
+import atexit
 import os
 import re
+import shutil
 import signal
 import sys
+import tempfile
 
 import pytest
 from hypothesis import settings
 
 from tests.time_limit import FLEET_LIMIT_S, LIMIT_S, TimeLimit
+
+LONGEST_SOCKET_FOLDER = 60
+"""Bytes of a folder in which multiprocessing can make a socket, whose path has 107 at most."""
 
 LONGEST_ID = 24
 """Characters of one parameter in the id of a test, where the test file gives no id itself."""
@@ -89,6 +95,12 @@ sys.dont_write_bytecode = False
 
 # For every pytest that a test starts: none is needed, and these two plugins take as long to load as the rest of a run.
 os.environ["PYTEST_ADDOPTS"] = "-p no:cacheprovider -p no:hypothesispytest -p no:anyio"
+
+# A TMPDIR may be longer. The tests' own folders, which need no sockets, stay in it.
+if len(os.fsencode(tempfile.gettempdir())) > LONGEST_SOCKET_FOLDER:
+    os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", tempfile.gettempdir())
+    os.environ["TMPDIR"] = tempfile.tempdir = tempfile.mkdtemp(prefix="jetwatt-", dir="/tmp")
+    atexit.register(shutil.rmtree, tempfile.tempdir, ignore_errors=True)
 
 # What a test starts is no worker of pytest-xdist: in one, pytest-benchmark times nothing.
 for variable in [name for name in os.environ if name.startswith("PYTEST_XDIST_")]:
