@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.programs import write_python_program
 from tools.wheel import one_package, try_wheel
 
 PROJECT = Path(__file__).resolve().parents[1]
@@ -56,9 +57,8 @@ def fresh(wheel, tmp_path_factory):
         is_ours = path.name.startswith(("jetwatt", "__editable__")) or path.suffix == ".pth"
         if not is_ours and not (packages / path.name).exists():
             (packages / path.name).symlink_to(path)
-    command = f"#!{python}\nimport sys\nfrom pytest import console_main\nsys.exit(console_main())\n"
-    (folder / "bin" / "pytest").write_text(command)
-    (folder / "bin" / "pytest").chmod(0o755)
+    command = "import sys\nfrom pytest import console_main\nsys.exit(console_main())\n"
+    write_python_program(folder / "bin" / "pytest", command, interpreter=str(python))
     pip = [python, "-m", "pip", "--disable-pip-version-check", "install", "-q", "--no-index", "--no-deps"]
     subprocess.run([*pip, "--ignore-installed", wheel], check=True)
     return python

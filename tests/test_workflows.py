@@ -8,7 +8,7 @@ import re
 import shutil
 import socket
 import subprocess
-import sys
+import tempfile
 import threading
 import time
 from pathlib import Path
@@ -18,6 +18,7 @@ import pytest
 
 from jetwatt.cli import main as jetwatt
 from tests import warm_pytest
+from tests.programs import write_python_program
 from tools.night import main as night
 
 PROJECT = Path(__file__).resolve().parents[1]
@@ -99,26 +100,24 @@ def started(words: List[str]) -> int:
 class Interpreter:
     """Stands for the one on the board, which has everything loaded already: a program that asks here for each start."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder, self.asked = folder, []
+    def __init__(self, folder: Path, socket_path: Path) -> None:
+        self.folder, self.socket_path, self.asked = folder, socket_path, []
         self.program = folder / "python"
         self.answers = {
             "doctor": lambda words: (0, "host: nothing amiss\n", "")
         }  # it looks for torch, which takes long
         ask = (
             "import json, os, socket, sys\n"
-            f"with socket.socket(socket.AF_UNIX) as line:\n    line.connect({str(folder / 'socket')!r})\n"
+            f"with socket.socket(socket.AF_UNIX) as line:\n    line.connect({str(socket_path)!r})\n"
             "    line.sendall(json.dumps([sys.argv[1:], dict(os.environ)]).encode() + b'\\n')\n"
             "    code, out, err = json.load(line.makefile())\n"
             "sys.stdout.write(out), sys.stderr.write(err), sys.exit(code)\n"
         )
-        (folder / "ask.py").write_text(ask)
-        self.program.write_text(f'#!/bin/sh\nexec {sys.executable} -I -S {folder}/ask.py "$@"\n')
-        self.program.chmod(0o755)
+        write_python_program(self.program, ask, "-I", "-S")
 
     def serve(self) -> None:
         with socket.socket(socket.AF_UNIX) as door:
-            door.bind(str(self.folder / "socket"))
+            door.bind(str(self.socket_path))
             door.listen()
             while True:
                 line, _ = door.accept()
@@ -139,14 +138,15 @@ class Interpreter:
 
 @pytest.fixture
 def interpreter(tmp_path):
-    one = Interpreter(tmp_path)
-    thread = threading.Thread(target=one.serve)
-    thread.start()
-    while not (tmp_path / "socket").exists():
-        time.sleep(0.01)
-    yield one
-    subprocess.run([sys.executable, "-I", "-S", str(tmp_path / "ask.py")], capture_output=True, check=False)  # the end
-    thread.join()
+    with tempfile.TemporaryDirectory() as folder:  # a socket's path is short, and the test's folder may be long
+        one = Interpreter(tmp_path, Path(folder, "socket"))
+        thread = threading.Thread(target=one.serve)
+        thread.start()
+        while not one.socket_path.exists():
+            time.sleep(0.01)
+        yield one
+        subprocess.run([str(one.program)], capture_output=True, check=False)  # the end
+        thread.join()
 
 
 @pytest.fixture

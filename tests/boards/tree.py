@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 import time
 from pathlib import Path
 from typing import Dict, NamedTuple
@@ -22,6 +21,7 @@ from boards.sensor_files import add_sensors
 from boards.stock_conf import conf_text
 from boards.system_files import add_identity, add_memory, add_storage
 from harness.core.boards import BoardSpec
+from tests.programs import write_python_program
 
 TESTS = Path(__file__).resolve().parents[1]
 
@@ -100,8 +100,7 @@ def build_board(root: Path, board: str, l4t: str, *, mode: str = "", **changes: 
     for name, target in plan.links.items():
         _link(root, name, target)
     for name, module in EXECUTABLES.items():
-        _write(root / name, _script(root, module).encode())
-        (root / name).chmod(0o755)
+        write_python_program(root / name, _script(root, module))
     _write_first_state(root, plan, layout, spec)
     tree = BoardTree(root, spec, layout)
     boot(tree.root, mode or spec.default_preset)
@@ -134,7 +133,6 @@ def _link(root: Path, name: str, target: str) -> None:
 def _script(root: Path, module: str) -> str:
     paths = [str(TESTS), str(TESTS.parent)]
     return (
-        f"#!{sys.executable}\n"
         "import sys\n\n"
         f"sys.path[:0] = {paths!r}\n"
         f"from boards.{module} import main\n\n"

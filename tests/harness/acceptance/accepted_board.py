@@ -17,12 +17,12 @@ from boards.tree import TESTS, build_board
 from harness.acceptance.runner import accept
 from harness.board.privileged import BOOT_ID
 from harness.core import metrics
+from tests.programs import write_python_program
 
 SCALE = 0.002
 SETTLED_S = 0.3  # a real board's power takes two seconds to settle; an emulated one's does not move
 
-TEGRASTATS = """#!{python}
-import time
+TEGRASTATS = """import time
 from pathlib import Path
 
 FILES = {files!r}
@@ -63,9 +63,7 @@ def add_tegrastats(tree):
         label, _, volts, amps = rail[:4]
         if label != "NC":
             files.append((label, str(tree.path / volts), str(tree.path / amps)))
-    path = tree.path / "usr/bin/tegrastats"
-    path.write_text(TEGRASTATS.format(python=sys.executable, files=files))
-    path.chmod(0o755)
+    write_python_program(tree.path / "usr/bin/tegrastats", TEGRASTATS.format(files=files))
 
 
 def accepted(tree, *lines, **options):

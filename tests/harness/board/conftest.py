@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from pathlib import Path
 
 import pytest
@@ -11,6 +10,7 @@ import pytest
 from harness.board import privileged, privileges
 from harness.board.lock import LOCK_DIR_VARIABLE
 from tests.harness.board.nvpmodel_board import Board
+from tests.programs import python_program
 
 PROJECT = Path(privileged.__file__).resolve().parents[2]
 SOURCE = Path(privileged.__file__).read_bytes()  # read now: a plain user may not see a clone in root's home folder
@@ -57,8 +57,7 @@ def nothing_installed(plain_user, monkeypatch):
     monkeypatch.setattr(privileges, "HELPER", str(plain_user / "privileged"))
 
 
-ON_A_TREE = """#!{python} -IS
-# Does what the real one has the helper do, but on a tree; writes down what it is asked.
+ON_A_TREE = """# Does what the real one has the helper do, but on a tree; writes down what it is asked.
 import os, sys
 sys.path.insert(0, {project!r})
 from harness.board import privileged
@@ -87,10 +86,8 @@ def helped_board(tmp_path, monkeypatch):
     before = os.umask(0o022)
     board = Board(tmp_path / "board")
     log, limit = tmp_path / "log", tmp_path / "limit"
-    script = ON_A_TREE.format(
-        python=sys.executable, project=str(PROJECT), log=str(log), limit=str(limit), root=str(board.path)
-    )
-    install_sudo(tmp_path, monkeypatch, script)
+    script = ON_A_TREE.format(project=str(PROJECT), log=str(log), limit=str(limit), root=str(board.path))
+    install_sudo(tmp_path, monkeypatch, python_program(script, "-IS"))
     monkeypatch.setattr(privileges, "needed", lambda root: True)
     board.asked = lambda: log.read_text().splitlines() if log.exists() else []
     board.helper_waits = lambda seconds: limit.write_text(str(seconds))

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 from harness.board.nvpmodel import Nvpmodel
 from harness.board.privileged import STATE
 from tests.harness.board.nvpmodel_samples import ORIN_AGX
+from tests.programs import write_python_program
 
 
 class Board:
@@ -17,8 +17,8 @@ class Board:
         self.path = path
         self.conf = self.write("etc/nvpmodel.conf", ORIN_AGX)
         source = (Path(__file__).parent / "fake_nvpmodel.py").read_text()
-        self.executable = self.write("usr/sbin/nvpmodel", f"#!{sys.executable} -IS\n{source}")
-        Path(self.executable).chmod(0o755)
+        self.executable = str(path / "usr/sbin/nvpmodel")
+        write_python_program(Path(self.executable), source.replace("from __future__ import annotations\n", ""), "-IS")
         self.status("pmode:0000")
 
     def write(self, name, text):

@@ -19,6 +19,7 @@ from harness.board.containers import (
     shared_memory_bytes,
 )
 from harness.core.errors import CannotRunError
+from tests.programs import write_python_program
 
 PROJECT = Path(__file__).resolve().parents[3]
 OVERLAY = "20 1 0:40 / / rw - overlay overlay rw,upperdir=/x"
@@ -98,8 +99,7 @@ def test_workers_need_the_batches_that_they_have_ready_and_the_one_in_use(
         assert (f"--shm-size {expected[1]} " if inside else f"remount,size={expected[1]} ") in found[1]
 
 
-ENGINE = """#!{python}
-import pathlib, subprocess, sys
+ENGINE = """import pathlib, subprocess, sys
 log = pathlib.Path({log!r})
 with log.open("a") as file:
     file.write(" ".join(sys.argv[1:]) + "\\n")
@@ -123,10 +123,8 @@ def fake(tmp_path, monkeypatch):
 
     def make(name="podman", broken=False, listed=""):
         log = tmp_path / "asked"
-        (tmp_path / name).write_text(
-            ENGINE.format(python=sys.executable, log=str(log), broken=broken, listed="\n".join(listed))
-        )
-        (tmp_path / name).chmod(0o755)
+        source = ENGINE.format(log=str(log), broken=broken, listed="\n".join(listed))
+        write_python_program(tmp_path / name, source)
         return lambda: log.read_text().splitlines() if log.exists() else []
 
     return make

@@ -32,6 +32,7 @@ from harness.devices.jetson_board import read_board
 from tests.harness.board.conftest import ON_A_TREE, PROJECT, install_sudo
 from tests.harness.board.killed import end, is_alive
 from tests.harness.board.test_power_rails import I2C, agx_orin, hwmon_chip, iio_chip
+from tests.programs import python_program
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads Linux's kernel files")
 
@@ -190,10 +191,8 @@ def closed(board, tmp_path, monkeypatch):
 
     def close(paths, root=board.root):
         shut.update(paths)
-        script = ON_A_TREE.format(
-            python=sys.executable, project=str(PROJECT), log=str(log), limit=str(tmp_path / "none"), root=root
-        )
-        install_sudo(tmp_path, monkeypatch, script)
+        script = ON_A_TREE.format(project=str(PROJECT), log=str(log), limit=str(tmp_path / "none"), root=root)
+        install_sudo(tmp_path, monkeypatch, python_program(script, "-IS"))
 
     close([path for paths in sensor_files(board.root).values() for path in paths])
     monkeypatch.setattr(privileges, "needed", lambda root: True)

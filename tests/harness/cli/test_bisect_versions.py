@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from pathlib import Path
 from typing import Any, Dict
@@ -130,7 +131,7 @@ def test_interpreters_measure_a_simulated_board_and_the_slow_one_is_named(tmp_pa
         python.write_text(
             "#!/bin/sh\n"
             f'if [ "$1" = -c ]; then echo \'{{"python": "3.10.4", "packages": {{"torch": "{version}"}}}}\'; exit; fi\n'
-            f'exec {sys.executable} "$@" --slowdown {slowdown}\n'
+            f'exec {shlex.quote(sys.executable)} "$@" --slowdown {slowdown}\n'
         )
         python.chmod(0o755)
     case = ["--device", "sim:orin-agx", "--repetitions", "1", "--", "--workload", "lenet-mnist", "--workers", "0"]
