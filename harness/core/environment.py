@@ -25,6 +25,10 @@ VARIABLES = (
 """Environment variables that change how fast training runs."""
 
 
+LONGEST_CPU_NAME = 32
+_CPU_NAME_FILLERS = re.compile(r"\((R|TM)\)| (CPU|Processor)\b| @ .*", re.IGNORECASE)
+
+
 def describe_environment(root: Path = Path("/")) -> Dict[str, Any]:
     """Plain values by name; what this machine does not report is left out. Imports no package."""
     facts: Dict[str, Optional[Any]] = {
@@ -61,6 +65,15 @@ def cpu_model(root: Path = Path("/")) -> Optional[str]:
     return _first_match(root / "proc/cpuinfo", r"^model name\s*:\s*(.+)$") or _first_match(
         root / "proc/device-tree/model", r"([^\0\n]+)"
     )
+
+
+def short_cpu_model(root: Path = Path("/")) -> str:
+    """The CPU for a message, in 32 characters at most: `Intel Xeon` of `Intel(R) Xeon(R) Processor @ 2.80GHz`."""
+    model = cpu_model(root)
+    if model is None:
+        return "a CPU of unknown make"
+    name = " ".join(_CPU_NAME_FILLERS.sub("", model).split())
+    return name if len(name) <= LONGEST_CPU_NAME else f"{name[: LONGEST_CPU_NAME - 3].rstrip()}..."
 
 
 def memory_bytes(root: Path = Path("/")) -> Optional[int]:

@@ -20,7 +20,7 @@ from harness.core.device_types import (
     package_of,
     warn_of,
 )
-from harness.core.environment import cpu_model
+from harness.core.environment import short_cpu_model
 from harness.core.errors import CannotRunError, DependencyError, HarnessError, InvalidValueError, UnknownNameError
 from harness.core.power_modes import UNKNOWN_KHZ, PowerMode, PowerModeSpace
 from harness.core.terminal import available_hint
@@ -56,10 +56,9 @@ class AbsentBoard:
         self.name, self._spec, self._root = spec.name, spec, root
 
     def _error(self) -> CannotRunError:
-        this_cpu = cpu_model(self._root) or "of unknown make"
         simulated = f"--device {SIMULATED}{self.name} simulates it, " if self.name in SIMULATED_BOARDS else ""
         there = "--device nvidia-gpu on a machine with one" if self._spec.memory.host_bytes else "run on the board"
-        what = f"{self.name} is not this machine (this CPU is {this_cpu})"
+        what = f"{self.name} is not this machine ({short_cpu_model(self._root)})"
         return CannotRunError(what, f"{there}; {simulated}--device host measures this machine")
 
     def identity(self) -> Identity:

@@ -128,7 +128,7 @@ def test_doctor_examines_it_where_it_is_and_lists_its_package(run, board):
 def test_elsewhere_it_is_refused_and_listed_among_the_devices(run):
     code, _, err = run("jetwatt", "recommend", "--device", "meadow", "--workload", "lenet-mnist", "--power-budget", 9)
     assert code == 2
-    assert "meadow is not this machine (this CPU is " in err
+    assert "meadow is not this machine (" in err
     assert "meadow" in run("jetwatt", "doctor", "--device", "nonsense")[2].partition("available: ")[2]
 
 

@@ -65,6 +65,16 @@ def test_whatever_needs_the_board_is_refused_with_the_way_out(orin):
             ask()
 
 
+@pytest.mark.parametrize("model", ["AMD EPYC", "Intel(R) Xeon(R) Platinum 8488C CPU @ 2.40GHz of a Very Long Name", ""])
+def test_the_reason_fits_in_two_lines_whatever_the_cpu_is_called(tmp_path, model):
+    (tmp_path / "proc").mkdir()
+    (tmp_path / "proc/cpuinfo").write_text(f"model name\t: {model}\n" if model else "CPU implementer\t: 0x41\n")
+    board = open_device("orin-agx", Configuration(), tmp_path)
+    with pytest.raises(CannotRunError) as refused:
+        board.check(CASE)
+    assert len(str(refused.value)) <= 155  # of a screen of 100 columns, with the file of the test in front
+
+
 # -- which one of several boards ---------------------------------------------------------------------------------------
 
 SERIAL, MACHINE_ID = "1423020041234", "3d1219c7c4c5404aaa1f6d2a48adfda4"
