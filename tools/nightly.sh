@@ -107,7 +107,10 @@ fi
 command -v "$python" > /dev/null || die "interpreter $python not found; give one with --python, or run 'make install'"
 
 with_verdict() { # with_verdict WORD: the nights with a verdict, oldest first
-    grep -lsx "$1" "$nights"/*/verdict | sort | xargs -r -n 1 dirname
+    local verdict_file
+    for verdict_file in "$nights"/*/verdict; do
+        ! grep -qsx "$1" "$verdict_file" || dirname "$verdict_file"
+    done
 }
 
 of_night() { printf '%s/%s.sqlite' "$1" "$(basename "$1")"; } # of_night FOLDER: its results file
@@ -244,7 +247,9 @@ if [ "$verdict" -eq 0 ]; then echo green; else echo red; fi > "$night/verdict"
 
 # remove old nights, but never the last green one
 last_green=$(with_verdict green | tail -n 1)
-for old in $(ls -d "$nights"/*/verdict | sort | head -n "-$keep" | xargs -r -n 1 dirname); do
+finished=("$nights"/*/verdict)
+for ((place = 0; place < ${#finished[@]} - keep; place++)); do
+    old=$(dirname "${finished[place]}")
     [ "$old" = "$last_green" ] || rm -rf -- "$old"
 done
 exit "$verdict"

@@ -150,6 +150,41 @@ def test_a_wrong_option_is_refused_before_anything_is_done(tmp_path, options, co
     assert not (tmp_path / "nights").exists()
 
 
+SUITE_OF_A_GREEN_NIGHT = """#!/bin/sh
+printf '%s\\n' "$*" >> "$(dirname "$0")/calls"
+while [ $# -gt 0 ]; do
+    [ "$1" != --results ] || [ -e "$2" ] || echo profiles > "$2"
+    shift
+done
+"""
+
+
+def test_nights_in_a_folder_with_blanks_are_compared_and_removed(tmp_path):
+    suite, nights = tmp_path / "suite of a green night", tmp_path / "meine Nächte"
+    suite.write_text(SUITE_OF_A_GREEN_NIGHT)
+    suite.chmod(0o755)
+    command = [
+        "bash",
+        str(PROJECT / "tools" / "nightly.sh"),
+        "--device",
+        "sim:nano",
+        "--repetitions",
+        "1",
+        "--keep",
+        "1",
+    ]
+    command += ["--nights", str(nights), "--python", str(suite), "--gates", "none", "--no-pages"]
+    variables = {name: value for name, value in os.environ.items() if not name.startswith("GITHUB_")}
+    kept = []
+    for _ in range(2):
+        done = subprocess.run(command, capture_output=True, text=True, check=False, env=variables)
+        assert (done.returncode, done.stderr) == (0, ""), done.stdout
+        [night] = nights.iterdir()
+        kept.append(night)
+    first, second = kept
+    assert f"compare {first}/{first.name}.sqlite {second}/{second.name}.sqlite " in (tmp_path / "calls").read_text()
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a link to another user")
 def test_nights_are_not_kept_behind_a_link_of_another_user(tmp_path):
     (tmp_path / "elsewhere").mkdir()
