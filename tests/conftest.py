@@ -1,6 +1,7 @@
 """What all tests share: Hypothesis without a deadline, short ids, lean pytests, a Ctrl-C that acts as in a terminal."""
 
 import atexit
+import importlib.util
 import os
 import re
 import shutil
@@ -58,7 +59,15 @@ def pytest_addoption(parser):
 
 
 def pytest_collection_modifyitems(items):
-    """Whole pages go first: a test of minutes that begins last keeps one process busy while the others have nothing."""
+    """Tests that train are skipped without torch, and whole pages go first.
+
+    A test of minutes that begins last would keep one process busy while the others have nothing.
+    """
+    if importlib.util.find_spec("torch") is None:
+        without_torch = pytest.mark.skip(reason="needs torch; `make install` without EXTRAS installs it")
+        for item in items:
+            if item.get_closest_marker("training"):
+                item.add_marker(without_torch)
     items.sort(key=lambda item: not item.nodeid.startswith("tests/test_tutorials.py::"))
 
 
