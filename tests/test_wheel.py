@@ -206,6 +206,40 @@ def test_a_clone_beside_an_installed_copy_says_how_to_run_it(run):
     assert "run `python -m pytest`" in said
 
 
+@pytest.fixture(scope="module")
+def beside_an_editable_clone(tmp_path_factory):
+    """A folder with a clone called jetwatt, and an empty environment, `venv`, in which it is installed editable."""
+    folder = tmp_path_factory.mktemp("beside")
+    (folder / "jetwatt").mkdir()
+    for name in (*PACKAGES, "tools", "pyproject.toml", "README.md", "LICENSE"):
+        (folder / "jetwatt" / name).symlink_to(PROJECT / name)
+    build = "import sys; sys.path.insert(0, 'tools/wheel'); import one_package; one_package.build_editable('..')"
+    subprocess.run([sys.executable, "-W", "ignore", "-c", build], cwd=str(folder / "jetwatt"), check=True)
+    venv.create(folder / "venv", with_pip=False)
+    [packages] = (folder / "venv").glob("lib/python*/site-packages")
+    [built] = folder.glob("*.whl")
+    zipfile.ZipFile(str(built)).extractall(packages)
+    (folder / "own.py").write_text("import jetwatt\nprint(jetwatt.__file__)\n")
+    return folder
+
+
+def test_a_script_beside_an_editable_clone_imports_its_package_not_its_folder(beside_an_editable_clone):
+    folder = beside_an_editable_clone
+    done = subprocess.run([folder / "venv/bin/python", "own.py"], cwd=str(folder), capture_output=True, text=True)
+    assert done.stdout.strip() == str(folder / "jetwatt/jetwatt/__init__.py"), done.stderr
+
+
+@pytest.mark.exhaustive
+def test_mypy_finds_an_editable_clone_from_beside_it(beside_an_editable_clone):
+    pytest.importorskip("mypy")
+    folder = beside_an_editable_clone
+    own = ["--python-executable", folder / "venv/bin/python", "--cache-dir", os.devnull]
+    mypy = [sys.executable, "-m", "mypy", "--strict", "--verbose", "--follow-imports", "skip", *own, "own.py"]
+    done = subprocess.run(mypy, cwd=str(folder), capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout
+    assert f"{folder / 'jetwatt/jetwatt/__init__.pyi'} (jetwatt)" in done.stderr
+
+
 def test_a_step_that_prints_something_else_or_fails_is_reported(tmp_path):
     python = Path(sys.executable)
 

@@ -1,1 +1,0 @@
-"""What makes the project and is not installed: fit and validation of the simulation."""
