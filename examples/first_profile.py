@@ -19,7 +19,7 @@ def test_first_profile(profile):
 
 
 if __name__ == "__main__":
-    if pytest.main([__file__, "-q", *OPTIONS]) != 0:
+    if pytest.main([__file__, "-q", "-p", "jetwatt", *OPTIONS]) != 0:
         sys.exit("the measurement failed, see above")
     table = jetwatt.open_results(RESULTS).profiles(newest=True)
     print(table[["workload", "power_mode", "minibatch_time_ms", "power_mw", "provenance"]].to_string(index=False))

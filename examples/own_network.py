@@ -22,7 +22,7 @@ def test_own_network(profile, workers):
 
 if __name__ == "__main__":
     options = ["--device", "host", "--workload", "own_network:NETWORK", "--batch-size", "32", "--minibatches", "10"]
-    if pytest.main([__file__, "-q", *options, "--results", "own.sqlite"]) != 0:
+    if pytest.main([__file__, "-q", "-p", "jetwatt", *options, "--results", "own.sqlite"]) != 0:
         sys.exit("the measurement failed, see above")
     table = jetwatt.open_results("own.sqlite").profiles(newest=True)
     print(table[["workload", "workers", "minibatch_time_ms", "fetch_stall_ms", "provenance"]].to_string(index=False))

@@ -6,6 +6,8 @@
         assert profile.minibatch_time_ms <= baseline(profile)
 
 Axes are `device workload power_mode workers storage batch_size cache`; `harness.plan` documents the sources of values.
+
+PYTEST_DONT_REWRITE
 """
 
 from __future__ import annotations

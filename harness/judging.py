@@ -1,4 +1,7 @@
-"""Claims in a run: the devices they are judged on, the statistics that their tests take, and their verdicts."""
+"""Claims in a run: the devices they are judged on, the statistics that their tests take, and their verdicts.
+
+PYTEST_DONT_REWRITE
+"""
 
 from __future__ import annotations
 

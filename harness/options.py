@@ -6,7 +6,7 @@ import datetime
 import re
 import shlex
 from pathlib import Path
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, Container, Dict, List, Mapping, Optional, Tuple
 
 import pytest
 
@@ -16,10 +16,11 @@ from harness.core.configuration import DEFAULT_RESULTS, FILE_NAME, Configuration
 from harness.core.errors import InvalidValueError
 from harness.core.files import read_toml
 from harness.core.units import parse_duration, percent_to_share
+from harness.opt_in import OPTIONS_FILE
 
 DEFAULT_CAMPAIGN = "quick"
 
-OPTIONS_FILE = Path(__file__).with_name("options.toml")
+NONE: Mapping[str, str] = {}
 
 _TYPES = {"int": int, "float": float}
 _DEFAULTS = {"--idle-seconds": cases.DEFAULT_IDLE_S, "--results": str(DEFAULT_RESULTS), "--config": FILE_NAME}
@@ -37,17 +38,25 @@ _IN_BRACES = {
 }
 
 
-def add_options(parser: pytest.Parser) -> None:
-    """Add the options of `options.toml`; destinations begin with `jetwatt_` to avoid clashes with other plugins."""
-    group = parser.getgroup("jetwatt", "measuring DNN training (jetwatt): what to run")
+def add_options(parser: pytest.Parser, taken: Container[str] = (), remarks: Mapping[str, str] = NONE) -> None:
+    """Add the options of `options.toml`, each as `--NAME` and `--jetwatt-NAME`; `taken` ones by the second only.
+
+    Destinations begin with `jetwatt_`. `remarks` go before the help of an option.
+    """
+    heading = "measuring DNN training (jetwatt): what to run; --NAME is --jetwatt-NAME too"
+    group = parser.getgroup("jetwatt", heading)
     for name, option in read_toml(OPTIONS_FILE).items():
         arguments: Dict[str, Any] = {"action": "store_true"}
         if "takes" in option:
             arguments = {"metavar": option["takes"], "default": option.get("default", _DEFAULTS.get(name))}
         if "type" in option:
             arguments["type"] = _TYPES[option["type"]]
-        destination = "jetwatt_" + name.strip("-").replace("-", "_")
-        group.addoption(name, dest=destination, help=option["help"].format(**_IN_BRACES), **arguments)
+        long = f"--jetwatt-{name[2:]}"
+        words = [long] if name in taken else [name, long]
+        text = option["help"].format(**_IN_BRACES)
+        if name in remarks:
+            text = f"({remarks[name]}) {text}"
+        group.addoption(*words, dest=long[2:].replace("-", "_"), help=text, **arguments)
 
 
 def campaign_from(config: pytest.Config) -> Campaign:

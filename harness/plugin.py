@@ -1,4 +1,7 @@
-"""The pytest plugin: options, the cases of a test and their order, progress and the summary."""
+"""The pytest plugin: options, the cases of a test and their order, progress and the summary.
+
+`harness.opt_in` loads it. Plugins may be imported before pytest loads them: PYTEST_DONT_REWRITE.
+"""
 
 from __future__ import annotations
 
@@ -21,10 +24,11 @@ from harness.core.campaigns import case_key
 from harness.core.cases import CONCURRENT, IDLE, parts_of
 from harness.core.configuration import NOT_FRESH
 from harness.core.errors import HarnessError, OverBudgetError, StoreError
-from harness.core.files import read_toml, write_output
-from harness.core.terminal import Countdown, Progress, nearest_word, options_meant, wrap
+from harness.core.files import write_output
+from harness.core.terminal import Countdown, Progress, nearest_word, wrap
 from harness.gate import baseline_of, check_command
-from harness.options import DEFAULT_CAMPAIGN, OPTIONS_FILE, add_options, asks_for_strictness, command_of, is_judging
+from harness.opt_in import options_of
+from harness.options import DEFAULT_CAMPAIGN, asks_for_strictness, command_of, is_judging
 from harness.outcome import OUTCOME, PROGRESS, Outcome
 from harness.plan import ALL_AXES, JUDGED_DEVICE, NO_CASE, PLANNED_CASE, Block, Plan, experiment_of, plan_of
 from harness.playback import recorded_time
@@ -32,7 +36,6 @@ from harness.summary import MOST_ROWS, format_summary, format_verdicts
 
 pytest_plugins = ["harness.fixtures", "harness.judging"]
 
-INSTALLED_PLUGIN = "jetwatt.harness.plugin"  # the name of this module in the wheel, where all is in one package
 MOST_NAMES = 3  # of cases that the time budget left out: -rs lists them all
 ON_REQUEST, IDLE_STATES = "on_request", "idle_states"
 
@@ -61,26 +64,6 @@ class UncapturedStream:
         return sys.stdout.isatty()
 
 
-def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginManager) -> None:
-    """Add the options; refuses to be the second copy, which a clone is where `pytest` has loaded the installed one."""
-    installed = pluginmanager.get_plugin(INSTALLED_PLUGIN)
-    if installed is not None and __name__ != INSTALLED_PLUGIN:
-        what = f"two copies of jetwatt: pytest has loaded {installed.__file__}, and this clone has {__file__}"
-        raise pytest.UsageError(f"{what}; run `python -m pytest`, or install the clone (make install)")
-    add_options(parser)
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_load_initial_conftests(parser: pytest.Parser, args: List[str]) -> Generator[None, Any, Any]:
-    """Let pytest's error on an unknown option name the option of ours that was probably meant."""
-    result = yield  # the options of conftest files are known now
-    _, unknown = parser.parse_known_and_unknown_args(args)
-    meant = options_meant(unknown, list(read_toml(OPTIONS_FILE)))
-    if meant:
-        parser.extra_info["hint"] = meant
-    return result
-
-
 def pytest_configure(config: pytest.Config) -> None:
     """Make the plan if one of our options is given: a wrong one ends the run here with the available values."""
     for marker in (
@@ -93,8 +76,7 @@ def pytest_configure(config: pytest.Config) -> None:
         config.addinivalue_line("markers", marker)
     config.stash[PROGRESS] = Progress(UncapturedStream(config))
     config.stash[OUTCOME] = Outcome()
-    given = {str(argument).partition("=")[0] for argument in config.invocation_params.args}
-    if any(hasattr(config.option, "jetwatt_" + name.strip("-").replace("-", "_")) for name in given):
+    if options_of(config).given(config.invocation_params.args):
         plan_of(config)
         refuse_wrong_baseline(config)
 
@@ -345,6 +327,7 @@ def pytest_report_collectionfinish(config: pytest.Config, items: Sequence[pytest
     ]
     for text in texts:
         warnings.warn(text, stacklevel=1)
+    texts += options_of(config).remarks()
     remarks = [remark for name in plan.devices() for remark in getattr(plan.device(name), "remarks", ())]
     stale = [remark for remark in remarks if remark.startswith(NOT_FRESH)]
     texts += [f"{remark}: `sudo reboot` first; --require-fresh-boot enforces it" for remark in stale]

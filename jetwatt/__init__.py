@@ -1,4 +1,8 @@
-"""The public names of the suite, each imported on first use; docs/api.md has examples."""
+"""The public names of the suite, each imported on first use; docs/api.md has examples.
+
+As a pytest plugin (`pytest -p jetwatt`) this module loads the one that has the hooks. Its assertions are plain, and it
+may be imported before pytest loads it: PYTEST_DONT_REWRITE.
+"""
 
 from __future__ import annotations
 
@@ -58,6 +62,9 @@ _MODULES = {
     "power_budget": "predictors.strategies.goals",
 }
 """Each public name and the module that has it; type checkers read the same from the stub, `__init__.pyi`."""
+
+pytest_plugins = ["harness.opt_in"]
+"""What `-p jetwatt` and `pytest_plugins = ["jetwatt"]` load. No entry point does: nobody's pytest loads it unasked."""
 
 __all__ = [*_MODULES, "__version__"]
 

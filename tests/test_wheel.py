@@ -10,6 +10,7 @@ import re
 import shutil
 import subprocess
 import sys
+import textwrap
 import venv
 import zipfile
 from pathlib import Path
@@ -23,11 +24,6 @@ PROJECT = Path(__file__).resolve().parents[1]
 DOCUMENT = PROJECT / "docs" / "own_network.md"
 PACKAGES = ("harness", "predictors", "jetwatt", "baselines")
 MOVED = one_package.FOLDERS
-
-COMMAND_FINDS_THE_CLONE = pytest.mark.skipif(
-    int(pytest.__version__.partition(".")[0]) < 9,
-    reason="before 9, the command `pytest` loads what is installed before it reads pytest.ini: use python -m pytest",
-)
 
 
 @pytest.fixture(scope="module")
@@ -178,18 +174,19 @@ def test_the_command_and_the_public_names_work_in_an_empty_folder(run):
     ("in_clone", "as_module"),
     [
         pytest.param(True, True, id="in-the-clone"),
-        pytest.param(True, False, id="in-the-clone-by-command", marks=COMMAND_FINDS_THE_CLONE),
+        pytest.param(True, False, id="in-the-clone-by-command"),
         pytest.param(False, False, id="elsewhere", marks=pytest.mark.exhaustive),
     ],
 )
 def test_pytest_meets_the_plugin_once(run, tmp_path, in_clone, as_module):
-    """In the clone, conftest.py and the entry point both name the clone's plugin; elsewhere it is the installed one."""
+    """In the clone, conftest.py names the clone's plugin, elsewhere `-p jetwatt` the installed one."""
     arrays = (
         "import numpy, pytest\n@pytest.mark.parametrize('case', [numpy.arange(2)])\ndef test_mine(case):\n    pass\n"
     )
     (tmp_path / "test_mine.py").write_text(arrays)
     file = PROJECT / "tests" / "test_layout.py" if in_clone else tmp_path / "test_mine.py"
     options = ["--trace-config", "--collect-only", "-q", "-p", "no:cacheprovider", file]
+    options += [] if in_clone else ["-p", "jetwatt"]
     script = "import sys, pytest; sys.path.remove(''); sys.exit(pytest.main())"  # as the command `pytest` does
     start = ["-m", "pytest"] if as_module else ["-c", script]
     code, said = run("python", *start, *options, cwd=PROJECT if in_clone else tmp_path)
@@ -199,8 +196,17 @@ def test_pytest_meets_the_plugin_once(run, tmp_path, in_clone, as_module):
     assert registered[1].startswith(str(PROJECT / "harness")) == in_clone
 
 
+def test_an_installed_jetwatt_leaves_the_pytest_of_others_alone(wheel, run, tmp_path):
+    with zipfile.ZipFile(str(wheel)) as archive:
+        [listed] = [name for name in archive.namelist() if name.endswith("/entry_points.txt")]
+        assert "pytest11" not in archive.read(listed).decode()
+    (tmp_path / "test_others.py").write_text(textwrap.dedent(try_wheel.FILES["test_others.py"]))
+    code, said = run("python", "-m", "pytest", "test_others.py")
+    assert code == 0, said
+
+
 def test_a_clone_beside_an_installed_copy_says_how_to_run_it(run):
-    script = "import sys; sys.path.remove(''); import jetwatt.pytest_plugin, pytest; pytest.main()"
+    script = "import sys; sys.path.remove(''); import jetwatt, pytest; pytest.main(sys.argv[1:])"
     _, said = run("python", "-c", script, "--collect-only", cwd=PROJECT)
     assert "two copies of jetwatt" in said
     assert "run `python -m pytest`" in said
@@ -269,7 +275,7 @@ def test_a_strangers_test_measures_their_own_network_in_an_empty_folder(run, tmp
     for name, code in re.findall(r"```python\n# (\w+\.py)\n(.*?)```", DOCUMENT.read_text(encoding="utf-8"), re.DOTALL):
         (tmp_path / name).write_text(code)
     asked = ["--workload", "my_model:WORKLOAD", "--minibatches", "2", "--batch-size", "1", "--results", "r.sqlite"]
-    code, said = run("python", "-m", "pytest", "test_mine.py", "test_parts.py", *asked)
+    code, said = run("python", "-m", "pytest", "-p", "jetwatt", "test_mine.py", "test_parts.py", *asked)
     assert code == 0, said
     assert "4 passed" in said
     script = "import jetwatt; print(sorted(jetwatt.open_results('r.sqlite').profiles()['workload']))"

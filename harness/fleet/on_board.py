@@ -202,7 +202,7 @@ def run(work: Path, device: str, words: List[str]) -> int:
         threading.Thread(target=end_with_input, daemon=True).start()
         try:
             # hypothesis, if it is installed, takes as long to load as everything else
-            plugins = ["-p", "no:cacheprovider", "-p", "no:hypothesispytest"]
+            plugins = ["-p", "jetwatt", "-p", "no:cacheprovider", "-p", "no:hypothesispytest"]
             words = [*files, *options, "--junitxml", str(work / "junit.xml"), *plugins, *words]
             return int(pytest.main(words, plugins=[CaseReporter(dict(zip(ids, listed_ids)), os.dup(1))]))
         finally:

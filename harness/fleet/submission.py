@@ -82,7 +82,7 @@ def list_cases(device: str, words: Sequence[str], file: Path) -> List[ListedCase
     if not paths and not Path("benchmarks").is_dir():
         raise CannotRunError("there is no folder benchmarks here", "submit from a clone, or name tests after --")
     command = [sys.executable, "-m", "pytest", *([] if paths else ["benchmarks"]), "--collect-only", "-q"]
-    command += ["-p", "no:cacheprovider", "-p", "no:hypothesispytest"]
+    command += ["-p", "jetwatt", "-p", "no:cacheprovider", "-p", "no:hypothesispytest"]
     command += ["--device", device, "--list-cases", str(file), *words]
     done = subprocess.run(
         command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True

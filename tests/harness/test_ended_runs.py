@@ -70,7 +70,7 @@ def test_a_signal_ends_the_run_and_the_board_is_put_back(tmp_path, text, words):
     tree = build_board(tmp_path / "root", "orin-nano", "r36.4")
     before = tree.controls()
     (tmp_path / "test_mine.py").write_text(text + SECOND)
-    options = ["-p", "harness.plugin", "--rootdir", ".", "--device-root", tree.root, "--results", "r.sqlite"]
+    options = ["-p", "jetwatt", "--rootdir", ".", "--device-root", tree.root, "--results", "r.sqlite"]
     environment = {**suite_environment(tmp_path), "JETWATT_LOCK_DIR": os.environ["JETWATT_LOCK_DIR"]}
     done = warm_pytest.run([*options, "-v", "test_mine.py"], tmp_path, environment, partial(main, tree.root))
     printed = done.stdout + done.stderr

@@ -54,7 +54,7 @@ def own(tmp_path):
         (tmp_path / "test_mine.py").write_text(MINE.format(claimed=claimed, asserted=asserted))
         # Bytecode of a text of the same length from the same second counts as that of this one.
         shutil.rmtree(tmp_path / "__pycache__", ignore_errors=True)
-        words = ["-p", "harness.plugin", "--rootdir", ".", "-rs", "-q", "test_mine.py", *arguments]
+        words = ["-p", "jetwatt", "--rootdir", ".", "-rs", "-q", "test_mine.py", *arguments]
         if device:
             words += ["--device", device, "--results", "r.sqlite"]
         return warm_pytest.run(words, tmp_path, {**os.environ, "COLUMNS": "200"})
@@ -200,7 +200,7 @@ def test_verdicts_go_when_nothing_in_the_file_speaks_to_the_claim_any_more(own, 
 def test_a_test_of_ones_own_takes_statistics_without_being_a_claim(own, tmp_path):
     text = MINE.replace('@claim("note 1", {claimed})', "").format(claimed="", asserted='0 < value("time") < 10_000')
     (tmp_path / "test_other.py").write_text(text)
-    words = ["-p", "harness.plugin", "--rootdir", ".", "-q", "test_other.py", "--device", "sim:xavier-nx"]
+    words = ["-p", "jetwatt", "--rootdir", ".", "-q", "test_other.py", "--device", "sim:xavier-nx"]
     done = warm_pytest.run([*words, "--results", "r.sqlite"], tmp_path, {**os.environ, "COLUMNS": "200"})
     assert "3 passed" in done.stdout, done.stdout
     assert verdicts_in(tmp_path / "r.sqlite").verdicts == ()

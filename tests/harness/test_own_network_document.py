@@ -22,7 +22,7 @@ def run_pytest(tmp_path):
         (tmp_path / name).write_text(code)
 
     def run(*options):
-        words = ["-p", "harness.plugin", "test_mine.py", "--workload", "my_model:WORKLOAD", "--results", "r.sqlite"]
+        words = ["-p", "jetwatt", "test_mine.py", "--workload", "my_model:WORKLOAD", "--results", "r.sqlite"]
         return warm_pytest.run([*words, *options], tmp_path, os.environ)
 
     return run

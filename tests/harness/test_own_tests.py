@@ -24,7 +24,7 @@ def own(tmp_path):
         # Bytecode of a text of the same length from the same second counts as that of this one.
         shutil.rmtree(tmp_path / "__pycache__", ignore_errors=True)
         device_words = ("--device", device) if device else ()
-        words = ["-p", "harness.plugin", "--rootdir", ".", "--results", "r.sqlite", "-rs", name, *device_words]
+        words = ["-p", "jetwatt", "--rootdir", ".", "--results", "r.sqlite", "-rs", name, *device_words]
         return warm_pytest.run([*words, *arguments], tmp_path, {**os.environ, "COLUMNS": "200"})
 
     return run

@@ -72,8 +72,8 @@ def pytest_options_page() -> str:
         raise UndocumentedError(f"pytest options without help: {', '.join(silent)}")
     head = (
         "# Pytest options\n\n"
-        "These options work in every pytest run: with `pytest benchmarks` and with your own test files. "
-        "`pytest --help` shows them in the group `jetwatt`.\n"
+        "These options work with `pytest benchmarks` and, after `-p jetwatt`, with your own test files; each is "
+        "`--jetwatt-NAME` too. `pytest --help` shows them in the group `jetwatt`.\n"
     )
     return f"{head}\n{terms(rows)}"
 

@@ -44,6 +44,14 @@ FILES = {
             assert profile.case.workers == workers
             assert profile.minibatch_time_ms <= baseline(profile)
         """,
+    "test_others.py": """\
+        import sys
+
+
+        def test_an_installed_jetwatt_leaves_pytest_alone(request):
+            assert "jetwatt" not in sys.modules
+            assert not [name for name in vars(request.config.option) if name.startswith("jetwatt")]
+        """,
     "test_sampler.py": """\
         def test_this_machine_is_sampled_in_another_process(telemetry):
             assert telemetry.stop().series
@@ -74,6 +82,8 @@ print(loaded, "modules and a table of", len(jetwatt.load_table("zeus-v100")))
 
 SIMULATED = ("--device", "orin-nano", "--workload", "resnet18-imagenet,lstm-wikitext", "--sample", "60")
 BISECTED = ("--good", "torch==2.8", "--bad", "torch==2.9")
+OPTED_IN = ("pytest", "-p", "jetwatt", "test_theirs.py")
+SAMPLER = ("pytest", "-p", "jetwatt", "test_sampler.py")
 CHOOSE = ("--workload", "resnet18-imagenet", "--power-budget", "10", "--profiles", "8")
 
 
@@ -88,10 +98,11 @@ class UserStep(NamedTuple):
 
 STEPS = (
     UserStep("every module", ("python", "-c", EVERY_MODULE), "table of 476"),
-    UserStep("pytest", ("pytest", "test_theirs.py", "--device", "sim:orin-agx", "--results", "r.sqlite"), "3 passed"),
-    UserStep("python -m pytest", ("python", "-m", "pytest", "test_theirs.py", "--device", "sim:orin-agx"), "3 passed"),
-    UserStep("without the plugin", ("pytest", "-p", "no:jetwatt", "test_theirs.py", "-k", "folders"), "1 passed"),
-    UserStep("the sampler", ("pytest", "test_sampler.py", "--device", "host", "--workload", "lenet-mnist"), "1 passed"),
+    UserStep("pytest of others", ("pytest", "test_others.py"), "1 passed"),
+    UserStep("pytest", (*OPTED_IN, "--device", "sim:orin-agx", "--results", "r.sqlite"), "3 passed"),
+    UserStep("python -m pytest", ("python", "-m", *OPTED_IN, "--device", "sim:orin-agx"), "3 passed"),
+    UserStep("without the plugin", (*OPTED_IN, "-p", "no:jetwatt", "-k", "folders"), "1 passed"),
+    UserStep("the sampler", (*SAMPLER, "--device", "host", "--workload", "lenet-mnist"), "1 passed"),
     UserStep("doctor", ("jetwatt", "doctor"), "power modes:"),
     UserStep("python -m jetwatt", ("python", "-m", "jetwatt", "doctor", "--json"), '"capabilities"'),
     UserStep("recommend", ("jetwatt", "recommend", "--device", "sim:orin-nano", *CHOOSE), "W"),
