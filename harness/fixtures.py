@@ -24,7 +24,7 @@ from harness.board.page_cache import residency
 from harness.board.sampler import Sampler
 from harness.core import cases, errors
 from harness.core.campaigns import describe_settings, replace_settings
-from harness.core.cases import Case, Settings
+from harness.core.cases import Case, CaseSettings
 from harness.core.device import Device, RealDevice, Report, is_self_profiling
 from harness.core.power_modes import PowerMode
 from harness.core.profiles import Profile, Telemetry
@@ -420,7 +420,7 @@ def _loop(request: pytest.FixtureRequest, case: Case, measure: Measure, task: st
         with as_pytest_outcome():
             if "workload" in axes:
                 axes["workload"] = get_workload(axes["workload"]).name
-            changeable = [field.name for field in dataclasses.fields(Settings)]
+            changeable = [field.name for field in dataclasses.fields(CaseSettings)]
             unknown = [name for name in changes if name not in changeable]
             if unknown:
                 changeable = [*LOOP_AXES, *changeable]

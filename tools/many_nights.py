@@ -25,7 +25,7 @@ from typing import Dict, List, Sequence
 import numpy as np
 
 from harness.core.boards import load_board
-from harness.core.cases import Case, Settings
+from harness.core.cases import Case, CaseSettings
 from harness.core.configuration import Configuration
 from harness.core.environment import describe_environment
 from harness.core.metrics import summarise
@@ -103,7 +103,7 @@ def one_night(cases: int) -> List[Profile]:
     space = load_board(BOARD).power_mode_space()
     modes = space.sample(max(cases // len(WORKLOADS), 1))
     device = open_device(f"sim:{BOARD}@1", Configuration())
-    settings = Settings(minibatches=40)
+    settings = CaseSettings(minibatches=40)
     night = []
     for mode in modes:
         for workload in WORKLOADS:

@@ -12,7 +12,7 @@ from harness.acceptance.lines import Findings
 from harness.acceptance.state import AcceptanceState
 from harness.board.socket_meter import SocketMeter
 from harness.board.source import Source, SourceSpec, open_source
-from harness.core.cases import Case, Settings
+from harness.core.cases import Case, CaseSettings
 from harness.core.configuration import Configuration
 from harness.core.device import RealDevice, Report, named_mode
 from harness.core.errors import HarnessError
@@ -73,7 +73,7 @@ class AcceptanceContext:
 
     def case(self, power_mode: str, minibatches: int = 40) -> Case:
         """A short training case in a power mode; all lines use this workload."""
-        settings = Settings(minibatches=minibatches, cache="as-is", interval_s=self.interval_s)
+        settings = CaseSettings(minibatches=minibatches, cache="as-is", interval_s=self.interval_s)
         storage = self.configuration.default_storage
         named = named_mode(self.device, power_mode, WORKLOAD)
         return Case(self.device.name, WORKLOAD, named, 0, storage, BATCH_SIZE, settings)

@@ -122,7 +122,7 @@ DEFAULT_MINIBATCHES = 40  # PowerTrain sec. 2.5: fewer give no 1-s power sample 
 
 
 @dataclasses.dataclass(frozen=True)
-class Settings:
+class CaseSettings:
     """How a case is measured; the same for all cases of a sweep."""
 
     minibatches: Optional[int] = DEFAULT_MINIBATCHES  # clean minibatches to record; None to run whole epochs
@@ -172,7 +172,7 @@ class Case:
     workers: Optional[int]  # `num_workers` of the DataLoader; None if a replayed corpus has no such column
     storage: Optional[str]  # name of a storage medium; None if a replayed corpus has no such column
     batch_size: int  # samples per minibatch
-    settings: Settings = Settings()  # how it is measured
+    settings: CaseSettings = CaseSettings()  # how it is measured
     task: str = TRAINING  # `training`, `inference`, `concurrent` or `idle`
     inference_mode: Optional[NamedMode] = None  # of a concurrent case whose `workload` ends in `-in-MODE`
 
@@ -239,7 +239,7 @@ def case_duration_s(case: Case) -> float:
         setting, duration_s = "idle_s", case.settings.idle_s
     if duration_s is None:
         what = f"case {case.id} of the task {case.task} has no duration"
-        raise InvalidValueError(what, f"make it with Settings(minibatches=None, {setting}=60)")
+        raise InvalidValueError(what, f"make it with CaseSettings(minibatches=None, {setting}=60)")
     return duration_s
 
 

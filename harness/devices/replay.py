@@ -11,7 +11,7 @@ from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 from harness.core.boards import load_board
 from harness.core.campaigns import Sweep
 from harness.core.capability import Capability
-from harness.core.cases import Case, Settings
+from harness.core.cases import Case, CaseSettings
 from harness.core.corpus import CORPUS_COLUMNS, POWER_LIMIT, Row, read_corpus, rows_of
 from harness.core.device import Identity
 from harness.core.errors import CannotRunError, InvalidValueError, UnknownNameError
@@ -79,7 +79,7 @@ class ReplayDevice:
         if not is_chosen:
             for axis in ("workload", "batch_size"):
                 axes[axis] = tuple(dict.fromkeys(row[axis] for row in self._rows))
-        return Sweep(axes, Settings())
+        return Sweep(axes, CaseSettings())
 
     def power_mode_space(self) -> RecordedSpace:
         return self._space("")

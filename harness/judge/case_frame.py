@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Dict, Iterable, Iterator, List, Mapping, 
 
 import numpy as np
 
-from harness.core.cases import CONCURRENT, IDLE, Case, Settings
+from harness.core.cases import CONCURRENT, IDLE, Case, CaseSettings
 from harness.core.metrics import CONCURRENT_AGGREGATES, POWER_CHANNEL, integral
 from harness.core.profiles import FIRST, NO_SERIES, Minibatches, Profile
 from harness.core.units import ms_to_s
@@ -318,7 +318,7 @@ def same_case(case: Case) -> Case:
     """The case without settings that do not change the question: seed, length, interval and temperature limit."""
     asked = case.settings
     length = {"minibatches": None, "epochs": 1} if asked.cache == "drop-each-epoch" else {"minibatches": 1}
-    settings = Settings(
+    settings = CaseSettings(
         **length,
         cache=asked.cache,
         data_scale=asked.data_scale,

@@ -15,7 +15,7 @@ from typing import Any, Dict, Iterable, Iterator, List, Mapping, NamedTuple, Opt
 import msgspec
 import numpy as np
 
-from harness.core.cases import CONCURRENT, Case, Settings, inference_mode_name
+from harness.core.cases import CONCURRENT, Case, CaseSettings, inference_mode_name
 from harness.core.errors import StoreError
 from harness.core.power_modes import UNKNOWN_KHZ, NamedMode, PowerMode
 from harness.core.profiles import Minibatch, Minibatches, Profile, Series, Telemetry
@@ -214,7 +214,7 @@ def _case_values(case: Case) -> Dict[str, Any]:
 
 def _to_case(row: ProfileRow, conditions: Mapping[str, Any]) -> Case:
     values = json.loads(row.case_json)
-    values["settings"] = _construct(Settings, row, **values["settings"])
+    values["settings"] = _construct(CaseSettings, row, **values["settings"])
     values["power_mode"] = _named_mode(values["power_mode"], conditions)
     own_mode = inference_mode_name(values["workload"]) if values["task"] == CONCURRENT else ""
     if own_mode:

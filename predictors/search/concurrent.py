@@ -19,8 +19,8 @@ from harness.core.cases import (
     INTERLEAVED,
     WAYS,
     Case,
+    CaseSettings,
     Mix,
-    Settings,
     concurrent_case,
 )
 from harness.core.configuration import FILE_NAME, load_configuration
@@ -137,7 +137,7 @@ def concurrent(
     report_others(opened, progress.line)
     training_sizes = [batch_size] if isinstance(batch_size, int) else list(batch_size)
     name, served = workload_name(training, opened), workload_name(inference, opened)
-    settings = Settings(minibatches=minibatches, seed=seed)
+    settings = CaseSettings(minibatches=minibatches, seed=seed)
     medium = default_medium(board_of(opened), configuration)
     at_maxn = named_mode(opened, MAXN, name)
     template = Case(opened.name, name, at_maxn, workers_of(name, workers), medium, training_sizes[0], settings)

@@ -15,7 +15,7 @@ import numpy as np
 from harness.board.nvpmodel_making import make_conf, off_board_conf, on_board_conf
 from harness.core.boards import load_board
 from harness.core.campaigns import check_media, default_medium
-from harness.core.cases import DEFAULT_MINIBATCHES, Case, Settings
+from harness.core.cases import DEFAULT_MINIBATCHES, Case, CaseSettings
 from harness.core.configuration import DEFAULT_RESULTS, DEFAULT_STORAGE, FILE_NAME, load_configuration
 from harness.core.corpus import TASKS
 from harness.core.device import Device, is_real, limits_of, named_mode
@@ -208,7 +208,7 @@ def recommend(
     answer = Answer(opened, case_device, peak_mw)
     device_in_corpus = board_of(opened) or getattr(opened, "board", opened.name)
     references = _references(corpus, reference, names, task, device_in_corpus)
-    settings = Settings(minibatches=minibatches, seed=seed, max_temperature_c=max_temperature)
+    settings = CaseSettings(minibatches=minibatches, seed=seed, max_temperature_c=max_temperature)
     with ResultsStore(Path(results)) if pool is None and results is not None else contextlib.nullcontext() as store:
         for name, length, wanted in zip(names, lengths, goals):
             where = storage, sizes[0], settings, task

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Dict, Optional, Sequence, Union
 import numpy as np
 
 from harness.core.boards import load_board
-from harness.core.cases import Case, Settings
+from harness.core.cases import Case, CaseSettings
 from harness.core.configuration import DEFAULT_STORAGE
 from harness.core.measured_tables import corpus_file
 from harness.core.power_modes import NamedMode, PowerMode
@@ -114,7 +114,7 @@ def simulated(source: ProfileSource, modes: Optional[np.ndarray] = None, *, seed
     (table,) = tables_of(rows)
     if source.minibatches is not None:
         name = f"{source.device}@{source.instance}" if source.instance else source.device
-        where = rows[0]["workers"], DEFAULT_STORAGE, source.batch_size, Settings(seed=seed), source.task
+        where = rows[0]["workers"], DEFAULT_STORAGE, source.batch_size, CaseSettings(seed=seed), source.task
         named = [NamedMode(mode.name, mode) for mode in chosen]
         entries = np.stack([_entries(Case(name, source.workload, each, *where)) for each in named])
         return dataclasses.replace(table, entries=entries).first_minibatches(source.minibatches)

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from harness.core.cases import Case, Settings
+from harness.core.cases import Case, CaseSettings
 from harness.core.configuration import load_configuration
 from harness.core.device import named_mode
 from harness.core.errors import CannotRunError
@@ -37,7 +37,7 @@ BOARDS = ("board1", "board2", "board3")
 def case_of(words):
     """The case that the words of a submission ask a board for."""
     told = dict(zip(words[1::2], words[2::2]))
-    settings = Settings(
+    settings = CaseSettings(
         minibatches=int(told["--minibatches"]),
         seed=int(told["--seed"]),
         max_temperature_c=float(told["--max-temperature"]) if "--max-temperature" in told else None,
@@ -128,13 +128,13 @@ def test_a_search_on_a_pool_sees_one_board_and_keeps_what_each_measured(boards, 
 
 @pytest.mark.parametrize("task", ["training", "inference"])
 def test_boards_are_asked_for_the_case_that_was_chosen(boards, task):
-    settings = Settings(minibatches=7, seed=3, max_temperature_c=71.5, power_limit_w=37.5)
+    settings = CaseSettings(minibatches=7, seed=3, max_temperature_c=71.5, power_limit_w=37.5)
     mode = mode_on("orin-agx", "8c-1728-612-3199")
     chosen = Case("", "resnet18-cifar10", mode, 2, "hdd", 8, settings, task)
     device, boards.refuses = opened(boards), True
     device.begin([chosen])
-    device.begin([dataclasses.replace(chosen, settings=Settings())])
-    assert boards.cases == [chosen] * 3 + [dataclasses.replace(chosen, settings=Settings())]
+    device.begin([dataclasses.replace(chosen, settings=CaseSettings())])
+    assert boards.cases == [chosen] * 3 + [dataclasses.replace(chosen, settings=CaseSettings())]
 
 
 def test_a_board_that_joins_during_the_search_measures_as_it_is(boards, capsys):

@@ -244,7 +244,7 @@ def flags_page() -> str:
 def files_page() -> str:
     """Keys of the TOML files that users write, from the classes that check them."""
     from harness.core.campaigns import AXIS_DEFAULTS, CampaignTable, ExperimentTable, SweepTable
-    from harness.core.cases import AXES, Settings
+    from harness.core.cases import AXES, CaseSettings
     from harness.core.configuration import Places
     from harness.fleet.lab import BoardEntry, Lab
 
@@ -265,7 +265,7 @@ def files_page() -> str:
             "### `[settings]`\n",
             "How every case is measured. `[sweep.settings]` and `[experiment.NAME.settings]` take the same keys. "
             "`None`: the key is left out.\n",
-            _key_table([Settings]),
+            _key_table([CaseSettings]),
             "### `[[sweep]]` and `[experiment.NAME]`\n",
             "Beside the axes and `settings`:\n",
             _key_table([SweepTable, ExperimentTable]),

@@ -1,6 +1,6 @@
 """Campaigns: which cases to run, as sweeps over the axes; TOML files, two of them shipped here."""
 
-# The classes of tables are made at run time, from the fields of `Settings` and the axes, so mypy knows none of them.
+# The classes of tables are made at run time, from the fields of `CaseSettings` and the axes: mypy knows none of them.
 # mypy: disable-error-code="valid-type, misc, call-arg"
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any, Callable, Dict, FrozenSet, List, Mapping, Optional, Sequ
 import msgspec
 
 from harness.core.boards import board_names, is_board, load_board
-from harness.core.cases import AXES, CONCURRENT, INFERENCE, STATIC, TRAINING, Case, Mix, Settings, parse_storage
+from harness.core.cases import AXES, CONCURRENT, INFERENCE, STATIC, TRAINING, Case, CaseSettings, Mix, parse_storage
 from harness.core.configuration import DEFAULT_STORAGE, SECOND_STORAGE, Configuration
 from harness.core.errors import HarnessError, InvalidValueError, UnknownNameError
 from harness.core.files import read_toml, typed
@@ -40,12 +40,12 @@ SettingsTable = msgspec.defstruct(
     "SettingsTable",
     [
         (name, Union[int, float, None] if float in (kind, *typing.get_args(kind)) else Optional[kind], None)
-        for name, kind in typing.get_type_hints(Settings).items()
+        for name, kind in typing.get_type_hints(CaseSettings).items()
     ],
     frozen=True,
     forbid_unknown_fields=True,
 )
-"""The table `settings`: fields of `Settings`, those that are given."""
+"""The table `settings`: fields of `CaseSettings`, those that are given."""
 
 _AXES = [(axis, Any, None) for axis in AXES]
 AxesTable = msgspec.defstruct("AxesTable", _AXES, frozen=True, forbid_unknown_fields=True)
@@ -78,7 +78,7 @@ class Sweep:
     """A full crossing of axis values, all measured with the same settings."""
 
     axes: Mapping[str, Tuple[Any, ...]]  # axis name to its values
-    settings: Settings  # how every case is measured
+    settings: CaseSettings  # how every case is measured
     task: str = TRAINING  # of every case: `training`, `inference` or `concurrent`
     boards: Tuple[str, ...] = ()  # the boards that it applies to, simulated ones included, and `host`; empty for all
     instances: int = 1  # the number of copies of a simulated board that run it
@@ -92,7 +92,7 @@ class Campaign:
     sweeps: Tuple[Sweep, ...]  # of `benchmarks/test_training.py`
     # name of an experiment to the sweeps that `benchmarks/test_NAME.py` runs
     experiments: Mapping[str, Tuple[Sweep, ...]] = dataclasses.field(default_factory=dict)
-    general: Sweep = Sweep(AXIS_DEFAULTS, Settings())  # its axes and settings for tests that none of these are for
+    general: Sweep = Sweep(AXIS_DEFAULTS, CaseSettings())  # its axes and settings for tests that none of these are for
     fresh_boot: bool = False  # whether a board should be rebooted before it (004 sec. 5.4.4)
     time_budget: Optional[str] = None  # of the whole run, as `parse_duration` reads it; None for no limit
 
@@ -112,7 +112,7 @@ class Campaign:
         )
 
 
-def replace_settings(settings: Settings, changes: Mapping[str, Any]) -> Settings:
+def replace_settings(settings: CaseSettings, changes: Mapping[str, Any]) -> CaseSettings:
     """Change some settings: minibatches and epochs replace each other; without epochs, `drop-each-epoch` is `cold`."""
     changes = dict(changes)
     if settings.duration_s is not None and "duration_s" not in changes:  # it stays fixed
@@ -147,7 +147,7 @@ def load_campaign(name_or_path: str) -> Campaign:
         if isinstance(content.get("sweep"), dict):
             raise InvalidValueError("sweep must be an array of tables", "write [[sweep]]")
         table = typed(content, CampaignTable)
-        base = Sweep({**AXIS_DEFAULTS, **_axes(table.axes)}, replace_settings(Settings(), _given(table.settings)))
+        base = Sweep({**AXIS_DEFAULTS, **_axes(table.axes)}, replace_settings(CaseSettings(), _given(table.settings)))
         experiments: Dict[str, Tuple[Sweep, ...]] = {}
         for experiment, own in table.experiment.items():
             common = _sweep(base, own)
@@ -225,14 +225,14 @@ def check_media(names: Sequence[str], configuration: Configuration) -> None:
             raise UnknownNameError(f"storage {medium!r} is unknown", hint)
 
 
-def describe_settings(settings: Settings) -> str:
+def describe_settings(settings: CaseSettings) -> str:
     """How a case is measured, in a few words: cache, length, and settings that are not the usual ones."""
     if settings.idle_s is not None:
         return f"idle for {settings.idle_s:g} s, {settings.clocks} clocks"
     length = f"{settings.minibatches} minibatches" if settings.epochs is None else f"{settings.epochs} epochs"
     if settings.duration_s is not None:
         length = f"{settings.duration_s:g} s"
-    usual = Settings()
+    usual = CaseSettings()
     numbers = ("data_scale", "interval_s", "seed", "limit_s", "max_temperature_c", "disturbance_cores", "power_limit_w")
     others = [
         f"{name} {getattr(settings, name):g}" for name in numbers if getattr(settings, name) != getattr(usual, name)

@@ -13,7 +13,7 @@ from harness.core.campaigns import (
     own_media,
     replace_settings,
 )
-from harness.core.cases import Case, Settings
+from harness.core.cases import Case, CaseSettings
 from harness.core.errors import HarnessError, InvalidValueError, UnknownNameError
 from harness.core.power_modes import PowerMode
 from tests.named_modes import mode_on
@@ -81,16 +81,16 @@ def test_an_option_replaces_its_axis_in_every_sweep(tmp_path):
 
 
 def test_minibatches_and_epochs_replace_each_other():
-    assert replace_settings(Settings(minibatches=None, epochs=6), {"minibatches": 2}).epochs is None
-    assert replace_settings(Settings(minibatches=40), {"epochs": 6}).minibatches is None
-    assert describe_settings(Settings(minibatches=None, epochs=6, cache="cold")) == "cold cache, 6 epochs"
+    assert replace_settings(CaseSettings(minibatches=None, epochs=6), {"minibatches": 2}).epochs is None
+    assert replace_settings(CaseSettings(minibatches=40), {"epochs": 6}).minibatches is None
+    assert describe_settings(CaseSettings(minibatches=None, epochs=6, cache="cold")) == "cold cache, 6 epochs"
 
 
 def test_without_epochs_a_cache_that_is_dropped_before_each_is_a_cold_one():
     cases = expand(load_campaign("paper").override({"workers": [0]}, {"minibatches": 2}).sweeps, as_named)
     assert {case.settings.cache for case in cases} == {"cold"}
     with pytest.raises(InvalidValueError, match="drop-each-epoch needs epochs"):
-        Settings(cache="drop-each-epoch")
+        CaseSettings(cache="drop-each-epoch")
 
 
 def test_data_scales_and_clocks_are_told_apart(tmp_path):
@@ -102,7 +102,7 @@ def test_data_scales_and_clocks_are_told_apart(tmp_path):
     assert [describe_settings(case.settings).partition("40 minibatches")[2] for case in cases] == [
         ", data_scale 0.25", ", data_scale 4", ", dvfs clocks", "",
     ]  # fmt: skip
-    settings = Settings(minibatches=None, idle_s=60.0, clocks="dvfs")
+    settings = CaseSettings(minibatches=None, idle_s=60.0, clocks="dvfs")
     assert describe_settings(settings) == "idle for 60 s, dvfs clocks"
     case = Case("orin-agx", "idle-quiet", mode_on("orin-agx"), 0, "ssd", 1, settings, "idle")
     assert case.id == "orin-agx-idle-quiet-maxn-dvfs"

@@ -12,7 +12,7 @@ from harness.core.cases import (
     CONCURRENT,
     INFERENCE,
     Case,
-    Settings,
+    CaseSettings,
     StorageName,
     case_duration_s,
     concurrent_case,
@@ -48,7 +48,7 @@ def test_a_limit_that_is_a_number_of_kilobytes_has_one_name(kilobytes):
 @pytest.mark.parametrize("wrong", [{"seed": -1}, {"data_scale": 0}, {"data_scale": float("nan")}, {"minibatches": 0}])
 def test_settings_that_cannot_be_are_refused(wrong):
     with pytest.raises(InvalidValueError, match=f"{next(iter(wrong))} must be"):
-        Settings(**wrong)
+        CaseSettings(**wrong)
 
 
 @pytest.mark.parametrize(
@@ -57,7 +57,7 @@ def test_settings_that_cannot_be_are_refused(wrong):
 def test_a_task_lasts_for_the_duration_of_its_own_setting(task, setting, other):
     def case(name):
         workload = "lenet-mnist+lenet-mnist-b4-r5-interleaved" if task == "concurrent" else "lenet-mnist"
-        return Case("host", workload, HIGH, 0, "ssd", 16, Settings(minibatches=None, **{name: 30.0}), task)
+        return Case("host", workload, HIGH, 0, "ssd", 16, CaseSettings(minibatches=None, **{name: 30.0}), task)
 
     assert case_duration_s(case(setting)) == 30.0
     with pytest.raises(InvalidValueError, match=f"of the task {task} has no duration.*{setting}=60"):
@@ -96,7 +96,7 @@ def test_the_parts_of_a_concurrent_case_have_its_mode_unless_inference_has_its_o
 
 @pytest.mark.parametrize(("of_inference", "workload"), [(None, "-in-2c"), (LOW, ""), (HIGH, "-in-2c")])
 def test_a_concurrent_case_carries_the_mode_of_inference_that_its_workload_names(of_inference, workload):
-    settings = Settings(minibatches=None, duration_s=30.0)
+    settings = CaseSettings(minibatches=None, duration_s=30.0)
     mix = f"lenet-mnist+lenet-mnist-bs4@20{workload}"
     with pytest.raises(InvalidValueError, match=r"carries the power mode (None|2c|maxn); make the case with"):
         Case("host", mix, HIGH, 0, "ssd", 16, settings, CONCURRENT, of_inference)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from harness.core.cases import Case, Settings
+from harness.core.cases import Case, CaseSettings
 from harness.devices.simulated import SimulatedDevice
 from harness.measure.run import check, run
 from tests.named_modes import mode_on
@@ -16,7 +16,7 @@ def case_of(device="sim:orin-agx", workload="resnet18-imagenet", mode="maxn", wo
             task="training", **settings):  # fmt: skip
     if settings.get("epochs") is not None:
         settings.setdefault("minibatches", None)
-    return Case(device, workload, mode_on(device, mode), workers, storage, batch_size, Settings(**settings), task)
+    return Case(device, workload, mode_on(device, mode), workers, storage, batch_size, CaseSettings(**settings), task)
 
 
 def profile_of(board="orin-agx", **how):

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from harness.core import metrics
-from harness.core.cases import DVFS, Case, Settings
+from harness.core.cases import DVFS, Case, CaseSettings
 from harness.core.configuration import Configuration
 from harness.core.device import named_mode
 from harness.core.errors import CannotRunError, HarnessError
@@ -115,11 +115,11 @@ def test_clocks_are_left_free_below_the_mode_or_held_and_all_is_put_back(clocked
             assert [file.read_text().strip() for file in files] == [lowest, "1600000"]
             assert len(os.sched_getaffinity(0)) == 1
     assert (clocked.contents(), os.sched_getaffinity(0)) == (before, affinity)
-    free = case(settings=Settings(clocks=DVFS), power_mode=named_mode(device, "1c-1600-x-x"))
+    free = case(settings=CaseSettings(clocks=DVFS), power_mode=named_mode(device, "1c-1600-x-x"))
     assert [device.conditions(one)["dvfs"] for one in (free, case())] == ["on", "off"]
 
 
-BY_TURNS = Settings(minibatches=None, duration_s=5.0)
+BY_TURNS = CaseSettings(minibatches=None, duration_s=5.0)
 TURNS = {"workload": "lenet-mnist+lenet-mnist-bs4@20", "task": "concurrent", "settings": BY_TURNS}
 
 
@@ -129,7 +129,7 @@ TURNS = {"workload": "lenet-mnist+lenet-mnist-bs4@20", "task": "concurrent", "se
         ({"workload": "resnet18-cifar10-32", "batch_size": 1}, "--batch-size 2"),
         ({"storage": "ssd@20"}, "reads cannot be held down here: no control group"),
         ({"storage": "ssd@20", **TURNS}, "a concurrent case has no read limit"),
-        ({"settings": Settings(clocks=DVFS)}, "DVFS cannot be switched on or off here"),
+        ({"settings": CaseSettings(clocks=DVFS)}, "DVFS cannot be switched on or off here"),
     ],
 )  # fmt: skip
 def test_what_cannot_run_is_refused_before_anything_is_done(tmp_path, changes, reason):
@@ -174,7 +174,7 @@ def test_power_is_recorded_from_where_it_is_stable_and_says_what_it_is_made_of(
     pytest.importorskip("torch")
     pytest.importorskip("sklearn")
     device = host(machine_with_rapl, storage={"ssd": tmp_path})
-    asked = case(settings=Settings(minibatches=5, interval_s=0.5, max_temperature_c=80.0))
+    asked = case(settings=CaseSettings(minibatches=5, interval_s=0.5, max_temperature_c=80.0))
     periods = iter((5, 12))
     monkeypatch.setattr(measuring, "throttled_periods", lambda root: next(periods))
     limits = (metrics, "MAX_SETTLING_S"), (metrics, "MAX_GAP_INTERVALS"), (measuring, "MAX_SILENCE_INTERVALS")

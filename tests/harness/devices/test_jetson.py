@@ -18,7 +18,7 @@ from harness.board import bounded_process
 from harness.board.nvpmodel import Nvpmodel
 from harness.board.saved_state import left_behind
 from harness.board.source import open_source
-from harness.core.cases import DVFS, STATIC, Case, Settings
+from harness.core.cases import DVFS, STATIC, Case, CaseSettings
 from harness.core.configuration import Configuration
 from harness.core.device import named_mode
 from harness.core.errors import CannotRunError, ControlError
@@ -292,7 +292,7 @@ def test_without_nvpmodel_and_jetson_clocks_clocks_are_freed_and_held_through_sy
 
 def test_what_a_board_would_record_of_clocks_is_known_before_a_case_is_measured(tmp_path):
     device = device_of(build_board(tmp_path / "root", "orin-nano", "r36.4"))
-    free, static = (case_of(device, Settings(clocks=clocks)) for clocks in (DVFS, STATIC))
+    free, static = (case_of(device, CaseSettings(clocks=clocks)) for clocks in (DVFS, STATIC))
     assert device.conditions(free)["dvfs"] == "on"
     assert device.conditions(static)["dvfs"] == "off"
 
@@ -301,7 +301,7 @@ def test_the_data_set_of_a_board_case_is_made_ready_once(tmp_path, monkeypatch):
     device = device_of(build_board(tmp_path / "root", "orin-nano", "r36.4"))
     made = []
     monkeypatch.setattr(measuring, "make_ready", lambda case, *_: made.append(case) or Bench(case, None, None, {}))
-    for settings in (Settings(), Settings(), Settings(seed=1)):
+    for settings in (CaseSettings(), CaseSettings(), CaseSettings(seed=1)):
         for _ in range(2):
             conditions(case_of(device, settings), device, made.append)
     assert [case.settings.seed for case in made] == [0, 1]

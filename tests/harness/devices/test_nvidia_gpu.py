@@ -18,7 +18,7 @@ import pytest
 from harness.board import nvml, privileges
 from harness.board.knob import KnobSpec, open_knob
 from harness.board.saved_state import restore
-from harness.core.cases import DVFS, Case, Settings
+from harness.core.cases import DVFS, Case, CaseSettings
 from harness.core.configuration import Configuration
 from harness.core.device import limits_of, named_mode
 from harness.core.errors import CannotRunError, ControlError, SourceUnavailableError, UnknownNameError
@@ -80,7 +80,7 @@ def driver(tmp_path, monkeypatch):
 
 def a_case(power_mode="maxn", **settings):
     named = named_mode(open_device("nvidia-gpu", Configuration()), power_mode)
-    return Case("nvidia-gpu", "lenet-mnist", named, 0, "ssd", 16, Settings(**settings))
+    return Case("nvidia-gpu", "lenet-mnist", named, 0, "ssd", 16, CaseSettings(**settings))
 
 
 def test_the_stand_in_has_the_functions_of_the_real_package_and_every_call_fits():
@@ -299,7 +299,7 @@ def test_a_limit_that_the_gpu_does_not_take_is_refused_and_what_it_lists_may_be_
 @pytest.mark.parametrize("name", ["host", "sim:orin-agx"])
 def test_a_device_without_such_a_gpu_refuses_a_power_limit_instead_of_carrying_it_in_the_cases_name(name):
     device = open_device(name, Configuration())
-    case = Case(name, "lenet-mnist", named_mode(device, "maxn"), 0, "ssd", 16, Settings(power_limit_w=250))
+    case = Case(name, "lenet-mnist", named_mode(device, "maxn"), 0, "ssd", 16, CaseSettings(power_limit_w=250))
     with pytest.raises(CannotRunError, match=r"the power limit of .* cannot be set; omit --power-limit"):
         check(case, device)
 

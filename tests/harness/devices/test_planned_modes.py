@@ -6,7 +6,7 @@ import pytest
 from boards.tree import build_board
 
 from harness.core.campaigns import Sweep, expand
-from harness.core.cases import CONCURRENT, Case, Settings, parts_of
+from harness.core.cases import CONCURRENT, Case, CaseSettings, parts_of
 from harness.core.configuration import Configuration
 from harness.core.device import named_mode
 from harness.core.errors import InvalidValueError
@@ -72,7 +72,7 @@ def test_inference_with_a_mode_of_its_own_carries_it_from_the_plan_on():
         return device.power_modes(text, workload)
 
     axes = {"device": (board,), "workload": (mix,), "power_mode": ("maxn",), "workers": (4, 0), "storage": ("ssd",)}
-    settings = Settings(minibatches=None, duration_s=30.0, switching_ms=50.0)
+    settings = CaseSettings(minibatches=None, duration_s=30.0, switching_ms=50.0)
     cases = expand([Sweep({**axes, "batch_size": (16,)}, settings, CONCURRENT)], resolve)
     assert sorted(parsed) == [("lenet-mnist", "2c"), (mix, "maxn")]
     assert [case.id for case in cases] == [f"{board}-{mix}-maxn-w{workers}-ssd-bs16-concurrent" for workers in (4, 0)]

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from harness.core.campaigns import Sweep
-from harness.core.cases import Case, Settings
+from harness.core.cases import Case, CaseSettings
 from harness.core.configuration import Configuration
 from harness.core.device import named_mode
 from harness.core.errors import CannotRunError, InvalidValueError, StoreError, UnknownNameError
@@ -49,11 +49,11 @@ def test_a_profile_is_the_recorded_row_and_claims_nothing_more(device):
 def test_axes_that_are_not_recorded_fall_together(device):
     axes = {"device": ("replay:x/agx.csv",), "workload": ("yolov8n-coco",), "power_mode": ("maxn",),
             "workers": (0, 4), "storage": ("ssd", "sd"), "batch_size": (16,)}  # fmt: skip
-    sweep = device.narrow(Sweep(axes, Settings(minibatches=3, cache="evicted")), is_chosen=True)
+    sweep = device.narrow(Sweep(axes, CaseSettings(minibatches=3, cache="evicted")), is_chosen=True)
     assert sweep.axes == {"device": ("replay:agx.csv",), "workload": ("yolov8n-coco",), "power_mode": ("maxn",),
                           "workers": (None,), "storage": (None,), "batch_size": (16,)}  # fmt: skip
-    assert sweep.settings == Settings()
-    unasked = device.narrow(Sweep(axes, Settings()), is_chosen=False)
+    assert sweep.settings == CaseSettings()
+    unasked = device.narrow(Sweep(axes, CaseSettings()), is_chosen=False)
     assert unasked.axes["workload"] == ("yolov8n-coco", "lstm-wikitext")
 
 

@@ -7,7 +7,7 @@ import statistics
 
 import pytest
 
-from harness.core.cases import DVFS, IDLE, Case, Settings
+from harness.core.cases import DVFS, IDLE, Case, CaseSettings
 from harness.core.configuration import Configuration
 from harness.core.errors import CannotRunError, InvalidValueError, UnknownNameError
 from harness.core.metrics import AGGREGATES, end_s
@@ -196,7 +196,7 @@ def test_what_is_compared_with_a_simulated_figure_names_its_parameters():
 
 @pytest.mark.parametrize(("workload", "clocks"), [("idle", "static"), ("idle-quiet", "static"), ("idle-quiet", DVFS)])
 def test_an_idle_board_draws_less_than_a_training_one(workload, clocks):
-    settings = Settings(minibatches=None, idle_s=60.0, cache="as-is", clocks=clocks)
+    settings = CaseSettings(minibatches=None, idle_s=60.0, cache="as-is", clocks=clocks)
     case = Case("sim:orin-agx", workload, mode_on("sim:orin-agx"), 0, "ssd", 1, settings, IDLE)
     profile = SimulatedDevice("orin-agx").profile(case)
     assert profile.minibatches == []
@@ -205,7 +205,7 @@ def test_an_idle_board_draws_less_than_a_training_one(workload, clocks):
 
 
 def test_waiting_for_the_network_is_not_simulated():
-    settings = Settings(minibatches=None, idle_s=60.0)
+    settings = CaseSettings(minibatches=None, idle_s=60.0)
     case = Case("sim:orin-agx", "idle-wol", mode_on("sim:orin-agx"), 0, "ssd", 1, settings, IDLE)
     with pytest.raises(CannotRunError, match="'idle-wol' is not simulated"):
         SimulatedDevice("orin-agx").profile(case)
@@ -234,7 +234,7 @@ def test_a_machine_of_another_kind_has_modes_and_channels_as_the_real_one(board,
 
 
 def limited(limit_w, board="v100", **changes):
-    settings = Settings(minibatches=20, power_limit_w=limit_w)
+    settings = CaseSettings(minibatches=20, power_limit_w=limit_w)
     return dataclasses.replace(case_of(f"sim:{board}", workload="bert-squad", **changes), settings=settings)
 
 

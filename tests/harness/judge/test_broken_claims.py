@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from harness.core import campaigns
-from harness.core.cases import Case, Settings
+from harness.core.cases import Case, CaseSettings
 from harness.core.errors import CannotRunError
 from harness.core.profiles import Series
 from harness.judge.case_frame import (
@@ -320,7 +320,7 @@ BREAK = {
 
 def test_wake_on_lan_is_judged_by_a_socket_meters_records_of_both_states(simulated):
     def recorded(state, milliwatts):
-        settings = Settings(minibatches=None, idle_s=60.0, cache="as-is")
+        settings = CaseSettings(minibatches=None, idle_s=60.0, cache="as-is")
         case = Case("sim:nano", "idle", mode_on("sim:nano"), 0, "sd", 1, settings, "idle")
         profile = simulated.campaign.profile(case)
         series = {POWER: Series((0.0, 60.0), (milliwatts, milliwatts))}

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.core.cases import DROPPED, Case, Settings
+from harness.core.cases import DROPPED, Case, CaseSettings
 from harness.core.configuration import Configuration
 from harness.core.device import named_mode
 from harness.core.profiles import Series
@@ -42,7 +42,7 @@ MOBILENET = "mobilenetv3-gld23k"
 
 
 def simulated(device, **fields):
-    settings = fields.pop("settings", Settings(minibatches=60))
+    settings = fields.pop("settings", CaseSettings(minibatches=60))
     opened = open_device(device, Configuration())
     power_mode = named_mode(opened, fields.pop("power_mode", "maxn"))
     usual = {"workload": MOBILENET, "workers": 4, "storage": "ssd", "batch_size": 16}
@@ -154,7 +154,7 @@ def test_figures_of_a_section_are_compared_with_what_the_paper_prints():
 
 
 def test_what_dropping_the_cache_costs_is_asked_of_epochs_that_it_was_dropped_before():
-    settings = [Settings(minibatches=None, epochs=2, cache=cache, data_scale=1.0) for cache in ("cold", DROPPED[1])]
+    settings = [CaseSettings(minibatches=None, epochs=2, cache=cache, data_scale=1.0) for cache in ("cold", DROPPED[1])]
     cold, each = (simulated("sim:xavier-agx", storage="hdd", settings=one) for one in settings)
     assert "what_dropping_the_cache_costs" not in judged([cold])
     found = judged([cold, each])["what_dropping_the_cache_costs"]
@@ -198,7 +198,7 @@ def test_what_was_disturbed_or_throttled_says_nothing_of_time_but_that_it_was(tm
 
 
 def test_baseload_is_the_idle_power_of_the_same_mode_and_asked_of_no_other():
-    idle = Settings(minibatches=None, idle_s=60.0, cache="as-is")
+    idle = CaseSettings(minibatches=None, idle_s=60.0, cache="as-is")
     asked = {"workload": "idle", "workers": 0, "batch_size": 1, "settings": idle, "task": "idle"}
     profiles = [simulated("sim:xavier-agx", power_mode=mode, **asked) for mode in "gl"]
     profiles += [simulated("sim:xavier-agx", power_mode=mode) for mode in "ag"]
@@ -214,7 +214,7 @@ def test_of_a_machine_without_the_papers_modes_maxn_is_held_against_those_it_has
 
 
 def test_a_disk_whose_reads_were_held_down_counts_as_a_slow_one():
-    settings = Settings(minibatches=None, epochs=2, cache="cold", data_scale=0.05)
+    settings = CaseSettings(minibatches=None, epochs=2, cache="cold", data_scale=0.05)
     ssd, hdd = (simulated("sim:xavier-agx", workers=0, storage=one, settings=settings) for one in ("ssd", "hdd"))
     held_down = slowed(measured(hdd, storage="ssd@20"), 1.0, storage_limit_bytes_per_s=20_000_000)
     profiles = [measured(ssd), held_down]
@@ -229,7 +229,7 @@ def test_a_disk_whose_reads_were_held_down_counts_as_a_slow_one():
 
 def test_runs_of_a_case_speak_together_and_only_with_the_latest_software():
     first = simulated("sim:xavier-agx")
-    second = simulated("sim:xavier-agx", settings=Settings(minibatches=60, seed=1))
+    second = simulated("sim:xavier-agx", settings=CaseSettings(minibatches=60, seed=1))
     together = pooled(frame_of_profiles((first, second)))
     between = sorted(quantity(one, "time") for one in (first, second))
     assert len(together) == 1
@@ -244,7 +244,7 @@ def test_runs_of_a_case_speak_together_and_only_with_the_latest_software():
 
 
 def test_small_default_data_give_way_to_data_of_a_size_that_was_asked_for():
-    cold = Settings(minibatches=None, epochs=2, cache="cold")
+    cold = CaseSettings(minibatches=None, epochs=2, cache="cold")
     profiles = [
         simulated("sim:xavier-agx", settings=dataclasses.replace(cold, data_scale=scale)) for scale in (None, 0.1)
     ]
@@ -330,7 +330,7 @@ def test_without_a_sensor_of_power_nothing_is_said_of_power_and_energy():
 
 
 def test_epochs_of_data_sets_of_different_sizes_are_not_compared():
-    settings = [Settings(minibatches=None, epochs=2, cache="cold", data_scale=scale) for scale in (0.05, 0.1)]
+    settings = [CaseSettings(minibatches=None, epochs=2, cache="cold", data_scale=scale) for scale in (0.05, 0.1)]
     profiles = [
         simulated("sim:xavier-agx", workers=workers, storage="hdd", settings=one)
         for workers, one in zip((0, 4), settings)

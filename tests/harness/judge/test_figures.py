@@ -7,7 +7,7 @@ import dataclasses
 import numpy as np
 import pytest
 
-from harness.core.cases import Case, Settings
+from harness.core.cases import Case, CaseSettings
 from harness.core.errors import CannotRunError, InvalidValueError
 from harness.core.power_modes import NamedMode, PowerMode
 from harness.judge.case_frame import frame_of_profiles, pooled
@@ -197,6 +197,6 @@ def test_over_modes_takes_those_that_are_named_and_all_of_the_workloads_where_it
 
 
 def test_conditions_are_those_that_a_case_has():
-    assert Case(DEVICE, "lenet-mnist", mode_on(DEVICE), 4, "ssd", 16, Settings()).settings.cache == "warm"
+    assert Case(DEVICE, "lenet-mnist", mode_on(DEVICE), 4, "ssd", 16, CaseSettings()).settings.cache == "warm"
     assert len(value(FRAME, "time", cache="warm", clocks="static", task="training").cells) == 4
     assert value(FRAME, "time", task="inference").cells == []

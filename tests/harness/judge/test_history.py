@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from harness.__main__ import main
-from harness.core.cases import Case, Settings
+from harness.core.cases import Case, CaseSettings
 from harness.core.configuration import Configuration
 from harness.core.metrics import summarise
 from harness.devices.registry import open_device
@@ -102,7 +102,7 @@ def nights(tmp_path_factory) -> Path:
     device = open_device("sim:orin-agx@2", Configuration())
     for night, factor in enumerate(levels(7, (20, STEP)) / 100, start=1):
         with ResultsStore(folder / f"night-{night:02}.sqlite") as store:
-            settings = Settings(minibatches=10, seed=night)
+            settings = CaseSettings(minibatches=10, seed=night)
             case = Case("sim:orin-agx@2", "lenet-mnist", mode_on("orin-agx"), 4, "ssd", 16, settings)
             profile = scaled(run(case, device), factor)
             profile.conditions["torch"] = "2.9.0" if night >= 20 else "2.8.0"

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.core.cases import Case, Settings
+from harness.core.cases import Case, CaseSettings
 from harness.core.configuration import NOT_FRESH
 from harness.core.profiles import CLEAN, FIRST, Minibatch, Profile, Series, Telemetry
 from harness.measure import flags as flags_module
@@ -60,7 +60,7 @@ def sampled(channel, values, start_s=11.0, **record):
 
 
 def asked(storage="ssd", **settings):
-    return dataclasses.replace(CASE, storage=storage, settings=Settings(**settings))
+    return dataclasses.replace(CASE, storage=storage, settings=CaseSettings(**settings))
 
 
 QUIET = sampled("cpu_other_cores", [0.02] * 10)
@@ -161,7 +161,7 @@ def test_throttling_is_named_with_when_and_how_long_counted_from_the_first_clean
 
 
 def test_an_idle_device_that_others_use_or_that_trained_before_is_named():
-    settings = Settings(minibatches=None, idle_s=10.0)
+    settings = CaseSettings(minibatches=None, idle_s=10.0)
     idle = {
         "case": dataclasses.replace(CASE, workload="idle", task="idle", settings=settings), "minibatches": [],
         "logging": "on", "clean_process": True, "dvfs": "off",

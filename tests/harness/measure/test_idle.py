@@ -10,7 +10,7 @@ from boards.kernel import Kernel
 from boards.tools_in_process import tools_in_process
 from boards.tree import build_board
 
-from harness.core.cases import Case, Settings
+from harness.core.cases import Case, CaseSettings
 from harness.core.configuration import Configuration
 from harness.core.device import named_mode
 from harness.core.errors import CannotRunError, InvalidValueError
@@ -26,7 +26,7 @@ from harness.store.results import ResultsStore
 from harness.summary import describe_result, extra_info, format_summary
 from tests.named_modes import mode_on
 
-CASE = Case("host", "lenet-mnist", mode_on(), 0, "ssd", 16, Settings(interval_s=0.1))
+CASE = Case("host", "lenet-mnist", mode_on(), 0, "ssd", 16, CaseSettings(interval_s=0.1))
 
 
 @pytest.fixture(autouse=True)
@@ -62,7 +62,7 @@ def test_each_device_and_power_mode_has_the_three_states_that_it_can_tell_by_its
 def test_idle_states_of_a_board_are_measured_stored_and_shown_and_stay_out_of_the_corpus(tmp_path):
     with emulated(tmp_path) as device:
         named = named_mode(device, "maxn")
-        cases = states(Case(device.name, "lenet-mnist", named, 0, "ssd", 16, Settings(interval_s=0.1)))
+        cases = states(Case(device.name, "lenet-mnist", named, 0, "ssd", 16, CaseSettings(interval_s=0.1)))
         for case in cases:
             check(case, device)
         measured = [run(case, device) for case in cases]
@@ -93,7 +93,7 @@ def test_an_idle_state_has_the_memory_of_the_process_that_waits(tmp_path, monkey
     monkeypatch.setattr("harness.measure.run.MEMORY_FIGURES", ())  # left out of an emulated board's figures otherwise
     with emulated(tmp_path) as device:
         named = named_mode(device, "maxn")
-        cases = states(Case(device.name, "lenet-mnist", named, 0, "ssd", 16, Settings(interval_s=0.1)))
+        cases = states(Case(device.name, "lenet-mnist", named, 0, "ssd", 16, CaseSettings(interval_s=0.1)))
         logged, quiet = (run(case, device).aggregates for case in cases[:2])
     for figures in (logged, quiet):
         assert figures["memory_peak_bytes"] == figures["process_memory_peak_bytes"] > 20 * 2**20

@@ -8,7 +8,7 @@ import types
 
 import pytest
 
-from harness.core.cases import Case, Settings
+from harness.core.cases import Case, CaseSettings
 from harness.core.configuration import Configuration
 from harness.core.errors import OverMemoryLimitError
 from harness.core.metrics import AGGREGATES
@@ -150,7 +150,7 @@ def test_memory_that_earlier_cases_freed_does_not_count_as_in_use():
 def test_a_case_ends_after_the_minibatch_that_exceeds_the_limit_and_its_least_memory_is_counted(tmp_path):
     pytest.importorskip("torch")
     device = HostDevice(Configuration(storage={"ssd": tmp_path}))
-    settings = Settings(data_scale=0.002, interval_s=0.1, minibatches=10)
+    settings = CaseSettings(data_scale=0.002, interval_s=0.1, minibatches=10)
     case = Case("host", "lenet-mnist", mode_on(), 0, "ssd", 4, settings)
     lines = []
     with device.session():

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from harness.core.cases import Case, Settings
+from harness.core.cases import Case, CaseSettings
 from harness.core.errors import OverBudgetError
 from harness.core.profiles import CLEAN, FIRST, Minibatch
 from harness.measure import time_budget
@@ -31,7 +31,7 @@ def words(text):
 
 
 def case(workload=LARGE, **settings):
-    return Case("host", workload, mode_on(), 4, "ssd", 16, Settings(**settings))
+    return Case("host", workload, mode_on(), 4, "ssd", 16, CaseSettings(**settings))
 
 
 class Clock:
@@ -180,7 +180,7 @@ def test_work_of_unknown_length_ends_when_its_share_is_used_up(budget, clock):
 
 
 def test_what_is_measured_for_a_time_is_left_out_where_that_is_longer_than_what_is_left(budget, clock):
-    idle = Case("host", "idle", mode_on(), 0, "ssd", 1, Settings(minibatches=None, idle_s=60.0), "idle")
+    idle = Case("host", "idle", mode_on(), 0, "ssd", 1, CaseSettings(minibatches=None, idle_s=60.0), "idle")
     clock.now_s += 200.0
     budget.allot(idle).refuse_early()
     clock.now_s += 40.0
@@ -293,7 +293,7 @@ def test_cases_take_fewer_minibatches_but_never_under_ten_and_their_profiles_say
         [cut] = [flag for flag in profile.flags if flag.startswith("cut")]
         assert cut.startswith(f"cut: {count} of 40 minibatches, because they took longer than ")
         assert cut.endswith("their share of the run's time budget")
-        assert profile.case.settings == Settings()
+        assert profile.case.settings == CaseSettings()
 
 
 @pytest.mark.training

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.core.cases import INFERENCE, PROCESSES, STREAMS, TRAINING, WAYS, Case, Settings, concurrent_case
+from harness.core.cases import INFERENCE, PROCESSES, STREAMS, TRAINING, WAYS, Case, CaseSettings, concurrent_case
 from harness.core.configuration import Configuration
 from harness.core.device import named_mode
 from harness.core.errors import CannotRunError, DoesNotFitError, ProcessEndedError
@@ -22,7 +22,7 @@ from harness.measure.run import check, run
 torch = pytest.importorskip("torch")
 pytestmark = [pytest.mark.training, pytest.mark.one_python]
 
-SETTINGS = Settings(data_scale=0.002, interval_s=0.1)
+SETTINGS = CaseSettings(data_scale=0.002, interval_s=0.1)
 
 
 @pytest.fixture

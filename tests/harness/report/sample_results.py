@@ -7,7 +7,7 @@ import itertools
 from pathlib import Path
 from typing import Any, Dict, Iterator, List
 
-from harness.core.cases import DVFS, IDLE, Case, Settings
+from harness.core.cases import DVFS, IDLE, Case, CaseSettings
 from harness.core.configuration import Configuration
 from harness.core.power_modes import PowerMode
 from harness.devices.registry import open_device
@@ -15,7 +15,7 @@ from harness.measure.run import run
 from harness.store.results import ResultsStore
 from tests.named_modes import mode_on
 
-EPOCHS = Settings(minibatches=None, epochs=3, cache="cold")
+EPOCHS = CaseSettings(minibatches=None, epochs=3, cache="cold")
 XAVIER, ORIN = "sim:xavier-agx", "sim:orin-agx"
 USUAL = Case(XAVIER, "resnet18-cifar10", mode_on(XAVIER), 4, "ssd", 16, EPOCHS)
 
@@ -33,7 +33,7 @@ def cases() -> Iterator[Case]:
     yield dataclasses.replace(USUAL, device=ORIN, power_mode=mode_on(ORIN))
     for scale in (0.05, 0.2):
         yield dataclasses.replace(USUAL, settings=dataclasses.replace(EPOCHS, data_scale=scale))
-    idle = Settings(minibatches=None, cache="as-is", idle_s=20.0)
+    idle = CaseSettings(minibatches=None, cache="as-is", idle_s=20.0)
     for name, clocks in (("idle", "static"), ("idle-quiet", "static"), ("idle-quiet", DVFS)):
         settings = dataclasses.replace(idle, clocks=clocks)
         yield Case(XAVIER, name, mode_on(XAVIER), 0, "ssd", 1, settings, IDLE)

@@ -9,7 +9,7 @@ import re
 import pytest
 
 from harness.__main__ import main
-from harness.core.cases import Case, Settings
+from harness.core.cases import Case, CaseSettings
 from harness.core.configuration import Configuration
 from harness.core.corpus import write_corpus
 from harness.core.power_modes import NamedMode
@@ -58,7 +58,7 @@ def test_the_power_limit_of_a_mode_is_named_and_a_median_is_power_too(tmp_path):
     device = open_device("sim:v100", Configuration())
     with ResultsStore(tmp_path / "r.sqlite") as store:
         for name, mode in device.power_modes("all")[-5:]:
-            settings = Settings(minibatches=5, power_limit_w=150.0)
+            settings = CaseSettings(minibatches=5, power_limit_w=150.0)
             case = Case("sim:v100", "lenet-mnist", NamedMode(name, mode), 0, "ssd", 16, settings)
             profile = run(case, device)
             profile.aggregates["power_mean_mw"] = None  # as of a replayed table

@@ -7,7 +7,7 @@ from typing import Any, Dict, List, Optional, Sequence
 
 from hypothesis import strategies as st
 
-from harness.core.cases import CACHE_STATES, Case, Settings
+from harness.core.cases import CACHE_STATES, Case, CaseSettings
 from harness.core.metrics import POWER_CHANNEL, summarise
 from harness.core.power_modes import NamedMode, PowerMode
 from harness.core.profiles import CLEAN, FIRST, SETTLING, Minibatch, Profile, Series, Telemetry
@@ -42,7 +42,7 @@ def make_profile(
     flags: Sequence[str] = (),
 ) -> Profile:
     """A profile of LeNet whose clean minibatches took `times_ms`, with one slow first minibatch before them."""
-    settings_made = Settings(**{"minibatches": len(times_ms), **(settings or {})})
+    settings_made = CaseSettings(**{"minibatches": len(times_ms), **(settings or {})})
     usual = Case("host", "lenet-mnist", mode_on(), 0, "ssd", 16, settings_made)
     case_made = dataclasses.replace(usual, **(case or {}))
     minibatches = [Minibatch(0, 0, FIRST, 1000.0, 5.0, 400.0, 410.0)]
@@ -110,9 +110,9 @@ further = {
 }  # fmt: skip
 counts = st.integers(1, 10**6)
 without_epochs = st.sampled_from([state for state in CACHE_STATES if state != "drop-each-epoch"])
-settings_of_minibatches = st.builds(Settings, minibatches=counts, cache=without_epochs, **further)
+settings_of_minibatches = st.builds(CaseSettings, minibatches=counts, cache=without_epochs, **further)
 settings_of_epochs = st.builds(
-    Settings, minibatches=st.none(), epochs=counts, cache=st.sampled_from(CACHE_STATES), **further
+    CaseSettings, minibatches=st.none(), epochs=counts, cache=st.sampled_from(CACHE_STATES), **further
 )
 
 named_modes = st.builds(NamedMode, names, st.just(PowerMode(2, 0, 0, 0)))

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from harness.board import containers
-from harness.core.cases import Case, Settings
+from harness.core.cases import Case, CaseSettings
 from harness.core.errors import CannotRunError, DoesNotFitError, HarnessError, InvalidValueError
 from harness.workloads import WORKLOADS, Workload, get_workload, registry
 from harness.workloads.data import data_set
@@ -71,7 +71,7 @@ def run_own(module):
     def run_(lines="", name="WORKLOAD", workers=0, batch_size=4, device="host", task="training", **settings):
         opened = open_device(device, Configuration())
         workload = get_workload(f"{module(lines)}:{name}").name
-        settings = Settings(**{"minibatches": 2, "interval_s": 0.2, **settings})
+        settings = CaseSettings(**{"minibatches": 2, "interval_s": 0.2, **settings})
         case = Case(device, workload, mode_on(device), workers, "ssd", batch_size, settings, task)
         with opened.session():
             check(case, opened)

@@ -16,7 +16,7 @@ import pytest
 import jetwatt
 import predictors.models.base
 from harness.core.boards import load_board
-from harness.core.cases import Case, Settings
+from harness.core.cases import Case, CaseSettings
 from harness.core.corpus import write_corpus
 from harness.core.errors import InvalidValueError
 from harness.core.power_modes import PowerMode
@@ -348,7 +348,7 @@ def _results(tmp_path):
     with ResultsStore(tmp_path / "results.sqlite") as store:
         for mode in SPACE:
             case = Case(
-                "orin-agx", "yolov8n-coco", mode_on("orin-agx", mode.name), 0, "ssd", 16, Settings(minibatches=40)
+                "orin-agx", "yolov8n-coco", mode_on("orin-agx", mode.name), 0, "ssd", 16, CaseSettings(minibatches=40)
             )
             store.add(dataclasses.replace(device.profile(case), provenance="measured"), {"host_name": "bench"}, "run")
     return tmp_path / "results.sqlite"

@@ -7,7 +7,7 @@ import contextlib
 import numpy as np
 import pytest
 
-from harness.core.cases import Case, Settings
+from harness.core.cases import Case, CaseSettings
 from harness.core.errors import (
     CannotRunError,
     ControlError,
@@ -68,7 +68,7 @@ class Board:
 
 
 def profiler_of(board, **options):
-    case = Case("orin-agx", "mobilenetv3-gld23k", mode_on("orin-agx"), 4, "ssd", 16, Settings())
+    case = Case("orin-agx", "mobilenetv3-gld23k", mode_on("orin-agx"), 4, "ssd", 16, CaseSettings())
     return DeviceProfiler(board, case, list(zip(NAMES, MODES)), **{"wait": lambda seconds: None, **options})
 
 

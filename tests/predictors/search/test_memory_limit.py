@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import jetwatt
-from harness.core.cases import Case, Settings
+from harness.core.cases import Case, CaseSettings
 from harness.core.configuration import Configuration
 from harness.core.errors import InvalidValueError, OverMemoryLimitError, SourceUnavailableError
 from harness.core.power_modes import PowerMode
@@ -58,7 +58,7 @@ class Board:
 
 
 def profiler_of(board, sizes, limit_mib, workload="mobilenetv3-gld23k"):
-    case = Case("orin-agx", workload, mode_on("orin-agx"), 4, "ssd", sizes[0], Settings())
+    case = Case("orin-agx", workload, mode_on("orin-agx"), 4, "ssd", sizes[0], CaseSettings())
     return DeviceProfiler(board, case, MODES, batch_sizes=sizes, memory_limit_bytes=limit_mib * MIB)
 
 

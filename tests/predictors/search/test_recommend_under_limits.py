@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import jetwatt
-from harness.core.cases import Case, Settings
+from harness.core.cases import Case, CaseSettings
 from harness.core.configuration import Configuration
 from harness.core.device import limits_of, named_mode
 from harness.core.errors import CannotRunError
@@ -89,10 +89,12 @@ def test_a_replayed_gpu_offers_the_limits_of_its_rows_and_replays_the_greatest_b
     assert limits_of(device) == tuple(range(100_000, 250_001, 25_000))
     table = jetwatt.load_table("zeus-v100").query("workload == @WORKLOAD and batch_size == 64")
     for limit_w, place in ((None, 250_000), (100.0, 100_000)):
-        case = Case(device.name, WORKLOAD, named_mode(device, "maxn"), 0, "ssd", 64, Settings(power_limit_w=limit_w))
+        case = Case(
+            device.name, WORKLOAD, named_mode(device, "maxn"), 0, "ssd", 64, CaseSettings(power_limit_w=limit_w)
+        )
         expected = table.loc[table["power_limit_mw"] == place, "power_mw"].item()
         assert device.profile(case).aggregates["power_mw"] == expected
-    case = Case(device.name, WORKLOAD, named_mode(device, "maxn"), 0, "ssd", 64, Settings(power_limit_w=110.0))
+    case = Case(device.name, WORKLOAD, named_mode(device, "maxn"), 0, "ssd", 64, CaseSettings(power_limit_w=110.0))
     with pytest.raises(CannotRunError, match=r"under a power limit of 110 W; it has, in W: .*100"):
         device.check(case)
 
