@@ -21,6 +21,7 @@ from harness.core.errors import InvalidValueError
 from harness.core.metrics import minibatch_energy_mws, quartiles
 from harness.core.units import share_to_percent
 from predictors.models.base import Prediction, Predictor, make_predictor, predictor_class
+from predictors.models.regression import table_inputs
 from predictors.models.tables import Table
 from predictors.sampling import choose_by_profiling, profiling_seconds
 
@@ -167,14 +168,13 @@ class Target:
             )
         key = zlib.crc32("/".join((table.device, table.workload, table.task)).encode())
         places = choose_by_profiling(
-            table.modes,
+            table_inputs(table),
             wanted,
             lambda chosen: (table.time_ms[chosen], table.power_mw[chosen]),
             sampling=sampling,
             seed=int(np.random.SeedSequence([seed, repeat, key, wanted]).generate_state(1)[0]),
             references=self.references,
             board=table.device,
-            **table.conditions,
         )
         return np.sort(places)
 
@@ -243,7 +243,7 @@ def fit_to(predictor: Predictor, table: Table) -> None:
     """Fit a predictor to a table without the profiles whose GPU clock was not applied."""
     table = table.take(np.setdiff1d(np.arange(len(table)), table.unapplied()))
     table = table.by_minibatch() if predictor.learns_repeats else table
-    predictor.fit(table.modes, table.time_ms, table.power_mw, **table.conditions)
+    predictor.fit(table_inputs(table), table.time_ms, table.power_mw)
 
 
 def make_target(
@@ -267,7 +267,7 @@ def make_target(
 
 
 def predict_rows(predictor: Predictor, table: Table) -> Prediction:
-    return predictor.predict(table.modes, **table.conditions)
+    return predictor.predict(table_inputs(table))
 
 
 def summarise(trials: pd.DataFrame) -> Dict[str, Any]:

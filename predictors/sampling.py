@@ -17,15 +17,9 @@ from harness.core.corpus import TASKS
 from harness.core.errors import InvalidValueError, UnknownNameError
 from harness.core.terminal import available_hint
 from harness.core.units import ms_to_s
-from predictors.models.base import (
-    DEFAULT_BATCH_SIZE,
-    BatchSizes,
-    Inputs,
-    PowerLimits,
-    check_inputs,
-    one_blas_thread,
-)
+from predictors.models.base import one_blas_thread
 from predictors.models.tables import Table
+from predictors.settings import ModesLike, Settings
 
 SAMPLERS = ("random", "space-filling", "greatest-first", "sequential")
 
@@ -47,26 +41,24 @@ class Profiled(NamedTuple):
 
 
 def choose(
-    candidates: Any,
+    candidates: ModesLike,
     count: int,
     *,
     sampling: str = "random",
     seed: int = 0,
     references: Sequence[Table] = (),
     board: Optional[str] = None,
-    batch_size: BatchSizes = DEFAULT_BATCH_SIZE,
-    task: str = "training",
-    power_limit_mw: PowerLimits = None,
     history: Optional[Profiled] = None,
 ) -> np.ndarray:
     """The indices of the modes to profile, the most useful first, distinct and not profiled before.
 
-    Candidates have shape (n, 4); `sampling` is a name of `SAMPLERS`, and the same seed chooses the same modes.
+    Candidates are settings, or modes of shape (n, 4); `sampling` is a name of `SAMPLERS`, and the same seed chooses
+    the same modes.
     `sequential` uses `references`, tables of other workloads, and the name of the `board`, None if it is unknown.
     """
     if sampling not in SAMPLERS:
         raise UnknownNameError(f"sampling {sampling!r} is unknown", available_hint(sampling, SAMPLERS))
-    rows = check_inputs(candidates, batch_size, task, power_limit_mw)
+    rows = Settings.of(candidates)
     profiled_modes = set() if history is None else set(map(tuple, np.asarray(history.modes, dtype=float).tolist()))
     places = np.flatnonzero([tuple(row) not in profiled_modes for row in rows.modes.tolist()])
     if not 1 <= count <= len(places):
@@ -109,7 +101,7 @@ def choose(
         return places[pool[most_informative(taught, features(rows.take(pool)), predicted, count)]]
 
 
-def _nearest_to_sobol(rows: Inputs, count: int, seed: int) -> np.ndarray:
+def _nearest_to_sobol(rows: Settings, count: int, seed: int) -> np.ndarray:
     """Indices of the rows nearest to a Sobol sequence, by the ranks of each setting's distinct values, from 0 to 1."""
     from scipy.stats import qmc
 
@@ -127,7 +119,7 @@ def _nearest_to_sobol(rows: Inputs, count: int, seed: int) -> np.ndarray:
 
 
 def choose_by_profiling(
-    candidates: Any,
+    candidates: ModesLike,
     count: int,
     profile: Callable[[np.ndarray], Tuple[np.ndarray, np.ndarray]],
     *,
@@ -140,12 +132,12 @@ def choose_by_profiling(
     """
     if sampling != "sequential":
         return choose(candidates, count, sampling=sampling, **options)
-    table, places, figures = np.asarray(candidates), np.array([], dtype=int), np.empty((2, 0))
+    settings, places, figures = Settings.of(candidates), np.array([], dtype=int), np.empty((2, 0))
     wanted = max(1, round(_FIRST_SHARE * count))
     step = max(1, (count - wanted) // _ROUNDS)
     while len(places) < count:
-        history = Profiled(table[places], *figures) if len(places) else None
-        more = choose(table, min(wanted, count - len(places)), sampling=sampling, history=history, **options)
+        history = Profiled(settings.modes[places], *figures) if len(places) else None
+        more = choose(settings, min(wanted, count - len(places)), sampling=sampling, history=history, **options)
         places, figures = np.concatenate([places, more]), np.column_stack([figures, profile(more)])
         wanted = step
     return places

@@ -18,8 +18,9 @@ from harness.core.files import read_toml, typed
 from harness.core.power_modes import PowerMode
 from harness.core.terminal import available_hint
 from predictors.evaluation import Target
-from predictors.models.base import ALL, DEFAULT_BATCH_SIZE
+from predictors.models.base import ALL
 from predictors.models.tables import Table
+from predictors.settings import DEFAULT_BATCH_SIZE
 from predictors.trials import TrialPlan
 
 

@@ -30,24 +30,29 @@ from typing import (
 
 import numpy as np
 
-from harness.core.corpus import TASKS
 from harness.core.errors import InvalidValueError, NotFittedError, UnknownNameError
 from harness.core.pareto import pareto_front
 from harness.core.power_modes import UNKNOWN_KHZ, PowerMode
 from harness.core.terminal import available_hint
 from harness.core.units import w_to_mw
+from predictors.settings import (
+    DEFAULT_BATCH_SIZE,
+    BatchSizes,
+    ModesLike,
+    PowerLimits,
+    Settings,
+    Tasks,
+    as_numbers,
+    as_positive,
+    places_of_equals,
+)
 
 if TYPE_CHECKING:
     from sklearn.utils import Tags
 
-ModesLike = Union[np.ndarray, Sequence[Sequence[int]]]
-BatchSizes = Union[int, Sequence[int], np.ndarray]
-Tasks = Union[str, Sequence[str], np.ndarray]
-PowerLimits = Union[None, float, Sequence[float], np.ndarray]
 Numbers = Union[Sequence[float], np.ndarray]
 Some = TypeVar("Some", bound="Predictor")
 
-DEFAULT_BATCH_SIZE = 16  # 001 sec. 2.3
 LEAST_VARIED = 4  # profiled modes from which on a setting that never varied counts as fixed
 ALL = "all"
 DEFAULT = "physical-gp"  # if no predictor is named
@@ -64,19 +69,6 @@ MODULES: Dict[str, str] = {
     "linear-energy": "predictors.models.linear",
     "npe": "predictors.models.vendor_estimate",
 }
-
-
-class Inputs(NamedTuple):
-    """The inputs of a predictor, validated."""
-
-    modes: np.ndarray  # power modes as float64 of shape (n, 4), columns as in `PowerMode`, clocks in kHz
-    batch_size: np.ndarray  # samples per minibatch, float64 of shape (n,)
-    inference: np.ndarray  # whether the row is inference, bool of shape (n,)
-    power_limit_mw: Optional[np.ndarray] = None  # of the GPU, float64 of shape (n,); None if the device has none
-
-    def take(self, rows: Any) -> Inputs:
-        limits = None if self.power_limit_mw is None else self.power_limit_mw[rows]
-        return Inputs(self.modes[rows], self.batch_size[rows], self.inference[rows], limits)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -126,7 +118,7 @@ class TrainingRows(NamedTuple):
     Rows are distinct, unless the predictor `learns_repeats`.
     """
 
-    inputs: Inputs
+    inputs: Settings
     time_ms: np.ndarray
     power_mw: np.ndarray
 
@@ -170,11 +162,11 @@ class Predictor(abc.ABC):
                 predictor's space, or there are fewer distinct rows than `least_modes`.
         """
         rows = self._checked(modes, batch_size, task, power_limit_mw)
-        time_ms = _positive(time_ms, "time_ms", len(rows.modes), or_one=False)
-        if power_mw is None or np.isnan(_numbers(power_mw, "power_mw")).all():
+        time_ms = as_positive(time_ms, "time_ms", len(rows.modes), or_one=False)
+        if power_mw is None or np.isnan(as_numbers(power_mw, "power_mw")).all():
             power_mw = np.full(len(rows.modes), np.nan)
         else:
-            power_mw = _positive(power_mw, "power_mw", len(rows.modes), or_one=False)
+            power_mw = as_positive(power_mw, "power_mw", len(rows.modes), or_one=False)
         given = TrainingRows(rows, time_ms, power_mw)
         merged = TrainingRows(*merge_repeated(*given))
         if len(merged.time_ms) < self.least_modes:
@@ -204,7 +196,7 @@ class Predictor(abc.ABC):
             InvalidValueError: the modes do not have that form, or are outside the predictor's space.
             NotFittedError: `fit` was not called.
         """
-        rows = self._fitted_inputs(modes, batch_size, task, power_limit_mw)
+        rows = self._fitted_settings(modes, batch_size, task, power_limit_mw)
         with one_blas_thread():
             return self._infer(rows)
 
@@ -222,13 +214,13 @@ class Predictor(abc.ABC):
 
         A predictor without a joint distribution returns its prediction, of shape (n,). Errors are those of `predict`.
         """
-        rows = self._fitted_inputs(modes, batch_size, task, power_limit_mw)
+        rows = self._fitted_settings(modes, batch_size, task, power_limit_mw)
         with one_blas_thread():
             return self._draw(rows, count, seed)
 
-    def _fitted_inputs(
+    def _fitted_settings(
         self, modes: ModesLike, batch_size: BatchSizes, task: Tasks, power_limit_mw: PowerLimits
-    ) -> Inputs:
+    ) -> Settings:
         """The validated inputs; refused unless the predictor is fitted, with power limits or without as they are."""
         rows = self._checked(modes, batch_size, task, power_limit_mw)
         if not self.is_fitted:
@@ -283,9 +275,9 @@ class Predictor(abc.ABC):
 
     def _checked(
         self, modes: ModesLike, batch_size: BatchSizes, task: Tasks, power_limit_mw: PowerLimits = None
-    ) -> Inputs:
+    ) -> Settings:
         """The validated inputs; modes outside the predictor's `space`, if it has one, are refused."""
-        rows, space = check_inputs(modes, batch_size, task, power_limit_mw), getattr(self, "space", None)
+        rows, space = Settings.of(modes, batch_size, task, power_limit_mw), getattr(self, "space", None)
         if space is not None:
             allowed = [np.isin(column, values) for column, values in zip(rows.modes.T, space.dimensions)]
             for outside in np.flatnonzero(~np.all(allowed, axis=0))[:1]:
@@ -293,17 +285,17 @@ class Predictor(abc.ABC):
         return rows
 
     @abc.abstractmethod
-    def _learn(self, rows: Inputs, time_ms: np.ndarray, power_mw: np.ndarray) -> None:
+    def _learn(self, rows: Settings, time_ms: np.ndarray, power_mw: np.ndarray) -> None:
         """Fit to the training rows and set attributes that end in `_`; deterministic.
 
         Without measured power, `power_mw` is NaN in all rows, and predicted power must be NaN as well.
         """
 
     @abc.abstractmethod
-    def _infer(self, rows: Inputs) -> Prediction:
+    def _infer(self, rows: Settings) -> Prediction:
         """Predict validated rows."""
 
-    def _draw(self, rows: Inputs, count: int, seed: int) -> Prediction:
+    def _draw(self, rows: Settings, count: int, seed: int) -> Prediction:
         """As `draw`, for validated rows."""
         return self._infer(rows)
 
@@ -408,68 +400,15 @@ def _shown(value: Any) -> str:
     return f"{value:g}" if _is_number(value) else repr(value)
 
 
-def check_inputs(modes: ModesLike, batch_size: BatchSizes, task: Tasks, power_limit_mw: PowerLimits = None) -> Inputs:
-    """Validate power modes, batch sizes, tasks and power limits, and convert them to the arrays that predictors use."""
-    table = _numbers(modes, "power modes")
-    if table.ndim != 2 or table.shape[1] != len(PowerMode._fields):
-        raise InvalidValueError(
-            f"power modes have shape {table.shape}, expected (n, 4)", f"columns are {', '.join(PowerMode._fields)}"
-        )
-    wrong = ~(np.isfinite(table) & (table > 0))
-    if wrong.any():
-        row, column = np.argwhere(wrong)[0]
-        raise InvalidValueError(
-            f"power mode number {row} has {PowerMode._fields[column]} {table[row, column]:g}",
-            "predictors need every core count and clock as a number above 0",
-        )
-    sizes = _positive(batch_size, "batch_size", len(table))
-    tasks = _one_per_mode(np.asarray(task, dtype=object), "task", len(table))
-    unknown = sorted({str(name) for name in tasks} - set(TASKS))
-    if unknown:
-        raise InvalidValueError(f"task {unknown[0]!r} is unknown", available_hint(unknown[0], TASKS))
-    limits = None if power_limit_mw is None else _positive(power_limit_mw, "power_limit_mw", len(table))
-    return Inputs(table, sizes, np.array([name == "inference" for name in tasks], dtype=bool), limits)
-
-
-def merge_repeated(rows: Inputs, time_ms: np.ndarray, power_mw: np.ndarray) -> Tuple[Inputs, np.ndarray, np.ndarray]:
+def merge_repeated(
+    rows: Settings, time_ms: np.ndarray, power_mw: np.ndarray
+) -> Tuple[Settings, np.ndarray, np.ndarray]:
     """Merge rows profiled more than once into one with the median of its measurements; order is kept."""
-    places = places_of_equals(np.column_stack([values for values in rows if values is not None]))
+    places = places_of_equals(np.column_stack([rows.table, rows.inference]))
     if len(places) == len(time_ms):
         return rows, time_ms, power_mw
     time_ms, power_mw = (np.array([np.median(values[group]) for group in places]) for values in (time_ms, power_mw))
     return rows.take([group[0] for group in places]), time_ms, power_mw
-
-
-def places_of_equals(rows: np.ndarray) -> List[np.ndarray]:
-    """The indices of each distinct row of (n, d), in order of first appearance."""
-    _, first, group = np.unique(rows, axis=0, return_index=True, return_inverse=True)
-    ends = np.cumsum(np.bincount(group.reshape(-1)))[:-1]
-    places = np.split(np.argsort(group.reshape(-1), kind="stable"), ends)
-    return [places[number] for number in np.argsort(first)]
-
-
-def _one_per_mode(values: np.ndarray, what: str, count: int, or_one: bool = True) -> np.ndarray:
-    if values.shape != (count,) and not (or_one and values.shape == ()):
-        hint = "or give one value for all" if or_one else ""
-        raise InvalidValueError(f"{what} has shape {values.shape}, expected one value for each of {count} modes", hint)
-    return np.broadcast_to(values, (count,)).copy()
-
-
-def _numbers(values: Any, what: str) -> np.ndarray:
-    try:
-        return np.asarray(values, dtype=float)
-    except (TypeError, ValueError) as error:
-        raise InvalidValueError(f"{what} are not a table of numbers: {error}", "give them as arrays") from error
-
-
-def _positive(values: Any, what: str, count: int, or_one: bool = True) -> np.ndarray:
-    numbers = _one_per_mode(_numbers(values, what), what, count, or_one)
-    wrong = ~(np.isfinite(numbers) & (numbers > 0))
-    if wrong.any():
-        raise InvalidValueError(
-            f"{what} contains {numbers[wrong][0]:g}, expected numbers above 0", "drop modes without a figure"
-        )
-    return numbers
 
 
 def predictor_names(text: str) -> List[str]:
@@ -529,10 +468,10 @@ def modes_without_clocks(predictor: Predictor) -> Optional[List[PowerMode]]:
 
     The modes of a board would be outside the profiled range, as all of them have clocks.
     """
-    cores, *clocks = predictor.training_rows_.inputs.modes.T
-    if not len(cores) or any((khz > 1).any() for khz in clocks):
+    learned = predictor.training_rows_.inputs
+    if not len(learned) or learned.has_clocks:
         return None
-    return [PowerMode(int(count), UNKNOWN_KHZ, UNKNOWN_KHZ, UNKNOWN_KHZ) for count in np.unique(cores)]
+    return [PowerMode(int(cores), UNKNOWN_KHZ, UNKNOWN_KHZ, UNKNOWN_KHZ) for cores in np.unique(learned.modes[:, 0])]
 
 
 def admitted_rows(unprofiled: Dict[str, np.ndarray], count: int) -> np.ndarray:

@@ -24,8 +24,8 @@ import numpy as np
 
 from harness.core.errors import UnknownNameError
 from harness.core.terminal import available_hint
-from predictors.models.base import places_of_equals
 from predictors.models.regression import SCALES, ColumnScale, Figures, Regression, above_zero, column_scale
+from predictors.settings import places_of_equals
 
 HIDDEN = (256, 128, 64)
 LOSSES = ("mse", "mape")

@@ -53,7 +53,8 @@ def save_model(path: Path, predictor: Predictor, origin: Mapping[str, Any]) -> N
     if not hasattr(predictor, "training_rows_"):
         raise NotFittedError(f"{predictor.name} is not fitted and cannot be saved", "call fit first")
     inputs, time_ms, power_mw = predictor.training_rows_
-    given = {name: values for name, values in inputs._asdict().items() if values is not None}
+    columns = {name: getattr(inputs, name) for name in ("modes", "batch_size", "inference", "power_limit_mw")}
+    given = {name: values for name, values in columns.items() if values is not None}
     arrays = {**given, "time_ms": time_ms, "power_mw": power_mw, "predicted": _predicted(predictor)}
 
     def encode(value: Any) -> Any:

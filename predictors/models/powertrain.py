@@ -21,10 +21,10 @@ from typing import Tuple
 import numpy as np
 
 from harness.core.errors import InvalidValueError
-from predictors.models.base import Inputs
 from predictors.models.networks import HIDDEN, NetworkRegression, Networks, NeuralNetwork, fresh_networks
-from predictors.models.regression import ColumnScale, InputColumns, columns_of
+from predictors.models.regression import ColumnScale, InputColumns, columns_of, table_inputs
 from predictors.models.tables import Table
+from predictors.settings import Settings
 
 
 @dataclass(eq=False)
@@ -49,7 +49,7 @@ class PowerTrain(NetworkRegression):
             )
         return learn_reference(self.references[0], self.reference_seed)
 
-    def _columns(self, rows: Inputs) -> InputColumns:
+    def _columns(self, rows: Settings) -> InputColumns:
         columns, reference = columns_of(rows), self._reference().columns_
         if columns.has_limit != reference.has_limit:
             raise InvalidValueError(
@@ -79,4 +79,4 @@ def learn_reference(table: Table, seed: int) -> NeuralNetwork:
     """The networks of a reference workload, trained once per process."""
     rows = table.usable().by_minibatch()
     network = NeuralNetwork(seed=seed)
-    return network.fit(rows.modes, rows.time_ms, rows.power_mw, **rows.conditions)
+    return network.fit(table_inputs(rows), rows.time_ms, rows.power_mw)

@@ -22,8 +22,9 @@ from harness.core.corpus import TASKS
 from harness.core.errors import InvalidValueError
 from harness.core.power_modes import PowerModeSpace
 from harness.core.units import KHZ_PER_MHZ
-from predictors.models.base import Inputs, Prediction, Predictor, check_inputs
+from predictors.models.base import Prediction, Predictor
 from predictors.models.tables import Table
+from predictors.settings import Settings
 
 USUAL_WEIGHT = 4.0  # number of residuals that the prior of the spread is worth
 USUAL_MODES = 50
@@ -37,7 +38,7 @@ class InputColumns(NamedTuple):
     task: Optional[str]  # likewise
     has_limit: bool = False  # whether the rows have a power limit, which is an input then
 
-    def matrix(self, rows: Inputs) -> np.ndarray:
+    def matrix(self, rows: Settings) -> np.ndarray:
         """Cores and clocks in MHz; then log batch size, the task and log power limit, those that are inputs."""
         for what, form, learned, requested in (
             ("batch size", "g", self.batch_size, rows.batch_size),
@@ -51,7 +52,7 @@ class InputColumns(NamedTuple):
                 )
         return self.matrix_of_others(rows)
 
-    def matrix_of_others(self, rows: Inputs) -> np.ndarray:
+    def matrix_of_others(self, rows: Settings) -> np.ndarray:
         """As `matrix`, for rows of another workload, whose batch size and task may differ."""
         columns = [rows.modes[:, 0], *(rows.modes[:, 1:] / KHZ_PER_MHZ).T]
         if self.batch_size is None:
@@ -65,14 +66,14 @@ class InputColumns(NamedTuple):
         return np.column_stack(columns)
 
 
-def columns_of(rows: Inputs) -> InputColumns:
+def columns_of(rows: Settings) -> InputColumns:
     sizes, tasks = np.unique(rows.batch_size), np.unique(rows.inference)
     task = TASKS[int(tasks[0])] if len(tasks) == 1 else None
     return InputColumns(sizes[0] if len(sizes) == 1 else None, task, rows.power_limit_mw is not None)
 
 
-def table_inputs(table: Table) -> Inputs:
-    return check_inputs(table.modes, **table.conditions)
+def table_inputs(table: Table) -> Settings:
+    return Settings.of(table.modes, **table.conditions)
 
 
 class ColumnScale(NamedTuple):
@@ -149,16 +150,16 @@ class Regression(Predictor):
     def _fit(self, inputs: np.ndarray, figures: np.ndarray) -> Figures:
         """Fit figures (n, 2) to inputs (n, d)."""
 
-    def _columns(self, rows: Inputs) -> InputColumns:
+    def _columns(self, rows: Settings) -> InputColumns:
         return columns_of(rows)
 
-    def _inputs(self, rows: Inputs) -> np.ndarray:
+    def _inputs(self, rows: Settings) -> np.ndarray:
         inputs = self.columns_.matrix(rows)
         if self.log_inputs:
             inputs[:, :4] = np.log(inputs[:, :4])
         return inputs
 
-    def _learn(self, rows: Inputs, time_ms: np.ndarray, power_mw: np.ndarray) -> None:
+    def _learn(self, rows: Settings, time_ms: np.ndarray, power_mw: np.ndarray) -> None:
         self.columns_ = self._columns(rows)
         self.power_known_ = not np.isnan(power_mw).all()
         # Power that was not measured is fitted as a constant, which no time depends on, and never returned.
@@ -177,7 +178,7 @@ class Regression(Predictor):
             predicted[part] = self._fit(inputs[others], figures[others])(inputs[part])
         return figures, predicted
 
-    def _infer(self, rows: Inputs) -> Prediction:
+    def _infer(self, rows: Settings) -> Prediction:
         figures = self.fitted_(self._inputs(rows)).T
         log_sd = np.repeat(self.log_sd_[:, None], figures.shape[1], axis=1)
         if not self.power_known_:

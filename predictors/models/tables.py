@@ -13,7 +13,7 @@ from harness.core.corpus import POWER_LIMIT
 from harness.core.errors import InvalidValueError, UnknownNameError
 from harness.core.power_modes import PowerMode, PowerModeSpace
 from harness.core.terminal import available_hint
-from predictors.models.base import places_of_equals
+from predictors.settings import places_of_equals
 
 TABLE_KEY = ("device", "workload", "task", "provenance")  # corpus columns that are constant within a table
 ARRAYS = ("modes", "batch_size", "time_ms", "power_mw")

@@ -24,7 +24,8 @@ import numpy as np
 from harness.core.boards import BoardSpec, board_names, load_board
 from harness.core.errors import CannotRunError, UnknownNameError
 from harness.core.terminal import available_hint
-from predictors.models.base import Inputs, Prediction, Predictor
+from predictors.models.base import Prediction, Predictor
+from predictors.settings import Settings
 
 # Shares of the peak power at full load and greatest clocks, set by hand. Users' load tests of an Orin AGX measured 40 W
 # for the GPU and 15 W for the CPU (forums.developer.nvidia.com, topic 323456), of a module of 60 W.
@@ -47,10 +48,10 @@ class VendorPower(Predictor):
     def is_fitted(self) -> bool:
         return True
 
-    def _learn(self, rows: Inputs, time_ms: np.ndarray, power_mw: np.ndarray) -> None:
+    def _learn(self, rows: Settings, time_ms: np.ndarray, power_mw: np.ndarray) -> None:
         estimated_board(self.board)
 
-    def _infer(self, rows: Inputs) -> Prediction:
+    def _infer(self, rows: Settings) -> Prediction:
         unknown = np.full(len(rows.modes), np.nan)
         return Prediction(unknown, estimated_power_mw(estimated_board(self.board), rows.modes), unknown, unknown)
 

@@ -16,9 +16,9 @@ import numpy as np
 from harness.core.power_modes import PowerMode
 from harness.core.terminal import format_table
 from harness.core.units import S_PER_HOUR, mw_to_w, mwh_to_wh, mws_to_mwh, s_to_ms, share_to_percent
+from predictors.settings import Settings
 from predictors.strategies.closed_loop import MEASURED_LOG_SD, CandidatePosterior
 from predictors.strategies.goals import Goal
-from predictors.strategies.protocol import Candidates
 from predictors.strategies.recommendation import LEVEL, FigureInterval
 
 MS_PER_HOUR = s_to_ms(S_PER_HOUR)
@@ -88,7 +88,7 @@ def on_another_board(posterior: CandidatePosterior, time_scale: float, power_sca
 
 def forecast(
     posterior: CandidatePosterior,
-    candidates: Candidates,
+    candidates: Settings,
     pickable: np.ndarray,
     training: Training,
     board: str,
@@ -127,7 +127,7 @@ def forecast(
             return FigureInterval(float(value), value / factor, value * factor, bool(posterior.measured[index]))
 
         return TrainingForecast(
-            PowerMode(*map(int, candidates.modes[index])),
+            candidates.mode(index),
             candidates.name(index),
             int(posterior.batch_size[index]),
             interval(hours[index] * S_PER_HOUR / training.epochs, "time_ms"),

@@ -47,7 +47,8 @@ from harness.store.results import ResultsStore
 from harness.workloads import get_workload
 from predictors.sampling import profiling_seconds
 from predictors.search.memory_limit import MemoryLimit
-from predictors.strategies.protocol import Candidates, FailedMode, History, MeasuredMode
+from predictors.settings import Settings
+from predictors.strategies.protocol import FailedMode, History, MeasuredMode
 
 USUAL_WORKERS = 4  # 003 II.B, 004 4.4
 MEDIAN = 50.0  # of the times of minibatches, in %
@@ -93,7 +94,6 @@ class DeviceProfiler:
     ) -> None:
         self.device = device
         self.template = case
-        self.task = case.task
         self.resumed = 0  # candidates whose profile came from `store`
         self.taken: Dict[int, Union[MeasuredMode, FailedMode]] = {}  # by candidate
         self.peaks: Dict[int, PowerPeak] = {}  # by candidate, if its profile has one
@@ -101,10 +101,12 @@ class DeviceProfiler:
         self._modes = [NamedMode(name, mode) for name, mode in modes]
         sizes = tuple(batch_sizes or (case.batch_size,))
         limits = tuple(power_limits_mw) or (0,)
-        settings = [(size, limit) for size in sizes for limit in limits]
-        self._rows = np.array([(*mode, *setting) for _, mode in modes for setting in settings], dtype=np.int64)
-        self.candidates = Candidates(self._rows[:, :4], self._rows[:, 4], self._rows[:, 5] if power_limits_mw else None)
-        self._per_mode = len(settings)
+        each_mode = [(size, limit) for size in sizes for limit in limits]
+        batch_size, limit_mw = np.tile(np.transpose(each_mode), len(modes))
+        repeated = np.repeat([mode for _, mode in modes], len(each_mode), axis=0)
+        self.candidates = Settings.of(repeated, batch_size, case.task, limit_mw if power_limits_mw else None)
+        self._rows = self.candidates.table
+        self._per_mode = len(each_mode)
         self.store = store
         self._environment = dict(environment or (describe_environment() if store is not None else {}))
         self._run_id = run_id or uuid.uuid4().hex
@@ -128,9 +130,10 @@ class DeviceProfiler:
         """The case that profiles a candidate."""
         size = int(self.candidates.batch_size[index])
         case = dataclasses.replace(self.template, batch_size=size).in_mode(self._modes[index // self._per_mode])
-        if self.candidates.power_limit_mw is None:
+        limit_mw = self.candidates.limit_mw(index)
+        if limit_mw is None:
             return case
-        limit_w = mw_to_w(float(self.candidates.power_limit_mw[index]))
+        limit_w = mw_to_w(float(limit_mw))
         return dataclasses.replace(case, settings=dataclasses.replace(case.settings, power_limit_w=limit_w))
 
     def keep(self, profile: Profile) -> None:
@@ -168,7 +171,7 @@ class DeviceProfiler:
                 others = tuple(int(place) for place in np.flatnonzero(at_least) if place != index)
                 reason = f"{error.what}; the {len(others)} modes with equal or higher settings are excluded too"
             elif isinstance(error, DoesNotFitError) and self._per_mode > 1:
-                size = self._rows[index, 4]  # memory use does not depend on clocks
+                size = int(self.candidates.batch_size[index])  # memory use does not depend on clocks
                 others = tuple(int(place) for place in np.flatnonzero(self._rows[:, 4] >= size) if place != index)
                 reason = f"{error.what}; batch sizes of {size} and more are excluded"
         self.taken[index] = FailedMode(reason, time.monotonic() - start_s, others)

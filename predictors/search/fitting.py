@@ -21,7 +21,6 @@ from predictors.evaluation import Target, coverage, fit_to, make_target, mape, p
 from predictors.models.base import (
     ALL,
     DEFAULT,
-    PowerLimits,
     Prediction,
     Predictor,
     admitted_rows,
@@ -37,6 +36,7 @@ from predictors.models.persistence import file_sha256, load_model, save_model
 from predictors.models.tables import CONTRADICTION, TABLE_KEY, Table, find_table, tables_of
 from predictors.search.corpora import load_tables, note_on_medians
 from predictors.search.targets import find_reference, load_prior, unprofiled_target
+from predictors.settings import PowerLimits
 from predictors.strategies.goals import within
 
 if TYPE_CHECKING:

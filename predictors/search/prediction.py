@@ -17,7 +17,6 @@ from harness.workloads.optional_packages import require
 from predictors.evaluation import LEVELS
 from predictors.models.base import (
     ALL,
-    PowerLimits,
     Prediction,
     Predictor,
     admitted_rows,
@@ -27,6 +26,7 @@ from predictors.models.base import (
     usual_batch_size,
 )
 from predictors.models.persistence import load_model
+from predictors.settings import PowerLimits
 
 if TYPE_CHECKING:
     import pandas as pd

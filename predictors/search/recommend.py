@@ -22,7 +22,7 @@ from harness.core.device import Device, is_real, limits_of, named_mode
 from harness.core.errors import CannotRunError, HarnessError, InvalidValueError
 from harness.core.files import write_output
 from harness.core.mode_texts import MAXN
-from harness.core.power_modes import PowerMode, PowerModeSpace
+from harness.core.power_modes import PowerMode
 from harness.core.terminal import Countdown, Progress, available_hint, counted
 from harness.core.units import S_PER_HOUR, mib_to_bytes, mw_to_w, s_to_ms, w_to_mw
 from harness.devices.registry import open_device
@@ -31,7 +31,7 @@ from harness.fleet.pool import PoolDevice
 from harness.measure.contention import report_others
 from harness.store.results import ResultsStore
 from harness.workloads import get_workload
-from predictors.models.base import DEFAULT_BATCH_SIZE, check_options, check_probability
+from predictors.models.base import check_options, check_probability
 from predictors.models.tables import Table
 from predictors.search.corpora import load_tables
 from predictors.search.deadlines import (
@@ -61,6 +61,7 @@ from predictors.search.recommendation_report import (
     plain_spent,
 )
 from predictors.search.targets import find_reference
+from predictors.settings import DEFAULT_BATCH_SIZE, Settings
 from predictors.strategies.closed_loop import OneShot
 from predictors.strategies.fixed import presets_of
 from predictors.strategies.goals import OBJECTIVES, QUANTITIES, Goal, budget_in_mw
@@ -614,9 +615,9 @@ def profiles_of(recommendation: Recommendation, device: Device) -> Table:
     return Table(
         board_of(device),
         profiler_of(history).template.workload,
-        history.profiler.task,
+        str(candidates.task),
         device.provenance,
-        candidates.known_modes[history.places],
+        candidates.modes[history.places],
         candidates.batch_size[history.places],
         history.time_ms,
         history.power_mw,
@@ -667,10 +668,9 @@ def recommend_mode(
         modes = [mode for preset in presets for mode in device.power_modes(preset.name, case.workload)]
     setting = StrategySetting(board, references, presets, RISK if risk is None else risk, unprofiled)
     if limits_mw:
-        known_modes = np.maximum([mode for _, mode in modes], 1)  # as predictors take them
         setting = setting._replace(
             device=getattr(device, "board", device.name),
-            space=PowerModeSpace.spanned_by(known_modes.tolist()),
+            space=Settings.of([mode for _, mode in modes]).space(),
             workload=case.workload,
         )
     seed = case.settings.seed

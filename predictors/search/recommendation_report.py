@@ -74,7 +74,7 @@ def notes_on(recommendation: Recommendation) -> List[str]:
     notes, posterior = [], recommendation.posterior
     if not posterior.admitted.all():
         notes.append(describe_unprofiled(posterior.unprofiled, left_out=not recommendation.unprofiled))
-    if recommendation.several_sizes and recommendation.history.profiler.task == "training":
+    if recommendation.several_sizes and recommendation.history.profiler.candidates.task == "training":
         notes.append("the batch size changes how a network learns: learning rate and epochs may need to change with it")
     return notes
 
@@ -124,7 +124,7 @@ def plain_spent(recommendations: Sequence[Recommendation]) -> Dict[str, Any]:
 
 def _savings(recommendation: Recommendation) -> List[str]:
     lines = []
-    span = f"per hour of {recommendation.history.profiler.task} in this mode"
+    span = f"per hour of {recommendation.history.profiler.candidates.task} in this mode"
     if recommendation.samples is not None:
         span = f"over the whole training ({recommendation.samples:,.0f} samples)"
     for saving in recommendation.savings:

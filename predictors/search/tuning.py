@@ -53,8 +53,9 @@ from harness.measure.run import check
 from harness.workloads import get_workload
 from predictors.models.tables import Table
 from predictors.search.device_profiler import board_of, power_sampler
+from predictors.settings import Settings
 from predictors.strategies.goals import Goal, budget_in_mw, power_budget
-from predictors.strategies.protocol import Candidates, Choice, FailedMode, History, MeasuredMode, Strategy
+from predictors.strategies.protocol import Choice, FailedMode, History, MeasuredMode, Strategy
 from predictors.strategies.registry import StrategySetting, make_closed_loop
 
 LEAST_GAIN = 0.005  # the search ends when another mode promises less than this share of the time
@@ -135,8 +136,7 @@ class OnlineTuner:
         """
         if not modes:
             raise InvalidValueError("no power mode to choose from")
-        self.task = "training"
-        self.candidates = Candidates(np.array(modes, dtype=np.int64), np.full(len(modes), batch_size, dtype=np.int64))
+        self.candidates = Settings.of(modes, batch_size)
         self._modes = list(modes)
         self._apply = apply
         self._power_mw = power_mw

@@ -134,20 +134,17 @@ def learn(predictor: Predictor, history: History, widen: float = 1.0, draws: int
     failed ones have no figures (NaN). Without measured power, power is NaN. `widen` is a factor on the standard
     deviations of predictions.
     """
-    candidates, task, places = history.profiler.candidates, history.profiler.task, history.places
+    candidates, places = history.profiler.candidates, history.places
     sizes, power_mw = candidates.batch_size, history.power_mw
     log_time, log_power, log_time_sd, log_power_sd = np.full((4, len(sizes)), np.nan)
     unprofiled: Dict[str, np.ndarray] = {}
     freedom = float("inf")
     if history.untried.any():
-        modes, has_power = candidates.known_modes, bool(np.isfinite(power_mw).all())
+        has_power = bool(np.isfinite(power_mw).all())
         learned_mw = power_mw if has_power else np.full(len(places), ANY_POWER_MW)
-        predictor.fit(modes[places], history.time_ms, learned_mw, **candidates.conditions(task, places))
-        settings = candidates.conditions(task)
-        predicted = (
-            predictor.draw(modes, draws, len(places), **settings) if draws else predictor.predict(modes, **settings)
-        )
-        unprofiled, freedom = predictor.unprofiled(modes, **settings), predicted.freedom
+        predictor.fit(candidates.take(places), history.time_ms, learned_mw)
+        predicted = predictor.draw(candidates, draws, len(places)) if draws else predictor.predict(candidates)
+        unprofiled, freedom = predictor.unprofiled(candidates), predicted.freedom
         log_time, log_time_sd = np.log(predicted.time_ms), widen * predicted.time_log_sd
         if has_power:
             log_power, log_power_sd = np.log(predicted.power_mw), widen * predicted.power_log_sd
@@ -176,8 +173,7 @@ def design_for(seed: int, all_sizes: bool = False) -> Designer:
         wanted = min(count - 1, len(places))
         if wanted < 1:
             return [middle]
-        conditions = candidates.conditions(history.profiler.task, places)
-        spread = choose(candidates.known_modes[places], wanted, sampling="space-filling", seed=seed, **conditions)
+        spread = choose(candidates.take(places), wanted, sampling="space-filling", seed=seed)
         return [middle, *places[spread].tolist()]
 
     return design

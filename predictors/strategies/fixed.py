@@ -80,7 +80,7 @@ class GreatestEstimatedPower(Strategy):
     def choose(self, history: History, goal: Goal) -> Choice:
         candidates = history.profiler.candidates
         estimator = make_predictor(predictor_class("npe"), board=self.device)
-        power_mw = estimator.predict(candidates.known_modes, batch_size=candidates.batch_size).power_mw
+        power_mw = estimator.predict(candidates).power_mw
         within = (power_mw <= goal.limits.get("power_mw", np.inf)) & history.usable
         if within.any():
             index = int(np.where(within, power_mw, -np.inf).argmax())

@@ -6,50 +6,20 @@ A `Strategy` accesses a device only through its `History`, which takes profiles 
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, Callable, Dict, List, NamedTuple, Optional, Protocol, Sequence, Tuple, Union
+from typing import Callable, Dict, List, NamedTuple, Optional, Protocol, Sequence, Tuple, Union
 
 import numpy as np
 
 from harness.core.errors import CannotRunError, InvalidValueError
-from harness.core.power_modes import PowerMode, name_under_limit
+from harness.core.power_modes import PowerMode
 from harness.core.units import mw_to_w
 from predictors.models.tables import Table
 from predictors.sampling import profiling_seconds
+from predictors.settings import Settings
 from predictors.strategies.goals import Goal
 
 MOST_FAILURES = 3
 """A search ends if this many candidates in a row cannot be profiled, as then the candidates are not the cause."""
-
-
-class Candidates(NamedTuple):
-    """The candidates of a choice: power modes, each with a batch size and, on a discrete GPU, a power limit."""
-
-    modes: np.ndarray  # int64 of shape (n, 4), columns as in `PowerMode`; a clock that the device does not report is 0
-    batch_size: np.ndarray  # int64 of shape (n,)
-    power_limit_mw: Optional[np.ndarray] = None  # int64 of shape (n,); None if the device has none
-
-    def conditions(self, task: str, places: Any = slice(None)) -> Dict[str, Any]:
-        """What predictors take beside the modes, of all candidates or of some, by the names of their arguments."""
-        limits = None if self.power_limit_mw is None else self.power_limit_mw[places]
-        return {"batch_size": self.batch_size[places], "task": task, "power_limit_mw": limits}
-
-    def name(self, index: int) -> str:
-        """The mode of a candidate as text, with its power limit, and with its batch size if there are several."""
-        limits = self.power_limit_mw
-        mode = name_under_limit(PowerMode(*self.modes[index].tolist()), None if limits is None else int(limits[index]))
-        has_several_sizes = (self.batch_size != self.batch_size[0]).any()
-        return f"{mode}, batch size {self.batch_size[index]}" if has_several_sizes else mode
-
-    @property
-    def settings(self) -> np.ndarray:
-        """What tells each candidate from all others, shape (n, 6): mode, batch size, power limit, 0 without one."""
-        limits = np.zeros_like(self.batch_size) if self.power_limit_mw is None else self.power_limit_mw
-        return np.column_stack([self.known_modes, self.batch_size, limits])
-
-    @property
-    def known_modes(self) -> np.ndarray:
-        """The modes as predictors take them: an unknown clock is equal in all, so any number above 0 will do."""
-        return np.maximum(self.modes, 1)
 
 
 class MeasuredMode(NamedTuple):
@@ -71,8 +41,7 @@ class FailedMode(NamedTuple):
 class Profiler(Protocol):
     """A device with a workload: the candidates, and their profiles."""
 
-    candidates: Candidates  # everywhere else a candidate is its index here
-    task: str  # `training` or `inference`
+    candidates: Settings  # of one task; everywhere else a candidate is its index here
 
     def profile(self, index: int) -> Union[MeasuredMode, FailedMode]:
         """Profile one candidate; raises a `HarnessError` if nothing can be measured any more."""
@@ -83,8 +52,7 @@ class TableProfiler:
 
     def __init__(self, table: Table) -> None:
         self.table = table
-        self.task = table.task
-        self.candidates = Candidates(table.modes, table.batch_size, table.power_limit_mw)
+        self.candidates = Settings.of(table.modes, **table.conditions)
 
     def profile(self, index: int) -> MeasuredMode:
         """The figures of a row."""
@@ -222,7 +190,7 @@ class History:
         return np.array([measured.power_mw for measured in self.taken.values()])
 
     def mode(self, index: int) -> PowerMode:
-        return PowerMode(*self.profiler.candidates.modes[index].tolist())
+        return self.profiler.candidates.mode(index)
 
     def figures(self, index: int, goal: Goal) -> Tuple[float, float]:
         """Objective of a profiled candidate, and its excess over the limits."""
@@ -249,8 +217,7 @@ class History:
 
     def choice(self, index: int, reason: str, feasible: bool) -> Choice:
         candidates, measured = self.profiler.candidates, self.taken.get(index)
-        size, limits = int(candidates.batch_size[index]), candidates.power_limit_mw
-        limit_mw = None if limits is None else int(limits[index])
+        size, limit_mw = int(candidates.batch_size[index]), candidates.limit_mw(index)
         return Choice(index, self.mode(index), size, feasible, measured, self.spent, reason, limit_mw)
 
 

@@ -12,11 +12,12 @@ from harness.core.metrics import minibatch_energy_mws
 from harness.core.pareto import pareto_front
 from harness.core.power_modes import PowerMode, name_under_limit
 from harness.core.units import S_PER_HOUR, ms_to_s, mwh_to_wh, mws_to_mwh, s_to_ms
-from predictors.models.base import DEFAULT_BATCH_SIZE, Predictor
+from predictors.models.base import Predictor
+from predictors.settings import DEFAULT_BATCH_SIZE, Settings
 from predictors.strategies.closed_loop import CandidatePosterior, learn
 from predictors.strategies.fixed import Maxn, Presets, VendorPreset
 from predictors.strategies.goals import Goal
-from predictors.strategies.protocol import Candidates, Choice, History, Strategy
+from predictors.strategies.protocol import Choice, History, Strategy
 from predictors.strategies.search import Grid
 
 LEVEL = 0.8  # share of measurements that the intervals should contain
@@ -189,9 +190,9 @@ def shared_mode(recommendations: Sequence[Recommendation], risk: float) -> Optio
     return SharedMode(tuple(modes), float(longer[best]))
 
 
-def _shared_candidates(candidates: Sequence[Candidates]) -> List[np.ndarray]:
+def _shared_candidates(candidates: Sequence[Settings]) -> List[np.ndarray]:
     """Indices of the candidates that all of these have, in the order of the first: an array for each."""
-    places = [{setting: place for place, setting in enumerate(map(tuple, one.settings.tolist()))} for one in candidates]
+    places = [{setting: place for place, setting in enumerate(map(tuple, one.table.tolist()))} for one in candidates]
     shared = [setting for setting in places[0] if all(setting in other for other in places)]
     return [np.array([own[setting] for setting in shared], dtype=int) for own in places]
 
@@ -213,7 +214,6 @@ def describe_all(
         value = float(np.exp(log_median[index]))
         return FigureInterval(value, value / factor, value * factor, bool(posterior.measured[index]))
 
-    limits = history.profiler.candidates.power_limit_mw
     return [
         ModeFigures(
             label,
@@ -221,7 +221,7 @@ def describe_all(
             int(posterior.batch_size[index]),
             interval(posterior.log_time, posterior.log_time_sd, index),
             interval(posterior.log_power, posterior.log_power_sd, index),
-            None if limits is None else int(limits[index]),
+            history.profiler.candidates.limit_mw(index),
         )
         for index in places
     ]

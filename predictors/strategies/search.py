@@ -8,10 +8,10 @@ from typing import Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
 import numpy as np
 
 from harness.core.errors import InvalidValueError
+from predictors.settings import DIMENSIONS, Settings
 from predictors.strategies.goals import QUANTITIES, Goal
-from predictors.strategies.protocol import Candidates, Choice, History, MeasuredMode, Strategy
+from predictors.strategies.protocol import Choice, History, MeasuredMode, Strategy
 
-DIMENSIONS = ("cpu_cores", "cpu_khz", "gpu_khz", "mem_khz", "batch_size", "power_limit_mw")
 BATCH, LIMIT = DIMENSIONS.index("batch_size"), "power_limit_mw"
 
 
@@ -22,9 +22,9 @@ class Grid:
     nearest one. Later changes to `usable` count, too.
     """
 
-    def __init__(self, candidates: Candidates, usable: Optional[np.ndarray] = None) -> None:
+    def __init__(self, candidates: Settings, usable: Optional[np.ndarray] = None) -> None:
         self.usable = np.ones(len(candidates.modes), dtype=bool) if usable is None else usable
-        self._rows = candidates.settings
+        self._rows = candidates.table
         self._values = [np.unique(column) for column in self._rows.T]
         self.steps = np.column_stack([np.searchsorted(*pair) for pair in zip(self._values, self._rows.T)])
         self.shape = tuple(len(values) for values in self._values)  # number of values in each dimension

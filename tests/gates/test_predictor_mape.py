@@ -16,13 +16,14 @@ import pytest
 from harness.core.measured_tables import load_table
 from predictors.evaluation import Target, fit_to, make_target, predict_rows
 from predictors.models import networks, physical_gp, powertrain
-from predictors.models.base import MODULES, Inputs, Prediction, Predictor, one_blas_thread, predictor_class
+from predictors.models.base import MODULES, Prediction, Predictor, one_blas_thread, predictor_class
 from predictors.models.physical_gp import posterior
 from predictors.models.physical_gp.learning import learn_hierarchy
 from predictors.models.physical_gp.prior import Hierarchy, priors_for
 from predictors.models.tables import ARRAYS, Table, find_table, tables_of
 from predictors.scenarios import ProfileSource
 from predictors.search.scenario import simulated
+from predictors.settings import Settings
 from predictors.trials import TrialPlan, run_plan
 from tests.gates.conftest import Gate, blind_spots, forget_references, unlike
 from tests.gates.recorded import PREDICTORS, entries_of
@@ -365,10 +366,10 @@ def halve_features(monkeypatch: pytest.MonkeyPatch, kind: Type[Predictor]) -> No
     """It no longer sees the GPU and memory clocks."""
     learn, infer = kind._learn, kind._infer
 
-    def blind(rows: Inputs) -> Inputs:
+    def blind(rows: Settings) -> Settings:
         modes = rows.modes.copy()
         modes[:, 2:] = 1_000_000
-        return rows._replace(modes=modes)
+        return dataclasses.replace(rows, modes=modes)
 
     monkeypatch.setattr(kind, "_learn", lambda self, rows, *measured: learn(self, blind(rows), *measured))
     monkeypatch.setattr(kind, "_infer", lambda self, rows: infer(self, blind(rows)))
@@ -378,7 +379,7 @@ def shuffle_targets(monkeypatch: pytest.MonkeyPatch, kind: Type[Predictor]) -> N
     """It learns the time and power of other modes."""
     learn = kind._learn
 
-    def confused(self: Predictor, rows: Inputs, time_ms: np.ndarray, power_mw: np.ndarray) -> None:
+    def confused(self: Predictor, rows: Settings, time_ms: np.ndarray, power_mw: np.ndarray) -> None:
         order = np.random.default_rng(0).permutation(len(time_ms))
         learn(self, rows, time_ms[order], power_mw[order])
 
@@ -389,8 +390,8 @@ def shift_columns(monkeypatch: pytest.MonkeyPatch, kind: Type[Predictor]) -> Non
     """It takes the CPU clock for the cores, the GPU clock for the CPU's and so on, when it predicts."""
     infer = kind._infer
 
-    def shifted(self: Predictor, rows: Inputs) -> Prediction:
-        return infer(self, rows._replace(modes=np.roll(rows.modes, -1, axis=1)))
+    def shifted(self: Predictor, rows: Settings) -> Prediction:
+        return infer(self, dataclasses.replace(rows, modes=np.roll(rows.modes, -1, axis=1)))
 
     monkeypatch.setattr(kind, "_infer", shifted)
 

@@ -8,8 +8,9 @@ from typing import Optional, Tuple
 import numpy as np
 
 from harness.core.power_modes import PowerModeSpace
-from predictors.models.base import Inputs, Prediction, Predictor
+from predictors.models.base import Prediction, Predictor
 from predictors.models.tables import Table
+from predictors.settings import Settings
 
 SPACE = PowerModeSpace((2, 4, 8), (499_200, 1_036_800, 2_201_600), (114_750, 420_750, 1_300_500), (204_000, 3_199_000))
 """54 modes."""
@@ -27,12 +28,12 @@ class LogLinear(Predictor):
     space: Optional[PowerModeSpace] = None
     references: Tuple[Table, ...] = ()
 
-    def _learn(self, rows: Inputs, time_ms: np.ndarray, power_mw: np.ndarray) -> None:
+    def _learn(self, rows: Settings, time_ms: np.ndarray, power_mw: np.ndarray) -> None:
         design, logs = _design(rows), np.log(np.column_stack([time_ms, power_mw]))
         self.weights_ = np.linalg.solve(design.T @ design + self.ridge * np.eye(design.shape[1]), design.T @ logs)
         self.log_sd_ = float(np.maximum(np.std(logs - design @ self.weights_), 1e-9))
 
-    def _infer(self, rows: Inputs) -> Prediction:
+    def _infer(self, rows: Settings) -> Prediction:
         time_ms, power_mw = np.exp(_design(rows) @ self.weights_).T
         return Prediction(time_ms, power_mw, np.full(len(time_ms), self.log_sd_), np.full(len(time_ms), self.log_sd_))
 
@@ -42,13 +43,13 @@ class Nothing(LogLinear):
 
     name = "nothing-of-time"
 
-    def _infer(self, rows: Inputs) -> Prediction:
+    def _infer(self, rows: Settings) -> Prediction:
         prediction = super()._infer(rows)
         unknown = np.full_like(prediction.time_ms, np.nan)
         return Prediction(unknown, prediction.power_mw, unknown, prediction.power_log_sd)
 
 
-def _design(rows: Inputs) -> np.ndarray:
+def _design(rows: Settings) -> np.ndarray:
     logs = np.log(rows.modes) - np.log([4, 1e6, 4e5, 1e6])
     return np.column_stack([np.ones(len(logs)), logs, np.log(rows.batch_size / 16), rows.inference])
 

@@ -11,6 +11,7 @@ from harness.core.errors import InvalidValueError, UnknownNameError
 from predictors.evaluation import mape
 from predictors.models.physical_gp import PhysicalGP
 from predictors.sampling import SAMPLERS, Profiled, choose, choose_by_profiling
+from predictors.settings import Settings
 from tests.predictors.models.physical_gp.made_tables import make_table
 
 TABLE = make_table(20)
@@ -118,7 +119,7 @@ def test_the_greatest_mode_comes_first():
 @pytest.mark.parametrize("sampling", ["space-filling", "greatest-first"])
 def test_several_batch_sizes_are_spread_over_and_the_greatest_mode_comes_at_the_middle_one(sampling):
     modes, sizes = np.repeat(TABLE.modes, 3, axis=0), np.tile([1, 8, 64], len(TABLE.modes))
-    chosen = choose(modes, 6, sampling=sampling, batch_size=sizes, seed=1)
+    chosen = choose(Settings.of(modes, sizes), 6, sampling=sampling, seed=1)
     assert set(sizes[chosen]) == {1, 8, 64}
     if sampling == "greatest-first":
         assert sizes[chosen[0]] == 8

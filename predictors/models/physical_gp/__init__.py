@@ -10,7 +10,7 @@ import numpy as np
 from harness.core.errors import InvalidValueError
 from harness.core.power_modes import PowerModeSpace
 from harness.core.units import mw_to_w, w_to_mw
-from predictors.models.base import Inputs, Prediction, Predictor
+from predictors.models.base import Prediction, Predictor
 from predictors.models.physical_gp import power_limit
 from predictors.models.physical_gp.alternatives import FORM_ALONE, of_other_board
 from predictors.models.physical_gp.draws import draw
@@ -19,6 +19,7 @@ from predictors.models.physical_gp.power_limit import LimitPosterior
 from predictors.models.physical_gp.prior import Counts, Hierarchy, priors_for, read_hierarchy
 from predictors.models.physical_gp.response import features
 from predictors.models.tables import Table
+from predictors.settings import Settings
 
 MOST_ROWS = 600  # rows to fit on; of more, a sample is used: the cost grows with their cube
 DOUBTFUL = 0.06  # weight of a row some 7.5 standard deviations off
@@ -49,7 +50,7 @@ class PhysicalGP(Predictor):
     starts: int = 4  # number of starts of the optimisation with few modes
     seed: int = 0  # of the starts, and of the sample of very many modes
 
-    def _learn(self, rows: Inputs, time_ms: np.ndarray, power_mw: np.ndarray) -> None:
+    def _learn(self, rows: Settings, time_ms: np.ndarray, power_mw: np.ndarray) -> None:
         if len(rows.modes) > MOST_ROWS:
             kept = np.sort(np.random.default_rng(self.seed).choice(len(rows.modes), MOST_ROWS, replace=False))
             rows, time_ms, power_mw = rows.take(kept), time_ms[kept], power_mw[kept]
@@ -72,7 +73,7 @@ class PhysicalGP(Predictor):
         alternatives = FORM_ALONE if known_board else of_other_board(rows.modes[:, 3])
         self.posterior_ = learn(features(rows), time_ms, power_w, priors, starts, self.seed, alternatives)
 
-    def _learn_under_limits(self, rows: Inputs, time_ms: np.ndarray, power_mw: np.ndarray) -> None:
+    def _learn_under_limits(self, rows: Settings, time_ms: np.ndarray, power_mw: np.ndarray) -> None:
         """Fit the form of a GPU under power limits, whose prior comes from other GPUs and workloads."""
         prior = power_limit.prior_for(self.references, self.board, self.workload)
         greatest_khz = None if self.space is None else float(self.space.gpu_khz[-1])
@@ -93,7 +94,7 @@ class PhysicalGP(Predictor):
         weight = self.posterior_.row_weight[int(np.argmax(self.posterior_.weight))]
         return np.flatnonzero((weight < DOUBTFUL).any(axis=0))
 
-    def _draw(self, rows: Inputs, count: int, seed: int) -> Prediction:
+    def _draw(self, rows: Settings, count: int, seed: int) -> Prediction:
         if isinstance(self.posterior_, LimitPosterior):
             return _limit_prediction(*power_limit.draw(self.posterior_, rows, count, seed))
         if len(self.posterior_.data) < 2 or not self.posterior_.data.size:  # without power, or a row
@@ -102,7 +103,7 @@ class PhysicalGP(Predictor):
         (time, power), (time_sd, power_sd) = np.swapaxes(mean, 0, 1), np.sqrt(np.swapaxes(variance, 0, 1))
         return Prediction(np.exp(time), w_to_mw(np.exp(power)), time_sd, power_sd, freedom=TAILS)
 
-    def _infer(self, rows: Inputs) -> Prediction:
+    def _infer(self, rows: Settings) -> Prediction:
         if isinstance(self.posterior_, LimitPosterior):
             return _limit_prediction(*power_limit.infer(self.posterior_, rows))
         mean, variance = infer(self.posterior_, features(rows))

@@ -29,10 +29,10 @@ import numpy as np
 
 from harness.core.measured_tables import load_table
 from harness.core.units import mw_to_w
-from predictors.models.base import DEFAULT_BATCH_SIZE, Inputs
 from predictors.models.physical_gp.response import by_name, contiguous_columns
 from predictors.models.regression import table_inputs
 from predictors.models.tables import Table, tables_of
+from predictors.settings import DEFAULT_BATCH_SIZE, STAND_IN_KHZ, Settings
 
 UNIT_BATCH = float(DEFAULT_BATCH_SIZE)
 SHIPPED = ("zeus-v100", "zeus-a40")  # learned from where no reference is given
@@ -92,14 +92,14 @@ class LimitPosterior(NamedTuple):
     has_power: bool
 
 
-def settings_of(rows: Inputs, greatest_khz: float) -> np.ndarray:
+def settings_of(rows: Settings, greatest_khz: float) -> np.ndarray:
     """Logarithms of batch size, power limit in W and locked clock relative to the greatest, shape (n, 3).
 
     A clock that the device does not report is free: its logarithm is 0.
     """
     assert rows.power_limit_mw is not None
     gpu_khz = rows.modes[:, 2]
-    clock = np.where(gpu_khz > 1, np.minimum(gpu_khz / greatest_khz, 1.0), 1.0)
+    clock = np.where(gpu_khz > STAND_IN_KHZ, np.minimum(gpu_khz / greatest_khz, 1.0), 1.0)
     return np.log(np.column_stack([rows.batch_size, mw_to_w(rows.power_limit_mw), clock]))
 
 
@@ -134,7 +134,7 @@ def _switching(v: Dict[str, np.ndarray], clock: np.ndarray) -> np.ndarray:
 
 
 def learn(
-    rows: Inputs,
+    rows: Settings,
     time_ms: np.ndarray,
     power_mw: np.ndarray,
     prior: Normal,
@@ -177,7 +177,7 @@ def before_profiling(prior: Normal, greatest_khz: float) -> LimitPosterior:
     return LimitPosterior(prior, np.empty((0, 3)), greatest_khz, np.empty(0), np.empty((0, 0)), has_power=True)
 
 
-def infer(posterior: LimitPosterior, rows: Inputs) -> Tuple[np.ndarray, np.ndarray]:
+def infer(posterior: LimitPosterior, rows: Settings) -> Tuple[np.ndarray, np.ndarray]:
     """Mean and variance of log time (ms) and log power (W), noise included: each of shape (2, n); NaN without power."""
     settings = settings_of(rows, posterior.greatest_khz)
     gain, variance = _condition(posterior, settings)
@@ -189,7 +189,7 @@ def infer(posterior: LimitPosterior, rows: Inputs) -> Tuple[np.ndarray, np.ndarr
     return _by_figure(mean, len(settings)), _by_figure(variance, len(settings))
 
 
-def draw(posterior: LimitPosterior, rows: Inputs, count: int, seed: int) -> Tuple[np.ndarray, np.ndarray]:
+def draw(posterior: LimitPosterior, rows: Settings, count: int, seed: int) -> Tuple[np.ndarray, np.ndarray]:
     """Joint samples of the parameters: mean and variance as of `infer` given each, of shape (2, count, n)."""
     settings = settings_of(rows, posterior.greatest_khz)
     gain, variance = _condition(posterior, settings)

@@ -20,10 +20,10 @@ from typing import Dict, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 
+from harness.core.corpus import TASKS
 from harness.core.errors import InvalidValueError
 from harness.core.files import read_toml
 from harness.core.units import mw_to_w
-from predictors.models.base import Inputs
 from predictors.models.physical_gp.posterior import learn
 from predictors.models.physical_gp.response import (
     PARAMETERS,
@@ -35,6 +35,7 @@ from predictors.models.physical_gp.response import (
 )
 from predictors.models.regression import table_inputs
 from predictors.models.tables import Table
+from predictors.settings import Settings
 
 SHIPPED = Path(__file__).with_name("prior.toml")
 FORMAT = 1  # of prior files
@@ -245,8 +246,10 @@ def learn_tables(tables: Sequence[Table], prior: Prior, starts: int = 3) -> Tabl
         if len(part) > ROWS:
             part = part.take(np.sort(np.random.default_rng(0).choice(len(part), ROWS, replace=False)))
         parts.append(part)
-    inputs = [table_inputs(part)[:3] for part in parts]  # boards have no power limits
-    at = features(Inputs(*map(np.concatenate, zip(*inputs))))
+    inputs = [table_inputs(part) for part in parts]
+    columns = ([getattr(each, name) for each in inputs] for name in ("modes", "batch_size", "inference"))
+    modes, sizes, inference = (np.concatenate(column) for column in columns)
+    at = features(Settings(modes, sizes, np.where(inference, *reversed(TASKS)), None))  # boards have no power limits
     time_ms, power_mw = (np.concatenate([getattr(part, name) for part in parts]) for name in ("time_ms", "power_mw"))
     power_w = None if np.isnan(power_mw).any() else mw_to_w(power_mw)
     posterior = learn(at, time_ms, power_w, (prior,), starts, seed=0)

@@ -30,7 +30,7 @@ from typing import Dict, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 
-from predictors.models.base import DEFAULT_BATCH_SIZE, Inputs
+from predictors.settings import DEFAULT_BATCH_SIZE, Settings
 
 PARAMETERS = (
     *("gpu", "memory", "launch", "prepare", "serial", "constant"),
@@ -93,7 +93,7 @@ class Watts(NamedTuple):
     duty: np.ndarray  # the share of the minibatch in the time that power is averaged over
 
 
-def features(rows: Inputs) -> Features:
+def features(rows: Settings) -> Features:
     """Logarithms of the inputs, relative to `UNIT_MODE` and `UNIT_BATCH`."""
     cores, cpu, gpu, memory = contiguous_columns(np.log(rows.modes / UNIT_MODE))
     return Features(cores, cpu, gpu, memory, np.log(rows.batch_size / UNIT_BATCH), rows.inference.astype(float))

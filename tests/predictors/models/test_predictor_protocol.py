@@ -13,7 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.core.errors import InvalidValueError
-from predictors.models.base import Prediction, check_inputs
+from predictors.models.base import Prediction
+from predictors.settings import Settings
 from tests.predictors.plain_predictors import SPACE, LogLinear, made_table
 
 TABLE = made_table()
@@ -121,7 +122,7 @@ def test_an_interval_s_level_is_a_share(level):
 
 @given(st.lists(st.tuples(*(st.integers(1, 10**7),) * 4), min_size=1, max_size=8), st.integers(1, 512))
 def test_checked_inputs_say_what_was_asked(modes, size):
-    rows = check_inputs(modes, size, "inference")
+    rows = Settings.of(modes, size, "inference")
     assert rows.modes.tolist() == [list(map(float, mode)) for mode in modes]
     assert rows.batch_size.tolist() == [size] * len(modes)
     assert rows.inference.all()

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from harness.core.errors import InvalidValueError
-from predictors.models.base import Prediction, check_inputs
+from predictors.models.base import Prediction
 from predictors.models.linear import Ridge
 from predictors.models.regression import (
     SCALES,
@@ -24,6 +24,7 @@ from predictors.models.regression import (
     columns_of,
     residual_spread,
 )
+from predictors.settings import Settings
 
 MODES = [[2, 1_000_000, 500_000, 204_000], [4, 2_000_000, 1_000_000, 3_199_000]]
 VALUES = np.array([[1.0, 100.0, 7.0], [2.0, 300.0, 7.0], [6.0, 200.0, 7.0]])
@@ -31,23 +32,23 @@ NOTHING = np.empty((0, 2))
 
 
 def test_rows_of_one_batch_size_and_task_give_the_four_settings():
-    rows = check_inputs(MODES, 8, "training")
+    rows = Settings.of(MODES, 8, "training")
     assert columns_of(rows).matrix(rows).tolist() == [[2, 1000, 500, 204], [4, 2000, 1000, 3199]]
 
 
 def test_batch_size_and_task_are_inputs_where_rows_differ_in_them():
-    rows = check_inputs(MODES, [8, 16], ["training", "inference"])
+    rows = Settings.of(MODES, [8, 16], ["training", "inference"])
     columns = columns_of(rows)
     assert columns.matrix(rows)[:, 4:].tolist() == [[np.log(8), 0], [np.log(16), 1]]
-    columns.matrix(check_inputs(MODES, 64, "inference"))
+    columns.matrix(Settings.of(MODES, 64, "inference"))
 
 
 @pytest.mark.parametrize(
     ("size", "task", "named"), [(32, "training", "batch size 8"), (8, "inference", "task training")]
 )
 def test_another_batch_size_or_task_than_the_one_learned_is_refused(size, task, named):
-    columns = columns_of(check_inputs(MODES, 8, "training"))
-    rows = check_inputs(MODES, size, task)
+    columns = columns_of(Settings.of(MODES, 8, "training"))
+    rows = Settings.of(MODES, size, task)
     with pytest.raises(InvalidValueError, match=f"was fitted on {named} only, requested {size if size > 8 else task}"):
         columns.matrix(rows)
     assert columns.matrix_of_others(rows).shape == (2, 4)

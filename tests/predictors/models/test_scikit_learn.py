@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from harness.core.errors import DependencyError
-from predictors.models.base import check_inputs
 from predictors.models.regression import columns_of
 from predictors.models.scikit_learn import Boosting, DecisionTree, Perceptron, RandomForest
+from predictors.settings import Settings
 from tests.predictors.plain_predictors import made_table
 
 TABLE = made_table()
@@ -31,7 +31,7 @@ def fitted(kind, **params):
 )
 def test_the_trees_answer_as_those_of_scikit_learn(kind, params, theirs, options):
     module, name = theirs.split(".")
-    rows = check_inputs(TABLE.modes, 16, "training")
+    rows = Settings.of(TABLE.modes, 16, "training")
     inputs = columns_of(rows).matrix(rows)
     model = getattr(pytest.importorskip(f"sklearn.{module}"), name)(random_state=3, **options)
     model.fit(inputs[SOME], np.log(TABLE.time_ms[SOME]))

@@ -16,11 +16,11 @@ from harness.core.errors import InvalidValueError
 from harness.workloads import get_workload
 from jetwatt import recommend
 from predictors.search.deadlines import Training, forecast, format_forecasts, on_another_board, plain_forecasts
+from predictors.settings import Settings
 from predictors.strategies.closed_loop import CandidatePosterior
-from predictors.strategies.protocol import Candidates
 
 MODES = np.array([(4, 1_000_000, 500_000, 800_000), (8, 2_000_000, 1_000_000, 1_600_000)])
-CANDIDATES = Candidates(MODES, np.full(2, 16))
+CANDIDATES = Settings.of(MODES)
 # 3,600 samples in batches of 16 are 225 minibatches: of 100 ms, 160 epochs take an hour.
 EPOCHS, SAMPLES = 160.0, 3600
 

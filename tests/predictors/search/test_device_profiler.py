@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 
-import numpy as np
 import pytest
 
 from harness.core.cases import Case, CaseSettings
@@ -23,8 +22,9 @@ from harness.core.profiles import Minibatch, Profile, Series, Telemetry
 from harness.store.results import ResultsStore
 from predictors.search.device_profiler import COOLING_S, DeviceProfiler, PowerPeak
 from predictors.search.recommend import WithinPeak
+from predictors.settings import Settings
 from predictors.strategies.goals import Goal
-from predictors.strategies.protocol import Candidates, FailedMode, History, MeasuredMode, Strategy
+from predictors.strategies.protocol import FailedMode, History, MeasuredMode, Strategy
 from tests.named_modes import mode_on
 
 MODES = [PowerMode(cores, cpu, gpu, 3_199_000) for cores in (2, 4) for cpu in (8, 16) for gpu in (3, 6)]
@@ -254,7 +254,7 @@ class Searched:
     """A profiler of five modes of 10, 20, ... W and 50, 40, ... ms, whose peaks are a fifth above."""
 
     task = "training"
-    candidates = Candidates(np.array(MODES[:5]), np.full(5, 16))
+    candidates = Settings.of(MODES[:5])
 
     def __init__(self, told=range(5)):
         self.peaks, self._told = {}, told

@@ -7,8 +7,9 @@ from typing import Sequence
 
 import numpy as np
 
-from predictors.models.base import Inputs, Prediction, Predictor
+from predictors.models.base import Prediction, Predictor
 from predictors.models.tables import Table
+from predictors.settings import Settings
 from predictors.strategies.closed_loop import ClosedLoop
 from predictors.strategies.protocol import History
 
@@ -59,10 +60,10 @@ class NearlyRight(Predictor):
     def __init__(self, table=ROUGH_TABLE, log_sd: float = 0.05, claimed: float = 1.0, seed: int = 0) -> None:
         self.table, self.log_sd, self.claimed, self.seed = table, log_sd, claimed, seed
 
-    def _learn(self, rows: Inputs, time_ms: np.ndarray, power_mw: np.ndarray) -> None:
+    def _learn(self, rows: Settings, time_ms: np.ndarray, power_mw: np.ndarray) -> None:
         self.fitted_ = len(time_ms)
 
-    def _infer(self, rows: Inputs) -> Prediction:
+    def _infer(self, rows: Settings) -> Prediction:
         error = np.random.default_rng(self.seed).normal(size=(2, len(rows.modes))) * self.log_sd
         sd = np.full(len(rows.modes), self.claimed * self.log_sd)
         return Prediction(self.table.time_ms * np.exp(error[0]), self.table.power_mw * np.exp(error[1]), sd, sd)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from harness.core.power_modes import PowerModeSpace
-from predictors.models.base import Inputs
 from predictors.models.physical_gp.prior import any_board
 from predictors.models.physical_gp.response import PARAMETERS, features, log_response
 from predictors.models.tables import Table
+from predictors.settings import Settings
 
 SPACE = PowerModeSpace(
     (2, 4, 8, 12),
@@ -30,7 +30,7 @@ def make_table(seed, *, workload="made", device="made-board", task="training", b
         theta[place] = belief.mean[place] + belief.sd[place] * board.normal()
     modes = np.array(list(SPACE), dtype=np.int64)
     sizes = np.broadcast_to(batch_size, len(modes)).astype(np.int64)
-    rows = Inputs(modes.astype(float), sizes.astype(float), np.full(len(modes), task == "inference"))
+    rows = Settings.of(modes, sizes, task)
     logs = log_response(theta, features(rows)) + noise * random.normal(size=2 * len(modes))
     time_ms, power_mw = 1000 * np.exp(logs.reshape(2, -1))
     return Table(device, workload, task, "simulated", modes, sizes, time_ms, power_mw)

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from predictors.evaluation import mape
-from predictors.models.base import Inputs
 from predictors.models.physical_gp import PhysicalGP, alternatives
 from predictors.models.physical_gp.alternatives import (
     AMPLITUDE,
@@ -29,6 +28,7 @@ from predictors.models.physical_gp.response import (
     minibatch_times,
     traffic_share,
 )
+from predictors.settings import Settings
 from tests.predictors.models.physical_gp.made_tables import make_table
 
 MEMORY = PARAMETERS.index("memory")
@@ -52,7 +52,7 @@ def memory_bound_table(seed, shifts=(0.0, 0.0, 0.0, 0.0), mem_khz=None):
         modes = table.modes.copy()
         modes[:, 3] = np.random.default_rng(seed).choice(mem_khz, len(modes))
         table = dataclasses.replace(table, modes=modes)
-    at = features(Inputs(table.modes.astype(float), np.full(len(table), UNIT_BATCH), np.zeros(len(table), dtype=bool)))
+    at = features(Settings.of(table.modes, int(UNIT_BATCH)))
     clocks_khz, place = np.unique(table.modes[:, 3], return_inverse=True)
     theta = any_board().mean.copy()
     logs = np.empty((2, len(table)))

@@ -15,7 +15,6 @@ from harness.core.corpus import write_corpus
 from harness.core.errors import InvalidValueError
 from harness.core.power_modes import PowerMode
 from predictors.__main__ import main
-from predictors.models.base import check_inputs
 from predictors.models.persistence import load_model, save_model
 from predictors.models.physical_gp import PhysicalGP
 from predictors.models.physical_gp.learning import HYPERPRIOR, as_toml, learn_hierarchy, most_likely
@@ -30,6 +29,7 @@ from predictors.models.physical_gp.prior import (
 )
 from predictors.models.physical_gp.response import PARAMETERS, features, linearised
 from predictors.search.corpora import load_tables
+from predictors.settings import Settings
 from tests.predictors.models.physical_gp.made_tables import SPACE, make_table
 
 MEASURED = Path(os.environ.get("JETWATT_DATA", Path(__file__).resolve().parents[5] / "shared" / "data"))
@@ -119,7 +119,7 @@ def test_a_reference_that_the_prior_was_learned_from_tells_nothing_twice():
 
 def test_a_board_is_known_better_than_the_parts_of_its_power():
     prior, of_power = any_board(board="orin-agx"), [PARAMETERS.index(name) for name in ("scale", "base", "mem_idle")]
-    at = features(check_inputs([[12, 2_201_600, 1_300_500, 3_199_000]], 16, "training"))
+    at = features(Settings.of([[12, 2_201_600, 1_300_500, 3_199_000]], 16, "training"))
     jacobian = linearised(prior.mean[None], at, np.array(of_power))[1][0][1]
     joint = jacobian @ prior.covariance[np.ix_(of_power, of_power)] @ jacobian
     assert joint < 0.5 * (jacobian * prior.sd[of_power]) @ (jacobian * prior.sd[of_power])

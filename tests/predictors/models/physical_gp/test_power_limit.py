@@ -11,11 +11,11 @@ import pytest
 from harness.core.errors import InvalidValueError
 from harness.core.measured_tables import load_table
 from predictors.evaluation import Target, fit_to, make_target, mape, predict_rows
-from predictors.models.base import check_inputs
 from predictors.models.persistence import load_model, save_model
 from predictors.models.physical_gp import PhysicalGP, power_limit
 from predictors.models.physical_gp.power_limit import PARAMETERS, log_response, settings_of
 from predictors.models.tables import Table, tables_of
+from predictors.settings import Settings
 
 THETA = np.array([parameter.mean for parameter in PARAMETERS.values()])
 BUSY = THETA + 3 * np.eye(len(THETA))[list(PARAMETERS).index("sample")]  # the GPU is busy nearly all of the time
@@ -34,7 +34,7 @@ def table_of(name: str, network: str) -> Table:
 def respond(theta=BUSY, batch_size=64, limit_w=LIMITS_W, gpu_khz=1, greatest_khz=1.0):
     limits = np.atleast_1d(limit_w)
     modes = np.tile([1, 1, gpu_khz, 1], (len(limits), 1))
-    rows = check_inputs(modes, batch_size, "training", 1000 * limits)
+    rows = Settings.of(modes, batch_size, "training", 1000 * limits)
     return np.exp(log_response(theta, settings_of(rows, greatest_khz)).reshape(2, -1))
 
 

@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from predictors.models.base import check_inputs
 from predictors.models.physical_gp.prior import any_board
 from predictors.models.physical_gp.response import (
     PARAMETERS,
@@ -18,6 +17,7 @@ from predictors.models.physical_gp.response import (
     log_response,
     minibatch_times,
 )
+from predictors.settings import Settings
 
 MODES = [[2, 268_800, 1_300_500, 204_000], [12, 2_201_600, 114_750, 3_199_000], [6, 1_036_800, 624_750, 2_133_000]]
 
@@ -28,7 +28,7 @@ def test_columns_and_parameters_are_contiguous_so_that_the_same_fit_rounds_the_s
 
 
 def _at(modes=MODES, batch_size=16, task="training"):
-    return features(check_inputs(modes, batch_size, task))
+    return features(Settings.of(modes, batch_size, task))
 
 
 @given(
