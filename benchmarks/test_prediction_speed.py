@@ -26,7 +26,7 @@ from harness.simulation.corpus import simulate_corpus
 from harness.stats.estimates import Interval, paired_ratio
 from predictors.evaluation import fit_to
 from predictors.models.base import DEFAULT, make_predictor, predictor_class
-from predictors.models.tables import Table, tables_of
+from predictors.profiles import Profiles, tables_of
 
 GOAL_S = 0.5
 PAPERS = ("powertrain", "nn")
@@ -34,7 +34,7 @@ ROUNDS, MODES = 5, 50
 BOARD, TARGET, REFERENCE = "orin-agx", "yolov8n-coco", "resnet18-imagenet"
 
 
-def tables() -> Tuple[Table, Table]:
+def tables() -> Tuple[Profiles, Profiles]:
     """The simulated profiles that are learned, and those of the reference workload on the paper's grid."""
     space = load_board(BOARD).power_mode_space()
     (target,) = tables_of(simulate_corpus(BOARD, TARGET, space.sample(MODES)))
@@ -42,7 +42,7 @@ def tables() -> Tuple[Table, Table]:
     return target, reference
 
 
-def predict_front(name: str, target: Table, reference: Table, modes: np.ndarray) -> float:
+def predict_front(name: str, target: Profiles, reference: Profiles, modes: np.ndarray) -> float:
     """Seconds to fit, to predict every mode, and to find the front."""
     predictor = make_predictor(predictor_class(name), references=(reference,), board=BOARD)
     start_s = time.perf_counter()

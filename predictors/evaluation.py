@@ -21,8 +21,7 @@ from harness.core.errors import InvalidValueError
 from harness.core.metrics import minibatch_energy_mws, quartiles
 from harness.core.units import share_to_percent
 from predictors.models.base import Prediction, Predictor, make_predictor, predictor_class
-from predictors.models.regression import table_inputs
-from predictors.models.tables import Table
+from predictors.profiles import Profiles
 from predictors.sampling import choose_by_profiling, profiling_seconds
 
 if TYPE_CHECKING:
@@ -99,8 +98,8 @@ def spread(values: Union[Sequence[Optional[float]], np.ndarray]) -> Optional[Spr
     return Spread(median, q1, q3)
 
 
-def odd_rows(table: Table) -> Optional[np.ndarray]:
-    """Which rows are in the anomalous part of a table or faulty (`Table.unapplied`), bool of shape (n,).
+def odd_rows(table: Profiles) -> Optional[np.ndarray]:
+    """Which rows are in the anomalous part of a table or faulty (`Profiles.unapplied`), bool of shape (n,).
 
     None if there are none, as in all simulated tables.
     """
@@ -114,13 +113,13 @@ def odd_rows(table: Table) -> Optional[np.ndarray]:
 
 @dataclasses.dataclass(frozen=True)
 class Target:
-    table: Table  # complete, rows distinct
-    references: Tuple[Table, ...] = ()  # tables for transfer predictors and some samplers
+    table: Profiles  # complete, rows distinct
+    references: Tuple[Profiles, ...] = ()  # tables for transfer predictors and some samplers
     label: str = ""  # name in results; the workload by default
     fitted: Optional[np.ndarray] = None  # indices of the rows to fit on; drawn by default
     tested: Optional[np.ndarray] = None  # indices of the rows to test on; all by default
     # the same rows as measured for the fit, if that was a separate measurement: another instance, fewer minibatches
-    profiled: Optional[Table] = None
+    profiled: Optional[Profiles] = None
     hierarchy: Optional[Hierarchy] = None  # the prior of physical-gp; the one that comes with the suite by default
     counts: Optional[Dict[str, Counts]] = None  # operation counts of networks, by workload
     params: Mapping[str, Any] = dataclasses.field(default_factory=dict)  # parameters that override predictors' defaults
@@ -168,7 +167,7 @@ class Target:
             )
         key = zlib.crc32("/".join((table.device, table.workload, table.task)).encode())
         places = choose_by_profiling(
-            table_inputs(table),
+            table,
             wanted,
             lambda chosen: (table.time_ms[chosen], table.power_mw[chosen]),
             sampling=sampling,
@@ -198,7 +197,7 @@ class Target:
             "predict_seconds": predicted_s - fitted_s,
         }
 
-    def profiles(self, fitted: np.ndarray) -> Table:
+    def profiles(self, fitted: np.ndarray) -> Profiles:
         """The rows with the given indices, as profiled for the fit."""
         return (self.table if self.profiled is None else self.profiled).take(fitted)
 
@@ -232,28 +231,26 @@ class Target:
         return figures
 
 
-def errors(table: Table, prediction: Prediction, rows: Any = slice(None)) -> Dict[str, float]:
+def errors(table: Profiles, prediction: Prediction, rows: Any = slice(None)) -> Dict[str, float]:
     observed, predicted = (
         (side.time_ms, side.power_mw, minibatch_energy_mws(side.time_ms, side.power_mw)) for side in (table, prediction)
     )
     return {name: mape(side[rows], other[rows]) for name, side, other in zip(FIGURES, observed, predicted)}
 
 
-def fit_to(predictor: Predictor, table: Table) -> None:
+def fit_to(predictor: Predictor, table: Profiles) -> None:
     """Fit a predictor to a table without the profiles whose GPU clock was not applied."""
-    table = table.take(np.setdiff1d(np.arange(len(table)), table.unapplied()))
-    table = table.by_minibatch() if predictor.learns_repeats else table
-    predictor.fit(table_inputs(table), table.time_ms, table.power_mw)
+    predictor.fit(table.take(np.setdiff1d(np.arange(len(table)), table.unapplied())))
 
 
 def make_target(
-    table: Table,
-    references: Sequence[Table],
+    table: Profiles,
+    references: Sequence[Profiles],
     hierarchy: Optional[Hierarchy] = None,
     counts: Optional[Dict[str, Counts]] = None,
 ) -> Target:
     """A target with those references that share no profile with it, and have power if it does."""
-    usable = table.usable().with_clocks()
+    usable = table.usable()
     if len(usable) < 2:
         what = "profiles with power" if table.has_power else "profiles"
         raise InvalidValueError(
@@ -261,13 +258,12 @@ def make_target(
             "give at least two, one to fit on and one to test on",
         )
     fitting = [reference for reference in references if reference.has_power or not usable.has_power]
-    others = [reference.with_clocks() for reference in fitting]
-    kept = tuple(reference for reference in others if not reference.overlaps(usable))
+    kept = tuple(reference for reference in fitting if not reference.overlaps(usable))
     return Target(usable, kept, hierarchy=hierarchy, counts=counts)
 
 
-def predict_rows(predictor: Predictor, table: Table) -> Prediction:
-    return predictor.predict(table_inputs(table))
+def predict_rows(predictor: Predictor, table: Profiles) -> Prediction:
+    return predictor.predict(table)
 
 
 def summarise(trials: pd.DataFrame) -> Dict[str, Any]:

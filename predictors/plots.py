@@ -15,7 +15,7 @@ from harness.core.pareto import pareto_front
 from harness.core.units import mw_to_w, s_to_minutes
 from predictors.evaluation import Target, fit_to, predict_rows
 from predictors.models.base import Prediction
-from predictors.models.tables import Table
+from predictors.profiles import Profiles
 from predictors.trials import TrialPlan
 
 if TYPE_CHECKING:
@@ -128,7 +128,7 @@ def plot_fronts(path: Path, target: Target, predictions: Mapping[str, Prediction
         grid[0, 0].legend(fontsize=8)
 
 
-def title_of(table: Table, name: str = "") -> str:
+def title_of(table: Profiles, name: str = "") -> str:
     return f"{name or table.workload} on {table.device}, {table.provenance}"
 
 

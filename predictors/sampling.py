@@ -18,7 +18,7 @@ from harness.core.errors import InvalidValueError, UnknownNameError
 from harness.core.terminal import available_hint
 from harness.core.units import ms_to_s
 from predictors.models.base import one_blas_thread
-from predictors.models.tables import Table
+from predictors.profiles import Profiles
 from predictors.settings import ModesLike, Settings
 
 SAMPLERS = ("random", "space-filling", "greatest-first", "sequential")
@@ -46,7 +46,7 @@ def choose(
     *,
     sampling: str = "random",
     seed: int = 0,
-    references: Sequence[Table] = (),
+    references: Sequence[Profiles] = (),
     board: Optional[str] = None,
     history: Optional[Profiled] = None,
 ) -> np.ndarray:

@@ -19,7 +19,7 @@ from harness.core.power_modes import PowerMode
 from harness.core.terminal import available_hint
 from predictors.evaluation import Target
 from predictors.models.base import ALL
-from predictors.models.tables import Table
+from predictors.profiles import Profiles
 from predictors.settings import DEFAULT_BATCH_SIZE
 from predictors.trials import TrialPlan
 
@@ -73,8 +73,8 @@ def find_scenario(name: str) -> Scenario:
 
 def make_plan(
     scenario: Scenario,
-    measured: Sequence[Table],
-    simulate: Callable[..., Table],
+    measured: Sequence[Profiles],
+    simulate: Callable[..., Profiles],
     named_modes: Callable[[str], Dict[str, PowerMode]],
     limit: Optional[int] = None,
 ) -> TrialPlan:
@@ -86,7 +86,7 @@ def make_plan(
     measured = sorted(measured, key=lambda table: table.entries is None)  # tables with single minibatches first
 
     @functools.lru_cache(maxsize=None)
-    def table(source: ProfileSource, simulated: bool = False) -> Table:
+    def table(source: ProfileSource, simulated: bool = False) -> Profiles:
         measured_table = None if simulated else _measured(source, measured)
         complete = measured_table or simulate(msgspec.structs.replace(source, minibatches=None)).complete()
         wanted = min(count for count in (source.modes, limit, len(complete)) if count is not None)
@@ -117,7 +117,7 @@ def make_plan(
     return TrialPlan((), tuple(map(target, scenario.cases)), counts)
 
 
-def _measured(source: ProfileSource, tables: Sequence[Table]) -> Optional[Table]:
+def _measured(source: ProfileSource, tables: Sequence[Profiles]) -> Optional[Profiles]:
     """The first table that fits a source, if any."""
     # Corpora do not record the instance: they are taken as copy 0.
     if source.instance != 0 or source.named:
@@ -133,7 +133,7 @@ def _measured(source: ProfileSource, tables: Sequence[Table]) -> Optional[Table]
     return None
 
 
-def _places(table: Table, modes: Sequence[PowerMode]) -> Optional[np.ndarray]:
+def _places(table: Profiles, modes: Sequence[PowerMode]) -> Optional[np.ndarray]:
     """The indices of modes in a table, or of those nearest to them; None without modes."""
     if not modes:
         return None

@@ -34,7 +34,7 @@ class Settings:
 
     modes: np.ndarray  # power modes as float64 of shape (n, 4), columns as in `PowerMode`, clocks above 0
     batch_size: np.ndarray  # samples per minibatch, float64 of shape (n,)
-    task: Tasks  # `training` or `inference`: of all rows, or of each, shape (n,)
+    task: Any  # `training` or `inference`: a text for all rows, or one for each, shape (n,)
     power_limit_mw: Optional[np.ndarray]  # of a discrete GPU, float64 of shape (n,); None if the device has none
 
     @staticmethod

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 from typing import List
 
-from predictors.models.tables import find_table
+from predictors.profiles import find_table
 from predictors.search.corpora import load_tables
 from predictors.strategies.evaluation import PAPERS_TOLERANCE_MW, contest_runs, judge, run_contest, summarise
 from predictors.strategies.fixed import Presets, presets_of

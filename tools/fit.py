@@ -23,7 +23,7 @@ from harness.core.terminal import format_table
 from harness.core.units import share_to_percent
 from harness.judge.published_figures import CLOSE, PublishedFigure, load_figures
 from harness.simulation.parameters import BOARD_FILES, PHYSICS_FILE, WORKLOAD_FILES, read_entries
-from predictors.models.tables import Table
+from predictors.profiles import Profiles
 from tools.measured_tables import simulated_like, split_tables
 from tools.simulated_answers import BOARD, PHYSICS, WORKLOAD, Owner, Parameters, answers, fitted_parameters
 
@@ -123,7 +123,7 @@ class Fitted(NamedTuple):
     steps: int  # evaluations of the model without those for derivatives
 
 
-def table_residuals(table: Table, parameters: Parameters) -> Tuple[np.ndarray, np.ndarray]:
+def table_residuals(table: Profiles, parameters: Parameters) -> Tuple[np.ndarray, np.ndarray]:
     """Logarithm of model over measurement, of time and of power, for each row; NaN if there is no power."""
     simulated = simulated_like(table, parameters, rough=False)
     return np.log(simulated.time_ms / table.time_ms), np.log(simulated.power_mw / table.power_mw)
@@ -141,7 +141,7 @@ def robust(residuals: np.ndarray) -> np.ndarray:
 
 def fit(
     figures: Sequence[PublishedFigure],
-    tables: Sequence[Table],
+    tables: Sequence[Profiles],
     most_steps: int = MOST_STEPS,
     only: Sequence[str] = ("*",),
 ) -> Fitted:

@@ -13,7 +13,7 @@ from harness.simulation.model import Load, cached_share, repetition_factors, sim
 from harness.simulation.parameters import SIMULATED_BOARDS, SIMULATED_WORKLOADS, load_board_parameters
 from predictors.evaluation import errors, fit_to, odd_rows, predict_rows
 from predictors.models.base import predictor_class
-from predictors.models.tables import Table, tables_of
+from predictors.profiles import Profiles, tables_of
 from tools.simulated_answers import BOARD, PHYSICS, WORKLOAD, Parameters, fitted_parameters
 
 if TYPE_CHECKING:
@@ -24,9 +24,9 @@ FEWEST_BUDGETS = 5
 TOLERANCE_W = 1.0  # a budget is broken by more than this (001 sec. 1.4: A/L+1)
 
 
-def split_tables(rows: Sequence[Row]) -> Tuple[List[Table], List[str]]:
+def split_tables(rows: Sequence[Row]) -> Tuple[List[Profiles], List[str]]:
     """The tables of a corpus that can be compared with simulated boards, and sentences on the rows left out."""
-    comparable: List[Table] = []
+    comparable: List[Profiles] = []
     left_out: Dict[str, int] = {}
     for table in tables_of(rows):
         if table.provenance != "measured":
@@ -40,7 +40,7 @@ def split_tables(rows: Sequence[Row]) -> Tuple[List[Table], List[str]]:
     return comparable, [f"{count} rows left out: {reason}" for reason, count in left_out.items()]
 
 
-def simulated_like(table: Table, parameters: Optional[Parameters] = None, *, rough: bool = True) -> Table:
+def simulated_like(table: Profiles, parameters: Optional[Parameters] = None, *, rough: bool = True) -> Profiles:
     """The same rows on a simulated board, with data cached from an SSD and the papers' number of workers."""
     used = fitted_parameters() if parameters is None else parameters
     board, workload = used[BOARD, table.device], used[WORKLOAD, table.workload]
@@ -55,7 +55,7 @@ def simulated_like(table: Table, parameters: Optional[Parameters] = None, *, rou
     return dataclasses.replace(table, time_ms=time_ms, power_mw=power_mw)
 
 
-def choose(simulated: Table, measured: Table) -> pd.DataFrame:
+def choose(simulated: Profiles, measured: Profiles) -> pd.DataFrame:
     """For each budget, the fastest mode that meets it by the simulated table, judged by the measured one.
 
     The budgets are those of the papers' 17 to 50 W that some, but not all, modes meet in both tables; if these are
@@ -70,7 +70,7 @@ def choose(simulated: Table, measured: Table) -> pd.DataFrame:
     if len(budgets) < FEWEST_BUDGETS:
         budgets = np.linspace(least, powers_w.max(), len(BUDGETS_W))
 
-    def fastest(table: Table) -> np.ndarray:
+    def fastest(table: Profiles) -> np.ndarray:
         meets = table.power_mw <= w_to_mw(budgets)[:, None]
         return np.where(meets, table.time_ms, np.inf).argmin(axis=1)
 
@@ -80,7 +80,7 @@ def choose(simulated: Table, measured: Table) -> pd.DataFrame:
     return pd.DataFrame({"budgets_w": budgets, "penalty_pct": share_to_percent(penalty), "excess_w": excess_w})
 
 
-def compare(measured: Table, simulated: Table) -> Dict[str, Any]:
+def compare(measured: Profiles, simulated: Profiles) -> Dict[str, Any]:
     """Errors in % and Spearman's rank correlations of a simulated table, against a measured one with the same rows.
 
     If all rows have power and the same batch size, also the cost of choosing by the simulated table, as of `choose`.
@@ -107,12 +107,12 @@ def compare(measured: Table, simulated: Table) -> Dict[str, Any]:
     return figures
 
 
-def is_whole(table: Table) -> bool:
+def is_whole(table: Profiles) -> bool:
     """Whether all rows have power and the same batch size."""
     return len(np.unique(table.batch_size)) == 1 and not np.isnan(table.power_mw).any()
 
 
-def validate_table(measured: Table) -> Dict[str, Any]:
+def validate_table(measured: Profiles) -> Dict[str, Any]:
     """`compare` with the simulated board; `sound` has the same without the odd slice, if the table has one.
 
     `smooth` is of the model without the roughness that makes a simulated board as hard to predict as a real one.
@@ -126,7 +126,7 @@ def validate_table(measured: Table) -> Dict[str, Any]:
     return figures
 
 
-def keys_of(tables: Sequence[Table]) -> List[str]:
+def keys_of(tables: Sequence[Profiles]) -> List[str]:
     """A key for each table: its workload, with device and task if several tables have that workload."""
     names = [table.workload for table in tables]
     return [
@@ -144,12 +144,12 @@ LEARNERS = ("ridge", "physical-gp")
 SEED = 0
 
 
-def is_large(table: Table) -> bool:
+def is_large(table: Profiles) -> bool:
     """Whether a table has enough power modes for a learning curve, all with power and the same batch size."""
     return len(table) >= FEWEST_MODES and is_whole(table)
 
 
-def learning_curves(measured: Table, counts: Sequence[int] = COUNTS, repeats: int = REPEATS) -> pd.DataFrame:
+def learning_curves(measured: Profiles, counts: Sequence[int] = COUNTS, repeats: int = REPEATS) -> pd.DataFrame:
     """Fit both predictors to the same random power modes of a measured table and of the simulated board.
 
     Odd rows, from other measuring sessions, are left out on both sides: a simulated board has none. Its rows have the
@@ -166,7 +166,7 @@ def learning_curves(measured: Table, counts: Sequence[int] = COUNTS, repeats: in
     noisy = dataclasses.replace(simulated, time_ms=simulated.time_ms * time, power_mw=simulated.power_mw * power)
     orders = [np.random.Generator(np.random.PCG64(SEED + repeat)).permutation(len(sound)) for repeat in range(repeats)]
 
-    def median_errors(table: Table, learner: str, count: int) -> pd.Series:
+    def median_errors(table: Profiles, learner: str, count: int) -> pd.Series:
         trials = []
         for order in orders:
             predictor, rest = predictor_class(learner)(), table.take(order[count:])

@@ -19,7 +19,7 @@ from predictors.evaluation import Target, coverage, errors, fit_to, predict_rows
 from predictors.models.base import DEFAULT, one_blas_thread
 from predictors.models.physical_gp.learning import learn_hierarchy
 from predictors.models.physical_gp.prior import Hierarchy
-from predictors.models.tables import ARRAYS, Table, find_table, tables_of
+from predictors.profiles import ARRAYS, Profiles, find_table, tables_of
 from predictors.strategies.evaluation import summarise, sweep
 from predictors.strategies.goals import budget_goals
 from predictors.strategies.search import BinarySearch
@@ -42,8 +42,8 @@ class Extrapolation(NamedTuple):
 
     profiled: str
     predicted: str
-    fitted: Tuple[Table, ...]  # `PROFILED` rows in all are drawn from these, as many from each
-    asked: Table
+    fitted: Tuple[Profiles, ...]  # `PROFILED` rows in all are drawn from these, as many from each
+    asked: Profiles
 
 
 def predict_unprofiled(corpora: Sequence[Path]) -> Rows:
@@ -68,11 +68,11 @@ def predict_unprofiled(corpora: Sequence[Path]) -> Rows:
     return rows
 
 
-def extrapolations(tables: Sequence[Table], workload: str) -> Iterator[Extrapolation]:
+def extrapolations(tables: Sequence[Profiles], workload: str) -> Iterator[Extrapolation]:
     here = [table for table in tables if table.device == BOARD]
     training, inference = (find_table(here, workload, task).complete() for task in ("training", "inference"))
 
-    def at(*batch_sizes: int) -> Table:
+    def at(*batch_sizes: int) -> Profiles:
         return inference.take(np.isin(inference.batch_size, batch_sizes))
 
     yield Extrapolation("inference at batch size 1", "at 32", (at(1),), at(32))
@@ -93,7 +93,7 @@ def extrapolate(case: Extrapolation, prior: Hierarchy, draw: int) -> Dict[str, f
     """Fit to some rows of a case, drawn by a seed, and test on others."""
     random = np.random.default_rng(draw)
 
-    def sample(table: Table, count: int) -> Table:
+    def sample(table: Profiles, count: int) -> Profiles:
         return table.take(np.sort(random.permutation(len(table))[:count]))
 
     parts = [sample(table, PROFILED // len(case.fitted)) for table in case.fitted]
@@ -127,7 +127,7 @@ def simulate_left_out(corpora: Sequence[Path]) -> Rows:
     return [row for rows in in_processes(fit_without, asked, len(os.sched_getaffinity(0))) for row in rows]
 
 
-def fit_without(tables: Sequence[Table], column: str, name: str) -> Rows:
+def fit_without(tables: Sequence[Profiles], column: str, name: str) -> Rows:
     """Fit the simulation to all tables but those of a network or board, and test it on these."""
     others = [table for table in tables if getattr(table, column) != name]
     with one_blas_thread():

@@ -14,7 +14,7 @@ from harness.judge.case_frame import frame_of_profiles, pooled
 from harness.judge.claims import Verdict, judge
 from harness.judge.figures import CONFIRMED
 from harness.judge.published_figures import CLOSE, Condition, PublishedFigure, load_figures
-from predictors.models.tables import Table
+from predictors.profiles import Profiles
 from tools.measured_tables import FACTOR, is_large, keys_of, learning_curves, split_tables, validate_table
 from tools.model_checks import ClaimResult, check_model
 from tools.simulated_answers import answers
@@ -35,7 +35,7 @@ class Report(NamedTuple):
     curves: pd.DataFrame  # `learning_curves` of the larger tables
 
 
-def validate(tables: Sequence[Table] = (), device: Optional[str] = None) -> Report:
+def validate(tables: Sequence[Profiles] = (), device: Optional[str] = None) -> Report:
     """Compare simulated boards with all figures, claims and tables; with a device, only with its figures and tables."""
     import pandas as pd
 

@@ -19,7 +19,6 @@ from typing import (
     Dict,
     Iterable,
     List,
-    NamedTuple,
     Optional,
     Sequence,
     Tuple,
@@ -35,6 +34,7 @@ from harness.core.pareto import pareto_front
 from harness.core.power_modes import UNKNOWN_KHZ, PowerMode
 from harness.core.terminal import available_hint
 from harness.core.units import w_to_mw
+from predictors.profiles import Profiles
 from predictors.settings import (
     DEFAULT_BATCH_SIZE,
     BatchSizes,
@@ -44,7 +44,6 @@ from predictors.settings import (
     Tasks,
     as_numbers,
     as_positive,
-    places_of_equals,
 )
 
 if TYPE_CHECKING:
@@ -112,17 +111,6 @@ class Prediction:
         return middle / factor, middle * factor
 
 
-class TrainingRows(NamedTuple):
-    """The rows that a predictor was fitted on, validated, with times and powers of shape (n,).
-
-    Rows are distinct, unless the predictor `learns_repeats`.
-    """
-
-    inputs: Settings
-    time_ms: np.ndarray
-    power_mw: np.ndarray
-
-
 class Predictor(abc.ABC):
     """Predicts time and power of any power mode from a few profiled ones; a dataclass of its parameters.
 
@@ -135,12 +123,12 @@ class Predictor(abc.ABC):
     name: ClassVar[str]  # on the command line
     least_modes: ClassVar[int] = 1  # the least number of distinct modes to fit on; 0 if counts can replace them
     learns_repeats: ClassVar[bool] = False  # whether repeated rows of a mode are kept; otherwise their median is used
-    training_rows_: TrainingRows  # what it was fitted on
+    training_rows_: Profiles  # what it was fitted on: distinct rows, unless the predictor `learns_repeats`
 
     def fit(
         self: Some,
         modes: ModesLike,
-        time_ms: Numbers,
+        time_ms: Optional[Numbers] = None,
         power_mw: Optional[Numbers] = None,
         *,
         batch_size: BatchSizes = DEFAULT_BATCH_SIZE,
@@ -150,7 +138,8 @@ class Predictor(abc.ABC):
         """Fit to profiled modes, on one BLAS thread; returns itself.
 
         Args:
-            modes: power modes, shape (n, 4), columns as in `PowerMode`, clocks in kHz.
+            modes: power modes, shape (n, 4), columns as in `PowerMode`, clocks in kHz; or `Profiles` alone, which have
+                all the rest.
             time_ms: minibatch times, shape (n,).
             power_mw: powers, shape (n,); None, or NaN in all rows, if only time was measured.
             batch_size: one value for all rows, or one per row.
@@ -162,21 +151,24 @@ class Predictor(abc.ABC):
                 predictor's space, or there are fewer distinct rows than `least_modes`.
         """
         rows = self._checked(modes, batch_size, task, power_limit_mw)
-        time_ms = as_positive(time_ms, "time_ms", len(rows.modes), or_one=False)
-        if power_mw is None or np.isnan(as_numbers(power_mw, "power_mw")).all():
-            power_mw = np.full(len(rows.modes), np.nan)
+        if isinstance(rows, Profiles) and time_ms is None:
+            given = rows
         else:
-            power_mw = as_positive(power_mw, "power_mw", len(rows.modes), or_one=False)
-        given = TrainingRows(rows, time_ms, power_mw)
-        merged = TrainingRows(*merge_repeated(*given))
-        if len(merged.time_ms) < self.least_modes:
+            time_ms = as_positive(time_ms, "time_ms", len(rows), or_one=False)
+            if power_mw is None or np.isnan(as_numbers(power_mw, "power_mw")).all():
+                power_mw = np.full(len(rows), np.nan)
+            else:
+                power_mw = as_positive(power_mw, "power_mw", len(rows), or_one=False)
+            given = Profiles.at(rows, time_ms, power_mw)
+        merged = given.merged()
+        if len(merged) < self.least_modes:
             raise InvalidValueError(
-                f"{self.name} cannot learn from {len(merged.time_ms)} different power modes",
+                f"{self.name} cannot learn from {len(merged)} different power modes",
                 f"profile at least {self.least_modes}, or use another predictor",
             )
-        learned = given if self.learns_repeats else merged
+        learned = given.by_minibatch() if self.learns_repeats else merged
         with one_blas_thread():
-            self._learn(*learned)
+            self._learn(learned, learned.time_ms, learned.power_mw)
         self.training_rows_ = learned
         return self
 
@@ -225,7 +217,7 @@ class Predictor(abc.ABC):
         rows = self._checked(modes, batch_size, task, power_limit_mw)
         if not self.is_fitted:
             raise NotFittedError(f"{self.name} is not fitted", "call fit first, or load a model")
-        learned = self.training_rows_.inputs if hasattr(self, "training_rows_") else None
+        learned = self.training_rows_ if hasattr(self, "training_rows_") else None
         if learned and len(learned.modes) and (learned.power_limit_mw is None) != (rows.power_limit_mw is None):
             fitted, requested = ("without", "with") if learned.power_limit_mw is None else ("with", "without")
             raise InvalidValueError(
@@ -246,9 +238,9 @@ class Predictor(abc.ABC):
         These are a batch size beyond the profiled ones, another task, and another value of a setting that had a single
         value in `LEAST_VARIED` modes or more; with fewer modes a setting is not expected to vary.
         """
-        if not hasattr(self, "training_rows_") or not len(self.training_rows_.time_ms):
+        if not hasattr(self, "training_rows_") or not len(self.training_rows_):
             return {}
-        requested, learned = self._checked(modes, batch_size, task, power_limit_mw), self.training_rows_.inputs
+        requested, learned = self._checked(modes, batch_size, task, power_limit_mw), self.training_rows_
         sizes = learned.batch_size
         outside = {
             "batch size": (requested.batch_size < sizes.min()) | (requested.batch_size > sizes.max()),
@@ -400,17 +392,6 @@ def _shown(value: Any) -> str:
     return f"{value:g}" if _is_number(value) else repr(value)
 
 
-def merge_repeated(
-    rows: Settings, time_ms: np.ndarray, power_mw: np.ndarray
-) -> Tuple[Settings, np.ndarray, np.ndarray]:
-    """Merge rows profiled more than once into one with the median of its measurements; order is kept."""
-    places = places_of_equals(np.column_stack([rows.table, rows.inference]))
-    if len(places) == len(time_ms):
-        return rows, time_ms, power_mw
-    time_ms, power_mw = (np.array([np.median(values[group]) for group in places]) for values in (time_ms, power_mw))
-    return rows.take([group[0] for group in places]), time_ms, power_mw
-
-
 def predictor_names(text: str) -> List[str]:
     return names_in(text, MODULES, "predictor")
 
@@ -444,13 +425,13 @@ def predictor_class(name: str) -> Type[Predictor]:
 
 def usual_batch_size(predictor: Predictor) -> int:
     """The most frequent batch size among the training rows of a predictor."""
-    sizes, counts = np.unique(predictor.training_rows_.inputs.batch_size, return_counts=True)
+    sizes, counts = np.unique(predictor.training_rows_.batch_size, return_counts=True)
     return int(sizes[counts.argmax()]) if len(sizes) else DEFAULT_BATCH_SIZE
 
 
 def limits_mw_of(predictor: Predictor, power_limit: PowerLimits) -> Optional[np.ndarray]:
     """The power limits in mW to predict, by default the profiled ones; None if the profiles have none."""
-    profiled_mw = predictor.training_rows_.inputs.power_limit_mw
+    profiled_mw = predictor.training_rows_.power_limit_mw
     if profiled_mw is None:
         if power_limit is not None:
             raise InvalidValueError("the predictor was fitted to profiles without power limits", "omit --power-limit")
@@ -468,7 +449,7 @@ def modes_without_clocks(predictor: Predictor) -> Optional[List[PowerMode]]:
 
     The modes of a board would be outside the profiled range, as all of them have clocks.
     """
-    learned = predictor.training_rows_.inputs
+    learned = predictor.training_rows_
     if not len(learned) or learned.has_clocks:
         return None
     return [PowerMode(int(cores), UNKNOWN_KHZ, UNKNOWN_KHZ, UNKNOWN_KHZ) for cores in np.unique(learned.modes[:, 0])]

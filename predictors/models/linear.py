@@ -11,8 +11,8 @@ import numpy as np
 from harness.core.errors import InvalidValueError
 from harness.core.metrics import minibatch_energy_mws
 from harness.core.units import ms_to_s
-from predictors.models.regression import Figures, Regression, above_zero, column_scale, table_inputs
-from predictors.models.tables import Table
+from predictors.models.regression import Figures, Regression, above_zero, column_scale
+from predictors.profiles import Profiles
 
 PAPERS_SUBSET = ("e", "f", "i", "j")  # modes of an AGX Xavier (004 Table 3) from which the paper learns (sec. 5.7.1)
 
@@ -101,7 +101,7 @@ class LinearEnergy(Regression):
     name = "linear-energy"
     least_modes = 4
     usual_log_sd = USUAL_LOG_SD
-    references: Tuple[Table, ...] = ()
+    references: Tuple[Profiles, ...] = ()
 
     def _fit(self, inputs: np.ndarray, figures: np.ndarray) -> Figures:
         workloads = [np.column_stack([inputs, figures])]
@@ -109,7 +109,7 @@ class LinearEnergy(Regression):
             profiles = table.complete()
             if len(profiles) == 0:
                 continue
-            settings = self.columns_.matrix_of_others(table_inputs(profiles))
+            settings = self.columns_.matrix_of_others(profiles)
             workloads.append(np.column_stack([settings, profiles.time_ms, profiles.power_mw]))
         rows = np.concatenate(workloads)
         energies = minibatch_energy_mws(rows[:, -2], rows[:, -1])

@@ -6,7 +6,7 @@ With all modes of a corpus it is the paper's NN-All, with k of them its NN-k. Ti
 the paper does not say: it changes the unit of the error, not its minimum.
 
 Sample construction (001 sec. 4): the paper enters 40 minibatches of each mode, and repeats powers, of which there are
-fewer. If single minibatches are available (`Table.entries`), each is an entry here too. A corpus has only their
+fewer. If single minibatches are available (`Profiles.entries`), each is an entry here too. A corpus has only their
 medians: each row is then entered up to 40 times in an epoch, as long as the epoch has no more than 200 entries. Five
 times as many changed no error by more than a point at 50 modes (YOLOv8n, LSTM).
 

@@ -28,6 +28,7 @@ VERSION = 2
 MAGIC = b"jetwatt-model"
 MOST_UNPACKED_BYTES = 1 << 28  # training rows of half a million modes
 CONTENT = "model.json"
+COLUMNS = ("modes", "batch_size", "inference", "power_limit_mw", "time_ms", "power_mw")  # of the training rows
 ARRAY = "arrays/{}".format  # numpy adds the ending
 
 
@@ -52,10 +53,9 @@ def save_model(path: Path, predictor: Predictor, origin: Mapping[str, Any]) -> N
     """Write a fitted predictor, whole or not at all."""
     if not hasattr(predictor, "training_rows_"):
         raise NotFittedError(f"{predictor.name} is not fitted and cannot be saved", "call fit first")
-    inputs, time_ms, power_mw = predictor.training_rows_
-    columns = {name: getattr(inputs, name) for name in ("modes", "batch_size", "inference", "power_limit_mw")}
+    columns = {name: getattr(predictor.training_rows_, name) for name in COLUMNS}
     given = {name: values for name, values in columns.items() if values is not None}
-    arrays = {**given, "time_ms": time_ms, "power_mw": power_mw, "predicted": _predicted(predictor)}
+    arrays = {**given, "predicted": _predicted(predictor)}
 
     def encode(value: Any) -> Any:
         """Store an array, such as those of tables among the parameters, with the others; returns its name."""
@@ -123,7 +123,7 @@ def load_model(path: Path) -> Model:
 
 def _predicted(predictor: Predictor) -> np.ndarray:
     """Time and power of the training rows, shape (n, 2)."""
-    prediction = predictor._infer(predictor.training_rows_.inputs)
+    prediction = predictor._infer(predictor.training_rows_)
     return np.column_stack([prediction.time_ms, prediction.power_mw])
 
 

@@ -22,8 +22,8 @@ import numpy as np
 
 from harness.core.errors import InvalidValueError
 from predictors.models.networks import HIDDEN, NetworkRegression, Networks, NeuralNetwork, fresh_networks
-from predictors.models.regression import ColumnScale, InputColumns, columns_of, table_inputs
-from predictors.models.tables import Table
+from predictors.models.regression import ColumnScale, InputColumns, columns_of
+from predictors.profiles import Profiles
 from predictors.settings import Settings
 
 
@@ -36,7 +36,7 @@ class PowerTrain(NetworkRegression):
 
     name = "powertrain"
     usual_log_sd = (0.15, 0.04)
-    references: Tuple[Table, ...] = ()  # the paper has one reference; of several, the first is taken
+    references: Tuple[Profiles, ...] = ()  # the paper has one reference; of several, the first is taken
     loss: str = "mse"  # or `mape`, which the paper used for an Orin Nano (001 sec. 4.3.4)
     dropout: float = 0.0
     frozen: int = 1  # number of layers, from the first, that keep the reference's weights
@@ -75,8 +75,6 @@ class PowerTrain(NetworkRegression):
 
 
 @functools.lru_cache(maxsize=None)
-def learn_reference(table: Table, seed: int) -> NeuralNetwork:
+def learn_reference(table: Profiles, seed: int) -> NeuralNetwork:
     """The networks of a reference workload, trained once per process."""
-    rows = table.usable().by_minibatch()
-    network = NeuralNetwork(seed=seed)
-    return network.fit(table_inputs(rows), rows.time_ms, rows.power_mw)
+    return NeuralNetwork(seed=seed).fit(table.usable())

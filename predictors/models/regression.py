@@ -23,7 +23,6 @@ from harness.core.errors import InvalidValueError
 from harness.core.power_modes import PowerModeSpace
 from harness.core.units import KHZ_PER_MHZ
 from predictors.models.base import Prediction, Predictor
-from predictors.models.tables import Table
 from predictors.settings import Settings
 
 USUAL_WEIGHT = 4.0  # number of residuals that the prior of the spread is worth
@@ -70,10 +69,6 @@ def columns_of(rows: Settings) -> InputColumns:
     sizes, tasks = np.unique(rows.batch_size), np.unique(rows.inference)
     task = TASKS[int(tasks[0])] if len(tasks) == 1 else None
     return InputColumns(sizes[0] if len(sizes) == 1 else None, task, rows.power_limit_mw is not None)
-
-
-def table_inputs(table: Table) -> Settings:
-    return Settings.of(table.modes, **table.conditions)
 
 
 class ColumnScale(NamedTuple):

@@ -16,11 +16,11 @@ from harness.store.corpora import corpus_rows, newest
 from harness.store.frames import STORES, minibatches, profiles, telemetry
 from harness.store.results import ResultsStore
 from predictors.models.base import predictor_class
-from predictors.models.tables import Table, tables_of
+from predictors.profiles import Profiles, tables_of
 from predictors.sampling import MINIBATCHES
 
 
-def load_tables(file: Union[str, Path]) -> List[Table]:
+def load_tables(file: Union[str, Path]) -> List[Profiles]:
     """The tables of a file, or of a measured table by its name, in the order of their first rows.
 
     Of a results file, its newest profiles. Errors are those of `read_corpus` or of the results file.
@@ -37,7 +37,7 @@ def load_tables(file: Union[str, Path]) -> List[Table]:
     return tables_of(checked.assign(entries=entries))
 
 
-def load_all_tables(files: Iterable[Union[str, Path]]) -> List[Table]:
+def load_all_tables(files: Iterable[Union[str, Path]]) -> List[Profiles]:
     """The tables of several files, in the order of the files."""
     return [table for file in files for table in load_tables(file)]
 
@@ -69,7 +69,7 @@ def _entries(start_s: np.ndarray, time_ms: np.ndarray, sampled_s: np.ndarray, po
     return np.column_stack([time_ms, [power_mw[low:high].mean() if low < high else np.nan for low, high in places]])
 
 
-def note_on_medians(predictors: Iterable[str], learned: Iterable[Table]) -> List[str]:
+def note_on_medians(predictors: Iterable[str], learned: Iterable[Profiles]) -> List[str]:
     """A note on predictors that learn every minibatch of a profile, if the tables have only medians; else none."""
     names = [name for name in dict.fromkeys(predictors) if predictor_class(name).learns_repeats]
     if not names or all(table.entries is not None for table in learned):

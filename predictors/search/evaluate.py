@@ -24,7 +24,7 @@ from predictors.models.base import ALL, MODULES, check_number, listed, names_in
 from predictors.models.networks import HIDDEN, LOSSES
 from predictors.models.persistence import file_sha256
 from predictors.models.regression import SCALES
-from predictors.models.tables import find_table
+from predictors.profiles import find_table
 from predictors.search.corpora import load_tables, note_on_medians
 from predictors.search.targets import count_networks, find_reference, load_prior
 from predictors.trials import Results, TrialPlan, format_results, format_skipped, run_plan

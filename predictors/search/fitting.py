@@ -33,7 +33,7 @@ from predictors.models.base import (
     usual_batch_size,
 )
 from predictors.models.persistence import file_sha256, load_model, save_model
-from predictors.models.tables import CONTRADICTION, TABLE_KEY, Table, find_table, tables_of
+from predictors.profiles import CONTRADICTION, TABLE_KEY, Profiles, find_table, tables_of
 from predictors.search.corpora import load_tables, note_on_medians
 from predictors.search.targets import find_reference, load_prior, unprofiled_target
 from predictors.settings import PowerLimits
@@ -191,9 +191,9 @@ class FittedModel:
             )
         if len(rows) <= FEW_PROFILES:
             notes.append(f"fitted to only {counted(len(rows), 'profile')}, so errors may be large: fit to 10 or more")
-        doubtful = self.predictor.training_rows_.inputs.modes[self.predictor.doubtful()]
+        doubtful = self.predictor.training_rows_.modes[self.predictor.doubtful()]
         if len(doubtful):
-            limits = self.predictor.training_rows_.inputs.power_limit_mw
+            limits = self.predictor.training_rows_.power_limit_mw
             names = _names(doubtful, None if limits is None else limits[self.predictor.doubtful()])
             notes.append(_note_on_modes("contradict all others and carry almost no weight", names))
         if len(table.unapplied()):
@@ -301,10 +301,9 @@ class FittedModel:
         import pandas as pd
 
         table = _one_table(_tables(test), *(self.origin[name] for name in ("workload", "task", "device"))).usable()
-        learned = self.predictor.training_rows_.inputs
-        limits = [] if learned.power_limit_mw is None else [learned.power_limit_mw]
-        training_index = pd.MultiIndex.from_arrays([*learned.modes.T, learned.batch_size, *limits])
-        rows = pd.MultiIndex.from_arrays(list(table.settings.T.astype(float)))
+        learned = self.predictor.training_rows_
+        training_index = pd.MultiIndex.from_arrays(list(learned.table.T))
+        rows = pd.MultiIndex.from_arrays(list(table.table.T))
         held_out = table.take(~rows.isin(training_index))
         if len(held_out) == 0:
             raise InvalidValueError("the model was fitted on every profile of the test", "hold some out for it")
@@ -417,7 +416,7 @@ class FittedModel:
         if without_clocks is not None:
             return without_clocks
         if is_board(name):
-            if self.predictor.training_rows_.inputs.power_limit_mw is not None:
+            if self.predictor.training_rows_.power_limit_mw is not None:
                 raise InvalidValueError(
                     f"{name} has no power limits, and the model learned those of {self.origin['device']}",
                     f"fit to profiles of {name}, or leave the device out",
@@ -427,7 +426,7 @@ class FittedModel:
         if not is_own:
             hint = f"{available_hint(name, board_names())}; for other boards give modes= as tuples"
             raise UnknownNameError(f"the power modes {modes!r} of {name!r} are unknown", hint)
-        cores, *clocks = (np.unique(values).astype(int) for values in self.predictor.training_rows_.inputs.modes.T)
+        cores, *clocks = (np.unique(values).astype(int) for values in self.predictor.training_rows_.modes.T)
         reported = (np.where(values == 1, UNKNOWN_KHZ, values) for values in clocks)
         return list(PowerModeSpace(*(tuple(values.tolist()) for values in (cores, *reported))))
 
@@ -458,7 +457,7 @@ def _names(modes: np.ndarray, limits_mw: Optional[Sequence[int]]) -> List[str]:
     return [name_under_limit(PowerMode(*mode), limit_mw) for mode, limit_mw in zip(each_mode, each_limit)]
 
 
-def describe_origin(corpus: Optional[Path], table: Table, fitted: Table, **further: Any) -> Dict[str, Any]:
+def describe_origin(corpus: Optional[Path], table: Profiles, fitted: Profiles, **further: Any) -> Dict[str, Any]:
     """The training data of a predictor, as plain values: the corpus file, the workload's table, the fitted rows.
 
     Without a file, for a table in memory, its name and hash are None.
@@ -492,14 +491,13 @@ def _sha256_of(corpus: Corpus) -> Optional[str]:
     return None if file is None else file_sha256(file)
 
 
-def _tables(corpus: Corpus) -> List[Table]:
-    """The tables of a corpus; an unknown clock is 1 kHz in all rows, which predictors accept."""
+def _tables(corpus: Corpus) -> List[Profiles]:
+    """The tables of a corpus."""
     file = _file_of(corpus)
-    tables = tables_of(check_corpus(corpus, "the corpus")) if file is None else load_tables(file)
-    return [table.with_clocks() for table in tables]
+    return tables_of(check_corpus(corpus, "the corpus")) if file is None else load_tables(file)
 
 
-def _one_table(tables: Sequence[Table], workload: str, task: str, device: Optional[str]) -> Table:
+def _one_table(tables: Sequence[Profiles], workload: str, task: str, device: Optional[str]) -> Profiles:
     devices = sorted({table.device for table in tables if (table.workload, table.task) == (workload, task)})
     if device is None and len(devices) > 1:
         what = f"the corpus has {task} of {workload!r} on {len(devices)} devices: {', '.join(devices)}"

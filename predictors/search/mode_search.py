@@ -27,6 +27,7 @@ from harness.simulation.corpus import simulate_corpus
 from harness.stats.estimates import Drawn
 from predictors.search import concurrent
 from predictors.search.device_profiler import DeviceProfiler, board_of
+from predictors.settings import Settings
 from predictors.strategies.concurrent import ConcurrentGoal
 from predictors.strategies.goals import Goal
 from predictors.strategies.protocol import FailedMode, History
@@ -121,9 +122,8 @@ def search(profiler: DeviceProfiler, true_figures: Optional[Truth]) -> List[Sear
     A budget that no mode can keep is skipped.
     """
     device, case, batch_size = profiler.device, profiler.template, profiler.candidates.batch_size
-    greatest = (*device.power_mode_space().greatest, case.batch_size)
-    rows = np.column_stack([profiler.candidates.modes, batch_size])
-    is_maxn = (rows == greatest).all(axis=1)
+    greatest = Settings.of([device.power_mode_space().greatest], case.batch_size)
+    is_maxn = (profiler.candidates.modes == greatest.modes).all(axis=1) & (batch_size == greatest.batch_size)
     if not is_maxn.any():
         raise CannotRunError(f"{case.id}: {device.name} has no profile of its greatest mode, which sets the budgets")
     at_maxn = profiler.profile(int(is_maxn.argmax()))
@@ -149,7 +149,9 @@ def search(profiler: DeviceProfiler, true_figures: Optional[Truth]) -> List[Sear
             over = history.figures(place, goal)[1] + 1
             true_over, slower = (None, None) if best is None else (excess[place] + 1, objective[place] / best)
             label = f"{case.id}, {mw_to_w(limits['power_mw']):.1f} W"
-            outcomes.append(SearchOutcome(label, name, len(rows), spent, over, true_over, slower, device.provenance))
+            outcomes.append(
+                SearchOutcome(label, name, len(batch_size), spent, over, true_over, slower, device.provenance)
+            )
     return outcomes
 
 

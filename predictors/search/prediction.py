@@ -141,7 +141,7 @@ def _note_on_reach(predictor: Predictor, front: np.ndarray) -> List[str]:
     """Say how many modes of a front, of shape (n, 4), are outside the range of the profiled ones."""
     if not len(front) or not hasattr(predictor, "training_rows_"):
         return []
-    profiled = predictor.training_rows_.inputs.modes
+    profiled = predictor.training_rows_.modes
     if not len(profiled):
         return []
     beyond = (front < profiled.min(axis=0)) | (front > profiled.max(axis=0))

@@ -12,7 +12,7 @@ from harness.core.measured_tables import corpus_file
 from harness.core.terminal import available_hint
 from predictors.evaluation import Target, make_target
 from predictors.models.base import DEFAULT
-from predictors.models.tables import Table
+from predictors.profiles import Profiles
 from predictors.search.corpora import load_all_tables
 from predictors.search.evaluate import Evaluation, Report, no_report, numbers_of_modes, run_evaluation
 from predictors.search.targets import count_networks
@@ -45,7 +45,7 @@ def learn_prior(corpora: Sequence[Union[str, Path]], *, out: Union[str, Path, No
     """
     from predictors.models.physical_gp.learning import as_toml, learn_hierarchy
 
-    tables = [table.with_clocks() for table in load_all_tables(corpora)]
+    tables = load_all_tables(corpora)
     hierarchy = learn_hierarchy(tables)
     units = {(table.device, table.workload) for table in tables}
     learned = LearnedPrior(
@@ -87,7 +87,7 @@ def evaluate_prior(
     Raises:
         HarnessError: a corpus is invalid, or there is only one network or board.
     """
-    tables, column = [table.with_clocks() for table in load_all_tables(corpora)], left_out_column(leave_out)
+    tables, column = load_all_tables(corpora), left_out_column(leave_out)
     priors = priors_without(tables, leave_out, jobs)
     numbers = numbers_of_modes(modes)
     counts = count_networks(tables) if 0 in numbers else None
@@ -108,7 +108,7 @@ def left_out_column(leave_out: str) -> str:
     return LEFT_OUT[leave_out]
 
 
-def priors_without(tables: Sequence[Table], what: str, jobs: int) -> Dict[str, Hierarchy]:
+def priors_without(tables: Sequence[Profiles], what: str, jobs: int) -> Dict[str, Hierarchy]:
     """For each network or board, the prior learned from the tables of all others, in up to `jobs` processes."""
     from predictors.models.physical_gp.learning import learn_hierarchy
 

@@ -32,7 +32,7 @@ from harness.measure.contention import report_others
 from harness.store.results import ResultsStore
 from harness.workloads import get_workload
 from predictors.models.base import check_options, check_probability
-from predictors.models.tables import Table
+from predictors.profiles import Profiles
 from predictors.search.corpora import load_tables
 from predictors.search.deadlines import (
     BoardForecast,
@@ -609,19 +609,16 @@ def _rounded_up(value: float) -> str:
     return f"{math.ceil(value / unit) * unit:.4g}"
 
 
-def profiles_of(recommendation: Recommendation, device: Device) -> Table:
+def profiles_of(recommendation: Recommendation, device: Device) -> Profiles:
     """The profiles of a recommendation, as a table that other searches may start from."""
-    history, candidates = recommendation.history, recommendation.history.profiler.candidates
-    return Table(
-        board_of(device),
-        profiler_of(history).template.workload,
-        str(candidates.task),
-        device.provenance,
-        candidates.modes[history.places],
-        candidates.batch_size[history.places],
+    history = recommendation.history
+    return Profiles.at(
+        history.profiler.candidates.take(history.places),
         history.time_ms,
         history.power_mw,
-        power_limit_mw=None if candidates.power_limit_mw is None else candidates.power_limit_mw[history.places],
+        device=board_of(device),
+        workload=profiler_of(history).template.workload,
+        provenance=device.provenance,
     )
 
 
@@ -637,7 +634,7 @@ def recommend_mode(
     batch: int = 1,
     unprofiled: bool = False,
     percentile: float = MEDIAN,
-    references: Tuple[Table, ...] = (),
+    references: Tuple[Profiles, ...] = (),
     store: Optional[ResultsStore] = None,
     resume: bool = False,
     samples: Optional[float] = None,
@@ -834,7 +831,7 @@ def goals_of(
 
 def _references(
     corpus: Union[str, Path, None], reference: Sequence[str], workloads: Sequence[str], task: str, device: str
-) -> Tuple[Table, ...]:
+) -> Tuple[Profiles, ...]:
     """The tables of the task to start from: of the named workloads, or of all that are not searched for."""
     if corpus is None:
         return ()
@@ -844,4 +841,4 @@ def _references(
     others = [table for table in tables if table.task == task and table.workload not in workloads]
     here = {table.workload for table in others if table.device == device}
     kept = [table for table in others if table.device == device or table.workload not in here]
-    return tuple(table.usable().with_clocks() for table in kept)
+    return tuple(table.usable() for table in kept)

@@ -19,7 +19,7 @@ from harness.simulation.corpus import simulate_corpus
 from harness.simulation.model import repetition_factors
 from harness.simulation.parameters import load_board_parameters
 from predictors.models.base import predictor_names
-from predictors.models.tables import Table, tables_of
+from predictors.profiles import Profiles, tables_of
 from predictors.sampling import MINIBATCHES
 from predictors.scenarios import SCENARIOS, ProfileSource, Scenario, find_scenario, make_plan
 from predictors.search.corpora import entries_of, load_all_tables
@@ -87,7 +87,7 @@ def named_modes(device: str) -> Dict[str, PowerMode]:
     return load_board(device).modes_by_name()
 
 
-def simulated(source: ProfileSource, modes: Optional[np.ndarray] = None, *, seed: int = 0) -> Table:
+def simulated(source: ProfileSource, modes: Optional[np.ndarray] = None, *, seed: int = 0) -> Profiles:
     """A scenario's table from a simulated board in power modes (n, 4), by default its named ones or the paper's grid.
 
     Time and power deviate from the steady state as repetitions on the board do. If a source limits the minibatches of a

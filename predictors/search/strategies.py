@@ -13,8 +13,8 @@ from harness.core.errors import CannotRunError, InvalidValueError
 from harness.core.terminal import format_table
 from harness.core.units import mw_to_w, s_to_minutes
 from predictors.models.base import ALL
-from predictors.models.tables import Table
 from predictors.models.vendor_estimate import estimated_boards
+from predictors.profiles import Profiles
 from predictors.search.corpora import load_all_tables, load_tables
 from predictors.search.evaluate import Report, no_report
 from predictors.search.prior import left_out_column, priors_without
@@ -101,10 +101,10 @@ def evaluate_strategies(
     contests = []
     objectives = set()
     for table in _targets(tables, [target] if isinstance(target, str) else list(target), task):
-        references: Tuple[Table, ...] = ()
+        references: Tuple[Profiles, ...] = ()
         if names_of_references and (task != ALL or table.task in tasks_of_reference):
             others = [find_reference(elsewhere, name, table.task, table.device) for name in names_of_references]
-            own = table.with_clocks().fingerprint
+            own = table.fingerprint
             references = tuple(other for other in others if other.fingerprint != own)
         setting = StrategySetting(
             device=table.device,
@@ -162,7 +162,7 @@ class StrategyContest(NamedTuple):
     rows: List[Dict[str, Any]]  # of each strategy, target and number of profiles, as `strategies.evaluation.results`
     about: Dict[str, Any]  # the options of the contest
     outcomes: Dict[Tuple[str, str], JudgedChoices]  # by device and task
-    targets: Tuple[Table, ...]  # the tables that were chosen from
+    targets: Tuple[Profiles, ...]  # the tables that were chosen from
 
     def __repr__(self) -> str:
         return "\n".join([format_results(self.rows), *(f"note: {note}" for note in self.about["notes"])])
@@ -189,7 +189,7 @@ class StrategyContest(NamedTuple):
         return paths
 
 
-def _targets(tables: Sequence[Table], names: Sequence[str], task: str) -> List[Table]:
+def _targets(tables: Sequence[Profiles], names: Sequence[str], task: str) -> List[Profiles]:
     """The tables to choose in, reduced to rows with measured power."""
     tasks = TASKS if task == ALL else (task,)
     targets = [
@@ -202,7 +202,7 @@ def _targets(tables: Sequence[Table], names: Sequence[str], task: str) -> List[T
     return [table.complete() for table in targets]
 
 
-def _goals(table: Table, budgets: str, objective: str, latencies_ms: Sequence[float]) -> List[Goal]:
+def _goals(table: Profiles, budgets: str, objective: str, latencies_ms: Sequence[float]) -> List[Goal]:
     kind, _, count = budgets.partition(":")
     if kind == SPREAD:
         if not count.isdecimal() or not int(count):

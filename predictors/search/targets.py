@@ -11,16 +11,16 @@ from harness.core.errors import InvalidValueError, UnknownNameError
 from harness.workloads import get_workload
 from harness.workloads.counting import counted_alone
 from predictors.evaluation import Target
-from predictors.models.tables import Table, find_table
+from predictors.profiles import Profiles, find_table
 
 if TYPE_CHECKING:
     from predictors.models.physical_gp.prior import Counts, Hierarchy
 
 
-def find_reference(tables: Sequence[Table], workload: str, task: str, device: Optional[str]) -> Table:
+def find_reference(tables: Sequence[Profiles], workload: str, task: str, device: Optional[str]) -> Profiles:
     """The usable rows of a reference workload: of the device if it was profiled there, else of the only other one."""
     is_here = any((table.workload, table.task, table.device) == (workload, task, device) for table in tables)
-    return find_table(tables, workload, task, device if is_here else None).usable().with_clocks()
+    return find_table(tables, workload, task, device if is_here else None).usable()
 
 
 def load_prior(prior: Union[str, Path, None]) -> Optional[Hierarchy]:
@@ -32,7 +32,7 @@ def load_prior(prior: Union[str, Path, None]) -> Optional[Hierarchy]:
     return read_hierarchy(Path(prior))
 
 
-def count_networks(tables: Sequence[Table]) -> Dict[str, Counts]:
+def count_networks(tables: Sequence[Profiles]) -> Dict[str, Counts]:
     """Counts of what networks compute, by workload, from torch; unknown workloads are skipped."""
     from predictors.models.physical_gp.prior import Counts
 
@@ -48,7 +48,7 @@ def count_networks(tables: Sequence[Table]) -> Dict[str, Counts]:
     return counts
 
 
-def unprofiled_target(name: str, references: Sequence[Table], hierarchy: Optional[Hierarchy] = None) -> Target:
+def unprofiled_target(name: str, references: Sequence[Profiles], hierarchy: Optional[Hierarchy] = None) -> Target:
     """A workload, `module:NAME` or the suite's, without profiles on the board of the references."""
     if not references:
         raise InvalidValueError(

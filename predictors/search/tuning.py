@@ -51,7 +51,7 @@ from harness.devices.simulated import SimulatedDevice
 from harness.measure.contention import report_others
 from harness.measure.run import check
 from harness.workloads import get_workload
-from predictors.models.tables import Table
+from predictors.profiles import Profiles
 from predictors.search.device_profiler import board_of, power_sampler
 from predictors.settings import Settings
 from predictors.strategies.goals import Goal, budget_in_mw, power_budget
@@ -278,7 +278,7 @@ def tuning(
     batch_size: int = 16,
     interval_s: float = 1.0,
     silence_s: float = SILENCE_S,
-    references: Tuple[Table, ...] = (),
+    references: Tuple[Profiles, ...] = (),
     workload: str = "resnet18-imagenet",
     root: Path = Path("/"),
     power_mw: Optional[Power] = None,

@@ -20,7 +20,7 @@ import numpy as np
 
 from harness.core.units import S_PER_HOUR, ms_to_s, mw_to_w, share_to_percent
 from predictors.evaluation import spread
-from predictors.models.tables import Table
+from predictors.profiles import Profiles
 from predictors.strategies.fixed import Presets, VendorPreset
 from predictors.strategies.goals import Goal
 from predictors.strategies.protocol import Choice, History, Strategy, TableProfiler
@@ -54,7 +54,7 @@ class JudgedChoice(NamedTuple):
 
 class ContestRun(NamedTuple):
     strategy: str
-    target: Table
+    target: Profiles
     profiles: int
     repeat: int  # its seed
 
@@ -62,14 +62,14 @@ class ContestRun(NamedTuple):
 JudgedChoices = Dict[Tuple[str, str, int], List[JudgedChoice]]  # by strategy, target and number of profiles
 
 
-def optimum(table: Table, goal: Goal) -> Optional[int]:
+def optimum(table: Profiles, goal: Goal) -> Optional[int]:
     """The best row within the goal's limits; None if there is none."""
     columns = (table.time_ms, table.power_mw, table.batch_size)
     within = goal.excess(*columns) <= 0
     return int(np.where(within, goal.objective(*columns), np.inf).argmin()) if within.any() else None
 
 
-def judge(table: Table, goal: Goal, choice: Choice) -> JudgedChoice:
+def judge(table: Profiles, goal: Goal, choice: Choice) -> JudgedChoice:
     """Compare a choice with the table that it was made for."""
     best, place = optimum(table, goal), choice.index
     columns = (table.time_ms, table.power_mw, table.batch_size)
@@ -80,7 +80,7 @@ def judge(table: Table, goal: Goal, choice: Choice) -> JudgedChoice:
 
 
 def sweep(
-    table: Table,
+    table: Profiles,
     make_strategy: Callable[[int], Strategy],
     goals: Sequence[Goal],
     profiles: int,
@@ -162,7 +162,7 @@ def hours_saved(outcomes: Sequence[JudgedChoice], others: Sequence[JudgedChoice]
 
 
 def contest_runs(
-    strategies: Sequence[str], targets: Sequence[Table], profiles: Sequence[int], repeats: int
+    strategies: Sequence[str], targets: Sequence[Profiles], profiles: Sequence[int], repeats: int
 ) -> List[ContestRun]:
     """The runs of a contest; a strategy that does not depend on the number of profiles or the seed runs once."""
     runs = []
@@ -195,14 +195,14 @@ def _run_one(run: ContestRun, goals: Sequence[Goal], setting: StrategySetting) -
     others = tuple(table for table in setting.references if table.fingerprint != run.target.fingerprint)
     fitting = setting._replace(device=run.target.device, references=others)
     if run.target.power_limit_mw is not None:
-        fitting = fitting._replace(workload=run.target.workload, space=run.target.with_clocks().space())
+        fitting = fitting._replace(workload=run.target.workload, space=run.target.space())
     kind = STRATEGIES[run.strategy]
     return sweep(run.target, lambda seed: kind.make(fitting, seed), goals, run.profiles, run.repeat, kind.together)
 
 
 def results(
     judged: JudgedChoices,
-    targets: Sequence[Table],
+    targets: Sequence[Profiles],
     goals: int,
     presets: Sequence[VendorPreset] = (),
     samples: Optional[Mapping[str, float]] = None,

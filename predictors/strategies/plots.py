@@ -9,8 +9,8 @@ import numpy as np
 
 from harness.core.pareto import pareto_front
 from harness.core.units import mw_to_w
-from predictors.models.tables import Table
 from predictors.plots import axes_to_draw_on, colour, draw_time_and_power, pyplot, save, title_of
+from predictors.profiles import Profiles
 from predictors.strategies.evaluation import JudgedChoice, JudgedChoices, summarise
 from predictors.strategies.recommendation import Recommendation
 
@@ -22,7 +22,7 @@ LINEAR_TO_PCT = 5
 TRUTH = "brute-force"  # right by definition, not plotted
 
 
-def draw(judged: JudgedChoices, targets: Sequence[Table], directory: Path) -> List[Path]:
+def draw(judged: JudgedChoices, targets: Sequence[Profiles], directory: Path) -> List[Path]:
     """Write the three plots of each target of a contest; returns their paths."""
     written = []
     for table in targets:
@@ -38,7 +38,7 @@ def draw(judged: JudgedChoices, targets: Sequence[Table], directory: Path) -> Li
     return written
 
 
-def draw_penalties(path: Path, table: Table, judged: Dict[str, List[JudgedChoice]]) -> None:
+def draw_penalties(path: Path, table: Profiles, judged: Dict[str, List[JudgedChoice]]) -> None:
     """Time penalties over all budgets and repeats as violins with marked medians (001 Fig 12)."""
     figure, axes = pyplot().subplots(figsize=(1.1 * len(judged) + 2, 4.4), constrained_layout=True)
     values = [
@@ -64,7 +64,7 @@ def draw_penalties(path: Path, table: Table, judged: Dict[str, List[JudgedChoice
     save(figure, path)
 
 
-def draw_power_errors(path: Path, table: Table, judged: Dict[str, List[JudgedChoice]]) -> None:
+def draw_power_errors(path: Path, table: Profiles, judged: Dict[str, List[JudgedChoice]]) -> None:
     """Area above the budget, and the shares of choices over it and over it by 1 W, as bars (001 Fig 13)."""
     figures = [summarise(outcomes) for outcomes in judged.values()]
     figure, axes = pyplot().subplots(figsize=(1.1 * len(judged) + 2, 4.4), constrained_layout=True)
@@ -87,7 +87,7 @@ def draw_power_errors(path: Path, table: Table, judged: Dict[str, List[JudgedCho
     save(figure, path)
 
 
-def draw_choices(path: Path, table: Table, judged: Dict[str, List[JudgedChoice]]) -> None:
+def draw_choices(path: Path, table: Profiles, judged: Dict[str, List[JudgedChoice]]) -> None:
     """All modes of a table with their front, and the choices as observed (001 Fig 11)."""
     watts = mw_to_w(table.power_mw)
     best = pareto_front(table.time_ms, table.power_mw)

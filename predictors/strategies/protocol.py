@@ -13,7 +13,7 @@ import numpy as np
 from harness.core.errors import CannotRunError, InvalidValueError
 from harness.core.power_modes import PowerMode
 from harness.core.units import mw_to_w
-from predictors.models.tables import Table
+from predictors.profiles import Profiles
 from predictors.sampling import profiling_seconds
 from predictors.settings import Settings
 from predictors.strategies.goals import Goal
@@ -50,9 +50,9 @@ class Profiler(Protocol):
 class TableProfiler:
     """Takes profiles from the rows of a table, its candidates, at the cost of profiling on the device."""
 
-    def __init__(self, table: Table) -> None:
+    def __init__(self, table: Profiles) -> None:
         self.table = table
-        self.candidates = Settings.of(table.modes, **table.conditions)
+        self.candidates: Settings = table
 
     def profile(self, index: int) -> MeasuredMode:
         """The figures of a row."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, List, NamedTuple, Optiona
 from harness.core.errors import InvalidValueError
 from harness.core.power_modes import PowerModeSpace
 from predictors.models.base import Predictor, make_predictor, names_in, predictor_class
-from predictors.models.tables import Table
+from predictors.profiles import Profiles
 from predictors.strategies.closed_loop import ClosedLoop, OneShot, design_for
 from predictors.strategies.fixed import GreatestEstimatedPower, Maxn, Presets, VendorPreset
 from predictors.strategies.power_limits import PowerLimits
@@ -25,7 +25,7 @@ class StrategySetting(NamedTuple):
     """The inputs that strategies are made from."""
 
     device: str = ""  # name of the board, as in the corpus; strategies that use vendor figures look it up
-    references: Tuple[Table, ...] = ()  # tables of other workloads that transfer predictors may start from
+    references: Tuple[Profiles, ...] = ()  # tables of other workloads that transfer predictors may start from
     presets: Tuple[VendorPreset, ...] = ()  # the vendor's modes
     risk: Optional[float] = None  # of `one-shot`: greatest probability of breaking a limit
     unprofiled: bool = False  # whether the pick may lie outside the profiled range

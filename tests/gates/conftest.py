@@ -11,7 +11,7 @@ import pytest
 from harness.core.environment import describe_environment
 from predictors.models import powertrain
 from predictors.models.physical_gp import prior
-from predictors.models.tables import Table, find_table
+from predictors.profiles import Profiles, find_table
 from predictors.search.corpora import load_tables
 from tests.gates.recorded import Kind, check, format_verdicts, read_recorded, record, worth_recording
 
@@ -72,7 +72,7 @@ def own_corpus(pytestconfig: pytest.Config) -> Optional[Path]:
 
 
 @pytest.fixture(scope="session")
-def measured_roles(own_corpus: Optional[Path]) -> Tuple[List[Table], Table]:
+def measured_roles(own_corpus: Optional[Path]) -> Tuple[List[Profiles], Profiles]:
     """The targets among the measured tables of training, and their reference: ResNet-18 where it is one of them."""
     path = own_corpus or public_table("orin-agx-training.csv")
     tables = load_tables(path)
@@ -86,7 +86,7 @@ def measured_roles(own_corpus: Optional[Path]) -> Tuple[List[Table], Table]:
 
 
 @pytest.fixture(scope="session")
-def public_tables(own_corpus: Optional[Path]) -> List[Table]:
+def public_tables(own_corpus: Optional[Path]) -> List[Profiles]:
     """All measured tables of an Orin AGX, of training and of inference."""
     if own_corpus:
         pytest.skip("a corpus of one's own is gated, not the public tables")

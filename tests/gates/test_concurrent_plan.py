@@ -14,7 +14,7 @@ import pytest
 
 from harness.core.interleaving import expect
 from harness.core.units import w_to_mw
-from predictors.models.tables import Table, find_table
+from predictors.profiles import Profiles, find_table
 from predictors.scenarios import ProfileSource
 from predictors.search.scenario import simulated
 from predictors.strategies import concurrent
@@ -51,11 +51,11 @@ GOALS = {
 class Tables(NamedTuple):
     """Every candidate of both kinds of work with its figures, in the same power modes."""
 
-    training: Table
-    inference: Table
+    training: Profiles
+    inference: Profiles
 
 
-def shared_modes(training: Table, inference: Table) -> Tables:
+def shared_modes(training: Profiles, inference: Profiles) -> Tables:
     """The rows of some modes that both tables have, the same every time."""
     both = sorted(set(map(tuple, training.modes.tolist())) & set(map(tuple, inference.modes.tolist())))
     places = np.random.default_rng(0).choice(len(both), size=min(MODES, len(both)), replace=False)
@@ -76,7 +76,7 @@ def simulated_pair() -> Tables:
 
 
 @pytest.fixture(scope="session")
-def measured_pair(public_tables: List[Table]) -> Tables:
+def measured_pair(public_tables: List[Profiles]) -> Tables:
     inference = find_table(public_tables, "yolov8n-coco", "inference")
     served = inference.take(np.isin(inference.batch_size, INFERENCE_BATCHES))
     return shared_modes(find_table(public_tables, "resnet18-imagenet"), served)

@@ -20,7 +20,7 @@ from predictors.models.base import MODULES, Prediction, Predictor, one_blas_thre
 from predictors.models.physical_gp import posterior
 from predictors.models.physical_gp.learning import learn_hierarchy
 from predictors.models.physical_gp.prior import Hierarchy, priors_for
-from predictors.models.tables import ARRAYS, Table, find_table, tables_of
+from predictors.profiles import ARRAYS, Profiles, find_table, tables_of
 from predictors.scenarios import ProfileSource
 from predictors.search.scenario import simulated
 from predictors.settings import Settings
@@ -60,20 +60,20 @@ SHIPPED = (V100, A40, NANO)
 OF_SHIPPED = ("physical-gp", "ridge")
 
 
-def part_of(table: Table, count: int) -> Table:
+def part_of(table: Profiles, count: int) -> Profiles:
     """As many rows, the same every time."""
     return table.take(
         np.sort(np.random.default_rng(count).choice(len(table), size=min(count, len(table)), replace=False))
     )
 
 
-def one_table(tables: List[Table]) -> Table:
+def one_table(tables: List[Profiles]) -> Profiles:
     """Tables of one workload at several batch sizes as one."""
     columns = {name: np.concatenate([getattr(table, name) for table in tables]) for name in ARRAYS}
     return dataclasses.replace(tables[0], **columns)
 
 
-def left_out(tables: List[Table], targets: Tuple[str, ...], rows: int) -> Tuple[Target, ...]:
+def left_out(tables: List[Profiles], targets: Tuple[str, ...], rows: int) -> Tuple[Target, ...]:
     """Targets of whose network the prior has learned nothing; the board's other networks are references."""
     parts = [part_of(table, rows) for table in tables]
     found = []
@@ -122,13 +122,13 @@ def simulated_left_out() -> Tuple[Target, ...]:
 
 
 @pytest.fixture(scope="session")
-def measured_targets(measured_roles: Tuple[List[Table], Table]) -> Tuple[Target, ...]:
+def measured_targets(measured_roles: Tuple[List[Profiles], Profiles]) -> Tuple[Target, ...]:
     targets, reference = measured_roles[0], part_of(measured_roles[1], 1000)
     return tuple(Target(part_of(table, 1000), (reference,)) for table in targets)
 
 
 @pytest.fixture(scope="session")
-def measured_inference(public_tables: List[Table]) -> Tuple[Target, ...]:
+def measured_inference(public_tables: List[Profiles]) -> Tuple[Target, ...]:
     reference, *targets = (
         part_of(find_table(public_tables, name, "inference"), 1000)
         for name in ("resnet18-imagenet", "yolov8n-coco", "lstm-wikitext")
@@ -137,11 +137,11 @@ def measured_inference(public_tables: List[Table]) -> Tuple[Target, ...]:
 
 
 @pytest.fixture(scope="session")
-def measured_left_out(public_tables: List[Table]) -> Tuple[Target, ...]:
+def measured_left_out(public_tables: List[Profiles]) -> Tuple[Target, ...]:
     return left_out(public_tables, ("yolov8n-coco", "lstm-wikitext"), 300)
 
 
-def shipped(name: str) -> List[Table]:
+def shipped(name: str) -> List[Profiles]:
     return [table.complete() for table in tables_of(load_table(name))]
 
 
@@ -415,7 +415,7 @@ def lose_the_reference(monkeypatch: pytest.MonkeyPatch, kind: Type[Predictor]) -
     """It starts from anywhere; of the prior nothing is left but what is known of any board."""
     learn = powertrain.learn_reference
 
-    def untrained(table: Table, seed: int) -> networks.NeuralNetwork:
+    def untrained(table: Profiles, seed: int) -> networks.NeuralNetwork:
         known = learn(table, seed)
         forgotten = copy.copy(known)
         forgotten.networks_ = networks.fresh_networks(2, known.networks_.sizes, np.random.default_rng(0))

@@ -14,7 +14,7 @@ import pytest
 
 from harness.core.measured_tables import load_table
 from predictors.models import vendor_estimate
-from predictors.models.tables import Table, tables_of
+from predictors.profiles import Profiles, tables_of
 from predictors.scenarios import ProfileSource
 from predictors.search.scenario import simulated
 from predictors.strategies import closed_loop
@@ -47,7 +47,7 @@ PROFILES, REPEATS = 15, 2
 FEW = {"closed-loop": (8, 1), "front": (8, 1), "powertrain": (15, 1), "nn": (50, 1), "mdbs": (8, 1), "gmd": (8, 1)}
 """Profiles and repeats of the slow ones, and of those that need fewer: what they do not use up gates nothing."""
 
-Tables = Tuple[List[Table], Table]
+Tables = Tuple[List[Profiles], Profiles]
 """Targets, and the reference."""
 
 
@@ -81,7 +81,7 @@ def entries_on(strategy: str, tables: Tables, corpus: str) -> List[Dict[str, Any
     return entries_of(figures_of(found, targets, goals), corpus, KIND)
 
 
-def figures_of(found: JudgedChoices, targets: List[Table], goals: Sequence[Goal]) -> List[Dict[str, Any]]:
+def figures_of(found: JudgedChoices, targets: List[Profiles], goals: Sequence[Goal]) -> List[Dict[str, Any]]:
     """The results of a contest with the gated figures, a value for each repeat."""
     rows = results(found, targets, len(goals))
     for row, outcomes in zip(rows, found.values()):
@@ -98,7 +98,7 @@ def entries_on_gpus(strategy: str, corpus: str, targets: int = 6) -> List[Dict[s
     """As `entries_on`, for each network of a GPU by itself, with those of the other GPU as references."""
     gpu = corpus.replace(f"-{ENERGY}", "")
     other = A40 if gpu == V100 else V100
-    references = tuple(table.complete().with_clocks() for table in tables_of(load_table(other)))
+    references = tuple(table.complete() for table in tables_of(load_table(other)))
     setting, entries = StrategySetting(references=references), []
     for table in tables_of(load_table(gpu))[:targets]:
         table = table.complete()

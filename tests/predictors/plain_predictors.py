@@ -9,7 +9,7 @@ import numpy as np
 
 from harness.core.power_modes import PowerModeSpace
 from predictors.models.base import Prediction, Predictor
-from predictors.models.tables import Table
+from predictors.profiles import Profiles
 from predictors.settings import Settings
 
 SPACE = PowerModeSpace((2, 4, 8), (499_200, 1_036_800, 2_201_600), (114_750, 420_750, 1_300_500), (204_000, 3_199_000))
@@ -26,7 +26,7 @@ class LogLinear(Predictor):
     ridge: float = 1e-6
     seed: int = 0
     space: Optional[PowerModeSpace] = None
-    references: Tuple[Table, ...] = ()
+    references: Tuple[Profiles, ...] = ()
 
     def _learn(self, rows: Settings, time_ms: np.ndarray, power_mw: np.ndarray) -> None:
         design, logs = _design(rows), np.log(np.column_stack([time_ms, power_mw]))
@@ -54,14 +54,14 @@ def _design(rows: Settings) -> np.ndarray:
     return np.column_stack([np.ones(len(logs)), logs, np.log(rows.batch_size / 16), rows.inference])
 
 
-def made_table(workload: str = "lenet-mnist", noise: float = 0.0, seed: int = 0, **changes: str) -> Table:
+def made_table(workload: str = "lenet-mnist", noise: float = 0.0, seed: int = 0, **changes: str) -> Profiles:
     """Every mode of `SPACE`, time and power by a power law, with noise where asked for."""
     modes = np.array(list(SPACE), dtype=np.int64)
     random = np.random.default_rng(seed)
     cores, cpu, gpu, mem = (modes / modes.max(axis=0)).T
     time_ms = 20 * cores**-0.1 * cpu**-0.4 * gpu**-0.6 * mem**-0.1 * np.exp(noise * random.standard_normal(len(modes)))
     power_mw = 4e4 * cores**0.1 * cpu**0.2 * gpu**0.3 * mem**0.1 * np.exp(noise * random.standard_normal(len(modes)))
-    about = {"device": "orin-agx", "task": "training", "provenance": "simulated", **changes}
-    return Table(
-        workload=workload, modes=modes, batch_size=np.full(len(modes), 16), time_ms=time_ms, power_mw=power_mw, **about
+    about = {"device": "orin-agx", "provenance": "simulated", **changes}
+    return Profiles.at(
+        Settings.of(modes, task=about.pop("task", "training")), time_ms, power_mw, workload=workload, **about
     )

@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 
 from harness.core.corpus import read_corpus
-from predictors.models.tables import Table, find_table, tables_of
+from predictors.profiles import Profiles, find_table, tables_of
 
 PROJECT = Path(__file__).resolve().parents[2]
 
 
-def measured_table(workload: str) -> Table:
+def measured_table(workload: str) -> Profiles:
     """The measured training table of a workload on Orin AGX; skips the test where it is absent."""
     folder = Path(os.environ.get("JETWATT_DATA") or PROJECT.parent / "shared" / "data")
     path = folder / "powertrain" / "orin-agx-training.csv"

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from harness.core.boards import load_board
-from predictors.models.tables import Table
+from predictors.profiles import Profiles
+from predictors.settings import Settings
 from tests.tools.measured import measured_table
 from tools.measured_tables import LEARNERS, is_large, learning_curves, simulated_like
 
@@ -26,8 +27,8 @@ def bent(at):
 
 def as_table(count, sizes=16, power=(2e4, 5e4)):
     at = modes(count)
-    name = ("orin-agx", "resnet18-imagenet", "training", "measured")
-    return Table(*name, at, np.resize(sizes, count), bent(at), np.resize(np.array(power), count))
+    about = {"device": "orin-agx", "workload": "resnet18-imagenet", "provenance": "measured"}
+    return Profiles.at(Settings.of(at, np.resize(sizes, count)), bent(at), np.resize(np.array(power), count), **about)
 
 
 def test_a_table_is_large_with_a_thousand_modes_of_one_size_with_power():

@@ -9,7 +9,8 @@ from harness.core.boards import load_board
 from harness.core.power_modes import PowerMode
 from harness.simulation.corpus import simulate_corpus
 from predictors.evaluation import odd_rows
-from predictors.models.tables import Table
+from predictors.profiles import Profiles
+from predictors.settings import Settings
 from tests.tools.measured import measured_table
 from tools.measured_tables import choose, compare, keys_of, simulated_like, split_tables, validate_table
 
@@ -26,9 +27,8 @@ def rows(workload="resnet18-imagenet", factor=1.0, provenance="measured", device
 
 def table(times, powers):
     modes = np.tile([8, 2_201_600, 1_300_500, 3_199_000], (len(times), 1))
-    sizes = np.full(len(times), 16)
-    name = ("orin-agx", "resnet18-imagenet", "training", "measured")
-    return Table(*name, modes, sizes, np.array(times), np.array(powers))
+    about = {"device": "orin-agx", "workload": "resnet18-imagenet", "provenance": "measured"}
+    return Profiles.at(Settings.of(modes), np.array(times), np.array(powers), **about)
 
 
 def test_what_cannot_be_compared_is_counted_with_a_reason():

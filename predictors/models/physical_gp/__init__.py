@@ -18,7 +18,7 @@ from predictors.models.physical_gp.posterior import TAILS, ParameterPosterior, b
 from predictors.models.physical_gp.power_limit import LimitPosterior
 from predictors.models.physical_gp.prior import Counts, Hierarchy, priors_for, read_hierarchy
 from predictors.models.physical_gp.response import features
-from predictors.models.tables import Table
+from predictors.profiles import Profiles
 from predictors.settings import Settings
 
 MOST_ROWS = 600  # rows to fit on; of more, a sample is used: the cost grows with their cube
@@ -41,7 +41,7 @@ class PhysicalGP(Predictor):
     least_modes = 0
     # Tables of other workloads, and of this one on other boards. Those of the same board inform about the board:
     # `board` says which they are; without it the evidence of the profiled modes decides.
-    references: Tuple[Table, ...] = ()
+    references: Tuple[Profiles, ...] = ()
     space: Optional[PowerModeSpace] = None  # the power modes to predict; any if None
     board: Optional[str] = None  # name of the device in the corpus
     workload: Optional[str] = None  # likewise

@@ -29,7 +29,7 @@ from predictors.models.physical_gp.prior import (
     read_hierarchy,
 )
 from predictors.models.physical_gp.response import PARAMETERS
-from predictors.models.tables import Table
+from predictors.profiles import Profiles
 
 HYPERPRIOR = Path(__file__).with_name("hyperprior.toml")
 WORTH = 3.0  # number of workloads, and of boards, that the hyperprior's deviations are worth
@@ -37,13 +37,13 @@ _STEPS = 200  # of expectation-maximisation
 DIGITS = 7
 
 
-def learn_hierarchy(tables: Sequence[Table]) -> Hierarchy:
+def learn_hierarchy(tables: Sequence[Profiles]) -> Hierarchy:
     """Learn the prior from tables of workloads on boards; the result does not depend on the number of cores.
 
     Raises:
         InvalidValueError: there are no tables.
     """
-    units: Dict[Tuple[str, str], List[Table]] = {}
+    units: Dict[Tuple[str, str], List[Profiles]] = {}
     for table in tables:
         units.setdefault((table.device, table.workload), []).append(table)
     if not units:
@@ -89,7 +89,7 @@ def most_likely(evidence: Sequence[TableEvidence], devices: Sequence[str], hyper
     return Hierarchy(mean, np.sqrt(workloads), np.sqrt(boards), own)
 
 
-def as_toml(hierarchy: Hierarchy, tables: Sequence[Table]) -> str:
+def as_toml(hierarchy: Hierarchy, tables: Sequence[Profiles]) -> str:
     """The text of a file for `read_hierarchy`; `tables` are those that the prior was learned from."""
     lines = [
         "# The prior of each parameter of `response.py`: mean, standard deviation between workloads of a board, and",

@@ -30,8 +30,7 @@ import numpy as np
 from harness.core.measured_tables import load_table
 from harness.core.units import mw_to_w
 from predictors.models.physical_gp.response import by_name, contiguous_columns
-from predictors.models.regression import table_inputs
-from predictors.models.tables import Table, tables_of
+from predictors.profiles import Profiles, tables_of
 from predictors.settings import DEFAULT_BATCH_SIZE, STAND_IN_KHZ, Settings
 
 UNIT_BATCH = float(DEFAULT_BATCH_SIZE)
@@ -200,7 +199,7 @@ def draw(posterior: LimitPosterior, rows: Settings, count: int, seed: int) -> Tu
     return _by_figure(mean, len(settings)), _by_figure(np.broadcast_to(variance, mean.shape), len(settings))
 
 
-def prior_for(references: Sequence[Table], board: Optional[str], workload: Optional[str]) -> Normal:
+def prior_for(references: Sequence[Profiles], board: Optional[str], workload: Optional[str]) -> Normal:
     """The parameters of a workload on a GPU before its first profile, given tables of others.
 
     Without a reference under power limits, the tables that ship with the suite are taken, less those of this device.
@@ -227,7 +226,7 @@ def prior_for(references: Sequence[Table], board: Optional[str], workload: Optio
 
 
 @functools.lru_cache(maxsize=256)
-def fit_reference(table: Table) -> Normal:
+def fit_reference(table: Profiles) -> Normal:
     """The parameters of a table, fitted once per process under the prior of any workload on any GPU."""
     usable = table.usable()
     per_sample = usable.time_ms / usable.batch_size * UNIT_BATCH
@@ -236,18 +235,16 @@ def fit_reference(table: Table) -> Normal:
     mean[:4] = least, least - 1, scale, scale - 1.5  # the times of the network, roughly
     sd = np.array([np.sqrt(sum(np.square(parameter[1:]))) for parameter in PARAMETERS.values()])
     sd[:4] = 1.5
-    return learn(
-        table_inputs(usable), usable.time_ms, usable.power_mw, Normal(mean, np.diag(sd**2)), starts=4
-    ).parameters
+    return learn(usable, usable.time_ms, usable.power_mw, Normal(mean, np.diag(sd**2)), starts=4).parameters
 
 
 @functools.lru_cache(maxsize=1)
-def shipped_tables() -> List[Table]:
+def shipped_tables() -> List[Profiles]:
     """The measured tables of GPUs that ship with the suite."""
-    return [table.with_clocks() for name in SHIPPED for table in tables_of(load_table(name))]
+    return [table for name in SHIPPED for table in tables_of(load_table(name))]
 
 
-def knows_time(references: Sequence[Table], workload: Optional[str]) -> bool:
+def knows_time(references: Sequence[Profiles], workload: Optional[str]) -> bool:
     """Whether a reference has the workload on another GPU: without a profile its time is unknown otherwise."""
     return any(table.workload == workload and table.power_limit_mw is not None for table in references)
 

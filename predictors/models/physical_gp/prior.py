@@ -33,8 +33,7 @@ from predictors.models.physical_gp.response import (
     features,
     log_response,
 )
-from predictors.models.regression import table_inputs
-from predictors.models.tables import Table
+from predictors.profiles import Profiles
 from predictors.settings import Settings
 
 SHIPPED = Path(__file__).with_name("prior.toml")
@@ -167,7 +166,7 @@ def any_board(hierarchy: Optional[Hierarchy] = None, board: Optional[str] = None
 
 
 def conditional_prior(
-    references: Sequence[Table],
+    references: Sequence[Profiles],
     board: Optional[str],
     workload: Optional[str],
     hierarchy: Optional[Hierarchy] = None,
@@ -214,7 +213,7 @@ def conditional_prior(
 
 
 def priors_for(
-    references: Sequence[Table],
+    references: Sequence[Profiles],
     board: Optional[str] = None,
     workload: Optional[str] = None,
     hierarchy: Optional[Hierarchy] = None,
@@ -230,12 +229,12 @@ def priors_for(
 
 
 @functools.lru_cache(maxsize=None)
-def learn_reference(table: Table, hierarchy: Hierarchy) -> TableEvidence:
+def learn_reference(table: Profiles, hierarchy: Hierarchy) -> TableEvidence:
     """The evidence of a table about the parameters."""
     return learn_tables((table,), any_board(hierarchy))
 
 
-def learn_tables(tables: Sequence[Table], prior: Prior, starts: int = 3) -> TableEvidence:
+def learn_tables(tables: Sequence[Profiles], prior: Prior, starts: int = 3) -> TableEvidence:
     """The evidence of the tables of one workload on one board about its parameters.
 
     At most `ROWS` rows of each table are used, always the same ones.
@@ -246,8 +245,7 @@ def learn_tables(tables: Sequence[Table], prior: Prior, starts: int = 3) -> Tabl
         if len(part) > ROWS:
             part = part.take(np.sort(np.random.default_rng(0).choice(len(part), ROWS, replace=False)))
         parts.append(part)
-    inputs = [table_inputs(part) for part in parts]
-    columns = ([getattr(each, name) for each in inputs] for name in ("modes", "batch_size", "inference"))
+    columns = ([getattr(part, name) for part in parts] for name in ("modes", "batch_size", "inference"))
     modes, sizes, inference = (np.concatenate(column) for column in columns)
     at = features(Settings(modes, sizes, np.where(inference, *reversed(TASKS)), None))  # boards have no power limits
     time_ms, power_mw = (np.concatenate([getattr(part, name) for part in parts]) for name in ("time_ms", "power_mw"))
@@ -271,6 +269,6 @@ def learn_tables(tables: Sequence[Table], prior: Prior, starts: int = 3) -> Tabl
     return TableEvidence(mean, covariance, float(posterior.unit) - prior.level(at))
 
 
-def describe_table(table: Table) -> str:
+def describe_table(table: Profiles) -> str:
     """The name of a table in the list of those that a prior was learned from."""
     return f"{table.device}, {table.workload}, {table.task}, {table.provenance}"

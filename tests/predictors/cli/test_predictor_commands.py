@@ -152,7 +152,7 @@ def test_predict_has_a_row_for_each_power_limit_of_a_gpu(corpus, tmp_path, capsy
     profiled = jetwatt.load(model)
     assert profiled.predict(power_limit=150, batch_size=64)["power_limit_mw"].tolist() == [150_000]
     assert run(*asked) == 0
-    of_profiles = np.unique(profiled.predictor.training_rows_.inputs.power_limit_mw)
+    of_profiles = np.unique(profiled.predictor.training_rows_.power_limit_mw)
     assert pd.read_csv(out)["power_limit_mw"].tolist() == of_profiles.tolist()
     assert run(*asked, "--power-mode", "maxn") == 0
     assert set(pd.read_csv(out)["gpu_khz"]) == {1_380_000}  # a mode that was named is that mode

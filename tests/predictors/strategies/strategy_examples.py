@@ -8,7 +8,7 @@ from typing import Sequence
 import numpy as np
 
 from predictors.models.base import Prediction, Predictor
-from predictors.models.tables import Table
+from predictors.profiles import Profiles
 from predictors.settings import Settings
 from predictors.strategies.closed_loop import ClosedLoop
 from predictors.strategies.protocol import History
@@ -19,7 +19,7 @@ GPU_KHZ = (100_000, 300_000, 500_000, 700_000, 900_000, 1_100_000, 1_300_000)
 MEM_KHZ = (200_000, 600_000, 2_100_000, 3_200_000)
 
 
-def example_table(batch_sizes: Sequence[int] = (16,), task: str = "training", roughness: float = 0.0) -> Table:
+def example_table(batch_sizes: Sequence[int] = (16,), task: str = "training", roughness: float = 0.0) -> Profiles:
     """A table over the whole grid.
 
     Args:
@@ -37,15 +37,13 @@ def example_table(batch_sizes: Sequence[int] = (16,), task: str = "training", ro
     watts = (
         9 + cores * (cpu / 2.2e6) ** 2 + 22 * (gpu / 1.3e6) ** 1.8 * np.minimum(gpu_ms / time_ms, 1) + 6 * mem / 3.2e6
     )
-    return Table(
-        "example-board",
-        "example",
-        task,
-        "simulated",
-        modes=rows[:, :4],
-        batch_size=rows[:, 4],
-        time_ms=time_ms,
-        power_mw=1e3 * watts * np.exp(deviation[1]),
+    return Profiles.at(
+        Settings.of(rows[:, :4], rows[:, 4], task),
+        time_ms,
+        1e3 * watts * np.exp(deviation[1]),
+        device="example-board",
+        workload="example",
+        provenance="simulated",
     )
 
 

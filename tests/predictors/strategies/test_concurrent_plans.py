@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 from harness.core.cases import WAYS
 from harness.core.errors import InvalidValueError, UnknownNameError
 from harness.core.interleaving import expect
-from predictors.models.tables import Table
+from predictors.profiles import Profiles
 from predictors.search.concurrent import Attempt, best_way
+from predictors.settings import Settings
 from predictors.strategies.closed_loop import CandidatePosterior
 from predictors.strategies.concurrent import ConcurrentGoal, _weigh, choose_concurrent
 from predictors.strategies.protocol import TableProfiler
@@ -110,15 +111,13 @@ def promised(choice):
 def tables(training, inference):
     """Small tables from lists of (mode, batch size, time in ms, power in mW)."""
     return [
-        Table(
-            "example-board", "example", task, "simulated",
-            modes=np.array([(1 + mode, 1000, 1000, 1000) for mode, *_ in rows]),
-            batch_size=np.array([size for _, size, *_ in rows]),
-            time_ms=np.array([time for *_, time, _ in rows]),
-            power_mw=np.array([power for *_, power in rows]),
+        Profiles.at(
+            Settings.of([(1 + mode, 1000, 1000, 1000) for mode, *_ in rows], [size for _, size, *_ in rows], task),
+            np.array([time for *_, time, _ in rows]),
+            np.array([power for *_, power in rows]),
         )
         for task, rows in (("training", training), ("inference", inference))
-    ]  # fmt: skip
+    ]
 
 
 def exact_plan(rows, goal):

@@ -7,7 +7,7 @@ import pytest
 
 from harness.core.errors import InvalidValueError
 from harness.core.measured_tables import load_table
-from predictors.models.tables import tables_of
+from predictors.profiles import tables_of
 from predictors.strategies.evaluation import contest_runs, run_contest, summarise
 from predictors.strategies.goals import Goal
 from predictors.strategies.power_limits import PowerLimits
@@ -32,7 +32,7 @@ RESNET = next(table for table in tables("zeus-v100") if table.workload.startswit
 )
 def test_six_profiles_end_near_the_best_setting(gpu, other):
     """On average over six networks within 3 %, for the energy of a sample and for its time under a power budget."""
-    setting = StrategySetting(references=tuple(table.with_clocks() for table in tables(other)))
+    setting = StrategySetting(references=tuple(table for table in tables(other)))
     penalties = []
     for table in tables(gpu):
         budget = Goal("sample_time_ms", {"power_mw": float(np.quantile(table.power_mw, 0.5))})
@@ -59,7 +59,7 @@ def test_zeus_profiles_every_limit_at_a_batch_size_before_the_next_and_keeps_the
     limits, sizes = np.unique(RESNET.power_limit_mw), np.unique(RESNET.batch_size)
     history = History(TableProfiler(RESNET), 2 * len(limits))
     choice = PowerLimits().choose(history, ENERGY)
-    profiled = RESNET.settings[history.places][:, 4:]
+    profiled = RESNET.table[history.places][:, 4:]
     assert profiled[: len(limits), 0].tolist() == [sizes[len(sizes) // 2]] * len(limits)
     assert profiled[: len(limits), 1].tolist() == limits[::-1].tolist()
     costs = RESNET.time_ms * RESNET.power_mw / RESNET.batch_size

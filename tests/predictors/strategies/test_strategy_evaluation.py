@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.core.errors import UnknownNameError
-from predictors.models.tables import Table
+from predictors.profiles import Profiles
+from predictors.settings import Settings
 from predictors.strategies.evaluation import (
     by_choice,
     contest_runs,
@@ -30,15 +31,13 @@ from predictors.strategies.registry import STRATEGIES, StrategySetting, strategy
 from predictors.strategies.search import BruteForce, RandomSearch
 from tests.predictors.strategies.strategy_examples import example_table
 
-FOUR = Table(
-    "board",
-    "workload",
-    "training",
-    "simulated",
-    modes=np.array([[2, 1, 1, 1], [4, 1, 1, 1], [6, 1, 1, 1], [8, 1, 1, 1]]),
-    batch_size=np.full(4, 16),
-    time_ms=np.array([400.0, 200.0, 150.0, 100.0]),
-    power_mw=np.array([10e3, 20e3, 25e3, 40e3]),
+FOUR = Profiles.at(
+    Settings.of([[2, 1, 1, 1], [4, 1, 1, 1], [6, 1, 1, 1], [8, 1, 1, 1]]),
+    np.array([400.0, 200.0, 150.0, 100.0]),
+    np.array([10e3, 20e3, 25e3, 40e3]),
+    device="board",
+    workload="workload",
+    provenance="simulated",
 )
 
 TABLE = example_table()

@@ -7,7 +7,7 @@ import numpy as np
 from harness.core.power_modes import PowerModeSpace
 from predictors.models.physical_gp.prior import any_board
 from predictors.models.physical_gp.response import PARAMETERS, features, log_response
-from predictors.models.tables import Table
+from predictors.profiles import Profiles
 from predictors.settings import Settings
 
 SPACE = PowerModeSpace(
@@ -33,4 +33,4 @@ def make_table(seed, *, workload="made", device="made-board", task="training", b
     rows = Settings.of(modes, sizes, task)
     logs = log_response(theta, features(rows)) + noise * random.normal(size=2 * len(modes))
     time_ms, power_mw = 1000 * np.exp(logs.reshape(2, -1))
-    return Table(device, workload, task, "simulated", modes, sizes, time_ms, power_mw)
+    return Profiles.at(rows, time_ms, power_mw, device=device, workload=workload, provenance="simulated")

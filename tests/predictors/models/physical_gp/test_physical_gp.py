@@ -12,17 +12,17 @@ from predictors.evaluation import coverage, mape
 from predictors.models.physical_gp import PhysicalGP
 from predictors.models.physical_gp.prior import Counts, any_board, priors_for
 from predictors.models.physical_gp.response import PARAMETERS
-from predictors.models.tables import Table
+from predictors.profiles import Profiles
 from tests.predictors.models.physical_gp.made_tables import SPACE, make_table
 
 
-def _fit(table: Table, count: int, seed: int = 0, **params) -> PhysicalGP:
+def _fit(table: Profiles, count: int, seed: int = 0, **params) -> PhysicalGP:
     few = table.take(np.random.default_rng(seed).permutation(len(table))[:count])
     predictor = PhysicalGP(seed=seed, **params)
     return predictor.fit(few.modes, few.time_ms, few.power_mw, batch_size=few.batch_size, task=few.task)
 
 
-def _errors(predictor: PhysicalGP, table: Table):
+def _errors(predictor: PhysicalGP, table: Profiles):
     found = predictor.predict(table.modes, batch_size=table.batch_size, task=table.task)
     return mape(table.time_ms, found.time_ms), mape(table.power_mw, found.power_mw)
 
@@ -51,8 +51,7 @@ def test_few_modes_are_enough(count, time_limit, power_limit):
 def test_it_needs_the_modes_it_learns_from():
     table = make_table(1)
     shuffled = table.take(np.random.default_rng(0).permutation(len(table)))
-    wrong = Table(*(getattr(shuffled, name) for name in ("device", "workload", "task", "provenance")), table.modes,
-                  table.batch_size, shuffled.time_ms, shuffled.power_mw)  # fmt: skip
+    wrong = dataclasses.replace(table, time_ms=shuffled.time_ms, power_mw=shuffled.power_mw)
     right = _errors(_fit(table, 50), table)
     assert all(bad > 3 * good for bad, good in zip(_errors(_fit(wrong, 50), table), right))
 

@@ -14,7 +14,7 @@ from predictors.evaluation import Target, fit_to, make_target, mape, predict_row
 from predictors.models.persistence import load_model, save_model
 from predictors.models.physical_gp import PhysicalGP, power_limit
 from predictors.models.physical_gp.power_limit import PARAMETERS, log_response, settings_of
-from predictors.models.tables import Table, tables_of
+from predictors.profiles import Profiles, tables_of
 from predictors.settings import Settings
 
 THETA = np.array([parameter.mean for parameter in PARAMETERS.values()])
@@ -22,11 +22,11 @@ BUSY = THETA + 3 * np.eye(len(THETA))[list(PARAMETERS).index("sample")]  # the G
 LIMITS_W = np.arange(80.0, 301.0, 10.0)
 
 
-def tables(name: str) -> List[Table]:
-    return [table.complete().with_clocks() for table in tables_of(load_table(name))]
+def tables(name: str) -> List[Profiles]:
+    return [table.complete() for table in tables_of(load_table(name))]
 
 
-def table_of(name: str, network: str) -> Table:
+def table_of(name: str, network: str) -> Profiles:
     [table] = [table for table in tables(name) if table.workload.startswith(network)]
     return table
 
@@ -94,7 +94,7 @@ RESNET = table_of("zeus-v100", "resnet50")
 FEW = RESNET.take(np.arange(0, len(RESNET), 8))
 
 
-def fitted(table: Table = FEW, **parameters) -> PhysicalGP:
+def fitted(table: Profiles = FEW, **parameters) -> PhysicalGP:
     predictor = PhysicalGP(board=table.device, workload=table.workload, **parameters)
     fit_to(predictor, table)
     return predictor
@@ -131,7 +131,7 @@ def test_a_saved_model_predicts_the_same(tmp_path):
 def test_draws_scatter_around_the_prediction_as_its_interval_says():
     predictor = fitted()
     prediction = predict_rows(predictor, RESNET)
-    drawn = predictor.draw(RESNET.modes, 400, 0, **RESNET.conditions)
+    drawn = predictor.draw(RESNET, 400, 0)
     assert drawn.time_ms.shape == (400, len(RESNET))
     total = np.sqrt(np.log(drawn.time_ms).var(axis=0) + drawn.time_log_sd[0] ** 2)
     assert np.median(total / prediction.time_log_sd) == pytest.approx(1, abs=0.15)
@@ -151,5 +151,5 @@ def test_a_model_with_limits_wants_them_and_one_without_refuses_them():
 def test_a_limit_that_never_varied_is_outside_the_profiled_range():
     one_limit = RESNET.take(RESNET.power_limit_mw == 200_000)
     predictor = fitted(one_limit)
-    outside = predictor.unprofiled(RESNET.modes, **RESNET.conditions)
+    outside = predictor.unprofiled(RESNET)
     assert outside["power_limit_mw"].tolist() == (RESNET.power_limit_mw != 200_000).tolist()

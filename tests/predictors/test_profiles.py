@@ -10,7 +10,7 @@ import pytest
 from harness.core.corpus import write_corpus
 from harness.core.errors import InvalidValueError, UnknownNameError
 from harness.core.measured_tables import load_table
-from predictors.models.tables import find_table, tables_of
+from predictors.profiles import find_table, tables_of
 from predictors.search.corpora import load_tables
 from tests.predictors.plain_predictors import SPACE, made_table
 
