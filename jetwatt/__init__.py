@@ -58,8 +58,8 @@ _MODULES = {
     "evaluate_strategies": "predictors.search.strategies",
     "tuning": "predictors.search.tuning",
     "advise": "predictors.strategies.advise",
-    "Goal": "predictors.strategies.goals",
-    "power_budget": "predictors.strategies.goals",
+    "Goal": "predictors.goals",
+    "power_budget": "predictors.goals",
 }
 """Each public name and the module that has it; type checkers read the same from the stub, `__init__.pyi`."""
 

@@ -32,6 +32,8 @@ from jetwatt.judging import compare as compare
 from jetwatt.judging import history as history
 from jetwatt.reporting import report as report
 from jetwatt.results import open_results as open_results
+from predictors.goals import Goal as Goal
+from predictors.goals import power_budget as power_budget
 from predictors.models.base import make_predictor as make_predictor
 from predictors.models.base import predictor_class as predictor_class
 from predictors.search.concurrent import concurrent as concurrent
@@ -48,8 +50,6 @@ from predictors.search.scenario import scenarios as scenarios
 from predictors.search.strategies import evaluate_strategies as evaluate_strategies
 from predictors.search.tuning import tuning as tuning
 from predictors.strategies.advise import advise as advise
-from predictors.strategies.goals import Goal as Goal
-from predictors.strategies.goals import power_budget as power_budget
 
 _MODULES: Dict[str, str]
 __version__: str

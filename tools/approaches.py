@@ -9,11 +9,11 @@ import sys
 from pathlib import Path
 from typing import List
 
+from predictors.goals import budget_goals
 from predictors.profiles import find_table
 from predictors.search.corpora import load_tables
 from predictors.strategies.evaluation import PAPERS_TOLERANCE_MW, contest_runs, judge, run_contest, summarise
 from predictors.strategies.fixed import Presets, presets_of
-from predictors.strategies.goals import budget_goals
 from predictors.strategies.protocol import History, TableProfiler
 from predictors.strategies.registry import StrategySetting
 

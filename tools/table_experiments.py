@@ -16,12 +16,12 @@ from harness.judge.published_figures import load_figures
 from harness.simulation.model import Load, cached_share, simulate
 from harness.simulation.parameters import load_board_parameters, load_workload_parameters
 from predictors.evaluation import Target, coverage, errors, fit_to, predict_rows
+from predictors.goals import budget_goals
 from predictors.models.base import DEFAULT, one_blas_thread
 from predictors.models.physical_gp.learning import learn_hierarchy
 from predictors.models.physical_gp.prior import Hierarchy
 from predictors.profiles import ARRAYS, Profiles, find_table, tables_of
 from predictors.strategies.evaluation import summarise, sweep
-from predictors.strategies.goals import budget_goals
 from predictors.strategies.search import BinarySearch
 from predictors.trials import in_processes
 from tools.fit import fit, table_residuals

@@ -15,10 +15,10 @@ from harness.core.errors import InvalidValueError
 from harness.core.terminal import Progress
 from harness.devices.board_record import root_of
 from predictors.cli.options import add_search_arguments, numbers
+from predictors.goals import OBJECTIVES
 from predictors.search.device_profiler import MEDIAN
 from predictors.search.recommend import ON_DEVICE, Answer, recommend
 from predictors.settings import DEFAULT_BATCH_SIZE
-from predictors.strategies.goals import OBJECTIVES
 from predictors.strategies.registry import STRATEGIES
 
 PICTURES = (".png", ".svg", ".pdf")

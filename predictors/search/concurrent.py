@@ -43,10 +43,10 @@ from harness.measure.run import check
 from harness.measure.run import run as run_case
 from harness.store import frames
 from harness.store.results import ResultsStore
+from predictors.goals import budget_in_mw
 from predictors.search.device_profiler import DeviceProfiler, board_of, profiler_of, workers_of, workload_name
 from predictors.strategies.closed_loop import design_for
 from predictors.strategies.concurrent import SEARCHES, ConcurrentChoice, ConcurrentGoal, choose_concurrent
-from predictors.strategies.goals import budget_in_mw
 from predictors.strategies.protocol import History
 from predictors.strategies.registry import StrategySetting, unfitted
 

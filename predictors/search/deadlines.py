@@ -16,9 +16,9 @@ import numpy as np
 from harness.core.power_modes import PowerMode
 from harness.core.terminal import format_table
 from harness.core.units import S_PER_HOUR, mw_to_w, mwh_to_wh, mws_to_mwh, s_to_ms, share_to_percent
+from predictors.goals import Goal
 from predictors.settings import Settings
 from predictors.strategies.closed_loop import MEASURED_LOG_SD, CandidatePosterior
-from predictors.strategies.goals import Goal
 from predictors.strategies.recommendation import LEVEL, FigureInterval
 
 MS_PER_HOUR = s_to_ms(S_PER_HOUR)

@@ -18,6 +18,7 @@ from harness.core.power_modes import UNKNOWN_KHZ, PowerMode, PowerModeSpace, nam
 from harness.core.terminal import available_hint, counted
 from harness.core.units import mw_to_w, share_to_percent
 from predictors.evaluation import Target, coverage, fit_to, make_target, mape, predict_rows
+from predictors.goals import within
 from predictors.models.base import (
     ALL,
     DEFAULT,
@@ -37,7 +38,6 @@ from predictors.profiles import CONTRADICTION, TABLE_KEY, Profiles, find_table, 
 from predictors.search.corpora import load_tables, note_on_medians
 from predictors.search.targets import find_reference, load_prior, unprofiled_target
 from predictors.settings import PowerLimits
-from predictors.strategies.goals import within
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -25,11 +25,11 @@ from harness.judge.figures import CaseFigures, Cell, exactly
 from harness.measure.run import run
 from harness.simulation.corpus import simulate_corpus
 from harness.stats.estimates import Drawn
+from predictors.goals import Goal
 from predictors.search import concurrent
 from predictors.search.device_profiler import DeviceProfiler, board_of
 from predictors.settings import Settings
 from predictors.strategies.concurrent import ConcurrentGoal
-from predictors.strategies.goals import Goal
 from predictors.strategies.protocol import FailedMode, History
 from predictors.strategies.registry import STRATEGIES, StrategySetting
 

@@ -23,13 +23,13 @@ from harness.core.units import KHZ_PER_MHZ, share_to_percent
 from harness.judge.figures import CONFIRMED, CONTRADICTED, UNDECIDED
 from harness.judge.published_figures import read_published
 from predictors.evaluation import Target, spread
+from predictors.goals import budget_goals
 from predictors.models.base import ALL, DEFAULT, predictor_names
 from predictors.models.linear import PAPERS_SUBSET, ranked_subsets
 from predictors.scenarios import ProfileSource, Scenario, ScenarioCase
 from predictors.search.evaluate import Report, no_report, run_evaluation
 from predictors.search.scenario import named_modes, plan_on_tables
 from predictors.strategies.evaluation import ContestRun, contest_runs, run_contest, summarise
-from predictors.strategies.goals import budget_goals
 from predictors.strategies.registry import StrategySetting
 from predictors.trials import Group, TrialPlan
 

@@ -31,6 +31,7 @@ from harness.fleet.pool import PoolDevice
 from harness.measure.contention import report_others
 from harness.store.results import ResultsStore
 from harness.workloads import get_workload
+from predictors.goals import OBJECTIVES, QUANTITIES, Goal, budget_in_mw
 from predictors.models.base import check_options, check_probability
 from predictors.profiles import Profiles
 from predictors.search.corpora import load_tables
@@ -64,7 +65,6 @@ from predictors.search.targets import find_reference
 from predictors.settings import DEFAULT_BATCH_SIZE, Settings
 from predictors.strategies.closed_loop import OneShot
 from predictors.strategies.fixed import presets_of
-from predictors.strategies.goals import OBJECTIVES, QUANTITIES, Goal, budget_in_mw
 from predictors.strategies.protocol import Choice, History, Strategy
 from predictors.strategies.recommendation import Recommendation, SharedMode, shared_mode
 from predictors.strategies.recommendation import recommend as choose_and_describe

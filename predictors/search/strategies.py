@@ -12,6 +12,7 @@ from harness.core.corpus import TASKS
 from harness.core.errors import CannotRunError, InvalidValueError
 from harness.core.terminal import format_table
 from harness.core.units import mw_to_w, s_to_minutes
+from predictors.goals import OBJECTIVES, Goal, budget_goals
 from predictors.models.base import ALL
 from predictors.models.vendor_estimate import estimated_boards
 from predictors.profiles import Profiles
@@ -23,7 +24,6 @@ from predictors.search.targets import find_reference
 from predictors.settings import DEFAULT_BATCH_SIZE
 from predictors.strategies.evaluation import ContestRun, JudgedChoices, contest_runs, results, run_contest
 from predictors.strategies.fixed import VendorPreset, presets_of
-from predictors.strategies.goals import OBJECTIVES, Goal, budget_goals
 from predictors.strategies.registry import StrategySetting, strategy_names
 
 if TYPE_CHECKING:

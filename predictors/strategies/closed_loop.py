@@ -19,9 +19,9 @@ import numpy as np
 
 from harness.core.errors import InvalidValueError
 from harness.core.units import share_to_percent
+from predictors.goals import Goal, LogFigures, exceedance, log_distribution, standardised
 from predictors.models.base import Predictor, admitted_rows
 from predictors.sampling import choose
-from predictors.strategies.goals import Goal, LogFigures, exceedance, log_distribution, standardised
 from predictors.strategies.protocol import Choice, History, MeasuredMode, Strategy
 from predictors.strategies.search import Grid, profile_random
 

@@ -20,9 +20,9 @@ import numpy as np
 
 from harness.core.units import S_PER_HOUR, ms_to_s, mw_to_w, share_to_percent
 from predictors.evaluation import spread
+from predictors.goals import Goal
 from predictors.profiles import Profiles
 from predictors.strategies.fixed import Presets, VendorPreset
-from predictors.strategies.goals import Goal
 from predictors.strategies.protocol import Choice, History, Strategy, TableProfiler
 from predictors.strategies.registry import STRATEGIES, StrategySetting
 from predictors.trials import in_processes

@@ -12,8 +12,8 @@ from harness.core.boards import is_board, load_board
 from harness.core.errors import InvalidValueError
 from harness.core.power_modes import UNKNOWN_KHZ, PowerMode
 from harness.core.units import mw_to_w, w_to_mw
+from predictors.goals import Goal
 from predictors.models.base import make_predictor, predictor_class
-from predictors.strategies.goals import Goal
 from predictors.strategies.protocol import Choice, History, Strategy
 from predictors.strategies.search import Grid
 

@@ -13,7 +13,7 @@ from typing import List, Sequence
 import numpy as np
 
 from harness.core.errors import InvalidValueError
-from predictors.strategies.goals import QUANTITIES, Goal
+from predictors.goals import QUANTITIES, Goal
 from predictors.strategies.protocol import Choice, History, Strategy
 
 ETA_ENERGY, ETA_TIME = 1.0, 0.0

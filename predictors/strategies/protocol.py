@@ -13,10 +13,10 @@ import numpy as np
 from harness.core.errors import CannotRunError, InvalidValueError
 from harness.core.power_modes import PowerMode
 from harness.core.units import mw_to_w
+from predictors.goals import Goal
 from predictors.profiles import Profiles
 from predictors.sampling import profiling_seconds
 from predictors.settings import Settings
-from predictors.strategies.goals import Goal
 
 MOST_FAILURES = 3
 """A search ends if this many candidates in a row cannot be profiled, as then the candidates are not the cause."""

@@ -12,11 +12,11 @@ from harness.core.metrics import minibatch_energy_mws
 from harness.core.pareto import pareto_front
 from harness.core.power_modes import PowerMode, name_under_limit
 from harness.core.units import S_PER_HOUR, ms_to_s, mwh_to_wh, mws_to_mwh, s_to_ms
+from predictors.goals import Goal
 from predictors.models.base import Predictor
 from predictors.settings import DEFAULT_BATCH_SIZE, Settings
 from predictors.strategies.closed_loop import CandidatePosterior, learn
 from predictors.strategies.fixed import Maxn, Presets, VendorPreset
-from predictors.strategies.goals import Goal
 from predictors.strategies.protocol import Choice, History, Strategy
 from predictors.strategies.search import Grid
 

@@ -8,8 +8,8 @@ from typing import Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
 import numpy as np
 
 from harness.core.errors import InvalidValueError
+from predictors.goals import QUANTITIES, Goal
 from predictors.settings import DIMENSIONS, Settings
-from predictors.strategies.goals import QUANTITIES, Goal
 from predictors.strategies.protocol import Choice, History, MeasuredMode, Strategy
 
 BATCH, LIMIT = DIMENSIONS.index("batch_size"), "power_limit_mw"

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from harness.core.measured_tables import load_table
+from predictors.goals import Goal, budget_goals
 from predictors.models import vendor_estimate
 from predictors.profiles import Profiles, tables_of
 from predictors.scenarios import ProfileSource
@@ -21,7 +22,6 @@ from predictors.strategies import closed_loop
 from predictors.strategies.closed_loop import CandidatePosterior
 from predictors.strategies.evaluation import JudgedChoice, JudgedChoices, contest_runs, results, run_contest, summarise
 from predictors.strategies.fixed import presets_of
-from predictors.strategies.goals import Goal, budget_goals
 from predictors.strategies.protocol import Choice, History, Strategy
 from predictors.strategies.registry import STRATEGIES, StrategySetting
 from predictors.strategies.search import DIMENSIONS, BinarySearch, Grid

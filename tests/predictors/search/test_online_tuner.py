@@ -8,10 +8,10 @@ import pytest
 
 from harness.core.errors import CannotRunError, ControlError, InvalidValueError
 from harness.core.power_modes import PowerMode
+from predictors.goals import power_budget
 from predictors.search.tuning import OnlineTuner
 from predictors.strategies.closed_loop import ClosedLoop
 from predictors.strategies.evaluation import judge
-from predictors.strategies.goals import power_budget
 from tests.predictors.strategies.strategy_examples import NearlyRight, example_table, middle_modes
 
 TABLE = example_table()

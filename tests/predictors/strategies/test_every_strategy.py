@@ -9,10 +9,10 @@ import pytest
 
 from harness.core.errors import CannotRunError
 from harness.core.power_modes import PowerMode
+from predictors.goals import power_budget
 from predictors.strategies.closed_loop import design_for, learn
 from predictors.strategies.concurrent import ConcurrentGoal, choose_concurrent
 from predictors.strategies.fixed import VendorPreset
-from predictors.strategies.goals import power_budget
 from predictors.strategies.protocol import MOST_FAILURES, FailedMode, History, TableProfiler
 from predictors.strategies.recommendation import recommend
 from predictors.strategies.registry import STRATEGIES, StrategySetting

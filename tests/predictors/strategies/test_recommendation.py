@@ -7,9 +7,9 @@ import pytest
 
 from harness.core.errors import InvalidValueError
 from harness.core.power_modes import PowerMode
+from predictors.goals import power_budget
 from predictors.strategies.closed_loop import ClosedLoop
 from predictors.strategies.fixed import Maxn, VendorPreset
-from predictors.strategies.goals import power_budget
 from predictors.strategies.protocol import History, TableProfiler
 from predictors.strategies.recommendation import energy_wh, recommend, shared_mode, thinned
 from tests.predictors.strategies.strategy_examples import NearlyRight, example_table, middle_modes

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from harness.core.errors import InvalidValueError
 from harness.core.power_modes import PowerMode
+from predictors.goals import Goal, power_budget
 from predictors.strategies.evaluation import judge, optimum
 from predictors.strategies.fixed import Maxn, Presets, VendorPreset, claimed_from_name
-from predictors.strategies.goals import Goal, power_budget
 from predictors.strategies.protocol import History, TableProfiler
 from predictors.strategies.search import DIMENSIONS, BinarySearch, BruteForce, CoordinateSearch, Grid, RandomSearch
 from tests.predictors.strategies.strategy_examples import example_table

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.core.errors import UnknownNameError
+from predictors.goals import Goal, budget_goals, power_budget
 from predictors.profiles import Profiles
 from predictors.settings import Settings
 from predictors.strategies.evaluation import (
@@ -25,7 +26,6 @@ from predictors.strategies.evaluation import (
     sweep,
 )
 from predictors.strategies.fixed import Maxn
-from predictors.strategies.goals import Goal, budget_goals, power_budget
 from predictors.strategies.protocol import History, TableProfiler
 from predictors.strategies.registry import STRATEGIES, StrategySetting, strategy_names
 from predictors.strategies.search import BruteForce, RandomSearch

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.core.errors import InvalidValueError, UnknownNameError
-from predictors.strategies.goals import (
+from predictors.goals import (
     QUANTITIES,
     Goal,
     budget_goals,
