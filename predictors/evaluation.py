@@ -20,7 +20,8 @@ import numpy as np
 from harness.core.errors import InvalidValueError
 from harness.core.metrics import minibatch_energy_mws, quartiles
 from harness.core.units import share_to_percent
-from predictors.models.base import Prediction, Predictor, make_predictor, predictor_class
+from predictors.forecast import Forecast
+from predictors.models.base import Predictor, make_predictor, predictor_class
 from predictors.profiles import Profiles
 from predictors.sampling import choose_by_profiling, profiling_seconds
 
@@ -201,7 +202,7 @@ class Target:
         """The rows with the given indices, as profiled for the fit."""
         return (self.table if self.profiled is None else self.profiled).take(fitted)
 
-    def figures(self, prediction: Prediction, fitted: np.ndarray) -> Dict[str, float]:
+    def figures(self, prediction: Forecast, fitted: np.ndarray) -> Dict[str, float]:
         """The errors of a prediction of all rows of the table, after a fit on the rows with the given indices.
 
         Returns:
@@ -223,7 +224,7 @@ class Target:
         for part, rows in parts.items():
             figures.update({f"{part}{name}": error for name, error in errors(table, prediction, rows).items()})
         for level in LEVELS:
-            intervals = prediction.time_interval_ms(level / 100), prediction.power_interval_mw(level / 100)
+            intervals = prediction.interval("time_ms", level / 100), prediction.interval("power_mw", level / 100)
             for what, observed, (low, high) in zip(("time", "power"), (table.time_ms, table.power_mw), intervals):
                 figures[f"{what}_{level}"] = coverage(observed[held_out], low[held_out], high[held_out])
         figures["time_bias"] = bias(table.time_ms[held_out], prediction.time_ms[held_out])
@@ -231,7 +232,7 @@ class Target:
         return figures
 
 
-def errors(table: Profiles, prediction: Prediction, rows: Any = slice(None)) -> Dict[str, float]:
+def errors(table: Profiles, prediction: Forecast, rows: Any = slice(None)) -> Dict[str, float]:
     observed, predicted = (
         (side.time_ms, side.power_mw, minibatch_energy_mws(side.time_ms, side.power_mw)) for side in (table, prediction)
     )
@@ -262,7 +263,7 @@ def make_target(
     return Target(usable, kept, hierarchy=hierarchy, counts=counts)
 
 
-def predict_rows(predictor: Predictor, table: Profiles) -> Prediction:
+def predict_rows(predictor: Predictor, table: Profiles) -> Forecast:
     return predictor.predict(table)
 
 

@@ -237,6 +237,9 @@ def log_distribution(
     `log_time` and `log_power` are such pairs for ms and mW; all arrays have shape (n,).
     """
     quantity = QUANTITIES[name]
-    mean = quantity.time * log_time[0] + quantity.power * log_power[0]
+    # A figure that the quantity does not depend on may be unknown (NaN).
+    figures = [(share, *log) for share, log in ((quantity.time, log_time), (quantity.power, log_power)) if share]
+    mean = np.sum([share * log_mean for share, log_mean, _ in figures], axis=0)
+    sd = functools.reduce(np.hypot, [share * log_sd for share, _, log_sd in figures])
     mean = mean + quantity.batch * np.log(np.asarray(batch_size, dtype=float)) + math.log(quantity.per_unit)
-    return mean, np.hypot(quantity.time * log_time[1], quantity.power * log_power[1])
+    return mean, sd

@@ -14,7 +14,7 @@ from harness.core.errors import DependencyError, InvalidValueError, StoreError
 from harness.core.pareto import pareto_front
 from harness.core.units import mw_to_w, s_to_minutes
 from predictors.evaluation import Target, fit_to, predict_rows
-from predictors.models.base import Prediction
+from predictors.forecast import Forecast
 from predictors.profiles import Profiles
 from predictors.trials import TrialPlan
 
@@ -85,7 +85,7 @@ def plot_errors(path: Path, results: Sequence[Mapping[str, Any]]) -> None:
     save(figure, path)
 
 
-def plot_predicted(path: Path, target: Target, predictions: Mapping[str, Prediction]) -> None:
+def plot_predicted(path: Path, target: Target, predictions: Mapping[str, Forecast]) -> None:
     """Predicted against observed time and power of every mode of the target, a column for each predictor."""
     table = target.table
     with panels(path, title_of(table, target.name), 2, len(predictions), (3.1, 3.1)) as grid:
@@ -104,7 +104,7 @@ def plot_predicted(path: Path, target: Target, predictions: Mapping[str, Predict
                 axes.set_title(name, fontsize=10)
 
 
-def plot_fronts(path: Path, target: Target, predictions: Mapping[str, Prediction]) -> None:
+def plot_fronts(path: Path, target: Target, predictions: Mapping[str, Forecast]) -> None:
     """All observed modes, their Pareto front, and the modes of each predicted front as observed."""
     table, columns = target.table, min(3, len(predictions))
     watts, best = mw_to_w(table.power_mw), pareto_front(table.time_ms, table.power_mw)
@@ -132,7 +132,7 @@ def title_of(table: Profiles, name: str = "") -> str:
     return f"{name or table.workload} on {table.device}, {table.provenance}"
 
 
-def _predictions(plan: TrialPlan, target: Target, names: Sequence[str]) -> Mapping[str, Prediction]:
+def _predictions(plan: TrialPlan, target: Target, names: Sequence[str]) -> Mapping[str, Forecast]:
     """The predictions of those predictors that have both time and power, on the modes of the first repeat."""
     table, predictions = target.table, {}
     count = max((count for count in plan.counts if count is not None), default=None)

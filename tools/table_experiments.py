@@ -105,7 +105,7 @@ def extrapolate(case: Extrapolation, prior: Hierarchy, draw: int) -> Dict[str, f
         fit_to(predictor, fitted)
         prediction = predict_rows(predictor, asked)
     found = errors(asked, prediction)
-    time_80, power_80 = prediction.time_interval_ms(0.8), prediction.power_interval_mw(0.8)
+    time_80, power_80 = prediction.interval("time_ms", 0.8), prediction.interval("power_mw", 0.8)
     found["time_80"] = coverage(asked.time_ms, *time_80)
     found["power_80"] = coverage(asked.power_mw, *power_80)
     return found

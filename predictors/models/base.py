@@ -21,7 +21,6 @@ from typing import (
     List,
     Optional,
     Sequence,
-    Tuple,
     Type,
     TypeVar,
     Union,
@@ -30,10 +29,10 @@ from typing import (
 import numpy as np
 
 from harness.core.errors import InvalidValueError, NotFittedError, UnknownNameError
-from harness.core.pareto import pareto_front
 from harness.core.power_modes import UNKNOWN_KHZ, PowerMode
 from harness.core.terminal import available_hint
 from harness.core.units import w_to_mw
+from predictors.forecast import Forecast
 from predictors.profiles import Profiles
 from predictors.settings import (
     DEFAULT_BATCH_SIZE,
@@ -70,53 +69,12 @@ MODULES: Dict[str, str] = {
 }
 
 
-@dataclasses.dataclass(frozen=True)
-class Prediction:
-    """Time and power of n power modes with their uncertainty."""
-
-    time_ms: np.ndarray  # median of the predictive distribution of the minibatch time, shape (n,)
-    power_mw: np.ndarray  # the same of power
-    time_log_sd: np.ndarray  # standard deviation of the natural logarithm of the time, shape (n,)
-    power_log_sd: np.ndarray  # the same of power
-    # degrees of freedom of the Student t distribution of log time and log power; infinite for a normal one
-    freedom: float = float("inf")
-
-    def time_interval_ms(self, level: float = 0.8) -> Tuple[np.ndarray, np.ndarray]:
-        """Lower and upper ends of the interval that contains a share `level` of measured times."""
-        return self._interval(self.time_ms, self.time_log_sd, level)
-
-    def power_interval_mw(self, level: float = 0.8) -> Tuple[np.ndarray, np.ndarray]:
-        """Lower and upper ends of the interval that contains a share `level` of measured powers."""
-        return self._interval(self.power_mw, self.power_log_sd, level)
-
-    def front(self, admitted: np.ndarray) -> np.ndarray:
-        """The indices of the predicted Pareto front among the `admitted` modes, bool of shape (n,)."""
-        return pareto_front(np.where(admitted, self.time_ms, np.nan), self.power_mw)
-
-    def is_on_front(self, place: int, admitted: np.ndarray) -> bool:
-        """Whether a mode is on the `front`, without computing the whole front."""
-        time_ms, power_mw = self.time_ms[place], self.power_mw[place]
-        is_no_worse = admitted & (self.time_ms <= time_ms) & (self.power_mw <= power_mw)
-        is_better = is_no_worse & ((self.time_ms < time_ms) | (self.power_mw < power_mw))
-        return bool(is_no_worse[place] and not is_better.any() and is_no_worse.argmax() == place)
-
-    def _interval(self, middle: np.ndarray, log_sd: np.ndarray, level: float) -> Tuple[np.ndarray, np.ndarray]:
-        if not 0 < level < 1:
-            raise InvalidValueError(f"the level of an interval must be between 0 and 1, got {level}")
-        from scipy.stats import norm, t
-
-        quantile = (1 + level) / 2
-        reach = norm.ppf(quantile) if np.isinf(self.freedom) else t.ppf(quantile, self.freedom)
-        factor = np.exp(reach * log_sd)
-        return middle / factor, middle * factor
-
-
 class Predictor(abc.ABC):
     """Predicts time and power of any power mode from a few profiled ones; a dataclass of its parameters.
 
     Parameters, `clone`, tags and the fitted state follow scikit-learn, and its checks of them hold. Its checks of
     fitting do not, because they make tables of any shape and one target: a predictor takes four positive columns and
-    two figures, returns a `Prediction`, and its errors are the suite's. `test_scikit_learn_checks.py` lists each with
+    two figures, returns a `Forecast`, and its errors are the suite's. `test_scikit_learn_checks.py` lists each with
     the reason, and runs them on four columns taken from such tables.
     """
 
@@ -179,7 +137,7 @@ class Predictor(abc.ABC):
         batch_size: BatchSizes = DEFAULT_BATCH_SIZE,
         task: Tasks = "training",
         power_limit_mw: PowerLimits = None,
-    ) -> Prediction:
+    ) -> Forecast:
         """Predict time and power of power modes, given as in `fit`.
 
         A predictor without a space accepts any mode, even far from the training rows.
@@ -190,7 +148,8 @@ class Predictor(abc.ABC):
         """
         rows = self._fitted_settings(modes, batch_size, task, power_limit_mw)
         with one_blas_thread():
-            return self._infer(rows)
+            forecast = self._infer(rows)
+        return dataclasses.replace(forecast, unprofiled=self._outside(rows))
 
     def draw(
         self,
@@ -201,14 +160,15 @@ class Predictor(abc.ABC):
         batch_size: BatchSizes = DEFAULT_BATCH_SIZE,
         task: Tasks = "training",
         power_limit_mw: PowerLimits = None,
-    ) -> Prediction:
+    ) -> Forecast:
         """Draw `count` joint samples from the predictive distribution: arrays of shape (count, n).
 
         A predictor without a joint distribution returns its prediction, of shape (n,). Errors are those of `predict`.
         """
         rows = self._fitted_settings(modes, batch_size, task, power_limit_mw)
         with one_blas_thread():
-            return self._draw(rows, count, seed)
+            forecast = self._draw(rows, count, seed)
+        return dataclasses.replace(forecast, unprofiled=self._outside(rows))
 
     def _fitted_settings(
         self, modes: ModesLike, batch_size: BatchSizes, task: Tasks, power_limit_mw: PowerLimits
@@ -238,9 +198,13 @@ class Predictor(abc.ABC):
         These are a batch size beyond the profiled ones, another task, and another value of a setting that had a single
         value in `LEAST_VARIED` modes or more; with fewer modes a setting is not expected to vary.
         """
+        return self._outside(self._checked(modes, batch_size, task, power_limit_mw))
+
+    def _outside(self, requested: Settings) -> Dict[str, np.ndarray]:
+        """As `unprofiled`, of validated settings."""
         if not hasattr(self, "training_rows_") or not len(self.training_rows_):
             return {}
-        requested, learned = self._checked(modes, batch_size, task, power_limit_mw), self.training_rows_
+        learned = self.training_rows_
         sizes = learned.batch_size
         outside = {
             "batch size": (requested.batch_size < sizes.min()) | (requested.batch_size > sizes.max()),
@@ -284,10 +248,10 @@ class Predictor(abc.ABC):
         """
 
     @abc.abstractmethod
-    def _infer(self, rows: Settings) -> Prediction:
+    def _infer(self, rows: Settings) -> Forecast:
         """Predict validated rows."""
 
-    def _draw(self, rows: Settings, count: int, seed: int) -> Prediction:
+    def _draw(self, rows: Settings, count: int, seed: int) -> Forecast:
         """As `draw`, for validated rows."""
         return self._infer(rows)
 
@@ -453,18 +417,6 @@ def modes_without_clocks(predictor: Predictor) -> Optional[List[PowerMode]]:
     if not len(learned) or learned.has_clocks:
         return None
     return [PowerMode(int(cores), UNKNOWN_KHZ, UNKNOWN_KHZ, UNKNOWN_KHZ) for cores in np.unique(learned.modes[:, 0])]
-
-
-def admitted_rows(unprofiled: Dict[str, np.ndarray], count: int) -> np.ndarray:
-    """Which of `count` rows `Predictor.unprofiled` did not report, bool of shape (count,)."""
-    return ~np.any([np.zeros(count, dtype=bool), *unprofiled.values()], axis=0)
-
-
-def describe_unprofiled(unprofiled: Dict[str, np.ndarray], left_out: bool = True) -> str:
-    """A sentence that lists what `Predictor.unprofiled` reports, and whether the front excludes it."""
-    settings = ", ".join(f"{name} ({rows.sum()} of {len(rows)} modes)" for name, rows in unprofiled.items())
-    excluded = ", and such modes are excluded from the front" if left_out else ""
-    return f"outside the profiled range: {settings}; intervals are wide there{excluded}"
 
 
 def make_predictor(kind: Type[Predictor], **offered: Any) -> Predictor:

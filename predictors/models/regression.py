@@ -22,7 +22,8 @@ from harness.core.corpus import TASKS
 from harness.core.errors import InvalidValueError
 from harness.core.power_modes import PowerModeSpace
 from harness.core.units import KHZ_PER_MHZ
-from predictors.models.base import Prediction, Predictor
+from predictors.forecast import Forecast
+from predictors.models.base import Predictor
 from predictors.settings import Settings
 
 USUAL_WEIGHT = 4.0  # number of residuals that the prior of the spread is worth
@@ -173,9 +174,9 @@ class Regression(Predictor):
             predicted[part] = self._fit(inputs[others], figures[others])(inputs[part])
         return figures, predicted
 
-    def _infer(self, rows: Settings) -> Prediction:
+    def _infer(self, rows: Settings) -> Forecast:
         figures = self.fitted_(self._inputs(rows)).T
         log_sd = np.repeat(self.log_sd_[:, None], figures.shape[1], axis=1)
         if not self.power_known_:
             figures[1], log_sd[1] = np.nan, np.nan
-        return Prediction(figures[0], figures[1], log_sd[0], log_sd[1], self.freedom_)
+        return Forecast.of_medians(rows, figures[0], figures[1], log_sd[0], log_sd[1], self.freedom_)

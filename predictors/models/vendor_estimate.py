@@ -24,7 +24,8 @@ import numpy as np
 from harness.core.boards import BoardSpec, board_names, load_board
 from harness.core.errors import CannotRunError, UnknownNameError
 from harness.core.terminal import available_hint
-from predictors.models.base import Prediction, Predictor
+from predictors.forecast import Forecast
+from predictors.models.base import Predictor
 from predictors.settings import Settings
 
 # Shares of the peak power at full load and greatest clocks, set by hand. Users' load tests of an Orin AGX measured 40 W
@@ -51,9 +52,10 @@ class VendorPower(Predictor):
     def _learn(self, rows: Settings, time_ms: np.ndarray, power_mw: np.ndarray) -> None:
         estimated_board(self.board)
 
-    def _infer(self, rows: Settings) -> Prediction:
+    def _infer(self, rows: Settings) -> Forecast:
         unknown = np.full(len(rows.modes), np.nan)
-        return Prediction(unknown, estimated_power_mw(estimated_board(self.board), rows.modes), unknown, unknown)
+        power_mw = estimated_power_mw(estimated_board(self.board), rows.modes)
+        return Forecast.of_medians(rows, unknown, power_mw, unknown, unknown)
 
 
 def estimated_power_mw(board: BoardSpec, modes: np.ndarray) -> np.ndarray:

@@ -1,13 +1,14 @@
 """Whole trainings under a deadline and an energy budget: which boards keep both, in which mode, at what risk.
 
 A training takes epochs x minibatches of an epoch x the minibatch time, and its energy is that times the power. The
-predictor's distribution of both figures is that of a search's candidates (`CandidatePosterior`), so a risk is the same
+predictor's distribution of both figures is that of a search's candidates (`Forecast`), so a risk is the same
 as in a search: the probability of the limit more likely to be missed. A board of a pool has the first board's figures
 times its own scales of time and power (`harness.fleet.pool`); mode-dependent differences between boards are ignored.
 """
 
 from __future__ import annotations
 
+import dataclasses
 from types import MappingProxyType
 from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence
 
@@ -16,10 +17,11 @@ import numpy as np
 from harness.core.power_modes import PowerMode
 from harness.core.terminal import format_table
 from harness.core.units import S_PER_HOUR, mw_to_w, mwh_to_wh, mws_to_mwh, s_to_ms, share_to_percent
+from predictors.forecast import LEVEL, Forecast
 from predictors.goals import Goal
 from predictors.settings import Settings
-from predictors.strategies.closed_loop import MEASURED_LOG_SD, CandidatePosterior
-from predictors.strategies.recommendation import LEVEL, FigureInterval
+from predictors.strategies.closed_loop import MEASURED_LOG_SD
+from predictors.strategies.recommendation import FigureInterval
 
 MS_PER_HOUR = s_to_ms(S_PER_HOUR)
 NO_LIMITS: Mapping[str, float] = MappingProxyType({})
@@ -75,10 +77,11 @@ class BoardForecast(NamedTuple):
         return self.fastest is not None
 
 
-def on_another_board(posterior: CandidatePosterior, time_scale: float, power_scale: float) -> CandidatePosterior:
+def on_another_board(posterior: Forecast, time_scale: float, power_scale: float) -> Forecast:
     """The posterior of the first board, scaled to another board; each scale is the ratio of two profiles."""
     of_scale = np.sqrt(2) * MEASURED_LOG_SD
-    return posterior._replace(
+    return dataclasses.replace(
+        posterior,
         log_time=posterior.log_time + np.log(time_scale),
         log_power=posterior.log_power + np.log(power_scale),
         log_time_sd=np.hypot(posterior.log_time_sd, of_scale),
@@ -87,7 +90,7 @@ def on_another_board(posterior: CandidatePosterior, time_scale: float, power_sca
 
 
 def forecast(
-    posterior: CandidatePosterior,
+    posterior: Forecast,
     candidates: Settings,
     pickable: np.ndarray,
     training: Training,

@@ -6,7 +6,7 @@ import dataclasses
 import time
 import warnings
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Dict, Iterable, List, NamedTuple, Optional, Sequence, Tuple, Union
+from typing import TYPE_CHECKING, Any, Dict, Iterable, List, NamedTuple, Optional, Sequence, Union
 
 import numpy as np
 
@@ -14,20 +14,18 @@ from harness.core.boards import board_names, is_board, load_board, type_of
 from harness.core.corpus import POWER_LIMIT, TASKS, check_corpus, check_modes
 from harness.core.errors import CannotRunError, InvalidValueError, UnknownNameError
 from harness.core.measured_tables import corpus_file
-from harness.core.power_modes import UNKNOWN_KHZ, PowerMode, PowerModeSpace, name_under_limit
+from harness.core.power_modes import PowerMode, PowerModeSpace
 from harness.core.terminal import available_hint, counted
 from harness.core.units import mw_to_w, share_to_percent
 from predictors.evaluation import Target, coverage, fit_to, make_target, mape, predict_rows
+from predictors.forecast import LEVEL, Forecast, describe_unprofiled
 from predictors.goals import within
 from predictors.models.base import (
     ALL,
     DEFAULT,
-    Prediction,
     Predictor,
-    admitted_rows,
     check_number,
     check_probability,
-    describe_unprofiled,
     limits_mw_of,
     listed,
     modes_without_clocks,
@@ -37,7 +35,7 @@ from predictors.models.persistence import file_sha256, load_model, save_model
 from predictors.profiles import CONTRADICTION, TABLE_KEY, Profiles, find_table, tables_of
 from predictors.search.corpora import load_tables, note_on_medians
 from predictors.search.targets import find_reference, load_prior, unprofiled_target
-from predictors.settings import PowerLimits
+from predictors.settings import PowerLimits, Settings
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -45,7 +43,6 @@ if TYPE_CHECKING:
 
 Corpus = Union["pd.DataFrame", str, Path]
 Modes = Union[str, Iterable[Sequence[int]]]
-LEVEL = 0.8  # share of measurements that intervals should contain
 FEW_PROFILES = 3  # a fit to no more of them is noted
 SHOWN = 5  # profiles of a kind listed by name
 
@@ -191,18 +188,16 @@ class FittedModel:
             )
         if len(rows) <= FEW_PROFILES:
             notes.append(f"fitted to only {counted(len(rows), 'profile')}, so errors may be large: fit to 10 or more")
-        doubtful = self.predictor.training_rows_.modes[self.predictor.doubtful()]
+        learned, doubtful = self.predictor.training_rows_, self.predictor.doubtful()
         if len(doubtful):
-            limits = self.predictor.training_rows_.power_limit_mw
-            names = _names(doubtful, None if limits is None else limits[self.predictor.doubtful()])
+            names = [learned.mode_name(index) for index in doubtful]
             notes.append(_note_on_modes("contradict all others and carry almost no weight", names))
         if len(table.unapplied()):
             what = (
                 "are left out: faster and drawing more than at the next higher GPU clock, so probably not run at their"
                 " own"
             )
-            limits = table.power_limit_mw
-            names = _names(table.modes[table.unapplied()], None if limits is None else limits[table.unapplied()])
+            names = [table.mode_name(index) for index in table.unapplied()]
             notes.append(_note_on_modes(what, names))
         idle = [
             f"{reference.workload} on {reference.device}"
@@ -242,9 +237,8 @@ class FittedModel:
             a discrete GPU, there is a row for each mode and limit, with `power_limit_mw` after `mem_khz` and the limit
             in its name.
         """
-        table, prediction, admitted = self._predicted(device, modes, batch_size, level, unprofiled, power_limit)
-        table["on_front"] = table.index.isin(prediction.front(admitted))
-        return _named(table)
+        check_probability("level", level, certain=False)
+        return self._forecast(device, modes, batch_size, unprofiled, power_limit).to_frame(level)
 
     def best(
         self,
@@ -274,24 +268,18 @@ class FittedModel:
         check_probability("risk", risk)
         self._refuse_without_power("choose by")
         goal = within(power_w, time_ms)
-        table, prediction, admitted = self._predicted(None, "all", batch_size, LEVEL, unprofiled, power_limit)
-        figures = prediction.time_ms, prediction.power_mw, table["batch_size"].to_numpy()
-        times, powers = (np.log(figures[0]), prediction.time_log_sd), (np.log(figures[1]), prediction.power_log_sd)
-        risks = goal.risk(times, powers, figures[2], prediction.freedom)
-        excess = goal.excess(*figures) if risk is None else risks - risk
-        excess = np.where(admitted, excess, np.inf)
-        if not (excess <= 0).any():
-            place = int(excess.argmin())
-            near = _named(table.iloc[[place]]).iloc[0]
-            nearest = f"{near['power_mode']} at batch size {near['batch_size']}"
-            predicted = f"{near['time_ms']:.4g} ms at {mw_to_w(near['power_mw']):.4g} W"
+        forecast = self._forecast(None, "all", batch_size, unprofiled, power_limit)
+        chosen = forecast.best(goal, risk)
+        if chosen is None:
+            near = forecast.take([forecast.nearest_miss(goal, risk)])
+            nearest = f"{near.settings.mode_name(0)} at batch size {int(near.batch_size[0])}"
+            predicted = f"{near.time_ms[0]:.4g} ms at {mw_to_w(near.power_mw[0]):.4g} W"
             raise CannotRunError(
                 f"no mode meets the goal: {goal.describe()}{'' if risk is None else f' at a risk of at most {risk:g}'}",
-                f"the nearest is {nearest}: predicted {predicted}, risk {risks[place]:.2g}",
+                f"the nearest is {nearest}: predicted {predicted}, risk {near.risk(goal)[0]:.2g}",
             )
-        best = int(np.where(excess <= 0, goal.objective(*figures), np.inf).argmin())
-        row = table.iloc[[best]].assign(on_front=prediction.is_on_front(best, admitted), risk=risks[best])
-        return _named(row).iloc[0]
+        best = forecast.take([chosen])
+        return best.to_frame().assign(on_front=forecast.is_on_front(chosen), risk=best.risk(goal)).iloc[0]
 
     def score(self, test: Corpus) -> pd.Series:
         """Errors (MAPE) and coverage of the 80 % intervals, in %, on held-out profiles.
@@ -312,8 +300,8 @@ class FittedModel:
             "profiles": len(held_out),
             "time_mape_pct": mape(held_out.time_ms, prediction.time_ms),
             "power_mape_pct": mape(held_out.power_mw, prediction.power_mw),
-            "time_in_interval_pct": coverage(held_out.time_ms, *prediction.time_interval_ms(LEVEL)),
-            "power_in_interval_pct": coverage(held_out.power_mw, *prediction.power_interval_mw(LEVEL)),
+            "time_in_interval_pct": coverage(held_out.time_ms, *prediction.interval("time_ms", LEVEL)),
+            "power_in_interval_pct": coverage(held_out.power_mw, *prediction.interval("power_mw", LEVEL)),
         })  # fmt: skip
 
     def plot(self, path: Union[str, Path, None] = None, ax: Optional[Axes] = None) -> Axes:
@@ -370,40 +358,25 @@ class FittedModel:
             hint = "fit to profiles with power_mw; predict and score work for time"
             raise CannotRunError(f"there is no power to {what}: the model was fitted to time only", hint)
 
-    def _predicted(
+    def _forecast(
         self,
         device: Optional[str],
         modes: Modes,
         batch_size: Optional[int],
-        level: float,
         unprofiled: bool,
         power_limit: PowerLimits = None,
-    ) -> Tuple[pd.DataFrame, Prediction, np.ndarray]:
-        import pandas as pd
-
+    ) -> Forecast:
         check_number("batch_size", batch_size, above=True, whole=True)
-        check_probability("level", level, certain=False)
-        chosen = self._modes(device, modes)
-        table = pd.DataFrame(chosen, columns=list(PowerMode._fields))
-        limits = limits_mw_of(self.predictor, power_limit)
-        if limits is not None:
-            of_limits = pd.DataFrame({POWER_LIMIT.name: limits})
-            table = table.merge(of_limits, how="cross")
-        complete = table[list(PowerMode._fields)].clip(lower=1)  # as in `_tables`
-        table["batch_size"] = self.batch_size if batch_size is None else batch_size
-        conditions = {"batch_size": table["batch_size"].to_numpy(), "task": self.origin["task"]}
-        if limits is not None:
-            conditions[POWER_LIMIT.name] = table[POWER_LIMIT.name].to_numpy()
-        prediction = self.predictor.predict(complete, **conditions)
-        outside = self.predictor.unprofiled(complete, **conditions)
-        if outside and not unprofiled:
-            warnings.warn(f"{describe_unprofiled(outside)} without unprofiled=True", stacklevel=3)
-        admitted = admitted_rows({} if unprofiled else outside, len(table))
-        table["time_ms"] = prediction.time_ms
-        table["time_low_ms"], table["time_high_ms"] = prediction.time_interval_ms(level)
-        table["power_mw"] = prediction.power_mw
-        table["power_low_mw"], table["power_high_mw"] = prediction.power_interval_mw(level)
-        return table, prediction, admitted
+        chosen, size = self._modes(device, modes), self.batch_size if batch_size is None else batch_size
+        limits_mw = limits_mw_of(self.predictor, power_limit)
+        each_limit_mw = None if limits_mw is None else np.tile(limits_mw, len(chosen))
+        each_mode = chosen if limits_mw is None else [mode for mode in chosen for _ in limits_mw]
+        forecast = self.predictor.predict(Settings.of(each_mode, size, self.origin["task"], each_limit_mw))
+        if unprofiled:
+            return forecast.admitting_all()
+        if forecast.unprofiled:
+            warnings.warn(f"{describe_unprofiled(forecast.unprofiled)} without unprofiled=True", stacklevel=3)
+        return forecast
 
     def _modes(self, device: Optional[str], modes: Modes) -> List[PowerMode]:
         if device is not None and not isinstance(device, str):
@@ -426,9 +399,8 @@ class FittedModel:
         if not is_own:
             hint = f"{available_hint(name, board_names())}; for other boards give modes= as tuples"
             raise UnknownNameError(f"the power modes {modes!r} of {name!r} are unknown", hint)
-        cores, *clocks = (np.unique(values).astype(int) for values in self.predictor.training_rows_.modes.T)
-        reported = (np.where(values == 1, UNKNOWN_KHZ, values) for values in clocks)
-        return list(PowerModeSpace(*(tuple(values.tolist()) for values in (cores, *reported))))
+        learned = self.predictor.training_rows_
+        return list(PowerModeSpace.spanned_by([learned.mode(index) for index in range(len(learned))]))
 
 
 def _given_modes(modes: Iterable[Sequence[int]], device: str) -> List[PowerMode]:
@@ -441,20 +413,6 @@ def _given_modes(modes: Iterable[Sequence[int]], device: str) -> List[PowerMode]
         raise InvalidValueError(f"modes is a {type(modes).__name__}, expected tuples of {fields}", hint) from error
     check_modes(given, device)
     return given
-
-
-def _named(table: pd.DataFrame) -> pd.DataFrame:
-    """Predictions with the name of each mode as first column; making 18,096 names takes longer than predicting."""
-    table = table.copy()
-    table.insert(0, "power_mode", _names(table[list(PowerMode._fields)].to_numpy(), table.get(POWER_LIMIT.name)))
-    return table
-
-
-def _names(modes: np.ndarray, limits_mw: Optional[Sequence[int]]) -> List[str]:
-    """The names of modes, shape (n, 4), with their power limits; 1 kHz is an unknown clock, as in `_tables`."""
-    each_mode = np.where(modes == [0, 1, 1, 1], UNKNOWN_KHZ, modes).astype(int).tolist()
-    each_limit = [None] * len(modes) if limits_mw is None else limits_mw
-    return [name_under_limit(PowerMode(*mode), limit_mw) for mode, limit_mw in zip(each_mode, each_limit)]
 
 
 def describe_origin(corpus: Optional[Path], table: Profiles, fitted: Profiles, **further: Any) -> Dict[str, Any]:

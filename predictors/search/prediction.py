@@ -15,12 +15,10 @@ from harness.core.power_modes import PowerMode, name_under_limit
 from harness.core.units import mw_to_w, share_to_percent
 from harness.workloads.optional_packages import require
 from predictors.evaluation import LEVELS
+from predictors.forecast import Forecast, describe_unprofiled
 from predictors.models.base import (
     ALL,
-    Prediction,
     Predictor,
-    admitted_rows,
-    describe_unprofiled,
     limits_mw_of,
     modes_without_clocks,
     usual_batch_size,
@@ -95,13 +93,14 @@ def predict(
         each_limit_mw = np.tile(limits_mw, len(modes))
         modes = [mode for mode in modes for _ in limits_mw]
     inputs: Dict[str, Any] = {
-        "modes": np.maximum(np.array(modes, dtype=np.int64), 1),  # predictors take an unknown clock as 1 kHz
+        "modes": modes,
         "batch_size": size,
         "task": task or saved.origin.get("task", TASKS[0]),
         **({} if each_limit_mw is None else {POWER_LIMIT.name: each_limit_mw}),
     }
-    prediction, outside = saved.predictor.predict(**inputs), saved.predictor.unprofiled(**inputs)
-    front = prediction.front(admitted_rows({} if unprofiled else outside, len(modes)))
+    prediction = saved.predictor.predict(**inputs)
+    outside = prediction.unprofiled
+    front = (prediction.admitting_all() if unprofiled else prediction).front()
     provenance = f"predicted from {saved.origin.get('provenance', 'unknown')}"
     table = table_of(modes, size, prediction, front, provenance, each_limit_mw)
     if out is not None:
@@ -110,7 +109,7 @@ def predict(
     notes = []
     if outside and not unprofiled:
         notes.append(f"{describe_unprofiled(outside)} without --unprofiled")
-    notes += _note_on_reach(saved.predictor, inputs["modes"][front])
+    notes += _note_on_reach(saved.predictor, prediction.settings.modes[front])
     learned = saved.origin.get("device")
     if learned != spec.name:
         notes.append(f"the predictor was fitted on {learned}, not {spec.name}")
@@ -158,7 +157,7 @@ def _note_on_reach(predictor: Predictor, front: np.ndarray) -> List[str]:
 def table_of(
     modes: Sequence[PowerMode],
     batch_size: int,
-    prediction: Prediction,
+    prediction: Forecast,
     front: np.ndarray,
     provenance: str,
     power_limit_mw: Optional[np.ndarray] = None,
@@ -176,8 +175,8 @@ def table_of(
     table["minibatch_time_ms"], table["power_mw"] = prediction.time_ms, prediction.power_mw
     for level in LEVELS:
         for what, unit, ends in (
-            ("time", "ms", prediction.time_interval_ms(level / 100)),
-            ("power", "mw", prediction.power_interval_mw(level / 100)),
+            ("time", "ms", prediction.interval("time_ms", level / 100)),
+            ("power", "mw", prediction.interval("power_mw", level / 100)),
         ):
             table[f"{what}_{level}_low_{unit}"], table[f"{what}_{level}_high_{unit}"] = ends
     table["on_front"] = 0
@@ -186,7 +185,7 @@ def table_of(
     return table
 
 
-def _describe(prediction: Prediction, front: np.ndarray, names: Sequence[str], batch_size: int) -> str:
+def _describe(prediction: Forecast, front: np.ndarray, names: Sequence[str], batch_size: int) -> str:
     if not len(front):
         if np.isfinite([prediction.time_ms, prediction.power_mw]).all():
             return "no front: all of these modes are outside the profiled settings"

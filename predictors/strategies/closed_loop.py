@@ -13,14 +13,15 @@ from __future__ import annotations
 import copy
 import dataclasses
 import math
-from typing import Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple, Union
+from typing import Callable, List, Optional, Sequence
 
 import numpy as np
 
 from harness.core.errors import InvalidValueError
 from harness.core.units import share_to_percent
-from predictors.goals import Goal, LogFigures, exceedance, log_distribution, standardised
-from predictors.models.base import Predictor, admitted_rows
+from predictors.forecast import Forecast
+from predictors.goals import Goal
+from predictors.models.base import Predictor
 from predictors.sampling import choose
 from predictors.strategies.protocol import Choice, History, MeasuredMode, Strategy
 from predictors.strategies.search import Grid, profile_random
@@ -38,96 +39,7 @@ ANY_POWER_MW = 10_000.0  # training value if no power was measured; predicted po
 Designer = Callable[[History, int], Sequence[int]]  # from a history and a count to the initial candidates
 
 
-class CandidatePosterior(NamedTuple):
-    """Distributions of log time (ms) and log power (mW) of n candidates: medians, deviations; arrays have shape (n,).
-
-    With draws from the posterior, the first four and all that follows from them have a row per draw.
-    """
-
-    log_time: np.ndarray
-    log_time_sd: np.ndarray
-    log_power: np.ndarray
-    log_power_sd: np.ndarray
-    batch_size: np.ndarray
-    measured: np.ndarray
-    unprofiled: Dict[str, np.ndarray]  # inputs outside the profiled range, as of `Predictor.unprofiled`
-    freedom: float = float("inf")  # degrees of freedom of predictions; searches assume normal ones
-
-    def draw(self, place: int) -> CandidatePosterior:
-        """One of the draws, cyclic; itself without draws."""
-        if self.log_time.ndim == 1:
-            return self
-        return self._replace(**{name: getattr(self, name)[place % len(self.log_time)] for name in self._fields[:4]})
-
-    def over_draws(self) -> CandidatePosterior:
-        """The draws combined into one normal distribution of each figure."""
-        if self.log_time.ndim == 1:
-            return self
-        return self._replace(
-            log_time=self.log_time.mean(axis=0),
-            log_time_sd=np.hypot(self.log_time.std(axis=0), self.log_time_sd.mean(axis=0)),
-            log_power=self.log_power.mean(axis=0),
-            log_power_sd=np.hypot(self.log_power.std(axis=0), self.log_power_sd.mean(axis=0)),
-        )
-
-    @property
-    def admitted(self) -> np.ndarray:
-        """Which candidates have no setting, batch size or task outside the profiled range."""
-        return admitted_rows(self.unprofiled, len(self.measured))
-
-    def log_quantity(self, name: str) -> Tuple[np.ndarray, np.ndarray]:
-        """Mean and standard deviation of a quantity's logarithm."""
-        return log_distribution(name, *self._figures)
-
-    @property
-    def _figures(self) -> Tuple[LogFigures, LogFigures, np.ndarray]:
-        """Log time, log power and batch size, as the functions of goals take them."""
-        return (self.log_time, self.log_time_sd), (self.log_power, self.log_power_sd), self.batch_size
-
-    def log_objective(self, goal: Goal) -> Tuple[np.ndarray, np.ndarray]:
-        return self.log_quantity(goal.minimise)
-
-    def objective(self, goal: Goal) -> np.ndarray:
-        """The objective at the median of the distribution."""
-        return goal.objective(np.exp(self.log_time), np.exp(self.log_power), self.batch_size)
-
-    def excess(self, goal: Goal) -> np.ndarray:
-        """The excess over the limits at the median of the distribution."""
-        return goal.excess(np.exp(self.log_time), np.exp(self.log_power), self.batch_size)
-
-    def chance(self, goal: Goal) -> np.ndarray:
-        """The probability that each candidate keeps all limits: that of its least likely one.
-
-        The limits' probabilities are not multiplied, because they are not independent.
-        """
-        from scipy.special import ndtr
-
-        least = np.ones(np.shape(self.log_time))
-        for name, limit in goal.limits.items():
-            mean, sd = self.log_quantity(name)
-            least = np.minimum(least, ndtr((np.log(limit) - mean) / sd))
-        return least
-
-    def risk(self, goal: Goal) -> np.ndarray:
-        """The probability that each candidate breaks a limit, as of `Goal.risk`; if measured, by noise alone."""
-        return np.where(self.measured, goal.risk(*self._figures), goal.risk(*self._figures, self.freedom))
-
-    def keeps(self, goal: Goal, risk: float) -> np.ndarray:
-        """Which candidates keep all limits: of profiled ones as measured, of others with at most that risk."""
-        return np.where(self.measured, self.excess(goal) <= 0, self.risk(goal) <= risk)
-
-    def exceeding(self, name: str, limit: Union[float, np.ndarray]) -> np.ndarray:
-        """The probability that a quantity exceeds a limit, shared or one per candidate, shape (n,)."""
-        noise = exceedance(name, limit, *self._figures)
-        return np.where(self.measured, noise, exceedance(name, limit, *self._figures, self.freedom))
-
-    def reach(self, exceeded: float) -> np.ndarray:
-        """The distance from the median, in standard deviations, exceeded with probability `exceeded`, shape (n,)."""
-        noise, predicted = standardised(math.inf), standardised(self.freedom)
-        return np.where(self.measured, noise.isf(exceeded), predicted.isf(exceeded))
-
-
-def learn(predictor: Predictor, history: History, widen: float = 1.0, draws: int = 0) -> CandidatePosterior:
+def learn(predictor: Predictor, history: History, widen: float = 1.0, draws: int = 0) -> Forecast:
     """Fit a predictor anew to the profiles and predict every candidate.
 
     For a profiled candidate the posterior is the measurement. Once every candidate was tried, nothing is predicted, and
@@ -135,24 +47,26 @@ def learn(predictor: Predictor, history: History, widen: float = 1.0, draws: int
     deviations of predictions.
     """
     candidates, places = history.profiler.candidates, history.places
-    sizes, power_mw = candidates.batch_size, history.power_mw
-    log_time, log_power, log_time_sd, log_power_sd = np.full((4, len(sizes)), np.nan)
-    unprofiled: Dict[str, np.ndarray] = {}
-    freedom = float("inf")
+    power_mw = history.power_mw
     if history.untried.any():
         has_power = bool(np.isfinite(power_mw).all())
         learned_mw = power_mw if has_power else np.full(len(places), ANY_POWER_MW)
         predictor.fit(candidates.take(places), history.time_ms, learned_mw)
         predicted = predictor.draw(candidates, draws, len(places)) if draws else predictor.predict(candidates)
-        unprofiled, freedom = predictor.unprofiled(candidates), predicted.freedom
-        log_time, log_time_sd = np.log(predicted.time_ms), widen * predicted.time_log_sd
-        if has_power:
-            log_power, log_power_sd = np.log(predicted.power_mw), widen * predicted.power_log_sd
+        log_time, log_time_sd = predicted.log_time.copy(), widen * predicted.log_time_sd
+        log_power, log_power_sd = predicted.log_power.copy(), widen * predicted.log_power_sd
+        if not has_power:
+            log_power[:], log_power_sd[:] = np.nan, np.nan
+    else:
+        log_time, log_power, log_time_sd, log_power_sd = np.full((4, len(candidates)), np.nan)
+        predicted = Forecast(candidates, log_time, log_time_sd, log_power, log_power_sd)
     log_time[..., places], log_power[..., places] = np.log(history.time_ms), np.log(power_mw)
     log_time_sd[..., places] = log_power_sd[..., places] = MEASURED_LOG_SD
-    measured = np.zeros(len(sizes), dtype=bool)
+    measured = np.zeros(len(candidates), dtype=bool)
     measured[places] = True
-    return CandidatePosterior(log_time, log_time_sd, log_power, log_power_sd, sizes, measured, unprofiled, freedom)
+    return Forecast(
+        candidates, log_time, log_time_sd, log_power, log_power_sd, predicted.freedom, measured, predicted.unprofiled
+    )
 
 
 def design_for(seed: int, all_sizes: bool = False) -> Designer:
@@ -255,7 +169,7 @@ def from_high_to_low(history: History, places: Sequence[int]) -> List[int]:
     return sorted((int(place) for place in places), key=lambda place: tuple(-modes[place]))
 
 
-def expected_gains(posterior: CandidatePosterior, history: History, goals: Sequence[Goal]) -> np.ndarray:
+def expected_gains(posterior: Forecast, history: History, goals: Sequence[Goal]) -> np.ndarray:
     """The acquisition function of each candidate, summed over goals, shape (n,); 0 for those tried already.
 
     For a goal with a measured mode within its limits it is the expected improvement of the objective on that mode, as a
@@ -347,7 +261,7 @@ class OneShot(Strategy):
         posterior = learn(self._predictor(), history, widen)
         return [self._pick(posterior, history, goal) for goal in goals]
 
-    def _pick(self, posterior: CandidatePosterior, history: History, goal: Goal) -> Choice:
+    def _pick(self, posterior: Forecast, history: History, goal: Goal) -> Choice:
         if self.risk is None:
             danger, allowed, objective = posterior.excess(goal), 0.0, posterior.objective(goal)
             promise = "predicted to keep the limits"

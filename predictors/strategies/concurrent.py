@@ -24,12 +24,12 @@ from harness.core.pareto import pareto_front
 from harness.core.power_modes import PowerMode
 from harness.core.terminal import available_hint
 from harness.core.units import ms_to_s
+from predictors.forecast import Forecast
 from predictors.models.base import Predictor
 from predictors.strategies.closed_loop import (
     DRAWS,
     INITIAL,
     UNLIKELY,
-    CandidatePosterior,
     Designer,
     from_high_to_low,
     learn,
@@ -249,8 +249,8 @@ def _halve(histories: Sequence[History], goal: ConcurrentGoal) -> None:
 
 
 def _weigh(
-    training: CandidatePosterior,
-    inference: CandidatePosterior,
+    training: Forecast,
+    inference: Forecast,
     first: np.ndarray,
     second: np.ndarray,
     changes_mode: np.ndarray,
@@ -300,7 +300,7 @@ def _weigh(
 
 
 def _pairs(
-    training: CandidatePosterior, inference: CandidatePosterior, histories: Sequence[History], goal: ConcurrentGoal
+    training: Forecast, inference: Forecast, histories: Sequence[History], goal: ConcurrentGoal
 ) -> Tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Plans to weigh: candidates of training, of inference, and whether the two modes differ; all of shape (n,).
 
@@ -338,7 +338,7 @@ def _shared_modes(histories: Sequence[History]) -> np.ndarray:
     return shared[["place_training", "place_inference"]].to_numpy(dtype=int).T
 
 
-def _front(posterior: CandidatePosterior, places: np.ndarray) -> np.ndarray:
+def _front(posterior: Forecast, places: np.ndarray) -> np.ndarray:
     """The Pareto front of some candidates in time and power, and all profiled ones of them."""
     front = places[pareto_front(np.exp(posterior.log_time[places]), np.exp(posterior.log_power[places]))]
     return np.union1d(front, places[posterior.measured[places]])

@@ -12,15 +12,14 @@ from harness.core.metrics import minibatch_energy_mws
 from harness.core.pareto import pareto_front
 from harness.core.power_modes import PowerMode, name_under_limit
 from harness.core.units import S_PER_HOUR, ms_to_s, mwh_to_wh, mws_to_mwh, s_to_ms
+from predictors.forecast import LEVEL, Forecast
 from predictors.goals import Goal
 from predictors.models.base import Predictor
 from predictors.settings import DEFAULT_BATCH_SIZE, Settings
-from predictors.strategies.closed_loop import CandidatePosterior, learn
+from predictors.strategies.closed_loop import learn
 from predictors.strategies.fixed import Maxn, Presets, VendorPreset
 from predictors.strategies.protocol import Choice, History, Strategy
 from predictors.strategies.search import Grid
-
-LEVEL = 0.8  # share of measurements that the intervals should contain
 
 
 class FigureInterval(NamedTuple):
@@ -68,7 +67,7 @@ class Recommendation(NamedTuple):
     mode: ModeFigures  # the chosen mode with its figures
     front: Tuple[ModeFigures, ...]  # the Pareto front of time and power, by rising power
     savings: Tuple[Saving, ...]  # over the greatest mode and over the best preset that claims to keep the limit
-    posterior: CandidatePosterior  # of all candidates
+    posterior: Forecast  # of all candidates
     history: History  # the profiles
     samples: Optional[float]  # of the training that savings refer to; None: those of an hour in the chosen mode
     unprofiled: bool = False  # whether the front includes modes outside the profiled range
@@ -84,9 +83,9 @@ class Recommendation(NamedTuple):
         return bool(np.ptp(self.posterior.batch_size) > 0)
 
 
-def _pickable(history: History, posterior: CandidatePosterior, unprofiled: bool) -> np.ndarray:
+def _pickable(history: History, posterior: Forecast, unprofiled: bool) -> np.ndarray:
     """Candidates that can be set, and unless `unprofiled` lie within the profiled range or were measured."""
-    return history.usable if unprofiled else history.usable & (posterior.admitted | posterior.measured)
+    return history.usable if unprofiled else history.usable & posterior.admitted
 
 
 def recommend(
@@ -125,7 +124,7 @@ def _profiled(history: History, goal: Goal, choice: Choice) -> Choice:
 
 
 def _recommend(
-    posterior: CandidatePosterior,
+    posterior: Forecast,
     history: History,
     goal: Goal,
     choice: Choice,
@@ -197,15 +196,13 @@ def _shared_candidates(candidates: Sequence[Settings]) -> List[np.ndarray]:
     return [np.array([own[setting] for setting in shared], dtype=int) for own in places]
 
 
-def describe(posterior: CandidatePosterior, history: History, index: int, label: str) -> ModeFigures:
+def describe(posterior: Forecast, history: History, index: int, label: str) -> ModeFigures:
     """The figures of a candidate, from its posterior."""
     [mode] = describe_all(posterior, history, [index], label)
     return mode
 
 
-def describe_all(
-    posterior: CandidatePosterior, history: History, places: Sequence[int], label: str = ""
-) -> List[ModeFigures]:
+def describe_all(posterior: Forecast, history: History, places: Sequence[int], label: str = "") -> List[ModeFigures]:
     """The figures of some candidates, given by their indices."""
     reach = posterior.reach((1 - LEVEL) / 2)
 

@@ -14,11 +14,12 @@ import pytest
 
 from harness.core.interleaving import expect
 from harness.core.units import w_to_mw
+from predictors.forecast import Forecast
 from predictors.profiles import Profiles, find_table
 from predictors.scenarios import ProfileSource
 from predictors.search.scenario import simulated
 from predictors.strategies import concurrent
-from predictors.strategies.closed_loop import CandidatePosterior, design_for
+from predictors.strategies.closed_loop import design_for
 from predictors.strategies.concurrent import CLOSED_LOOP, HALVING, ConcurrentChoice, ConcurrentGoal, choose_concurrent
 from predictors.strategies.protocol import History, TableProfiler
 from predictors.strategies.registry import StrategySetting, unfitted
@@ -213,10 +214,10 @@ def training_a_gpu_clock_aside(monkeypatch: Patch) -> Planner:
 def predicted_times_scrambled(monkeypatch: Patch) -> Planner:
     learn = concurrent.learn
 
-    def confused(*arguments: Any, **options: Any) -> CandidatePosterior:
+    def confused(*arguments: Any, **options: Any) -> Forecast:
         posterior = learn(*arguments, **options)
         order = np.random.default_rng(0).permutation(posterior.log_time.shape[-1])
-        return posterior._replace(log_time=posterior.log_time[..., order])
+        return dataclasses.replace(posterior, log_time=posterior.log_time[..., order])
 
     monkeypatch.setattr(concurrent, "learn", confused)
     return choose_concurrent

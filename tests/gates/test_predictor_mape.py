@@ -15,8 +15,9 @@ import pytest
 
 from harness.core.measured_tables import load_table
 from predictors.evaluation import Target, fit_to, make_target, predict_rows
+from predictors.forecast import Forecast
 from predictors.models import networks, physical_gp, powertrain
-from predictors.models.base import MODULES, Prediction, Predictor, one_blas_thread, predictor_class
+from predictors.models.base import MODULES, Predictor, one_blas_thread, predictor_class
 from predictors.models.physical_gp import posterior
 from predictors.models.physical_gp.learning import learn_hierarchy
 from predictors.models.physical_gp.prior import Hierarchy, priors_for
@@ -195,7 +196,7 @@ class Trial(NamedTuple):
     count: int
     rows: np.ndarray
     predictor: Predictor
-    prediction: Prediction
+    prediction: Forecast
 
 
 def fit_all(predictor: str, targets: Tuple[Target, ...], counts: Tuple[int, ...]) -> List[Trial]:
@@ -213,7 +214,7 @@ def fit_all(predictor: str, targets: Tuple[Target, ...], counts: Tuple[int, ...]
     return trials
 
 
-Change = Callable[[Trial], Prediction]
+Change = Callable[[Trial], Forecast]
 
 
 def entries_from(
@@ -279,24 +280,29 @@ def test_the_gate_has_the_errors_of_an_evaluation(simulated_targets, fitted: Fit
     assert entries_of(results, SIMULATED) == entries_from("ridge", fitted("ridge", SIMULATED), SIMULATED)
 
 
-def times_a_tenth_too_short(trial: Trial) -> Prediction:
-    return dataclasses.replace(trial.prediction, time_ms=0.9 * trial.prediction.time_ms)
+def scaled(forecast: Forecast, time: float = 1.0, power: float = 1.0) -> Forecast:
+    log_time, log_power = forecast.log_time + np.log(time), forecast.log_power + np.log(power)
+    return dataclasses.replace(forecast, log_time=log_time, log_power=log_power)
 
 
-def powers_a_twentieth_too_great(trial: Trial) -> Prediction:
-    return dataclasses.replace(trial.prediction, power_mw=1.05 * trial.prediction.power_mw)
+def times_a_tenth_too_short(trial: Trial) -> Forecast:
+    return scaled(trial.prediction, time=0.9)
 
 
-def powers_a_twentieth_too_small(trial: Trial) -> Prediction:
-    return dataclasses.replace(trial.prediction, power_mw=0.95 * trial.prediction.power_mw)
+def powers_a_twentieth_too_great(trial: Trial) -> Forecast:
+    return scaled(trial.prediction, power=1.05)
 
 
-def intervals_too_narrow(trial: Trial) -> Prediction:
+def powers_a_twentieth_too_small(trial: Trial) -> Forecast:
+    return scaled(trial.prediction, power=0.95)
+
+
+def intervals_too_narrow(trial: Trial) -> Forecast:
     one = trial.prediction
-    return dataclasses.replace(one, time_log_sd=0.3 * one.time_log_sd, power_log_sd=0.3 * one.power_log_sd)
+    return dataclasses.replace(one, log_time_sd=0.3 * one.log_time_sd, log_power_sd=0.3 * one.log_power_sd)
 
 
-def with_column(trial: Trial, place: int, change: Callable[[np.ndarray], np.ndarray]) -> Prediction:
+def with_column(trial: Trial, place: int, change: Callable[[np.ndarray], np.ndarray]) -> Forecast:
     """What is predicted of modes one of whose settings is changed."""
     table = trial.target.table
     modes = table.modes.copy()
@@ -304,30 +310,29 @@ def with_column(trial: Trial, place: int, change: Callable[[np.ndarray], np.ndar
     return predict_rows(trial.predictor, dataclasses.replace(table, modes=modes))
 
 
-def predictions_three_percent_too_great(trial: Trial) -> Prediction:
-    one = trial.prediction
-    return dataclasses.replace(one, time_ms=1.03 * one.time_ms, power_mw=1.03 * one.power_mw)
+def predictions_three_percent_too_great(trial: Trial) -> Forecast:
+    return scaled(trial.prediction, time=1.03, power=1.03)
 
 
-def batch_size_scrambled(trial: Trial) -> Prediction:
+def batch_size_scrambled(trial: Trial) -> Forecast:
     return with_scrambled(trial, "batch_size")
 
 
-def power_limit_scrambled(trial: Trial) -> Prediction:
+def power_limit_scrambled(trial: Trial) -> Forecast:
     return with_scrambled(trial, "power_limit_mw")
 
 
-def with_scrambled(trial: Trial, name: str) -> Prediction:
+def with_scrambled(trial: Trial, name: str) -> Forecast:
     table = trial.target.table
     scrambled = np.random.default_rng(0).permutation(getattr(table, name))
     return predict_rows(trial.predictor, dataclasses.replace(table, **{name: scrambled}))
 
 
-def gpu_clock_scrambled(trial: Trial) -> Prediction:
+def gpu_clock_scrambled(trial: Trial) -> Forecast:
     return with_column(trial, 2, np.random.default_rng(0).permutation)
 
 
-def cpu_clock_not_seen(trial: Trial) -> Prediction:
+def cpu_clock_not_seen(trial: Trial) -> Forecast:
     return with_column(trial, 1, lambda cpu_khz: np.full_like(cpu_khz, cpu_khz.min()))
 
 
@@ -390,7 +395,7 @@ def shift_columns(monkeypatch: pytest.MonkeyPatch, kind: Type[Predictor]) -> Non
     """It takes the CPU clock for the cores, the GPU clock for the CPU's and so on, when it predicts."""
     infer = kind._infer
 
-    def shifted(self: Predictor, rows: Settings) -> Prediction:
+    def shifted(self: Predictor, rows: Settings) -> Forecast:
         return infer(self, dataclasses.replace(rows, modes=np.roll(rows.modes, -1, axis=1)))
 
     monkeypatch.setattr(kind, "_infer", shifted)

@@ -13,13 +13,13 @@ import numpy as np
 import pytest
 
 from harness.core.measured_tables import load_table
+from predictors.forecast import Forecast
 from predictors.goals import Goal, budget_goals
 from predictors.models import vendor_estimate
 from predictors.profiles import Profiles, tables_of
 from predictors.scenarios import ProfileSource
 from predictors.search.scenario import simulated
 from predictors.strategies import closed_loop
-from predictors.strategies.closed_loop import CandidatePosterior
 from predictors.strategies.evaluation import JudgedChoice, JudgedChoices, contest_runs, results, run_contest, summarise
 from predictors.strategies.fixed import presets_of
 from predictors.strategies.protocol import Choice, History, Strategy
@@ -240,10 +240,10 @@ def slowest_of_the_profiled(monkeypatch: Patch, strategy: str) -> None:
 def predicted_times_scrambled(monkeypatch: Patch, strategy: str) -> None:
     learn = closed_loop.learn
 
-    def confused(*arguments: Any, **options: Any) -> CandidatePosterior:
+    def confused(*arguments: Any, **options: Any) -> Forecast:
         posterior = learn(*arguments, **options)
         order = np.random.default_rng(0).permutation(posterior.log_time.shape[-1])
-        return posterior._replace(log_time=posterior.log_time[..., order])
+        return dataclasses.replace(posterior, log_time=posterior.log_time[..., order])
 
     monkeypatch.setattr(closed_loop, "learn", confused)
 
@@ -285,18 +285,18 @@ def estimates_of_scrambled_gpu_clocks(monkeypatch: Patch, strategy: str) -> None
 
 def forget_the_objective(monkeypatch: Patch, strategy: str) -> None:
     """The closed loop no longer knows which modes are fast."""
-    log_objective = CandidatePosterior.log_objective
+    log_objective = Forecast.log_objective
 
-    def flat(self: CandidatePosterior, goal: Goal) -> Tuple[np.ndarray, np.ndarray]:
+    def flat(self: Forecast, goal: Goal) -> Tuple[np.ndarray, np.ndarray]:
         mean, sd = log_objective(self, goal)
         return np.full_like(mean, mean.mean()), sd
 
-    monkeypatch.setattr(CandidatePosterior, "log_objective", flat)
+    monkeypatch.setattr(Forecast, "log_objective", flat)
 
 
 def forget_the_limit(monkeypatch: Patch, strategy: str) -> None:
     """The pick at a risk no longer looks at power."""
-    monkeypatch.setattr(CandidatePosterior, "risk", lambda self, goal: np.zeros(len(self.log_time)))
+    monkeypatch.setattr(Forecast, "risk", lambda self, goal: np.zeros(len(self.log_time)))
 
 
 def search_the_wrong_half(monkeypatch: Patch, strategy: str) -> None:

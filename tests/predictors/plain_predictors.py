@@ -8,7 +8,8 @@ from typing import Optional, Tuple
 import numpy as np
 
 from harness.core.power_modes import PowerModeSpace
-from predictors.models.base import Prediction, Predictor
+from predictors.forecast import Forecast
+from predictors.models.base import Predictor
 from predictors.profiles import Profiles
 from predictors.settings import Settings
 
@@ -33,9 +34,11 @@ class LogLinear(Predictor):
         self.weights_ = np.linalg.solve(design.T @ design + self.ridge * np.eye(design.shape[1]), design.T @ logs)
         self.log_sd_ = float(np.maximum(np.std(logs - design @ self.weights_), 1e-9))
 
-    def _infer(self, rows: Settings) -> Prediction:
+    def _infer(self, rows: Settings) -> Forecast:
         time_ms, power_mw = np.exp(_design(rows) @ self.weights_).T
-        return Prediction(time_ms, power_mw, np.full(len(time_ms), self.log_sd_), np.full(len(time_ms), self.log_sd_))
+        return Forecast.of_medians(
+            rows, time_ms, power_mw, np.full(len(time_ms), self.log_sd_), np.full(len(time_ms), self.log_sd_)
+        )
 
 
 class Nothing(LogLinear):
@@ -43,10 +46,10 @@ class Nothing(LogLinear):
 
     name = "nothing-of-time"
 
-    def _infer(self, rows: Settings) -> Prediction:
+    def _infer(self, rows: Settings) -> Forecast:
         prediction = super()._infer(rows)
         unknown = np.full_like(prediction.time_ms, np.nan)
-        return Prediction(unknown, prediction.power_mw, unknown, prediction.power_log_sd)
+        return Forecast.of_medians(rows, unknown, prediction.power_mw, unknown, prediction.log_power_sd)
 
 
 def _design(rows: Settings) -> np.ndarray:

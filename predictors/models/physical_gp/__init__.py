@@ -10,7 +10,8 @@ import numpy as np
 from harness.core.errors import InvalidValueError
 from harness.core.power_modes import PowerModeSpace
 from harness.core.units import mw_to_w, w_to_mw
-from predictors.models.base import Prediction, Predictor
+from predictors.forecast import Forecast
+from predictors.models.base import Predictor
 from predictors.models.physical_gp import power_limit
 from predictors.models.physical_gp.alternatives import FORM_ALONE, of_other_board
 from predictors.models.physical_gp.draws import draw
@@ -94,25 +95,24 @@ class PhysicalGP(Predictor):
         weight = self.posterior_.row_weight[int(np.argmax(self.posterior_.weight))]
         return np.flatnonzero((weight < DOUBTFUL).any(axis=0))
 
-    def _draw(self, rows: Settings, count: int, seed: int) -> Prediction:
+    def _draw(self, rows: Settings, count: int, seed: int) -> Forecast:
         if isinstance(self.posterior_, LimitPosterior):
-            return _limit_prediction(*power_limit.draw(self.posterior_, rows, count, seed))
+            return _forecast(rows, *power_limit.draw(self.posterior_, rows, count, seed))
         if len(self.posterior_.data) < 2 or not self.posterior_.data.size:  # without power, or a row
             return self._infer(rows)
         mean, variance = draw(self.posterior_, features(rows), count, seed)
-        (time, power), (time_sd, power_sd) = np.swapaxes(mean, 0, 1), np.sqrt(np.swapaxes(variance, 0, 1))
-        return Prediction(np.exp(time), w_to_mw(np.exp(power)), time_sd, power_sd, freedom=TAILS)
+        return _forecast(rows, np.swapaxes(mean, 0, 1), np.swapaxes(variance, 0, 1), TAILS)
 
-    def _infer(self, rows: Settings) -> Prediction:
+    def _infer(self, rows: Settings) -> Forecast:
         if isinstance(self.posterior_, LimitPosterior):
-            return _limit_prediction(*power_limit.infer(self.posterior_, rows))
+            return _forecast(rows, *power_limit.infer(self.posterior_, rows))
         mean, variance = infer(self.posterior_, features(rows))
-        log_sd, unknown = np.sqrt(variance), np.full(len(rows.modes), np.nan)
-        power_mw, power_log_sd = (w_to_mw(np.exp(mean[1])), log_sd[1]) if len(mean) > 1 else (unknown, unknown)
-        return Prediction(np.exp(mean[0]), power_mw, log_sd[0], power_log_sd, freedom=TAILS)
+        if len(mean) == 1:  # time only
+            mean, variance = (np.concatenate([part, np.full_like(part, np.nan)]) for part in (mean, variance))
+        return _forecast(rows, mean, variance, TAILS)
 
 
-def _limit_prediction(mean: np.ndarray, variance: np.ndarray) -> Prediction:
-    """The prediction of log time (ms) and log power (W), shape (2, ...), which are normal."""
+def _forecast(rows: Settings, mean: np.ndarray, variance: np.ndarray, freedom: float = float("inf")) -> Forecast:
+    """The forecast by log time (ms) and log power (W), shape (2, ...)."""
     sd = np.sqrt(variance)
-    return Prediction(np.exp(mean[0]), w_to_mw(np.exp(mean[1])), sd[0], sd[1])
+    return Forecast(rows, mean[0], sd[0], mean[1] + np.log(w_to_mw(1.0)), sd[1], freedom)

@@ -38,7 +38,7 @@ def fit(predictor, rows=LEARNED, **changes):
 
 
 def figures_of(prediction):
-    return [prediction.time_ms, prediction.power_mw, prediction.time_log_sd, prediction.power_log_sd]
+    return [prediction.time_ms, prediction.power_mw, prediction.log_time_sd, prediction.log_power_sd]
 
 
 def test_predictions_are_finite_positive_and_one_for_each_mode(predictor):
@@ -47,7 +47,7 @@ def test_predictions_are_finite_positive_and_one_for_each_mode(predictor):
         assert figure.shape == (54,)
         assert np.isnan(figure).all() or (np.isfinite(figure) & (figure > 0)).all()
     assert (prediction.power_mw > 0).all()
-    low, high = prediction.power_interval_mw(0.8)
+    low, high = prediction.interval("power_mw", 0.8)
     assert np.isnan(low).all() or ((low <= prediction.power_mw) & (prediction.power_mw <= high)).all()
 
 
@@ -128,7 +128,7 @@ def test_without_power_the_time_is_learned_alone(predictor, tmp_path):
     again = load_model(tmp_path / "model").predictor.predict(TABLE.modes)
     assert np.array_equal(again.time_ms, found.time_ms, equal_nan=True)
     if predictor.name != "npe":  # which tells power without learning
-        assert np.isnan([found.power_mw, found.power_log_sd]).all()
+        assert np.isnan([found.power_mw, found.log_power_sd]).all()
         assert found.time_ms == pytest.approx(both.time_ms, rel=0.15)
 
 

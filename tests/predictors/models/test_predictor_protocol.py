@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import os
 import subprocess
@@ -13,11 +14,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.core.errors import InvalidValueError
-from predictors.models.base import Prediction
+from predictors.forecast import Forecast
 from predictors.settings import Settings
 from tests.predictors.plain_predictors import SPACE, LogLinear, made_table
 
 TABLE = made_table()
+ONE_MODE = Settings.of([[1, 1, 1, 1]])
 
 
 def fitted(**params):
@@ -101,23 +103,23 @@ def test_parameters_are_set_by_name_and_unknown_ones_refused():
 
 def test_intervals_hold_their_share_of_a_normal_distribution():
     one = np.ones(1)
-    prediction = Prediction(100 * one, 1000 * one, 0.1 * one, 0.2 * one)
-    low, high = prediction.time_interval_ms(0.95)
+    prediction = Forecast.of_medians(ONE_MODE, 100 * one, 1000 * one, 0.1 * one, 0.2 * one)
+    low, high = prediction.interval("time_ms", 0.95)
     assert math.log(high[0] / 100) == pytest.approx(1.959964 * 0.1, rel=1e-5)
     assert low[0] * high[0] == pytest.approx(100**2)
-    assert prediction.power_interval_mw(0.8)[1][0] == pytest.approx(1000 * math.exp(1.281552 * 0.2), rel=1e-5)
+    assert prediction.interval("power_mw", 0.8)[1][0] == pytest.approx(1000 * math.exp(1.281552 * 0.2), rel=1e-5)
 
 
 def test_intervals_of_few_degrees_of_freedom_are_wider():
     one = np.ones(1)
-    normal, heavy = (Prediction(one, one, one, one, freedom) for freedom in (math.inf, 3.0))
-    assert heavy.time_interval_ms(0.95)[1] > normal.time_interval_ms(0.95)[1]
+    normal, heavy = (Forecast.of_medians(ONE_MODE, one, one, one, one, freedom) for freedom in (math.inf, 3.0))
+    assert heavy.interval("time_ms", 0.95)[1] > normal.interval("time_ms", 0.95)[1]
 
 
 @pytest.mark.parametrize("level", [0, 1, -0.5, 80])
 def test_an_interval_s_level_is_a_share(level):
     with pytest.raises(InvalidValueError, match="level"):
-        fitted().predict(TABLE.modes).time_interval_ms(level)
+        fitted().predict(TABLE.modes).interval("time_ms", level)
 
 
 @given(st.lists(st.tuples(*(st.integers(1, 10**7),) * 4), min_size=1, max_size=8), st.integers(1, 512))
@@ -135,10 +137,12 @@ figures_or_nan = st.sampled_from([1.0, 2.0, 3.0, 4.0, math.inf, math.nan])
 def test_each_mode_is_on_the_front_or_not_as_the_whole_front_has_it(rows):
     """With modes of equal figures, of which the first is on the front, and with figures that nobody knows."""
     time_ms, power_mw = (np.array([row[column] for row in rows], dtype=float) for column in (0, 1))
-    admitted = np.array([row[2] for row in rows], dtype=bool)
-    prediction = Prediction(time_ms, power_mw, 0.1 * np.ones(len(rows)), 0.1 * np.ones(len(rows)))
-    one_by_one = {place for place in range(len(rows)) if prediction.is_on_front(place, admitted)}
-    assert one_by_one == set(prediction.front(admitted).tolist())
+    modes = Settings.of(np.ones((len(rows), 4)))
+    outside = {"cpu_khz": np.array([not row[2] for row in rows], dtype=bool)}
+    prediction = Forecast.of_medians(modes, time_ms, power_mw, *np.full((2, len(rows)), 0.1))
+    prediction = dataclasses.replace(prediction, unprofiled=outside)
+    one_by_one = {place for place in range(len(rows)) if prediction.is_on_front(place)}
+    assert one_by_one == set(prediction.front().tolist())
 
 
 TWO_BLAS = """

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from harness.core.errors import InvalidValueError
-from predictors.models.base import Prediction
+from predictors.forecast import Forecast
 from predictors.models.linear import Ridge
 from predictors.models.regression import (
     SCALES,
@@ -87,7 +87,9 @@ def test_intervals_hold_their_share_of_what_is_measured(share):
     truth = np.full((4000, 2), 100.0)
     measured = truth * np.exp(random.standard_normal(truth.shape) * [0.2, 0.05])
     log_sd, freedom = residual_spread(measured[:60], truth[:60], (0.2, 0.05), 60)
-    low, high = Prediction(*truth.T, *np.tile(log_sd[:, None], 4000), freedom).power_interval_mw(share)
+    low, high = Forecast.of_medians(
+        Settings.of(np.ones((4000, 4))), *truth.T, *np.tile(log_sd[:, None], 4000), freedom
+    ).interval("power_mw", share)
     assert np.mean((low <= measured[:, 1]) & (measured[:, 1] <= high)) == pytest.approx(share, abs=0.04)
 
 

@@ -40,7 +40,7 @@ def test_more_of_any_setting_draws_more(shares, dimension, factor):
 
 def test_it_answers_without_any_profile_and_knows_no_time():
     prediction = VendorPower(board="orin-agx").predict([PowerMode(12, 1_651_200, 624_750, 3_199_000)])
-    assert np.isnan([prediction.time_ms, prediction.time_log_sd, prediction.power_log_sd]).all()
+    assert np.isnan([prediction.time_ms, prediction.log_time_sd, prediction.log_power_sd]).all()
     # 001 sec. 1.4: 4 % off the 28.6 W of ResNet-18 there.
     assert prediction.power_mw == pytest.approx([28_633], rel=0.1)
 

@@ -15,9 +15,9 @@ from scipy.stats import norm, t
 from harness.core.errors import InvalidValueError
 from harness.workloads import get_workload
 from jetwatt import recommend
+from predictors.forecast import Forecast
 from predictors.search.deadlines import Training, forecast, format_forecasts, on_another_board, plain_forecasts
 from predictors.settings import Settings
-from predictors.strategies.closed_loop import CandidatePosterior
 
 MODES = np.array([(4, 1_000_000, 500_000, 800_000), (8, 2_000_000, 1_000_000, 1_600_000)])
 CANDIDATES = Settings.of(MODES)
@@ -28,9 +28,7 @@ EPOCHS, SAMPLES = 160.0, 3600
 def posterior(time_ms=(200.0, 100.0), power_w=(10.0, 30.0), sd=0.1, measured=(False, False), freedom=math.inf):
     """Two modes: the slow one takes 2 h and 20 Wh, the fast one 1 h and 30 Wh."""
     sds = np.full(2, sd)
-    return CandidatePosterior(
-        np.log(time_ms), sds, np.log(np.array(power_w) * 1e3), sds, np.full(2, 16), np.array(measured), {}, freedom
-    )
+    return Forecast(CANDIDATES, np.log(time_ms), sds, np.log(np.array(power_w) * 1e3), sds, freedom, np.array(measured))
 
 
 def forecast_of(deadline_h=None, energy_wh=None, risk=0.05, found=None, **limits):

@@ -7,7 +7,8 @@ from typing import Sequence
 
 import numpy as np
 
-from predictors.models.base import Prediction, Predictor
+from predictors.forecast import Forecast
+from predictors.models.base import Predictor
 from predictors.profiles import Profiles
 from predictors.settings import Settings
 from predictors.strategies.closed_loop import ClosedLoop
@@ -61,10 +62,12 @@ class NearlyRight(Predictor):
     def _learn(self, rows: Settings, time_ms: np.ndarray, power_mw: np.ndarray) -> None:
         self.fitted_ = len(time_ms)
 
-    def _infer(self, rows: Settings) -> Prediction:
+    def _infer(self, rows: Settings) -> Forecast:
         error = np.random.default_rng(self.seed).normal(size=(2, len(rows.modes))) * self.log_sd
         sd = np.full(len(rows.modes), self.claimed * self.log_sd)
-        return Prediction(self.table.time_ms * np.exp(error[0]), self.table.power_mw * np.exp(error[1]), sd, sd)
+        return Forecast.of_medians(
+            rows, self.table.time_ms * np.exp(error[0]), self.table.power_mw * np.exp(error[1]), sd, sd
+        )
 
 
 def middle_modes(history, count):

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from harness.core.errors import InvalidValueError
 from harness.core.power_modes import PowerMode
+from predictors.forecast import Forecast
 from predictors.goals import Goal, budget_goals, power_budget
-from predictors.models.base import Prediction
+from predictors.settings import Settings
 from predictors.strategies.closed_loop import (
-    CandidatePosterior,
     ClosedLoop,
     OneShot,
     design_for,
@@ -184,7 +184,7 @@ class SureOfClocks(NearlyRight):
 
     def _infer(self, rows):
         sd = np.where(np.isin(rows.modes[:, 2], self.known_), 0.001, 0.3)
-        return Prediction(1e8 / rows.modes[:, 2], np.full(len(sd), 10_000.0), sd, sd)
+        return Forecast.of_medians(rows, 1e8 / rows.modes[:, 2], np.full(len(sd), 10_000.0), sd, sd)
 
 
 def test_modes_of_a_batch_are_not_of_one_kind():
@@ -218,7 +218,7 @@ def test_a_pick_at_a_risk_counts_the_tails_of_its_predictor_and_the_batch_sizes(
 
 def test_the_risk_is_of_more_than_counts_as_breaking_a_limit_and_what_was_measured_has_no_tails():
     two, measured = np.ones(2), np.array([True, False])
-    posterior = CandidatePosterior(two, 0.1 * two, np.log(20e3) * two, 0.1 * two, 16 * two, measured, {}, freedom=2.5)
+    posterior = Forecast(Settings.of(np.ones((2, 4))), two, 0.1 * two, np.log(20e3) * two, 0.1 * two, 2.5, measured)
     exceeded = posterior.risk(power_budget(20e3 * np.exp(0.1) / 1.02))
     assert exceeded == pytest.approx([0.15866, 0.20203], abs=1e-4)  # of a normal distribution and a t above 1
     assert [posterior.reach(share)[place] for place, share in enumerate(exceeded)] == pytest.approx([1, 1])
@@ -228,10 +228,10 @@ class Told(NearlyRight):
     """Is told what to say of three modes, of which the first is profiled: times in ms, powers in W, and deviations."""
 
     def __init__(self, time_ms, time_sd, power_w):
-        self.said = Prediction(np.array(time_ms), 1e3 * np.array(power_w), np.array(time_sd), np.full(3, 0.05))
+        self.said = np.array(time_ms), 1e3 * np.array(power_w), np.array(time_sd), np.full(3, 0.05)
 
     def _infer(self, rows):
-        return self.said
+        return Forecast.of_medians(rows, *self.said)
 
 
 @pytest.mark.parametrize(
@@ -261,10 +261,10 @@ class FastIsHot(NearlyRight):
     def _infer(self, rows):
         log_time, log_power = np.log(self.TIME_MS), np.log(self.POWER_MW)
         middle = (np.exp(log.mean(axis=0)) for log in (log_time, log_power))
-        return Prediction(*middle, *(np.maximum(log.std(axis=0), 0.01) for log in (log_time, log_power)))
+        return Forecast.of_medians(rows, *middle, *(np.maximum(log.std(axis=0), 0.01) for log in (log_time, log_power)))
 
-    def draw(self, modes, count, seed, **asked):
-        return Prediction(self.TIME_MS, self.POWER_MW, *np.full((2, 2, 3), 0.01))
+    def draw(self, modes, count, seed):
+        return Forecast.of_medians(modes, self.TIME_MS, self.POWER_MW, *np.full((2, 2, 3), 0.01))
 
 
 def test_a_mode_that_is_fast_only_where_it_breaks_the_limit_promises_nothing():

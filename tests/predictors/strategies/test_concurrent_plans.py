@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from harness.core.cases import WAYS
 from harness.core.errors import InvalidValueError, UnknownNameError
 from harness.core.interleaving import expect
+from predictors.forecast import Forecast
 from predictors.profiles import Profiles
 from predictors.search.concurrent import Attempt, best_way
 from predictors.settings import Settings
-from predictors.strategies.closed_loop import CandidatePosterior
 from predictors.strategies.concurrent import ConcurrentGoal, _weigh, choose_concurrent
 from predictors.strategies.protocol import TableProfiler
 from tests.predictors.strategies.strategy_examples import NearlyRight, beside, example_table
@@ -87,12 +87,11 @@ def test_a_settled_plan_rests_on_profiles_of_its_own_modes():
 
 def test_a_mode_that_leaves_next_to_no_time_to_train_promises_little_however_uncertain_it_is():
     """It has 1 % of the time, or, where inference is a tenth faster than expected, 11 %."""
-    (sizes, measured), flat = np.ones((2, 3), dtype=int), np.zeros(3)
-    training = CandidatePosterior(
-        log_time=flat + np.log(100.0), log_time_sd=flat + 0.05, log_power=flat + 9, log_power_sd=flat + 0.1,
-        batch_size=sizes, measured=measured, unprofiled={},
-    )  # fmt: skip
-    inference = training._replace(log_time=np.log([30.0, 99.0, 29.0]), log_time_sd=flat + 0.1)
+    settings, flat = Settings.of(np.ones((3, 4)), 1), np.zeros(3)
+    training = Forecast(
+        settings, flat + np.log(100.0), flat + 0.05, flat + 9, flat + 0.1, measured=np.ones(3, dtype=bool)
+    )
+    inference = dataclasses.replace(training, log_time=np.log([30.0, 99.0, 29.0]), log_time_sd=flat + 0.1)
     places = np.arange(3)
     weighed = _weigh(training, inference, places, places, places > 3, ConcurrentGoal(10.0, 1e4))
     rise = weighed.expected_rise(weighed.trained_per_s[0])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pytest
 
@@ -57,7 +59,7 @@ def test_the_front_rises_in_power_falls_in_time_and_is_thinned_to_its_ends():
 def test_the_one_mode_for_several_workloads_counts_the_tails_of_the_predictor():
     found = [recommended(budget_mw) for budget_mw in (24e3, 25e3)]
     unsure = {"measured": np.zeros(len(TABLE), dtype=bool), "log_power_sd": np.full(len(TABLE), 0.1), "freedom": 2.5}
-    shared = shared_mode([one._replace(posterior=one.posterior._replace(**unsure)) for one in found], 0.05)
+    shared = shared_mode([one._replace(posterior=dataclasses.replace(one.posterior, **unsure)) for one in found], 0.05)
     assert shared.modes[0].power_mw.value < 24e3 * 1.02 * np.exp(-0.1 * 2.5)  # 5 % of a t lie above 2.6
 
 

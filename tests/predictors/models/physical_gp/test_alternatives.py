@@ -157,8 +157,8 @@ def test_intervals_of_paused_power_are_those_of_draws():
     few = table.take(np.random.default_rng(1).permutation(len(table))[:15])
     predictor = PhysicalGP().fit(few.modes, few.time_ms, few.power_mw)
     drawn = predictor.draw(table.modes, 64, 0)
-    of_draws = np.hypot(np.log(drawn.power_mw).std(axis=0), drawn.power_log_sd.mean(axis=0))
-    ratio = predictor.predict(table.modes).power_log_sd / of_draws
+    of_draws = np.hypot(np.log(drawn.power_mw).std(axis=0), drawn.log_power_sd.mean(axis=0))
+    ratio = predictor.predict(table.modes).log_power_sd / of_draws
     assert 0.7 < np.median(ratio) < 1.3
     assert np.quantile(ratio, 0.9) < 2
 
@@ -194,7 +194,7 @@ def test_a_clock_that_was_not_profiled_is_less_certain(monkeypatch):
 
     def widths():
         predictor = PhysicalGP().fit(few.modes, few.time_ms, few.power_mw)
-        low, high = predictor.predict(table.modes[lowest]).time_interval_ms(0.8)
+        low, high = predictor.predict(table.modes[lowest]).interval("time_ms", 0.8)
         return np.median(np.log(high / low))
 
     width = widths()

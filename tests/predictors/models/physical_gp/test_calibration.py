@@ -63,6 +63,6 @@ def test_intervals_hold_whatever_the_noise(noise):
         table = make_table(seed, noise=noise)
         few, rest = map(table.take, np.split(np.random.default_rng(seed).permutation(len(table)), [60]))
         found = PhysicalGP(seed=seed).fit(few.modes, few.time_ms, few.power_mw).predict(rest.modes)
-        held.append(coverage(rest.time_ms, *found.time_interval_ms(0.8)))
-        held.append(coverage(rest.power_mw, *found.power_interval_mw(0.8)))
+        held.append(coverage(rest.time_ms, *found.interval("time_ms", 0.8)))
+        held.append(coverage(rest.power_mw, *found.interval("power_mw", 0.8)))
     assert 76 < np.mean(held) < 86

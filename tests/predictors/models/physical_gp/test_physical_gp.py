@@ -35,7 +35,7 @@ def test_a_network_that_is_counted_needs_no_mode_where_another_on_its_board_is_k
     time_error, power_error = _errors(predictor, twice)
     assert time_error < 15
     assert power_error < 15
-    assert coverage(twice.time_ms, *predictor.predict(twice.modes).time_interval_ms(0.8)) == 100
+    assert coverage(twice.time_ms, *predictor.predict(twice.modes).interval("time_ms", 0.8)) == 100
     with pytest.raises(InvalidValueError, match="cannot scale the time of new on other-board"):
         _fit(twice, 0, references=(reference,), board="other-board", workload="new", counts=counts)
 
@@ -63,16 +63,16 @@ def test_intervals_hold_about_as_many_as_they_say(level):
     for seed in range(8):
         table = make_table(seed, noise=0.02)
         found = _fit(table, 30, seed).predict(table.modes)
-        held.append(coverage(table.time_ms, *found.time_interval_ms(level)))
-        held.append(coverage(table.power_mw, *found.power_interval_mw(level)))
+        held.append(coverage(table.time_ms, *found.interval("time_ms", level)))
+        held.append(coverage(table.power_mw, *found.interval("power_mw", level)))
     assert 100 * level - 8 < np.mean(held) < min(100 * level + 12, 100)
 
 
 def test_more_modes_make_it_surer():
     table = make_table(2)
     few, many = (_fit(table, count).predict(table.modes) for count in (5, 80))
-    assert np.median(many.time_log_sd) < np.median(few.time_log_sd)
-    assert np.median(many.power_log_sd) < np.median(few.power_log_sd)
+    assert np.median(many.log_time_sd) < np.median(few.log_time_sd)
+    assert np.median(many.log_power_sd) < np.median(few.log_power_sd)
 
 
 def test_in_no_draw_are_few_cores_faster_than_many_however_uncertain_they_are():
@@ -87,13 +87,13 @@ def test_draws_hold_what_was_profiled_and_differ_elsewhere_as_much_as_is_uncerta
     table = make_table(4)
     predictor = _fit(table, 8)
     rows, drawn = predictor.training_rows_, predictor.draw(table.modes, 32, 0)
-    at_rows = predictor.draw(rows.inputs.modes, 32, 0)
+    at_rows = predictor.draw(rows.modes, 32, 0)
     assert np.abs(np.log(at_rows.time_ms / rows.time_ms)).mean() < 0.02
     assert np.abs(np.log(at_rows.power_mw / rows.power_mw)).mean() < 0.02
     found = predictor.predict(table.modes)
     for figure, own_sd, sd in (
-        (drawn.time_ms, drawn.time_log_sd, found.time_log_sd),
-        (drawn.power_mw, drawn.power_log_sd, found.power_log_sd),
+        (drawn.time_ms, drawn.log_time_sd, found.log_time_sd),
+        (drawn.power_mw, drawn.log_power_sd, found.log_power_sd),
     ):
         assert 0.6 < np.median(np.hypot(np.log(figure).std(axis=0), own_sd.mean(axis=0)) / sd) < 1.7
 
@@ -115,7 +115,7 @@ def test_one_mode_is_answered_with_wide_intervals():
     assert np.isfinite(found.time_ms).all()
     assert np.isfinite(found.power_mw).all()
     assert found.time_ms[0] == pytest.approx(table.time_ms[0], rel=0.1)
-    assert np.median(found.time_log_sd) > 0.2
+    assert np.median(found.log_time_sd) > 0.2
 
 
 def test_a_setting_that_never_changed_is_no_obstacle():
@@ -124,7 +124,7 @@ def test_a_setting_that_never_changed_is_no_obstacle():
     found = _fit(still, 20).predict(table.modes)
     known = table.modes[:, 0] == 8
     assert np.isfinite(found.time_ms).all()
-    assert found.time_log_sd[known].mean() < found.time_log_sd[~known].mean()
+    assert found.log_time_sd[known].mean() < found.log_time_sd[~known].mean()
 
 
 @pytest.mark.exhaustive
@@ -161,8 +161,8 @@ def test_batch_sizes_are_learned_where_they_differ_and_guessed_where_not():
     one = _fit(single, 40)
     asked = one.predict(single.modes, batch_size=32)
     assert (asked.time_ms > one.predict(single.modes).time_ms).all()
-    assert (asked.time_log_sd > one.predict(single.modes).time_log_sd).mean() > 0.9
-    assert (one.predict(single.modes, task="inference").power_log_sd > 0.15).all()
+    assert (asked.log_time_sd > one.predict(single.modes).log_time_sd).mean() > 0.9
+    assert (one.predict(single.modes, task="inference").log_power_sd > 0.15).all()
     assert (one.predict(single.modes, task="inference").time_ms < one.predict(single.modes).time_ms).all()
 
 

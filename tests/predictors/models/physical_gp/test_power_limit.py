@@ -133,10 +133,10 @@ def test_draws_scatter_around_the_prediction_as_its_interval_says():
     prediction = predict_rows(predictor, RESNET)
     drawn = predictor.draw(RESNET, 400, 0)
     assert drawn.time_ms.shape == (400, len(RESNET))
-    total = np.sqrt(np.log(drawn.time_ms).var(axis=0) + drawn.time_log_sd[0] ** 2)
-    assert np.median(total / prediction.time_log_sd) == pytest.approx(1, abs=0.15)
+    total = np.sqrt(np.log(drawn.time_ms).var(axis=0) + drawn.log_time_sd[0] ** 2)
+    assert np.median(total / prediction.log_time_sd) == pytest.approx(1, abs=0.15)
     off = np.log(drawn.time_ms).mean(axis=0) - np.log(prediction.time_ms)
-    assert np.abs(off / prediction.time_log_sd).max() < 1.5  # the response is not linear
+    assert np.abs(off / prediction.log_time_sd).max() < 1.5  # the response is not linear
 
 
 def test_a_model_with_limits_wants_them_and_one_without_refuses_them():
