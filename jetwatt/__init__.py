@@ -48,7 +48,6 @@ _MODULES = {
     "evaluate": "predictors.search.evaluate",
     "fit": "predictors.search.fitting",
     "load": "predictors.search.fitting",
-    "predict": "predictors.search.prediction",
     "evaluate_prior": "predictors.search.prior",
     "learn_prior": "predictors.search.prior",
     "published": "predictors.search.published",

@@ -40,7 +40,6 @@ from predictors.search.concurrent import concurrent as concurrent
 from predictors.search.evaluate import evaluate as evaluate
 from predictors.search.fitting import fit as fit
 from predictors.search.fitting import load as load
-from predictors.search.prediction import predict as predict
 from predictors.search.prior import evaluate_prior as evaluate_prior
 from predictors.search.prior import learn_prior as learn_prior
 from predictors.search.published import published as published

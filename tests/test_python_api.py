@@ -19,6 +19,7 @@ from harness.simulation.corpus import simulate_corpus
 from predictors.models import networks
 from predictors.models.networks import train
 from predictors.models.physical_gp.prior import SHIPPED, read_hierarchy
+from predictors.search.fitting import describe_front
 
 MODES = load_board("orin-nano").power_mode_space().sample(60)
 
@@ -120,15 +121,16 @@ def test_fit_and_predict_are_calls_with_the_options_of_the_commands(tmp_path, ca
     assert at_random.origin["fitted_sha256"] != fitted.origin["fitted_sha256"]
     with pytest.raises(jetwatt.HarnessError, match="the model was loaded"):
         loaded.summary()
-    modes = {"power_mode": "sample:9", "batch_size": 32}
-    prediction = jetwatt.predict(out, "orin-nano", **modes)
+    with pytest.warns(UserWarning, match="outside the profiled range") as notes:
+        predicted = loaded.predict("orin-nano", "sample:9", batch_size=32)
     words = "--power-mode", "sample:9", "--batch-size", "32", "--out", str(tmp_path / "p.csv")
     assert main(["predict", "--model", out, "--board", "orin-nano", *words]) == 0
     said = capsys.readouterr()
-    assert repr(prediction) in said.out
-    assert [f"note: {note}" for note in prediction.notes] == said.err.splitlines()
+    assert "9 power modes of orin-nano, predicted from simulated profiles" in said.out
+    printed = [line.replace("--unprofiled", "unprofiled=True") for line in said.err.splitlines()]
+    assert printed == [f"note: {note.message}" for note in notes]
     assert "batch size (9 of 9 modes)" in said.err
-    pd.testing.assert_frame_equal(pd.read_csv(tmp_path / "p.csv"), prediction.table, rtol=1e-5, check_dtype=False)
+    pd.testing.assert_frame_equal(pd.read_csv(tmp_path / "p.csv"), predicted, rtol=1e-5, check_dtype=False)
 
 
 def test_a_reference_of_another_board_is_taken_from_its_own_file_and_the_loss_is_that_of_the_network(
@@ -492,7 +494,7 @@ def test_a_model_of_a_gpu_predicts_each_mode_under_each_profiled_limit(tmp_path)
     assert errors["time_mape_pct"] < 10
     model.save(tmp_path / "m.jw")
     assert jetwatt.load(tmp_path / "m.jw").predict(batch_size=64).equals(predicted)
-    front = jetwatt.predict(tmp_path / "m.jw", "v100", batch_size=64).front
+    front = describe_front(jetwatt.load(tmp_path / "m.jw").predict("v100", batch_size=64))
     assert front.startswith("front of 7 modes at batch size 64, from power limit 100 W with ")
 
 

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import argparse
 import sys
+import warnings
 from pathlib import Path
 
-from harness.cli.options import options_of, output_file, whole_numbers
+from harness.cli.options import output_file, whole_numbers
 from harness.core.corpus import TASKS
-from predictors.search.prediction import predict
+from harness.core.files import write_output
+from harness.workloads.optional_packages import require
+from predictors.forecast import LEVEL
+from predictors.search.fitting import describe_front, load
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -19,18 +23,40 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--power-mode", default="all", metavar="TEXT", help="as in `jetwatt modes` (default: all)")
     add("--batch-size", type=int, metavar="N", help="default: that of the predictor's profiles")
     add("--power-limit", metavar="LIST", help="of a discrete GPU, in W: comma list (default: the profiled ones)")
+    add(
+        "--level",
+        type=float,
+        default=LEVEL,
+        metavar="P",
+        help="share of measurements in an interval (default: 0.8)",
+    )
     add("--unprofiled", action="store_true", help="allow modes outside the profiled settings on the front")
     add("--task", choices=TASKS, help="default: that of the predictor's profiles")
     add("--out", type=output_file, required=True, metavar="FILE", help="a CSV file, or .parquet")
 
 
 def run(arguments: argparse.Namespace) -> int:
-    options = options_of(predict, arguments)
-    if arguments.power_limit is not None:
-        options["power_limit"] = whole_numbers("--power-limit", arguments.power_limit, "100,150")
-    prediction = predict(arguments.model, arguments.board, **options)
-    print(prediction)
+    as_parquet = arguments.out.suffix.lower() == ".parquet"
+    if as_parquet:
+        require("pyarrow")
+    limits_w = arguments.power_limit
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        predicted = load(arguments.model).predict(
+            arguments.board,
+            arguments.power_mode,
+            arguments.batch_size,
+            arguments.level,
+            arguments.unprofiled,
+            None if limits_w is None else whole_numbers("--power-limit", limits_w, "100,150"),
+            arguments.task,
+            arguments.variant,
+        )
+    content = predicted.to_parquet(index=False) if as_parquet else predicted.to_csv(index=False, float_format="%.6g")
+    write_output(arguments.out, content.encode() if isinstance(content, str) else content)
+    print(describe_front(predicted))
+    print(f"{len(predicted)} power modes of {arguments.board}, {predicted['provenance'].iloc[0]} profiles")
     print(f"wrote {arguments.out}")
-    for note in prediction.notes:
-        print(f"note: {note}", file=sys.stderr)
+    for note in caught:
+        print(f"note: {str(note.message).replace('unprofiled=True', '--unprofiled')}", file=sys.stderr)
     return 0

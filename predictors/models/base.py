@@ -29,7 +29,7 @@ from typing import (
 import numpy as np
 
 from harness.core.errors import InvalidValueError, NotFittedError, UnknownNameError
-from harness.core.power_modes import UNKNOWN_KHZ, PowerMode
+from harness.core.power_modes import PowerMode
 from harness.core.terminal import available_hint
 from harness.core.units import w_to_mw
 from predictors.forecast import Forecast
@@ -406,17 +406,6 @@ def limits_mw_of(predictor: Predictor, power_limit: PowerLimits) -> Optional[np.
     if not limits_w or min(limits_w) <= 0:
         raise InvalidValueError(f"power_limit is {power_limit!r}, expected W above 0", "100, or several: [100, 150]")
     return np.array([round(w_to_mw(limit_w)) for limit_w in limits_w], dtype=np.int64)
-
-
-def modes_without_clocks(predictor: Predictor) -> Optional[List[PowerMode]]:
-    """All combinations of the profiled settings if the profiles have no clocks; else None.
-
-    The modes of a board would be outside the profiled range, as all of them have clocks.
-    """
-    learned = predictor.training_rows_
-    if not len(learned) or learned.has_clocks:
-        return None
-    return [PowerMode(int(cores), UNKNOWN_KHZ, UNKNOWN_KHZ, UNKNOWN_KHZ) for cores in np.unique(learned.modes[:, 0])]
 
 
 def make_predictor(kind: Type[Predictor], **offered: Any) -> Predictor:

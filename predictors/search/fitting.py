@@ -14,7 +14,7 @@ from harness.core.boards import board_names, is_board, load_board, type_of
 from harness.core.corpus import POWER_LIMIT, TASKS, check_corpus, check_modes
 from harness.core.errors import CannotRunError, InvalidValueError, UnknownNameError
 from harness.core.measured_tables import corpus_file
-from harness.core.power_modes import PowerMode, PowerModeSpace
+from harness.core.power_modes import UNKNOWN_KHZ, PowerMode, PowerModeSpace
 from harness.core.terminal import available_hint, counted
 from harness.core.units import mw_to_w, share_to_percent
 from predictors.evaluation import Target, coverage, fit_to, make_target, mape, predict_rows
@@ -28,7 +28,6 @@ from predictors.models.base import (
     check_probability,
     limits_mw_of,
     listed,
-    modes_without_clocks,
     usual_batch_size,
 )
 from predictors.models.persistence import file_sha256, load_model, save_model
@@ -43,6 +42,7 @@ if TYPE_CHECKING:
 
 Corpus = Union["pd.DataFrame", str, Path]
 Modes = Union[str, Iterable[Sequence[int]]]
+MOST_DEVIATION = 1e-3  # of predictions on this machine from those that were saved; a note is given above it
 FEW_PROFILES = 3  # a fit to no more of them is noted
 SHOWN = 5  # profiles of a kind listed by name
 
@@ -216,8 +216,10 @@ class FittedModel:
         level: float = LEVEL,
         unprofiled: bool = False,
         power_limit: PowerLimits = None,
+        task: Optional[str] = None,
+        variant: str = "",
     ) -> pd.DataFrame:
-        """Predict time and power of power modes that were not measured.
+        """Predict time and power of power modes that were not measured; warns of what makes predictions unsure.
 
         Args:
             device: a board, `orin-agx` or `sim:orin-agx`; None for the board of the profiles. The modes of a device
@@ -229,16 +231,22 @@ class FittedModel:
             unprofiled: allow modes outside the profiled range on the front, whose batch size or a setting never varied
                 in the profiles; by default they are excluded from the front, with a warning.
             power_limit: of a discrete GPU, in W, one or several; None for the profiled ones.
+            task: `training` or `inference`; None for that of the training profiles.
+            variant: module of the board.
 
         Returns:
             A row for each mode: `power_mode` (its name), `cpu_cores`, `cpu_khz`, `gpu_khz`, `mem_khz`, `batch_size`,
-            `time_ms`, `time_low_ms`, `time_high_ms`, `power_mw`, `power_low_mw`, `power_high_mw`, and `on_front`:
-            whether no other mode is expected to be better in both time and power. If the profiles have power limits of
-            a discrete GPU, there is a row for each mode and limit, with `power_limit_mw` after `mem_khz` and the limit
-            in its name.
+            `time_ms`, `time_low_ms`, `time_high_ms`, `power_mw`, `power_low_mw`, `power_high_mw`, `on_front`: whether
+            no other mode is expected to be better in both time and power, and `provenance`, that of the profiles. If
+            the profiles have power limits of a discrete GPU, there is a row for each mode and limit, with
+            `power_limit_mw` after `mem_khz` and the limit in its name.
         """
         check_probability("level", level, certain=False)
-        return self._forecast(device, modes, batch_size, unprofiled, power_limit).to_frame(level)
+        chosen = self._modes(device, modes, variant)
+        forecast = self._forecast(chosen, batch_size, unprofiled, power_limit, task)
+        for note in self._notes_on(forecast, device, variant):
+            warnings.warn(note, stacklevel=2)
+        return self._frame(forecast, level)
 
     def best(
         self,
@@ -268,7 +276,7 @@ class FittedModel:
         check_probability("risk", risk)
         self._refuse_without_power("choose by")
         goal = within(power_w, time_ms)
-        forecast = self._forecast(None, "all", batch_size, unprofiled, power_limit)
+        forecast = self._forecast(self._modes(None, "all"), batch_size, unprofiled, power_limit)
         chosen = forecast.best(goal, risk)
         if chosen is None:
             near = forecast.take([forecast.nearest_miss(goal, risk)])
@@ -279,7 +287,7 @@ class FittedModel:
                 f"the nearest is {nearest}: predicted {predicted}, risk {near.risk(goal)[0]:.2g}",
             )
         best = forecast.take([chosen])
-        return best.to_frame().assign(on_front=forecast.is_on_front(chosen), risk=best.risk(goal)).iloc[0]
+        return self._frame(best).assign(on_front=forecast.is_on_front(chosen), risk=best.risk(goal)).iloc[0]
 
     def score(self, test: Corpus) -> pd.Series:
         """Errors (MAPE) and coverage of the 80 % intervals, in %, on held-out profiles.
@@ -360,47 +368,86 @@ class FittedModel:
 
     def _forecast(
         self,
-        device: Optional[str],
-        modes: Modes,
+        modes: Sequence[PowerMode],
         batch_size: Optional[int],
         unprofiled: bool,
-        power_limit: PowerLimits = None,
+        power_limit: PowerLimits,
+        task: Optional[str] = None,
     ) -> Forecast:
         check_number("batch_size", batch_size, above=True, whole=True)
-        chosen, size = self._modes(device, modes), self.batch_size if batch_size is None else batch_size
         limits_mw = limits_mw_of(self.predictor, power_limit)
-        each_limit_mw = None if limits_mw is None else np.tile(limits_mw, len(chosen))
-        each_mode = chosen if limits_mw is None else [mode for mode in chosen for _ in limits_mw]
-        forecast = self.predictor.predict(Settings.of(each_mode, size, self.origin["task"], each_limit_mw))
+        each_limit_mw = None if limits_mw is None else np.tile(limits_mw, len(modes))
+        each_mode = modes if limits_mw is None else [mode for mode in modes for _ in limits_mw]
+        size = self.batch_size if batch_size is None else batch_size
+        forecast = self.predictor.predict(Settings.of(each_mode, size, task or self.origin["task"], each_limit_mw))
         if unprofiled:
             return forecast.admitting_all()
         if forecast.unprofiled:
             warnings.warn(f"{describe_unprofiled(forecast.unprofiled)} without unprofiled=True", stacklevel=3)
         return forecast
 
-    def _modes(self, device: Optional[str], modes: Modes) -> List[PowerMode]:
+    def _frame(self, forecast: Forecast, level: float = LEVEL) -> pd.DataFrame:
+        return forecast.to_frame(level).assign(provenance=f"predicted from {self.origin.get('provenance', 'unknown')}")
+
+    def _notes_on(self, forecast: Forecast, device: Optional[str], variant: str) -> List[str]:
+        """Caveats of predictions for a device."""
+        learned, front = self.predictor.training_rows_, forecast.settings.take(forecast.front())
+        notes = []
+        if len(learned) and len(front):
+            beyond = (front.modes < learned.modes.min(axis=0)) | (front.modes > learned.modes.max(axis=0))
+            names = ", ".join(name for name, rows in zip(PowerMode._fields, beyond.T) if rows.any())
+            if names:
+                notes.append(
+                    f"{beyond.any(axis=1).sum()} of {len(front)} modes of the front are outside the range of the "
+                    f"profiled ones ({names}): profile one of them before you rely on it"
+                )
+        name, own = type_of(device or self.origin["device"]), self.origin["device"]
+        if name != own:
+            notes.append(f"the predictor was fitted on {own}, not {name}")
+        if self.deviation > MOST_DEVIATION:
+            off = f"up to {share_to_percent(self.deviation):.2g} %"
+            notes.append(f"with this software its predictions deviate by {off} from those when it was saved")
+        gap = load_board(name, variant).gap if is_board(name) else ""
+        return [*notes, gap] if gap else notes
+
+    def _modes(self, device: Optional[str], modes: Modes, variant: str = "") -> List[PowerMode]:
         if device is not None and not isinstance(device, str):
             raise InvalidValueError(f"device is a {type(device).__name__}, expected a name", "for modes, give modes=")
         name = type_of(device or self.origin["device"])
         if not isinstance(modes, str):
             return _given_modes(modes, name)
-        is_own = modes == "all" and name == self.origin["device"]
-        without_clocks = modes_without_clocks(self.predictor) if is_own else None
-        if without_clocks is not None:
-            return without_clocks
+        is_own = name == self.origin["device"]
+        learned = self.predictor.training_rows_
+        if is_own and modes == ALL and len(learned) and not learned.has_clocks:
+            # Those of a board would be outside the profiled range, as all of them have clocks.
+            return [PowerMode(int(cores), *[UNKNOWN_KHZ] * 3) for cores in np.unique(learned.modes[:, 0])]
         if is_board(name):
-            if self.predictor.training_rows_.power_limit_mw is not None:
+            if learned.power_limit_mw is not None and not is_own:
                 raise InvalidValueError(
                     f"{name} has no power limits, and the model learned those of {self.origin['device']}",
                     f"fit to profiles of {name}, or leave the device out",
                 )
-            board = load_board(name)
-            return list(board.power_mode_space()) if modes == "all" else [mode for _, mode in board.power_modes(modes)]
-        if not is_own:
+            board = load_board(name, variant)
+            return list(board.power_mode_space()) if modes == ALL else [mode for _, mode in board.power_modes(modes)]
+        if not (is_own and modes == ALL):
             hint = f"{available_hint(name, board_names())}; for other boards give modes= as tuples"
             raise UnknownNameError(f"the power modes {modes!r} of {name!r} are unknown", hint)
-        learned = self.predictor.training_rows_
         return list(PowerModeSpace.spanned_by([learned.mode(index) for index in range(len(learned))]))
+
+
+def describe_front(predicted: pd.DataFrame) -> str:
+    """The ends of the front of a table of `FittedModel.predict`, or why it has none."""
+    front = predicted[predicted["on_front"]].sort_values("power_mw", kind="stable")
+    if not len(front):
+        if np.isfinite(predicted[["time_ms", "power_mw"]]).all(axis=None):
+            return "no front: all of these modes are outside the profiled settings"
+        return "no front: the predictor does not give both time and power"
+    ends = [
+        f"{row.power_mode} with {row.time_ms:.1f} ms at {mw_to_w(row.power_mw):.1f} W"
+        for row in front.iloc[[0, -1]].itertuples()
+    ]
+    size = front["batch_size"].iloc[0]
+    return f"front of {len(front)} modes at batch size {size}, from {ends[0]} to {ends[1]}"
 
 
 def _given_modes(modes: Iterable[Sequence[int]], device: str) -> List[PowerMode]:

@@ -27,7 +27,7 @@ CALLS: Dict[str, Dict[str, str]] = {
     "import": {"": "jetwatt.write_corpus(path, jetwatt.read_corpus(file))"},
     "modes": {"": "jetwatt.load_board(board).power_modes(text)"},
     "nvpmodel-conf": {"": "jetwatt.nvpmodel_conf(board, power_mode)", "--parse": "jetwatt.nvpmodel_modes(file)"},
-    "predict": {"": "jetwatt.predict(model, board)"},
+    "predict": {"": "jetwatt.load(model).predict(board)"},
     "prior evaluate": {"": "jetwatt.evaluate_prior(corpora, leave_out=...)"},
     "prior learn": {"": "jetwatt.learn_prior(corpora, out=...)"},
     "published": {"": "jetwatt.published(fact=[...])"},
