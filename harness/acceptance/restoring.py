@@ -12,7 +12,7 @@ import select
 import signal
 import sys
 import time
-from typing import Any, Dict, List
+from typing import Any, Dict, List, Optional
 
 from harness.acceptance.context import AcceptanceContext
 from harness.acceptance.lines import SKIP, DoesNotApplyError, Findings, LineResult
@@ -26,6 +26,7 @@ RESTORING = "restoring"
 POWER_CUT = "power cut"  # the part of the state that says that one was requested
 
 CHILD_S = 300.0  # how long a child may take to set or restore the board
+KILLED_S = 5.0  # how long a killed one may take to be gone
 SLICE_S = 0.1  # how long it sleeps at once: a signal that comes just before a sleep begins does not end it
 WAIT_S = 600.0  # for the owner to pull the plug
 INTERRUPTED = 130
@@ -129,21 +130,34 @@ def _end_child(context: AcceptanceContext, number: signal.Signals) -> int:
     try:
         is_set = bool(select.select([reading], [], [], CHILD_S)[0]) and os.read(reading, 1) == b"."
         if not is_set:
-            os.kill(child, signal.SIGKILL)
-            os.waitpid(child, 0)
-            raise CannotRunError("the run that was to be ended did not set its mode", "see its message above")
+            raise CannotRunError(
+                f"the run that was to be ended did not set its mode{_end_by_kill(child)}", "see its message above"
+            )
         os.kill(child, number)
-        end_s = time.monotonic() + CHILD_S
-        while time.monotonic() < end_s:
-            pid, status = os.waitpid(child, os.WNOHANG)
-            if pid:
-                return os.WEXITSTATUS(status) if os.WIFEXITED(status) else -os.WTERMSIG(status)
-            time.sleep(0.01)
-        os.kill(child, signal.SIGKILL)
-        os.waitpid(child, 0)
-        raise CannotRunError(f"a run that got {number.name} did not end within {CHILD_S:g} s")
+        status = _status_within(child, CHILD_S)
+        if status is None:
+            raise CannotRunError(f"a run that got {number.name} did not end within {CHILD_S:g} s{_end_by_kill(child)}")
+        return os.WEXITSTATUS(status) if os.WIFEXITED(status) else -os.WTERMSIG(status)
     finally:
         os.close(reading)
+
+
+def _status_within(child: int, within_s: float) -> Optional[int]:
+    """The status with which a child ends; None if it does not end in that time."""
+    end_s = time.monotonic() + within_s
+    while True:
+        pid, status = os.waitpid(child, os.WNOHANG)
+        if pid:
+            return status
+        if time.monotonic() > end_s:
+            return None
+        time.sleep(0.01)
+
+
+def _end_by_kill(child: int) -> str:
+    """Kill a child; empty, or words for a message if the kernel holds it, so that it is left behind."""
+    os.kill(child, signal.SIGKILL)
+    return "" if _status_within(child, KILLED_S) is not None else f"; process {child} cannot be ended"
 
 
 def _set_and_wait(context: AcceptanceContext, writing: int) -> None:

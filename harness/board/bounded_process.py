@@ -7,7 +7,7 @@ import os
 import shlex
 import signal
 import subprocess
-from typing import Mapping, NamedTuple, Sequence
+from typing import Any, Mapping, NamedTuple, Optional, Sequence
 
 from harness.core.errors import ControlError
 
@@ -47,11 +47,11 @@ def run_bounded(
     try:
         output, _ = process.communicate(answer.encode(), timeout=timeout_s)
     except subprocess.TimeoutExpired as error:
-        ended = "was ended" if _kill(process, grace_s) else f"cannot be ended (process {process.pid})"
+        ended = "was ended" if ended_by_kill(process, grace_s) else f"cannot be ended (process {process.pid})"
         line = " ".join(map(shlex.quote, command))
         raise ControlError(f"`{line}` did not end within {timeout_s:g} s and {ended}") from error
     except BaseException:  # Ctrl-C: what comes next must not run beside it
-        if not _kill(process, grace_s):
+        if not ended_by_kill(process, grace_s):
             with contextlib.suppress(subprocess.TimeoutExpired):  # sudo's, which has a time limit of its own
                 process.communicate(timeout=timeout_s)
         raise
@@ -69,7 +69,26 @@ def run_checked(
     return done.output
 
 
-def _kill(process: subprocess.Popen[bytes], grace_s: float) -> bool:
+def run_within(
+    timeout_s: float, command: Sequence[str], *, given: Optional[bytes] = None, **options: Any
+) -> subprocess.CompletedProcess[bytes]:
+    """As `subprocess.run`, which waits without a limit for a process that it has killed; `given` is what it reads.
+
+    Raises subprocess.TimeoutExpired.
+    """
+    stdin = subprocess.DEVNULL if given is None else subprocess.PIPE
+    streams = {"stdin": stdin, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **options}
+    process = subprocess.Popen(command, start_new_session=True, **streams)
+    try:
+        output, errors = process.communicate(given, timeout=timeout_s)
+    except BaseException:
+        ended_by_kill(process)
+        raise
+    return subprocess.CompletedProcess(command, process.returncode, output, errors)
+
+
+def ended_by_kill(process: subprocess.Popen[bytes], grace_s: float = _GRACE_S) -> bool:
+    """Kill the group that a process leads, and wait `grace_s` for its end; False if the kernel still holds it."""
     try:
         os.killpg(process.pid, signal.SIGKILL)
     except ProcessLookupError:

@@ -14,6 +14,7 @@ import tarfile
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
 
+from harness.board.bounded_process import run_within
 from harness.board.control_groups import LIMITS_V1, LIMITS_V2, cpu_quota, own_groups, parse_limits
 from harness.board.disk import find_mount, read_mounts
 from harness.board.kernel_file import text_of
@@ -25,6 +26,7 @@ from harness.core.units import BYTES_PER_MIB
 
 MARKS = {"run/.containerenv": "podman", ".dockerenv": "docker"}  # by which engines mark the containers that they start
 L4T_RELEASE = "etc/nv_tegra_release"  # on every Jetson board
+ENGINE_S = 300.0  # an engine pulls an image in minutes
 MARK_VARIABLE = "container"  # likewise
 
 
@@ -108,9 +110,12 @@ class ContainerEngine:
         tries = [([self.program, "import", "-", MACHINE_IMAGE], _skeleton())] if self.image == MACHINE_IMAGE else []
         tries.append((self.command([self.python, "-c", ""], [], Path("/")), b""))
         for command, given in tries:
-            done = subprocess.run(command, input=given, capture_output=True, check=False)
-            if done.returncode:
+            try:
+                done = run_within(ENGINE_S, command, given=given)
                 last = (done.stderr.decode(errors="replace").strip().splitlines() or ["it printed nothing"])[-1]
+            except subprocess.TimeoutExpired:
+                done, last = None, f"`{' '.join(command[:2])}` did not end within {ENGINE_S:g} s"
+            if done is None or done.returncode:
                 self._remove()
                 what = f"{self.program} cannot start a container here: {last}"
                 raise CannotRunError(what, "docs/containers.md knows some reasons")
@@ -145,8 +150,10 @@ class ContainerEngine:
 
     def _remove(self) -> None:
         def ask(*words: str) -> List[str]:
-            done = subprocess.run([self.program, *words], capture_output=True, text=True, check=False)
-            return done.stdout.split()
+            try:
+                return run_within(ENGINE_S, [self.program, *words]).stdout.decode(errors="replace").split()
+            except subprocess.TimeoutExpired:  # whoever needs the engine next says so
+                return []
 
         for name in ask("ps", "--all", "--filter", f"label={_LABEL}", "--format", "{{.Names}}"):
             starter = name.split("-")[1] if name.count("-") == 2 else ""

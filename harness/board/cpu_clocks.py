@@ -7,11 +7,22 @@ import functools
 import glob
 import math
 import os
+import re
 from typing import Any, Callable, ContextManager, Dict, Iterable, List, NamedTuple, Tuple
 
+from harness.board.bounded_reads import unread
 from harness.board.cpu import CpuOnline, kept_online
 from harness.board.helper_stream import SensorFiles
-from harness.board.kernel_file import LimitFiles, Limits, check_writable, read_int_setting, read_setting, read_text
+from harness.board.kernel_file import (
+    LimitFiles,
+    Limits,
+    check_writable,
+    numbers_in,
+    read_int_setting,
+    read_setting,
+    read_text,
+    text_of,
+)
 from harness.board.knob import Knob, KnobSpec
 from harness.board.source import Reading, Source, file_source, read_each
 from harness.core.errors import ControlError, InvalidValueError, SourceUnavailableError
@@ -53,27 +64,31 @@ class CpuFrequency(Knob):
         self._online = CpuOnline(root)
 
     def policies(self) -> List[Policy]:
-        """Those that are there now, by their first CPU; without those whose sleep the kernel hides."""
+        """Those that are there now, by their first CPU; without those whose sleep the kernel hides, or that fail."""
+        return self._policies()[0]
 
-        def read(directory: str) -> Policy:
-            levels_file = os.path.join(directory, "scaling_available_frequencies")
-            levels = read_setting(levels_file).split() if os.path.exists(levels_file) else []
-            return Policy(
-                name=os.path.basename(directory),
-                cpus=tuple(map(int, read_setting(os.path.join(directory, "related_cpus")).split())),
-                lowest_khz=read_int_setting(os.path.join(directory, "cpuinfo_min_freq")),
-                highest_khz=read_int_setting(os.path.join(directory, "cpuinfo_max_freq")),
-                levels_khz=tuple(sorted(map(int, levels))),
-            )
-
-        policies = (_read_while_online(read, path) for path in glob.glob(os.path.join(self._directory, "policy*")))
-        return sorted(filter(None, policies), key=lambda policy: policy.cpus)
+    def _policies(self) -> Tuple[List[Policy], List[ControlError]]:
+        """As `policies`; and the errors of those of which a file cannot be read."""
+        policies: List[Policy] = []
+        errors: List[ControlError] = []
+        for directory in glob.glob(os.path.join(self._directory, "policy*")):
+            try:
+                policy = _read_while_online(_read_policy, directory)
+            except ControlError as error:
+                errors.append(error)
+                unread[directory] = error.what
+            else:
+                unread.pop(directory, None)
+                policies += [] if policy is None else [policy]
+        return sorted(policies, key=lambda policy: policy.cpus), errors
 
     def online_policies(self) -> List[Policy]:
         return [policy for policy in self.policies() if any(map(self._online.is_online, policy.cpus))]
 
     def usable(self) -> str:
-        policies = self.policies()
+        policies, errors = self._policies()
+        if errors:
+            raise errors[0]
         if not policies:
             raise ControlError(f"there is no cpufreq policy in {self._directory}", _WITHOUT_POLICY)
         check_writable([file for policy in policies for file in self._files(policy.name)])
@@ -81,6 +96,9 @@ class CpuFrequency(Knob):
 
     def pinned(self, khz: int) -> Dict[str, Limits]:
         """The setting that holds every online CPU at one clock; a policy that cannot have it gets its own nearest."""
+        errors = self._policies()[1]
+        if errors:
+            raise errors[0]
         policies = self.online_policies()
         nearest = {policy.name: policy.nearest_khz(khz) for policy in policies}
         if khz not in nearest.values():
@@ -110,6 +128,21 @@ class CpuFrequency(Knob):
 
     def _files(self, name: str) -> LimitFiles:
         return LimitFiles(*(os.path.join(self._directory, name, limit) for limit in (MINIMUM, MAXIMUM)))
+
+
+def _read_policy(directory: str) -> Policy:
+    """What a folder of cpufreq holds; the policy is named for the first of its CPUs, where their list is no list."""
+    name = os.path.basename(directory)
+    levels_file = os.path.join(directory, "scaling_available_frequencies")
+    levels_khz = numbers_in(read_setting(levels_file)) if os.path.exists(levels_file) else []
+    cpus = numbers_in(read_setting(os.path.join(directory, "related_cpus")))
+    return Policy(
+        name=name,
+        cpus=tuple(cpus) or tuple(int(number) for number in re.findall(r"\d+$", name)),
+        lowest_khz=read_int_setting(os.path.join(directory, "cpuinfo_min_freq")),
+        highest_khz=read_int_setting(os.path.join(directory, "cpuinfo_max_freq")),
+        levels_khz=tuple(levels_khz),
+    )
 
 
 def _read_while_online(read: Callable[..., Any], *arguments: str) -> Any:
@@ -144,13 +177,11 @@ def open_source(root: str, measured: bool = False) -> Source:
     def is_running(path: str) -> bool:
         try:
             return bool(read_text(f"{path}/affected_cpus"))
-        except FileNotFoundError:
-            return True  # reading its clock will show
-        except OSError:
-            return False  # some kernels refuse every file of a policy whose CPUs are offline
+        except OSError as error:
+            return error.errno != errno.EBUSY  # some kernels refuse every file of a policy whose CPUs are offline
 
     running = {cpu: path for cpu, path in ((cpu, f"{directory}/policy{cpu}") for cpu in cpus) if is_running(path)}
-    related = {cpu: read_text(f"{path}/related_cpus") for cpu, path in running.items()}
+    related = {cpu: text_of(f"{path}/related_cpus") for cpu, path in running.items()}
     asked = file_source(
         {f"cpu{cpu}_khz": (f"{path}/scaling_cur_freq", int) for cpu, path in running.items()},
         {f"cpu{cpu}_khz": f"scaling_cur_freq of CPUs {cpus}" for cpu, cpus in related.items()},

@@ -15,6 +15,7 @@ from harness.board.kernel_file import (
     exists,
     left_alone,
     may_read,
+    numbers_in,
     read_int_setting,
     read_setting,
     write,
@@ -93,7 +94,7 @@ class Emc(Knob):
         """The available clocks, ascending; empty if there is no table of them."""
         listed = self._path(f"{BWMGR}/available_frequencies")
         if self.limits and os.path.exists(listed) and (self._holds_thor or not hides_clocks(listed)):
-            return sorted(hz_to_khz(int(hz)) for hz in read_setting(listed).split())
+            return [hz_to_khz(hz) for hz in numbers_in(read_setting(listed))]
         tables = self._path(f"{_DEBUG}/bpmp/debug/emc/tables/regular")
         return sorted(int(name) for name in entries(tables) if name.isdecimal())
 
@@ -196,7 +197,7 @@ class Emc(Knob):
 def readable_rate(root: str) -> Tuple[str, str]:
     """The file of the clock, in Hz, that this user may read, or empty; and why there is none."""
     debug = os.path.join(root, _DEBUG)
-    there = [path for path in (os.path.join(root, rate) for rate in RATES) if os.path.isfile(path)]
+    there = [path for path in (os.path.join(root, rate) for rate in RATES) if os.path.exists(path)]
     readable = [path for path in there if may_read(path)]
     if readable:
         return readable[-1], ""

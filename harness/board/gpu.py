@@ -13,8 +13,9 @@ from __future__ import annotations
 import os
 from typing import Callable, Dict, List, NamedTuple, Tuple
 
-from harness.board import emc
-from harness.board.kernel_file import LimitFiles, Limits, check_writable, left_alone, read_setting
+from harness.board import emc, privileged
+from harness.board.bounded_reads import unread
+from harness.board.kernel_file import LimitFiles, Limits, check_writable, left_alone, numbers_in, read_setting
 from harness.board.knob import Knob, KnobSpec
 from harness.board.privileged import hides_clocks, is_gpu
 from harness.board.source import Source, file_source
@@ -35,9 +36,13 @@ class GpuNode(NamedTuple):
 
     @property
     def levels_hz(self) -> Tuple[int, ...]:
-        """The available clocks, ascending; empty if the driver does not list them."""
+        """The available clocks, ascending; empty if the driver does not list them, or its list cannot be read."""
         path = os.path.join(self.directory, "available_frequencies")
-        return tuple(sorted(map(int, read_setting(path).split()))) if os.path.exists(path) else ()
+        try:
+            return tuple(numbers_in(read_setting(path))) if os.path.exists(path) else ()
+        except ControlError as error:
+            unread[path] = error.what
+            return ()
 
 
 def find_gpus(root: str) -> List[GpuNode]:
@@ -45,7 +50,9 @@ def find_gpus(root: str) -> List[GpuNode]:
     folder = os.path.join(root, DIRECTORY)
     nodes = sorted(os.listdir(folder)) if os.path.isdir(folder) else []
     clocks = [os.path.join(folder, node, CLOCK) for node in nodes]
-    return [GpuNode(os.path.dirname(clock), hides_clocks(clock)) for clock in clocks if is_gpu(clock)]
+    gpus = [GpuNode(os.path.dirname(clock), hides_clocks(clock)) for clock in clocks if is_gpu(clock)]
+    unread.update(privileged.unread)
+    return gpus
 
 
 def none_found(root: str) -> ControlError:
@@ -114,7 +121,7 @@ def open_source(root: str) -> Source:
         name = f"gpu{number or ''}"
         sensors[f"{name}_khz"] = (os.path.join(directory, CLOCK), hz_to_khz)
         load = os.path.join(directory, "device/load")
-        if os.path.isfile(load):
+        if os.path.exists(load):
             sensors[f"{name}_load_share"] = (load, permille_to_share)
         else:
             missing[f"{name}_load_share"] = f"{load} does not exist"

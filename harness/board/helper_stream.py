@@ -123,7 +123,17 @@ def _error(path: str, number: int, reason: str) -> OSError:
 
 @contextlib.contextmanager
 def _locked(fd: int) -> Iterator[None]:
-    fcntl.lockf(fd, fcntl.LOCK_EX)  # of the process: it goes with a process that is killed
+    """Hold the lock, which goes with a process that is killed; OSError if another holds it longer than it may."""
+    deadline_s = time.monotonic() + 2 * _ANSWER_S
+    while True:
+        try:
+            fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            break
+        except (BlockingIOError, PermissionError):
+            if time.monotonic() > deadline_s:
+                what = f"another process of this run has held it for {2 * _ANSWER_S:g} s"
+                raise OSError(errno.ETIMEDOUT, what) from None
+            time.sleep(0.002)
     try:
         yield
     finally:

@@ -12,6 +12,7 @@ jetson-stats is AGPL-3.0: it is imported here, when the source is opened, and no
 
 from __future__ import annotations
 
+import functools
 import importlib
 import re
 import sys
@@ -39,55 +40,127 @@ class Sample(NamedTuple):
     failed: Dict[str, str]  # channel to why it has no value
 
 
+Fields = Dict[str, Callable[[], Optional[float]]]  # channel to what reads it; None where it has no value now
+
+
 def sample_of(client: Any) -> Sample:
-    """The present sample of a started `jtop.jtop`, without what is offline, and `avg`, a mean of two samples."""
-    values: Dict[str, Optional[float]] = {}
-    loads: Dict[str, Optional[float]] = {}  # percent
-    for number, core in enumerate(client.cpu.get("cpu", [])):
+    """The present sample of a started `jtop.jtop`, without what is offline, and `avg`, a mean of two samples.
+
+    A field that jtop lacks, or that raises, costs its own channel.
+    """
+    values: Dict[str, float] = {}
+    failed: Dict[str, str] = {}
+
+    def attempt(channel: str, read: Callable[[], Any]) -> Any:
+        try:
+            return read()
+        except Exception as error:
+            failed[PREFIX + channel] = f"jtop does not report it: {type(error).__name__}: {error}"
+            return None
+
+    for part, fields_of in _PARTS.items():
+        fields = attempt(part, lambda: fields_of(getattr(client, part))) or {}  # noqa: B023 (called at once)
+        for channel, read in fields.items():
+            value = attempt(channel, read)
+            if value is not None:
+                values[PREFIX + channel] = value
+    if JTOP_TOTAL not in values and JTOP_TOTAL not in failed:
+        has_rails = any(channel.startswith(f"{PREFIX}power_") for channel in values)
+        why = "jtop reports 0 mW, and a running board draws more" if has_rails else "jtop has no power sensor"
+        failed[JTOP_TOTAL] = failed.get(f"{PREFIX}power", why)
+    return Sample(client.uptime.total_seconds(), float(client.interval), values, failed)
+
+
+def _cpu_fields(cpu: Mapping[str, Any]) -> Fields:
+    fields: Fields = {}
+    for number, core in enumerate(cpu.get("cpu", [])):
         if core.get("online"):
-            values[f"cpu{number}_khz"] = core.get("freq", {}).get("cur")
-            values[f"cpu{number}_load_share"] = 1.0 - percent_to_share(core["idle"]) if "idle" in core else None
-    for number, gpu in enumerate(client.gpu.values()):
+            fields[f"cpu{number}_khz"] = functools.partial(_at, core, "freq", "cur")
+            fields[f"cpu{number}_load_share"] = functools.partial(_core_load_share, core)
+    return fields
+
+
+def _core_load_share(core: Mapping[str, Any]) -> Optional[float]:
+    return 1.0 - percent_to_share(core["idle"]) if "idle" in core else None
+
+
+def _gpu_fields(gpus: Mapping[str, Any]) -> Fields:
+    fields: Fields = {}
+    for number, gpu in enumerate(gpus.values()):
         name = f"gpu{number or ''}"
-        clock, load = gpu.get("freq", {}).get("cur"), gpu.get("status", {}).get("load")
-        if gpu.get("power_control") == "nvml":  # JetPack 7: MHz, and 0 for what NVML does not support (all on Orin)
-            clock, load = mhz_to_khz(clock) if clock else None, load if clock or load else None
-        values[f"{name}_khz"], loads[name] = clock, load
-    memory = client.memory
-    for name, channel in (("RAM", "memory_used_bytes"), ("SWAP", "swap_used_bytes")):
-        if name in memory:
-            values[channel] = kib_to_bytes(memory[name]["used"])
-    emc = memory.get("EMC", {})
-    values["emc_khz"] = emc.get("cur")
-    loads["emc"] = emc.get("val")
-    for name, sensor in client.temperature.items():
-        is_on = sensor.get("online", True) and sensor["temp"] != SENSOR_OFF_C
-        values[f"temperature_{plain_name(name)}_c"] = sensor["temp"] if is_on else None
-    values.update((f"{name}_load_share", percent_to_share(load)) for name, load in loads.items() if load is not None)
-    power, failed = _power(client.power)
-    values.update(power)
-    return Sample(
-        uptime_s=client.uptime.total_seconds(),
-        interval_s=float(client.interval),
-        values={PREFIX + channel: value for channel, value in values.items() if value is not None},
-        failed={PREFIX + channel: why for channel, why in failed.items()},
-    )
+        fields[f"{name}_khz"] = functools.partial(_gpu_khz, gpu)
+        fields[f"{name}_load_share"] = functools.partial(_gpu_load_share, gpu)
+    return fields
 
 
-def _power(power: Mapping[str, Any]) -> Tuple[Dict[str, Optional[float]], Dict[str, str]]:
+def _gpu_khz(gpu: Mapping[str, Any]) -> Optional[float]:
+    clock = _at(gpu, "freq", "cur")
+    if gpu.get("power_control") == "nvml":  # JetPack 7: MHz, and 0 for what NVML does not support (all on Orin)
+        return mhz_to_khz(clock) if clock else None
+    return clock
+
+
+def _gpu_load_share(gpu: Mapping[str, Any]) -> Optional[float]:
+    load = _at(gpu, "status", "load")
+    is_supported = gpu.get("power_control") != "nvml" or load or _at(gpu, "freq", "cur")
+    return percent_to_share(load) if load is not None and is_supported else None
+
+
+def _memory_fields(memory: Mapping[str, Any]) -> Fields:
+    return {
+        "memory_used_bytes": functools.partial(_used_bytes, memory, "RAM"),
+        "swap_used_bytes": functools.partial(_used_bytes, memory, "SWAP"),
+        "emc_khz": functools.partial(_at, memory, "EMC", "cur"),
+        "emc_load_share": functools.partial(_emc_load_share, memory),
+    }
+
+
+def _used_bytes(memory: Mapping[str, Any], name: str) -> Optional[float]:
+    return kib_to_bytes(memory[name]["used"]) if name in memory else None
+
+
+def _emc_load_share(memory: Mapping[str, Any]) -> Optional[float]:
+    load = _at(memory, "EMC", "val")
+    return None if load is None else percent_to_share(load)
+
+
+def _temperature_fields(sensors: Mapping[str, Any]) -> Fields:
+    return {
+        f"temperature_{plain_name(name)}_c": functools.partial(_celsius, sensor) for name, sensor in sensors.items()
+    }
+
+
+def _celsius(sensor: Mapping[str, Any]) -> Optional[float]:
+    return sensor["temp"] if sensor.get("online", True) and sensor["temp"] != SENSOR_OFF_C else None
+
+
+def _power_fields(power: Mapping[str, Any]) -> Fields:
     """Rails and jtop's own total; without a sensor jtop reports a total of 0."""
-    values: Dict[str, Optional[float]] = {
-        rail_channel(label): rail["power"] for label, rail in power.get("rail", {}).items() if rail.get("online", True)
+    fields: Fields = {
+        rail_channel(label): functools.partial(rail.__getitem__, "power")
+        for label, rail in power.get("rail", {}).items()
+        if rail.get("online", True)
     }
     total = power.get("tot", {})
     if "name" in total:
-        values[rail_channel(total["name"])] = total["power"]
+        fields[rail_channel(total["name"])] = functools.partial(total.__getitem__, "power")
     if total.get("power", 0) > 0:
-        values[TOTAL] = total["power"]
-        return values, {}
-    why = "jtop reports 0 mW, and a running board draws more" if values else "jtop has no power sensor"
-    return values, {TOTAL: why}
+        fields[TOTAL] = functools.partial(total.__getitem__, "power")
+    return fields
 
+
+def _at(part: Mapping[str, Any], group: str, name: str) -> Optional[float]:
+    return part.get(group, {}).get(name)
+
+
+_PARTS: Dict[str, Callable[[Mapping[str, Any]], Fields]] = {
+    "cpu": _cpu_fields,
+    "gpu": _gpu_fields,
+    "memory": _memory_fields,
+    "temperature": _temperature_fields,
+    "power": _power_fields,
+}
+"""Of each part that a client reports, its channels. A part that cannot be read at all fails by its name, `jtop_gpu`."""
 
 _RESTART = "`sudo systemctl restart jtop`"
 

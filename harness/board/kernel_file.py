@@ -2,8 +2,8 @@
 
 Sensors read (`read_text`, `read_int`, `KeptFile`) with this user's rights, and get an OSError. Knobs (`read_setting`,
 `write` and so on) use the helper if root is needed, and get a ControlError; only this module calls the helper for them.
-A file whose reading is reported to hang (`hides_clocks`) is read by a separate process; one that hung is not read
-again.
+No file holds up its reader (`bounded_reads`). One whose reading is reported to hang the kernel (`hides_clocks`) is read
+by a separate process: a process with a thread that the kernel holds cannot end.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ import re
 import shlex
 import stat
 from types import ModuleType
-from typing import Dict, List, NamedTuple, Optional, Sequence
+from typing import List, NamedTuple, Optional, Sequence
 
+from harness.board.bounded_reads import HANG_S, bounded, silent, unread, write_bounded
 from harness.core.errors import ControlError
 
 _READ_BYTES = 1 << 16  # a file of sysfs shows no more than a page, those of /proc may be longer
 _MOST_NAMED_BYTES = 1 << 20  # NVIDIA's confs have some 30 KiB, other files that are named hold one value
-HANG_S = 1.0  # timeout of a file whose reading may hang; the kernel answers in microseconds
+_ABSENT = (errno.ENOENT, errno.ENOTDIR, errno.ENODEV, errno.ESRCH, errno.EACCES)  # or another user's to read
 _GONE_S = 0.1  # timeout of a killed reader; one that hangs in the kernel stays
-_hung: Dict[str, str] = {}  # paths that did not answer this process, to what is said of them
 
 
 def read_text(path: str) -> str:
@@ -35,26 +35,30 @@ def _content(path: str) -> bytes:
     """The file's bytes. Python's own files raise a TypeError if the kernel returns EAGAIN; this raises an OSError."""
     try:
         if not _may_hang(path):
-            fd = os.open(path, os.O_RDONLY)
-            try:
-                return b"".join(iter(lambda: os.read(fd, _READ_BYTES), b""))
-            finally:
-                os.close(fd)
+            return bounded(path, lambda: _read_all(path))
         from harness.board.bounded_process import run_bounded
 
         os.stat(path)
-        if path not in _hung:
+        if path not in silent:
             try:
                 done = run_bounded(["cat", path], timeout_s=HANG_S, grace_s=_GONE_S)
             except ControlError as error:
-                _hung[path] = f"{error.what}; it is not read again"
+                silent[path] = f"{error.what}; it is not read again"
             else:
                 if done.status:
                     raise OSError(errno.EIO, done.output.strip())
                 return done.output.encode()
-        raise OSError(errno.ETIMEDOUT, _hung[path])
+        raise OSError(errno.ETIMEDOUT, silent[path])
     except OSError as error:
         raise OSError(error.errno, error.strerror, path) from error
+
+
+def _read_all(path: str) -> bytes:
+    fd = os.open(path, os.O_RDONLY)
+    try:
+        return b"".join(iter(lambda: os.read(fd, _READ_BYTES), b""))
+    finally:
+        os.close(fd)
 
 
 def _may_hang(path: str) -> bool:
@@ -74,8 +78,15 @@ def left_alone(folder: str) -> ControlError:
 
 
 def text_of(path: str) -> str:
-    """As `read_text`; empty if the file does not exist."""
-    return read_text(path) if os.path.isfile(path) else ""
+    """As `read_text`; empty if the file does not exist, or cannot be read, which is then entered in `unread`."""
+    try:
+        text = read_text(path)
+    except OSError as error:
+        if error.errno not in _ABSENT:
+            unread[path] = error.strerror or str(error)
+        return ""
+    unread.pop(path, None)
+    return text
 
 
 def read_paths(path: str) -> str:
@@ -107,19 +118,24 @@ def read_below(root: str, path: str) -> str:
     try:
         if not stat.S_ISREG(os.fstat(handle).st_mode):
             raise ControlError(f"{place} is not a regular file", "use a record that `jetwatt doctor --record` made")
-        content = bytearray()
-        with open(f"/proc/self/fd/{handle}", "rb", buffering=0) as file:
-            while True:
-                part = file.read(_READ_BYTES)
-                if not part:
-                    return content.decode(errors="replace")
-                content += part
-                if len(content) > _MOST_NAMED_BYTES:
-                    raise ControlError(f"{place} has more than {_MOST_NAMED_BYTES:,} bytes", "expected a short file")
+        return bounded(place, lambda: _short_text(handle, place))
     except OSError as error:
         raise OSError(error.errno, error.strerror, place) from error
     finally:
         os.close(handle)
+
+
+def _short_text(handle: int, place: str) -> str:
+    """The text of an open file, at most 1 MiB."""
+    content = bytearray()
+    with open(f"/proc/self/fd/{handle}", "rb", buffering=0) as file:
+        while True:
+            part = file.read(_READ_BYTES)
+            if not part:
+                return content.decode(errors="replace")
+            content += part
+            if len(content) > _MOST_NAMED_BYTES:
+                raise ControlError(f"{place} has more than {_MOST_NAMED_BYTES:,} bytes", "expected a short file")
 
 
 def uptime_s(root: str) -> Optional[float]:
@@ -148,15 +164,18 @@ class KeptFile:
         if self._is_bounded:
             return read_text(self.path)
         try:
-            if self._fd is not None and os.fstat(self._fd).st_nlink == 0:
-                self.close()  # a driver that was bound again gives back its files
-            if self._fd is None:
-                self._fd = os.open(self.path, os.O_RDONLY)
-            data = os.pread(self._fd, _READ_BYTES, 0)
+            data = bounded(self.path, self._read)
         except OSError as error:
             self.close()
             raise OSError(error.errno, error.strerror, self.path) from error
         return data.decode(errors="replace").strip("\0 \t\n")
+
+    def _read(self) -> bytes:
+        if self._fd is not None and os.fstat(self._fd).st_nlink == 0:
+            self.close()  # a driver that was bound again gives back its files
+        if self._fd is None:
+            self._fd = os.open(self.path, os.O_RDONLY)
+        return os.pread(self._fd, _READ_BYTES, 0)
 
     def read_int(self) -> int:
         return whole_number(self.path, self.read_text())
@@ -242,20 +261,23 @@ def write(path: str, value: object, hint: Optional[str] = None) -> None:
     """Write to an existing file; never creates one. The default hint is the command that grants the right."""
     try:
         try:
-            fd = os.open(path, os.O_WRONLY | os.O_TRUNC)
+            write_bounded(path, lambda: _write_text(path, f"{value}\n"))
         except PermissionError:
             node = _door().node_of(path)
             if node is None:
                 raise
             _door().call("write", *node, str(value))
-            return
-        try:
-            os.write(fd, f"{value}\n".encode())
-        finally:
-            os.close(fd)
     except OSError as error:
         refused = f"writing {value} to {path} was refused: {error.strerror}"
         raise ControlError(refused, grant([path]) if hint is None else hint) from error
+
+
+def _write_text(path: str, text: str) -> None:
+    fd = os.open(path, os.O_WRONLY | os.O_TRUNC)
+    try:
+        os.write(fd, text.encode())
+    finally:
+        os.close(fd)
 
 
 Limits = List[int]  # lowest and highest clock, in the unit of the kernel's files
@@ -283,6 +305,11 @@ def whole_number(path: str, text: str) -> int:
         return int(text)
     except ValueError:
         raise ValueError(f"{path} holds {text!r}, not a whole number") from None
+
+
+def numbers_in(text: str) -> List[int]:
+    """The whole numbers of a list in a file, ascending; a driver may print words such as `N/A` in it."""
+    return sorted(int(word) for word in text.split() if word.isdecimal())
 
 
 def _door() -> ModuleType:

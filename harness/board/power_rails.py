@@ -11,11 +11,13 @@ connected (`NC`) and in7, the sum of the shunts of the others, are left out.
 from __future__ import annotations
 
 import contextlib
+import errno
 import functools
 import os
 import re
 from typing import Callable, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Set, Tuple
 
+from harness.board.bounded_reads import unread
 from harness.board.helper_stream import SensorFiles, read_sensor
 from harness.board.kernel_file import read_int
 from harness.board.source import Reading, Source, numbered_names, plain_name, read_each
@@ -178,13 +180,25 @@ def find_rails(root: str) -> List[Rail]:
 
     Raises SourceUnavailableError where labels are root's to read and the helper cannot read them either.
     """
+    return _find_rails(root)[0]
+
+
+def _find_rails(root: str) -> Tuple[List[Rail], Dict[str, str]]:
+    """As `find_rails`; and of each sensor whose label cannot be read the channel, named for its place, and why."""
     # Loaded here: the sampler's process does without it on machines that are no boards.
-    from harness.board.privileged import folders_of_chip, rail_chips
+    from harness.board import privileged
 
     listed: List[Rail] = []
-    for chip, driver in rail_chips(root):
-        for directory, files in folders_of_chip(chip):
-            listed += _rails_in(directory, set(files), driver, root)
+    nameless: Dict[str, str] = {}
+    for chip, driver in privileged.rail_chips(root):
+        for directory, files in privileged.folders_of_chip(chip):
+            for rail, label_file in _rails_in(directory, set(files), driver):
+                try:
+                    listed.append(rail._replace(label=_label(label_file, root)) if label_file else rail)
+                except OSError as error:
+                    channel = rail_channel(f"{os.path.basename(chip)} {rail.files[0]}")
+                    nameless[channel] = f"its label cannot be read: {error}"
+    unread.update(privileged.unread)
     rails: Dict[str, Rail] = {}  # by channel
     for rail in listed:
         if rail.label in ("", NOT_CONNECTED):
@@ -192,19 +206,20 @@ def find_rails(root: str) -> List[Rail]:
         labels = numbered_names(rail.label, " ")
         label = next(label for label in labels if rail_channel(label) not in (TOTAL, *rails))
         rails[rail_channel(label)] = rail._replace(label=label)
-    return list(rails.values())
+    return list(rails.values()), nameless
 
 
-def _rails_in(directory: str, files: Set[str], driver: str, root: str) -> Iterator[Rail]:
+def _rails_in(directory: str, files: Set[str], driver: str) -> Iterator[Tuple[Rail, str]]:
+    """Each rail of a folder, and the file with its label; empty where the rail has one already."""
     if driver.startswith("ina238"):
         # The one of a Jetson board measures its input, whether or not it has a label.
-        labels = [_label(os.path.join(directory, name), root) for name in ("in1_label", "label") if name in files]
+        label_files = [os.path.join(directory, name) for name in ("in1_label", "label") if name in files]
         ways: List[Tuple[Tuple[str, ...], Callable[..., float]]] = [
             (("power1_input",), uw_to_mw),
             (("in1_input", "curr1_input"), mv_ma_to_mw),
         ]
         for parts, convert in [way for way in ways if files.issuperset(way[0])][:1]:
-            yield Rail((labels or ["VIN"])[0], directory, parts, convert)
+            yield Rail("VIN", directory, parts, convert), (label_files or [""])[0]
         return
     for name in sorted(files):
         match = re.fullmatch(r"rail_name_(\d+)|in([123])_label", name)
@@ -218,13 +233,16 @@ def _rails_in(directory: str, files: Set[str], driver: str, root: str) -> Iterat
             names = (f"in_voltage{number}_input", f"in_current{number}_input")
             if f"in_power{number}_input" in files:
                 names, to_mw = (f"in_power{number}_input",), float
-        yield Rail(_label(os.path.join(directory, name), root), directory, names, to_mw)
+        yield Rail("", directory, names, to_mw), os.path.join(directory, name)
 
 
 def _label(path: str, root: str) -> str:
+    """The label in a file; SourceUnavailableError if it is root's to read, OSError if the sensor does not answer."""
     try:
         return read_sensor(path, root)
     except OSError as error:
+        if error.errno not in (None, errno.EACCES, errno.EPERM):
+            raise
         from harness.board.privileges import ASK_FOR_RULE
 
         reason, _, _ = str(error).partition(f"; {ASK_FOR_RULE}")
@@ -233,8 +251,8 @@ def _label(path: str, root: str) -> str:
 
 
 def open_source(root: str, total: Optional[Sequence[str]] = None, remark: str = "") -> Source:
-    rails = find_rails(root)
-    if not rails:
+    rails, nameless = _find_rails(root)
+    if not rails and not nameless:
         raise SourceUnavailableError(
             f"there is no rail of an INA3221 or INA238 in {os.path.join(root, 'sys/bus/i2c/devices')}",
             "on a Jetson board load the driver, `sudo modprobe ina3221`; a container needs the host's /sys",
@@ -242,6 +260,9 @@ def open_source(root: str, total: Optional[Sequence[str]] = None, remark: str = 
     files = SensorFiles([path for rail in rails for path in rail.paths], root)
     readers = {rail.label: functools.partial(_power_mw, rail, files) for rail in rails}
     definition = choose_total(list(readers), total, remark)
+    if nameless and definition.why_none:
+        of_labels = "; ".join(f"{channel}: {why}" for channel, why in nameless.items())
+        definition = definition._replace(why_none=f"{definition.why_none}; {of_labels}")
     notes = {"ina": f"power of each rail at the moment of the sample{BELOW_0}"}
     notes.update((rail_channel(rail.label), rail.note) for rail in rails)
     if definition.text:
@@ -251,7 +272,7 @@ def open_source(root: str, total: Optional[Sequence[str]] = None, remark: str = 
         files.refresh()
         reading = read_each(readers)
         values = {rail_channel(label): power_mw for label, power_mw in reading.values.items()}
-        failed = {rail_channel(label): why for label, why in reading.failed.items()}
+        failed = {**nameless, **{rail_channel(label): why for label, why in reading.failed.items()}}
         try:
             values[TOTAL] = definition.of(reading.values)
         except ValueError as error:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import os
 import shlex
-from typing import Dict, List, NamedTuple, Optional
+from typing import Dict, List, NamedTuple, Optional, Tuple
 
 from harness.board.kernel_file import KeptFile, may_read, numbered, read_int, read_text
 from harness.board.power_rails import TOTAL
@@ -52,25 +52,45 @@ def energy_growth_uj(growth_uj: float, range_uj: Optional[int]) -> float:
 
 
 def find_domains(root: str) -> List[Domain]:
-    """Every RAPL zone below `root`, each counter once, parents first."""
+    """Every RAPL zone below `root` that has a name, each counter once, parents first."""
+    return _find_domains(root)[0]
+
+
+def _find_domains(root: str) -> Tuple[List[Domain], Dict[str, str]]:
+    """As `find_domains`; and of each zone without a name the channel, named for its place, and why."""
     powercap = os.path.join(root, "sys/class/powercap")
     zones = numbered(os.path.join(powercap, "intel-rapl:*")) or numbered(os.path.join(powercap, "intel-rapl-mmio:*"))
     names: Dict[str, str] = {}
-    domains = []
+    domains: List[Domain] = []
+    nameless: Dict[str, str] = {}
     for directory in zones:
         zone = os.path.basename(directory)
         above = names.get(zone.rpartition(":")[0])
-        names[zone] = " ".join(filter(None, [above, read_text(os.path.join(directory, "name"))]))
-        range_file = os.path.join(directory, "max_energy_range_uj")
-        range_uj = read_int(range_file) if os.path.exists(range_file) else None
-        domains.append(Domain(names[zone], os.path.join(directory, "energy_uj"), range_uj))
-    return domains
+        name_file = os.path.join(directory, "name")
+        try:
+            own_name = read_text(name_file)
+            if not own_name:
+                raise ValueError(f"{name_file} is empty")
+        except (OSError, ValueError) as error:
+            nameless[f"power_{plain_name(zone)}_mw"] = f"its name cannot be read: {error}"
+            continue
+        names[zone] = " ".join(filter(None, [above, own_name]))
+        domains.append(Domain(names[zone], os.path.join(directory, "energy_uj"), _range_uj(directory)))
+    return domains, nameless
+
+
+def _range_uj(directory: str) -> Optional[int]:
+    """The counter's greatest value; None if the kernel does not show it, so that a counter that fell has no power."""
+    try:
+        return read_int(os.path.join(directory, "max_energy_range_uj"))
+    except (OSError, ValueError):
+        return None
 
 
 def open_source(root: str) -> Source:
     """Mean power of each RAPL domain below `root` since the previous reading, and their total."""
-    domains = find_domains(root)
-    if not any(domain.in_total for domain in domains):
+    domains, nameless = _find_domains(root)
+    if not nameless and not any(domain.in_total for domain in domains):
         raise SourceUnavailableError(
             f"there is no RAPL package in {os.path.join(root, 'sys/class/powercap')}",
             "with a CPU of Intel or AMD try `sudo modprobe intel_rapl_msr`; most virtual machines have none",
@@ -86,6 +106,9 @@ def open_source(root: str) -> Source:
 
     def read(now_s: float) -> Reading:
         energies, failed = read_each(readers)
+        failed.update(nameless)
+        if nameless:  # it may be a package or DRAM: a total without it could be one of fewer
+            failed[TOTAL] = "; ".join(f"{channel}: {why}" for channel, why in nameless.items())
         growth = counters.growth(now_s, energies)
         if growth is None:
             return Reading({}, failed)
@@ -99,7 +122,8 @@ def open_source(root: str) -> Source:
                 reading.values[channel] = uj_per_s_to_mw(energy_growth_uj(grown_uj, domain.range_uj), window_s)
             except ValueError as error:
                 failed[channel] = str(error)
-        add_sum(reading, TOTAL, [channel for channel, domain in by_channel.items() if domain.in_total])
+        if not nameless:
+            add_sum(reading, TOTAL, [channel for channel, domain in by_channel.items() if domain.in_total])
         return reading
 
     counted, apart = ([domain.name for domain in domains if domain.in_total is added] for added in (True, False))

@@ -19,6 +19,7 @@ import time
 from typing import Any, Collection, DefaultDict, Dict, List, Optional, Sequence, Tuple
 
 from harness.board import helper_stream
+from harness.board.bounded_process import ended_by_kill
 from harness.board.sampler_process import Order
 from harness.board.source import SourceSpec
 from harness.core.environment import import_path
@@ -28,6 +29,7 @@ from harness.core.profiles import Series, Telemetry
 SAMPLER = "sampler"  # the name by which `Telemetry.missing` calls the sampler itself
 _IMPORT_PATH = str(import_path())
 _ANSWER_S = 10.0  # how long the sampler may take for its first sample, or its last
+_EXIT_S = 1.0  # how long it may take to exit after its last sample, or once it is killed
 _READ_BYTES = 1 << 20
 
 
@@ -160,18 +162,36 @@ class Sampler:
         with contextlib.suppress(BrokenPipeError):  # it has died: its record lacks the last sample, and states so below
             os.write(self._stop_fd, b"stop")
         os.close(self._stop_fd)
-        try:
-            _, errors = process.communicate(timeout=_ANSWER_S)
-            last_words = errors.decode(errors="replace").strip().splitlines()[-1:]
-            how_it_ended = ": ".join([f"ended with status {process.returncode}", *last_words])
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.communicate()
-            how_it_ended = f"gave no answer for {_ANSWER_S:g} s"
+        how_it_ended, is_left = self._end(process)
         self.poll()
         os.close(self._fd)
         self._telemetry = self._record.telemetry(self.interval_s, self._started_s, stopped_s, how_it_ended)
+        if is_left:
+            self._telemetry.missing.setdefault(SAMPLER, how_it_ended)
         return self._telemetry
+
+    def _end(self, process: subprocess.Popen[bytes]) -> Tuple[str, bool]:
+        """Wait for the sampler's end, or end it. Returns how it ended, and whether it is left behind.
+
+        One that the kernel holds (in a sensor's driver, or a frozen control group) cannot be ended. It is left behind:
+        restoring the device must not wait for it.
+        """
+        deadline_s = time.monotonic() + _ANSWER_S
+        while True:
+            was_last = self._record.has_ended  # after its last sample it only has to exit
+            try:
+                _, errors = process.communicate(timeout=_EXIT_S)
+            except subprocess.TimeoutExpired:
+                self.poll()
+                if was_last or time.monotonic() > deadline_s:
+                    break
+            else:
+                last_words = errors.decode(errors="replace").strip().splitlines()[-1:]
+                return ": ".join([f"ended with status {process.returncode}", *last_words]), False
+        what = "did not exit" if self._record.has_ended else f"gave no answer for {_ANSWER_S:g} s"
+        if ended_by_kill(process, _EXIT_S):
+            return what, False
+        return f"{what} and cannot be ended: process {process.pid} is left behind", True
 
     def __enter__(self) -> Sampler:
         self.start()
@@ -203,6 +223,11 @@ class SamplerRecord:
     @property
     def samples(self) -> int:
         return len(self._times_s)
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether the last sample is there."""
+        return bool(self._last_sample["last"])
 
     @property
     def newest_sample_s(self) -> Optional[float]:

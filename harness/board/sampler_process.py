@@ -10,6 +10,7 @@ imports little, starts fast, and keeps to its CPUs.
 
 from __future__ import annotations
 
+import functools
 import json
 import math
 import os
@@ -19,9 +20,10 @@ import time
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 from harness.board import helper_stream
+from harness.board.bounded_reads import StuckError, unanswered
 from harness.board.cpu import sampler_cpu_s
-from harness.board.source import Source, SourceSpec, open_source
-from harness.core.errors import HarnessError
+from harness.board.source import Reading, Source, SourceSpec, open_watched, read_watched
+from harness.core.errors import HarnessError, SourceUnavailableError
 
 PARENT_CHECK_S = 1.0
 
@@ -89,11 +91,12 @@ def _open_all(specs: List[SourceSpec], root: str) -> Tuple[Dict[str, Source], Di
     for spec in specs:
         # Whatever is wrong with one source, the profile goes on without it and its record states why.
         try:
-            sources[spec.name] = source = open_source(spec, root)
+            sources[spec.name] = source = open_watched(spec, root)
         except Exception as error:
             missing[spec.name] = _reason(error)
         else:
             notes.update(source.notes)
+    missing.update(unanswered(missing.values()))
     return sources, notes, missing
 
 
@@ -102,15 +105,22 @@ def _sample(sources: Dict[str, Source]) -> Dict[str, Any]:
     values: Dict[str, Dict[str, float]] = {}
     failed: Dict[str, str] = {}
     for name, source in sources.items():
-        # A sensor that vanishes or reads garbage costs its own values only, and the record states when and why.
+        # A sensor that vanishes, hangs or reads garbage costs its own values only: the record states when and why.
         try:
-            reading = source.read(now_s)
+            reading = read_watched(name, source, now_s)
         except Exception as error:
             failed[name] = _reason(error)
+            if isinstance(error, StuckError):
+                sources[name] = Source({}, functools.partial(_stay_away, failed[name]))
         else:
             values[name] = reading.values
             failed.update(reading.failed)
+    failed.update(unanswered(failed.values()))
     return {"time_s": now_s, "values": values, "failed": failed}
+
+
+def _stay_away(why: str, now_s: float) -> Reading:
+    raise SourceUnavailableError(f"{why}, and is not read again")
 
 
 def _reason(error: Exception) -> str:

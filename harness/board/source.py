@@ -6,11 +6,13 @@ with its name in `doctor`. Sources run in the sampler's process, so they import 
 
 from __future__ import annotations
 
+import functools
 import importlib
 import itertools
 import re
 from typing import Any, Callable, Collection, Dict, Iterator, Mapping, NamedTuple, Optional, Sequence, Tuple
 
+from harness.board.bounded_reads import watched
 from harness.board.kernel_file import KeptFile
 from harness.core.errors import SourceUnavailableError
 from harness.core.terminal import available_hint
@@ -71,6 +73,20 @@ class Source(NamedTuple):
 def open_source(spec: SourceSpec, root: str) -> Source:
     """Open the source that `spec` names; SourceUnavailableError if it does not exist or may not be read."""
     return _opener(spec.name)(spec.root or root, **spec.options)
+
+
+OPEN_S = 30.0  # most that opening a source takes: starting the helper, or waiting for jtop
+READ_S = 8.0  # most that a reading takes; a run of which no temperature comes for 10 s is ended
+
+
+def open_watched(spec: SourceSpec, root: str) -> Source:
+    """As `open_source`, without what does not answer; whatever opening raises, and StuckError after `OPEN_S`."""
+    return watched(functools.partial(open_source, spec, root), OPEN_S, f"telemetry source {spec.name}")
+
+
+def read_watched(name: str, source: Source, now_s: float) -> Reading:
+    """A reading without what does not answer; whatever reading raises, and StuckError after `READ_S`."""
+    return watched(functools.partial(source.read, now_s), READ_S, f"telemetry source {name}")
 
 
 def _opener(name: str) -> Callable[..., Source]:

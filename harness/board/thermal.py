@@ -43,7 +43,7 @@ def open_source(root: str) -> Source:
             nameless[f"temperature_{os.path.basename(zone)}_c"] = str(error)
     if not zones:
         for path in numbered(os.path.join(root, "sys/class/hwmon/hwmon*/temp*_input")):
-            chip = read_text(os.path.join(os.path.dirname(path), "name"))
+            chip = text_of(os.path.join(os.path.dirname(path), "name")) or os.path.basename(os.path.dirname(path))
             label = text_of(path.replace("_input", "_label")) or os.path.basename(path)[: -len("_input")]
             sensors.append((f"{chip} {label}", path))
     if not sensors and not nameless:

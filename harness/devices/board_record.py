@@ -17,7 +17,6 @@ import os
 import re
 import select
 import shutil
-import signal
 import socket
 import subprocess
 import tarfile
@@ -28,7 +27,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any, Callable, Dict, Iterator, List, Sequence, Set
 
 import harness
-from harness.board.bounded_process import run_bounded
+from harness.board.bounded_process import ended_by_kill, run_bounded
 from harness.board.helper_stream import read_sensor
 from harness.board.kernel_file import path_below, read_text
 from harness.board.nvpmodel_conf import read_conf
@@ -215,15 +214,16 @@ def first_lines(command: Sequence[str], seconds: float, first_within_s: float = 
         most_s = seconds if b"\n" in output else max(seconds, first_within_s)
         return start_s + most_s - time.monotonic()
 
-    with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, start_new_session=True) as process:
-        assert process.stdout is not None, "it is a pipe"
+    process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, start_new_session=True)
+    assert process.stdout is not None, "it is a pipe"
+    try:
         while len(output) < _MOST_OUTPUT and select.select([process.stdout], [], [], max(0, left_s()))[0]:
             part = os.read(process.stdout.fileno(), _READ_BYTES)
             output += part
             if not part or left_s() < 0:
                 break
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
+    finally:
+        ended_by_kill(process)  # one that the kernel holds is left behind
     return output.decode(errors="replace").rpartition("\n")[0].splitlines()
 
 

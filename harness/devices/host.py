@@ -22,7 +22,7 @@ from harness.board.lock import locked
 from harness.board.page_cache import PageCache
 from harness.board.privileges import ASK_FOR_RULE
 from harness.board.saved_state import preserved
-from harness.board.source import SOURCES, Reading, Source, SourceSpec, open_source
+from harness.board.source import SOURCES, Reading, Source, SourceSpec, open_watched, read_watched
 from harness.board.thermal import temperature_limits_c
 from harness.core.boards import is_board, load_board
 from harness.core.capability import Capability
@@ -30,7 +30,7 @@ from harness.core.cases import DVFS, STATIC, Case
 from harness.core.configuration import Configuration
 from harness.core.device import Identity
 from harness.core.environment import cpu_model, memory_bytes
-from harness.core.errors import CannotRunError, HarnessError
+from harness.core.errors import CannotRunError, ControlError, HarnessError
 from harness.core.metrics import POWER_CHANNEL
 from harness.core.mode_texts import MAXN, parse_power_modes
 from harness.core.power_modes import UNKNOWN_KHZ, PowerMode, PowerModeSpace
@@ -38,6 +38,9 @@ from harness.core.units import BYTES_PER_GIB
 from harness.devices.jetson_board import EMULATED
 
 THIS_MACHINE = Path("/")
+READINGS = 3  # for which `doctor` waits until every channel has a value
+BETWEEN_READINGS_S = 0.1  # in which a counter of energy has moved; the second wait is twice as long
+METER_HINT = "a meter at the plug measures it: --socket-meter meter.csv"
 CLOCK_STEP_KHZ = 100_000  # steps offered between a CPU's lowest and highest clock where the driver takes any value
 
 
@@ -45,36 +48,54 @@ def source_capability(spec: SourceSpec, root: str) -> Capability:
     """Whether a telemetry source can be read now; a package's source is listed by its name."""
     topic = SOURCES[spec.name].topic if spec.name in SOURCES else f"measure by {spec.name}"
     try:
-        source = open_source(spec, root)
+        source = open_watched(spec, root)
     except HarnessError as error:
         return Capability(topic, False, error.what, error.hint)
-    except (OSError, ImportError) as error:
-        return Capability(topic, False, str(error))
-    why_not, hint = _silence(source)
-    if why_not:
-        return Capability(topic, False, why_not, hint)
-    return Capability(topic, True, source.notes.get(POWER_CHANNEL, f"{spec.name}: {', '.join(source.notes)}"))
+    except Exception as error:
+        return Capability(topic, False, f"{type(error).__name__}: {error}")
+    values, failed = _first_readings(spec.name, source)
+    lost = _by_reason(failed)
+    hint = ""
+    if ASK_FOR_RULE in lost or "Permission denied" in lost:
+        lost, hint = lost.replace(f"; {ASK_FOR_RULE}", ""), f"run as root, or {ASK_FOR_RULE}"
+    elif POWER_CHANNEL in failed:
+        hint = METER_HINT
+    if not values:
+        return Capability(topic, False, f"no value in {READINGS} readings: {lost or 'none is reported'}", hint)
+    if POWER_CHANNEL in failed:
+        return Capability(topic, False, f"no total power: {lost}; what answers: {', '.join(values)}", hint)
+    answered = source.notes.get(POWER_CHANNEL, f"{spec.name}: {', '.join(values)}")
+    return Capability(topic, True, f"{answered}; no value: {lost}" if lost else answered)
 
 
-def _silence(source: Source) -> Tuple[str, str]:
-    """Why a source that opens gives no power, or nothing at all, in two readings, and a hint; empty if it does."""
-    readings = []
-    for _ in range(2):
+def _first_readings(name: str, source: Source) -> Tuple[Dict[str, float], Dict[str, str]]:
+    """What a source gives in its first readings, and of the channels without a value why; a counter needs two."""
+    values: Dict[str, float] = {}
+    failed: Dict[str, str] = {}
+    for number in range(READINGS):
+        time.sleep(number * BETWEEN_READINGS_S)
         try:
-            readings.append(source.read(time.monotonic()))
+            reading = read_watched(name, source, time.monotonic())
         except HarnessError as error:
-            readings.append(Reading({}, {"": error.what}))
-        except (OSError, ValueError) as error:
-            readings.append(Reading({}, {"": str(error)}))
-    first, second = readings
-    values = {**first.values, **second.values}
-    failed = {channel: why for channel, why in first.failed.items() if channel not in values}
-    if not failed or (values and (POWER_CHANNEL in values or POWER_CHANNEL not in source.notes)):
-        return "", ""
-    channel, why = next(iter(failed.items()))
-    reason, closed, _ = why.partition(f"; {ASK_FOR_RULE}")
-    hint = f"run as root, or {ASK_FOR_RULE}" if closed or "Permission denied" in why else ""
-    return f"no value in two readings: {f'{channel}: ' if channel else ''}{reason}", hint
+            reading = Reading({}, {name: error.what})
+        except Exception as error:
+            reading = Reading({}, {name: str(error)})
+        values.update(reading.values)
+        failed.update(reading.failed)
+        failed = {channel: why for channel, why in failed.items() if channel not in values}
+        if values:
+            failed.pop(name, None)
+        if values and not failed and (POWER_CHANNEL in values or POWER_CHANNEL not in source.notes):
+            break
+    return values, failed
+
+
+def _by_reason(failed: Dict[str, str]) -> str:
+    """Channels without a value, those with the same reason together."""
+    channels: Dict[str, List[str]] = {}
+    for channel, why in failed.items():
+        channels.setdefault(why, []).append(channel)
+    return "; ".join(f"{', '.join(names)}: {why}" for why, names in channels.items())
 
 
 def lock_name(name: str, root: Path) -> str:
@@ -130,7 +151,10 @@ class HostDevice:
         return PowerModeSpace(cores, tuple(sorted({*steps, highest.highest_khz})), unknown, unknown)
 
     def _highest_allowed_khz(self) -> int:
-        return max(limits[1] for limits in self._frequency.read().values())
+        try:
+            return max((limits[1] for limits in self._frequency.read().values()), default=UNKNOWN_KHZ)
+        except ControlError:
+            return UNKNOWN_KHZ
 
     def power_modes(self, text: str, workload: str = "") -> List[Tuple[str, PowerMode]]:
         """`maxn` (all cores, highest clock), `2c` (two cores), or any other form of `parse_power_modes`."""

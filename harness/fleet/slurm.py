@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence
 
+from harness.board.bounded_process import run_within
 from harness.core.errors import CannotRunError
 from harness.fleet.lab import program
 
@@ -45,19 +46,20 @@ class Slurm:
             raise CannotRunError(f"{name} not found", "apt-get install slurm-wlm")
         daemons = self._folder / "run/daemons.pid"
         environment = {**os.environ, "SLURM_CONF": str(self._folder / "slurm.conf")}
-        options: Dict[str, Any] = {"env": environment, "stdin": subprocess.DEVNULL, "timeout": _TIMEOUT_S}
+        options: Dict[str, Any] = {"env": environment}
         hint = f"check that the daemons run: {self._folder}/bin/daemons starts them, {self._folder}/log has their logs"
         try:
             for _ in range(_ATTEMPTS):
-                done = subprocess.run([path, *arguments], capture_output=True, text=True, **options)
-                if "Unable to contact slurm controller" not in done.stderr or not daemons.exists():
+                done = run_within(_TIMEOUT_S, [path, *arguments], **options)
+                output, errors = (text.decode(errors="replace") for text in (done.stdout, done.stderr))
+                if "Unable to contact slurm controller" not in errors or not daemons.exists():
                     break
                 time.sleep(1.0)  # a killed daemon is started again
         except subprocess.TimeoutExpired:
             raise CannotRunError(f"{name} did not answer in {_TIMEOUT_S:g} s", hint) from None
         if done.returncode != 0:
-            raise CannotRunError(f"{name}: {done.stderr.strip() or f'exit code {done.returncode}'}", hint)
-        return done.stdout
+            raise CannotRunError(f"{name}: {errors.strip() or f'exit code {done.returncode}'}", hint)
+        return output
 
     def nodes(self) -> List[Node]:
         rows = self._rows("sinfo", "-N", "-o", "%N|%T|%b|%E")

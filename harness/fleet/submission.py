@@ -13,6 +13,7 @@ import time
 from pathlib import Path
 from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Sequence, Tuple
 
+from harness.board.bounded_process import run_within
 from harness.core.cases import INSTANCE_MARK
 from harness.core.environment import suite_commit, without_changes
 from harness.core.errors import CannotRunError, InvalidValueError, StoreError, UnknownNameError
@@ -26,6 +27,8 @@ from harness.fleet.slurm import Job, Slurm
 USUAL_CASE_S = 45.0  # of a case, until a slice of the pool has ended: 40 minibatches, settling and overhead
 MOST_SLICES = 20000  # of an array
 LOST_S = 120.0  # after which a slice that Slurm does not list stays lost: `daemons` queues it again within 30 s
+LIST_S = 1800.0  # collecting 100,000 cases takes a minute
+LOCK_S = 300.0  # most that another process holds a submission: a few calls of Slurm, each of which has a time limit
 MOST_LOSSES = 3  # times that a slice is queued again by itself after Slurm lost it
 
 
@@ -84,11 +87,13 @@ def list_cases(device: str, words: Sequence[str], file: Path) -> List[ListedCase
     command = [sys.executable, "-m", "pytest", *([] if paths else ["benchmarks"]), "--collect-only", "-q"]
     command += ["-p", "jetwatt", "-p", "no:cacheprovider", "-p", "no:hypothesispytest"]
     command += ["--device", device, "--list-cases", str(file), *words]
-    done = subprocess.run(
-        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-    )
+    try:
+        done = run_within(LIST_S, command, stderr=subprocess.STDOUT)
+    except subprocess.TimeoutExpired:
+        what = f"pytest did not list the cases within {LIST_S:g} s"
+        raise CannotRunError(what, "divide the campaign into several") from None
     if done.returncode not in (0, 5) or not file.exists():
-        raise CannotRunError(f"pytest cannot list the cases: {done.stdout.strip()[-2000:]}")
+        raise CannotRunError(f"pytest cannot list the cases: {done.stdout.decode(errors='replace').strip()[-2000:]}")
     rows = map(json.loads, file.read_text(encoding="utf-8").splitlines())
     cases = [
         ListedCase(**{**row, "mode": PowerMode(*row["mode"]), "workloads": tuple(row.get("workloads", ()))})
@@ -293,7 +298,16 @@ def enqueue(
 def lock_submission(folder: Path) -> Iterator[None]:
     """Lock a submission, so that no other process queues, cancels or clears its slices meanwhile."""
     with open(folder / "lock", "w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+        deadline_s = time.monotonic() + LOCK_S
+        while True:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() > deadline_s:
+                    what = f"another process has held {folder / 'lock'} for {LOCK_S:g} s"
+                    raise CannotRunError(what, f"`fuser {folder / 'lock'}` shows which one") from None
+                time.sleep(0.05)
         yield
 
 

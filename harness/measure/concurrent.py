@@ -15,6 +15,7 @@ import pickle
 import signal
 import threading
 import time
+import warnings
 from concurrent import futures
 from multiprocessing import connection
 from typing import Any, Callable, Collection, ContextManager, Dict, Iterator, List, Mapping, NamedTuple, Optional, Tuple
@@ -50,6 +51,7 @@ from harness.workloads.workload import Workload
 
 WATCH_S = 0.2  # interval of checking sensors and the processes or threads of both sides
 START_S = 0.3  # delay of the common start, by which both sides have received the order
+KILLED_S = 5.0  # a killed process is gone in milliseconds, unless the kernel holds it
 END_S = 10.0  # time for a process to end its DataLoader's workers
 
 
@@ -271,12 +273,20 @@ def in_processes(
     finally:
         for pipe in pipes.values():
             pipe.close()  # ends a process that waits for an order
-        for process in processes.values():
+        for task, process in processes.items():
             process.join(patience_s)
             with contextlib.suppress(ProcessLookupError):  # it has ended, with its DataLoader's workers
                 os.killpg(process.pid, signal.SIGKILL)
             process.kill()
-            process.join()
+            process.join(KILLED_S)
+            if process.exitcode is None:
+                _leave_behind(process, f"the process of {benches[task].case.workload} ({task})")
+
+
+def _leave_behind(process: Any, what: str) -> None:
+    """Give up a process that the kernel holds: restoring must not wait for it, nor Python at its end."""
+    multiprocessing.process._children.discard(process)  # type: ignore[attr-defined] # has no public way
+    warnings.warn(f"{what} cannot be ended: {process.pid} is left behind", stacklevel=2)
 
 
 def _side(pipe: connection.Connection, case: Case, data: PreparedData, threads: int, mix: Mix) -> None:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
-from typing import Any, Dict, List, Optional, Union
+from typing import Any, Dict, List, Optional, Sequence, Union
 
+from harness.board import privileged
+from harness.board.bounded_reads import unanswered, unread
 from harness.board.containers import lack_of_shared_memory
 from harness.board.disk import discover
 from harness.core.capability import Capability
@@ -48,6 +51,12 @@ def examine(device: Device, root: Path) -> Dict[str, Any]:
     identity = device.identity()
     space = device.power_mode_space()
     storage_root = str(root) if device.provenance == "measured" else "/"  # an emulated board trains on this machine
+    capabilities = [
+        *training_capabilities(getattr(device, "gpu_uuid", "")),
+        *device.capabilities(),
+        *capabilities_of_packages(),
+    ]
+    capabilities += unread_files(root, [each.detail for each in capabilities])
     return {
         "device": device.name,
         "model": identity.model,
@@ -56,14 +65,20 @@ def examine(device: Device, root: Path) -> Dict[str, Any]:
         "power_modes": {"count": len(space), "greatest": space.greatest.name},
         "capabilities": [
             {"name": each.name, "available": each.available, "detail": each.detail, "way_out": each.hint}
-            for each in [
-                *training_capabilities(getattr(device, "gpu_uuid", "")),
-                *device.capabilities(),
-                *capabilities_of_packages(),
-            ]
+            for each in capabilities
         ],
         "storage": [{"name": name, **medium._asdict()} for name, medium in discover(storage_root)],
     }
+
+
+def unread_files(root: Path, details: Sequence[str]) -> List[Capability]:
+    """A line for files below `root` that no detail names, and that did not answer or could not be read."""
+    unread.update(privileged.unread)
+    below = os.path.join(os.path.abspath(root), "")
+    files = {path: why for path, why in unanswered(details).items() if os.path.abspath(path).startswith(below)}
+    if not files:
+        return []
+    return [Capability("read every file", False, "; ".join(f"{path}: {why}" for path, why in files.items()))]
 
 
 def training_capabilities(gpu_uuid: str = "") -> List[Capability]:

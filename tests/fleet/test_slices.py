@@ -117,7 +117,7 @@ def test_slices_are_queued_by_boot_mode_with_their_cases_written_down(made):
 
 
 def test_cases_of_another_instance_than_the_boards_of_the_pool_are_left_out(tmp_path, monkeypatch):
-    def listed(words, **how):
+    def listed(within_s, words, **how):
         rows = [
             {"id": f"a[{device}]", "key": device, "device": device, "power_mode": "maxn", "mode": [1, 1, 1, 1]}
             for device in ("sim:orin-agx", "sim:orin-agx@1")
@@ -125,7 +125,7 @@ def test_cases_of_another_instance_than_the_boards_of_the_pool_are_left_out(tmp_
         (tmp_path / "cases").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
         return subprocess.CompletedProcess(words, 0)
 
-    monkeypatch.setattr(submission.subprocess, "run", listed)
+    monkeypatch.setattr(submission, "run_within", listed)
     cases = submission.list_cases("sim:orin-agx", ["benchmarks/test_variability.py"], tmp_path / "cases")
     assert [one.id for one in cases] == ["a[sim:orin-agx]"]
 

@@ -46,8 +46,9 @@ def test_what_is_not_there_is_an_error_that_says_what_is(board):
     with pytest.raises(InvalidValueError, match="no governors of 'fan'; available: cpu, devfreq"):
         Governor(board.root, "fan")
     (board.path / f"{POLICY}2/related_cpus").unlink()
-    with pytest.raises(ControlError, match="policy2/related_cpus cannot be read: No such file"):
-        CpuFrequency(board.root).policies()
+    for use in (CpuFrequency(board.root).usable, lambda: CpuFrequency(board.root).pinned(729_600)):
+        with pytest.raises(ControlError, match="policy2/related_cpus cannot be read: No such file"):
+            use()
 
 
 def test_without_a_list_any_clock_in_the_range_is_possible(tree):

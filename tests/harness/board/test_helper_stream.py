@@ -409,7 +409,7 @@ def test_doctor_says_no_where_values_are_closed_and_yes_where_the_helper_reads_t
     monkeypatch.setattr(helper_stream, "may_read", lambda path: path.endswith("_label") or may_read(path))
     capability = source_capability(SourceSpec("ina"), closed.root)
     assert not capability.available
-    assert "no value in two readings: power_vdd_gpu_soc_mw: " in capability.detail
+    assert "no value in 3 readings: power_vdd_gpu_soc_mw: " in capability.detail
     assert "is of another version" in capability.detail
     assert "doctor --sudoers" in capability.hint
 

@@ -245,9 +245,51 @@ def test_a_source_that_has_no_sample_yet_is_a_failure(service):
         waiting.set()
 
 
-def test_what_it_sends_in_another_shape_is_a_failure_with_its_reason(opened, service):
+def test_a_part_in_another_shape_costs_its_own_channels(opened, service):
+    opened.read(0.0)
     service.data["gpu"] = ["ga10b"]
-    assert "AttributeError" in str(read_until(opened, is_failure))
+    service.uptime_s += 1
+    values, failed = read_until(opened, has_values)
+    assert "AttributeError" in failed["jtop_gpu"]
+    assert values["jtop_emc_khz"] == 3_199_000
+
+
+class Raising(dict):
+    """A part of the board one of whose fields raises, as jtop's for a GPU that reports no load."""
+
+    def __getitem__(self, name):
+        raise KeyError(name)
+
+    get = __getitem__
+
+
+FIELDS = {
+    "cpu0_khz": lambda data: data["cpu"]["cpu"][0].update(freq=Raising()),
+    "cpu0_load_share": lambda data: data["cpu"]["cpu"][0].update(idle="N/A"),
+    "gpu_khz": lambda data: data["gpu"]["ga10b"].update(freq=Raising()),
+    "gpu_load_share": lambda data: data["gpu"]["ga10b"].update(status=Raising()),
+    "memory_used_bytes": lambda data: data["memory"].update(RAM={}),
+    "swap_used_bytes": lambda data: data["memory"].update(SWAP={"used": None}),
+    "emc_load_share": lambda data: data["memory"]["EMC"].update(val="N/A"),
+    "temperature_cpu_c": lambda data: data["temperature"]["CPU"].pop("temp"),
+    "power_vdd_cpu_cv_mw": lambda data: data["power"]["rail"]["VDD_CPU_CV"].pop("power"),
+}
+
+
+@pytest.mark.parametrize("channel", FIELDS)
+def test_a_field_that_raises_costs_its_own_channel(service, channel):
+    before = sample_of(FakeClient(service)).values
+    FIELDS[channel](service.data)
+    sample = sample_of(FakeClient(service))
+    assert set(before) - set(sample.values) == {f"jtop_{channel}"} == set(sample.failed)
+
+
+@pytest.mark.parametrize("part", ["cpu", "gpu", "memory", "temperature", "power"])
+def test_a_part_that_raises_costs_its_own_channels(service, part):
+    del service.data[part]
+    sample = sample_of(FakeClient(service))
+    assert f"jtop_{part}" in sample.failed
+    assert sample.values
 
 
 @pytest.mark.parametrize(
