@@ -21,7 +21,7 @@ import time
 from typing import Any, Callable, Dict, Mapping, NamedTuple, Optional, Tuple
 
 from harness.board.power_rails import TOTAL, rail_channel
-from harness.board.source import Reading, plain_name
+from harness.board.source import MOST_BOARD_MW, Reading, plain_name, possible_mw
 from harness.board.thermal import SENSOR_OFF_C
 from harness.core.errors import SourceUnavailableError
 from harness.core.units import kib_to_bytes, mhz_to_khz, percent_to_share
@@ -209,7 +209,9 @@ class JtopSource:
         answer_s: float = ANSWER_S,
         retry_s: float = 5.0,
         boot_clock: Callable[[], float] = lambda: time.clock_gettime(time.CLOCK_BOOTTIME),
+        most_mw: float = MOST_BOARD_MW,
     ) -> None:
+        self._most_mw = most_mw
         self._connect, self._answer_s, self._retry_s, self._boot_clock = connect, answer_s, retry_s, boot_clock
         self._newest: Optional[Sample] = None
         self._trouble: Optional[Tuple[str, str]] = None
@@ -244,6 +246,12 @@ class JtopSource:
             return Reading({}, {})
         self._given_uptime_s = sample.uptime_s
         values, failed = {**sample.values, PREFIX + "age_s": age_s}, dict(sample.failed)
+        for channel in [name for name in values if name.startswith(PREFIX + "power_")]:
+            try:
+                possible_mw(values[channel], self._most_mw)
+            except ValueError as error:
+                failed[channel] = str(error)
+                failed.setdefault(JTOP_TOTAL, f"its part {channel} gave no value: {error}")
         # jtop leaves out a rail that gives no value, and sums up the rest to a wrong total.
         self._rails.update((channel, None) for channel in values if channel.startswith(PREFIX + "power_"))
         lost = [channel for channel in self._rails if channel not in values and channel != JTOP_TOTAL]
@@ -283,7 +291,9 @@ class JtopSource:
         self._heard.set()
 
 
-def open_source(root: str, interval_s: float = 1.0, answer_s: float = ANSWER_S) -> JtopSource:
+def open_source(
+    root: str, interval_s: float = 1.0, answer_s: float = ANSWER_S, most_mw: float = MOST_BOARD_MW
+) -> JtopSource:
     """Connect to the jtop service of this machine, which has one socket, whatever `root` is."""
     # The service takes the interval only where it has no other client, and is unstable below 0.5 s.
     try:
@@ -297,7 +307,7 @@ def open_source(root: str, interval_s: float = 1.0, answer_s: float = ANSWER_S) 
     # The client runs half a dozen programs at its start, to look up CUDA, OpenCV and installed packages: not needed
     # here, and they would run beside what is measured.
     client = type("Client", (module.jtop,), {"_load_jetson_libraries": lambda self: None})
-    source = JtopSource(lambda: client(interval=interval_s), answer_s)
+    source = JtopSource(lambda: client(interval=interval_s), answer_s, most_mw=most_mw)
     try:
         source.wait()
     except SourceUnavailableError:

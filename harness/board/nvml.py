@@ -23,7 +23,7 @@ from harness.board.cpu import parse_process_stat
 from harness.board.kernel_file import read_text
 from harness.board.knob import Knob, KnobSpec
 from harness.board.power_rails import TOTAL
-from harness.board.source import Counters, Reading, Source, add_sum
+from harness.board.source import Counters, Reading, Source, add_sum, possible_mw
 from harness.core.errors import (
     CannotRunError,
     ControlError,
@@ -35,6 +35,7 @@ from harness.core.errors import (
 from harness.core.units import mhz_to_khz, mw_to_w, percent_to_share
 
 GPU_POWER, CPU_POWER = "power_gpu_mw", "power_cpu_mw"
+ENERGY = "energy counter of the GPU"  # in the list of what is missing
 OTHERS = "gpu_other_processes"
 
 _SM, _MEMORY = 1, 2  # nvmlClockType_t
@@ -75,6 +76,13 @@ class DiscreteGpu:
         except self._library.NVMLError as error:
             raise OSError(f"nvmlDevice{function}: {error}") from error
 
+    def ask_or_none(self, function: str, *arguments: Any) -> Any:
+        """As `ask`, of what a run can do without."""
+        try:
+            return self.ask(function, *arguments)
+        except OSError:
+            return None
+
     def order(self, function: str, *arguments: int) -> None:
         try:
             getattr(self._library, f"nvmlDevice{function}")(self._handle, *arguments)
@@ -82,8 +90,8 @@ class DiscreteGpu:
             raise ControlError(f"{self.name} refuses {function} {arguments}: {error}") from error
 
     def describe(self) -> Dict[str, Any]:
-        memory, capability = self.ask("GetMemoryInfo"), self.ask("GetCudaComputeCapability")
-        ecc = self.ask("GetEccMode")
+        memory, capability = self.ask_or_none("GetMemoryInfo"), self.ask_or_none("GetCudaComputeCapability")
+        ecc = self.ask_or_none("GetEccMode")
         return {
             "gpu": self.name,
             "gpu_memory_bytes": None if memory is None else int(memory.total),
@@ -97,7 +105,7 @@ class DiscreteGpu:
 
     def software(self) -> str:
         version = self._library.nvmlSystemGetCudaDriverVersion()
-        pcie = self.ask("GetCurrPcieLinkGeneration"), self.ask("GetCurrPcieLinkWidth")
+        pcie = self.ask_or_none("GetCurrPcieLinkGeneration"), self.ask_or_none("GetCurrPcieLinkWidth")
         link = "" if None in pcie else f", PCIe {pcie[0]} x{pcie[1]} now"
         return f"driver {self.driver}, CUDA {version // 1000}.{version % 1000 // 10}{link}"
 
@@ -106,6 +114,12 @@ class DiscreteGpu:
         memory = sorted(self.ask("GetSupportedMemoryClocks") or ())
         graphics = sorted(set(self.ask("GetSupportedGraphicsClocks", memory[-1]) or ())) if memory else []
         return tuple(map(mhz_to_khz, graphics)), tuple(map(mhz_to_khz, memory))
+
+    def most_mw(self) -> float:
+        """More than it can draw, peaks included: twice its greatest power limit."""
+        limits_mw = [*(self.ask_or_none("GetPowerManagementLimitConstraints") or ())]
+        limits_mw.append(self.ask_or_none("GetPowerManagementLimit") or 0)
+        return PEAK * max(limits_mw) or MOST_GPU_MW
 
     def power_limits_mw(self) -> Optional[Tuple[int, int]]:
         range_mw = self.ask("GetPowerManagementLimitConstraints")
@@ -133,7 +147,7 @@ def find_gpus() -> Tuple[DiscreteGpu, ...]:
         ) from error
     try:
         return tuple(DiscreteGpu(library, index) for index in range(library.nvmlDeviceGetCount()))
-    except library.NVMLError as error:
+    except (library.NVMLError, OSError) as error:
         raise CannotRunError(f"the NVIDIA driver does not list its GPUs: {error}") from error
 
 
@@ -150,14 +164,36 @@ def find_gpu(which: str = "") -> DiscreteGpu:
     return matching[0]
 
 
+STEADY, FAR = 0.2, 2.0  # shares: how equal sampled power has to be, and how far off a counter is not believed
+
+PEAK = 2.0  # how far a short mean may lie above the greatest limit
+MOST_GPU_MW = 3_000_000.0  # twice the largest GPU of 2025: the bound of one that tells no power limit
+
+
+def _lack_of_counter(gpu: DiscreteGpu) -> str:
+    """Why power cannot come from a GPU's energy counter; empty if it can."""
+    try:
+        energy_mj = gpu.ask("GetTotalEnergyConsumption")
+    except OSError as error:
+        return f"the energy counter cannot be read: {error}"
+    if energy_mj is None:
+        return "it has no energy counter"
+    return "" if energy_mj > 0 else "its energy counter stands at 0"
+
+
 class NvmlSource:
     def __init__(self, gpu: DiscreteGpu, root: str, pid: int, cpu: Optional[Source], why_no_cpu: str) -> None:
         self._gpu, self._root, self._pid, self._cpu = gpu, root, pid, cpu
         self._energy = Counters()
-        self._counts_energy = gpu.ask("GetTotalEnergyConsumption") is not None
-        means = "mean since the sample before, from the GPU's energy counter"
-        if not self._counts_energy:
+        self._most_mw = gpu.most_mw()
+        self._why_sampled = _lack_of_counter(gpu)  # what is wrong with the energy counter; empty if nothing is
+        self._counter_trouble = ""  # of the last reading
+        self._sampled_before_mw: Optional[float] = None
+        self._is_compared = False
+        means = f"mean since the sample before, from the GPU's energy counter; sampled power if {ENERGY} is missing"
+        if self._why_sampled:
             means = "sampled power: what span of time one value is the mean of, NVML does not say"
+            means += f"; {self._why_sampled}"
         self.notes = {"nvml": f"{gpu.name}, {gpu.software()}", GPU_POWER: means, OTHERS: "by the driver's list"}
         if cpu is None:
             self.notes[TOTAL] = f"{GPU_POWER} ({means}) alone, without the CPU: {why_no_cpu}"
@@ -179,6 +215,8 @@ class NvmlSource:
                 reading.values.update(read(now_s))
             except (OSError, ValueError) as error:
                 reading.failed[channel] = str(error)
+        if self._counter_trouble:
+            reading.failed[ENERGY] = f"{self._counter_trouble}; sampled power was taken"
         parts = [GPU_POWER]
         if self._cpu is not None:
             parts.append(CPU_POWER)
@@ -191,19 +229,61 @@ class NvmlSource:
         return reading
 
     def _power(self, now_s: float) -> Dict[str, float]:
-        function = "GetTotalEnergyConsumption" if self._counts_energy else "GetPowerUsage"
-        value = self._gpu.ask(function)
+        """The mean by the energy counter; where that cannot be, sampled power, with the reason."""
+        self._counter_trouble = ""
+        if self._why_sampled:
+            return {GPU_POWER: self._sampled_mw()}
+        try:
+            growth = self._energy.growth(now_s, {GPU_POWER: self._energy_mj()})
+            if growth is None:
+                return {}
+            window_s, grown_mj = growth
+            if grown_mj[GPU_POWER] <= 0:
+                stands = "stands still" if grown_mj[GPU_POWER] == 0 else "was reset"
+                raise ValueError(f"the energy counter of the GPU {stands}")
+            power_mw = possible_mw(grown_mj[GPU_POWER] / window_s, self._most_mw)
+            self._compare_once(power_mw)
+        except (OSError, ValueError) as error:
+            self._counter_trouble = str(error)
+            return {GPU_POWER: self._sampled_mw()}
+        return {GPU_POWER: power_mw}
+
+    def _energy_mj(self) -> float:
+        value = self._gpu.ask("GetTotalEnergyConsumption")
         if value is None:
-            raise ValueError(f"{self._gpu.name} has no {function}")
-        if not self._counts_energy:
-            return {GPU_POWER: float(value)}
-        growth = self._energy.growth(now_s, {GPU_POWER: float(value)})
-        if growth is None:
-            return {}
-        window_s, grown_mj = growth
-        if grown_mj[GPU_POWER] <= 0:
-            raise ValueError("the energy counter of the GPU stands still")
-        return {GPU_POWER: grown_mj[GPU_POWER] / window_s}
+            raise ValueError(f"{self._gpu.name} has no energy counter")
+        return float(value)
+
+    def _sampled_mw(self) -> float:
+        value = self._gpu.ask("GetPowerUsage")
+        if value is None:
+            raise ValueError(f"{self._gpu.name} has no sampled power")
+        if value <= 0:
+            raise ValueError(f"{self._gpu.name} reports {value} mW, and a GPU that runs draws more")
+        return possible_mw(float(value), self._most_mw)
+
+    def _compare_once(self, power_mw: float) -> None:
+        """Compare the counter with sampled power, in the first window at whose ends that was the same.
+
+        A counter that is far off is not read again: some drivers' was seen to stand, or to count in another unit.
+        """
+        if self._is_compared:
+            return
+        try:
+            before_mw, now_mw = self._sampled_before_mw, self._sampled_mw()
+        except (OSError, ValueError):  # nothing to compare with
+            self._is_compared = True
+            return
+        self._sampled_before_mw = now_mw
+        if before_mw is None or abs(now_mw - before_mw) > STEADY * now_mw:
+            return
+        self._is_compared = True
+        if not now_mw / FAR <= power_mw <= now_mw * FAR:
+            by_counter, sampled = mw_to_w(power_mw), mw_to_w(now_mw)
+            self._why_sampled = (
+                f"by its energy counter the GPU draws {by_counter:.4g} W, by sampled power {sampled:.4g} W"
+            )
+            raise ValueError(self._why_sampled)
 
     def _clocks(self, now_s: float) -> Dict[str, float]:
         domains = {"gpu_khz": _SM, "gpu_mem_khz": _MEMORY}

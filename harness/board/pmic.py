@@ -20,7 +20,7 @@ from typing import Dict, List, Tuple
 
 from harness.board.bounded_process import run_checked
 from harness.board.power_rails import TOTAL, rail_channel
-from harness.board.source import Reading
+from harness.board.source import MOST_BOARD_MW, Reading, possible_mw
 from harness.core.errors import ControlError, SourceUnavailableError
 from harness.core.units import mw_to_w, w_to_mw
 
@@ -34,8 +34,8 @@ _SINCE_BOOT = 16
 
 
 class PmicSource:
-    def __init__(self, command: str) -> None:
-        self._command = command
+    def __init__(self, command: str, most_mw: float = MOST_BOARD_MW) -> None:
+        self._command, self._most_mw = command, most_mw
         rails, _ = self._rails_mw()
         self.notes = {
             "pmic": f"volts x amperes of {len(rails)} rails at the moment of the sample, by {command} pmic_read_adc",
@@ -54,8 +54,12 @@ class PmicSource:
         reading = Reading({}, {})
         try:
             rails, input_v = self._rails_mw()
-            reading.values.update((rail_channel(label), power_mw) for label, power_mw in rails.items())
-            total_mw = sum(rails.values())
+            for label, power_mw in rails.items():
+                try:
+                    reading.values[rail_channel(label)] = possible_mw(power_mw, self._most_mw)
+                except ValueError as error:
+                    reading.failed[rail_channel(label)] = str(error)
+            total_mw = possible_mw(sum(rails.values()), self._most_mw)
             if total_mw <= 0:
                 raise ValueError(f"its rails read {total_mw:g} mW in all: a running board draws more")
             reading.values.update({TOTAL: total_mw, INPUT_ESTIMATE: SLOPE * total_mw + OFFSET_MW})
@@ -79,6 +83,8 @@ class PmicSource:
         """Power of each rail that reports both volts and amperes; and the input voltage's channel, if reported."""
         readings: List[Tuple[str, str, str]] = _LINE.findall(self._ask("pmic_read_adc"))
         values = {(label, unit): float(value) for label, unit, value in readings}
+        if len(values) < len(readings):
+            raise ValueError("vcgencmd pmic_read_adc lists a rail twice, and which one counts is unknown")
         rails = {label: w_to_mw(values[label, "V"] * value) for (label, unit), value in values.items()
                  if unit == "A" and (label, "V") in values}  # fmt: skip
         without = [label for label, unit in values if unit == "A" and label not in rails]
@@ -94,12 +100,12 @@ class PmicSource:
         return int(match[1], 16)
 
 
-def open_source(root: str) -> PmicSource:
+def open_source(root: str, most_mw: float = MOST_BOARD_MW) -> PmicSource:
     command = os.path.join(root, VCGENCMD)
     if not os.path.exists(command):
         raise SourceUnavailableError(f"there is no {command}", "on Raspberry Pi OS: `sudo apt install raspi-utils`")
     try:
-        return PmicSource(command)
+        return PmicSource(command, most_mw)
     except (ControlError, ValueError) as error:
         hint = "only a Raspberry Pi 5 has such a chip; the user has to be in group `video`"
         raise SourceUnavailableError(str(error), hint) from error

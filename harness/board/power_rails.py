@@ -20,11 +20,20 @@ from typing import Callable, Dict, Iterator, List, Mapping, NamedTuple, Optional
 from harness.board.bounded_reads import unread
 from harness.board.helper_stream import SensorFiles, read_sensor
 from harness.board.kernel_file import read_int
-from harness.board.source import Reading, Source, numbered_names, plain_name, read_each
+from harness.board.source import (
+    MOST_BOARD_MW,
+    POWER_TOTAL,
+    Reading,
+    Source,
+    numbered_names,
+    plain_name,
+    possible_mw,
+    read_each,
+)
 from harness.core.errors import InvalidValueError, SourceUnavailableError
 from harness.core.units import mv_ma_to_mw, uv_uohm_to_ma, uw_to_mw
 
-TOTAL = "power_total_mw"
+TOTAL = POWER_TOTAL
 INPUT_RAILS = ("VDD_IN", "POM_5V_IN", "VIN")
 """Rails that feed the whole module (Orin NX and Nano, Xavier NX, TX2; Nano) or the whole kit (Thor)."""
 
@@ -80,11 +89,12 @@ class RailTotal(NamedTuple):
 
 
 def choose_total(labels: Sequence[str], definition: Optional[Sequence[str]] = None, remark: str = "") -> RailTotal:
-    """Decide which of the rails that are there make up the total.
+    """Decide which of the rails that are there make up the total; equal labels are numbered, as by `find_rails`.
 
     They are those of the definition, from the board's specification, whose caveat is `remark`; without a definition
     (None), the input rail, if there is one. A sum of all rails is never guessed: one may lie inside another, as
-    VDDQ_VDD2_1V8AO of AGX Orin is reported to lie inside VIN_SYS_5V0.
+    VDDQ_VDD2_1V8AO of AGX Orin is reported to lie inside VIN_SYS_5V0. Nor is one of two rails with the same label, of
+    module and carrier.
     """
     of_thor = "; of a Thor only VIN is the total, which is not there" if "VDD_CPU_SOC_MSS" in labels else ""
     if definition is None:
@@ -101,6 +111,9 @@ def choose_total(labels: Sequence[str], definition: Optional[Sequence[str]] = No
         if absent:
             why = f"rail {', '.join(absent)} of its definition is not among the rails here: {', '.join(labels)}"
             return RailTotal(rails, why + of_thor, "")
+    twice = [label for label in rails if f"{label} 2" in labels]
+    if twice:
+        return RailTotal(rails, f"several rails are labelled {twice[0]}, and which one counts is unknown", "")
     apart = [label for label in labels if label not in rails]
     what = f"rail {rails[0]}" if len(rails) == 1 else f"sum of the rails {', '.join(rails)}"
     text = f"{what}; not added: {', '.join(apart) or 'none'}"
@@ -250,7 +263,10 @@ def _label(path: str, root: str) -> str:
         raise SourceUnavailableError(what, f"run as root, or {ASK_FOR_RULE}") from error
 
 
-def open_source(root: str, total: Optional[Sequence[str]] = None, remark: str = "") -> Source:
+def open_source(
+    root: str, total: Optional[Sequence[str]] = None, remark: str = "", most_mw: float = MOST_BOARD_MW
+) -> Source:
+    """The rails below `root` and their total, by `choose_total`; `most_mw` is more than the board's supply gives."""
     rails, nameless = _find_rails(root)
     if not rails and not nameless:
         raise SourceUnavailableError(
@@ -258,7 +274,7 @@ def open_source(root: str, total: Optional[Sequence[str]] = None, remark: str = 
             "on a Jetson board load the driver, `sudo modprobe ina3221`; a container needs the host's /sys",
         )
     files = SensorFiles([path for rail in rails for path in rail.paths], root)
-    readers = {rail.label: functools.partial(_power_mw, rail, files) for rail in rails}
+    readers = {rail.label: functools.partial(_power_mw, rail, files, most_mw) for rail in rails}
     definition = choose_total(list(readers), total, remark)
     if nameless and definition.why_none:
         of_labels = "; ".join(f"{channel}: {why}" for channel, why in nameless.items())
@@ -274,7 +290,7 @@ def open_source(root: str, total: Optional[Sequence[str]] = None, remark: str = 
         values = {rail_channel(label): power_mw for label, power_mw in reading.values.items()}
         failed = {**nameless, **{rail_channel(label): why for label, why in reading.failed.items()}}
         try:
-            values[TOTAL] = definition.of(reading.values)
+            values[TOTAL] = possible_mw(definition.of(reading.values), most_mw)
         except ValueError as error:
             failed[TOTAL] = str(error)
         return Reading(values, failed)
@@ -282,5 +298,5 @@ def open_source(root: str, total: Optional[Sequence[str]] = None, remark: str = 
     return Source(notes, read)
 
 
-def _power_mw(rail: Rail, files: SensorFiles) -> float:
-    return rail.to_mw(*map(files.read_int, rail.paths))
+def _power_mw(rail: Rail, files: SensorFiles, most_mw: float) -> float:
+    return possible_mw(rail.to_mw(*map(files.read_int, rail.paths)), most_mw)

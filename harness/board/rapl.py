@@ -12,25 +12,29 @@ AMD's packages appear under the same names.
 
 from __future__ import annotations
 
+import contextlib
+import glob
 import os
 import shlex
 from typing import Dict, List, NamedTuple, Optional, Tuple
 
 from harness.board.kernel_file import KeptFile, may_read, numbered, read_int, read_text
 from harness.board.power_rails import TOTAL
-from harness.board.source import Counters, Reading, Source, add_sum, plain_name, read_each
+from harness.board.source import Counters, Reading, Source, add_sum, free_channel, possible_mw, read_each
 from harness.core.errors import SourceUnavailableError
-from harness.core.units import uj_per_s_to_mw
+from harness.core.units import mw_to_w, uj_per_s_to_mw, uw_to_mw
+
+MOST_DOMAIN_MW = 1_000_000.0
+"""Twice what the largest sockets of 2025 draw (500 W): the bound of a domain whose limits the kernel does not list."""
+
+PEAK = 2.0  # how far a short mean may lie above the limits, which hold for windows of milliseconds to seconds
 
 
 class Domain(NamedTuple):
     name: str  # as the kernel calls it, below its parents: `package-0 core`
     counter: str  # its file, in microjoule
     range_uj: Optional[int]  # the counter's greatest value, after which it restarts at 0; None if the kernel has none
-
-    @property
-    def channel(self) -> str:
-        return f"power_{plain_name(self.name)}_mw"
+    most_mw: float = MOST_DOMAIN_MW  # more is not believed
 
     @property
     def kind(self) -> str:
@@ -49,6 +53,37 @@ def energy_growth_uj(growth_uj: float, range_uj: Optional[int]) -> float:
     if range_uj is None or growth_uj + range_uj < 0:
         raise ValueError(f"the energy counter fell by {-growth_uj:.0f} uJ and its range is {range_uj} uJ")
     return growth_uj + range_uj
+
+
+def mean_mw(domain: Domain, grown_uj: float, window_s: float) -> float:
+    """The mean power between two readings of a domain's counter.
+
+    ValueError if the counter stands still, was reset, or may have wrapped more often than shows in so long a time.
+    """
+    if grown_uj == 0 and domain.kind in ("package", "dram", "psys"):  # an idle uncore may stand still
+        raise ValueError(f"the energy counter of {domain.name} stands still")
+    energy_uj = energy_growth_uj(grown_uj, domain.range_uj)
+    power_mw = uj_per_s_to_mw(energy_uj, window_s)
+    if power_mw > domain.most_mw and grown_uj < 0:
+        what = f"the energy counter of {domain.name} was reset: it fell by {-grown_uj:.0f} uJ in {window_s:.3g} s"
+        raise ValueError(f"{what}, and a wrap would be {mw_to_w(power_mw):.4g} W")
+    possible_mw(power_mw, domain.most_mw)
+    if domain.range_uj and uj_per_s_to_mw(energy_uj + domain.range_uj, window_s) <= domain.most_mw:
+        what = f"{window_s:.0f} s between two readings are too long for the energy counter of {domain.name}"
+        raise ValueError(f"{what}, which may have wrapped more than once")
+    return power_mw
+
+
+def _most_mw(directory: str, name: str) -> float:
+    """The bound of a domain: of a package twice the greatest of its limits; firmware that sets none shows 4 kW."""
+    if " " in name or not name.startswith("package"):
+        return MOST_DOMAIN_MW
+    limits_mw = []
+    for path in glob.glob(os.path.join(glob.escape(directory), "constraint_*_uw")):
+        if path.endswith(("_max_power_uw", "_power_limit_uw")):
+            with contextlib.suppress(OSError, ValueError):
+                limits_mw.append(uw_to_mw(read_int(path)))
+    return min(PEAK * max(limits_mw, default=0.0) or MOST_DOMAIN_MW, MOST_DOMAIN_MW)
 
 
 def find_domains(root: str) -> List[Domain]:
@@ -75,7 +110,8 @@ def _find_domains(root: str) -> Tuple[List[Domain], Dict[str, str]]:
             nameless[f"power_{plain_name(zone)}_mw"] = f"its name cannot be read: {error}"
             continue
         names[zone] = " ".join(filter(None, [above, own_name]))
-        domains.append(Domain(names[zone], os.path.join(directory, "energy_uj"), _range_uj(directory)))
+        counter = os.path.join(directory, "energy_uj")
+        domains.append(Domain(names[zone], counter, _range_uj(directory), _most_mw(directory, names[zone])))
     return domains, nameless
 
 
@@ -101,7 +137,12 @@ def open_source(root: str) -> Source:
             f"the energy counter {forbidden[0]} may not be read by this user",
             f"until the next boot: `sudo chmod a+r {' '.join(map(shlex.quote, forbidden))}`",
         )
-    by_channel, counters = {domain.channel: domain for domain in domains}, Counters()
+    by_channel: Dict[str, Domain] = {}
+    for domain in domains:
+        by_channel[free_channel("power_{}_mw", domain.name, by_channel)] = domain
+    counters = Counters()
+    names = [domain.name for domain in domains if domain.in_total]
+    twice = next((name for name in names if names.count(name) > 1), "")
     readers = {channel: KeptFile(domain.counter).read_int for channel, domain in by_channel.items()}
 
     def read(now_s: float) -> Reading:
@@ -115,14 +156,13 @@ def open_source(root: str) -> Source:
         window_s, growth_uj = growth
         reading = Reading({}, failed)
         for channel, grown_uj in growth_uj.items():
-            domain = by_channel[channel]
             try:
-                if grown_uj == 0 and domain.kind in ("package", "dram", "psys"):  # an idle uncore may stand still
-                    raise ValueError(f"the energy counter of {domain.name} stands still")
-                reading.values[channel] = uj_per_s_to_mw(energy_growth_uj(grown_uj, domain.range_uj), window_s)
+                reading.values[channel] = mean_mw(by_channel[channel], grown_uj, window_s)
             except ValueError as error:
                 failed[channel] = str(error)
-        if not nameless:
+        if twice:
+            failed[TOTAL] = f"two domains are named {twice}: whether one counts the other too is unknown"
+        elif not nameless:
             add_sum(reading, TOTAL, [channel for channel, domain in by_channel.items() if domain.in_total])
         return reading
 

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Callable, Dict, Iterable, List, Tuple
 
 from harness.board.power_rails import TOTAL
+from harness.board.source import possible_mw
 from harness.core.errors import HarnessError, InvalidValueError, SourceUnavailableError
 from harness.core.files import read_bounded
 from harness.core.profiles import Series, Telemetry
@@ -29,6 +30,9 @@ TIME = "time_s"
 POWERS: Dict[str, Callable[[float], float]] = {"power_mw": float, "power_w": w_to_mw}  # to milliwatt
 SOCKET = "power_socket_mw"  # the channel of the whole device at its plug, beside the board's own sensors
 LONGEST_WAIT_S = 30.0  # for a meter that writes seldom
+
+MOST_MW = 25_000_000.0
+"""More than any one plug gives: 32 A of three phases at 400 V are 22 kW (IEC 60309)."""
 
 EPOCH_S = (1e9, 1e10)  # since 1970 in this century and the next two; not their milliseconds, nor since a start
 EXAMPLE = f"the first line names the columns: {TIME} and {' or '.join(POWERS)}"
@@ -45,8 +49,27 @@ def read_power_log(path: Path) -> Telemetry:
         raise InvalidValueError(f"power log {path}: {error.what}", error.hint) from error
     gaps_s = [later - earlier for earlier, later in zip(series.times_s, series.times_s[1:])]
     interval_s = statistics.median(gaps_s)
+    series, why = possible_samples(series)
+    if len(series.values) < 2:
+        raise InvalidValueError(f"power log {path}: {why}", "check the unit of its columns power_w and power_mw")
     note = f"the whole device at its plug, as recorded in {path.name}"
-    return Telemetry(interval_s, interval_s, series={TOTAL: series}, notes={TOTAL: note})
+    missing = {TOTAL: why} if why else {}
+    return Telemetry(interval_s, interval_s, series={TOTAL: series}, missing=missing, notes={TOTAL: note})
+
+
+def possible_samples(series: Series, most_mw: float = MOST_MW) -> Tuple[Series, str]:
+    """The samples that a plug can give, and how many are left out, with the reason; empty if none is."""
+    kept, why = [], ""
+    for time_s, power_mw in zip(*series):
+        try:
+            kept.append((time_s, possible_mw(power_mw, most_mw)))
+        except ValueError as error:
+            why = why or str(error)
+    if not why:
+        return series, ""
+    times_s, values = zip(*kept) if kept else ((), ())
+    lost = len(series.values) - len(kept)
+    return Series(times_s, values), f"{why} ({lost} of {len(series.values)} samples)"
 
 
 class SocketMeter:

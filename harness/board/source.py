@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import importlib
 import itertools
+import math
 import re
 from typing import Any, Callable, Collection, Dict, Iterator, Mapping, NamedTuple, Optional, Sequence, Tuple
 
@@ -16,6 +17,7 @@ from harness.board.bounded_reads import watched
 from harness.board.kernel_file import KeptFile
 from harness.core.errors import SourceUnavailableError
 from harness.core.terminal import available_hint
+from harness.core.units import mw_to_w
 
 
 class SourceModule(NamedTuple):
@@ -45,6 +47,16 @@ MIN_WINDOW_S = 0.02
 20 updates of a RAPL counter. A rate over a shorter time would be noise."""
 
 
+MOST_BOARD_MW = 500_000.0
+"""More than the supply of any Jetson kit or Raspberry Pi gives: the bound of a board without facts."""
+
+
+MOST_MACHINE_MW = 100_000_000.0
+"""More than the supply of any one machine gives: the bound of what a package's source reads."""
+
+POWER_TOTAL = "power_total_mw"
+
+
 class SourceSpec(NamedTuple):
     name: str  # one of `SOURCES`, or `module:FUNCTION` of another package
     options: Dict[str, Any] = {}  # noqa: RUF012 - never changed; keyword arguments of its `open_source`
@@ -72,7 +84,27 @@ class Source(NamedTuple):
 
 def open_source(spec: SourceSpec, root: str) -> Source:
     """Open the source that `spec` names; SourceUnavailableError if it does not exist or may not be read."""
-    return _opener(spec.name)(spec.root or root, **spec.options)
+    source = _opener(spec.name)(spec.root or root, **spec.options)
+    if spec.name in SOURCES:
+        return source
+    return Source(source.notes, lambda now_s: _possible(source.read(now_s)))
+
+
+def _possible(reading: Reading) -> Reading:
+    """A reading of a package's source without numbers that are none, and power that no supply gives."""
+    values, failed = dict(reading.values), dict(reading.failed)
+    for channel, value in reading.values.items():
+        try:
+            if not math.isfinite(value):
+                raise ValueError(f"it reads {value}")
+            if channel.endswith("_mw"):
+                possible_mw(value, MOST_MACHINE_MW)
+        except ValueError as error:
+            failed[channel] = str(error)
+    lost = [channel for channel in failed if channel.startswith("power_") and channel in values]
+    if lost and POWER_TOTAL in values:  # the others in it may have hidden what is wrong with this one
+        failed.setdefault(POWER_TOTAL, f"{lost[0]}: {failed[lost[0]]}")
+    return Reading({channel: value for channel, value in values.items() if channel not in failed}, failed)
 
 
 OPEN_S = 30.0  # most that opening a source takes: starting the helper, or waiting for jtop
@@ -113,11 +145,19 @@ def read_each(readers: Mapping[str, Callable[[], float]]) -> Reading:
     return Reading(values, failed)
 
 
+def possible_mw(power_mw: float, most_mw: float) -> float:
+    """A reading of power; ValueError if its supply cannot give it, so that the sample is dropped and counted."""
+    if abs(power_mw) <= most_mw:
+        return power_mw
+    raise ValueError(f"it reads {mw_to_w(power_mw):.4g} W, and its supply gives at most {mw_to_w(most_mw):.4g} W")
+
+
 def add_sum(reading: Reading, channel: str, parts: Sequence[str]) -> None:
     """Add the sum of channels to a reading; if one of them has no value, there is no sum, never one of fewer."""
     without = [part for part in parts if part not in reading.values]
     if without:
-        reading.failed[channel] = f"its part {', '.join(without)} gave no value"
+        why = reading.failed.get(without[0])
+        reading.failed[channel] = f"its part {', '.join(without)} gave no value{f': {why}' if why else ''}"
     else:
         reading.values[channel] = sum(reading.values[part] for part in parts)
 

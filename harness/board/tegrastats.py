@@ -16,12 +16,13 @@ import collections
 import dataclasses
 import datetime
 import itertools
+import math
 import re
 import statistics
 from typing import DefaultDict, Dict, Iterable, List, Match, NamedTuple, Optional, Sequence, Tuple
 
 from harness.board.power_rails import BELOW_0, NOT_CONNECTED, TOTAL, choose_total, rail_channel
-from harness.board.source import plain_name
+from harness.board.source import MOST_BOARD_MW, plain_name, possible_mw
 from harness.board.thermal import SENSOR_OFF_C
 from harness.core.errors import InvalidValueError
 from harness.core.profiles import Series, Telemetry
@@ -37,9 +38,10 @@ class TegrastatsLine:
 
     at: Optional[datetime.datetime] = None  # the board's local time, in whole seconds
     values: Dict[str, float] = dataclasses.field(default_factory=dict)  # all but the total
-    rails_mw: Dict[str, float] = dataclasses.field(default_factory=dict)  # by label, without those not connected
+    rails_mw: Dict[str, float] = dataclasses.field(default_factory=dict)  # by label; NaN of one that it has twice
     off: List[str] = dataclasses.field(default_factory=list)  # channels of temperature sensors that are off
     unknown: List[str] = dataclasses.field(default_factory=list)  # words that were not understood
+    twice: List[str] = dataclasses.field(default_factory=list)  # channels that it has twice, and no value of
     is_empty: bool = True  # whether nothing in it was understood but, perhaps, a date
 
 
@@ -51,8 +53,14 @@ def parse_line(text: str) -> TegrastatsLine:
         matches = ((kind, pattern.match(text, position)) for kind, pattern in _FIELDS)
         kind, match = next((kind, match) for kind, match in matches if match)
         line.is_empty &= kind in ("skip", "date", "unknown")
+        before, line.values = line.values, {}
         _take(line, kind, match)
+        line.twice += [channel for channel in line.values if channel in before]
+        line.values = {**before, **line.values}
         position = match.end()
+    for channel in line.twice:  # two lines in one, or a rail of the module and one of the carrier: none is guessed
+        line.values.pop(channel, None)
+    line.rails_mw.update({label: math.nan for label in line.rails_mw if rail_channel(label) in line.twice})
     return line
 
 
@@ -136,10 +144,12 @@ def parse_log(
     interval_s: Optional[float] = None,
     total: Optional[Sequence[str]] = None,
     remark: str = "",
+    most_mw: float = MOST_BOARD_MW,
 ) -> Telemetry:
     """Turn a recorded log into telemetry whose time starts at 0 with its first line.
 
     `interval_s` is what tegrastats was given; None if every line has a date. `total`, `remark`: of `choose_total`.
+    `most_mw` is more than the board's supply gives: such readings are left out and counted.
     """
     if interval_s is not None and not interval_s > 0:
         raise InvalidValueError(f"the interval of a tegrastats log must be above 0 s, got {interval_s}")
@@ -157,15 +167,31 @@ def parse_log(
     troubles: DefaultDict[str, List[str]] = collections.defaultdict(list)
     labels = dict.fromkeys(label for row in rows for label in row.line.rails_mw)
     definition = choose_total(list(labels), total, remark)
+    impossible: List[str] = []  # a reason for each line whose total no supply gives
     for time_s, row in zip(times_s, rows):
+        failed = dict.fromkeys(row.line.twice, "it is in a line twice")
+        for label, power_mw in row.line.rails_mw.items():
+            try:
+                possible_mw(power_mw, most_mw)
+            except ValueError as error:
+                failed.setdefault(rail_channel(label), str(error))
+        in_total = [channel for channel in map(rail_channel, definition.rails) if channel in failed]
+        impossible += [failed[channel] for channel in in_total[:1] if channel not in row.line.twice]
         for channel, value in row.line.values.items():
-            series[channel].append((time_s, value))
+            if channel not in failed:
+                series[channel].append((time_s, value))
+        readings = {label: mw for label, mw in row.line.rails_mw.items() if rail_channel(label) not in failed}
         try:
-            series[TOTAL].append((time_s, definition.of(row.line.rails_mw)))
+            series[TOTAL].append((time_s, possible_mw(definition.of(readings), most_mw)))
         except ValueError as error:
-            troubles[TOTAL].append(str(error))
+            failed[TOTAL] = str(error)
+        for channel, why in failed.items():
+            troubles[channel].append(why)
         for channel in row.line.off:
             troubles[channel].append("its sensor is off")
+    if 2 * len(impossible) > len(rows):
+        what = f"the total power of {len(impossible)} of {len(rows)} lines cannot be: {impossible[0]}"
+        raise InvalidValueError(what, "that looks like uW; tegrastats prints mW")
     for channel, whys in troubles.items():
         missing[channel] = f"{whys[0]} ({len(whys)} of {len(rows)} lines)"
     return Telemetry(

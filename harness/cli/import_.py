@@ -6,13 +6,14 @@ import argparse
 import re
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Optional
+from typing import TYPE_CHECKING, Any, Dict, Optional
 
 from harness.board.tegrastats import parse_line, parse_log
 from harness.cli.options import add_include_flagged, output_file
 from harness.core.boards import board_names, is_board, load_board
 from harness.core.corpus import CORPUS_COLUMNS, SUFFIXES, TASKS, Column, Row, described, rows_of, write_corpus
 from harness.core.errors import InvalidValueError
+from harness.core.metrics import POWER_CHANNEL
 from harness.core.mode_texts import only_mode
 from harness.core.power_modes import UNKNOWN_KHZ, PowerMode, parse_power_mode
 from harness.core.terminal import counted
@@ -121,12 +122,16 @@ def _from_log(arguments: argparse.Namespace) -> Row:
     }
     log = arguments.tegrastats
     lines = read_text(log).splitlines()
-    rails = load_board(arguments.device).rails if is_board(arguments.device) else None
-    total, remark = (rails.total or None, rails.note) if rails else (None, "")
+    of_board: Dict[str, Any] = {}
+    if is_board(arguments.device):
+        board = load_board(arguments.device)
+        of_board = {"total": board.rails.total or None, "remark": board.rails.note, "most_mw": board.most_mw}
     try:
-        telemetry = parse_log(lines, interval_s=arguments.interval, total=total, remark=remark)
+        telemetry = parse_log(lines, interval_s=arguments.interval, **of_board)
     except InvalidValueError as error:
         raise InvalidValueError(f"{log}: {error.what}", error.hint) from error
+    if POWER_CHANNEL in telemetry.series and POWER_CHANNEL in telemetry.missing:
+        print(f"note: {log}: left out of {POWER_CHANNEL}: {telemetry.missing[POWER_CHANNEL]}", file=sys.stderr)
     began = next((line.at for line in map(parse_line, lines) if not line.is_empty), None)
     return recorded_row(case, telemetry, log, arguments.minibatch_times, began)
 

@@ -201,6 +201,7 @@ class JetsonDevice:
 
     def telemetry_sources(self, data_directory: Path) -> List[SourceSpec]:
         board, spec = str(self._board_root), self._board.spec
+        bound: Dict[str, Any] = {"most_mw": spec.most_mw} if spec is not None else {}
         total: Dict[str, Any] = {}
         if spec is not None and spec.rails.total:  # the facts define the total power, if this board has these rails
             labels = set(self._rail_labels())
@@ -212,12 +213,12 @@ class JetsonDevice:
             SourceSpec("diskstats", {"path": str(data_directory.resolve())}),
             SourceSpec("thermal", root=board),
             SourceSpec("cpufreq", {"measured": True}, root=board),
-            SourceSpec(self.power_source, total, root=board),
+            SourceSpec(self.power_source, {**total, **bound}, root=board),
             SourceSpec("devfreq", root=board),
             SourceSpec("throttle", root=board),
             SourceSpec("fan", root=board),
         ]
-        return [*sources, SourceSpec("jtop")] if (self._board_root / "run/jtop.sock").exists() else sources
+        return [*sources, SourceSpec("jtop", bound)] if (self._board_root / "run/jtop.sock").exists() else sources
 
     def check(self, case: Case) -> None:
         if self._stale and self.configuration.fresh_boot == REQUIRED:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import List
+from typing import Any, Dict, List
 
 from harness.board.source import SourceSpec
+from harness.core.boards import load_board
 from harness.core.cases import CONCURRENT, IDLE, Case, parts_of
 from harness.core.environment import memory_bytes
 from harness.core.errors import CannotRunError
@@ -31,8 +32,11 @@ class RaspberryPi(HostDevice):
     def telemetry_sources(self, data_directory: Path) -> List[SourceSpec]:
         """Those of the host, with measured CPU clocks: under-voltage lowers them, and the driver does not report it."""
         sources = super().telemetry_sources(data_directory)
-        measured = {"measured": True}
-        return [each._replace(options=measured) if each.name == "cpufreq" else each for each in sources]
+        options: Dict[str, Dict[str, Any]] = {
+            "cpufreq": {"measured": True},
+            self.power_source: {"most_mw": load_board(NAME).most_mw},
+        }
+        return [each._replace(options=options.get(each.name, each.options)) for each in sources]
 
     def check(self, case: Case) -> None:
         """Refuse workloads that run out of memory: the kernel would kill the run, or another process, midway."""

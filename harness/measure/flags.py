@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import statistics
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
@@ -21,7 +22,7 @@ from harness.core.cases import (
     workers_and_storage,
 )
 from harness.core.files import read_toml
-from harness.core.metrics import POWER_CHANNEL, between, end_s
+from harness.core.metrics import POWER_CHANNEL, STABLE_TOLERANCE, between, end_s
 from harness.core.profiles import CLEAN, NO_SERIES, Minibatch, Profile, Telemetry
 from harness.core.units import bytes_to_mb
 from harness.workloads.data.data_set import IN_MEMORY
@@ -71,6 +72,7 @@ def find_flags(profile: Profile) -> List[str]:
             *_fan(conditions, telemetry, start, end),
             *_clocks(case, conditions, between(telemetry.series.get(CAPPED, NO_SERIES), start, end).values),
             *_telemetry_gaps(telemetry),
+            *idle_power_flags(telemetry, start, end),
             *([] if conditions["clean_process"] else [_NOT_CLEAN]),
         ]
     slowdown = conditions.get("injected_slowdown")
@@ -88,7 +90,8 @@ def find_flags(profile: Profile) -> List[str]:
         *([f"temperature-unwatched: {_NO_HEAT.format(most_c)}"] if most_c and not watched else []),
     ]
     if case.task == CONCURRENT:
-        waiting, flags = aggregates["waiting"] or 0.0, [*common, *_telemetry_gaps(telemetry)]
+        flags = [*common, *_telemetry_gaps(telemetry), *_power_gaps(telemetry), *_power_scope(conditions, telemetry)]
+        waiting = aggregates["waiting"] or 0.0
         if waiting > BATCHES_WAITING * Mix.parse(case.workload).batch_size:
             flags.append(f"overloaded: {waiting:.0f} requests were waiting at the end")
         return flags
@@ -223,14 +226,35 @@ def _telemetry_gaps(telemetry: Telemetry) -> Iterator[str]:
 def _power(
     conditions: Mapping[str, Any], telemetry: Telemetry, aggregates: Mapping[str, Optional[float]]
 ) -> Iterator[str]:
+    yield from _power_gaps(telemetry)
+    if POWER_CHANNEL in telemetry.series and aggregates.get("power_settled_s") is None:
+        yield "power-unsettled: power never became stable"
+    yield from _power_scope(conditions, telemetry)
+
+
+def _power_gaps(telemetry: Telemetry) -> Iterator[str]:
     if POWER_CHANNEL in telemetry.missing:
         yield f"power-gaps: {telemetry.missing[POWER_CHANNEL]}"
-    if POWER_CHANNEL not in telemetry.series:
+
+
+def _power_scope(conditions: Mapping[str, Any], telemetry: Telemetry) -> Iterator[str]:
+    """Whether a GPU that the case uses is outside of the total."""
+    accelerator = conditions.get("accelerator", "cpu")
+    if POWER_CHANNEL in telemetry.series and conditions.get("power_source") == "rapl" and accelerator != "cpu":
+        yield f"power-without-gpu: the power of {accelerator} is not in the total"
+
+
+def idle_power_flags(telemetry: Telemetry, start: float, end: float) -> Iterator[str]:
+    """As `_power`. Nothing changes while a device idles, so both halves of the time must have the same power."""
+    yield from _power_gaps(telemetry)
+    power = between(telemetry.series.get(POWER_CHANNEL, NO_SERIES), start, end)
+    half = len(power.values) // 2
+    if half < 2:
         return
-    if aggregates.get("power_settled_s") is None:
-        yield "power-unsettled: power never became stable"
-    if conditions["power_source"] == "rapl" and conditions["accelerator"] != "cpu":
-        yield f"power-without-gpu: the power of {conditions['accelerator']} is not in the total"
+    early_mw, late_mw = statistics.median(power.values[:half]), statistics.median(power.values[-half:])
+    if abs(late_mw - early_mw) > STABLE_TOLERANCE * abs(statistics.median(power.values)):
+        change = f"from {early_mw:.0f} mW in the first half to {late_mw:.0f} mW in the second"
+        yield f"power-unsettled: power went {change}"
 
 
 def _data(case: Case, conditions: Mapping[str, Any], minibatches: Sequence[Minibatch]) -> Iterator[str]:

@@ -26,6 +26,7 @@ from harness.core.frequency_residency import clock_use
 from harness.core.metrics import POWER_CHANNEL, summarise_idle
 from harness.core.power_modes import PowerMode
 from harness.core.profiles import Profile, Telemetry, wall_clock
+from harness.measure.flags import idle_power_flags
 from harness.measure.peak_memory import PeakMemory
 from harness.measure.rounds import Rounds, never, nothing, run_rounds
 
@@ -140,5 +141,6 @@ def metered_profile(case: Case, conditions: Mapping[str, Any], provenance: str, 
         "power_definition": log.notes[POWER_CHANNEL],
     }
     aggregates = summarise_idle(log, times_s[0], times_s[-1])
+    flags = list(idle_power_flags(log, times_s[0], times_s[-1]))
     imported_at = wall_clock()
-    return Profile(case, provenance, own, [], log, aggregates, [], imported_at)
+    return Profile(case, provenance, own, [], log, aggregates, flags, imported_at)

@@ -27,7 +27,7 @@ from harness.board.lock import interrupt_kept
 from harness.board.page_cache import PageCache, residency
 from harness.board.sampler import SAMPLER, Sampler
 from harness.board.saved_state import default_state_dir
-from harness.board.socket_meter import SOCKET, SocketMeter
+from harness.board.socket_meter import MOST_MW, SOCKET, SocketMeter, possible_samples
 from harness.board.source import SourceSpec
 from harness.board.thermal import refuse_heat
 from harness.core import board_threshold, cases, metrics
@@ -211,9 +211,14 @@ def metered(profile: Profile, meter: SocketMeter) -> Profile:
     except HarnessError as error:
         missing = {**telemetry.missing, SOCKET: f"{meter.path.name}: {error}"}
         return dataclasses.replace(profile, telemetry=dataclasses.replace(telemetry, missing=missing))
+    module_peak_mw = profile.aggregates.get("power_peak_mw")
+    most_mw = min(MOST_MW, SOCKET_SHARES[1] * module_peak_mw) if module_peak_mw else MOST_MW
+    series, why = possible_samples(series, most_mw)
+    figures = metrics.summarise_socket(series, spans)
     telemetry = dataclasses.replace(
         telemetry,
         series={**telemetry.series, SOCKET: series},
+        missing={**telemetry.missing, SOCKET: f"{meter.path.name}: {why}"} if why else telemetry.missing,
         notes={**telemetry.notes, SOCKET: f"the whole device at its plug, as recorded in {meter.path.name}"},
     )
     return dataclasses.replace(profile, telemetry=telemetry, aggregates={**profile.aggregates, **figures})

@@ -22,6 +22,11 @@ BOARDS: Dict[str, Path] = {path.stem: path for path in sorted(BOARDS_FOLDER.glob
 """The suite's own boards, by their name in the corpus; `board_names` has those of packages too."""
 
 
+PEAK_OF_INPUT, PEAK_OF_MODULE = 2.0, 3.0
+"""How far a reading may lie above the limit of the input, and above the module's peak power, to be believed: short
+peaks lie above a mean, and some rails feed the carrier too."""
+
+
 class CpuCluster(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     name: str  # of the cluster's PARAM in nvpmodel files
     cores: Tuple[int, ...]  # numbers of its cores; the first is the one whose cpufreq path the PARAM has
@@ -121,6 +126,11 @@ class BoardSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def ram_bytes(self) -> int:
         """Memory of the CPU, which a Jetson's GPU shares."""
         return self.memory.host_bytes or self.memory.bytes
+
+    @property
+    def most_mw(self) -> float:
+        """More than its supply gives, peaks included: a reading above is an error of the sensor."""
+        return max(PEAK_OF_INPUT * self.input_limit_mw, PEAK_OF_MODULE * self.peak_power_mw)
 
     @property
     def is_jetson(self) -> bool:

@@ -172,7 +172,7 @@ def test_the_cpu_package_is_a_channel_of_its_own_and_part_of_the_sum(driver, tre
     [
         ({"sm": "fails"}, "gpu_khz", "Unknown Error"),
         ({"temperature": "fails"}, "temperature_gpu_c", "Unknown Error"),
-        ({"watt": 0}, "power_gpu_mw", "stands still"),
+        ({"watt": 0, "milliwatt": None}, "power_gpu_mw", "no sampled power"),
         ({"processes": [1, 2]}, "gpu_other_processes", "a container has numbers of its own"),
     ],
 )
@@ -185,6 +185,45 @@ def test_what_fails_is_missing_by_itself(driver, tmp_path, change, channel, said
     assert channel not in found.values
     assert "gpu_memory_used_bytes" in found.values or channel == "temperature_gpu_c"
     assert ("power_total_mw" in found.values) == (channel != "power_gpu_mw")
+
+
+@pytest.mark.parametrize(
+    ("counter", "said"),
+    [
+        ({"energy_mj": 0}, "its energy counter stands at 0"),
+        ({"energy_mj": "fails"}, "the energy counter cannot be read: nvmlDeviceGetTotalEnergyConsumption: Unknown"),
+    ],
+    ids=["stands-at-0", "unknown-error"],
+)
+def test_a_gpu_without_a_counter_that_works_is_measured_by_sampled_power(driver, tmp_path, counter, said):
+    driver.change(milliwatt=42_000, pcie="fails", limits="fails", **counter)
+    source = nvml.open_source(str(tmp_path), "0", pid=7)
+    assert said in source.notes["power_gpu_mw"]
+    assert source.read(0.0).values["power_total_mw"] == 42_000
+
+
+def test_a_counter_that_fails_later_costs_no_power_and_is_named(driver, tmp_path):
+    driver.change(milliwatt=42_000, energy_mj=1_000_000)
+    source = nvml.open_source(str(tmp_path), "0", pid=7)
+    source.read(0.0)
+    counters = [(1_000_000, "stands still"), ("fails", "Unknown Error"), (10, "was reset")]
+    for second, (counter, said) in enumerate(counters, start=1):
+        driver.change(energy_mj=counter)
+        found = source.read(float(second))
+        assert found.values["power_total_mw"] == 42_000
+        assert said in found.failed[nvml.ENERGY]
+
+
+def test_counter_and_sampled_power_are_compared_once_while_power_is_steady(driver, tmp_path):
+    driver.change(milliwatt=42_000, energy_mj=1_000_000)
+    source = nvml.open_source(str(tmp_path), "0", pid=7)
+    taken = []
+    for second in range(5):
+        driver.change(energy_mj=1_000_000 + 42 * second)  # a counter of joules
+        found = source.read(float(second))
+        taken.append((found.values.get("power_total_mw"), found.failed.get(nvml.ENERGY, "")))
+    assert [power for power, _ in taken] == [None, 42, 42_000, 42_000, 42_000]
+    assert "the GPU draws 0.042 W, by sampled power 42 W" in taken[2][1]
 
 
 def test_heat_is_a_throttle_and_a_power_cap_is_what_a_limit_is_for(driver, tmp_path):

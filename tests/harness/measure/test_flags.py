@@ -173,6 +173,20 @@ def test_an_idle_device_that_others_use_or_that_trained_before_is_named():
     assert list(flags(telemetry=Telemetry(1.0), **{**idle, "logging": "the power sensor alone, every 1 s"})) == []
 
 
+def idle_flags(values, **record):
+    case = dataclasses.replace(CASE, workload="idle", task="idle", settings=Settings(minibatches=None, idle_s=60.0))
+    conditions = {"logging": "off", "clean_process": True}
+    telemetry = Telemetry(1.0, series={"power_total_mw": Series(tuple(range(len(values))), tuple(values))}, **record)
+    return flags(case, telemetry, [], **conditions)
+
+
+def test_idle_power_that_falls_within_the_minute_is_flagged_and_steady_power_is_not():
+    falling = [15_900 - 112 * second for second in range(61)]
+    assert "from 14276 mW in the first half to 10804 mW in the second" in idle_flags(falling)["power-unsettled"]
+    assert idle_flags([15_900, *[9_200 + second % 3 for second in range(60)]]) == {}
+    assert "rail" in idle_flags([9_200] * 61, missing={"power_total_mw": "rail VDD_IN"})["power-gaps"]
+
+
 def test_a_sample_above_what_board_or_supply_allow_is_named_with_the_limit():
     limits = [["power_vdd_in_mw", 25_000.0, "the over-current limit of VDD_IN (curr1_crit)"],
               ["power_total_mw", 20_000.0, "what a nano's input may take"]]  # fmt: skip

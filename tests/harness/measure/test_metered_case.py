@@ -119,3 +119,13 @@ def test_a_meter_of_a_simulated_board_is_refused(run_suite, tmp_path):
     (tmp_path / "m.csv").write_text("time_s,power_w\n1800000000,1\n1800000001,1\n")
     done = run_suite("--collect-only", "--device", "sim:orin-agx", "--socket-meter", "m.csv", check=False)
     assert "sim:orin-agx is at no plug" in done.stderr + done.stdout
+
+
+def test_a_sample_that_the_plug_cannot_give_is_left_out_and_flagged():
+    meter = Meter(31.5)
+    meter._samples[9] = (meter._samples[9][0], 5e9)
+    found = metered(profile(), meter)
+    assert found.aggregates["socket_peak_mw"] == 31_500
+    assert set(found.telemetry.series["power_socket_mw"].values) == {31_500}
+    (flag,) = kinds(found)
+    assert "(1 of 65 samples)" in flag
