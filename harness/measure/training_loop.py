@@ -41,9 +41,11 @@ from harness.core.profiles import CLEAN, FIRST, SETTLING, Minibatch
 from harness.core.units import bytes_to_mib, kib_to_bytes, ms_to_s, s_to_ms
 from harness.measure.rounds import Rounds, nothing, run_rounds
 from harness.workloads.failures import (
+    fragmentation_hint,
     is_out_of_memory,
     is_out_of_shared_memory,
     last_line,
+    other_trouble,
     own_code_failed,
     worker_start_method,
 )
@@ -109,11 +111,15 @@ def failures_explained(what: str, is_own: bool = False) -> Iterator[None]:
                 f"{what}: DataLoader workers ran out of shared memory, which has {size} ({last_line(error)})",
                 shared_memory_hint(2 * total),
             ) from error
+        trouble, in_pieces = other_trouble(error), fragmentation_hint()
         if is_out_of_memory(error):
             raise DoesNotFitError(
                 f"{what} does not fit into the memory of {accelerator_name()} ({last_line(error)}; {_peak_memory()})",
-                "a smaller batch size, or fewer workers",
+                "; ".join(filter(None, ["a smaller batch size, or fewer workers", in_pieces])),
             ) from error
+        if trouble is not None:
+            hint = "; ".join(filter(None, [trouble.hint, in_pieces if "allocation" in trouble.what else ""]))
+            raise CannotRunError(f"{what}: {trouble.what} ({last_line(error)})", hint) from error
         if not is_own:
             raise
         raise own_code_failed(f"workload {what}", error) from error

@@ -1,4 +1,4 @@
-"""Failures of a training workload: too little memory, or an error in a user's own code, with its place."""
+"""Failures of a training workload: too little memory, a driver that fails, or an error in a user's own code."""
 
 from __future__ import annotations
 
@@ -8,17 +8,49 @@ import signal
 import sysconfig
 import traceback
 from pathlib import Path
+from typing import NamedTuple, Optional, Pattern
 
+from harness.core.environment import l4t_release
 from harness.core.errors import WorkloadError
 
 _NO_MEMORY = re.compile(
-    r"out of (shared )?memory|NVML_SUCCESS == r|CUDACachingAllocator|CU\w+_STATUS_\w*ALLOC(ATION)?_FAILED|"
-    r"cudaErrorMemoryAllocation|NvMap|NvRmMem|Cannot allocate memory|std::bad_alloc|"
+    r"out of (shared )?memory|\br INTERNAL ASSERT FAILED|CU\w+_STATUS_\w*ALLOC(ATION)?_FAILED|"
+    r"cudaErrorMemoryAllocation|Nv(Map|RmMem)\w*\b.*\berror 12\b|Cannot allocate memory|std::bad_alloc|"
     r"can't allocate memory|Unable to allocate|worker .*killed by signal: (Killed|9\b|SIGKILL)",
     re.IGNORECASE,
 )
-"""Messages of allocators: torch on desktops and on Jetson boards, cuDNN, cuBLAS, the kernel of a board, numpy, and a
-DataLoader whose worker the kernel killed."""
+"""Messages of allocators: torch on desktops and on Jetson boards (`NVML_SUCCESS == r`, which it checks after a failed
+allocation alone), cuDNN, cuBLAS, the kernel of a board (12 is ENOMEM), numpy, and a DataLoader whose worker the kernel
+killed."""
+
+FRAGMENTS_SINCE = (36, 4, 7)
+"""The release of L4T since which memory that was freed may stay in pieces (ggml-org/llama.cpp#23732)."""
+
+
+class Trouble(NamedTuple):
+    pattern: Pattern[str]
+    what: str  # happened
+    hint: str
+
+
+NOT_MEMORY = (
+    Trouble(
+        re.compile(r"nvmap\b.*permission denied|NvRmMem\w*\b.*permission denied|/dev/nvmap", re.IGNORECASE),
+        "this user may not open the GPU's device files",
+        "`sudo usermod -aG video,render $USER`, then log in again; a container needs `--runtime nvidia`",
+    ),
+    Trouble(
+        re.compile(r"nvml\w+_v2_\(.*INTERNAL ASSERT FAILED", re.DOTALL),
+        "an allocation on the GPU failed, and torch could not report why, because NVML does not work here",
+        "close other programs and run again; if memory is free, reboot: the driver may have been updated",
+    ),
+    Trouble(
+        re.compile(r"INTERNAL ASSERT FAILED.*CUDACachingAllocator|CUDACachingAllocator.*INTERNAL ASSERT", re.DOTALL),
+        "torch's allocator failed a check of its own, which is no lack of memory",
+        "run again without PYTORCH_CUDA_ALLOC_CONF, or with another version of torch",
+    ),
+)
+"""Messages that name an allocator or the driver and mean something else; the first that matches counts."""
 
 _NO_SHARED_MEMORY = re.compile(
     r"killed by signal: Bus error|out of shared memory\. |shared memory ?\(shm\)|</torch_\d+"
@@ -42,6 +74,23 @@ def is_out_of_memory(error: BaseException) -> bool:
     gone = [worker for names in frames for worker in names.get("failed_workers", ())]
     is_it |= any(getattr(worker, "exitcode", None) == -signal.SIGKILL for worker in gone)
     return is_it or (error.__cause__ is not None and is_out_of_memory(error.__cause__))
+
+
+def other_trouble(error: BaseException) -> Optional[Trouble]:
+    """What an error of driver or allocator means if it is no lack of memory; None of any other error."""
+    text = str(error)
+    trouble = next((one for one in NOT_MEMORY if one.pattern.search(text)), None)
+    if trouble is None and error.__cause__ is not None:
+        return other_trouble(error.__cause__)
+    return trouble
+
+
+def fragmentation_hint(root: Path = Path("/")) -> str:
+    """What to try on a release of L4T that leaves memory in pieces; empty elsewhere."""
+    release = l4t_release(root)
+    if release is None or tuple(map(int, re.findall(r"\d+", release))) < FRAGMENTS_SINCE:
+        return ""
+    return f"on L4T {release} freed memory may stay fragmented until a reboot: if it fitted before, `sudo reboot`"
 
 
 def is_out_of_shared_memory(error: BaseException) -> bool:

@@ -6,6 +6,7 @@ import functools
 import importlib.metadata
 import multiprocessing
 import os
+import re
 import sys
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from harness.core.cases import Case, CaseSettings
 from harness.core.errors import CannotRunError, DoesNotFitError, HarnessError, InvalidValueError
 from harness.workloads import WORKLOADS, Workload, get_workload, registry
 from harness.workloads.data import data_set
-from harness.workloads.failures import is_out_of_memory
+from harness.workloads.failures import fragmentation_hint, is_out_of_memory, other_trouble
 from tests.named_modes import mode_on
 
 MODULE = """
@@ -311,7 +312,6 @@ def test_workers_whose_batches_shared_memory_cannot_hold_are_refused_before_torc
     "CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`",
     "std::bad_alloc",
     "NvMapMemAllocInternalTagged: 1075072515 error 12",
-    "NvRmMemInitNvmap failed with Permission denied",
     "[enforce fail at alloc_cpu.cpp:83] . DefaultCPUAllocator: can't allocate memory: you tried to allocate 8 bytes",
     "DataLoader worker (pid 4711) is killed by signal: Killed. ",
     "DataLoader worker (pid(s) 12) exited unexpectedly: out of shared memory",
@@ -323,6 +323,43 @@ def test_what_allocators_say_is_memory_that_ran_out_and_other_errors_are_not(tex
     assert is_out_of_memory(MemoryError())
     assert not is_out_of_memory(RuntimeError("DataLoader worker (pid 3) is killed by signal: Segmentation fault."))
     assert not is_out_of_memory(RuntimeError("memory format option is only supported by strided tensors"))
+
+
+ASSERT = 'INTERNAL ASSERT FAILED at "../c10/cuda/CUDACachingAllocator.cpp":963, please report a bug to PyTorch.'
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("NvRmMemInitNvmap failed with Permission denied", "may not open"),
+        ("Error: Can't initialize nvrm channel, nvmap: Permission denied", "may not open"),
+        (f"NVML_SUCCESS == DriverAPI::get()->nvmlInit_v2_() {ASSERT}", "could not report why"),
+        (f"NVML_SUCCESS == DriverAPI::get()->nvmlDeviceGetHandleByPciBusId_v2_( pci_id, &d) {ASSERT}", "report why"),
+        (f"!block->allocated && block->event_count == 0 {ASSERT}", "no lack of memory"),
+        (f"captures_underway.empty() {ASSERT}", "no lack of memory"),
+    ],
+)
+def test_an_assertion_of_the_allocator_or_a_driver_that_refuses_is_no_lack_of_memory(text, words):
+    assert not is_out_of_memory(RuntimeError(text))
+    assert words in other_trouble(RuntimeError(text)).what
+    wrapped = RuntimeError("caught in a thread")
+    wrapped.__cause__ = RuntimeError(text)
+    assert words in other_trouble(wrapped).what
+    assert other_trouble(RuntimeError("shape '[3]' is invalid for input of size 4")) is None
+
+
+@pytest.mark.parametrize(
+    ("release", "said"),
+    [("R36 (release), REVISION: 4.7", True), ("R38 (release), REVISION: 2.0", True),
+     ("R36 (release), REVISION: 4.3", False), ("R35 (release), REVISION: 6.1", False), ("", False)],
+)  # fmt: skip
+def test_memory_that_stays_fragmented_until_a_reboot_is_said_with_the_release(tmp_path, release, said):
+    (tmp_path / "etc").mkdir()
+    (tmp_path / "etc/nv_tegra_release").write_text(f"# {release}, GCID: 1, BOARD: generic\n")
+    hint = fragmentation_hint(tmp_path)
+    assert bool(hint) == said
+    if said:
+        assert re.search(r"on L4T 3[68]\.[\d.]+ .* until a reboot", hint)
 
 
 @training
