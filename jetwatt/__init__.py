@@ -36,6 +36,7 @@ _MODULES = {
     "prune_results": "harness.store.maintenance",
     "openmetrics": "harness.openmetrics",
     "ResultsStore": "harness.store.results",
+    "import_table": "harness.table_import",
     "Workload": "harness.workloads.workload",
     "check_baseline": "jetwatt.judging",
     "compare": "jetwatt.judging",

@@ -26,6 +26,7 @@ from harness.store.archive import archive_results as archive_results
 from harness.store.maintenance import merge_results as merge_results
 from harness.store.maintenance import prune_results as prune_results
 from harness.store.results import ResultsStore as ResultsStore
+from harness.table_import import import_table as import_table
 from harness.workloads.workload import Workload as Workload
 from jetwatt.judging import check_baseline as check_baseline
 from jetwatt.judging import compare as compare

@@ -20,7 +20,7 @@ from typing import Dict, List, NamedTuple, Optional, Tuple
 
 from harness.board.kernel_file import KeptFile, may_read, numbered, read_int, read_text
 from harness.board.power_rails import TOTAL
-from harness.board.source import Counters, Reading, Source, add_sum, free_channel, possible_mw, read_each
+from harness.board.source import Counters, Reading, Source, add_sum, free_channel, plain_name, possible_mw, read_each
 from harness.core.errors import SourceUnavailableError
 from harness.core.units import mw_to_w, uj_per_s_to_mw, uw_to_mw
 

@@ -1,52 +1,58 @@
-"""`import`: external profiles into a corpus; bad rows are listed and refused."""
+"""`import`: tables of any origin into one corpus; assumptions are printed, bad rows are listed and refused."""
 
 from __future__ import annotations
 
 import argparse
-import re
+import shlex
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Dict, Optional
+from typing import Dict
 
-from harness.board.tegrastats import parse_line, parse_log
 from harness.cli.options import add_include_flagged, output_file
-from harness.core.boards import board_names, is_board, load_board
-from harness.core.corpus import CORPUS_COLUMNS, SUFFIXES, TASKS, Column, Row, described, rows_of, write_corpus
+from harness.core.corpus import SUFFIXES, TASKS
 from harness.core.errors import InvalidValueError
-from harness.core.metrics import POWER_CHANNEL
-from harness.core.mode_texts import only_mode
-from harness.core.power_modes import UNKNOWN_KHZ, PowerMode, parse_power_mode
 from harness.core.terminal import counted
-from harness.simulation import model
-from harness.simulation.model import Load
-from harness.simulation.parameters import (
-    SIMULATED_BOARDS,
-    SIMULATED_WORKLOADS,
-    load_board_parameters,
-    load_workload_parameters,
-)
 from harness.store.conditions import flagged_in_words
-from harness.store.corpora import Expected, check_rows, placed, read_rows
-from harness.store.frames import FURTHER, STORES
-from harness.store.recorded_log import FORM, read_text, recorded_row
-
-if TYPE_CHECKING:
-    import pandas as pd
+from harness.store.foreign_tables import DECIMALS, TableOptions, explicit_options
+from harness.store.recorded_log import FORM
+from harness.table_import import SOURCE_SUFFIXES, BadRowsError, RecordedLog, import_tables, write_imported
 
 OF_A_LOG = ("device", "workload", "power_mode", "batch_size")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.description = (
-        "Write one corpus from corpora, results files, or a tegrastats log with minibatch times. Rows with NaN, with a"
-        " time or power of 0 or less, with clocks that the named board does not have, with units wrong by a factor of"
-        " 1,000, and duplicate cases are reported with their lines, and nothing is written."
+        "Write one corpus from tables of measured power modes, results files, or tegrastats logs with minibatch times."
+        " Columns and units of a table are recognised by name and by size, what was assumed is printed with the options"
+        " that state it, and what can be read in two ways is refused. Rows with NaN, with a time or power of 0 or less,"
+        " with clocks that the named board does not have, with units wrong by a factor of 1,000, and duplicate cases"
+        " are reported with their lines, and nothing is written."
     )
-    suffixes = ", ".join([*SUFFIXES, *STORES])
-    parser.add_argument("sources", type=Path, nargs="*", metavar="SOURCE", help=f"corpora, results files: {suffixes}")
+    suffixes = ", ".join(SOURCE_SUFFIXES)
+    parser.add_argument(
+        "sources", type=Path, nargs="*", metavar="SOURCE",
+        help=f"tables, results files ({suffixes}), or a folder of tegrastats logs with the power mode in their names",
+    )  # fmt: skip
     parser.add_argument("--out", type=output_file, required=True, help=f"the corpus to write, {' or '.join(SUFFIXES)}")
     parser.add_argument("--skip-bad", action="store_true", help="leave bad rows out, and count them")
     add_include_flagged(parser)
+    table = parser.add_argument_group("what is not recognised, or wrongly; each may be repeated")
+    table.add_argument(
+        "--rename", action="append", default=[], metavar="NAME=COLUMN",
+        help="a column of the table is this column of a corpus: 'Time (s)=minibatch_time_ms'",
+    )  # fmt: skip
+    table.add_argument(
+        "--unit",
+        action="append",
+        default=[],
+        metavar="NAME=UNIT",
+        help="the unit of a column, such as cpu=MHz",
+    )
+    table.add_argument(
+        "--set", action="append", default=[], metavar="COLUMN=VALUE", dest="values",
+        help="the same value in all rows, for a column that the table lacks: batch_size=16",
+    )  # fmt: skip
+    table.add_argument("--decimal", choices=DECIMALS, default="", help="what separates the decimals of its numbers")
     log = parser.add_argument_group("one profile from a recorded tegrastats log")
     log.add_argument("--tegrastats", type=Path, metavar="LOG", help="the output of tegrastats")
     log.add_argument("--minibatch-times", type=Path, metavar="FILE.csv", help=f"the minibatches' times: {FORM}")
@@ -55,58 +61,61 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     log.add_argument("--workload", help="the trained workload: resnet18-imagenet, ...")
     log.add_argument("--power-mode", metavar="MODE", help="12c-2201.6-1300.5-3199, or a preset of the board")
     log.add_argument("--batch-size", type=int, metavar="N", help="samples per minibatch")
-    log.add_argument("--task", choices=TASKS, default=TASKS[0], help="default: %(default)s")
+    log.add_argument("--task", choices=TASKS, help=f"default: {TASKS[0]}")
     log.add_argument("--workers", type=int, metavar="N", help="num_workers, if known")
     log.add_argument("--storage", metavar="NAME", help="medium of the data set, if known")
 
 
 def run(arguments: argparse.Namespace) -> int:
-    import pandas as pd
-
-    sources = [read_rows(path, arguments.include_flagged) for path in dict.fromkeys(arguments.sources)]
-    if arguments.tegrastats or arguments.minibatch_times:
-        sources.append(placed([_from_log(arguments)], [str(arguments.tegrastats)]))
-    flagged = sum(source.flagged for source in sources)
-    left_out = f"left out: {flagged_in_words(flagged)}" if flagged else ""
-    table = pd.concat([source.table for source in sources]) if sources else pd.DataFrame()
-    if table.empty:
-        why = f": {left_out}" if left_out else ""
-        raise InvalidValueError(f"there is nothing to import{why}", "name a SOURCE with rows, or --tegrastats LOG")
-    known_faults = {place: fault for source in sources for place, fault in source.faults.items()}
-    faults = check_rows(table, known_faults, _of_model)
-    for line in described(faults, len(table)):
-        print(line, file=sys.stderr)
-    kept = rows_of(table.drop(list(faults)))
-    if not kept:
-        raise InvalidValueError("every row is bad, nothing was written", "fix the source")
-    if faults and not arguments.skip_bad:
-        raise InvalidValueError(
-            f"bad rows: {len(faults)} of {len(table)}; nothing was written",
-            "fix them, or leave them out with --skip-bad",
+    has_log = arguments.tegrastats or arguments.minibatch_times
+    logs = [_recorded_log(arguments)] if has_log else []
+    stated = explicit_options(arguments.rename, arguments.unit, arguments.values, arguments.decimal)
+    if not has_log:
+        stated = _with_case(arguments, stated)
+    try:
+        imported = import_tables(
+            list(dict.fromkeys(arguments.sources)),
+            stated,
+            logs=logs,
+            interval_s=arguments.interval,
+            skip_bad=arguments.skip_bad,
+            include_flagged=arguments.include_flagged,
         )
-    named_columns = {column.name: column for column in FURTHER}
-    further = [named_columns.get(name, Column(name, str, "")) for name in table.columns if name not in CORPUS_COLUMNS]
-    rows = [{**row, **{column.name: _cell(row[column.name], column) for column in further}} for row in kept]
-    write_corpus(arguments.out, rows, further)
-    print(f"{arguments.out}: {counted(len(kept), 'row')}")
-    for device in sorted({str(row["device"]) for row in kept}):
-        meant = "" if is_board(device) else _board_meant(device)
-        if meant:
-            print(f"note: no board is named {device!r}; if you mean {meant}, use that name")
-    if faults:
-        print(f"left out: {counted(len(faults), 'bad row')}")
-    if left_out:
-        print(left_out)
+    except BadRowsError as error:
+        for line in error.lines:
+            print(line, file=sys.stderr)
+        raise
+    for line in imported.bad_lines:
+        print(line, file=sys.stderr)
+    write_imported(arguments.out, imported.table)
+    print(f"{arguments.out}: {counted(len(imported.table), 'row')}")
+    for note in imported.notes:
+        print(f"note: {note}")
+    _print_explicit(imported.explicit, arguments)
+    if imported.bad_rows:
+        print(f"left out: {counted(imported.bad_rows, 'bad row')}")
+    if imported.flagged:
+        print(f"left out: {flagged_in_words(imported.flagged)}")
     return 0
 
 
-def _board_meant(device: str) -> str:
-    """The board that has the words of a name, in any order: `Jetson AGX Orin` is orin-agx; empty if there is none."""
-    words = set(re.findall(r"[a-z0-9]+", device.lower())) - {"jetson", "nvidia"}
-    return next((board for board in board_names() if set(board.split("-")) == words), "")
+def _print_explicit(explicit: Dict[str, TableOptions], arguments: argparse.Namespace) -> None:
+    """The command that states what was assumed, for each table that needed assumptions."""
+    out = shlex.quote(str(arguments.out))
+    for source, options in explicit.items():
+        if options.as_words():
+            print("to state this:")
+            print(f"  jetwatt import {shlex.quote(source)} --out {out} {options.as_words()}")
 
 
-def _from_log(arguments: argparse.Namespace) -> Row:
+def _with_case(arguments: argparse.Namespace, stated: TableOptions) -> TableOptions:
+    """`--device`, `--workload` and the like without a log: values for all rows, as `--set` takes them."""
+    names = ("device", "workload", "task", "batch_size", "power_mode", "workers", "storage")
+    given = {name: str(getattr(arguments, name)) for name in names if getattr(arguments, name) is not None}
+    return TableOptions(stated.rename, stated.unit, {**given, **stated.values}, stated.decimal)
+
+
+def _recorded_log(arguments: argparse.Namespace) -> RecordedLog:
     needed = ("tegrastats", "minibatch_times", *OF_A_LOG)
     missing = [f"--{name.replace('_', '-')}" for name in needed if getattr(arguments, name) is None]
     if missing:
@@ -114,52 +123,8 @@ def _from_log(arguments: argparse.Namespace) -> Row:
     if arguments.batch_size < 1:
         raise InvalidValueError(f"--batch-size is {arguments.batch_size}, expected 1 or more")
     case = {
-        **{
-            name: getattr(arguments, name)
-            for name in ("device", "workload", "task", "batch_size", "workers", "storage")
-        },
-        **_mode(arguments.device, arguments.power_mode)._asdict(),
+        name: getattr(arguments, name) for name in ("device", "workload", "task", "batch_size", "workers", "storage")
     }
-    log = arguments.tegrastats
-    lines = read_text(log).splitlines()
-    of_board: Dict[str, Any] = {}
-    if is_board(arguments.device):
-        board = load_board(arguments.device)
-        of_board = {"total": board.rails.total or None, "remark": board.rails.note, "most_mw": board.most_mw}
-    try:
-        telemetry = parse_log(lines, interval_s=arguments.interval, **of_board)
-    except InvalidValueError as error:
-        raise InvalidValueError(f"{log}: {error.what}", error.hint) from error
-    if POWER_CHANNEL in telemetry.series and POWER_CHANNEL in telemetry.missing:
-        print(f"note: {log}: left out of {POWER_CHANNEL}: {telemetry.missing[POWER_CHANNEL]}", file=sys.stderr)
-    began = next((line.at for line in map(parse_line, lines) if not line.is_empty), None)
-    return recorded_row(case, telemetry, log, arguments.minibatch_times, began)
-
-
-def _of_model(rows: pd.DataFrame) -> Optional[Expected]:
-    """Figures of the physical model for rows of one device, workload, task and batch size; None if it has not both."""
-    first = rows.iloc[0]
-    if first["device"] not in SIMULATED_BOARDS or first["workload"] not in SIMULATED_WORKLOADS:
-        return None
-    modes = rows[list(PowerMode._fields)].to_numpy(int)
-    if not (modes > UNKNOWN_KHZ).all():
-        return None
-    board, workload = load_board_parameters(first["device"]), load_workload_parameters(first["workload"])
-    load = Load(batch_size=int(first["batch_size"]), workers=workload.default_workers, task=first["task"])
-    response = model.simulate(board, workload, modes, load, rough=False)
-    return {"minibatch_time_ms": response.minibatch_time_ms, "power_mw": response.power_mw}
-
-
-def _mode(device: str, text: str) -> PowerMode:
-    if not is_board(device):
-        return parse_power_mode(text, PowerMode(1, UNKNOWN_KHZ, UNKNOWN_KHZ, UNKNOWN_KHZ))
-    return only_mode(text, load_board(device).power_modes(text)).mode
-
-
-def _cell(value: Any, column: Column) -> Optional[Any]:
-    if value is None or value == "":
-        return None
-    try:
-        return column.kind(float(value)) if column.kind is int else column.kind(value)
-    except ValueError:
-        raise InvalidValueError(f"column {column.name} holds {value!r}, expected {column.kind.__name__}") from None
+    case["task"] = case["task"] or TASKS[0]
+    case["power_mode"] = arguments.power_mode
+    return RecordedLog(arguments.tegrastats, arguments.minibatch_times, case, arguments.interval)

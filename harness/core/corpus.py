@@ -133,7 +133,7 @@ def scan_corpus(path: Union[str, Path]) -> Tuple[pd.DataFrame, Dict[str, Fault]]
 
     path = Path(path)
     if _suffix(path) == ".parquet":
-        return _checked(_read_parquet(path), str(path))
+        return _checked(read_parquet(path), str(path))
     faults: Dict[str, Fault] = {}
     header, rows = read_csv(path)
     if len(header) > MOST_COLUMNS:
@@ -197,7 +197,7 @@ def check_modes(modes: Sequence[PowerMode], device: str) -> None:
     Clocks between those of the board are allowed. Raises an `InvalidValueError` with mode, value and likely mistake.
     """
     columns = {column.name: column for column in CORPUS if column.name in PowerMode._fields}
-    board = _board(device) if is_board(device) else None
+    board = board_bounds(device) if is_board(device) else None
     for mode in modes:
         for field, value in mode._asdict().items():
             khz = () if board is None or field in board.incomplete else board.khz.get(field, ())
@@ -258,7 +258,7 @@ def _suffix(path: Path) -> str:
     return suffix
 
 
-def _read_parquet(path: Path) -> pd.DataFrame:
+def read_parquet(path: Path) -> pd.DataFrame:
     arrow, parquet = pyarrow()
     try:
         metadata = parquet.read_metadata(str(path))
@@ -396,7 +396,9 @@ def _clock_units(table: pd.DataFrame) -> Iterator[Tuple[str, Fault]]:
             yield place, _clock_fault(field, str(value), value)
 
 
-class _Board(NamedTuple):
+class BoardBounds(NamedTuple):
+    """What a power mode and the power of a board can be, over all its variants and releases."""
+
     cpu_cores: int  # at most
     khz: Dict[str, Tuple[int, ...]]  # clocks by dimension
     incomplete: Tuple[str, ...]  # dimensions that may have other clocks
@@ -404,12 +406,12 @@ class _Board(NamedTuple):
 
 
 @functools.lru_cache(maxsize=None)
-def _board(name: str) -> _Board:
+def board_bounds(name: str) -> BoardBounds:
     specs = [load_board(name, variant) for variant in known_variants(name)]
     khz = {field: {value for spec in specs for value in getattr(spec.clocks, field)} for field in _CLOCKS}
     for spec in specs:
         khz["gpu_khz"] |= {*spec.clocks.newer_gpu_khz, *spec.clocks.older_gpu_khz}
-    return _Board(
+    return BoardBounds(
         max(spec.cpu_cores for spec in specs),
         {field: tuple(sorted(clocks)) for field, clocks in khz.items()},
         tuple({*specs[0].clocks.incomplete, *(field for field, clocks in khz.items() if not clocks)}),
@@ -428,7 +430,7 @@ def _of_boards(table: pd.DataFrame) -> pd.Series:
 
 def _modes_of_boards(table: pd.DataFrame) -> Iterator[Tuple[str, Fault]]:
     for device, part in table[_of_boards(table)].groupby("device", sort=False):
-        board = _board(str(device))
+        board = board_bounds(str(device))
         for place, value in part["cpu_cores"][part["cpu_cores"] > board.cpu_cores].items():
             yield place, _core_fault(str(device), value, board.cpu_cores)
         for field, allowed in board.khz.items():
@@ -463,7 +465,9 @@ def _power_units(table: pd.DataFrame) -> Iterator[Tuple[str, Fault]]:
     power, of_board = table["power_mw"], _of_boards(table)
     greatest = power.groupby(table["device"]).transform("max")
     too_low = (power < BOARD_LEAST_MW).where(of_board, greatest < LEAST_MW)
-    peaks = {device: FAR_ABOVE_PEAK * _board(device).peak_power_mw for device in table["device"][of_board].unique()}
+    peaks = {
+        device: FAR_ABOVE_PEAK * board_bounds(device).peak_power_mw for device in table["device"][of_board].unique()
+    }
     yield from _in_unit(power, too_low & power.notna(), "W, expected mW")
     yield from _in_unit(power, power > table["device"].map(peaks).fillna(MOST_MW), "uW, expected mW")
 

@@ -23,6 +23,26 @@ BYTES_PER_MIB = 2**20
 BYTES_PER_GIB = 2**30
 BYTES_PER_SECTOR = 512  # /proc/diskstats counts in 512-byte sectors regardless of the device's own sector size
 
+UNIT_FACTORS = {
+    "Hz": ("kHz", 1e-3), "kHz": ("kHz", 1.0), "MHz": ("kHz", 1e3), "GHz": ("kHz", 1e6),
+    "ns": ("ms", 1e-6), "us": ("ms", 1e-3), "ms": ("ms", 1.0), "s": ("ms", 1e3),
+    "uW": ("mW", 1e-3), "mW": ("mW", 1.0), "W": ("mW", 1e3),
+}  # fmt: skip
+"""The unit of the suite that a unit of a foreign table is converted to, and the factor."""
+
+UNIT_SPELLINGS = {
+    **{unit.lower(): unit for unit in UNIT_FACTORS},
+    **dict.fromkeys(("sec", "secs", "second", "seconds"), "s"),
+    **dict.fromkeys(("msec", "msecs", "millis", "millisecond", "milliseconds"), "ms"),
+    **dict.fromkeys(("usec", "usecs", "microsecond", "microseconds"), "us"),
+    **dict.fromkeys(("nsec", "nanosecond", "nanoseconds"), "ns"),
+    **dict.fromkeys(("watt", "watts"), "W"),
+    **dict.fromkeys(("milliwatt", "milliwatts"), "mW"),
+    **dict.fromkeys(("microwatt", "microwatts"), "uW"),
+    **{f"{prefix}hertz": f"{short}Hz" for prefix, short in (("", ""), ("kilo", "k"), ("mega", "M"), ("giga", "G"))},
+}
+"""Units by their spellings in lower case."""
+
 
 Quantity = TypeVar("Quantity", float, "np.ndarray")  # a number, or an array of them
 

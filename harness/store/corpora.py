@@ -68,6 +68,12 @@ def placed(rows: Sequence[Row], places: Sequence[str], flagged: int = 0) -> Rows
     return Rows(table, faults_of(table), flagged)
 
 
+def rows_with_faults(table: pd.DataFrame, name: str) -> Rows:
+    """Rows of a table whose index has their places in the file `name`, checked one by one."""
+    named = table.rename(index=lambda place: f"{name} {place}")
+    return Rows(named, faults_of(named))
+
+
 def read_rows(path: Path, include_flagged: bool = False) -> Rows:
     """The rows of a corpus, or of a results file: the newest profile of each conditions that a corpus can hold."""
     if path.suffix.lower() in STORES:

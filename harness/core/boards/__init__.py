@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import re
 from pathlib import Path
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
@@ -226,6 +227,12 @@ def board_names() -> List[str]:
         except HarnessError as error:
             warn_of(error)
     return names
+
+
+def board_meant(name: str) -> str:
+    """The board that has the words of a name, in any order: `Jetson AGX Orin` is orin-agx; empty if there is none."""
+    words = set(re.findall(r"[a-z0-9]+", name.lower())) - {"jetson", "nvidia"}
+    return next((board for board in board_names() if set(board.split("-")) == words), "")
 
 
 def known_variants(name: str) -> List[str]:

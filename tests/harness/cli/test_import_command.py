@@ -89,12 +89,13 @@ def test_a_good_corpus_comes_through_as_it_is(tmp_path, suffix):
 
 
 @pytest.mark.parametrize(("device", "meant"), [("Jetson AGX Orin", "orin-agx"), ("orin_agx", "orin-agx"), ("orin", "")])
-def test_a_device_named_almost_like_a_board_is_pointed_out(tmp_path, capsys, device, meant):
+def test_a_device_named_almost_like_a_board_becomes_that_board_and_is_pointed_out(tmp_path, capsys, device, meant):
     source = tmp_path / "in.csv"
     source.write_text("\n".join(lines_of([{**row, "device": device} for row in good_rows()])) + "\n")
     assert run(source, "--out", tmp_path / "out.csv") == 0
-    note = f"note: no board is named {device!r}; if you mean {meant}, use that name\n"
+    note = f"note: device {device!r} is {meant}\n"
     assert capsys.readouterr().out.endswith(note if meant else ": 8 rows\n")
+    assert set(read_corpus(tmp_path / "out.csv")["device"]) == {meant or device}
 
 
 @pytest.mark.parametrize(

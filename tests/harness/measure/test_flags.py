@@ -174,7 +174,7 @@ def test_an_idle_device_that_others_use_or_that_trained_before_is_named():
 
 
 def idle_flags(values, **record):
-    case = dataclasses.replace(CASE, workload="idle", task="idle", settings=Settings(minibatches=None, idle_s=60.0))
+    case = dataclasses.replace(CASE, workload="idle", task="idle", settings=CaseSettings(minibatches=None, idle_s=60.0))
     conditions = {"logging": "off", "clean_process": True}
     telemetry = Telemetry(1.0, series={"power_total_mw": Series(tuple(range(len(values))), tuple(values))}, **record)
     return flags(case, telemetry, [], **conditions)
