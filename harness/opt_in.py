@@ -38,7 +38,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def options_of(config: pytest.Config) -> OptionNames:
-    names: OptionNames = config.pluginmanager.get_plugin(OPTIONS)
+    names = config.pluginmanager.get_plugin(OPTIONS)
+    assert isinstance(names, OptionNames)
     return names
 
 

@@ -165,9 +165,10 @@ def run_as_program(main: Callable[[], int]) -> NoReturn:
 
 def _drop_unwritten(stream: Optional[TextIO]) -> None:
     """Drop what a full disk did not take: Python would try again when it ends, and end with 120."""
+    if stream is None:
+        return
     try:
-        if stream is not None:
-            stream.flush()
+        stream.flush()
     except OSError:
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, stream.fileno())
