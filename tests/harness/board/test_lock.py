@@ -142,8 +142,15 @@ def test_the_command_of_a_holder_reaches_the_terminal_as_printable_text(tmp_path
     (tmp_path / "jetwatt-host.lock").touch()
     (tmp_path / "jetwatt-host.lock").chmod(0o666)
     hold = "import fcntl, sys; file = open(sys.argv[1]); fcntl.flock(file, fcntl.LOCK_EX); print(flush=True); input()"
-    command = [sys.executable, "-c", hold, str(tmp_path / "jetwatt-host.lock"), "\x1b[2J\u202e"]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+    # What is printed of a command is its beginning, and the path of an interpreter may be long: it has another name.
+    command = ["python\x1b[2J\u202e", "-c", hold, str(tmp_path / "jetwatt-host.lock")]
+    with subprocess.Popen(
+        command,
+        executable=sys.executable,
+        env={**os.environ, "PYTHONHOME": sys.base_prefix},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    ) as process:
         process.stdout.readline()
         refused = pytest.raises(ControlError, match=rf"process {process.pid} .*x1b\[2J")
         with refused as caught, locked("host"):
