@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pwd
+import shlex
 
 import pytest
 
@@ -184,7 +185,7 @@ def test_doctor_prints_the_rule_and_how_it_is_installed_and_removed(capsys, noth
     commands = [line for line in text.splitlines() if line and not line.startswith("#")]
     assert commands == [
         f"sudo install -d -o root -g root -m 0755 {plain_user}",
-        f"sudo install -o root -g root -m 0755 {privileged.__file__} {helper}",
+        f"sudo install -o root -g root -m 0755 {shlex.quote(privileged.__file__)} {helper}",
         f"echo '{privileges.sudo_rule()}' | sudo tee /etc/sudoers.d/jetwatt.new",
         "sudo chmod 0440 /etc/sudoers.d/jetwatt.new && sudo visudo -c -f /etc/sudoers.d/jetwatt.new "
         "&& sudo mv /etc/sudoers.d/jetwatt.new /etc/sudoers.d/jetwatt",
