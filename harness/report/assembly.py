@@ -138,9 +138,12 @@ def write_report(material: Material, out: Path, made_from: Sequence[Path], png: 
 def _drawers(panels: int) -> concurrent.futures.Executor:
     """A process for each core if there are many panels, else a thread."""
     cores = len(os.sched_getaffinity(0))
-    if panels < WORTH_PROCESSES or cores == 1:
-        return concurrent.futures.ThreadPoolExecutor(1)
-    return concurrent.futures.ProcessPoolExecutor(min(cores, 4), mp_context=multiprocessing.get_context("spawn"))
+    if panels >= WORTH_PROCESSES and cores > 1:
+        with contextlib.suppress(OSError):  # processes share locks in /dev/shm, which may be closed or missing
+            return concurrent.futures.ProcessPoolExecutor(
+                min(cores, 4), mp_context=multiprocessing.get_context("spawn")
+            )
+    return concurrent.futures.ThreadPoolExecutor(1)
 
 
 def _write_tables(material: Material, verdicts: Sequence[Verdict], out: Path) -> List[Tuple[str, str]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import re
+import threading
 
 import pytest
 
@@ -15,6 +16,7 @@ from harness.core.corpus import write_corpus
 from harness.core.power_modes import NamedMode
 from harness.devices.registry import open_device
 from harness.measure.run import run
+from harness.report import assembly
 from harness.report.material import Material
 from harness.report.summary import lead, profile_rows
 from harness.store.results import ResultsStore
@@ -170,3 +172,13 @@ def test_modes_of_a_saved_model_stand_beside_measured_ones_with_intervals(small_
         assert much / 1000 >= power * 0.999
     assert jetwatt(["report", "--model", str(tmp_path / "model"), "--out", str(tmp_path / "alone")]) == 0
     assert len(explorer_of(tmp_path / "alone")) == 1
+
+
+def test_figures_are_drawn_in_a_thread_where_processes_cannot_share_locks(monkeypatch):
+    def no_shared_memory(*arguments, **options):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(assembly.os, "sched_getaffinity", lambda process: {0, 1, 2, 3}, raising=False)
+    monkeypatch.setattr(assembly.concurrent.futures, "ProcessPoolExecutor", no_shared_memory)
+    with assembly._drawers(1000) as drawers:
+        assert drawers.submit(threading.current_thread).result() is not threading.main_thread()
