@@ -37,6 +37,9 @@ VOLATILE = frozenset(
 )
 """Keys and columns whose values tell of a moment, a machine or versions of software."""
 
+NOT_EVERYWHERE = frozenset({"suite_commit"})
+"""Keys that are not compared, because a machine may lack them: a copy of the suite without `.git` has no commit."""
+
 _VOLATILE_TEXT = (
     (re.compile(r"\b(?!2000)20\d\d-\d\d-\d\d[T ]\d\d:\d\d(:\d\d(\.\d+)?)?(\+00:00|Z)?"), "<date>"),
     (re.compile(r"\b[0-9a-f]{32}\b"), "<id>"),
@@ -174,6 +177,9 @@ class Golden:
 def differences(golden: Any, found: Any, tolerance: float, key: str = "") -> List[str]:
     """Where two values differ, a line each: the key, the golden value, the value found."""
     if isinstance(golden, dict) and isinstance(found, dict):
+        golden, found = (
+            {name: one for name, one in side.items() if name not in NOT_EVERYWHERE} for side in (golden, found)
+        )
         lines = [f"{key}.{name}: {_short(golden[name])} -> not there" for name in golden if name not in found]
         lines += [f"{key}.{name}: not there -> {_short(found[name])}" for name in found if name not in golden]
         for name in golden:
