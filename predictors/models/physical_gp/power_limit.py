@@ -212,7 +212,7 @@ def prior_for(references: Sequence[Profiles], board: Optional[str], workload: Op
     same_workload = np.array([table.workload == workload for table in tables], dtype=float)
     gpus, workloads = (np.array([getattr(table, name) for table in tables]) for name in ("device", "workload"))
     each = np.eye(len(tables))
-    alike = np.equal.outer(gpus, gpus).astype(float), np.equal.outer(workloads, workloads).astype(float)
+    alike = tuple((names[:, None] == names).astype(float) for names in (gpus, workloads))
     means, variances = [], []
     for place, (mean, spread, of_workload, of_gpu, of_both) in enumerate(PARAMETERS.values()):
         known = np.array([fit.mean[place] for fit in fits])
