@@ -22,7 +22,9 @@ from typing import Dict, Iterator, List, NamedTuple, Optional
 
 from harness.board.disk import Mount, disk_under, read_mounts
 from harness.board.kernel_file import (
+    is_read_only,
     may_read,
+    not_writable,
     path_below,
     read_int,
     read_paths,
@@ -240,6 +242,8 @@ def find_group(root: str) -> ReadGroup:
         if file:
             needed = (parent, os.path.join(parent, MEMBERS), os.path.join(own, MEMBERS))
             closed = [path for path in needed if not os.access(path, os.W_OK, effective_ids=True)]
+            if closed and is_read_only(closed[0]):
+                raise not_writable(closed)
             if closed:
                 raise ControlError(f"{closed[0]} may not be written by this user", "run as root, outside of containers")
             path = os.path.abspath(os.path.join(parent, f"jetwatt-reads-{os.getpid()}"))

@@ -239,19 +239,41 @@ def read_int_setting(path: str) -> int:
         raise ControlError(str(error)) from None
 
 
+READ_ONLY_HINT = "run outside of the container, or give it these files for writing (docker run --privileged)"
+
+
 def check_writable(paths: Sequence[str]) -> None:
     closed = [path for path in paths if not may_write(path)]
     if closed:
-        raise ControlError(f"{closed[0]} may not be written by this user", grant(closed))
+        raise not_writable(closed)
+
+
+def not_writable(paths: Sequence[str]) -> ControlError:
+    """The error of files of which none may be written, with what helps."""
+    if is_read_only(paths[0]):
+        return ControlError(f"{paths[0]} lies on a read-only file system", READ_ONLY_HINT)
+    return ControlError(f"{paths[0]} may not be written by this user", grant(paths))
+
+
+def is_read_only(path: str) -> bool:
+    """Whether nobody can write there, root included: /sys and /proc/sys of most containers."""
+    try:
+        return bool(os.statvfs(path).f_flag & os.ST_RDONLY)
+    except OSError:
+        return False
 
 
 def may_write(path: str) -> bool:
+    if is_read_only(path):
+        return False
     if os.access(path, os.W_OK, effective_ids=True):
         return True
     return _door().node_of(path) is not None and _door().closed() is None
 
 
 def grant(paths: Sequence[str]) -> str:
+    if any(map(is_read_only, paths)):
+        return READ_ONLY_HINT
     if any(map(_door().node_of, paths)):
         return _door().ASK_FOR_RULE
     return f"until the next boot: `sudo chown $USER {' '.join(map(shlex.quote, paths))}`"

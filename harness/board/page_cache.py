@@ -13,7 +13,7 @@ import re
 from pathlib import Path
 from typing import Iterable, Iterator, NamedTuple, Optional
 
-from harness.board.kernel_file import grant, may_write, read_text, write
+from harness.board.kernel_file import grant, may_write, not_writable, read_text, write
 from harness.core.capability import Capability
 from harness.core.errors import DataSetError
 
@@ -29,9 +29,10 @@ class PageCache:
         self._file = os.path.join(root, "proc/sys/vm/drop_caches")
 
     def available(self) -> Capability:
-        allowed = may_write(self._file)
-        detail = f"dropped through {self._file}" if allowed else f"{self._file} may not be written by this user"
-        return Capability("drop the page cache", allowed, detail, "" if allowed else self._hint())
+        topic = "drop the page cache"
+        if may_write(self._file):
+            return Capability(topic, True, f"dropped through {self._file}")
+        return Capability(topic, False, not_writable([self._file]).what, self._hint())
 
     def drop(self) -> str:
         os.sync()  # dirty pages cannot be dropped

@@ -42,6 +42,7 @@ from harness.core.interleaving import Interleaved, alone_s, interleave
 from harness.core.metrics import POWER_CHANNEL, end_s, summarise_concurrent
 from harness.core.power_modes import PowerMode
 from harness.core.profiles import CLEAN, Minibatch, Profile, wall_clock
+from harness.measure.child_processes import end_workers
 from harness.measure.peak_memory import GpuPeak, PeakMemory, gpu_peak
 from harness.measure.rounds import Rounds, never, nothing, run_rounds
 from harness.workloads import get_workload
@@ -51,7 +52,6 @@ from harness.workloads.workload import Workload
 
 WATCH_S = 0.2  # interval of checking sensors and the processes or threads of both sides
 START_S = 0.3  # delay of the common start, by which both sides have received the order
-KILLED_S = 5.0  # a killed process is gone in milliseconds, unless the kernel holds it
 END_S = 10.0  # time for a process to end its DataLoader's workers
 
 
@@ -277,16 +277,9 @@ def in_processes(
             process.join(patience_s)
             with contextlib.suppress(ProcessLookupError):  # it has ended, with its DataLoader's workers
                 os.killpg(process.pid, signal.SIGKILL)
-            process.kill()
-            process.join(KILLED_S)
-            if process.exitcode is None:
-                _leave_behind(process, f"the process of {benches[task].case.workload} ({task})")
-
-
-def _leave_behind(process: Any, what: str) -> None:
-    """Give up a process that the kernel holds: restoring must not wait for it, nor Python at its end."""
-    multiprocessing.process._children.discard(process)  # type: ignore[attr-defined] # has no public way
-    warnings.warn(f"{what} cannot be ended: {process.pid} is left behind", stacklevel=2)
+            for pid in end_workers([process]):
+                what = f"the process of {benches[task].case.workload} ({task})"
+                warnings.warn(f"{what} cannot be ended: {pid} is left behind", stacklevel=2)
 
 
 def _side(pipe: connection.Connection, case: Case, data: PreparedData, threads: int, mix: Mix) -> None:

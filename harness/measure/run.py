@@ -39,6 +39,8 @@ from harness.core.frequency_residency import clock_use
 from harness.core.power_modes import PowerMode
 from harness.core.profiles import NO_SERIES, Minibatch, Profile, Series, wall_clock
 from harness.core.units import ms_to_s, mw_to_w
+from harness.devices.host import METER_HINT, source_capability
+from harness.measure.child_processes import check_sockets
 from harness.measure.concurrent import measure_concurrent
 from harness.measure.contention import wait_policy
 from harness.measure.flags import find_flags, stretch
@@ -102,10 +104,15 @@ def check(case: Case, device: Device) -> None:
             raise CannotRunError(f"{what}, batch normalisation needs {smallest}", f"--batch-size {smallest} or more")
     if case.settings.power_limit_w is not None and not limits_of(device):
         raise CannotRunError(f"the power limit of {device.name} cannot be set", "omit --power-limit")
-    if is_self_profiling(device) or case.task == cases.IDLE:
+    if is_self_profiling(device):
         return
     machine = cast(RealDevice, device)
-    _, storage = workers_and_storage(case)
+    if case.task == cases.IDLE:
+        refuse_without_power(machine)
+        return
+    workers, storage = workers_and_storage(case)
+    if workers:
+        check_sockets()
     limit_bytes_per_s = parse_storage(storage).limit_bytes_per_s
     if limit_bytes_per_s is not None and case.task == cases.CONCURRENT:
         raise CannotRunError("a concurrent case has no read limit", "use a storage without @, or another task")
@@ -121,6 +128,15 @@ def check(case: Case, device: Device) -> None:
         _check_way(Mix.parse(case.workload), machine)
     if machine.gpu_uuid:
         training.use_gpu(machine.gpu_uuid)
+
+
+def refuse_without_power(machine: RealDevice) -> None:
+    """CannotRunError if the device's power sensor gives no total now: an idle case has no other figure."""
+    specs = [spec for spec in machine.telemetry_sources(Path.cwd()) if spec.name == machine.power_source]
+    for spec in specs:
+        power = source_capability(spec, str(machine.root))
+        if not power.available:
+            raise CannotRunError(f"no power sensor: {power.detail}", power.hint or METER_HINT)
 
 
 def conditions(case: Case, device: Device, report: Report) -> Dict[str, Any]:
@@ -383,6 +399,8 @@ def _measure(
             refuse_heat(sampler, instruments.limits_c)
             if allotment is not None:
                 conditions["time_share_s"] = round(allotment.begin(data.samples // case.batch_size), 1)
+            limits_s = [settings.limit_s, conditions.get("time_share_s")]
+            trainer.patience.limit_s = min((limit_s for limit_s in limits_s if limit_s is not None), default=None)
             if settings.epochs is not None:
                 minibatches = training.profile_epochs(trainer, settings.epochs, before_epoch, on_minibatch, rounds)
             else:
