@@ -13,6 +13,9 @@ from harness.board.bounded_process import run_within
 from harness.core.errors import CannotRunError
 from harness.fleet.lab import program
 
+_OF_THE_CALLER = ("SLURM", "SBATCH_", "SQUEUE_", "SINFO_", "SCONTROL_", "SCANCEL_", "SACCT_", "SALLOC_", "SRUN_")
+"""Variables that change what Slurm's commands ask or print: options of the caller, or of a job that calls this."""
+
 _TIMEOUT_S = 60.0
 _ATTEMPTS = 5
 
@@ -45,7 +48,8 @@ class Slurm:
         if path is None:
             raise CannotRunError(f"{name} not found", "apt-get install slurm-wlm")
         daemons = self._folder / "run/daemons.pid"
-        environment = {**os.environ, "SLURM_CONF": str(self._folder / "slurm.conf")}
+        own = {name: value for name, value in os.environ.items() if not name.startswith(_OF_THE_CALLER)}
+        environment = {**own, "SLURM_CONF": str(self._folder / "slurm.conf")}
         options: Dict[str, Any] = {"env": environment}
         hint = f"check that the daemons run: {self._folder}/bin/daemons starts them, {self._folder}/log has their logs"
         try:

@@ -333,3 +333,21 @@ def test_slices_that_cannot_be_queued_do_not_keep_others_from_it(made, monkeypat
     assert len(queued) == 2  # night, in its two modes
     assert "other: lost slices cannot be queued: sbatch: invalid node" in said
     assert Submission(other).losses(1) == 0
+
+
+def test_variables_of_the_caller_do_not_change_what_slurm_is_asked(tmp_path, monkeypatch):
+    (tmp_path / "slurm.conf").touch()
+    command = tmp_path / "squeue"
+    command.write_text('#!/bin/sh\nenv | grep -E "^(SLURM|SBATCH|SQUEUE|SINFO)" | sort\n')
+    command.chmod(0o755)
+    for name in (
+        "SQUEUE_FORMAT",
+        "SQUEUE_STATES",
+        "SBATCH_PARTITION",
+        "SLURM_CLUSTERS",
+        "SLURM_JOB_ID",
+        "SINFO_FORMAT",
+    ):
+        monkeypatch.setenv(name, "of the caller")
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    assert submission.Slurm(tmp_path).call("squeue") == f"SLURM_CONF={tmp_path}/slurm.conf\n"
