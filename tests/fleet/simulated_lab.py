@@ -32,10 +32,13 @@ reboot_seconds = 120
 SLICE_S = 30 * 60.0  # slice_minutes; a run may take three times as long, on a busy machine and while a test holds it
 
 
+PACKAGES = "slurm-wlm munge openssh-server iproute2 iptables"
+
+
 def why_not():
     """What is not installed here; empty where all is."""
-    missing = [name for name in (*PROGRAMS, "sshd", "ssh-keygen", "flock") if program(name) is None]
-    return f"{', '.join(missing)} not installed: apt-get install slurm-wlm munge openssh-server" if missing else ""
+    missing = [name for name in (*PROGRAMS, "sshd", "ssh-keygen", "flock", "ip", "iptables") if program(name) is None]
+    return f"{', '.join(missing)} not installed: apt-get install {PACKAGES}" if missing else ""
 
 
 def pythons():
