@@ -22,7 +22,7 @@ from typing import Callable, Dict, Iterable, List, Tuple
 from harness.board.power_rails import TOTAL
 from harness.board.source import possible_mw
 from harness.core.errors import HarnessError, InvalidValueError, SourceUnavailableError
-from harness.core.files import read_bounded
+from harness.core.files import read_bounded, read_unpacked
 from harness.core.profiles import Series, Telemetry
 from harness.core.units import w_to_mw
 
@@ -41,10 +41,11 @@ EXAMPLE = f"the first line names the columns: {TIME} and {' or '.join(POWERS)}"
 def read_power_log(path: Path) -> Telemetry:
     """Power of the whole device at its plug; InvalidValueError if the file is not of that form, names the line."""
     try:
-        with path.open(encoding="utf-8-sig", newline="") as lines:
-            series = parse_power_log(lines)
-    except (OSError, UnicodeDecodeError) as error:
+        text = read_unpacked(path).decode("utf-8-sig")
+    except (OSError, ValueError) as error:
         raise InvalidValueError(f"power log {path} cannot be read: {error}", EXAMPLE) from error
+    try:
+        series = parse_power_log(text.splitlines())
     except InvalidValueError as error:
         raise InvalidValueError(f"power log {path}: {error.what}", error.hint) from error
     gaps_s = [later - earlier for earlier, later in zip(series.times_s, series.times_s[1:])]

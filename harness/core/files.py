@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import csv
 import errno
+import gzip
+import io
 import itertools
 import json
 import os
 import re
 import stat
 import sys
+import zlib
 from pathlib import Path
 from typing import Any, Dict, List, Mapping, Match, Sequence, Tuple, Type, TypeVar, Union, get_args, get_type_hints
 
@@ -46,6 +49,21 @@ def read_bounded(path: Path, most_bytes: int = MOST_BYTES) -> bytes:
             if len(content) <= most_bytes:
                 return content
     raise ValueError(f"it has more than {most_bytes:,} bytes")
+
+
+def read_unpacked(path: Path, most_bytes: int = MOST_BYTES) -> bytes:
+    """As `read_bounded`, of a file that may be gzipped, whatever its name; the bound is that of what is in it."""
+    content = read_bounded(path, most_bytes)
+    if not content.startswith(b"\x1f\x8b"):
+        return content
+    try:
+        with gzip.GzipFile(fileobj=io.BytesIO(content)) as file:
+            content = file.read(most_bytes + 1)
+    except (EOFError, zlib.error) as error:  # OSError of a header or a checksum is the caller's
+        raise ValueError(f"its gzip data is damaged: {error}") from error
+    if len(content) > most_bytes:
+        raise ValueError(f"it has more than {most_bytes:,} bytes")
+    return content
 
 
 def read_json(path: Path) -> Any:

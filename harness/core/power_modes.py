@@ -64,6 +64,12 @@ def name_under_limit(mode: PowerMode, limit_mw: Optional[int]) -> str:
     return f"{mode.name}, {limit}" if has_clocks else limit
 
 
+def is_in_full(text: str) -> bool:
+    """Whether a text is a mode with its core count and all three clocks, `12c-2201.6-1300.5-3199`."""
+    match = _NAME.fullmatch(text)
+    return match is not None and not {None, "x"} & set(match.group("cpu", "gpu", "mem"))
+
+
 def parse_power_mode(text: str, defaults: PowerMode) -> PowerMode:
     """A mode from its name, `12c-2201.6-1300.5-3199` in MHz or `12c`; `defaults` has the clocks of `x` or left out."""
     match = _NAME.fullmatch(text)

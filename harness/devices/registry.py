@@ -22,7 +22,7 @@ from harness.core.device_types import (
 )
 from harness.core.environment import short_cpu_model
 from harness.core.errors import CannotRunError, DependencyError, HarnessError, InvalidValueError, UnknownNameError
-from harness.core.power_modes import UNKNOWN_KHZ, PowerMode, PowerModeSpace
+from harness.core.power_modes import UNKNOWN_KHZ, PowerMode, PowerModeSpace, is_in_full
 from harness.core.terminal import available_hint
 from harness.devices.host import THIS_MACHINE, HostDevice
 from harness.devices.jetson import is_jetson, open_jetson
@@ -68,10 +68,8 @@ class AbsentBoard:
         return self._spec.power_mode_space()
 
     def power_modes(self, text: str, workload: str = "") -> List[Tuple[str, PowerMode]]:
-        """The modes of a text by the board's facts; if these list no clocks, any text is a mode's name."""
-        try:
-            self._spec.power_mode_space()
-        except CannotRunError:
+        """The modes of a text by the board's facts; if these list no clocks, any text but a mode in full is a name."""
+        if not self._spec.lists_every_clock and not is_in_full(text):
             return [(text, PowerMode(0, UNKNOWN_KHZ, UNKNOWN_KHZ, UNKNOWN_KHZ))]
         return self._spec.power_modes(text)
 

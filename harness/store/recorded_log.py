@@ -16,7 +16,7 @@ from typing import List, Optional, Sequence, Tuple
 
 from harness.core.corpus import MOST_COLUMNS, Row
 from harness.core.errors import InvalidValueError, StoreError
-from harness.core.files import read_bounded
+from harness.core.files import read_unpacked
 from harness.core.metrics import POWER_CHANNEL, STABLE_WINDOW_S, stable_from, summarise
 from harness.core.profiles import CLEAN, FIRST, SETTLING, Minibatch, Telemetry
 
@@ -64,8 +64,9 @@ def phased(starts_s: Sequence[float], times_ms: Sequence[float], telemetry: Tele
 
 
 def read_text(path: Path) -> str:
+    """A text file, which may be gzipped."""
     try:
-        return read_bounded(path).decode("utf-8-sig")
+        return read_unpacked(path).decode("utf-8-sig")
     except OSError as error:
         raise StoreError(f"cannot read {path}: {error}", "name an existing file") from error
     except ValueError as error:

@@ -15,7 +15,7 @@ from harness.core.device_types import BOARDS_FOLDER, brought_type, brought_types
 from harness.core.errors import CannotRunError, HarnessError, InvalidValueError, UnknownNameError
 from harness.core.files import read_toml, typed
 from harness.core.mode_texts import DEFAULT, MAXN, NamedModes, parse_power_modes
-from harness.core.power_modes import PowerMode, PowerModeSpace
+from harness.core.power_modes import UNKNOWN_KHZ, PowerMode, PowerModeSpace, is_in_full, parse_power_mode
 from harness.core.terminal import available_hint
 from harness.core.units import mhz_to_khz
 
@@ -158,6 +158,11 @@ class BoardSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         lists = (self.clocks.gpu_khz, self.clocks.newer_gpu_khz, self.clocks.older_gpu_khz)
         return self._space(tuple(sorted({khz for clocks in lists for khz in clocks})))
 
+    @property
+    def lists_every_clock(self) -> bool:
+        """Whether there is a list of clocks for each dimension; those of some boards were never seen."""
+        return all((self.clocks.cpu_khz, self.clocks.gpu_khz, self.clocks.mem_khz))
+
     def _space(self, gpu_khz: Tuple[int, ...]) -> PowerModeSpace:
         lists = {"CPU": self.clocks.cpu_khz, "GPU": gpu_khz, "memory": self.clocks.mem_khz}
         missing = ", ".join(name for name, clocks in lists.items() if not clocks)
@@ -182,7 +187,12 @@ class BoardSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         }
 
     def power_modes(self, text: str, seed: int = 0) -> NamedModes:
-        """The modes of a `--power-mode` value on this board, each with its name."""
+        """The modes of a `--power-mode` value on this board, each with its name; in full it needs no list of clocks."""
+        if not self.lists_every_clock and is_in_full(text):
+            mode = parse_power_mode(text, PowerMode(1, UNKNOWN_KHZ, UNKNOWN_KHZ, UNKNOWN_KHZ))
+            if not 1 <= mode.cpu_cores <= self.cpu_cores:
+                raise InvalidValueError(f"{text}: cpu_cores is {mode.cpu_cores}", f"allowed: 1 to {self.cpu_cores}")
+            return [(text, mode)]
         space, named = self.power_mode_space(), self.modes_by_name()
         if self.papers_mode:
             named[DEFAULT] = named[self.papers_mode]

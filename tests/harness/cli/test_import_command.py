@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import gzip
 
 import pytest
 
@@ -234,3 +235,51 @@ def test_minibatches_may_have_dates_and_a_log_needs_to_be_told_what_it_is_of_and
     ):
         assert run(*given, *out) == REFUSED
         assert words in capsys.readouterr().err
+
+
+def test_logs_may_be_gzipped(tmp_path, capsys):
+    options = record_log(tmp_path, [f"{0.5 + 0.25 * number},250" for number in range(100)])
+    assert run(*options, "--out", tmp_path / "plain.csv") == 0
+    for name in ("log", "times.csv"):
+        (tmp_path / name).write_bytes(gzip.compress((tmp_path / name).read_bytes()))
+    assert run(*options, "--out", tmp_path / "packed.csv") == 0
+    assert (tmp_path / "packed.csv").read_text() == (tmp_path / "plain.csv").read_text()
+    (tmp_path / "log").write_bytes((tmp_path / "log").read_bytes()[:40])
+    assert run(*options, "--out", tmp_path / "packed.csv") == REFUSED
+    assert "gzip" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("device", "mode", "khz"),
+    [
+        ("thor", "14c-2601-1575-4266", [14, 2_601_000, 1_575_000, 4_266_000]),
+        ("tx1", "4c-1734-998.4-1600", [4, 1_734_000, 998_400, 1_600_000]),
+    ],
+)
+def test_a_mode_in_full_needs_no_list_of_clocks(tmp_path, capsys, device, mode, khz):
+    options = record_log(tmp_path, [f"{0.5 + 0.25 * number},250" for number in range(100)])
+    options[options.index("xavier-nx")] = device
+    if device == "thor":
+        (tmp_path / "log").write_text((tmp_path / "log").read_text().replace("VDD_IN", "VIN"))
+    options[options.index("maxn")] = mode
+    assert run(*options, "--out", tmp_path / "out.csv") == 0, capsys.readouterr().err
+    table = read_corpus(tmp_path / "out.csv")
+    assert [int(table[column].iloc[0]) for column in ("cpu_cores", "cpu_khz", "gpu_khz", "mem_khz")] == khz
+    for refused, words in (
+        ("maxn", "not known off-board"),
+        (f"99{mode[2:] if device == 'thor' else mode[1:]}", "1 to"),
+    ):
+        options[options.index(mode)] = refused
+        assert run(*options, "--out", tmp_path / "out.csv") == REFUSED
+        assert words in capsys.readouterr().err
+        options[options.index(refused)] = mode
+
+
+def test_samples_that_the_boards_supply_cannot_give_are_left_out_and_said(tmp_path, capsys):
+    options = record_log(tmp_path, [f"{0.5 + 0.25 * number},250" for number in range(100)])
+    lines = (tmp_path / "log").read_text().splitlines()
+    lines[12] = lines[12].replace("12000mW", "99999999mW")
+    (tmp_path / "log").write_text("\n".join(lines))
+    assert run(*options, "--out", tmp_path / "out.csv") == 0
+    assert "left out of power_total_mw: " in capsys.readouterr().err
+    assert read_corpus(tmp_path / "out.csv")["power_mw"].iloc[0] == 12_000
