@@ -19,10 +19,12 @@ import sqlite3
 import time
 import urllib.parse
 from pathlib import Path
-from typing import Union
+from typing import Callable, TypeVar, Union
 
 from harness.core.errors import StoreError
 from harness.core.files import refuse_link_of_another
+
+Done = TypeVar("Done")
 
 APPLICATION_ID = 0x6A657477  # "jetw"
 VERSION = 2
@@ -78,6 +80,9 @@ CREATE TABLE IF NOT EXISTS verdicts (
 BUSY_TIMEOUT_S = 60.0
 """Timeout for another writing process: its transaction takes milliseconds, an SD card's fsync a second."""
 
+LOCKING, LOCKING_S = "locking protocol", 10.0
+"""What SQLite says where a network's file system mishandles locks, and how long that is tried again."""
+
 RESCUE = "keep a copy, save what can be read by `sqlite3 FILE .recover | sqlite3 NEW`, or give another results file"
 
 _MAGIC = b"SQLite format 3\0"
@@ -125,6 +130,18 @@ def is_being_written(path: Union[str, Path]) -> bool:
     return any(os.path.exists(log) and os.path.getsize(log) > 0 for log in logs)
 
 
+def retried(act: Callable[[], Done]) -> Done:
+    """The result of an act on a results file; tried again while a network's file system refuses the lock."""
+    deadline_s = time.monotonic() + LOCKING_S
+    while True:
+        try:
+            return act()
+        except sqlite3.OperationalError as error:
+            if LOCKING not in str(error) or time.monotonic() > deadline_s:
+                raise
+        time.sleep(_RETRY_S)
+
+
 def explain(path: Path, doing: str, error: Exception) -> StoreError:
     """An error of SQLite or the system as a StoreError with a hint."""
     said = str(error)
@@ -133,6 +150,11 @@ def explain(path: Path, doing: str, error: Exception) -> StoreError:
     if "is full" in said:
         return StoreError(
             f"cannot {doing} {path}: {said}", "make room on it; every profile stored before is still there"
+        )
+    if LOCKING in said:
+        return StoreError(
+            f"cannot {doing} {path}: its file system did not give the lock in {LOCKING_S:g} s ({said})",
+            "keep results files on a local disk, not on NFS, and copy them there afterwards",
         )
     if "locked" in said:
         held = f"another process has held it for {BUSY_TIMEOUT_S:g} s"

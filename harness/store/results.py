@@ -15,11 +15,12 @@ import zlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Container, Dict, Iterator, List, Mapping, NamedTuple, Optional, Tuple, Union
 
+from harness.core.cases import Case
 from harness.core.errors import StoreError
 from harness.core.profiles import Minibatches, Profile
 from harness.store import rows
 from harness.store.conditions import canonical_json, is_disqualified, plain
-from harness.store.database import RESCUE, VERDICTS, explain, open_to_read, open_to_write
+from harness.store.database import RESCUE, VERDICTS, explain, open_to_read, open_to_write, retried
 from harness.store.rows import PACKED, SERIES, SERIES_COLUMNS, ProfileRow, Raw, Record
 
 if TYPE_CHECKING:
@@ -66,10 +67,11 @@ class ResultsStore:
     def __init__(self, path: Union[str, Path], read_only: bool = False) -> None:
         self.path = Path(path)
         self._process = os.getpid()
-        self._usable: Dict[str, int] = {}
+        self._usable: Dict[str, int] = {}  # of each key the newest profile that counts
+        self._of_jobs: Dict[Tuple[str, str, int], int] = {}  # the same of a Slurm job, a case and a seed
         self._read_up_to = 0
         with self._explained("open"):
-            self._connection = open_to_read(self.path) if read_only else open_to_write(self.path)
+            self._connection = retried(lambda: open_to_read(self.path) if read_only else open_to_write(self.path))
 
     def __enter__(self) -> ResultsStore:
         return self
@@ -177,11 +179,21 @@ class ResultsStore:
 
     def usable(self, key: str) -> Optional[int]:
         """The newest profile of these conditions that counts; later calls read only newly added profiles."""
+        self._read_new()
+        return self._usable.get(key)
+
+    def _read_new(self) -> None:
         for record in self.records(after=self._read_up_to):
             if not is_disqualified(record.flags):
                 self._usable[record.key] = record.id
+                job = record.conditions.get("slurm_job", "")
+                self._of_jobs[job, record.case.id, record.case.settings.seed] = record.id
             self._read_up_to = record.id
-        return self._usable.get(key)
+
+    def measured_by(self, job: str, case: Case) -> Optional[int]:
+        """The newest profile of a case that counts and that a Slurm job stored, on any board."""
+        self._read_new()
+        return self._of_jobs.get((job, case.id, case.settings.seed))
 
     def records(self, after: int = 0) -> Iterator[Record]:
         """Every profile without its raw series, oldest first."""
@@ -248,7 +260,7 @@ class ResultsStore:
 
     def _query(self, statement: str, values: Tuple[Any, ...] = ()) -> List[Tuple[Any, ...]]:
         with self._explained("read"):
-            return self._own_connection().execute(statement, values).fetchall()
+            return retried(lambda: self._own_connection().execute(statement, values).fetchall())
 
     def _own_connection(self) -> sqlite3.Connection:
         """The connection; a forked child must not use its parent's: file locks do not distinguish the two."""
@@ -283,7 +295,7 @@ def _insert(connection: sqlite3.Connection, row: ProfileRow, content: str, raw: 
 
 @contextlib.contextmanager
 def _transaction(connection: sqlite3.Connection) -> Iterator[sqlite3.Connection]:
-    connection.execute("BEGIN IMMEDIATE")
+    retried(lambda: connection.execute("BEGIN IMMEDIATE"))
     try:
         yield connection
         connection.execute("COMMIT")

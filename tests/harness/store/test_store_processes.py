@@ -15,6 +15,7 @@ import pytest
 
 from harness.core.errors import StoreError
 from harness.core.profiles import Profile
+from harness.store import database
 from harness.store.results import ResultsStore
 from tests.harness.store.profile_examples import ENVIRONMENT, make_profile
 
@@ -145,3 +146,43 @@ def test_a_file_held_too_long_by_another_process_is_an_error(tmp_path: Path, mon
         holder.close()
         store.add(make_profile(), ENVIRONMENT, "run")
         assert len(store) == 1
+
+
+class Refusing:
+    """A connection of a file system that refuses locks some times."""
+
+    def __init__(self, connection: sqlite3.Connection, times: int) -> None:
+        self._connection, self.times = connection, times
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._connection, name)
+
+    def execute(self, *words: object) -> object:
+        if self.times > 0:
+            self.times -= 1
+            raise sqlite3.OperationalError("locking protocol")
+        return self._connection.execute(*words)
+
+
+def test_a_lock_that_a_networks_file_system_refuses_is_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("harness.store.database._RETRY_S", 0.0)
+    path, refusals = tmp_path / "r.sqlite", [3]
+    connect = database._connect
+
+    def refusing(*words: object) -> object:
+        connection = Refusing(connect(*words), refusals[0])  # type: ignore[arg-type]
+        refusals[0] = 0 if refusals[0] < 99 else 99
+        return connection
+
+    monkeypatch.setattr("harness.store.database._connect", refusing)
+    with ResultsStore(path) as store:
+        store._connection.times = 2  # type: ignore[attr-defined]
+        store.add(make_profile(), ENVIRONMENT, "run")
+        store._connection.times = 2  # type: ignore[attr-defined]
+        assert len(store) == 1
+    monkeypatch.setattr("harness.store.database.LOCKING_S", 0.0)
+    refusals[0] = 99
+    with pytest.raises(StoreError, match="keep results files on a local disk, not on NFS"):
+        ResultsStore(path)
