@@ -26,6 +26,7 @@ from harness.core import cases, errors
 from harness.core.campaigns import describe_settings, replace_settings
 from harness.core.cases import Case, CaseSettings
 from harness.core.device import Device, RealDevice, Report, is_self_profiling
+from harness.core.environment import slurm_job
 from harness.core.power_modes import PowerMode
 from harness.core.profiles import Profile, Telemetry
 from harness.core.terminal import Progress, available_hint
@@ -329,8 +330,10 @@ class CaseMeasurement:
             if repetition == 0:
                 self._show(done, "as measured before in this run: ")
             return done
-        if not is_new and repetition == 0 and self._request.config.getoption("jetwatt_resume"):
-            self._skip_if_stored(case, comparable)
+        if not is_new and repetition == 0:
+            self._skip_if_job_has_it(case, comparable_key)
+            if self._request.config.getoption("jetwatt_resume"):
+                self._skip_if_stored(case, comparable)
         measured, number = self._measured(case, case_conditions, allotment)
         self._outcome.keep(comparable_key, measured, number)
         if repetition == 0:
@@ -358,6 +361,18 @@ class CaseMeasurement:
             self._outcome.resume(comparable_key, case, number)
             pytest.skip(f"{MEASURED_ALREADY}, see {self._results.path}")
 
+    def _skip_if_job_has_it(self, case: Case, comparable_key: str) -> None:
+        """Skip a case that this Slurm job measured before it was queued again, perhaps on another board."""
+        job = slurm_job()
+        if not job.get("slurm_restarts"):
+            return
+        number = self._results.measured_by(job["slurm_job"], case)
+        if number is not None:
+            self._outcome.resume(comparable_key, case, number)
+            pytest.skip(
+                f"Slurm job {job['slurm_job']} measured it before it was queued again, see {self._results.path}"
+            )
+
     def _measured(
         self, case: Case, case_conditions: Dict[str, Any], allotment: Optional[Allotment]
     ) -> Tuple[Profile, int]:
@@ -373,6 +388,7 @@ class CaseMeasurement:
                 measured = run(case, self._device, self._progress.update, self._rounds, self._plan.meter, allotment)
             else:
                 measured = metered_profile(case, case_conditions, self._device.provenance, log)
+            measured = dataclasses.replace(measured, conditions={**measured.conditions, **slurm_job()})
             number = self._results.add(measured, self._outcome.environment, self._outcome.run_id)
         return measured, number
 

@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from harness.judge.verdicts import Compared
 
 
+NOTHING_COMPARED = 6
+"""The exit code of a run with `--baseline` in which no case was compared; pytest's own end with 5."""
+
+
 class Baseline:
     """The file of `--baseline`. Without that option nothing is compared, as the run states at its end.
 

@@ -26,7 +26,7 @@ from harness.core.configuration import NOT_FRESH
 from harness.core.errors import HarnessError, OverBudgetError, StoreError
 from harness.core.files import write_output
 from harness.core.terminal import Countdown, Progress, nearest_word, wrap
-from harness.gate import baseline_of, check_command
+from harness.gate import NOTHING_COMPARED, baseline_of, check_command
 from harness.opt_in import options_of
 from harness.options import DEFAULT_CAMPAIGN, asks_for_strictness, command_of, is_judging
 from harness.outcome import OUTCOME, PROGRESS, Outcome
@@ -390,18 +390,19 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
     """Change the exit status of two runs.
 
     One whose files are all left out by its time budget ends as one whose cases all are: with status 0. One with
-    `--strict` that compared nothing with its baseline fails.
+    `--baseline` that compared nothing with it ends with `NOTHING_COMPARED`; with `--strict` it fails.
     """
     outcome = session.config.stash[OUTCOME]
     if exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED and outcome.over_budget:
         exitstatus = session.exitstatus = pytest.ExitCode.OK
-    if exitstatus == pytest.ExitCode.OK and _has_nothing_to_be_strict_about(session.config):
-        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+    if exitstatus == pytest.ExitCode.OK and _has_compared_nothing(session.config):
+        is_strict = asks_for_strictness(session.config)
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED if is_strict else NOTHING_COMPARED
 
 
-def _has_nothing_to_be_strict_about(config: pytest.Config) -> bool:
-    """Whether `--baseline FILE --strict` was given and no case was compared, such as where each was skipped."""
-    is_asked = config.getoption("jetwatt_baseline") is not None and asks_for_strictness(config)
+def _has_compared_nothing(config: pytest.Config) -> bool:
+    """Whether `--baseline FILE` was given and no case was compared, such as where each was skipped."""
+    is_asked = config.getoption("jetwatt_baseline") is not None
     is_dry = config.getoption("collectonly") or is_judging(config)
     return is_asked and not is_dry and not config.stash[OUTCOME].compared
 
@@ -415,11 +416,10 @@ def pytest_report_teststatus(report: pytest.TestReport, config: pytest.Config) -
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     outcome: Outcome = terminalreporter.config.stash[OUTCOME]
     _summarise_profiles(terminalreporter, outcome)
-    if _has_nothing_to_be_strict_about(terminalreporter.config):
+    if _has_compared_nothing(terminalreporter.config):
         baseline = terminalreporter.config.getoption("jetwatt_baseline")
-        terminalreporter.write_line(
-            f"--strict fails: no case was compared with {baseline} (-rs: why cases were skipped)"
-        )
+        ends = "--strict fails" if asks_for_strictness(terminalreporter.config) else f"exit code {NOTHING_COMPARED}"
+        terminalreporter.write_line(f"{ends}: no case was compared with {baseline} (-rs: why cases were skipped)")
     if outcome.over_budget:
         names, (option, *_) = list(outcome.over_budget), outcome.over_budget.values()
         more = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""

@@ -24,6 +24,7 @@ from harness.core.campaigns import SHIPPED
 from harness.core.corpus import CORPUS, POWER_LIMIT
 from harness.core.files import read_toml
 from harness.core.metrics import AGGREGATES
+from harness.gate import NOTHING_COMPARED
 from harness.judge.figures import STATISTICS
 from harness.store import database, frames
 from harness.workloads import registry as workloads
@@ -100,6 +101,7 @@ def _members(kind: type) -> Set[str]:
 
 def _commands() -> Iterator[Name]:
     yield from (("exit code", f"jetwatt {code}") for code in (0, REFUSED, INTERRUPTED))
+    yield "exit code", f"pytest {NOTHING_COMPARED}"
     for command in COMMANDS:
         for action in actions_of(command):
             yield from _names_of_action(action)

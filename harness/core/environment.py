@@ -52,6 +52,15 @@ def describe_environment(root: Path = Path("/")) -> Dict[str, Any]:
     return {name: value for name, value in facts.items() if value is not None}
 
 
+def slurm_job() -> Dict[str, Any]:
+    """The Slurm job that this runs in, and how often it was queued again and began anew; empty outside of one."""
+    restarts = os.environ.get("SLURM_RESTART_COUNT", "")
+    job = os.environ.get("SLURM_JOB_ID", "")
+    if not job:
+        return {}
+    return {"slurm_job": job, "slurm_restarts": int(restarts) if restarts.isdecimal() else 0}
+
+
 def package_version(name: str) -> Optional[str]:
     """The installed version of a distribution, None if it is not installed; does not import it."""
     try:

@@ -293,7 +293,7 @@ def test_strict_fails_what_the_baseline_does_not_hold_with_what_differs(own, rec
     """A slowdown changes what stands for the version of torch, as another torch would."""
     own(text)
     record()
-    assert own(text, "--baseline", "b.json", "--slowdown", "10%").returncode == 0
+    assert own(text, "--baseline", "b.json", "--slowdown", "10%").returncode == 6
     strict = own(text, "--baseline", "b.json", "--slowdown", "10%", "--strict")
     assert "1 failed" in strict.stdout
     assert 'torch: unknown -> "every minibatch made 10 % slower (--slowdown)"' in strict.stdout
@@ -346,8 +346,28 @@ def test_strict_fails_a_run_that_compared_nothing_with_its_baseline(own, record)
     done = own(skipped, "--baseline", "b.json", "--strict")
     assert done.returncode == 1
     assert "--strict fails: no case was compared with b.json" in done.stdout
-    assert own(skipped, "--baseline", "b.json").returncode == 0
+    done = own(skipped, "--baseline", "b.json")
+    assert done.returncode == 6
+    assert "exit code 6: no case was compared with b.json" in done.stdout
+    other = own(CHECKED, "--baseline", "b.json", "--workload", "resnet18-cifar10")
+    assert (other.returncode, "1 passed" in other.stdout) == (6, True), "the baseline has another workload"
+    assert own(CHECKED, "--baseline", "b.json").returncode in (0, 1)
     assert own(skipped, "--baseline", "b.json", "--strict", "--collect-only").returncode == 0
+
+
+def test_a_slurm_job_that_was_queued_again_measures_no_case_twice_and_says_so(own, tmp_path, monkeypatch):
+    text = "def test_a(profile):\n    profile()\n"
+    monkeypatch.setenv("SLURM_JOB_ID", "4711")
+    assert "1 passed" in own(text).stdout
+    monkeypatch.setenv("SLURM_RESTART_COUNT", "1")
+    done = own(text + "def test_b(profile):\n    profile()\n", "--workers", "4,0")
+    assert "Slurm job 4711 measured it before it was queued again" in done.stdout
+    with ResultsStore(tmp_path / "r.sqlite") as store:
+        cases = [(record.case.id, record.conditions["slurm_restarts"]) for record in store.records()]
+    assert len(cases) == len({case for case, _ in cases}) == 2
+    assert [restarts for _, restarts in cases] == [0, 1]
+    monkeypatch.setenv("SLURM_JOB_ID", "4712")  # another job has cases of its own
+    assert "1 passed" in own(text).stdout
 
 
 def test_strict_without_a_baseline_is_refused_before_anything_is_measured(own, tmp_path):
