@@ -11,7 +11,7 @@ identifies it, never its path. On Thor, reading a clock of the GPU or of bwmgr w
 from __future__ import annotations
 
 import os
-from typing import Callable, Dict, List, NamedTuple, Tuple
+from typing import Callable, Dict, List, NamedTuple, Sequence, Tuple
 
 from harness.board import emc, privileged
 from harness.board.bounded_reads import unread
@@ -35,6 +35,11 @@ class GpuNode(NamedTuple):
         return os.path.basename(self.directory)
 
     @property
+    def is_media(self) -> bool:
+        """Whether it drives the media engines: Thor's NVD, whose table of clocks is another than that of the GPCs."""
+        return self.name.startswith("gpu-nvd-")
+
+    @property
     def levels_hz(self) -> Tuple[int, ...]:
         """The available clocks, ascending; empty if the driver does not list them, or its list cannot be read."""
         path = os.path.join(self.directory, "available_frequencies")
@@ -53,6 +58,12 @@ def find_gpus(root: str) -> List[GpuNode]:
     gpus = [GpuNode(os.path.dirname(clock), hides_clocks(clock)) for clock in clocks if is_gpu(clock)]
     unread.update(privileged.unread)
     return gpus
+
+
+def computing(gpus: Sequence[GpuNode]) -> List[GpuNode]:
+    """The nodes that have the GPU's clock; what is left stands apart: media engines, and what has another table."""
+    cores = [gpu for gpu in gpus if not gpu.is_media] or list(gpus)
+    return [gpu for gpu in cores if len(cores) == 1 or gpu.levels_hz == cores[0].levels_hz]
 
 
 def none_found(root: str) -> ControlError:
@@ -74,18 +85,21 @@ class GpuFrequency(Knob):
         self._root, self._holds_thor = root, holds_thor
 
     def gpus(self) -> List[GpuNode]:
-        """Those whose clocks may be set."""
+        """Those that have the GPU's clock, if it may be set."""
+        return computing(self._settable())
+
+    def _settable(self) -> List[GpuNode]:
         return [gpu for gpu in find_gpus(self._root) if self._holds_thor or not gpu.is_thors]
 
     def usable(self) -> str:
-        names = [gpu.name for gpu in self.gpus()]
-        if not names:
+        gpus = self._settable()
+        if not gpus:
             raise left_alone(find_gpus(self._root)[0].directory) if find_gpus(self._root) else none_found(self._root)
-        check_writable([file for name in names for file in self._files(name)])
-        return f"devfreq limits of {', '.join(names)}"
+        check_writable([file for gpu in gpus for file in self._files(gpu.name)])
+        return f"devfreq limits of {', '.join(gpu.name for gpu in computing(gpus))}"
 
     def pinned(self, khz: int) -> Dict[str, Limits]:
-        """The setting that holds every GPU at one clock; if the driver lists no clocks, reading back decides."""
+        """The setting that holds the GPU at one clock; if the driver lists no clocks, reading back decides."""
         hz = khz * HZ_PER_KHZ
         for gpu in self.gpus():
             if gpu.levels_hz and hz not in gpu.levels_hz:
@@ -94,6 +108,11 @@ class GpuFrequency(Knob):
         return {gpu.name: [hz, hz] for gpu in self.gpus()}
 
     def read(self) -> Dict[str, Limits]:
+        """Of every node, media engines too: jetson_clocks changes them all, and they are put back."""
+        return {gpu.name: self._files(gpu.name).read() for gpu in self._settable()}
+
+    def limits(self) -> Dict[str, Limits]:
+        """Of the nodes that have the GPU's clock."""
         return {gpu.name: self._files(gpu.name).read() for gpu in self.gpus()}
 
     def read_back(self, value: Dict[str, Limits]) -> Dict[str, Limits]:
@@ -116,7 +135,8 @@ class GpuFrequency(Knob):
 def open_source(root: str) -> Source:
     sensors: Dict[str, Tuple[str, Callable[[float], float]]] = {}
     missing: Dict[str, str] = {}
-    directories = [gpu.directory for gpu in find_gpus(root)]
+    gpus = find_gpus(root)
+    directories = [gpu.directory for gpu in sorted(gpus, key=lambda gpu: gpu not in computing(gpus))]
     for number, directory in enumerate(directories):
         name = f"gpu{number or ''}"
         sensors[f"{name}_khz"] = (os.path.join(directory, CLOCK), hz_to_khz)

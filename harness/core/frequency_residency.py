@@ -16,8 +16,8 @@ SET_PERCENT = 95.0
 """From this share on a reading counts as the maximum: SIGMETRICS sec. 5.5, footnote 2 counts readings within the 95th
 percentile of the set value as that value."""
 
-# dimension of a power mode to the telemetry channels that show its clock
-_CHANNELS = {"cpu_khz": r"cpu\d+(_measured)?_khz", "gpu_khz": r"gpu\d*_khz", "mem_khz": r"(emc|gpu_mem)_khz"}
+# Dimension of a power mode to the telemetry channels that show its clock. gpu1_khz is not the GPU's: Thor's NVD.
+_CHANNELS = {"cpu_khz": r"cpu\d+(_measured)?_khz", "gpu_khz": "gpu_khz", "mem_khz": r"(emc|gpu_mem)_khz"}
 
 
 def clock_use(telemetry: Telemetry, mode: PowerMode, start_s: float, end_s: float) -> Dict[str, Dict[str, Any]]:

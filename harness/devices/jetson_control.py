@@ -19,7 +19,7 @@ from harness.board.cpu_clocks import CpuFrequency
 from harness.board.emc import Emc
 from harness.board.fan import Fan
 from harness.board.governor import CPU, DEVFREQ, Governor
-from harness.board.gpu import GpuFrequency, find_gpus
+from harness.board.gpu import GpuFrequency, computing, find_gpus
 from harness.board.jetson_clocks import DVFS, OFF, ON, JetsonClocks
 from harness.board.kernel_file import Limits
 from harness.board.knob import Knob
@@ -114,14 +114,14 @@ class JetsonControl:
         """`off` if CPU and GPU are held at one clock, else `on`."""
         if self.works(self.clocks):
             return self.clocks.read()[DVFS]
-        limits = [*self._running().values(), *self.gpu.read().values()]
-        sees_every_gpu = len(self.gpu.gpus()) == len(find_gpus(self._root))
+        limits = [*self._running().values(), *self.gpu.limits().values()]
+        sees_every_gpu = len(self.gpu.gpus()) == len(computing(find_gpus(self._root)))
         return OFF if sees_every_gpu and all(low == high for low, high in limits) else ON
 
     def read(self) -> Tuple[PowerMode, List[str]]:
         """The mode in effect by the kernel's files, with the highest CPU and GPU clock; and its unknown dimensions."""
         cpu = [high for _, high in self._running().values()]
-        gpu = [hz_to_khz(high) for _, high in self.gpu.read().values()]
+        gpu = [hz_to_khz(high) for _, high in self.gpu.limits().values()]
         cpu_khz, gpu_khz = (max(khz, default=UNKNOWN_KHZ) for khz in (cpu, gpu))
         cores = len(self.online.read())
         try:

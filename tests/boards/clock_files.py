@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from boards.clock_lists import THOR_NVD_KHZ
 from boards.layouts import Layout
 from boards.plan import Plan
 from harness.core.boards import BoardSpec
@@ -27,7 +28,8 @@ def add_gpu(plan: Plan, layout: Layout, spec: BoardSpec) -> None:
         nodes.append(f"{device}/devfreq/gpu-nvd-0")
     plan.places["gpu"] = [nodes, f"{device}/load"]
     for node in nodes:
-        _add_devfreq(plan, node, device, [khz * HZ_PER_KHZ for khz in spec.clocks.gpu_khz], up=spec.gpu_cap_rounds_up)
+        table_khz = THOR_NVD_KHZ if node.endswith("gpu-nvd-0") else spec.clocks.gpu_khz
+        _add_devfreq(plan, node, device, [khz * HZ_PER_KHZ for khz in table_khz], up=spec.gpu_cap_rounds_up)
     plan.show(f"{device}/load")
     plan.control(f"{device}/power/control", "auto", "choice", of=["on", "auto"])
     if layout.gpu_node:

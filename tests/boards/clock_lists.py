@@ -15,6 +15,9 @@ THOR_CLOCKS = ClockLists(
     mem_khz=(665_600, 2_133_000, 4_266_000),
 )
 
+# 1,692 MHz were seen beside the GPU's 1,575 (a public `jetson_clocks --show`); the steps are made up.
+THOR_NVD_KHZ = tuple(range(282_000, 1_692_001, 282_000))
+
 # The names, the core counts and the masks were seen; the caps are made up.
 THOR_PRESETS = (
     Preset(0, "MAXN", 14, tpc_pg_mask=64),

@@ -11,7 +11,7 @@ from harness.board import gpu as gpu_module
 from harness.board.bounded_process import Finished
 from harness.board.emc import Emc
 from harness.board.governor import Governor
-from harness.board.gpu import GpuFrequency, find_gpus
+from harness.board.gpu import GpuFrequency, computing, find_gpus
 from harness.board.jetson_clocks import JetsonClocks
 from harness.board.privileged import KINDS, nodes
 from harness.core.errors import ControlError, InvalidValueError
@@ -122,9 +122,27 @@ def test_clocks_of_thor_are_held_where_that_is_asked_for_and_put_back_without(th
     asked = GpuFrequency(thor.root, holds_thor=True)
     before = asked.read()
     asked.set(asked.pinned(306_000))
-    assert set(map(tuple, asked.read().values())) == {(306_000_000, 306_000_000)}
+    assert asked.limits() == {"gpu-gpc-0": [306_000_000, 306_000_000]}
+    assert asked.read()["gpu-nvd-0"] == before["gpu-nvd-0"]  # media: kept apart, and put back
     knob.restore(before)  # by `jetwatt restore`, which knows nothing of options
     assert asked.read() == before
+
+
+def test_of_several_gpus_those_with_the_first_ones_table_are_the_gpu(tree):
+    for name in ("gpu-gpc-0", "gpu-gpc-1", "gpu-nvd-0"):
+        gpu(tree, name, "gpu", place=name)
+    gpu(tree, "0000:09:00.0", "gb10b", place="other")
+    own = {f"{DEVFREQ}/0000:09:00.0/available_frequencies": "1000 2000"}
+    tree.write({f"{DEVFREQ}/{name}/cur_freq": 306_000_000 for name in ("gpu-gpc-0", "gpu-gpc-1", "gpu-nvd-0")})
+    assert [one.name for one in computing(find_gpus(tree.root))] == ["0000:09:00.0", "gpu-gpc-0", "gpu-gpc-1"]
+    tree.write({f"{DEVFREQ}/gpu-gpc-1/available_frequencies": "5000", f"{DEVFREQ}/0000:09:00.0/cur_freq": 7_000_000})
+    assert [one.name for one in computing(find_gpus(tree.root))] == ["0000:09:00.0", "gpu-gpc-0"]
+    tree.write(own)
+    assert [one.name for one in computing(find_gpus(tree.root))] == ["0000:09:00.0"]
+    assert GpuFrequency(tree.root, holds_thor=True).read().keys() == {
+        "0000:09:00.0", "gpu-gpc-0", "gpu-gpc-1", "gpu-nvd-0"
+    }  # fmt: skip
+    assert gpu_module.open_source(tree.root).read(0.0).values["gpu_khz"] == 7_000
 
 
 # -- clock and load ----------------------------------------------------------------------------------------------------

@@ -22,7 +22,9 @@ from harness.core.cases import DVFS, STATIC, Case, CaseSettings
 from harness.core.configuration import Configuration
 from harness.core.device import named_mode
 from harness.core.errors import CannotRunError, ControlError
+from harness.core.frequency_residency import clock_use
 from harness.core.power_modes import UNKNOWN_KHZ, PowerMode
+from harness.core.profiles import Series, Telemetry
 from harness.devices.jetson import JetsonDevice
 from harness.devices.jetson_board import Board, read_board
 from harness.measure import run as measuring
@@ -245,6 +247,18 @@ def test_thors_clocks_are_held_where_that_is_asked_for(tmp_path, holds):
         assert (space.gpu_khz != (UNKNOWN_KHZ,)) == holds
         assert device.apply(space.greatest) == space.greatest
         assert device._control.dvfs() == ("off" if holds else "on")
+        if holds:  # the media engines have a table of their own, up to 1,692 MHz
+            assert space.gpu_khz[-1] == space.greatest.gpu_khz == 1_575_000
+            lowest = next(iter(space))
+            assert device.apply(lowest) == lowest
+            assert device._control.dvfs() == "off"
+            source = open_source(next(one for one in device.telemetry_sources(tmp_path) if one.name == "devfreq"), "/")
+            now = source.read(0.0).values
+            assert now["gpu_khz"] == lowest.gpu_khz
+            telemetry = Telemetry(1.0, series={name: Series((0.0, 1.0), (khz, khz)) for name, khz in now.items()})
+            assert {name: use["off"] for name, use in clock_use(telemetry, lowest, 0.0, 1.0).items()} == {
+                "gpu_khz": 0, "emc_khz": 0
+            }  # fmt: skip
 
 
 # -- DVFS: free below the mode's clocks, held again after, and put back at the end -------------------------------------
