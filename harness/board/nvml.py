@@ -16,7 +16,7 @@ import importlib
 import os
 import re
 from types import ModuleType
-from typing import Any, Dict, Optional, Sequence, Tuple
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 from harness.board import privileges, rapl
 from harness.board.cpu import parse_process_stat
@@ -61,6 +61,30 @@ class DiscreteGpu:
         self.index = index
         self.name = str(self.ask("GetName"))
         self.uuid = str(self.ask("GetUUID"))
+
+    @property
+    def is_jetsons(self) -> bool:
+        """Whether it is the GPU of a Jetson, which newer releases of NVML list: `Orin (nvgpu)`."""
+        return "(nvgpu)" in self.name
+
+    def mig_uuids(self) -> List[str]:
+        """The UUIDs of its MIG instances, `MIG-...`; none where it is not split."""
+        mode = self.ask_or_none("GetMigMode")
+        if not mode or not mode[0]:
+            return []
+        uuids = []
+        for index in range(self.ask_or_none("GetMaxMigDeviceCount") or 0):
+            try:
+                instance = self._library.nvmlDeviceGetMigDeviceHandleByIndex(self._handle, index)
+                uuids.append(str(self._library.nvmlDeviceGetUUID(instance)))
+            except self._library.NVMLError:  # not every index has an instance
+                continue
+        return uuids
+
+    @property
+    def is_split(self) -> bool:
+        mode = self.ask_or_none("GetMigMode")
+        return bool(mode and mode[0])
 
     @property
     def slug(self) -> str:
@@ -152,17 +176,66 @@ def find_gpus() -> Tuple[DiscreteGpu, ...]:
 
 
 def find_gpu(which: str = "") -> DiscreteGpu:
-    """The GPU of an index, a UUID (its beginning will do) or a slug; the first where none is given."""
-    gpus = find_gpus()
+    """The GPU of an index, a UUID (its beginning will do) or a slug; without one, the first that CUDA may use."""
+    if not which:
+        return visible_gpus()[0].gpu
+    gpus = [gpu for gpu in find_gpus() if not gpu.is_jetsons]
     if which.isdecimal():
         matching = [gpu for gpu in gpus if gpu.index == int(which)]
     else:
         matching = [gpu for gpu in gpus if gpu.uuid.lower().startswith(which.lower()) or gpu.slug == which]
-    if not matching or (which and len(matching) > 1):
+    if len(matching) != 1:
         listed = ", ".join(f"{gpu.index} ({gpu.name}, {gpu.uuid})" for gpu in gpus) or "none"
         raise UnknownNameError(f"there is no one GPU {which!r} here", f"available: {listed}")
     return matching[0]
 
+
+VISIBLE = "CUDA_VISIBLE_DEVICES"
+
+
+class VisibleGpu(NamedTuple):
+    gpu: DiscreteGpu
+    uuid: str  # by which CUDA knows it: the GPU's, or that of its MIG instance
+
+
+def visible_gpus(text: Optional[str] = None) -> List[VisibleGpu]:
+    """The GPUs that CUDA may use, in its order; `text` is by default that of `CUDA_VISIBLE_DEVICES`.
+
+    An index there counts as NVML's, which is CUDA's own with CUDA_DEVICE_ORDER=PCI_BUS_ID or GPUs that are alike.
+
+    Raises:
+        CannotRunError: it hides every GPU, or names one that is not here.
+    """
+    gpus = [gpu for gpu in find_gpus() if not gpu.is_jetsons]
+    text = os.environ.get(VISIBLE) if text is None else text
+    if text is None:
+        if not gpus:
+            raise CannotRunError("there is no discrete NVIDIA GPU here", "--device host measures this machine")
+        return [VisibleGpu(gpu, gpu.uuid) for gpu in gpus]
+    visible: List[VisibleGpu] = []
+    for word in (word.strip() for word in text.split(",")):
+        match = _named_by_cuda(word, gpus)
+        if match is None:  # CUDA ignores what follows
+            break
+        visible.append(match)
+    if not visible:
+        listed = ", ".join(f"{gpu.index} ({gpu.name}, {gpu.uuid})" for gpu in gpus) or "none"
+        raise CannotRunError(f"{VISIBLE}={text} leaves no GPU to train on", f"name one, or unset it; here: {listed}")
+    return visible
+
+
+def _named_by_cuda(word: str, gpus: Sequence[DiscreteGpu]) -> Optional[VisibleGpu]:
+    """The GPU of an index, a UUID's beginning, `MIG-UUID`, or `MIG-GPU-UUID/1/0` as older drivers have it."""
+    if word.isdecimal():
+        return next((VisibleGpu(gpu, gpu.uuid) for gpu in gpus if gpu.index == int(word)), None)
+    matching = [VisibleGpu(gpu, gpu.uuid) for gpu in gpus if word and gpu.uuid.startswith(word)]
+    if word.startswith("MIG-"):
+        parent = word[len("MIG-") :].partition("/")[0]
+        matching = [VisibleGpu(gpu, word) for gpu in gpus if gpu.uuid == parent or word in gpu.mig_uuids()]
+    return matching[0] if len(matching) == 1 else None
+
+
+_SHARED = "MIG splits this GPU: its power is that of all instances, so there is no total of the one that trains"
 
 STEADY, FAR = 0.2, 2.0  # shares: how equal sampled power has to be, and how far off a counter is not believed
 
@@ -186,6 +259,7 @@ class NvmlSource:
         self._gpu, self._root, self._pid, self._cpu = gpu, root, pid, cpu
         self._energy = Counters()
         self._most_mw = gpu.most_mw()
+        self._is_split = gpu.is_split
         self._why_sampled = _lack_of_counter(gpu)  # what is wrong with the energy counter; empty if nothing is
         self._counter_trouble = ""  # of the last reading
         self._sampled_before_mw: Optional[float] = None
@@ -194,6 +268,8 @@ class NvmlSource:
         if self._why_sampled:
             means = "sampled power: what span of time one value is the mean of, NVML does not say"
             means += f"; {self._why_sampled}"
+        if self._is_split:
+            means += f"; {_SHARED}"
         self.notes = {"nvml": f"{gpu.name}, {gpu.software()}", GPU_POWER: means, OTHERS: "by the driver's list"}
         if cpu is None:
             self.notes[TOTAL] = f"{GPU_POWER} ({means}) alone, without the CPU: {why_no_cpu}"
@@ -217,6 +293,8 @@ class NvmlSource:
                 reading.failed[channel] = str(error)
         if self._counter_trouble:
             reading.failed[ENERGY] = f"{self._counter_trouble}; sampled power was taken"
+        if self._is_split:  # kept, as that of the whole GPU
+            reading.failed[TOTAL] = _SHARED
         parts = [GPU_POWER]
         if self._cpu is not None:
             parts.append(CPU_POWER)
@@ -224,7 +302,8 @@ class NvmlSource:
             named = {name: CPU_POWER if name == TOTAL else name for name in (*values, *failed)}
             reading.values.update((named[name], value) for name, value in values.items())
             reading.failed.update((named[name], why) for name, why in failed.items())
-        if all(part in reading.values or part in reading.failed for part in parts):  # a first reading has neither
+        is_read = all(part in reading.values or part in reading.failed for part in parts)
+        if is_read and not self._is_split:  # a first reading has neither
             add_sum(reading, TOTAL, parts)
         return reading
 
@@ -350,6 +429,8 @@ class GpuSettings(Knob):
         self._locked: Any = FREE  # or [least and greatest of the GPU, memory] in MHz, the last 0 where it has no other
 
     def usable(self) -> str:
+        if self._gpu.is_split:
+            raise ControlError(f"MIG splits {self._gpu.name}: its clocks are those of all instances", "they stay free")
         privileges.check(self._root, f"clocks of {self._gpu.name} are root's to set")
         limits_mw = self._gpu.power_limits_mw()
         text = "no power limit"

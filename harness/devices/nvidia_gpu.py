@@ -10,7 +10,7 @@ from typing import Any, Dict, Iterator, List, Optional, Tuple
 
 from harness.board.knob import Knob
 from harness.board.lock import locked
-from harness.board.nvml import FREE, GpuSettings, find_gpu, find_gpus, power_limits_text
+from harness.board.nvml import FREE, GpuSettings, find_gpu, find_gpus, power_limits_text, visible_gpus
 from harness.board.source import SourceSpec
 from harness.core.capability import Capability
 from harness.core.cases import DVFS, STATIC, Case
@@ -32,10 +32,11 @@ class NvidiaGpuDevice(HostDevice):
 
     def __init__(self, which: str, configuration: Configuration, root: Path = Path("/")) -> None:
         super().__init__(configuration, root)
-        self._gpu = find_gpu(which)
+        visible = None if which else visible_gpus()[0]
+        self._gpu = visible.gpu if visible else find_gpu(which)
         alike = sum(gpu.name == self._gpu.name for gpu in find_gpus())
         self.name = self._gpu.slug if alike == 1 else f"{self._gpu.slug}:{self._gpu.index}"
-        self.gpu_uuid = self._gpu.uuid  # of the GPU that torch trains on
+        self.gpu_uuid = visible.uuid if visible else self._gpu.uuid  # of the GPU or MIG instance that torch trains on
         own = hashlib.sha256(f"jetwatt {self._gpu.uuid}".encode()).hexdigest()[:12]
         self.board_instance = configuration.board_instance or own
         self._knob = GpuSettings(str(root), self._gpu.uuid)

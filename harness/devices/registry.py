@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, ContextManager, Dict, List, Optional, Tuple
 
+from harness.board.nvml import find_gpus
 from harness.core.boards import BoardSpec, board_names, is_board, load_board
 from harness.core.capability import Capability
 from harness.core.cases import INSTANCE_MARK, Case
@@ -190,6 +191,9 @@ def _open_here(name: str, configuration: Configuration, root: Path) -> Optional[
         return board
     kind_of_gpu, _, which = name.partition(":")
     if kind_of_gpu == NVIDIA_GPU or kind_of_gpu.startswith("nvidia-"):
+        if board is not None and all(gpu.is_jetsons for gpu in find_gpus()):
+            what = f"NVML's {find_gpus()[0].name} is the GPU of this board, {board.name}"
+            raise CannotRunError(what, f"--device {board.name} measures it, with the board's own sensors")
         return NvidiaGpuDevice(which or ("" if kind_of_gpu == NVIDIA_GPU else kind_of_gpu), configuration, root)
     return None
 

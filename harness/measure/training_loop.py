@@ -35,6 +35,7 @@ import torch
 from torch.utils.data import DataLoader, Sampler
 
 from harness.board.containers import shared_memory_bytes, shared_memory_hint
+from harness.board.nvml import VISIBLE, visible_gpus
 from harness.core.cases import CUT_MINIBATCHES, INFERENCE, PREFETCH_FACTOR, TRAINING
 from harness.core.errors import CannotRunError, DoesNotFitError, HarnessError, InvalidValueError, ProcessEndedError
 from harness.core.profiles import CLEAN, FIRST, SETTLING, Minibatch
@@ -121,18 +122,33 @@ def accelerator() -> torch.device:
     return torch.device("cuda" if torch.cuda.is_available() else "cpu")
 
 
+_chosen = ""  # the GPU that `use_gpu` has left CUDA, where nobody else had set CUDA_VISIBLE_DEVICES
+
+
 def use_gpu(uuid: str) -> None:
-    """Train on one of several GPUs; `CannotRunError` if torch cannot see it, or is already using another."""
-    if not torch.cuda.is_initialized():
-        os.environ["CUDA_VISIBLE_DEVICES"] = uuid
+    """Train on one of several GPUs, or on a MIG instance, of those that CUDA_VISIBLE_DEVICES leaves.
+
+    `CannotRunError` if that variable hides it, torch cannot see it, or is already using another.
+    """
+    global _chosen
+    given = os.environ.get(VISIBLE)
+    visible = [uuid] if given in (None, _chosen) else [one.uuid for one in visible_gpus(given)]
+    if uuid not in visible:
+        hint = "--device nvidia-gpu takes the GPU that it names, or unset it"
+        raise CannotRunError(f"{VISIBLE}={given} hides the GPU {uuid}", hint)
+    is_first = given not in (None, _chosen) and visible[0] == uuid  # as it was set, it stays
+    if not is_first and not torch.cuda.is_initialized():
+        os.environ[VISIBLE] = _chosen = uuid
     if not torch.cuda.is_available():
         lacks = "does not see" if torch.version.cuda else "is built without CUDA and cannot train on"
         raise CannotRunError(
             f"torch {torch.__version__} {lacks} the GPU {uuid}", "install a torch with CUDA for this driver"
         )
     torch_uuid = getattr(torch.cuda.get_device_properties(0), "uuid", None)
-    if os.environ.get("CUDA_VISIBLE_DEVICES") != uuid or (torch_uuid is not None and str(torch_uuid) not in uuid):
-        raise CannotRunError(f"torch is already using a GPU other than {uuid}", "start one run per GPU")
+    is_another = torch_uuid is not None and not uuid.startswith("MIG-") and str(torch_uuid) not in uuid
+    if is_another or (not is_first and os.environ.get(VISIBLE) != uuid):
+        hint = "start one run per GPU; an index is NVML's with CUDA_DEVICE_ORDER=PCI_BUS_ID"
+        raise CannotRunError(f"torch is already using a GPU other than {uuid}", hint)
 
 
 def own_stream() -> ContextManager[Any]:

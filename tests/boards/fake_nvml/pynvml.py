@@ -38,7 +38,8 @@ def _change(handle, function, arguments, **values):
 
 
 def _of(handle, name):
-    value = _read()["gpus"][handle].get(name)
+    gpus = _read()["gpus"]
+    value = gpus[handle[0]]["instances"][handle[1]] if isinstance(handle, tuple) else gpus[handle].get(name)
     if value is None:
         raise NVMLError_NotSupported("Not Supported")
     if value == "fails":
@@ -79,6 +80,20 @@ def nvmlDeviceGetCount():
 
 def nvmlDeviceGetHandleByIndex(index):
     return index
+
+
+def nvmlDeviceGetMigMode(device):
+    return [int(bool(_of(device, "instances"))), 0]
+
+
+def nvmlDeviceGetMaxMigDeviceCount(device):
+    return 7
+
+
+def nvmlDeviceGetMigDeviceHandleByIndex(device, index):
+    if index >= len(_of(device, "instances")):
+        raise NVMLError_InvalidArgument("Not Found")
+    return device, index
 
 
 def nvmlDeviceGetMemoryInfo(handle, version=None):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import contextlib
+import importlib
 import importlib.util
 import inspect
 import json
@@ -14,9 +16,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from boards.tree import build_board
 
 from harness.board import nvml, privileges
 from harness.board.knob import KnobSpec, open_knob
+from harness.board.nvml import GpuSettings
 from harness.board.saved_state import restore
 from harness.core.cases import DVFS, Case, CaseSettings
 from harness.core.configuration import Configuration
@@ -71,6 +75,7 @@ def driver(tmp_path, monkeypatch):
     monkeypatch.setenv("JETWATT_LOCK_DIR", str(tmp_path))
     monkeypatch.syspath_prepend(str(FAKE))
     monkeypatch.delitem(sys.modules, "pynvml", raising=False)
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     monkeypatch.setattr(privileges, "needed", lambda root: False)  # the tests act as root would
     nvml.find_gpus.cache_clear()
     yield Driver(tmp_path / "nvml.json")
@@ -127,6 +132,99 @@ def test_two_gpus_alike_are_two_devices_and_an_unknown_one_lists_those_there(dri
     assert open_device(second.name, Configuration()).gpu_uuid == A5000["uuid"]
     with pytest.raises(UnknownNameError, match=r"available: 0 \(NVIDIA GeForce RTX 3090"):
         open_device("nvidia-gpu:2", Configuration())
+
+
+SLICES = ["MIG-aaaa", "MIG-bbbb"]
+A100 = {**RTX_3090, "name": "NVIDIA A100", "uuid": "GPU-77777777-2222", "instances": SLICES}
+
+
+@pytest.mark.parametrize(
+    ("visible", "name", "uuid"),
+    [
+        ("0", "nvidia-geforce-rtx-3090", RTX_3090["uuid"]),
+        ("1", "nvidia-rtx-a5000", A5000["uuid"]),
+        ("1,0", "nvidia-rtx-a5000", A5000["uuid"]),
+        (A5000["uuid"], "nvidia-rtx-a5000", A5000["uuid"]),
+        ("GPU-9999", "nvidia-rtx-a5000", A5000["uuid"]),
+        ("MIG-bbbb", "nvidia-a100", "MIG-bbbb"),
+        ("MIG-GPU-77777777-2222/1/0", "nvidia-a100", "MIG-GPU-77777777-2222/1/0"),
+    ],
+)
+def test_the_gpu_is_the_one_that_the_user_left_cuda(driver, monkeypatch, visible, name, uuid):
+    driver.write(gpus=[RTX_3090, A5000, A100])
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+    device = open_device("nvidia-gpu", Configuration())
+    assert (device.name, device.gpu_uuid) == (name, uuid)
+    assert nvml.find_gpu().slug == name
+    assert GpuSettings("/")._gpu.slug == name
+    assert os.environ["CUDA_VISIBLE_DEVICES"] == visible
+
+
+@pytest.mark.parametrize("visible", ["-1", "", "7", "-1,0", "GPU-ffff", "MIG-cccc"])
+def test_where_the_user_left_cuda_no_gpu_none_is_taken(driver, monkeypatch, visible):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+    with pytest.raises(CannotRunError, match=f"CUDA_VISIBLE_DEVICES={visible} leaves no GPU.*here: 0 "):
+        open_device("nvidia-gpu", Configuration())
+    with pytest.raises(SourceUnavailableError, match="leaves no GPU"):
+        nvml.open_source("/")
+
+
+@pytest.mark.training
+@pytest.mark.parametrize(
+    ("visible", "uuid", "left", "words"),
+    [
+        ("1", A5000["uuid"], "1", ""),
+        ("1,0", A5000["uuid"], "1,0", ""),
+        ("1,0", RTX_3090["uuid"], RTX_3090["uuid"], ""),  # one of the user's
+        (None, A5000["uuid"], A5000["uuid"], ""),
+        ("MIG-bbbb", "MIG-bbbb", "MIG-bbbb", ""),
+        ("0", A5000["uuid"], "0", "CUDA_VISIBLE_DEVICES=0 hides the GPU"),
+        ("-1", RTX_3090["uuid"], "-1", "leaves no GPU"),
+    ],
+)
+def test_what_the_user_left_cuda_is_never_set_to_another_gpu(driver, monkeypatch, visible, uuid, left, words):
+    torch = pytest.importorskip("torch")
+    training_loop = importlib.import_module("harness.measure.training_loop")
+    driver.write(gpus=[RTX_3090, A5000, A100])
+    monkeypatch.setattr(training_loop, "_chosen", "")
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda index: object())
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "restored at the end")
+    if visible is None:
+        del os.environ["CUDA_VISIBLE_DEVICES"]
+    else:
+        os.environ["CUDA_VISIBLE_DEVICES"] = visible
+    with pytest.raises(CannotRunError, match=words) if words else contextlib.nullcontext():
+        training_loop.use_gpu(uuid)
+        training_loop.use_gpu(uuid)
+    assert os.environ["CUDA_VISIBLE_DEVICES"] == left
+
+
+def test_the_power_of_a_gpu_that_mig_splits_is_no_total_and_its_clocks_stay(driver, monkeypatch, tmp_path):
+    driver.write(gpus=[{**A100, "energy_mj": 1_000_000}])
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "MIG-bbbb")
+    device = open_device("nvidia-gpu", Configuration())
+    source = nvml.open_source(str(tmp_path), device._gpu.uuid)
+    source.read(0.0)
+    driver.change(energy_mj=1_200_000)
+    found = source.read(1.0)
+    assert found.values["power_gpu_mw"] == 200_000
+    assert "power_total_mw" not in found.values
+    assert "MIG splits this GPU" in found.failed["power_total_mw"]
+    assert "MIG splits" in device._knob.available().detail
+    assert not device._sets_gpu
+
+
+def test_the_gpu_of_a_jetson_is_measured_as_its_board(driver, monkeypatch, tmp_path):
+    driver.write(gpus=[{"name": "Orin (nvgpu)", "uuid": "GPU-0"}])
+    with pytest.raises(CannotRunError, match="no discrete NVIDIA GPU"):
+        open_device("nvidia-gpu", Configuration())
+    board = build_board(tmp_path / "root", "orin-agx", "r36.4")
+    with pytest.raises(CannotRunError, match=r"NVML's Orin \(nvgpu\) is the GPU of this board, emulated-orin-agx"):
+        open_device("nvidia-gpu", Configuration(), board.path)
+    driver.write(gpus=[{"name": "Orin (nvgpu)", "uuid": "GPU-0"}, RTX_3090])
+    nvml.find_gpus.cache_clear()
+    assert open_device("nvidia-gpu", Configuration()).gpu_uuid == RTX_3090["uuid"]
 
 
 def test_without_a_driver_the_way_out_is_said(driver):
@@ -347,7 +445,6 @@ def test_a_device_without_such_a_gpu_refuses_a_power_limit_instead_of_carrying_i
 @pytest.mark.parametrize(("cuda", "said"), [(None, "is built without CUDA"), ("12.1", "does not see the GPU")])
 def test_the_doctor_says_that_torch_cannot_train_on_the_gpu(driver, monkeypatch, cuda, said):
     torch = pytest.importorskip("torch")
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     monkeypatch.setattr(torch.version, "cuda", cuda)
     found = training_capabilities(open_device("nvidia-gpu", Configuration()).gpu_uuid)[0]
