@@ -28,7 +28,7 @@ from harness.core.corpus import (
     read_parquet,
 )
 from harness.core.errors import DependencyError, InvalidValueError, StoreError
-from harness.core.files import read_bounded
+from harness.core.files import read_unpacked
 from harness.core.mode_texts import only_mode
 from harness.core.power_modes import UNKNOWN_KHZ, PowerMode, format_mhz, parse_power_mode
 from harness.core.terminal import nearest_word
@@ -681,7 +681,7 @@ def _cells_of(path: Path) -> pd.DataFrame:
 
 def _read(path: Path) -> bytes:
     try:
-        return read_bounded(path)
+        return read_unpacked(path)
     except OSError as error:
         raise StoreError(f"cannot read {path}: {error}", "name an existing file") from error
 
