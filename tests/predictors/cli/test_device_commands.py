@@ -60,7 +60,14 @@ def test_recommend_names_a_mode_within_the_budget_and_writes_its_conf(capsys, tm
     assert PowerMode(*to_power_mode(conf, model)).name == chosen
 
 
-@pytest.mark.parametrize(("profiles", "more"), [(8, ["--risk", 0.05]), (8, ["--strategy", "nn"]), (1, ["--risk", 0.3])])
+@pytest.mark.parametrize(
+    ("profiles", "more"),
+    [
+        (8, ["--risk", 0.05]),
+        pytest.param(8, ["--strategy", "nn"], marks=pytest.mark.exhaustive),
+        (1, ["--risk", 0.3]),
+    ],
+)
 def test_a_mode_chosen_by_prediction_is_profiled_for_its_peak_within_the_profiles(profiles, more, capsys, tmp_path):
     budgets = ["--peak-budget", 33, "--power-budget", 30, "--profiles", profiles, "--json", tmp_path / "o.json"]
     code, out, err = run(capsys, *RECOMMEND, *budgets, *more)

@@ -25,7 +25,10 @@ LEARNED = np.arange(0, 54, 3)
 SMALL = {"epochs": 5, "trees": 9}  # of those that have them
 
 
-@pytest.fixture(params=MODULES)
+SLOW = ("mlp", "random-forest")  # what they share with the other estimators of scikit-learn fails there first
+
+
+@pytest.fixture(params=[pytest.param(name, marks=[pytest.mark.exhaustive] * (name in SLOW)) for name in MODULES])
 def predictor(request):
     if MODULES[request.param].endswith("scikit_learn"):
         pytest.importorskip("sklearn")

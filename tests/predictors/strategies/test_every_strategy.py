@@ -10,6 +10,8 @@ import pytest
 from harness.core.errors import CannotRunError
 from harness.core.power_modes import PowerMode
 from predictors.goals import power_budget
+from predictors.models import networks, powertrain
+from predictors.models.networks import train
 from predictors.strategies.closed_loop import design_for, learn
 from predictors.strategies.concurrent import ConcurrentGoal, choose_concurrent
 from predictors.strategies.fixed import VendorPreset
@@ -34,6 +36,18 @@ SETTING = StrategySetting(
 )
 GOALS = [power_budget(18_000.0), power_budget(28_000.0)]
 TRYING_TOOK_S = 7.0
+
+
+@pytest.fixture(autouse=True)
+def networks_that_learn_little(monkeypatch):
+    """How well a network predicts does not matter here, and a hundred epochs take seconds."""
+
+    def one_epoch(start, inputs, outputs, schedule, *further):
+        return train(start, inputs, outputs, dataclasses.replace(schedule, epochs=1), *further)
+
+    monkeypatch.setattr(networks, "train", one_epoch)
+    yield
+    powertrain.learn_reference.cache_clear()
 
 
 class Flawed(TableProfiler):
