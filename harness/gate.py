@@ -15,7 +15,7 @@ from harness.outcome import OUTCOME, Outcome
 if TYPE_CHECKING:
     from harness.core.profiles import Profile
     from harness.judge.baseline import Gate
-    from harness.judge.verdicts import Compared
+    from harness.judge.comparison import Comparison
 
 
 NOTHING_COMPARED = 6
@@ -41,7 +41,7 @@ class Baseline:
             self._gate = Gate(read_baseline(path), by)
 
     def check(self, profile: Profile) -> None:
-        """Fail the test if a quantity of the profile is worse than recorded: slower, more power, more memory.
+        """Fail the test if a quantity of the profile is worse than recorded by more than the tolerance.
 
         Without `--baseline` nothing is compared. Conditions that the baseline lacks are listed at the end of the run;
         with `--strict` they fail, and so does any other inconclusive comparison.
@@ -69,7 +69,7 @@ class Baseline:
                 return verdict.limit
         pytest.skip(f"{self._path} has no {quantity.name} of {profile.case.id}: {'; '.join(verdicts[0].notes)}")
 
-    def _compare(self, profile: Profile) -> List[Compared]:
+    def _compare(self, profile: Profile) -> List[Comparison]:
         """A verdict on each quantity; empty without a baseline."""
         if self._gate is None:
             self._outcome.is_without_baseline = True
@@ -81,11 +81,11 @@ class Baseline:
             self._outcome.not_compared[profile.case.id] = "; ".join(verdicts[0].notes)
         return verdicts
 
-    def _require_sure(self, verdicts: Sequence[Compared]) -> None:
+    def _require_sure(self, verdicts: Sequence[Comparison]) -> None:
         """With `--strict`, fail the test if a comparison was impossible or inconclusive."""
         if not self._is_strict:
             return
-        from harness.judge.verdicts import not_compared
+        from harness.judge.comparison import not_compared
 
         unsure = [verdict.text for verdict in not_compared(verdicts) if not verdict.is_beyond_limit]
         if unsure:

@@ -17,7 +17,7 @@ from harness.measure.contention import look_around
 from harness.measure.time_budget import process_age_s
 
 if TYPE_CHECKING:
-    from harness.judge.verdicts import Compared
+    from harness.judge.comparison import Comparison
 
 
 class Outcome:
@@ -32,7 +32,7 @@ class Outcome:
         self.judged: List[Tuple[int, Case]] = []
         self.shown: Set[str] = set()  # tests whose line of figures was printed
         self.not_compared: Dict[str, str] = {}  # cases that the baseline cannot be compared with, and why
-        self.compared: Dict[Tuple[str, str], Compared] = {}  # with the baseline, by case and figure
+        self.compared: Dict[Tuple[str, str], Comparison] = {}  # with the baseline, by case and figure
         self.is_without_baseline = False  # whether a test had a profile to compare, and no --baseline was given
         self._measured: Dict[Tuple[str, str], Profile] = {}
         self._resumed: Set[Tuple[str, str]] = set()

@@ -445,12 +445,15 @@ def _summarise_profiles(terminalreporter: Any, outcome: Outcome) -> None:
         if reasons and not outcome.compared:
             terminalreporter.write_line(f"to list them: {check_command(terminalreporter.config)}")
         if outcome.compared:
-            from harness.judge.baseline import thresholds_in_words
+            from harness.judge.baseline import tolerance_in_words
+            from harness.judge.comparison import outdated
 
             statuses = Counter(verdict.status for verdict in outcome.compared.values())
-            counts = ", ".join(f"{status}: {count}" for status, count in statuses.items())
-            pairs = [verdict.pair for verdict in outcome.compared.values() if verdict.pair is not None]
-            terminalreporter.write_line(f"baseline: {counts}; threshold {thresholds_in_words(pairs)}")
+            counts = "; ".join(f"{status}: {count}" for status, count in statuses.items())
+            compared = list(outcome.compared.values())
+            terminalreporter.write_line(f"baseline: {counts}; tolerance {tolerance_in_words(compared)}")
+            if outdated(compared):
+                terminalreporter.write_line(wrap(outdated(compared)))
             terminalreporter.write_line(f"to list them: {check_command(terminalreporter.config)}")
         if outcome.is_without_baseline:
             terminalreporter.write_line(

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import datetime
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Dict, Optional, Sequence, Union
 
 from harness.judge.baseline import check
 from harness.judge.compare import compare_files
-from harness.judge.compare import to_json as comparison_json
+from harness.judge.compare import to_plain as plain_comparison
 from harness.judge.history import read_history
-from harness.judge.history import to_json as history_json
+from harness.judge.history import to_plain as plain_histories
 from harness.store.results import ResultsStore
 
 if TYPE_CHECKING:
@@ -35,17 +34,15 @@ def compare(
         before: one side.
         after: the other side.
         by: conditions that may differ, because they are being compared: `["torch"]`.
-        threshold: share below which changes are ignored; None for that of the board (`doctor --accept`), else 2 %.
-            The command takes percent.
+        threshold: the tolerance, as a share: smaller changes are shown and do not count as worse; None for that of the
+            board (`doctor --accept`), else 2 %. The command takes percent.
         fastest: compare the fast minibatches of the fast runs, for shared machines.
         include_flagged: include profiles flagged disturbed or throttled.
 
     Raises:
         HarnessError: a file cannot be read, or the threshold is invalid.
     """
-    return json.loads(
-        comparison_json(compare_files(Path(before), Path(after), by, threshold, fastest, include_flagged))
-    )
+    return plain_comparison(compare_files(Path(before), Path(after), by, threshold, fastest, include_flagged))
 
 
 def history(
@@ -61,8 +58,8 @@ def history(
     Args:
         files: results files, or folders of them, in any order.
         since: leave out profiles stored before that day.
-        threshold: share below which changes of level are ignored; None for that of the board (`doctor --accept`), else
-            2 %. The command takes percent.
+        threshold: the tolerance, as a share: smaller changes of level do not count as worse; None for that of the board
+            (`doctor --accept`), else 2 %. The command takes percent.
         include_flagged: include profiles flagged disturbed or throttled.
         index: where to keep what was read of each night, so that the next call reads new nights only: True for a file
             in each folder, and nothing for single files; a file; False for nowhere.
@@ -73,7 +70,7 @@ def history(
     named = [files] if isinstance(files, (str, Path)) else files
     kept = index if isinstance(index, bool) else Path(index)
     histories = read_history([Path(path) for path in named], include_flagged, since, threshold, kept)
-    return json.loads(history_json(histories))
+    return plain_histories(histories)
 
 
 def check_baseline(
@@ -90,15 +87,16 @@ def check_baseline(
     Args:
         results: the results file.
         baseline: a file of `record_baseline`.
-        threshold: share by which a median may rise; None for that of the board (`doctor --accept`), else of each
-            quantity. The command takes percent.
+        threshold: the tolerance, as a share by which a median may rise; None for that of the board (`doctor
+            --accept`), else of each quantity. The command takes percent.
         last: use the newest runs of each case, this many.
         include_flagged: include profiles flagged disturbed or throttled.
         by: conditions that may differ.
 
     Returns:
-        A row for each compared quantity of a case, or for a case that was not compared: `case`, `figure`, `status`
-        (the verdict), `ratio` of now to the baseline with its interval `ratio_low` to `ratio_high`, and `notes`.
+        A row for each compared quantity of a case, or for a case that was not compared, then rows for workloads and
+        overall: `case` (or the workload, or `overall`), `figure`, `status` (the verdict), `ratio` of now to the
+        baseline with its interval `ratio_low` to `ratio_high`, `notes`, and `scope` (`cases`, `workloads`, `overall`).
 
     Raises:
         HarnessError: a file cannot be read, or the threshold is invalid.
@@ -111,5 +109,6 @@ def check_baseline(
     for verdict in verdicts:
         change = verdict.change
         ratio = (None, None, None) if change is None else (change.ratio, change.low, change.high)
-        rows.append((verdict.name, verdict.figure, verdict.status, *ratio, "; ".join(verdict.notes)))
-    return pd.DataFrame(rows, columns=["case", "figure", "status", "ratio", "ratio_low", "ratio_high", "notes"])
+        rows.append((verdict.name, verdict.figure, verdict.status, *ratio, "; ".join(verdict.notes), verdict.scope))
+    columns = ["case", "figure", "status", "ratio", "ratio_low", "ratio_high", "notes", "scope"]
+    return pd.DataFrame(rows, columns=columns)

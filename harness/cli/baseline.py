@@ -9,9 +9,9 @@ from typing import Sequence
 
 from harness.cli.options import add_by, add_include_flagged, add_results, add_threshold
 from harness.core.units import share_to_percent
-from harness.judge.baseline import TEST, check, format_checked, record_baseline
+from harness.judge.baseline import check, format_checked, record_baseline
+from harness.judge.comparison import NOT_RUN, TEST, Comparison, exit_code, not_compared
 from harness.judge.quantities import QUANTITIES
-from harness.judge.verdicts import NOT_RUN, Compared, exit_code, not_compared
 from harness.store.results import ResultsStore
 
 
@@ -22,9 +22,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     checking = actions.add_parser(
         "check",
         description=f"Compare the profiles of a results file with a baseline. {TEST}",
-        epilog="exit code: 0 nothing is worse, 1 a case is slower or takes more power, 2 a comparison was refused or"
-        " none was possible; inconclusive cases, those that are not in the baseline, and recorded cases that were not"
-        " run are listed, and affect the exit code with --strict only",
+        epilog="exit code: 0 nothing is worse by more than the tolerance; 1 a case is, or a workload, or all cases"
+        " together; 2 nothing is, but a comparison was refused or none was possible; inconclusive cases, those that are"
+        " not in the baseline, and recorded cases that were not run are listed, and affect the exit code with --strict"
+        " only",
     )
     for action in (recording, checking):
         add_results(action)
@@ -36,9 +37,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             help="use the newest N runs of each case (default: all of its environment)",
         )
         add_include_flagged(action)
-    defaults = ", ".join(f"{quantity.name} {share_to_percent(quantity.threshold):g}" for quantity in QUANTITIES)
+    defaults = ", ".join(f"{quantity.name} {share_to_percent(quantity.tolerance):g}" for quantity in QUANTITIES)
     explained = f"default: the board's own, which `doctor --accept` measures; else {defaults}"
-    add_threshold(checking, None, f"the largest accepted increase of any median, for all quantities ({explained})")
+    what = "the tolerance: the largest accepted increase of any median, for all quantities"
+    add_threshold(checking, None, f"{what} ({explained})")
     add_by(checking)
     checking.add_argument(
         "--strict",
@@ -67,7 +69,7 @@ def run(arguments: argparse.Namespace) -> int:
     return exit_code(checked, arguments.strict, is_partial=arguments.partial)
 
 
-def _explain_strictness(verdicts: Sequence[Compared], is_partial: bool) -> None:
+def _explain_strictness(verdicts: Sequence[Comparison], is_partial: bool) -> None:
     """Print why `--strict` fails: how many figures were not compared, by verdict, and what to do."""
     missing = Counter(verdict.status for verdict in not_compared(verdicts, is_partial))
     if missing:

@@ -6,7 +6,7 @@ import argparse
 
 from harness.cli.options import add_board_threshold, options_of, output_folder
 from harness.judge.bisection import MOST_RUNS, bisect_versions
-from harness.judge.compare import DEFAULT_THRESHOLD
+from harness.judge.comparison import DEFAULT_SHARE
 
 FOUND_CODE, NOTHING_CODE = 0, 2
 
@@ -32,7 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--among", nargs="+", default=[], metavar="PYTHON", help="interpreters of the environments in between")
     add("--package", help="the package to bisect (default: that of --good or --bad, or torch)")
     add("--device", default="host", help="the device to measure on, as for pytest benchmarks (default: %(default)s)")
-    add_board_threshold(parser, "smaller slowdowns are ignored", DEFAULT_THRESHOLD)
+    add_board_threshold(parser, "smaller slowdowns are ignored", DEFAULT_SHARE)
     add(
         "--repetitions",
         type=int,

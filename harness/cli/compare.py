@@ -6,7 +6,8 @@ import argparse
 from pathlib import Path
 
 from harness.cli.options import add_board_threshold, add_by, add_forms, add_include_flagged, print_report
-from harness.judge.compare import DEFAULT_THRESHOLD, TEST, compare_files, format_result, to_json
+from harness.judge.compare import compare_files, format_result, to_plain
+from harness.judge.comparison import DEFAULT_SHARE, TEST
 from harness.stats.comparison import FEWEST_RUNS
 
 
@@ -14,9 +15,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     parser.description = f"Compare the cases of two files whose conditions agree. {TEST}"
     parser.epilog = (
-        "exit code: 0 nothing is slower or takes more power; 1 a case is, or a workload, or all cases together;"
-        " 2 nothing is, but a comparison was refused or none was possible; cases of only one side are listed and do"
-        " not count"
+        "exit code: 0 nothing is slower or takes more power by more than the tolerance; 1 a case is, or a workload, or"
+        " all cases together; 2 nothing is, but a comparison was refused or none was possible; cases of only one side"
+        " are listed and do not count"
     )
     for name, text in (("before", "one side"), ("after", "the other")):
         add(
@@ -26,7 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             help=f"{text}: a results file, a baseline, or a .json of pytest-benchmark",
         )
     add_by(parser)
-    add_board_threshold(parser, "smaller changes are ignored", DEFAULT_THRESHOLD)
+    add_board_threshold(parser, "the tolerance: smaller changes are shown, and do not fail", DEFAULT_SHARE)
     add(
         "--fastest",
         action="store_true",
@@ -40,5 +41,5 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     choice = (arguments.threshold, arguments.fastest, arguments.include_flagged)
     result = compare_files(arguments.before, arguments.after, arguments.by, *choice)
-    print_report(arguments, lambda: to_json(result), lambda markdown: format_result(result, markdown))
+    print_report(arguments, lambda: to_plain(result), lambda markdown: format_result(result, markdown))
     return result.exit_code

@@ -18,8 +18,8 @@ from harness.cli.options import (
 )
 from harness.core.errors import InvalidValueError
 from harness.core.terminal import format_table, shown, wrap
-from harness.judge.compare import DEFAULT_THRESHOLD
-from harness.judge.history import RULES, CaseHistories, CaseSeries, read_history, to_json
+from harness.judge.comparison import DEFAULT_SHARE
+from harness.judge.history import RULES, CaseHistories, CaseSeries, read_history, to_plain
 from harness.judge.history_index import NAME
 from harness.report.history import write_page
 from harness.report.template import require_drawing
@@ -47,7 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add("files", type=Path, nargs="+", metavar="FILE", help="results files, or folders of them, in any order")
     add("--since", type=_day, metavar="DATE", help="leave out profiles stored before that day: 2026-01-31")
-    add_board_threshold(parser, "smaller changes of level are ignored", DEFAULT_THRESHOLD)
+    add_board_threshold(parser, "the tolerance: smaller changes of level do not fail", DEFAULT_SHARE)
     add_include_flagged(parser)
     indexes = parser.add_mutually_exclusive_group()
     indexes.add_argument(
@@ -68,7 +68,7 @@ def run(arguments: argparse.Namespace) -> int:
     index = arguments.index or not arguments.no_index
     options = (arguments.include_flagged, arguments.since, arguments.threshold, index)
     histories = read_history(arguments.files, *options, progress_report(_SILENT_S))
-    print_report(arguments, lambda: to_json(histories), lambda markdown: _in_words(histories, markdown))
+    print_report(arguments, lambda: to_plain(histories), lambda markdown: _in_words(histories, markdown))
     for note in histories.notes:
         print(f"note: {shown(note)}", file=sys.stderr)
     if arguments.out is not None:
@@ -100,7 +100,7 @@ def _in_words(histories: CaseHistories, markdown: bool) -> str:
     if len(rows) < len(histories.series):
         lines += ["", f"{len(histories.series) - len(rows)} more series: no change, or too few runs"]
     lines += ["", *(f"left out: {shown(reason)}" for reason in histories.left_out)]
-    explained = [f"threshold: {histories.thresholds}", *RULES]
+    explained = [f"tolerance: {histories.thresholds}", *RULES]
     if markdown:
         return "\n".join([*lines, "", *(f"- {text}" for text in explained)])
     return "\n".join([*lines, *(wrap(text, indent="  ") for text in explained)])

@@ -71,9 +71,13 @@ def add_forms(parser: argparse.ArgumentParser) -> None:
     forms.add_argument("--markdown", action="store_true", help="print Markdown, for a job summary")
 
 
-def print_report(arguments: argparse.Namespace, as_json: Callable[[], str], in_words: Callable[[bool], str]) -> None:
+def print_report(
+    arguments: argparse.Namespace, as_plain: Callable[[], Dict[str, Any]], in_words: Callable[[bool], str]
+) -> None:
     """Print and write a report in the forms of `add_forms`; `in_words` gives its text, or Markdown if True."""
-    document = as_json() if arguments.json or arguments.write_json is not None else ""
+    document = ""
+    if arguments.json or arguments.write_json is not None:
+        document = json.dumps(as_plain(), indent=1, allow_nan=False)
     if arguments.write_json is not None:
         write_output(arguments.write_json, f"{document}\n".encode())
     print(document if arguments.json else in_words(arguments.markdown))

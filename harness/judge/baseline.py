@@ -1,8 +1,8 @@
 """Baselines and the gate: recorded figures of cases, and whether a case has become worse since.
 
-A baseline is a stored side of a comparison (`harness.judge.sides`). A case is worse if a quantity of
-`harness.judge.quantities` grew by more than its threshold and by more than noise, according to
-`harness.stats.comparison`. Record at least three runs: one run does not show the noise between runs.
+A baseline is a stored side of a comparison (`harness.judge.sides`), and the gate is that comparison
+(`harness.judge.comparison`) with the tolerances of `harness.judge.quantities`. Record at least three runs: one run does
+not show the noise between runs.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from __future__ import annotations
 import datetime
 import itertools
 import json
-import math
 from pathlib import Path
 from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple, Union
 
@@ -21,7 +20,25 @@ from harness.core.errors import StoreError
 from harness.core.files import write_output
 from harness.core.profiles import Profile
 from harness.core.terminal import counted, format_table, wrap
-from harness.judge.pairs import Pair, nearest, pair, ratios, rest_of, without_question
+from harness.judge.comparison import (
+    CASES,
+    INCONCLUSIVE,
+    LEVEL,
+    NEW,
+    NOT_MEASURED,
+    NOT_RUN,
+    OVERALL,
+    REFUSED,
+    SIGNIFICANCE,
+    TOO_FEW,
+    WORKLOADS,
+    Comparison,
+    compare_pairs,
+    describe_detectable,
+    describe_doubts,
+    outdated,
+)
+from harness.judge.pairs import Pair, nearest, pair, rest_of, without_question
 from harness.judge.quantities import MIN_MINIBATCHES, QUANTITIES, TIME, JudgedQuantity
 from harness.judge.sides import (
     DECIMALS,
@@ -34,51 +51,25 @@ from harness.judge.sides import (
     side_of,
     stored_run,
 )
-from harness.judge.thresholds import allowed_share, describe_thresholds
-from harness.judge.verdicts import (
-    CASES,
-    INCONCLUSIVE,
-    NEW,
-    NOT_MEASURED,
-    NOT_RUN,
-    REFUSED,
-    SIGNIFICANCE,
-    TOO_FEW,
-    Compared,
-    Subject,
-    Tested,
-    check_threshold,
-    describe_detectable,
-    describe_doubts,
-)
-from harness.judge.verdicts import judge as judge_subjects
-from harness.stats.comparison import Change, learn_noise, median_of_runs, pooled_median
-from harness.stats.estimates import CONFIDENCE, Estimate, Interval, student_quantile
+from harness.judge.tolerances import Tolerance
+from harness.stats.comparison import learn_noise, median_of_runs
+from harness.stats.estimates import CONFIDENCE, Interval
 from harness.stats.noise import RunNoise, prior
 from harness.store.conditions import differences, flagged_in_words, is_disqualified, key, kinds, without_instance
 from harness.store.results import ResultsStore
 
-DEFAULT_THRESHOLD = TIME.threshold
 SIDES = ("the baseline", "now")
 
 ENOUGH_RUNS = 3
-RECORD_MORE_NOTE = f"record at least {ENOUGH_RUNS} runs of this case, or raise the threshold"
+RECORD_MORE_NOTE = f"record at least {ENOUGH_RUNS} runs of this case, or raise the tolerance"
 NOT_RUN_NOTE = "not run since the baseline was recorded; to compare, measure again: pytest benchmarks"
 TOO_FEW_NOTE = f"at least {MIN_MINIBATCHES} clean minibatches are needed on each side"
 _NAMED_CASES = 3  # below the table, for each note
+_ROUNDING = 1e-9  # as a share
 
-_TESTED = (
-    "the ratio of medians is beyond the threshold, and a one-sided t-test has p <"
-    f" {SIGNIFICANCE:.2g} after Holm's correction over all cases"
-)
 _NOISE = (
     "within runs, a block bootstrap of the minibatches; between runs, a prior for the device, updated by repeated runs"
 )
-TEST = (
-    f"slower, more power, more memory: {_TESTED}. Noise: {_NOISE}. Without a significant change, a verdict is"
-    " inconclusive if the ratio is beyond the threshold, or the interval extends beyond it both ways."
-)
-"""The test, for help texts."""
 REMEDY = f"to decide: record at least {ENOUGH_RUNS} runs of each case, and measure as many now, on an idle machine"
 
 
@@ -167,17 +158,17 @@ def check(
     last: Optional[int] = None,
     include_flagged: bool = False,
     by: Sequence[str] = (),
-) -> List[Compared]:
-    """Compare the profiles of a results file with a baseline by `TEST`. Only equal conditions are compared.
+) -> List[Comparison]:
+    """Compare the profiles of a results file with a baseline, as `compare` does. Only equal conditions are compared.
 
     Only runs stored after the baseline's newest run count, in any order within a merged file. A recording takes the
     newest profile of each case, so earlier runs are not new: they were left out, for another environment. If the whole
     file is older than the baseline, all of it counts.
 
-    `threshold` is a share, 0.05 is 5 %, for all quantities; by default the board's, else that of each quantity. `last`
-    takes the newest runs of the results. `by` names conditions that may differ. Verdicts on each case of the baseline,
-    in its order, then on those that only the results have: one for each compared quantity, or one on a case that was
-    not compared.
+    `threshold` is the tolerance as a share, 0.05 is 5 %, for all quantities; by default the board's, else that of each
+    quantity. `last` takes the newest runs of the results. `by` names conditions that may differ. Verdicts on each case
+    of the baseline, in its order, then on those that only the results have: one for each compared quantity, or one on a
+    case that was not compared; then those on workloads and overall.
     """
     before, frame = read_baseline(path), comparable_profiles(store)
     recorded = {(run.run_id, run.created_at) for case in before for run in case.runs}
@@ -186,15 +177,15 @@ def check(
     if fresh.empty and not any(is_recorded):
         fresh = frame
     left_out = fresh["key"][~fresh["usable"] & (not include_flagged)]
-    verdicts = []
-    for verdict in judge(before, side_of(store, fresh, include_flagged, last).cases, threshold, by):
-        if verdict.status == NOT_RUN and verdict.pair is not None and not left_out.empty:
-            again = int((left_out == verdict.pair.key).sum())
+    comparisons = []
+    for comparison in judge(before, side_of(store, fresh, include_flagged, last).cases, threshold, by):
+        if comparison.status == NOT_RUN and comparison.pair is not None and not left_out.empty:
+            again = int((left_out == comparison.pair.key).sum())
             here = f"run again, but left out: {flagged_in_words(again)}"
             elsewhere = f"under other conditions, left out: {flagged_in_words(len(left_out))}"
-            verdict = verdict._replace(notes=(here,) if again else (NOT_RUN_NOTE, elsewhere))
-        verdicts.append(verdict)
-    return verdicts
+            comparison = comparison._replace(notes=(here,) if again else (NOT_RUN_NOTE, elsewhere))
+        comparisons.append(comparison)
+    return comparisons
 
 
 def judge(
@@ -202,84 +193,87 @@ def judge(
     after: Sequence[CaseRuns],
     threshold: Optional[float] = None,
     by: Sequence[str] = (),
-) -> List[Compared]:
+) -> List[Comparison]:
     """Compare cases with cases, each key at most once on a side, as in `check`."""
-    return judge_pairs(pair(before, after, by, SIDES), threshold)
+    tolerance = Tolerance(given=threshold)
+    tolerance.check()
+    comparisons = judge_pairs(pair(before, after, by, SIDES), tolerance, same_question=not by)
+    note = outdated(comparisons)
+    return [
+        each._replace(notes=(*each.notes, note)) if note and each.status == each.quantity.better else each
+        for each in comparisons
+    ]
 
 
 def judge_pairs(
     pairs: Sequence[Pair],
-    threshold: Optional[float] = None,
+    tolerance: Tolerance,
+    same_question: bool,
     noise: Optional[Dict[str, RunNoise]] = None,
     is_alone: bool = False,
-) -> List[Compared]:
-    """Verdicts on pairs, in their order.
+) -> List[Comparison]:
+    """Verdicts on pairs, in their order, then on workloads and overall, where several cases are compared.
 
-    `noise` between runs by the name of the quantity, if estimated from more than these pairs. `is_alone`: a single
-    profile is judged, with any number of minibatches.
+    `noise` between runs is by the name of the quantity; it and the others are as in `compare_pairs`.
     """
-    if threshold is not None:
-        check_threshold(threshold)
-    of_pair: Dict[int, List[Compared]] = {}
+    of_pair: Dict[int, List[Comparison]] = {}
+    of_many: List[Comparison] = []
     for quantity in QUANTITIES:
-        compared = [
-            case_pair
-            for case_pair in pairs
-            if case_pair.is_compared and all(side.series(quantity) for side in case_pair.sides)
-        ]
-        enough = [case_pair for case_pair in compared if is_alone or case_pair.fewest_minibatches >= quantity.fewest]
-        estimates = ratios(enough, quantity, noise=(noise or {}).get(quantity.name))
-        subjects = []
-        for case_pair in compared:
-            ratio = estimates[case_pair.key].estimate if case_pair.key in estimates else None
-            before, after = (len(side.series(quantity)) for side in case_pair.sides)
-            tested = _tested(ratio, quantity)
-            allowed = allowed_share([case_pair], quantity, threshold, quantity.threshold)
-            subjects.append(Subject(CASES, case_pair.case_id, (before, after), tested, allowed, case_pair))
-        for case_pair, verdict in zip(compared, judge_subjects(subjects, quantity)):
-            recorded, _ = case_pair.sides
-            ratio = estimates[case_pair.key].estimate if case_pair.key in estimates else None
-            allowed = allowed_share([case_pair], quantity, threshold, quantity.threshold)
-            limit = _limit(recorded, ratio, quantity, allowed) if is_alone and ratio else None
-            notes = (TOO_FEW_NOTE,) if verdict.status == TOO_FEW else (*verdict.notes, *_notes(case_pair, quantity))
-            if verdict.status == INCONCLUSIVE and len(recorded.runs) < ENOUGH_RUNS:
-                notes = (*notes, RECORD_MORE_NOTE)
-            of_pair.setdefault(id(case_pair), []).append(verdict._replace(notes=notes, limit=limit))
-    return [verdict for case_pair in pairs for verdict in [*of_pair.get(id(case_pair), []), *_not_compared(case_pair)]]
+        own_noise = (noise or {}).get(quantity.name)
+        comparisons = compare_pairs(pairs, quantity, tolerance, same_question, own_noise, is_alone)
+        of_many += _of_several(comparisons)
+        for comparison in comparisons:
+            if comparison.pair is None:
+                continue
+            is_too_few = comparison.status == TOO_FEW
+            notes = [TOO_FEW_NOTE] if is_too_few else [*comparison.notes, *_notes(comparison.pair, quantity)]
+            recorded, _ = comparison.pair.sides
+            if comparison.status == INCONCLUSIVE and len(recorded.runs) < ENOUGH_RUNS:
+                notes.append(RECORD_MORE_NOTE)
+            of_pair.setdefault(id(comparison.pair), []).append(comparison._replace(notes=tuple(notes)))
+    of_pairs = [
+        comparison for case_pair in pairs for comparison in [*of_pair.get(id(case_pair), []), *_not_compared(case_pair)]
+    ]
+    return [*of_pairs, *of_many]
 
 
-def _tested(ratio: Optional[Estimate], quantity: JudgedQuantity) -> Optional[Tested]:
-    if ratio is None:
+def _of_several(comparisons: Sequence[Comparison]) -> List[Comparison]:
+    """The verdicts on workloads and overall; not that on the only workload, nor those on the only case."""
+    workloads = [each for each in comparisons if each.scope == WORKLOADS]
+    overall = [each for each in comparisons if each.scope == OVERALL and each.counts[0] > 1]
+    return [*(workloads if len(workloads) > 1 else []), *overall]
+
+
+def _limit(comparison: Comparison) -> Optional[float]:
+    """The figure beyond which a profile is worse: beyond the tolerance and noise; None if it was not compared."""
+    before, _ = comparison.medians
+    change, share = comparison.change, comparison.tolerance
+    if before is None or change is None or share is None:
         return None
-    p_above = ratio.p_above()
-    p_values = (p_above, 1 - p_above) if quantity.more_is_worse else (1 - p_above, p_above)
-    return Tested(Change(*ratio.interval(), ratio.p_differs()), *p_values)
+    factor = max(1 + share, change.high / change.ratio)
+    if comparison.rank_p is not None and comparison.rank_p >= SIGNIFICANCE:
+        # Its minibatches do not show the difference of the medians, so this profile is not worse.
+        factor = max(factor, (1 + _ROUNDING) * max(change.ratio, 1 / change.ratio))
+    return before * (factor if comparison.quantity.more_is_worse else 1 / factor)
 
 
-def _limit(recorded: CaseRuns, ratio: Estimate, quantity: JudgedQuantity, threshold: float) -> float:
-    """The figure beyond which a profile is worse: beyond the threshold and beyond noise."""
-    beyond_noise = math.exp(student_quantile(ratio.dof, 1 - SIGNIFICANCE) * ratio.error)
-    factor = max(1 + threshold, beyond_noise)
-    return pooled_median(recorded.series(quantity)) * (factor if quantity.more_is_worse else 1 / factor)
-
-
-def _not_compared(case_pair: Pair) -> List[Compared]:
+def _not_compared(case_pair: Pair) -> List[Comparison]:
     """The verdict on a pair that was not compared, or on the quantities that only one side of it has."""
     counts = (
         len(case_pair.before.runs) if case_pair.before else 0,
         len(case_pair.after.runs) if case_pair.after else 0,
     )
     if case_pair.is_compared:
-        verdicts = []
+        comparisons = []
         for quantity in QUANTITIES:
             has_before, has_after = (bool(side.series(quantity)) for side in case_pair.sides)
             if has_before != has_after:
                 status = NOT_MEASURED if has_before else NEW
                 note = f"{quantity.name}: only {SIDES[not has_before]} has a reliable one"
-                verdicts.append(
-                    Compared(CASES, case_pair.case_id, quantity, status, counts, notes=(note,), pair=case_pair)
+                comparisons.append(
+                    Comparison(CASES, case_pair.case_id, quantity, status, counts, notes=(note,), pair=case_pair)
                 )
-        return verdicts
+        return comparisons
     notes: Tuple[str, ...] = ()
     if case_pair.is_refused and case_pair.after is not None:
         status, notes = REFUSED, (f"not compared with {case_pair.after.case_id}: {'; '.join(case_pair.differ)}",)
@@ -290,7 +284,7 @@ def _not_compared(case_pair: Pair) -> List[Compared]:
     else:
         status, notes = NOT_RUN, (NOT_RUN_NOTE,)
     quantity = next((quantity for quantity in QUANTITIES if case_pair.present[0].series(quantity)), TIME)
-    return [Compared(CASES, case_pair.case_id, quantity, status, counts, notes=notes, pair=case_pair)]
+    return [Comparison(CASES, case_pair.case_id, quantity, status, counts, notes=notes, pair=case_pair)]
 
 
 def _notes(case_pair: Pair, quantity: JudgedQuantity) -> Tuple[str, ...]:
@@ -330,7 +324,7 @@ class Gate:
         for case in cases:
             self._alike.setdefault(key(rest_of(case, by)), []).append(case)
 
-    def check(self, profile: Profile) -> List[Compared]:
+    def check(self, profile: Profile) -> List[Comparison]:
         """Compare each quantity of a profile with the baseline, as `check` does for a results file.
 
         The noise between runs is estimated from all cases of the device. A profile with fewer than `MIN_MINIBATCHES`
@@ -340,15 +334,19 @@ class Gate:
         """
         now = case_of(profile)
         [case_pair] = pair(self._candidates(now), [now], self._by, SIDES)
-        verdicts = judge_pairs([case_pair], noise=self._noise_of(now.device), is_alone=True)
         if not case_pair.is_compared:
             return [self._missing(case_pair, now)]
+        noise = self._noise_of(now.device)
+        comparisons = []
+        for comparison in judge_pairs([case_pair], Tolerance(), not self._by, noise, is_alone=True):
+            if comparison.scope == CASES:
+                comparisons.append(comparison._replace(limit=_limit(comparison)))
         for note in _doubts(case_pair, profile):
-            verdicts = [
-                verdict._replace(status=INCONCLUSIVE, notes=(note, *verdict.notes)) if verdict.change else verdict
-                for verdict in verdicts
+            comparisons = [
+                each._replace(status=INCONCLUSIVE, notes=(note, *each.notes)) if each.change else each
+                for each in comparisons
             ]
-        return verdicts
+        return comparisons
 
     def _candidates(self, now: CaseRuns) -> List[CaseRuns]:
         """The cases with the same conditions; if there is none, the one whose conditions differ least."""
@@ -359,14 +357,14 @@ class Gate:
         place = nearest(without_question(now, self._by), [without_question(case, self._by) for case in self._cases])
         return [] if place is None else [self._cases[place]]
 
-    def _missing(self, case_pair: Pair, now: CaseRuns) -> Compared:
+    def _missing(self, case_pair: Pair, now: CaseRuns) -> Comparison:
         why = f"the baseline has no case of {now.conditions['workload']}"
         if case_pair.before is not None and case_pair.after is not None:
             why = f"not recorded; not compared with {case_pair.before.case_id}: {'; '.join(case_pair.differ)}"
         elif case_pair.is_refused:
             why = "; ".join(case_pair.differ)
         status = REFUSED if case_pair.is_refused else NEW
-        return Compared(CASES, now.case_id, TIME, status, (0, 1), notes=(why,), pair=case_pair)
+        return Comparison(CASES, now.case_id, TIME, status, (0, 1), notes=(why,), pair=case_pair)
 
     def _noise_of(self, device: str) -> Dict[str, RunNoise]:
         """The noise between runs of a device, by the name of the quantity."""
@@ -402,7 +400,7 @@ def format_recorded(done: Recorded) -> str:
                 continue
             value, low, high = (f"{quantity.to_shown(end):.{quantity.decimals}f}" for end in estimate)
             figures.append(f"{value} {quantity.unit_shown} ({low} to {high})")
-            if len(case.runs) == 1 and estimate.high > estimate.value * (1 + quantity.threshold):
+            if len(case.runs) == 1 and estimate.high > estimate.value * (1 + quantity.tolerance):
                 vague.add(case.key)
         older = f", {counted(case.older, 'older profile')} not used" if case.older else ""
         name = f"{case.case_id}{differing.get(case.key, '')}"
@@ -413,7 +411,7 @@ def format_recorded(done: Recorded) -> str:
         lines.append(f"left out: {flagged_in_words(done.flagged)}")
     if vague:
         lines.append(
-            f"warning: cases with one run only, uncertain by more than {DEFAULT_THRESHOLD:.0%}: {len(vague)} of"
+            f"warning: cases with one run only, uncertain by more than {TIME.tolerance:.0%}: {len(vague)} of"
             f" {len(done.cases)}; a check misses changes of that size: repeat the same pytest command twice, without"
             " --resume, and record again"
         )
@@ -439,40 +437,37 @@ def _differing_conditions(cases: Sequence[CaseRuns]) -> Dict[str, str]:
     return differing
 
 
-def format_checked(verdicts: Sequence[Compared], threshold: Optional[float] = None) -> str:
+def format_checked(comparisons: Sequence[Comparison], threshold: Optional[float] = None) -> str:
     """The table of a check, the notes on its cases, and the test used."""
     header = ["case", "figure", ">baseline", ">now", ">ratio", f">{CONFIDENCE:.0%} interval", ">runs", "verdict"]
+    cases = [comparison for comparison in comparisons if comparison.scope == CASES]
     cases_of_note: Dict[str, Dict[str, None]] = {}
-    for verdict in verdicts:
-        for note in verdict.notes:
-            cases_of_note.setdefault(note, {})[verdict.name] = None
     rows = []
-    for verdict in verdicts:
-        medians = ["-" if value is None else verdict.quantity.shown(value) for value in verdict.medians]
+    for case in cases:
+        for note in case.notes:
+            cases_of_note.setdefault(note, {})[case.name] = None
+        medians = ["-" if value is None else case.quantity.shown(value) for value in case.medians]
         ends = ["-", "-"]
-        if verdict.change is not None:
-            ends = [f"{verdict.change.ratio:.3f}", f"{verdict.change.low:.3f} to {verdict.change.high:.3f}"]
-        runs = " | ".join(map(str, verdict.counts))
-        rows.append([verdict.name, verdict.figure, *medians, *ends, runs, verdict.status])
+        if case.change is not None:
+            ends = [f"{case.change.ratio:.3f}", f"{case.change.low:.3f} to {case.change.high:.3f}"]
+        rows.append([case.name, case.figure, *medians, *ends, " | ".join(map(str, case.counts)), case.status])
     lines = [format_table(header, rows), ""]
+    lines += [each.text for each in comparisons if each.scope != CASES and each.is_significant]
     for note, names in cases_of_note.items():
-        cases, more = list(names), len(names) - _NAMED_CASES
-        lines.append(f"{', '.join(cases[:_NAMED_CASES])}{f' and {more} more' if more > 0 else ''}: {note}")
-    pairs = [verdict.pair for verdict in verdicts if verdict.pair is not None]
+        named, more = list(names), len(names) - _NAMED_CASES
+        lines.append(f"{', '.join(named[:_NAMED_CASES])}{f' and {more} more' if more > 0 else ''}: {note}")
     explained = [
-        f"threshold: {thresholds_in_words(pairs, threshold)}",
-        f"test: {_TESTED}",
+        f"tolerance: {tolerance_in_words(comparisons, threshold)}",
+        f"test: significant if {LEVEL}; worse or better if the ratio of medians is also beyond the tolerance",
         f"noise: {_NOISE}",
-        *describe_detectable(verdicts),
-        *describe_doubts(verdicts),
-        *([REMEDY] if any(verdict.status == INCONCLUSIVE for verdict in verdicts) else []),
+        *describe_detectable(comparisons),
+        *describe_doubts(cases),
+        *([REMEDY] if any(case.status == INCONCLUSIVE for case in cases) else []),
     ]
     return "\n".join([*lines, *(wrap(line, "  ") for line in explained)])
 
 
-def thresholds_in_words(pairs: Sequence[Pair], threshold: Optional[float] = None) -> str:
-    """The thresholds of a check; those of boards with where they come from."""
-    default = ", ".join(
-        f"{quantity.name} {quantity.threshold if threshold is None else threshold:.1%}" for quantity in QUANTITIES
-    )
-    return describe_thresholds(pairs, threshold, default)
+def tolerance_in_words(comparisons: Sequence[Comparison], threshold: Optional[float] = None) -> str:
+    """The tolerance of a check; those of boards with where they come from."""
+    pairs = [comparison.pair for comparison in comparisons if comparison.pair is not None]
+    return Tolerance(given=threshold).describe(pairs)

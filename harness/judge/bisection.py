@@ -14,10 +14,9 @@ from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tu
 from harness.core.errors import CannotRunError, DependencyError, InvalidValueError, UnknownNameError
 from harness.core.terminal import format_table, shown
 from harness.judge.case_frame import SOFTWARE
-from harness.judge.compare import DEFAULT_THRESHOLD, ComparedSides, compare_files
+from harness.judge.compare import TwoSides, compare_files
+from harness.judge.comparison import DEFAULT_TOLERANCE, OVERALL
 from harness.judge.quantities import TIME
-from harness.judge.thresholds import allowed_share, describe_thresholds
-from harness.judge.verdicts import OVERALL
 from harness.stats.comparison import Change
 from harness.stats.noise import RunNoise, prior, runs_needed
 from harness.store.conditions import differences
@@ -57,7 +56,7 @@ class Bisection(NamedTuple):
     environments: Tuple[Installed, ...]  # from the good to the bad one
     verdicts: Tuple[Tried, ...]  # in the order of measurement
     package: str  # that differs between the environments
-    threshold: float  # how much slower counts, as a share: the one given, else the board's, else `DEFAULT_THRESHOLD`
+    threshold: float  # how much slower counts, as a share: the one given, else the board's, else 2 %
     origin: str = ""  # of a board's threshold, in words
 
     def __repr__(self) -> str:
@@ -200,8 +199,8 @@ def measuring(folder: Path, device: str, further: Sequence[str]) -> Measure:
     return measure
 
 
-class ComparedTimes(NamedTuple):
-    sides: ComparedSides
+class TimeChange(NamedTuple):
+    sides: TwoSides
     change: Change  # of the time of all cases
     status: str
 
@@ -224,7 +223,7 @@ def bisect(
     Good and bad are measured alternately, so that drift affects both sides. An environment between them is bad if its
     time is nearer to that of the bad one; it is measured again while its interval contains the middle, at most
     `MOST_RUNS` times. Only good and bad have verdicts if bad is not slower. `given` is the threshold as a share; None
-    for that of the board, which the first profiles carry, else `DEFAULT_THRESHOLD`.
+    for that of the board, which the first profiles carry, else 2 %.
     """
     last = len(environments) - 1
     good, bad = (measure(environments[place], 1) for place in (0, last))
@@ -251,19 +250,18 @@ def bisect(
     return Bisected(verdicts, threshold, origin)
 
 
-def _own_threshold(compared: ComparedSides) -> Tuple[float, str]:
+def _own_threshold(compared: TwoSides) -> Tuple[float, str]:
     """The share in use for times without a given one, and where that of a board comes from."""
-    share = allowed_share(compared.compared, TIME, None, DEFAULT_THRESHOLD)
-    default = f"{DEFAULT_THRESHOLD:.1%}"
-    return share, describe_thresholds(compared.pairs, None, default) if compared.board_thresholds else ""
+    share = DEFAULT_TOLERANCE.share(compared.compared, TIME)
+    return share, DEFAULT_TOLERANCE.describe(compared.pairs) if compared.board_thresholds else ""
 
 
-def _compared(before: Path, after: Path, threshold: Optional[float]) -> ComparedTimes:
+def _compared(before: Path, after: Path, threshold: Optional[float]) -> TimeChange:
     """The comparison of two environments; CannotRunError if no times can be compared."""
     result = compare_files(before, after, SOFTWARE, threshold)
     for overall in result.of(OVERALL):
         if overall.quantity == TIME and overall.change is not None:
-            return ComparedTimes(result, overall.change, overall.status)
+            return TimeChange(result, overall.change, overall.status)
     why = "; ".join(line for refused in result.refused for line in refused.differ[:1]) or "they have no case in common"
     raise CannotRunError(f"two environments cannot be compared: {why}", "only versions of software may differ")
 
@@ -279,7 +277,7 @@ def format_verdicts(
             [own.version(package), str(tried.runs), time, verdict if tried.is_sure else f"{verdict}?", own.python]
         )
     lines = [format_table([package, ">runs", ">minibatch time", "verdict", "interpreter"], rows), ""]
-    lines += [f"threshold: {origin}"] if origin else []
+    lines += [f"tolerance: {origin}"] if origin else []
     if not verdicts[1].is_bad:
         bad = environments[-1].version(package)
         return "\n".join(

@@ -1,7 +1,7 @@
 """Changes between two sides: for each case, each workload and overall, in time and in power.
 
 Error rates, from 200 or 300 simulated comparisons of runs of 40 minibatches with 5 % noise within a run, at the
-threshold of 2 % and without `--by`; a single change among all counts. The noise between runs is that of the prior of
+tolerance of 2 % and without `--by`; a single change among all counts. The noise between runs is that of the prior of
 the device's class, 0.5 % on a board and 1.5 % on NX, and 1, 3 or 5 % on any other machine:
 
     cases  runs on each side  equal code, false changes        slowdown of 5 % detected
@@ -18,138 +18,43 @@ and 4 % of comparisons of three runs are wrong.
 from __future__ import annotations
 
 import dataclasses
-import json
 import re
 from pathlib import Path
-from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence
 
 import msgspec
-import numpy as np
 
 from harness.core.board_threshold import BoardThreshold
-from harness.core.cases import TRAINING
 from harness.core.terminal import counted, format_table, wrap
 from harness.judge.case_frame import SOFTWARE
-from harness.judge.pairs import Pair, environment_changes, pair, ratios
-from harness.judge.quantities import MIN_MINIBATCHES, QUANTITIES, TIME, JudgedQuantity
-from harness.judge.sides import Side, cases_of, read_side
-from harness.judge.thresholds import allowed_share, board_thresholds, describe_thresholds
-from harness.judge.verdicts import (
+from harness.judge.comparison import (
     CASES,
+    DEFAULT_SHARE,
+    DEFAULT_TOLERANCE,
     INCONCLUSIVE,
+    LEVEL,
     OVERALL,
     SAME,
-    SIGNIFICANCE,
     TOO_FEW,
     WORKLOADS,
-    Compared,
-    Subject,
-    Tested,
-    check_threshold,
+    Comparison,
+    compare_pairs,
     describe_detectable,
     describe_doubts,
     exit_code,
 )
-from harness.judge.verdicts import judge as judge_subjects
-from harness.stats.comparison import (
-    FAST_MINIBATCHES,
-    FEWEST_RUNS,
-    combined_ranks,
-    mean_ratio,
-    randomised_change,
-    rank_test,
-)
+from harness.judge.pairs import Pair, environment_changes, pair, ratios
+from harness.judge.quantities import FAST_TIME, MIN_MINIBATCHES, QUANTITIES, TIME
+from harness.judge.sides import Side, cases_of, read_side
+from harness.judge.tolerances import Tolerance
+from harness.stats.comparison import FEWEST_RUNS
 from harness.stats.estimates import CONFIDENCE, Interval
 from harness.store.conditions import flagged_in_words
 from harness.store.frames import profiles
 from harness.store.results import ResultsStore
 
-DEFAULT_THRESHOLD = 0.02  # a change of the median below this is none
-TELLING = 0.05  # an interval that reaches beyond this both ways is inconclusive: it would hide a change of 5 %
-FAST_TIME = TIME._replace(name="fast minibatch time")  # with --fastest, in the place of the median
-
-_LEVEL = f"p < {SIGNIFICANCE:.2g} (two-sided, after Holm's correction)"
-
-TEST = (
-    f"A change counts if the ratio of medians is beyond the threshold and {_LEVEL}. The p-value of a case is the larger"
-    " of two tests: a t-test with the noise within runs (block bootstrap of the minibatches) and between runs, and a"
-    " rank-sum test of blocks of minibatches where there are enough. Over several cases rank tests are combined, and"
-    " noise shared by all cases of a run is included. With --fastest, p comes from a permutation test of whole runs."
-    f" Without a significant change, a verdict is inconclusive if the ratio is beyond {TELLING:.0%}, or beyond the"
-    f" threshold with an interval on one side of 0 %, or if the interval extends beyond {TELLING:.0%} both ways (a"
-    f" threshold above {TELLING:.0%} replaces it)."
-)
 REMEDY = "to detect smaller changes: measure more runs of each side, in turns (before, after, before, ...)"
 ON_SHARED_MACHINES = "; on a shared machine, compare with --fastest"
-
-
-def _judge(
-    pairs: Sequence[Pair], quantity: JudgedQuantity, same_question: bool, threshold: Optional[float]
-) -> List[Compared]:
-    """Changes of a quantity; `same_question`: nothing but the run may differ between sides (`learn_noise`)."""
-    measured = [case_pair for case_pair in pairs if all(case.series(quantity) for case in case_pair.sides)]
-    enough = [case_pair for case_pair in measured if case_pair.fewest_minibatches >= quantity.fewest]
-    is_fastest = quantity == FAST_TIME
-    if is_fastest:
-        enough = [
-            case_pair for case_pair in enough if min(len(case.series()) for case in case_pair.sides) >= FEWEST_RUNS
-        ]
-    modelled = {} if is_fastest else ratios(enough, quantity, same_question)
-    ranks = {
-        case_pair.key: rank_test(*(case.series(quantity) for case in case_pair.sides))
-        for case_pair in enough
-        if modelled
-    }
-
-    def tested(members: Sequence[Pair]) -> Optional[Tested]:
-        if is_fastest:
-            before, after = _of_runs(members, quantity, FAST_MINIBATCHES)
-            if min(len(before), len(after)) < FEWEST_RUNS:
-                return None
-            change = randomised_change(before, after)
-            return Tested(change, change.p_value, change.p_value)
-        own = [modelled[case_pair.key] for case_pair in members]
-        change = mean_ratio(own, *_of_runs(members, quantity, 0.5)).change()
-        rank_p = combined_ranks([ratio.within.value for ratio in own], [ranks[case_pair.key] for case_pair in members])
-        p_value = max(change.p_value, rank_p or 0.0)
-        return Tested(change, p_value, p_value, rank_p)
-
-    testable = {case_pair.key for case_pair in enough}
-    workloads: Dict[str, List[Pair]] = {}
-    for case_pair in enough:
-        conditions = case_pair.sides[0].conditions
-        task = "" if conditions["task"] == TRAINING else f" ({conditions['task']})"
-        workloads.setdefault(f"{conditions['workload']}{task}", []).append(case_pair)
-    scopes: Dict[str, List[Tuple[str, List[Pair]]]] = {
-        CASES: [(case_pair.case_id, [case_pair]) for case_pair in measured],
-        WORKLOADS: list(workloads.items()),
-        OVERALL: [("overall", enough)] if enough else [],
-    }
-    verdicts = []
-    for scope, groups in scopes.items():
-        subjects = []
-        for name, members in groups:
-            counts = (len(members), len(members))
-            if scope == CASES:
-                before, after = members[0].sides
-                counts = (len(before.series(quantity)), len(after.series(quantity)))
-            own = tested(members) if members[0].key in testable else None
-            allowed = allowed_share(members, quantity, threshold, DEFAULT_THRESHOLD)
-            subjects.append(Subject(scope, name, counts, own, allowed, members[0] if scope == CASES else None))
-        verdicts += judge_subjects(subjects, quantity, TELLING, tails=2)
-    return verdicts
-
-
-def _of_runs(pairs: Sequence[Pair], quantity: JudgedQuantity, share: float) -> Tuple[np.ndarray, np.ndarray]:
-    """The logarithm of a quantile of each run that has all cases, on both sides, of shape (runs, cases)."""
-    sides = []
-    for cases in zip(*(case_pair.sides for case_pair in pairs)):
-        values = [case.by_run(quantity) for case in cases]
-        complete = [run for run in values[0] if all(run in by_run for by_run in values)]
-        figures = [[np.quantile(by_run[run], share) for by_run in values] for run in complete]
-        sides.append(np.log(np.array(figures).reshape(len(complete), len(values))))
-    before, after = sides
-    return before, after
 
 
 _INTERVAL = f"{CONFIDENCE:.0%} interval"
@@ -158,26 +63,28 @@ _MOST_LINES = 40
 
 
 @dataclasses.dataclass(frozen=True)
-class ComparedSides:
+class TwoSides:
+    """Two sides and the comparisons of their cases."""
+
     before: Side  # one side
     after: Side  # the other
     by: Sequence[str]  # the conditions that may differ
     pairs: List[Pair]  # compared or not
-    verdicts: List[Compared]
-    given: Optional[float]  # the threshold as a share; None for those of the boards, else `DEFAULT_THRESHOLD`
+    comparisons: List[Comparison]
+    tolerance: Tolerance
 
     @property
     def threshold(self) -> float:
-        """The share where no board has its own."""
-        return DEFAULT_THRESHOLD if self.given is None else self.given
+        """The tolerance, as a share, where no board has its own."""
+        return DEFAULT_SHARE if self.tolerance.given is None else self.tolerance.given
 
     @property
     def board_thresholds(self) -> List[BoardThreshold]:
         """Those in use."""
-        return board_thresholds(self.pairs) if self.given is None else []
+        return self.tolerance.boards(self.pairs)
 
-    def of(self, scope: str) -> List[Compared]:
-        return [verdict for verdict in self.verdicts if verdict.scope == scope]
+    def of(self, scope: str) -> List[Comparison]:
+        return [comparison for comparison in self.comparisons if comparison.scope == scope]
 
     @property
     def refused(self) -> List[Pair]:
@@ -201,7 +108,7 @@ class ComparedSides:
 
     @property
     def exit_code(self) -> int:
-        return exit_code(self.verdicts, is_refused=bool(self.refused))
+        return exit_code(self.comparisons, is_refused=bool(self.refused))
 
 
 def compare_files(
@@ -211,31 +118,39 @@ def compare_files(
     threshold: Optional[float] = None,
     fastest: bool = False,
     include_flagged: bool = False,
-) -> ComparedSides:
+) -> TwoSides:
     """Compare two results files, or JSON files of pytest-benchmark: changes in time, then in power.
 
-    `threshold` is a share, 0.02 is 2 %; by default that of the board, else `DEFAULT_THRESHOLD`. `fastest` compares the
-    fast minibatches of the fast runs instead of medians, and takes `FEWEST_RUNS`.
+    `threshold` is the tolerance as a share, 0.02 is 2 %; by default that of the board, else `DEFAULT_SHARE`.
+    `fastest` compares the fast minibatches of the fast runs instead of medians, and takes `FEWEST_RUNS`.
     """
-    if threshold is not None:
-        check_threshold(threshold)
     old, new = (read_side(path, include_flagged) for path in (before, after))
-    pairs = pair(old.cases, new.cases, by, (before.name, after.name))
-    compared = [case_pair for case_pair in pairs if case_pair.is_compared]
+    return compare_sides(old, new, by, threshold, fastest)
+
+
+def compare_sides(
+    before: Side, after: Side, by: Sequence[str] = (), threshold: Optional[float] = None, fastest: bool = False
+) -> TwoSides:
+    """The same of two sides that were read."""
+    tolerance = DEFAULT_TOLERANCE._replace(given=threshold)
+    tolerance.check()
+    pairs = pair(before.cases, after.cases, by, (before.path.name, after.path.name))
     quantities = [FAST_TIME if fastest and quantity == TIME else quantity for quantity in QUANTITIES]
-    verdicts = [verdict for quantity in quantities for verdict in _judge(compared, quantity, not by, threshold)]
-    return ComparedSides(old, new, by, pairs, verdicts, threshold)
+    comparisons = []
+    for quantity in quantities:
+        comparisons += compare_pairs(pairs, quantity, tolerance, same_question=not by)
+    return TwoSides(before, after, by, pairs, comparisons, tolerance)
 
 
 _TAG = re.compile(r"<(?=[a-zA-Z/!?])")  # what begins a tag in Markdown, where names may have markup
 
 
-def format_result(result: ComparedSides, markdown: bool = False) -> str:
+def format_result(result: TwoSides, markdown: bool = False) -> str:
     text = "\n\n".join(_parts(result, markdown))
     return _TAG.sub("&lt;", text) if markdown else text
 
 
-def _parts(result: ComparedSides, markdown: bool) -> List[str]:
+def _parts(result: TwoSides, markdown: bool) -> List[str]:
     names = [side.path.name for side in (result.before, result.after)]
     heading = " -> ".join(names)
     parts = [f"## Comparison: {heading}" if markdown else heading]
@@ -270,33 +185,33 @@ def _parts(result: ComparedSides, markdown: bool) -> List[str]:
     return [*parts, *_listed("Verdicts:", _explained(result), markdown)]
 
 
-def _explained(result: ComparedSides) -> List[str]:
+def _explained(result: TwoSides) -> List[str]:
     """What was tested, at what level, what would be detected, and what is inconclusive and how to decide it."""
     tests = ["a t-test with the noise within and between runs", "a rank-sum test of blocks of minibatches"]
-    fastest = any(verdict.quantity == FAST_TIME for verdict in result.verdicts)
-    thresholds = describe_thresholds(result.pairs, result.given, f"{result.threshold:.1%}")
+    fastest = any(verdict.quantity == FAST_TIME for verdict in result.comparisons)
     return [
-        f"threshold: {thresholds}",
-        f"test: the ratio of medians is beyond the threshold, and {_LEVEL}",
+        f"tolerance: {result.tolerance.describe(result.pairs)}",
+        f"test: significant if {LEVEL}; worse or better if the ratio of medians is also beyond the tolerance",
         f"p: the larger one of {' and '.join(tests)}",
         *([f"p of {FAST_TIME.name}: a permutation test of whole runs"] if fastest else []),
-        *describe_detectable(result.verdicts),
-        *describe_doubts(result.verdicts),
+        *describe_detectable(result.comparisons),
+        *describe_doubts(result.comparisons),
         *_remedies(result),
     ]
 
 
-def _remedies(result: ComparedSides) -> List[str]:
-    """What to do about inconclusive verdicts, and about noise that would often hide a change of `TELLING` overall."""
-    for verdict in result.verdicts:
-        is_blunt = verdict.change is not None and verdict.change.high > verdict.change.low * (1 + TELLING)
+def _remedies(result: TwoSides) -> List[str]:
+    """What to do about inconclusive verdicts, and about noise that would often hide a change that a gate fails for."""
+    for verdict in result.comparisons:
+        telling = 1 + verdict.quantity.tolerance
+        is_blunt = verdict.change is not None and verdict.change.high > verdict.change.low * telling
         if verdict.status == INCONCLUSIVE or (verdict.scope == OVERALL and verdict.status == SAME and is_blunt):
-            is_fastest = any(other.quantity == FAST_TIME for other in result.verdicts)
+            is_fastest = any(other.quantity == FAST_TIME for other in result.comparisons)
             return [REMEDY if is_fastest else REMEDY + ON_SHARED_MACHINES]
     return []
 
 
-def _nothing_shared(result: ComparedSides) -> str:
+def _nothing_shared(result: TwoSides) -> str:
     counts = [f"{len(side.cases)} case{'s' * (len(side.cases) != 1)}" for side in (result.before, result.after)]
     text = (
         f"Nothing could be compared: {result.before.path.name} ({counts[0]}) and {result.after.path.name} ({counts[1]})"
@@ -318,10 +233,10 @@ def _listed(title: str, lines: Sequence[str], markdown: bool) -> List[str]:
     return ["\n".join([title, *([""] if markdown else []), *wrapped])] if lines else []
 
 
-def to_json(result: ComparedSides) -> str:
-    """The comparison as JSON: ratios are after / before, `p_value` is corrected for the number of cases."""
+def to_plain(result: TwoSides) -> Dict[str, Any]:
+    """The comparison as plain values: ratios are after / before, `p_value` is corrected for the number of cases."""
     by_scope: Dict[str, List[Dict[str, Any]]] = {scope: [] for scope in (OVERALL, WORKLOADS, CASES)}
-    for verdict in result.verdicts:
+    for verdict in result.comparisons:
         ratio, low, high = verdict.change[:3] if verdict.change else (None, None, None)
         about = {
             "name": verdict.name,
@@ -332,8 +247,9 @@ def to_json(result: ComparedSides) -> str:
             "high": high,
         }
         p_values = {"p_value": verdict.p_value, "rank_p_value": verdict.rank_p}
-        by_scope[verdict.scope].append({**about, **p_values, "counts": list(verdict.counts)})
-    document = {
+        decided = {"significant": verdict.is_significant, "tolerance": verdict.tolerance}
+        by_scope[verdict.scope].append({**about, **p_values, **decided, "counts": list(verdict.counts)})
+    return {
         "before": str(result.before.path),
         "after": str(result.after.path),
         "by": list(result.by),
@@ -349,10 +265,9 @@ def to_json(result: ComparedSides) -> str:
         "environment": environment_changes(result.compared),
         "notes": [*_notes(result), *_remedies(result)],
     }
-    return json.dumps(document, indent=1, allow_nan=False)
 
 
-def _table(what: str, counted: str, findings: Sequence[Compared], markdown: bool) -> str:
+def _table(what: str, counted: str, findings: Sequence[Comparison], markdown: bool) -> str:
     header = [what, "figure", ">change", f">{_INTERVAL}", ">p", f">{counted}", "verdict"]
     rows = []
     for verdict in findings:
@@ -372,7 +287,7 @@ def _percent(ratio: float) -> str:
     return f"{ratio - 1:+.1%}"
 
 
-def _notes(result: ComparedSides) -> List[str]:
+def _notes(result: TwoSides) -> List[str]:
     notes = []
     for side in (result.before, result.after):
         older = sum(case.older for case in side.cases)

@@ -1,8 +1,10 @@
 """Changes over many runs, and since when: each case of a board as a series, cut where its level changes.
 
-A change counts if it is beyond the threshold and beyond noise: Student's t between the runs of both segments, with
-Holm's correction over all changes of all series. Software that differs between the runs before and after is listed with
-it. A series has the runs of one board instance; versions of software may differ, because they are the question.
+A change counts if it is beyond the tolerance and significant, as in `harness.judge.comparison`: Student's t between the
+runs of both segments, with Holm's correction over all changes of all series. If a series has none, its newest smaller
+change that is significant is its verdict, `slower, within the tolerance of 2 %`. Software that differs between the runs
+before and after is listed with it. A series has the runs of one board instance; versions of software may differ,
+because they are the question.
 
 Of 300 simulated series of 30 runs on a board with 1 % noise, 1 % had a false change. A step of 5 % was detected at its
 run, and no other change, in 98 %; in 56 % if it was the newest run only.
@@ -23,12 +25,20 @@ import numpy as np
 
 from harness.core.board_threshold import BoardThreshold
 from harness.core.errors import StoreError
-from harness.judge.compare import DEFAULT_THRESHOLD
+from harness.judge.comparison import (
+    DEFAULT_SHARE,
+    DEFAULT_TOLERANCE,
+    SAME,
+    SIGNIFICANCE,
+    TOO_FEW,
+    exit_code_of,
+    is_beyond,
+    significant_verdict,
+)
 from harness.judge.nights import ReadReport, read_nights, silent
 from harness.judge.profile_columns import ProfileColumns, ProfileSubject, as_text, microseconds
 from harness.judge.quantities import QUANTITIES, JudgedQuantity, quantity_named
-from harness.judge.thresholds import CarriedThreshold, describe_carried, distinct
-from harness.judge.verdicts import SAME, TOO_FEW, check_threshold, exit_code_of
+from harness.judge.tolerances import CarriedThreshold, describe_carried, distinct
 from harness.stats import noise
 from harness.stats.change_points import (
     ChangePoint,
@@ -37,7 +47,7 @@ from harness.stats.change_points import (
     without_outliers,
 )
 from harness.stats.comparison import Change, holm
-from harness.stats.estimates import CONFIDENCE, Estimate, quotient
+from harness.stats.estimates import Estimate, quotient
 from harness.store.conditions import device_labels, differences, flagged_in_words
 from harness.store.frames import labelled
 
@@ -46,8 +56,8 @@ _AT_ONCE = 1024  # series that are analysed together
 
 RULES = (
     "a series is the runs of a case on a board instance, split by optimal partitioning (as by PELT)",
-    "a change counts if the ratio of the levels is beyond the threshold, and"
-    f" p < {1 - CONFIDENCE:.2g} (Student's t, after Holm's correction over all changes)",
+    "a change counts if the ratio of the levels is beyond the tolerance, and"
+    f" p < {SIGNIFICANCE:.2g} (Student's t, after Holm's correction over all changes)",
     "an isolated outlier counts only if it is the most recent run",
 )
 """How changes are found."""
@@ -96,17 +106,18 @@ class CaseSeries(NamedTuple):
     points: Sequence[SeriesPoint]  # oldest first
     steps: List[Step]
     board: Optional[BoardThreshold] = None  # the newest threshold that its profiles carry
+    within: Optional[str] = None  # the verdict on its newest change within the tolerance, if it has no larger one
 
     def threshold(self, given: Optional[float]) -> float:
-        """The share below which a change is none: the one given, else the board's, else `DEFAULT_THRESHOLD`."""
+        """The share below which a change is none: the one given, else the board's, else `DEFAULT_SHARE`."""
         shares = {} if self.board is None else self.board.shares
-        return shares.get(self.quantity.column, DEFAULT_THRESHOLD) if given is None else given
+        return shares.get(self.quantity.column, DEFAULT_SHARE) if given is None else given
 
     @property
     def status(self) -> str:
         """The newest run compared with the level before the last change."""
         if not self.steps:
-            return SAME if len(self.points) >= FEWEST else TOO_FEW
+            return self.within or (SAME if len(self.points) >= FEWEST else TOO_FEW)
         is_worse = self.quantity.is_worse(self.steps[-1].change.ratio)
         return self.quantity.worse if is_worse else self.quantity.better
 
@@ -129,13 +140,13 @@ class CaseSeries(NamedTuple):
 class CaseHistories(NamedTuple):
     series: List[CaseSeries]  # those that became worse first
     left_out: List[str]  # files and profiles left out, a sentence each
-    given: Optional[float]  # the threshold as a share; None for those of the boards, else `DEFAULT_THRESHOLD`
+    given: Optional[float]  # the threshold as a share; None for those of the boards, else `DEFAULT_SHARE`
     notes: Sequence[str] = ()  # remarks on how the files were read
 
     @property
     def threshold(self) -> float:
         """The share where no board has its own."""
-        return DEFAULT_THRESHOLD if self.given is None else self.given
+        return DEFAULT_SHARE if self.given is None else self.given
 
     @property
     def board_thresholds(self) -> List[BoardThreshold]:
@@ -169,12 +180,11 @@ def read_history(
 ) -> CaseHistories:
     """The history of results files, or of those anywhere in folders; profiles in several files count once.
 
-    `threshold` is a share, 0.02 is 2 %; by default that of the board, else `DEFAULT_THRESHOLD`.
+    `threshold` is a share, 0.02 is 2 %; by default that of the board, else `DEFAULT_SHARE`.
     A named file that cannot be read is a `StoreError`; one in a folder is listed in `left_out`. `index` and `report`
     are as in `harness.judge.nights.read_nights`.
     """
-    if threshold is not None:
-        check_threshold(threshold)
+    DEFAULT_TOLERANCE._replace(given=threshold).check()
     runs, left_out, notes = read_nights(paths, index, report)
     if since is not None:
         runs.select(runs["created_us"] >= microseconds(since.isoformat()))
@@ -309,25 +319,30 @@ def _medians(values: np.ndarray, starts: np.ndarray, sizes: np.ndarray) -> np.nd
 def judge(series: Sequence[Tuple[CaseSeries, str]], threshold: Optional[float] = None) -> List[CaseSeries]:
     """Detect the changes of series, each given with the type of its device."""
     among = sum(len(case_series.points) >= FEWEST for case_series, _ in series)
-    with_changes: Dict[int, List[Tuple[ChangePoint, Change]]] = {}
+    shares = [case_series.threshold(threshold) for case_series, _ in series]
+    with_changes: Dict[int, _Cuts] = {}
     for prior_noise, places in _alike(series):
         logs = np.log([_values_of(series[place][0].points) for place in places])
-        shares = learn_from_neighbours(logs, prior_noise)
-        logs = without_outliers(logs, shares)
+        noise_shares = learn_from_neighbours(logs, prior_noise)
+        logs = without_outliers(logs, noise_shares)
         has_enough = logs.shape[1] >= FEWEST
-        cuts_of_each = change_points_of_each(logs, shares, among) if has_enough else [[] for _ in places]
+        cuts_of_each = change_points_of_each(logs, noise_shares, among) if has_enough else [[] for _ in places]
         for place, own_logs, cuts in zip(places, logs, cuts_of_each):
-            allowed = series[place][0].threshold(threshold)
-            with_changes[place] = _beyond(allowed, own_logs, cuts, prior_noise)
-    p_values = iter(holm([change.p_value for place in range(len(series)) for _, change in with_changes[place]]))
+            with_changes[place] = _beyond(shares[place], own_logs, cuts, prior_noise)
+    in_order = [with_changes[place] for place in range(len(series))]
+    beyond = [change.p_value for cuts in in_order for _, change in cuts.beyond]
+    p_values = iter(holm(beyond))
+    p_within = iter(holm([*beyond, *(change.p_value for cuts in in_order for change in cuts.within)])[len(beyond) :])
     judged = []
-    for place, (case_series, _) in enumerate(series):
-        kept = [(at, change) for at, change in with_changes[place] if next(p_values) < 1 - CONFIDENCE]
+    for (case_series, _), share, changes in zip(series, shares, in_order):
+        kept = [(at, change) for at, change in changes.beyond if next(p_values) < SIGNIFICANCE]
+        small = [change for change in changes.within if next(p_within) < SIGNIFICANCE]
         steps = []
         for at, change in kept:
             before, after = (case_series.points[run].software for run in (at.place - 1, at.place))
             steps.append(Step(at, change, differences(before, after)))
-        judged.append(case_series._replace(steps=steps))
+        within = significant_verdict(case_series.quantity, small[-1].ratio, share) if small and not steps else None
+        judged.append(case_series._replace(steps=steps, within=within))
     return sorted(judged, key=lambda case_series: (not case_series.is_worse, not case_series.steps))
 
 
@@ -342,18 +357,25 @@ def _alike(series: Sequence[Tuple[CaseSeries, str]]) -> Iterator[Tuple[noise.Run
             yield prior_noise, places[start : start + _AT_ONCE]
 
 
-def _beyond(
-    threshold: float, logs: np.ndarray, cuts: Sequence[ChangePoint], prior_noise: noise.RunNoise
-) -> List[Tuple[ChangePoint, Change]]:
-    """The changes beyond a threshold: a smaller one joins its segments, which moves the levels of both neighbours."""
+class _Cuts(NamedTuple):
+    """The changes of a series, before they are tested."""
+
+    beyond: List[Tuple[ChangePoint, Change]]  # larger than the tolerance, in their order
+    within: List[Change]  # smaller than it, in their order
+
+
+def _beyond(tolerance: float, logs: np.ndarray, cuts: Sequence[ChangePoint], prior_noise: noise.RunNoise) -> _Cuts:
+    """Divide changes by the tolerance: a smaller one joins its segments, which moves the levels of both neighbours."""
     left = list(cuts)
+    within: Dict[int, Change] = {}  # by the place of the cut
     while left:
         changes = _changes(logs, [cut.place for cut in left], prior_noise)
-        small = [place for place, change in enumerate(changes) if 1 / (1 + threshold) <= change.ratio <= 1 + threshold]
+        small = [place for place, change in enumerate(changes) if not is_beyond(change.ratio, tolerance)]
         if not small:
-            return list(zip(left, changes))
+            return _Cuts(list(zip(left, changes)), [within[place] for place in sorted(within)])
+        within[left[small[0]].place] = changes[small[0]]
         del left[small[0]]
-    return []
+    return _Cuts([], [within[place] for place in sorted(within)])
 
 
 def _values_of(points: Sequence[SeriesPoint]) -> Sequence[float]:
@@ -369,8 +391,8 @@ def _changes(logs: np.ndarray, places: Sequence[int], prior_noise: noise.RunNois
     return [Change(*ratio.interval(), ratio.p_differs()) for ratio in ratios]
 
 
-def to_json(histories: CaseHistories) -> str:
-    """All series with their runs and changes."""
+def to_plain(histories: CaseHistories) -> Dict[str, Any]:
+    """All series with their runs and changes, as plain values."""
     series = [
         {
             **{
@@ -395,4 +417,4 @@ def to_json(histories: CaseHistories) -> str:
     ]
     document = {name: getattr(histories, name) for name in ("exit_code", "threshold", "left_out", "notes")}
     boards = [msgspec.to_builtins(threshold) for threshold in histories.board_thresholds]
-    return json.dumps({**document, "board_thresholds": boards, "series": series}, indent=1)
+    return {**document, "board_thresholds": boards, "series": series}

@@ -1,7 +1,7 @@
 """The gated quantities: one table for baselines, comparisons and histories.
 
-A further quantity is a line of `QUANTITIES`: a column of `harness.store.frames.profiles`, with its noise, its threshold
-and which way it becomes worse.
+A further quantity is a line of `QUANTITIES`: a column of `harness.store.frames.profiles`, with its noise, its
+tolerance and which way it becomes worse.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class JudgedQuantity(NamedTuple):
     noise: str  # which noise between runs it has: a quantity of `harness.stats.noise`
     worse: str  # the verdicts
     better: str
-    threshold: float  # how much worse than a baseline it may be, as a share
+    tolerance: float  # how much worse than a baseline it may be by default, as a share
     more_is_worse: bool = True
     of_minibatches: bool = False  # whether it has a raw series of minibatches; others have a figure a run
     fewest: int = 0  # values that each side needs
@@ -67,10 +67,11 @@ TIME = JudgedQuantity(
     noise.TIME,
     worse="slower",
     better="faster",
-    threshold=0.05,
+    tolerance=0.05,
     of_minibatches=True,
     fewest=MIN_MINIBATCHES,
 )
+FAST_TIME = TIME._replace(name="fast minibatch time")  # of the fast minibatches of the fast runs, not of all
 POWER = JudgedQuantity(
     "power",
     "power_mw",
@@ -78,7 +79,7 @@ POWER = JudgedQuantity(
     noise.POWER,
     worse="more power",
     better="less power",
-    threshold=0.05,
+    tolerance=0.05,
     unsure_flags=POWER_IS_UNSURE,
     shown_unit="W",
     to_shown=mw_to_w,
@@ -91,7 +92,7 @@ MEMORY = JudgedQuantity(
     noise.PEAK_MEMORY,
     worse="more memory",
     better="less memory",
-    threshold=0.1,
+    tolerance=0.1,
     shown_unit="MiB",
     to_shown=bytes_to_mib,
     decimals=0,

@@ -44,7 +44,7 @@ def write_page(histories: CaseHistories, out: Path) -> None:
         worse=sum(series.is_worse for series in histories.series),
         count=len(histories.series),
         left_out=histories.left_out,
-        explained=[f"threshold: {histories.thresholds}", *RULES],
+        explained=[f"tolerance: {histories.thresholds}", *RULES],
     )
     write_output(out, page.encode("utf-8"))
 

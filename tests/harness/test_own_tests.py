@@ -228,7 +228,7 @@ def test_a_baseline_that_lacks_a_case_is_said_and_a_halved_one_fails(own, record
     record()
     done = own(text, "--baseline", "b.json").stdout
     assert "1 passed" in done
-    words = r"baseline: no difference: 2; threshold minibatch time 5\.0%, power 5\.0%, peak memory 10\.0%"
+    words = r"baseline: no difference: 2; tolerance minibatch time 5\.0%, power 5\.0%, peak memory 10\.0%"
     assert re.search(words, done), done
     missing = own(text, "--baseline", "b.json", "--batch-size", "8").stdout
     assert ended in missing

@@ -195,7 +195,7 @@ def metrics_page() -> str:
         return [(code(name), escape(meaning)) for name, meaning in meanings.items()]
 
     gated = [
-        (quantity.name, code(quantity.column), f"{quantity.threshold:.0%}", quantity.worse) for quantity in QUANTITIES
+        (quantity.name, code(quantity.column), f"{quantity.tolerance:.0%}", quantity.worse) for quantity in QUANTITIES
     ]
     return "\n".join(
         [
@@ -210,7 +210,7 @@ def metrics_page() -> str:
             table(("metric", "meaning"), rows(CONCURRENT_AGGREGATES)),
             "## Compared by gates\n",
             "`--baseline`, `baseline check`, `compare` and `history` compare these.\n",
-            table(("quantity", "metric", "threshold of a baseline", "verdict if it is worse"), gated),
+            table(("quantity", "metric", "tolerance of a baseline", "verdict if it is worse"), gated),
         ]
     )
 

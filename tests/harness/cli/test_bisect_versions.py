@@ -95,7 +95,7 @@ def test_the_threshold_of_the_board_is_used_where_none_is_given(tmp_path):
         found = bisect(environments, bench, given, prior("orin-agx"))
         text = format_verdicts(environments, found.verdicts, "torch", found.threshold, found.origin)
         assert verdict in text
-        words = "threshold: minibatch time 5.0% on orin-agx@orin3 (doctor --accept of 2026-11-20, 6 runs of lenet)"
+        words = "tolerance: minibatch time 5.0% on orin-agx@orin3 (doctor --accept of 2026-11-20, 6 runs of lenet)"
         assert (words in text) == (given is None)
         assert bench.runs[VERSIONS[0]] == runs_needed(0.05 if given is None else 0.02, prior("orin-agx"))
 

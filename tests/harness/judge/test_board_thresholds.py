@@ -10,7 +10,7 @@ import pytest
 from harness.__main__ import main
 from harness.core.board_threshold import CONDITION, BoardThreshold, path_of, read, write
 from harness.core.errors import HarnessError, InvalidValueError
-from harness.judge.baseline import Gate, record, thresholds_in_words
+from harness.judge.baseline import Gate, record, tolerance_in_words
 from harness.judge.sides import case_of, read_baseline
 from harness.store.results import ResultsStore
 from harness.summary import extra_info
@@ -63,7 +63,7 @@ def test_compare_uses_the_threshold_that_the_profiles_carry(tmp_path, compare, c
     before = measured(tmp_path / "a", 100.0, 9000.0, own["before"])
     after = measured(tmp_path / "b", 103.0, 9150.0, own["after"])
     code, document = compare(before, after)
-    assert statuses(document) == {"minibatch time": "no difference", "power": "more power"}
+    assert statuses(document) == {"minibatch time": "slower, within the tolerance of 4 %", "power": "more power"}
     assert code == 1
     assert document["board_thresholds"] == [msgspec.to_builtins(threshold())]
 
@@ -71,18 +71,18 @@ def test_compare_uses_the_threshold_that_the_profiles_carry(tmp_path, compare, c
 def test_without_one_and_with_a_given_one_compare_is_as_before(tmp_path, compare):
     before, after = measured(tmp_path / "a", 100.0), measured(tmp_path / "b", 103.0, 9150.0)
     _, document = compare(before, after)
-    assert statuses(document) == {"minibatch time": "slower", "power": "no difference"}
+    assert statuses(document) == {"minibatch time": "slower", "power": "more power, within the tolerance of 2 %"}
     assert (document["threshold"], document["board_thresholds"]) == (0.02, [])
     own = measured(tmp_path / "c", 103.0, 9150.0, threshold())
     _, document = compare(before, own, "--threshold", "2")
-    assert statuses(document) == {"minibatch time": "slower", "power": "no difference"}
+    assert statuses(document) == {"minibatch time": "slower", "power": "more power, within the tolerance of 2 %"}
     assert document["board_thresholds"] == []
 
 
 def test_compare_prints_where_the_threshold_comes_from(tmp_path, capsys):
     before, after = measured(tmp_path / "a", 100.0), measured(tmp_path / "b", 103.0, own=threshold())
     assert main(["compare", str(before), str(after)]) == 0
-    assert f"- threshold: {WORDS}; otherwise 2.0%" in unwrapped(capsys.readouterr().out)
+    assert f"- tolerance: {WORDS}; otherwise 2.0%" in unwrapped(capsys.readouterr().out)
 
 
 def unwrapped(text):
@@ -109,22 +109,25 @@ def test_history_uses_the_newest_threshold_that_the_profiles_carry(tmp_path, cap
     folder = nights(tmp_path, 103.0, 9150.0, all=threshold(time_share=0.02), last=threshold())
     for _ in range(2):  # read from the files, then from the index
         code, by_figure, document = history_of(capsys, folder)
-        assert (code, by_figure) == (1, {"minibatch time": "no difference", "power": "more power"})
+        assert (code, by_figure) == (
+            1,
+            {"minibatch time": "slower, within the tolerance of 4 %", "power": "more power"},
+        )
         assert document["board_thresholds"] == [msgspec.to_builtins(threshold())]
         assert {series["figure"]: series["threshold"] for series in document["series"]} == {
             "minibatch time": 0.04,
             "power": 0.012,
         }
     main(["history", str(folder)])
-    assert f"threshold: {WORDS}; otherwise 2.0% " in " ".join(capsys.readouterr().out.split())
+    assert f"tolerance: {WORDS}; otherwise 2.0% " in " ".join(capsys.readouterr().out.split())
     _, by_figure, document = history_of(capsys, folder, "--threshold", "2")
-    assert by_figure == {"minibatch time": "slower", "power": "no difference"}
+    assert by_figure == {"minibatch time": "slower", "power": "more power, within the tolerance of 2 %"}
     assert document["board_thresholds"] == []
 
 
 def test_a_history_without_one_is_as_before(tmp_path, capsys):
     _, by_figure, document = history_of(capsys, nights(tmp_path, 103.0, 9150.0))
-    assert by_figure == {"minibatch time": "slower", "power": "no difference"}
+    assert by_figure == {"minibatch time": "slower", "power": "more power, within the tolerance of 2 %"}
     assert (document["threshold"], document["board_thresholds"]) == (0.02, [])
 
 
@@ -142,7 +145,7 @@ def test_a_baseline_carries_it_and_the_check_prints_it(tmp_path, capsys):
     command = ["baseline", "check", "--results", str(slower), "--baseline", str(tmp_path / "b.json")]
     assert main(command) == 1
     printed = unwrapped(capsys.readouterr().out)
-    assert "threshold: minibatch time 1.2%, power 1.2% on orin-agx@orin3" in printed
+    assert "tolerance: minibatch time 1.2%, power 1.2% on orin-agx@orin3" in printed
     assert "otherwise minibatch time 5.0%, power 5.0%, peak memory 10.0%" in printed
     assert main([*command, "--threshold", "5"]) == 0
     assert "orin3" not in capsys.readouterr().out
@@ -158,7 +161,7 @@ def test_a_file_of_pytest_benchmark_carries_it(tmp_path, compare):
 
     before, after = written("a.json", profile()), written("b.json", profile(103.0, own=threshold()))
     _, document = compare(before, after)
-    assert statuses(document)["minibatch time"] == "no difference"
+    assert statuses(document)["minibatch time"] == "slower, within the tolerance of 4 %"
     assert document["board_thresholds"] == [msgspec.to_builtins(threshold())]
 
 
@@ -168,8 +171,7 @@ def test_the_gate_of_a_run_has_the_limit_of_the_board(tmp_path):
     gate = Gate(read_baseline(tmp_path / "b.json"))
     limits = [gate.check(profile(own=own))[0].limit for own in (None, threshold(time_share=0.025))]
     assert limits == pytest.approx([105.0, 102.5])
-    pair = gate.check(profile(own=threshold()))[0].pair
-    assert thresholds_in_words([pair]).startswith(WORDS)
+    assert tolerance_in_words(gate.check(profile(own=threshold()))).startswith(WORDS)
 
 
 def test_a_threshold_of_other_software_is_used_and_says_so(tmp_path, capsys):

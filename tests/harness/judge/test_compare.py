@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 from harness.__main__ import main
-from harness.judge.compare import TELLING
-from harness.judge.verdicts import DOUBTFUL_CHANGE, detectable_share, doubt_of
+from harness.judge.comparison import DOUBTFUL_CHANGE, detectable_share, doubt_of
+from harness.judge.quantities import TIME
 from harness.stats.comparison import Change
 from harness.stats.estimates import Estimate
 from harness.store.results import ResultsStore
@@ -190,14 +190,14 @@ def test_an_inconclusive_verdict_is_explained_by_its_own_reason_and_no_other(tmp
     ],
 )
 def test_a_change_that_is_not_significant_is_inconclusive_for_a_reason_or_no_difference(ratio, low, high, reason):
-    assert doubt_of(Change(ratio, low, high, 0.2), 0.02, TELLING) == reason
+    assert doubt_of(TIME, Change(ratio, low, high, 0.2), 0.02) == reason
 
 
 @pytest.mark.parametrize("arguments", [(), ("--fastest",), ("--markdown",)])
 def test_the_test_its_level_and_the_detectable_change_are_printed_in_short_lines(tmp_path, capsys, arguments):
     before, after = measure(tmp_path / "a", 1, runs=4), measure(tmp_path / "b", 2, runs=4)
     verdicts = printed_verdicts(before, after, capsys, *arguments)
-    assert verdicts["threshold"] == "2.0%"
+    assert verdicts["tolerance"] == "2.0%"
     assert "p < 0.05 (two-sided, after Holm's correction)" in verdicts["test"]
     assert ("p of fast minibatch time" in verdicts) == ("--fastest" in arguments)
     assert "to detect smaller changes" not in verdicts

@@ -16,9 +16,9 @@ from harness.core.errors import InvalidValueError, StoreError
 from harness.core.metrics import summarise_idle
 from harness.gate import Baseline
 from harness.judge.baseline import RECORD_MORE_NOTE, check, format_checked, judge, record
+from harness.judge.comparison import DOUBTFUL_CHANGE, Comparison, exit_code
 from harness.judge.quantities import TIME
 from harness.judge.sides import CaseRuns, Run, read_baseline
-from harness.judge.verdicts import DOUBTFUL_CHANGE, Compared, exit_code
 from harness.outcome import Outcome
 from harness.stats import estimates as statistics
 from harness.store import conditions
@@ -106,7 +106,7 @@ def test_a_slowdown_of_a_fifth_fails(gate, noise, runs):
     assert any(unseen in note for note in verdict.notes) == (runs == 1)
 
 
-def verdicts_of(found: Sequence[Compared]) -> Dict[str, str]:
+def verdicts_of(found: Sequence[Comparison]) -> Dict[str, str]:
     return {one.figure: one.status for one in found}
 
 
@@ -195,7 +195,7 @@ def test_a_change_that_is_not_significant_is_not_blamed_on_noise_that_hides_an_e
 
 def test_what_was_tested_and_what_is_undecided_is_printed_in_short_lines():
     verdicts = judge([case_runs(steady(96, 100, 104), 0)], [case_runs(steady(102, 106, 110), 0)])
-    _, _, footer = format_checked(verdicts).partition("threshold: ")
+    _, _, footer = format_checked(verdicts).partition("tolerance: ")
     assert max(map(len, footer.splitlines())) <= 100
     text = " ".join(footer.split())
     assert f"inconclusive: 1 of 1 verdict: {DOUBTFUL_CHANGE} to decide: record at least 3 runs" in text
@@ -232,7 +232,7 @@ CALM, WILD = steady(99, 100, 101, 100), steady(80, 100, 125, 100)
     [
         (steady(99, 100, 101), steady(99, 100, 101), 0.05, "no difference", (0, 0)),
         (steady(100), steady(80), 0.05, "faster", (0, 0)),
-        (steady(100), steady(104), 0.05, "no difference", (0, 0)),
+        (steady(100), steady(104), 0.05, "slower, within the tolerance of 5 %", (0, 0)),
         (steady(100), steady(104), 0.03, "slower", (1, 1)),
         (steady(100, 160, 120), steady(150, 110, 170), 0.05, "inconclusive", (0, 2)),
         (CALM, steady(110), 0.05, "slower", (1, 1)),
@@ -241,7 +241,7 @@ CALM, WILD = steady(99, 100, 101, 100), steady(80, 100, 125, 100)
         ([[100.0] * 9], [[100.0] * 9], 0.05, "too few", (2, 2)),
     ],
     ids=[
-        *("the same data", "a speed-up", "within the threshold", "beyond it", "within the noise"),
+        *("the same data", "a speed-up", "within the tolerance", "beyond it", "within the noise"),
         *("one slow run after calm ones", "and after wild ones", "a fast one after wild ones", "few minibatches"),
     ],
 )
@@ -314,7 +314,7 @@ def test_cases_of_one_side_alone_are_listed_and_a_gate_that_compared_nothing_doe
 
 
 def test_a_slower_case_outweighs_a_refused_one_and_nothing_is_no_pass():
-    assert exit_code([Compared("cases", "a", TIME, "refused"), Compared("cases", "b", TIME, "slower")]) == 1
+    assert exit_code([Comparison("cases", "a", TIME, "refused"), Comparison("cases", "b", TIME, "slower")]) == 1
     assert exit_code([]) == 2
 
 
@@ -438,7 +438,7 @@ def test_the_table_shows_ratio_interval_verdict_notes_and_the_test_used(gate):
         ["minibatch time", "100.000 ms", "120.000 ms", "1.200", "1.177 to 1.224", "1 | 1", "slower"],
         ["minibatch time", "100.000 ms", "100.000 ms", "-", "-", "1 | 1", "refused"],
     ]
-    threshold = "threshold: minibatch time 5.0%, power 5.0%"
+    threshold = "tolerance: 5.0%"
     for words in ("noise between runs is not measured", 'torch: "2.15.0" -> "2.14.0"', threshold, "Holm"):
         assert words in text
 

@@ -22,7 +22,7 @@ from harness.__main__ import main
 from harness.core import terminal
 from harness.core.errors import StoreError
 from harness.judge import history_index, nights
-from harness.judge.history import read_history, to_json
+from harness.judge.history import read_history, to_plain
 from harness.judge.history_index import NAME
 from harness.store.archive import open_stored
 from harness.store.results import ResultsStore
@@ -69,11 +69,11 @@ def make_nights(folder: Path, count: int = 3) -> Path:
 
 
 def direct(*paths: Path, **options: Any) -> str:
-    return to_json(read_history(paths, index=False, **options))
+    return to_plain(read_history(paths, index=False, **options))
 
 
 def indexed(*paths: Path, **options: Any) -> str:
-    return to_json(read_history(paths, **options))
+    return to_plain(read_history(paths, **options))
 
 
 class Reads:
@@ -305,7 +305,7 @@ def test_an_index_file_serves_single_files_and_is_no_other_file(tmp_path, reads,
     index = tmp_path / "index"
     assert indexed(*files, index=index) == direct(*files)
     count = len(reads.names)
-    assert indexed(files[0], index=index) == to_json(read_history([files[0]], index=index))
+    assert indexed(files[0], index=index) == to_plain(read_history([files[0]], index=index))
     assert len(reads.names) == count
     assert main(["history", *map(str, files), "--index", str(files[0])]) == 2
     assert "the index" in capsys.readouterr().err

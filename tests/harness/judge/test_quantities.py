@@ -9,14 +9,14 @@ from typing import Any, List
 import pytest
 
 from harness.__main__ import main
-from harness.judge import baseline, compare, history, quantities, sides
+from harness.judge import baseline, compare, history, quantities, sides, tolerances
 from harness.judge.quantities import POWER, QUANTITIES
 from harness.judge.sides import read_baseline
 from harness.store.results import ResultsStore
 from tests.harness.store.profile_examples import ENVIRONMENT, make_profile
 
 RATE = POWER._replace(
-    name="rate", column="samples_per_s", unit="1/s", worse="lower rate", better="higher rate", threshold=0.2,
+    name="rate", column="samples_per_s", unit="1/s", worse="lower rate", better="higher rate", tolerance=0.2,
     more_is_worse=False, unsure_flags=(), shown_unit="", to_shown=float,
 )  # fmt: skip
 """A column that profiles have, under a name of its own."""
@@ -24,7 +24,7 @@ RATE = POWER._replace(
 
 @pytest.fixture(autouse=True)
 def table(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (quantities, sides, baseline, compare, history):
+    for module in (quantities, sides, baseline, compare, history, tolerances):
         monkeypatch.setattr(module, "QUANTITIES", (*QUANTITIES, RATE))
 
 
@@ -51,7 +51,7 @@ def recorded(tmp_path: Path) -> Path:
 
 CHANGES = [
     ({}, "no difference", "no difference"),
-    ({"memory": 108.0}, "no difference", "no difference"),
+    ({"memory": 108.0}, "more memory, within the tolerance of 10 %", "no difference"),
     ({"memory": 130.0}, "more memory", "no difference"),
     ({"memory": 70.0}, "less memory", "no difference"),
     ({"rate": 30.0}, "no difference", "lower rate"),

@@ -10,9 +10,9 @@ import pytest
 
 from harness.core.profiles import Profile
 from harness.judge.baseline import Gate, record
+from harness.judge.comparison import Comparison
 from harness.judge.quantities import TIME
 from harness.judge.sides import CaseRuns, read_baseline
-from harness.judge.verdicts import Compared
 from harness.store.results import ResultsStore
 from tests.harness.store.profile_examples import ENVIRONMENT, make_profile
 
@@ -27,7 +27,7 @@ def baseline_of(folder: Path, profiles: Sequence[Profile]) -> List[CaseRuns]:
     return read_baseline(folder / "b.json")
 
 
-def check_time(baseline: Sequence[CaseRuns], profile: Profile) -> Compared:
+def check_time(baseline: Sequence[CaseRuns], profile: Profile) -> Comparison:
     """The verdict on the time of a profile."""
     [found] = [one for one in Gate(baseline).check(profile) if one.quantity == TIME]
     return found

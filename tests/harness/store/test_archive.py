@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
-import json
 import os
 import shutil
 import signal
@@ -17,7 +16,7 @@ from hypothesis import given, settings
 from harness.__main__ import main
 from harness.core.errors import StoreError
 from harness.core.profiles import Series
-from harness.judge.history import read_history, to_json
+from harness.judge.history import read_history, to_plain
 from harness.store import archive as module
 from harness.store import frames
 from harness.store.archive import ArchiveFile, archive_results, files_of_archive
@@ -147,12 +146,12 @@ def test_history_is_the_same_before_and_after(tmp_path):
     for day in range(1, 4):
         make_night(tmp_path, 1, day)
     make_night(tmp_path, 5, 30)
-    before = to_json(read_history([tmp_path]))
-    assert len(json.loads(before)["series"][0]["runs"]) == 4
+    before = to_plain(read_history([tmp_path]))
+    assert len(before["series"][0]["runs"]) == 4
     archive(tmp_path)
-    assert [to_json(read_history([tmp_path], index=index)) for index in (True, True, False)] == [before] * 3
+    assert [to_plain(read_history([tmp_path], index=index)) for index in (True, True, False)] == [before] * 3
     shutil.rmtree(tmp_path / "archive")
-    assert to_json(read_history([tmp_path])) != before
+    assert to_plain(read_history([tmp_path])) != before
 
 
 def test_pandas_reads_an_archive_as_a_table_with_its_partitions(tmp_path):
@@ -179,7 +178,7 @@ def test_a_killed_run_loses_nothing_and_the_next_one_ends_it(tmp_path, moment, m
     for day in (1, 2):
         make_night(tmp_path, 1, day, ("orin3", "orin4"))
     before = everything(nights_of(tmp_path))
-    history = to_json(read_history([tmp_path], index=False))
+    history = to_plain(read_history([tmp_path], index=False))
     later = everything([make_night(tmp_path, 1, 3)])
     (tmp_path / "2026-01-03").rename(tmp_path.parent / f"{tmp_path.name}-later")
 
@@ -199,7 +198,7 @@ def test_a_killed_run_loses_nothing_and_the_next_one_ends_it(tmp_path, moment, m
     _, status = os.waitpid(start_child(work), 0)
     assert os.WIFSIGNALED(status)
     assert everything([*nights_of(tmp_path), *files_of_archive(tmp_path)]) == before
-    assert to_json(read_history([tmp_path], index=False)) == history
+    assert to_plain(read_history([tmp_path], index=False)) == history
     monkeypatch.setattr(module, "_PORTION", 100)
     (tmp_path.parent / f"{tmp_path.name}-later").rename(tmp_path / "2026-01-03")  # so that files have other nights
     archive(tmp_path)
