@@ -3,8 +3,8 @@
 import pytest
 
 from harness.judge.claims import claim
-from harness.judge.figures import HELD_DOWN
 from harness.judge.papers import COLD_OR_EVICTED, MOBILENET, SMALL_DATA
+from harness.judge.query import HELD_DOWN
 
 
 @pytest.mark.parametrize("workload", ["lenet-mnist", "mobilenetv3-gld23k", "resnet18-cifar10"])

@@ -5,7 +5,6 @@ from functools import partial
 import pytest
 
 from harness.judge.claims import claim, known
-from harness.judge.figures import ANY_OTHER, both
 from harness.judge.mode_statistics import (
     best_at_greatest_cpu_clock,
     best_of_both_over_maxn,
@@ -21,6 +20,8 @@ from harness.judge.mode_statistics import (
     slowest_at_fast_cpu_over_fastest_at_slow,
 )
 from harness.judge.papers import A_TO_J, A_TO_N, LARGER, LENET, MOBILENET, PAPERS, RESNET, RESNET_IMAGENET, USUAL, YOLO
+from harness.judge.query import ANY_OTHER
+from harness.judge.verdict import both
 
 
 @pytest.mark.parametrize("workload", ["lenet-mnist", "mobilenetv3-gld23k", "resnet18-cifar10"])

@@ -9,8 +9,8 @@ import pytest
 from harness.core.metrics import epoch_sums
 from harness.core.mode_texts import DEFAULT
 from harness.judge.claims import claim
-from harness.judge.figures import coefficient_of_variation, greatest_over_least
 from harness.judge.papers import LENET, MOBILENET, PAPERS, RESNET
+from harness.judge.statistics import coefficient_of_variation, greatest_over_least
 
 LEAST = 3
 

@@ -20,8 +20,9 @@ from harness.plan import JUDGED_DEVICE, NO_CASE, plan_of
 from harness.summary import left_out_of_verdicts
 
 if TYPE_CHECKING:
-    from harness.judge.claims import Claim, DeviceFacts, Judging, Verdict
-    from harness.judge.figures import CaseFigures, Cases
+    from harness.judge.claims import Claim, ClaimOnDevice, DeviceFacts
+    from harness.judge.query import Cases
+    from harness.judge.verdict import CaseFigures, Verdict
 
 
 class ClaimsOfRun:
@@ -76,7 +77,7 @@ class ClaimsOfRun:
     @functools.cached_property
     def _cases_of_file(self) -> Cases:
         from harness.judge.case_frame import pooled, read_experiments
-        from harness.judge.figures import Cases
+        from harness.judge.query import Cases
         from harness.store.results import ResultsStore
 
         self._progress.line(f"reading {self.results}")
@@ -86,7 +87,7 @@ class ClaimsOfRun:
     def _read_run(self) -> Cases:
         """What this run measured and resumed, as it calls cases; it has one board of each name."""
         from harness.judge.case_frame import pooled, read_frame
-        from harness.judge.figures import Cases
+        from harness.judge.query import Cases
         from harness.store.results import ResultsStore
 
         if not self._outcome.judged:
@@ -160,13 +161,13 @@ def judged_device(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-def judging(request: pytest.FixtureRequest, judged_device: str) -> Judging:
+def judging(request: pytest.FixtureRequest, judged_device: str) -> ClaimOnDevice:
     """The cases of one device, to which the statistics of a claim are bound."""
-    from harness.judge.claims import Judging, claim_of
+    from harness.judge.claims import ClaimOnDevice, claim_of
 
     run = claims_of_run(request.config)
     with as_pytest_outcome():
-        bound = Judging(claim_of(request.function), run.cases, judged_device, run.accepts)
+        bound = ClaimOnDevice(claim_of(request.function), run.cases, judged_device, run.accepts)
         try:
             bound.check()
         except CannotRunError:
@@ -175,12 +176,12 @@ def judging(request: pytest.FixtureRequest, judged_device: str) -> Judging:
     return bound
 
 
-def judging_own_figures(request: pytest.FixtureRequest, name: str, facts: DeviceFacts) -> Judging:
+def judging_own_figures(request: pytest.FixtureRequest, name: str, facts: DeviceFacts) -> ClaimOnDevice:
     """What `judging` is in a file whose claims are judged on figures of its own, and not on profiles."""
-    from harness.judge.claims import Judging, claim_of
-    from harness.judge.figures import Cases
+    from harness.judge.claims import ClaimOnDevice, claim_of
+    from harness.judge.query import Cases
 
-    own = Judging(claim_of(request.function), Cases(), name, claims_of_run(request.config).accepts, facts)
+    own = ClaimOnDevice(claim_of(request.function), Cases(), name, claims_of_run(request.config).accepts, facts)
     own.check()
     return own
 
@@ -197,9 +198,9 @@ class ClaimHooks:
         bound = pyfuncitem.funcargs.get("judging")
         if bound is None:
             return (yield)
-        from harness.judge.claims import Judging
+        from harness.judge.claims import ClaimOnDevice
 
-        if not isinstance(bound, Judging):  # a fixture of the user's
+        if not isinstance(bound, ClaimOnDevice):  # a fixture of the user's
             return (yield)
         run, result = claims_of_run(pyfuncitem.config), None
         with as_pytest_outcome():
@@ -243,11 +244,11 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
         session.config.stash[_CLAIMS].store()
 
 
-def _bound(name: str) -> Callable[[Judging], Callable[..., CaseFigures]]:
-    def statistic(judging: Judging) -> Callable[..., CaseFigures]:
+def _bound(name: str) -> Callable[[ClaimOnDevice], Callable[..., CaseFigures]]:
+    def statistic(judging: ClaimOnDevice) -> Callable[..., CaseFigures]:
         return judging.statistic(name)
 
-    statistic.__doc__ = f"`harness.judge.figures.{name}`, of the device that is judged: `assert {name}(...) < 1`."
+    statistic.__doc__ = f"`harness.judge.statistics.{name}`, of the device that is judged: `assert {name}(...) < 1`."
     return pytest.fixture(name=name)(statistic)
 
 

@@ -13,7 +13,7 @@ from harness.core.units import bytes_to_mib, mw_to_w, mwh_to_wh
 from harness.store.conditions import DISQUALIFYING, board_instance, canonical_json, comparable_conditions, device_labels
 
 if TYPE_CHECKING:
-    from harness.judge.claims import Verdict
+    from harness.judge.verdict import Verdict
 
 NO_POWER_SENSOR = "no power sensor"
 

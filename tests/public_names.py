@@ -25,7 +25,7 @@ from harness.core.corpus import CORPUS, POWER_LIMIT
 from harness.core.files import read_toml
 from harness.core.metrics import AGGREGATES
 from harness.gate import NOTHING_COMPARED
-from harness.judge.figures import STATISTICS
+from harness.judge.statistics import STATISTICS
 from harness.store import database, frames
 from harness.workloads import registry as workloads
 from jetwatt.cli import COMMANDS

@@ -11,9 +11,9 @@ from harness.core.errors import InvalidValueError
 from harness.core.files import write_output
 from harness.core.units import share_to_percent
 from harness.judge.case_frame import frame_of_profiles, pooled
-from harness.judge.claims import Verdict, judge
-from harness.judge.figures import CONFIRMED
+from harness.judge.claims import judge
 from harness.judge.published_figures import CLOSE, Condition, PublishedFigure, load_figures
+from harness.judge.verdict import CONFIRMED, Verdict
 from predictors.profiles import Profiles
 from tools.measured_tables import FACTOR, is_large, keys_of, learning_curves, split_tables, validate_table
 from tools.model_checks import ClaimResult, check_model

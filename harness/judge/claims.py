@@ -5,7 +5,7 @@
         \"\"\"With one worker, and with four, every epoch is shorter than with none.\"\"\"
         assert ratio("time", workers=(0, [1, 4]), workload=PAPERS, where=a_core_for_each_worker) < 1
 
-The test takes statistics of `harness.judge.figures` by name, bound to the cases of one device. Its docstring is the
+The test takes statistics of `harness.judge.statistics` by name, bound to the cases of one device. Its docstring is the
 claim, its only comparison the verdict.
 """
 
@@ -24,19 +24,18 @@ from harness.core.cases import INSTANCE_MARK
 from harness.core.errors import CannotRunError, InvalidValueError, StoreError
 from harness.core.terminal import counted
 from harness.judge.case_frame import MEASURED, SIMULATED
-from harness.judge.figures import (
+from harness.judge.query import Frame, cases_of
+from harness.judge.statistics import STATISTICS
+from harness.judge.verdict import (
     CONFIRMED,
     CONTRADICTED,
-    STATISTICS,
     UNDECIDED,
+    BoundedFigures,
     Bounds,
     CaseFigures,
-    Frame,
-    Judgement,
-    cases_of,
-    expected,
-    judge_cells,
-)  # fmt: skip
+    Verdict,
+    deciding_cell,
+)
 from harness.stats.noise import describe_noise
 
 if TYPE_CHECKING:
@@ -140,66 +139,6 @@ def claims_in(folder: Path) -> Tuple[Claim, ...]:
     return tuple(claims)
 
 
-class Verdict(NamedTuple):
-    """The verdict of the profiles of one device on one claim."""
-
-    experiment: str  # `benchmarks/test_EXPERIMENT.py` measures what it needs
-    takeaway: str  # the claim's name
-    section: str  # paper and section, such as `004 5.1.7`
-    says: str  # the claim and how it is judged
-    device: str  # whose profiles were judged
-    verdict: str  # as in `Judged`, like the deciding figure, its interval, case and n
-    effect: float
-    low: float
-    high: float
-    above: float  # the bounds; infinite if open
-    below: float
-    meaning: str  # of the figure, in words
-    case: str
-    n: int
-    provenance: str  # of the profiles
-    # the reason why a simulated board deviates, if it is a known deviation; None if it should agree, if it deviates
-    # otherwise, and for measurements
-    shortfall: Optional[str]
-    left_out: int = 0  # disturbed or throttled profiles of the device, which were not used
-    # the noise between runs on the device, as included in the interval, and whether it was learned from repeated cases
-    # or assumed
-    between_runs: str = ""
-    apart: str = ""  # how a measured device differs from those of the paper, or empty
-    fitted: str = ""  # how the judged simulation depends on the claim, or empty
-    quantity: str = ""  # of a ratio, and the reference board of the ratio
-    against: str = ""
-    of_run: bool = False  # whether only a run has its figures, so that it cannot be judged again by a results file
-
-    @property
-    def must_hold(self) -> bool:
-        """Whether anything but confirmation is an error of the suite: on a simulated board without known shortfall."""
-        return self.provenance == SIMULATED and self.shortfall is None
-
-    @property
-    def is_violated(self) -> bool:
-        """Whether it fails its expectation: contradicted by a measurement, or not confirmed although it must hold."""
-        if self.provenance == MEASURED:
-            return self.verdict == CONTRADICTED
-        return self.must_hold and self.verdict != CONFIRMED
-
-    def fails(self, is_asserted: bool) -> bool:
-        """Whether it fails a run: contradicted by a simulated board, or any violation with `--assert-takeaways`."""
-        return self.is_violated and (is_asserted or (self.must_hold and self.verdict == CONTRADICTED))
-
-    @property
-    def text(self) -> str:
-        notes = [self.fitted] if self.fitted else []
-        if self.provenance == MEASURED:
-            notes += [f"runs differ in {self.between_runs}"] * bool(self.between_runs) + [self.apart] * bool(self.apart)
-        return (
-            f"{self.verdict}: {self.takeaway} (paper {self.section}) on {self.device}: "
-            f"{self.meaning}: {self.effect:.3g}"
-            f" ({self.low:.3g} to {self.high:.3g}{expected(Bounds(self.above, self.below))}),"
-            f" n = {self.n}, for {'; '.join([self.case, *notes])}"
-        )
-
-
 class DeviceFacts(NamedTuple):
     """Facts on the device of a verdict."""
 
@@ -210,7 +149,7 @@ class DeviceFacts(NamedTuple):
     trains_on_cpu: bool = False
 
 
-class Judging:
+class ClaimOnDevice:
     """A claim on one device: the statistics for its test, and the verdict after its comparison."""
 
     def __init__(
@@ -255,7 +194,7 @@ class Judging:
             raise CannotRunError(f"judged on measured profiles only: {about.measured_only}")
 
     def statistic(self, name: str) -> Callable[..., CaseFigures]:
-        """A function of `harness.judge.figures`, bound to the cases of the device."""
+        """A function of `harness.judge.statistics`, bound to the cases of the device."""
         function = STATISTICS[name]
 
         @functools.wraps(function)
@@ -287,22 +226,22 @@ class Judging:
             raise InvalidValueError(f"{self.claim and self.claim.name} compared nothing", "assert ratio(...) < 1")
         return self.verdict
 
-    def _decide(self, judgement: Judgement) -> bool:
+    def _decide(self, bounded: BoundedFigures) -> bool:
         if self.verdict is not None:
             raise InvalidValueError(
                 "a claim is one comparison, and this test makes two",
                 "two bounds are .within(0.85, 1.15), as 0.85 < x < 1.15 compares twice; another claim is another test",
             )
-        self.verdict = self._verdict(judgement)
+        self.verdict = self._verdict(bounded)
         return self._accepts(self.verdict)
 
-    def _verdict(self, judgement: Judgement) -> Verdict:
-        about, device, figures = self.claim, self.device_facts, judgement.figures
+    def _verdict(self, bounded: BoundedFigures) -> Verdict:
+        about, device, figures = self.claim, self.device_facts, bounded.figures
         assert about is not None
         is_simulated = device.provenance == SIMULATED
         shortfall = None
-        if is_simulated and about.shortfall and judgement.judged.verdict != CONFIRMED:
-            as_known = judge_cells(figures.cells, Bounds(*about.shortfall[:2]))
+        if is_simulated and about.shortfall and bounded.deciding.verdict != CONFIRMED:
+            as_known = deciding_cell(figures.cells, Bounds(*about.shortfall[:2]))
             shortfall = about.shortfall.why if as_known is not None and as_known.verdict == CONFIRMED else None
         return Verdict(
             experiment=about.experiment,
@@ -320,8 +259,8 @@ class Judging:
             quantity=figures.quantity,
             against=figures.against,
             of_run=self._own_figures_of is not None,
-            **judgement.judged._asdict(),
-            **judgement.bounds._asdict(),
+            **bounded.deciding._asdict(),
+            **bounded.bounds._asdict(),
         )
 
 
@@ -355,7 +294,7 @@ def judge(frame: Frame, claims: Iterable[Claim]) -> List[Verdict]:
     for each in claims:
         for device in judged_devices(cases.devices):
             try:
-                verdicts.append(Judging(each, cases, device).judge())
+                verdicts.append(ClaimOnDevice(each, cases, device).judge())
             except CannotRunError:
                 continue
     return verdicts

@@ -1,4 +1,4 @@
-"""Statistics over power modes, as `harness.judge.figures.over_modes` takes them: functions of modes and arrays."""
+"""Statistics over power modes, as `harness.judge.statistics.over_modes` takes them: functions of modes and arrays."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from harness.core.cases import DEFAULT_MINIBATCHES
 from harness.core.mode_texts import MAXN
 from harness.core.pareto import pareto_front
 from harness.core.units import S_PER_MINUTE, ms_to_s, w_to_mw
-from harness.judge.figures import ProfiledModes
+from harness.judge.statistics import ProfiledModes
 
 BUDGETS_W = np.arange(17, 51)  # 001 sec. 5.2
 SETTLING_S = 2.5  # of the power, after a change of mode (001 sec. 2.5: 2 to 3 s)

@@ -17,8 +17,8 @@ from harness.core.corpus import TASKS, read_corpus, rows_of, write_corpus
 from harness.core.errors import InvalidValueError, StoreError
 from harness.core.files import read_json, write_output
 from harness.core.measured_tables import corpus_file
-from harness.judge.claims import Verdict, counts_of_claims
-from harness.judge.figures import CONTRADICTED
+from harness.judge.claims import counts_of_claims
+from harness.judge.verdict import CONTRADICTED, Verdict
 from harness.report import summary
 from harness.report.colours import MARKERS, RAMP
 from harness.report.figure import Figure, csv_text, joined

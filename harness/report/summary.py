@@ -9,8 +9,7 @@ from typing import Any, Dict, List, Sequence, Tuple
 
 from harness.core.corpus import TASKS
 from harness.core.units import bytes_to_mib, mw_to_w, mws_to_j
-from harness.judge.claims import Verdict
-from harness.judge.figures import CONFIRMED, CONTRADICTED, UNDECIDED
+from harness.judge.verdict import CONFIRMED, CONTRADICTED, UNDECIDED, Verdict
 from harness.report.figure import figure_text
 from harness.report.material import Material, Row, cells, file_name, grouped, strip_prefix
 from harness.report.mode_tables import ModeTable

@@ -21,7 +21,7 @@ from harness.core.interleaving import expect
 from harness.core.terminal import Progress, ReportedProgress
 from harness.core.units import mw_to_w
 from harness.devices.simulated import SimulatedDevice
-from harness.judge.figures import CaseFigures, Cell, exactly
+from harness.judge.verdict import CaseFigures, Cell, exactly
 from harness.measure.run import run
 from harness.simulation.corpus import simulate_corpus
 from harness.stats.estimates import Drawn

@@ -20,8 +20,8 @@ from harness.core.errors import UnknownNameError
 from harness.core.power_modes import PowerMode, parse_power_mode
 from harness.core.terminal import format_table
 from harness.core.units import KHZ_PER_MHZ, share_to_percent
-from harness.judge.figures import CONFIRMED, CONTRADICTED, UNDECIDED
 from harness.judge.published_figures import read_published
+from harness.judge.verdict import CONFIRMED, CONTRADICTED, UNDECIDED
 from predictors.evaluation import Target, spread
 from predictors.goals import budget_goals
 from predictors.models.base import ALL, DEFAULT, predictor_names

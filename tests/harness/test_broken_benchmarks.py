@@ -69,9 +69,9 @@ power_mode = ["sample:2"]
 BREAK = """
 import dataclasses
 from harness.devices.simulated import SimulatedDevice
-from harness.judge.claims import Judging
+from harness.judge.claims import ClaimOnDevice
 
-whole_profile, whole_verdict = SimulatedDevice.profile, Judging._verdict
+whole_profile, whole_verdict = SimulatedDevice.profile, ClaimOnDevice._verdict
 
 def profile(self, case):
     found = whole_profile(self, case)
@@ -80,11 +80,11 @@ def profile(self, case):
         broken = {"inference_per_s": 1.0}
     return dataclasses.replace(found, aggregates={**found.aggregates, **broken})
 
-def verdict(self, judgement):
-    return whole_verdict(self, judgement)._replace(verdict="contradicted", shortfall=None)
+def verdict(self, bounded):
+    return whole_verdict(self, bounded)._replace(verdict="contradicted", shortfall=None)
 
 SimulatedDevice.profile = profile
-Judging._verdict = verdict
+ClaimOnDevice._verdict = verdict
 """
 
 OF_THEIR_OWN = {"containers", "corpus_profiling", "mode_search", "overhead", "prediction_speed", "software_versions"}

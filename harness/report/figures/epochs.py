@@ -14,7 +14,7 @@ from typing import Any, Callable, Dict, Iterator, List, Mapping, NamedTuple, Opt
 from harness.core.cases import DROPPED, STATIC, parse_storage
 from harness.core.units import S_PER_MINUTE, ms_to_s, mw_to_w, mwh_to_j
 from harness.judge.case_frame import COLD, WARM
-from harness.judge.claims import Verdict
+from harness.judge.verdict import Verdict
 from harness.report.colours import INK, LISTED, MARKERS, PARTS
 from harness.report.figure import (
     Axis,

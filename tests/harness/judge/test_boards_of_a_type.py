@@ -13,8 +13,8 @@ from harness.__main__ import main
 from harness.judge.baseline import Gate
 from harness.judge.case_frame import pooled, read_frame
 from harness.judge.claims import judge
-from harness.judge.figures import UNDECIDED
 from harness.judge.sides import read_baseline
+from harness.judge.verdict import UNDECIDED
 from harness.store.results import ResultsStore
 from harness.summary import format_summary
 from tests.harness.store.profile_examples import ENVIRONMENT, make_profile

@@ -26,10 +26,11 @@ from harness.judge.case_frame import (
     quantities_of,
     record_of,
 )  # fmt: skip
-from harness.judge.claims import Judging, judge
-from harness.judge.figures import PER_EPOCH, PER_MINIBATCH, Cases, ratio
+from harness.judge.claims import ClaimOnDevice, judge
 from harness.judge.papers import PAPERS
 from harness.judge.published_figures import comparisons
+from harness.judge.query import Cases
+from harness.judge.statistics import PER_EPOCH, PER_MINIBATCH, ratio
 from tests.named_modes import mode_on
 from tools.simulated_campaign import SimulatedCampaign, papers_claims
 
@@ -54,7 +55,7 @@ SMALLER = {"sample:100": "sample:40"}
 """What of the campaign is made smaller, so that it takes seconds."""
 
 
-class Recorded(Judging):
+class Recorded(ClaimOnDevice):
     """A claim on a device; keeps the figures that it compared, and their bounds."""
 
     def _decide(self, judgement):

@@ -16,17 +16,8 @@ from harness.devices.registry import open_device
 from harness.judge.case_frame import frame_of_profiles, pooled, read_experiments
 from harness.judge.claims import counts_of_claims, judge, judged_devices
 from harness.judge.compare import version_effects
-from harness.judge.figures import (
-    CONFIRMED,
-    CONTRADICTED,
-    UNDECIDED,
-    Bounds,
-    Cases,
-    Cell,
-    default_mode,
-    exactly,
-    judge_cells,
-)  # fmt: skip
+from harness.judge.query import Cases, default_mode
+from harness.judge.verdict import CONFIRMED, CONTRADICTED, UNDECIDED, Bounds, Cell, deciding_cell, exactly
 from harness.measure.run import run
 from harness.stats.estimates import Drawn, Estimate
 from harness.stats.noise import RunNoise, over_runs
@@ -282,16 +273,16 @@ def cell(value, error=0.01, label="one"):
     ],
 )
 def test_an_interval_decides_not_the_figure_alone(cells, bounds, verdict):
-    assert judge_cells(cells, bounds).verdict == verdict
+    assert deciding_cell(cells, bounds).verdict == verdict
 
 
 def test_the_case_that_decides_is_named_and_more_cases_make_it_harder_to_contradict_by_chance():
-    found = judge_cells([cell(0.5, label="fine"), cell(1.5, label="wrong")], Bounds(below=1.0))
+    found = deciding_cell([cell(0.5, label="fine"), cell(1.5, label="wrong")], Bounds(below=1.0))
     assert (found.case, found.effect, found.n) == ("wrong", 1.5, 2)
     assert found.low < 1.5 < found.high
-    alone, among = (judge_cells([cell(1.023), *[cell(0.9)] * more], Bounds(below=1.0)) for more in (0, 30))
+    alone, among = (deciding_cell([cell(1.023), *[cell(0.9)] * more], Bounds(below=1.0)) for more in (0, 30))
     assert (alone.verdict, among.verdict) == (CONTRADICTED, UNDECIDED)
-    assert judge_cells([], Bounds(below=1.0)) is None
+    assert deciding_cell([], Bounds(below=1.0)) is None
 
 
 @given(
@@ -303,7 +294,7 @@ def test_the_case_that_decides_is_named_and_more_cases_make_it_harder_to_contrad
 def test_more_noise_between_runs_never_decides_what_less_left_open(runs, share, times, dof):
     def verdict(noise):
         cells = [Cell(str(place), over_runs([Estimate(*run, 20)], noise)) for place, run in enumerate(runs)]
-        return judge_cells(cells, Bounds(0.9, 1.1)).verdict
+        return deciding_cell(cells, Bounds(0.9, 1.1)).verdict
 
     less, more = verdict(RunNoise(share, dof)), verdict(RunNoise(share * times, dof))
     assert more in (less, UNDECIDED)

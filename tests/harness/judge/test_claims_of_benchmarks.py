@@ -13,8 +13,8 @@ import pytest
 from harness.core.boards import BOARDS
 from harness.core.errors import InvalidValueError
 from harness.judge.claims import known
-from harness.judge.figures import STATISTICS
 from harness.judge.published_figures import FIGURES_FILE, load_figures
+from harness.judge.statistics import STATISTICS
 from tools.model_checks import CHECKS, load_statements
 from tools.simulated_campaign import papers_claims
 

@@ -9,23 +9,13 @@ import pytest
 
 from harness.core.cases import Case, CaseSettings
 from harness.core.errors import CannotRunError, InvalidValueError
+from harness.core.mode_texts import DEFAULT
 from harness.core.power_modes import NamedMode, PowerMode
 from harness.judge.case_frame import frame_of_profiles, pooled
-from harness.judge.figures import (
-    ANY_OTHER,
-    CONFIRMED,
-    CONTRADICTED,
-    DEFAULT,
-    UNDECIDED,
-    CaseFigures,
-    Cell,
-    both,
-    exactly,
-    over_modes,
-    ratio,
-    value,
-)  # fmt: skip
 from harness.judge.mode_statistics import greatest_over_least
+from harness.judge.query import ANY_OTHER
+from harness.judge.statistics import over_modes, ratio, value
+from harness.judge.verdict import CONFIRMED, CONTRADICTED, UNDECIDED, CaseFigures, Cell, both, exactly
 from harness.stats.estimates import Drawn, Estimate
 from tests.harness.store.profile_examples import make_profile
 from tests.named_modes import mode_on
@@ -122,9 +112,9 @@ def cells(*values, error=0.01):
 def test_figures_held_against_a_bound_are_a_verdict_and_true_where_it_is_confirmed():
     assert cells(0.8, 0.9) < 1
     assert not cells(0.8, 1.2) < 1
-    assert (cells(0.8, 1.2) < 1).judged.verdict == CONTRADICTED
-    assert (cells(0.99) < 1).judged.verdict == UNDECIDED
-    assert (cells(0.8) < 1).judged.verdict == CONFIRMED
+    assert (cells(0.8, 1.2) < 1).deciding.verdict == CONTRADICTED
+    assert (cells(0.99) < 1).deciding.verdict == UNDECIDED
+    assert (cells(0.8) < 1).deciding.verdict == CONFIRMED
     assert cells(1.2) > 1
     assert cells(1.0).within(0.85, 1.15)
     assert not cells(1.0, 1.3).within(0.85, 1.15)
@@ -178,8 +168,8 @@ def test_counts_are_subtracted_and_averaged_without_noise():
 
 def test_of_two_statistics_both_have_to_hold():
     together = both(cells(0.8), cells(1.2))
-    assert (together < 1).judged.verdict == CONTRADICTED
-    assert (together < 1).judged.n == 2
+    assert (together < 1).deciding.verdict == CONTRADICTED
+    assert (together < 1).deciding.n == 2
     missing = CaseFigures([], "power", "no verdict without a sensor")
     with pytest.raises(CannotRunError, match="without a sensor"):
         both(cells(0.8), missing) < 1  # noqa: B015

@@ -74,6 +74,14 @@ def test_what_kind_of_change_it_is(steps, nights, status):
     assert (nights_of(found), found.status) == (nights, status)
 
 
+@pytest.mark.parametrize(("step", "word"), [(1.012, "slower"), (1 / 1.012, "faster")])
+def test_a_step_within_the_tolerance_is_a_verdict_and_no_change(step, word):
+    values = 100 * np.exp(0.001 * np.random.default_rng(1).standard_normal(NIGHTS))
+    values[NIGHTS // 2 :] *= step
+    found = judged(values)
+    assert (nights_of(found), found.status, found.is_worse) == ([], f"{word}, within the tolerance of 2 %", False)
+
+
 def test_a_noisy_machine_needs_a_greater_step_and_few_runs_say_nothing():
     assert judged(levels(1, (30, STEP)), device="host").steps == []
     assert judged([100.0, 110.0, 120.0]).status == "too few"

@@ -29,7 +29,7 @@ from harness.core.profiles import CLEAN, Minibatch, Series
 from harness.devices.registry import open_device
 from harness.judge.case_frame import frame_of_profiles, pooled
 from harness.judge.claims import judge
-from harness.judge.figures import CONFIRMED, CONTRADICTED
+from harness.judge.verdict import CONFIRMED, CONTRADICTED
 from harness.measure.concurrent import Stretch, overlap
 from harness.measure.run import check, run
 from tests.named_modes import mode_on

@@ -7,7 +7,8 @@ import dataclasses
 import pytest
 
 from harness.judge.case_frame import pooled, read_frame
-from harness.judge.claims import Verdict, judge, store_verdicts, stored_verdicts
+from harness.judge.claims import judge, store_verdicts, stored_verdicts
+from harness.judge.verdict import Verdict
 from harness.report.assembly import write_report
 from harness.report.material import Material
 from harness.store.results import ResultsStore
