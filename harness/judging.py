@@ -20,6 +20,8 @@ from harness.plan import JUDGED_DEVICE, NO_CASE, plan_of
 from harness.summary import left_out_of_verdicts
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from harness.judge.claims import Claim, ClaimOnDevice, DeviceFacts
     from harness.judge.query import Cases
     from harness.judge.verdict import CaseFigures, Verdict
@@ -49,12 +51,8 @@ class ClaimsOfRun:
         """The devices of the file on which claims are judged, limited to those of `--device` if given."""
         from harness.core.cases import INSTANCE_MARK
         from harness.judge.claims import judged_devices
-        from harness.store.frames import profiles
-        from harness.store.results import ResultsStore
 
-        assert self.judged_file is not None
-        with ResultsStore(self.judged_file, read_only=True) as store:
-            devices = judged_devices(profiles(store, include_flagged=True)["device_label"])
+        devices = judged_devices(self._profiles_of_file["device_label"])
         if self._chosen is not None:
             chosen = [name.strip() for name in self._chosen.split(",")]
             devices = [name for name in devices if {name, name.partition(INSTANCE_MARK)[0]} & set(chosen)]
@@ -62,6 +60,15 @@ class ClaimsOfRun:
             whose = f" of {self._chosen}" if self._chosen else ""
             raise CannotRunError(f"{self.judged_file} has no profile{whose}", "measure some: pytest benchmarks")
         return devices
+
+    @functools.cached_property
+    def _profiles_of_file(self) -> pd.DataFrame:
+        from harness.store.frames import profiles
+        from harness.store.results import ResultsStore
+
+        assert self.judged_file is not None
+        with ResultsStore(self.judged_file, read_only=True) as store:
+            return profiles(store, include_flagged=True)
 
     @property
     def cases(self) -> Cases:
@@ -82,7 +89,7 @@ class ClaimsOfRun:
 
         self._progress.line(f"reading {self.results}")
         with ResultsStore(self.results, read_only=True) as store:
-            return Cases(pooled(read_experiments(store)))
+            return Cases(pooled(read_experiments(store, self._profiles_of_file)))
 
     def _read_run(self) -> Cases:
         """What this run measured and resumed, as it calls cases; it has one board of each name."""

@@ -195,21 +195,27 @@ def frame_of_profiles(some: Iterable[Profile]) -> pd.DataFrame:
     return frame_of([record for record, _ in kept], [quantities for _, quantities in kept])
 
 
-def read_frame(store: ResultsStore, numbers: Optional[Sequence[int]] = None) -> pd.DataFrame:
+def read_frame(
+    store: ResultsStore, numbers: Optional[Sequence[int]] = None, frame: Optional[pd.DataFrame] = None
+) -> pd.DataFrame:
     """The same of a results file, or of some of its profiles; raw series are read one profile at a time.
 
-    Where the file has several instances of a board, each is a device of its own: `orin-agx@orin3`.
+    Where the file has several instances of a board, each is a device of its own: `orin-agx@orin3`. `frame` has its
+    profiles if they were read already, flagged ones included.
     """
-    frame = profiles(store, include_flagged=True)
+    if frame is None:
+        frame = profiles(store, include_flagged=True)
     if numbers is not None:
         frame = frame.loc[list(numbers)]
     return _with_quantities(frame, [quantities_of(store.profile(int(number))) for number in frame.index])
 
 
-def read_experiments(store: ResultsStore) -> pd.DataFrame:
+def read_experiments(store: ResultsStore, frame: Optional[pd.DataFrame] = None) -> pd.DataFrame:
     """The same without the profiles of searches, which no claim is judged by."""
-    frame = read_frame(store)
-    return frame[[CHOSEN_BY not in conditions for conditions in frame["conditions"]]]
+    if frame is None:
+        frame = profiles(store, include_flagged=True)
+    is_searched = [CHOSEN_BY in conditions for conditions in frame["conditions"]]
+    return read_frame(store, frame=frame[[not searched for searched in is_searched]])
 
 
 def _with_quantities(frame: pd.DataFrame, quantities: Sequence[Quantities]) -> pd.DataFrame:

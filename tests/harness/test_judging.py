@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import shutil
 import sqlite3
+from types import SimpleNamespace
 
 import pytest
 
 from harness.__main__ import main
 from harness.core.errors import StoreError
+from harness.core.terminal import Progress
 from harness.judge.claims import store_verdicts, stored_verdicts
+from harness.judging import ClaimsOfRun
+from harness.outcome import OUTCOME, PROGRESS, Outcome
 from harness.store.results import ResultsStore
 from tests import warm_pytest
 from tests.harness.store.profile_examples import ENVIRONMENT, make_profile
@@ -236,3 +241,17 @@ def test_a_damaged_verdict_is_named(own, tmp_path):
                     stored_verdicts(store)
         store_verdicts(store, {("sim:xavier-nx", "workers_gain"): None})
         assert stored_verdicts(store).verdicts == ()
+
+
+def test_the_profiles_of_a_judged_file_are_read_once(tmp_path, monkeypatch):
+    """For the devices, before anything is collected, and for the cases."""
+    with ResultsStore(tmp_path / "r.sqlite") as store:
+        store.add(make_profile(), ENVIRONMENT, "run")
+    counts = []
+    records = ResultsStore.records
+    monkeypatch.setattr(ResultsStore, "records", lambda store: counts.append(store.path) or records(store))
+    options = {"jetwatt_judge": str(tmp_path / "r.sqlite"), "jetwatt_assert_takeaways": False, "jetwatt_device": None}
+    stash = {OUTCOME: Outcome(), PROGRESS: Progress(io.StringIO())}
+    run = ClaimsOfRun(SimpleNamespace(getoption=options.get, stash=stash))
+    assert run.devices == list(run.cases.devices) == ["host"]
+    assert len(counts) == 1
