@@ -39,7 +39,7 @@ from harness.judge.comparison import (
     outdated,
 )
 from harness.judge.pairs import Pair, nearest, pair, rest_of, without_question
-from harness.judge.quantities import MIN_MINIBATCHES, QUANTITIES, TIME, JudgedQuantity
+from harness.judge.quantities import MIN_MINIBATCHES, QUANTITIES, TIME, GatedQuantity
 from harness.judge.sides import (
     DECIMALS,
     FORMAT,
@@ -73,7 +73,7 @@ _NOISE = (
 REMEDY = f"to decide: record at least {ENOUGH_RUNS} runs of each case, and measure as many now, on an idle machine"
 
 
-def recorded_median(case: CaseRuns, quantity: JudgedQuantity = TIME) -> Optional[Interval]:
+def recorded_median(case: CaseRuns, quantity: GatedQuantity = TIME) -> Optional[Interval]:
     """The median over all runs of a case with its interval, in the unit of the quantity; None without values."""
     series = case.series(quantity)
     return median_of_runs(series, prior(case.device, quantity.noise)).interval() if series else None
@@ -287,7 +287,7 @@ def _not_compared(case_pair: Pair) -> List[Comparison]:
     return [Comparison(CASES, case_pair.case_id, quantity, status, counts, notes=notes, pair=case_pair)]
 
 
-def _notes(case_pair: Pair, quantity: JudgedQuantity) -> Tuple[str, ...]:
+def _notes(case_pair: Pair, quantity: GatedQuantity) -> Tuple[str, ...]:
     before, after = case_pair.sides
     notes = ["; ".join(case_pair.differ)] if case_pair.differ else []
     if after.flagged:

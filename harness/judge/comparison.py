@@ -26,7 +26,7 @@ from harness.core.cases import TRAINING
 from harness.core.terminal import counted
 from harness.core.units import share_to_percent
 from harness.judge.pairs import Pair, ratios
-from harness.judge.quantities import FAST_TIME, JudgedQuantity
+from harness.judge.quantities import FAST_TIME, GatedQuantity
 from harness.judge.tolerances import Tolerance
 from harness.stats.comparison import (
     FAST_MINIBATCHES,
@@ -79,7 +79,7 @@ class Comparison(NamedTuple):
 
     scope: str  # `CASES`, `WORKLOADS` or `OVERALL`
     name: str  # the case's id, the workload's name, or `overall`
-    quantity: JudgedQuantity
+    quantity: GatedQuantity
     status: str  # the verdict: by `verdict_of`, or one of the constants above
     counts: Tuple[int, int] = (0, 0)  # runs of a case on both sides; cases of a workload and overall
     change: Optional[Change] = None  # the ratio; None if it was not compared
@@ -156,7 +156,7 @@ _Test = Callable[[Sequence[Pair]], Optional[_Result]]
 
 def compare_pairs(
     pairs: Sequence[Pair],
-    quantity: JudgedQuantity,
+    quantity: GatedQuantity,
     tolerance: Tolerance,
     same_question: bool,
     noise: Optional[RunNoise] = None,
@@ -193,12 +193,12 @@ def compare_pairs(
     return comparisons
 
 
-def _has_enough(case_pair: Pair, quantity: JudgedQuantity) -> bool:
+def _has_enough(case_pair: Pair, quantity: GatedQuantity) -> bool:
     fewest_runs = min(len(case.series()) for case in case_pair.sides)
     return case_pair.fewest_minibatches >= quantity.fewest and (quantity != FAST_TIME or fewest_runs >= FEWEST_RUNS)
 
 
-def _subjects(measured: Sequence[Pair], enough: Sequence[Pair], quantity: JudgedQuantity) -> List[List[_Subject]]:
+def _subjects(measured: Sequence[Pair], enough: Sequence[Pair], quantity: GatedQuantity) -> List[List[_Subject]]:
     """The cases, the workloads, and all cases; each of these has a correction of its own."""
     cases = []
     testable = {case_pair.key for case_pair in enough}
@@ -231,7 +231,7 @@ def _permutation_test(pairs: Sequence[Pair]) -> _Test:
 
 
 def _noise_test(
-    pairs: Sequence[Pair], quantity: JudgedQuantity, same_question: bool, noise: Optional[RunNoise]
+    pairs: Sequence[Pair], quantity: GatedQuantity, same_question: bool, noise: Optional[RunNoise]
 ) -> _Test:
     """A t-test by a model of the noise, which is learned from all pairs, and a rank-sum test that has to agree."""
     modelled = ratios(pairs, quantity, same_question, noise)
@@ -252,7 +252,7 @@ _RunLogs = Dict[Tuple[str, int], Dict[Tuple[str, int], float]]
 """By the key of a case and the number of its side: the logarithm of a quantile of each of its runs."""
 
 
-def _logs_of_runs(pairs: Sequence[Pair], quantity: JudgedQuantity, share: float) -> _RunLogs:
+def _logs_of_runs(pairs: Sequence[Pair], quantity: GatedQuantity, share: float) -> _RunLogs:
     return {
         (case_pair.key, number): {
             run: float(np.log(np.quantile(values, share))) for run, values in side.by_run(quantity).items()
@@ -279,20 +279,20 @@ def is_beyond(ratio: float, share: float) -> bool:
     return not 1 / (1 + share) <= ratio <= 1 + share
 
 
-def verdict_of(quantity: JudgedQuantity, change: Change, p_value: float, tolerance: float) -> str:
+def verdict_of(quantity: GatedQuantity, change: Change, p_value: float, tolerance: float) -> str:
     """The verdict on a change; `p_value` after Holm's correction, `tolerance` a share."""
     if p_value < SIGNIFICANCE:
         return significant_verdict(quantity, change.ratio, tolerance)
     return INCONCLUSIVE if doubt_of(quantity, change, tolerance) else SAME
 
 
-def significant_verdict(quantity: JudgedQuantity, ratio: float, tolerance: float) -> str:
+def significant_verdict(quantity: GatedQuantity, ratio: float, tolerance: float) -> str:
     """`slower`, or `slower, within the tolerance of 5 %`."""
     word = quantity.worse if quantity.is_worse(ratio) else quantity.better
     return word if is_beyond(ratio, tolerance) else f"{word}, within the tolerance of {share_to_percent(tolerance):g} %"
 
 
-def doubt_of(quantity: JudgedQuantity, change: Change, tolerance: float) -> str:
+def doubt_of(quantity: GatedQuantity, change: Change, tolerance: float) -> str:
     """Why a change that is not significant may still be one; empty if it shows no difference.
 
     Noise is in doubt from the tolerance of a baseline on: with a smaller one, most comparisons would be inconclusive.

@@ -37,7 +37,7 @@ from harness.judge.comparison import (
 )
 from harness.judge.nights import ReadReport, read_nights, silent
 from harness.judge.profile_columns import ProfileColumns, ProfileSubject, as_text, microseconds
-from harness.judge.quantities import QUANTITIES, JudgedQuantity, quantity_named
+from harness.judge.quantities import QUANTITIES, GatedQuantity, quantity_named
 from harness.judge.tolerances import CarriedThreshold, describe_carried, distinct
 from harness.stats import noise
 from harness.stats.change_points import (
@@ -122,7 +122,7 @@ class CaseSeries(NamedTuple):
         return self.quantity.worse if is_worse else self.quantity.better
 
     @property
-    def quantity(self) -> JudgedQuantity:
+    def quantity(self) -> GatedQuantity:
         return quantity_named(self.figure)
 
     @property
@@ -294,7 +294,7 @@ class _Points:
         self.versions = [json.loads(text) for text in runs.texts["software"]]
         self._medians = {quantity: _medians(runs[quantity.column], starts, ends - starts) for quantity in QUANTITIES}
 
-    def of(self, start: int, stop: int, quantity: JudgedQuantity) -> SeriesPoints:
+    def of(self, start: int, stop: int, quantity: GatedQuantity) -> SeriesPoints:
         """Those runs from `start` to `stop` that have the quantity."""
         values = self._medians[quantity][start:stop]
         has_none = np.isnan(values)

@@ -7,7 +7,7 @@ from typing import Any, Dict, Iterable, List, NamedTuple, Optional, Sequence, Se
 
 from harness.core.errors import UnknownNameError
 from harness.core.terminal import available_hint
-from harness.judge.quantities import TIME, JudgedQuantity
+from harness.judge.quantities import TIME, GatedQuantity
 from harness.judge.sides import SAYS_NOTHING, CaseRuns
 from harness.stats.comparison import Runs, RunsRatio, compare_runs, learn_noise
 from harness.stats.noise import RunNoise, prior
@@ -172,7 +172,7 @@ def environment_changes(pairs: Iterable[Pair]) -> List[str]:
 
 def ratios(
     pairs: Sequence[Pair],
-    quantity: JudgedQuantity = TIME,
+    quantity: GatedQuantity = TIME,
     same_question: bool = False,
     noise: Optional[RunNoise] = None,
 ) -> Dict[str, RunsRatio]:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 MIN_MINIBATCHES = 10  # with fewer clean minibatches on a side, noise cannot be distinguished from a change
 
 
-class JudgedQuantity(NamedTuple):
+class GatedQuantity(NamedTuple):
     name: str  # as tables and JSON have it
     column: str  # of a profile's aggregates and of frames; ends in the unit
     unit: str  # of the column
@@ -60,7 +60,7 @@ class JudgedQuantity(NamedTuple):
         return np.array(values, dtype=float)
 
 
-TIME = JudgedQuantity(
+TIME = GatedQuantity(
     "minibatch time",
     "minibatch_time_ms",
     "ms",
@@ -72,7 +72,7 @@ TIME = JudgedQuantity(
     fewest=MIN_MINIBATCHES,
 )
 FAST_TIME = TIME._replace(name="fast minibatch time")  # of the fast minibatches of the fast runs, not of all
-POWER = JudgedQuantity(
+POWER = GatedQuantity(
     "power",
     "power_mw",
     "mW",
@@ -85,7 +85,7 @@ POWER = JudgedQuantity(
     to_shown=mw_to_w,
 )
 
-MEMORY = JudgedQuantity(
+MEMORY = GatedQuantity(
     "peak memory",
     "memory_peak_bytes",
     "bytes",
@@ -101,7 +101,7 @@ MEMORY = JudgedQuantity(
 QUANTITIES = (TIME, POWER, MEMORY)
 
 
-def quantity_named(name: str) -> JudgedQuantity:
+def quantity_named(name: str) -> GatedQuantity:
     """By its name or its column."""
     quantities = {text: quantity for quantity in QUANTITIES for text in (quantity.name, quantity.column)}
     if name not in quantities:

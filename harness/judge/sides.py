@@ -26,7 +26,7 @@ from harness.core.errors import InvalidValueError, StoreError
 from harness.core.files import read_json
 from harness.core.profiles import Profile
 from harness.core.units import s_to_ms
-from harness.judge.quantities import QUANTITIES, TIME, JudgedQuantity
+from harness.judge.quantities import QUANTITIES, TIME, GatedQuantity
 from harness.store.conditions import (
     NAMED_IN_CONDITIONS,
     RAW_PRUNED,
@@ -66,7 +66,7 @@ class Run(msgspec.Struct, frozen=True):
     times_ms: Tuple[float, ...]  # none of an idle state
     figures: Dict[str, float] = {}  # by column, its further reliable figures of `QUANTITIES`
 
-    def values(self, quantity: JudgedQuantity) -> Tuple[float, ...]:
+    def values(self, quantity: GatedQuantity) -> Tuple[float, ...]:
         if quantity.of_minibatches:
             return self.times_ms
         return (self.figures[quantity.column],) if quantity.column in self.figures else ()
@@ -95,13 +95,13 @@ class CaseRuns:
     def device(self) -> str:
         return str(self.conditions.get("device", ""))
 
-    def by_run(self, quantity: JudgedQuantity = TIME) -> Dict[Tuple[str, int], Tuple[float, ...]]:
+    def by_run(self, quantity: GatedQuantity = TIME) -> Dict[Tuple[str, int], Tuple[float, ...]]:
         """The values of each run that has any, by run id and number of the profile within it."""
         ids = [run.run_id for run in self.runs]
         values = [run.values(quantity) for run in self.runs]
         return {(ids[place], ids[:place].count(ids[place])): own for place, own in enumerate(values) if own}
 
-    def series(self, quantity: JudgedQuantity = TIME) -> List[Tuple[float, ...]]:
+    def series(self, quantity: GatedQuantity = TIME) -> List[Tuple[float, ...]]:
         return list(self.by_run(quantity).values())
 
 

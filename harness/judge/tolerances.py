@@ -8,7 +8,7 @@ from harness.core.board_threshold import BoardThreshold
 from harness.core.errors import InvalidValueError
 from harness.core.units import share_to_percent
 from harness.judge.pairs import Pair
-from harness.judge.quantities import QUANTITIES, JudgedQuantity
+from harness.judge.quantities import QUANTITIES, GatedQuantity
 
 CarriedThreshold = Tuple[BoardThreshold, Mapping[str, Any]]
 """A threshold that profiles carry, and their versions of software by name."""
@@ -18,14 +18,14 @@ class Tolerance(NamedTuple):
     """How large a change may be: the given share, else that of the board, else the default."""
 
     given: Optional[float] = None  # a share, for all quantities
-    default: Optional[float] = None  # a share, for all quantities; None for each one's `JudgedQuantity.tolerance`
+    default: Optional[float] = None  # a share, for all quantities; None for each one's `GatedQuantity.tolerance`
 
     def check(self) -> None:
         """InvalidValueError for a given share below 0."""
         if self.given is not None and not self.given >= 0:
             raise InvalidValueError(f"the threshold must be 0 or more, got {share_to_percent(self.given):g} %")
 
-    def share(self, pairs: Sequence[Pair], quantity: JudgedQuantity) -> float:
+    def share(self, pairs: Sequence[Pair], quantity: GatedQuantity) -> float:
         """The share of these pairs; the largest of theirs."""
         if self.given is not None:
             return self.given
@@ -51,7 +51,7 @@ class Tolerance(NamedTuple):
         return [(side.threshold, side.conditions) for side in sides if side.threshold is not None]
 
 
-def _share(case_pair: Pair, quantity: JudgedQuantity, default: float) -> float:
+def _share(case_pair: Pair, quantity: GatedQuantity, default: float) -> float:
     carried = [side.threshold.shares for side in case_pair.sides if side.threshold is not None]
     return max((shares[quantity.column] for shares in carried if quantity.column in shares), default=default)
 
