@@ -108,7 +108,7 @@ def test_a_model_that_is_fitted_otherwise_than_when_it_was_saved_says_how_far_of
     assert load_model(path).deviation == 0
     infer = LogLinear._infer
     monkeypatch.setattr(
-        LogLinear, "_infer", lambda self, rows: dataclasses.replace(infer(self, rows), power_mw=np.full(54, 1.0))
+        LogLinear, "_infer", lambda self, rows: dataclasses.replace(infer(self, rows), log_power=np.zeros(54))
     )
     assert load_model(path).deviation == pytest.approx(1, abs=1e-3)
 

@@ -157,7 +157,7 @@ class Pessimist(NearlyRight):
     def _infer(self, rows):
         right = super()._infer(rows)
         slow, high = (np.full(len(TABLE), 2 * figures.max()) for figures in (TABLE.time_ms, TABLE.power_mw))
-        return dataclasses.replace(right, time_ms=slow, power_mw=high)
+        return dataclasses.replace(right, log_time=np.log(slow), log_power=np.log(high))
 
 
 @pytest.mark.parametrize(("quantity", "figures"), [("time_ms", TABLE.time_ms), ("power_mw", TABLE.power_mw)])
