@@ -25,7 +25,7 @@ from harness.core.units import kib_to_bytes
 from harness.simulation.corpus import simulate_corpus
 from harness.stats.estimates import Interval, paired_ratio
 from predictors.evaluation import fit_to
-from predictors.models.base import DEFAULT, make_predictor, predictor_class
+from predictors.models.registry import DEFAULT, make_predictor, predictor_class
 from predictors.profiles import Profiles, tables_of
 
 GOAL_S = 0.5

@@ -35,8 +35,8 @@ from jetwatt.reporting import report as report
 from jetwatt.results import open_results as open_results
 from predictors.goals import Goal as Goal
 from predictors.goals import power_budget as power_budget
-from predictors.models.base import make_predictor as make_predictor
-from predictors.models.base import predictor_class as predictor_class
+from predictors.models.registry import make_predictor as make_predictor
+from predictors.models.registry import predictor_class as predictor_class
 from predictors.search.concurrent import concurrent as concurrent
 from predictors.search.evaluate import evaluate as evaluate
 from predictors.search.fitting import fit as fit

@@ -21,7 +21,8 @@ from harness.core.errors import InvalidValueError
 from harness.core.metrics import minibatch_energy_mws, quartiles
 from harness.core.units import share_to_percent
 from predictors.forecast import Forecast
-from predictors.models.base import Predictor, make_predictor, predictor_class
+from predictors.models.base import Predictor
+from predictors.models.registry import make_predictor, parameters_of, predictor_class
 from predictors.profiles import Profiles
 from predictors.sampling import choose_by_profiling, profiling_seconds
 
@@ -123,7 +124,9 @@ class Target:
     profiled: Optional[Profiles] = None
     hierarchy: Optional[Hierarchy] = None  # the prior of physical-gp; the one that comes with the suite by default
     counts: Optional[Dict[str, Counts]] = None  # operation counts of networks, by workload
-    params: Mapping[str, Any] = dataclasses.field(default_factory=dict)  # parameters that override predictors' defaults
+    params: Mapping[str, Any] = dataclasses.field(
+        default_factory=dict
+    )  # defaults overridden, of predictors that have them
 
     @property
     def name(self) -> str:
@@ -131,9 +134,10 @@ class Target:
 
     def make(self, predictor: str, seed: int, within_table: bool = True) -> Predictor:
         """A predictor for this target; with `within_table` it refuses clocks that the table does not have."""
-        table = self.table
+        table, kind = self.table, predictor_class(predictor)
+        params = {name: value for name, value in self.params.items() if name in parameters_of(kind)}
         return make_predictor(
-            predictor_class(predictor),
+            kind,
             references=self.references,
             space=table.space() if within_table else None,
             board=table.device,
@@ -141,7 +145,7 @@ class Target:
             hierarchy=self.hierarchy,
             counts=self.counts,
             seed=seed,
-            **self.params,
+            **params,
         )
 
     def rows(self, count: Optional[int], sampling: str, repeat: int, seed: int = 0) -> np.ndarray:

@@ -29,7 +29,7 @@ from harness.judge.statistics import STATISTICS
 from harness.store import database, frames
 from harness.workloads import registry as workloads
 from jetwatt.cli import COMMANDS
-from predictors.models.base import MODULES
+from predictors.models.registry import ENTRY_POINTS, MODULES
 from predictors.strategies.registry import STRATEGIES
 from tools.docs.commands import EXIT_CODES, Action, actions_of
 from tools.docs.reference import OURS, fixtures_of, own_classes_returned
@@ -150,7 +150,7 @@ def _values() -> Iterator[Name]:
     yield from (("campaign", name) for name in SHIPPED)
     yield from (("predictor", name) for name in MODULES)
     yield from (("strategy", name) for name in STRATEGIES)
-    yield from (("entry point", group) for group in (workloads.ENTRY_POINTS, device_types.ENTRY_POINTS))
+    yield from (("entry point", group) for group in (workloads.ENTRY_POINTS, device_types.ENTRY_POINTS, ENTRY_POINTS))
 
 
 def base_version(version: str) -> str:

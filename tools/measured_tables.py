@@ -12,7 +12,7 @@ from harness.core.units import mw_to_w, share_to_percent, w_to_mw
 from harness.simulation.model import Load, cached_share, repetition_factors, simulate
 from harness.simulation.parameters import SIMULATED_BOARDS, SIMULATED_WORKLOADS, load_board_parameters
 from predictors.evaluation import errors, fit_to, odd_rows, predict_rows
-from predictors.models.base import predictor_class
+from predictors.models.registry import predictor_class
 from predictors.profiles import Profiles, tables_of
 from tools.simulated_answers import BOARD, PHYSICS, WORKLOAD, Parameters, fitted_parameters
 

@@ -17,9 +17,10 @@ from harness.simulation.model import Load, cached_share, simulate
 from harness.simulation.parameters import load_board_parameters, load_workload_parameters
 from predictors.evaluation import Target, coverage, errors, fit_to, predict_rows
 from predictors.goals import budget_goals
-from predictors.models.base import DEFAULT, one_blas_thread
+from predictors.models.base import one_blas_thread
 from predictors.models.physical_gp.learning import learn_hierarchy
 from predictors.models.physical_gp.prior import Hierarchy
+from predictors.models.registry import DEFAULT
 from predictors.profiles import ARRAYS, Profiles, find_table, tables_of
 from predictors.strategies.evaluation import summarise, sweep
 from predictors.strategies.search import BinarySearch

@@ -10,7 +10,8 @@ from harness.cli.options import options_of, output_file
 from harness.core.errors import InvalidValueError
 from harness.core.measured_tables import corpus_file
 from predictors.cli.evaluate import add_learning_arguments, parse_counts
-from predictors.models.base import ALL, DEFAULT, MODULES
+from predictors.models.base import ALL
+from predictors.models.registry import DEFAULT, known_predictors
 from predictors.search.fitting import fit
 
 
@@ -20,7 +21,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--target", required=True, metavar="W", help="the workload")
     add("--device", help="the device, if the corpus has the workload on several")
     add("--out", type=output_file, required=True, metavar="M", help="where to save the predictor")
-    add("--predictor", choices=tuple(MODULES), default=DEFAULT, help=f"default: {DEFAULT}")
+    add("--predictor", choices=known_predictors(), default=DEFAULT, help=f"default: {DEFAULT}")
     add_learning_arguments(parser, modes=ALL, several=False)
     add("--seed", type=int, default=0, help="the same seed gives the same predictor (default: 0)")
 

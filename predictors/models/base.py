@@ -1,15 +1,10 @@
-"""The base class of predictors, in scikit-learn's style (`__init__`, `fit`, `predict`), and the predictors by name.
-
-Fitted attributes end in `_`. The module of a predictor is imported on first use.
-"""
+"""The base class of predictors, in scikit-learn's style: `__init__`, `fit`, `predict`; fitted attributes end in `_`."""
 
 from __future__ import annotations
 
 import abc
 import dataclasses
 import functools
-import importlib
-import inspect
 import math
 import numbers
 from typing import (
@@ -21,7 +16,6 @@ from typing import (
     List,
     Optional,
     Sequence,
-    Type,
     TypeVar,
     Union,
 )
@@ -53,20 +47,6 @@ Some = TypeVar("Some", bound="Predictor")
 
 LEAST_VARIED = 4  # profiled modes from which on a setting that never varied counts as fixed
 ALL = "all"
-DEFAULT = "physical-gp"  # if no predictor is named
-MODULES: Dict[str, str] = {
-    DEFAULT: "predictors.models.physical_gp",
-    "powertrain": "predictors.models.powertrain",
-    "nn": "predictors.models.networks",
-    "ridge": "predictors.models.linear",
-    "gbr": "predictors.models.scikit_learn",
-    "random-forest": "predictors.models.scikit_learn",
-    "decision-tree": "predictors.models.scikit_learn",
-    "mlp": "predictors.models.scikit_learn",
-    "linear": "predictors.models.linear",
-    "linear-energy": "predictors.models.linear",
-    "npe": "predictors.models.vendor_estimate",
-}
 
 
 class Predictor(abc.ABC):
@@ -356,10 +336,6 @@ def _shown(value: Any) -> str:
     return f"{value:g}" if _is_number(value) else repr(value)
 
 
-def predictor_names(text: str) -> List[str]:
-    return names_in(text, MODULES, "predictor")
-
-
 def listed(names: Union[str, Sequence[str]]) -> List[str]:
     """Names given as one or several."""
     return [names] if isinstance(names, str) else list(names)
@@ -373,18 +349,6 @@ def names_in(text: str, available: Iterable[str], what: str) -> List[str]:
             raise UnknownNameError(f"{what} {name!r} is unknown", f"{available_hint(name, available_names)}; or {ALL}")
         names += available_names if name == ALL else [name]
     return list(dict.fromkeys(names))
-
-
-def predictor_class(name: str) -> Type[Predictor]:
-    """The class of a predictor by its name, such as `physical-gp`; UnknownNameError lists the names."""
-    if name not in MODULES:
-        raise UnknownNameError(f"predictor {name!r} is unknown", available_hint(name, MODULES))
-    module = importlib.import_module(MODULES[name])
-    return next(
-        value
-        for value in vars(module).values()
-        if inspect.isclass(value) and issubclass(value, Predictor) and getattr(value, "name", None) == name
-    )
 
 
 def usual_batch_size(predictor: Predictor) -> int:
@@ -406,9 +370,3 @@ def limits_mw_of(predictor: Predictor, power_limit: PowerLimits) -> Optional[np.
     if not limits_w or min(limits_w) <= 0:
         raise InvalidValueError(f"power_limit is {power_limit!r}, expected W above 0", "100, or several: [100, 150]")
     return np.array([round(w_to_mw(limit_w)) for limit_w in limits_w], dtype=np.int64)
-
-
-def make_predictor(kind: Type[Predictor], **offered: Any) -> Predictor:
-    """A predictor made with those of the offered parameters (`references`, `space`, `seed`, ...) that it takes."""
-    parameters = inspect.signature(kind.__init__).parameters  # that of a class is its __new__'s in Python 3.8
-    return kind(**{name: value for name, value in offered.items() if name in parameters})

@@ -22,7 +22,8 @@ from harness.core.corpus import TASKS
 from harness.core.environment import describe_environment
 from harness.core.errors import InvalidValueError, NotFittedError, StoreError
 from harness.core.files import write_output
-from predictors.models.base import Predictor, predictor_class
+from predictors.models.base import Predictor
+from predictors.models.registry import predictor_class
 
 VERSION = 2
 MAGIC = b"jetwatt-model"

@@ -15,7 +15,7 @@ from harness.core.units import ms_to_s
 from harness.store.corpora import corpus_rows, newest
 from harness.store.frames import STORES, minibatches, profiles, telemetry
 from harness.store.results import ResultsStore
-from predictors.models.base import predictor_class
+from predictors.models.registry import predictor_class
 from predictors.profiles import Profiles, tables_of
 from predictors.sampling import MINIBATCHES
 

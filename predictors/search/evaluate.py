@@ -20,9 +20,10 @@ from harness.core.errors import CannotRunError, InvalidValueError, UnknownNameEr
 from harness.core.measured_tables import corpus_file
 from harness.core.terminal import available_hint
 from predictors.evaluation import make_target
-from predictors.models.base import ALL, MODULES, check_number, listed, names_in
+from predictors.models.base import ALL, check_number, listed
 from predictors.models.networks import HIDDEN, LOSSES
 from predictors.models.persistence import file_sha256
+from predictors.models.registry import predictor_names
 from predictors.models.regression import SCALES
 from predictors.profiles import find_table
 from predictors.search.corpora import load_tables, note_on_medians
@@ -97,7 +98,7 @@ def evaluate(
     hierarchy = load_prior(prior)
     params = {} if loss is None else {"loss": loss}
     plan = TrialPlan(
-        predictors=tuple(names_in(",".join(listed(predictors)), MODULES, "predictor")),
+        predictors=tuple(predictor_names(",".join(listed(predictors)))),
         targets=tuple(
             dataclasses.replace(make_target(table, own_references, hierarchy, counts), params=params)
             for table, own_references in zip(targets, references)

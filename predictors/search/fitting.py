@@ -22,7 +22,6 @@ from predictors.forecast import LEVEL, Forecast, describe_unprofiled
 from predictors.goals import within
 from predictors.models.base import (
     ALL,
-    DEFAULT,
     Predictor,
     check_number,
     check_probability,
@@ -31,6 +30,7 @@ from predictors.models.base import (
     usual_batch_size,
 )
 from predictors.models.persistence import file_sha256, load_model, save_model
+from predictors.models.registry import DEFAULT, make_predictor, predictor_class
 from predictors.profiles import CONTRADICTION, TABLE_KEY, Profiles, find_table, tables_of
 from predictors.search.corpora import load_tables, note_on_medians
 from predictors.search.targets import find_reference, load_prior, unprofiled_target
@@ -98,6 +98,7 @@ def fit(
         references = [find_reference(there, name, task, table.device) for name in listed(reference)]
         target = make_target(table.usable(), references, hierarchy)
     if loss is not None:
+        make_predictor(predictor_class(predictor), loss=loss)  # refuses a predictor without one
         target = dataclasses.replace(target, params={"loss": loss})
     table = target.table
     is_all = modes is None or modes >= len(table)

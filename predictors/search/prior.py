@@ -11,7 +11,7 @@ from harness.core.files import write_output
 from harness.core.measured_tables import corpus_file
 from harness.core.terminal import available_hint
 from predictors.evaluation import Target, make_target
-from predictors.models.base import DEFAULT
+from predictors.models.registry import DEFAULT
 from predictors.profiles import Profiles
 from predictors.search.corpora import load_all_tables
 from predictors.search.evaluate import Evaluation, Report, no_report, numbers_of_modes, run_evaluation

@@ -24,8 +24,9 @@ from harness.judge.published_figures import read_published
 from harness.judge.verdict import CONFIRMED, CONTRADICTED, UNDECIDED
 from predictors.evaluation import Target, spread
 from predictors.goals import budget_goals
-from predictors.models.base import ALL, DEFAULT, predictor_names
+from predictors.models.base import ALL
 from predictors.models.linear import PAPERS_SUBSET, ranked_subsets
+from predictors.models.registry import DEFAULT, predictor_names
 from predictors.scenarios import ProfileSource, Scenario, ScenarioCase
 from predictors.search.evaluate import Report, no_report, run_evaluation
 from predictors.search.scenario import named_modes, plan_on_tables

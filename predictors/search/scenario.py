@@ -18,7 +18,7 @@ from harness.devices.simulated import SimulatedDevice
 from harness.simulation.corpus import simulate_corpus
 from harness.simulation.model import repetition_factors
 from harness.simulation.parameters import load_board_parameters
-from predictors.models.base import predictor_names
+from predictors.models.registry import predictor_names
 from predictors.profiles import Profiles, tables_of
 from predictors.sampling import MINIBATCHES
 from predictors.scenarios import SCENARIOS, ProfileSource, Scenario, find_scenario, make_plan

@@ -13,7 +13,7 @@ from harness.core.errors import InvalidValueError
 from harness.core.power_modes import UNKNOWN_KHZ, PowerMode
 from harness.core.units import mw_to_w, w_to_mw
 from predictors.goals import Goal
-from predictors.models.base import make_predictor, predictor_class
+from predictors.models.registry import make_predictor, predictor_class
 from predictors.strategies.protocol import Choice, History, Strategy
 from predictors.strategies.search import Grid
 

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, List, NamedTuple, Optiona
 
 from harness.core.errors import InvalidValueError
 from harness.core.power_modes import PowerModeSpace
-from predictors.models.base import Predictor, make_predictor, names_in, predictor_class
+from predictors.models.base import Predictor, names_in
+from predictors.models.registry import make_predictor, predictor_class
 from predictors.profiles import Profiles
 from predictors.strategies.closed_loop import ClosedLoop, OneShot, design_for
 from predictors.strategies.fixed import GreatestEstimatedPower, Maxn, Presets, VendorPreset

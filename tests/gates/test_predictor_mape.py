@@ -17,10 +17,11 @@ from harness.core.measured_tables import load_table
 from predictors.evaluation import Target, fit_to, make_target, predict_rows
 from predictors.forecast import Forecast
 from predictors.models import networks, physical_gp, powertrain
-from predictors.models.base import MODULES, Predictor, one_blas_thread, predictor_class
+from predictors.models.base import Predictor, one_blas_thread
 from predictors.models.physical_gp import posterior
 from predictors.models.physical_gp.learning import learn_hierarchy
 from predictors.models.physical_gp.prior import Hierarchy, priors_for
+from predictors.models.registry import MODULES, predictor_class
 from predictors.profiles import ARRAYS, Profiles, find_table, tables_of
 from predictors.scenarios import ProfileSource
 from predictors.search.scenario import simulated

@@ -8,10 +8,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-import predictors.models.base
-from harness.core.errors import InvalidValueError, UnknownNameError
+import predictors.models.registry
+from harness.core.errors import DependencyError, InvalidValueError, UnknownNameError
 from predictors.evaluation import Target, fit_to, mape, predict_rows, summarise
-from predictors.models.base import MODULES, make_predictor, predictor_class, predictor_names
+from predictors.models.registry import ENTRY_POINTS, MODULES, make_predictor, predictor_class, predictor_names
 from predictors.sampling import SAMPLERS, profiling_seconds
 from predictors.trials import Group, TrialPlan, format_results, format_skipped, run_plan
 from tests.predictors.plain_predictors import LogLinear, Nothing, made_table
@@ -22,7 +22,7 @@ TABLE = made_table(noise=0.1)
 @pytest.fixture(autouse=True)
 def _known(monkeypatch):
     for kind in (LogLinear, Nothing):
-        monkeypatch.setitem(predictors.models.base.MODULES, kind.name, kind.__module__)
+        monkeypatch.setitem(predictors.models.registry.MODULES, kind.name, kind.__module__)
 
 
 @pytest.mark.parametrize("tested", [None, np.array([3, 30])])
@@ -162,3 +162,34 @@ def test_predictors_are_named_with_commas_or_all_at_once():
 def test_a_predictor_takes_of_what_is_offered_what_it_has():
     made = make_predictor(LogLinear, seed=5, board="orin-agx", references=(TABLE,))
     assert (made.seed, made.references) == (5, (TABLE,))
+
+
+def test_a_parameter_that_a_predictor_does_not_have_is_refused_with_the_nearest_name():
+    with pytest.raises(InvalidValueError, match=r"log-linear has no parameter 'rigde'; did you mean ridge\?"):
+        make_predictor(LogLinear, rigde=2.0)
+
+
+def test_a_package_brings_a_predictor_by_an_entry_point(tmp_path, monkeypatch):
+    about = tmp_path / "rivers-0.1.dist-info"
+    about.mkdir()
+    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: rivers\nVersion: 0.1\n")
+    declared = "flat = rivers:Flat\nlost = rivers:Lost\nother = rivers:Flat\nnone = rivers:np\n"
+    (about / "entry_points.txt").write_text(f"[{ENTRY_POINTS}]\n{declared}")
+    (tmp_path / "rivers.py").write_text(
+        "import numpy as np\n"
+        "from tests.predictors.plain_predictors import LogLinear\n"
+        "class Flat(LogLinear):\n"
+        "    name = 'flat'\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    flat = predictor_class("flat")
+    assert predictor_names("flat,ridge") == ["flat", "ridge"]
+    assert flat().fit(TABLE).predict(TABLE).time_ms == pytest.approx(LogLinear().fit(TABLE).predict(TABLE).time_ms)
+    with pytest.raises(
+        DependencyError, match=r"predictor 'lost' of package rivers 0\.1 cannot be loaded: rivers:Lost: "
+    ):
+        predictor_class("lost")
+    with pytest.raises(InvalidValueError, match="has the name 'flat'; its attribute name must be 'other'"):
+        predictor_class("other")
+    with pytest.raises(InvalidValueError, match="rivers:np is not a predictor"):
+        predictor_class("none")

@@ -14,7 +14,7 @@ import pandas as pd
 import pytest
 
 import jetwatt
-import predictors.models.base
+import predictors.models.registry
 from harness.core.boards import load_board
 from harness.core.cases import Case, CaseSettings
 from harness.core.corpus import write_corpus
@@ -45,7 +45,7 @@ WORKLOADS = ("resnet18-imagenet", "yolov8n-coco")
 @pytest.fixture(autouse=True)
 def _known(monkeypatch):
     for kind in (LogLinear, Nothing):
-        monkeypatch.setitem(predictors.models.base.MODULES, kind.name, kind.__module__)
+        monkeypatch.setitem(predictors.models.registry.MODULES, kind.name, kind.__module__)
 
 
 @pytest.fixture(name="corpus")

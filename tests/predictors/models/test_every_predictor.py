@@ -12,8 +12,8 @@ import pytest
 
 from harness.core.errors import InvalidValueError, NotFittedError
 from predictors.evaluation import Target
-from predictors.models.base import MODULES, make_predictor, predictor_class
 from predictors.models.persistence import load_model, save_model
+from predictors.models.registry import MODULES, make_predictor, parameters_of, predictor_class
 from predictors.trials import TrialPlan, run_plan
 from tests.predictors.plain_predictors import SPACE, made_table
 
@@ -32,7 +32,9 @@ SLOW = ("mlp", "random-forest")  # what they share with the other estimators of 
 def predictor(request):
     if MODULES[request.param].endswith("scikit_learn"):
         pytest.importorskip("sklearn")
-    return make_predictor(predictor_class(request.param), references=(REFERENCE,), board=BOARD, seed=0, **SMALL)
+    kind = predictor_class(request.param)
+    small = {name: value for name, value in SMALL.items() if name in parameters_of(kind)}
+    return make_predictor(kind, references=(REFERENCE,), board=BOARD, seed=0, **small)
 
 
 def fit(predictor, rows=LEARNED, **changes):
@@ -164,7 +166,7 @@ def test_a_mode_profiled_twice_with_other_figures_counts_once_or_is_two_entries(
 
 def test_predictors_load_nothing_heavy_before_one_is_asked_for_and_are_made_without_torch():
     script = (
-        "import sys, predictors.__main__, predictors.models.base as r\n"
+        "import sys, predictors.__main__, predictors.models.registry as r\n"
         "try: predictors.__main__.main(['--help'])\n"
         "except SystemExit: pass\n"
         "found = {'torch', 'sklearn', 'scipy', 'pandas', 'matplotlib'} & set(sys.modules)\n"

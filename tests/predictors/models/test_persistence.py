@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import predictors.models.base
+import predictors.models.registry
 from harness.core.errors import InvalidValueError, NotFittedError, StoreError, UnknownNameError
 from predictors.models.persistence import load_model, save_model
 from predictors.search.fitting import describe_origin
@@ -23,7 +23,7 @@ TABLE = made_table(noise=0.05)
 
 @pytest.fixture(autouse=True)
 def _known(monkeypatch):
-    monkeypatch.setitem(predictors.models.base.MODULES, LogLinear.name, LogLinear.__module__)
+    monkeypatch.setitem(predictors.models.registry.MODULES, LogLinear.name, LogLinear.__module__)
 
 
 def fitted(**params):
@@ -115,7 +115,7 @@ def test_a_model_that_is_fitted_otherwise_than_when_it_was_saved_says_how_far_of
 
 def test_a_model_of_a_predictor_that_is_gone_says_so(path, monkeypatch):
     save_model(path, fitted(), {})
-    monkeypatch.delitem(predictors.models.base.MODULES, LogLinear.name)
+    monkeypatch.delitem(predictors.models.registry.MODULES, LogLinear.name)
     with pytest.raises(UnknownNameError, match="log-linear"):
         load_model(path)
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from predictors.models.base import MODULES, Predictor, make_predictor, predictor_class
+from predictors.models.base import Predictor
+from predictors.models.registry import MODULES, make_predictor, predictor_class
 
 checks = pytest.importorskip("sklearn.utils.estimator_checks")
 pytest.importorskip("sklearn", minversion="1.6")  # the first that says which checks fail
