@@ -245,7 +245,7 @@ def errors(table: Profiles, prediction: Forecast, rows: Any = slice(None)) -> Di
 
 def fit_to(predictor: Predictor, table: Profiles) -> None:
     """Fit a predictor to a table without the profiles whose GPU clock was not applied."""
-    predictor.fit(table.take(np.setdiff1d(np.arange(len(table)), table.unapplied())))
+    predictor.fit(table.applied())
 
 
 def make_target(

@@ -12,11 +12,12 @@ import numpy as np
 from harness.core.corpus import POWER_LIMIT
 from harness.core.errors import InvalidValueError, UnknownNameError
 from harness.core.power_modes import PowerMode
-from harness.core.terminal import available_hint
+from harness.core.terminal import available_hint, counted
 from predictors.settings import Settings, places_of_equals
 
 TABLE_KEY = ("device", "workload", "task", "provenance")  # corpus columns that are constant within a table
 ARRAYS = ("modes", "batch_size", "time_ms", "power_mw")
+SHOWN = 5  # profiles of a kind listed by name
 CONTRADICTION = 1.25  # ratio of two times of the same setting; runs that were repeated differ by a few percent
 
 
@@ -129,6 +130,20 @@ class Profiles(Settings):
         odd = (self.time_ms[low] < 0.9 * self.time_ms[high]) & (self.power_mw[low] > 1.05 * self.power_mw[high])
         return np.sort(low[alike & odd])
 
+    def applied(self) -> Profiles:
+        """The rows to learn from: without those whose GPU clock was probably not applied."""
+        return self.take(np.setdiff1d(np.arange(len(self)), self.unapplied()))
+
+    def notes_on_unapplied(self) -> List[str]:
+        """A caveat that names the rows that are not learned from; none without any."""
+        places = self.unapplied()
+        if not len(places):
+            return []
+        what = (
+            "are left out: faster and drawing more than at the next higher GPU clock, so probably not run at their own"
+        )
+        return [note_on_modes(what, [self.mode_name(index) for index in places])]
+
     def overlaps(self, other: Profiles) -> bool:
         """Whether both hold profiles of the same workload on the same device that share a mode and batch size."""
         if (self.device, self.workload, self.task) != (other.device, other.workload, other.task):
@@ -146,6 +161,12 @@ class Profiles(Settings):
             if values is not None:
                 digest.update(np.ascontiguousarray(values).tobytes())
         return digest.hexdigest()
+
+
+def note_on_modes(what: str, names: Sequence[str]) -> str:
+    """`3 profiles are ...: A, B, C`, with the first few names."""
+    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+    return f"{counted(len(names), 'profile')} {what}: {', '.join(names[:SHOWN])}{more}"
 
 
 def tables_of(rows: Any) -> List[Profiles]:

@@ -31,7 +31,7 @@ from predictors.models.base import (
 )
 from predictors.models.persistence import file_sha256, load_model, save_model
 from predictors.models.registry import DEFAULT, make_predictor, predictor_class
-from predictors.profiles import CONTRADICTION, TABLE_KEY, Profiles, find_table, tables_of
+from predictors.profiles import CONTRADICTION, TABLE_KEY, Profiles, find_table, note_on_modes, tables_of
 from predictors.search.corpora import load_tables, note_on_medians
 from predictors.search.targets import find_reference, load_prior, unprofiled_target
 from predictors.settings import PowerLimits, Settings
@@ -44,7 +44,6 @@ Corpus = Union["pd.DataFrame", str, Path]
 Modes = Union[str, Iterable[Sequence[int]]]
 MOST_DEVIATION = 1e-3  # of predictions on this machine from those that were saved; a note is given above it
 FEW_PROFILES = 3  # a fit to no more of them is noted
-SHOWN = 5  # profiles of a kind listed by name
 
 
 def fit(
@@ -192,14 +191,8 @@ class FittedModel:
         learned, doubtful = self.predictor.training_rows_, self.predictor.doubtful()
         if len(doubtful):
             names = [learned.mode_name(index) for index in doubtful]
-            notes.append(_note_on_modes("contradict all others and carry almost no weight", names))
-        if len(table.unapplied()):
-            what = (
-                "are left out: faster and drawing more than at the next higher GPU clock, so probably not run at their"
-                " own"
-            )
-            names = [table.mode_name(index) for index in table.unapplied()]
-            notes.append(_note_on_modes(what, names))
+            notes.append(note_on_modes("contradict all others and carry almost no weight", names))
+        notes += table.notes_on_unapplied()
         idle = [
             f"{reference.workload} on {reference.device}"
             for reference in target.references
@@ -480,11 +473,6 @@ def describe_origin(corpus: Optional[Path], table: Profiles, fitted: Profiles, *
 
 def _note_on_fewer(modes: int, profiles: int) -> str:
     return f"{modes} profiles were asked for, and there are {profiles}: fitted to all"
-
-
-def _note_on_modes(what: str, names: Sequence[str]) -> str:
-    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
-    return f"{counted(len(names), 'profile')} {what}: {', '.join(names[:SHOWN])}{more}"
 
 
 def _file_of(corpus: Corpus) -> Optional[Path]:

@@ -612,10 +612,8 @@ def _rounded_up(value: float) -> str:
 def profiles_of(recommendation: Recommendation, device: Device) -> Profiles:
     """The profiles of a recommendation, as a table that other searches may start from."""
     history = recommendation.history
-    return Profiles.at(
-        history.profiler.candidates.take(history.places),
-        history.time_ms,
-        history.power_mw,
+    return dataclasses.replace(
+        history.profiles,
         device=board_of(device),
         workload=profiler_of(history).template.workload,
         provenance=device.provenance,

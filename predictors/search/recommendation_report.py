@@ -74,6 +74,7 @@ def notes_on(recommendation: Recommendation) -> List[str]:
     notes, posterior = [], recommendation.posterior
     if not posterior.admitted.all():
         notes.append(describe_unprofiled(posterior.unprofiled, left_out=not recommendation.unprofiled))
+    notes += recommendation.history.profiles.notes_on_unapplied()
     if recommendation.several_sizes and recommendation.history.profiler.candidates.task == "training":
         notes.append("the batch size changes how a network learns: learning rate and epochs may need to change with it")
     return notes

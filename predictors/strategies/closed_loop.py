@@ -50,8 +50,10 @@ def learn(predictor: Predictor, history: History, widen: float = 1.0, draws: int
     power_mw = history.power_mw
     if history.untried.any():
         has_power = bool(np.isfinite(power_mw).all())
-        learned_mw = power_mw if has_power else np.full(len(places), ANY_POWER_MW)
-        predictor.fit(candidates.take(places), history.time_ms, learned_mw)
+        profiles = history.profiles.applied()
+        if not has_power:
+            profiles = dataclasses.replace(profiles, power_mw=np.full(len(profiles), ANY_POWER_MW))
+        predictor.fit(profiles)
         predicted = predictor.draw(candidates, draws, len(places)) if draws else predictor.predict(candidates)
         log_time, log_time_sd = predicted.log_time.copy(), widen * predicted.log_time_sd
         log_power, log_power_sd = predicted.log_power.copy(), widen * predicted.log_power_sd

@@ -13,7 +13,7 @@ from harness.core.errors import InvalidValueError
 from harness.core.power_modes import UNKNOWN_KHZ, PowerMode
 from harness.core.units import mw_to_w, w_to_mw
 from predictors.goals import Goal
-from predictors.models.registry import make_predictor, predictor_class
+from predictors.models import vendor_estimate
 from predictors.strategies.protocol import Choice, History, Strategy
 from predictors.strategies.search import Grid
 
@@ -79,8 +79,8 @@ class GreatestEstimatedPower(Strategy):
 
     def choose(self, history: History, goal: Goal) -> Choice:
         candidates = history.profiler.candidates
-        estimator = make_predictor(predictor_class("npe"), board=self.device)
-        power_mw = estimator.predict(candidates).power_mw
+        board = vendor_estimate.estimated_board(self.device)
+        power_mw = vendor_estimate.estimated_power_mw(board, candidates.modes)
         within = (power_mw <= goal.limits.get("power_mw", np.inf)) & history.usable
         if within.any():
             index = int(np.where(within, power_mw, -np.inf).argmax())

@@ -189,6 +189,11 @@ class History:
     def power_mw(self) -> np.ndarray:
         return np.array([measured.power_mw for measured in self.taken.values()])
 
+    @property
+    def profiles(self) -> Profiles:
+        """The profiles taken so far."""
+        return Profiles.at(self.profiler.candidates.take(self.places), self.time_ms, self.power_mw)
+
     def mode(self, index: int) -> PowerMode:
         return self.profiler.candidates.mode(index)
 

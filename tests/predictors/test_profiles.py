@@ -12,7 +12,9 @@ from harness.core.errors import InvalidValueError, UnknownNameError
 from harness.core.measured_tables import load_table
 from predictors.profiles import find_table, tables_of
 from predictors.search.corpora import load_tables
-from tests.predictors.plain_predictors import SPACE, made_table
+from predictors.strategies.closed_loop import learn
+from predictors.strategies.protocol import History, TableProfiler
+from tests.predictors.plain_predictors import SPACE, LogLinear, made_table
 
 
 def test_profiles_whose_gpu_clock_was_not_applied_are_found():
@@ -151,3 +153,19 @@ def test_power_limits_of_some_rows_alone_are_refused():
     with pytest.raises(InvalidValueError, match=r"profiles of .* on a40 have no power_limit_mw; give it for all"):
         tables_of(some)
     assert all(one.power_limit_mw is None for one in tables_of(frame.drop(columns="power_limit_mw")))
+
+
+def test_a_search_learns_nothing_from_a_profile_whose_clock_was_not_applied_as_a_fit_does():
+    table = made_table()
+    low, high = np.flatnonzero((table.modes[:, [0, 1, 3]] == table.modes[0, [0, 1, 3]]).all(axis=1))[:2]
+    time_ms, power_mw = table.time_ms.copy(), table.power_mw.copy()
+    time_ms[low], power_mw[low] = time_ms[high] / 5, 3 * power_mw[high]
+    faulty = dataclasses.replace(table, time_ms=time_ms, power_mw=power_mw)
+    history = History(TableProfiler(faulty), 10)
+    history.profile_all([int(low), int(high), 20, 40])
+    predictor = LogLinear()
+    learn(predictor, history)
+    fitted = LogLinear().fit(faulty.take(np.array([high, 20, 40])))
+    assert np.array_equal(predictor.weights_, fitted.weights_)
+    (note,) = history.profiles.notes_on_unapplied()
+    assert note.endswith(f"not run at their own: {table.mode(int(low)).name}")

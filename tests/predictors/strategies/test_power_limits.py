@@ -52,7 +52,7 @@ def test_a_choice_names_its_power_limit_and_so_does_the_report_of_each_profile()
     assert len(lines) == PROFILES
     index = next(iter(history.taken))
     limit_w, size = RESNET.power_limit_mw[index] / 1000, RESNET.batch_size[index]
-    assert lines[0].startswith(f"profile 1 of 6: power limit {limit_w:g} W, batch size {size}: ")
+    assert lines[0].startswith(f"profile 1 of 6: power limit {limit_w:g} W, batch size {size:g}: ")
 
 
 def test_zeus_profiles_every_limit_at_a_batch_size_before_the_next_and_keeps_the_cheapest():
