@@ -198,6 +198,15 @@ def test_no_rooms_import_each_other_in_a_circle():
     assert above == {}
 
 
+def test_a_call_loads_what_it_needs_when_it_needs_it():
+    """Importing `recommend` loads nothing that opens or measures a device, and no fleet."""
+    script = "import sys, jetwatt; jetwatt.recommend; print(*sys.modules)"
+    ran = subprocess.run([sys.executable, "-c", script], cwd=PROJECT, capture_output=True, text=True, check=True)
+    loaded = [name for name in ran.stdout.split() if within(name, "harness", "predictors", "jetwatt")]
+    assert len(loaded) <= 60
+    assert [name for name in loaded if within(name, "harness.fleet", "harness.devices", "harness.measure")] == []
+
+
 def test_a_class_name_stands_once():
     places: Dict[str, List[str]] = {}
     for module, file in EVERY_MODULE:

@@ -103,6 +103,18 @@ class SelfProfiling(Device, Protocol):
         """The profile of a case."""
 
 
+class Pool(SelfProfiling, Protocol):
+    """Boards of a type that share the cases of a search, each with its own scale of time and power."""
+
+    boards: List[str]  # their names
+
+    def measured_scales(self) -> Dict[str, Tuple[str, Optional[Tuple[float, float]], str]]:
+        """The device of each board and its scales of time and power; None and a reason without a first profile."""
+
+    def describe(self) -> str:
+        """The scales in words."""
+
+
 def named_mode(device: Device, text: str, workload: str = "") -> NamedMode:
     """The power mode that a text names on a device, to make a case in it; the text is as of `Device.power_modes`.
 
@@ -118,6 +130,10 @@ def limits_of(device: Device) -> Tuple[int, ...]:
 
 def is_self_profiling(device: Device) -> TypeGuard[SelfProfiling]:
     return hasattr(device, "profile")
+
+
+def is_pool(device: Device) -> TypeGuard[Pool]:
+    return hasattr(device, "measured_scales")
 
 
 def is_real(device: Device) -> TypeGuard[RealDevice]:

@@ -146,6 +146,13 @@ class PoolDevice:
         return f"boards:      as on {'; '.join([first, *others_scaled])}"
 
 
+def open_pool(
+    lab: Path, pool: str, results: Path, configuration: Configuration, report: Callable[[str], None]
+) -> PoolDevice:
+    """The pool of the fleet that a lab.toml describes."""
+    return PoolDevice(Fleet(lab), pool, results, configuration, report)
+
+
 def _figures(profile: Profile) -> Tuple[float, float]:
     aggregates = profile.aggregates
     return (aggregates.get("minibatch_time_ms") or float("nan"), aggregates.get("power_mw") or float("nan"))

@@ -16,7 +16,7 @@ from harness.core.terminal import Progress
 from harness.devices.board_record import root_of
 from predictors.cli.options import add_search_arguments, numbers
 from predictors.goals import OBJECTIVES
-from predictors.search.device_profiler import MEDIAN
+from predictors.search.on_device import MEDIAN
 from predictors.search.recommend import ON_DEVICE, Answer, recommend
 from predictors.settings import DEFAULT_BATCH_SIZE
 from predictors.strategies.registry import STRATEGIES

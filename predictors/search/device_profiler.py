@@ -15,12 +15,11 @@ import dataclasses
 import time
 import uuid
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple, Union
+from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple, Union
 
 import numpy as np
 
 from harness.board.sampler import Sampler
-from harness.core.boards import is_board, type_of
 from harness.core.cases import TRAINING, Case
 from harness.core.device import Device, RealDevice
 from harness.core.environment import describe_environment
@@ -47,21 +46,13 @@ from harness.store.results import ResultsStore
 from harness.workloads import get_workload
 from predictors.sampling import profiling_seconds
 from predictors.search.memory_limit import MemoryLimit
+from predictors.search.on_device import MEDIAN, PowerPeak
 from predictors.settings import Settings
-from predictors.strategies.protocol import FailedMode, History, MeasuredMode
+from predictors.strategies.protocol import FailedMode, MeasuredMode
 
 USUAL_WORKERS = 4  # 003 II.B, 004 4.4
-MEDIAN = 50.0  # of the times of minibatches, in %
 TAKES = 2  # at most so many profiles of a mode whose profiles are disturbed or throttled
 COOLING_S = 60.0  # idle time of an overheated board before the next mode: chosen, not measured
-
-
-class PowerPeak(NamedTuple):
-    """The greatest power sample of a profile."""
-
-    peak_mw: float
-    window_s: Optional[float]  # interval of the samples: much shorter peaks are missed
-    exceeded: str  # the limits of board and supply that it exceeds, or empty
 
 
 class DeviceProfiler:
@@ -329,19 +320,6 @@ def workers_of(workload: str, given: Optional[int] = None) -> int:
     if given is not None:
         return given
     return load_workload_parameters(workload).default_workers if workload in SIMULATED_WORKLOADS else USUAL_WORKERS
-
-
-def profiler_of(history: History) -> DeviceProfiler:
-    """The device of a search that runs on one."""
-    assert isinstance(history.profiler, DeviceProfiler), "its profiles come from a table"
-    return history.profiler
-
-
-def board_of(device: Device) -> str:
-    """The board that a device is or represents; empty if it is not a board."""
-    name = getattr(device, "board", None) or type_of(device.name)
-    name = name[len("emulated-") :] if name.startswith("emulated-") else name
-    return name if is_board(name) else ""
 
 
 @contextlib.contextmanager

@@ -27,7 +27,8 @@ from harness.simulation.corpus import simulate_corpus
 from harness.stats.estimates import Drawn
 from predictors.goals import Goal
 from predictors.search import concurrent
-from predictors.search.device_profiler import DeviceProfiler, board_of
+from predictors.search.device_profiler import DeviceProfiler
+from predictors.search.on_device import board_of
 from predictors.settings import Settings
 from predictors.strategies.concurrent import ConcurrentGoal
 from predictors.strategies.protocol import FailedMode, History

@@ -12,29 +12,21 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, Optional, 
 
 import numpy as np
 
-from harness.board.nvpmodel_making import make_conf, off_board_conf, on_board_conf
 from harness.core.boards import load_board
 from harness.core.campaigns import check_media, default_medium
 from harness.core.cases import DEFAULT_MINIBATCHES, Case, CaseSettings
 from harness.core.configuration import DEFAULT_RESULTS, DEFAULT_STORAGE, FILE_NAME, load_configuration
 from harness.core.corpus import TASKS
-from harness.core.device import Device, is_real, limits_of, named_mode
+from harness.core.device import Device, is_pool, is_real, limits_of, named_mode
 from harness.core.errors import CannotRunError, HarnessError, InvalidValueError
 from harness.core.files import write_output
 from harness.core.mode_texts import MAXN
 from harness.core.power_modes import PowerMode
 from harness.core.terminal import Countdown, Progress, available_hint, counted
 from harness.core.units import S_PER_HOUR, mib_to_bytes, mw_to_w, s_to_ms, w_to_mw
-from harness.devices.registry import open_device
-from harness.fleet.lab import Fleet
-from harness.fleet.pool import PoolDevice
-from harness.measure.contention import report_others
-from harness.store.results import ResultsStore
-from harness.workloads import get_workload
 from predictors.goals import OBJECTIVES, QUANTITIES, Goal, budget_in_mw
 from predictors.models.base import check_options, check_probability
 from predictors.profiles import Profiles
-from predictors.search.corpora import load_tables
 from predictors.search.deadlines import (
     BoardForecast,
     Training,
@@ -44,16 +36,7 @@ from predictors.search.deadlines import (
     on_another_board,
     plain_forecasts,
 )
-from predictors.search.device_profiler import (
-    MEDIAN,
-    DeviceProfiler,
-    PowerPeak,
-    board_of,
-    power_sampler,
-    profiler_of,
-    workers_of,
-    workload_name,
-)
+from predictors.search.on_device import MEDIAN, PowerPeak, board_of, profiler_of
 from predictors.search.recommendation_report import (
     format_recommendation,
     format_shared,
@@ -61,7 +44,6 @@ from predictors.search.recommendation_report import (
     plain_recommendation,
     plain_spent,
 )
-from predictors.search.targets import find_reference
 from predictors.settings import DEFAULT_BATCH_SIZE, Settings
 from predictors.strategies.closed_loop import OneShot
 from predictors.strategies.fixed import presets_of
@@ -73,6 +55,8 @@ from predictors.strategies.registry import STRATEGIES, StrategySetting, strategy
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
+
+    from harness.store.results import ResultsStore
 
 EPOCHS: Dict[str, int] = {"resnet18-imagenet": 120, "yolov8n-coco": 200, "mobilenetv3-gld23k": 148}
 """Epochs to convergence that 001 sec. 1.4 and 3.1 use."""
@@ -165,6 +149,13 @@ def recommend(
         HarnessError: the device is not available or has no power sensor, or options contradict each other. If no mode
             is expected to keep the limits, the answer has the nearest one, and `keeps_limits` is false.
     """
+    # What opens and measures devices is loaded when a search begins.
+    from harness.devices.registry import open_device
+    from harness.measure.contention import report_others
+    from harness.store.results import ResultsStore
+    from harness.workloads import get_workload
+    from predictors.search.device_profiler import workers_of, workload_name
+
     sizes, budgets = _numbers_of(batch_size), _numbers_of(power_budget)
     check_options(above=True, whole=True, profiles=profiles, batch=batch, minibatches=minibatches, batch_size=sizes)
     check_options(whole=True, seed=seed, workers=workers)
@@ -179,7 +170,9 @@ def recommend(
         opened: Device = open_device(str(device), configuration, Path(device_root))
     else:
         kept = DEFAULT_RESULTS if results is None else Path(results)
-        opened = PoolDevice(Fleet(Path(lab)), pool, kept, configuration, progress.update)
+        from harness.fleet.pool import open_pool
+
+        opened = open_pool(Path(lab), pool, kept, configuration, progress.update)
     report_others(opened, progress.line)
     case_device = opened.name if pool is not None else str(device)
     if percentile != MEDIAN and opened.provenance == "replayed":
@@ -221,7 +214,7 @@ def recommend(
                 strategy=strategy or (ON_DEVICE if risk is None else "one-shot"),
                 profiles=profiles,
                 risk=risk,
-                batch=batch or (len(opened.boards) if isinstance(opened, PoolDevice) else 1),
+                batch=batch or (len(opened.boards) if is_pool(opened) else 1),
                 unprofiled=unprofiled,
                 percentile=percentile,
                 references=(*references, *(profiles_of(earlier[0], opened) for earlier in answer.recommendations)),
@@ -278,12 +271,11 @@ class Answer:
         return not self._missed()
 
     def _missed(self) -> List[Recommendation]:
-        is_pool = isinstance(self.device, PoolDevice)
         return [
             recommendation
             for recommendations, boards in zip(self.recommendations, self.boards)
             for recommendation in recommendations
-            if not recommendation.choice.feasible and not (is_pool and feasible_boards(boards))
+            if not recommendation.choice.feasible and not (is_pool(self.device) and feasible_boards(boards))
         ]
 
     def __repr__(self) -> str:
@@ -305,7 +297,7 @@ class Answer:
         boards = [] if training is None else forecasts_of(self.device, recommendations[0], training, time_limit)
         self.boards.append(boards)
         lines = [_text_of(self.device, workload, recommendations, self.peak_mw)]
-        if isinstance(self.device, PoolDevice):
+        if is_pool(self.device):
             lines.append(self.device.describe())
         if training is not None:
             lines.append(format_forecasts(training, self.boards[-1], self.device.provenance))
@@ -384,6 +376,8 @@ class Answer:
         Raises:
             HarnessError: the device has no nvpmodel, or its conf cannot be extended.
         """
+        from harness.board.nvpmodel_making import make_conf, off_board_conf, on_board_conf
+
         board = board_of(self.device)
         if not board:
             raise InvalidValueError(f"{self.device.name} has no nvpmodel", "omit write_conf")
@@ -430,7 +424,7 @@ def forecasts_of(
     if time_limit is not None:
         limits["time_ms"] = time_limit
     candidates = recommendation.history.profiler.candidates
-    if not isinstance(device, PoolDevice):
+    if not is_pool(device):
         return [forecast(posterior, candidates, pickable, training, device.name, device.name, limits)]
     boards = []
     for board, (instance, scales, why) in device.measured_scales().items():
@@ -444,6 +438,8 @@ def forecasts_of(
 
 def _refuse_more_than_an_epoch(workloads: Sequence[str], batch_size: int) -> None:
     """A training whose epochs have no whole minibatch takes no time, and would keep any limit."""
+    from harness.workloads import get_workload
+
     for name in workloads:
         samples = get_workload(name).real_samples
         if samples < batch_size:
@@ -458,6 +454,8 @@ def minibatches_of_training(workload: str, batch_size: int, epochs: Optional[flo
 
     None if the number of epochs is unknown.
     """
+    from harness.workloads import get_workload
+
     epochs = epochs if epochs is not None else EPOCHS.get(workload)
     return None if epochs is None else epochs * (get_workload(workload).real_samples // batch_size)
 
@@ -645,6 +643,8 @@ def recommend_mode(
     `case` is profiled with its power mode and, if there are `batch_sizes`, its batch size replaced; the other
     parameters are the command's options. `samples` are those of the whole training; None counts savings over an hour.
     """
+    from predictors.search.device_profiler import DeviceProfiler, power_sampler
+
     if is_real(device):
         with power_sampler(device, 1.0, device.root):
             pass  # refuse a device without power before the first profile
@@ -833,6 +833,9 @@ def _references(
     """The tables of the task to start from: of the named workloads, or of all that are not searched for."""
     if corpus is None:
         return ()
+    from predictors.search.corpora import load_tables
+    from predictors.search.targets import find_reference
+
     tables = load_tables(corpus)
     if reference:
         return tuple(find_reference(tables, name, task, device) for name in reference)

@@ -21,7 +21,8 @@ from harness.core.power_modes import PowerMode
 from harness.core.profiles import Minibatch, Profile, Series, Telemetry
 from harness.store.results import ResultsStore
 from predictors.goals import Goal
-from predictors.search.device_profiler import COOLING_S, DeviceProfiler, PowerPeak
+from predictors.search.device_profiler import COOLING_S, DeviceProfiler
+from predictors.search.on_device import PowerPeak
 from predictors.search.recommend import WithinPeak
 from predictors.settings import Settings
 from predictors.strategies.protocol import FailedMode, History, MeasuredMode, Strategy

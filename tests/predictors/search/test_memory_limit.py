@@ -15,10 +15,10 @@ from harness.core.configuration import Configuration
 from harness.core.errors import InvalidValueError, OverMemoryLimitError, SourceUnavailableError
 from harness.core.power_modes import PowerMode
 from harness.core.profiles import Minibatch, Profile, Telemetry
+from harness.devices import registry
 from harness.devices.registry import open_device
 from harness.workloads.counting import MemoryFloor
 from predictors.search import device_profiler
-from predictors.search import recommend as search
 from predictors.search.device_profiler import DeviceProfiler
 from predictors.search.memory_limit import GENEROUS, MARGIN, MemoryLimit, predicted_bytes
 from predictors.strategies.protocol import FailedMode, MeasuredMode
@@ -278,7 +278,7 @@ def test_recommend_starts_no_size_beyond_the_limit_and_lists_what_it_left_out(mo
 
     monkeypatch.setattr(board, "profile", measured_profile)
     monkeypatch.setattr(board, "provenance", "measured")
-    monkeypatch.setattr(search, "open_device", lambda *arguments: board)
+    monkeypatch.setattr(registry, "open_device", lambda *arguments: board)
     answer = jetwatt.recommend(
         "sim:nano", workload="mobilenetv3-gld23k", batch_size=[16, 32, 64, 128], power_budget=8, profiles=6,
         memory_limit=1300,

@@ -7,7 +7,6 @@ import time
 import pytest
 
 from harness.core.errors import CannotRunError, ControlError, InvalidValueError
-from harness.core.power_modes import PowerMode
 from predictors.goals import power_budget
 from predictors.search.tuning import OnlineTuner
 from predictors.strategies.closed_loop import ClosedLoop
@@ -16,7 +15,7 @@ from tests.predictors.strategies.strategy_examples import NearlyRight, example_t
 
 TABLE = example_table()
 GOAL = power_budget(25_000.0)
-MODES = [PowerMode(*row) for row in TABLE.modes.tolist()]
+MODES = [TABLE.mode(index) for index in range(len(TABLE))]
 
 
 class PretendedDevice:

@@ -1,0 +1,35 @@
+"""What a search on a device has in common, without loading what measures: its board, its profiler, peaks of power."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple, Optional, cast
+
+from harness.core.boards import is_board, type_of
+from harness.core.device import Device
+from predictors.strategies.protocol import History
+
+if TYPE_CHECKING:
+    from predictors.search.device_profiler import DeviceProfiler
+
+MEDIAN = 50.0  # of the times of minibatches, in %
+
+
+class PowerPeak(NamedTuple):
+    """The greatest power sample of a profile."""
+
+    peak_mw: float
+    window_s: Optional[float]  # interval of the samples: much shorter peaks are missed
+    exceeded: str  # the limits of board and supply that it exceeds, or empty
+
+
+def profiler_of(history: History) -> DeviceProfiler:
+    """The device of a search that runs on one."""
+    assert hasattr(history.profiler, "device"), "its profiles come from a table"
+    return cast("DeviceProfiler", history.profiler)
+
+
+def board_of(device: Device) -> str:
+    """The board that a device is or represents; empty if it is not a board."""
+    name = getattr(device, "board", None) or type_of(device.name)
+    name = name[len("emulated-") :] if name.startswith("emulated-") else name
+    return name if is_board(name) else ""
