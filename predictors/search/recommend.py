@@ -68,6 +68,24 @@ LOCKED_CLOCKS = 8  # of a discrete GPU that are candidates, from the least to th
 RISK = 0.05  # of `one-shot`, unless given
 
 
+@dataclasses.dataclass(frozen=True)
+class Search:
+    """How power modes are searched for on a device."""
+
+    strategy: Optional[str] = None  # None for the default, or for `one-shot` if a risk is given
+    profiles: int = 15  # that may be taken
+    risk: Optional[float] = None  # of a choice by prediction: the greatest probability of breaking a limit
+    batch: Optional[int] = None  # modes chosen at once; None for 1, or for one per board of a pool
+    unprofiled: bool = False  # whether settings outside the profiled range may be chosen
+    percentile: float = MEDIAN  # of the times of minibatches
+    memory_limit_bytes: Optional[float] = None  # batch sizes that need more are not started
+    resume: bool = False  # whether stored profiles of the same conditions are taken
+
+    @property
+    def strategy_name(self) -> str:
+        return self.strategy or (ON_DEVICE if self.risk is None else "one-shot")
+
+
 def recommend(
     device: Optional[str] = None,
     *,
@@ -163,7 +181,9 @@ def recommend(
     check_options(above=True, power_budget=budgets, peak_budget=peak_budget, time_limit=time_limit)
     check_options(above=True, max_temperature=max_temperature, memory_limit=memory_limit)
     sizes = list(dict.fromkeys(map(int, sizes)))
-    _refuse(device, pool, task, goal, percentile, risk, strategy, reference, corpus, resume, batch, profiles, sizes)
+    limit_bytes = None if memory_limit is None else mib_to_bytes(memory_limit)
+    search = Search(strategy, profiles, risk, batch, unprofiled, percentile, limit_bytes, resume)
+    _refuse(device, pool, task, goal, search, reference, corpus, sizes)
     progress = progress or Progress(sys.stderr)
     configuration = load_configuration(Path(config))
     if pool is None:
@@ -210,20 +230,13 @@ def recommend(
                 opened,
                 Case(case_device, name, named_mode(opened, MAXN, name), workers_of(name, workers), *where),
                 wanted,
+                search,
                 batch_sizes=sizes,
-                strategy=strategy or (ON_DEVICE if risk is None else "one-shot"),
-                profiles=profiles,
-                risk=risk,
-                batch=batch or (len(opened.boards) if is_pool(opened) else 1),
-                unprofiled=unprofiled,
-                percentile=percentile,
                 references=(*references, *(profiles_of(earlier[0], opened) for earlier in answer.recommendations)),
                 store=store,
-                resume=resume,
                 samples=None if length is None else length * sizes[0],
                 progress=progress,
                 peak_mw=answer.peak_mw,
-                memory_limit_bytes=None if memory_limit is None else mib_to_bytes(memory_limit),
             )
             training = None
             if deadline is not None or energy_budget is not None:
@@ -472,27 +485,23 @@ def _refuse(
     pool: Optional[str],
     task: str,
     goal: Optional[str],
-    percentile: float,
-    risk: Optional[float],
-    strategy: Optional[str],
+    search: Search,
     reference: Sequence[str],
     corpus: Union[str, Path, None],
-    resume: bool,
-    batch: Optional[int],
-    profiles: int,
     sizes: Sequence[int],
 ) -> None:
     """Refuse invalid options and combinations."""
     if not sizes:
         raise InvalidValueError("no --batch-size was given", f"omit it for {DEFAULT_BATCH_SIZE}")
+    strategy, risk, batch, profiles = search.strategy, search.risk, search.batch, search.profiles
     for option, name, names in (("task", task, TASKS), ("goal", goal, OBJECTIVES), ("strategy", strategy, STRATEGIES)):
         if name is not None and name not in names:
             raise InvalidValueError(f"--{option} is {name!r}", available_hint(str(name), names))
     if batch is not None and batch > profiles:
         hint = f"for samples per minibatch, give --batch-size {batch}; otherwise, more --profiles"
         raise InvalidValueError(f"--batch is {batch}, more than the {counted(profiles, 'profile')} allowed", hint)
-    if percentile >= 100:
-        raise InvalidValueError(f"--percentile is {percentile:g}, expected less than 100")
+    if search.percentile >= 100:
+        raise InvalidValueError(f"--percentile is {search.percentile:g}, expected less than 100")
     check_probability("--risk", risk, certain=False)
     if risk is not None and strategy not in (None, "one-shot"):
         raise InvalidValueError(f"--risk applies to one-shot only, and --strategy is {strategy}", "omit one of them")
@@ -500,7 +509,7 @@ def _refuse(
         raise InvalidValueError("--reference names a workload of a corpus", "add --corpus FILE")
     if (device is None) == (pool is None):
         raise InvalidValueError("the search needs either --device or --pool", "give one of the two")
-    if pool is not None and resume:
+    if pool is not None and search.resume:
         raise InvalidValueError("--resume does not apply to a pool", "omit --resume or --pool")
 
 
@@ -622,26 +631,19 @@ def recommend_mode(
     device: Device,
     case: Case,
     goals: Sequence[Goal],
+    search: Search,
     *,
     batch_sizes: Sequence[int] = (),
-    strategy: str = ON_DEVICE,
-    profiles: int = 15,
-    risk: Optional[float] = None,
-    batch: int = 1,
-    unprofiled: bool = False,
-    percentile: float = MEDIAN,
     references: Tuple[Profiles, ...] = (),
     store: Optional[ResultsStore] = None,
-    resume: bool = False,
     samples: Optional[float] = None,
     progress: Progress,
     peak_mw: Optional[float] = None,
-    memory_limit_bytes: Optional[float] = None,
 ) -> List[Recommendation]:
-    """Hold a device, profile up to `profiles` of its modes, and recommend the best one for each goal.
+    """Hold a device, profile some of its modes, and recommend the best one for each goal.
 
-    `case` is profiled with its power mode and, if there are `batch_sizes`, its batch size replaced; the other
-    parameters are the command's options. `samples` are those of the whole training; None counts savings over an hour.
+    `case` is profiled with its power mode and, if there are `batch_sizes`, its batch size replaced. `samples` are those
+    of the whole training; None counts savings over an hour.
     """
     from predictors.search.device_profiler import DeviceProfiler, power_sampler
 
@@ -657,11 +659,13 @@ def recommend_mode(
     presets, modes = presets_of(board), device.power_modes("all", case.workload)
     if limits_mw and device.provenance != "replayed":
         modes = locked_clocks(device)
-    if strategy == "presets" and device.provenance != "replayed":
+    if search.strategy_name == "presets" and device.provenance != "replayed":
         # By name they are the vendor's complete modes: GPU clusters that a preset switches off are off.
         presets = tuple(preset._replace(has_less_gpu=False) for preset in presets)
         modes = [mode for preset in presets for mode in device.power_modes(preset.name, case.workload)]
-    setting = StrategySetting(board, references, presets, RISK if risk is None else risk, unprofiled)
+    setting = StrategySetting(
+        board, references, presets, RISK if search.risk is None else search.risk, search.unprofiled
+    )
     if limits_mw:
         setting = setting._replace(
             device=getattr(device, "board", device.name),
@@ -669,7 +673,8 @@ def recommend_mode(
             workload=case.workload,
         )
     seed = case.settings.seed
-    chooser = strategy_on_device(strategy, setting, seed, LEAST_GAIN, batch)
+    batch = search.batch or (len(device.boards) if is_pool(device) else 1)
+    chooser = strategy_on_device(search.strategy_name, setting, seed, LEAST_GAIN, batch)
     with device.session():
         profiler = DeviceProfiler(
             device,
@@ -678,12 +683,12 @@ def recommend_mode(
             batch_sizes=batch_sizes,
             power_limits_mw=limits_mw,
             store=store,
-            resume=resume,
-            percentile=percentile,
-            memory_limit_bytes=memory_limit_bytes,
+            resume=search.resume,
+            percentile=search.percentile,
+            memory_limit_bytes=search.memory_limit_bytes,
             report=progress.update,
         )
-        countdown = Countdown(min(profiles, len(profiler.candidates.modes)))
+        countdown = Countdown(min(search.profiles, len(profiler.candidates.modes)))
 
         def show(line: str) -> None:
             countdown.start_one()
@@ -691,13 +696,13 @@ def recommend_mode(
             left = countdown.left()
             progress.line(f"{line}{left and f' ({left})'}")
 
-        history = History(profiler, profiles, show)
+        history = History(profiler, search.profiles, show)
         try:
             predictor = unfitted(setting, seed)()
             if peak_mw is not None:
                 chooser = WithinPeak(chooser, peak_mw, profiler.peaks)
             recommendations = choose_and_describe(
-                history, goals, chooser, predictor, setting.presets, samples, unprofiled
+                history, goals, chooser, predictor, setting.presets, samples, search.unprofiled
             )
         except (KeyboardInterrupt, HarnessError):
             if history.taken and store is not None:

@@ -404,16 +404,16 @@ def shift_columns(monkeypatch: pytest.MonkeyPatch, kind: Type[Predictor]) -> Non
 
 def turn_the_gradient(monkeypatch: pytest.MonkeyPatch, kind: Type[Predictor]) -> None:
     """It climbs where it should descend."""
-    expand, backward = posterior.Search._expand, networks._backward
+    expand, backward = posterior.Climb._expand, networks._backward
 
-    def climbing(search: posterior.Search) -> Tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def climbing(search: posterior.Climb) -> Tuple[np.ndarray, np.ndarray, np.ndarray]:
         gradient, curvature, jacobian = expand(search)
         return -gradient, curvature, jacobian
 
     def back(layers: Any, gradient: Any, passed: Any, alive: Any, by_output: np.ndarray, frozen: int) -> None:
         backward(layers, gradient, passed, alive, -by_output, frozen)
 
-    monkeypatch.setattr(posterior.Search, "_expand", climbing)
+    monkeypatch.setattr(posterior.Climb, "_expand", climbing)
     monkeypatch.setattr(networks, "_backward", back)
 
 

@@ -13,8 +13,8 @@ from typing import Tuple
 import numpy as np
 
 from predictors.models.physical_gp.posterior import (
+    Climb,
     ParameterPosterior,
-    Search,
     discrepancy,
     relation_to_rows,
     select,
@@ -63,7 +63,7 @@ def _at_rows(
     return mean + np.stack([times.total + posterior.unit, log_power], axis=1), variance
 
 
-def _optima(posterior: ParameterPosterior, count: int, seed: int) -> Tuple[Search, np.ndarray]:
+def _optima(posterior: ParameterPosterior, count: int, seed: int) -> Tuple[Climb, np.ndarray]:
     """The solved problem of each draw, and the approximation of the posterior that it started from."""
     from scipy.special import ndtri
     from scipy.stats import qmc
@@ -76,7 +76,7 @@ def _optima(posterior: ParameterPosterior, count: int, seed: int) -> Tuple[Searc
     learned_at = posterior.learned_at
     mean = posterior.prior_mean[which] + moved
     alternatives = select(posterior.alternatives, which)
-    search = Search(learned_at, posterior.data, mean, posterior.prior_covariance[which], alternatives)
+    search = Climb(learned_at, posterior.data, mean, posterior.prior_covariance[which], alternatives)
     search.theta[:, search.free] = posterior.theta[which][:, search.free]
     search.weights, search.scale = posterior.row_weight[which], posterior.scale[which]
     search.whiten()

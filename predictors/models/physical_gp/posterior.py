@@ -119,7 +119,7 @@ def learn(
     of_prior = np.concatenate([np.repeat(np.arange(len(centred)), starts), np.tile(np.arange(len(centred)), count - 1)])
     of_start = select(alternatives, np.repeat(np.arange(count), [len(moves), *[len(centred)] * (count - 1)]))
     widened = covariance[of_prior] * np.square(of_start.prior_width)[:, None, None]
-    search = Search(at, data, mean[of_prior], widened, of_start)
+    search = Climb(at, data, mean[of_prior], widened, of_start)
     search.theta[: len(moves), search.free] += (search.root[: len(moves)] @ moves[:, search.free, None])[..., 0]
     for _ in range(_ROUNDS):
         search.descend(_STEPS)
@@ -239,7 +239,7 @@ def of_clocks(posterior: ParameterPosterior, k: int, at: Features) -> Tuple[np.n
     return squared_scale[..., None] * covariance, squared_scale * clock_variance(effects)[0]
 
 
-class Search:
+class Climb:
     """The least-squares problem of the rows under a prior for each of s starts, and the state of its solution."""
 
     def __init__(
