@@ -113,18 +113,21 @@ def slowdown_from(config: pytest.Config) -> float:
 
 
 def deadline_from(config: pytest.Config) -> Optional[datetime.datetime]:
-    """The time after which no case may begin, or None. A time of day is its next occurrence after this call."""
+    """The local time after which no case may begin, or None. A time of day is its next occurrence after this call."""
     given: str = config.getoption("jetwatt_deadline")
     if not given:
         return None
     now = datetime.datetime.now()
     try:
         if "T" in given:
-            return datetime.datetime.fromisoformat(given)
-        at = datetime.datetime.combine(now.date(), datetime.time.fromisoformat(given))
+            at = datetime.datetime.fromisoformat(given)
+        else:
+            at = datetime.datetime.combine(now.date(), datetime.time.fromisoformat(given))
     except ValueError as error:
         raise InvalidValueError(f"--deadline {given!r} is not a time", "write HH:MM or YYYY-MM-DDTHH:MM") from error
-    return at if at > now else at + datetime.timedelta(days=1)
+    if at.tzinfo is not None:
+        at = at.astimezone().replace(tzinfo=None)
+    return at if at > now or "T" in given else at + datetime.timedelta(days=1)
 
 
 def time_budget_from(config: pytest.Config, campaign: Campaign) -> str:

@@ -7,10 +7,13 @@ import os
 import re
 import shlex
 import shutil
+import time
+from types import SimpleNamespace
 
 import pytest
 
 from harness.__main__ import main
+from harness.options import deadline_from
 from harness.store.results import ResultsStore
 from tests import warm_pytest
 
@@ -280,6 +283,20 @@ def test_a_deadline_at_a_time_of_day_comes_on_that_day(own, tmp_path):
     done = own("def test_a(profile):\n    profile()\n", "--workers", "0,1,2,4", "--deadline", "08:30")
     assert "2 passed, 1 skipped" in done.stdout, done.stdout
     assert "the deadline has come; --resume continues where this run stopped" in done.stdout
+
+
+def test_a_deadline_in_another_time_zone_is_a_local_time(monkeypatch):
+    monkeypatch.setenv("TZ", "IST-5:30")  # India, also where no time zones are installed
+    time.tzset()
+    try:
+        deadlines = []
+        for given in ("2030-01-01T08:30+00:00", "2030-01-01T14:00", "14:00+05:30", "14:00"):
+            deadlines.append(deadline_from(SimpleNamespace(getoption=lambda name, given=given: given)))
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+    assert deadlines[0] == deadlines[1]
+    assert deadlines[2] == deadlines[3]
 
 
 def test_a_deadline_that_is_no_time_ends_the_run_before_it_begins(own):
