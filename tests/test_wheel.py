@@ -155,6 +155,7 @@ def test_an_import_that_cannot_be_rewritten_ends_the_build_with_its_line(source)
         one_package.refuse_what_is_left(source, Path("here.py"))
 
 
+@pytest.mark.exhaustive
 def test_the_command_and_the_public_names_work_in_an_empty_folder(run):
     script = (
         "import jetwatt; print(jetwatt.__file__, [getattr(jetwatt, name) for name in jetwatt.__all__]);"
@@ -175,9 +176,10 @@ def test_the_command_and_the_public_names_work_in_an_empty_folder(run):
     [
         pytest.param(True, True, id="in-the-clone"),
         pytest.param(True, False, id="in-the-clone-by-command"),
-        pytest.param(False, False, id="elsewhere", marks=pytest.mark.exhaustive),
+        pytest.param(False, False, id="elsewhere"),
     ],
 )
+@pytest.mark.exhaustive
 def test_pytest_meets_the_plugin_once(run, tmp_path, in_clone, as_module):
     """In the clone, conftest.py names the clone's plugin, elsewhere `-p jetwatt` the installed one."""
     arrays = (
@@ -196,6 +198,7 @@ def test_pytest_meets_the_plugin_once(run, tmp_path, in_clone, as_module):
     assert registered[1].startswith(str(PROJECT / "harness")) == in_clone
 
 
+@pytest.mark.exhaustive
 def test_an_installed_jetwatt_leaves_the_pytest_of_others_alone(wheel, run, tmp_path):
     with zipfile.ZipFile(str(wheel)) as archive:
         [listed] = [name for name in archive.namelist() if name.endswith("/entry_points.txt")]
@@ -205,6 +208,7 @@ def test_an_installed_jetwatt_leaves_the_pytest_of_others_alone(wheel, run, tmp_
     assert code == 0, said
 
 
+@pytest.mark.exhaustive
 def test_a_clone_beside_an_installed_copy_says_how_to_run_it(run):
     script = "import sys; sys.path.remove(''); import jetwatt, pytest; pytest.main(sys.argv[1:])"
     _, said = run("python", "-c", script, "--collect-only", cwd=PROJECT)

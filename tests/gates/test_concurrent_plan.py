@@ -244,6 +244,7 @@ BREAKAGES = {
 }
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("corpus", "search", "way", "breakage"),
     [case(SIMULATED, *one, breakage) for one in SEARCHES for breakage in BREAKAGES[one]],

@@ -73,6 +73,7 @@ def exported(campaign, run_each, tmp_path_factory):
     return folder, said
 
 
+@pytest.mark.exhaustive
 def test_export_of_a_campaign(exported, golden):
     folder, said = exported
     newest, every = (read_csv(folder / f"{name}.csv") for name in ("newest", "all"))
@@ -82,6 +83,7 @@ def test_export_of_a_campaign(exported, golden):
     golden.check("export", found)
 
 
+@pytest.mark.exhaustive
 def test_export_as_parquet_is_the_same_table(exported):
     parquet = pytest.importorskip("pyarrow.parquet")
     table = parquet.read_table(str(exported[0] / "newest.parquet")).to_pylist()
@@ -91,6 +93,7 @@ def test_export_as_parquet_is_the_same_table(exported):
         assert {name: "" if value is None else str(value) for name, value in row.items()} == other
 
 
+@pytest.mark.exhaustive
 def test_tables_of_a_results_file(campaign, golden):
     with sqlite3.connect(str(campaign["results"])) as store:
         store.row_factory = sqlite3.Row
@@ -136,6 +139,7 @@ def report(campaign, run, tmp_path_factory):
     return folder, said.out
 
 
+@pytest.mark.exhaustive
 def test_figures_of_the_report(report, golden):
     folder, _ = report
     figures = {path.name: digest_of_table(read_csv(path)) for path in sorted(folder.glob("figures/*.csv"))}
@@ -143,12 +147,14 @@ def test_figures_of_the_report(report, golden):
     golden.check("report-figures", {"figures": figures, "drawn": drawn})
 
 
+@pytest.mark.exhaustive
 def test_take_aways_of_the_report(report, golden):
     rows = read_csv(report[0] / "takeaways.csv")
     names = ("takeaway", "device", "verdict", "effect", "low", "high", "above", "below", "case", "n", "left_out")
     golden.check("report-takeaways", {"table": digest_of_table(rows)["order"], **named(rows, *names)})
 
 
+@pytest.mark.exhaustive
 def test_results_beside_the_report_are_the_export(report, exported):
     beside = {row["key"]: row for row in read_csv(report[0] / "results.csv")}
     rows = read_csv(exported[0] / "newest.csv")
@@ -236,10 +242,23 @@ def compared(sides, tmp_path_factory):
     }
 
 
-def test_comparisons(compared, run_each, golden):
+IN_WORDS = ("by-seed", "slower", "another-seed")
+
+
+@pytest.fixture(scope="module")
+def said_of(compared, run_each):
+    """What `compare` says, by form and name."""
+    asked = {("json", name): ("harness", "compare", *how, "--json") for name, how in compared.items()}
+    for name in IN_WORDS:
+        asked["text", name] = ("harness", "compare", *compared[name])
+        asked["markdown", name] = ("harness", "compare", *compared[name], "--markdown")
+    return run_each(asked)
+
+
+def test_comparisons(compared, said_of, golden):
     found = {}
-    said_of = run_each({name: ("harness", "compare", *how, "--json") for name, how in compared.items()})
-    for name, said in said_of.items():
+    for name in compared:
+        said = said_of["json", name]
         content = json.loads(said.out)
         for side in ("before", "after"):
             content[side] = Path(content[side]).name
@@ -248,10 +267,10 @@ def test_comparisons(compared, run_each, golden):
 
 
 @pytest.mark.parametrize("form", ["text", "markdown"])
-def test_comparisons_in_words(compared, run_each, golden, form):
-    names, options = ("by-seed", "slower", "another-seed"), ["--markdown"] if form == "markdown" else []
+def test_comparisons_in_words(compared, said_of, golden, form):
     found = {}
-    for name, said in run_each({name: ("harness", "compare", *compared[name], *options) for name in names}).items():
+    for name in IN_WORDS:
+        said = said_of[form, name]
         text = said.out.replace(f"{compared[name][1].parent}/", "").replace(f"{compared[name][0].parent}/", "")
         found[name] = {"code": said.code, "lines": [line for line in golden.lines(text) if len(line) < 160]}
     golden.check(f"comparisons-{form}", found)
@@ -408,6 +427,7 @@ def test_simulated_corpora(corpus, run_each, golden, tmp_path):
     golden.check("corpora-simulated", found)
 
 
+@pytest.mark.exhaustive
 def test_a_replayed_corpus(corpus, bench, run, golden, own_folder, tmp_path):
     how = ("--device", f"replay:{corpus}", "--workload", "yolov8n-coco", "--power-mode", "all")
     bench(tmp_path / "replayed.sqlite", *how, where="benchmarks/test_training.py", code=None)
@@ -564,17 +584,30 @@ def test_options_of_the_benchmarks(run, golden, tmp_path):
     golden.check("options-benchmarks", sorted(ours - others))
 
 
+AXES = (
+    *("--workload", "lenet-mnist,yolov8n-coco", "--workers", "0,1", "--batch-size", "8,16", "--power-mode", "1c,maxn"),
+    *("--storage", "ssd,ssd@20", "--cache", "evicted", "--epochs", "3", "--device", "host"),
+)
+
+
 @pytest.mark.parametrize(
     ("name", "arguments"),
     [
         ("paper", ("--campaign", "paper", "--device", "sim:orin-agx,sim:xavier-agx")),
-        ("paper-nx", ("--campaign", "paper", "--device", "sim:xavier-nx,sim:nano,sim:orin-nano")),
-        ("quick", ("--campaign", "quick", "--device", "host")),
-        ("axes", ("--workload", "lenet-mnist,yolov8n-coco", "--workers", "0,1", "--batch-size", "8,16", "--power-mode",
-                  "1c,maxn", "--storage", "ssd,ssd@20", "--cache", "evicted", "--epochs", "3", "--device", "host")),
-        ("corpus", ("benchmarks/test_corpus_profiling.py", "--campaign", "paper", "--device", "sim:orin-agx")),
+        pytest.param(
+            "paper-nx",
+            ("--campaign", "paper", "--device", "sim:xavier-nx,sim:nano,sim:orin-nano"),
+            marks=pytest.mark.exhaustive,
+        ),
+        pytest.param("quick", ("--campaign", "quick", "--device", "host"), marks=pytest.mark.exhaustive),
+        ("axes", AXES),
+        pytest.param(
+            "corpus",
+            ("benchmarks/test_corpus_profiling.py", "--campaign", "paper", "--device", "sim:orin-agx"),
+            marks=pytest.mark.exhaustive,
+        ),
     ],
-)  # fmt: skip
+)
 def test_cases(run, golden, name, arguments):
     where = () if arguments[0].startswith("benchmarks") else ("benchmarks",)
     said = run("pytest", *where, *arguments, "--collect-only", "-q", "-p", "no:cacheprovider")
