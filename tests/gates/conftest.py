@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from pathlib import Path
-from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tuple
 
+import numpy as np
 import pytest
 
 from harness.core.environment import describe_environment
-from predictors.models import powertrain
+from predictors.models import networks, powertrain
 from predictors.models.physical_gp import prior
 from predictors.profiles import Profiles, find_table
 from predictors.search.corpora import load_tables
@@ -46,9 +48,34 @@ def forget_references() -> None:
 
 
 @pytest.fixture(scope="module", autouse=True)
-def references_learned_here() -> None:
-    """No reference is used that tests of other modules have learned."""
+def references_learned_here() -> Iterator[None]:
+    """No reference is used that tests of other modules have learned, and none is left to them."""
     forget_references()
+    yield
+    forget_references()
+
+
+ROWS_OF_REFERENCE = 400
+"""Of a table that PowerTrain's reference is learned from; all of them would take five times as long."""
+
+
+def part_of(table: Profiles, count: int) -> Profiles:
+    """As many rows, the same every time."""
+    rows = np.random.default_rng(count).choice(len(table), size=min(count, len(table)), replace=False)
+    return table.take(np.sort(rows))
+
+
+@contextlib.contextmanager
+def alike_on_every_processor(name: str) -> Iterator[None]:
+    """The predictor or strategy `powertrain` trains in double precision.
+
+    Its reference takes thousands of steps. In single precision that ends in different networks for BLAS kernels of
+    Haswell and of Sandy Bridge, and in a penalty of 5 or 17 %; in double precision weights agree to 14 digits.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        if name == "powertrain":
+            patch.setattr(networks, "PRECISION", np.float64)
+        yield
 
 
 def data_folder() -> Path:

@@ -27,7 +27,7 @@ from predictors.scenarios import ProfileSource
 from predictors.search.scenario import simulated
 from predictors.settings import Settings
 from predictors.trials import TrialPlan, run_plan
-from tests.gates.conftest import Gate, blind_spots, forget_references, unlike
+from tests.gates.conftest import Gate, alike_on_every_processor, blind_spots, forget_references, part_of, unlike
 from tests.gates.recorded import PREDICTORS, entries_of
 
 pytestmark = pytest.mark.one_python
@@ -55,18 +55,11 @@ COUNTS: Dict[str, Tuple[int, ...]] = {
 }
 """Corpora, and how many modes are profiled there."""
 
-COUNTS_OF_POWERTRAIN = (50,)  # with fewer, its bias differs between processors by more than what the gate is to see
+COUNTS_OF_POWERTRAIN = (50,)  # each count takes as long as another strategy
 
 OURS_ALONE = (UNKNOWN, LEFT_OUT_SIMULATED, LEFT_OUT_MEASURED)
 SHIPPED = (V100, A40, NANO)
 OF_SHIPPED = ("physical-gp", "ridge")
-
-
-def part_of(table: Profiles, count: int) -> Profiles:
-    """As many rows, the same every time."""
-    return table.take(
-        np.sort(np.random.default_rng(count).choice(len(table), size=min(count, len(table)), replace=False))
-    )
 
 
 def one_table(tables: List[Profiles]) -> Profiles:
@@ -209,7 +202,7 @@ def fit_all(predictor: str, targets: Tuple[Target, ...], counts: Tuple[int, ...]
         for count in counts:
             for repeat in range(REPEATS_OF_SLOW if predictor in SLOW else REPEATS):
                 rows, fitted = target.rows(count, "random", repeat), target.make(predictor, repeat)
-                with one_blas_thread():
+                with one_blas_thread(), alike_on_every_processor(predictor):
                     fit_to(fitted, target.profiles(rows))
                 trials.append(Trial(target, count, rows, fitted, predict_rows(fitted, target.table)))
     return trials
