@@ -79,6 +79,7 @@ def test_strategies_choose_the_batch_size_of_inference_by_the_time_of_a_sample(t
     assert "expected numbers above 0" in capsys.readouterr().err
 
 
+@pytest.mark.exhaustive
 def test_strategies_choose_in_all_tables_of_several_corpora_each_with_its_own_budgets_and_prior(
     corpus, tmp_path, capsys, monkeypatch
 ):
@@ -377,6 +378,7 @@ def test_the_papers_networks_learn_each_minibatch_of_a_results_file(results, tmp
     assert learned == {"medians.csv": 10, "results.sqlite": 400}
 
 
+@pytest.mark.exhaustive
 def test_shorter_profiles_are_the_first_minibatches_of_measured_ones(results):
     plan = make_plan(find_scenario("E18"), load_tables(results), simulated, named_modes, limit=20)
     ten, *_, forty = plan.targets[:4]
@@ -450,6 +452,7 @@ def test_published_errors_stand_beside_those_got_here(tmp_path, capsys, monkeypa
     assert run("published", "--limit", 120, "--repeats", 1, "--jobs", 1, "--fact", "F1162") == 0
 
 
+@pytest.mark.exhaustive
 def test_what_strategies_choose_is_held_against_the_papers_too(tmp_path, capsys, monkeypatch):
     rows = [row for row in published_errors(FILE) if row.fact in ("F541", "F543")]
     spread = {"metric": "penalty_iqr", "comparator": ">", "value_pct": 0, "value_high_pct": None}
@@ -570,6 +573,7 @@ def test_the_papers_four_modes_are_held_against_all_other_fours(capsys, monkeypa
     assert "the paper's, e, f, i, j, rank 7" in line
 
 
+@pytest.mark.exhaustive
 def test_plots_are_drawn_of_every_target(corpus, tmp_path):
     pytest.importorskip("matplotlib")
     folder = tmp_path / "plots"

@@ -42,6 +42,7 @@ def test_of_a_mode_entered_often_all_rows_are_held_back_or_none():
     assert len(set(rows[validation])) == 4
 
 
+@pytest.mark.exhaustive
 def test_each_minibatch_of_a_mode_is_learned_and_intervals_are_of_their_median():
     noise = np.exp(0.3 * np.random.default_rng(1).standard_normal((40, len(SOME))))
     entered, alone = NeuralNetwork(epochs=30), NeuralNetwork(epochs=30)

@@ -142,8 +142,13 @@ def test_steps_of_all_power_by_one_clock_are_learned(column, monkeypatch):
     assert with_steps < 0.75 * without
 
 
-@pytest.mark.parametrize("is_window", [False, True])
-@pytest.mark.parametrize("pause", [0.5, 1.5])
+@pytest.mark.parametrize(
+    ("pause", "is_window"),
+    [
+        (0.5, False),
+        *(pytest.param(*one, marks=pytest.mark.exhaustive) for one in ((0.5, True), (1.5, False), (1.5, True))),
+    ],
+)
 def test_power_that_is_averaged_over_more_than_the_minibatches_is_learned(pause, is_window, monkeypatch):
     tables = [paused_table(seed, pause, is_window) for seed in range(5)]
     with_pauses = [errors(table, 12)[1] for table in tables]

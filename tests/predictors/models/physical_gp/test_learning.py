@@ -130,6 +130,7 @@ def test_references_are_learned_once_in_a_process_that_gets_a_copy_of_the_prior_
     assert learn_reference(table, prior) is learn_reference(table, pickle.loads(pickle.dumps(prior)))
 
 
+@pytest.mark.exhaustive
 def test_the_prior_is_learned_and_used_by_commands(tmp_path, capsys):
     corpora = []
     for number, device in enumerate(("board-a", "board-b")):
