@@ -33,6 +33,7 @@ def test_a_mode_is_set_and_named(tmp_path):
     assert kernel.read("sys/kernel/nvpmodel_emc_cap/emc_iso_cap") == "1600000000"
 
 
+@pytest.mark.exhaustive
 def test_other_masks_take_a_reboot_that_is_asked_for(orin):
     before = orin.controls()
     done = call(orin, "nvpmodel", "-m", "0")
@@ -47,6 +48,7 @@ def test_other_masks_take_a_reboot_that_is_asked_for(orin):
     assert Kernel(orin.root).read(f"{orin.layout.gpu_device}/tpc_pg_mask") == "0"
 
 
+@pytest.mark.exhaustive
 def test_cores_that_are_off_keep_their_idle_states_which_are_held_and_restored(tmp_path):
     """As `--show` lists them: `cpu8:  Online=0 ... IdleStates: WFI=1 c7=1`."""
     tree, file = build_board(tmp_path / "root", "orin-agx", "r36.4"), tmp_path / "stored"
@@ -70,6 +72,7 @@ def test_cores_that_are_off_keep_their_idle_states_which_are_held_and_restored(t
     assert idle_states.items() <= before.items()
 
 
+@pytest.mark.exhaustive
 def test_restore_brings_back_what_was_stored_but_no_maximum(orin, tmp_path):
     kernel, file = Kernel(orin.root), tmp_path / "stored"
     before = orin.controls()

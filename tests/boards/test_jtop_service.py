@@ -12,6 +12,8 @@ from boards.emulator import Emulator
 from boards.jtop_service import SERVE, skip_or_fail
 from boards.kernel import Kernel
 
+pytestmark = pytest.mark.exhaustive
+
 READ = """
 import json, time
 from jtop import JtopException, jtop

@@ -42,6 +42,7 @@ def verdicts(findings):
     return {line["name"]: line["verdict"] for line in findings["lines"]}
 
 
+@pytest.mark.exhaustive
 def test_an_agx_orin_passes_all_lines_by_the_command(tmp_path, capsys, monkeypatch):
     profiles = []
     figures_of = repeatability._figures

@@ -60,6 +60,15 @@ def test_more_epochs_never_keep_a_worse_one():
     assert (error(longer, validation) <= error(short, validation) * (1 + 1e-5)).all()
 
 
+def test_training_is_in_single_precision_unless_another_is_set(monkeypatch):
+    _, single, _ = learn(epochs=1)
+    monkeypatch.setattr(module, "PRECISION", np.float64)
+    _, double, _ = learn(epochs=1)
+    is_single = [(one.parameters == one.parameters.astype(np.float32)).all() for one in (single, double)]
+    assert is_single == [True, False]
+    np.testing.assert_allclose(double.parameters, single.parameters, atol=1e-4)
+
+
 def test_dropout_changes_what_is_learned_and_not_how_answers_are_made():
     with_dropout = learn(dropout=0.5)[1]
     assert not np.allclose(with_dropout.parameters, learn()[1].parameters)
