@@ -512,6 +512,7 @@ def test_fitted_predictors(corpus, run_each, golden, tmp_path):
     )
 
 
+@pytest.mark.exhaustive
 def test_strategies(corpus, run, golden, tmp_path):
     out = tmp_path / "strategies.json"
     names = "closed-loop,front,one-shot,random,mdbs,gmd,presets,npe,maxn,brute-force"
@@ -521,6 +522,7 @@ def test_strategies(corpus, run, golden, tmp_path):
     golden.check("strategies", json.loads(out.read_text()), FITTED)
 
 
+@pytest.mark.exhaustive
 def test_recommendations(run_each, golden, tmp_path):
     asked = {"power": ("--power-budget", 30), "time": ("--goal", "power", "--time-limit", 150)}
     how = ("predictors", "recommend", "--device", "sim:orin-agx", "--workload", "mobilenetv3-gld23k", "--profiles", 6)
@@ -620,6 +622,7 @@ def test_cases(run, golden, name, arguments):
     )
 
 
+@pytest.mark.exhaustive
 def test_emulated_board_as_the_doctor_sees_it(run, golden, tmp_path):
     build_board(tmp_path / "root", "orin-agx", "r36.4")
     said = run("harness", "doctor", "--root", tmp_path / "root", "--json", code=None)
