@@ -53,6 +53,7 @@ from harness.workloads import get_workload
 from harness.workloads.counting import MemoryFloor, count_memory, counted_once
 from harness.workloads.counting import describe as describe_workload
 from harness.workloads.data.data_set import IN_MEMORY, PreparedData
+from harness.workloads.failures import worker_start_method
 from harness.workloads.optional_packages import require
 from harness.workloads.workload import Workload
 
@@ -314,6 +315,7 @@ def make_ready(case: Case, configuration: Configuration, root: Path, report: Rep
         "cuda": training.torch.version.cuda,
         **wait_policy(),
         "python": platform.python_version(),
+        **({"worker_start_method": worker_start_method()} if workers else {}),
         "data_source": data.source,
         "data_samples": data.samples,
         "data_scale": data.scale,

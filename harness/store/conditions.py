@@ -51,6 +51,8 @@ def comparable_conditions(conditions: Mapping[str, Any], case: Case, provenance:
         comparable.update({name: conditions[name] for name in OF_AN_OWN_WORKLOAD if conditions.get(name) is not None})
     elif conditions.get("precision", "fp32") != "fp32":  # a workload of the suite whose precision depends on the device
         comparable["precision"] = conditions["precision"]
+    if conditions.get("worker_start_method", "fork") != "fork":  # a user's choice, or not Linux
+        comparable["worker_start_method"] = conditions["worker_start_method"]
     if case.settings.clocks != STATIC:  # profiles from before this setting had static clocks
         comparable["clocks"] = case.settings.clocks
     for name in ("idle_s", "duration_s", "power_limit_w", "switching_ms"):

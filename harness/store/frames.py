@@ -71,11 +71,12 @@ FLAGGED, OLDER, WITHOUT_TIME, OTHER_TASK, REPLAYED = "flagged", "older", "withou
 FOLLOWS: Dict[str, Tuple[str, ...]] = {
     "storage": ("storage", "storage_medium"),
     "clocks": ("clocks", "dvfs"),
+    "workers": ("workers", "worker_start_method"),
     "power_mode": ("power_mode", "tpc_mask", "threads"),
     "device": (
         *("device", "device_model", "device_specification", "board_instance", "accelerator", "threads", "power_mode"),
         *("tpc_mask", "dvfs", "storage_medium", "torch", "cuda", "python", "l4t", "jetpack", "omp_wait_policy"),
-        *("provenance", "data_source"),
+        *("provenance", "data_source", "worker_start_method"),
     ),
 }
 """The comparable conditions that change with a varied condition; any other condition changes alone."""
@@ -86,7 +87,7 @@ FOLLOWS_IN_CLAIMS: Dict[str, Tuple[str, ...]] = {
     "data_scale": ("data_samples", "data_source"),
     "task": (
         *("workload", "workers", "batch_size", "cache", "storage_medium", "accelerator", "threads", "torch", "cuda"),
-        *("python", "device_specification", "data_source", "data_samples"),
+        *("python", "device_specification", "data_source", "data_samples", "worker_start_method"),
     ),
 }
 """The same for two cases of a claim; parameters of its workload are part of a simulated board."""

@@ -43,7 +43,7 @@ OTHER_PAGES = {
 }
 """Files outside docs/ that are pages too, and the pages' names. The README is none: docs/index.md replaces it."""
 
-MOST_WORDS = 20_000
+MOST_WORDS = 23_000
 """Of all pages that people write together, as `wc -w` counts: docs/*.md and `OTHER_PAGES`.
 
 Blocks that `make record` writes are not counted, nor are the pages that `tools.docs.reference` generates.

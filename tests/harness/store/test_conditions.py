@@ -23,7 +23,7 @@ OTHER = {
     "power_mode": {"cpu_cores": 1, "cpu_khz": 0, "gpu_khz": 0, "mem_khz": 0}, "accelerator": "NVIDIA H200",
     "torch": "2.14.0", "python": "3.12.1", "threads": 1, "data_source": "real", "data_samples": 60_000,
     "jetpack": "6.2", "l4t": "36.4.0", "cuda": "12.6", "tpc_mask": 252, "gpu_power_limit_mw": 150_000,
-    "storage_medium": {**CONDITIONS["storage_medium"], "kind": "hdd"},
+    "storage_medium": {**CONDITIONS["storage_medium"], "kind": "hdd"}, "worker_start_method": "spawn",
 }  # fmt: skip
 
 
@@ -51,6 +51,7 @@ def test_a_power_limit_that_the_case_sets_is_one_condition() -> None:
 SAME = {
     "python": "3.11.9", "power_mode_name": "15W", "cache_residency_before": 0.5, "cache_residency_after": 1.0,
     "first_loss": 2.0, "last_loss": 1.5, "jetpack": None, "cuda": None, "tpc_mask": None, "gpu_power_limit_mw": None,
+    "worker_start_method": "fork",
     "storage_medium": {**CONDITIONS["storage_medium"], "mount_point": "/media/ssd", "free_bytes": 1},
 }  # fmt: skip
 

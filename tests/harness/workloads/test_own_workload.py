@@ -17,7 +17,7 @@ from harness.core.cases import Case, CaseSettings
 from harness.core.errors import CannotRunError, DoesNotFitError, HarnessError, InvalidValueError
 from harness.workloads import WORKLOADS, Workload, get_workload, registry
 from harness.workloads.data import data_set
-from harness.workloads.failures import fragmentation_hint, is_out_of_memory, other_trouble
+from harness.workloads.failures import fragmentation_hint, is_out_of_memory, other_trouble, worker_start_method
 from tests.named_modes import mode_on
 
 MODULE = """
@@ -88,7 +88,10 @@ def start_by():
     multiprocessing.set_start_method(None, force=True)
 
 
-SPAWNED = pytest.mark.parametrize("method", ["spawn", "forkserver"])
+NO_DEFAULT = pytest.mark.skipif(
+    multiprocessing.get_all_start_methods()[0] == "forkserver", reason="Python's default here, in whose place is fork"
+)
+SPAWNED = pytest.mark.parametrize("method", ["spawn", pytest.param("forkserver", marks=NO_DEFAULT)])
 
 
 @training
@@ -283,6 +286,34 @@ def test_lambdas_that_cannot_be_sent_to_workers_are_an_error_that_says_what_to_d
     start_by(method)
     with pytest.raises(HarnessError, match=r"cannot be sent to the DataLoader's workers, .* spawn: .*; .*0 workers"):
         run_own(lines, "B", workers=1)
+
+
+@pytest.mark.parametrize(
+    ("default", "method", "expected"),
+    [
+        ("fork", None, "fork"),
+        ("fork", "spawn", "spawn"),
+        ("fork", "forkserver", "spawn"),
+        ("forkserver", None, "fork"),
+        ("forkserver", "spawn", "spawn"),
+        ("spawn", None, "spawn"),
+    ],
+)
+def test_workers_are_forked_where_python_starts_processes_by_a_fork_server_of_its_own_accord(
+    monkeypatch, default, method, expected
+):
+    """As from Python 3.14 on; macOS spawns. A method that a user sets is kept, unless it is the fork server."""
+    monkeypatch.setattr(multiprocessing, "get_all_start_methods", lambda: [default, "another"])
+    monkeypatch.setattr(multiprocessing, "get_start_method", lambda: method or default)
+    assert worker_start_method() == expected
+
+
+@training
+def test_how_workers_are_started_is_recorded_where_there_are_any(run_own):
+    lines = "B = make('b', collate=lambda samples: torch.utils.data.default_collate(samples))"
+    assert run_own(lines, "B", workers=1).conditions["worker_start_method"] == worker_start_method()
+    registry._own.clear()
+    assert "worker_start_method" not in run_own(lines, "B", workers=0).conditions
 
 
 @training
