@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import os
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, NamedTuple, Sequence, Tuple
 
 import numpy as np
 
 from harness.core.corpus import read_corpus
+from harness.core.environment import usable_cpus
 from harness.core.units import share_to_percent, w_to_mw
 from harness.judge.published_figures import load_figures
 from harness.simulation.model import Load, cached_share, simulate
@@ -53,7 +53,7 @@ def predict_unprofiled(corpora: Sequence[Path]) -> Rows:
     Each row has medians over the draws of the errors, and means of the coverage of 80 % intervals, in %.
     """
     tables = [table for path in corpora for table in tables_of(read_corpus(path))]
-    jobs = len(os.sched_getaffinity(0))
+    jobs = usable_cpus()
     others = [([table for table in tables if table.workload != name],) for name in NETWORKS]
     priors = dict(zip(NETWORKS, in_processes(learn_hierarchy, others, jobs)))
     cases = [case for name in NETWORKS for case in extrapolations(tables, name)]
@@ -125,7 +125,7 @@ def simulate_left_out(corpora: Sequence[Path]) -> Rows:
     """
     tables = [table for path in corpora for table in tables_of(read_corpus(path))]
     asked = [(tables, "workload", name) for name in NETWORKS] + [(tables, "device", LEFT_OUT_BOARD)]
-    return [row for rows in in_processes(fit_without, asked, len(os.sched_getaffinity(0))) for row in rows]
+    return [row for rows in in_processes(fit_without, asked, usable_cpus()) for row in rows]
 
 
 def fit_without(tables: Sequence[Profiles], column: str, name: str) -> Rows:

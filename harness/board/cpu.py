@@ -13,7 +13,7 @@ from harness.board import helper_stream
 from harness.board.kernel_file import check_writable, entries, read_int_setting, read_setting, read_text, write
 from harness.board.knob import Knob, KnobSpec
 from harness.board.source import Counters, Reading, Source
-from harness.core.errors import ControlError, InvalidValueError, SourceUnavailableError
+from harness.core.errors import CannotRunError, ControlError, InvalidValueError, SourceUnavailableError
 
 
 def parse_cpu_list(text: str) -> List[int]:
@@ -129,6 +129,9 @@ class Affinity(Knob):
         return f"CPU affinity of this process: CPUs {self.read()}"
 
     def read(self) -> List[int]:
+        if not os.path.isdir(_THREADS):
+            what = f"this machine cannot be measured: it has no {_THREADS}, which only Linux has"
+            raise CannotRunError(what, "run on Linux, or use a simulated or replayed board: --device sim:orin-agx")
         return sorted(set().union(*(_affinity_of(int(thread)) for thread in os.listdir(_THREADS))))
 
     def apply(self, value: List[int]) -> None:

@@ -90,6 +90,13 @@ def memory_bytes(root: Path = Path("/")) -> Optional[int]:
     return int(kib) * 1024 if kib else None
 
 
+def usable_cpus() -> int:
+    """How many CPUs this process may use; all of the machine where the system does not limit a process (macOS)."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
 def board_instance(root: Path = Path("/")) -> Optional[str]:
     """A hash of the serial number, else of the machine id (which records leave out); None if there is neither."""
     for name in ("proc/device-tree/serial-number", "etc/machine-id"):

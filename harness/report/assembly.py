@@ -14,6 +14,7 @@ from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tup
 from harness.core.cases import INFERENCE
 from harness.core.configuration import DEFAULT_RESULTS
 from harness.core.corpus import TASKS, read_corpus, rows_of, write_corpus
+from harness.core.environment import usable_cpus
 from harness.core.errors import InvalidValueError, StoreError
 from harness.core.files import read_json, write_output
 from harness.core.measured_tables import corpus_file
@@ -137,7 +138,7 @@ def write_report(material: Material, out: Path, made_from: Sequence[Path], png: 
 
 def _drawers(panels: int) -> concurrent.futures.Executor:
     """A process for each core if there are many panels, else a thread."""
-    cores = len(os.sched_getaffinity(0))
+    cores = usable_cpus()
     if panels >= WORTH_PROCESSES and cores > 1:
         with contextlib.suppress(OSError):  # processes share locks in /dev/shm, which may be closed or missing
             return concurrent.futures.ProcessPoolExecutor(

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import argparse
 import math
-import os
 from pathlib import Path
 from typing import List, Union
 
 from harness.core.cases import DEFAULT_MINIBATCHES
 from harness.core.configuration import DEFAULT_RESULTS, FILE_NAME
+from harness.core.environment import usable_cpus
 from harness.core.errors import InvalidValueError
 from predictors.models.base import check_options
 
@@ -51,4 +51,4 @@ def numbers(option: str, text: str, example: str) -> List[float]:
 
 
 def processes(arguments: argparse.Namespace) -> int:
-    return arguments.jobs or len(os.sched_getaffinity(0))
+    return arguments.jobs or usable_cpus()

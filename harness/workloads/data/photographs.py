@@ -7,7 +7,6 @@ import dataclasses
 import functools
 import io
 import math
-import os
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Callable, List, Sequence, Tuple
@@ -15,6 +14,7 @@ from typing import Any, Callable, List, Sequence, Tuple
 import numpy as np
 
 from harness.core.device import Report
+from harness.core.environment import usable_cpus
 from harness.core.errors import DataSetError
 from harness.workloads.data.data_set import first_of, known_data_set
 from harness.workloads.data.written_folder import reported
@@ -119,7 +119,7 @@ def write_files(files: Sequence[Tuple[Path, Callable[[], bytes]]], name: str, re
         path, make = file
         path.write_bytes(make())
 
-    with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
+    with ThreadPoolExecutor(usable_cpus()) as pool:
         for _ in reported(pool.map(write, files), name, len(files), "images", report):
             pass
 
