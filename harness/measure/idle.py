@@ -30,6 +30,7 @@ from harness.measure.flags import idle_power_flags
 from harness.measure.peak_memory import PeakMemory
 from harness.measure.rounds import Rounds, never, nothing, run_rounds
 
+METER_LOG = "--socket-meter STATE=FILE.csv"
 SETTLING_S = 5.0  # power settles 2-3 s after a change of mode (001 sec. 2.5)
 
 
@@ -115,7 +116,7 @@ def measure_idle(
         start_s = time.monotonic()  # the sampler's own start, and its first sample, lie before
         if power_source in sampler.missing:
             why = sampler.missing[power_source]
-            raise CannotRunError(f"no power sensor: {why}", "give a meter's log: --socket-meter STATE=FILE.csv")
+            raise CannotRunError(f"no power sensor: {why}", f"give a meter's log: {METER_LOG}")
         rounds(nothing, be_idle, 1, never)
         end_s = time.monotonic()
         telemetry = sampler.stop()

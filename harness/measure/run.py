@@ -44,7 +44,7 @@ from harness.measure.child_processes import check_sockets
 from harness.measure.concurrent import measure_concurrent
 from harness.measure.contention import wait_policy
 from harness.measure.flags import find_flags, stretch
-from harness.measure.idle import measure_idle
+from harness.measure.idle import METER_LOG, measure_idle
 from harness.measure.peak_memory import FIGURES as MEMORY_FIGURES
 from harness.measure.peak_memory import PeakMemory, bytes_before
 from harness.measure.rounds import Rounds, run_rounds
@@ -109,7 +109,8 @@ def check(case: Case, device: Device) -> None:
         return
     machine = cast(RealDevice, device)
     if case.task == cases.IDLE:
-        refuse_without_power(machine)
+        if case.workload in dict(cases.IDLE_STATES):  # others are recorded by a meter
+            refuse_without_power(machine)
         return
     workers, storage = workers_and_storage(case)
     if workers:
@@ -137,7 +138,8 @@ def refuse_without_power(machine: RealDevice) -> None:
     for spec in specs:
         power = source_capability(spec, str(machine.root))
         if not power.available:
-            raise CannotRunError(f"no power sensor: {power.detail}", power.hint or METER_HINT)
+            hint = f"{power.hint}; or give" if power.hint and power.hint != METER_HINT else "give"
+            raise CannotRunError(f"no power sensor: {power.detail}", f"{hint} a meter's log: {METER_LOG}")
 
 
 def conditions(case: Case, device: Device, report: Report) -> Dict[str, Any]:

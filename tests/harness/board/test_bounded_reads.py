@@ -310,7 +310,7 @@ OF_KNOBS = (
     "sys/class/hwmon/*/pwm1",
     "sys/class/thermal/thermal_zone0/trip_point_0_type",
     "sys/devices/system/cpu/cpu1/online",
-    "sys/devices/system/cpu/cpufreq/policy4/cpuinfo_max_freq",
+    "sys/devices/system/cpu/cpufreq/policy8/cpuinfo_max_freq",
     "sys/devices/system/cpu/cpufreq/policy4/related_cpus",
     "sys/devices/system/cpu/cpufreq/policy4/scaling_available_frequencies",
     "sys/bus/i2c/devices/1-0040/name",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import re
 from typing import Any, Callable, NamedTuple
 
@@ -9,7 +11,7 @@ import pytest
 
 from harness.board import emc as emc_module
 from harness.board import governor as governor_module
-from harness.board import kernel_file
+from harness.board import kernel_file, privileges
 from harness.board.cpu import CpuOnline
 from harness.board.cpu_clocks import CpuFrequency
 from harness.board.emc import Emc
@@ -18,6 +20,7 @@ from harness.board.governor import CPU as CPU_GOVERNORS
 from harness.board.governor import DEVFREQ as GPU_GOVERNORS
 from harness.board.governor import Governor
 from harness.board.gpu import GpuFrequency
+from harness.board.page_cache import PageCache
 from harness.core.errors import ControlError
 from tests.harness.board.kernel_trees import CPU, DEVFREQ, EMC, cpus, emc, gpu, policy
 
@@ -121,6 +124,43 @@ def test_a_write_that_is_refused_names_file_value_and_grant(tree_in, plain_user)
     knob = CpuFrequency(tree.root)
     with pytest.raises(ControlError, match=rf"writing 115200 to {closed} was refused: Permission denied; .*chown"):
         knob.set(knob.pinned(115200))
+
+
+READ_ONLY = {**SAMPLES, "page cache": None}
+
+
+@pytest.mark.parametrize("which", READ_ONLY)
+def test_a_read_only_file_system_is_said_and_no_right_is_offered(tree, monkeypatch, which):
+    """In most containers /sys and /proc/sys take no writes, not even root's."""
+    sample = READ_ONLY[which]
+    if sample is None:
+        tree.write({"proc/sys/vm/drop_caches": 0})
+        knob: Any = PageCache(tree.root)
+    else:
+        sample.build(tree)
+        knob = sample.knob(tree.root)
+    read_only = os.statvfs_result((4096, 4096, 1, 1, 1, 1, 1, 1, os.ST_RDONLY, 255))
+    monkeypatch.setattr(os, "statvfs", lambda path: read_only)
+    monkeypatch.setattr(os, "access", lambda path, mode, **how: mode != os.W_OK)
+    monkeypatch.setattr(privileges, "closed", lambda: None)  # sudo would allow the helper, and the kernel not
+    found = knob.available()
+    assert not found.available
+    assert "lies on a read-only file system" in found.detail
+    assert "docker run --privileged" in found.hint
+    assert "sudo" not in found.detail + found.hint
+
+
+def test_a_write_that_a_read_only_file_system_refuses_offers_no_right(tree, monkeypatch):
+    def refused(path, text):
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS), path)
+
+    read_only = os.statvfs_result((4096, 4096, 1, 1, 1, 1, 1, 1, os.ST_RDONLY, 255))
+    monkeypatch.setattr(os, "statvfs", lambda path: read_only)
+    monkeypatch.setattr(kernel_file, "_write_text", refused)
+    with pytest.raises(ControlError) as error:
+        kernel_file.write("/proc/sys/vm/drop_caches", 3)
+    assert "Read-only file system" in error.value.what
+    assert "docker run --privileged" in error.value.hint
 
 
 @pytest.mark.parametrize(

@@ -142,13 +142,43 @@ def test_a_sampler_that_cannot_start_costs_no_profile(start, monkeypatch):
 
 
 def test_a_sampler_that_hangs_is_ended(start, machine, monkeypatch):
-    monkeypatch.setattr(sampler_module, "_ANSWER_S", 0.5)
-    (machine.path / "proc/meminfo").unlink()
-    os.mkfifo(machine.path / "proc/meminfo")
     sampler = start()
+    monkeypatch.setattr(sampler_module, "_ANSWER_S", 0.5)
+    monkeypatch.setattr(sampler_module, "_EXIT_S", 0.5)
+    os.kill(sampler.pid, signal.SIGSTOP)
     telemetry = sampler.stop()
     assert not is_alive(sampler.pid)
     assert "gave no answer" in telemetry.missing[SAMPLER]
+
+
+class HeldProcess:
+    """A process that the kernel holds (state D): no signal ends it, and no wait for it returns."""
+
+    def __init__(self, process):
+        self.real = process
+        self.pid = process.pid
+
+    def poll(self):
+        return None
+
+    def communicate(self, *given, timeout):
+        time.sleep(timeout)
+        raise subprocess.TimeoutExpired("sampler", timeout)
+
+
+def test_a_sampler_that_the_kernel_holds_is_left_behind_and_named(start, machine, monkeypatch):
+    sampler = start()
+    monkeypatch.setattr(sampler_module, "_ANSWER_S", 0.3)
+    monkeypatch.setattr(sampler_module, "_EXIT_S", 0.1)
+    held = sampler._started_process = HeldProcess(sampler._process)
+    try:
+        telemetry = sampler.stop()
+    finally:
+        held.real.kill()
+        held.real.communicate()
+    assert telemetry.series["memory_used_bytes"].values
+    assert f"cannot be ended: process {held.pid} is left behind" in telemetry.missing[SAMPLER]
+    assert sampler.stop() is telemetry
 
 
 def test_ticks_missed_while_the_sampler_was_held_up_are_counted(start):

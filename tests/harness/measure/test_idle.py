@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 
 import pytest
 from boards.emulator import intercepted
@@ -108,6 +109,32 @@ def test_without_a_sensor_of_power_there_is_nothing_to_wait_for(tmp_path):
     first, *_ = states()
     with device.session(), pytest.raises(CannotRunError, match=r"no power sensor.*--socket-meter STATE=FILE\.csv"):
         run(first, device)
+
+
+@pytest.mark.parametrize("why", ["none", "label", "total"])
+def test_an_idle_case_asks_for_power_before_it_begins(tmp_path, why):
+    """Without a sensor, with a label that cannot be read, and on a Thor whose input has no sensor."""
+    if why == "none":
+        (tmp_path / "proc").symlink_to("/proc")
+        device = HostDevice(Configuration(), tmp_path)
+    else:
+        tree = build_board(tmp_path / "root", *(("thor", "r38.2") if why == "total" else ("orin-nx", "r36.4")))
+        if why == "label":
+            [label, *_] = sorted(tree.path.glob("sys/bus/i2c/devices/1-004*/**/in1_label"))
+            label.unlink()
+            label.mkdir()  # reading it fails, whoever reads
+        for chip in tree.path.glob("sys/bus/i2c/devices/*/name"):
+            if why == "total" and chip.read_text().startswith("ina238"):
+                chip.write_text("none\n")
+        device = JetsonDevice(read_board(tree.path), Configuration(), tree.path)
+    case = idle_cases([dataclasses.replace(CASE, device=device.name)], 60.0, {})[1]
+    with pytest.raises(CannotRunError, match=r"no power sensor: .*--socket-meter STATE=FILE\.csv"):
+        check(case, device)
+    [power] = [each for each in device.capabilities() if each.name == "measure power"]
+    assert not power.available
+    if why == "total":
+        assert "--socket-meter" in power.hint
+        assert "what answers: power_" in power.detail
 
 
 def test_what_a_socket_meter_recorded_becomes_a_profile_of_its_state(tmp_path):

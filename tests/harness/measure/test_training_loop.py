@@ -5,13 +5,14 @@ from __future__ import annotations
 import multiprocessing
 import os
 import statistics
+import sys
 import time
 
 import pytest
 
 torch = pytest.importorskip("torch")
 
-from harness.core.errors import CannotRunError, DoesNotFitError  # noqa: E402
+from harness.core.errors import CannotRunError, DoesNotFitError, ProcessEndedError  # noqa: E402
 from harness.core.profiles import CLEAN, FIRST, SETTLING  # noqa: E402
 from harness.measure import training_loop  # noqa: E402
 from harness.measure.training_loop import (  # noqa: E402
@@ -67,6 +68,52 @@ def one_weight(step_s=STEP_S, **options):
 
 def trainer(samples=12, batch_size=2, workers=0, fetch_s=FETCH_S, step_s=STEP_S, **options):
     return Trainer(one_weight(step_s, **options), SlowSamples(samples, fetch_s), batch_size, workers, seed=0)
+
+
+class Silent(SlowSamples):
+    """A data set that never gives one sample, or any."""
+
+    def __init__(self, silent):
+        super().__init__(12, 0.0)
+        self._silent = silent
+
+    def __getitem__(self, index):
+        if index in self._silent:
+            print("waiting for a network share", file=sys.stderr, flush=True)
+            time.sleep(600)
+        return super().__getitem__(index)
+
+
+READ_ALL = {
+    "minibatches": ([2], lambda built: list(time_minibatches(built, built.loader(epoch=0)))),
+    "one pass": ([2], lambda built: built.read_once()),
+    "rehearsal": (range(12), lambda built: built.rehearse()),
+}
+
+
+@pytest.mark.parametrize("way", READ_ALL)
+def test_workers_that_never_answer_end_the_case_with_what_they_said(way, monkeypatch, capfd):
+    monkeypatch.setattr(training_loop, "CHECK_S", 0.2)
+    monkeypatch.setattr(training_loop, "LEAST_BOUND_S", 0.4)
+    monkeypatch.setattr(training_loop, "FIRST_BATCH_S", 2.0)
+    silent, read_all = READ_ALL[way]
+    built = Trainer(one_weight(0.0), Silent(silent), 1, 2, seed=0)
+    children = set(multiprocessing.active_children())
+    with pytest.raises(ProcessEndedError, match="2 DataLoader workers gave no batch within"):
+        read_all(built)
+    assert "waiting for a network share" in capfd.readouterr().err
+    assert set(multiprocessing.active_children()) <= children
+
+
+def test_a_batch_has_time_by_those_before_it_and_by_the_limit_of_the_case():
+    patience = training_loop.Patience()
+    assert patience.bound_s == training_loop.FIRST_BATCH_S
+    patience._slowest_s = 10.0
+    assert patience.bound_s == 200.0
+    patience.limit_s = 60.0
+    assert patience.bound_s == 60.0
+    patience._slowest_s = 0.001
+    assert patience.bound_s == training_loop.LEAST_BOUND_S
 
 
 def nothing(_):
