@@ -14,12 +14,12 @@ import glob
 import os
 import re
 from pathlib import Path
-from typing import Dict, List, Optional, Tuple
+from typing import Dict, List, Mapping, Optional, Tuple
 
 from harness.board import privileges
 from harness.board.bounded_process import Finished, run_bounded
 from harness.board.cpu import CpuOnline
-from harness.board.kernel_file import read_below
+from harness.board.kernel_file import read_below, text_of
 from harness.board.knob import Knob, KnobSpec
 from harness.board.nvpmodel_conf import Conf, PowerModel, parse, write
 from harness.board.nvpmodel_modes import MASK, custom_conf, masks
@@ -27,6 +27,8 @@ from harness.board.privileged import CUSTOM_CONFS, DRAFT, NVPMODEL, NVPMODEL_TIM
 from harness.core.errors import ControlError, HarnessError, InvalidValueError, UnknownNameError
 from harness.core.files import write_durably
 from harness.core.power_modes import PowerMode
+
+STATUS = "var/lib/nvpmodel/status"  # `pmode:0002`, on some releases with more words
 
 Mode = Dict[str, str]  # `conf`, the path of a conf file, and `mode`, the name of a mode in it
 _COMMENT = "Made for one run; the board's own modes are repeated so that they keep their IDs."
@@ -47,7 +49,9 @@ class Nvpmodel(Knob):
     topic = "set nvpmodel modes"
     sets_in_steps = True
 
-    def __init__(self, root: str = "/", *, timeout_s: float = NVPMODEL_TIMEOUT_S) -> None:
+    def __init__(self, root: str = "/", *, timeout_s: float = NVPMODEL_TIMEOUT_S, foreign: str = "") -> None:
+        """`foreign`: why its conf is that of another board, so that none of its modes is set; empty if it is not."""
+        self._foreign = foreign
         self._root = os.path.abspath(root)
         self._executable = os.path.join(self._root, NVPMODEL)
         self._conf = os.path.join(self._root, OWN_CONF)
@@ -60,6 +64,11 @@ class Nvpmodel(Knob):
         if not os.path.exists(self._executable):
             hint = "on a Jetson: `sudo apt install nvidia-l4t-nvpmodel`"
             raise ControlError(f"there is no {self._executable}", hint)
+        if self._foreign:
+            raise ControlError(self._foreign, f"link {self._conf} to this board's own file in /etc/nvpmodel")
+        waiting = self.waiting()
+        if waiting:
+            raise ControlError(f"{waiting} waits for a reboot", "`sudo reboot`, and run again")
         names = ", ".join(model.name for model in self.own_conf().models)
         modes = f"{self.read()['mode']} of {names}"
         stuck = self._other_masks()
@@ -69,8 +78,36 @@ class Nvpmodel(Knob):
         privileges.check(self._root, f"{modes}, which only root may change")
         return modes
 
+    def waiting(self) -> str:
+        """The own mode that was chosen and takes effect at the next boot, by nvpmodel's file; empty if none waits.
+
+        The file names the mode that the next boot sets. It waits if another one is in effect, or if the kernel has the
+        masks of another: a kernel whose masks are those of no mode (Orin Nano Super) keeps them at each boot.
+        """
+        match = re.search(r"pmode:\s*(\d+)", text_of(os.path.join(self._root, STATUS)))
+        models = self.own_conf().models
+        chosen = next((model for model in models if match and model.id == int(match[1])), None)
+        if chosen is None:
+            return ""
+        if chosen.name != self.read()["mode"]:
+            return chosen.name
+        kernels = {mask: self._kernels_mask(chosen, mask) for mask in masks(chosen)}
+        others = [model for model in models if self._has_masks(model, kernels)]
+        return chosen.name if others and chosen not in others else ""
+
+    def _kernels_mask(self, model: PowerModel, mask: str) -> Optional[int]:
+        return next(self.kernel_value(one.param, mask) for one in model.settings if one.argument == mask)
+
+    def _has_masks(self, model: PowerModel, kernels: Mapping[str, Optional[int]]) -> bool:
+        own = masks(model)
+        return all(value is None or int(own.get(mask, str(value)), 0) == value for mask, value in kernels.items())
+
     def own_conf(self) -> Conf:
         return self._read(self._conf)._replace(cores=tuple(CpuOnline(self._root).cpus()) or None)
+
+    def read_conf(self) -> Conf:
+        """The conf as its file has it, cores that are not here too."""
+        return self._read(self._conf)
 
     def own(self, name: str) -> Mode:
         return {"conf": self._conf, "mode": name}

@@ -73,7 +73,7 @@ class JetsonDevice:
         self.board_instance = configuration.instance(self._board_root)
         self.root = THIS_MACHINE  # training runs here, even for an emulated board
         self._affinity = Affinity()
-        self._control = JetsonControl(self._board_root, configuration.hold_thor_clocks)
+        self._control = JetsonControl(self._board_root, configuration.hold_thor_clocks, board)
         self._booted = ""
         # sources of an emulated board's figures
         made_of = f"times are this machine's, power and clocks come from the board's tree {self._board_root}"
@@ -177,9 +177,10 @@ class JetsonDevice:
         boot = "boot into another mode: `sudo nvpmodel -m ID`"
         if with_more_on:
             boot = f"boot into {with_more_on[0].name}: `sudo nvpmodel -m {with_more_on[0].id}`"
-        return Capability(
-            "use the whole GPU", False, f"{detail} since the boot, in every power mode", f"{boot}, answer YES"
-        )
+        hint = f"{boot}, answer YES"
+        if self._control.foreign_conf:  # its modes are not this board's
+            hint = "first put the board's own nvpmodel conf in place"
+        return Capability("use the whole GPU", False, f"{detail} since the boot, in every power mode", hint)
 
     def _differences(self) -> List[str]:
         differences, spec = list(self._live.differences), self._board.spec
@@ -187,6 +188,8 @@ class JetsonDevice:
             labels = self._rail_labels()
             if labels and set(labels) != set(spec.rails.labels):
                 differences.append(f"power rails are {', '.join(labels)}, not {', '.join(spec.rails.labels)}")
+            if self._control.foreign_conf:
+                differences.append(self._control.foreign_conf)
             presets = [preset.name for preset in spec.presets]
             names = [model.name for model in self._control.conf.models] if self._control.conf else []
             if presets and names and names != presets:
@@ -305,9 +308,17 @@ class JetsonDevice:
             "power_mode": mode._asdict(),
             "power_mode_not_told": unknown,
             "dvfs": self._control.dvfs(),
+            **self._free_memory(case),
             "fan_set_pwm": FULL_PWM if self._control.works(self._control.fan) else None,
             "uptime_s": self._uptime_s(),
         }
+
+    def _free_memory(self, case: Case) -> Dict[str, str]:
+        """The condition of a case with static clocks whose memory clock is one of several, and is not held."""
+        if case.settings.clocks != STATIC or len(self._live.space.mem_khz) < 2:
+            return {}
+        why = self._control.free_memory()
+        return {"memory_clock_free": why} if why else {}
 
     def _uptime_s(self) -> Optional[float]:
         return uptime_s(str(self._board_root))

@@ -12,8 +12,9 @@ from harness.board.cpu_clocks import CpuFrequency
 from harness.board.emc import Emc
 from harness.board.gpu import GpuFrequency
 from harness.board.nvpmodel_conf import Conf
-from harness.board.nvpmodel_modes import Limits, to_power_mode
-from harness.core.boards import BoardSpec, find_board
+from harness.board.nvpmodel_modes import Limits, online_cores, to_power_mode
+from harness.board.privileged import OWN_CONF
+from harness.core.boards import BOARDS, BoardSpec, find_board, known_variants, load_board
 from harness.core.environment import l4t_release
 from harness.core.errors import ControlError
 from harness.core.files import read_toml
@@ -128,6 +129,41 @@ def named_modes(space: PowerModeSpace, conf: Optional[Conf], spec: Optional[Boar
     if spec and spec.papers_mode in named:
         named[DEFAULT] = named[spec.papers_mode]
     return named
+
+
+def foreign_conf(root: Path, board: Board, conf: Conf) -> str:
+    """Why a conf is that of another board; empty if nothing says so.
+
+    By the part number in the name of its file, by cores that it switches on and that are not here, and by modes that
+    are those of another board's facts.
+    """
+    file = (root / OWN_CONF).resolve().name
+    what = f"the nvpmodel conf {file} is not this board's, {board.product} ({board.part_number or board.name})"
+    module = re.search(r"p\d{4}", file)
+    if module and board.part_number and not board.part_number.startswith(module[0]):
+        return f"{what}: it is for {module[0]}"
+    here = CpuOnline(str(root)).cpus()
+    switched_on = {core for model in conf.models for core in online_cores(conf, model) or ()}
+    absent = sorted(switched_on - set(here)) if here else []
+    if absent:
+        return f"{what}: it switches on cores {', '.join(map(str, absent))}, and there are {len(here)}"
+    if board.spec is None:
+        return ""
+    modes = [(model.name, to_power_mode(conf, model)) for model in conf.models]
+    own = {variant: load_board(board.spec.name, variant) for variant in known_variants(board.spec.name)}
+    if modes in [_preset_limits(spec) for spec in own.values()]:
+        return ""
+    families = [name for name in BOARDS if name != board.spec.name and load_board(name).is_jetson]
+    others = (load_board(name, variant) for name in families for variant in known_variants(name))
+    like = next((spec for spec in others if modes and modes == _preset_limits(spec)), None)
+    return f"{what}: its modes are those of {like.product}" if like else ""
+
+
+def _preset_limits(spec: BoardSpec) -> List[Tuple[str, Limits]]:
+    return [
+        (preset.name, Limits(preset.cpu_cores, preset.cpu_khz, preset.gpu_khz, preset.mem_khz))
+        for preset in spec.presets
+    ]
 
 
 def is_rounded(mode: PowerMode, limits: Limits, space: PowerModeSpace) -> bool:

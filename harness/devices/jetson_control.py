@@ -9,6 +9,7 @@ With DVFS, CPU and GPU may fall to their lowest clock; the memory is held if the
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from pathlib import Path
 from typing import Dict, List, Optional, Tuple
@@ -27,16 +28,22 @@ from harness.board.nvpmodel import Nvpmodel, RebootNeededError
 from harness.board.nvpmodel_conf import Conf, PowerModel
 from harness.core.capability import Capability
 from harness.core.cases import STATIC
-from harness.core.errors import CannotRunError, ControlError
+from harness.core.errors import CannotRunError, ControlError, InvalidValueError
 from harness.core.power_modes import UNKNOWN_KHZ, PowerMode, PowerModeSpace
 from harness.core.units import hz_to_khz
-from harness.devices.jetson_board import is_rounded
+from harness.devices.jetson_board import Board, foreign_conf, is_rounded
 
 
 class JetsonControl:
-    def __init__(self, root: Path, holds_thor: bool = False) -> None:
+    def __init__(self, root: Path, holds_thor: bool = False, board: Optional[Board] = None) -> None:
+        """`board`: whose conf nvpmodel's has to be; None for any."""
         self._root = str(root)
         self.nvpmodel = Nvpmodel(self._root)
+        self.foreign_conf = ""
+        with contextlib.suppress(ControlError, InvalidValueError):  # the knob says why it cannot be read
+            self.foreign_conf = "" if board is None else foreign_conf(root, board, self.nvpmodel.read_conf())
+        if self.foreign_conf:
+            self.nvpmodel = Nvpmodel(self._root, foreign=self.foreign_conf)
         self.online = CpuOnline(self._root)
         self.cpu = CpuFrequency(self._root)
         self.gpu = GpuFrequency(self._root, holds_thor)
@@ -66,10 +73,21 @@ class JetsonControl:
 
     @functools.cached_property
     def conf(self) -> Optional[Conf]:
+        """The board's own conf; None without one, or with one of another board: none of its modes is offered."""
+        if self.foreign_conf:
+            return None
         try:
             return self.nvpmodel.own_conf()
         except ControlError:
             return None
+
+    @functools.cached_property
+    def _waiting(self) -> str:
+        """The mode that waits for a reboot: nvpmodel calls it the one in effect already."""
+        try:
+            return self.nvpmodel.waiting()
+        except ControlError:
+            return ""
 
     def check(self, space: PowerModeSpace) -> None:
         if self.works(self.nvpmodel):
@@ -86,6 +104,8 @@ class JetsonControl:
         return self.works(self.clocks) or (self.works(self.cpu) and self.works(self.gpu))
 
     def in_effect(self) -> Optional[PowerModel]:
+        if self.foreign_conf or self._waiting:
+            return None
         try:
             return self.nvpmodel.in_effect()
         except ControlError:
@@ -117,6 +137,18 @@ class JetsonControl:
         limits = [*self._running().values(), *self.gpu.limits().values()]
         sees_every_gpu = len(self.gpu.gpus()) == len(computing(find_gpus(self._root)))
         return OFF if sees_every_gpu and all(low == high for low, high in limits) else ON
+
+    def free_memory(self) -> str:
+        """Why the memory clock is not held; empty if it is."""
+        try:
+            setting = self.memory.read()
+        except ControlError as error:
+            return f"whether it is held cannot be read: {error.what}"
+        if setting.get("locked"):
+            return ""
+        if "locked" in setting:
+            return "it moves below its cap"
+        return "the kernel shows no file that holds it, and nvpmodel only caps it"
 
     def read(self) -> Tuple[PowerMode, List[str]]:
         """The mode in effect by the kernel's files, with the highest CPU and GPU clock; and its unknown dimensions."""

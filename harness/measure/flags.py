@@ -191,6 +191,8 @@ def _clocks(case: Case, conditions: Mapping[str, Any], capped: Sequence[float]) 
     if case.settings.clocks != STATIC or "dvfs" not in conditions:
         return  # clocks cannot be held on this device
     reasons = ["DVFS is on"] if conditions["dvfs"] == "on" else []
+    if conditions.get("memory_clock_free"):
+        reasons.append(f"the memory clock is not held: {conditions['memory_clock_free']}")
     for channel, use in (conditions.get("clock_use") or {}).items():
         if use["off"] and not (channel == "gpu_khz" and any(capped)):
             reasons.append(f"{channel} was not {use['set_khz']} in {use['off']} of {use['samples']} samples")

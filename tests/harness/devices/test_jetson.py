@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import re
+import shutil
 import subprocess
 
 import pytest
@@ -259,6 +261,68 @@ def test_thors_clocks_are_held_where_that_is_asked_for(tmp_path, holds):
             assert {name: use["off"] for name, use in clock_use(telemetry, lowest, 0.0, 1.0).items()} == {
                 "gpu_khz": 0, "emc_khz": 0
             }  # fmt: skip
+
+
+@pytest.mark.parametrize("has_files", [True, False])
+def test_a_memory_clock_that_is_not_held_is_said(tmp_path, has_files):
+    """A kernel without the BPMP's files: nvpmodel caps the clock, and nothing holds it."""
+    tree = build_board(tmp_path / "root", "orin-nano", "r36.4")
+    if not has_files:
+        shutil.rmtree(tree.path / "sys/kernel/debug/bpmp")
+    device = device_of(tree)
+    with intercepted(Kernel(tree.root)), device.session():
+        said = device.set_case(case_of(device, Settings())).get("memory_clock_free", "")
+        assert ("no file that holds it" in said) == (not has_files)
+        assert "memory_clock_free" not in device.set_case(case_of(device, Settings(clocks=DVFS)))
+
+
+@pytest.mark.parametrize(
+    ("source", "copied", "words"),
+    [
+        (("orin-agx", "r36.4"), False, "nvpmodel_p3701_0000.conf .*Orin NX.*: it is for p3701"),
+        (("orin-agx", "r36.4"), True, "nvpmodel.conf .*Orin NX.*: it switches on cores 8, 9, 10, 11"),
+        (("orin-nano", "r36.4"), True, "its modes are those of NVIDIA Jetson Orin Nano"),
+    ],
+)
+def test_the_conf_of_another_board_is_named_and_none_of_its_modes_is_offered(tmp_path, source, copied, words):
+    tree = build_board(tmp_path / "root", "orin-nx", "r36.4")
+    theirs = build_board(tmp_path / "theirs", *source)
+    file = theirs.path / "etc/nvpmodel.conf"
+    place = tree.path / "etc/nvpmodel.conf"
+    place.unlink()
+    if copied:
+        place.write_bytes(file.read_bytes())
+    else:
+        (tree.path / "etc/nvpmodel" / file.resolve().name).write_bytes(file.read_bytes())
+        place.symlink_to(f"nvpmodel/{file.resolve().name}")
+    device = device_of(tree)
+    by_topic = {one.name: one for one in device.capabilities()}
+    assert not by_topic["set nvpmodel modes"].available
+    assert re.search(words, by_topic["set nvpmodel modes"].detail)
+    assert "answer YES" not in str(by_topic)
+    assert not {"MODE_15W", "7W"} & set(device._named)
+    assert any(re.search(words, difference) for difference in device._differences())
+
+
+@pytest.mark.parametrize(("board", "l4t"), [pair for pair in PAIRS if pair[0] != "thor"])
+def test_the_conf_of_every_board_is_its_own(tmp_path, board, l4t):
+    tree = build_board(tmp_path / "root", board, l4t)
+    assert device_of(tree)._control.foreign_conf == ""
+
+
+def test_a_mode_that_waits_for_a_reboot_is_read_where_nvpmodel_keeps_it(tmp_path):
+    tree = build_board(tmp_path / "root", "orin-agx", "r36.4", mode="MAXN")
+    assert device_of(tree)._control.nvpmodel.waiting() == ""
+    status = tree.path / "var/lib/nvpmodel/status"
+    status.write_text("pmode:0002\n")  # MODE_30W was answered YES, and the board runs on
+    device = device_of(tree)
+    assert device._control.nvpmodel.waiting() == "MODE_30W"
+    knob = {one.name: one for one in device.capabilities()}["set nvpmodel modes"]
+    assert (knob.available, knob.hint) == (False, "`sudo reboot`, and run again")
+    assert "MODE_30W waits for a reboot" in knob.detail
+    assert device.conditions(case_of(device, Settings()))["booted_mode"] is None
+    boot(tree.root)
+    assert device_of(tree)._control.nvpmodel.waiting() == ""
 
 
 # -- DVFS: free below the mode's clocks, held again after, and put back at the end -------------------------------------

@@ -114,6 +114,7 @@ NEVER = {"power_settled_s": None}
         ({"cpu_quota_throttled_periods": 0}, None, ""),
         ({"dvfs": "off", "clock_use": USE}, "not-static", "^not-static: gpu_khz was not 1300500 in 3 of 12 samples$"),
         ({"dvfs": "on"}, "not-static", "^not-static: DVFS is on$"),
+        ({"dvfs": "off", "memory_clock_free": "why"}, "not-static", "the memory clock is not held: why$"),
         ({"telemetry": CAPPED, "dvfs": "off", "clock_use": USE}, None, "a power limit lowers clocks on purpose"),
         ({"telemetry": NEVER_CAPPED, "dvfs": "off", "clock_use": USE}, "not-static", "gpu_khz"),
         ({"case": asked(clocks="dvfs"), "dvfs": "on", "clock_use": USE}, None, "they may move"),
