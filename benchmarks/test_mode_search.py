@@ -10,7 +10,7 @@ import pytest
 from harness.core.errors import SourceUnavailableError
 from harness.fixtures import as_pytest_outcome, within_time_budget
 from harness.judge.claims import DeviceFacts, claim, known
-from harness.judging import judging_own_figures
+from harness.judging import JUDGING, judging_own_figures
 from harness.outcome import OUTCOME
 from harness.plan import plan_of
 from predictors.search.mode_search import (
@@ -49,7 +49,7 @@ def outcomes(searches, judged_device):
         return searches.of(judged_device)
 
 
-@pytest.fixture
+@pytest.fixture(name=JUDGING)
 def judging(request, judged_device, outcomes):
     """Claims are judged on the outcomes of searches, in the place of profiles."""
     board = plan_of(request.config).board(judged_device)

@@ -30,6 +30,7 @@ from harness.core.environment import slurm_job
 from harness.core.power_modes import PowerMode
 from harness.core.profiles import Profile, Telemetry
 from harness.core.terminal import Progress, available_hint
+from harness.fixture_names import fixture, hidden, takes
 from harness.gate import Baseline, baseline_of
 from harness.measure.rounds import Step, run_rounds
 from harness.measure.time_budget import Allotment
@@ -82,49 +83,49 @@ def within_time_budget(node: Node) -> Iterator[None]:
         raise errors.OverBudgetError(error.what, f"to run it: {option}") from None
 
 
-@pytest.fixture
+@fixture
 def progress(request: pytest.FixtureRequest) -> Progress:
     """Writes lines to the terminal while tests run: `progress.line(text)`, `progress.update(text)`."""
     return request.config.stash[PROGRESS]
 
 
-@pytest.fixture
+@fixture
 def planned_case(request: pytest.FixtureRequest) -> Case:
     """A case of the plan; a test with this fixture, mostly through `case`, runs once for each of its cases."""
     return plan_of(request.config).cases[request.param]
 
 
-@pytest.fixture
+@fixture
 def case(planned_case: Case) -> Case:
     """The test's case: device, workload, power mode, workers, storage, batch size, and how it is measured."""
     return planned_case
 
 
-@pytest.fixture
+@fixture
 def workload(case: Case) -> str:
     """Axis: the workload's name; `harness.workloads.get_workload` has its model, data and loss."""
     return case.workload
 
 
-@pytest.fixture
+@fixture
 def workers(case: Case) -> Optional[int]:
     """Axis: `num_workers` of the PyTorch DataLoader."""
     return case.workers
 
 
-@pytest.fixture
+@fixture
 def batch_size(case: Case) -> int:
     """Axis: samples per minibatch."""
     return case.batch_size
 
 
-@pytest.fixture
+@fixture
 def cache(case: Case) -> str:
     """Axis: the state of the page cache: cold, evicted, warm, as-is or drop-each-epoch."""
     return case.settings.cache
 
 
-@pytest.fixture(scope="session")
+@fixture(scope="session")
 def hold_device(request: pytest.FixtureRequest) -> Iterator[Callable[[Device], None]]:
     """A function that holds a device until the end of the run: locked, its state saved, restored at the end."""
     held: Dict[str, Device] = {}
@@ -141,7 +142,7 @@ def hold_device(request: pytest.FixtureRequest) -> Iterator[Callable[[Device], N
         yield hold
 
 
-@pytest.fixture
+@fixture
 def device(request: pytest.FixtureRequest, case: Case, hold_device: Callable[[Device], None]) -> Device:
     """The device, held until the end of the run: locked, its state saved on disk, restored in any case."""
     opened = plan_of(request.config).device(case.device)
@@ -150,7 +151,7 @@ def device(request: pytest.FixtureRequest, case: Case, hold_device: Callable[[De
     return opened
 
 
-@pytest.fixture
+@fixture
 def power_mode(case: Case, device: Device) -> PowerMode:
     """The power mode that the device runs in, set and read back; the device is restored at the end of the run."""
     with as_pytest_outcome():
@@ -166,7 +167,7 @@ class DataOnStorage(NamedTuple):
     medium: Dict[str, Any]  # the medium of the directory: device, file system, whether it rotates
 
 
-@pytest.fixture
+@fixture
 def storage(case: Case, device: Device, progress: Progress) -> DataOnStorage:
     """The data set of the workload on the storage medium under test: its directory and files."""
     if is_self_profiling(device):
@@ -191,7 +192,7 @@ class CacheState(NamedTuple):
     residency: Optional[float]
 
 
-@pytest.fixture
+@fixture
 def page_cache(storage: DataOnStorage, cache: str, device: Device) -> CacheState:
     """The page cache in the state requested by `cache`; the share of the data set in it, before and now.
 
@@ -235,7 +236,7 @@ class Recording:
         return self.telemetry
 
 
-@pytest.fixture
+@fixture
 def telemetry(case: Case, device: Device) -> Iterator[Recording]:
     """The board's sensors, recorded in a separate process: `telemetry.stop().series["power_total_mw"]`."""
     if is_self_profiling(device):
@@ -252,7 +253,7 @@ def telemetry(case: Case, device: Device) -> Iterator[Recording]:
         yield Recording(stack.enter_context(sampler))
 
 
-@pytest.fixture(scope="session")
+@fixture(scope="session")
 def results(request: pytest.FixtureRequest) -> Iterator[ResultsStore]:
     """The results file (`--results`), opened before the first case is measured."""
     from harness.store.results import ResultsStore
@@ -266,7 +267,7 @@ def results(request: pytest.FixtureRequest) -> Iterator[ResultsStore]:
 Measure = Callable[..., Profile]
 
 
-@pytest.fixture
+@fixture
 def measure(
     request: pytest.FixtureRequest, case: Case, results: ResultsStore, progress: Progress, benchmark: Any
 ) -> Measure:
@@ -290,7 +291,7 @@ def measure(
     ending = (errors.ControlError,) if is_played else (errors.ControlError, errors.DependencyError)
     with as_pytest_outcome(*skipping), ending_the_run(session, *ending):
         check(case, planned_device)
-    return CaseMeasurement(request, case, request.getfixturevalue("device"), results, progress, benchmark)
+    return CaseMeasurement(request, case, request.getfixturevalue(hidden("device")), results, progress, benchmark)
 
 
 class CaseMeasurement:
@@ -418,7 +419,7 @@ def _parameters(case: Case) -> Dict[str, Any]:
     return {**axes, "power_mode": case.power_mode.name, "settings": settings}
 
 
-@pytest.fixture
+@fixture
 def profile(case: Case, measure: Measure) -> Measure:
     """A function that measures the test's case, all in one call: `profile()`.
 
@@ -451,12 +452,12 @@ def _loop(request: pytest.FixtureRequest, case: Case, measure: Measure, task: st
 
 
 def _recorded(request: pytest.FixtureRequest, measured: Profile) -> Profile:
-    if "telemetry" in request.fixturenames:
-        request.getfixturevalue("telemetry").telemetry = measured.telemetry
+    if takes("telemetry", request):
+        request.getfixturevalue(hidden("telemetry")).telemetry = measured.telemetry
     return measured
 
 
-@pytest.fixture
+@fixture
 def train(request: pytest.FixtureRequest, case: Case, measure: Measure) -> Callable[..., Profile]:
     """A function that trains and returns the profile: `train(minibatches=40)`.
 
@@ -466,13 +467,13 @@ def train(request: pytest.FixtureRequest, case: Case, measure: Measure) -> Calla
     return _loop(request, case, measure, cases.TRAINING)
 
 
-@pytest.fixture
+@fixture
 def infer(request: pytest.FixtureRequest, case: Case, measure: Measure) -> Callable[..., Profile]:
     """A function that runs forward passes only and returns the profile; takes the arguments of `train`."""
     return _loop(request, case, measure, cases.INFERENCE)
 
 
-@pytest.fixture
+@fixture
 def interleave(request: pytest.FixtureRequest, case: Case, measure: Measure) -> Callable[..., Profile]:
     """A function that trains while another workload serves: `interleave("lenet-mnist", batch_size=4, per_s=20)`.
 
@@ -491,7 +492,7 @@ def interleave(request: pytest.FixtureRequest, case: Case, measure: Measure) -> 
     return take
 
 
-@pytest.fixture
+@fixture
 def idle(request: pytest.FixtureRequest, case: Case, measure: Measure) -> Callable[..., Profile]:
     """A function that idles and records power: `idle(seconds=60)`; `quiet=True` reads the power sensor only."""
     from harness.measure.idle import idle_cases
@@ -505,7 +506,7 @@ def idle(request: pytest.FixtureRequest, case: Case, measure: Measure) -> Callab
     return take
 
 
-@pytest.fixture(scope="session")
+@fixture(scope="session")
 def baseline(request: pytest.FixtureRequest) -> Baseline:
     """The figures of `--baseline`: `baseline.check(profile)` fails if a profile takes more time, power or memory.
 

@@ -13,6 +13,7 @@ import pytest
 
 from harness.core.errors import CannotRunError, HarnessError
 from harness.core.terminal import Progress
+from harness.fixture_names import fixture, hidden, takes
 from harness.fixtures import as_pytest_outcome
 from harness.options import is_judging
 from harness.outcome import OUTCOME, PROGRESS, Outcome
@@ -25,6 +26,9 @@ if TYPE_CHECKING:
     from harness.judge.claims import Claim, ClaimOnDevice, DeviceFacts
     from harness.judge.query import Cases
     from harness.judge.verdict import CaseFigures, Verdict
+
+
+JUDGING = hidden("judging")  # the fixture that a file overrides whose claims are judged on figures of its own
 
 
 class ClaimsOfRun:
@@ -149,10 +153,8 @@ def pytest_configure(config: pytest.Config) -> None:
             raise pytest.UsageError(str(error)) from error
 
 
-def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+def parametrize_judged(metafunc: pytest.Metafunc) -> None:
     """A test that takes a statistic runs for each device: of the campaign, or of the file of `--judge`."""
-    if JUDGED_DEVICE not in metafunc.fixturenames:
-        return
     if is_judging(metafunc.config):
         devices = claims_of_run(metafunc.config).devices
     else:
@@ -161,13 +163,13 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     metafunc.parametrize(JUDGED_DEVICE, devices, indirect=True)
 
 
-@pytest.fixture
+@fixture
 def judged_device(request: pytest.FixtureRequest) -> str:
     """The device whose profiles are judged, one after the other."""
     return str(request.param)
 
 
-@pytest.fixture
+@fixture
 def judging(request: pytest.FixtureRequest, judged_device: str) -> ClaimOnDevice:
     """The cases of one device, to which the statistics of a claim are bound."""
     from harness.judge.claims import ClaimOnDevice, claim_of
@@ -202,12 +204,8 @@ class ClaimHooks:
 
         It is skipped if there are no profiles to judge, or no sensor.
         """
-        bound = pyfuncitem.funcargs.get("judging")
+        bound: Optional[ClaimOnDevice] = pyfuncitem.funcargs.get(JUDGING)
         if bound is None:
-            return (yield)
-        from harness.judge.claims import ClaimOnDevice
-
-        if not isinstance(bound, ClaimOnDevice):  # a fixture of the user's
             return (yield)
         run, result = claims_of_run(pyfuncitem.config), None
         with as_pytest_outcome():
@@ -242,7 +240,7 @@ class ClaimHooks:
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: List[pytest.Item]) -> None:
     """Register the hooks of claims if a test is a claim, or takes a statistic as claims do."""
-    if any(is_claim(item) or JUDGED_DEVICE in getattr(item, "fixturenames", ()) for item in items):
+    if any(is_claim(item) or takes("judged_device", item) for item in items):
         config.pluginmanager.register(ClaimHooks())
 
 
@@ -251,12 +249,13 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
         session.config.stash[_CLAIMS].store()
 
 
-def _bound(name: str) -> Callable[[ClaimOnDevice], Callable[..., CaseFigures]]:
+def _bound(name: str) -> Any:
     def statistic(judging: ClaimOnDevice) -> Callable[..., CaseFigures]:
         return judging.statistic(name)
 
+    statistic.__name__ = name
     statistic.__doc__ = f"`harness.judge.statistics.{name}`, of the device that is judged: `assert {name}(...) < 1`."
-    return pytest.fixture(name=name)(statistic)
+    return fixture(statistic)
 
 
 value, ratio, correlation = _bound("value"), _bound("ratio"), _bound("correlation")

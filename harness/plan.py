@@ -30,6 +30,7 @@ from harness.core.mode_orders import AS_GIVEN, SAFE, order_passes
 from harness.core.power_modes import PowerMode
 from harness.core.terminal import Progress, ReportedProgress, available_hint
 from harness.core.units import parse_duration
+from harness.fixture_names import hidden, takes
 from harness.measure.time_budget import TimeBudget, portions, size_of, weight_s
 from harness.outcome import OUTCOME
 
@@ -40,13 +41,13 @@ Falling = Callable[[Item], Optional[Tuple[str, PowerMode]]]
 
 ALL_AXES = (*AXES, "cache")
 
-PLANNED_CASE = "planned_case"  # the fixture that is parametrized with a test's cases; `case` returns its value
+PLANNED_CASE = hidden("planned_case")  # the fixture that is parametrized with a test's cases; `case` returns its value
 
 SUITE = Path(__file__).resolve().parents[1] / "benchmarks"
 """The suite's own benchmarks. These run if the campaign has their experiment; any other test runs anyway."""
 
 NO_CASE = "none"  # the case, or the device, of a test that is left out of this run
-JUDGED_DEVICE = "judged_device"  # the parameter of tests that judge measured profiles
+JUDGED_DEVICE = hidden("judged_device")  # the parameter of tests that judge measured profiles
 
 TRAINING_FILE, BASELOAD = "training", "baseload"  # the campaign's own sweeps; the one whose cases are idle states
 
@@ -301,7 +302,7 @@ class Plan:
         case = self._timed_case(item)
         if case is None:
             return 0.0
-        return size_of(case) if "measure" in getattr(item, "fixturenames", ()) else math.inf
+        return size_of(case) if takes("measure", item) else math.inf
 
     def _timed_case(self, item: pytest.Item) -> Optional[Case]:
         """The case of a test that takes real time."""

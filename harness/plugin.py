@@ -14,7 +14,7 @@ import sys
 import warnings
 from collections import Counter
 from pathlib import Path
-from typing import Any, Dict, Generator, List, Optional, Sequence, Tuple
+from typing import Any, Container, Dict, Generator, List, NamedTuple, Optional, Sequence, Set, Tuple
 
 import pytest
 
@@ -26,7 +26,9 @@ from harness.core.configuration import NOT_FRESH
 from harness.core.errors import HarnessError, OverBudgetError, StoreError
 from harness.core.files import write_output
 from harness.core.terminal import Countdown, Progress, nearest_word, wrap
+from harness.fixture_names import need, public_names_used, short_name, takes
 from harness.gate import NOTHING_COMPARED, baseline_of, check_command
+from harness.judging import parametrize_judged
 from harness.opt_in import options_of
 from harness.options import DEFAULT_CAMPAIGN, asks_for_strictness, command_of, is_judging
 from harness.outcome import OUTCOME, PROGRESS, Outcome
@@ -90,29 +92,57 @@ def refuse_wrong_baseline(config: pytest.Config) -> None:
 
 
 class _Parametrization:
-    """A test's `parametrize` calls: those that name an axis are kept, the others are passed on to pytest."""
+    """A test's `parametrize` calls: kept until it is clear whether the test is one of the suite's.
+
+    Then those that name an axis become blocks of a test that has cases, and all others are passed on to pytest.
+    """
 
     def __init__(self, metafunc: pytest.Metafunc) -> None:
         self.metafunc, self.go_on = metafunc, metafunc.parametrize
+        self._calls: List[_Call] = []
         self.blocks: List[Block] = []
+        self.indirect: Set[str] = set()  # arguments of blocks that are no axes, and go to fixtures of the user's
         self.goes_on = False  # whether the test has its own arguments, which are part of its id too
         # Public hooks and `iter_markers` can read these calls, but not keep pytest from making them a test each.
-        metafunc.parametrize = self.take  # type: ignore[method-assign]
+        metafunc.parametrize = self.keep  # type: ignore[method-assign]
 
-    def take(self, argnames: Any, argvalues: Any, *args: Any, **kwargs: Any) -> None:
-        names = [name.strip() for name in argnames.split(",")] if isinstance(argnames, str) else list(argnames)
-        names = [name for name in names if name]
+    def keep(self, argnames: Any, argvalues: Any, *args: Any, **kwargs: Any) -> None:
+        self._calls.append(_Call(argnames, argvalues, args, kwargs))
+
+    def replaced(self) -> Set[str]:
+        """The names whose values the calls give, so that no fixture of the name is used."""
+        return {name for call in self._calls for name in call.names if name not in call.indirect}
+
+    def settle(self, has_cases: bool) -> None:
+        """Make the calls, in their order; of a test that has cases, those that name an axis become blocks."""
+        self.metafunc.parametrize = self.go_on  # type: ignore[method-assign]
+        for call in self._calls:
+            axes = [name for name in call.names if has_cases and self._is_axis(name, call)]
+            if axes:
+                self._take(call, axes)
+            else:
+                self._warn_of_near_misses(call.names if has_cases else ())
+                self.goes_on = True
+                self.go_on(call.argnames, call.argvalues, *call.args, **call.kwargs)
+
+    def _is_axis(self, name: str, call: _Call) -> bool:
+        """Whether values are those of an axis: given to the test itself, or to the suite's own fixture."""
+        is_own = name not in call.indirect or short_name(name) in public_names_used(self.metafunc.fixturenames)
+        return short_name(name) in ALL_AXES and is_own
+
+    def _warn_of_near_misses(self, names: Sequence[str]) -> None:
         for name in names:
             meant = "" if name in ALL_AXES else nearest_word(name, ALL_AXES)
             if meant:
                 text = f"parametrize: {name!r} is not an axis; did you mean {meant!r}?"
                 self.metafunc.definition.warn(pytest.PytestWarning(text))
-        if not set(names) & set(ALL_AXES):
-            self.goes_on = True
-            self.go_on(argnames, argvalues, *args, **kwargs)
-            return
+
+    def _take(self, call: _Call, axes: Sequence[str]) -> None:
+        names = [short_name(name) if name in axes else name for name in call.names]
+        self._warn_of_near_misses(names)
+        self.indirect |= call.indirect - set(axes)
         rows = []
-        for row in argvalues:
+        for row in call.argvalues:
             is_marked = isinstance(row, type(pytest.param()))
             values = row.values if is_marked else (row,) if len(names) == 1 else tuple(row)
             if len(values) != len(names):
@@ -121,14 +151,49 @@ class _Parametrization:
         self.blocks.append(Block(tuple(names), tuple(rows)))
 
 
+class _Call(NamedTuple):
+    """A call of `metafunc.parametrize`."""
+
+    argnames: Any
+    argvalues: Any
+    args: Tuple[Any, ...]
+    kwargs: Dict[str, Any]
+
+    @property
+    def names(self) -> List[str]:
+        names = self.argnames.split(",") if isinstance(self.argnames, str) else list(self.argnames)
+        return [name.strip() for name in names if name.strip()]
+
+    @property
+    def indirect(self) -> Set[str]:
+        """The names whose values go to a fixture, and not to the test itself."""
+        given = self.kwargs.get("indirect", self.args[0] if self.args else False)
+        return set(self.names) if given is True else set(given or ())
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> Generator[None, Any, Any]:
-    """Give each measuring test its cases, one parameter each; its marks select values of the axes."""
-    config, file = metafunc.config, metafunc.definition.path
-    if PLANNED_CASE not in metafunc.fixturenames:  # also true for a test with its own fixture `case`
+    """Give each measuring test its cases, one parameter each; its marks select values of the axes.
+
+    A test is the suite's if it takes one of its fixtures: the definition counts, not the name.
+    """
+    if not public_names_used(metafunc.fixturenames):
         return (yield)
     asked = _Parametrization(metafunc)
     result = yield
+    used = public_names_used(metafunc.fixturenames, asked.replaced())
+    has_cases = need(used, "planned_case")
+    asked.settle(has_cases)
+    if need(used, "judged_device"):
+        asked.goes_on = True
+        parametrize_judged(metafunc)
+    if has_cases:
+        _parametrize_cases(metafunc, asked, used)
+    return result
+
+
+def _parametrize_cases(metafunc: pytest.Metafunc, asked: _Parametrization, used: Container[str]) -> None:
+    config, file = metafunc.config, metafunc.definition.path
     plan, marked = plan_of(config), metafunc.definition.get_closest_marker
     try:
         if is_judging(config):
@@ -143,9 +208,10 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> Generator[None, Any, Any
         pytest.fail(str(error), pytrace=False)
     others = [name for block in asked.blocks for name in block.names if name not in ALL_AXES]
     # A measured loop depends on all axes, any other test on those whose fixtures it uses.
-    is_whole = "measure" in metafunc.fixturenames or "case" in inspect.signature(metafunc.function).parameters
-    named = {*metafunc.fixturenames, *(name for block in asked.blocks for name in block.names)}
-    axes = [axis for axis in ALL_AXES if is_whole or axis in named]
+    takes_case = "case" in map(short_name, inspect.signature(metafunc.function).parameters) and "case" in used
+    is_whole = takes("measure", metafunc) or takes_case
+    named = {name for block in asked.blocks for name in block.names}
+    axes = [axis for axis in ALL_AXES if is_whole or axis in named or takes(axis, metafunc)]
     rows: Dict[Tuple[str, str], Any] = {}
     for case, values, marks in points:
         words = "-".join([planning.short_id(case, axes), *map(str, values)])
@@ -156,8 +222,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> Generator[None, Any, Any
     if not rows:
         why = () if points else _why_nothing(metafunc, plan)
         rows[NO_CASE, NO_CASE] = pytest.param(*[NO_CASE] * (1 + len(others)), id=NO_CASE, marks=why)
-    asked.go_on([PLANNED_CASE, *others], list(rows.values()), indirect=[PLANNED_CASE])
-    return result
+    indirect = [PLANNED_CASE, *(name for name in others if name in asked.indirect)]
+    asked.go_on([PLANNED_CASE, *others], list(rows.values()), indirect=indirect)
 
 
 def _why_nothing(metafunc: pytest.Metafunc, plan: Plan) -> Sequence[Any]:
@@ -196,7 +262,7 @@ def pytest_make_collect_report(collector: pytest.Collector) -> Optional[pytest.C
 
 def pytest_itemcollected(item: pytest.Item) -> None:
     """Let pytest-benchmark use the clock of the minibatches that a test runs or plays back."""
-    if "measure" not in getattr(item, "fixturenames", ()):
+    if not takes("measure", item) or not _has_pytest_benchmark(item.config):
         return
     # More workers than cores is what the papers sweep; a repeated profile is not timed again.
     for expected in ("This DataLoader will create", "Benchmark fixture was not used"):
@@ -209,7 +275,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: List[pytest.Item
     """Deselect tests that run on request only, unless their file was named; then order the rest, after -k and -m."""
     if planning.PLAN not in config.stash:
         return
-    if any("baseline" in getattr(item, "fixturenames", ()) for item in items):
+    if any(takes("baseline", item) for item in items):
         _refuse_strictness_without_baseline(config)
     plan = config.stash[planning.PLAN]
     left_out = {item for item in items if _is_left_out(item, plan)}
@@ -231,14 +297,24 @@ def pytest_collection_modifyitems(config: pytest.Config, items: List[pytest.Item
     else:
         plan.share_time(items)
     # Claims are judged after all measurements.
-    items.sort(key=lambda item: JUDGED_DEVICE in getattr(item, "fixturenames", ()))
+    items.sort(key=lambda item: takes("judged_device", item))
+    measuring = [item for item in items if takes("measure", item)]
     if config.getoption("jetwatt_list_cases"):
         _write_cases(Path(config.getoption("jetwatt_list_cases")), items, plan)
-    measuring = [item for item in items if "measure" in getattr(item, "fixturenames", ())]
+    if measuring and not _has_pytest_benchmark(config):
+        raise pytest.UsageError(
+            f"{measuring[0].nodeid} measures, and pytest-benchmark, which records its minibatches, is not loaded; omit"
+            " `-p no:benchmark`, or pip install 'jetwatt[pytest]'"
+        )
     _hide_table_of_pytest_benchmark(config, items)
     weight = sum(plan.weight(item) for item in measuring)
     most_s = {} if plan.time_budget is None else {"most_s": plan.time_budget.left_s}
     config.stash[OUTCOME].countdown = Countdown(len(measuring), total_weight=weight, **most_s)
+
+
+def _has_pytest_benchmark(config: pytest.Config) -> bool:
+    names = ("benchmark", "pytest_benchmark.plugin")
+    return any(config.pluginmanager.has_plugin(name) for name in names)
 
 
 TABLE_OPTIONS = tuple(
@@ -256,9 +332,8 @@ def _hide_table_of_pytest_benchmark(config: pytest.Config, items: Sequence[pytes
     given = [*map(str, config.invocation_params.args), *config.getini("addopts")]
     given += shlex.split(os.environ.get("PYTEST_ADDOPTS", ""))
     is_requested = any(word.startswith(TABLE_OPTIONS) for word in given)
-    others = [
-        item for item in items if {"benchmark", "measure"} & set(getattr(item, "fixturenames", ())) == {"benchmark"}
-    ]
+    timed = [item for item in items if "benchmark" in getattr(item, "fixturenames", ())]
+    others = [item for item in timed if not takes("measure", item)]
     # `--benchmark-quiet` is read before collection and silences warnings too, and the hook for groups of the table also
     # feeds `--benchmark-compare-fail`: only the session itself can be quieted now.
     session = getattr(config, "_benchmarksession", None)
@@ -378,10 +453,9 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     from harness.fixtures import as_pytest_outcome, within_time_budget
 
     plan = item.config.stash.get(planning.PLAN, None)
-    names = getattr(item, "fixturenames", ())
-    if plan is None or plan.time_budget is None or JUDGED_DEVICE in names:
+    if plan is None or plan.time_budget is None or takes("judged_device", item):
         return
-    if "case" in names or item.path.parent == planning.SUITE:
+    if takes("case", item) or item.path.parent == planning.SUITE:
         with as_pytest_outcome(), within_time_budget(item):
             plan.time_budget.refuse_if_spent()
 

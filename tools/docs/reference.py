@@ -11,6 +11,7 @@ import re
 from typing import Any, Callable, Dict, Iterator, List, Sequence, Set, Tuple, Type
 
 import jetwatt
+from harness.fixture_names import PREFIX
 from tools.docs import commands
 from tools.docs.fields import Field, fields_of
 from tools.docs.markdown import UndocumentedError, block, code, escape, sentence, table, terms
@@ -91,6 +92,8 @@ def fixtures_of(module: Any) -> Iterator[Tuple[str, str, str]]:
         function: Callable[..., Any] = value._get_wrapped_function() if hasattr(value, "_get_wrapped_function") else (
             value.__pytest_wrapped__.obj)  # fmt: skip
         name, text = marker.name or function.__name__, inspect.getdoc(function)
+        if name.lstrip("_").startswith(PREFIX):  # the other names of each fixture
+            continue
         if not text:
             raise UndocumentedError(f"the fixture {name} of {module.__name__} has no docstring")
         yield name, str(marker.scope), text
@@ -102,7 +105,8 @@ def fixtures_page() -> str:
 
     parts = [
         "# Fixtures\n",
-        "Each fixture works by itself, in any test. A fixture of scope `session` lives as long as the run.\n",
+        "Each fixture works by itself, in any test, as `NAME` and as `jetwatt_NAME`. "
+        "A fixture of scope `session` lives as long as the run.\n",
         "## Measure\n",
         terms(_fixture_terms(fixtures)),
         "## Judge\n",
