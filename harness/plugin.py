@@ -9,6 +9,7 @@ import contextlib
 import inspect
 import json
 import os
+import re
 import shlex
 import sys
 import warnings
@@ -299,6 +300,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: List[pytest.Item
     # Claims are judged after all measurements.
     items.sort(key=lambda item: takes("judged_device", item))
     measuring = [item for item in items if takes("measure", item)]
+    if not measuring and not is_judging(config) and _absent_board_named(config, plan):
+        # Claims that -k selected by a board's name would be skipped for want of profiles, and the run would pass.
+        judging = [item for item in items if takes("judged_device", item)]
+        config.hook.pytest_deselected(items=judging)
+        items[:] = [item for item in items if not takes("judged_device", item)]
     if config.getoption("jetwatt_list_cases"):
         _write_cases(Path(config.getoption("jetwatt_list_cases")), items, plan)
     if measuring and not _has_pytest_benchmark(config):
@@ -414,12 +420,30 @@ def pytest_report_collectionfinish(config: pytest.Config, items: Sequence[pytest
             f"left out, because campaign {name} does not have them or axes were replaced: "
             f"{', '.join(sorted(plan.left_out))}; name a file to run it, or use --campaign paper"
         )
-    if not items and config.getoption("keyword"):
+    if not items and (config.getoption("keyword") or config.getoption("markexpr")):
+        board = _absent_board_named(config, plan) or "BOARD"
         texts.append(
-            f"-k {config.getoption('keyword')!r} matches no case of {', '.join(plan.devices())}: run on that board, or "
-            "name a simulated one, --device sim:BOARD"
+            f"{_selection(config)} matches no case of {', '.join(plan.devices())}: run on that board, or name a "
+            f"simulated one, --device sim:{board}"
         )
     return [f"jetwatt: {text}." for text in texts]
+
+
+def _selection(config: pytest.Config) -> str:
+    given = [("-k", config.getoption("keyword")), ("-m", config.getoption("markexpr"))]
+    return " ".join(f"{option} {words!r}" for option, words in given if words)
+
+
+def _absent_board_named(config: pytest.Config, plan: Plan) -> str:
+    """A board that words of -k or -m name, if no device of the run is of its kind; otherwise empty."""
+    from harness.simulation.parameters import BOARD_FILES
+
+    texts = (config.getoption("keyword"), config.getoption("markexpr"))
+    words = re.findall(r"(?<!not )(?<![\w-])[a-z][\w-]*", " ".join(texts).lower())
+    hits = {board: sum(word in (board, *board.split("-")) for word in words) for board in BOARD_FILES}
+    nearest = max(hits, key=lambda board: hits[board])
+    is_of_run = any(hits.get(plan.board(name)) for name in plan.devices())
+    return "" if is_of_run or not hits[nearest] else nearest
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True, specname="pytest_runtest_setup")

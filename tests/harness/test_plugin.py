@@ -58,6 +58,23 @@ def test_a_wrong_option_is_a_usage_error_that_lists_what_is_known(run_suite, arg
 
 
 @pytest.mark.parametrize(
+    ("arguments", "board"),
+    [(["-k", "orin"], "orin-agx"), (["-k", "Xavier and nx"], "xavier-nx"), (["-k", "nano"], "nano")],
+)
+def test_words_of_a_board_that_this_machine_is_not_name_the_next_line(run_suite, arguments, board):
+    done = run_suite(*arguments, check=False)
+    assert done.returncode == pytest.ExitCode.NO_TESTS_COLLECTED
+    assert f"jetwatt: -k '{arguments[1]}' matches no case of host: run on that board" in done.stdout
+    assert f"--device sim:{board}." in done.stdout
+    assert "skipped" not in done.stdout
+
+
+def test_words_of_a_board_select_its_cases_where_it_is_simulated(run_suite):
+    asked = ("-k", "orin and lenet and w0", "--device", "sim:orin-agx", "--collect-only", "-q")
+    assert "matches no case" not in run_suite(*asked).stdout
+
+
+@pytest.mark.parametrize(
     ("arguments", "hint"),
     [
         (["--minibatchs", "5"], "hint: did you mean --minibatches instead of --minibatchs?"),
