@@ -58,6 +58,17 @@ def test_every_command_and_subcommand_explains_itself(program, command, capsys):
         assert "python -m" not in text
 
 
+def test_no_command_and_no_public_name_needs_pytest():
+    script = (
+        "import importlib, sys; sys.modules.update(pytest=None, _pytest=None, pytest_benchmark=None)\n"
+        "import jetwatt; from jetwatt.cli import COMMANDS\n"
+        "[importlib.import_module(command.module) for command in COMMANDS]\n"
+        "[getattr(jetwatt, name) for name in jetwatt.__all__]"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 @pytest.mark.parametrize("command", ALL, ids=lambda command: command.name)
 def test_places_to_write_are_refused_before_any_work_where_they_cannot_be_written(command):
     written = {"--out", "--json", "--plot", "--plots", "--write-conf"}

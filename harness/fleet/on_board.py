@@ -27,7 +27,7 @@ from harness.core.cases import INSTANCE_MARK
 from harness.core.configuration import FILE_NAME, load_configuration
 from harness.core.device import is_self_profiling
 from harness.core.environment import l4t_release, suite_commit, without_changes
-from harness.core.errors import CannotRunError, ControlError, SourceUnavailableError
+from harness.core.errors import CannotRunError, ControlError, DependencyError, SourceUnavailableError
 from harness.core.units import bytes_to_mb
 from harness.devices.jetson_board import jetpack_of
 from harness.gate import NOTHING_COMPARED
@@ -177,8 +177,10 @@ def id_on_board(device: str, test_id: str) -> str:
 
 
 def run(work: Path, device: str, words: List[str]) -> int:
-    import pytest
-
+    try:
+        import pytest
+    except ImportError:
+        raise DependencyError("pytest, which runs cases, is not installed", "pip install 'jetwatt[pytest]'") from None
     listed = (work / CASES).read_text()
     listed_ids = [line.partition("\t")[0] for line in listed.splitlines()]
     ids = [id_on_board(device, test_id) for test_id in listed_ids]

@@ -62,7 +62,7 @@ FILES = {
 EVERY_MODULE = """\
 import importlib, pkgutil, sys
 import jetwatt
-late = {"torch", "torchvision", "jtop", "tools", "jinja2", "sklearn", "matplotlib", "psutil", "transformers"}
+late = {"torch", "torchvision", "jtop", "tools", "jinja2", "sklearn", "matplotlib", "psutil", "transformers", "pytest"}
 names = [module.name for module in pkgutil.walk_packages(jetwatt.__path__, "jetwatt.")]
 loaded = 0
 for name in names:
@@ -98,11 +98,6 @@ class UserStep(NamedTuple):
 
 STEPS = (
     UserStep("every module", ("python", "-c", EVERY_MODULE), "table of 476"),
-    UserStep("pytest of others", ("pytest", "test_others.py"), "1 passed"),
-    UserStep("pytest", (*OPTED_IN, "--device", "sim:orin-agx", "--results", "r.sqlite"), "3 passed"),
-    UserStep("python -m pytest", ("python", "-m", *OPTED_IN, "--device", "sim:orin-agx"), "3 passed"),
-    UserStep("without the plugin", (*OPTED_IN, "-p", "no:jetwatt", "-k", "folders"), "1 passed"),
-    UserStep("the sampler", (*SAMPLER, "--device", "host", "--workload", "lenet-mnist"), "1 passed"),
     UserStep("doctor", ("jetwatt", "doctor"), "power modes:"),
     UserStep("python -m jetwatt", ("python", "-m", "jetwatt", "doctor", "--json"), '"capabilities"'),
     UserStep("recommend", ("jetwatt", "recommend", "--device", "sim:orin-nano", *CHOOSE), "W"),
@@ -112,6 +107,14 @@ STEPS = (
     UserStep("advise", ("jetwatt", "advise", "--epochs", "120", "--epoch-minutes", "5"), "closed-loop"),
     UserStep("simulation fit", ("jetwatt", "simulation", "fit"), "needs a clone", code=2),
     UserStep("bisect-versions", ("jetwatt", "bisect-versions", *BISECTED), "needs a clone", code=2),
+)
+"""What needs no further packages."""
+WITH_PYTEST = (
+    UserStep("pytest of others", ("pytest", "test_others.py"), "1 passed"),
+    UserStep("pytest", (*OPTED_IN, "--device", "sim:orin-agx", "--results", "r.sqlite"), "3 passed"),
+    UserStep("python -m pytest", ("python", "-m", *OPTED_IN, "--device", "sim:orin-agx"), "3 passed"),
+    UserStep("without the plugin", (*OPTED_IN, "-p", "no:jetwatt", "-k", "folders"), "1 passed"),
+    UserStep("the sampler", (*SAMPLER, "--device", "host", "--workload", "lenet-mnist"), "1 passed"),
     UserStep("report without its packages", ("jetwatt", "report", "--results", "r.sqlite"), "jetwatt[report]", code=2),
 )
 WITH_REPORT = (UserStep("report", ("jetwatt", "report", "--results", "r.sqlite", "--out", "page"), "page"),)
@@ -209,15 +212,18 @@ class Trial:
         if programs is None:
             return
         folder = write_folder(programs.parent.with_name(f"{programs.parent.name}-folder"))
-        for step in STEPS:
-            began_s = time.monotonic()
-            self.report(f"{name}: {step.name}", began_s, run_step(step, programs, folder))
+        self.run_steps(name, STEPS, programs, folder)
+        if self.install(name, programs, f"{wheel}[pytest]"):
+            self.run_steps(name, WITH_PYTEST, programs, folder)
         torch = "import importlib.util as u, sys; sys.exit(u.find_spec('torch') is not None)"
         self.command(f"{name}: no torch is installed", programs / "python", "-c", torch)
         if self.install(name, programs, f"{wheel}[report]"):
-            for step in WITH_REPORT:
-                began_s = time.monotonic()
-                self.report(f"{name}: {step.name}", began_s, run_step(step, programs, folder))
+            self.run_steps(name, WITH_REPORT, programs, folder)
+
+    def run_steps(self, name: str, steps: Sequence[UserStep], programs: Path, folder: Path) -> None:
+        for step in steps:
+            began_s = time.monotonic()
+            self.report(f"{name}: {step.name}", began_s, run_step(step, programs, folder))
 
 
 def main(argv: Optional[List[str]] = None) -> int:
