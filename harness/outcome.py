@@ -28,12 +28,14 @@ class Outcome:
         self.over_budget: Dict[str, str] = {}
         self.countdown = Countdown(0)
         self.profiles: List[Profile] = []
+        self.numbers: List[int] = []  # of `profiles`, in the results file
         # profiles of the results file by which claims are judged, and their cases as named in this run
         self.judged: List[Tuple[int, Case]] = []
         self.shown: Set[str] = set()  # tests whose line of figures was printed
         self.not_compared: Dict[str, str] = {}  # cases that the baseline cannot be compared with, and why
         self.compared: Dict[Tuple[str, str], Comparison] = {}  # with the baseline, by case and figure
         self.is_without_baseline = False  # whether a test had a profile to compare, and no --baseline was given
+        self.is_compared = False  # whether a process of pytest-xdist compared a profile with the baseline
         self._measured: Dict[Tuple[str, str], Profile] = {}
         self._resumed: Set[Tuple[str, str]] = set()
         self._has_looked_around = False
@@ -64,6 +66,7 @@ class Outcome:
     def keep(self, key: str, profile: Profile, number: int) -> None:
         """Count a profile of this run; `number` is its id in the results file."""
         self.profiles.append(profile)
+        self.numbers.append(number)
         self.judged.append((number, profile.case))
         self._measured.setdefault((key, profile.case.id), profile)
 

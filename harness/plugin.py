@@ -20,6 +20,7 @@ from typing import Any, Container, Dict, Generator, List, NamedTuple, Optional, 
 import pytest
 
 from harness import plan as planning
+from harness import processes
 from harness.board.lock import interrupt_kept, run_is_ending
 from harness.core.campaigns import case_key
 from harness.core.cases import CONCURRENT, IDLE, parts_of
@@ -79,6 +80,10 @@ def pytest_configure(config: pytest.Config) -> None:
         config.addinivalue_line("markers", marker)
     config.stash[PROGRESS] = Progress(UncapturedStream(config))
     config.stash[OUTCOME] = Outcome()
+    if processes.is_share(config):
+        processes.begin_share(config)
+    else:
+        config.pluginmanager.register(processes.ProcessHooks(config))
     if options_of(config).given(config.invocation_params.args):
         plan_of(config)
         refuse_wrong_baseline(config)
@@ -280,6 +285,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: List[pytest.Item
         _refuse_strictness_without_baseline(config)
     plan = config.stash[planning.PLAN]
     left_out = {item for item in items if _is_left_out(item, plan)}
+    if processes.is_share(config) and not is_judging(config):
+        left_out |= set(
+            processes.refuse_what_is_measured(config, [item for item in items if item not in left_out], plan)
+        )
     if left_out:
         config.hook.pytest_deselected(items=[item for item in items if item in left_out])
         items[:] = [item for item in items if item not in left_out]
@@ -476,6 +485,9 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     """Skip tests that would begin after the run's time budget is spent; claims are judged all the same."""
     from harness.fixtures import as_pytest_outcome, within_time_budget
 
+    refused = item.config.stash.get(processes.REFUSED, {}).get(item.nodeid)
+    if refused is not None:
+        pytest.fail(refused, pytrace=False)
     plan = item.config.stash.get(planning.PLAN, None)
     if plan is None or plan.time_budget is None or takes("judged_device", item):
         return
@@ -491,6 +503,9 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
     `--baseline` that compared nothing with it ends with `NOTHING_COMPARED`; with `--strict` it fails.
     """
     outcome = session.config.stash[OUTCOME]
+    if processes.is_share(session.config):
+        processes.end_share(session.config)
+        return
     if exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED and outcome.over_budget:
         exitstatus = session.exitstatus = pytest.ExitCode.OK
     if exitstatus == pytest.ExitCode.OK and _has_compared_nothing(session.config):
@@ -502,7 +517,8 @@ def _has_compared_nothing(config: pytest.Config) -> bool:
     """Whether `--baseline FILE` was given and no case was compared, such as where each was skipped."""
     is_asked = config.getoption("jetwatt_baseline") is not None
     is_dry = config.getoption("collectonly") or is_judging(config)
-    return is_asked and not is_dry and not config.stash[OUTCOME].compared
+    outcome = config.stash[OUTCOME]
+    return is_asked and not is_dry and not (outcome.compared or outcome.is_compared)
 
 
 def pytest_report_teststatus(report: pytest.TestReport, config: pytest.Config) -> Optional[Tuple[str, str, str]]:
@@ -540,7 +556,7 @@ def _summarise_profiles(terminalreporter: Any, outcome: Outcome) -> None:
             terminalreporter.write_line(wrap(f"not compared: {case_id}: {reason}", indent="  "))
         if len(reasons) > MOST_ROWS:
             terminalreporter.write_line(f"not compared: {len(reasons) - MOST_ROWS} more")
-        if reasons and not outcome.compared:
+        if (reasons or outcome.is_compared) and not outcome.compared:
             terminalreporter.write_line(f"to list them: {check_command(terminalreporter.config)}")
         if outcome.compared:
             from harness.judge.baseline import tolerance_in_words
