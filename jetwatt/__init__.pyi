@@ -33,22 +33,22 @@ from jetwatt.judging import compare as compare
 from jetwatt.judging import history as history
 from jetwatt.reporting import report as report
 from jetwatt.results import open_results as open_results
+from predictors.choose.fitting import fit as fit
+from predictors.choose.fitting import load as load
+from predictors.choose.recommend import recommend as recommend
+from predictors.choose.tuning import tuning as tuning
 from predictors.goals import Goal as Goal
 from predictors.goals import power_budget as power_budget
 from predictors.models.registry import make_predictor as make_predictor
 from predictors.models.registry import predictor_class as predictor_class
 from predictors.search.concurrent import concurrent as concurrent
 from predictors.search.evaluate import evaluate as evaluate
-from predictors.search.fitting import fit as fit
-from predictors.search.fitting import load as load
 from predictors.search.prior import evaluate_prior as evaluate_prior
 from predictors.search.prior import learn_prior as learn_prior
 from predictors.search.published import published as published
-from predictors.search.recommend import recommend as recommend
 from predictors.search.scenario import scenario as scenario
 from predictors.search.scenario import scenarios as scenarios
 from predictors.search.strategies import evaluate_strategies as evaluate_strategies
-from predictors.search.tuning import tuning as tuning
 from predictors.strategies.advise import advise as advise
 
 _MODULES: Dict[str, str]

@@ -8,7 +8,7 @@ from typing import Optional, Sequence, Union
 from harness.core.configuration import DEFAULT_RESULTS
 from harness.report.assembly import Written, report_files
 from harness.report.mode_tables import INTERVALS, PREDICTED, ModeTable, with_fronts
-from predictors.search.fitting import FittedModel, load
+from predictors.choose.fitting import FittedModel, load
 
 COLUMNS = {"time_ms": "minibatch_time_ms", "time_low_ms": INTERVALS[0], "time_high_ms": INTERVALS[1]}
 

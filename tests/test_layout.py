@@ -48,6 +48,7 @@ MAY_IMPORT = {
     "harness.cli": ("harness", "tools"),
     "harness": ("harness",),
     "predictors.cli": ("harness", "predictors"),
+    "predictors.choose": ("harness", "predictors"),
     "predictors.search": ("harness", "predictors"),
     "predictors.__main__": ("harness", "predictors"),
     "predictors": ("harness.core", "predictors"),
@@ -59,7 +60,7 @@ MAY_IMPORT = {
 """The floors of the house: what each room may import beside itself. The longest name that fits a module is its room.
 
 Predictors learn from a corpus and speak of power modes; where they meet files, boards and devices is
-`predictors.search`.
+`predictors.choose` and `predictors.search`.
 """
 
 READ_RECORDS = {
@@ -74,7 +75,7 @@ READ_PROFILES = {
     "harness.store.results": "reads one after the other",
     "harness.judge.case_frame": "computes quantities of a stored profile as of one in memory, and holds one at a time",
     "harness.fleet.pool": "hands on the profile that a board stored, as a device hands on one that it measured",
-    "predictors.search.device_profiler": "takes a stored profile for one that it need not measure again",
+    "predictors.choose.device_profiler": "takes a stored profile for one that it need not measure again",
 }
 """Modules that read whole profiles of a results file, raw series included, and why; all others take the long frames."""
 

@@ -16,10 +16,10 @@ import jetwatt
 from harness.core.boards import load_board
 from harness.core.errors import HarnessError
 from harness.simulation.corpus import simulate_corpus
+from predictors.choose.fitting import describe_front
 from predictors.models import networks
 from predictors.models.networks import train
 from predictors.models.physical_gp.prior import SHIPPED, read_hierarchy
-from predictors.search.fitting import describe_front
 
 MODES = load_board("orin-nano").power_mode_space().sample(60)
 

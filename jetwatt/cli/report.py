@@ -7,7 +7,7 @@ from pathlib import Path
 
 from harness.cli import report
 from jetwatt.reporting import predicted_table
-from predictors.search.fitting import load
+from predictors.choose.fitting import load
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -9,10 +9,10 @@ import warnings
 from harness.cli.options import options_of, output_file
 from harness.core.errors import InvalidValueError
 from harness.core.measured_tables import corpus_file
+from predictors.choose.fitting import fit
 from predictors.cli.evaluate import add_learning_arguments, parse_counts
 from predictors.models.base import ALL
 from predictors.models.registry import DEFAULT, known_predictors
-from predictors.search.fitting import fit
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

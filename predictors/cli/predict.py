@@ -11,8 +11,8 @@ from harness.cli.options import output_file, whole_numbers
 from harness.core.corpus import TASKS
 from harness.core.files import write_output
 from harness.workloads.optional_packages import require
+from predictors.choose.fitting import describe_front, load
 from predictors.forecast import LEVEL
-from predictors.search.fitting import describe_front, load
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

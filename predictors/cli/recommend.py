@@ -14,10 +14,10 @@ from harness.core.corpus import TASKS
 from harness.core.errors import InvalidValueError
 from harness.core.terminal import Progress
 from harness.devices.board_record import root_of
+from predictors.choose.on_device import MEDIAN
+from predictors.choose.recommend import ON_DEVICE, Answer, recommend
 from predictors.cli.options import add_search_arguments, numbers
 from predictors.goals import OBJECTIVES
-from predictors.search.on_device import MEDIAN
-from predictors.search.recommend import ON_DEVICE, Answer, recommend
 from predictors.settings import DEFAULT_BATCH_SIZE
 from predictors.strategies.registry import STRATEGIES
 

@@ -36,7 +36,7 @@ ARRAY = "arrays/{}".format  # numpy adds the ending
 @dataclasses.dataclass(frozen=True)
 class Model:
     predictor: Predictor  # fitted
-    origin: Dict[str, Any]  # its training data, as of `predictors.search.fitting.describe_origin`
+    origin: Dict[str, Any]  # its training data, as of `predictors.choose.fitting.describe_origin`
     environment: Dict[str, Any]  # machine and software that fitted it first, as of `harness.core.environment`
     # the greatest relative difference, over the training rows, between the time and power predicted now and when the
     # model was saved: 0 with the same software; other versions or another processor may round differently

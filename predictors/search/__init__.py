@@ -1,1 +1,1 @@
-"""What meets files, boards and devices: profiling, searches, recommendations, evaluations, tuning."""
+"""Plans and contests: what meets files, boards and devices."""

@@ -43,9 +43,9 @@ from harness.measure.run import check
 from harness.measure.run import run as run_case
 from harness.store import frames
 from harness.store.results import ResultsStore
+from predictors.choose.device_profiler import DeviceProfiler, workers_of, workload_name
+from predictors.choose.on_device import board_of, profiler_of
 from predictors.goals import budget_in_mw
-from predictors.search.device_profiler import DeviceProfiler, workers_of, workload_name
-from predictors.search.on_device import board_of, profiler_of
 from predictors.strategies.closed_loop import design_for
 from predictors.strategies.concurrent import SEARCHES, ConcurrentChoice, ConcurrentGoal, choose_concurrent
 from predictors.strategies.protocol import History

@@ -19,6 +19,8 @@ from harness.core.environment import describe_environment
 from harness.core.errors import CannotRunError, InvalidValueError, UnknownNameError
 from harness.core.measured_tables import corpus_file
 from harness.core.terminal import available_hint
+from predictors.choose.corpora import load_tables, note_on_medians
+from predictors.choose.targets import count_networks, find_reference, load_prior
 from predictors.evaluation import make_target
 from predictors.models.base import ALL, check_number, listed
 from predictors.models.networks import HIDDEN, LOSSES
@@ -26,8 +28,6 @@ from predictors.models.persistence import file_sha256
 from predictors.models.registry import predictor_names
 from predictors.models.regression import SCALES
 from predictors.profiles import find_table
-from predictors.search.corpora import load_tables, note_on_medians
-from predictors.search.targets import count_networks, find_reference, load_prior
 from predictors.trials import Results, TrialPlan, format_results, format_skipped, run_plan
 
 if TYPE_CHECKING:
@@ -164,7 +164,7 @@ class Evaluation(NamedTuple):
         return "\n".join(part.rstrip() for part in parts if part)
 
     def _repr_html_(self) -> str:
-        from predictors.search.notebook import html_table
+        from predictors.choose.notebook import html_table
 
         shown = {
             "predictor": "predictor",

@@ -25,10 +25,10 @@ from harness.judge.verdict import CaseFigures, Cell, exactly
 from harness.measure.run import run
 from harness.simulation.corpus import simulate_corpus
 from harness.stats.estimates import Drawn
+from predictors.choose.device_profiler import DeviceProfiler
+from predictors.choose.on_device import board_of
 from predictors.goals import Goal
 from predictors.search import concurrent
-from predictors.search.device_profiler import DeviceProfiler
-from predictors.search.on_device import board_of
 from predictors.settings import Settings
 from predictors.strategies.concurrent import ConcurrentGoal
 from predictors.strategies.protocol import FailedMode, History

@@ -10,12 +10,12 @@ from harness.core.errors import InvalidValueError, UnknownNameError
 from harness.core.files import write_output
 from harness.core.measured_tables import corpus_file
 from harness.core.terminal import available_hint
+from predictors.choose.corpora import load_all_tables
+from predictors.choose.targets import count_networks
 from predictors.evaluation import Target, make_target
 from predictors.models.registry import DEFAULT
 from predictors.profiles import Profiles
-from predictors.search.corpora import load_all_tables
 from predictors.search.evaluate import Evaluation, Report, no_report, numbers_of_modes, run_evaluation
-from predictors.search.targets import count_networks
 from predictors.trials import TrialPlan, in_processes
 
 if TYPE_CHECKING:

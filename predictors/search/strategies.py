@@ -12,15 +12,15 @@ from harness.core.corpus import TASKS
 from harness.core.errors import CannotRunError, InvalidValueError
 from harness.core.terminal import format_table
 from harness.core.units import mw_to_w, s_to_minutes
+from predictors.choose.corpora import load_all_tables, load_tables
+from predictors.choose.recommend import minibatches_of_training
+from predictors.choose.targets import find_reference
 from predictors.goals import OBJECTIVES, Goal, budget_goals
 from predictors.models.base import ALL
 from predictors.models.vendor_estimate import estimated_boards
 from predictors.profiles import Profiles
-from predictors.search.corpora import load_all_tables, load_tables
 from predictors.search.evaluate import Report, no_report
 from predictors.search.prior import left_out_column, priors_without
-from predictors.search.recommend import minibatches_of_training
-from predictors.search.targets import find_reference
 from predictors.settings import DEFAULT_BATCH_SIZE
 from predictors.strategies.evaluation import ContestRun, JudgedChoices, contest_runs, results, run_contest
 from predictors.strategies.fixed import VendorPreset, presets_of

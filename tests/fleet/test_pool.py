@@ -20,8 +20,8 @@ from harness.fleet.lab import Fleet
 from harness.fleet.slurm import Job
 from harness.store.results import ResultsStore
 from jetwatt.cli import main
+from predictors.choose.device_profiler import DeviceProfiler
 from predictors.goals import Goal
-from predictors.search.device_profiler import DeviceProfiler
 from predictors.strategies.protocol import History
 from predictors.strategies.search import RandomSearch
 from tests.harness.store.profile_examples import ENVIRONMENT

@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 from harness.core.environment import describe_environment
+from predictors.choose.corpora import load_tables
 from predictors.models import networks, powertrain
 from predictors.models.physical_gp import prior
 from predictors.profiles import Profiles, find_table
-from predictors.search.corpora import load_tables
 from tests.gates.recorded import Kind, check, format_verdicts, read_recorded, record, worth_recording
 
 PROJECT = Path(__file__).resolve().parents[2]

@@ -10,8 +10,8 @@ import pytest
 from harness.core.corpus import write_corpus
 from harness.core.errors import InvalidValueError, UnknownNameError
 from harness.core.measured_tables import load_table
+from predictors.choose.corpora import load_tables
 from predictors.profiles import find_table, tables_of
-from predictors.search.corpora import load_tables
 from predictors.strategies.closed_loop import learn
 from predictors.strategies.protocol import History, TableProfiler
 from tests.predictors.plain_predictors import SPACE, LogLinear, made_table

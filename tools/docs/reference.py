@@ -302,10 +302,10 @@ def _key_table(classes: Sequence[Type[object]]) -> str:
 
 API_GROUPS = {
     "Tables": ("harness.core.corpus", "harness.core.measured_tables", "harness.simulation.corpus"),
-    "Predict": ("predictors.models", "predictors.search.fitting", "predictors.search.prediction"),
+    "Predict": ("predictors.models", "predictors.choose.fitting"),
     "Choose a power mode": (
-        *("predictors.search.recommend", "predictors.search.concurrent", "predictors.search.tuning"),
-        "predictors.strategies",
+        *("predictors.choose.recommend", "predictors.search.concurrent", "predictors.choose.tuning"),
+        *("predictors.strategies", "predictors.goals"),
     ),
     "Results": ("harness.store", "harness.openmetrics", "jetwatt", "harness.judge.baseline", "harness.judge.bisection"),
     "Boards and their state": ("harness.acceptance", "harness.board", "harness.measure", "harness.core.boards"),

@@ -17,7 +17,7 @@ from harness.core.power_modes import UNKNOWN_KHZ, PowerMode
 from harness.devices.host import HostDevice
 from harness.measure import run as measuring
 from harness.measure.run import check, run
-from predictors.search.device_profiler import power_sampler
+from predictors.choose.device_profiler import power_sampler
 from tests.harness.board.kernel_trees import CPU, policy
 from tests.named_modes import mode_on
 

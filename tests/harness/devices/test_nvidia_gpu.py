@@ -29,8 +29,8 @@ from harness.core.errors import CannotRunError, ControlError, SourceUnavailableE
 from harness.devices.registry import open_device
 from harness.measure.doctor import training_capabilities
 from harness.measure.run import check
-from predictors.search.device_profiler import DeviceProfiler, power_sampler
-from predictors.search.recommend import locked_clocks
+from predictors.choose.device_profiler import DeviceProfiler, power_sampler
+from predictors.choose.recommend import locked_clocks
 
 FAKE = Path(__file__).resolve().parents[2] / "boards" / "fake_nvml"
 

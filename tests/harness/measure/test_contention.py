@@ -157,7 +157,8 @@ def test_it_is_chosen_before_torch_is_loaded_and_recorded_and_is_the_first_line(
 SEARCH = """
 import busy, sys
 from harness.measure.contention import wait_policy
-from predictors.search import concurrent, recommend, tuning
+from predictors.choose import recommend, tuning
+from predictors.search import concurrent
 class Begun(Exception): pass
 def begin(*given, **options):
     print(wait_policy())

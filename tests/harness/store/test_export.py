@@ -14,7 +14,7 @@ from harness.core.profiles import Profile
 from harness.store.corpora import Exported, export, read_rows
 from harness.store.frames import FURTHER
 from harness.store.results import ResultsStore
-from predictors.search.corpora import load_tables
+from predictors.choose.corpora import load_tables
 from tests.harness.store.profile_examples import ENVIRONMENT, make_profile
 
 

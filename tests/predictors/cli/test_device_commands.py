@@ -229,7 +229,7 @@ def test_a_wrong_option_is_refused_with_what_is_wrong(capsys, options, words):
 
 def test_a_machine_without_a_power_sensor_is_refused_before_anything_is_trained(capsys, tmp_path, monkeypatch):
     monkeypatch.setattr(
-        "predictors.search.device_profiler.DeviceProfiler", lambda *how, **options: pytest.fail("it trains")
+        "predictors.choose.device_profiler.DeviceProfiler", lambda *how, **options: pytest.fail("it trains")
     )
     monkeypatch.setattr(HostDevice, "telemetry_sources", lambda device, folder: [])
     code, _, err = run(capsys, "recommend", "--device", "host", "--workload", "lenet-mnist", "--power-budget", 30)

@@ -25,6 +25,8 @@ from harness.simulation.corpus import simulate_corpus
 from harness.store.corpora import export
 from harness.store.results import ResultsStore
 from predictors.__main__ import main
+from predictors.choose import targets
+from predictors.choose.corpora import load_tables
 from predictors.cli.evaluate import parse_counts
 from predictors.evaluation import make_target
 from predictors.models import networks
@@ -32,8 +34,6 @@ from predictors.models.persistence import load_model
 from predictors.models.physical_gp import learning
 from predictors.models.physical_gp.prior import Counts, read_hierarchy
 from predictors.scenarios import SCENARIOS, ProfileSource, find_scenario, make_plan
-from predictors.search import targets
-from predictors.search.corpora import load_tables
 from predictors.search.published import CHOICES, FILE, Figures, compare, published_errors
 from predictors.search.scenario import named_modes, simulated
 from tests.named_modes import mode_on

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 import predictors.models.registry
 from harness.core.errors import InvalidValueError, NotFittedError, StoreError, UnknownNameError
+from predictors.choose.fitting import describe_origin
 from predictors.models.persistence import load_model, save_model
-from predictors.search.fitting import describe_origin
 from tests.predictors.plain_predictors import SPACE, LogLinear, made_table
 
 TABLE = made_table(noise=0.05)

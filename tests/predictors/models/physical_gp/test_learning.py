@@ -15,6 +15,7 @@ from harness.core.corpus import write_corpus
 from harness.core.errors import InvalidValueError
 from harness.core.power_modes import PowerMode
 from predictors.__main__ import main
+from predictors.choose.corpora import load_tables
 from predictors.models.persistence import load_model, save_model
 from predictors.models.physical_gp import PhysicalGP
 from predictors.models.physical_gp.learning import HYPERPRIOR, as_toml, learn_hierarchy, most_likely
@@ -28,7 +29,6 @@ from predictors.models.physical_gp.prior import (
     read_hierarchy,
 )
 from predictors.models.physical_gp.response import PARAMETERS, features, linearised
-from predictors.search.corpora import load_tables
 from predictors.settings import Settings
 from tests.predictors.models.physical_gp.made_tables import SPACE, make_table
 

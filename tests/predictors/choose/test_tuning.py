@@ -11,7 +11,7 @@ import pytest
 
 from harness.board.lock import LOCK_DIR_VARIABLE
 from harness.core.errors import CannotRunError, InvalidValueError
-from predictors.search import tuning as module
+from predictors.choose import tuning as module
 
 CPUS = sorted(os.sched_getaffinity(0))
 

@@ -51,10 +51,10 @@ from harness.devices.simulated import SimulatedDevice
 from harness.measure.contention import report_others
 from harness.measure.run import check
 from harness.workloads import get_workload
+from predictors.choose.device_profiler import power_sampler
+from predictors.choose.on_device import board_of
 from predictors.goals import Goal, budget_in_mw, power_budget
 from predictors.profiles import Profiles
-from predictors.search.device_profiler import power_sampler
-from predictors.search.on_device import board_of
 from predictors.settings import Settings
 from predictors.strategies.protocol import Choice, FailedMode, History, MeasuredMode, Strategy
 from predictors.strategies.registry import StrategySetting, make_closed_loop

@@ -44,9 +44,9 @@ from harness.store.conditions import CHOSEN_BY, comparable_conditions, is_disqua
 from harness.store.frames import profiles
 from harness.store.results import ResultsStore
 from harness.workloads import get_workload
+from predictors.choose.memory_limit import MemoryLimit
+from predictors.choose.on_device import MEDIAN, PowerPeak
 from predictors.sampling import profiling_seconds
-from predictors.search.memory_limit import MemoryLimit
-from predictors.search.on_device import MEDIAN, PowerPeak
 from predictors.settings import Settings
 from predictors.strategies.protocol import FailedMode, MeasuredMode
 

@@ -20,10 +20,10 @@ from harness.core.errors import (
 from harness.core.power_modes import PowerMode
 from harness.core.profiles import Minibatch, Profile, Series, Telemetry
 from harness.store.results import ResultsStore
+from predictors.choose.device_profiler import COOLING_S, DeviceProfiler
+from predictors.choose.on_device import PowerPeak
+from predictors.choose.recommend import WithinPeak
 from predictors.goals import Goal
-from predictors.search.device_profiler import COOLING_S, DeviceProfiler
-from predictors.search.on_device import PowerPeak
-from predictors.search.recommend import WithinPeak
 from predictors.settings import Settings
 from predictors.strategies.protocol import FailedMode, History, MeasuredMode, Strategy
 from tests.named_modes import mode_on

@@ -16,8 +16,8 @@ from harness.core.errors import CannotRunError
 from harness.core.measured_tables import table_file
 from harness.devices.registry import open_device
 from jetwatt.cli import main
-from predictors.search.recommend import LOCKED_CLOCKS
-from predictors.search.recommendation_report import describe_saving
+from predictors.choose.recommend import LOCKED_CLOCKS
+from predictors.choose.recommendation_report import describe_saving
 from predictors.strategies.recommendation import Saving
 
 WORKLOAD, SIZES = "resnet50-imagenet", [32, 64, 128]

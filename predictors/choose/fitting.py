@@ -17,6 +17,8 @@ from harness.core.measured_tables import corpus_file
 from harness.core.power_modes import UNKNOWN_KHZ, PowerMode, PowerModeSpace
 from harness.core.terminal import available_hint, counted
 from harness.core.units import mw_to_w, share_to_percent
+from predictors.choose.corpora import load_tables, note_on_medians
+from predictors.choose.targets import find_reference, load_prior, unprofiled_target
 from predictors.evaluation import Target, coverage, fit_to, make_target, mape, predict_rows
 from predictors.forecast import LEVEL, Forecast, describe_unprofiled
 from predictors.goals import within
@@ -32,8 +34,6 @@ from predictors.models.base import (
 from predictors.models.persistence import file_sha256, load_model, save_model
 from predictors.models.registry import DEFAULT, make_predictor, predictor_class
 from predictors.profiles import CONTRADICTION, TABLE_KEY, Profiles, find_table, note_on_modes, tables_of
-from predictors.search.corpora import load_tables, note_on_medians
-from predictors.search.targets import find_reference, load_prior, unprofiled_target
 from predictors.settings import PowerLimits, Settings
 
 if TYPE_CHECKING:
@@ -331,7 +331,7 @@ class FittedModel:
         return axes
 
     def _repr_html_(self) -> str:
-        from predictors.search.notebook import html_table
+        from predictors.choose.notebook import html_table
 
         origin = self.origin
         row = {

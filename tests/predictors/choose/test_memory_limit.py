@@ -18,9 +18,9 @@ from harness.core.profiles import Minibatch, Profile, Telemetry
 from harness.devices import registry
 from harness.devices.registry import open_device
 from harness.workloads.counting import MemoryFloor
-from predictors.search import device_profiler
-from predictors.search.device_profiler import DeviceProfiler
-from predictors.search.memory_limit import GENEROUS, MARGIN, MemoryLimit, predicted_bytes
+from predictors.choose import device_profiler
+from predictors.choose.device_profiler import DeviceProfiler
+from predictors.choose.memory_limit import GENEROUS, MARGIN, MemoryLimit, predicted_bytes
 from predictors.strategies.protocol import FailedMode, MeasuredMode
 from tests.named_modes import mode_on
 

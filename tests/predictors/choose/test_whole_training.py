@@ -15,8 +15,8 @@ from scipy.stats import norm, t
 from harness.core.errors import InvalidValueError
 from harness.workloads import get_workload
 from jetwatt import recommend
+from predictors.choose.whole_training import Training, forecast, format_forecasts, on_another_board, plain_forecasts
 from predictors.forecast import Forecast
-from predictors.search.deadlines import Training, forecast, format_forecasts, on_another_board, plain_forecasts
 from predictors.settings import Settings
 
 MODES = np.array([(4, 1_000_000, 500_000, 800_000), (8, 2_000_000, 1_000_000, 1_600_000)])

@@ -9,8 +9,8 @@ import numpy as np
 from harness.core.power_modes import PowerMode
 from harness.core.terminal import counted, format_duration, format_table
 from harness.core.units import S_PER_HOUR, mw_to_w, share_to_percent
+from predictors.choose.on_device import MEDIAN, profiler_of
 from predictors.forecast import describe_unprofiled
-from predictors.search.on_device import MEDIAN, profiler_of
 from predictors.strategies.recommendation import (
     FigureInterval,
     ModeFigures,

@@ -9,7 +9,7 @@ import jetwatt
 from harness.core.boards import load_board
 from harness.core.errors import InvalidValueError, UnknownNameError
 from harness.devices.simulated import SimulatedDevice
-from predictors.search import recommend as module
+from predictors.choose import recommend as module
 
 REFERENCE, OTHER, TARGET = "mobilenetv3-gld23k", "lstm-wikitext", "resnet18-imagenet"
 

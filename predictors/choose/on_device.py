@@ -9,7 +9,7 @@ from harness.core.device import Device
 from predictors.strategies.protocol import History
 
 if TYPE_CHECKING:
-    from predictors.search.device_profiler import DeviceProfiler
+    from predictors.choose.device_profiler import DeviceProfiler
 
 MEDIAN = 50.0  # of the times of minibatches, in %
 

@@ -24,10 +24,15 @@ from harness.core.mode_texts import MAXN
 from harness.core.power_modes import PowerMode
 from harness.core.terminal import Countdown, Progress, available_hint, counted
 from harness.core.units import S_PER_HOUR, mib_to_bytes, mw_to_w, s_to_ms, w_to_mw
-from predictors.goals import OBJECTIVES, QUANTITIES, Goal, budget_in_mw
-from predictors.models.base import check_options, check_probability
-from predictors.profiles import Profiles
-from predictors.search.deadlines import (
+from predictors.choose.on_device import MEDIAN, PowerPeak, board_of, profiler_of
+from predictors.choose.recommendation_report import (
+    format_recommendation,
+    format_shared,
+    plain_mode,
+    plain_recommendation,
+    plain_spent,
+)
+from predictors.choose.whole_training import (
     BoardForecast,
     Training,
     feasible_boards,
@@ -36,14 +41,9 @@ from predictors.search.deadlines import (
     on_another_board,
     plain_forecasts,
 )
-from predictors.search.on_device import MEDIAN, PowerPeak, board_of, profiler_of
-from predictors.search.recommendation_report import (
-    format_recommendation,
-    format_shared,
-    plain_mode,
-    plain_recommendation,
-    plain_spent,
-)
+from predictors.goals import OBJECTIVES, QUANTITIES, Goal, budget_in_mw
+from predictors.models.base import check_options, check_probability
+from predictors.profiles import Profiles
 from predictors.settings import DEFAULT_BATCH_SIZE, Settings
 from predictors.strategies.closed_loop import OneShot
 from predictors.strategies.fixed import presets_of
@@ -172,7 +172,7 @@ def recommend(
     from harness.measure.contention import report_others
     from harness.store.results import ResultsStore
     from harness.workloads import get_workload
-    from predictors.search.device_profiler import workers_of, workload_name
+    from predictors.choose.device_profiler import workers_of, workload_name
 
     sizes, budgets = _numbers_of(batch_size), _numbers_of(power_budget)
     check_options(above=True, whole=True, profiles=profiles, batch=batch, minibatches=minibatches, batch_size=sizes)
@@ -355,7 +355,7 @@ class Answer:
         return axes
 
     def _repr_html_(self) -> str:
-        from predictors.search.notebook import html_table
+        from predictors.choose.notebook import html_table
 
         rows = [
             {
@@ -645,7 +645,7 @@ def recommend_mode(
     `case` is profiled with its power mode and, if there are `batch_sizes`, its batch size replaced. `samples` are those
     of the whole training; None counts savings over an hour.
     """
-    from predictors.search.device_profiler import DeviceProfiler, power_sampler
+    from predictors.choose.device_profiler import DeviceProfiler, power_sampler
 
     if is_real(device):
         with power_sampler(device, 1.0, device.root):
@@ -838,8 +838,8 @@ def _references(
     """The tables of the task to start from: of the named workloads, or of all that are not searched for."""
     if corpus is None:
         return ()
-    from predictors.search.corpora import load_tables
-    from predictors.search.targets import find_reference
+    from predictors.choose.corpora import load_tables
+    from predictors.choose.targets import find_reference
 
     tables = load_tables(corpus)
     if reference:
