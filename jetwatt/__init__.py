@@ -45,7 +45,7 @@ _MODULES = {
     "open_results": "jetwatt.results",
     "make_predictor": "predictors.models.registry",
     "predictor_class": "predictors.models.registry",
-    "concurrent": "predictors.search.concurrent",
+    "concurrent": "predictors.plans.concurrent",
     "evaluate": "predictors.search.evaluate",
     "fit": "predictors.choose.fitting",
     "load": "predictors.choose.fitting",

@@ -41,7 +41,7 @@ from predictors.goals import Goal as Goal
 from predictors.goals import power_budget as power_budget
 from predictors.models.registry import make_predictor as make_predictor
 from predictors.models.registry import predictor_class as predictor_class
-from predictors.search.concurrent import concurrent as concurrent
+from predictors.plans.concurrent import concurrent as concurrent
 from predictors.search.evaluate import evaluate as evaluate
 from predictors.search.prior import evaluate_prior as evaluate_prior
 from predictors.search.prior import learn_prior as learn_prior

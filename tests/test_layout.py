@@ -49,6 +49,7 @@ MAY_IMPORT = {
     "harness": ("harness",),
     "predictors.cli": ("harness", "predictors"),
     "predictors.choose": ("harness", "predictors"),
+    "predictors.plans": ("harness", "predictors"),
     "predictors.search": ("harness", "predictors"),
     "predictors.__main__": ("harness", "predictors"),
     "predictors": ("harness.core", "predictors"),
@@ -60,7 +61,7 @@ MAY_IMPORT = {
 """The floors of the house: what each room may import beside itself. The longest name that fits a module is its room.
 
 Predictors learn from a corpus and speak of power modes; where they meet files, boards and devices is
-`predictors.choose` and `predictors.search`.
+`predictors.choose`, `predictors.plans` and `predictors.search`.
 """
 
 READ_RECORDS = {

@@ -11,8 +11,8 @@ from harness.core.cases import WAYS
 from harness.core.errors import CannotRunError
 from harness.core.terminal import Progress
 from predictors.cli.options import add_search_arguments, numbers, refuse_below
-from predictors.search.concurrent import MEASURED, concurrent
-from predictors.strategies.concurrent import SEARCHES
+from predictors.plans.choice import SEARCHES
+from predictors.plans.concurrent import MEASURED, concurrent
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

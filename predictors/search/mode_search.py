@@ -28,9 +28,9 @@ from harness.stats.estimates import Drawn
 from predictors.choose.device_profiler import DeviceProfiler
 from predictors.choose.on_device import board_of
 from predictors.goals import Goal
-from predictors.search import concurrent
+from predictors.plans import concurrent
+from predictors.plans.choice import ConcurrentGoal
 from predictors.settings import Settings
-from predictors.strategies.concurrent import ConcurrentGoal
 from predictors.strategies.protocol import FailedMode, History
 from predictors.strategies.registry import STRATEGIES, StrategySetting
 

@@ -158,7 +158,7 @@ SEARCH = """
 import busy, sys
 from harness.measure.contention import wait_policy
 from predictors.choose import recommend, tuning
-from predictors.search import concurrent
+from predictors.plans import concurrent
 class Begun(Exception): pass
 def begin(*given, **options):
     print(wait_policy())

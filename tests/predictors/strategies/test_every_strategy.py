@@ -12,15 +12,15 @@ from harness.core.power_modes import PowerMode
 from predictors.goals import power_budget
 from predictors.models import networks, powertrain
 from predictors.models.networks import train
+from predictors.plans.choice import ConcurrentGoal, choose_concurrent
 from predictors.strategies.closed_loop import design_for, learn
-from predictors.strategies.concurrent import ConcurrentGoal, choose_concurrent
 from predictors.strategies.fixed import VendorPreset
 from predictors.strategies.protocol import MOST_FAILURES, FailedMode, History, TableProfiler
 from predictors.strategies.recommendation import recommend
 from predictors.strategies.registry import STRATEGIES, StrategySetting
 from predictors.strategies.search import BruteForce, RandomSearch
+from tests.predictors.plans.test_concurrent_plans import INFERENCE, TRAINING, EitherTable, spread
 from tests.predictors.strategies.strategy_examples import NearlyRight, beside, closed_loop, example_table
-from tests.predictors.strategies.test_concurrent_plans import INFERENCE, TRAINING, EitherTable, spread
 
 ON_BOARDS = [name for name in STRATEGIES if name != "zeus"]  # which profiles the power limits of a discrete GPU
 TABLE = dataclasses.replace(example_table(), device="orin-agx")

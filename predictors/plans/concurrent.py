@@ -46,8 +46,8 @@ from harness.store.results import ResultsStore
 from predictors.choose.device_profiler import DeviceProfiler, workers_of, workload_name
 from predictors.choose.on_device import board_of, profiler_of
 from predictors.goals import budget_in_mw
+from predictors.plans.choice import SEARCHES, ConcurrentChoice, ConcurrentGoal, choose_concurrent
 from predictors.strategies.closed_loop import design_for
-from predictors.strategies.concurrent import SEARCHES, ConcurrentChoice, ConcurrentGoal, choose_concurrent
 from predictors.strategies.protocol import History
 from predictors.strategies.registry import StrategySetting, unfitted
 

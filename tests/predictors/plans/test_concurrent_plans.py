@@ -14,10 +14,10 @@ from harness.core.cases import WAYS
 from harness.core.errors import InvalidValueError, UnknownNameError
 from harness.core.interleaving import expect
 from predictors.forecast import Forecast
+from predictors.plans.choice import ConcurrentGoal, _weigh, choose_concurrent
+from predictors.plans.concurrent import Attempt, best_way
 from predictors.profiles import Profiles
-from predictors.search.concurrent import Attempt, best_way
 from predictors.settings import Settings
-from predictors.strategies.concurrent import ConcurrentGoal, _weigh, choose_concurrent
 from predictors.strategies.protocol import TableProfiler
 from tests.predictors.strategies.strategy_examples import NearlyRight, beside, example_table
 
