@@ -1,6 +1,6 @@
 """What does a search for a power mode cost, and how good is the mode that it finds (E22; 000 sec. 4.2)?
 
-The goal is the least time within a share of the power that MAXN draws: see `predictors.search.mode_search`.
+The goal is the least time within a share of the power that MAXN draws: see `predictors.contest.mode_search`.
 """
 
 import functools
@@ -13,7 +13,7 @@ from harness.judge.claims import DeviceFacts, claim, known
 from harness.judging import JUDGING, judging_own_figures
 from harness.outcome import OUTCOME
 from harness.plan import plan_of
-from predictors.search.mode_search import (
+from predictors.contest.mode_search import (
     CLOSED_LOOP,
     HALVING,
     ModeSearches,

@@ -37,18 +37,18 @@ from predictors.choose.fitting import fit as fit
 from predictors.choose.fitting import load as load
 from predictors.choose.recommend import recommend as recommend
 from predictors.choose.tuning import tuning as tuning
+from predictors.contest.evaluate import evaluate as evaluate
+from predictors.contest.prior import evaluate_prior as evaluate_prior
+from predictors.contest.prior import learn_prior as learn_prior
+from predictors.contest.published import published as published
+from predictors.contest.scenario import scenario as scenario
+from predictors.contest.scenario import scenarios as scenarios
+from predictors.contest.strategies import evaluate_strategies as evaluate_strategies
 from predictors.goals import Goal as Goal
 from predictors.goals import power_budget as power_budget
 from predictors.models.registry import make_predictor as make_predictor
 from predictors.models.registry import predictor_class as predictor_class
 from predictors.plans.concurrent import concurrent as concurrent
-from predictors.search.evaluate import evaluate as evaluate
-from predictors.search.prior import evaluate_prior as evaluate_prior
-from predictors.search.prior import learn_prior as learn_prior
-from predictors.search.published import published as published
-from predictors.search.scenario import scenario as scenario
-from predictors.search.scenario import scenarios as scenarios
-from predictors.search.strategies import evaluate_strategies as evaluate_strategies
 from predictors.strategies.advise import advise as advise
 
 _MODULES: Dict[str, str]

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import List
 
 from predictors.choose.corpora import load_tables
+from predictors.contest.judged_choices import PAPERS_TOLERANCE_MW, contest_runs, judge, run_contest, summarise
 from predictors.goals import budget_goals
 from predictors.profiles import find_table
-from predictors.strategies.evaluation import PAPERS_TOLERANCE_MW, contest_runs, judge, run_contest, summarise
 from predictors.strategies.fixed import Presets, presets_of
 from predictors.strategies.protocol import History, TableProfiler
 from predictors.strategies.registry import StrategySetting

@@ -15,6 +15,8 @@ from harness.core.units import share_to_percent, w_to_mw
 from harness.judge.published_figures import load_figures
 from harness.simulation.model import Load, cached_share, simulate
 from harness.simulation.parameters import load_board_parameters, load_workload_parameters
+from predictors.contest.judged_choices import summarise, sweep
+from predictors.contest.trials import in_processes
 from predictors.evaluation import Target, coverage, errors, fit_to, predict_rows
 from predictors.goals import budget_goals
 from predictors.models.base import one_blas_thread
@@ -22,9 +24,7 @@ from predictors.models.physical_gp.learning import learn_hierarchy
 from predictors.models.physical_gp.prior import Hierarchy
 from predictors.models.registry import DEFAULT
 from predictors.profiles import ARRAYS, Profiles, find_table, tables_of
-from predictors.strategies.evaluation import summarise, sweep
 from predictors.strategies.search import BinarySearch
-from predictors.trials import in_processes
 from tools.fit import fit, table_residuals
 
 BOARD = "orin-agx"

@@ -347,8 +347,7 @@ class Answer:
         Returns:
             The Axes, for changes of your own.
         """
-        from predictors.plots import axes_to_draw_on
-        from predictors.strategies.plots import draw_recommendation
+        from predictors.plots import axes_to_draw_on, draw_recommendation
 
         with axes_to_draw_on(ax, path) as axes:
             draw_recommendation(self.recommendations[0][0], axes, self.device.provenance)

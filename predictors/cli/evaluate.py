@@ -12,12 +12,12 @@ from harness.core.corpus import TASKS
 from harness.core.errors import InvalidValueError
 from harness.core.measured_tables import corpus_file
 from predictors.cli.options import processes, refuse_below
+from predictors.contest.evaluate import Evaluation, evaluate
+from predictors.contest.trials import format_results, format_skipped
 from predictors.models.base import ALL
 from predictors.models.networks import LOSSES
 from predictors.models.registry import predictor_names
 from predictors.sampling import SAMPLERS
-from predictors.search.evaluate import Evaluation, evaluate
-from predictors.trials import format_results, format_skipped
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

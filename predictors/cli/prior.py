@@ -8,8 +8,8 @@ from pathlib import Path
 from harness.cli.options import options_of, output_file, progress_report
 from predictors.cli.evaluate import add_run_arguments, parse_counts, print_evaluation
 from predictors.cli.options import processes, refuse_below
+from predictors.contest.prior import LEFT_OUT, evaluate_prior, learn_prior
 from predictors.sampling import SAMPLERS
-from predictors.search.prior import LEFT_OUT, evaluate_prior, learn_prior
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

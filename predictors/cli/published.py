@@ -9,8 +9,8 @@ from harness.cli.options import options_of, progress_report, write_json
 from predictors.cli.evaluate import add_run_arguments
 from predictors.cli.options import processes, refuse_below
 from predictors.cli.scenario import add_table_arguments
-from predictors.search.published import published
-from predictors.trials import format_skipped
+from predictors.contest.published import published
+from predictors.contest.trials import format_skipped
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -8,10 +8,10 @@ from harness.cli.options import options_of, output_file, output_folder, progress
 from harness.core.corpus import TASKS
 from harness.core.measured_tables import corpus_file
 from predictors.cli.options import numbers, refuse_below
+from predictors.contest.prior import LEFT_OUT
+from predictors.contest.strategies import SPREAD, evaluate_strategies
 from predictors.goals import OBJECTIVES
 from predictors.models.base import ALL
-from predictors.search.prior import LEFT_OUT
-from predictors.search.strategies import SPREAD, evaluate_strategies
 from predictors.strategies.registry import STRATEGIES
 
 

@@ -14,12 +14,12 @@ import pytest
 
 from harness.core.interleaving import expect
 from harness.core.units import w_to_mw
+from predictors.contest.scenario import simulated
+from predictors.contest.scenarios import ProfileSource
 from predictors.forecast import Forecast
 from predictors.plans import choice as concurrent
 from predictors.plans.choice import CLOSED_LOOP, HALVING, ConcurrentChoice, ConcurrentGoal, choose_concurrent
 from predictors.profiles import Profiles, find_table
-from predictors.scenarios import ProfileSource
-from predictors.search.scenario import simulated
 from predictors.strategies.closed_loop import design_for
 from predictors.strategies.protocol import History, TableProfiler
 from predictors.strategies.registry import StrategySetting, unfitted

@@ -14,6 +14,9 @@ import numpy as np
 import pytest
 
 from harness.core.measured_tables import load_table
+from predictors.contest.scenario import simulated
+from predictors.contest.scenarios import ProfileSource
+from predictors.contest.trials import TrialPlan, run_plan
 from predictors.evaluation import Target, fit_to, make_target, predict_rows
 from predictors.forecast import Forecast
 from predictors.models import networks, physical_gp, powertrain
@@ -23,10 +26,7 @@ from predictors.models.physical_gp.learning import learn_hierarchy
 from predictors.models.physical_gp.prior import Hierarchy, priors_for
 from predictors.models.registry import MODULES, predictor_class
 from predictors.profiles import ARRAYS, Profiles, find_table, tables_of
-from predictors.scenarios import ProfileSource
-from predictors.search.scenario import simulated
 from predictors.settings import Settings
-from predictors.trials import TrialPlan, run_plan
 from tests.gates.conftest import Gate, alike_on_every_processor, blind_spots, forget_references, part_of, unlike
 from tests.gates.recorded import PREDICTORS, entries_of
 

@@ -13,14 +13,14 @@ import numpy as np
 import pytest
 
 from harness.core.measured_tables import load_table
+from predictors.contest.judged_choices import JudgedChoice, JudgedChoices, contest_runs, results, run_contest, summarise
+from predictors.contest.scenario import simulated
+from predictors.contest.scenarios import ProfileSource
 from predictors.forecast import Forecast
 from predictors.goals import Goal, budget_goals
 from predictors.models import vendor_estimate
 from predictors.profiles import Profiles, tables_of
-from predictors.scenarios import ProfileSource
-from predictors.search.scenario import simulated
 from predictors.strategies import closed_loop
-from predictors.strategies.evaluation import JudgedChoice, JudgedChoices, contest_runs, results, run_contest, summarise
 from predictors.strategies.fixed import presets_of
 from predictors.strategies.protocol import Choice, History, Strategy
 from predictors.strategies.registry import STRATEGIES, StrategySetting

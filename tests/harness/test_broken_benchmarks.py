@@ -156,7 +156,7 @@ VERSIONS = (
 
 
 SEARCHES = """
-from predictors.search.mode_search import ModeSearches, SearchOutcome
+from predictors.contest.mode_search import ModeSearches, SearchOutcome
 
 def worse(goal, strategy, slower):
     return SearchOutcome(goal, strategy, 10, {spent}, 1.2, 1.2, slower, "simulated")

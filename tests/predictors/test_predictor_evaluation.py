@@ -10,10 +10,10 @@ import pytest
 
 import predictors.models.registry
 from harness.core.errors import DependencyError, InvalidValueError, UnknownNameError
+from predictors.contest.trials import Group, TrialPlan, format_results, format_skipped, run_plan
 from predictors.evaluation import Target, fit_to, mape, predict_rows, summarise
 from predictors.models.registry import ENTRY_POINTS, MODULES, make_predictor, predictor_class, predictor_names
 from predictors.sampling import SAMPLERS, profiling_seconds
-from predictors.trials import Group, TrialPlan, format_results, format_skipped, run_plan
 from tests.predictors.plain_predictors import LogLinear, Nothing, made_table
 
 TABLE = made_table(noise=0.1)

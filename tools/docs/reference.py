@@ -309,7 +309,7 @@ API_GROUPS = {
     ),
     "Results": ("harness.store", "harness.openmetrics", "jetwatt", "harness.judge.baseline", "harness.judge.bisection"),
     "Boards and their state": ("harness.acceptance", "harness.board", "harness.measure", "harness.core.boards"),
-    "Test predictors and strategies": ("predictors.search",),
+    "Test predictors and strategies": ("predictors.contest",),
     "Extend the suite": ("harness",),
 }
 """Headings of the API's page, and which modules' names are below each: the first whose prefix fits."""

@@ -8,9 +8,9 @@ import pytest
 
 from harness.core.errors import CannotRunError, ControlError, InvalidValueError
 from predictors.choose.tuning import OnlineTuner
+from predictors.contest.judged_choices import judge
 from predictors.goals import power_budget
 from predictors.strategies.closed_loop import ClosedLoop
-from predictors.strategies.evaluation import judge
 from tests.predictors.strategies.strategy_examples import NearlyRight, example_table, middle_modes
 
 TABLE = example_table()

@@ -18,8 +18,8 @@ from harness.devices.host import HostDevice
 from harness.devices.simulated import SimulatedDevice
 from harness.store.results import ResultsStore
 from predictors.__main__ import main
+from predictors.contest.strategies import notes_on
 from predictors.plans.concurrent import measured_switching_ms
-from predictors.search.strategies import notes_on
 from predictors.strategies.fixed import presets_of
 from tests.named_modes import mode_on
 

@@ -28,14 +28,14 @@ from predictors.__main__ import main
 from predictors.choose import targets
 from predictors.choose.corpora import load_tables
 from predictors.cli.evaluate import parse_counts
+from predictors.contest.published import CHOICES, FILE, Figures, compare, published_errors
+from predictors.contest.scenario import named_modes, simulated
+from predictors.contest.scenarios import SCENARIOS, ProfileSource, find_scenario, make_plan
 from predictors.evaluation import make_target
 from predictors.models import networks
 from predictors.models.persistence import load_model
 from predictors.models.physical_gp import learning
 from predictors.models.physical_gp.prior import Counts, read_hierarchy
-from predictors.scenarios import SCENARIOS, ProfileSource, find_scenario, make_plan
-from predictors.search.published import CHOICES, FILE, Figures, compare, published_errors
-from predictors.search.scenario import named_modes, simulated
 from tests.named_modes import mode_on
 from tests.predictors.plain_predictors import SPACE, LogLinear, Nothing, made_table
 
@@ -428,12 +428,12 @@ def test_the_papers_errors_each_name_a_predictor_and_a_fact():
 
 
 def test_published_errors_stand_beside_those_got_here(tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr("predictors.search.published.DEFAULT", "log-linear")
+    monkeypatch.setattr("predictors.contest.published.DEFAULT", "log-linear")
     names = {"powertrain": "log-linear", "linear": "log-linear"}
     taken = [row for row in published_errors(FILE) if row.fact in ("F1162", "F464", "F466")]
     rows = [msgspec.structs.replace(row, predictor=names[row.predictor]) for row in taken]
     rows[-1] = msgspec.structs.replace(rows[-1], versus="predictor=log-linear reference=")
-    monkeypatch.setattr("predictors.search.published.published_errors", lambda: rows)
+    monkeypatch.setattr("predictors.contest.published.published_errors", lambda: rows)
     out = tmp_path / "out.json"
     assert run("published", "--limit", 120, "--repeats", 1, "--jobs", 1, "--json", out) == 1
     errors = json.loads(out.read_text())["errors"]
@@ -448,7 +448,7 @@ def test_published_errors_stand_beside_those_got_here(tmp_path, capsys, monkeypa
     told = [f"{counts[one]} {one}" for one in ("contradicted", "undecided")]
     assert f"{', '.join(told)}, {counts['differs']} smaller here than published" in said
     assert errors[1]["bounds_pct"] == [9.0, 15.0]
-    monkeypatch.setattr("predictors.search.published.SLACK", 1e6)
+    monkeypatch.setattr("predictors.contest.published.SLACK", 1e6)
     assert run("published", "--limit", 120, "--repeats", 1, "--jobs", 1, "--fact", "F1162") == 0
 
 
@@ -457,7 +457,7 @@ def test_what_strategies_choose_is_held_against_the_papers_too(tmp_path, capsys,
     rows = [row for row in published_errors(FILE) if row.fact in ("F541", "F543")]
     spread = {"metric": "penalty_iqr", "comparator": ">", "value_pct": 0, "value_high_pct": None}
     rows.append(msgspec.structs.replace(rows[3], **spread, versus="predictor=maxn modes=0"))
-    monkeypatch.setattr("predictors.search.published.published_errors", lambda: rows)
+    monkeypatch.setattr("predictors.contest.published.published_errors", lambda: rows)
     asked = ("published", "--limit", 150, "--repeats", 2, "--jobs", 1, "--json", tmp_path / "o.json")
     assert run(*asked) == 1
     errors = json.loads((tmp_path / "o.json").read_text())["errors"]
@@ -567,7 +567,7 @@ def test_a_grid_of_hyperparameters_is_searched_for_the_best(corpus, tmp_path, ca
 
 
 def test_the_papers_four_modes_are_held_against_all_other_fours(capsys, monkeypatch):
-    monkeypatch.setattr("predictors.search.published.DEFAULT", "linear")
+    monkeypatch.setattr("predictors.contest.published.DEFAULT", "linear")
     assert run("published", "--predictors", "linear", "--repeats", 1, "--jobs", 1) == 0
     (line,) = (line for line in capsys.readouterr().out.splitlines() if line.startswith("of 210 subsets of four modes"))
     assert "the paper's, e, f, i, j, rank 7" in line

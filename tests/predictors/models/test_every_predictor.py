@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 from harness.core.errors import InvalidValueError, NotFittedError
+from predictors.contest.trials import TrialPlan, run_plan
 from predictors.evaluation import Target
 from predictors.models.persistence import load_model, save_model
 from predictors.models.registry import MODULES, make_predictor, parameters_of, predictor_class
-from predictors.trials import TrialPlan, run_plan
 from tests.predictors.plain_predictors import SPACE, made_table
 
 PROJECT = Path(__file__).resolve().parents[3]

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from harness.core.errors import InvalidValueError
 from harness.core.power_modes import PowerMode
+from predictors.contest.judged_choices import judge, optimum, summarise, sweep
 from predictors.forecast import Forecast
 from predictors.goals import Goal, budget_goals, power_budget
 from predictors.settings import Settings
@@ -22,7 +23,6 @@ from predictors.strategies.closed_loop import (
     expected_improvement,
     learn,
 )
-from predictors.strategies.evaluation import judge, optimum, summarise, sweep
 from predictors.strategies.protocol import History, TableProfiler
 from predictors.strategies.registry import StrategySetting, make_closed_loop
 from predictors.strategies.search import RandomSearch

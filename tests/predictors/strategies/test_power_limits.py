@@ -7,9 +7,9 @@ import pytest
 
 from harness.core.errors import InvalidValueError
 from harness.core.measured_tables import load_table
+from predictors.contest.judged_choices import contest_runs, run_contest, summarise
 from predictors.goals import Goal
 from predictors.profiles import tables_of
-from predictors.strategies.evaluation import contest_runs, run_contest, summarise
 from predictors.strategies.power_limits import PowerLimits
 from predictors.strategies.protocol import History, TableProfiler
 from predictors.strategies.registry import STRATEGIES, StrategySetting

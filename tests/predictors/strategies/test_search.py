@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from harness.core.errors import InvalidValueError
 from harness.core.power_modes import PowerMode
+from predictors.contest.judged_choices import judge, optimum
 from predictors.goals import Goal, power_budget
-from predictors.strategies.evaluation import judge, optimum
 from predictors.strategies.fixed import Maxn, Presets, VendorPreset, claimed_from_name
 from predictors.strategies.protocol import History, TableProfiler
 from predictors.strategies.search import DIMENSIONS, BinarySearch, BruteForce, CoordinateSearch, Grid, RandomSearch

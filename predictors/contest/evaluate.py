@@ -21,6 +21,7 @@ from harness.core.measured_tables import corpus_file
 from harness.core.terminal import available_hint
 from predictors.choose.corpora import load_tables, note_on_medians
 from predictors.choose.targets import count_networks, find_reference, load_prior
+from predictors.contest.trials import Results, TrialPlan, format_results, format_skipped, run_plan
 from predictors.evaluation import make_target
 from predictors.models.base import ALL, check_number, listed
 from predictors.models.networks import HIDDEN, LOSSES
@@ -28,7 +29,6 @@ from predictors.models.persistence import file_sha256
 from predictors.models.registry import predictor_names
 from predictors.models.regression import SCALES
 from predictors.profiles import find_table
-from predictors.trials import Results, TrialPlan, format_results, format_skipped, run_plan
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -213,7 +213,7 @@ class Evaluation(NamedTuple):
 
     def plot(self, folder: Union[str, Path]) -> List[Path]:
         """Write the papers' plots to a folder; returns the files. Needs matplotlib."""
-        from predictors.plots import write_plots
+        from predictors.contest.plots import write_plots
 
         return write_plots(Path(folder), self.plan, self.trials.results)
 

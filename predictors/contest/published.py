@@ -22,17 +22,17 @@ from harness.core.terminal import format_table
 from harness.core.units import KHZ_PER_MHZ, share_to_percent
 from harness.judge.published_figures import read_published
 from harness.judge.verdict import CONFIRMED, CONTRADICTED, UNDECIDED
+from predictors.contest.evaluate import Report, no_report, run_evaluation
+from predictors.contest.judged_choices import ContestRun, contest_runs, run_contest, summarise
+from predictors.contest.scenario import named_modes, plan_on_tables
+from predictors.contest.scenarios import ProfileSource, Scenario, ScenarioCase
+from predictors.contest.trials import Group, TrialPlan
 from predictors.evaluation import Target, spread
 from predictors.goals import budget_goals
 from predictors.models.base import ALL
 from predictors.models.linear import PAPERS_SUBSET, ranked_subsets
 from predictors.models.registry import DEFAULT, predictor_names
-from predictors.scenarios import ProfileSource, Scenario, ScenarioCase
-from predictors.search.evaluate import Report, no_report, run_evaluation
-from predictors.search.scenario import named_modes, plan_on_tables
-from predictors.strategies.evaluation import ContestRun, contest_runs, run_contest, summarise
 from predictors.strategies.registry import StrategySetting
-from predictors.trials import Group, TrialPlan
 
 if TYPE_CHECKING:
     import pandas as pd

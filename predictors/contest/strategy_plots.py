@@ -9,13 +9,13 @@ import numpy as np
 
 from harness.core.pareto import pareto_front
 from harness.core.units import mw_to_w
-from predictors.plots import axes_to_draw_on, colour, draw_time_and_power, pyplot, save, title_of
+from predictors.contest.judged_choices import JudgedChoice, JudgedChoices, summarise
+from predictors.contest.plots import title_of
+from predictors.plots import axes_to_draw_on, colour, draw_time_and_power, pyplot, save
 from predictors.profiles import Profiles
-from predictors.strategies.evaluation import JudgedChoice, JudgedChoices, summarise
-from predictors.strategies.recommendation import Recommendation
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
+    pass
 
 LINEAR_TO_PCT = 5
 
@@ -101,23 +101,3 @@ def draw_choices(path: Path, table: Profiles, judged: Dict[str, List[JudgedChoic
             times_ms = table.time_ms[chosen]
             axes.plot(watts[chosen], times_ms, look, markersize=4, color=colour(place), label=name, alpha=0.8)
         axes.legend(fontsize=7, ncol=2)
-
-
-def draw_recommendation(recommendation: Recommendation, axes: Axes, provenance: str) -> None:
-    """Predicted time and power of all modes, the front, the profiled modes, and the recommended one."""
-    time_ms, watts = np.exp(recommendation.posterior.log_time), mw_to_w(np.exp(recommendation.posterior.log_power))
-    draw_time_and_power(axes, watts, time_ms, "predicted")
-    axes.set_title(f"{recommendation.goal.describe()}, {provenance}", fontsize=10)
-    front = [(mw_to_w(mode.power_mw.value), mode.time_ms.value) for mode in recommendation.front]
-    axes.step(*zip(*front), "k-", where="post", linewidth=1.2, label="front")
-    profiled = recommendation.posterior.measured
-    axes.plot(watts[profiled], time_ms[profiled], "o", color=colour(0), markersize=5, label="profiled")
-    mode = recommendation.mode
-    label = f"recommended: {mode.name}, batch size {mode.batch_size}"
-    axes.plot([mw_to_w(mode.power_mw.value)], [mode.time_ms.value], "*", color=colour(1), markersize=15, label=label)
-    limit = recommendation.goal.limits.get("power_mw")
-    if limit is not None:
-        axes.axvline(
-            mw_to_w(limit), color=colour(1), linewidth=0.9, linestyle="--", label=f"budget {mw_to_w(limit):g} W"
-        )
-    axes.legend(fontsize=8)

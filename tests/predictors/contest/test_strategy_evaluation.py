@@ -11,10 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.core.errors import UnknownNameError
-from predictors.goals import Goal, budget_goals, power_budget
-from predictors.profiles import Profiles
-from predictors.settings import Settings
-from predictors.strategies.evaluation import (
+from predictors.contest.judged_choices import (
     by_choice,
     contest_runs,
     hours_saved,
@@ -25,6 +22,9 @@ from predictors.strategies.evaluation import (
     summarise,
     sweep,
 )
+from predictors.goals import Goal, budget_goals, power_budget
+from predictors.profiles import Profiles
+from predictors.settings import Settings
 from predictors.strategies.fixed import Maxn
 from predictors.strategies.protocol import History, TableProfiler
 from predictors.strategies.registry import STRATEGIES, StrategySetting, strategy_names

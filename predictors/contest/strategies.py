@@ -15,14 +15,14 @@ from harness.core.units import mw_to_w, s_to_minutes
 from predictors.choose.corpora import load_all_tables, load_tables
 from predictors.choose.recommend import minibatches_of_training
 from predictors.choose.targets import find_reference
+from predictors.contest.evaluate import Report, no_report
+from predictors.contest.judged_choices import ContestRun, JudgedChoices, contest_runs, results, run_contest
+from predictors.contest.prior import left_out_column, priors_without
 from predictors.goals import OBJECTIVES, Goal, budget_goals
 from predictors.models.base import ALL
 from predictors.models.vendor_estimate import estimated_boards
 from predictors.profiles import Profiles
-from predictors.search.evaluate import Report, no_report
-from predictors.search.prior import left_out_column, priors_without
 from predictors.settings import DEFAULT_BATCH_SIZE
-from predictors.strategies.evaluation import ContestRun, JudgedChoices, contest_runs, results, run_contest
 from predictors.strategies.fixed import VendorPreset, presets_of
 from predictors.strategies.registry import StrategySetting, strategy_names
 
@@ -179,7 +179,7 @@ class StrategyContest(NamedTuple):
 
     def plot(self, folder: Union[str, Path]) -> List[Path]:
         """Draw the papers' plots, in a folder for each device and task if there are several; needs matplotlib."""
-        from predictors.strategies.plots import draw
+        from predictors.contest.strategy_plots import draw
 
         paths: List[Path] = []
         for (device, task), of_group in self.outcomes.items():

@@ -19,13 +19,13 @@ from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Seq
 import numpy as np
 
 from harness.core.units import S_PER_HOUR, ms_to_s, mw_to_w, share_to_percent
+from predictors.contest.trials import in_processes
 from predictors.evaluation import spread
 from predictors.goals import Goal
 from predictors.profiles import Profiles
 from predictors.strategies.fixed import Presets, VendorPreset
 from predictors.strategies.protocol import Choice, History, Strategy, TableProfiler
 from predictors.strategies.registry import STRATEGIES, StrategySetting
-from predictors.trials import in_processes
 
 PAPERS_TOLERANCE_MW = 1000.0  # 001 sec. 5.2: A/L+1
 DIGITS = 3  # decimal places of the figures of single choices: a thousandth of a percent, or of a watt

@@ -12,11 +12,11 @@ from harness.core.measured_tables import corpus_file
 from harness.core.terminal import available_hint
 from predictors.choose.corpora import load_all_tables
 from predictors.choose.targets import count_networks
+from predictors.contest.evaluate import Evaluation, Report, no_report, numbers_of_modes, run_evaluation
+from predictors.contest.trials import TrialPlan, in_processes
 from predictors.evaluation import Target, make_target
 from predictors.models.registry import DEFAULT
 from predictors.profiles import Profiles
-from predictors.search.evaluate import Evaluation, Report, no_report, numbers_of_modes, run_evaluation
-from predictors.trials import TrialPlan, in_processes
 
 if TYPE_CHECKING:
     from predictors.models.physical_gp.prior import Hierarchy

@@ -13,8 +13,8 @@ from harness.core.errors import CannotRunError
 from harness.core.terminal import Progress
 from harness.devices.simulated import SimulatedDevice
 from predictors.choose.device_profiler import DeviceProfiler
-from predictors.search import mode_search
-from predictors.search.mode_search import (
+from predictors.contest import mode_search
+from predictors.contest.mode_search import (
     CLOSED_LOOP,
     HALVING,
     ModeSearches,

@@ -19,12 +19,12 @@ from harness.simulation.corpus import simulate_corpus
 from harness.simulation.model import repetition_factors
 from harness.simulation.parameters import load_board_parameters
 from predictors.choose.corpora import entries_of, load_all_tables
+from predictors.contest.evaluate import Evaluation, Report, no_report, run_evaluation
+from predictors.contest.scenarios import SCENARIOS, ProfileSource, Scenario, find_scenario, make_plan
+from predictors.contest.trials import TrialPlan
 from predictors.models.registry import predictor_names
 from predictors.profiles import Profiles, tables_of
 from predictors.sampling import MINIBATCHES
-from predictors.scenarios import SCENARIOS, ProfileSource, Scenario, find_scenario, make_plan
-from predictors.search.evaluate import Evaluation, Report, no_report, run_evaluation
-from predictors.trials import TrialPlan
 
 if TYPE_CHECKING:
     import pandas as pd

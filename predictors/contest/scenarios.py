@@ -17,11 +17,11 @@ from harness.core.errors import UnknownNameError
 from harness.core.files import read_toml, typed
 from harness.core.power_modes import PowerMode
 from harness.core.terminal import available_hint
+from predictors.contest.trials import TrialPlan
 from predictors.evaluation import Target
 from predictors.models.base import ALL
 from predictors.profiles import Profiles
 from predictors.settings import DEFAULT_BATCH_SIZE
-from predictors.trials import TrialPlan
 
 
 class ProfileSource(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

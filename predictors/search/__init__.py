@@ -1,1 +1,0 @@
-"""Plans and contests: what meets files, boards and devices."""
