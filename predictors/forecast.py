@@ -12,7 +12,7 @@ import numpy as np
 from harness.core.corpus import POWER_LIMIT
 from harness.core.errors import InvalidValueError
 from harness.core.pareto import pareto_front
-from harness.core.power_modes import PowerMode
+from harness.core.power_modes import PowerMode, name_under_limit
 from predictors.goals import Goal, LogFigures, exceedance, log_distribution, standardised
 from predictors.settings import Settings
 
@@ -209,8 +209,9 @@ class Forecast:
 
         settings = self.settings
         modes = [settings.mode(index) for index in range(len(self))]
+        limits_mw = [settings.limit_mw(index) for index in range(len(self))]
         frame = pd.DataFrame(modes, columns=list(PowerMode._fields))
-        frame.insert(0, "power_mode", [settings.mode_name(index) for index in range(len(self))])
+        frame.insert(0, "power_mode", list(map(name_under_limit, modes, limits_mw)))
         if settings.power_limit_mw is not None:
             frame[POWER_LIMIT.name] = settings.power_limit_mw.astype(np.int64)
         frame["batch_size"] = settings.batch_size.astype(np.int64)

@@ -46,7 +46,7 @@ class Grid:
     def nearest(self, mode: Sequence[int]) -> int:
         """The candidate nearest to a mode, with the greatest batch size: clocks by ratio, cores by difference."""
         cores = np.abs(self._rows[:, 0] - mode[0]) / self._values[0][-1]
-        clocks = np.abs(np.log(self._rows[:, 1:4] / np.maximum(mode[1:4], 1.0))).sum(axis=1)
+        clocks = np.abs(np.log(self._rows[:, 1:4] / Settings.of([mode]).modes[0, 1:])).sum(axis=1)
         ordered = np.lexsort((-self._rows[:, 4], cores + clocks))
         return int(ordered[self.usable[ordered]][0])
 
