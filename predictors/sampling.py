@@ -9,11 +9,11 @@ behave least regularly.
 
 from __future__ import annotations
 
-from typing import Any, Callable, List, NamedTuple, Optional, Sequence, Tuple
+import dataclasses
+from typing import Any, Callable, List, Optional, Sequence, Tuple
 
 import numpy as np
 
-from harness.core.corpus import TASKS
 from harness.core.errors import InvalidValueError, UnknownNameError
 from harness.core.terminal import available_hint
 from harness.core.units import ms_to_s
@@ -32,14 +32,6 @@ _FIRST_SHARE = 0.5  # share of the modes of a sequential design that is chosen b
 _ROUNDS = 15  # the most rounds for the rest
 
 
-class Profiled(NamedTuple):
-    """Profiled modes, shape (n, 4), with their times and powers, shape (n,)."""
-
-    modes: np.ndarray
-    time_ms: np.ndarray
-    power_mw: np.ndarray
-
-
 def choose(
     candidates: ModesLike,
     count: int,
@@ -48,7 +40,7 @@ def choose(
     seed: int = 0,
     references: Sequence[Profiles] = (),
     board: Optional[str] = None,
-    history: Optional[Profiled] = None,
+    history: Optional[Profiles] = None,
 ) -> np.ndarray:
     """The indices of the modes to profile, the most useful first, distinct and not profiled before.
 
@@ -59,7 +51,7 @@ def choose(
     if sampling not in SAMPLERS:
         raise UnknownNameError(f"sampling {sampling!r} is unknown", available_hint(sampling, SAMPLERS))
     rows = Settings.of(candidates)
-    profiled_modes = set() if history is None else set(map(tuple, np.asarray(history.modes, dtype=float).tolist()))
+    profiled_modes = set() if history is None else set(map(tuple, history.modes.tolist()))
     places = np.flatnonzero([tuple(row) not in profiled_modes for row in rows.modes.tolist()])
     if not 1 <= count <= len(places):
         raise InvalidValueError(f"cannot choose {count} power modes", f"{len(places)} are not profiled yet")
@@ -86,7 +78,7 @@ def choose(
     from predictors.models.physical_gp.response import features
 
     profiled = history if profiled_modes else None
-    draw = seed + (len(profiled.modes) if profiled else 0)  # another pool in each round
+    draw = seed + (len(profiled) if profiled else 0)  # another pool in each round
     pool = _nearest_to_sobol(rows, min(len(places), max(_POOL, 4 * count)), draw)
     predicted = features(rows.take(np.random.default_rng(draw).permutation(len(places))[:_PREDICTED]))
     with one_blas_thread():
@@ -94,8 +86,8 @@ def choose(
             taught = before_profiling(priors_for(references, board), predicted, seed)
         else:
             predictor = PhysicalGP(references=tuple(references), board=board, seed=seed)
-            conditions = {"batch_size": rows.batch_size[0], "task": TASKS[int(rows.inference[0])]}
-            posterior = predictor.fit(*profiled, **conditions).posterior_
+            # The physical form of boards, which has no power limit.
+            posterior = predictor.fit(dataclasses.replace(profiled, power_limit_mw=None)).posterior_
             assert isinstance(posterior, ParameterPosterior), "it is fitted without power limits"
             taught = after_profiling(posterior)
         return places[pool[most_informative(taught, features(rows.take(pool)), predicted, count)]]
@@ -136,7 +128,7 @@ def choose_by_profiling(
     wanted = max(1, round(_FIRST_SHARE * count))
     step = max(1, (count - wanted) // _ROUNDS)
     while len(places) < count:
-        history = Profiled(settings.modes[places], *figures) if len(places) else None
+        history = Profiles.at(settings.take(places), *figures) if len(places) else None
         more = choose(settings, min(wanted, count - len(places)), sampling=sampling, history=history, **options)
         places, figures = np.concatenate([places, more]), np.column_stack([figures, profile(more)])
         wanted = step

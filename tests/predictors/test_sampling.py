@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from harness.core.errors import InvalidValueError, UnknownNameError
 from predictors.evaluation import mape
 from predictors.models.physical_gp import PhysicalGP
-from predictors.sampling import SAMPLERS, Profiled, choose, choose_by_profiling
+from predictors.sampling import SAMPLERS, choose, choose_by_profiling
 from predictors.settings import Settings
 from tests.predictors.models.physical_gp.made_tables import make_table
 
@@ -19,10 +19,6 @@ TABLE = make_table(20)
 
 def _profile(places):
     return TABLE.time_ms[places], TABLE.power_mw[places]
-
-
-def _profiled(places):
-    return Profiled(TABLE.modes[places], *_profile(places))
 
 
 @settings(max_examples=25)
@@ -48,7 +44,7 @@ def test_all_modes_can_be_chosen(sampling):
 @pytest.mark.parametrize("sampling", SAMPLERS)
 def test_what_was_profiled_is_not_chosen_again(sampling):
     known = np.arange(0, 400, 2)
-    places = choose(TABLE.modes, 30, sampling=sampling, history=_profiled(known))
+    places = choose(TABLE.modes, 30, sampling=sampling, history=TABLE.take(known))
     assert not set(places.tolist()) & set(known.tolist())
 
 
