@@ -18,10 +18,6 @@ if TYPE_CHECKING:
     from harness.judge.comparison import Comparison
 
 
-NOTHING_COMPARED = 6
-"""The exit code of a run with `--baseline` in which no case was compared; pytest's own end with 5."""
-
-
 class Baseline:
     """The file of `--baseline`. Without that option nothing is compared, as the run states at its end.
 

@@ -204,7 +204,7 @@ class ClaimHooks:
 
         It is skipped if there are no profiles to judge, or no sensor.
         """
-        bound: Optional[ClaimOnDevice] = pyfuncitem.funcargs.get(JUDGING)
+        bound: Any = pyfuncitem.funcargs.get(JUDGING)  # a ClaimOnDevice
         if bound is None:
             return (yield)
         run, result = claims_of_run(pyfuncitem.config), None

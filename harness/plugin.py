@@ -25,11 +25,11 @@ from harness.board.lock import interrupt_kept, run_is_ending
 from harness.core.campaigns import case_key
 from harness.core.cases import CONCURRENT, IDLE, parts_of
 from harness.core.configuration import NOT_FRESH
-from harness.core.errors import HarnessError, OverBudgetError, StoreError
+from harness.core.errors import NOTHING_COMPARED, HarnessError, OverBudgetError, StoreError
 from harness.core.files import write_output
 from harness.core.terminal import Countdown, Progress, nearest_word, wrap
 from harness.fixture_names import need, public_names_used, short_name, takes
-from harness.gate import NOTHING_COMPARED, baseline_of, check_command
+from harness.gate import baseline_of, check_command
 from harness.judging import parametrize_judged
 from harness.opt_in import options_of
 from harness.options import DEFAULT_CAMPAIGN, asks_for_strictness, command_of, is_judging

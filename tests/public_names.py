@@ -22,9 +22,9 @@ from harness.core import device_types
 from harness.core.boards import board_names
 from harness.core.campaigns import SHIPPED
 from harness.core.corpus import CORPUS, POWER_LIMIT
+from harness.core.errors import NOTHING_COMPARED
 from harness.core.files import read_toml
 from harness.core.metrics import AGGREGATES
-from harness.gate import NOTHING_COMPARED
 from harness.judge.statistics import STATISTICS
 from harness.store import database, frames
 from harness.workloads import registry as workloads

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Optional
 
+NOTHING_COMPARED = 6
+"""The exit code of a run with `--baseline` in which no case was compared; pytest's own codes end with 5."""
+
 
 class HarnessError(Exception):
     """An error that a user can act on: `what` is wrong, with value and expectation, and a `hint` that may be empty."""

@@ -27,10 +27,9 @@ from harness.core.cases import INSTANCE_MARK
 from harness.core.configuration import FILE_NAME, load_configuration
 from harness.core.device import is_self_profiling
 from harness.core.environment import l4t_release, suite_commit, without_changes
-from harness.core.errors import CannotRunError, ControlError, DependencyError, SourceUnavailableError
+from harness.core.errors import NOTHING_COMPARED, CannotRunError, ControlError, DependencyError, SourceUnavailableError
 from harness.core.units import bytes_to_mb
 from harness.devices.jetson_board import jetpack_of
-from harness.gate import NOTHING_COMPARED
 from harness.store.results import ResultsStore
 
 OTHER_COMMIT = 8  # the exit code of `run` if the suite is not that of the submission; pytest's own are lower

@@ -271,9 +271,9 @@ def test_a_memory_clock_that_is_not_held_is_said(tmp_path, has_files):
         shutil.rmtree(tree.path / "sys/kernel/debug/bpmp")
     device = device_of(tree)
     with intercepted(Kernel(tree.root)), device.session():
-        said = device.set_case(case_of(device, Settings())).get("memory_clock_free", "")
+        said = device.set_case(case_of(device, CaseSettings())).get("memory_clock_free", "")
         assert ("no file that holds it" in said) == (not has_files)
-        assert "memory_clock_free" not in device.set_case(case_of(device, Settings(clocks=DVFS)))
+        assert "memory_clock_free" not in device.set_case(case_of(device, CaseSettings(clocks=DVFS)))
 
 
 @pytest.mark.parametrize(
@@ -320,7 +320,7 @@ def test_a_mode_that_waits_for_a_reboot_is_read_where_nvpmodel_keeps_it(tmp_path
     knob = {one.name: one for one in device.capabilities()}["set nvpmodel modes"]
     assert (knob.available, knob.hint) == (False, "`sudo reboot`, and run again")
     assert "MODE_30W waits for a reboot" in knob.detail
-    assert device.conditions(case_of(device, Settings()))["booted_mode"] is None
+    assert device.conditions(case_of(device, CaseSettings()))["booted_mode"] is None
     boot(tree.root)
     assert device_of(tree)._control.nvpmodel.waiting() == ""
 
