@@ -77,6 +77,7 @@ READ_PROFILES = {
     "harness.store.results": "reads one after the other",
     "harness.judge.case_frame": "computes quantities of a stored profile as of one in memory, and holds one at a time",
     "harness.fleet.pool": "hands on the profile that a board stored, as a device hands on one that it measured",
+    "harness.processes": "hands on the profiles that another process of a run stored, for its summary",
     "predictors.choose.device_profiler": "takes a stored profile for one that it need not measure again",
 }
 """Modules that read whole profiles of a results file, raw series included, and why; all others take the long frames."""
