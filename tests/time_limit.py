@@ -19,7 +19,7 @@ FLEET_LIMIT_S = 3600.0
 """The same for the tests of the fleet with real daemons, which wait for boards to boot."""
 
 GRACE_S = 60.0
-"""How long after the limit a process is ended that Python cannot interrupt, or that goes on after its tests."""
+"""How long after the limit a process is ended that Python cannot interrupt."""
 
 
 @contextlib.contextmanager
@@ -84,4 +84,5 @@ class TimeLimit:
 
     def pytest_unconfigure(self) -> None:
         """Limit what comes after the tests: a thread that one of them left would keep the process for ever."""
-        faulthandler.dump_traceback_later(self._grace_s, exit=True, file=self._stderr)
+        sys.stdout.flush()
+        faulthandler.dump_traceback_later(self._limit_s, exit=True, file=self._stderr)
