@@ -103,7 +103,9 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 
 # For every pytest that a test starts: none is needed, and these two plugins take as long to load as the rest of a run.
-os.environ["PYTEST_ADDOPTS"] = "-p no:cacheprovider -p no:hypothesispytest -p no:anyio"
+# What is printed is read by tests, so it has no colours, even where FORCE_COLOR asks for them.
+os.environ["PYTEST_ADDOPTS"] = "-p no:cacheprovider -p no:hypothesispytest -p no:anyio --color=no"
+os.environ["PYTHON_COLORS"] = "0"
 
 # A TMPDIR may be longer. The tests' own folders, which need no sockets, stay in it.
 if len(os.fsencode(tempfile.gettempdir())) > LONGEST_SOCKET_FOLDER:
