@@ -31,10 +31,10 @@ help: ## list what make can do
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' Makefile
 
 install: ## create the environment in VENV (.venv) or update it; does nothing if it is up to date
-	@command -v $(PYTHON) > /dev/null || { \
+	@command -v "$(PYTHON)" > /dev/null || { \
 		echo "error: there is no $(PYTHON) on the PATH; install Python 3.8 or later, or name one: PYTHON=python3.X" >&2; \
 		exit 1; }
-	@wanted="$$(cat pyproject.toml constraints*.txt | cksum) $(EXTRAS) $$($(PYTHON) -V) $$PWD"; \
+	@wanted="$$(cat pyproject.toml constraints*.txt | cksum) $(EXTRAS) $$("$(PYTHON)" -V) $$PWD"; \
 	[ "$$(cat "$(VENV)/jetwatt-installed" 2> /dev/null)" = "$$wanted" ] || { \
 		$(MAKE) --no-print-directory environment && echo "$$wanted" > "$(VENV)/jetwatt-installed"; }
 
@@ -50,13 +50,13 @@ endif
 # What `install` runs; docs/install.md has the same commands, to run by hand.
 .PHONY: environment
 environment:
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 8))' || { \
-		echo "error: $(PYTHON) is $$($(PYTHON) -V), and the suite needs 3.8 or later; name another: PYTHON=python3.X" >&2; \
+	@"$(PYTHON)" -c 'import sys; sys.exit(sys.version_info < (3, 8))' || { \
+		echo "error: $(PYTHON) is $$("$(PYTHON)" -V), and the suite needs 3.8 or later; name another: PYTHON=python3.X" >&2; \
 		exit 1; }
 	@echo "installing $(EXTRAS) into $(VENV), once: $(COMES)"
-	[ -x "$(VENV)/bin/python" ] || $(PYTHON) -m venv $(if $(BOARD),--system-site-packages) "$(VENV)"
-	@[ "$$("$(VENV)/bin/python" -V)" = "$$($(PYTHON) -V)" ] || { \
-		echo "error: $(VENV) has $$("$(VENV)/bin/python" -V), $$($(PYTHON) -V) is asked for: make clean, or VENV=FOLDER" >&2; \
+	[ -x "$(VENV)/bin/python" ] || "$(PYTHON)" -m venv $(if $(BOARD),--system-site-packages) "$(VENV)"
+	@[ "$$("$(VENV)/bin/python" -V)" = "$$("$(PYTHON)" -V)" ] || { \
+		echo "error: $(VENV) has $$("$(VENV)/bin/python" -V), $$("$(PYTHON)" -V) is asked for: make clean, or VENV=FOLDER" >&2; \
 		exit 1; }
 	$(PIP) 'pip>=21.3'
 ifeq ($(BOARD),)
@@ -67,7 +67,7 @@ else
 	@! ls -d "$(VENV)"/lib/python*/site-packages/torch > /dev/null 2>&1 || { \
 		echo "error: pip put a torch into $(VENV), before JetPack's: make clean, then make install; and please report it" >&2; exit 1; }
 	@said=$$("$(VENV)/bin/python" -c 'import torch, torchvision' 2>&1) || { \
-		echo "note: torch and torchvision cannot be imported by $$($(PYTHON) -V), so this board cannot train yet: see docs/install.md"; \
+		echo "note: torch and torchvision cannot be imported by $$("$(PYTHON)" -V), so this board cannot train yet: see docs/install.md"; \
 		printf '%s\n' "$$said" | tail -n 1; }
 endif
 	@echo "loading once what runs load, so that the first run need not compile it"

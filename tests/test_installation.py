@@ -235,7 +235,8 @@ def test_a_board_whose_torch_lacks_a_library_is_told_which(tmp_path):
     python.write_text(f"#!/bin/sh\necho 'Traceback (most recent call last):' >&2\necho '{error}' >&2\nexit 1\n")
     python.chmod(0o755)
     (tmp_path / "release").write_text("# R36")
-    names = (f"L4T={tmp_path / 'release'}", f"VENV={tmp_path}", f"PYTHON={sys.executable}", "EXTRAS=train")
+    (tmp_path / "ein Python").symlink_to(sys.executable)
+    names = (f"L4T={tmp_path / 'release'}", f"VENV={tmp_path}", f"PYTHON={tmp_path / 'ein Python'}", "EXTRAS=train")
     lines = make("-n", "environment", *names).stdout.splitlines()
     [first] = [number for number, line in enumerate(lines) if "'import torch, torchvision'" in line]
     last = next(number for number in range(first, len(lines)) if not lines[number].endswith("\\"))
