@@ -69,6 +69,7 @@ class Plan:
     def __init__(self, config: pytest.Config) -> None:
         from harness.measure.idle import idle_cases, read_meter, read_meter_logs
 
+        self._is_judging = options.is_judging(config)
         self._root = options.device_root_from(config)
         self.campaign = options.campaign_from(config)
         fresh_boot = REQUIRED if config.getoption("jetwatt_require_fresh_boot") else ASKED * self.campaign.fresh_boot
@@ -98,7 +99,8 @@ class Plan:
         self._refuse_unknown_experiments(config)
         if not config.option.collectonly and self._trains_own_workload():  # whose module loads torch
             config.stash[OUTCOME].meet_others(self.campaign.general.settings.disturbance_cores)
-        sweeps = [own for sweep in self.campaign.sweeps for own in self._per_device(sweep, of_experiment=False)]
+        measured = [] if self._is_judging else self.campaign.sweeps
+        sweeps = [own for sweep in measured for own in self._per_device(sweep, of_experiment=False)]
         self._own_cases = self._expand(sweeps)
         self._idle_cases = idle_cases(self._own_cases, self._idle_s, self.meter_logs)
         if self.meter is not None:
@@ -148,6 +150,9 @@ class Plan:
         return self._devices[name]
 
     def devices(self) -> List[str]:
+        """The devices of the run; none if it judges a file, because nothing is measured."""
+        if self._is_judging:
+            return []
         return list(dict.fromkeys(self.device(name).name for name in self.campaign.general.axes["device"]))
 
     def is_named(self, file: Path) -> bool:

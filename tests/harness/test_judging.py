@@ -50,6 +50,15 @@ def keep_verdicts(self, contents):
 ResultsStore.keep_verdicts = keep_verdicts
 """
 
+NO_DEVICE = """
+from harness.devices import registry
+
+def open_device(name, configuration, root=None):
+    raise AssertionError(f"{name} was opened")
+
+registry.open_device = open_device
+"""
+
 
 @pytest.fixture
 def own(tmp_path):
@@ -151,6 +160,7 @@ def test_a_stored_file_is_judged_without_measuring_anything(own, tmp_path):
         assert stored_verdicts(store).newer == 1
         count = len(store)
     (tmp_path / "test_plain.py").write_text("def test_that_is_no_claim():\n    raise AssertionError\n")
+    (tmp_path / "conftest.py").write_text(NO_DEVICE)
     done = own("--judge", "r.sqlite", "test_plain.py", device=None)
     assert done.returncode == 0, done.stdout
     assert "1 passed, 1 skipped, 2 deselected" in done.stdout
