@@ -355,6 +355,7 @@ def test_a_call_of_a_papers_contest_returns_what_the_command_prints(tmp_path, ca
     assert errors[0]
 
 
+@pytest.mark.exhaustive
 def test_a_call_returns_what_the_command_prints(tmp_path, capsys):
     from jetwatt.cli import main
 

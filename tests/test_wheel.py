@@ -74,6 +74,7 @@ def run(fresh, tmp_path):
     return run
 
 
+@pytest.mark.exhaustive
 def test_the_wheel_has_every_file_of_its_packages_in_one_package_and_nothing_else(wheel):
     tracked = subprocess.run(["git", "ls-files", *PACKAGES], cwd=str(PROJECT), capture_output=True, text=True)
     if tracked.returncode:
@@ -106,6 +107,7 @@ def test_a_wheel_that_is_too_large_or_has_anything_else_is_refused(tmp_path):
     assert len(faults) == len(words)
 
 
+@pytest.mark.exhaustive
 def test_no_text_of_the_wheel_names_a_module_as_a_clone_does(wheel):
     """But for comments in TOML files, whose hashes are in records."""
     with zipfile.ZipFile(str(wheel)) as archive:

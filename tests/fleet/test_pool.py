@@ -181,6 +181,7 @@ def test_a_mode_that_fails_on_every_board_says_why(boards):
         search(opened(boards))
 
 
+@pytest.mark.exhaustive
 def test_each_board_of_a_pool_says_whether_it_trains_in_time_in_which_mode_and_at_what_risk(boards, tmp_path, capsys):
     words = ["--pool", "sim-orin-agx-jp6", "--lab", str(tmp_path / "lab.toml"), "--workload", "resnet18-imagenet"]
     boards.slowed["board2"] = 0.2

@@ -169,8 +169,8 @@ FIXTURES = dict(
 
 
 def case(predictor: str, corpus: str, *others: Any, name: str = "") -> Any:
-    """A parameter; the quick part of the tests takes one table of GPUs, nothing measured on boards and nothing slow."""
-    exhaustive = predictor in SLOW or "measured" in corpus or corpus == V100
+    """A parameter; the quick part of the tests takes no table of GPUs, one of a board's, and nothing slow."""
+    exhaustive = predictor in SLOW or "measured" in corpus or corpus in (V100, A40)
     marks = [pytest.mark.exhaustive] if exhaustive else []
     return pytest.param(predictor, corpus, *others, marks=marks, id="-".join(filter(None, (predictor, corpus, name))))
 

@@ -142,15 +142,12 @@ def entries(request: pytest.FixtureRequest) -> Entries:
 
 
 QUICK_ON_GPUS = f"{A40}-{ENERGY}"
-QUICK_BREAKAGE = "a_power_limit_aside"  # on GPUs, with a slow strategy
 
 
 def case(strategy: str, corpus: str, *others: Any) -> Any:
     """A parameter; the quick part of the tests takes one table of GPUs, nothing measured on boards and nothing slow."""
-    quick_on_gpus = all(getattr(one, "__name__", one) == QUICK_BREAKAGE for one in others)
-    slow = strategy in SLOW and not (corpus in GPU_CORPORA and quick_on_gpus)
     further = corpus == MEASURED or (corpus in GPU_CORPORA and corpus != QUICK_ON_GPUS)
-    marks = [pytest.mark.exhaustive] if slow or further else []
+    marks = [pytest.mark.exhaustive] if strategy in SLOW or further else []
     names = [getattr(one, "__name__", one) for one in (strategy, corpus, *others)]
     return pytest.param(strategy, corpus, *others, marks=marks, id="-".join(names))
 

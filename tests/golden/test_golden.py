@@ -497,6 +497,7 @@ def test_predictors(corpus, run_each, golden, tmp_path):
     golden.check("predictors", {path.stem: json.loads(path.read_text()) for path in asked}, FITTED)
 
 
+@pytest.mark.exhaustive
 def test_fitted_predictors(corpus, run_each, golden, tmp_path):
     names = ("physical-gp", "ridge", "linear")
     how = ("--corpus", corpus, "--target", "yolov8n-coco", "--modes", 30, "--reference", "resnet18-imagenet")

@@ -127,6 +127,7 @@ def test_json_and_toml(tmp_path, read, name, match, content):
     refused(read, path, match if content is NESTED else None, most_bytes=64 * MIB)
 
 
+@pytest.mark.exhaustive
 def test_a_model_that_unpacks_to_gigabytes(tmp_path):
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive, archive.open("model.json", "w") as member:

@@ -190,6 +190,7 @@ def test_a_claim_alone_says_that_nothing_was_measured_and_how_a_file_is_judged(o
     assert "1 skipped, 2 deselected" in done.stdout
 
 
+@pytest.mark.exhaustive
 def test_verdicts_that_cannot_be_stored_are_shown_and_that_they_were_not_is_said(own, tmp_path):
     own()
     before = verdicts_in(tmp_path / "r.sqlite")
@@ -202,6 +203,7 @@ def test_verdicts_that_cannot_be_stored_are_shown_and_that_they_were_not_is_said
     assert verdicts_in(tmp_path / "r.sqlite") == before
 
 
+@pytest.mark.exhaustive
 def test_verdicts_go_when_nothing_in_the_file_speaks_to_the_claim_any_more(own, tmp_path):
     own()
     gone = own("--judge", "r.sqlite", device=None, asserted='ratio("time", workers=(0, 8)) < 1')
@@ -221,6 +223,7 @@ def test_a_test_of_ones_own_takes_statistics_without_being_a_claim(own, tmp_path
     assert verdicts_in(tmp_path / "r.sqlite").verdicts == ()
 
 
+@pytest.mark.exhaustive
 def test_the_report_says_how_claims_come_to_be_judged(own, tmp_path, capsys):
     path = tmp_path / "r.sqlite"
     with ResultsStore(path) as store:

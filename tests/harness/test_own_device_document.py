@@ -108,12 +108,14 @@ def jetwatt(capsys):
     return run
 
 
+@pytest.mark.exhaustive
 def test_modes_are_planned_from_its_facts(run):
     code, out, err = run("jetwatt", "modes", "--board", "meadow", "--count")
     assert (code, out.strip(), err) == (0, "12", "")
     assert "4c-2400-x-x" in run("jetwatt", "modes", "--board", "meadow")[1]
 
 
+@pytest.mark.exhaustive
 def test_doctor_examines_it_where_it_is_and_lists_its_package(run, board):
     code, out, err = run("jetwatt", "doctor", "--root", board, "--json")
     assert code == 0, err

@@ -61,6 +61,7 @@ def test_the_table_of_pytest_benchmark_is_printed_on_request_only_and_its_file_i
     assert TABLE in slower.stdout
 
 
+@pytest.mark.exhaustive
 def test_the_table_of_pytest_benchmark_is_printed_for_benchmarks_that_are_not_the_suites(own):
     text = (
         WHOLE

@@ -126,6 +126,7 @@ def test_a_plan_gives_a_result_for_each_predictor_target_and_count():
     assert {one["provenance"] for one in found.results} == {"simulated"}
 
 
+@pytest.mark.exhaustive
 def test_several_processes_find_what_one_finds():
     plan = TrialPlan(("physical-gp",), (Target(TABLE),), (8, 500), repeats=2)
     alone, together = (run_plan(plan, jobs) for jobs in (1, 2))

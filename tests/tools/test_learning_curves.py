@@ -38,6 +38,7 @@ def test_a_table_is_large_with_a_thousand_modes_of_one_size_with_power():
     assert not is_large(as_table(1_000, power=[20_000.0, np.nan]))
 
 
+@pytest.mark.exhaustive
 def test_both_tables_are_learned_from_the_same_modes_and_alike_is_within_a_factor():
     table = as_table(1_200, power=np.linspace(1e4, 5e4, 1_200))
     table = dataclasses.replace(table, time_ms=simulated_like(table).time_ms)

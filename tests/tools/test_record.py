@@ -144,6 +144,7 @@ def test_recording_a_part_writes_it_and_prints_what_changed(own_records, capsys)
     assert read_record(BATCH_SIZES, own_records) == read_record(BATCH_SIZES, RECORDS)
 
 
+@pytest.mark.exhaustive
 def test_recording_a_part_names_the_rows_that_are_not_computed_any_more(own_records, capsys):
     record.main(["--only", "batch-sizes"])
     path = own_records / "batch-sizes.csv"

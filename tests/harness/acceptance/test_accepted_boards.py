@@ -193,6 +193,7 @@ def test_a_root_may_be_relative(tmp_path):
     assert (line["verdict"], line["reasons"]) == ("PASS", [])
 
 
+@pytest.mark.exhaustive
 def test_a_power_cut_that_does_not_come_leaves_both_lines_open(tmp_path, monkeypatch):
     monkeypatch.setattr(restoring, "WAIT_S", 1.0)
     tree = built(tmp_path)

@@ -126,6 +126,7 @@ def test_a_line_fails_where_the_board_was_not_restored_before(orin):
     assert "was killed before it could put back" in line_of(findings, "limits")["reasons"][0]
 
 
+@pytest.mark.exhaustive
 def test_hold_fails_where_something_else_turns_the_fan_down(orin):
     kernel = Kernel(orin.root)
     pwm = kernel.state()["places"]["fan"][0]
@@ -138,6 +139,7 @@ def test_hold_fails_where_a_clock_falls_under_load(orin):
     assert not any("PWM" in why for why in line["reasons"])
 
 
+@pytest.mark.exhaustive
 def test_own_cost_fails_where_a_file_takes_long_to_read(tmp_path, monkeypatch):
     monkeypatch.setattr(own_cost, "REHEARSED_CORES", own_cost.MOST_CORES)
     tree = built(tmp_path, "nano", "r32.7")
@@ -202,6 +204,7 @@ def test_the_record_fails_where_a_file_cannot_be_recorded(orin):
     )
 
 
+@pytest.mark.exhaustive
 def test_repeatability_fails_where_power_is_another_after_the_reboot(orin):
     first = line_of(accepted(orin, "repeatability", reboots=True), "repeatability")
     assert first["verdict"] == "SKIP"

@@ -266,6 +266,7 @@ def test_a_case_that_exceeds_the_limit_ends_and_is_not_started_again(monkeypatch
     assert started == [1]
 
 
+@pytest.mark.exhaustive
 def test_recommend_starts_no_size_beyond_the_limit_and_lists_what_it_left_out(monkeypatch):
     board = open_device("sim:nano", Configuration())
     simulated_profile, started = board.profile, []

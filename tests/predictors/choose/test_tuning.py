@@ -65,6 +65,7 @@ def test_a_budget_in_milliwatts_is_refused():
         raise AssertionError("it began")
 
 
+@pytest.mark.exhaustive
 def test_a_simulated_board_is_rehearsed_on_in_its_own_time():
     lines = []
     how = {"profiles": 6, "minibatches": 5, "workload": "mobilenetv3-gld23k", "report": lines.append}

@@ -144,8 +144,8 @@ def test_a_budget_below_every_mode_names_the_nearest_one_and_is_refused(capsys):
     ("option", "limit", "words"),
     [
         ("--power-budget", 3, "the least power within reach is "),
-        ("--time-limit", 3, "the least minibatch time within reach is "),
-        ("--peak-budget", 3, " W, with peaks of "),
+        pytest.param("--time-limit", 3, "the least minibatch time within reach is ", marks=pytest.mark.exhaustive),
+        pytest.param("--peak-budget", 3, " W, with peaks of ", marks=pytest.mark.exhaustive),
     ],
 )
 def test_a_limit_that_no_mode_keeps_is_answered_with_one_that_can_be_kept(capsys, option, limit, words):
@@ -166,6 +166,7 @@ def test_a_limit_that_is_nearly_kept_is_answered_with_more_profiles_too(capsys):
     assert err.rstrip().endswith(": allow that, more --profiles, or try another board or batch size")
 
 
+@pytest.mark.exhaustive
 def test_limits_that_exclude_each_other_are_answered_with_what_each_allows(capsys):
     def ended(power_w, time_ms):
         return run(capsys, *FEW_MODES, "--power-budget", power_w, "--time-limit", time_ms, "--profiles", 6)

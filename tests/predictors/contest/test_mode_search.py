@@ -36,6 +36,7 @@ class FallingBoard(SimulatedDevice):
     clocks_only_fall = True
 
 
+@pytest.mark.exhaustive
 def test_both_searches_of_each_budget_are_told_and_kept():
     searches, told = ModeSearches(), io.StringIO()
     found = searches.search(SimulatedDevice("orin-nano"), CASE, Progress(told))

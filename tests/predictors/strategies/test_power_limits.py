@@ -26,6 +26,7 @@ def tables(name):
 RESNET = next(table for table in tables("zeus-v100") if table.workload.startswith("resnet50"))
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("gpu", "other"),
     [("zeus-v100", "zeus-a40"), pytest.param("zeus-a40", "zeus-v100", marks=pytest.mark.exhaustive)],
