@@ -2,6 +2,8 @@
 #   PYTHON  the interpreter to make the environment of        make test PYTHON=python3.12
 #   VENV    the folder of the environment                     make test VENV=/media/ssd/venv
 #   EXTRAS  what is installed of train, jetson, report, dev   make lint EXTRAS=dev
+#   TORCH   which torch on x86-64: cpu or default (what pip gives, with CUDA); without it, cpu where there is no NVIDIA GPU
+#   TORCH_INDEX  the package index of torch's CPU build       make bench TORCH_INDEX=URL
 #   JOBS    processes that share the tests, 0: only this one  make test JOBS=0 ARGS=--pdb
 #   ARGS    further arguments for pytest                      make test ARGS="-k corpus -x"
 #           in random order, with a seed to repeat it         make test ARGS=--random-order
@@ -14,6 +16,8 @@ EXTRAS ?= train,report,dev
 JOBS ?= 2
 ARGS ?=
 ONLY ?=
+TORCH ?=
+TORCH_INDEX ?=
 TRY ?= $(PYTHON)
 
 RUN := "$(VENV)/bin/python" -m
@@ -34,7 +38,7 @@ install: ## create the environment in VENV (.venv) or update it; does nothing if
 	@command -v "$(PYTHON)" > /dev/null || { \
 		echo "error: there is no $(PYTHON) on the PATH; install Python 3.8 or later, or name one: PYTHON=python3.X" >&2; \
 		exit 1; }
-	@wanted="$$(cat pyproject.toml constraints*.txt | cksum) $(EXTRAS) $$("$(PYTHON)" -V) $$PWD"; \
+	@wanted="$$(cat pyproject.toml constraints*.txt | cksum) $(EXTRAS) $$("$(PYTHON)" -V) $$PWD$(TORCH:%= %)"; \
 	[ "$$(cat "$(VENV)/jetwatt-installed" 2> /dev/null)" = "$$wanted" ] || { \
 		$(MAKE) --no-print-directory environment && echo "$$wanted" > "$(VENV)/jetwatt-installed"; }
 
@@ -60,6 +64,7 @@ environment:
 		exit 1; }
 	$(PIP) 'pip>=21.3'
 ifeq ($(BOARD),)
+	$(if $(findstring train,$(EXTRAS)),@$(RUN) tools.torch_build "$(TORCH)" "$(TORCH_INDEX)")
 	$(PIP) -c constraints.txt -e ".[$(EXTRAS)]"
 else
 	$(PIP) -c constraints.txt -c constraints-board.txt -e ".[$(subst train,train-without-torch,$(EXTRAS))]"
