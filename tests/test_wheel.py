@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from tests.programs import write_python_program
-from tools.wheel import one_package, try_wheel
+from tools.wheel import one_package, try_lowest, try_wheel
 
 PROJECT = Path(__file__).resolve().parents[1]
 DOCUMENT = PROJECT / "docs" / "own_network.md"
@@ -286,3 +286,15 @@ def test_a_strangers_test_measures_their_own_network_in_an_empty_folder(run, tmp
     assert "4 passed" in said
     script = "import jetwatt; print(sorted(jetwatt.open_results('r.sqlite').profiles()['workload']))"
     assert run("python", "-c", script) == (0, f"{['my-net'] * 4}\n")
+
+
+def test_the_oldest_dependencies_are_tried_with_the_examples_of_readme_that_need_no_torch():
+    page = try_lowest.examples((PROJECT / "README.md").read_text(encoding="utf-8"))
+    assert "jetwatt.fit(" in page
+    assert "jetwatt recommend" in page
+    assert "pytest benchmarks --device sim:orin-agx --campaign paper --workload lenet-mnist" in page
+    assert page.count("tools/nightly.sh") == 2
+    assert "<!-- exit code: 1 -->" in page
+    assert "torch" not in page
+    with pytest.raises(ValueError, match="of the examples"):
+        try_lowest.examples("**1. An example.** And no other.")
