@@ -229,15 +229,17 @@ class Trial:
 def main(argv: Optional[List[str]] = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tools.wheel.try_wheel", description=__doc__)
     parser.add_argument("--python", action="append", default=[], metavar="P", help="a Python to try (default: this)")
+    parser.add_argument("--wheel", type=Path, metavar="FILE", help="a wheel to try; without it one is built")
     parser.add_argument(
         "--out", type=Path, default=PROJECT / "dist", help="folder of the distributions (default: dist)"
     )
     arguments = parser.parse_args(argv)
-    for old in [*arguments.out.glob("jetwatt-*.whl"), *arguments.out.glob("jetwatt-*.tar.gz")]:
-        old.unlink()
+    old = [*arguments.out.glob("jetwatt-*.whl"), *arguments.out.glob("jetwatt-*.tar.gz")]
+    for path in old if arguments.wheel is None else []:
+        path.unlink()
     with tempfile.TemporaryDirectory(prefix="jetwatt-try-") as scratch:
         trial = Trial(Path(scratch))
-        wheel = trial.build(arguments.out)
+        wheel = arguments.wheel or trial.build(arguments.out)
         if wheel is not None:
             for python in arguments.python or [sys.executable]:
                 trial.use(python, wheel)
