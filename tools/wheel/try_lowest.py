@@ -63,7 +63,7 @@ def main(argv: Optional[List[str]] = None) -> int:
         for command in (
             [sys.executable, "-m", "venv", tool],
             [*pip, "-c", PROJECT / "constraints.txt", "uv"],
-            [arguments.python, "-m", "venv", lowest],
+            [arguments.python, "-m", "venv", "--without-pip", lowest],
             [*uv, "-e", f"{clone}[report]"],
             [tool / "bin/uv", "pip", "list", "--python", python],
             [python, "-c", RUN_PAGE, "examples.md"],
