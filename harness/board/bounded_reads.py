@@ -3,9 +3,9 @@
     caller   --|-- waits ---------------------|-- the content, or an OSError that names the file -->
     thread     |-- open, read, ... -----------|   stays with a file that hangs; another thread takes its place
 
-One thread serves many reads: `watched` hands a whole reading of a source over to it, and each file is entered where it
-is read (`bounded`), which costs two assignments. A thread that a file holds up is abandoned. If the file answers after
-all, it is read again, until it was held up `MOST_HANGS` times.
+One thread serves many reads: `watched_each` hands all sources of a sample over to it at once, and each file is entered
+where it is read (`bounded`), which costs two assignments. A thread that a file holds up is abandoned. If the file
+answers after all, it is read again, until it has hung `MOST_HANGS` times.
 
 Time counts in waits of the caller and not by the clock, and a thread that could run but gets no CPU is not held up: an
 overloaded or stopped machine loses no sensor.
@@ -17,7 +17,7 @@ import errno
 import os
 import queue
 import threading
-from typing import Any, Callable, Dict, Iterable, List, Optional, Tuple, TypeVar
+from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Tuple, TypeVar
 
 WAIT_S = 0.1
 HANG_S = 1.0  # for the first file; the kernel answers in microseconds, and Tegra's I2C gives up after a second
@@ -44,7 +44,7 @@ class _AbandonedError(BaseException):
     """Ends the work of an abandoned thread when its file has answered after all."""
 
 
-class _ReaderThread:
+class _Reader:
     """A thread that does one act after the other."""
 
     def __init__(self) -> None:
@@ -85,14 +85,14 @@ class _ReaderThread:
             return False
 
 
-_idle: List[_ReaderThread] = []
+_idle: List[_Reader] = []
 
 
-def _take_idle() -> _ReaderThread:
+def _take_idle() -> _Reader:
     try:
         return _idle.pop()
     except IndexError:
-        return _ReaderThread()
+        return _Reader()
 
 
 def _end_idle() -> None:
@@ -111,7 +111,7 @@ def bounded(path: str, read: Callable[[], _Result]) -> _Result:
     """What `read`, which reads the file at `path`, returns; OSError (ETIMEDOUT) if the file does not answer."""
     if path in silent:
         raise OSError(errno.ETIMEDOUT, silent[path], path)
-    reader: Optional[_ReaderThread] = getattr(_local, "reader", None)
+    reader: Optional[_Reader] = getattr(_local, "reader", None)
     if reader is None:
         return watched(lambda: bounded(path, read))
     reader.file = path
@@ -160,7 +160,46 @@ def watched(act: Callable[[], _Result], most_s: Optional[float] = None, what: st
             return result
 
 
-def _answer(reader: _ReaderThread, most_s: Optional[float], what: str) -> Optional[Tuple[Any, Optional[BaseException]]]:
+def watched_each(acts: Mapping[str, Callable[[], Any]], most_s: float, what: str) -> Dict[str, Any]:
+    """What each act returns, or the exception that it raises, by its name; one thread does them all in turn.
+
+    An act that takes longer than `most_s` for another reason than a file has a StuckError, and the others go on.
+    """
+    results: Dict[str, Any] = {}
+    while len(results) < len(acts):
+        turn = _Turn(acts, results)
+        try:
+            watched(turn.run, most_s, what)
+        except StuckError:
+            turn.is_over = True
+            why = f"{what} {turn.name} gave no answer within {most_s:g} s"
+            results[turn.name] = StuckError(errno.ETIMEDOUT, why)
+    return results
+
+
+class _Turn:
+    """The acts that have no result yet, done in turn until one of them is stuck."""
+
+    def __init__(self, acts: Mapping[str, Callable[[], Any]], results: Dict[str, Any]) -> None:
+        self._acts, self._results = acts, results
+        self.name = ""  # of the act that is being done
+        self.is_over = False
+
+    def run(self) -> None:
+        for name, act in self._acts.items():
+            if name in self._results:
+                continue
+            self.name = name
+            try:
+                result = act()
+            except Exception as error:
+                result = error
+            if self.is_over:  # it was stuck, and has ended after all
+                return
+            self._results[name] = result
+
+
+def _answer(reader: _Reader, most_s: Optional[float], what: str) -> Optional[Tuple[Any, Optional[BaseException]]]:
     """The result of the reader's act; None if a file holds it up, which is then in `silent`."""
     file, waits, waits_in_all = "", 0, 0
     while True:

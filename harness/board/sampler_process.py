@@ -20,9 +20,9 @@ import time
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 from harness.board import helper_stream
-from harness.board.bounded_reads import StuckError, unanswered
+from harness.board.bounded_reads import StuckError, unanswered, watched_each
 from harness.board.cpu import sampler_cpu_s
-from harness.board.source import Reading, Source, SourceSpec, open_watched, read_watched
+from harness.board.source import READ_S, Reading, Source, SourceSpec, open_watched
 from harness.core.errors import HarnessError, SourceUnavailableError
 
 PARENT_CHECK_S = 1.0
@@ -104,13 +104,12 @@ def _sample(sources: Dict[str, Source]) -> Dict[str, Any]:
     now_s = time.monotonic()
     values: Dict[str, Dict[str, float]] = {}
     failed: Dict[str, str] = {}
-    for name, source in sources.items():
+    acts = {name: functools.partial(source.read, now_s) for name, source in sources.items()}
+    for name, reading in watched_each(acts, READ_S, "telemetry source").items():
         # A sensor that vanishes, hangs or reads garbage costs its own values only: the record states when and why.
-        try:
-            reading = read_watched(name, source, now_s)
-        except Exception as error:
-            failed[name] = _reason(error)
-            if isinstance(error, StuckError):
+        if isinstance(reading, Exception):
+            failed[name] = _reason(reading)
+            if isinstance(reading, StuckError):
                 sources[name] = Source({}, functools.partial(_stay_away, failed[name]))
         else:
             values[name] = reading.values

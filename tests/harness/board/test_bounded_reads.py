@@ -139,6 +139,21 @@ def test_a_thread_that_gets_no_cpu_is_not_held_up(tree, monkeypatch):
     assert not bounded_reads.silent
 
 
+def test_of_several_acts_the_one_that_hangs_is_given_up_and_the_others_are_done_once():
+    ended, calls = threading.Event(), []
+    acts = {
+        "first": lambda: calls.append("first"),
+        "hanging": lambda: ended.wait(60),
+        "failing": lambda: 1 / 0,
+        "last": lambda: calls.append("last"),
+    }
+    results = bounded_reads.watched_each(acts, 0.03, "source")
+    ended.set()
+    assert calls == ["first", "last"]
+    assert "source hanging gave no answer" in str(results["hanging"])
+    assert isinstance(results["failing"], ZeroDivisionError)
+
+
 def test_errors_of_what_is_watched_are_the_callers():
     with pytest.raises(ZeroDivisionError):
         watched(lambda: 1 / 0)
@@ -288,7 +303,7 @@ def test_a_sampler_names_files_that_never_answer_and_goes_on(tmp_path, pipes):
 
 def test_a_source_that_hangs_by_itself_is_given_up_and_the_others_go_on(tree, monkeypatch, tmp_path):
     (tmp_path / "hanging.py").write_text(
-        "import time\nfrom harness.board import source\nsource.READ_S = 0.3\n"
+        "import sys, time\nfrom harness.board import source\nsys.modules['__main__'].READ_S = 0.3\n"
         "def open_source(root):\n    return source.Source({}, lambda now_s: time.sleep(600))\n"
     )
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
