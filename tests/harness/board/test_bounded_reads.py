@@ -329,7 +329,7 @@ OF_KNOBS = (
     "sys/devices/system/cpu/cpufreq/policy4/related_cpus",
     "sys/devices/system/cpu/cpufreq/policy4/scaling_available_frequencies",
     "sys/bus/i2c/devices/1-0040/name",
-    "sys/bus/i2c/devices/1-0040/hwmon/hwmon*/in1_label",
+    "sys/bus/i2c/devices/1-0041/hwmon/hwmon*/in1_label",
 )
 
 
