@@ -114,6 +114,8 @@ def l4t_release(root: Path = Path("/")) -> Optional[str]:
 
 
 def _first_match(path: Path, pattern: str) -> Optional[str]:
+    if not path.is_file():  # opening a pipe would wait
+        return None
     try:
         text = path.read_text(encoding="utf-8", errors="replace")
     except OSError:

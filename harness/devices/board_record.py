@@ -28,11 +28,12 @@ from typing import Any, Callable, Dict, Iterator, List, Sequence, Set
 
 import harness
 from harness.board.bounded_process import ended_by_kill, run_bounded
+from harness.board.bounded_reads import bounded
 from harness.board.helper_stream import read_sensor
 from harness.board.kernel_file import path_below, read_text
 from harness.board.nvpmodel_conf import read_conf
 from harness.board.privileged import JETSON_CLOCKS, NVPMODEL, OWN_CONF, hides_clocks
-from harness.board.source import SourceSpec, open_source
+from harness.board.source import SourceSpec, open_watched, read_watched
 from harness.core.environment import l4t_release, package_version
 from harness.core.errors import ControlError, HarnessError, InvalidValueError
 from harness.core.files import read_toml, write_output
@@ -169,7 +170,6 @@ def _text(path: Path, root: str) -> str:
     """
     if hides_clocks(str(path)):
         return read_text(str(path)) + "\n"
-    content = bytearray()
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
     except PermissionError as error:
@@ -178,13 +178,18 @@ def _text(path: Path, root: str) -> str:
         except OSError:
             raise error from None
     try:
-        while part := os.read(fd, _READ_BYTES):
-            content += part
-            if len(content) > _MOST_FILE_BYTES:
-                raise ValueError(f"it has more than {_MOST_FILE_BYTES:,} bytes")
+        return bounded(str(path), lambda: _content(fd)).decode()
     finally:
         os.close(fd)
-    return content.decode()
+
+
+def _content(fd: int) -> bytearray:
+    content = bytearray()
+    while part := os.read(fd, _READ_BYTES):
+        content += part
+        if len(content) > _MOST_FILE_BYTES:
+            raise ValueError(f"it has more than {_MOST_FILE_BYTES:,} bytes")
+    return content
 
 
 def _programs(root: Path, tegrastats_s: float) -> Dict[str, Any]:
@@ -230,12 +235,12 @@ def first_lines(command: Sequence[str], seconds: float, first_within_s: float = 
 def _reading(spec: SourceSpec, root: str) -> Dict[str, Any]:
     try:
         began_s = time.monotonic()
-        source = open_source(spec, root)
+        source = open_watched(spec, root)
         opened_s = time.monotonic()
-        first = source.read(opened_s)
+        first = read_watched(spec.name, source, opened_s)
         time.sleep(_BETWEEN_READINGS_S)  # rates need a second reading, and jtop returns each sample once
         again_s = time.monotonic()
-        reading = source.read(again_s)
+        reading = read_watched(spec.name, source, again_s)
         took = {"open_ms": opened_s - began_s, "read_ms": time.monotonic() - again_s}
         getattr(source, "close", lambda: None)()
         return {

@@ -11,6 +11,7 @@ from harness.board.cpu import CpuOnline
 from harness.board.cpu_clocks import CpuFrequency
 from harness.board.emc import Emc
 from harness.board.gpu import GpuFrequency
+from harness.board.kernel_file import text_of
 from harness.board.nvpmodel_conf import Conf
 from harness.board.nvpmodel_modes import Limits, online_cores, to_power_mode
 from harness.board.privileged import OWN_CONF
@@ -67,11 +68,7 @@ def read_board(root: Path) -> Optional[Board]:
 
 
 def device_tree_strings(path: Path) -> Tuple[str, ...]:
-    try:
-        text = path.read_bytes().decode(errors="replace")
-    except OSError:
-        return ()
-    return tuple(part for part in text.rstrip("\n").split("\0") if part)
+    return tuple(part for part in text_of(str(path)).split("\0") if part)
 
 
 class LiveSpace(NamedTuple):
