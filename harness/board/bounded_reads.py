@@ -44,7 +44,7 @@ class _AbandonedError(BaseException):
     """Ends the work of an abandoned thread when its file has answered after all."""
 
 
-class _Reader:
+class _ReaderThread:
     """A thread that does one act after the other."""
 
     def __init__(self) -> None:
@@ -85,14 +85,14 @@ class _Reader:
             return False
 
 
-_idle: List[_Reader] = []
+_idle: List[_ReaderThread] = []
 
 
-def _take_idle() -> _Reader:
+def _take_idle() -> _ReaderThread:
     try:
         return _idle.pop()
     except IndexError:
-        return _Reader()
+        return _ReaderThread()
 
 
 def _end_idle() -> None:
@@ -111,7 +111,7 @@ def bounded(path: str, read: Callable[[], _Result]) -> _Result:
     """What `read`, which reads the file at `path`, returns; OSError (ETIMEDOUT) if the file does not answer."""
     if path in silent:
         raise OSError(errno.ETIMEDOUT, silent[path], path)
-    reader: Optional[_Reader] = getattr(_local, "reader", None)
+    reader: Optional[_ReaderThread] = getattr(_local, "reader", None)
     if reader is None:
         return watched(lambda: bounded(path, read))
     reader.file = path
@@ -199,7 +199,7 @@ class _Turn:
             self._results[name] = result
 
 
-def _answer(reader: _Reader, most_s: Optional[float], what: str) -> Optional[Tuple[Any, Optional[BaseException]]]:
+def _answer(reader: _ReaderThread, most_s: Optional[float], what: str) -> Optional[Tuple[Any, Optional[BaseException]]]:
     """The result of the reader's act; None if a file holds it up, which is then in `silent`."""
     file, waits, waits_in_all = "", 0, 0
     while True:

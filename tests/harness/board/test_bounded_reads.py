@@ -134,7 +134,7 @@ def test_a_thread_that_gets_no_cpu_is_not_held_up(tree, monkeypatch):
             go_on.set()
         return True
 
-    monkeypatch.setattr(bounded_reads._Reader, "wants_cpu", wants_cpu)
+    monkeypatch.setattr(bounded_reads._ReaderThread, "wants_cpu", wants_cpu)
     assert bounded(f"{tree.root}/sys/value", lambda: go_on.wait(60)) is True
     assert not bounded_reads.silent
 
