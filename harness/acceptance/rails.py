@@ -162,7 +162,7 @@ def judge_tegrastats(findings: Findings, idle: LoadRecording, lines: Sequence[st
     if not lines:
         findings.evidence["tegrastats"] = "gives no line here"
         return
-    options = {name: spec.options[name] for name in ("total", "remark") if name in spec.options}
+    options = {name: spec.options[name] for name in ("total", "remark", "most_mw") if name in spec.options}
     try:
         theirs = parse_log(lines, interval_s=1.0, **options).series[POWER_CHANNEL].values
     except (InvalidValueError, KeyError) as error:

@@ -239,6 +239,8 @@ _SHARED = "MIG splits this GPU: its power is that of all instances, so there is 
 
 STEADY, FAR = 0.2, 2.0  # shares: how equal sampled power has to be, and how far off a counter is not believed
 
+COMPARED_S = 0.5  # the shortest window that is compared: some counters move ten times a second only
+
 PEAK = 2.0  # how far a short mean may lie above the greatest limit
 MOST_GPU_MW = 3_000_000.0  # twice the largest GPU of 2025: the bound of one that tells no power limit
 
@@ -321,7 +323,8 @@ class NvmlSource:
                 stands = "stands still" if grown_mj[GPU_POWER] == 0 else "was reset"
                 raise ValueError(f"the energy counter of the GPU {stands}")
             power_mw = possible_mw(grown_mj[GPU_POWER] / window_s, self._most_mw)
-            self._compare_once(power_mw)
+            if window_s >= COMPARED_S:
+                self._compare_once(power_mw)
         except (OSError, ValueError) as error:
             self._counter_trouble = str(error)
             return {GPU_POWER: self._sampled_mw()}

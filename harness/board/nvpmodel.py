@@ -84,7 +84,10 @@ class Nvpmodel(Knob):
         The file names the mode that the next boot sets. It waits if another one is in effect, or if the kernel has the
         masks of another: a kernel whose masks are those of no mode (Orin Nano Super) keeps them at each boot.
         """
-        match = re.search(r"pmode:\s*(\d+)", text_of(os.path.join(self._root, STATUS)))
+        try:
+            match = re.search(r"pmode:\s*(\d+)", text_of(os.path.join(self._root, STATUS)))
+        except OSError:  # not every user may read it
+            return ""
         models = self.own_conf().models
         chosen = next((model for model in models if match and model.id == int(match[1])), None)
         if chosen is None:
