@@ -11,13 +11,15 @@ from __future__ import annotations
 
 import functools
 import inspect
-from typing import Any, Callable, Container, Dict, FrozenSet, Iterable, List, Sequence, Set, TypeVar, overload
+import types
+from typing import Any, Callable, Container, Dict, FrozenSet, Iterable, List, Sequence, Set, Tuple, TypeVar, overload
 
 import pytest
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 PREFIX = "jetwatt_"
+_SHORT: Dict[str, Any] = {}  # the fixtures that have short names, by these
 _DEPENDENCIES: Dict[str, FrozenSet[str]] = {}  # by short name: the suite's fixtures that one takes
 
 
@@ -39,7 +41,10 @@ def fixture(*, scope: str) -> Callable[[Function], Function]: ...
 
 
 def fixture(function: Any = None, *, scope: str = "function") -> Any:
-    """Define a fixture of the suite, as `pytest.fixture` does. It takes other ones by their short names."""
+    """Define a fixture of the suite, as `pytest.fixture` does. It takes other ones by their short names.
+
+    The function stays what it is: `short_fixtures` has the fixture of its name.
+    """
     if function is None:
         return functools.partial(fixture, scope=scope)
     name, parameters = function.__name__, list(inspect.signature(function).parameters)
@@ -54,7 +59,37 @@ def fixture(function: Any = None, *, scope: str = "function") -> Any:
     module[mark] = define(mark, lambda: None)
     prefixed = _handing_on(name, [hidden(name)], f"`{name}`, under a name that no other plugin has.")
     module[PREFIX + name] = define(PREFIX + name, prefixed)
-    return define(name, functools.wraps(function)(_handing_on(name, [hidden(name), mark], function.__doc__)))
+    short = _handing_on(name, [hidden(name), mark], function.__doc__)
+    short.__wrapped__ = function  # type: ignore[attr-defined] # where `pytest --fixtures` says that it is
+    _SHORT[name] = define(name, short)
+    return function
+
+
+def short_fixtures(pluginmanager: pytest.PytestPluginManager) -> Tuple[types.ModuleType, Dict[str, str]]:
+    """A plugin of the fixtures by short names, less those that another plugin has too, and its name for each of these.
+
+    Of two plugins' fixtures pytest takes those that were registered last, also for the other plugin's own fixtures.
+    Those of conftest files and test files go before both.
+    """
+    plugin, taken = types.ModuleType("jetwatt_short_fixtures"), {}
+    others = [(name, other) for name, other in pluginmanager.list_name_plugin() if not name.endswith("conftest.py")]
+    for name, fixture_of_name in _SHORT.items():
+        owners = [owner for owner, other in others if _is_fixture(getattr(other, name, None))]
+        if owners:
+            taken[name] = owners[0]
+        else:
+            setattr(plugin, name, fixture_of_name)
+    return plugin, taken
+
+
+def _is_fixture(value: Any) -> bool:
+    """Whether a value is what `pytest.fixture` returns: a function with a mark before pytest 8.4, then an object."""
+    return hasattr(value, "_pytestfixturefunction") or hasattr(value, "_fixture_function_marker")
+
+
+def public_fixtures(module: types.ModuleType) -> Dict[str, Any]:
+    """The fixtures that a module defines, by short name."""
+    return {name: one for name, one in _SHORT.items() if getattr(module, hidden(name), None) is not None}
 
 
 def _with_names(function: Callable[..., Any], taken: Dict[str, str]) -> Callable[..., Any]:

@@ -28,7 +28,7 @@ from harness.core.configuration import NOT_FRESH
 from harness.core.errors import NOTHING_COMPARED, HarnessError, OverBudgetError, StoreError
 from harness.core.files import write_output
 from harness.core.terminal import Countdown, Progress, nearest_word, wrap
-from harness.fixture_names import need, public_names_used, short_name, takes
+from harness.fixture_names import need, public_names_used, short_fixtures, short_name, takes
 from harness.gate import baseline_of, check_command
 from harness.judging import parametrize_judged
 from harness.opt_in import options_of
@@ -40,6 +40,7 @@ from harness.summary import MOST_ROWS, format_summary, format_verdicts
 
 pytest_plugins = ["harness.fixtures", "harness.judging"]
 
+TAKEN_FIXTURES = pytest.StashKey[Dict[str, str]]()  # short names that another plugin has too, and its name
 MOST_NAMES = 3  # of cases that the time budget left out: -rs lists them all
 ON_REQUEST, IDLE_STATES = "on_request", "idle_states"
 
@@ -80,6 +81,8 @@ def pytest_configure(config: pytest.Config) -> None:
         config.addinivalue_line("markers", marker)
     config.stash[PROGRESS] = Progress(UncapturedStream(config))
     config.stash[OUTCOME] = Outcome()
+    short, config.stash[TAKEN_FIXTURES] = short_fixtures(config.pluginmanager)
+    config.pluginmanager.register(short, "jetwatt-fixtures")
     if processes.is_share(config):
         processes.begin_share(config)
     else:
@@ -418,6 +421,10 @@ def pytest_report_collectionfinish(config: pytest.Config, items: Sequence[pytest
     for text in texts:
         warnings.warn(text, stacklevel=1)
     texts += options_of(config).remarks()
+    texts += [
+        f"the fixture {name} is the one of {owner} here; use jetwatt_{name}"
+        for name, owner in config.stash[TAKEN_FIXTURES].items()
+    ]
     remarks = [remark for name in plan.devices() for remark in getattr(plan.device(name), "remarks", ())]
     stale = [remark for remark in remarks if remark.startswith(NOT_FRESH)]
     texts += [f"{remark}: `sudo reboot` first; --require-fresh-boot enforces it" for remark in stale]

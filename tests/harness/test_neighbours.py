@@ -95,6 +95,27 @@ def test_prefixed_fixtures_work_beside_those_of_others(others):
     assert "3 passed" in said, said
 
 
+PLUGIN = """
+import pytest
+@pytest.fixture(scope="session")
+def device(): return "a phone"
+@pytest.fixture
+def page(device): return f"a page on {device}"
+"""
+BESIDE_A_PLUGIN = """
+def test_theirs(page, device): assert (page, device) == ("a page on a phone", "a phone")
+def test_ours(jetwatt_device, train): assert train(minibatches=10).case.device == jetwatt_device.name == "sim:nano"
+"""
+
+
+@pytest.mark.parametrize("plugins", [("theirs", "jetwatt"), ("jetwatt", "theirs")], ids=["first", "last"])
+def test_a_fixture_of_another_plugin_stays_its_own(others, plugins):
+    words = [word for name in plugins for word in ("-p", name)]
+    said = others({"theirs.py": PLUGIN, "test_b.py": BESIDE_A_PLUGIN}, *words, "--device", "sim:nano")
+    assert "2 passed" in said, said
+    assert "the fixture device is the one of theirs here; use jetwatt_device" in said
+
+
 def test_values_for_a_fixture_of_others_stay_theirs_in_a_test_of_ours(others):
     text = (
         THEIR_FIXTURES

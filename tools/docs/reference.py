@@ -11,7 +11,7 @@ import re
 from typing import Any, Callable, Dict, Iterator, List, Sequence, Set, Tuple, Type
 
 import jetwatt
-from harness.fixture_names import PREFIX
+from harness.fixture_names import public_fixtures
 from tools.docs import commands
 from tools.docs.fields import Field, fields_of
 from tools.docs.markdown import UndocumentedError, block, code, escape, sentence, table, terms
@@ -85,15 +85,13 @@ def fixtures_of(module: Any) -> Iterator[Tuple[str, str, str]]:
     Raises:
         UndocumentedError: a fixture has no docstring.
     """
-    for value in vars(module).values():
+    for value in public_fixtures(module).values():
         marker = getattr(value, "_fixture_function_marker", None) or getattr(value, "_pytestfixturefunction", None)
         if marker is None:
             continue
         function: Callable[..., Any] = value._get_wrapped_function() if hasattr(value, "_get_wrapped_function") else (
             value.__pytest_wrapped__.obj)  # fmt: skip
         name, text = marker.name or function.__name__, inspect.getdoc(function)
-        if name.lstrip("_").startswith(PREFIX):  # the other names of each fixture
-            continue
         if not text:
             raise UndocumentedError(f"the fixture {name} of {module.__name__} has no docstring")
         yield name, str(marker.scope), text
