@@ -125,7 +125,8 @@ def running_jtop(root: str) -> Iterator[JtopService]:
                 ["unshare", *namespaces, "sh", "-c", _MOUNTS, "sh", root, str(etc), *serve],
                 stdout=output,
                 stderr=subprocess.STDOUT,
-                env={**os.environ, "PATH": f"{root}/usr/sbin:{os.environ['PATH']}", "USER": "root"},
+                # jetson-stats runs swapon, which a plain user's PATH may lack
+                env={**os.environ, "PATH": f"{root}/usr/sbin:{os.environ['PATH']}:/usr/sbin:/sbin", "USER": "root"},
                 start_new_session=True,
             )
         try:
