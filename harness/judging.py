@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Callable, Dict, Generator, List, Optional, Tuple
+from typing import TYPE_CHECKING, Any, Callable, Dict, Generator, List, Optional, Tuple, cast
 
 import pytest
 
@@ -204,7 +204,7 @@ class ClaimHooks:
 
         It is skipped if there are no profiles to judge, or no sensor.
         """
-        bound: Any = pyfuncitem.funcargs.get(JUDGING)  # a ClaimOnDevice
+        bound = cast("Optional[ClaimOnDevice]", pyfuncitem.funcargs.get(JUDGING))
         if bound is None:
             return (yield)
         run, result = claims_of_run(pyfuncitem.config), None

@@ -154,9 +154,9 @@ def command_of(config: pytest.Config) -> str:
     """The command of this run, without its time budget and the cases that it selects."""
     words, kept = iter(config.invocation_params.args), []
     for word in map(str, words):
-        if word in ("--time-budget", "-k"):
+        if word in ("--time-budget", "--jetwatt-time-budget", "-k"):
             next(words, None)
-        elif not word.startswith("--time-budget="):
+        elif not word.startswith(("--time-budget=", "--jetwatt-time-budget=")):
             kept.append(word)
     longer = [] if config.getoption("jetwatt_time_budget") else ["--time-budget", "24h"]  # instead of the campaign's
     return " ".join(map(shlex.quote, ["pytest", *kept, *longer]))
