@@ -436,7 +436,7 @@ def pytest_report_collectionfinish(config: pytest.Config, items: Sequence[pytest
             f"left out, because campaign {name} does not have them or axes were replaced: "
             f"{', '.join(sorted(plan.left_out))}; name a file to run it, or use --campaign paper"
         )
-    if not items and (config.getoption("keyword") or config.getoption("markexpr")):
+    if not (items or is_judging(config)) and (config.getoption("keyword") or config.getoption("markexpr")):
         board = _absent_board_named(config, plan) or "BOARD"
         texts.append(
             f"{_selection(config)} matches no case of {', '.join(plan.devices())}: run on that board, or name a "

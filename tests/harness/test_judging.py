@@ -171,6 +171,7 @@ def test_a_stored_file_is_judged_without_measuring_anything(own, tmp_path):
     with ResultsStore(tmp_path / "r.sqlite", read_only=True) as store:
         assert len(store) == count
     assert "1 passed, 1 deselected" in own("--judge", "r.sqlite", "--device", "sim:xavier-nx", device=None).stdout
+    assert "matches no case" not in own("--judge", "r.sqlite", "-k", "orin", device=None).stdout
 
 
 def test_what_cannot_be_judged_is_refused_before_anything_runs(own, tmp_path):
