@@ -59,6 +59,7 @@ def test_processes_with_other_clocks_hash_seeds_and_folders_collect_the_same(tmp
     assert len(now) == len(later) > 1000
 
 
+@pytest.mark.exhaustive
 def test_a_pytest_that_a_test_starts_keeps_away_from_the_folders_of_other_runs(tmp_path, tmp_path_factory):
     (tmp_path / "test_folder.py").write_text("def test_it(tmp_path): open('folder', 'w').write(str(tmp_path))")
     done = warm_pytest.run([tmp_path / "test_folder.py"], tmp_path, os.environ)
