@@ -11,7 +11,7 @@ from boards.tree import build_board
 from harness.board.cpu_clocks import CpuFrequency
 
 USAGE_ERROR = 4
-SKIPPED = re.compile(r"^SKIPPED \[\d+\] \S+: (.*)$", re.MULTILINE)
+SKIPPED = re.compile(r"^SKIPPED \[\d+\] .*?\.py:\d+: (.*)$", re.MULTILINE)
 TWO_LINES = 155  # characters of a reason in two lines of a screen of 100 columns, behind the file of the test
 
 

@@ -20,7 +20,7 @@ from harness.options import command_of, selection_of
 from harness.store.results import ResultsStore
 from tests.named_modes import mode_on
 
-SKIPPED = re.compile(r"^SKIPPED \[\d+\] \S+: (.*)$", re.MULTILINE)
+SKIPPED = re.compile(r"^SKIPPED \[\d+\] .*?\.py:\d+: (.*)$", re.MULTILINE)
 TWO_LINES = 155  # characters of a reason in two lines of a screen of 100 columns, behind the file of the test
 SMALL, MIDDLE, LARGE = "lenet-mnist", "resnet18-cifar10-32", "mobilenetv3-gld23k"
 
