@@ -32,10 +32,12 @@ STAND_IN_KHZ = 1
 class Settings:
     """n candidates as arrays; `Settings.of` checks them, everything behind it relies on that."""
 
-    modes: np.ndarray  # power modes as float64 of shape (n, 4), columns as in `PowerMode`, clocks above 0
-    batch_size: np.ndarray  # samples per minibatch, float64 of shape (n,)
-    task: Any  # `training` or `inference`: a text for all rows, or one for each, shape (n,)
-    power_limit_mw: Optional[np.ndarray]  # of a discrete GPU, float64 of shape (n,); None if the device has none
+    # power modes as float64 of shape (n, 4), columns as in `PowerMode`, clocks above 0
+    modes: np.ndarray = dataclasses.field(repr=False)
+    batch_size: np.ndarray = dataclasses.field(repr=False)  # samples per minibatch, float64 of shape (n,)
+    task: Any = dataclasses.field(repr=False)  # `training` or `inference`: a text for all rows, or one for each
+    # of a discrete GPU, float64 of shape (n,); None if the device has none
+    power_limit_mw: Optional[np.ndarray] = dataclasses.field(repr=False)
 
     @staticmethod
     def of(

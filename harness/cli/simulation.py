@@ -61,7 +61,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     tools = importlib.util.find_spec("tools")
-    if tools is None or tools.origin is None or Path(tools.origin).parent != import_path() / "tools":
+    folders = (
+        [] if tools is None else list(tools.submodule_search_locations or ())
+    )  # a clone's tools/ has no __init__.py
+    if str(import_path() / "tools") not in folders:
         raise DependencyError(
             f"`simulation {arguments.simulation_command}` needs a clone of the project: `tools` is not installed",
             "run it in the root of a clone, as `python -m harness simulation ...`",

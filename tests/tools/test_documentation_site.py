@@ -265,13 +265,11 @@ def test_a_pytest_option_without_help_is_refused(monkeypatch):
 
 
 def test_a_fixture_without_a_docstring_is_refused(monkeypatch):
-    from harness import fixtures
-
     @pytest.fixture
     def silent():
         return 1
 
-    monkeypatch.setattr(fixtures, "silent", silent, raising=False)
+    monkeypatch.setattr(reference, "public_fixtures", lambda module: {"silent": silent})
     with pytest.raises(UndocumentedError, match="silent"):
         reference.fixtures_page()
 

@@ -402,14 +402,15 @@ def test_without_the_helper_every_error_names_the_way_out(closed, install, why):
 
 
 def test_doctor_says_no_where_values_are_closed_and_yes_where_the_helper_reads_them(closed, monkeypatch):
-    assert source_capability(SourceSpec("ina"), closed.root).available
+    rails = SourceSpec("ina", {"total": ("VDD_GPU_SOC",)})
+    assert source_capability(rails, closed.root).available
     helper_stream.close()
     closed.helper.write_text("older")
     may_read = helper_stream.may_read
     monkeypatch.setattr(helper_stream, "may_read", lambda path: path.endswith("_label") or may_read(path))
-    capability = source_capability(SourceSpec("ina"), closed.root)
+    capability = source_capability(rails, closed.root)
     assert not capability.available
-    assert "no value in 3 readings: power_vdd_gpu_soc_mw: " in capability.detail
+    assert "no value in 3 readings: power_vdd_gpu_soc_mw" in capability.detail
     assert "is of another version" in capability.detail
     assert "doctor --sudoers" in capability.hint
 

@@ -281,5 +281,5 @@ def test_samples_that_the_boards_supply_cannot_give_are_left_out_and_said(tmp_pa
     lines[12] = lines[12].replace("12000mW", "99999999mW")
     (tmp_path / "log").write_text("\n".join(lines))
     assert run(*options, "--out", tmp_path / "out.csv") == 0
-    assert "left out of power_total_mw: " in capsys.readouterr().err
+    assert "left out of power_total_mw: " in capsys.readouterr().out
     assert read_corpus(tmp_path / "out.csv")["power_mw"].iloc[0] == 12_000
