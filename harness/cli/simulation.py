@@ -61,9 +61,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     tools = importlib.util.find_spec("tools")
-    folders = (
-        [] if tools is None else list(tools.submodule_search_locations or ())
-    )  # a clone's tools/ has no __init__.py
+    # A clone's tools/ has no __init__.py, so that it hides no package of that name.
+    folders = [] if tools is None else list(tools.submodule_search_locations or ())
     if str(import_path() / "tools") not in folders:
         raise DependencyError(
             f"`simulation {arguments.simulation_command}` needs a clone of the project: `tools` is not installed",
