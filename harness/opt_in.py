@@ -32,7 +32,12 @@ def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginMa
 
 def pytest_configure(config: pytest.Config) -> None:
     """Load the hooks and fixtures, unless `-p no:jetwatt` follows `-p jetwatt`, as in `addopts`."""
-    options_of(config).add()  # if pytest was configured before: then they have their defaults
+    options = options_of(config)
+    if not options.is_added:  # pytest has parsed its arguments already
+        from harness.options import set_defaults
+
+        options.add()
+        set_defaults(config)
     if not config.pluginmanager.is_blocked(OPTED_IN):
         config.pluginmanager.import_plugin("harness.plugin")
 
@@ -57,7 +62,7 @@ class OptionNames:
         # A hook for the moment before the arguments are parsed exists for plugins, but not for those of conftest files.
         parser.parse = self.parse  # type: ignore[method-assign]
         parser.parse_known_and_unknown_args = self.parse_known  # type: ignore[method-assign]
-        self._is_added = False
+        self.is_added = False
         self.taken: Set[str] = set()  # short names that are others' and were given in this run
 
     @functools.cached_property
@@ -69,9 +74,9 @@ class OptionNames:
 
     def add(self, with_short_names: bool = False) -> None:
         """Add the options to the parser, unless they are there; short names for `--help` only, which runs no test."""
-        if self._is_added:
+        if self.is_added:
             return
-        self._is_added = True
+        self.is_added = True
         from harness.options import add_options
 
         taken = [name for name in self._options if self.is_others(name)] if with_short_names else list(self._options)
@@ -97,24 +102,28 @@ class OptionNames:
             text = str(error)
             for full, short in replaced.items():  # as they were given
                 text = text.replace(f"argument {full}", f"argument {short}")
-            raise pytest.UsageError(text) from None
+            raise pytest.UsageError(self._with_owners(text, words)) from None
 
     def parse_known(self, args: Sequence[Any], namespace: Any = None) -> Tuple[Any, List[str]]:
         """Parse what is known so far, as `pytest.Parser.parse_known_and_unknown_args` does.
 
         The suite's options and their values are left out until they are added: a value is no test file.
         """
-        words, others = iter(list(map(os.fspath, args))), []
+        words_given = list(map(os.fspath, args))
+        words, others = iter(words_given), []
         for word in words:
             name, _, value = self._in_full(word).partition("=")
             short = f"--{name[len(LONG) :]}"
             if word == "--":
                 others += [word, *words]
-            elif self._is_added or not name.startswith(LONG) or short not in self._options:
+            elif self.is_added or not name.startswith(LONG) or short not in self._options:
                 others.append(self._in_full(word))
             elif not value and "takes" in self._options[short]:
                 next(words, None)
-        return self._parse_known(others, namespace)
+        try:
+            return self._parse_known(others, namespace)
+        except pytest.UsageError as error:
+            raise pytest.UsageError(self._with_owners(str(error), words_given)) from None
 
     def given(self, args: Sequence[Any]) -> List[str]:
         """The suite's options among some arguments, by their long names."""
@@ -144,6 +153,15 @@ class OptionNames:
         if not name.startswith("--") or name not in self._options or self.is_others(name):
             return word
         return f"{LONG}{name[2:]}{equals}{value}"
+
+    def _with_owners(self, text: str, words: Sequence[str]) -> str:
+        """An error on a short name that is another's, with whose it is: pytest 8 leaves out hints on wrong values."""
+        for word in _before_end(words):
+            name = word.partition("=")[0]
+            if name in self._options and f"argument {name}:" in text and self.is_others(name):
+                remark = self.remark(name)
+                return text if remark in text else f"{text.rstrip()}\n  hint: {remark}"
+        return text
 
     def _hint(self, words: Sequence[str]) -> None:
         """Let pytest's error on its arguments say whose a short name is, or which option was probably meant."""

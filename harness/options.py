@@ -48,7 +48,7 @@ def add_options(parser: pytest.Parser, taken: Container[str] = (), remarks: Mapp
     for name, option in read_toml(OPTIONS_FILE).items():
         arguments: Dict[str, Any] = {"action": "store_true"}
         if "takes" in option:
-            arguments = {"metavar": option["takes"], "default": option.get("default", _DEFAULTS.get(name))}
+            arguments = {"metavar": option["takes"], "default": _default(name, option)}
         if "type" in option:
             arguments["type"] = _TYPES[option["type"]]
         long = f"--jetwatt-{name[2:]}"
@@ -57,6 +57,19 @@ def add_options(parser: pytest.Parser, taken: Container[str] = (), remarks: Mapp
         if name in remarks:
             text = f"({remarks[name]}) {text}"
         group.addoption(*words, dest=long[2:].replace("-", "_"), help=text, **arguments)
+
+
+def set_defaults(config: pytest.Config) -> None:
+    """Give each option its default, where the arguments were parsed before the options were added."""
+    for name, option in read_toml(OPTIONS_FILE).items():
+        default = _default(name, option) if "takes" in option else False
+        destination = f"jetwatt_{name[2:].replace('-', '_')}"
+        if not hasattr(config.option, destination):
+            setattr(config.option, destination, default)
+
+
+def _default(name: str, option: Mapping[str, Any]) -> Any:
+    return option.get("default", _DEFAULTS.get(name))
 
 
 def campaign_from(config: pytest.Config) -> Campaign:

@@ -54,7 +54,7 @@ def others(tmp_path):
         pytest.param({"theirs.py": THEIRS}, ("-p", "jetwatt", "-p", "theirs"), id="their-plugin-after-ours"),
         pytest.param({"theirs.py": THEIRS}, ("-p", "theirs", "-p", "jetwatt"), id="their-plugin-before-ours"),
         pytest.param({"conftest.py": f"{PLUGIN}{THEIRS}"}, (), id="one-conftest"),
-        pytest.param({"conftest.py": PLUGIN, "of/conftest.py": THEIRS}, ("of", "."), id="below"),
+        pytest.param({"conftest.py": PLUGIN, "of/conftest.py": THEIRS}, ("of", "test_both.py"), id="below"),
     ],
 )
 def test_options_of_others_stay_theirs_and_ours_have_another_name(others, files, opted_in):

@@ -25,7 +25,7 @@ def refuse_gone(function):
                 raise FileNotFoundError(2, "No such file or directory", os.fspath(path))
         return function(path, *arguments, **options)
 
-    return call
+    return functools.partial(call)  # no method where it is an attribute of a class, as in pathlib of Python 3.8
 
 
 for name in LINUX_ONLY:
