@@ -46,6 +46,18 @@ def own_folder_for_started_pytests(tmp_path_factory):
     os.environ["PYTEST_DEBUG_TEMPROOT"] = str(tmp_path_factory.mktemp("started"))
 
 
+@pytest.fixture(autouse=True)
+def no_memory_of_silent_files():
+    """A process remembers which files did not answer; those of one test are not those of the next."""
+    yield
+    for module, names in (
+        ("harness.board.bounded_reads", ("silent", "unread", "_hangs")),
+        ("harness.board.privileged", ("unread",)),
+    ):
+        for name in names if module in sys.modules else ():
+            getattr(sys.modules[module], name).clear()
+
+
 def pytest_addoption(parser):
     parser.addoption("--first-of-each", action="store_true", help="of each parametrized test, run the first case only")
     limit_s = FLEET_LIMIT_S if os.environ.get("JETWATT_FLEET_TESTS") else LIMIT_S
