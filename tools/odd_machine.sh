@@ -65,9 +65,9 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 PYTHON=${PYTHON:-.venv/bin/python}
 [ "$(uname)" = Linux ] && command -v setpriv > /dev/null || cannot "it takes Linux and setpriv of util-linux"
 [ -x "$PYTHON" ] || cannot "there is no $PYTHON; make install"
-if [ $# -eq 0 ]; then # what only computes does the same on every machine
-    set -- tests/boards tests/fleet tests/harness tests/tools tests/test_*.py --ignore tests/harness/simulation \
-        --ignore tests/harness/stats -n 2 --dist worksteal --first-of-each \
+if [ $# -eq 0 ]; then # what meets the machine most: its files, users, folders, terminals and programs
+    set -- tests/harness/{board,cli,core,devices,store} tests/harness/test_plugin.py tests/tools/test_nightly.py \
+        tests/test_command_lines.py tests/test_installation.py -n 2 --dist worksteal --first-of-each \
         -m "not exhaustive and not training and not one_python"
 fi
 

@@ -84,7 +84,8 @@ HOST = {
 }
 
 
-def test_a_recorded_host_is_a_host_again_with_its_cpus_clocks_and_sensors(tmp_path, tree):
+def test_a_recorded_host_is_a_host_again_with_its_cpus_clocks_and_sensors(tmp_path, tree, monkeypatch):
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))  # a home folder need not be writable
     tree.write(HOST)
     root = recorded(tree.root, tmp_path / "host.tar.gz") / "root"
     again = open_device("emulated-host", Configuration(), root)
