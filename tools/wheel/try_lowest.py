@@ -64,7 +64,7 @@ def main(argv: Optional[List[str]] = None) -> int:
             [sys.executable, "-m", "venv", tool],
             [*pip, "-c", PROJECT / "constraints.txt", "uv"],
             [arguments.python, "-m", "venv", "--without-pip", lowest],
-            [*uv, "-e", f"{clone}[report]"],
+            [*uv, "-e", f"{clone}[pytest,report]"],
             [tool / "bin/uv", "pip", "list", "--python", python],
             [python, "-c", RUN_PAGE, "examples.md"],
         ):
