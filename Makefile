@@ -85,7 +85,7 @@ AS_RECORDED = env $$($(RUN) tools.kernels)
 FRUGAL = OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MALLOC_MMAP_THRESHOLD_=1000000000 MALLOC_TRIM_THRESHOLD_=1000000000
 TESTS = $(AS_RECORDED) $(FRUGAL) $(RUN) pytest tests -n $(JOBS) --dist worksteal --benchmark-disable
 
-test: install ## run the quick tests, in JOBS processes: about 5 minutes; the first line says how long here
+test: install ## run the quick tests, in JOBS processes: about 6 minutes; the first line says how long here
 	@$(FRUGAL) $(RUN) tools.how_long quick $(JOBS)
 	$(TESTS) -m "not exhaustive" $(ARGS)
 
