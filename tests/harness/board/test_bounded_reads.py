@@ -28,7 +28,7 @@ BOARD = ("orin-agx", "r36.4")
 
 @pytest.fixture(autouse=True)
 def pipes(monkeypatch):
-    """Puts pipes in the place of files, as drivers that never answer; nothing is left waiting or remembered."""
+    """Puts pipes in the place of files, as drivers that never answer; nothing is left waiting."""
     made = []
 
     @contextlib.contextmanager
@@ -47,9 +47,7 @@ def pipes(monkeypatch):
 
     for name, seconds in (("WAIT_S", 0.01), ("HANG_S", 0.05), ("NEXT_S", 0.05), ("WRITE_S", 0.05)):
         monkeypatch.setattr(bounded_reads, name, seconds)
-    forget()
-    yield pipe_at
-    forget()
+    return pipe_at
 
 
 def forget():
