@@ -24,7 +24,6 @@ from harness.core.terminal import Progress
 from harness.core.units import kib_to_bytes
 from harness.simulation.corpus import simulate_corpus
 from harness.stats.estimates import Interval, paired_ratio
-from predictors.evaluation import fit_to
 from predictors.models.registry import DEFAULT, make_predictor, predictor_class
 from predictors.profiles import Profiles, tables_of
 
@@ -46,7 +45,7 @@ def predict_front(name: str, target: Profiles, reference: Profiles, modes: np.nd
     """Seconds to fit, to predict every mode, and to find the front."""
     predictor = make_predictor(predictor_class(name), references=(reference,), board=BOARD)
     start_s = time.perf_counter()
-    fit_to(predictor, target)
+    predictor.fit(target.applied())
     prediction = predictor.predict(modes)
     pareto_front(prediction.time_ms, prediction.power_mw)
     return time.perf_counter() - start_s

@@ -191,9 +191,9 @@ class Target:
         """
         learned = self.profiles(fitted)
         start_s = time.perf_counter()
-        fit_to(predictor, learned)
+        predictor.fit(learned.applied())
         fitted_s = time.perf_counter()
-        prediction = predict_rows(predictor, self.table)
+        prediction = predictor.predict(self.table)
         predicted_s = time.perf_counter()
         return {
             **self.figures(prediction, fitted),
@@ -243,11 +243,6 @@ def errors(table: Profiles, prediction: Forecast, rows: Any = slice(None)) -> Di
     return {name: mape(side[rows], other[rows]) for name, side, other in zip(FIGURES, observed, predicted)}
 
 
-def fit_to(predictor: Predictor, table: Profiles) -> None:
-    """Fit a predictor to a table without the profiles whose GPU clock was not applied."""
-    predictor.fit(table.applied())
-
-
 def make_target(
     table: Profiles,
     references: Sequence[Profiles],
@@ -265,10 +260,6 @@ def make_target(
     fitting = [reference for reference in references if reference.has_power or not usable.has_power]
     kept = tuple(reference for reference in fitting if not reference.overlaps(usable))
     return Target(usable, kept, hierarchy=hierarchy, counts=counts)
-
-
-def predict_rows(predictor: Predictor, table: Profiles) -> Forecast:
-    return predictor.predict(table)
 
 
 def summarise(trials: pd.DataFrame) -> Dict[str, Any]:

@@ -203,8 +203,11 @@ class Forecast:
         misses = self.excess(goal) if risk is None else self.risk(goal) - risk
         return np.where(self.admitted, misses, np.inf)
 
-    def to_frame(self, level: float = LEVEL) -> pd.DataFrame:
-        """A row for each setting: mode, power limit if there is one, batch size, medians, intervals, `on_front`."""
+    def to_frame(self, level: float = LEVEL, on_front: Optional[np.ndarray] = None) -> pd.DataFrame:
+        """A row for each setting: mode, power limit if there is one, batch size, medians, intervals, `on_front`.
+
+        Some rows of a larger forecast give `on_front`, bool of shape (n,): what they alone have as a front is another.
+        """
         import pandas as pd
 
         settings = self.settings
@@ -219,7 +222,7 @@ class Forecast:
             unit = name[len(what) :]
             frame[name] = getattr(self, name)
             frame[f"{what}_low{unit}"], frame[f"{what}_high{unit}"] = self.interval(name, level)
-        frame["on_front"] = np.isin(np.arange(len(self)), self.front())
+        frame["on_front"] = np.isin(np.arange(len(self)), self.front()) if on_front is None else on_front
         return frame
 
 

@@ -11,7 +11,7 @@ from harness.core.corpus import Row
 from harness.core.units import mw_to_w, share_to_percent, w_to_mw
 from harness.simulation.model import Load, cached_share, repetition_factors, simulate
 from harness.simulation.parameters import SIMULATED_BOARDS, SIMULATED_WORKLOADS, load_board_parameters
-from predictors.evaluation import errors, fit_to, odd_rows, predict_rows
+from predictors.evaluation import errors, odd_rows
 from predictors.models.registry import predictor_class
 from predictors.profiles import Profiles, tables_of
 from tools.simulated_answers import BOARD, PHYSICS, WORKLOAD, Parameters, fitted_parameters
@@ -170,8 +170,8 @@ def learning_curves(measured: Profiles, counts: Sequence[int] = COUNTS, repeats:
         trials = []
         for order in orders:
             predictor, rest = predictor_class(learner)(), table.take(order[count:])
-            fit_to(predictor, table.take(order[:count]))
-            trials.append(errors(rest, predict_rows(predictor, rest)))
+            predictor.fit(table.take(order[:count]).applied())
+            trials.append(errors(rest, predictor.predict(rest)))
         return pd.DataFrame(trials).median()
 
     rows = []

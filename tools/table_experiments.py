@@ -17,7 +17,7 @@ from harness.simulation.model import Load, cached_share, simulate
 from harness.simulation.parameters import load_board_parameters, load_workload_parameters
 from predictors.contest.judged_choices import summarise, sweep
 from predictors.contest.trials import in_processes
-from predictors.evaluation import Target, coverage, errors, fit_to, predict_rows
+from predictors.evaluation import Target, coverage, errors
 from predictors.goals import budget_goals
 from predictors.models.base import one_blas_thread
 from predictors.models.physical_gp.learning import learn_hierarchy
@@ -103,8 +103,8 @@ def extrapolate(case: Extrapolation, prior: Hierarchy, draw: int) -> Dict[str, f
     asked = sample(case.asked, PREDICTED)
     predictor = Target(fitted, hierarchy=prior).make(DEFAULT, draw, within_table=False)
     with one_blas_thread():
-        fit_to(predictor, fitted)
-        prediction = predict_rows(predictor, asked)
+        predictor.fit(fitted.applied())
+        prediction = predictor.predict(asked)
     found = errors(asked, prediction)
     time_80, power_80 = prediction.interval("time_ms", 0.8), prediction.interval("power_mw", 0.8)
     found["time_80"] = coverage(asked.time_ms, *time_80)

@@ -19,7 +19,7 @@ from harness.core.terminal import available_hint, counted
 from harness.core.units import mw_to_w, share_to_percent
 from predictors.choose.corpora import load_tables, note_on_medians
 from predictors.choose.targets import find_reference, load_prior, unprofiled_target
-from predictors.evaluation import Target, coverage, fit_to, make_target, mape, predict_rows
+from predictors.evaluation import Target, coverage, make_target, mape
 from predictors.forecast import LEVEL, Forecast, describe_unprofiled
 from predictors.goals import within
 from predictors.models.base import (
@@ -106,7 +106,7 @@ def fit(
     # No space: the corpus may lack modes of the device, and predictions cover all of them.
     learner = target.make(predictor, seed, within_table=False)
     start_s = time.perf_counter()
-    fit_to(learner, learned)
+    learner.fit(learned.applied())
     fitting = Fitting(target, rows, time.perf_counter() - start_s, modes, contradictions)
     origin = describe_origin(
         _file_of(corpus),
@@ -163,7 +163,7 @@ class FittedModel:
         """What a newly fitted model learned from, and its errors on the profiles left out of the fit."""
         target, rows, seconds, *_ = self._newly_fitted()
         table = target.table
-        figures = target.figures(predict_rows(self.predictor, table), rows)
+        figures = target.figures(self.predictor.predict(table), rows)
         errors = {what: figures[f"{what}_mape"] for what in ("time", "power")}
         errors_text = ", ".join(f"{what} {value:.2f} %" for what, value in errors.items() if np.isfinite(value))
         tested = f"MAPE on the profiles left out of the fit: {errors_text}" if errors_text else ""
@@ -281,7 +281,8 @@ class FittedModel:
                 f"the nearest is {nearest}: predicted {predicted}, risk {near.risk(goal)[0]:.2g}",
             )
         best = forecast.take([chosen])
-        return self._frame(best).assign(on_front=forecast.is_on_front(chosen), risk=best.risk(goal)).iloc[0]
+        on_front = np.array([forecast.is_on_front(chosen)])
+        return self._frame(best, on_front=on_front).assign(risk=best.risk(goal)).iloc[0]
 
     def score(self, test: Corpus) -> pd.Series:
         """Errors (MAPE) and coverage of the 80 % intervals, in %, on held-out profiles.
@@ -297,7 +298,7 @@ class FittedModel:
         held_out = table.take(~rows.isin(training_index))
         if len(held_out) == 0:
             raise InvalidValueError("the model was fitted on every profile of the test", "hold some out for it")
-        prediction = predict_rows(self.predictor, held_out)
+        prediction = self.predictor.predict(held_out)
         return pd.Series({
             "profiles": len(held_out),
             "time_mape_pct": mape(held_out.time_ms, prediction.time_ms),
@@ -380,8 +381,9 @@ class FittedModel:
             warnings.warn(f"{describe_unprofiled(forecast.unprofiled)} without unprofiled=True", stacklevel=3)
         return forecast
 
-    def _frame(self, forecast: Forecast, level: float = LEVEL) -> pd.DataFrame:
-        return forecast.to_frame(level).assign(provenance=f"predicted from {self.origin.get('provenance', 'unknown')}")
+    def _frame(self, forecast: Forecast, level: float = LEVEL, on_front: Optional[np.ndarray] = None) -> pd.DataFrame:
+        provenance = f"predicted from {self.origin.get('provenance', 'unknown')}"
+        return forecast.to_frame(level, on_front).assign(provenance=provenance)
 
     def _notes_on(self, forecast: Forecast, device: Optional[str], variant: str) -> List[str]:
         """Caveats of predictions for a device."""

@@ -11,7 +11,7 @@ from harness.core.errors import InvalidValueError
 from harness.core.pareto import pareto_front
 from harness.core.units import mw_to_w, s_to_minutes
 from predictors.contest.trials import TrialPlan
-from predictors.evaluation import Target, fit_to, predict_rows
+from predictors.evaluation import Target
 from predictors.forecast import Forecast
 from predictors.plots import colour, panels, pyplot, save, use_log_scale
 from predictors.profiles import Profiles
@@ -130,10 +130,10 @@ def _predictions(plan: TrialPlan, target: Target, names: Sequence[str]) -> Mappi
     for name in names:
         predictor = target.make(name, plan.seed)
         try:
-            fit_to(predictor, table.take(target.rows(count, plan.sampling, 0, plan.seed)))
+            predictor.fit(table.take(target.rows(count, plan.sampling, 0, plan.seed)).applied())
         except InvalidValueError:  # too few modes: reported by the evaluation already
             continue
-        prediction = predict_rows(predictor, table)
+        prediction = predictor.predict(table)
         if not (np.isnan(prediction.time_ms).any() or np.isnan(prediction.power_mw).any()):
             predictions[name] = prediction
     return predictions

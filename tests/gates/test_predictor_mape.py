@@ -17,7 +17,7 @@ from harness.core.measured_tables import load_table
 from predictors.contest.scenario import simulated
 from predictors.contest.scenarios import ProfileSource
 from predictors.contest.trials import TrialPlan, run_plan
-from predictors.evaluation import Target, fit_to, make_target, predict_rows
+from predictors.evaluation import Target, make_target
 from predictors.forecast import Forecast
 from predictors.models import networks, physical_gp, powertrain
 from predictors.models.base import Predictor, one_blas_thread
@@ -203,8 +203,8 @@ def fit_all(predictor: str, targets: Tuple[Target, ...], counts: Tuple[int, ...]
             for repeat in range(REPEATS_OF_SLOW if predictor in SLOW else REPEATS):
                 rows, fitted = target.rows(count, "random", repeat), target.make(predictor, repeat)
                 with one_blas_thread(), alike_on_every_processor(predictor):
-                    fit_to(fitted, target.profiles(rows))
-                trials.append(Trial(target, count, rows, fitted, predict_rows(fitted, target.table)))
+                    fitted.fit(target.profiles(rows).applied())
+                trials.append(Trial(target, count, rows, fitted, fitted.predict(target.table)))
     return trials
 
 
@@ -301,7 +301,7 @@ def with_column(trial: Trial, place: int, change: Callable[[np.ndarray], np.ndar
     table = trial.target.table
     modes = table.modes.copy()
     modes[:, place] = change(modes[:, place])
-    return predict_rows(trial.predictor, dataclasses.replace(table, modes=modes))
+    return trial.predictor.predict(dataclasses.replace(table, modes=modes))
 
 
 def predictions_three_percent_too_great(trial: Trial) -> Forecast:
@@ -319,7 +319,7 @@ def power_limit_scrambled(trial: Trial) -> Forecast:
 def with_scrambled(trial: Trial, name: str) -> Forecast:
     table = trial.target.table
     scrambled = np.random.default_rng(0).permutation(getattr(table, name))
-    return predict_rows(trial.predictor, dataclasses.replace(table, **{name: scrambled}))
+    return trial.predictor.predict(dataclasses.replace(table, **{name: scrambled}))
 
 
 def gpu_clock_scrambled(trial: Trial) -> Forecast:

@@ -7,7 +7,7 @@ import dataclasses
 import numpy as np
 import pytest
 
-from predictors.evaluation import bias, coverage, fit_to, mape, odd_rows, spread
+from predictors.evaluation import bias, coverage, mape, odd_rows, spread
 from predictors.sampling import profiling_seconds
 from tests.predictors.plain_predictors import LogLinear, made_table
 
@@ -61,5 +61,5 @@ def test_what_is_odd_depends_on_the_task_and_a_clock_that_was_not_applied_is_odd
     assert odd_rows(elsewhere).tolist() == [True, False]
     learned = LogLinear()
     learned.least_modes = 1
-    fit_to(learned, elsewhere)
+    learned.fit(elsewhere.applied())
     assert learned.training_rows_.time_ms.tolist() == [9.0]

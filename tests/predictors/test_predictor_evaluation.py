@@ -11,7 +11,7 @@ import pytest
 import predictors.models.registry
 from harness.core.errors import DependencyError, InvalidValueError, UnknownNameError
 from predictors.contest.trials import Group, TrialPlan, format_results, format_skipped, run_plan
-from predictors.evaluation import Target, fit_to, mape, predict_rows, summarise
+from predictors.evaluation import Target, mape, summarise
 from predictors.models.registry import ENTRY_POINTS, MODULES, make_predictor, predictor_class, predictor_names
 from predictors.sampling import SAMPLERS, profiling_seconds
 from tests.predictors.plain_predictors import LogLinear, Nothing, made_table
@@ -30,8 +30,8 @@ def test_the_stricter_protocol_tests_on_the_other_modes_and_the_papers_on_all(te
     fitted, every = np.arange(20), np.arange(54) if tested is None else tested
     score = Target(TABLE, tested=tested).judge(LogLinear(), fitted)
     predictor, others = LogLinear(), np.setdiff1d(every, fitted)
-    fit_to(predictor, TABLE.take(fitted))
-    predicted = predict_rows(predictor, TABLE)
+    predictor.fit(TABLE.take(fitted).applied())
+    predicted = predictor.predict(TABLE)
     assert score["time_mape"] == mape(TABLE.time_ms[others], predicted.time_ms[others])
     assert score["power_mape"] == mape(TABLE.power_mw[others], predicted.power_mw[others])
     assert score["all_modes_time_mape"] == pytest.approx(mape(TABLE.time_ms[every], predicted.time_ms[every]))

@@ -10,7 +10,7 @@ import pytest
 
 from harness.core.errors import InvalidValueError
 from harness.core.measured_tables import load_table
-from predictors.evaluation import Target, fit_to, make_target, mape, predict_rows
+from predictors.evaluation import Target, make_target, mape
 from predictors.models.persistence import load_model, save_model
 from predictors.models.physical_gp import PhysicalGP, power_limit
 from predictors.models.physical_gp.power_limit import PARAMETERS, log_response, settings_of
@@ -79,8 +79,8 @@ def errors_of(target: Target, count: int) -> np.ndarray:
     repeats = []
     for repeat in range(3):
         rows, predictor = target.rows(count, "random", repeat), target.make("physical-gp", repeat)
-        fit_to(predictor, target.profiles(rows))
-        figures = target.figures(predict_rows(predictor, target.table), rows)
+        predictor.fit(target.profiles(rows).applied())
+        figures = target.figures(predictor.predict(target.table), rows)
         repeats.append([figures["time_mape"], figures["power_mape"]])
     return np.median(repeats, axis=0)
 
@@ -91,27 +91,27 @@ FEW = RESNET.take(np.arange(0, len(RESNET), 8))
 
 def fitted(table: Profiles = FEW, **parameters) -> PhysicalGP:
     predictor = PhysicalGP(board=table.device, workload=table.workload, **parameters)
-    fit_to(predictor, table)
+    predictor.fit(table.applied())
     return predictor
 
 
 def test_without_a_reference_the_other_gpu_that_ships_with_the_suite_is_learned_from():
     own, shipped = (fitted(references=references) for references in (tuple(tables("zeus-a40")), ()))
-    np.testing.assert_allclose(*(predict_rows(one, RESNET).time_ms for one in (own, shipped)))
+    np.testing.assert_allclose(*(one.predict(RESNET).time_ms for one in (own, shipped)))
     assert "v100" not in {table.device for table in power_limit.shipped_tables() if table.device != FEW.device}
 
 
 def test_the_same_network_on_another_gpu_is_predicted_without_a_profile():
     none = FEW.take([])
     predictor = fitted(none, references=tuple(tables("zeus-a40")))
-    assert mape(RESNET.time_ms, predict_rows(predictor, RESNET).time_ms) < 40
+    assert mape(RESNET.time_ms, predictor.predict(RESNET).time_ms) < 40
     with pytest.raises(InvalidValueError, match="cannot scale the time of resnet50-imagenet on v100"):
         fitted(none)
 
 
 def test_without_measured_power_time_is_learned_alone():
     predictor = fitted(dataclasses.replace(FEW, power_mw=np.full(len(FEW), np.nan)))
-    prediction = predict_rows(predictor, RESNET)
+    prediction = predictor.predict(RESNET)
     assert np.isnan(prediction.power_mw).all()
     assert mape(RESNET.time_ms, prediction.time_ms) < 15
 
@@ -120,12 +120,12 @@ def test_a_saved_model_predicts_the_same(tmp_path):
     predictor = fitted(references=tuple(tables("zeus-a40")[:2]))
     save_model(tmp_path / "m.jw", predictor, {})
     again = load_model(tmp_path / "m.jw").predictor
-    np.testing.assert_allclose(*(predict_rows(one, RESNET).power_mw for one in (predictor, again)))
+    np.testing.assert_allclose(*(one.predict(RESNET).power_mw for one in (predictor, again)))
 
 
 def test_draws_scatter_around_the_prediction_as_its_interval_says():
     predictor = fitted()
-    prediction = predict_rows(predictor, RESNET)
+    prediction = predictor.predict(RESNET)
     drawn = predictor.draw(RESNET, 400, 0)
     assert drawn.time_ms.shape == (400, len(RESNET))
     total = np.sqrt(np.log(drawn.time_ms).var(axis=0) + drawn.log_time_sd[0] ** 2)
