@@ -72,9 +72,6 @@ class UncapturedStream:
 def pytest_configure(config: pytest.Config) -> None:
     """Make the plan if one of our options is given: a wrong one ends the run here with the available values."""
     for marker in (
-        "training: trains a network, so it needs torch",
-        "exhaustive: takes long, and quicker tests mostly fail first: `make test-all` runs it, `make test` does not",
-        "one_python: does not depend on the version of Python, so CI runs it on one",
         f"{ON_REQUEST}: runs only when its file is named: pytest benchmarks/FILE.py",
         f"{IDLE_STATES}: runs for the idle states of each device and power mode, instead of its cases",
     ):
