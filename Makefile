@@ -89,7 +89,7 @@ test: install ## run the quick tests, in JOBS processes: about 6 minutes; the fi
 	@$(FRUGAL) $(RUN) tools.how_long quick $(JOBS)
 	$(TESTS) -m "not exhaustive" $(ARGS)
 
-test-all: install ## run all tests, as CI does: about 15 minutes; the first line says how long here
+test-all: install ## run all tests: about 20 minutes; the first line says how long here
 	@$(FRUGAL) $(RUN) tools.how_long all $(JOBS)
 	$(TESTS) $(ARGS)
 

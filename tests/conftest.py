@@ -23,7 +23,7 @@ LONGEST_ID = 24
 # Machines are shared, and no test asserts how long something takes. The quick tests try the same examples each time, to
 # fail by a change and never by chance. `make test-all` looks for new examples, except in CI.
 settings.register_profile("shared-machine", deadline=None)
-settings.register_profile("not-exhaustive", deadline=None, max_examples=20, derandomize=True)
+settings.register_profile("not-exhaustive", deadline=None, max_examples=10, derandomize=True)
 settings.load_profile("shared-machine")
 
 
@@ -31,8 +31,8 @@ def pytest_configure(config):
     """Where the exhaustive tests are left out, Hypothesis tries fewer examples too."""
     if "not exhaustive" in config.option.markexpr:
         settings.load_profile("not-exhaustive")
-    if config.getoption("first_of_each"):
-        config.pluginmanager.register(FirstOfEach())
+    if config.getoption("first_of_each") is not None:
+        config.pluginmanager.register(FirstOfEach(config.getoption("first_of_each")))
     if config.getoption("test_limit") and not config.getoption("usepdb"):
         config.pluginmanager.register(TimeLimit(config.getoption("test_limit")))
 
@@ -59,7 +59,13 @@ def no_memory_of_silent_files():
 
 
 def pytest_addoption(parser):
-    parser.addoption("--first-of-each", action="store_true", help="of each parametrized test, run the first case only")
+    parser.addoption(
+        "--first-of-each",
+        nargs="?",
+        const="",
+        metavar="MARK",
+        help="of each parametrized test, run the first case only; with MARK, of its cases that have that mark",
+    )
     limit_s = FLEET_LIMIT_S if os.environ.get("JETWATT_FLEET_TESTS") else LIMIT_S
     parser.addoption(
         *("--test-limit", "--test-limit-s"),
@@ -84,15 +90,21 @@ def pytest_collection_modifyitems(items):
 
 
 class FirstOfEach:
-    @staticmethod
+    def __init__(self, mark):
+        self.mark = mark  # of the cases that it looks at; all if empty
+
     @pytest.hookimpl(trylast=True)
-    def pytest_collection_modifyitems(config, items):
-        """Of each test leaves the first case that `-m` and `-k` have left."""
-        by_test = {}
+    def pytest_collection_modifyitems(self, config, items):
+        """Of each test leaves the first case that `-m` and `-k` have left, and those without the mark."""
+        seen, kept, left_out = set(), [], []
         for item in items:
-            by_test.setdefault(item.nodeid.partition("[")[0], []).append(item)
-        config.hook.pytest_deselected(items=[item for cases in by_test.values() for item in cases[1:]])
-        items[:] = [cases[0] for cases in by_test.values()]
+            test = item.nodeid.partition("[")[0]
+            counts = not self.mark or item.get_closest_marker(self.mark) is not None
+            (left_out if counts and test in seen else kept).append(item)
+            if counts:
+                seen.add(test)
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = kept
 
 
 def pytest_make_parametrize_id(val, argname):

@@ -93,10 +93,12 @@ def build_board(root: Path, board: str, l4t: str, *, mode: str = "", **changes: 
     spec = spec_of(layout)
     plan = _plan(layout)
     root = Path(root)
-    for name, text in plan.files.items():
-        _write(root / name, f"{text}\n".encode())
-    for name, content in plan.raw.items():
-        _write(root / name, content)
+    contents = {name: f"{text}\n".encode() for name, text in plan.files.items()}
+    contents.update(plan.raw)
+    for folder in {os.path.dirname(name) for name in contents}:  # once for all of its files
+        os.makedirs(root / folder, exist_ok=True)
+    for name, content in contents.items():
+        (root / name).write_bytes(content)
     for name, target in plan.links.items():
         _link(root, name, target)
     for name, module in EXECUTABLES.items():
@@ -117,11 +119,6 @@ def boot(root: str, mode: str = "") -> None:
     Nvpmodel(kernel).boot(mode)
     kernel.set_gpu_context(True)
     kernel.forget_record()
-
-
-def _write(path: Path, content: bytes) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(content)
 
 
 def _link(root: Path, name: str, target: str) -> None:

@@ -161,6 +161,7 @@ def test_results_beside_the_report_are_the_export(report, exported):
     assert [beside.get(row["key"]) for row in rows] == rows
 
 
+@pytest.mark.exhaustive
 def test_json_of_pytest_benchmark(sides, golden):
     kept = json.loads(sides["json0"].read_text())["benchmarks"]
     for one in kept:
@@ -182,6 +183,7 @@ def stretched(value, factor, ending="", key=""):
     return value * factor if isinstance(value, float) and key.endswith(ending) else value
 
 
+@pytest.mark.exhaustive
 def test_baselines_are_recorded_and_checked(sides, bench, run_each, golden, tmp_path):
     """A check looks at what was measured after the baseline, so the same is measured once more."""
     baseline, faster = tmp_path / "baseline.json", tmp_path / "faster.json"
@@ -255,6 +257,7 @@ def said_of(compared, run_each):
     return run_each(asked)
 
 
+@pytest.mark.exhaustive
 def test_comparisons(compared, said_of, golden):
     found = {}
     for name in compared:
@@ -484,6 +487,7 @@ def test_imports(sides, run_each, golden, tmp_path):
 # -- predictors and strategies -----------------------------------------------------------------------------------------
 
 
+@pytest.mark.exhaustive
 def test_predictors(corpus, run_each, golden, tmp_path):
     how = ("predictors", "evaluate", "--corpus", corpus, "--target", "yolov8n-coco", "--reference", "resnet18-imagenet",
            "--repeats", 2, "--jobs", 1)  # fmt: skip

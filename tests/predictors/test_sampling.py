@@ -21,6 +21,7 @@ def _profile(places):
     return TABLE.time_ms[places], TABLE.power_mw[places]
 
 
+@pytest.mark.exhaustive
 @settings(max_examples=25)
 @given(
     sampling=st.sampled_from(sorted(SAMPLERS)),

@@ -132,6 +132,7 @@ def own_records(tmp_path, monkeypatch):
     return tmp_path
 
 
+@pytest.mark.exhaustive
 def test_recording_a_part_writes_it_and_prints_what_changed(own_records, capsys):
     assert record.main(["--only", "batch-sizes"]) == 0
     assert "5 rows, recorded for the first time" in capsys.readouterr().out

@@ -67,6 +67,7 @@ def decide(monkeypatch, capsys):
     return decide
 
 
+@pytest.mark.exhaustive
 @pytest.mark.skipif(sys.version_info < (3, 11), reason="the wheels have the versions for Python from 3.11 on")
 def test_both_packages_and_nothing_else_come_from_the_index(index, tmp_path, monkeypatch):
     for name in ("PIP_FIND_LINKS", "PIP_EXTRA_INDEX_URL", "PIP_NO_INDEX"):

@@ -76,6 +76,7 @@ settings = { clocks = "dvfs" }
 """
 
 
+@pytest.mark.exhaustive
 def test_without_a_device_figures_of_every_board_and_all_claims_are_told(tmp_path, capsys, monkeypatch):
     (tmp_path / "few.toml").write_text(FEW)
     monkeypatch.setattr(validation, "SimulatedCampaign", partial(SimulatedCampaign, str(tmp_path / "few.toml")))

@@ -106,6 +106,7 @@ def test_another_board_passes_all_lines(tmp_path, board, l4t):
     assert tree.controls() == before
 
 
+@pytest.mark.exhaustive
 def test_a_host_passes_the_lines_that_apply_and_says_why_others_do_not():
     findings = accept("host", scale=SCALE, reboots=False)
     assert list(verdicts(findings)) == list(CHECKS)

@@ -56,6 +56,7 @@ changes = st.one_of(
 )
 
 
+@pytest.mark.exhaustive
 @pytest.mark.usefixtures("states")
 @settings(max_examples=min(40, settings().max_examples), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(changes, max_size=8))

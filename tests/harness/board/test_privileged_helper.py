@@ -691,6 +691,7 @@ def test_links_laid_in_the_state_folder_are_replaced_not_followed(ask, board, tm
     assert not (board.path / "var/lib/jetwatt/custom-1.conf").is_symlink()
 
 
+@pytest.mark.exhaustive
 def test_a_folder_that_is_swapped_all_the_time_never_leads_elsewhere(ask, board, tmp_path):
     """What only root could do to the real folder: swap it for a link while the helper works."""
     state, elsewhere = board.path / "var/lib/jetwatt", tmp_path / "elsewhere"

@@ -93,6 +93,7 @@ def test_what_has_not_arrived_is_not_waited_for_after_the_end():
 sizes = st.floats(5, 100)
 
 
+@pytest.mark.exhaustive
 @given(training_ms=sizes, inference_ms=sizes, batch=st.integers(1, 16), switching_ms=st.floats(0, 5))
 def test_what_is_expected_comes_true(training_ms, inference_ms, batch, switching_ms):
     rate = batch / 0.25  # a batch every 250 ms, which is more than both need together

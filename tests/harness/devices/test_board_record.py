@@ -169,6 +169,7 @@ def test_a_record_tells_neither_which_board_it_is_nor_whose(tmp_path):
     assert local_board(Configuration(), folder / "root").name == "emulated-orin-agx"
 
 
+@pytest.mark.exhaustive
 def test_a_record_holds_every_file_that_the_suite_reads_of_a_board(tmp_path):
     tree = build_board(tmp_path / "root", "orin-agx", "r36.4", mode="MAXN")
     device, opened, is_heard = local_board(Configuration(), tree.path), set(), [True]

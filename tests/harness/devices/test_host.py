@@ -167,6 +167,7 @@ def test_a_search_waits_for_the_second_reading_of_an_energy_counter(machine_with
         assert sampler.series(metrics.POWER_CHANNEL).values[0] == pytest.approx(POWER_W * 1000, rel=0.001)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.training
 def test_power_is_recorded_from_where_it_is_stable_and_says_what_it_is_made_of(
     machine_with_rapl, tmp_path, monkeypatch

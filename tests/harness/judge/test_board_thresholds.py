@@ -105,6 +105,7 @@ def history_of(capsys, *arguments):
     return code, {series["figure"]: series["status"] for series in document["series"]}, document
 
 
+@pytest.mark.exhaustive
 def test_history_uses_the_newest_threshold_that_the_profiles_carry(tmp_path, capsys):
     folder = nights(tmp_path, 103.0, 9150.0, all=threshold(time_share=0.02), last=threshold())
     for _ in range(2):  # read from the files, then from the index
@@ -131,6 +132,7 @@ def test_a_history_without_one_is_as_before(tmp_path, capsys):
     assert (document["threshold"], document["board_thresholds"]) == (0.02, [])
 
 
+@pytest.mark.exhaustive
 def test_a_history_leaves_out_a_night_whose_threshold_is_none(tmp_path, capsys):
     folder = nights(tmp_path, 103.0, 9150.0, last=threshold(time_share=0.2))
     _, _, document = history_of(capsys, folder)

@@ -123,6 +123,7 @@ def told(capsys: pytest.CaptureFixture, *arguments: Any, code: Optional[int] = 0
     return capsys.readouterr().out
 
 
+@pytest.mark.exhaustive
 def test_real_files_name_the_night_the_board_and_the_software(nights, tmp_path, capsys):
     document = json.loads(told(capsys, nights, "--json", code=1))
     time, power = document["series"]

@@ -115,6 +115,7 @@ def add(store: ResultsStore, spec: Dict[str, Any]) -> None:
     store.add(profile, ENVIRONMENT, spec["run"], f"2026-01-01T00:00:0{spec['second']}.000000+00:00")
 
 
+@pytest.mark.exhaustive
 @settings(max_examples=12)
 @given(
     content=st.lists(st.lists(a_profile(), min_size=1, max_size=3), min_size=1, max_size=2),

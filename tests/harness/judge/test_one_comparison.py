@@ -64,6 +64,7 @@ def of_cases(comparisons: List[Comparison]) -> Dict[Tuple[str, str], Comparison]
     return {(each.name, each.figure): each for each in comparisons if each.scope == CASES}
 
 
+@pytest.mark.exhaustive
 def test_compare_and_a_check_against_a_baseline_agree_on_200_drawn_pairs_of_results(monkeypatch):
     monkeypatch.setattr(estimates, "RESAMPLES", 50)
     # Each result is compared three times: its noise and ranks are computed once.

@@ -133,6 +133,7 @@ NET = Workload(
 """
 
 
+@pytest.mark.exhaustive
 @pytest.mark.training
 @pytest.mark.parametrize("workload", [pytest.param("lenet-mnist", marks=pytest.mark.exhaustive), "mine:NET"])
 def test_it_is_chosen_before_torch_is_loaded_and_recorded_and_is_the_first_line(
@@ -165,6 +166,8 @@ def begin(*given, **options):
     raise Begun
 recommend.recommend_mode = concurrent.histories_of = tuning._held = begin
 """
+EXHAUSTIVE = pytest.mark.exhaustive
+
 SEARCHES = {
     "recommend": 'recommend.recommend("host", workload="mine:NET", goal="energy", epochs=1)',
     "concurrent": 'concurrent.concurrent("host", training="mine:NET", inference="mine:NET", arrival_rate=1, '
@@ -174,7 +177,9 @@ SEARCHES = {
 
 
 @pytest.mark.training
-@pytest.mark.parametrize("search", SEARCHES)
+@pytest.mark.parametrize(
+    "search", [pytest.param("concurrent", marks=EXHAUSTIVE), pytest.param("recommend", marks=EXHAUSTIVE), "tuning"]
+)
 def test_searches_that_train_on_this_machine_choose_in_the_same_way(tmp_path, monkeypatch, search):
     monkeypatch.delenv(WAIT_POLICY, raising=False)
     (tmp_path / "busy.py").write_text(BUSY)

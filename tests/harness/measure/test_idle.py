@@ -111,7 +111,7 @@ def test_without_a_sensor_of_power_there_is_nothing_to_wait_for(tmp_path):
         run(first, device)
 
 
-@pytest.mark.parametrize("why", ["none", "label", "total"])
+@pytest.mark.parametrize("why", ["none", pytest.param("label", marks=pytest.mark.exhaustive), "total"])
 def test_an_idle_case_asks_for_power_before_it_begins(tmp_path, why):
     """Without a sensor, with a label that cannot be read, and on a Thor whose input has no sensor."""
     if why == "none":

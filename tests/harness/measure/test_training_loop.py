@@ -184,7 +184,7 @@ def test_starting_the_workers_is_stall_of_the_first_minibatch_and_ending_them_is
     assert max(overheads_ms) == overheads_ms[-1]
 
 
-@pytest.fixture(params=["fork", "spawn", "forkserver"])
+@pytest.fixture(params=["fork", pytest.param("spawn", marks=pytest.mark.exhaustive), "forkserver"])
 def start_method(request):
     multiprocessing.set_start_method(request.param, force=True)
     yield

@@ -65,6 +65,7 @@ def nights_of(folder: Path) -> List[Path]:
     return sorted(folder.rglob("*.sqlite"))
 
 
+@pytest.mark.exhaustive
 @given(profile=profiles)
 @settings(max_examples=8)
 def test_any_profile_is_read_back_in_every_bit(tmp_path_factory, profile):

@@ -75,6 +75,7 @@ def check_integrity(path: Path) -> None:
     connection.close()
 
 
+@pytest.mark.exhaustive
 def test_kill_9_loses_at_most_the_profile_being_written(tmp_path: Path) -> None:
     path = tmp_path / "r.sqlite"
     moments = random.Random(0)

@@ -91,7 +91,9 @@ def start_by():
 NO_DEFAULT = pytest.mark.skipif(
     multiprocessing.get_all_start_methods()[0] == "forkserver", reason="Python's default here, in whose place is fork"
 )
-SPAWNED = pytest.mark.parametrize("method", ["spawn", pytest.param("forkserver", marks=NO_DEFAULT)])
+SPAWNED = pytest.mark.parametrize(
+    "method", [pytest.param("spawn", marks=pytest.mark.exhaustive), pytest.param("forkserver", marks=NO_DEFAULT)]
+)
 
 
 @training

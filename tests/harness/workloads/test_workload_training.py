@@ -21,7 +21,13 @@ SLOW = (  # their variants do the same with less work
     "resnet18-cifar10", "bert-squad", "llama-lora-wikitext", "llama-lora-wikitext-checkpointed", "vit-b16-imagenet",
 )  # fmt: skip
 QUICK = pytest.mark.parametrize(
-    "workload", [one for one in WORKLOADS.values() if one.name not in SLOW], ids=lambda workload: workload.name
+    "workload",
+    [
+        pytest.param(workload, marks=[pytest.mark.exhaustive] if name in ("bert-squad-128", "vgg11-cifar10") else [])
+        for name, workload in WORKLOADS.items()
+        if name not in SLOW
+    ],
+    ids=lambda workload: workload.name,
 )
 
 
@@ -110,6 +116,7 @@ def test_training_data_can_be_sent_to_a_worker(workload, prepare_samples):
     assert str(copy) == str(sample)
 
 
+@pytest.mark.exhaustive
 def test_workers_by_spawn_deliver_the_same_batches(prepare_samples):
     workload = get_workload("lenet-mnist")
     batches = []

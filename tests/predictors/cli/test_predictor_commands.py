@@ -114,6 +114,7 @@ def test_strategies_choose_in_all_tables_of_several_corpora_each_with_its_own_bu
     assert sorted(map(sorted, told)) == sorted(sorted(everything - {name}) for name in everything)
 
 
+@pytest.mark.exhaustive
 def test_fit_and_predict_give_every_mode_of_the_board_with_intervals(corpus, tmp_path, capsys):
     model, out = tmp_path / "M", tmp_path / "P.csv"
     assert run("fit", "--corpus", corpus, "--target", "yolov8n-coco", "--modes", 50, "--out", model) == 0

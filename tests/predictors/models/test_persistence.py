@@ -69,6 +69,7 @@ def test_any_zip_reader_finds_json_and_plain_arrays(path):
     assert time_ms.tolist() == TABLE.time_ms.tolist()
 
 
+@pytest.mark.exhaustive
 @settings(max_examples=40)
 @given(st.data())
 def test_a_changed_byte_and_a_file_cut_off_are_noticed(tmp_path_factory, data):

@@ -153,12 +153,14 @@ MORE = {  # what may be allowed further: a factor from 1 up
 }
 
 
+@pytest.mark.exhaustive
 @given(every_mode_with((8, 16)), every_mode_with((1, 4)), LIMITS, st.sampled_from(sorted(MORE)), st.floats(1, 5))
 def test_a_looser_limit_or_a_mode_for_each_never_makes_the_plan_worse(training, inference, goal, more, factor):
     rows = training, inference
     assert promised(exact_plan(rows, MORE[more](goal, factor))) >= promised(exact_plan(rows, goal)) * (1 - 1e-9)
 
 
+@pytest.mark.exhaustive
 @given(every_mode_with((8, 16)), every_mode_with((1, 4)), LIMITS, st.sampled_from((8, 16)), st.sampled_from((1, 4)))
 def test_more_batch_sizes_never_make_the_plan_worse(training, inference, goal, training_size, inference_size):
     few = [row for row in training if row[1] == training_size], [row for row in inference if row[1] == inference_size]
