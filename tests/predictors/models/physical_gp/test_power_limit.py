@@ -148,3 +148,68 @@ def test_a_limit_that_never_varied_is_outside_the_profiled_range():
     predictor = fitted(one_limit)
     outside = predictor.unprofiled(RESNET)
     assert outside["power_limit_mw"].tolist() == (RESNET.power_limit_mw != 200_000).tolist()
+
+
+LOCKED_KHZ = np.arange(510_000, 1_410_001, 150_000)
+LIMITED_W = (150, 200, 250, 300, 400)
+BY_CLOCK = {"bound by bandwidth": 0.0, "half of it follows the clock": 0.5, "follows the clock": 1.0}
+"""Share of the work that is inversely proportional to the clock."""
+
+
+def locked_clocks(follows: float) -> Profiles:
+    """A made-up program on a made-up GPU: each locked clock under each power limit, with 0.4 % of noise.
+
+    The voltage rises with the clock from 55 % of the greatest on; a limit lowers the clock until the power keeps it.
+    """
+    random = np.random.default_rng(round(10 * follows))
+    clocks = np.linspace(0.12, 1, 400)
+    voltage = 0.65 + 0.35 * np.clip((clocks - 0.55) / 0.45, 0, None)
+    relative_time = follows / clocks + 1 - follows
+    watts = 70 + 60 * (1 - follows / 2) / relative_time + 260 * (0.5 + follows / 2) * clocks * voltage**2
+    modes, limits, times, powers = [], [], [], []
+    for limit_w in LIMITED_W:
+        for gpu_khz in LOCKED_KHZ:
+            allowed = np.flatnonzero((clocks <= gpu_khz / LOCKED_KHZ[-1]) & (watts <= limit_w))[-1]
+            modes.append([1, 1, gpu_khz, 1])
+            limits.append(1000.0 * limit_w)
+            times.append(2500 * relative_time[allowed])
+            powers.append(1000 * watts[allowed])
+    settings = Settings.of(modes, 16, "training", np.array(limits))
+    noise = np.exp(0.004 * random.normal(size=(2, len(modes))))
+    table = Profiles.at(settings, times * noise[0], powers * noise[1])
+    return dataclasses.replace(table, device="made-up", workload="program", provenance="measured")
+
+
+def errors_with_locked_clocks(follows: float, predictor: str) -> np.ndarray:
+    """Median errors of the time over five draws, in %, for 3, 5 and 10 profiles."""
+    target = make_target(locked_clocks(follows), ())
+    medians = []
+    for count in (3, 5, 10):
+        errors = []
+        for repeat in range(5):
+            rows, fitting = target.rows(count, "random", repeat), target.make(predictor, repeat)
+            fitting.fit(target.profiles(rows))
+            errors.append(target.figures(fitting.predict(target.table), rows)["time_mape"])
+        medians.append(np.median(errors))
+    return np.array(medians)
+
+
+def test_the_time_of_a_program_bound_by_bandwidth_is_seen_to_follow_no_clock():
+    assert (errors_with_locked_clocks(0.0, "physical-gp") <= [1.5, 1.0, 0.6]).all()
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("follows", BY_CLOCK.values(), ids=BY_CLOCK)
+def test_neither_ridge_nor_boosted_trees_are_half_a_point_better_under_locked_clocks(follows):
+    others = [errors_with_locked_clocks(follows, name) for name in ("ridge", "gbr")]
+    assert (errors_with_locked_clocks(follows, "physical-gp") <= np.min(others, axis=0) + 0.5).all()
+
+
+def test_draws_under_locked_clocks_come_from_each_belief_by_its_weight():
+    table = locked_clocks(0.5)
+    predictor = fitted(table.take(np.arange(0, len(table), 6)))
+    weights = predictor.posterior_.weights
+    assert len(weights) == len(power_limit.BELIEFS)
+    assert weights.sum() == pytest.approx(1)
+    prediction, drawn = predictor.predict(table), predictor.draw(table, 400, 0)
+    np.testing.assert_allclose(drawn.log_time.mean(axis=0), prediction.log_time, atol=0.04)
