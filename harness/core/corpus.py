@@ -49,7 +49,7 @@ CORPUS: Tuple[Column, ...] = (
     Column("device", str, "what training ran on: orin-agx, host, ..."),
     Column("workload", str, "resnet18-imagenet, lenet-mnist, ..."),
     Column("task", str, "training or inference", " or ".join(TASKS)),
-    Column("cpu_cores", int, "power mode: active CPU cores", _COUNT),
+    Column("cpu_cores", int, "power mode: active CPU cores; 1 if they do not matter", _COUNT),
     Column("cpu_khz", int, "power mode: CPU clock; 0 if the device has or reports none", _CLOCK),
     Column("gpu_khz", int, "power mode: GPU clock; 0 if the device has or reports none", _CLOCK),
     Column("mem_khz", int, "power mode: memory clock; 0 if the device has or reports none", _CLOCK),
@@ -276,6 +276,7 @@ def read_parquet(path: Path) -> pd.DataFrame:
 
 
 def _checked(table: pd.DataFrame, name: str) -> Tuple[pd.DataFrame, Dict[str, Fault]]:
+    table = _with_absent_settings(table)
     header = [str(column) for column in table.columns]
     missing = [column for column in CORPUS_COLUMNS if column not in header]
     if missing:
@@ -306,6 +307,31 @@ def _checked(table: pd.DataFrame, name: str) -> Tuple[pd.DataFrame, Dict[str, Fa
         for place, fault in look(sound):
             faults.setdefault(place, fault)
     return checked, faults
+
+
+def _with_absent_settings(table: pd.DataFrame) -> pd.DataFrame:
+    """The table with one core and unknown clocks where devices that are no Jetson board lack such a column.
+
+    No cores are one core. A column is not filled in if one with a similar name is there.
+    """
+    if "device" not in table.columns or any(map(_has_every_setting, set(table["device"].astype(str)))):
+        return table
+    further = [str(column) for column in table.columns if column not in (*CORPUS_COLUMNS, POWER_LIMIT.name)]
+    settings = [column for column in PowerMode._fields if column in table.columns]
+    if not settings and POWER_LIMIT.name not in table.columns:
+        return table  # it has no power mode at all
+    filled: Dict[str, Any] = {
+        column: 1 if column == "cpu_cores" else UNKNOWN_KHZ
+        for column in PowerMode._fields
+        if column not in settings and not nearest_word(column, further)
+    }
+    if "cpu_cores" in settings:
+        filled["cpu_cores"] = [1 if str(cell).strip() == "0" else cell for cell in table["cpu_cores"]]
+    return table.assign(**filled)
+
+
+def _has_every_setting(device: str) -> bool:
+    return is_board(device) and not load_board(device).power_limits_mw
 
 
 def _typed(table: pd.DataFrame) -> Tuple[pd.DataFrame, Dict[str, Fault]]:

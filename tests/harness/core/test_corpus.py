@@ -271,3 +271,35 @@ def test_the_measured_tables_of_others_are_corpora(name: str) -> None:
     table = read_corpus(path)
     assert len(table) >= 180
     assert set(table["device"]) == {name.rpartition("-")[0]}
+
+
+GPU_TABLE = pd.DataFrame({
+    "device": "my-gpu", "workload": "gemm", "task": "training", "batch_size": 16,
+    "gpu_khz": [1_410_000, 1_110_000, 810_000], "minibatch_time_ms": [10.0, 12.0, 16.0],
+    "power_mw": [290e3, 230e3, 170e3], "provenance": "measured",
+    "power_limit_mw": 300_000,
+})  # fmt: skip
+
+
+def test_a_table_of_a_gpu_may_lack_the_settings_of_its_host():
+    checked = check_corpus(GPU_TABLE)
+    assert checked["cpu_cores"].tolist() == [1] * 3
+    assert (checked[["cpu_khz", "mem_khz"]] == 0).all(axis=None)
+    assert checked["gpu_khz"].tolist() == GPU_TABLE["gpu_khz"].tolist()
+    without_clocks = check_corpus(GPU_TABLE.drop(columns="gpu_khz"))
+    assert without_clocks["gpu_khz"].tolist() == [0] * 3
+    pd.testing.assert_frame_equal(check_corpus(GPU_TABLE.assign(cpu_cores=0)), checked, check_like=True)
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        GPU_TABLE.assign(device="orin-agx"),
+        GPU_TABLE.assign(cpu_core=4),
+        GPU_TABLE.drop(columns=["gpu_khz", "power_limit_mw"]),
+    ],
+    ids=["of a board", "spelled otherwise", "without a power mode"],
+)
+def test_settings_that_may_be_forgotten_or_misspelled_are_not_made_up(table):
+    with pytest.raises(InvalidValueError, match="no column cpu_cores"):
+        check_corpus(table)
