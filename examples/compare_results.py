@@ -12,8 +12,9 @@ if len(sys.argv) > 2:
 else:
     before, after, by = "four-workers.sqlite", "no-workers.sqlite", ["workers"]
     for path, workers in ((before, 4), (after, 0)):
-        options = {"workers": workers, "strategy": "random", "profiles": 3, "power_budget": 15, "results": path}
-        jetwatt.recommend("sim:orin-nano", workload="resnet18-imagenet", **options)
+        job = jetwatt.Job("resnet18-imagenet", workers=workers)
+        search = jetwatt.Search("random", profiles=3, results=path)
+        jetwatt.recommend("sim:orin-nano", workload=job, power_w=15, search=search)
 
 comparison = jetwatt.compare(before, after, by=by)
 for change in comparison["overall"]:

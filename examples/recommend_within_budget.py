@@ -9,7 +9,8 @@ import sys
 import jetwatt
 
 device = sys.argv[1] if len(sys.argv) > 1 else "sim:orin-agx"
-answer = jetwatt.recommend(device, workload="resnet18-imagenet", power_budget=25, profiles=8, results="search.sqlite")
+search = jetwatt.Search(profiles=8, results="search.sqlite")
+answer = jetwatt.recommend(device, workload="resnet18-imagenet", power_w=25, search=search)
 
 print(answer)
 print(f"set it with: jetwatt nvpmodel-conf --board orin-agx --power-mode {answer.power_mode.name}")

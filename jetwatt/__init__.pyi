@@ -33,9 +33,12 @@ from jetwatt.judging import compare as compare
 from jetwatt.judging import history as history
 from jetwatt.reporting import report as report
 from jetwatt.results import open_results as open_results
+from predictors.choose.budget import Budget as Budget
 from predictors.choose.fitting import fit as fit
 from predictors.choose.fitting import load as load
+from predictors.choose.job import Job as Job
 from predictors.choose.recommend import recommend as recommend
+from predictors.choose.search import Search as Search
 from predictors.choose.tuning import tuning as tuning
 from predictors.contest.evaluate import evaluate as evaluate
 from predictors.contest.prior import evaluate_prior as evaluate_prior

@@ -12,7 +12,7 @@ import pytest
 import jetwatt
 from harness.__main__ import COMMANDS as HARNESS
 from harness.__main__ import main as harness
-from harness.cli.command_line import CRASHED, GROUPS, REFUSED
+from harness.cli.command_line import CRASHED, GROUPS, REFUSED, in_options, options_by_argument
 from harness.cli.options import output_file, output_folder
 from jetwatt.cli import COMMANDS as ALL
 from jetwatt.cli import main as all_commands
@@ -234,3 +234,26 @@ def test_the_name_that_was_meant_is_named(words, meant, capsys, tmp_path, monkey
     monkeypatch.chdir(tmp_path)
     assert all_commands(words.split()) == REFUSED
     assert f"; did you mean {meant}? available: " in capsys.readouterr().err
+
+
+OPTIONS = {"power_w": "--power-budget", "profiles": "--profiles", "risk": "--risk", "resume": "--resume"}
+
+
+@pytest.mark.parametrize(
+    ("error", "shown"),
+    [
+        ("power_w is -5, expected a number above 0", "--power-budget is -5, expected a number above 0"),
+        ("too few; allow more profiles= or a greater risk=", "too few; allow more --profiles or a greater --risk"),
+        ("risk=0.1 was given; omit it: device='host'", "--risk 0.1 was given; omit it: device='host'"),
+        ("give resume=True", "give --resume"),
+        ("the power of 15 profiles is at risk", "the power of 15 profiles is at risk"),
+        ("no mode: power_w is met by none", "no mode: power_w is met by none"),
+    ],
+)
+def test_an_error_of_a_call_names_the_options_of_its_command(error, shown):
+    assert in_options(error, OPTIONS) == shown
+
+
+def test_arguments_of_actions_have_options_too():
+    options = options_by_argument(parsers(next(command for command in ALL if command.name == "strategies"))[""])
+    assert options["latency_limits"] == "--latency-limits"

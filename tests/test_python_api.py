@@ -273,9 +273,8 @@ def test_results_that_do_not_exist_are_refused(tmp_path):
 
 @pytest.fixture(scope="module")
 def answer():
-    return jetwatt.recommend(
-        "sim:orin-nano", workload="resnet18-imagenet", strategy="random", profiles=3, power_budget=10
-    )
+    search = jetwatt.Search("random", profiles=3)
+    return jetwatt.recommend("sim:orin-nano", workload="resnet18-imagenet", power_w=10, search=search)
 
 
 def test_a_plot_returns_axes_and_draws_on_given_ones_and_into_a_file(model, answer, tmp_path, monkeypatch):
@@ -360,9 +359,9 @@ def test_a_call_returns_what_the_command_prints(tmp_path, capsys):
     from jetwatt.cli import main
 
     before, after = tmp_path / "before.sqlite", tmp_path / "after.sqlite"
-    options = {"strategy": "random", "profiles": 3, "power_budget": 20}
     for path in (before, after):
-        jetwatt.recommend("sim:orin-nano", workload="resnet18-imagenet", results=path, **options)
+        search = jetwatt.Search("random", profiles=3, results=path)
+        jetwatt.recommend("sim:orin-nano", workload="resnet18-imagenet", power_w=20, search=search)
     assert [case.case_id for case in jetwatt.record_baseline(before, tmp_path / "b.json").cases]
     verdicts = jetwatt.check_baseline(after, tmp_path / "b.json")
     capsys.readouterr()
@@ -415,9 +414,8 @@ def test_results_files_are_merged_and_pruned_by_calls_as_by_the_commands(tmp_pat
 
     files = [tmp_path / "a.sqlite", tmp_path / "b.sqlite"]
     for file in files:
-        jetwatt.recommend(
-            "sim:orin-nano", workload="resnet18-imagenet", strategy="random", profiles=2, power_budget=20, results=file
-        )
+        search = jetwatt.Search("random", profiles=2, results=file)
+        jetwatt.recommend("sim:orin-nano", workload="resnet18-imagenet", power_w=20, search=search)
     (tmp_path / "other.sqlite").write_text("something else")
     given, out = [*files, tmp_path / "other.sqlite"], tmp_path / "all.sqlite"
     capsys.readouterr()
@@ -519,8 +517,10 @@ def test_sizes_and_limits_may_be_numbers_of_numpy():
     ("call", "words"),
     [
         (
-            lambda folder: jetwatt.recommend("sim:orin-agx", workload="lenet-mnist", memory_limit=3000),
-            "run on a board or with --device host",
+            lambda folder: jetwatt.recommend(
+                "sim:orin-agx", workload="lenet-mnist", search=jetwatt.Search(memory_limit_mib=3000)
+            ),
+            "run on a board or with device='host'",
         ),
         (lambda folder: jetwatt.report(None, out=folder), "a report needs profiles"),
         (

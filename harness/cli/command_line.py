@@ -17,7 +17,7 @@ import signal
 import sys
 import textwrap
 import traceback
-from typing import Any, Callable, Dict, List, NamedTuple, NoReturn, Optional, Sequence, TextIO, Tuple
+from typing import Any, Callable, Dict, List, Mapping, Match, NamedTuple, NoReturn, Optional, Sequence, TextIO, Tuple
 
 import harness
 from harness.core.errors import HarnessError
@@ -91,6 +91,40 @@ class _CommandParser(argparse.ArgumentParser):
         super().error(f"{message}; {meant}" if meant else message)
 
 
+def options_by_argument(parser: argparse.ArgumentParser) -> Dict[str, str]:
+    """The option of each argument of a command and its actions, by the argument's name in Python."""
+    options: Dict[str, str] = {}
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            for own in action.choices.values():
+                options.update(options_by_argument(own))
+        elif action.option_strings:
+            options[action.dest] = action.option_strings[-1]
+    return options
+
+
+def in_options(text: str, options: Mapping[str, str]) -> str:
+    """An error of a call in the words of its command.
+
+    Errors write an argument as `power_w=` or `profiles=15`, or begin with its name, as in `power_w is -5`; each becomes
+    the option, with its value: `--power-budget`, `--profiles 15`. What is no argument of the command stays as it is.
+    """
+
+    def option_of(written: Match[str]) -> str:
+        name, value = written.groups()
+        if name not in options:
+            return written[0]
+        is_flag = value in ("", "True")
+        return options[name] if is_flag else f"{options[name]} {value.strip(QUOTES)}"
+
+    name, is_, rest = text.partition(" is ")
+    if is_ and name in options:
+        text = f"{options[name]} is {rest}"
+    return _ARGUMENT.sub(option_of, text)
+
+
+QUOTES = "'\""
+_ARGUMENT = re.compile(r"\b([a-z]\w*)=('[^']*'|\"[^\"]*\"|[\w.-]*)")
 _OPTION = re.compile(r"--[a-z][a-z-]*")
 _UNKNOWN_CHOICE = re.compile(r"invalid choice: '(.+)' \(choose from (.+)\)")
 
@@ -101,7 +135,7 @@ def run_command(
     """Run the command that the arguments name; return its exit code. `grouped` lists the commands by group."""
     words = sys.argv[1:] if argv is None else argv
     command = next((word for word in words if not word.startswith("-")), "")
-    parser = _program_parser(prog, description, commands, grouped)
+    parser, parsers = _program_parser(prog, description, commands, grouped)
     names = [known_command.name for known_command in commands]
     if words[:1] == [command] and command not in names:
         meant = nearest_word(command, names)
@@ -110,14 +144,18 @@ def run_command(
         arguments = parser.parse_args(words)
         return arguments.run(arguments)
     except HarnessError as error:
-        print(f"{prog} {command}: {shown(str(error))}", file=sys.stderr)
+        options = options_by_argument(parsers[command]) if command in parsers else {}
+        print(f"{prog} {command}: {shown(in_options(str(error), options))}", file=sys.stderr)
         return REFUSED
     except KeyboardInterrupt:  # all changes are restored by now
         print(f"{prog} {command}: interrupted", file=sys.stderr)
         return INTERRUPTED
 
 
-def _program_parser(prog: str, description: str, commands: Sequence[Command], grouped: bool) -> argparse.ArgumentParser:
+def _program_parser(
+    prog: str, description: str, commands: Sequence[Command], grouped: bool
+) -> Tuple[argparse.ArgumentParser, Mapping[str, argparse.ArgumentParser]]:
+    """The parser of a program, and those of its commands by name."""
     parser = argparse.ArgumentParser(prog=prog, description=description)
     parser.add_argument("--version", action="version", version=f"jetwatt {harness.__version__}")
     listed = parser.add_subparsers(dest="command", metavar="COMMAND", required=True, parser_class=_CommandParser)
@@ -139,7 +177,7 @@ def _program_parser(prog: str, description: str, commands: Sequence[Command], gr
         parser.formatter_class = argparse.RawDescriptionHelpFormatter
         parser.description = textwrap.fill(description, 100)
         parser.epilog = "\n".join([*lines[1:], "", "`COMMAND --help` lists the options of a command."])
-    return parser
+    return parser, listed.choices
 
 
 def run_as_program(main: Callable[[], int]) -> NoReturn:

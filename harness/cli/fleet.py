@@ -20,7 +20,7 @@ from harness.fleet import collecting, submission
 from harness.fleet.attempts import admit_avoided
 from harness.fleet.booking import MOST_HOURS, book, end_booking
 from harness.fleet.lab import Fleet, user_name
-from harness.fleet.slurm import Job, Slurm
+from harness.fleet.slurm import Slurm, SlurmJob
 
 LAB_VARIABLE = "JETWATT_LAB"
 OK_CODE, INCOMPLETE_CODE = 0, 1
@@ -192,7 +192,7 @@ def examine(fleet: Fleet, slurm: Slurm) -> Dict[str, Any]:
     return {"boards": boards, "reservations": slurm.reservations(), "submissions": unfinished, "notes": notes}
 
 
-def _holder(job: Job) -> str:
+def _holder(job: SlurmJob) -> str:
     if job.name.startswith("jetwatt-"):
         return f"slice {job.slice} of {job.name.partition('-')[2]}"
     return f"{job.user}'s {job.name} (job {job.id})"

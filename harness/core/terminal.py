@@ -142,9 +142,16 @@ class ProgressStream(Protocol):
 class Progress:
     """Writes the current work, how much is left and the time left."""
 
-    def __init__(self, stream: ProgressStream, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        stream: ProgressStream,
+        clock: Callable[[], float] = time.monotonic,
+        show: Callable[[str], None] = lambda text: None,
+    ) -> None:
+        """`show` receives the texts of results that are ready before all work is done."""
         self._stream = stream
         self._clock = clock
+        self._show = show
         self._is_terminal = stream.isatty()
         self._last_s: Optional[float] = None
         self._width = 0
@@ -168,6 +175,10 @@ class Progress:
         self._stream.write(text + "\n")
         self._stream.flush()
         self._last_s = self._clock()
+
+    def result(self, text: str) -> None:
+        """Show a result that is ready."""
+        self._show(text)
 
     def clear(self) -> None:
         if self._width:

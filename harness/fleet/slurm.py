@@ -27,7 +27,7 @@ class Node(NamedTuple):
     reason: str  # why it is drained or down; empty otherwise
 
 
-class Job(NamedTuple):
+class SlurmJob(NamedTuple):
     id: str
     user: str
     state: str  # `PENDING`, `RUNNING`, ...
@@ -78,12 +78,14 @@ class Slurm:
             for name, state, mode, reason in rows
         ]
 
-    def jobs(self, name: str = "") -> List[Job]:
+    def jobs(self, name: str = "") -> List[SlurmJob]:
         """All jobs that wait or run, arrays task by task; only those with a name, if given."""
         which = [f"--name={name}"] if name else []
         rows = self._rows("squeue", "-r", *which, "-o", "%i|%u|%T|%N|%K|%r|%j")
         return [
-            Job(number, user, state, nodes, int(place) if place.isdecimal() else None, why.replace("None", ""), called)
+            SlurmJob(
+                number, user, state, nodes, int(place) if place.isdecimal() else None, why.replace("None", ""), called
+            )
             for number, user, state, nodes, place, why, called in rows
         ]
 

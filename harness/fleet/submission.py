@@ -22,7 +22,7 @@ from harness.core.mode_orders import SAFE, order_passes
 from harness.core.power_modes import PowerMode
 from harness.core.terminal import available_hint
 from harness.fleet.lab import BoardEntry, Fleet
-from harness.fleet.slurm import Job, Slurm
+from harness.fleet.slurm import Slurm, SlurmJob
 
 USUAL_CASE_S = 45.0  # of a case, until a slice of the pool has ended: 40 minibatches, settling and overhead
 MOST_SLICES = 20000  # of an array
@@ -174,7 +174,7 @@ class Submission:
         rows = [line.split("\t") for line in path.read_text().splitlines()] if path.exists() else []
         return [LeftOut(case, why, int(attempts)) for case, why, attempts in rows]
 
-    def states(self, jobs: Sequence[Job]) -> List[SliceState]:
+    def states(self, jobs: Sequence[SlurmJob]) -> List[SliceState]:
         queued = {job.slice: job for job in jobs if job.name == self.job_name}
         return [self._state(number, queued.get(number)) for number in range(1, len(self.slices) + 1)]
 
@@ -426,7 +426,7 @@ def _queue_lost_of(slurm: Slurm, submission: Submission) -> List[int]:
         return numbers
 
 
-def _queue_again(slurm: Slurm, submission: Submission, jobs: Sequence[Job], numbers: Sequence[int]) -> None:
+def _queue_again(slurm: Slurm, submission: Submission, jobs: Sequence[SlurmJob], numbers: Sequence[int]) -> None:
     for job in jobs:
         if job.slice in numbers:
             slurm.call("scancel", job.id)

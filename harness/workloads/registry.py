@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import sys
 from pathlib import Path
-from typing import Any, Dict, List, Optional
+from typing import Any, Dict, List, Optional, Union
 
 from harness.core.cases import LOGGING, QUIET
 from harness.core.entry_points import EntryPoint, entry_points
@@ -29,28 +29,41 @@ _RESERVED = (LOGGING, QUIET, "all")
 _own: Dict[str, Workload] = {}  # users' workloads that were loaded in this process, by their names
 
 
-def get_workload(text: str) -> Workload:
-    """A workload by its name; a user's by `module:NAME`, by its entry point, or by its own name once it was loaded."""
-    registered = WORKLOADS.get(text) or _own.get(text)
+def get_workload(given: Union[str, Workload]) -> Workload:
+    """A workload by its name; a user's by `module:NAME`, by its entry point, or by its own name once it was loaded.
+
+    A `Workload` is returned as it is, and known by its name from then on; it takes the place of an earlier one of that
+    name, as after a change in a notebook.
+    """
+    if isinstance(given, Workload):
+        _refuse_taken(given, "a Workload", may_replace=True)
+        _own[given.name] = given
+        return given
+    registered = WORKLOADS.get(given) or _own.get(given)
     if registered is not None:
         return registered
-    workload = _from_module(text) if ":" in text else _from_entry_point(text)
+    workload = _from_module(given) if ":" in given else _from_entry_point(given)
     if workload is None:
         names = dict.fromkeys([*WORKLOADS, *_own, *(point.name for point in _entry_points())])
         raise UnknownNameError(
-            f"workload {text!r} is unknown",
-            f"{available_hint(text, names)}; your own is module:NAME, such as my_model:WORKLOAD",
+            f"workload {given!r} is unknown",
+            f"{available_hint(given, names)}; your own is module:NAME, such as my_model:WORKLOAD",
         )
     if not isinstance(workload, Workload):
         raise InvalidValueError(
-            f"{text} is a {type(workload).__name__}, expected a Workload", "NAME = Workload(...), from jetwatt"
+            f"{given} is a {type(workload).__name__}, expected a Workload", "NAME = Workload(...), from jetwatt"
         )
-    other = WORKLOADS.get(workload.name) or _own.get(workload.name)
+    _refuse_taken(workload, given)
+    _own[workload.name] = workload
+    return workload
+
+
+def _refuse_taken(workload: Workload, text: str, may_replace: bool = False) -> None:
+    """Refuse a name that is reserved or that of another workload; `may_replace` allows that of a user's own."""
+    other = WORKLOADS.get(workload.name) or (None if may_replace else _own.get(workload.name))
     if workload.name in _RESERVED or (other is not None and other is not workload):
         whose = "reserved" if other is None else "that of another workload"
         raise InvalidValueError(f"the name {workload.name!r} of {text} is {whose}", "give it another name")
-    _own[workload.name] = workload
-    return workload
 
 
 def _from_module(text: str) -> Any:

@@ -44,6 +44,7 @@ from harness.store.conditions import CHOSEN_BY, comparable_conditions, is_disqua
 from harness.store.frames import profiles
 from harness.store.results import ResultsStore
 from harness.workloads import get_workload
+from harness.workloads.workload import Workload
 from predictors.choose.memory_limit import MemoryLimit
 from predictors.choose.on_device import MEDIAN, PowerPeak
 from predictors.sampling import profiling_seconds
@@ -308,11 +309,12 @@ def _stored_numbers(store: ResultsStore) -> Dict[str, List[int]]:
     return numbers
 
 
-def workload_name(text: str, device: Optional[Device] = None) -> str:
+def workload_name(given: Union[str, Workload], device: Optional[Device] = None) -> str:
     """The name of a workload, of the suite's or a user's `module:NAME`; a replayed corpus names its own."""
-    if device is not None and device.provenance == "replayed" and ":" not in text:
-        return text
-    return get_workload(text).name
+    is_of_corpus = device is not None and device.provenance == "replayed"
+    if is_of_corpus and isinstance(given, str) and ":" not in given:
+        return given
+    return get_workload(given).name
 
 
 def workers_of(workload: str, given: Optional[int] = None) -> int:

@@ -5,25 +5,25 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import math
-import numbers
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, Optional, Sequence, Set, Tuple, Union
+from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Optional, Sequence, Set, Tuple, Union
 
 import numpy as np
 
 from harness.core.boards import load_board
 from harness.core.campaigns import check_media, default_medium
-from harness.core.cases import DEFAULT_MINIBATCHES, Case, CaseSettings
-from harness.core.configuration import DEFAULT_RESULTS, DEFAULT_STORAGE, FILE_NAME, load_configuration
-from harness.core.corpus import TASKS
+from harness.core.cases import Case, CaseSettings
+from harness.core.configuration import DEFAULT_RESULTS, DEFAULT_STORAGE, Configuration, load_configuration
 from harness.core.device import Device, is_pool, is_real, limits_of, named_mode
 from harness.core.errors import CannotRunError, HarnessError, InvalidValueError
 from harness.core.files import write_output
 from harness.core.mode_texts import MAXN
 from harness.core.power_modes import PowerMode
 from harness.core.terminal import Countdown, Progress, available_hint, counted
-from harness.core.units import S_PER_HOUR, mib_to_bytes, mw_to_w, s_to_ms, w_to_mw
+from harness.core.units import mib_to_bytes, mw_to_w
+from predictors.choose.budget import NO_BUDGET, Budget, goals_of, joined, limits_training, peak_mw_of
+from predictors.choose.job import Job, JobLike, batch_sizes_of, job_of, workloads_of
 from predictors.choose.on_device import MEDIAN, PowerPeak, board_of, profiler_of
 from predictors.choose.recommendation_report import (
     format_recommendation,
@@ -31,6 +31,14 @@ from predictors.choose.recommendation_report import (
     plain_mode,
     plain_recommendation,
     plain_spent,
+)
+from predictors.choose.search import (
+    USUAL_SEARCH,
+    Search,
+    most_profiles,
+    references_of,
+    refuse_without_effect,
+    strategy_of,
 )
 from predictors.choose.whole_training import (
     BoardForecast,
@@ -41,10 +49,9 @@ from predictors.choose.whole_training import (
     on_another_board,
     plain_forecasts,
 )
-from predictors.goals import OBJECTIVES, QUANTITIES, Goal, budget_in_mw
-from predictors.models.base import check_options, check_probability
+from predictors.goals import OBJECTIVES, QUANTITIES, Goal
 from predictors.profiles import Profiles
-from predictors.settings import DEFAULT_BATCH_SIZE, Settings
+from predictors.settings import Settings
 from predictors.strategies.closed_loop import OneShot
 from predictors.strategies.fixed import presets_of
 from predictors.strategies.protocol import Choice, History, Strategy
@@ -63,172 +70,78 @@ EPOCHS: Dict[str, int] = {"resnet18-imagenet": 120, "yolov8n-coco": 200, "mobile
 
 LEAST_GAIN = 0.002  # the search ends when another profile promises less than this share of the time
 
-ON_DEVICE = "closed-loop"
+POOL, LAB = "pool:", "lab.toml"
+OUT_OF_REACH = 2.0  # the ratio of a power limit to the greatest power from which on it is noted
 LOCKED_CLOCKS = 8  # of a discrete GPU that are candidates, from the least to the greatest
 RISK = 0.05  # of `one-shot`, unless given
 
 
-@dataclasses.dataclass(frozen=True)
-class Search:
-    """How power modes are searched for on a device."""
-
-    strategy: Optional[str] = None  # None for the default, or for `one-shot` if a risk is given
-    profiles: int = 15  # that may be taken
-    risk: Optional[float] = None  # of a choice by prediction: the greatest probability of breaking a limit
-    batch: Optional[int] = None  # modes chosen at once; None for 1, or for one per board of a pool
-    unprofiled: bool = False  # whether settings outside the profiled range may be chosen
-    percentile: float = MEDIAN  # of the times of minibatches
-    memory_limit_bytes: Optional[float] = None  # batch sizes that need more are not started
-    resume: bool = False  # whether stored profiles of the same conditions are taken
-
-    @property
-    def strategy_name(self) -> str:
-        return self.strategy or (ON_DEVICE if self.risk is None else "one-shot")
-
-
 def recommend(
-    device: Optional[str] = None,
+    device: str,
     *,
-    workload: Union[str, Sequence[str]],
-    pool: Optional[str] = None,
-    lab: Union[str, Path] = "lab.toml",
-    task: str = TASKS[0],
-    batch_size: Union[int, Sequence[int]] = DEFAULT_BATCH_SIZE,
-    workers: Optional[int] = None,
-    storage: Optional[str] = None,
-    epochs: Optional[float] = None,
-    goal: Optional[str] = None,
-    power_budget: Union[float, Sequence[float], None] = None,
-    peak_budget: Optional[float] = None,
-    time_limit: Optional[float] = None,
-    percentile: float = MEDIAN,
-    deadline: Optional[float] = None,
-    energy_budget: Optional[float] = None,
-    profiles: int = 15,
-    minibatches: int = DEFAULT_MINIBATCHES,
-    seed: int = 0,
-    strategy: Optional[str] = None,
-    risk: Optional[float] = None,
-    unprofiled: bool = False,
-    batch: Optional[int] = None,
-    corpus: Union[str, Path, None] = None,
-    reference: Sequence[str] = (),
-    max_temperature: Optional[float] = None,
-    memory_limit: Optional[float] = None,
-    results: Union[str, Path, None] = None,
-    resume: bool = False,
-    config: Union[str, Path] = FILE_NAME,
-    device_root: Union[str, Path] = "/",
+    workload: JobLike,
+    power_w: Union[float, Sequence[float], None] = None,
+    time_ms: Optional[float] = None,
+    goal: Union[str, Goal, None] = None,
+    budget: Budget = NO_BUDGET,
+    search: Search = USUAL_SEARCH,
     writes_conf: bool = False,
-    show: Callable[[str], None] = lambda text: None,
     progress: Optional[Progress] = None,
 ) -> Answer:
     """Profile a few power modes on a device and recommend the best one for a goal, as `jetwatt recommend` does.
 
     Args:
-        device: `sim:orin-agx`, `host`, a board's name on that board, or `replay:CORPUS.csv`.
-        workload: one of the suite's, or your own as `module:NAME`; several are searched for in turn.
-        pool: instead of `device`, boards of the fleet in `lab`.
-        lab: the fleet's lab.toml.
-        task: `training` or `inference`.
-        batch_size: samples per minibatch; several to choose from, by time per sample. The batch size changes how a
-            network learns.
-        workers: of the DataLoader; None for the papers' default: 4, or 0 for YOLO.
-        storage: medium of the data set; None for `ssd`, or for the board's own medium if it has no SSD.
-        epochs: of the whole training; None for the papers' number.
-        goal: what to minimise: `time`, `power`, `energy`, `edp`, `throughput` or `sample-energy`.
-        power_budget: maximum module power in W; several share one set of profiles.
-        peak_budget: maximum power sample in W in the chosen mode's profile.
-        time_limit: maximum minibatch time in ms.
-        percentile: of minibatch times, also for limits.
-        deadline: maximum time of the whole training in hours.
-        energy_budget: maximum energy of the whole training in Wh.
-        profiles: power modes that may be profiled.
-        minibatches: per profile.
-        seed: the same seed starts with the same modes.
-        strategy: how to search: `closed-loop`, `mdbs`, `presets` or another of docs/strategies.md.
-        risk: choose a mode by prediction, from profiles of random modes, at this probability of breaking a limit.
-        unprofiled: also choose modes with settings outside the profiled range.
-        batch: modes chosen at once, at most `profiles`; None for 1, or for one per board of a pool.
-        corpus: a file with profiles of other workloads to start from.
-        reference: which of its workloads; empty for all except the requested ones.
-        max_temperature: modes in which a sensor exceeds it, in degrees Celsius, are excluded.
-        memory_limit: maximum peak memory in MiB; a batch size that needs more, as predicted from smaller ones, is never
-            started.
-        results: a file that keeps the profiles; None keeps none, or for a pool uses its default file.
-        resume: use profiles of the same conditions in `results`.
-        config: paths of storage media and data sets.
-        device_root: root of an emulated board's /sys, /proc and /etc.
+        device: `sim:orin-agx`, `host`, a board's name on that board, or `replay:CORPUS.csv`; `pool:NAME` for boards of
+            the fleet that lab.toml describes, `pool:NAME@LAB` for that of another file.
+        workload: one of the suite's, your own as `module:NAME` or as a `Workload`, or several, which are searched for
+            in turn; or a `Job`, which also has batch sizes, workers, storage, epochs and task.
+        power_w: maximum module power in W; several share one set of profiles.
+        time_ms: maximum minibatch time in ms.
+        goal: what to minimise: `time`, `power`, `energy`, `edp`, `throughput` or `sample-energy`; or a `Goal`.
+        budget: further limits: on the peak power, or on time and energy of the whole training.
+        search: how to search, and where profiles are kept.
         writes_conf: whether the mode will be written as an nvpmodel conf, which a device without one refuses.
-        show: receives the text of each workload's recommendation when it is ready.
-        progress: receives the progress; None prints it on standard error.
+        progress: receives the progress, and the text of each workload's recommendation when it is ready; None prints
+            the progress on standard error.
 
     Raises:
-        HarnessError: the device is not available or has no power sensor, or options contradict each other. If no mode
+        HarnessError: the device is not available or has no power sensor, or arguments contradict each other. If no mode
             is expected to keep the limits, the answer has the nearest one, and `keeps_limits` is false.
     """
     # What opens and measures devices is loaded when a search begins.
-    from harness.devices.registry import open_device
     from harness.measure.contention import report_others
     from harness.store.results import ResultsStore
-    from harness.workloads import get_workload
     from predictors.choose.device_profiler import workers_of, workload_name
 
-    sizes, budgets = _numbers_of(batch_size), _numbers_of(power_budget)
-    check_options(above=True, whole=True, profiles=profiles, batch=batch, minibatches=minibatches, batch_size=sizes)
-    check_options(whole=True, seed=seed, workers=workers)
-    check_options(above=True, epochs=epochs, deadline=deadline, energy_budget=energy_budget, percentile=percentile)
-    check_options(above=True, power_budget=budgets, peak_budget=peak_budget, time_limit=time_limit)
-    check_options(above=True, max_temperature=max_temperature, memory_limit=memory_limit)
-    sizes = list(dict.fromkeys(map(int, sizes)))
-    limit_bytes = None if memory_limit is None else mib_to_bytes(memory_limit)
-    search = Search(strategy, profiles, risk, batch, unprofiled, percentile, limit_bytes, resume)
-    _refuse(device, pool, task, goal, search, reference, corpus, sizes)
+    job, budget = job_of(workload), joined(budget, power_w, time_ms)
+    _refuse(device, goal, search)
     progress = progress or Progress(sys.stderr)
-    configuration = load_configuration(Path(config))
-    if pool is None:
-        opened: Device = open_device(str(device), configuration, Path(device_root))
-    else:
-        kept = DEFAULT_RESULTS if results is None else Path(results)
-        from harness.fleet.pool import open_pool
-
-        opened = open_pool(Path(lab), pool, kept, configuration, progress.update)
+    configuration = load_configuration(Path(search.config))
+    opened = _opened(device, search, configuration, progress)
     report_others(opened, progress.line)
-    case_device = opened.name if pool is not None else str(device)
-    if percentile != MEDIAN and opened.provenance == "replayed":
-        raise InvalidValueError("a corpus has medians only", "omit --percentile")
-    if storage is not None and opened.provenance != "replayed":
-        check_media([storage], configuration)
-    if storage is None:
-        storage = default_medium(board_of(opened), configuration)
-        if storage != DEFAULT_STORAGE:
-            progress.line(f"--storage {storage}: {opened.name} has no {DEFAULT_STORAGE}")
-    if memory_limit is not None and opened.provenance != "measured":
-        what = f"{opened.name} has no peak memory to limit: its profiles are {opened.provenance}"
-        raise InvalidValueError(
-            what, "run on a board or with --device host, where there is a power sensor; or omit --memory-limit"
-        )
-    names = [workload_name(name, opened) for name in ([workload] if isinstance(workload, str) else workload)]
-    if deadline is not None or energy_budget is not None:
+    storage = _storage_of(job, opened, configuration, progress)
+    _refuse_on(opened, search, writes_conf)
+    sizes = batch_sizes_of(job)
+    names = [workload_name(each, opened) for each in workloads_of(job)]
+    if limits_training(budget):
         _refuse_more_than_an_epoch(names, max(sizes))
-    lengths = [minibatches_of_training(name, sizes[0], epochs) for name in names]
-    budgets_mw = [budget_in_mw(budget) for budget in budgets]
-    peak_mw = None if peak_budget is None else budget_in_mw(peak_budget, "peak budget")
+    lengths = [minibatches_of_training(name, sizes[0], job.epochs) for name in names]
     minimised = _of_samples(goal, sizes, opened)
-    limits = budgets_mw, peak_mw, time_limit, deadline, energy_budget
-    goals = [goals_of(minimised, *limits, length, sizes) for length in lengths]
-    if writes_conf and not board_of(opened):
-        raise InvalidValueError(f"{device} has no nvpmodel", "omit --write-conf")
-    answer = Answer(opened, case_device, peak_mw)
+    goals = [goals_of(budget, minimised, length, sizes) for length in lengths]
+    case_device = opened.name if device.startswith(POOL) else device
+    answer = Answer(opened, case_device, budget)
     device_in_corpus = board_of(opened) or getattr(opened, "board", opened.name)
-    references = _references(corpus, reference, names, task, device_in_corpus)
-    settings = CaseSettings(minibatches=minibatches, seed=seed, max_temperature_c=max_temperature)
-    with ResultsStore(Path(results)) if pool is None and results is not None else contextlib.nullcontext() as store:
+    references = references_of(search, names, job.task, device_in_corpus)
+    settings = CaseSettings(
+        minibatches=search.minibatches, seed=search.seed, max_temperature_c=search.max_temperature_c
+    )
+    keeps_here = search.results is not None and not is_pool(opened)  # a pool keeps its profiles itself
+    with ResultsStore(Path(str(search.results))) if keeps_here else contextlib.nullcontext() as store:
         for name, length, wanted in zip(names, lengths, goals):
-            where = storage, sizes[0], settings, task
+            where = storage, sizes[0], settings, job.task
             recommendations = recommend_mode(
                 opened,
-                Case(case_device, name, named_mode(opened, MAXN, name), workers_of(name, workers), *where),
+                Case(case_device, name, named_mode(opened, MAXN, name), workers_of(name, job.workers), *where),
                 wanted,
                 search,
                 batch_sizes=sizes,
@@ -236,19 +149,77 @@ def recommend(
                 store=store,
                 samples=None if length is None else length * sizes[0],
                 progress=progress,
-                peak_mw=answer.peak_mw,
+                peak_mw=peak_mw_of(budget),
             )
-            training = None
-            if deadline is not None or energy_budget is not None:
-                taken = epochs if epochs is not None else float(EPOCHS[name])
-                samples = get_workload(name).real_samples
-                training = Training(taken, samples, deadline, energy_budget, RISK if risk is None else risk)
-            show(answer.add(name, recommendations, training, time_limit))
+            training = whole_training(name, job.epochs, budget, search.risk) if limits_training(budget) else None
+            progress.result(answer.add(name, recommendations, training))
     if len(names) > 1:
         answer.share()
         for text in answer.shared_texts:
-            show("\n" + text)
+            progress.result("\n" + text)
     return answer
+
+
+def _refuse(device: str, goal: Union[str, Goal, None], search: Search) -> None:
+    """Refuse names and combinations before anything is opened."""
+    if isinstance(goal, str) and goal not in OBJECTIVES:
+        raise InvalidValueError(f"goal is {goal!r}", available_hint(goal, OBJECTIVES))
+    if search.strategy is not None and search.strategy not in STRATEGIES:
+        raise InvalidValueError(f"strategy is {search.strategy!r}", available_hint(search.strategy, STRATEGIES))
+    refuse_without_effect(search, "recommend", "check_s")
+    if device.startswith(POOL) and search.resume:
+        raise InvalidValueError("resume= does not apply to a pool", "omit it, or search on one device")
+
+
+def _opened(device: str, search: Search, configuration: Configuration, progress: Progress) -> Device:
+    """The device, or the pool of boards, of that name."""
+    if not device.startswith(POOL):
+        from harness.devices.registry import open_device
+
+        return open_device(device, configuration, Path(search.root))
+    from harness.fleet.pool import open_pool
+
+    pool, _, lab = device[len(POOL) :].partition("@")
+    kept = DEFAULT_RESULTS if search.results is None else Path(search.results)
+    return open_pool(Path(lab or LAB), pool, kept, configuration, progress.update)
+
+
+def _storage_of(job: Job, device: Device, configuration: Configuration, progress: Progress) -> str:
+    """The medium of a job's data set, by default the board's own; a medium that is unknown is refused."""
+    if job.storage is not None:
+        if device.provenance != "replayed":
+            check_media([job.storage], configuration)
+        return job.storage
+    storage = default_medium(board_of(device), configuration)
+    if storage != DEFAULT_STORAGE:
+        progress.line(f"storage {storage}: {device.name} has no {DEFAULT_STORAGE}")
+    return storage
+
+
+def _refuse_on(device: Device, search: Search, writes_conf: bool) -> None:
+    """Refuse what a device does not have."""
+    if search.percentile not in (None, MEDIAN) and device.provenance == "replayed":
+        raise InvalidValueError("a corpus has medians only", "omit percentile=")
+    if search.memory_limit_mib is not None and device.provenance != "measured":
+        what = f"{device.name} has no peak memory to limit: its profiles are {device.provenance}"
+        raise InvalidValueError(
+            what, "run on a board or with device='host', where there is a power sensor; or omit memory_limit_mib="
+        )
+    if writes_conf and not board_of(device):
+        raise InvalidValueError(f"{device.name} has no nvpmodel", "omit writes_conf=")
+
+
+def whole_training(workload: str, epochs: Optional[float], budget: Budget, risk: Optional[float]) -> Training:
+    """The whole training of a workload on its real data set, with its limits."""
+    from harness.workloads import get_workload
+
+    return Training(
+        epochs if epochs is not None else float(EPOCHS[workload]),
+        get_workload(workload).real_samples,
+        budget.deadline_h,
+        budget.energy_wh,
+        RISK if risk is None else risk,
+    )
 
 
 class Answer:
@@ -257,10 +228,10 @@ class Answer:
     `recommendations` has a list for each workload, with a recommendation for each goal.
     """
 
-    def __init__(self, device: Device, case_device: str, peak_mw: Optional[float] = None) -> None:
+    def __init__(self, device: Device, case_device: str, budget: Budget) -> None:
         self.device = device
         self.case_device = case_device  # as the cases name it
-        self.peak_mw = peak_mw
+        self.budget = budget
         self.recommendations: List[List[Recommendation]] = []
         self.trainings: List[Optional[Training]] = []  # of each workload, if the whole training has a limit
         self.boards: List[List[BoardForecast]] = []  # of each workload, the boards that can train it within its limits
@@ -299,17 +270,18 @@ class Answer:
         workload: str,
         recommendations: List[Recommendation],
         training: Optional[Training] = None,
-        time_limit: Optional[float] = None,
     ) -> str:
         """Add a workload's recommendations; returns their text.
 
-        Forecasts of `training` are for the first goal, and for minibatches that take at most `time_limit`, in ms.
+        Forecasts of `training` are for the first goal, and for minibatches within the budget's time.
         """
         self.recommendations.append(recommendations)
         self.trainings.append(training)
-        boards = [] if training is None else forecasts_of(self.device, recommendations[0], training, time_limit)
+        boards: List[BoardForecast] = []
+        if training is not None:
+            boards = forecasts_of(self.device, recommendations[0], training, self.budget.time_ms)
         self.boards.append(boards)
-        lines = [_text_of(self.device, workload, recommendations, self.peak_mw)]
+        lines = [_text_of(self.device, workload, recommendations, peak_mw_of(self.budget))]
         if is_pool(self.device):
             lines.append(self.device.describe())
         if training is not None:
@@ -334,7 +306,7 @@ class Answer:
         import pandas as pd
 
         if self.trainings[0] is None:
-            raise CannotRunError("no limit of the whole training was given", "give deadline= or energy_budget=")
+            raise CannotRunError("the whole training has no limit", "give a budget with deadline_h= or energy_wh=")
         return pd.json_normalize(plain_forecasts(self.trainings[0], self.boards[0])["boards"], sep="_")
 
     def plot(self, path: Union[str, Path, None] = None, ax: Optional[Axes] = None) -> Axes:
@@ -392,7 +364,7 @@ class Answer:
 
         board = board_of(self.device)
         if not board:
-            raise InvalidValueError(f"{self.device.name} has no nvpmodel", "omit write_conf")
+            raise InvalidValueError(f"{self.device.name} has no nvpmodel", "a mode of a board has a conf")
         on_board = self.device.name in (board, f"emulated-{board}")
         mode = self.power_mode
         base = on_board_conf(Path(root), mode) if on_board else off_board_conf(load_board(board), mode)
@@ -404,7 +376,7 @@ class Answer:
 
     def plain(self) -> Dict[str, Any]:
         """The answer as plain values, for JSON."""
-        plain = _plain(self.device, self.recommendations, self.shared, self.peak_mw)
+        plain = _plain(self.device, self.recommendations, self.shared, peak_mw_of(self.budget))
         trainings = [
             plain_forecasts(training, boards)
             for training, boards in zip(self.trainings, self.boards)
@@ -420,7 +392,7 @@ class Answer:
         if missed:
             raise CannotRunError(
                 f"no mode meets the goal: {'; '.join(recommendation.goal.describe() for recommendation in missed)}",
-                _limits_within_reach(missed[0], self.peak_mw),
+                _limits_within_reach(missed[0], peak_mw_of(self.budget)),
             )
 
 
@@ -457,7 +429,7 @@ def _refuse_more_than_an_epoch(workloads: Sequence[str], batch_size: int) -> Non
         if samples < batch_size:
             raise InvalidValueError(
                 f"a minibatch of {batch_size} samples is more than an epoch of {name}, which has {samples}",
-                "a smaller --batch-size, or neither --deadline nor --energy-budget",
+                "a smaller batch_size=, or neither deadline_h= nor energy_wh=",
             )
 
 
@@ -470,46 +442,6 @@ def minibatches_of_training(workload: str, batch_size: int, epochs: Optional[flo
 
     epochs = epochs if epochs is not None else EPOCHS.get(workload)
     return None if epochs is None else epochs * (get_workload(workload).real_samples // batch_size)
-
-
-def _numbers_of(given: Any) -> List[Any]:
-    """A number, several, or None for none, as a list; not checked yet."""
-    if given is None:
-        return []
-    return [given] if isinstance(given, (numbers.Real, str)) else list(given)
-
-
-def _refuse(
-    device: Optional[str],
-    pool: Optional[str],
-    task: str,
-    goal: Optional[str],
-    search: Search,
-    reference: Sequence[str],
-    corpus: Union[str, Path, None],
-    sizes: Sequence[int],
-) -> None:
-    """Refuse invalid options and combinations."""
-    if not sizes:
-        raise InvalidValueError("no --batch-size was given", f"omit it for {DEFAULT_BATCH_SIZE}")
-    strategy, risk, batch, profiles = search.strategy, search.risk, search.batch, search.profiles
-    for option, name, names in (("task", task, TASKS), ("goal", goal, OBJECTIVES), ("strategy", strategy, STRATEGIES)):
-        if name is not None and name not in names:
-            raise InvalidValueError(f"--{option} is {name!r}", available_hint(str(name), names))
-    if batch is not None and batch > profiles:
-        hint = f"for samples per minibatch, give --batch-size {batch}; otherwise, more --profiles"
-        raise InvalidValueError(f"--batch is {batch}, more than the {counted(profiles, 'profile')} allowed", hint)
-    if search.percentile >= 100:
-        raise InvalidValueError(f"--percentile is {search.percentile:g}, expected less than 100")
-    check_probability("--risk", risk, certain=False)
-    if risk is not None and strategy not in (None, "one-shot"):
-        raise InvalidValueError(f"--risk applies to one-shot only, and --strategy is {strategy}", "omit one of them")
-    if reference and corpus is None:
-        raise InvalidValueError("--reference names a workload of a corpus", "add --corpus FILE")
-    if (device is None) == (pool is None):
-        raise InvalidValueError("the search needs either --device or --pool", "give one of the two")
-    if pool is not None and search.resume:
-        raise InvalidValueError("--resume does not apply to a pool", "omit --resume or --pool")
 
 
 def _plain(
@@ -549,6 +481,7 @@ def _text_of(device: Device, workload: str, recommendations: Sequence[Recommenda
             allowed = "" if peak_mw is None else f", limit {mw_to_w(peak_mw):.4g} W"
             exceeded = f"; {peak.exceeded}" if peak.exceeded else ""
             lines.append(f"peak:        {mw_to_w(peak.peak_mw):.4g} W{apart}{allowed}{exceeded}")
+    lines += notes_on_power(recommendations)
     case = profiler_of(recommendations[0].history).case(recommendations[0].choice.index)
     scaled_from = device.conditions(case).get("scaled_from") if device.provenance == "simulated" else None
     if scaled_from:
@@ -556,6 +489,21 @@ def _text_of(device: Device, workload: str, recommendations: Sequence[Recommenda
             f"rough:       {workload} is not calibrated on {device.name}: scaled from {scaled_from}, to a factor of 2.2"
         )
     return "\n".join(lines)
+
+
+def notes_on_power(recommendations: Sequence[Recommendation]) -> List[str]:
+    """A note on each power limit far above what any mode is expected to draw: it may be meant in another unit."""
+    notes = []
+    for recommendation in recommendations:
+        limit_mw = recommendation.goal.limits.get("power_mw", 0.0)
+        greatest_mw = float(np.exp(np.nanmax(recommendation.posterior.log_power)))
+        if limit_mw > OUT_OF_REACH * greatest_mw:
+            limit_w = mw_to_w(limit_mw)
+            notes.append(
+                f"note:        no mode draws more than about {mw_to_w(greatest_mw):.2g} W, so the power limit of "
+                f"{limit_w:g} W excludes none; it is in W, and {limit_w:g} mW are {mw_to_w(limit_w):g} W"
+            )
+    return notes
 
 
 def _limits_within_reach(recommendation: Recommendation, peak_mw: Optional[float]) -> str:
@@ -570,12 +518,12 @@ def _limits_within_reach(recommendation: Recommendation, peak_mw: Optional[float
         reachable, is_near = "", False
     elif is_uncertain:
         unsure = f"the nearest mode, {near.name}, has {figures}, but not surely enough"
-        return f"{unsure}: allow more --profiles or a greater --risk"
+        return f"{unsure}: allow more profiles= or a greater risk="
     else:
         reachable, is_near = _least_within_reach(recommendation, medians)
     allowed = reachable or f"the nearest mode, {near.name}, has {figures}"
     known = f"as far as {counted(recommendation.choice.spent.profiles, 'profile')} tell, {allowed}"
-    return f"{known}: allow that, {'more --profiles, ' if is_near else ''}or try another board or batch size"
+    return f"{known}: allow that, {'more profiles=, ' if is_near else ''}or try another board or batch size"
 
 
 NEAR_LIMIT = 1.25  # the ratio to a limit up to which more profiles may find a mode that keeps it
@@ -651,14 +599,14 @@ def recommend_mode(
             pass  # refuse a device without power before the first profile
     if device.clocks_only_fall and device.provenance == "measured":
         progress.line(
-            f"note: some releases of {device.name} can only lower clocks; if a mode is refused, reboot and use --resume"
+            f"note: some releases of {device.name} can only lower clocks; if a mode is refused, reboot and resume"
         )
     board = board_of(device)
     limits_mw = limits_of(device)
     presets, modes = presets_of(board), device.power_modes("all", case.workload)
     if limits_mw and device.provenance != "replayed":
         modes = locked_clocks(device)
-    if search.strategy_name == "presets" and device.provenance != "replayed":
+    if strategy_of(search) == "presets" and device.provenance != "replayed":
         # By name they are the vendor's complete modes: GPU clusters that a preset switches off are off.
         presets = tuple(preset._replace(has_less_gpu=False) for preset in presets)
         modes = [mode for preset in presets for mode in device.power_modes(preset.name, case.workload)]
@@ -673,7 +621,7 @@ def recommend_mode(
         )
     seed = case.settings.seed
     batch = search.batch or (len(device.boards) if is_pool(device) else 1)
-    chooser = strategy_on_device(search.strategy_name, setting, seed, LEAST_GAIN, batch)
+    chooser = strategy_on_device(strategy_of(search), setting, seed, LEAST_GAIN, batch)
     with device.session():
         profiler = DeviceProfiler(
             device,
@@ -683,11 +631,12 @@ def recommend_mode(
             power_limits_mw=limits_mw,
             store=store,
             resume=search.resume,
-            percentile=search.percentile,
-            memory_limit_bytes=search.memory_limit_bytes,
+            percentile=MEDIAN if search.percentile is None else search.percentile,
+            memory_limit_bytes=None if search.memory_limit_mib is None else mib_to_bytes(search.memory_limit_mib),
             report=progress.update,
         )
-        countdown = Countdown(min(search.profiles, len(profiler.candidates.modes)))
+        profiles = most_profiles(search)
+        countdown = Countdown(min(profiles, len(profiler.candidates.modes)))
 
         def show(line: str) -> None:
             countdown.start_one()
@@ -695,7 +644,7 @@ def recommend_mode(
             left = countdown.left()
             progress.line(f"{line}{left and f' ({left})'}")
 
-        history = History(profiler, search.profiles, show)
+        history = History(profiler, profiles, show)
         try:
             predictor = unfitted(setting, seed)()
             if peak_mw is not None:
@@ -706,7 +655,7 @@ def recommend_mode(
         except (KeyboardInterrupt, HarnessError):
             if history.taken and store is not None:
                 kept = counted(len(history.taken), "profile")
-                progress.line(f"{kept} kept in {store.path}: --resume continues from there")
+                progress.line(f"{kept} kept in {store.path}: resume to continue from there")
             raise
     progress.clear()
     return recommendations
@@ -760,7 +709,7 @@ class WithinPeak(Strategy):
             if history.profile(choice.index) is None:
                 raise CannotRunError(f"{name} cannot be profiled: {history.failed[choice.index]}")
             if choice.index not in self._peaks:
-                raise CannotRunError(f"the profile of {name} has no peak power", "omit --peak-budget")
+                raise CannotRunError(f"the profile of {name} has no peak power", "omit peak_w=")
             is_within = choice.index not in refused and history.figures(choice.index, goal)[1] <= 0
             choice = history.choice(choice.index, choice.reason, is_within)
             peak_mw = self._peaks[choice.index].peak_mw
@@ -781,69 +730,6 @@ def _peak_of(recommendation: Recommendation) -> Optional[PowerPeak]:
     return profiler_of(recommendation.history).peaks.get(recommendation.choice.index)
 
 
-def _of_samples(goal: Optional[str], sizes: Sequence[int], device: Device) -> Optional[str]:
+def _of_samples(goal: Union[str, Goal, None], sizes: Sequence[int], device: Device) -> Union[str, Goal, None]:
     """On a discrete GPU `energy` with several batch sizes is the energy to the end of an epoch, so that of a sample."""
     return "sample-energy" if goal == "energy" and len(sizes) > 1 and limits_of(device) else goal
-
-
-def goals_of(
-    goal: Optional[str],
-    power_budgets_mw: Sequence[float],
-    peak_mw: Optional[float],
-    time_limit: Optional[float],
-    deadline: Optional[float],
-    energy_budget: Optional[float],
-    minibatches: Optional[float],
-    sizes: Sequence[int],
-) -> List[Goal]:
-    """The goals of `recommend`'s options, one for each budget; `minibatches` of the whole training, or None.
-
-    With several batch sizes to choose from, the time of a sample replaces that of a minibatch.
-    """
-    limits, several = {}, len(sizes) > 1
-    name = goal or ("throughput" if several else "time")
-    if several and name in ("time", "energy", "edp"):
-        raise InvalidValueError(
-            f"--goal {name} is per minibatch, so the smallest batch size always wins",
-            "use throughput, sample-energy, or one --batch-size",
-        )
-    if time_limit is not None:
-        limits["time_ms"] = time_limit
-    whole = {"deadline": ("time_ms", "sample_time_ms"), "energy-budget": ("energy_mws", "sample_energy_mws")}
-    for option, value in (("deadline", deadline), ("energy-budget", energy_budget)):
-        if value is None:
-            continue
-        if minibatches is None:
-            raise InvalidValueError(f"--{option} limits the whole training, whose length is unknown", "give --epochs")
-        total = s_to_ms(value * S_PER_HOUR) if option == "deadline" else w_to_mw(value * S_PER_HOUR)
-        quantity, least = whole[option][several], total / minibatches / (sizes[0] if several else 1)
-        limits[quantity] = min(limits.get(quantity, math.inf), least)
-    if power_budgets_mw:
-        return [Goal(OBJECTIVES[name], {"power_mw": budget_mw, **limits}) for budget_mw in power_budgets_mw]
-    if peak_mw is not None:
-        limits["power_mw"] = peak_mw  # a peak is no less than the power
-    if not limits and name in ("time", "power"):
-        extreme = "greatest" if name == "time" else "least"
-        raise InvalidValueError(
-            f"the least {name} without any limit is always that of the {extreme} mode",
-            "give --power-budget, --peak-budget, --time-limit, --deadline or --energy-budget",
-        )
-    return [Goal(OBJECTIVES[name], limits)]
-
-
-def _references(
-    corpus: Union[str, Path, None], reference: Sequence[str], workloads: Sequence[str], task: str, device: str
-) -> Tuple[Profiles, ...]:
-    """The tables of the task to start from: of the named workloads, or of all that are not searched for."""
-    if corpus is None:
-        return ()
-    from predictors.choose.corpora import load_tables
-    from predictors.choose.targets import find_reference
-
-    tables = load_tables(corpus)
-    if reference:
-        return tuple(find_reference(tables, name, task, device) for name in reference)
-    others = [table for table in tables if table.task == task and table.workload not in workloads]
-    here = {table.workload for table in others if table.device == device}
-    kept = [table for table in others if table.device == device or table.workload not in here]
-    return tuple(table.usable() for table in kept)

@@ -2,7 +2,7 @@
 
     from jetwatt import tuning
 
-    with tuning("xavier-agx", power_budget_w=20) as tuner:
+    with tuning("xavier-agx", power_w=20) as tuner:
         for batch in loader:
             train_step(batch)          # ends with torch.cuda.synchronize() or loss.item()
             tuner.step()
@@ -39,7 +39,8 @@ import numpy as np
 from harness.board.cpu import workers_follow
 from harness.core.campaigns import default_medium
 from harness.core.cases import Case
-from harness.core.configuration import FILE_NAME, load_configuration
+from harness.core.configuration import load_configuration
+from harness.core.corpus import TASKS
 from harness.core.device import Device, is_real, named_mode
 from harness.core.errors import CannotRunError, ControlError, HarnessError, InvalidValueError
 from harness.core.metrics import POWER_CHANNEL, between
@@ -50,16 +51,24 @@ from harness.devices.registry import open_device
 from harness.devices.simulated import SimulatedDevice
 from harness.measure.contention import report_others
 from harness.measure.run import check
-from harness.workloads import get_workload
-from predictors.choose.device_profiler import power_sampler
+from predictors.choose.budget import Budget, goals_of
+from predictors.choose.device_profiler import power_sampler, workers_of, workload_name
+from predictors.choose.job import JobLike, batch_sizes_of, job_of, workloads_of
 from predictors.choose.on_device import board_of
-from predictors.goals import Goal, budget_in_mw, power_budget
-from predictors.profiles import Profiles
+from predictors.choose.search import USUAL_SEARCH, Search, most_profiles, references_of, refuse_without_effect
+from predictors.goals import Goal
+from predictors.models.base import check_number
 from predictors.settings import Settings
 from predictors.strategies.protocol import Choice, FailedMode, History, MeasuredMode, Strategy
 from predictors.strategies.registry import StrategySetting, make_closed_loop
 
 LEAST_GAIN = 0.005  # the search ends when another mode promises less than this share of the time
+
+UNUSED = (
+    *("strategy", "risk", "batch", "unprofiled", "percentile", "max_temperature_c", "memory_limit_mib", "check_s"),
+    *("results", "resume"),
+)
+"""Settings of a search that have no effect while training runs."""
 
 Power = Callable[[float, float], Optional[float]]
 """From two monotonic times in s to the median power between them in mW; None without a sample."""
@@ -118,36 +127,33 @@ class OnlineTuner:
         self,
         strategy: Strategy,
         goal: Goal,
-        modes: List[PowerMode],
+        candidates: Settings,
         apply: Callable[[PowerMode], object],
         power_mw: Power,
         *,
-        profiles: int = 15,
-        minibatches: int = 40,
+        search: Search = USUAL_SEARCH,
         settling_s: float = 3.0,
         silence_s: float = SILENCE_S,
-        batch_size: int = 16,
         report: Callable[[str], None] = lambda line: None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """Begin the search; the first mode is set at the first `step`.
 
-        `apply` sets a mode and reads it back; `profiles` modes may be tried. In each, `minibatches` count; those in the
-        first `settling_s` after a mode change do not (001 sec. 2.5: 2-3 s).
+        `apply` sets a mode and reads it back; the `profiles` of `search` are the modes that may be tried. In each, its
+        `minibatches` count; those in the first `settling_s` after a mode change do not (001 sec. 2.5: 2-3 s).
         """
-        if not modes:
+        if not len(candidates):
             raise InvalidValueError("no power mode to choose from")
-        self.candidates = Settings.of(modes, batch_size)
-        self._modes = list(modes)
+        self.candidates = candidates
         self._apply = apply
         self._power_mw = power_mw
-        self._count = minibatches
+        self._count = search.minibatches
         self._settling_s = settling_s
         self._silence_s = silence_s
         self._clock = clock
         self._requests: queue.Queue[Any] = queue.Queue()
         self._answers: queue.Queue[Any] = queue.Queue()
-        self._history = History(self, profiles, report)
+        self._history = History(self, most_profiles(search), report)
         self._goal = goal
         self._choice: Optional[Choice] = None
         self._error: Optional[BaseException] = None
@@ -252,7 +258,7 @@ class OnlineTuner:
             return
         if not self._thread.is_alive():
             if self._choice is not None:
-                self._apply(self._modes[self._choice.index])
+                self._apply(self.candidates.mode(self._choice.index))
                 self.settled = True
                 self._ended_s = self._clock()
             return
@@ -262,7 +268,7 @@ class OnlineTuner:
             return
         asked_s = self._clock()
         try:
-            self._apply(self._modes[index])
+            self._apply(self.candidates.mode(index))
             self._running = _Running(index, self._clock(), [])
         except ControlError as error:
             self._answers.put(FailedMode(str(error), self._clock() - asked_s))
@@ -272,54 +278,57 @@ class OnlineTuner:
 def tuning(
     device: str,
     *,
-    power_budget_w: Optional[float] = None,
-    goal: Optional[Goal] = None,
-    profiles: int = 15,
-    minibatches: int = 40,
-    batch_size: int = 16,
+    power_w: Optional[float] = None,
+    time_ms: Optional[float] = None,
+    goal: Union[str, Goal, None] = None,
+    workload: JobLike = "resnet18-imagenet",
+    search: Search = USUAL_SEARCH,
     interval_s: float = 1.0,
     silence_s: float = SILENCE_S,
-    references: Tuple[Profiles, ...] = (),
-    workload: str = "resnet18-imagenet",
-    root: Path = Path("/"),
-    power_mw: Optional[Power] = None,
+    meter: Optional[Power] = None,
     report: Callable[[str], None] = print,
 ) -> Iterator[OnlineTuner]:
     """Search for a power mode while the block trains; `step()` belongs after each minibatch.
 
     Args:
         device: a board's name, `host`, or `sim:BOARD` to rehearse.
-        power_budget_w: the least time under this module power; or give `goal`.
-        goal: the goal, instead of a power budget.
-        profiles: maximum number of modes to try.
-        minibatches: number that count in each mode.
-        batch_size: of the loop.
+        power_w: maximum module power in W.
+        time_ms: maximum minibatch time in ms.
+        goal: what to minimise, by a name as of `recommend`, or a `Goal`; None for the time.
+        workload: the workload that a simulated board runs in place of your loop; a `Job` has your loop's batch size.
+        search: how many modes to try, how many minibatches count in each, and a corpus of other workloads on this
+            device, which shortens the search.
         interval_s: of the power sensor.
         silence_s: the search ends if the power meter is silent for this long.
-        references: tables of other workloads on this device, which shorten the search.
-        workload: the workload that a simulated board runs in place of your loop.
-        root: root of the board's /sys, /proc and /etc.
-        power_mw: your own power meter, instead of the device's sensors.
+        meter: your own power meter, instead of the device's sensors: a function of two monotonic times in s that
+            returns the median power between them in mW, or None without a sample.
         report: receives a line for each mode that was tried.
 
     Raises:
-        CannotRunError: the device has no power sensor, or neither budget nor goal was given; while the block runs, the
-            power meter falls silent, or several modes in a row cannot be applied.
+        CannotRunError: the device has no power sensor, or no goal was given; while the block runs, the power meter
+            falls silent, or several modes in a row cannot be applied.
         ControlError: the device is in use, or the chosen mode could not be applied. However the block ends, the device
             is restored.
     """
-    if goal is None and power_budget_w is None:
-        raise CannotRunError("tuning needs a goal", "give power_budget_w=30, or goal=Goal(...)")
-    wanted = goal if goal is not None else power_budget(budget_in_mw(float(power_budget_w or 0)))
-    configuration = load_configuration(Path(FILE_NAME))
+    if goal is None and power_w is None and time_ms is None:
+        raise CannotRunError("tuning needs a goal", "give power_w=30, time_ms=100, or goal=Goal(...)")
+    refuse_without_effect(search, "tuning", *UNUSED)
+    job = job_of(workload)
+    workloads, sizes = workloads_of(job), batch_sizes_of(job)
+    if len(workloads) > 1 or len(sizes) > 1 or job.task != TASKS[0]:
+        raise InvalidValueError("tuning is of one training at one batch size", "give one workload= and one batch_size=")
+    check_number("power_w", power_w, above=True)  # one: the training ends in one mode
+    (wanted,) = goals_of(Budget(power_w, time_ms), goal, None, sizes)
+    configuration = load_configuration(Path(search.config))
+    root = Path(search.root)
     opened = open_device(device, configuration, root)
     report_others(opened, report)
-    strategy = make_closed_loop(StrategySetting(board_of(opened), references), 0, LEAST_GAIN)
-    modes = list(opened.power_mode_space())
-    options: Dict[str, Any] = {
-        "profiles": profiles, "minibatches": minibatches, "batch_size": batch_size, "silence_s": silence_s,
-        "report": report,
-    }  # fmt: skip
+    board = board_of(opened)
+    name = workload_name(workloads[0]) if isinstance(opened, SimulatedDevice) else ""
+    references = references_of(search, [name], job.task, board)
+    strategy = make_closed_loop(StrategySetting(board, references), search.seed, LEAST_GAIN)
+    candidates = Settings.of(list(opened.power_mode_space()), sizes[0])
+    options: Dict[str, Any] = {"search": search, "silence_s": silence_s, "report": report}
 
     def apply(mode: PowerMode) -> None:
         with workers_follow():
@@ -328,13 +337,14 @@ def tuning(
     with contextlib.ExitStack() as stack:
         stack.enter_context(_held(opened))
         if isinstance(opened, SimulatedDevice):
-            medium = default_medium(board_of(opened), configuration)
-            case = Case(device, get_workload(workload).name, named_mode(opened, MAXN), 4, medium, batch_size)
+            medium = job.storage or default_medium(board, configuration)
+            at_maxn = named_mode(opened, MAXN)
+            case = Case(device, name, at_maxn, workers_of(name, job.workers), medium, sizes[0])
             report(f"rehearsal on {device}, simulated: each minibatch counts as one of {case.workload}")
-            tuner: OnlineTuner = RehearsedTuner(opened, case, strategy, wanted, modes, **options)
+            tuner: OnlineTuner = RehearsedTuner(opened, case, strategy, wanted, candidates, **options)
         else:
-            meter = power_mw or stack.enter_context(_sensor(opened, interval_s, root))
-            tuner = OnlineTuner(strategy, wanted, modes, apply, meter, **options)
+            power_mw = meter or stack.enter_context(_sensor(opened, interval_s, root))
+            tuner = OnlineTuner(strategy, wanted, candidates, apply, power_mw, **options)
         try:
             yield tuner
         finally:
@@ -345,7 +355,7 @@ class RehearsedTuner(OnlineTuner):
     """Tunes on a simulated board, in its time: each `step` is a minibatch of `case` there."""
 
     def __init__(
-        self, board: SimulatedDevice, case: Case, strategy: Strategy, goal: Goal, modes: List[PowerMode], **options: Any
+        self, board: SimulatedDevice, case: Case, strategy: Strategy, goal: Goal, candidates: Settings, **options: Any
     ) -> None:
         check(case, board)
         self._now_s = 0.0
@@ -358,7 +368,13 @@ class RehearsedTuner(OnlineTuner):
 
         run_in(board.power_mode_space().greatest)
         super().__init__(
-            strategy, goal, modes, run_in, lambda start_s, end_s: self._drawn_mw, clock=lambda: self._now_s, **options
+            strategy,
+            goal,
+            candidates,
+            run_in,
+            lambda start_s, end_s: self._drawn_mw,
+            clock=lambda: self._now_s,
+            **options,
         )
 
     def step(self) -> None:
@@ -384,7 +400,7 @@ def _sensor(device: Device, interval_s: float, root: Path) -> Iterator[Power]:
         raise CannotRunError(
             f"{device.name} does not run your training loop", "tune on host, on a board, or on sim:BOARD"
         )
-    with power_sampler(device, interval_s, root, "; or give power_mw=, a meter of your own") as sampler:
+    with power_sampler(device, interval_s, root, "; or give meter=, a function of your own") as sampler:
 
         def median_mw(start_s: float, end_s: float) -> Optional[float]:
             sampler.poll()

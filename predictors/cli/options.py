@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import argparse
+import inspect
 import math
 from pathlib import Path
-from typing import List, Union
+from typing import Any, Callable, List, TypeVar, Union
 
 from harness.core.cases import DEFAULT_MINIBATCHES
 from harness.core.configuration import DEFAULT_RESULTS, FILE_NAME
 from harness.core.environment import usable_cpus
 from harness.core.errors import InvalidValueError
-from predictors.models.base import check_options
+from predictors.models.base import check_numbers
 
+Some = TypeVar("Some")
 Group = Union[argparse.ArgumentParser, argparse._ArgumentGroup]
 
 
@@ -33,7 +35,7 @@ def add_search_arguments(group: Group, profiles: int) -> None:
 
 def refuse_below(least: float, arguments: argparse.Namespace, *names: str, above: bool = False) -> None:
     """Refuse options below a number, or, with `above`, equal to it; None passes."""
-    check_options(least, above=above, **{name: getattr(arguments, name) for name in names})
+    check_numbers(least, above=above, **{name: getattr(arguments, name) for name in names})
 
 
 def numbers(option: str, text: str, example: str) -> List[float]:
@@ -52,3 +54,10 @@ def numbers(option: str, text: str, example: str) -> List[float]:
 
 def processes(arguments: argparse.Namespace) -> int:
     return arguments.jobs or usable_cpus()
+
+
+def fields_in(concept: Callable[..., Some], arguments: argparse.Namespace, **further: Any) -> Some:
+    """A dataclass that a call takes, from the options that have the names of its fields, and further fields."""
+    names = inspect.signature(concept).parameters
+    given = {name: value for name, value in vars(arguments).items() if name in names}
+    return concept(**{**given, **further})

@@ -9,14 +9,17 @@ import sys
 from pathlib import Path
 
 from harness.cli.fleet import LAB_VARIABLE
-from harness.cli.options import options_of, output_file, whole_numbers, write_json
+from harness.cli.options import output_file, whole_numbers, write_json
 from harness.core.corpus import TASKS
 from harness.core.errors import InvalidValueError
 from harness.core.terminal import Progress
 from harness.devices.board_record import root_of
+from predictors.choose.budget import Budget
+from predictors.choose.job import Job
 from predictors.choose.on_device import MEDIAN
-from predictors.choose.recommend import ON_DEVICE, Answer, recommend
-from predictors.cli.options import add_search_arguments, numbers
+from predictors.choose.recommend import POOL, Answer, recommend
+from predictors.choose.search import ON_DEVICE, Search
+from predictors.cli.options import add_search_arguments, fields_in, numbers
 from predictors.goals import OBJECTIVES
 from predictors.settings import DEFAULT_BATCH_SIZE
 from predictors.strategies.registry import STRATEGIES
@@ -45,9 +48,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--epochs", type=float, help="of the training, for hours and watt-hours saved")
     add = parser.add_argument_group("the goal").add_argument
     add("--goal", choices=tuple(OBJECTIVES), help="default: time; throughput, the time of a sample, for several sizes")
-    add("--power-budget", metavar="W[,W]", help="maximum module power; several share one set of profiles")
-    add("--peak-budget", type=float, metavar="W", help="maximum sample of module power in the chosen mode's profile")
-    add("--time-limit", type=float, metavar="MS", help="maximum minibatch time")
+    add(
+        "--power-budget",
+        dest="power_w",
+        metavar="W[,W]",
+        help="maximum module power; several share one set of profiles",
+    )
+    add(
+        "--peak-budget", dest="peak_w", type=float, metavar="W",
+        help="maximum sample of module power in the chosen mode's profile",
+    )  # fmt: skip
+    add("--time-limit", dest="time_ms", type=float, metavar="MS", help="maximum minibatch time")
     add(
         "--percentile",
         type=float,
@@ -56,11 +67,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="percentile of minibatch times, also for limits (default: 50)",
     )
     add(
-        "--deadline", type=float, metavar="HOURS",
+        "--deadline", dest="deadline_h", type=float, metavar="HOURS",
         help="maximum time of the whole training, in hours; lists the boards that keep it, with mode and risk",
     )  # fmt: skip
     add(
         "--energy-budget",
+        dest="energy_wh",
         type=float,
         metavar="WH",
         help="maximum energy of the whole training, in Wh; lists the boards too",
@@ -82,12 +94,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--reference", metavar="W[,W]", help="which of its workloads (default: all but this one)")
     add(
         "--max-temperature",
+        dest="max_temperature_c",
         type=float,
         metavar="CELSIUS",
         help="exclude modes in which a sensor exceeds it (default: from the board's trip points)",
     )
     add(
         "--memory-limit",
+        dest="memory_limit_mib",
         type=float,
         metavar="MIB",
         help="maximum peak memory; a batch size that needs more, as predicted from smaller ones, is never started",
@@ -95,26 +109,28 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--resume", action="store_true", help="use profiles of the same conditions from --results")
     add(
         "--device-root",
+        dest="root",
         type=Path,
         default=Path("/"),
         help="root of an emulated board: a tree with its /sys, or its record",
     )
     add = parser.add_argument_group("output").add_argument
     add("--json", type=output_file, metavar="OUT", help="write goal, choice, front and failed modes")
-    add("--write-conf", type=output_file, metavar="FILE", help="write an nvpmodel conf with the mode")
+    add(
+        "--write-conf",
+        dest="writes_conf",
+        type=output_file,
+        metavar="FILE",
+        help="write an nvpmodel conf with the mode",
+    )
     add("--plot", type=output_file, metavar="FILE", help="plot time and power of all modes (needs matplotlib)")
 
 
 def run(arguments: argparse.Namespace) -> int:
     _refuse(arguments)
-    options = options_of(recommend, arguments)
-    options["batch_size"] = whole_numbers("--batch-size", arguments.batch_size, "8,16,32")
-    options["device_root"] = root_of(arguments.device_root)
     workloads = arguments.workload.split(",")
-    options["reference"] = arguments.reference.split(",") if arguments.reference else ()
-    if arguments.power_budget is not None:
-        options["power_budget"] = numbers("--power-budget", arguments.power_budget, "20,30")
-    if (len(workloads) > 1 or len(options["power_budget"] or ()) > 1) and (arguments.write_conf or arguments.plot):
+    power_w = None if arguments.power_w is None else numbers("--power-budget", arguments.power_w, "20,30")
+    if (len(workloads) > 1 or len(power_w or ()) > 1) and (arguments.writes_conf or arguments.plot):
         raise InvalidValueError(
             "--write-conf and --plot take a single mode", "give one --power-budget and one --workload with them"
         )
@@ -123,37 +139,47 @@ def run(arguments: argparse.Namespace) -> int:
 
         pyplot()  # a missing matplotlib is said before any mode is profiled
     signal.signal(signal.SIGPIPE, signal.SIG_IGN)  # a closed pipe must not end this before the device is restored
+    root = root_of(arguments.root)
+    reference = arguments.reference.split(",") if arguments.reference else ()
     answer = recommend(
-        arguments.device,
-        workload=workloads,
-        **options,
-        writes_conf=arguments.write_conf is not None,
-        show=print,
-        progress=Progress(sys.stderr),
+        arguments.device or f"{POOL}{arguments.pool}@{arguments.lab}",
+        workload=fields_in(
+            Job,
+            arguments,
+            workload=workloads,
+            batch_size=whole_numbers("--batch-size", arguments.batch_size, "8,16,32"),
+        ),
+        goal=arguments.goal,
+        budget=fields_in(Budget, arguments, power_w=power_w),
+        search=fields_in(Search, arguments, root=root, reference=reference),
+        writes_conf=arguments.writes_conf is not None,
+        progress=Progress(sys.stderr, show=print),
     )
     if arguments.json:
         write_json(arguments.json, answer.plain())
     if arguments.plot:
         answer.plot(arguments.plot)
         print(f"wrote {arguments.plot}")
-    if arguments.write_conf:
-        _write_conf(arguments, options["device_root"], answer)
+    if arguments.writes_conf:
+        _write_conf(arguments.writes_conf, root, answer)
     answer.refuse_missed()
     return 0
 
 
 def _refuse(arguments: argparse.Namespace) -> None:
-    """Refuse a picture that cannot be drawn."""
+    """Refuse two places to search, or none, and a picture that cannot be drawn."""
+    if (arguments.device is None) == (arguments.pool is None):
+        raise InvalidValueError("the search needs either --device or --pool", "give one of the two")
     if arguments.plot and arguments.plot.suffix.lower() not in PICTURES:
         raise InvalidValueError(f"--plot is {arguments.plot}", f"a picture ends in {', '.join(PICTURES)}")
 
 
-def _write_conf(arguments: argparse.Namespace, root: Path, answer: Answer) -> None:
+def _write_conf(path: Path, root: Path, answer: Answer) -> None:
     """Write an nvpmodel conf with the mode: from the board's own conf on the board, else from the board's data."""
     name = "JETWATT"
-    number, on_board = answer.write_conf(arguments.write_conf, root, name)
-    print(f"wrote {arguments.write_conf}: the mode is number {number}, {name}")
-    print(f"  install, on the board:  sudo nvpmodel -f {arguments.write_conf} -m {number}")
+    number, on_board = answer.write_conf(path, root, name)
+    print(f"wrote {path}: the mode is number {number}, {name}")
+    print(f"  install, on the board:  sudo nvpmodel -f {path} -m {number}")
     print("  undo:                   sudo nvpmodel -f /etc/nvpmodel.conf -m NUMBER, as shown by `nvpmodel -q` before")
     if not on_board:
         board_command = f"jetwatt nvpmodel-conf --power-mode {answer.power_mode.name} --name {name} --out FILE"

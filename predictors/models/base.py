@@ -290,8 +290,8 @@ def check_number(name: str, value: Any, least: float = 0, *, above: bool = False
     """Refuse what is not a finite number.
 
     Args:
-        name: of the option or argument, for the error.
-        value: what was given; None, an option that was omitted, passes.
+        name: of the argument, for the error; a command shows its option instead (`harness.cli.command_line`).
+        value: what was given; None, an argument that was omitted, passes.
         least: the least allowed number.
         above: whether that number itself is refused too.
         whole: whether fractions are refused.
@@ -321,11 +321,11 @@ def check_probability(name: str, value: Any, *, certain: bool = True) -> None:
         raise InvalidValueError(f"{name} is {_shown(value)}, expected a probability between 0 and 1")
 
 
-def check_options(least: float = 0, *, above: bool = False, whole: bool = False, **options: Any) -> None:
-    """As `check_number`, of options by their names in Python; each is a number, a list of numbers, or None."""
-    for name, given in options.items():
+def check_numbers(least: float = 0, *, above: bool = False, whole: bool = False, **arguments: Any) -> None:
+    """As `check_number`, of arguments by their names; each is a number, a list of numbers, or None."""
+    for name, given in arguments.items():
         for value in given if isinstance(given, list) else [given]:
-            check_number(f"--{name.replace('_', '-')}", value, least, above=above, whole=whole)
+            check_number(name, value, least, above=above, whole=whole)
 
 
 def _is_number(value: Any) -> bool:
@@ -339,6 +339,13 @@ def _shown(value: Any) -> str:
 def listed(names: Union[str, Sequence[str]]) -> List[str]:
     """Names given as one or several."""
     return [names] if isinstance(names, str) else list(names)
+
+
+def numbers_in(given: Any) -> List[Any]:
+    """A number, several, or None for none, as a list; not checked yet."""
+    if given is None:
+        return []
+    return [given] if isinstance(given, (numbers.Real, str)) else list(given)
 
 
 def names_in(text: str, available: Iterable[str], what: str) -> List[str]:
@@ -362,7 +369,7 @@ def limits_mw_of(predictor: Predictor, power_limit: PowerLimits) -> Optional[np.
     profiled_mw = predictor.training_rows_.power_limit_mw
     if profiled_mw is None:
         if power_limit is not None:
-            raise InvalidValueError("the predictor was fitted to profiles without power limits", "omit --power-limit")
+            raise InvalidValueError("the predictor was fitted to profiles without power limits", "omit power_limit=")
         return None
     if power_limit is None:
         return np.unique(profiled_mw).astype(np.int64)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from harness.fleet import attempts as deciding
 from harness.fleet import submission
 from harness.fleet.attempts import ENDED_EARLY, HELD, QUEUED, UNNAMED, Ledger, SliceAttempt, blamed, boards_to_avoid
-from harness.fleet.slurm import Job, Node
+from harness.fleet.slurm import Node, SlurmJob
 from harness.fleet.submission import Submission
 from tests.fleet.test_slices import made, profile, store  # noqa: F401 (a fixture)
 
@@ -225,7 +225,7 @@ def test_the_only_board_in_service_waits_for_others_before_a_workload_is_left_ou
 
 
 def test_a_slice_that_was_queued_meanwhile_is_not_queued_twice(fleet):
-    own, other = (Job(f"{array}_3", "root", "RUNNING", "b1", 3, "", fleet.made.job_name) for array in (7, 8))
+    own, other = (SlurmJob(f"{array}_3", "root", "RUNNING", "b1", 3, "", fleet.made.job_name) for array in (7, 8))
     fleet.jobs = [own, other._replace(id="7_2", slice=2)]
     fleet.made.file(3, "attempts").parent.mkdir(parents=True)
     fleet.made.file(3, "attempts").write_text("\t".join(failure("b1")) + "\n")
@@ -313,7 +313,7 @@ def test_the_next_attempt_measures_what_no_board_has_measured(fleet):
 
 def test_a_waiting_slice_gets_the_boards_it_avoids_if_no_other_is_left(fleet, monkeypatch):
     fail(fleet, 3, failure("b1"))
-    waiting = Job("7_3", "root", "PENDING", "", 3, "BeginTime", fleet.made.job_name)
+    waiting = SlurmJob("7_3", "root", "PENDING", "", 3, "BeginTime", fleet.made.job_name)
     monkeypatch.setattr(submission.Slurm, "jobs", lambda self, name: [waiting])
     said = []
     for reason, updates in (("", 0), ("fan", 1), ("fan", 0)):

@@ -17,7 +17,7 @@ from harness.core.errors import CannotRunError
 from harness.devices.simulated import SimulatedDevice
 from harness.fleet import pool, submission
 from harness.fleet.lab import Fleet
-from harness.fleet.slurm import Job
+from harness.fleet.slurm import SlurmJob
 from harness.store.results import ResultsStore
 from jetwatt.cli import main
 from predictors.choose.device_profiler import DeviceProfiler
@@ -81,7 +81,9 @@ class Pool:
         return found
 
     def jobs(self, *_):
-        return [Job("1", "me", "PENDING", "", 1, "Resources", f"jetwatt-{number}") for number in range(len(self.ran))]
+        return [
+            SlurmJob("1", "me", "PENDING", "", 1, "Resources", f"jetwatt-{number}") for number in range(len(self.ran))
+        ]
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from harness.core.power_modes import PowerMode
 from harness.fleet import submission
 from harness.fleet.collecting import collect, format_missing, missing
 from harness.fleet.lab import BoardEntry
-from harness.fleet.slurm import Job
+from harness.fleet.slurm import SlurmJob
 from harness.fleet.submission import ListedCase, Slice, Submission, make_slices, ranges
 from harness.store.conditions import MEASURED_ALREADY
 from harness.store.results import ResultsStore
@@ -152,7 +152,7 @@ def test_what_slurm_prints_is_read_in_words_of_the_fleet(monkeypatch):
     slurm = submission.Slurm(Path())
     nodes = [("b1", "idle", "maxn", ""), ("b3", "allocated, boots", "maxn", ""), ("b2", "drained", "", "fan | x")]
     assert [tuple(node) for node in slurm.nodes()] == nodes
-    assert slurm.jobs() == [Job("7_3", "ada", "RUNNING", "b1", 3, "", "a|b")]
+    assert slurm.jobs() == [SlurmJob("7_3", "ada", "RUNNING", "b1", 3, "", "a|b")]
 
 
 def collected(path):
@@ -229,7 +229,7 @@ def test_missing_cases_say_why(made, tmp_path):
     )
     ended(made, 2, "held", "failed 3 times, the last time: board1 was lost")
     collect(made, tmp_path / "night.sqlite")
-    jobs = [Job("7_3", "root", "PENDING", "", 3, "Resources", made.job_name)]
+    jobs = [SlurmJob("7_3", "root", "PENDING", "", 3, "Resources", made.job_name)]
     states = made.states(jobs)
     assert [state.state for state in states] == ["done", "held", "waiting"]
     lacking = missing(made, states)
@@ -241,7 +241,7 @@ def test_missing_cases_say_why(made, tmp_path):
     assert said[0].startswith("  2: its slice is held: failed 3 times, the last time: board1 was lost (slice 2: test_")
     assert said[1:] == [f"  {len(lacking) - 2} more, for 2 other reasons"]
     assert [state.state for state in made.states([])] == ["done", "held", "gone"]
-    jobs = [Job("7_3", "root", "PENDING", "", 3, "launch failed requeued held", made.job_name)]
+    jobs = [SlurmJob("7_3", "root", "PENDING", "", 3, "launch failed requeued held", made.job_name)]
     assert made.states(jobs)[2].state == "gone"
 
 
@@ -261,7 +261,9 @@ def test_retry_clears_what_failed_and_queues_it_again(made, monkeypatch):
     ended(made, 2, "held", "failed 3 times")
     made.file(2, "attempts").write_text("a\nb\nc\n")
     made.file(2, "junit-1-board1-1.xml").write_text("<testsuite/>")
-    monkeypatch.setattr(submission.Slurm, "jobs", lambda self, name: [Job("7_2", "a", "PENDING", "", 2, "held", name)])
+    monkeypatch.setattr(
+        submission.Slurm, "jobs", lambda self, name: [SlurmJob("7_2", "a", "PENDING", "", 2, "held", name)]
+    )
     made.queued.clear()
 
     assert submission.retry(SimpleNamespace(folder=made.folder.parents[1]), made, ("held", "gone")) == [2, 3]
@@ -278,7 +280,9 @@ def test_retry_clears_what_failed_and_queues_it_again(made, monkeypatch):
 
 def test_slices_that_slurm_lost_are_queued_again_three_times_at_most(made, monkeypatch):
     fleet, said = SimpleNamespace(folder=made.folder.parents[1]), []
-    monkeypatch.setattr(submission.Slurm, "jobs", lambda self, name: [Job("7_2", "a", "RUNNING", "b", 2, "", name)])
+    monkeypatch.setattr(
+        submission.Slurm, "jobs", lambda self, name: [SlurmJob("7_2", "a", "RUNNING", "b", 2, "", name)]
+    )
     ended(made, 1, "done")
     for losses in range(5):
         made.queued.clear()
@@ -286,7 +290,7 @@ def test_slices_that_slurm_lost_are_queued_again_three_times_at_most(made, monke
         queued = [word for words in made.queued for word in words if word.startswith("--array")]
         assert queued == (["--array=3"] if losses < 3 else [])
     assert len(said) == 3
-    jobs = [Job("7_2", "a", "RUNNING", "b", 2, "", made.job_name)]
+    jobs = [SlurmJob("7_2", "a", "RUNNING", "b", 2, "", made.job_name)]
     assert made.states(jobs)[2][1:] == (
         "gone",
         "",

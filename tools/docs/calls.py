@@ -32,8 +32,8 @@ CALLS: Dict[str, Dict[str, str]] = {
     "prior learn": {"": "jetwatt.learn_prior(corpora, out=...)"},
     "published": {"": "jetwatt.published(fact=[...])"},
     "recommend": {
-        "": "jetwatt.recommend(device, workload=...)",
-        "--write-conf": "jetwatt.recommend(device, workload=..., writes_conf=True).write_conf(path)",
+        "": "jetwatt.recommend(device, workload=..., power_w=...)",
+        "--write-conf": "jetwatt.recommend(device, workload=..., power_w=..., writes_conf=True).write_conf(path)",
     },
     "report": {"": "jetwatt.report(results, out=...)"},
     "restore": {"": "jetwatt.restore(device)"},

@@ -302,8 +302,7 @@ API_GROUPS = {
     "Tables": ("harness.core.corpus", "harness.core.measured_tables", "harness.simulation.corpus"),
     "Predict": ("predictors.models", "predictors.choose.fitting"),
     "Choose a power mode": (
-        *("predictors.choose.recommend", "predictors.plans.concurrent", "predictors.choose.tuning"),
-        *("predictors.strategies", "predictors.goals"),
+        *("predictors.choose", "predictors.plans.concurrent", "predictors.strategies", "predictors.goals"),
     ),
     "Results": ("harness.store", "harness.openmetrics", "jetwatt", "harness.judge.baseline", "harness.judge.bisection"),
     "Boards and their state": ("harness.acceptance", "harness.board", "harness.measure", "harness.core.boards"),

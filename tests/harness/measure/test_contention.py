@@ -169,10 +169,10 @@ recommend.recommend_mode = concurrent.histories_of = tuning._held = begin
 EXHAUSTIVE = pytest.mark.exhaustive
 
 SEARCHES = {
-    "recommend": 'recommend.recommend("host", workload="mine:NET", goal="energy", epochs=1)',
+    "recommend": 'recommend.recommend("host", workload="mine:NET", goal="energy")',
     "concurrent": 'concurrent.concurrent("host", training="mine:NET", inference="mine:NET", arrival_rate=1, '
     "latency_limit=900)",
-    "tuning": 'tuning.tuning("host", power_budget_w=10, report=lambda text: print(text, file=sys.stderr)).__enter__()',
+    "tuning": 'tuning.tuning("host", power_w=10, report=lambda text: print(text, file=sys.stderr)).__enter__()',
 }
 
 

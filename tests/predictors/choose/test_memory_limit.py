@@ -143,8 +143,9 @@ def test_a_profile_without_memory_ends_the_search_with_the_reason():
 
 
 def test_simulated_boards_have_no_memory_to_limit():
+    search = jetwatt.Search(memory_limit_mib=900)
     with pytest.raises(InvalidValueError, match="sim:orin-agx has no peak memory to limit: its profiles are simulated"):
-        jetwatt.recommend("sim:orin-agx", workload="mobilenetv3-gld23k", power_budget=20, memory_limit=900)
+        jetwatt.recommend("sim:orin-agx", workload="mobilenetv3-gld23k", power_w=20, search=search)
 
 
 @given(st.floats(0, 1e9), st.floats(0, 1e7), st.lists(st.integers(1, 512), min_size=2, max_size=5, unique=True))
@@ -280,10 +281,9 @@ def test_recommend_starts_no_size_beyond_the_limit_and_lists_what_it_left_out(mo
     monkeypatch.setattr(board, "profile", measured_profile)
     monkeypatch.setattr(board, "provenance", "measured")
     monkeypatch.setattr(registry, "open_device", lambda *arguments: board)
-    answer = jetwatt.recommend(
-        "sim:nano", workload="mobilenetv3-gld23k", batch_size=[16, 32, 64, 128], power_budget=8, profiles=6,
-        memory_limit=1300,
-    )  # fmt: skip
+    job = jetwatt.Job("mobilenetv3-gld23k", batch_size=[16, 32, 64, 128])
+    search = jetwatt.Search(profiles=6, memory_limit_mib=1300)
+    answer = jetwatt.recommend("sim:nano", workload=job, power_w=8, search=search)
     assert set(started) >= {1, 2}
     assert max(started) <= 64
     [[recommendation]] = answer.recommendations

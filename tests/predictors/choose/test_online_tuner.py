@@ -7,15 +7,18 @@ import time
 import pytest
 
 from harness.core.errors import CannotRunError, ControlError, InvalidValueError
+from predictors.choose.search import Search
 from predictors.choose.tuning import OnlineTuner
 from predictors.contest.judged_choices import judge
 from predictors.goals import power_budget
+from predictors.settings import Settings
 from predictors.strategies.closed_loop import ClosedLoop
 from tests.predictors.strategies.strategy_examples import NearlyRight, example_table, middle_modes
 
 TABLE = example_table()
 GOAL = power_budget(25_000.0)
 MODES = [TABLE.mode(index) for index in range(len(TABLE))]
+CANDIDATES = Settings.of(MODES)
 
 
 class PretendedDevice:
@@ -41,10 +44,11 @@ class PretendedDevice:
     def train(self):
         self.now_s += TABLE.time_ms[self.place] / 1e3
 
-    def tuner(self, kind=ClosedLoop, goal=GOAL, modes=MODES, **options):
+    def tuner(self, kind=ClosedLoop, goal=GOAL, candidates=CANDIDATES, **options):
         strategy = kind(lambda: NearlyRight(TABLE, log_sd=0.03), middle_modes)
-        options = {"profiles": 10, "minibatches": 5, "settling_s": 0.2, **options}
-        return OnlineTuner(strategy, goal, modes, self.apply, self.power_mw, clock=lambda: self.now_s, **options)
+        search = Search(profiles=options.pop("profiles", 10), minibatches=options.pop("minibatches", 5))
+        options = {"search": search, "settling_s": 0.2, "clock": lambda: self.now_s, **options}
+        return OnlineTuner(strategy, goal, candidates, self.apply, self.power_mw, **options)
 
 
 def train_until(device, tuner, is_done, most=20_000):
@@ -163,7 +167,7 @@ def test_once_settled_steps_change_nothing():
 
 def test_no_mode_to_choose_from_is_refused():
     with pytest.raises(InvalidValueError, match="no power mode"):
-        PretendedDevice().tuner(modes=[])
+        PretendedDevice().tuner(candidates=CANDIDATES.take(slice(0)))
 
 
 class Failing(ClosedLoop):

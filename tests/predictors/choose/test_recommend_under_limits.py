@@ -21,6 +21,7 @@ from predictors.choose.recommendation_report import describe_saving
 from predictors.strategies.recommendation import Saving
 
 WORKLOAD, SIZES = "resnet50-imagenet", [32, 64, 128]
+JOB = jetwatt.Job(WORKLOAD, batch_size=SIZES)
 V100 = f"replay:{table_file('zeus-v100')}"
 
 
@@ -32,7 +33,7 @@ def energies():
 
 
 def test_the_least_energy_is_chosen_in_six_profiles():
-    answer = jetwatt.recommend(V100, workload=WORKLOAD, goal="energy", batch_size=SIZES, profiles=6)
+    answer = jetwatt.recommend(V100, workload=JOB, goal="energy", search=jetwatt.Search(profiles=6))
     choice = answer.recommendations[0][0].choice
     known = energies()
     assert known[choice.power_limit_mw, choice.batch_size] <= 1.03 * min(known.values())
@@ -62,7 +63,7 @@ def test_a_saving_reads_as_a_clause_with_its_verbs(hours, energy_wh, clause):
 
 def test_the_plot_names_the_recommended_power_limit_and_batch_size():
     figure = pytest.importorskip("matplotlib.figure").Figure()
-    answer = jetwatt.recommend(V100, workload=WORKLOAD, goal="energy", batch_size=SIZES, profiles=3)
+    answer = jetwatt.recommend(V100, workload=JOB, goal="energy", search=jetwatt.Search(profiles=3))
     labels = [text.get_text() for text in answer.plot(ax=figure.subplots()).get_legend().get_texts()]
     choice = answer.recommendations[0][0].choice
     name = f"power limit {choice.power_limit_mw / 1000:g} W, batch size {choice.batch_size}"
@@ -71,7 +72,7 @@ def test_the_plot_names_the_recommended_power_limit_and_batch_size():
 
 @pytest.mark.parametrize(("limit_ms", "in_ms"), [(1000.0, 23.7), (28.8, 23.7), (26.0, 23.7)])
 def test_clocks_above_those_that_were_profiled_are_expected_to_be_faster(limit_ms, in_ms):
-    answer = jetwatt.recommend("sim:v100", workload="resnet18-imagenet", time_limit=limit_ms)
+    answer = jetwatt.recommend("sim:v100", workload="resnet18-imagenet", time_ms=limit_ms)
     assert answer.keeps_limits
     assert answer.recommendations[0][0].mode.time_ms.value == pytest.approx(in_ms, rel=0.01)
 
@@ -101,19 +102,19 @@ def test_a_replayed_gpu_offers_the_limits_of_its_rows_and_replays_the_greatest_b
 
 def test_energy_of_a_minibatch_stays_refused_where_no_limit_is_set():
     with pytest.raises(jetwatt.HarnessError, match="the smallest batch size always wins"):
-        jetwatt.recommend("sim:orin-agx", workload="lenet-mnist", goal="energy", batch_size=[16, 32])
+        jetwatt.recommend("sim:orin-agx", workload=jetwatt.Job("lenet-mnist", batch_size=[16, 32]), goal="energy")
 
 
 def test_profiles_of_one_workload_keep_their_limits_as_a_reference_of_the_next():
-    both = jetwatt.recommend(
-        V100, workload=[WORKLOAD, "bert-base-uncased-squad"], goal="energy", batch_size=32, profiles=3
-    )
+    jobs = jetwatt.Job([WORKLOAD, "bert-base-uncased-squad"], batch_size=32)
+    both = jetwatt.recommend(V100, workload=jobs, goal="energy", search=jetwatt.Search(profiles=3))
     limits = [np.unique(each[0].history.profiler.candidates.power_limit_mw).tolist() for each in both.recommendations]
     assert limits[0] == limits[1] == list(range(100_000, 250_001, 25_000))
 
 
 def test_a_simulated_gpu_is_searched_by_limit_clock_and_batch_size_and_stays_marked_as_simulated():
-    answer = jetwatt.recommend("sim:a40", workload="bert-squad", goal="energy", batch_size=[8, 32], profiles=4)
+    job, search = jetwatt.Job("bert-squad", batch_size=[8, 32]), jetwatt.Search(profiles=4)
+    answer = jetwatt.recommend("sim:a40", workload=job, goal="energy", search=search)
     candidates = answer.recommendations[0][0].history.profiler.candidates
     assert np.unique(candidates.power_limit_mw).tolist() == list(range(100_000, 300_001, 25_000))
     assert len(np.unique(candidates.modes[:, 2])) == LOCKED_CLOCKS

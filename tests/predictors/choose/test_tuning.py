@@ -10,8 +10,10 @@ import time
 import pytest
 
 from harness.board.lock import LOCK_DIR_VARIABLE
-from harness.core.errors import CannotRunError, InvalidValueError
+from harness.core.errors import CannotRunError, HarnessError, InvalidValueError
 from predictors.choose import tuning as module
+from predictors.choose.search import Search
+from predictors.goals import Goal
 
 CPUS = sorted(os.sched_getaffinity(0))
 
@@ -45,8 +47,8 @@ def test_a_meter_that_falls_silent_ends_the_block_and_puts_back_this_process_and
         return 20_000.0 if now == CPUS else None
 
     def train():
-        options = {"minibatches": 2, "silence_s": 0.05, "power_mw": meter, "report": lines.append}
-        with module.tuning("host", power_budget_w=10.0, **options) as tuner:  # another mode is tried
+        options = {"search": Search(minibatches=2), "silence_s": 0.05, "meter": meter, "report": lines.append}
+        with module.tuning("host", power_w=10.0, **options) as tuner:  # another mode is tried
             while not tuner.settled:
                 time.sleep(0.002)
                 tuner.step()
@@ -61,15 +63,31 @@ def test_a_meter_that_falls_silent_ends_the_block_and_puts_back_this_process_and
 
 
 def test_a_budget_in_milliwatts_is_refused():
-    with pytest.raises(InvalidValueError, match="30000 mW are 30 W"), module.tuning("host", power_budget_w=30_000):
+    with pytest.raises(InvalidValueError, match="30000 mW are 30 W"), module.tuning("host", power_w=30_000):
+        raise AssertionError("it began")
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({}, "give power_w=30"),
+        ({"power_w": 20, "search": Search(risk=0.1)}, "risk= of the search has no effect in tuning"),
+        ({"power_w": [20, 30]}, "power_w is"),
+        ({"goal": "power"}, "without any limit"),
+        ({"goal": Goal("time_ms", {"power_mw": 20e3}), "time_ms": -1}, "time_ms is -1"),
+    ],
+)
+def test_a_goal_that_tuning_cannot_have_is_refused_before_a_device_is_opened(monkeypatch, options, words):
+    monkeypatch.setattr(module, "open_device", lambda *given: pytest.fail("a device was opened"))
+    with pytest.raises(HarnessError, match=words), module.tuning("host", **options):
         raise AssertionError("it began")
 
 
 @pytest.mark.exhaustive
 def test_a_simulated_board_is_rehearsed_on_in_its_own_time():
     lines = []
-    how = {"profiles": 6, "minibatches": 5, "workload": "mobilenetv3-gld23k", "report": lines.append}
-    with module.tuning("sim:orin-agx", power_budget_w=25, **how) as tuner:
+    how = {"search": Search(profiles=6, minibatches=5), "workload": "mobilenetv3-gld23k", "report": lines.append}
+    with module.tuning("sim:orin-agx", power_w=25, **how) as tuner:
         while not tuner.settled:
             time.sleep(0.0002)
             tuner.step()

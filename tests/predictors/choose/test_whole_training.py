@@ -14,7 +14,7 @@ from scipy.stats import norm, t
 
 from harness.core.errors import InvalidValueError
 from harness.workloads import get_workload
-from jetwatt import recommend
+from jetwatt import Budget, Job, Search, recommend
 from predictors.choose.whole_training import Training, forecast, format_forecasts, on_another_board, plain_forecasts
 from predictors.forecast import Forecast
 from predictors.settings import Settings
@@ -100,7 +100,8 @@ def test_limits_of_power_and_minibatch_time_hold_for_the_forecast_too(measured):
 
 
 def test_a_recommendation_forecasts_within_its_power_budget():
-    answer = recommend("sim:orin-nano", workload="resnet18-imagenet", power_budget=10, deadline=9000, profiles=8)
+    options = {"budget": Budget(deadline_h=9000), "search": Search(profiles=8)}
+    answer = recommend("sim:orin-nano", workload="resnet18-imagenet", power_w=10, **options)
     [[board]] = answer.boards
     assert board.fastest.energy_wh.value / board.fastest.hours.value <= 10.0
 
@@ -131,8 +132,8 @@ def test_boards_are_a_table_and_plain_values():
 
 
 def test_one_device_says_whether_it_trains_in_time():
-    options = {"workload": "resnet18-imagenet", "strategy": "random", "profiles": 8, "epochs": 2}
-    answer = recommend("sim:orin-agx", deadline=20, energy_budget=200, **options)
+    options = {"workload": Job("resnet18-imagenet", epochs=2), "search": Search("random", profiles=8)}
+    answer = recommend("sim:orin-agx", budget=Budget(deadline_h=20, energy_wh=200), **options)
     [board] = answer.boards[0]
     assert board.feasible
     mode = next(one for one in answer.recommendations[0][0].front if one.power_mode == board.fastest.power_mode)
@@ -141,13 +142,14 @@ def test_one_device_says_whether_it_trains_in_time():
     assert board.fastest.hours.value == pytest.approx(2 * epoch_s / 3600, rel=1e-3)
     assert answer.forecasts()["feasible"].tolist() == [True]
     assert answer.plain()["training"]["boards"][0]["fastest"]["mode"] == board.fastest.power_mode.name
-    hopeless = recommend("sim:orin-agx", deadline=0.01, **options)
+    hopeless = recommend("sim:orin-agx", budget=Budget(deadline_h=0.01), **options)
     assert not hopeless.keeps_limits
     assert "its fastest mode" in hopeless.boards[0][0].why_not
 
 
-@pytest.mark.parametrize("limit", [{"deadline": 6.0}, {"energy_budget": 200.0}])
+@pytest.mark.parametrize("limit", [{"deadline_h": 6.0}, {"energy_wh": 200.0}])
 @pytest.mark.parametrize("sizes", [30000, [16, 30000]])
 def test_a_minibatch_larger_than_an_epoch_is_refused_where_the_whole_training_is_limited(limit, sizes):
+    job, budget = Job("mobilenetv3-gld23k", sizes, epochs=20), Budget(**limit)
     with pytest.raises(InvalidValueError, match="30000 samples is more than an epoch of mobilenetv3-gld23k"):
-        recommend("sim:orin-agx", workload="mobilenetv3-gld23k", epochs=20, batch_size=sizes, **limit)
+        recommend("sim:orin-agx", workload=job, budget=budget)

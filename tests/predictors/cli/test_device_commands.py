@@ -96,7 +96,7 @@ def test_a_board_without_an_ssd_is_profiled_on_its_own_medium_and_the_medium_is_
     nano = ["recommend", "--device", "sim:nano", "--workload", "lenet-mnist", "--results", tmp_path / "r.sqlite"]
     code, _, err = run(capsys, *nano, *RANDOM, "--power-budget", 5, "--profiles", 3)
     assert code == 0, err
-    assert "--storage sd: sim:nano has no ssd" in err
+    assert "storage sd: sim:nano has no ssd" in err
     with ResultsStore(tmp_path / "r.sqlite", read_only=True) as store:
         assert {record.case.storage for record in store.records()} == {"sd"}
 
@@ -499,7 +499,7 @@ def test_a_search_that_a_device_ends_says_what_is_kept_and_resumes(capsys, tmp_p
     assert (code, out) == (2, "")
     assert len(board.asked) == 3 + 3
     assert "none of the last modes could be profiled" in err
-    assert f"3 profiles kept in {tmp_path / 'r.sqlite'}: --resume" in err
+    assert f"3 profiles kept in {tmp_path / 'r.sqlite'}: resume" in err
     board.end()
     code, out, _ = run(capsys, *options, "--resume")
     assert code == 0

@@ -1,0 +1,70 @@
+"""A job: what runs on a device while its power mode is chosen."""
+
+from __future__ import annotations
+
+import collections.abc
+import dataclasses
+from typing import TYPE_CHECKING, List, Optional, Sequence, Union
+
+from harness.core.corpus import TASKS
+from harness.core.errors import InvalidValueError, UnknownNameError
+from harness.core.terminal import available_hint
+from predictors.models.base import check_numbers, numbers_in
+from predictors.settings import DEFAULT_BATCH_SIZE
+
+if TYPE_CHECKING:
+    from harness.workloads.workload import Workload
+
+WorkloadLike = Union[str, "Workload"]  # a name, a user's own `module:NAME`, or the workload itself
+JobLike = Union[WorkloadLike, Sequence[WorkloadLike], "Job"]
+"""What calls take: a workload, several, or a job."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Job:
+    """What runs on a device, apart from the device and its power mode.
+
+    Attributes:
+        workload: one of the suite's, or your own as `module:NAME` or as a `Workload`; one or several.
+        batch_size: samples per minibatch; several to choose from, by time per sample. The batch size changes how a
+            network learns.
+        workers: of the DataLoader; None for the papers' default: 4, or 0 for YOLO.
+        storage: medium of the data set; None for `ssd`, or for the board's own medium if it has no SSD.
+        task: `training` or `inference`.
+        epochs: of the whole training; None for the papers' number.
+    """
+
+    workload: Union[WorkloadLike, Sequence[WorkloadLike]]
+    batch_size: Union[int, Sequence[int]] = DEFAULT_BATCH_SIZE
+    workers: Optional[int] = None
+    storage: Optional[str] = None
+    task: str = TASKS[0]
+    epochs: Optional[float] = None
+
+    def __post_init__(self) -> None:
+        """Refuse numbers and names out of range."""
+        sizes = numbers_in(self.batch_size)
+        if not sizes:
+            raise InvalidValueError("no batch_size= was given", f"omit it for {DEFAULT_BATCH_SIZE}")
+        check_numbers(above=True, whole=True, batch_size=sizes)
+        check_numbers(whole=True, workers=self.workers)
+        check_numbers(above=True, epochs=self.epochs)
+        if self.task not in TASKS:
+            raise UnknownNameError(f"task is {self.task!r}", available_hint(str(self.task), TASKS))
+
+
+def job_of(given: JobLike) -> Job:
+    """A job as it is; workloads as a job with the defaults."""
+    return given if isinstance(given, Job) else Job(given)
+
+
+def workloads_of(job: Job) -> List[WorkloadLike]:
+    """The workloads of a job, also if it has one."""
+    if isinstance(job.workload, str) or not isinstance(job.workload, collections.abc.Sequence):
+        return [job.workload]
+    return list(job.workload)
+
+
+def batch_sizes_of(job: Job) -> List[int]:
+    """The batch sizes of a job, each once, also if it has one."""
+    return list(dict.fromkeys(map(int, numbers_in(job.batch_size))))
