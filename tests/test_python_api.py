@@ -470,9 +470,9 @@ def test_a_simulated_corpus_is_on_the_medium_of_its_board_and_written_as_by_the_
 @pytest.mark.exhaustive
 def test_concurrent_and_report_are_calls(tmp_path):
     plans = jetwatt.concurrent(
-        "sim:orin-agx", training="resnet18-imagenet", inference="mobilenetv3-gld23k",
-        arrival_rate=20, latency_limit=800, inference_batches=(1, 4), duration=10,
-        profiles=8, ways=["interleaved"], results=tmp_path / "r.sqlite",
+        "sim:orin-agx", training="resnet18-imagenet", inference=jetwatt.Job("mobilenetv3-gld23k", [1, 4]),
+        arrival_rate=20, latency_ms=800, ways=["interleaved"],
+        search=jetwatt.Search(profiles=8, check_s=10, results=tmp_path / "r.sqlite"),
     )  # fmt: skip
     assert plans.keeps_limits
     assert plans.plain()["way"] == "interleaved"
@@ -480,6 +480,28 @@ def test_concurrent_and_report_are_calls(tmp_path):
     pytest.importorskip("vl_convert")
     written = jetwatt.report(tmp_path / "r.sqlite", out=tmp_path / "report")
     assert written.page.exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"search": jetwatt.Search(percentile=90)}, "percentile is 90; latencies have percentiles 95 and 99"),
+        ({"search": jetwatt.Search(risk=0.1)}, "risk= of the search has no effect in concurrent"),
+        ({"search": jetwatt.Search("nn")}, "strategy is 'nn'; available: .*mdbs"),
+        ({"training": jetwatt.Job("lenet-mnist", task="inference")}, "training= has the task inference"),
+        ({"inference": ["lenet-mnist", "resnet18-cifar10"]}, "inference= has several workloads"),
+        ({"latency_ms": 0}, "latency_ms is 0, expected a number above 0"),
+        ({"ways": ["both"]}, "ways= names 'both'"),
+        ({"power_w": 30_000}, "30000 mW are 30 W"),
+    ],
+)
+def test_what_a_plan_cannot_have_is_refused_before_a_device_is_opened(monkeypatch, options, words):
+    from predictors.plans import concurrent
+
+    monkeypatch.setattr(concurrent, "open_device", lambda *given: pytest.fail("a device was opened"))
+    usual = {"training": "lenet-mnist", "inference": "lenet-mnist", "arrival_rate": 1, "latency_ms": 100}
+    with pytest.raises(HarnessError, match=words):
+        jetwatt.concurrent("sim:orin-agx", **{**usual, **options})
 
 
 def test_a_model_of_a_gpu_predicts_each_mode_under_each_profiled_limit(tmp_path):
@@ -529,7 +551,7 @@ def test_sizes_and_limits_may_be_numbers_of_numpy():
                 training="lenet-mnist",
                 inference="lenet-mnist",
                 arrival_rate=1,
-                latency_limit=100,
+                latency_ms=100,
                 switching_ms="much",
             ),
             "the cost of a mode change is 'much'",

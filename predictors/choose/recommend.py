@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Optional, Sequence, 
 import numpy as np
 
 from harness.core.boards import load_board
-from harness.core.campaigns import check_media, default_medium
 from harness.core.cases import Case, CaseSettings
-from harness.core.configuration import DEFAULT_RESULTS, DEFAULT_STORAGE, Configuration, load_configuration
+from harness.core.configuration import DEFAULT_RESULTS, Configuration, load_configuration
 from harness.core.device import Device, is_pool, is_real, limits_of, named_mode
 from harness.core.errors import CannotRunError, HarnessError, InvalidValueError
 from harness.core.files import write_output
@@ -23,8 +22,8 @@ from harness.core.power_modes import PowerMode
 from harness.core.terminal import Countdown, Progress, available_hint, counted
 from harness.core.units import mib_to_bytes, mw_to_w
 from predictors.choose.budget import NO_BUDGET, Budget, goals_of, joined, limits_training, peak_mw_of
-from predictors.choose.job import Job, JobLike, batch_sizes_of, job_of, workloads_of
-from predictors.choose.on_device import MEDIAN, PowerPeak, board_of, profiler_of
+from predictors.choose.job import JobLike, batch_sizes_of, job_of, workloads_of
+from predictors.choose.on_device import MEDIAN, PowerPeak, board_of, profiler_of, storage_of
 from predictors.choose.recommendation_report import (
     format_recommendation,
     format_shared,
@@ -119,7 +118,7 @@ def recommend(
     configuration = load_configuration(Path(search.config))
     opened = _opened(device, search, configuration, progress)
     report_others(opened, progress.line)
-    storage = _storage_of(job, opened, configuration, progress)
+    storage = storage_of(job, opened, configuration, progress.line)
     _refuse_on(opened, search, writes_conf)
     sizes = batch_sizes_of(job)
     names = [workload_name(each, opened) for each in workloads_of(job)]
@@ -182,18 +181,6 @@ def _opened(device: str, search: Search, configuration: Configuration, progress:
     pool, _, lab = device[len(POOL) :].partition("@")
     kept = DEFAULT_RESULTS if search.results is None else Path(search.results)
     return open_pool(Path(lab or LAB), pool, kept, configuration, progress.update)
-
-
-def _storage_of(job: Job, device: Device, configuration: Configuration, progress: Progress) -> str:
-    """The medium of a job's data set, by default the board's own; a medium that is unknown is refused."""
-    if job.storage is not None:
-        if device.provenance != "replayed":
-            check_media([job.storage], configuration)
-        return job.storage
-    storage = default_medium(board_of(device), configuration)
-    if storage != DEFAULT_STORAGE:
-        progress.line(f"storage {storage}: {device.name} has no {DEFAULT_STORAGE}")
-    return storage
 
 
 def _refuse_on(device: Device, search: Search, writes_conf: bool) -> None:

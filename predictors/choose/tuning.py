@@ -37,7 +37,6 @@ from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Tu
 import numpy as np
 
 from harness.board.cpu import workers_follow
-from harness.core.campaigns import default_medium
 from harness.core.cases import Case
 from harness.core.configuration import load_configuration
 from harness.core.corpus import TASKS
@@ -54,7 +53,7 @@ from harness.measure.run import check
 from predictors.choose.budget import Budget, goals_of
 from predictors.choose.device_profiler import power_sampler, workers_of, workload_name
 from predictors.choose.job import JobLike, batch_sizes_of, job_of, workloads_of
-from predictors.choose.on_device import board_of
+from predictors.choose.on_device import board_of, storage_of
 from predictors.choose.search import USUAL_SEARCH, Search, most_profiles, references_of, refuse_without_effect
 from predictors.goals import Goal
 from predictors.models.base import check_number
@@ -337,7 +336,7 @@ def tuning(
     with contextlib.ExitStack() as stack:
         stack.enter_context(_held(opened))
         if isinstance(opened, SimulatedDevice):
-            medium = job.storage or default_medium(board, configuration)
+            medium = storage_of(job, opened, configuration, report)
             at_maxn = named_mode(opened, MAXN)
             case = Case(device, name, at_maxn, workers_of(name, job.workers), medium, sizes[0])
             report(f"rehearsal on {device}, simulated: each minibatch counts as one of {case.workload}")

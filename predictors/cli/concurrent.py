@@ -6,13 +6,15 @@ import argparse
 import signal
 import sys
 
-from harness.cli.options import options_of, output_file, whole_numbers, write_json
-from harness.core.cases import WAYS
+from harness.cli.options import output_file, whole_numbers, write_json
+from harness.core.cases import INFERENCE, WAYS
 from harness.core.errors import CannotRunError
 from harness.core.terminal import Progress
-from predictors.cli.options import add_search_arguments, numbers, refuse_below
+from predictors.choose.job import Job
+from predictors.choose.search import Search
+from predictors.cli.options import add_search_arguments, fields_in, numbers
 from predictors.plans.choice import SEARCHES
-from predictors.plans.concurrent import MEASURED, concurrent
+from predictors.plans.concurrent import MEASURED, PERCENTILES, concurrent
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -22,9 +24,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--training", required=True, metavar="W", help="workload to train; your own as module:NAME")
     add("--inference", required=True, metavar="W", help="workload that serves requests; your own as module:NAME")
     add("--arrival-rate", type=float, required=True, metavar="N", help="requests per second")
-    add("--latency-limit", type=float, required=True, metavar="MS", help="for --percentile of the requests")
-    add("--percentile", type=int, choices=(95, 99), default=95, help="in %% (default: %(default)s)")
-    add("--power-budget", type=float, metavar="W", help="maximum mean power")
+    add(
+        "--latency-limit",
+        dest="latency_ms",
+        type=float,
+        required=True,
+        metavar="MS",
+        help="for --percentile of the requests",
+    )
+    add("--percentile", type=int, choices=PERCENTILES, default=PERCENTILES[0], help="in %% (default: %(default)s)")
+    add("--power-budget", dest="power_w", type=float, metavar="W", help="maximum mean power")
     add("--batch-size", default="16", metavar="LIST", help="of the training; several to choose from (default: 16)")
     add("--inference-batches", default="1,4,16", metavar="LIST", help="to choose from (default: 1,4,16)")
     add("--workers", type=int, help="num_workers of the training (default: as in the papers: 4, or 0 for YOLO)")
@@ -37,29 +46,33 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="how both may run: %(default)s (default: all that this device supports)",
     )  # fmt: skip
     add("--strategy", choices=SEARCHES, default=SEARCHES[0], help="search strategy (default: %(default)s)")
-    add("--duration", type=float, default=30.0, metavar="S", help="of the run that checks a plan (default: 30)")
+    add(
+        "--duration", dest="check_s", type=float, default=30.0, metavar="S",
+        help="of the run that checks a plan (default: 30)",
+    )  # fmt: skip
     add_search_arguments(parser, profiles=30)
     add("--resume", action="store_true", help="take profiles of the same conditions from --results")
     add("--json", type=output_file, metavar="OUT", help="write goal, choice and outcome")
 
 
 def run(arguments: argparse.Namespace) -> int:
-    refuse_below(0, arguments, "duration", above=True)
-    refuse_below(0, arguments, "seed", "workers")
-    options = options_of(concurrent, arguments)
-    options["batch_size"] = whole_numbers("--batch-size", arguments.batch_size, "4,16,64")
-    options["inference_batches"] = whole_numbers("--inference-batches", arguments.inference_batches, "1,4,16")
-    options["ways"] = arguments.ways.split(",")
-    if arguments.switching_ms not in (None, MEASURED):
-        options["switching_ms"] = numbers("--switching-ms", arguments.switching_ms, "20")[0]
+    switching_ms = arguments.switching_ms
+    if switching_ms not in (None, MEASURED):
+        switching_ms = numbers("--switching-ms", switching_ms, "20")[0]
+    batch_sizes = whole_numbers("--batch-size", arguments.batch_size, "4,16,64")
+    inference_batches = whole_numbers("--inference-batches", arguments.inference_batches, "1,4,16")
+    training = fields_in(Job, arguments, workload=arguments.training, batch_size=batch_sizes)
     signal.signal(signal.SIGPIPE, signal.SIG_IGN)  # a closed pipe must not end this before the device is restored
     plans = concurrent(
         arguments.device,
-        training=arguments.training,
-        inference=arguments.inference,
+        training=training,
+        inference=Job(arguments.inference, inference_batches, task=INFERENCE),
         arrival_rate=arguments.arrival_rate,
-        latency_limit=arguments.latency_limit,
-        **options,
+        latency_ms=arguments.latency_ms,
+        power_w=arguments.power_w,
+        switching_ms=switching_ms,
+        ways=arguments.ways.split(","),
+        search=fields_in(Search, arguments),
         progress=Progress(sys.stderr),
     )
     print(plans)

@@ -99,7 +99,7 @@ def choose_concurrent(
     if search == HALVING and np.ptp(sizes):
         raise InvalidValueError(
             f"{HALVING} halves modes and inference batches, but several training batches are given",
-            f"give one of them, or --strategy {CLOSED_LOOP}",
+            f"give one of them, or strategy={CLOSED_LOOP!r}",
         )
     everything = sum(len(history.profiler.candidates.modes) for history in histories)
     for history in histories:

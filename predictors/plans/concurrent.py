@@ -11,19 +11,18 @@ from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tup
 
 import numpy as np
 
-from harness.core.campaigns import default_medium
 from harness.core.cases import (
     CONCURRENT,
-    DEFAULT_MINIBATCHES,
     INFERENCE,
     INTERLEAVED,
+    TRAINING,
     WAYS,
     Case,
     CaseSettings,
     Mix,
     concurrent_case,
 )
-from harness.core.configuration import FILE_NAME, load_configuration
+from harness.core.configuration import load_configuration
 from harness.core.device import Device, is_self_profiling, named_mode
 from harness.core.errors import (
     CannotRunError,
@@ -44,14 +43,23 @@ from harness.measure.run import run as run_case
 from harness.store import frames
 from harness.store.results import ResultsStore
 from predictors.choose.device_profiler import DeviceProfiler, workers_of, workload_name
-from predictors.choose.on_device import board_of, profiler_of
+from predictors.choose.job import Job, JobLike, batch_sizes_of, job_of, workloads_of
+from predictors.choose.on_device import board_of, profiler_of, storage_of
+from predictors.choose.search import USUAL_SEARCH, Search, most_profiles, refuse_without_effect
 from predictors.goals import budget_in_mw
+from predictors.models.base import check_numbers
 from predictors.plans.choice import SEARCHES, ConcurrentChoice, ConcurrentGoal, choose_concurrent
 from predictors.strategies.closed_loop import design_for
 from predictors.strategies.protocol import History
 from predictors.strategies.registry import StrategySetting, unfitted
 
 MEASURED = "measured"
+PERCENTILES = (95, 99)  # of latencies, which a profile has
+INFERENCE_BATCHES = (1, 4, 16)
+PROFILES_OF_BOTH = 30  # of training and inference together, unless given
+UNUSED = ("risk", "batch", "unprofiled", "corpus", "reference", "max_temperature_c", "memory_limit_mib")
+"""Settings of a search that have no effect on plans."""
+
 SWITCHES = 5  # changes of mode there and back, of which the median time is taken
 SLOWDOWNS = ("training_slowdown", "inference_slowdown")
 _TRIES = 3  # attempts at a plan that keeps its limits, each with a margin for the last one's error
@@ -76,85 +84,73 @@ class Attempt(NamedTuple):
 def concurrent(
     device: str,
     *,
-    training: str,
-    inference: str,
+    training: JobLike,
+    inference: JobLike,
     arrival_rate: float,
-    latency_limit: float,
-    percentile: int = 95,
-    power_budget: Optional[float] = None,
-    batch_size: Union[int, Sequence[int]] = 16,
-    inference_batches: Sequence[int] = (1, 4, 16),
-    workers: Optional[int] = None,
+    latency_ms: float,
+    power_w: Optional[float] = None,
     switching_ms: Union[float, str, None] = None,
     ways: Sequence[str] = WAYS,
-    strategy: str = SEARCHES[0],
-    duration: float = 30.0,
-    profiles: int = 30,
-    minibatches: int = DEFAULT_MINIBATCHES,
-    seed: int = 0,
-    results: Union[str, Path, None] = None,
-    resume: bool = False,
-    config: Union[str, Path] = FILE_NAME,
+    search: Search = USUAL_SEARCH,
     progress: Optional[Progress] = None,
 ) -> Plans:
     """Plan the fastest training on a device that also serves inference requests in time, as `jetwatt concurrent` does.
 
     Args:
         device: `host`, a board on that board, or `sim:orin-agx`.
-        training: the workload that is trained; your own as `module:NAME`.
-        inference: the workload that serves requests.
+        training: the workload that is trained; your own as `module:NAME` or as a `Workload`; or a `Job`, which also
+            has batch sizes to choose from, workers and storage.
+        inference: the workload that serves requests, with batches of 1, 4 or 16; or a `Job` with its own batch sizes.
         arrival_rate: requests per second.
-        latency_limit: in ms, for `percentile` % of the requests.
-        percentile: 95 or 99.
-        power_budget: maximum mean power in W.
-        batch_size: of the training; several to choose from.
-        inference_batches: batch sizes of the inference to choose from.
-        workers: of the training's DataLoader; None for the papers' default.
+        latency_ms: maximum latency in ms of the requests, at the percentile of `search`.
+        power_w: maximum mean power in W.
         switching_ms: allow a mode for each kind of work, at this cost of a mode change in ms, or `measured` here.
         ways: how both may run: `interleaved`, `processes`, `streams`.
-        strategy: `closed-loop`, `mdbs` or `brute-force`.
-        duration: of the run that checks a plan, in s.
-        profiles: maximum number of profiles of both workloads together.
-        minibatches: per profile.
-        seed: the same seed starts with the same modes.
-        results: a file that keeps the profiles; None keeps none.
-        resume: take profiles of the same conditions from `results`.
-        config: paths of storage media and data sets.
+        search: how to search: by `closed-loop`, `mdbs` or `brute-force`; at the 95th or 99th percentile of latencies.
         progress: receives the progress; None prints it on standard error.
 
     Raises:
         HarnessError: the device is not available, or cannot run the workloads or any of the ways.
     """
-    for way in ways:
-        if way not in WAYS:
-            raise UnknownNameError(f"--ways names {way!r}", available_hint(way, WAYS))
-    if isinstance(switching_ms, str) and switching_ms != MEASURED:
-        what = f"the cost of a mode change is {switching_ms!r}"
-        raise InvalidValueError(what, f"give it in ms, or {MEASURED!r} to measure it on this device")
-    budget_mw = None if power_budget is None else budget_in_mw(power_budget)
-    configuration = load_configuration(Path(config))
-    opened = open_device(device, configuration)
+    train, serve = job_of(training), serving_job(inference)
+    _refuse(train, serve, switching_ms, ways, search)
+    check_numbers(above=True, arrival_rate=arrival_rate, latency_ms=latency_ms, power_w=power_w)
+    budget_mw = None if power_w is None else budget_in_mw(power_w)
+    configuration = load_configuration(Path(search.config))
+    opened = open_device(device, configuration, Path(search.root))
     progress = progress or Progress(sys.stderr)
     report_others(opened, progress.line)
-    training_sizes = [batch_size] if isinstance(batch_size, int) else list(batch_size)
-    name, served = workload_name(training, opened), workload_name(inference, opened)
-    settings = CaseSettings(minibatches=minibatches, seed=seed)
-    medium = default_medium(board_of(opened), configuration)
+    training_sizes = batch_sizes_of(train)
+    name, served = (workload_name(workloads_of(job)[0], opened) for job in (train, serve))
+    settings = CaseSettings(minibatches=search.minibatches, seed=search.seed)
+    medium = storage_of(train, opened, configuration, progress.line)
     at_maxn = named_mode(opened, MAXN, name)
-    template = Case(opened.name, name, at_maxn, workers_of(name, workers), medium, training_sizes[0], settings)
+    template = Case(opened.name, name, at_maxn, workers_of(name, train.workers), medium, training_sizes[0], settings)
     attempts: Dict[str, List[Attempt]] = {}
     refused: Dict[str, HarnessError] = {}
     with contextlib.ExitStack() as stack:
-        store = stack.enter_context(ResultsStore(Path(results))) if results is not None else None
+        store = stack.enter_context(ResultsStore(Path(search.results))) if search.results is not None else None
         stack.enter_context(opened.session())
         switch_ms = measured_switching_ms(opened, store) if isinstance(switching_ms, str) else switching_ms
-        goal = ConcurrentGoal(arrival_rate, latency_limit, budget_mw, switch_ms, percentile=percentile)
+        percentile = int(search.percentile or PERCENTILES[0])
+        goal = ConcurrentGoal(arrival_rate, latency_ms, budget_mw, switch_ms, percentile=percentile)
         histories = histories_of(
-            opened, template, served, goal, inference_batches, progress, store, training_sizes, resume, profiles
+            opened,
+            template,
+            served,
+            goal,
+            batch_sizes_of(serve),
+            progress,
+            store,
+            training_sizes,
+            search.resume,
+            most_profiles(search, PROFILES_OF_BOTH),
         )
         for way in ways:
             try:
-                attempts[way] = find_plan(histories, goal, duration, progress, strategy, way)
+                attempts[way] = find_plan(
+                    histories, goal, search.check_s, progress, search.strategy or SEARCHES[0], way
+                )
             except (CannotRunError, ProcessEndedError) as error:
                 refused[way] = error
         for profiler in map(profiler_of, histories):
@@ -166,6 +162,34 @@ def concurrent(
     if not attempts:
         raise next(iter(refused.values()))
     return Plans(opened, template, served, goal, attempts, refused, len(training_sizes) > 1)
+
+
+def serving_job(inference: JobLike) -> Job:
+    """The job of inference, by default with several batch sizes to choose from."""
+    return inference if isinstance(inference, Job) else Job(inference, INFERENCE_BATCHES, task=INFERENCE)
+
+
+def _refuse(
+    training: Job, inference: Job, switching_ms: Union[float, str, None], ways: Sequence[str], search: Search
+) -> None:
+    """Refuse values and combinations before a device is opened."""
+    for way in ways:
+        if way not in WAYS:
+            raise UnknownNameError(f"ways= names {way!r}", available_hint(way, WAYS))
+    for name, job in (("training", training), ("inference", inference)):
+        if len(workloads_of(job)) > 1:
+            raise InvalidValueError(f"{name}= has several workloads, expected one", "plan for each of them in turn")
+    if training.task != TRAINING:
+        raise InvalidValueError(f"the job of training= has the task {training.task}", f"omit it, or give {TRAINING!r}")
+    if isinstance(switching_ms, str) and switching_ms != MEASURED:
+        what = f"the cost of a mode change is {switching_ms!r}"
+        raise InvalidValueError(what, f"give it in ms, or {MEASURED!r} to measure it on this device")
+    refuse_without_effect(search, "concurrent", *UNUSED)
+    if search.strategy is not None and search.strategy not in SEARCHES:
+        raise UnknownNameError(f"strategy is {search.strategy!r}", available_hint(search.strategy, SEARCHES))
+    if search.percentile is not None and search.percentile not in PERCENTILES:
+        what = f"percentile is {search.percentile:g}"
+        raise InvalidValueError(what, f"latencies have percentiles {' and '.join(map(str, PERCENTILES))}")
 
 
 class Plans:
@@ -213,9 +237,9 @@ class Plans:
 def measured_switching_ms(device: Device, store: Optional[ResultsStore]) -> float:
     """The cost of a mode change on this device, from runs in the results file or else measured now."""
     if is_self_profiling(device):
-        raise CannotRunError(f"{device.name} has no mode changes to measure", "give a value: --switching-ms 20")
+        raise CannotRunError(f"{device.name} has no mode changes to measure", "give a value: switching_ms=20")
     if device.clocks_only_fall:  # the least mode would be its only one until a reboot
-        raise CannotRunError(f"clocks of {device.name} may not rise again", "omit --switching-ms")
+        raise CannotRunError(f"clocks of {device.name} may not rise again", "omit switching_ms=")
     if store is not None:
         rows = frames.profiles(store, tasks=[CONCURRENT])
         costs_ms = rows.loc[rows["device_name"] == device.name, "switching_ms"].dropna()

@@ -12,7 +12,7 @@ CALLS: Dict[str, Dict[str, str]] = {
     "baseline record": {"": "jetwatt.record_baseline(results, baseline)"},
     "bisect-versions": {"": "jetwatt.bisect_versions(good, bad, among=[...])"},
     "compare": {"": "jetwatt.compare(before, after)"},
-    "concurrent": {"": "jetwatt.concurrent(device, training=..., inference=..., arrival_rate=..., latency_limit=...)"},
+    "concurrent": {"": "jetwatt.concurrent(device, training=..., inference=..., arrival_rate=..., latency_ms=...)"},
     "corpus simulate": {"": "jetwatt.simulate_corpus(board, workload, modes, out=...)"},
     "doctor": {"": "jetwatt.doctor(device)", "--accept": "jetwatt.accept(device)"},
     "evaluate": {"": "jetwatt.evaluate(corpus, target=...)"},

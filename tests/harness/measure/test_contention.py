@@ -171,7 +171,7 @@ EXHAUSTIVE = pytest.mark.exhaustive
 SEARCHES = {
     "recommend": 'recommend.recommend("host", workload="mine:NET", goal="energy")',
     "concurrent": 'concurrent.concurrent("host", training="mine:NET", inference="mine:NET", arrival_rate=1, '
-    "latency_limit=900)",
+    "latency_ms=900)",
     "tuning": 'tuning.tuning("host", power_w=10, report=lambda text: print(text, file=sys.stderr)).__enter__()',
 }
 
