@@ -37,6 +37,7 @@ from predictors.choose.budget import Budget as Budget
 from predictors.choose.fitting import fit as fit
 from predictors.choose.fitting import load as load
 from predictors.choose.job import Job as Job
+from predictors.choose.learning import Learning as Learning
 from predictors.choose.recommend import recommend as recommend
 from predictors.choose.search import Search as Search
 from predictors.choose.tuning import tuning as tuning
@@ -44,8 +45,10 @@ from predictors.contest.evaluate import evaluate as evaluate
 from predictors.contest.prior import evaluate_prior as evaluate_prior
 from predictors.contest.prior import learn_prior as learn_prior
 from predictors.contest.published import published as published
+from predictors.contest.runs import Runs as Runs
 from predictors.contest.scenario import scenario as scenario
 from predictors.contest.scenario import scenarios as scenarios
+from predictors.contest.strategies import BudgetSweep as BudgetSweep
 from predictors.contest.strategies import evaluate_strategies as evaluate_strategies
 from predictors.goals import Goal as Goal
 from predictors.goals import power_budget as power_budget

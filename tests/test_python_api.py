@@ -154,16 +154,19 @@ def test_an_evaluation_says_why_nothing_was_tested_and_keeps_results_without_uns
     from jetwatt.cli import main
 
     corpus_of().to_csv(tmp_path / "c.csv", index=False)
-    none = jetwatt.evaluate(tmp_path / "c.csv", target="resnet18-imagenet", predictors="ridge", modes=500, repeats=1)
+    none = jetwatt.evaluate(
+        tmp_path / "c.csv", target="resnet18-imagenet", predictors="ridge", modes=500, runs=jetwatt.Runs(1)
+    )
     assert "cannot fit on 500 modes" in repr(none)
     with pytest.raises(jetwatt.HarnessError, match=r"no predictor could be tested: .* cannot fit on 500 modes"):
         none.table()
     grid = ["epochs=1", "learning_rate=1e-3", "dropout=0.1", "hidden=8x8", "scaling=standard"]
-    how = {"target": "resnet18-imagenet", "predictors": "nn", "repeats": 1, "jobs": 1}
-    seen = jetwatt.evaluate(tmp_path / "c.csv", modes=60, grid=grid, **how)
+    how = {"target": "resnet18-imagenet", "predictors": "nn"}
+    once = {"grid": grid, "runs": jetwatt.Runs(1)}
+    seen = jetwatt.evaluate(tmp_path / "c.csv", modes=60, **once, **how)
     assert (len(seen.table()), seen.best) == (1, "")
-    assert "best of 1: epochs=1" in jetwatt.evaluate(tmp_path / "c.csv", modes=20, grid=grid, **how).best
-    words = [word for name, value in how.items() for word in (f"--{name}", str(value))]
+    assert "best of 1: epochs=1" in jetwatt.evaluate(tmp_path / "c.csv", modes=20, **once, **how).best
+    words = in_words({**how, "repeats": 1, "jobs": 1})
     out = tmp_path / "o.json"
     command = ["evaluate", "--corpus", str(tmp_path / "c.csv"), *words, "--modes", "60", "--json", str(out)]
     assert main([*command, "--grid", *grid]) == 2
@@ -317,7 +320,9 @@ def test_a_notebook_shows_tables_in_which_names_of_files_are_escaped(model, answ
     )
     hostile = "<script>alert(1)</script>&"
     CORPUS.assign(workload=hostile).to_csv(tmp_path / "c.csv", index=False)
-    evaluation = jetwatt.evaluate(tmp_path / "c.csv", target=hostile, predictors="ridge", modes=[20, 500], repeats=1)
+    evaluation = jetwatt.evaluate(
+        tmp_path / "c.csv", target=hostile, predictors="ridge", modes=[20, 500], runs=jetwatt.Runs(1)
+    )
     page = evaluation._repr_html_()
     assert "<script" not in page
     assert hostile in cells_of(page)[1]
@@ -342,12 +347,13 @@ def in_words(options):
 def test_a_call_of_a_papers_contest_returns_what_the_command_prints(tmp_path, capsys):
     from jetwatt.cli import main
 
-    scenario = {"predictors": "ridge", "limit": 60, "repeats": 1, "jobs": 1}
-    published = {"fact": ["F464"], "limit": 60, "repeats": 1, "jobs": 1}
-    main(["published", *in_words(published)])
-    assert capsys.readouterr().out == f"{jetwatt.published(**published)}\n"
-    main(["scenario", "G1", *in_words(scenario), "--json", str(tmp_path / "o.json")])
-    printed, returned = json.loads((tmp_path / "o.json").read_text()), jetwatt.scenario("G1", **scenario).plain()
+    scenario, published = {"predictors": "ridge", "limit": 60}, {"fact": ["F464"], "limit": 60}
+    once, runs = in_words({"repeats": 1, "jobs": 1}), jetwatt.Runs(1)
+    main(["published", *in_words(published), *once])
+    assert capsys.readouterr().out == f"{jetwatt.published(**published, runs=runs)}\n"
+    main(["scenario", "G1", *in_words(scenario), *once, "--json", str(tmp_path / "o.json")])
+    printed = json.loads((tmp_path / "o.json").read_text())
+    returned = jetwatt.scenario("G1", **scenario, runs=runs).plain()
     assert [printed[name] for name in ("title", "corpora")] == [returned[name] for name in ("title", "corpora")]
     errors = [[row["time_mape_median"] for row in plain["results"]] for plain in (printed, returned)]
     assert errors[0] == errors[1]
@@ -377,11 +383,10 @@ def test_a_call_returns_what_the_command_prints(tmp_path, capsys):
     words = "--workload", "resnet18-imagenet,yolov8n-coco", "--sample", "40", "--out", str(simulated)
     assert main(["corpus", "simulate", "--device", "orin-agx", *words]) == 0
     capsys.readouterr()
-    how = {"strategies": "random,brute-force", "target": "yolov8n-coco", "budgets": "20:40:20", "repeats": 1, "jobs": 1}
+    how = {"strategies": "random,brute-force", "target": "yolov8n-coco", "budgets": "20:40:20"}
+    contest, once = jetwatt.evaluate_strategies(simulated, **how, runs=jetwatt.Runs(1)), {"repeats": 1, "jobs": 1}
     printed_calls = {
-        ("strategies", "evaluate", "--corpus", str(simulated), *in_words(how)): (
-            jetwatt.evaluate_strategies(simulated, **how)
-        ),
+        ("strategies", "evaluate", "--corpus", str(simulated), *in_words({**how, **once})): contest,
         ("advise", "--epochs", "120", "--epoch-minutes", "5", "--workers", "0"): jetwatt.advise(120, 5, workers=0),
         ("nvpmodel-conf", "--board", "orin-agx", "--power-mode", "8c-1728-612-3199"): (
             jetwatt.nvpmodel_conf("orin-agx", "8c-1728-612-3199").text.rstrip("\n")
@@ -390,7 +395,7 @@ def test_a_call_returns_what_the_command_prints(tmp_path, capsys):
     for words, returned in printed_calls.items():
         main([*words])
         assert capsys.readouterr().out == f"{returned}\n", words
-    assert "brute-force" in jetwatt.evaluate_strategies(simulated, **how).table()["strategy"].tolist()
+    assert "brute-force" in contest.table()["strategy"].tolist()
     assert main(["prior", "learn", str(simulated), "--out", str(prior)]) == 0
     learned = jetwatt.learn_prior([simulated])
     assert (learned.toml, learned.workloads, learned.boards) == (prior.read_text(), 2, ("orin-agx",))
@@ -486,7 +491,7 @@ def test_concurrent_and_report_are_calls(tmp_path):
     ("options", "words"),
     [
         ({"search": jetwatt.Search(percentile=90)}, "percentile is 90; latencies have percentiles 95 and 99"),
-        ({"search": jetwatt.Search(risk=0.1)}, "risk= of the search has no effect in concurrent"),
+        ({"search": jetwatt.Search(risk=0.1)}, "risk= has no effect in concurrent"),
         ({"search": jetwatt.Search("nn")}, "strategy is 'nn'; available: .*mdbs"),
         ({"training": jetwatt.Job("lenet-mnist", task="inference")}, "training= has the task inference"),
         ({"inference": ["lenet-mnist", "resnet18-cifar10"]}, "inference= has several workloads"),
@@ -561,6 +566,12 @@ def test_sizes_and_limits_may_be_numbers_of_numpy():
             "power limit 'much' is not a number",
         ),
         (lambda folder: jetwatt.evaluate_strategies("zeus-v100", leave_out="mode"), "leave_out is 'mode'"),
+        (
+            lambda folder: jetwatt.evaluate_strategies("zeus-v100", learning=jetwatt.Learning(loss="mape")),
+            "loss= has no effect in evaluate_strategies",
+        ),
+        (lambda folder: jetwatt.BudgetSweep(goal="tme"), "goal is 'tme'; did you mean time"),
+        (lambda folder: jetwatt.Runs(repeats=0), "repeats is 0, expected a whole number above 0"),
         (lambda folder: jetwatt.evaluate(CORPUS, target="resnet18-imagenet"), "DataFrame, expected the name of a file"),
         (lambda folder: jetwatt.evaluate("zeus-v100", target="resnet50-imagenet", modes=2.5), "modes is 2.5, expected"),
         (lambda folder: jetwatt.fit(None, workload="resnet18-imagenet"), "corpus is a NoneType, expected a DataFrame"),
@@ -574,6 +585,9 @@ def test_sizes_and_limits_may_be_numbers_of_numpy():
         "concurrent",
         "simulate_corpus",
         "evaluate_strategies",
+        "evaluate_strategies with a loss",
+        "an unknown goal",
+        "no repeats",
         "evaluate a table",
         "evaluate half a mode",
         "fit nothing",

@@ -36,7 +36,6 @@ from predictors.choose.search import (
     Search,
     most_profiles,
     references_of,
-    refuse_without_effect,
     strategy_of,
 )
 from predictors.choose.whole_training import (
@@ -49,6 +48,7 @@ from predictors.choose.whole_training import (
     plain_forecasts,
 )
 from predictors.goals import OBJECTIVES, QUANTITIES, Goal
+from predictors.models.base import refuse_unread
 from predictors.profiles import Profiles
 from predictors.settings import Settings
 from predictors.strategies.closed_loop import OneShot
@@ -165,7 +165,7 @@ def _refuse(device: str, goal: Union[str, Goal, None], search: Search) -> None:
         raise InvalidValueError(f"goal is {goal!r}", available_hint(goal, OBJECTIVES))
     if search.strategy is not None and search.strategy not in STRATEGIES:
         raise InvalidValueError(f"strategy is {search.strategy!r}", available_hint(search.strategy, STRATEGIES))
-    refuse_without_effect(search, "recommend", "check_s")
+    refuse_unread(search, "recommend", "check_s")
     if device.startswith(POOL) and search.resume:
         raise InvalidValueError("resume= does not apply to a pool", "omit it, or search on one device")
 

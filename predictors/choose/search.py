@@ -95,13 +95,6 @@ def strategy_of(search: Search) -> str:
     return search.strategy or (ON_DEVICE if search.risk is None else "one-shot")
 
 
-def refuse_without_effect(search: Search, call: str, *names: str) -> None:
-    """Refuse settings that a call does not read, by their names, if one differs from its default."""
-    for name in names:
-        if getattr(search, name) != getattr(USUAL_SEARCH, name):
-            raise InvalidValueError(f"{name}= of the search has no effect in {call}", "omit it")
-
-
 def references_of(search: Search, workloads: Sequence[str], task: str, device: str) -> Tuple[Profiles, ...]:
     """The tables of a task in the corpus: of the named workloads, or of all that are not searched for."""
     if search.corpus is None:

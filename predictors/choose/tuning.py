@@ -54,9 +54,9 @@ from predictors.choose.budget import Budget, goals_of
 from predictors.choose.device_profiler import power_sampler, workers_of, workload_name
 from predictors.choose.job import JobLike, batch_sizes_of, job_of, workloads_of
 from predictors.choose.on_device import board_of, storage_of
-from predictors.choose.search import USUAL_SEARCH, Search, most_profiles, references_of, refuse_without_effect
+from predictors.choose.search import USUAL_SEARCH, Search, most_profiles, references_of
 from predictors.goals import Goal
-from predictors.models.base import check_number
+from predictors.models.base import check_number, refuse_unread
 from predictors.settings import Settings
 from predictors.strategies.protocol import Choice, FailedMode, History, MeasuredMode, Strategy
 from predictors.strategies.registry import StrategySetting, make_closed_loop
@@ -311,7 +311,7 @@ def tuning(
     """
     if goal is None and power_w is None and time_ms is None:
         raise CannotRunError("tuning needs a goal", "give power_w=30, time_ms=100, or goal=Goal(...)")
-    refuse_without_effect(search, "tuning", *UNUSED)
+    refuse_unread(search, "tuning", *UNUSED)
     job = job_of(workload)
     workloads, sizes = workloads_of(job), batch_sizes_of(job)
     if len(workloads) > 1 or len(sizes) > 1 or job.task != TASKS[0]:

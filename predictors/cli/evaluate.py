@@ -7,11 +7,12 @@ import sys
 from pathlib import Path
 from typing import List, Optional, Tuple
 
-from harness.cli.options import options_of, output_file, output_folder, progress_report, write_json
+from harness.cli.options import output_file, output_folder, write_json
 from harness.core.corpus import TASKS
 from harness.core.errors import InvalidValueError
 from harness.core.measured_tables import corpus_file
-from predictors.cli.options import processes, refuse_below
+from predictors.choose.learning import Learning
+from predictors.cli.options import fields_in, runs_of
 from predictors.contest.evaluate import Evaluation, evaluate
 from predictors.contest.trials import format_results, format_skipped
 from predictors.models.base import ALL
@@ -61,16 +62,17 @@ def add_run_arguments(parser: argparse.ArgumentParser, repeats: int, plots: bool
 
 
 def run(arguments: argparse.Namespace) -> int:
-    refuse_below(1, arguments, "repeats", "jobs")
-    options = options_of(evaluate, arguments)
-    options.update(
+    reference = arguments.reference.split(",") if arguments.reference else ()
+    evaluation = evaluate(
+        arguments.corpus,
+        target=arguments.target.split(","),
         predictors=predictor_names(arguments.predictors),
-        reference=arguments.reference.split(",") if arguments.reference else (),
+        task=arguments.task,
         modes=parse_counts(arguments.modes),
-        jobs=processes(arguments),
-        report=progress_report(),
+        learning=fields_in(Learning, arguments, reference=reference),
+        grid=arguments.grid,
+        runs=runs_of(arguments),
     )
-    evaluation = evaluate(arguments.corpus, target=arguments.target.split(","), **options)
     return print_evaluation(evaluation, arguments)
 
 

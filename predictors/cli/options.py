@@ -8,10 +8,12 @@ import math
 from pathlib import Path
 from typing import Any, Callable, List, TypeVar, Union
 
+from harness.cli.options import progress_report
 from harness.core.cases import DEFAULT_MINIBATCHES
 from harness.core.configuration import DEFAULT_RESULTS, FILE_NAME
 from harness.core.environment import usable_cpus
 from harness.core.errors import InvalidValueError
+from predictors.contest.runs import Runs
 from predictors.models.base import check_numbers
 
 Some = TypeVar("Some")
@@ -52,8 +54,13 @@ def numbers(option: str, text: str, example: str) -> List[float]:
     return values
 
 
+def runs_of(arguments: argparse.Namespace) -> Runs:
+    """The repeats, seed and processes of an evaluation, which shows its progress on standard error."""
+    return fields_in(Runs, arguments, jobs=processes(arguments), report=progress_report())
+
+
 def processes(arguments: argparse.Namespace) -> int:
-    return arguments.jobs or usable_cpus()
+    return usable_cpus() if arguments.jobs is None else arguments.jobs
 
 
 def fields_in(concept: Callable[..., Some], arguments: argparse.Namespace, **further: Any) -> Some:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from harness.cli.options import options_of, output_file, progress_report
+from harness.cli.options import options_of, output_file
 from predictors.cli.evaluate import add_run_arguments, parse_counts, print_evaluation
-from predictors.cli.options import processes, refuse_below
+from predictors.cli.options import runs_of
 from predictors.contest.prior import LEFT_OUT, evaluate_prior, learn_prior
 from predictors.sampling import SAMPLERS
 
@@ -51,7 +51,6 @@ def run_learn(arguments: argparse.Namespace) -> int:
 
 
 def run_evaluate(arguments: argparse.Namespace) -> int:
-    refuse_below(1, arguments, "repeats", "jobs")
     options = options_of(evaluate_prior, arguments)
-    options.update(modes=parse_counts(arguments.modes), jobs=processes(arguments), report=progress_report())
+    options.update(modes=parse_counts(arguments.modes), runs=runs_of(arguments))
     return print_evaluation(evaluate_prior(arguments.corpora, **options), arguments)

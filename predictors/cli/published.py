@@ -5,9 +5,9 @@ from __future__ import annotations
 import argparse
 import sys
 
-from harness.cli.options import options_of, progress_report, write_json
+from harness.cli.options import options_of, write_json
 from predictors.cli.evaluate import add_run_arguments
-from predictors.cli.options import processes, refuse_below
+from predictors.cli.options import runs_of
 from predictors.cli.scenario import add_table_arguments
 from predictors.contest.published import published
 from predictors.contest.trials import format_skipped
@@ -26,10 +26,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    refuse_below(1, arguments, "repeats", "jobs")
-    options = options_of(published, arguments)
-    options.update(jobs=processes(arguments), report=progress_report())
-    comparison = published(**options)
+    comparison = published(**options_of(published, arguments), runs=runs_of(arguments))
     if comparison.skipped:
         print(format_skipped(comparison.skipped), file=sys.stderr)
     print(comparison)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from harness.cli.options import options_of, progress_report
+from harness.cli.options import options_of
 from harness.core.terminal import format_table
 from predictors.cli.evaluate import add_run_arguments, print_evaluation
-from predictors.cli.options import processes, refuse_below
+from predictors.cli.options import runs_of
 from predictors.contest.scenario import scenario, scenarios
 
 
@@ -33,7 +33,5 @@ def run(arguments: argparse.Namespace) -> int:
         listed = scenarios()
         print(format_table(["name", "question", "source", ">targets"], listed.astype(str).to_numpy().tolist()))
         return 0
-    refuse_below(1, arguments, "repeats", "jobs")
     options = options_of(scenario, arguments)
-    options.update(jobs=processes(arguments), report=progress_report())
-    return print_evaluation(scenario(arguments.name, **options), arguments)
+    return print_evaluation(scenario(arguments.name, **options, runs=runs_of(arguments)), arguments)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import argparse
 
-from harness.cli.options import options_of, output_file, output_folder, progress_report, whole_numbers, write_json
+from harness.cli.options import output_file, output_folder, whole_numbers, write_json
 from harness.core.corpus import TASKS
 from harness.core.measured_tables import corpus_file
-from predictors.cli.options import numbers, refuse_below
+from predictors.choose.learning import Learning
+from predictors.cli.options import fields_in, numbers, runs_of
 from predictors.contest.prior import LEFT_OUT
-from predictors.contest.strategies import SPREAD, evaluate_strategies
+from predictors.contest.strategies import SPREAD, BudgetSweep, evaluate_strategies
 from predictors.goals import OBJECTIVES
 from predictors.models.base import ALL
 from predictors.strategies.registry import STRATEGIES
@@ -35,6 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add(
         "--latency-limits",
+        dest="latencies_ms",
         metavar="MS[,MS]",
         help="of the minibatch time, each with each budget; with --task all, for inference",
     )
@@ -61,19 +63,24 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     profiles = whole_numbers("--profiles", arguments.profiles, "10,15,50")
-    refuse_below(1, arguments, "repeats", "jobs")
     kind, _, count = arguments.budgets.partition(":")
     if kind == SPREAD:
         whole_numbers("--budgets", count, f"{SPREAD}:8")
-    limits = arguments.latency_limits
-    options = options_of(evaluate_strategies, arguments)
-    options.update(
-        profiles=profiles,
-        reference=arguments.reference.split(",") if arguments.reference else (),
+    limits = arguments.latencies_ms
+    latencies_ms = numbers("--latency-limits", limits, "50,200") if limits else ()
+    reference = arguments.reference.split(",") if arguments.reference else ()
+    contest = evaluate_strategies(
+        arguments.corpus,
+        strategies=arguments.strategies,
         target=arguments.target.split(",") if arguments.target else (),
-        latency_limits=numbers("--latency-limits", limits, "50,200") if limits else (),
+        task=arguments.task,
+        budgets=fields_in(BudgetSweep, arguments, latencies_ms=latencies_ms),
+        profiles=profiles,
+        risk=arguments.risk,
+        learning=fields_in(Learning, arguments, reference=reference),
+        leave_out=arguments.leave_out,
+        runs=runs_of(arguments),
     )
-    contest = evaluate_strategies(arguments.corpus, **options, report=progress_report())
     print(contest)
     if arguments.json:
         write_json(arguments.json, contest.plain())

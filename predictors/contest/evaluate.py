@@ -10,7 +10,7 @@ import dataclasses
 import itertools
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple, Union
+from typing import TYPE_CHECKING, Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple, Union
 
 import numpy as np
 
@@ -20,7 +20,9 @@ from harness.core.errors import CannotRunError, InvalidValueError, UnknownNameEr
 from harness.core.measured_tables import corpus_file
 from harness.core.terminal import available_hint
 from predictors.choose.corpora import load_tables, note_on_medians
+from predictors.choose.learning import USUAL_LEARNING, Learning
 from predictors.choose.targets import count_networks, find_reference, load_prior
+from predictors.contest.runs import USUAL_RUNS, Runs, repeats_of
 from predictors.contest.trials import Results, TrialPlan, format_results, format_skipped, run_plan
 from predictors.evaluation import make_target
 from predictors.models.base import ALL, check_number, listed
@@ -39,11 +41,6 @@ GRIDS: Dict[str, Dict[str, Sequence[Any]]] = {
     "powertrain": {**TRAINING, "loss": LOSSES, "frozen": (0, 1, 2)},
 }
 Combination = Dict[str, Any]
-Report = Callable[[int, int, str], None]
-
-
-def no_report(done: int, total: int, what: str) -> None:
-    """The default `report`: shows nothing."""
 
 
 def evaluate(
@@ -51,18 +48,11 @@ def evaluate(
     *,
     target: Union[str, Sequence[str]],
     predictors: Union[str, Sequence[str]] = ALL,
-    reference: Union[str, Sequence[str]] = (),
-    reference_corpus: Union[str, Path, None] = None,
-    loss: Optional[str] = None,
-    prior: Union[str, Path, None] = None,
     task: str = TASKS[0],
     modes: Union[int, Sequence[Optional[int]], None] = 50,
-    sampling: str = "random",
+    learning: Learning = USUAL_LEARNING,
     grid: Optional[Sequence[str]] = None,
-    repeats: int = 10,
-    seed: int = 0,
-    jobs: int = 1,
-    report: Report = no_report,
+    runs: Runs = USUAL_RUNS,
 ) -> Evaluation:
     """Test predictors on a corpus, as `jetwatt evaluate` does.
 
@@ -70,18 +60,11 @@ def evaluate(
         corpus: a corpus or a results file with the targets, or a name of `jetwatt.load_table`.
         target: workloads to predict.
         predictors: names, or `all`.
-        reference: reference workloads; a target is never its own reference.
-        reference_corpus: the file with their profiles, if another.
-        loss: training loss of networks; None for the mean squared error.
-        prior: a file written by `prior learn`; None for the suite's prior.
         task: `training` or `inference`.
         modes: how many modes to fit on, one or several numbers; None for all but a held-out tenth.
-        sampling: how the modes are chosen.
+        learning: the reference workloads, another prior or loss, and how the modes are chosen.
         grid: search the hyperparameters of one predictor: `NAME=V,V` replaces the default values of a parameter.
-        repeats: number of repeats, each with other modes.
-        seed: the same seed draws the same modes.
-        jobs: number of parallel processes.
-        report: receives the number of finished trials, the total, and the last trial.
+        runs: how often, from which seed, and in how many processes.
 
     Returns:
         An evaluation; its `table()` is a DataFrame with errors in %.
@@ -90,13 +73,14 @@ def evaluate(
         HarnessError: the corpus lacks a workload, or a name is unknown.
     """
     tables = load_tables(corpus)
-    there = load_tables(reference_corpus) if reference_corpus else tables
+    there = load_tables(learning.reference_corpus) if learning.reference_corpus else tables
     targets = [find_table(tables, name, task) for name in listed(target)]
-    references = [[find_reference(there, name, task, table.device) for name in listed(reference)] for table in targets]
+    names = listed(learning.reference)
+    references = [[find_reference(there, name, task, table.device) for name in names] for table in targets]
     fitted_counts = numbers_of_modes(modes)
     counts = count_networks([*targets, *itertools.chain(*references)]) if 0 in fitted_counts else None
-    hierarchy = load_prior(prior)
-    params = {} if loss is None else {"loss": loss}
+    hierarchy = load_prior(learning.prior)
+    params = {} if learning.loss is None else {"loss": learning.loss}
     plan = TrialPlan(
         predictors=tuple(predictor_names(",".join(listed(predictors)))),
         targets=tuple(
@@ -104,16 +88,16 @@ def evaluate(
             for table, own_references in zip(targets, references)
         ),
         counts=fitted_counts,
-        repeats=repeats,
-        sampling=sampling,
-        seed=seed,
+        repeats=repeats_of(runs),
+        sampling=learning.sampling,
+        seed=runs.seed,
     )
     combinations: List[Combination] = []
     if grid is not None:
         combinations = grid_of(plan, grid)
         plan = with_params(plan, combinations)
-    files = [corpus_file(path) for path in (corpus, reference_corpus) if path is not None]
-    return run_evaluation(plan, jobs, report, files=files, combinations=combinations)
+    files = [corpus_file(path) for path in (corpus, learning.reference_corpus) if path is not None]
+    return run_evaluation(plan, runs, files=files, combinations=combinations)
 
 
 def numbers_of_modes(modes: Union[int, Sequence[Optional[int]], None]) -> Tuple[Optional[int], ...]:
@@ -126,8 +110,7 @@ def numbers_of_modes(modes: Union[int, Sequence[Optional[int]], None]) -> Tuple[
 
 def run_evaluation(
     plan: TrialPlan,
-    jobs: int = 1,
-    report: Report = no_report,
+    runs: Runs = USUAL_RUNS,
     *,
     title: str = "",
     files: Sequence[Path] = (),
@@ -137,8 +120,7 @@ def run_evaluation(
 
     Args:
         plan: what to test.
-        jobs: number of parallel processes.
-        report: as for `evaluate`.
+        runs: in how many processes, and what hears of each trial; the plan has the rest.
         title: of what is tested, for `Evaluation.plain`.
         files: the corpora, likewise.
         combinations: of a grid.
@@ -147,7 +129,7 @@ def run_evaluation(
         [group.predictor for group in plan.groups()], [target.table for target in plan.targets]
     ):
         print(f"note: {note}", file=sys.stderr)
-    return Evaluation(plan, run_plan(plan, jobs, report), title, tuple(files), tuple(combinations))
+    return Evaluation(plan, run_plan(plan, runs.jobs, runs.report), title, tuple(files), tuple(combinations))
 
 
 class Evaluation(NamedTuple):
@@ -191,7 +173,7 @@ class Evaluation(NamedTuple):
         if not self.trials.results:
             raise CannotRunError(f"no predictor could be tested: {format_skipped(self.trials.skipped)}")
         if self.combinations and not self.best:
-            raise CannotRunError("no combination was tested on unseen modes", "fit on fewer --modes")
+            raise CannotRunError("no combination was tested on unseen modes", "fit on fewer modes=")
 
     def table(self) -> pd.DataFrame:
         """A row for each predictor, target and number of modes: medians and quartiles of errors in %, times.
@@ -222,7 +204,7 @@ def grid_of(plan: TrialPlan, words: Sequence[str]) -> List[Combination]:
     """All combinations of the grid of a plan's predictor; `NAME=V,V` gives a parameter other values."""
     name = plan.predictors[0]
     if len(plan.predictors) > 1 or name not in GRIDS:
-        raise InvalidValueError(f"--grid takes one predictor of {', '.join(GRIDS)}", "as in --predictors nn --grid")
+        raise InvalidValueError(f"grid= takes one predictor of {', '.join(GRIDS)}", "as in predictors='nn'")
     grid = dict(GRIDS[name])
     for word in words:
         param, _, texts = word.partition("=")
@@ -233,7 +215,7 @@ def grid_of(plan: TrialPlan, words: Sequence[str]) -> List[Combination]:
             grid[param] = [tuple(map(int, text.split("x"))) if of is tuple else of(text) for text in texts.split(",")]
         except ValueError as error:
             hint = f"write it like {param}={','.join(map(format_value, grid[param]))}"
-            raise InvalidValueError(f"--grid {word} cannot be read: {error}", hint) from error
+            raise InvalidValueError(f"grid= has {word}, which cannot be read: {error}", hint) from error
     return [dict(zip(grid, values)) for values in itertools.product(*grid.values())]
 
 

@@ -12,7 +12,8 @@ from harness.core.measured_tables import corpus_file
 from harness.core.terminal import available_hint
 from predictors.choose.corpora import load_all_tables
 from predictors.choose.targets import count_networks
-from predictors.contest.evaluate import Evaluation, Report, no_report, numbers_of_modes, run_evaluation
+from predictors.contest.evaluate import Evaluation, numbers_of_modes, run_evaluation
+from predictors.contest.runs import USUAL_RUNS, Runs, repeats_of
 from predictors.contest.trials import TrialPlan, in_processes
 from predictors.evaluation import Target, make_target
 from predictors.models.registry import DEFAULT
@@ -63,10 +64,7 @@ def evaluate_prior(
     references: bool = False,
     modes: Union[int, Sequence[Optional[int]], None] = (5, 10, 20, 50),
     sampling: str = "random",
-    repeats: int = 10,
-    seed: int = 0,
-    jobs: int = 1,
-    report: Report = no_report,
+    runs: Runs = USUAL_RUNS,
 ) -> Evaluation:
     """Test physical-gp on each table, under a prior learned from the others, as `jetwatt prior evaluate` does.
 
@@ -76,10 +74,7 @@ def evaluate_prior(
         references: also use the board's other workloads as references.
         modes: how many modes to fit on, one or several numbers; None for all but a held-out tenth.
         sampling: how the modes are chosen.
-        repeats: number of repeats, each with other modes.
-        seed: the same seed draws the same modes.
-        jobs: number of parallel processes.
-        report: receives the number of finished trials, the total, and the last trial.
+        runs: how often, from which seed, and in how many processes.
 
     Returns:
         An evaluation; its `table()` is a DataFrame with errors in %.
@@ -88,7 +83,7 @@ def evaluate_prior(
         HarnessError: a corpus is invalid, or there is only one network or board.
     """
     tables, column = load_all_tables(corpora), left_out_column(leave_out)
-    priors = priors_without(tables, leave_out, jobs)
+    priors = priors_without(tables, leave_out, runs.jobs)
     numbers = numbers_of_modes(modes)
     counts = count_networks(tables) if 0 in numbers else None
     targets: List[Target] = []
@@ -96,9 +91,9 @@ def evaluate_prior(
         here = [other.usable() for other in tables if other.device == table.device and other.workload != table.workload]
         target = make_target(table, here if references else (), priors[getattr(table, column)], counts)
         targets.append(dataclasses.replace(target, label=f"{table.device}/{table.workload}/{table.task}"))
-    plan = TrialPlan((DEFAULT,), tuple(targets), numbers, repeats=repeats, sampling=sampling, seed=seed)
+    plan = TrialPlan((DEFAULT,), tuple(targets), numbers, repeats=repeats_of(runs), sampling=sampling, seed=runs.seed)
     title = f"prior without the target's {leave_out}"
-    return run_evaluation(plan, jobs, report, title=title, files=list(map(corpus_file, corpora)))
+    return run_evaluation(plan, runs, title=title, files=list(map(corpus_file, corpora)))
 
 
 def left_out_column(leave_out: str) -> str:

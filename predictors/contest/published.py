@@ -22,8 +22,9 @@ from harness.core.terminal import format_table
 from harness.core.units import KHZ_PER_MHZ, share_to_percent
 from harness.judge.published_figures import read_published
 from harness.judge.verdict import CONFIRMED, CONTRADICTED, UNDECIDED
-from predictors.contest.evaluate import Report, no_report, run_evaluation
+from predictors.contest.evaluate import run_evaluation
 from predictors.contest.judged_choices import ContestRun, contest_runs, run_contest, summarise
+from predictors.contest.runs import USUAL_RUNS, Runs, repeats_of
 from predictors.contest.scenario import named_modes, plan_on_tables
 from predictors.contest.scenarios import ProfileSource, Scenario, ScenarioCase
 from predictors.contest.trials import Group, TrialPlan
@@ -220,10 +221,7 @@ def published(
     fact: Sequence[str] = (),
     corpus: Sequence[Union[str, Path]] = (),
     limit: Optional[int] = None,
-    repeats: int = 3,
-    seed: int = 0,
-    jobs: int = 1,
-    report: Report = no_report,
+    runs: Runs = USUAL_RUNS,
 ) -> PublishedComparison:
     """Compare the papers' errors with those of the predictors here in the same setting, as `jetwatt published` does.
 
@@ -232,10 +230,7 @@ def published(
         fact: only these errors, by the numbers of `baselines/published/predictors.csv`; empty for all.
         corpus: files of measured profiles, used where they match; the rest is simulated.
         limit: greatest number of modes of each table, for a quick look.
-        repeats: number of repeats, each with other modes.
-        seed: the same seed draws the same modes.
-        jobs: number of parallel processes.
-        report: receives the number of finished trials, the total, and the last trial.
+        runs: how often, from which seed, and in how many processes.
 
     Returns:
         The comparison; its `table()` is a DataFrame with errors in %.
@@ -250,15 +245,15 @@ def published(
     if fact:
         rows = [row for row in rows if row.fact in fact]
     if not rows:
-        raise UnknownNameError("no published error has these predictors and facts", "omit --predictors or --fact")
+        raise UnknownNameError("no published error has these predictors and facts", "omit predictors= or fact=")
     cases, chosen, wanted = _groups(rows)
-    plan = plan_on_tables(Scenario("published", "", "", tuple(cases)), corpus, limit, repeats, seed)
+    plan = plan_on_tables(Scenario("published", "", "", tuple(cases)), corpus, limit, repeats_of(runs, 3), runs.seed)
     plan = dataclasses.replace(plan, chosen=chosen)
-    ran = run_evaluation(plan, jobs, report).trials
+    ran = run_evaluation(plan, runs).trials
     errors = {group: _figures(trials, plan.targets[group.target]) for group, trials in ran.trials.items()}
     groups_of_choices = [groups for row, groups in zip(rows, wanted) if row.metric in CHOICES]
     distinct_groups = dict.fromkeys(group for groups in groups_of_choices for group in groups if group is not None)
-    choices = {group: _choices(group, plan, jobs, report) for group in distinct_groups}
+    choices = {group: _choices(group, plan, runs) for group in distinct_groups}
     of_rows = [choices if row.metric in CHOICES else errors for row in rows]
     figures_of_rows = []
     for of, groups in zip(of_rows, wanted):
@@ -314,21 +309,21 @@ def _figures(repeats: pd.DataFrame, target: Target) -> Figures:
     return Figures(repeats, f"{own}, from {others[0]}" if others else own)
 
 
-def _choices(group: Group, plan: TrialPlan, jobs: int, report: Report) -> Figures:
+def _choices(group: Group, plan: TrialPlan, runs: Runs) -> Figures:
     import pandas as pd
 
     target = plan.targets[group.target]
     goals, table = budget_goals(BUDGETS_W), target.table
     setting = StrategySetting(device=table.device, references=target.references)
-    runs = contest_runs([group.predictor], [table], [group.count or 0], plan.repeats)
-    runs = [run._replace(repeat=run.repeat + plan.seed) for run in runs]
+    contests = contest_runs([group.predictor], [table], [group.count or 0], plan.repeats)
+    contests = [run._replace(repeat=run.repeat + plan.seed) for run in contests]
     finished: List[ContestRun] = []
 
     def count(run: ContestRun) -> None:
         finished.append(run)
-        report(len(finished), len(runs), f"{run.strategy} on {target.name}")
+        runs.report(len(finished), len(contests), f"{run.strategy} on {target.name}")
 
-    contest = run_contest(runs, goals, setting, jobs, count)
+    contest = run_contest(contests, goals, setting, runs.jobs, count)
     (outcomes,) = contest.values()
     sweeps = []
     for first in range(0, len(outcomes), len(goals)):

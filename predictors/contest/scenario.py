@@ -19,7 +19,8 @@ from harness.simulation.corpus import simulate_corpus
 from harness.simulation.model import repetition_factors
 from harness.simulation.parameters import load_board_parameters
 from predictors.choose.corpora import entries_of, load_all_tables
-from predictors.contest.evaluate import Evaluation, Report, no_report, run_evaluation
+from predictors.contest.evaluate import Evaluation, run_evaluation
+from predictors.contest.runs import USUAL_RUNS, Runs, repeats_of
 from predictors.contest.scenarios import SCENARIOS, ProfileSource, Scenario, find_scenario, make_plan
 from predictors.contest.trials import TrialPlan
 from predictors.models.registry import predictor_names
@@ -36,10 +37,7 @@ def scenario(
     predictors: Union[str, Sequence[str], None] = None,
     corpus: Sequence[Union[str, Path]] = (),
     limit: Optional[int] = None,
-    repeats: int = 10,
-    seed: int = 0,
-    jobs: int = 1,
-    report: Report = no_report,
+    runs: Runs = USUAL_RUNS,
 ) -> Evaluation:
     """Test predictors on one of the papers' questions, as `jetwatt scenario` does.
 
@@ -48,10 +46,7 @@ def scenario(
         predictors: names, or `all`; None for those of the paper.
         corpus: files of measured profiles, used where they match the scenario; the rest is simulated.
         limit: greatest number of modes of each table, for a quick look.
-        repeats: number of repeats, each with other modes.
-        seed: the same seed draws the same modes.
-        jobs: number of parallel processes.
-        report: receives the number of finished trials, the total, and the last trial.
+        runs: how often, from which seed, and in how many processes.
 
     Returns:
         An evaluation; its `table()` is a DataFrame with errors in %.
@@ -62,9 +57,10 @@ def scenario(
     chosen = find_scenario(name)
     text = predictors if isinstance(predictors, str) else ",".join(predictors or ())
     names = tuple(predictor_names(text or chosen.predictors))
-    plan = dataclasses.replace(plan_on_tables(chosen, corpus, limit, repeats, seed), predictors=names)
+    plan = plan_on_tables(chosen, corpus, limit, repeats_of(runs), runs.seed)
+    plan = dataclasses.replace(plan, predictors=names)
     title = f"{chosen.name}: {chosen.question} ({chosen.source})"
-    return run_evaluation(plan, jobs, report, title=title, files=list(map(corpus_file, corpus)))
+    return run_evaluation(plan, runs, title=title, files=list(map(corpus_file, corpus)))
 
 
 def scenarios() -> pd.DataFrame:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Dict, List, NamedTuple, Optional, Sequence, Tuple, Union
@@ -9,17 +10,18 @@ from typing import TYPE_CHECKING, Any, Dict, List, NamedTuple, Optional, Sequenc
 import numpy as np
 
 from harness.core.corpus import TASKS
-from harness.core.errors import CannotRunError, InvalidValueError
-from harness.core.terminal import format_table
+from harness.core.errors import CannotRunError, InvalidValueError, UnknownNameError
+from harness.core.terminal import available_hint, format_table
 from harness.core.units import mw_to_w, s_to_minutes
 from predictors.choose.corpora import load_all_tables, load_tables
+from predictors.choose.learning import USUAL_LEARNING, Learning
 from predictors.choose.recommend import minibatches_of_training
-from predictors.choose.targets import find_reference
-from predictors.contest.evaluate import Report, no_report
+from predictors.choose.targets import find_reference, load_prior
 from predictors.contest.judged_choices import ContestRun, JudgedChoices, contest_runs, results, run_contest
 from predictors.contest.prior import left_out_column, priors_without
+from predictors.contest.runs import USUAL_RUNS, Runs, repeats_of
 from predictors.goals import OBJECTIVES, Goal, budget_goals
-from predictors.models.base import ALL
+from predictors.models.base import ALL, check_numbers, check_probability, listed, refuse_unread
 from predictors.models.vendor_estimate import estimated_boards
 from predictors.profiles import Profiles
 from predictors.settings import DEFAULT_BATCH_SIZE
@@ -41,7 +43,34 @@ _COLUMNS: Tuple[Tuple[str, str], ...] = (
 
 SPREAD, SPREAD_OVER = "spread", (0.05, 0.95)
 """Budgets spread over a table's powers, between these quantiles."""
-NO_BUDGET = "none"
+NO_POWER_BUDGET = "none"
+REPEATS_OF_CONTEST = 5  # unless given
+
+
+@dataclasses.dataclass(frozen=True)
+class BudgetSweep:
+    """The goals that strategies are tested on: each power budget, with each maximum minibatch time if there are any.
+
+    Attributes:
+        budgets: in W as `A:B:STEP`; `spread:N` for N budgets over the powers of each table; `none`.
+        latencies_ms: maximum minibatch times in ms; with `task="all"`, for inference.
+        goal: what to minimise, by a name as of `recommend`; None for time, or throughput for tables with several batch
+            sizes.
+    """
+
+    budgets: str = "17:50:1"  # 001 sec. 5.2
+    latencies_ms: Sequence[float] = ()
+    goal: Optional[str] = None
+
+    def __post_init__(self) -> None:
+        """Refuse an unknown goal, and latencies that are not numbers above 0."""
+        if self.goal is not None and self.goal not in OBJECTIVES:
+            raise UnknownNameError(f"goal is {self.goal!r}", available_hint(str(self.goal), OBJECTIVES))
+        check_numbers(above=True, latencies_ms=list(self.latencies_ms))
+
+
+USUAL_SWEEP = BudgetSweep()
+"""The papers' budgets."""
 
 
 def evaluate_strategies(
@@ -49,18 +78,13 @@ def evaluate_strategies(
     *,
     strategies: Union[str, Sequence[str]] = ALL,
     target: Union[str, Sequence[str]] = (),
-    reference: Union[str, Sequence[str]] = (),
-    reference_corpus: Union[str, Path, None] = None,
-    leave_out: Optional[str] = None,
     task: str = TASKS[0],
-    goal: Optional[str] = None,
-    latency_limits: Sequence[float] = (),
-    budgets: str = "17:50:1",
+    budgets: Union[str, BudgetSweep] = USUAL_SWEEP,
     profiles: Union[int, Sequence[int]] = 15,
-    repeats: int = 5,
     risk: float = 0.05,
-    jobs: int = 2,
-    report: Report = no_report,
+    learning: Learning = USUAL_LEARNING,
+    leave_out: Optional[str] = None,
+    runs: Runs = USUAL_RUNS,
 ) -> StrategyContest:
     """Choose power modes under power budgets and compare with the best, as `jetwatt strategies evaluate` does.
 
@@ -70,18 +94,14 @@ def evaluate_strategies(
         corpus: one or several files with a profile of every mode, or names of `jetwatt.load_table`.
         strategies: names, or `all`.
         target: workloads to choose for; empty for all.
-        reference: the workloads that transfer predictors start from.
-        reference_corpus: the file with their profiles, if another.
-        leave_out: use a prior learned without the target's `network` or `board`; None for the suite's prior.
         task: `training`, `inference` or `all`.
-        goal: what to minimise; None for time, or throughput for tables with several batch sizes.
-        latency_limits: of the minibatch time in ms, each with each budget; with `task="all"`, for inference.
-        budgets: in W as `A:B:STEP`; `spread:N` for N budgets over the powers of each table; `none`.
+        budgets: in W as `A:B:STEP`; `spread:N` for N budgets over the powers of each table; `none`; or a `BudgetSweep`,
+            which also has latencies and what to minimise.
         profiles: modes that may be profiled, one or several numbers.
-        repeats: runs with other seeds.
         risk: of `one-shot`: probability of breaking a limit.
-        jobs: number of parallel processes.
-        report: receives the number of finished runs, the total, and the last run.
+        learning: the workloads that transfer predictors start from, and another prior.
+        leave_out: use a prior learned without the target's `network` or `board`; None for that of `learning`.
+        runs: how often, from which seed, and in how many processes.
 
     Returns:
         The contest; its `table()` is a DataFrame with penalties and shares in %, areas in W.
@@ -89,15 +109,19 @@ def evaluate_strategies(
     Raises:
         HarnessError: a corpus is invalid, a name is unknown, or no strategy is left to run.
     """
+    refuse_unread(learning, "evaluate_strategies", "loss", "sampling")
+    check_probability("risk", risk, certain=False)
+    sweep = budgets if isinstance(budgets, BudgetSweep) else BudgetSweep(budgets)
     names = strategy_names(strategies if isinstance(strategies, str) else ",".join(strategies))
     numbers = [profiles] if isinstance(profiles, int) else list(profiles)
     files = [corpus] if isinstance(corpus, (str, Path)) else list(corpus)
     tables = load_all_tables(files)
-    elsewhere = load_tables(reference_corpus) if reference_corpus else tables
-    names_of_references = [reference] if isinstance(reference, str) else list(reference)
+    elsewhere = load_tables(learning.reference_corpus) if learning.reference_corpus else tables
+    names_of_references = listed(learning.reference)
     tasks_of_reference = {table.task for table in elsewhere if table.workload in names_of_references}
     column = None if leave_out is None else left_out_column(leave_out)
-    priors = {} if leave_out is None else priors_without(tables, leave_out, jobs)
+    priors = {} if leave_out is None else priors_without(tables, leave_out, runs.jobs)
+    usual_prior = load_prior(learning.prior)
     contests = []
     objectives = set()
     for table in _targets(tables, [target] if isinstance(target, str) else list(target), task):
@@ -111,18 +135,19 @@ def evaluate_strategies(
             references=references,
             presets=presets_of(table.device),
             risk=risk,
-            hierarchy=priors[getattr(table, column)] if column else None,
+            hierarchy=priors[getattr(table, column)] if column else usual_prior,
         )
         left_out = _left_out(setting, table.power_limit_mw is not None)
         for name in (name for name in names if name in left_out):
             print(f"note: {name} is skipped for {table.workload}: {left_out[name]}", file=sys.stderr)
         kept = [name for name in names if name not in left_out]
-        runs = contest_runs(kept, [table], numbers, repeats)
-        objective = goal or ("throughput" if len(set(table.batch_size.tolist())) > 1 else "time")
+        repeats = contest_runs(kept, [table], numbers, repeats_of(runs, REPEATS_OF_CONTEST))
+        repeats = [run._replace(repeat=run.repeat + runs.seed) for run in repeats]
+        objective = sweep.goal or ("throughput" if len(set(table.batch_size.tolist())) > 1 else "time")
         objectives.add(objective)
-        latencies_ms = () if task == ALL and table.task == TASKS[0] else latency_limits
-        contests.append((table, _goals(table, budgets, objective, latencies_ms), setting, runs))
-    total = sum(len(runs) for *_, runs in contests)
+        latencies_ms = () if task == ALL and table.task == TASKS[0] else sweep.latencies_ms
+        contests.append((table, _goals(table, sweep.budgets, objective, latencies_ms), setting, repeats))
+    total = sum(len(repeats) for *_, repeats in contests)
     if not total:
         raise CannotRunError("no strategy is left to run", "see the reasons above")
     done = 0
@@ -130,12 +155,12 @@ def evaluate_strategies(
     def count(run: ContestRun) -> None:
         nonlocal done
         done += 1
-        report(done, total, f"{run.strategy}, {run.target.workload}, {run.profiles} profiles")
+        runs.report(done, total, f"{run.strategy}, {run.target.workload}, {run.profiles} profiles")
 
     rows: List[Dict[str, Any]] = []
     outcomes: Dict[Tuple[str, str], JudgedChoices] = {}
-    for table, goals, setting, runs in contests:
-        here = run_contest(runs, goals, setting, jobs, count)
+    for table, goals, setting, repeats in contests:
+        here = run_contest(repeats, goals, setting, runs.jobs, count)
         minibatches = minibatches_of_training(table.workload, DEFAULT_BATCH_SIZE)
         samples = {}
         if minibatches is not None and table.task == TASKS[0]:
@@ -146,8 +171,8 @@ def evaluate_strategies(
     about = {
         "corpus": " ".join(map(str, files)),
         "reference": ",".join(names_of_references) or None,
-        "budgets_w": budgets,
-        "repeats": repeats,
+        "budgets_w": sweep.budgets,
+        "repeats": repeats_of(runs, REPEATS_OF_CONTEST),
         "risk": risk,
         "notes": notes,
         "task": task,
@@ -209,7 +234,7 @@ def _goals(table: Profiles, budgets: str, objective: str, latencies_ms: Sequence
             raise InvalidValueError(f"the budgets are {budgets!r}", f"write a number of budgets: {SPREAD}:8")
         low, high = np.quantile(table.power_mw, SPREAD_OVER)
         budgets = ",".join(f"{mw_to_w(value):.2f}" for value in np.linspace(low, high, int(count)))
-    if budgets == NO_BUDGET:
+    if budgets == NO_POWER_BUDGET:
         return [Goal(OBJECTIVES[objective])]
     return budget_goals(budgets, OBJECTIVES[objective], latencies_ms)
 
@@ -222,7 +247,7 @@ def _left_out(setting: StrategySetting, has_limits: bool) -> Dict[str, str]:
     if setting.device not in estimated_boards():
         reasons["npe"] = f"the figures of the module {setting.device} are unknown"
     if not setting.references:
-        reasons["powertrain"] = "it needs a reference workload other than the target: --reference W"
+        reasons["powertrain"] = "it needs a reference workload other than the target"
     if not has_limits:
         reasons["zeus"] = "it profiles power limits, and the table has none"
     return reasons

@@ -328,6 +328,13 @@ def check_numbers(least: float = 0, *, above: bool = False, whole: bool = False,
             check_number(name, value, least, above=above, whole=whole)
 
 
+def refuse_unread(settings: Any, call: str, *names: str) -> None:
+    """Refuse fields of a dataclass of settings that a call does not read, if one differs from its default."""
+    for field in dataclasses.fields(settings):
+        if field.name in names and getattr(settings, field.name) != field.default:
+            raise InvalidValueError(f"{field.name}= has no effect in {call}", "omit it")
+
+
 def _is_number(value: Any) -> bool:
     return isinstance(value, numbers.Real) and not isinstance(value, bool)
 

@@ -45,9 +45,9 @@ from harness.store.results import ResultsStore
 from predictors.choose.device_profiler import DeviceProfiler, workers_of, workload_name
 from predictors.choose.job import Job, JobLike, batch_sizes_of, job_of, workloads_of
 from predictors.choose.on_device import board_of, profiler_of, storage_of
-from predictors.choose.search import USUAL_SEARCH, Search, most_profiles, refuse_without_effect
+from predictors.choose.search import USUAL_SEARCH, Search, most_profiles
 from predictors.goals import budget_in_mw
-from predictors.models.base import check_numbers
+from predictors.models.base import check_numbers, refuse_unread
 from predictors.plans.choice import SEARCHES, ConcurrentChoice, ConcurrentGoal, choose_concurrent
 from predictors.strategies.closed_loop import design_for
 from predictors.strategies.protocol import History
@@ -184,7 +184,7 @@ def _refuse(
     if isinstance(switching_ms, str) and switching_ms != MEASURED:
         what = f"the cost of a mode change is {switching_ms!r}"
         raise InvalidValueError(what, f"give it in ms, or {MEASURED!r} to measure it on this device")
-    refuse_without_effect(search, "concurrent", *UNUSED)
+    refuse_unread(search, "concurrent", *UNUSED)
     if search.strategy is not None and search.strategy not in SEARCHES:
         raise UnknownNameError(f"strategy is {search.strategy!r}", available_hint(search.strategy, SEARCHES))
     if search.percentile is not None and search.percentile not in PERCENTILES:

@@ -72,7 +72,7 @@ def test_a_device_without_a_power_limit_leaves_it_empty():
 def test_commands_take_the_name_of_a_table_where_they_take_a_file(tmp_path):
     assert open_device("replay:zeus-v100", Configuration()).board == "v100"
     assert open_device("replay:zeus-v100@v100", Configuration()).board == "v100"
-    evaluation = jetwatt.evaluate_prior(table_names(), leave_out="board", modes=5, repeats=1)
+    evaluation = jetwatt.evaluate_prior(table_names(), leave_out="board", modes=5, runs=jetwatt.Runs(1))
     assert [path.name for path in evaluation.files] == ["loudva-nano.csv", "zeus-a40.csv", "zeus-v100.csv"]
     assert set(evaluation.table()["device"]) == {"nano", "a40", "v100"}
     assert jetwatt.report(corpus="zeus-v100", out=tmp_path / "report").page.exists()
@@ -82,10 +82,9 @@ def test_references_of_a_contest_are_of_the_device_of_the_target():
     contest = jetwatt.evaluate_strategies(
         ["zeus-v100", "zeus-a40"],
         target="bert-base-uncased-squad",
-        reference="resnet50-imagenet",
+        learning=jetwatt.Learning(reference="resnet50-imagenet"),
         strategies="maxn",
         budgets="spread:2",
-        repeats=1,
-        jobs=1,
+        runs=jetwatt.Runs(1),
     )
     assert set(contest.table()["device"]) == {"v100", "a40"}

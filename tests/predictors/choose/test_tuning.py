@@ -71,7 +71,7 @@ def test_a_budget_in_milliwatts_is_refused():
     ("options", "words"),
     [
         ({}, "give power_w=30"),
-        ({"power_w": 20, "search": Search(risk=0.1)}, "risk= of the search has no effect in tuning"),
+        ({"power_w": 20, "search": Search(risk=0.1)}, "risk= has no effect in tuning"),
         ({"power_w": [20, 30]}, "power_w is"),
         ({"goal": "power"}, "without any limit"),
         ({"goal": Goal("time_ms", {"power_mw": 20e3}), "time_ms": -1}, "time_ms is -1"),

@@ -1,0 +1,30 @@
+"""How predictors learn, apart from the profiles of the workload that is predicted."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Optional, Sequence, Union
+
+
+@dataclasses.dataclass(frozen=True)
+class Learning:
+    """What predictors learn from besides profiles of the target, and how.
+
+    Attributes:
+        reference: workloads that transfer predictors start from; a target is never its own reference.
+        reference_corpus: the file with their profiles, if another.
+        prior: a file written by `prior learn`; None for the suite's prior.
+        loss: training loss of networks; None for the mean squared error.
+        sampling: how the modes to fit on are chosen.
+    """
+
+    reference: Union[str, Sequence[str]] = ()
+    reference_corpus: Union[str, Path, None] = None
+    prior: Union[str, Path, None] = None
+    loss: Optional[str] = None
+    sampling: str = "random"
+
+
+USUAL_LEARNING = Learning()
+"""The default of calls."""
