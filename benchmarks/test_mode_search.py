@@ -13,6 +13,8 @@ from harness.judge.claims import DeviceFacts, claim, known
 from harness.judging import JUDGING, judging_own_figures
 from harness.outcome import OUTCOME
 from harness.plan import plan_of
+from predictors.choose.device_profiler import RunResults
+from predictors.choose.search import Search
 from predictors.contest.mode_search import (
     CLOSED_LOOP,
     HALVING,
@@ -33,12 +35,13 @@ def searches():
 def test_mode_search(searches, case, device, results, progress, pytestconfig, request):
     """Search for the mode that is fastest within a power budget; what was measured of it keeps the budget."""
     outcome, is_alone = pytestconfig.stash[OUTCOME], plan_of(pytestconfig).is_named(request.path)
-    how = {"store": results, "environment": outcome.environment, "run_id": outcome.run_id}
+    how = {
+        "results": RunResults(results, outcome.environment, outcome.run_id),
+        "search": Search(resume=pytestconfig.getoption("jetwatt_resume")),
+    }
     progress = plan_of(pytestconfig).watched_progress(request.node, progress)
     with as_pytest_outcome(SourceUnavailableError), within_time_budget(request.node):
-        found = searches.search(
-            device, case, progress, resume=pytestconfig.getoption("jetwatt_resume"), may_lower_clocks=is_alone, **how
-        )
+        found = searches.search(device, case, progress, may_lower_clocks=is_alone, **how)
     assert all(one.over <= 1.0 for one in found)
 
 

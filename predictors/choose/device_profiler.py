@@ -37,7 +37,7 @@ from harness.core.errors import (
 from harness.core.metrics import POWER_CHANNEL
 from harness.core.power_modes import NamedMode, PowerMode
 from harness.core.profiles import Profile
-from harness.core.units import ms_to_s, mw_to_w
+from harness.core.units import mib_to_bytes, ms_to_s, mw_to_w
 from harness.measure.run import check, conditions, least_memory, run
 from harness.simulation.parameters import SIMULATED_WORKLOADS, load_workload_parameters
 from harness.store.conditions import CHOSEN_BY, comparable_conditions, is_disqualified, key
@@ -47,6 +47,7 @@ from harness.workloads import get_workload
 from harness.workloads.workload import Workload
 from predictors.choose.memory_limit import MemoryLimit
 from predictors.choose.on_device import MEDIAN, PowerPeak
+from predictors.choose.search import USUAL_SEARCH, Search
 from predictors.sampling import profiling_seconds
 from predictors.settings import Settings
 from predictors.strategies.protocol import FailedMode, MeasuredMode
@@ -56,14 +57,28 @@ TAKES = 2  # at most so many profiles of a mode whose profiles are disturbed or 
 COOLING_S = 60.0  # idle time of an overheated board before the next mode: chosen, not measured
 
 
+@dataclasses.dataclass(frozen=True)
+class RunResults:
+    """The results file that a run of the suite adds its profiles to."""
+
+    store: ResultsStore
+    environment: Mapping[str, Any] = dataclasses.field(default_factory=describe_environment)  # machine and software
+    run_id: str = dataclasses.field(default_factory=lambda: uuid.uuid4().hex)
+
+    def add(self, profile: Profile) -> None:
+        """Store a profile that a search has chosen."""
+        chosen = {**profile.conditions, CHOSEN_BY: "search"}
+        self.store.add(dataclasses.replace(profile, conditions=chosen), self.environment, self.run_id)
+
+
 class DeviceProfiler:
-    """Profiles candidates on a device that the caller holds, and keeps the profiles in `store`, if given.
+    """Profiles candidates on a device that the caller holds, and adds the profiles to `results`, if given.
 
     A candidate is a mode with one of `batch_sizes` (by default the case's own) and, on a discrete GPU, with one of
-    `power_limits_mw` (by default none is set), which replace those of `case`. With
-    `resume`, a profile of the same conditions is taken from `store` instead of measured again. With `needs_power`, a
-    profile without power is refused; else its power is NaN. `percentile` selects the minibatch time. Batch sizes that
-    need more than `memory_limit_bytes` are not started.
+    `power_limits_mw` (by default none is set), which replace those of `case`. Of `search`, three settings count: with
+    `resume`, a profile of the same conditions is taken from `results` instead of measured again; `percentile` selects
+    the minibatch time; batch sizes that need more than `memory_limit_mib` are not started. With `needs_power`, a
+    profile without power is refused; else its power is NaN.
     """
 
     def __init__(
@@ -74,19 +89,15 @@ class DeviceProfiler:
         *,
         batch_sizes: Sequence[int] = (),
         power_limits_mw: Sequence[int] = (),
-        store: Optional[ResultsStore] = None,
-        environment: Optional[Mapping[str, Any]] = None,
-        run_id: str = "",
-        resume: bool = False,
+        results: Optional[RunResults] = None,
+        search: Search = USUAL_SEARCH,
         needs_power: bool = True,
-        percentile: float = MEDIAN,
-        memory_limit_bytes: Optional[float] = None,
         report: Callable[[str], None] = lambda line: None,
         wait: Callable[[float], None] = time.sleep,
     ) -> None:
         self.device = device
         self.template = case
-        self.resumed = 0  # candidates whose profile came from `store`
+        self.resumed = 0  # candidates whose profile came from the results file
         self.taken: Dict[int, Union[MeasuredMode, FailedMode]] = {}  # by candidate
         self.peaks: Dict[int, PowerPeak] = {}  # by candidate, if its profile has one
         self.flagged: Dict[int, List[str]] = {}  # of the best profile, if all were disturbed or throttled
@@ -99,20 +110,22 @@ class DeviceProfiler:
         self.candidates = Settings.of(repeated, batch_size, case.task, limit_mw if power_limits_mw else None)
         self._rows = self.candidates.table
         self._per_mode = len(each_mode)
-        self.store = store
-        self._environment = dict(environment or (describe_environment() if store is not None else {}))
-        self._run_id = run_id or uuid.uuid4().hex
-        self._stored = _stored_numbers(store) if store is not None and resume else {}
+        self._results = results
+        self.store = None if results is None else results.store
+        self._stored = _stored_numbers(self.store) if self.store is not None and search.resume else {}
         self._needs_power = needs_power
-        self.percentile = percentile
+        self.percentile = MEDIAN if search.percentile is None else search.percentile
         self._report = report
         self._wait = wait
         self.memory: Optional[MemoryLimit] = None  # None without a limit
-        if memory_limit_bytes is not None:
+        if search.memory_limit_mib is not None:
             smallest = get_workload(case.workload).smallest_batch if case.task == TRAINING else 1
             template = dataclasses.replace(case, batch_size=min(sizes))
             self.memory = MemoryLimit(
-                memory_limit_bytes, sizes, smallest, lambda: least_memory(template, self.device, self._report)
+                mib_to_bytes(search.memory_limit_mib),
+                sizes,
+                smallest,
+                lambda: least_memory(template, self.device, self._report),
             )
         self._was_hot = False
         self._least_khz = np.array([np.inf, np.inf])  # of CPU and GPU, in the modes that were set so far
@@ -130,9 +143,8 @@ class DeviceProfiler:
 
     def keep(self, profile: Profile) -> None:
         """Store a profile in the results file, if there is one."""
-        if self.store is not None:
-            chosen = {**profile.conditions, CHOSEN_BY: "search"}
-            self.store.add(dataclasses.replace(profile, conditions=chosen), self._environment, self._run_id)
+        if self._results is not None:
+            self._results.add(profile)
 
     def begin(self, indices: Sequence[int]) -> None:
         """Let a pool of boards start on candidates that will be requested."""
@@ -265,7 +277,7 @@ def peak_bytes_of(profile: Profile) -> float:
     peak_bytes = profile.aggregates.get("memory_peak_bytes")
     if peak_bytes is None:
         what = f"{profile.case.id} has no peak memory: it is {profile.provenance}"
-        raise SourceUnavailableError(what, "omit --memory-limit; it needs a device that measures")
+        raise SourceUnavailableError(what, "omit memory_limit_mib=; it needs a device that measures")
     return peak_bytes
 
 
@@ -275,10 +287,10 @@ def figures_of(profile: Profile, needs_power: bool = True, percentile: float = M
     if percentile != MEDIAN and time_ms is not None:
         times_ms = [minibatch.e2e_ms for minibatch in profile.counted]
         if not times_ms:
-            raise CannotRunError(f"{profile.case.id} has no single minibatches", "omit --percentile")
+            raise CannotRunError(f"{profile.case.id} has no single minibatches", "omit percentile=")
         time_ms = float(np.percentile(times_ms, percentile))
     if time_ms is None:
-        raise CannotRunError(f"{profile.case.id} gave no minibatch time: too few minibatches ran", "more --minibatches")
+        raise CannotRunError(f"{profile.case.id} gave no minibatch time: too few minibatches ran", "more minibatches=")
     if power_mw is None and needs_power:
         raise SourceUnavailableError(
             f"{profile.case.id} gave no power: {profile.conditions.get('power_definition', 'its record has none')}",

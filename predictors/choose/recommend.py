@@ -20,7 +20,7 @@ from harness.core.files import write_output
 from harness.core.mode_texts import MAXN
 from harness.core.power_modes import PowerMode
 from harness.core.terminal import Countdown, Progress, available_hint, counted
-from harness.core.units import mib_to_bytes, mw_to_w
+from harness.core.units import mw_to_w
 from predictors.choose.budget import NO_BUDGET, Budget, goals_of, joined, limits_training, peak_mw_of
 from predictors.choose.job import JobLike, batch_sizes_of, job_of, workloads_of
 from predictors.choose.on_device import MEDIAN, PowerPeak, board_of, profiler_of, storage_of
@@ -579,7 +579,7 @@ def recommend_mode(
     `case` is profiled with its power mode and, if there are `batch_sizes`, its batch size replaced. `samples` are those
     of the whole training; None counts savings over an hour.
     """
-    from predictors.choose.device_profiler import DeviceProfiler, power_sampler
+    from predictors.choose.device_profiler import DeviceProfiler, RunResults, power_sampler
 
     if is_real(device):
         with power_sampler(device, 1.0, device.root):
@@ -616,10 +616,8 @@ def recommend_mode(
             modes,
             batch_sizes=batch_sizes,
             power_limits_mw=limits_mw,
-            store=store,
-            resume=search.resume,
-            percentile=MEDIAN if search.percentile is None else search.percentile,
-            memory_limit_bytes=None if search.memory_limit_mib is None else mib_to_bytes(search.memory_limit_mib),
+            results=None if store is None else RunResults(store),
+            search=search,
             report=progress.update,
         )
         profiles = most_profiles(search)

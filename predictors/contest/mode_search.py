@@ -27,6 +27,7 @@ from harness.simulation.corpus import simulate_corpus
 from harness.stats.estimates import Drawn
 from predictors.choose.device_profiler import DeviceProfiler
 from predictors.choose.on_device import board_of
+from predictors.choose.search import Search
 from predictors.goals import Goal
 from predictors.plans import concurrent
 from predictors.plans.choice import ConcurrentGoal
@@ -183,7 +184,8 @@ def plan(device: Device, case: Case, report: Callable[[str], None]) -> List[Sear
         for name in (HALVING, CLOSED_LOOP):
             progress = ReportedProgress(report)
             histories = concurrent.histories_of(device, training, mix.inference, goal, BATCHES, progress)
-            attempts = concurrent.find_plan(histories, goal, case_duration_s(case), progress, search=name)
+            how = Search(strategy=name, check_s=case_duration_s(case))
+            attempts = concurrent.find_plan(histories, goal, progress, how)
             attempt, spent = concurrent.best_of(goal, attempts), attempts[-1].choice.profiles
             among = modes * (1 + len(BATCHES))
             true_over = slower = None

@@ -42,7 +42,7 @@ from harness.measure.run import check
 from harness.measure.run import run as run_case
 from harness.store import frames
 from harness.store.results import ResultsStore
-from predictors.choose.device_profiler import DeviceProfiler, workers_of, workload_name
+from predictors.choose.device_profiler import DeviceProfiler, RunResults, workers_of, workload_name
 from predictors.choose.job import Job, JobLike, batch_sizes_of, job_of, workloads_of
 from predictors.choose.on_device import board_of, profiler_of, storage_of
 from predictors.choose.search import USUAL_SEARCH, Search, most_profiles
@@ -134,23 +134,11 @@ def concurrent(
         switch_ms = measured_switching_ms(opened, store) if isinstance(switching_ms, str) else switching_ms
         percentile = int(search.percentile or PERCENTILES[0])
         goal = ConcurrentGoal(arrival_rate, latency_ms, budget_mw, switch_ms, percentile=percentile)
-        histories = histories_of(
-            opened,
-            template,
-            served,
-            goal,
-            batch_sizes_of(serve),
-            progress,
-            store,
-            training_sizes,
-            search.resume,
-            most_profiles(search, PROFILES_OF_BOTH),
-        )
+        sizes = batch_sizes_of(serve)
+        histories = histories_of(opened, template, served, goal, sizes, progress, store, training_sizes, search)
         for way in ways:
             try:
-                attempts[way] = find_plan(
-                    histories, goal, search.check_s, progress, search.strategy or SEARCHES[0], way
-                )
+                attempts[way] = find_plan(histories, goal, progress, search, way)
             except (CannotRunError, ProcessEndedError) as error:
                 refused[way] = error
         for profiler in map(profiler_of, histories):
@@ -263,24 +251,31 @@ def histories_of(
     progress: Progress,
     store: Optional[ResultsStore] = None,
     training_sizes: Sequence[int] = (),
-    resume: bool = False,
-    profiles: int = 30,
+    search: Search = USUAL_SEARCH,
 ) -> Tuple[History, History]:
-    """Histories of training and of inference alone on a device that is held, with `profiles` as their common limit.
+    """Histories of training and of inference alone on a device that is held, with a common limit of their profiles.
 
     `template` is the training: its power mode is replaced, and its batch size by `training_sizes`, if any; `sizes` are
-    those of the inference. With `resume`, profiles of the same conditions are taken from `store`.
+    those of the inference. The profiles are kept in `store`, and taken from there if `search` resumes.
     """
+    of_profiles = dataclasses.replace(search, percentile=None)  # its percentile is that of latencies
     modes = device.power_modes("all", template.workload)
     serving = dataclasses.replace(template, workload=inference, workers=0, task=INFERENCE)
     needs_power = goal.power_mw is not None or goal.switching_ms is not None
     trainer, server = (
         DeviceProfiler(
-            *(device, case, modes), batch_sizes=batches, store=store, needs_power=needs_power,
-            resume=resume, report=progress.update,
+            device,
+            case,
+            modes,
+            batch_sizes=batches,
+            results=None if store is None else RunResults(store),
+            search=of_profiles,
+            needs_power=needs_power,
+            report=progress.update,
         )
         for case, batches in ((template, training_sizes), (serving, sizes))
-    )  # fmt: skip
+    )
+    profiles = most_profiles(search, PROFILES_OF_BOTH)
     history = History(trainer, profiles, progress.line)
     return history, History(server, profiles, progress.line, beside=history)
 
@@ -288,20 +283,19 @@ def histories_of(
 def find_plan(
     histories: Tuple[History, History],
     goal: ConcurrentGoal,
-    duration_s: float,
     progress: Progress,
-    search: str = SEARCHES[0],
+    search: Search = USUAL_SEARCH,
     way: str = INTERLEAVED,
 ) -> List[Attempt]:
     """Plans on a device that is held, each with its outcome; a plan that misses its limits is followed by another.
 
-    `histories` are of training and of inference, and keep their profiles; a plan is checked for `duration_s`.
-    `search` is one of `SEARCHES`, `way` one of `WAYS`: if both overlap, the slowdown is taken from the results file, or
-    from the first plan.
+    `histories` are of training and of inference, and keep their profiles. `way` is one of `WAYS`: if both overlap, the
+    slowdown is taken from the results file, or from the first plan.
     """
     trainer, server = (profiler_of(history) for history in histories)
     device, seed = trainer.device, trainer.template.settings.seed
     make, first = unfitted(StrategySetting(board_of(device)), seed), design_for(seed)
+    duration_s = search.check_s
     attempts: List[Attempt] = []
     wanted = goal
     if way != INTERLEAVED:
@@ -313,7 +307,7 @@ def find_plan(
     before_profiling = concurrent_case(trainer.case(0), answers, rate, duration_s, way, charged_ms)
     check(before_profiling, device)
     for _ in range(_TRIES):
-        choice = choose_concurrent(histories, wanted, make, first, search=search)
+        choice = choose_concurrent(histories, wanted, make, first, search=search.strategy or SEARCHES[0])
         training, answering = trainer.case(choice.training), server.case(choice.inference)
         if not changes_mode or choice.training_mode == choice.inference_mode:
             answering = answering.in_mode(training.power_mode)

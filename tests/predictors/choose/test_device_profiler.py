@@ -20,9 +20,10 @@ from harness.core.errors import (
 from harness.core.power_modes import PowerMode
 from harness.core.profiles import Minibatch, Profile, Series, Telemetry
 from harness.store.results import ResultsStore
-from predictors.choose.device_profiler import COOLING_S, DeviceProfiler
+from predictors.choose.device_profiler import COOLING_S, DeviceProfiler, RunResults
 from predictors.choose.on_device import PowerPeak
 from predictors.choose.recommend import WithinPeak
+from predictors.choose.search import Search
 from predictors.goals import Goal
 from predictors.settings import Settings
 from predictors.strategies.protocol import FailedMode, History, MeasuredMode, Strategy
@@ -175,7 +176,7 @@ def test_a_board_that_was_hot_and_has_cooled_down_may_be_hot_again():
 def test_a_disturbed_profile_is_taken_once_more_and_the_undisturbed_one_counts(tmp_path):
     board = Board((70.0, [DISTURBED]), (50.0, []))
     with ResultsStore(tmp_path / "r.sqlite") as store:
-        profiler = profiler_of(board, store=store)
+        profiler = profiler_of(board, results=RunResults(store))
         assert profiler.profile(3).time_ms == 50.0
         assert len(store) == 2
     assert board.profiled == ["mode3", "mode3"]
@@ -231,9 +232,9 @@ def test_resuming_takes_what_is_stored_and_measures_what_is_missing(
 ):
     with ResultsStore(tmp_path / "r.sqlite") as store:
         with contextlib.suppress(StoreError):
-            profiler_of(Board(*before), store=store).profile(3)
+            profiler_of(Board(*before), results=RunResults(store)).profile(3)
         board = Board(*now)
-        again = profiler_of(board, store=store, resume=True)
+        again = profiler_of(board, results=RunResults(store), search=Search(resume=True))
         assert again.profile(3).time_ms == time_ms
     assert (board.profiled, again.resumed, again.flagged) == (["mode3"] * len(now), is_resumed, flagged)
 

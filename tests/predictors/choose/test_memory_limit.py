@@ -21,6 +21,7 @@ from harness.workloads.counting import MemoryFloor
 from predictors.choose import device_profiler
 from predictors.choose.device_profiler import DeviceProfiler
 from predictors.choose.memory_limit import GENEROUS, MARGIN, MemoryLimit, predicted_bytes
+from predictors.choose.search import Search
 from predictors.strategies.protocol import FailedMode, MeasuredMode
 from tests.named_modes import mode_on
 
@@ -59,7 +60,7 @@ class Board:
 
 def profiler_of(board, sizes, limit_mib, workload="mobilenetv3-gld23k"):
     case = Case("orin-agx", workload, mode_on("orin-agx"), 4, "ssd", sizes[0], CaseSettings())
-    return DeviceProfiler(board, case, MODES, batch_sizes=sizes, memory_limit_bytes=limit_mib * MIB)
+    return DeviceProfiler(board, case, MODES, batch_sizes=sizes, search=Search(memory_limit_mib=limit_mib))
 
 
 def places_of(profiler):
