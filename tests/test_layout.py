@@ -85,6 +85,12 @@ READ_PROFILES = {
 STORES = {"store", "results", "source", "target", "own"}
 """Names of results files in code, with or without an underscore before them."""
 
+MOST_PARAMETERS = 10
+"""Of a function, without `self`: what belongs together is an object that the calls share."""
+
+MORE_PARAMETERS = {"predictors.choose.fitting.fit": "its options are those of `Learning` and a few more"}
+"""Functions that still have more, and why."""
+
 MEANINGLESS = {"utils", "util", "helpers", "helper", "common", "misc"}
 
 
@@ -229,6 +235,22 @@ def test_a_class_name_stands_once():
     # The privileged helper is one file by itself, and an edit makes it another version of an installed one.
     twice = {name: [one for one in modules if one != "harness.board.privileged"] for name, modules in places.items()}
     assert {name: modules for name, modules in twice.items() if len(modules) > 1} == {}
+
+
+def parameters_of(function: ast.AST) -> int:
+    given = function.args
+    names = [each.arg for each in (*given.posonlyargs, *given.args, *given.kwonlyargs)]
+    return len(names) - (names[:1] in (["self"], ["cls"]))
+
+
+def test_no_function_has_more_than_ten_parameters():
+    many = {
+        f"{module}.{node.name}"
+        for module, file in (*EVERY_MODULE, *modules_of("tests"), *modules_of("examples"))
+        for node in ast.walk(parsed(file))
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and parameters_of(node) > MOST_PARAMETERS
+    }
+    assert many == set(MORE_PARAMETERS)
 
 
 def test_what_a_results_file_holds_is_read_as_frames():

@@ -472,6 +472,18 @@ def test_a_simulated_corpus_is_on_the_medium_of_its_board_and_written_as_by_the_
     assert {row["storage"] for row in jetwatt.simulate_corpus("nano", "lenet-mnist", modes, storage="hdd")} == {"hdd"}
 
 
+def test_a_simulated_corpus_is_of_a_copy_of_the_board_and_without_noise_if_no_seed_is_given():
+    def times(board="orin-nano", **options):
+        return [row["minibatch_time_ms"] for row in jetwatt.simulate_corpus(board, "lenet-mnist", MODES[:9], **options)]
+
+    assert times() == times(seed=0) != times(seed=1)
+    exact = times(seed=None)
+    assert exact == times("orin-nano@0", seed=None) != times("orin-nano@1", seed=None)
+    assert all(0 < abs(noisy / steady - 1) < 0.2 for noisy, steady in zip(times(), exact))
+    with pytest.raises(HarnessError, match="instance 'b' is not a number"):
+        times("orin-nano@b")
+
+
 @pytest.mark.exhaustive
 def test_concurrent_and_report_are_calls(tmp_path):
     plans = jetwatt.concurrent(

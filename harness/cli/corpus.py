@@ -44,12 +44,12 @@ def run(arguments: argparse.Namespace) -> int:
     options["batch_size"] = whole_numbers("--batch-size", arguments.batch_size, "8,16,32")
     if arguments.power_limit not in (None, ALL):
         options["power_limit"] = whole_numbers("--power-limit", arguments.power_limit, "100,150")
+    options["seed"] = None if arguments.no_noise else arguments.seed
     rows = simulate_corpus(
         device,
         [workload.strip() for workload in arguments.workload.split(",")],
         [mode for _, mode in named],
         **options,
-        noise=not arguments.no_noise,
     )
     print(f"{arguments.out}: {counted(len(rows), 'row')}, simulated")
     return 0

@@ -28,7 +28,7 @@ from harness.core.cases import (
     workers_and_storage,
 )  # fmt: skip
 from harness.core.device import Identity
-from harness.core.errors import CannotRunError, HarnessError, InvalidValueError, UnknownNameError
+from harness.core.errors import CannotRunError, HarnessError, UnknownNameError
 from harness.core.frequency_residency import clock_use
 from harness.core.metrics import POWER_CHANNEL, summarise, summarise_concurrent, summarise_idle
 from harness.core.mode_texts import NamedModes
@@ -44,6 +44,7 @@ from harness.simulation.parameters import (
     SIMULATED_WORKLOADS,
     WORKLOAD_FILES,
     WorkloadParameters,
+    board_and_instance,
     load_board_parameters,
     load_workload_parameters,
     scaled_workload,
@@ -92,18 +93,14 @@ class SimulatedDevice:
 
     def __init__(self, text: str) -> None:
         """`text` is `BOARD` or `BOARD@INSTANCE`; `BOARD` alone is instance 0."""
-        board, mark, instance = text.partition(INSTANCE_MARK)
+        board, self._instance = board_and_instance(text)
         if board not in SIMULATED_BOARDS:
             names = [PREFIX + name for name in SIMULATED_BOARDS]
             raise UnknownNameError(f"board {board!r} is not simulated", available_hint(PREFIX + board, names))
-        if mark and not instance.isdecimal():
-            what = f"device {PREFIX}{text}: instance {instance!r} is not a number"
-            raise InvalidValueError(what, f"write it like {PREFIX}{board}@1")
         self.name = PREFIX + text
-        self.board_instance = instance or None
+        self.board_instance = text.partition(INSTANCE_MARK)[2] or None
         self._board = load_board_parameters(board)
         self._spec = self._board.spec
-        self._instance = int(instance or 0)
         self._now_s = 0.0
 
     def identity(self) -> Identity:

@@ -16,7 +16,14 @@ from harness.core.errors import InvalidValueError
 from harness.core.power_modes import PowerMode
 from harness.core.units import mw_to_w, w_to_mw
 from harness.simulation.model import Load, cached_share, repetition_factors, simulate
-from harness.simulation.parameters import SIMULATED_WORKLOADS, load_board_parameters, load_workload_parameters
+from harness.simulation.parameters import (
+    SIMULATED_WORKLOADS,
+    BoardParameters,
+    WorkloadParameters,
+    board_and_instance,
+    load_board_parameters,
+    load_workload_parameters,
+)
 from harness.simulation.terms import seed_of
 
 ALL = "all"  # for a workload: every workload that can be simulated
@@ -34,9 +41,7 @@ def simulate_corpus(
     workers: Optional[int] = None,
     storage: Optional[str] = None,
     task: str = TASKS[0],
-    seed: int = 0,
-    noise: bool = True,
-    instance: int = 0,
+    seed: Optional[int] = 0,
     power_limit: Union[str, float, Sequence[float], None] = None,
     out: Union[str, Path, None] = None,
 ) -> List[Dict[str, Any]]:
@@ -45,16 +50,14 @@ def simulate_corpus(
     The page cache has the state after one pass (001 sec. 2.3).
 
     Args:
-        board: `orin-agx`, ...
+        board: `orin-agx`, ...; `orin-agx@2` for another copy of the board, which differs as boards do.
         workload: one or several, or `all`.
         modes: power modes.
         batch_size: samples per minibatch, one or several.
         workers: of the DataLoader; None for the papers' number.
         storage: medium of the data set; None for `ssd`, or for the board's own medium if it has no SSD.
         task: `training` or `inference`.
-        seed: the same seed gives the same noise.
-        noise: whether profiles have measurement noise.
-        instance: the copy of the board; copies differ as boards do.
+        seed: the same seed gives the same measurement noise; None for profiles without noise.
         power_limit: of a discrete GPU, in W, one or several, or `all`; None for the greatest.
         out: a corpus file to write, `.csv` or `.parquet`; None writes none.
 
@@ -65,14 +68,18 @@ def simulate_corpus(
     Raises:
         HarnessError: a name is unknown, a value is outside the model's range, or the file cannot be written.
     """
+    name_of_board, instance = board_and_instance(board)
     named = [workload] if isinstance(workload, str) else list(workload)
     names = SIMULATED_WORKLOADS if named == [ALL] else named
     sizes = [int(batch_size)] if isinstance(batch_size, (int, np.integer)) else list(batch_size)
-    medium = own_media(board, [DEFAULT_STORAGE])[0] if storage is None else storage
-    limits_mw = _limits_mw(load_board(board), power_limit)
-    rows = []
+    medium = own_media(name_of_board, [DEFAULT_STORAGE])[0] if storage is None else storage
+    limits_mw = _limits_mw(load_board(name_of_board), power_limit)
+    rows, simulated = [], load_board_parameters(name_of_board)
     for name, size, limit_mw in itertools.product(names, sizes, limits_mw):
-        rows += _simulated_rows(board, name, modes, size, workers, medium, task, seed, noise, instance, limit_mw)
+        parameters = load_workload_parameters(name)
+        loaders = parameters.default_workers if workers is None else workers
+        load = Load(size, loaders, medium, cached_share(simulated, parameters, workers=loaders), task)
+        rows += _simulated_rows(simulated, parameters, modes, load, seed, instance, limit_mw)
     if out is not None:
         is_limited = limits_mw != [None]
         write_corpus(out, rows, (*FURTHER, POWER_LIMIT) if is_limited else FURTHER)
@@ -84,7 +91,7 @@ def _limits_mw(spec: BoardSpec, power_limit: Union[str, float, Sequence[float], 
     settable = spec.power_limits_mw
     if not settable:
         if power_limit is not None:
-            raise InvalidValueError(f"{spec.name} has no power limit to set", "omit --power-limit")
+            raise InvalidValueError(f"{spec.name} has no power limit to set", "omit power_limit=")
         return [None]
     if power_limit is None:
         return settable[-1:]
@@ -101,46 +108,33 @@ def _limits_mw(spec: BoardSpec, power_limit: Union[str, float, Sequence[float], 
 
 
 def _simulated_rows(
-    board_name: str,
-    workload_name: str,
+    board: BoardParameters,
+    workload: WorkloadParameters,
     modes: Sequence[PowerMode],
-    batch_size: int,
-    workers: Optional[int],
-    storage: str,
-    task: str,
-    seed: int,
-    noise: bool,
+    load: Load,
+    seed: Optional[int],
     instance: int,
     limit_mw: Optional[int],
 ) -> List[Dict[str, Any]]:
-    board, workload = load_board_parameters(board_name), load_workload_parameters(workload_name)
-    loaders = workload.default_workers if workers is None else workers
-    load = Load(
-        batch_size=batch_size,
-        workers=loaders,
-        storage=storage,
-        cached_share=cached_share(board, workload, workers=loaders),
-        task=task,
-    )
     table = np.array(modes, dtype=np.int64).reshape(-1, len(PowerMode._fields))
     response = simulate(board, workload, table, load, instance=instance, limit_mw=limit_mw)
     time_ms, power_mw = response.minibatch_time_ms, response.power_mw
-    if noise:
+    if seed is not None:
         further = [value for value in (instance, limit_mw) if value]
-        what = (board_name, workload_name, tuple(load), seed, *further)
+        what = (board.name, workload.name, tuple(load), seed, *further)
         random = np.random.Generator(np.random.PCG64(seed_of(repr(what))))  # each combination has its own noise
         time_ms, power_mw = repetition_factors(board, random, len(table)) * (time_ms, power_mw)
-    same = {"device": board_name, "workload": workload_name, "task": task}
+    same = {"device": board.name, "workload": workload.name, "task": load.task}
     return [
         {
             **same,
             **dict(zip(PowerMode._fields, mode)),
-            "batch_size": batch_size,
+            "batch_size": load.batch_size,
             "minibatch_time_ms": time,
             "power_mw": power,
             "provenance": "simulated",
-            "workers": loaders,
-            "storage": storage,
+            "workers": load.workers,
+            "storage": load.storage,
             **({} if limit_mw is None else {POWER_LIMIT.name: limit_mw}),
         }
         for mode, time, power in zip(table.tolist(), np.round(time_ms, 4).tolist(), np.round(power_mw).tolist())

@@ -11,7 +11,8 @@ import msgspec
 import numpy as np
 
 from harness.core.boards import BoardSpec, load_board
-from harness.core.errors import UnknownNameError
+from harness.core.cases import INSTANCE_MARK
+from harness.core.errors import InvalidValueError, UnknownNameError
 from harness.core.files import read_toml, typed
 from harness.core.power_modes import UNKNOWN_KHZ, PowerMode
 from harness.core.terminal import available_hint
@@ -156,6 +157,14 @@ class WorkloadParameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True
 @functools.lru_cache(maxsize=None)
 def load_physics() -> PhysicsParameters:
     return typed(_values(PHYSICS_FILE), PhysicsParameters, str(PHYSICS_FILE))
+
+
+def board_and_instance(text: str) -> Tuple[str, int]:
+    """The simulated board and the copy of it that `BOARD` or `BOARD@INSTANCE` names; `BOARD` alone is copy 0."""
+    board, mark, instance = text.partition(INSTANCE_MARK)
+    if mark and not instance.isdecimal():
+        raise InvalidValueError(f"{text}: instance {instance!r} is not a number", f"write it like {board}@1")
+    return board, int(instance or 0)
 
 
 @functools.lru_cache(maxsize=None)

@@ -110,7 +110,7 @@ def truth(device: Device, case: Case, sizes: Sequence[int]) -> Optional[Truth]:
     if not isinstance(device, SimulatedDevice) or device.identity().specification["instance"]:
         return None
     board, modes = device.identity().specification["board"], [mode for _, mode in device.power_modes("all")]
-    settings: Dict[str, Any] = {"workers": case.workers, "storage": case.storage, "task": case.task, "noise": False}
+    settings: Dict[str, Any] = {"workers": case.workers, "storage": case.storage, "task": case.task, "seed": None}
     tables = [simulate_corpus(board, case.workload, modes, batch_size=size, **settings) for size in sizes]
     time_ms, power_mw = (
         np.array([[row[name] for row in rows] for rows in tables]).T for name in ("minibatch_time_ms", "power_mw")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Dict, Optional, Sequence, Union
 import numpy as np
 
 from harness.core.boards import load_board
-from harness.core.cases import Case, CaseSettings
+from harness.core.cases import INSTANCE_MARK, Case, CaseSettings
 from harness.core.configuration import DEFAULT_STORAGE
 from harness.core.measured_tables import corpus_file
 from harness.core.power_modes import NamedMode, PowerMode
@@ -97,15 +97,13 @@ def simulated(source: ProfileSource, modes: Optional[np.ndarray] = None, *, seed
     else:
         chosen = list(spec.power_mode_space().paper_grid())
     rows = simulate_corpus(
-        source.device,
+        f"{source.device}{INSTANCE_MARK}{source.instance}",
         source.workload,
         chosen,
         batch_size=source.batch_size,
         storage=DEFAULT_STORAGE,
         task=source.task,
-        seed=seed,
-        noise=False,
-        instance=source.instance,
+        seed=None,
     )
     (table,) = tables_of(rows)
     if source.minibatches is not None:
