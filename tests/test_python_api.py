@@ -16,6 +16,7 @@ import jetwatt
 from harness.core.boards import load_board
 from harness.core.errors import HarnessError
 from harness.simulation.corpus import simulate_corpus
+from harness.workloads import get_workload
 from predictors.choose.fitting import describe_front
 from predictors.models import networks
 from predictors.models.networks import train
@@ -477,6 +478,8 @@ def test_a_simulated_corpus_is_of_a_copy_of_the_board_and_without_noise_if_no_se
         return [row["minibatch_time_ms"] for row in jetwatt.simulate_corpus(board, "lenet-mnist", MODES[:9], **options)]
 
     assert times() == times(seed=0) != times(seed=1)
+    itself = jetwatt.simulate_corpus("orin-nano", [get_workload("lenet-mnist")], MODES[:9])
+    assert [row["minibatch_time_ms"] for row in itself] == times()
     exact = times(seed=None)
     assert exact == times("orin-nano@0", seed=None) != times("orin-nano@1", seed=None)
     assert all(0 < abs(noisy / steady - 1) < 0.2 for noisy, steady in zip(times(), exact))

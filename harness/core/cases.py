@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from typing import Any, Dict, Mapping, NamedTuple, Optional, Tuple
+from typing import Any, Dict, Mapping, NamedTuple, Optional, Protocol, Tuple
 
 from harness.core.errors import CannotRunError, InvalidValueError
 from harness.core.power_modes import NamedMode
@@ -85,6 +85,14 @@ def inference_mode_name(workload: str) -> str:
     """The name of the power mode of inference, if a mix has one of its own; else empty."""
     match = _FORM.fullmatch(workload)
     return "" if match is None else match["inference_mode"] or ""
+
+
+class NamedWorkload(Protocol):
+    """A workload, for what needs its name only."""
+
+    @property
+    def name(self) -> str:
+        """As in results and reports."""
 
 
 AXES = ("device", "workload", "power_mode", "workers", "storage", "batch_size")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections.abc
 import itertools
 from pathlib import Path
 from typing import Any, Dict, List, Optional, Sequence, Union
@@ -10,6 +11,7 @@ import numpy as np
 
 from harness.core.boards import BoardSpec, load_board
 from harness.core.campaigns import own_media
+from harness.core.cases import NamedWorkload
 from harness.core.configuration import DEFAULT_STORAGE
 from harness.core.corpus import POWER_LIMIT, TASKS, Column, write_corpus
 from harness.core.errors import InvalidValueError
@@ -34,7 +36,7 @@ FURTHER = (Column("workers", int, "num_workers of the DataLoader"), Column("stor
 
 def simulate_corpus(
     board: str,
-    workload: Union[str, Sequence[str]],
+    workload: Union[str, NamedWorkload, Sequence[Union[str, NamedWorkload]]],
     modes: Sequence[PowerMode],
     *,
     batch_size: Union[int, Sequence[int]] = 16,
@@ -51,7 +53,7 @@ def simulate_corpus(
 
     Args:
         board: `orin-agx`, ...; `orin-agx@2` for another copy of the board, which differs as boards do.
-        workload: one or several, or `all`.
+        workload: one or several, by name or as a `Workload`, or `all`.
         modes: power modes.
         batch_size: samples per minibatch, one or several.
         workers: of the DataLoader; None for the papers' number.
@@ -69,7 +71,8 @@ def simulate_corpus(
         HarnessError: a name is unknown, a value is outside the model's range, or the file cannot be written.
     """
     name_of_board, instance = board_and_instance(board)
-    named = [workload] if isinstance(workload, str) else list(workload)
+    given = [workload] if isinstance(workload, str) or not isinstance(workload, collections.abc.Iterable) else workload
+    named = [each if isinstance(each, str) else each.name for each in given]
     names = SIMULATED_WORKLOADS if named == [ALL] else named
     sizes = [int(batch_size)] if isinstance(batch_size, (int, np.integer)) else list(batch_size)
     medium = own_media(name_of_board, [DEFAULT_STORAGE])[0] if storage is None else storage

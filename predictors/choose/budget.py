@@ -8,13 +8,15 @@ from typing import Dict, List, Optional, Sequence, Tuple, Union
 
 from harness.core.errors import InvalidValueError, UnknownNameError
 from harness.core.terminal import available_hint
-from harness.core.units import S_PER_HOUR, s_to_ms, w_to_mw
+from harness.core.units import S_PER_HOUR, mw_to_w, s_to_ms, w_to_mw
 from predictors.goals import OBJECTIVES, Goal, budget_in_mw
-from predictors.models.base import check_numbers, numbers_in
+from predictors.models.base import CallSettings, check_numbers, numbers_in
+
+OUT_OF_REACH = 2.0  # the ratio of a power limit to the greatest power from which on it is noted
 
 
-@dataclasses.dataclass(frozen=True)
-class Budget:
+@dataclasses.dataclass(frozen=True, repr=False)
+class Budget(CallSettings):
     """The limits that a power mode has to keep; None for no limit.
 
     Attributes:
@@ -100,6 +102,17 @@ def goals_of(
             "give power_w=, peak_w=, time_ms=, deadline_h= or energy_wh=",
         )
     return [Goal(quantity, limits)]
+
+
+def note_out_of_reach(limit_mw: float, greatest_mw: float) -> str:
+    """A note on a power limit far above what any mode draws, which may be meant in another unit; empty for others."""
+    if limit_mw <= OUT_OF_REACH * greatest_mw:
+        return ""
+    limit_w = mw_to_w(limit_mw)
+    return (
+        f"no mode draws over {mw_to_w(greatest_mw):.2g} W, so the power limit of {limit_w:g} W excludes none;"
+        f" it is in W, and {limit_w:g} mW are {mw_to_w(limit_w):g} W"
+    )
 
 
 def _of_a_minibatch(budget: Budget, minibatches: Optional[float], sizes: Sequence[int]) -> Dict[str, float]:

@@ -6,9 +6,11 @@ import dataclasses
 from pathlib import Path
 from typing import Optional, Sequence, Union
 
+from predictors.models.base import CallSettings
 
-@dataclasses.dataclass(frozen=True)
-class Learning:
+
+@dataclasses.dataclass(frozen=True, repr=False)
+class Learning(CallSettings):
     """What predictors learn from besides profiles of the target, and how.
 
     Attributes:

@@ -21,7 +21,7 @@ from harness.core.mode_texts import MAXN
 from harness.core.power_modes import PowerMode
 from harness.core.terminal import Countdown, Progress, available_hint, counted
 from harness.core.units import mw_to_w
-from predictors.choose.budget import NO_BUDGET, Budget, goals_of, joined, limits_training, peak_mw_of
+from predictors.choose.budget import NO_BUDGET, Budget, goals_of, joined, limits_training, note_out_of_reach, peak_mw_of
 from predictors.choose.job import JobLike, batch_sizes_of, job_of, workloads_of
 from predictors.choose.on_device import MEDIAN, PowerPeak, board_of, profiler_of, storage_of
 from predictors.choose.recommendation_report import (
@@ -70,7 +70,6 @@ EPOCHS: Dict[str, int] = {"resnet18-imagenet": 120, "yolov8n-coco": 200, "mobile
 LEAST_GAIN = 0.002  # the search ends when another profile promises less than this share of the time
 
 POOL, LAB = "pool:", "lab.toml"
-OUT_OF_REACH = 2.0  # the ratio of a power limit to the greatest power from which on it is noted
 LOCKED_CLOCKS = 8  # of a discrete GPU that are candidates, from the least to the greatest
 RISK = 0.05  # of `one-shot`, unless given
 
@@ -468,7 +467,10 @@ def _text_of(device: Device, workload: str, recommendations: Sequence[Recommenda
             allowed = "" if peak_mw is None else f", limit {mw_to_w(peak_mw):.4g} W"
             exceeded = f"; {peak.exceeded}" if peak.exceeded else ""
             lines.append(f"peak:        {mw_to_w(peak.peak_mw):.4g} W{apart}{allowed}{exceeded}")
-    lines += notes_on_power(recommendations)
+    for recommendation in recommendations:
+        greatest_mw = float(np.exp(np.nanmax(recommendation.posterior.log_power)))
+        note = note_out_of_reach(recommendation.goal.limits.get("power_mw", 0.0), greatest_mw)
+        lines += [f"note:        {note}"] if note else []
     case = profiler_of(recommendations[0].history).case(recommendations[0].choice.index)
     scaled_from = device.conditions(case).get("scaled_from") if device.provenance == "simulated" else None
     if scaled_from:
@@ -476,21 +478,6 @@ def _text_of(device: Device, workload: str, recommendations: Sequence[Recommenda
             f"rough:       {workload} is not calibrated on {device.name}: scaled from {scaled_from}, to a factor of 2.2"
         )
     return "\n".join(lines)
-
-
-def notes_on_power(recommendations: Sequence[Recommendation]) -> List[str]:
-    """A note on each power limit far above what any mode is expected to draw: it may be meant in another unit."""
-    notes = []
-    for recommendation in recommendations:
-        limit_mw = recommendation.goal.limits.get("power_mw", 0.0)
-        greatest_mw = float(np.exp(np.nanmax(recommendation.posterior.log_power)))
-        if limit_mw > OUT_OF_REACH * greatest_mw:
-            limit_w = mw_to_w(limit_mw)
-            notes.append(
-                f"note:        no mode draws more than about {mw_to_w(greatest_mw):.2g} W, so the power limit of "
-                f"{limit_w:g} W excludes none; it is in W, and {limit_w:g} mW are {mw_to_w(limit_w):g} W"
-            )
-    return notes
 
 
 def _limits_within_reach(recommendation: Recommendation, peak_mw: Optional[float]) -> str:

@@ -10,15 +10,15 @@ from harness.core.cases import DEFAULT_MINIBATCHES
 from harness.core.configuration import FILE_NAME
 from harness.core.errors import InvalidValueError
 from harness.core.terminal import counted
-from predictors.models.base import check_number, check_numbers, check_probability, listed
+from predictors.models.base import CallSettings, check_number, check_numbers, check_probability, listed
 from predictors.profiles import Profiles
 
 ON_DEVICE = "closed-loop"
 PROFILES = 15  # unless a call has a default of its own
 
 
-@dataclasses.dataclass(frozen=True)
-class Search:
+@dataclasses.dataclass(frozen=True, repr=False)
+class Search(CallSettings):
     """How a device is searched for power modes, and where its profiles are kept.
 
     Attributes:

@@ -28,6 +28,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import math
 import queue
 import threading
 import time
@@ -50,7 +51,7 @@ from harness.devices.registry import open_device
 from harness.devices.simulated import SimulatedDevice
 from harness.measure.contention import report_others
 from harness.measure.run import check
-from predictors.choose.budget import Budget, goals_of
+from predictors.choose.budget import Budget, goals_of, note_out_of_reach
 from predictors.choose.device_profiler import power_sampler, workers_of, workload_name
 from predictors.choose.job import JobLike, batch_sizes_of, job_of, workloads_of
 from predictors.choose.on_device import board_of, storage_of
@@ -347,7 +348,12 @@ def tuning(
         try:
             yield tuner
         finally:
-            report(tuner.close().describe())
+            result = tuner.close()
+            report(result.describe())
+            greatest_mw = max((measured.power_mw for _, measured in result.profiled), default=math.inf)
+            note = note_out_of_reach(wanted.limits.get("power_mw", 0.0), greatest_mw)
+            if note:
+                report(f"note: {note}")
 
 
 class RehearsedTuner(OnlineTuner):

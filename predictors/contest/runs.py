@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Callable, Optional
 
-from predictors.models.base import check_number, check_numbers
+from predictors.models.base import CallSettings, check_number, check_numbers
 
 Report = Callable[[int, int, str], None]
 
@@ -14,8 +14,8 @@ def no_report(done: int, total: int, what: str) -> None:
     """The default `report`: shows nothing."""
 
 
-@dataclasses.dataclass(frozen=True)
-class Runs:
+@dataclasses.dataclass(frozen=True, repr=False)
+class Runs(CallSettings):
     """How an evaluation is run.
 
     Attributes:

@@ -21,7 +21,7 @@ from predictors.contest.judged_choices import ContestRun, JudgedChoices, contest
 from predictors.contest.prior import left_out_column, priors_without
 from predictors.contest.runs import USUAL_RUNS, Runs, repeats_of
 from predictors.goals import OBJECTIVES, Goal, budget_goals
-from predictors.models.base import ALL, check_numbers, check_probability, listed, refuse_unread
+from predictors.models.base import ALL, CallSettings, check_numbers, check_probability, listed, refuse_unread
 from predictors.models.vendor_estimate import estimated_boards
 from predictors.profiles import Profiles
 from predictors.settings import DEFAULT_BATCH_SIZE
@@ -47,8 +47,8 @@ NO_POWER_BUDGET = "none"
 REPEATS_OF_CONTEST = 5  # unless given
 
 
-@dataclasses.dataclass(frozen=True)
-class BudgetSweep:
+@dataclasses.dataclass(frozen=True, repr=False)
+class BudgetSweep(CallSettings):
     """The goals that strategies are tested on: each power budget, with each maximum minibatch time if there are any.
 
     Attributes:
@@ -124,7 +124,7 @@ def evaluate_strategies(
     usual_prior = load_prior(learning.prior)
     contests = []
     objectives = set()
-    for table in _targets(tables, [target] if isinstance(target, str) else list(target), task):
+    for table in _targets(tables, listed(target), task):
         references: Tuple[Profiles, ...] = ()
         if names_of_references and (task != ALL or table.task in tasks_of_reference):
             others = [find_reference(elsewhere, name, table.task, table.device) for name in names_of_references]

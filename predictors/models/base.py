@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import abc
+import collections.abc
 import dataclasses
 import functools
 import math
@@ -328,11 +329,25 @@ def check_numbers(least: float = 0, *, above: bool = False, whole: bool = False,
             check_number(name, value, least, above=above, whole=whole)
 
 
+class CallSettings:
+    """The base of dataclasses that calls take: shown with what differs from the defaults only."""
+
+    def __repr__(self) -> str:
+        given = ", ".join(f"{name}={value!r}" for name, value in changed_in(self).items())
+        return f"{type(self).__name__}({given})"
+
+
+def changed_in(settings: Any) -> Dict[str, Any]:
+    """The fields of a dataclass that differ from their defaults, by name."""
+    values = {field.name: (getattr(settings, field.name), field.default) for field in dataclasses.fields(settings)}
+    return {name: value for name, (value, default) in values.items() if value != default}
+
+
 def refuse_unread(settings: Any, call: str, *names: str) -> None:
     """Refuse fields of a dataclass of settings that a call does not read, if one differs from its default."""
-    for field in dataclasses.fields(settings):
-        if field.name in names and getattr(settings, field.name) != field.default:
-            raise InvalidValueError(f"{field.name}= has no effect in {call}", "omit it")
+    for name in changed_in(settings):
+        if name in names:
+            raise InvalidValueError(f"{name}= has no effect in {call}", "omit it")
 
 
 def _is_number(value: Any) -> bool:
@@ -343,9 +358,10 @@ def _shown(value: Any) -> str:
     return f"{value:g}" if _is_number(value) else repr(value)
 
 
-def listed(names: Union[str, Sequence[str]]) -> List[str]:
-    """Names given as one or several."""
-    return [names] if isinstance(names, str) else list(names)
+def listed(names: Any) -> List[str]:
+    """Names given as one or several; a `Workload` is given for its name."""
+    several = isinstance(names, collections.abc.Iterable) and not isinstance(names, str)
+    return [each if isinstance(each, str) else each.name for each in (names if several else [names])]
 
 
 def numbers_in(given: Any) -> List[Any]:

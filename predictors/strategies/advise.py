@@ -19,11 +19,13 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import TYPE_CHECKING, List, NamedTuple, Optional, Tuple
+from typing import TYPE_CHECKING, List, NamedTuple, Optional, Tuple, Union
 
+from harness.core.cases import NamedWorkload
 from harness.core.errors import InvalidValueError
 from harness.core.terminal import format_table
 from harness.core.units import S_PER_HOUR, S_PER_MINUTE, percent_to_share
+from predictors.models.base import listed
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -47,7 +49,7 @@ def advise(
     profile_seconds: float = PROFILE_SECONDS,
     workers: Optional[int] = None,
     storage: Optional[str] = None,
-    workload: Optional[str] = None,
+    workload: Union[str, NamedWorkload, None] = None,
 ) -> Advice:
     """Which way of finding a power mode pays off for a training, as `jetwatt advise` does.
 
@@ -58,7 +60,7 @@ def advise(
         profile_seconds: profiling time per mode.
         workers: `num_workers` of the DataLoader, for the papers' rules.
         storage: medium of the data set, such as `hdd`, for the papers' rules.
-        workload: the trained workload, for the papers' rules.
+        workload: the trained workload, by name or as a `Workload`, for the papers' rules.
 
     Raises:
         InvalidValueError: a number is not above 0.
@@ -70,7 +72,8 @@ def advise(
     best_hours = runs * epochs * epoch_minutes * S_PER_MINUTE / S_PER_HOUR
     question = f"{runs:g} runs x {epochs:g} epochs x {epoch_minutes:g} min = {best_hours:.2f} h in the best mode"
     costs = weigh(read_approaches(), best_hours, profile_seconds)
-    return Advice(costs, tuple(rules(workers, storage, workload)), f"{question}; {profile_seconds:g} s a profile")
+    trained = None if workload is None else listed(workload)[0]
+    return Advice(costs, tuple(rules(workers, storage, trained)), f"{question}; {profile_seconds:g} s a profile")
 
 
 class Advice(NamedTuple):

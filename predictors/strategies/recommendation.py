@@ -117,7 +117,7 @@ def recommend(
 def _profiled(history: History, goal: Goal, choice: Choice) -> Choice:
     """A choice made without profiles, after profiling its mode."""
     if history.left <= 0 and choice.index not in history.taken:
-        raise InvalidValueError("a recommendation needs profiles", "allow some with --profiles")
+        raise InvalidValueError("a recommendation needs profiles", "allow some with profiles=")
     if history.profile(choice.index) is None:
         raise CannotRunError(f"{choice.reason} cannot be profiled: {history.failed[choice.index]}")
     return history.choice(choice.index, choice.reason, history.figures(choice.index, goal)[1] <= 0)

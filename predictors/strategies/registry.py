@@ -106,7 +106,7 @@ STRATEGIES: Dict[str, StrategyKind] = {
 def strategy_on_device(name: str, setting: StrategySetting, seed: int, least_gain: float, batch: int = 1) -> Strategy:
     """A strategy for a search on a device, which ends if no profile is expected to gain at least `least_gain`."""
     if name == "powertrain" and not setting.references:
-        raise InvalidValueError("powertrain starts from a reference workload", "give --corpus FILE --reference W")
+        raise InvalidValueError("powertrain starts from a reference workload", "give corpus='FILE' and reference='W'")
     if STRATEGIES[name].make is make_closed_loop:
         return make_closed_loop(setting, seed, least_gain, batch)
     return STRATEGIES[name].make(setting, seed)

@@ -12,10 +12,13 @@ CALLS: Dict[str, Dict[str, str]] = {
     "baseline record": {"": "jetwatt.record_baseline(results, baseline)"},
     "bisect-versions": {"": "jetwatt.bisect_versions(good, bad, among=[...])"},
     "compare": {"": "jetwatt.compare(before, after)"},
-    "concurrent": {"": "jetwatt.concurrent(device, training=..., inference=..., arrival_rate=..., latency_ms=...)"},
+    "concurrent": {
+        "": "jetwatt.concurrent(device, training=..., inference=..., arrival_rate=..., latency_ms=..., "
+        "search=jetwatt.Search(...))"
+    },
     "corpus simulate": {"": "jetwatt.simulate_corpus(board, workload, modes, out=...)"},
     "doctor": {"": "jetwatt.doctor(device)", "--accept": "jetwatt.accept(device)"},
-    "evaluate": {"": "jetwatt.evaluate(corpus, target=...)"},
+    "evaluate": {"": "jetwatt.evaluate(corpus, target=..., learning=jetwatt.Learning(...), runs=jetwatt.Runs(...))"},
     "export": {
         "": "jetwatt.open_results(file).profiles()",
         "--minibatches": "jetwatt.open_results(file).minibatches()",
@@ -28,11 +31,12 @@ CALLS: Dict[str, Dict[str, str]] = {
     "modes": {"": "jetwatt.load_board(board).power_modes(text)"},
     "nvpmodel-conf": {"": "jetwatt.nvpmodel_conf(board, power_mode)", "--parse": "jetwatt.nvpmodel_modes(file)"},
     "predict": {"": "jetwatt.load(model).predict(board)"},
-    "prior evaluate": {"": "jetwatt.evaluate_prior(corpora, leave_out=...)"},
+    "prior evaluate": {"": "jetwatt.evaluate_prior(corpora, leave_out=..., runs=jetwatt.Runs(...))"},
     "prior learn": {"": "jetwatt.learn_prior(corpora, out=...)"},
-    "published": {"": "jetwatt.published(fact=[...])"},
+    "published": {"": "jetwatt.published(fact=[...], runs=jetwatt.Runs(...))"},
     "recommend": {
-        "": "jetwatt.recommend(device, workload=..., power_w=...)",
+        "": "jetwatt.recommend(device, workload=jetwatt.Job(...), power_w=..., budget=jetwatt.Budget(...), "
+        "search=jetwatt.Search(...))",
         "--write-conf": "jetwatt.recommend(device, workload=..., power_w=..., writes_conf=True).write_conf(path)",
     },
     "report": {"": "jetwatt.report(results, out=...)"},
@@ -41,8 +45,10 @@ CALLS: Dict[str, Dict[str, str]] = {
     "results info": {"": "jetwatt.open_results(file).profiles()"},
     "results merge": {"": "jetwatt.merge_results(files, out=...)"},
     "results prune": {"": "jetwatt.prune_results(file, keep_raw=30)"},
-    "scenario": {"": "jetwatt.scenario(name)", "without a name": "jetwatt.scenarios()"},
-    "strategies evaluate": {"": "jetwatt.evaluate_strategies(corpus, strategies=...)"},
+    "scenario": {"": "jetwatt.scenario(name, runs=jetwatt.Runs(...))", "without a name": "jetwatt.scenarios()"},
+    "strategies evaluate": {
+        "": "jetwatt.evaluate_strategies(corpus, strategies=..., budgets=jetwatt.BudgetSweep(...))"
+    },
 }
 """The calls of each command or action; the call behind an option, or another case, is named by it."""
 

@@ -125,6 +125,11 @@ def test_a_power_limit_that_no_mode_reaches_is_noted_since_it_may_be_meant_in_an
     assert "so the power limit of 5000 W excludes none; it is in W, and 5000 mW are 5 W" in repr(many)
 
 
+def test_settings_show_what_differs_from_the_defaults():
+    assert repr(jetwatt.Search()) == "Search()"
+    assert repr(jetwatt.Search("mdbs", seed=3)) == "Search(strategy='mdbs', seed=3)"
+
+
 def test_a_workload_itself_is_taken_where_its_name_is():
     search = jetwatt.Search("random", profiles=2)
     named, given = (

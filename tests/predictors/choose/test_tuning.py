@@ -83,6 +83,16 @@ def test_a_goal_that_tuning_cannot_have_is_refused_before_a_device_is_opened(mon
         raise AssertionError("it began")
 
 
+def test_a_power_limit_that_no_mode_reaches_is_noted_when_the_search_ends():
+    lines = []
+    search = Search(profiles=1, minibatches=1)
+    with module.tuning("sim:orin-nano", power_w=5000, search=search, report=lines.append) as tuner:
+        while not tuner.settled:
+            time.sleep(0.0002)
+            tuner.step()
+    assert "power limit of 5000 W excludes none" in lines[-1]
+
+
 @pytest.mark.exhaustive
 def test_a_simulated_board_is_rehearsed_on_in_its_own_time():
     lines = []
