@@ -340,7 +340,7 @@ class CallSettings:
 def changed_in(settings: Any) -> Dict[str, Any]:
     """The fields of a dataclass that differ from their defaults, by name."""
     values = {field.name: (getattr(settings, field.name), field.default) for field in dataclasses.fields(settings)}
-    return {name: value for name, (value, default) in values.items() if value != default}
+    return {name: value for name, (value, default) in values.items() if repr(value) != repr(default)}  # arrays, too
 
 
 def refuse_unread(settings: Any, call: str, *names: str) -> None:
