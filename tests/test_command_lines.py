@@ -246,6 +246,7 @@ OPTIONS = {"power_w": "--power-budget", "profiles": "--profiles", "risk": "--ris
         ("too few; allow more profiles= or a greater risk=", "too few; allow more --profiles or a greater --risk"),
         ("risk=0.1 was given; omit it: device='host'", "--risk 0.1 was given; omit it: device='host'"),
         ("give resume=True", "give --resume"),
+        ("risk is not what it was", "risk is not what it was"),
         ("the power of 15 profiles is at risk", "the power of 15 profiles is at risk"),
         ("no mode: power_w is met by none", "no mode: power_w is met by none"),
     ],
@@ -256,4 +257,4 @@ def test_an_error_of_a_call_names_the_options_of_its_command(error, shown):
 
 def test_arguments_of_actions_have_options_too():
     options = options_by_argument(parsers(next(command for command in ALL if command.name == "strategies"))[""])
-    assert options["latency_limits"] == "--latency-limits"
+    assert options["latencies_ms"] == "--latency-limits"

@@ -106,8 +106,8 @@ def options_by_argument(parser: argparse.ArgumentParser) -> Dict[str, str]:
 def in_options(text: str, options: Mapping[str, str]) -> str:
     """An error of a call in the words of its command.
 
-    Errors write an argument as `power_w=` or `profiles=15`, or begin with its name, as in `power_w is -5`; each becomes
-    the option, with its value: `--power-budget`, `--profiles 15`. What is no argument of the command stays as it is.
+    Errors write an argument as `power_w=` or `profiles=15`, or begin with its name and value, as in `power_w is -5`;
+    each becomes the option, with its value: `--power-budget`, `--profiles 15`. Names of no option stay as they are.
     """
 
     def option_of(written: Match[str]) -> str:
@@ -117,13 +117,14 @@ def in_options(text: str, options: Mapping[str, str]) -> str:
         is_flag = value in ("", "True")
         return options[name] if is_flag else f"{options[name]} {value.strip(QUOTES)}"
 
-    name, is_, rest = text.partition(" is ")
-    if is_ and name in options:
-        text = f"{options[name]} is {rest}"
+    begins = _BEGINS_WITH_ARGUMENT.match(text)
+    if begins and begins[1] in options:
+        text = options[begins[1]] + text[begins.end(1) :]
     return _ARGUMENT.sub(option_of, text)
 
 
 QUOTES = "'\""
+_BEGINS_WITH_ARGUMENT = re.compile(r"([a-z]\w*) is (?:[-\d'\"\[]|nan|inf)")
 _ARGUMENT = re.compile(r"\b([a-z]\w*)=('[^']*'|\"[^\"]*\"|[\w.-]*)")
 _OPTION = re.compile(r"--[a-z][a-z-]*")
 _UNKNOWN_CHOICE = re.compile(r"invalid choice: '(.+)' \(choose from (.+)\)")

@@ -160,6 +160,8 @@ def recommend(
 
 def _refuse(device: str, goal: Union[str, Goal, None], search: Search) -> None:
     """Refuse names and combinations before anything is opened."""
+    if not isinstance(device, str):
+        raise InvalidValueError(f"device is a {type(device).__name__}, expected a name", "such as 'sim:orin-agx'")
     if isinstance(goal, str) and goal not in OBJECTIVES:
         raise InvalidValueError(f"goal is {goal!r}", available_hint(goal, OBJECTIVES))
     if search.strategy is not None and search.strategy not in STRATEGIES:

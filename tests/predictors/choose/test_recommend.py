@@ -112,6 +112,11 @@ def test_numbers_and_names_out_of_range_are_refused_before_a_profile(monkeypatch
     assert "--" not in str(refused.value) or "storage" in options  # that hint is of `pytest benchmarks`
 
 
+def test_a_device_that_is_no_name_is_refused():
+    with pytest.raises(InvalidValueError, match="device is a NoneType, expected a name; such as 'sim:orin-agx'"):
+        jetwatt.recommend(None, workload=TARGET, power_w=30)
+
+
 def test_a_batch_size_given_twice_is_one_as_in_the_command():
     job, search = jetwatt.Job(TARGET, batch_size=[16, 16]), jetwatt.Search(profiles=1)
     answer = jetwatt.recommend("sim:orin-agx", workload=job, power_w=30, search=search)
