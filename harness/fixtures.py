@@ -38,6 +38,7 @@ from harness.options import selection_of
 from harness.outcome import OUTCOME, PROGRESS
 from harness.plan import Node, plan_of
 from harness.playback import is_played_back, play_back, time_rounds
+from harness.requirement_gate import Requirements, requirements_of
 from harness.store.conditions import MEASURED_ALREADY, comparable_conditions, key, without_instance
 from harness.summary import describe_result, extra_info
 
@@ -330,6 +331,7 @@ class CaseMeasurement:
         if done is not None:
             if repetition == 0:
                 self._show(done, "as measured before in this run: ")
+            self._outcome.of_test.append(done)
             return done
         if not is_new and repetition == 0:
             self._skip_if_job_has_it(case, comparable_key)
@@ -337,6 +339,7 @@ class CaseMeasurement:
                 self._skip_if_stored(case, comparable)
         measured, number = self._measured(case, case_conditions, allotment)
         self._outcome.keep(comparable_key, measured, number)
+        self._outcome.of_test.append(measured)
         if repetition == 0:
             self._show(measured)
         else:
@@ -516,3 +519,14 @@ def baseline(request: pytest.FixtureRequest) -> Baseline:
     """
     with as_pytest_outcome():
         return baseline_of(request.config)
+
+
+@fixture
+def requirements(request: pytest.FixtureRequest) -> Requirements:
+    """The limits of `--require` and of the test's marks: `requirements.check(profile)` fails if one is not kept.
+
+    What the suite's fixtures measure in a test is checked after it without a call. `check` returns the verdicts; with
+    `--strict`, inconclusive ones fail too.
+    """
+    with as_pytest_outcome():
+        return requirements_of(request.node)

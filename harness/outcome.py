@@ -18,6 +18,7 @@ from harness.measure.time_budget import process_age_s
 
 if TYPE_CHECKING:
     from harness.judge.comparison import Comparison
+    from harness.judge.requirement_verdicts import RequirementVerdict
 
 
 class Outcome:
@@ -36,10 +37,17 @@ class Outcome:
         self.compared: Dict[Tuple[str, str], Comparison] = {}  # with the baseline, by case and figure
         self.is_without_baseline = False  # whether a test had a profile to compare, and no --baseline was given
         self.is_compared = False  # whether a process of pytest-xdist compared a profile with the baseline
+        self.of_test: List[Profile] = []  # that the running test measured, or took from an earlier one
+        self.judged_by_requirements: List[Profile] = []  # by the running test's fixture
+        self.requirement_verdicts: List[RequirementVerdict] = []
+        self.is_without_requirements = False  # whether a test had a profile to judge, and there were no requirements
         self._measured: Dict[Tuple[str, str], Profile] = {}
         self._resumed: Set[Tuple[str, str]] = set()
         self._has_looked_around = False
         self._remark_on_others = ""  # that was not printed yet
+
+    def begin_test(self) -> None:
+        self.of_test, self.judged_by_requirements = [], []
 
     @functools.cached_property
     def environment(self) -> Dict[str, Any]:

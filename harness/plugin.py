@@ -36,6 +36,15 @@ from harness.options import DEFAULT_CAMPAIGN, asks_for_strictness, command_of, i
 from harness.outcome import OUTCOME, PROGRESS, Outcome
 from harness.plan import ALL_AXES, JUDGED_DEVICE, NO_CASE, PLANNED_CASE, Block, Plan, experiment_of, plan_of
 from harness.playback import recorded_time
+from harness.requirement_gate import MARK as REQUIRE
+from harness.requirement_gate import (
+    check_measured,
+    has_decided_nothing,
+    refuse_wrong_marks,
+    requirements_file,
+    requirements_of_run,
+    summary_lines,
+)
 from harness.summary import MOST_ROWS, format_summary, format_verdicts
 
 pytest_plugins = ["harness.fixtures", "harness.judging"]
@@ -73,6 +82,7 @@ def pytest_configure(config: pytest.Config) -> None:
     """Make the plan if one of our options is given: a wrong one ends the run here with the available values."""
     for marker in (
         f"{ON_REQUEST}: runs only when its file is named: pytest benchmarks/FILE.py",
+        f"{REQUIRE}(**limits): what the test measures has to keep these limits, such as p99_ms=20",
         f"{IDLE_STATES}: runs for the idle states of each device and power mode, instead of its cases",
     ):
         config.addinivalue_line("markers", marker)
@@ -86,13 +96,14 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.register(processes.ProcessHooks(config))
     if options_of(config).given(config.invocation_params.args):
         plan_of(config)
-        refuse_wrong_baseline(config)
+        refuse_wrong_gates(config)
 
 
-def refuse_wrong_baseline(config: pytest.Config) -> None:
-    """End the run with a usage error, before anything is measured, if `--baseline` or `--baseline-by` is wrong."""
+def refuse_wrong_gates(config: pytest.Config) -> None:
+    """End the run with a usage error, before anything is measured, if a file to judge by is wrong."""
     try:
         baseline_of(config)
+        requirements_of_run(config)
     except HarnessError as error:
         raise pytest.UsageError(str(error)) from None
 
@@ -185,6 +196,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> Generator[None, Any, Any
     """
     if not public_names_used(metafunc.fixturenames):
         return (yield)
+    refuse_wrong_marks(metafunc.definition)
     asked = _Parametrization(metafunc)
     result = yield
     used = public_names_used(metafunc.fixturenames, asked.replaced())
@@ -357,9 +369,9 @@ def _hide_table_of_pytest_benchmark(config: pytest.Config, items: Sequence[pytes
 
 
 def _refuse_strictness_without_baseline(config: pytest.Config) -> None:
-    """Refuse `--strict` on the command line without `--baseline`, as it would pass without comparing anything."""
+    """Refuse `--strict` on the command line without `--baseline` or `--require`, as nothing would be compared."""
     is_strict = "--strict" in map(str, config.invocation_params.args)  # pytest's own option: an ini file may set it too
-    if is_strict and config.getoption("jetwatt_baseline") is None:
+    if is_strict and config.getoption("jetwatt_baseline") is None and requirements_file(config) is None:
         raise pytest.UsageError(
             "--strict was given without --baseline, so nothing would be compared; give --baseline FILE, a file of"
             " `jetwatt baseline record`, or omit --strict"
@@ -489,6 +501,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     """Skip tests that would begin after the run's time budget is spent; claims are judged all the same."""
     from harness.fixtures import as_pytest_outcome, within_time_budget
 
+    item.config.stash[OUTCOME].begin_test()
     refused = item.config.stash.get(processes.REFUSED, {}).get(item.nodeid)
     if refused is not None:
         pytest.fail(refused, pytrace=False)
@@ -500,11 +513,20 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
             plan.time_budget.refuse_if_spent()
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, Any, Any]:
+    """Judge what a test measured by the requirements, once it has passed."""
+    result = yield
+    if takes("measure", pyfuncitem):
+        check_measured(pyfuncitem)
+    return result
+
+
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
     """Change the exit status of two runs.
 
     One whose files are all left out by its time budget ends as one whose cases all are: with status 0. One with
-    `--baseline` that compared nothing with it ends with `NOTHING_COMPARED`; with `--strict` it fails.
+    `--baseline` or `--require` that judged nothing by it ends with `NOTHING_COMPARED`; with `--strict` it fails.
     """
     outcome = session.config.stash[OUTCOME]
     if processes.is_share(session.config):
@@ -512,17 +534,27 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
         return
     if exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED and outcome.over_budget:
         exitstatus = session.exitstatus = pytest.ExitCode.OK
-    if exitstatus == pytest.ExitCode.OK and _has_compared_nothing(session.config):
-        is_strict = asks_for_strictness(session.config)
+    config = session.config
+    if exitstatus == pytest.ExitCode.OK and (_has_compared_nothing(config) or _has_required_nothing(config)):
+        is_strict = asks_for_strictness(config)
         session.exitstatus = pytest.ExitCode.TESTS_FAILED if is_strict else NOTHING_COMPARED
 
 
 def _has_compared_nothing(config: pytest.Config) -> bool:
     """Whether `--baseline FILE` was given and no case was compared, such as where each was skipped."""
     is_asked = config.getoption("jetwatt_baseline") is not None
-    is_dry = config.getoption("collectonly") or is_judging(config)
     outcome = config.stash[OUTCOME]
-    return is_asked and not is_dry and not (outcome.compared or outcome.is_compared)
+    return is_asked and not _is_dry(config) and not (outcome.compared or outcome.is_compared)
+
+
+def _has_required_nothing(config: pytest.Config) -> bool:
+    """Whether `--require FILE` was given and no figure was judged PASS or FAIL."""
+    is_asked = requirements_file(config) is not None
+    return is_asked and not _is_dry(config) and has_decided_nothing(config.stash[OUTCOME])
+
+
+def _is_dry(config: pytest.Config) -> bool:
+    return bool(config.getoption("collectonly")) or is_judging(config)
 
 
 def pytest_report_teststatus(report: pytest.TestReport, config: pytest.Config) -> Optional[Tuple[str, str, str]]:
@@ -538,6 +570,10 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         baseline = terminalreporter.config.getoption("jetwatt_baseline")
         ends = "--strict fails" if asks_for_strictness(terminalreporter.config) else f"exit code {NOTHING_COMPARED}"
         terminalreporter.write_line(f"{ends}: no case was compared with {baseline} (-rs: why cases were skipped)")
+    if _has_required_nothing(terminalreporter.config):
+        ends = "--strict fails" if asks_for_strictness(terminalreporter.config) else f"exit code {NOTHING_COMPARED}"
+        file = requirements_file(terminalreporter.config)
+        terminalreporter.write_line(f"{ends}: no figure was decided by {file} (-rs: why cases were skipped)")
     if outcome.over_budget:
         names, (option, *_) = list(outcome.over_budget), outcome.over_budget.values()
         more = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
@@ -578,6 +614,8 @@ def _summarise_profiles(terminalreporter: Any, outcome: Outcome) -> None:
                 "no baseline given: nothing was compared. To record one: jetwatt baseline record --results"
                 f" {results} --baseline FILE.json; then run with --baseline FILE.json"
             )
+        for line in summary_lines(terminalreporter.config):
+            terminalreporter.write_line(line)
         terminalreporter.write_line(f"results: {results}")
 
 

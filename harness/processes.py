@@ -42,6 +42,11 @@ class ProcessHooks:
         outcome.over_budget.update(share["over_budget"])
         outcome.is_compared |= share["is_compared"]
         outcome.is_without_baseline |= share["is_without_baseline"]
+        outcome.is_without_requirements |= share["is_without_requirements"]
+        if share["requirement_verdicts"]:
+            from harness.judge.requirement_verdicts import RequirementVerdict
+
+            outcome.requirement_verdicts += [RequirementVerdict(*fields) for fields in share["requirement_verdicts"]]
         if share["numbers"]:
             from harness.store.results import ResultsStore
 
@@ -63,6 +68,8 @@ def end_share(config: pytest.Config) -> None:
         "over_budget": outcome.over_budget,
         "is_compared": bool(outcome.compared),
         "is_without_baseline": outcome.is_without_baseline,
+        "is_without_requirements": outcome.is_without_requirements,
+        "requirement_verdicts": list(map(tuple, outcome.requirement_verdicts)),
     }
 
 

@@ -39,6 +39,7 @@ _MODULES = {
     "import_table": "harness.table_import",
     "Workload": "harness.workloads.workload",
     "check_baseline": "jetwatt.judging",
+    "check_requirements": "jetwatt.judging",
     "compare": "jetwatt.judging",
     "history": "jetwatt.judging",
     "report": "jetwatt.reporting",

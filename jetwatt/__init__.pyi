@@ -29,6 +29,7 @@ from harness.store.results import ResultsStore as ResultsStore
 from harness.table_import import import_table as import_table
 from harness.workloads.workload import Workload as Workload
 from jetwatt.judging import check_baseline as check_baseline
+from jetwatt.judging import check_requirements as check_requirements
 from jetwatt.judging import compare as compare
 from jetwatt.judging import history as history
 from jetwatt.reporting import report as report

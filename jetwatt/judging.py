@@ -1,4 +1,4 @@
-"""`compare`, `history` and baselines: the changes between two sides, and over many runs, as plain values."""
+"""`compare`, `history`, baselines and requirements: verdicts on results files, as plain values and frames."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from harness.judge.compare import compare_files
 from harness.judge.compare import to_plain as plain_comparison
 from harness.judge.history import read_history
 from harness.judge.history import to_plain as plain_histories
+from harness.judge.requirement_verdicts import RequirementVerdict, check_file
 from harness.store.results import ResultsStore
 
 if TYPE_CHECKING:
@@ -112,3 +113,35 @@ def check_baseline(
         rows.append((verdict.name, verdict.figure, verdict.status, *ratio, "; ".join(verdict.notes), verdict.scope))
     columns = ["case", "figure", "status", "ratio", "ratio_low", "ratio_high", "notes", "scope"]
     return pd.DataFrame(rows, columns=columns)
+
+
+def check_requirements(
+    results: PathLike,
+    requirements: PathLike,
+    *,
+    last: Optional[int] = None,
+    include_flagged: bool = False,
+) -> pd.DataFrame:
+    """Judge the profiles of a results file by requirements, as `jetwatt check` does.
+
+    Args:
+        results: the results file.
+        requirements: a TOML file with limits of figures.
+        last: use the newest runs of each case, this many.
+        include_flagged: include profiles flagged disturbed or throttled.
+
+    Returns:
+        A row for each limit of each case that a requirement selects, then one for each requirement that no case met:
+        `case`, `requirement` (where it stands), `figure`, `status` (`PASS`, `FAIL`, `INCONCLUSIVE`, `NO CASE`),
+        `limit`, `value` with its interval `low` to `high` (in the unit that ends the figure's name; `high` is missing
+        if it is not bounded), `runs`, `minibatches`, `missing` (how many minibatches more would decide), `provenance`
+        and `notes`.
+
+    Raises:
+        HarnessError: a file cannot be read, or a requirement has an unknown key or an implausible limit.
+    """
+    import pandas as pd
+
+    verdicts = check_file(Path(results), Path(requirements), include_flagged, last)
+    rows = [verdict._replace(notes="; ".join(verdict.notes)) for verdict in verdicts]  # type: ignore[arg-type]
+    return pd.DataFrame(rows, columns=RequirementVerdict._fields)

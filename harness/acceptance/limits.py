@@ -11,6 +11,7 @@ from harness.acceptance.load import load_for
 from harness.board import thermal, throttling
 from harness.board.kernel_file import read_int
 from harness.board.source import Source
+from harness.core.channels import follows_heat
 from harness.core.errors import CannotRunError, HarnessError, SourceUnavailableError
 from harness.core.mode_texts import MAXN
 
@@ -72,7 +73,7 @@ def _judge_trips(findings: Findings, criticals_c: Dict[str, float], zones: Dict[
                 f"the critical trip of {name} is {celsius:g} C, expected {PLAUSIBLE_C[0]:g} to {PLAUSIBLE_C[1]:g}"
             )
     findings.evidence["critical trips"] = {celsius: f"of {len(names)} zones" for celsius, names in by_limit.items()}
-    without = [name for name in zones if name not in criticals_c and not thermal.CONSTANT.fullmatch(name)]
+    without = [name for name in zones if name not in criticals_c and follows_heat(name)]
     if without:
         findings.evidence["zones without one"] = without
 

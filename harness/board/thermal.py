@@ -13,11 +13,11 @@ from __future__ import annotations
 
 import glob
 import os
-import re
 from typing import TYPE_CHECKING, Dict, Mapping, Optional, Sequence
 
 from harness.board.kernel_file import numbered, read_int, read_text, text_of
 from harness.board.source import Source, file_source, free_channel
+from harness.core.channels import follows_heat
 from harness.core.errors import CannotRunError, OverheatedError, SourceUnavailableError, UnwatchedError
 from harness.core.units import millidegree_to_celsius
 
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 # How far below its lowest critical trip point a sensor ends a run: a shutdown would leave the board as the run set it.
 # Passive trip points lie lower (AGX Orin: 99 C, critical 104.5 C) and only slow the board down: that is flagged.
 MARGIN_C = 3.0
-CONSTANT = re.compile(r"temperature_pmic(_die)?(_\d+)?_c")  # Jetson's PMIC-Die always says 50 or 100
 SENSOR_OFF_C = -256.0  # what a sensor shows while its part of the chip has no power (jetson_stats#350, L4T r35)
 SILENCE_S = 10.0  # a sensor that gave nothing for so long, or for three samples, is not watched
 
@@ -78,7 +77,7 @@ def temperature_limits_c(root: str, most_c: Optional[float] = None) -> Dict[str,
         files = open_source(root).notes
     except SourceUnavailableError as error:
         raise CannotRunError(f"no temperature can be watched: {error.what}", _UNWATCHED) from error
-    files = {channel: path for channel, path in files.items() if not CONSTANT.fullmatch(channel)}
+    files = {channel: path for channel, path in files.items() if follows_heat(channel)}
     if most_c is not None:
         return dict.fromkeys(files, most_c)
     criticals_c = {channel: _critical_c(os.path.dirname(path)) for channel, path in files.items()}

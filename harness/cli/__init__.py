@@ -21,6 +21,7 @@ COMMANDS = commands_in(
     ("simulation", MEASURE, "fit simulated boards to the papers and measured tables, or validate them against these"),
     ("report", RESULTS, "write a page and figures of results"),
     ("baseline", RESULTS, "record medians, or check against them"),
+    ("check", RESULTS, "judge results by requirements: limits of latency, misses, energy, power, memory, temperature"),
     ("results", RESULTS, "describe results files, merge them into one, remove old raw series"),
     ("history", RESULTS, "analyse many runs over weeks: what became slower or takes more power, and since when"),
     ("bisect-versions", RESULTS, "find the version of torch, or another package, that made training slower"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Optional
 
 NOTHING_COMPARED = 6
-"""The exit code of a run with `--baseline` in which no case was compared; pytest's own codes end with 5."""
+"""The exit code of a run with `--baseline` or `--require` that judged nothing by it; pytest's own end with 5."""
 
 
 class HarnessError(Exception):

@@ -137,6 +137,8 @@ def _keys(kind: Any, place: str) -> Sequence[str]:
             kind = get_args(kind)[0]
         else:
             kind = get_args(kind)[1] if step == "..." else get_type_hints(kind)[step]
+        if type(None) in get_args(kind):  # a table that may be missing
+            kind = get_args(kind)[0]
     return kind.__struct_encode_fields__
 
 

@@ -105,13 +105,20 @@ class CaseRuns:
         return list(self.by_run(quantity).values())
 
 
-def cases_of(
-    store: ResultsStore, frame: pd.DataFrame, include_flagged: bool = False, last: Optional[int] = None
-) -> List[CaseRuns]:
-    """The cases of some profiles; of each comparable conditions the runs in the environment of the newest one.
+class RunsOfCase(NamedTuple):
+    """The profiles of a case as rows of their frame, oldest first."""
 
-    The frame includes flagged profiles: they are counted, and left out unless `include_flagged`. Pruned ones have no
-    series to compare. `last` takes the newest runs of each case.
+    profiles: List[Any]  # all that have raw series
+    kept: List[Any]  # those that are usable, or all if flagged ones are included
+    chosen: List[Any]  # of those the runs in the environment of the newest one, and within `last`
+
+
+def runs_of_cases(
+    frame: pd.DataFrame, include_flagged: bool = False, last: Optional[int] = None, further: Sequence[str] = ()
+) -> List[RunsOfCase]:
+    """The runs that count of each case: rows with the same `key`; `further` names columns that their rows need.
+
+    The frame includes flagged profiles. Pruned ones have no series to compare. `last` takes the newest runs of a case.
     """
     if last is not None and last < 1:
         raise InvalidValueError(f"the number of runs must be at least 1, got {last}")
@@ -119,18 +126,34 @@ def cases_of(
         "key", "case_id", "device_name", "device_label", "comparable", "environment", "usable", "run_id", "created_at",
         "flag_list", "conditions", *(quantity.column for quantity in QUANTITIES),
     ]  # fmt: skip
+    columns += [column for column in further if column not in columns]
     is_pruned = frame["flag_kinds"].map(lambda kinds: RAW_PRUNED in kinds).astype(bool)
-    taken = []
+    cases = []
     for _, group in frame[~is_pruned][columns].groupby("key", sort=False):
         rows = list(group.itertuples())
         kept = [row for row in rows if include_flagged or row.usable]
-        if kept:
-            newest = _telling(kept[-1].environment)
-            alike = [row for row in kept if _telling(row.environment) == newest]
-            taken.append((rows, kept, alike if last is None else alike[-last:]))
-    times = minibatches(store, [row.Index for _, _, chosen in taken for row in chosen])
+        newest = _telling(kept[-1].environment) if kept else {}
+        alike = [row for row in kept if _telling(row.environment) == newest]
+        cases.append(RunsOfCase(rows, kept, alike if last is None else alike[-last:]))
+    return cases
+
+
+def counted_times_ms(store: ResultsStore, profile_ids: Sequence[int]) -> Dict[int, Tuple[float, ...]]:
+    """The end-to-end times of the minibatches that count, by profile; those without any are left out."""
+    times = minibatches(store, profile_ids)
     counted = times[times["counted"]].groupby("profile_id")["e2e_ms"]
-    times_ms = {number: tuple(round(time, DECIMALS) for time in series) for number, series in counted}
+    return {number: tuple(round(time, DECIMALS) for time in series) for number, series in counted}
+
+
+def cases_of(
+    store: ResultsStore, frame: pd.DataFrame, include_flagged: bool = False, last: Optional[int] = None
+) -> List[CaseRuns]:
+    """The cases of some profiles; of each comparable conditions the runs in the environment of the newest one.
+
+    As in `runs_of_cases`; flagged profiles are counted, and left out unless `include_flagged`.
+    """
+    taken = [each for each in runs_of_cases(frame, include_flagged, last) if each.kept]
+    times_ms = counted_times_ms(store, [row.Index for each in taken for row in each.chosen])
     cases = []
     for rows, kept, chosen in taken:
         runs, newest = [], kept[-1]

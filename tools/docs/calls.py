@@ -11,6 +11,7 @@ CALLS: Dict[str, Dict[str, str]] = {
     "baseline check": {"": "jetwatt.check_baseline(results, baseline)"},
     "baseline record": {"": "jetwatt.record_baseline(results, baseline)"},
     "bisect-versions": {"": "jetwatt.bisect_versions(good, bad, among=[...])"},
+    "check": {"": "jetwatt.check_requirements(results, requirements)"},
     "compare": {"": "jetwatt.compare(before, after)"},
     "concurrent": {
         "": "jetwatt.concurrent(device, training=..., inference=..., arrival_rate=..., latency_ms=..., "

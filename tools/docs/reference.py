@@ -46,7 +46,7 @@ def pages() -> List[Page]:
         Page("columns", "of exported tables and of the frames in Python", columns_page()),
         Page("metrics", "what is computed of each profile", metrics_page()),
         Page("flags", "doubts about a profile, and what to do", flags_page()),
-        Page("files", "the keys of `jetwatt.toml`, campaigns and `lab.toml`", files_page()),
+        Page("files", "the keys of `jetwatt.toml`, campaigns, requirements and `lab.toml`", files_page()),
         Page("scripts", "options of `tools/nightly.sh`, and what the privileged helper does", commands.scripts_page()),
         Page("exit-codes", "what a command ends with", commands.exit_codes_page()),
     ]
@@ -249,6 +249,7 @@ def files_page() -> str:
     from harness.core.cases import AXES, CaseSettings
     from harness.core.configuration import Places
     from harness.fleet.lab import BoardEntry, Lab
+    from harness.judge.requirements import MissRatio, Requirement
 
     axes = [(code(axis), escape(AXIS_TEXTS[axis]), code(", ".join(map(str, AXIS_DEFAULTS[axis])))) for axis in AXES]
     return "\n".join(
@@ -271,6 +272,11 @@ def files_page() -> str:
             "### `[[sweep]]` and `[experiment.NAME]`\n",
             "Beside the axes and `settings`:\n",
             _key_table([SweepTable, ExperimentTable]),
+            "## Requirements\n",
+            "`--require FILE.toml` and `jetwatt check` read tables `[[require]]` ([requirements](requirements.md)).\n",
+            _key_table([Requirement]),
+            "### `miss_ratio`\n",
+            _key_table([MissRatio]),
             "## `lab.toml`\n",
             "The boards of a [fleet](fleet.md).\n",
             _key_table([Lab]),

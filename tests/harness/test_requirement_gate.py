@@ -1,0 +1,144 @@
+"""Requirements in a run of pytest: file, mark and fixture, what fails, and what the run states at its end."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.core.errors import NOTHING_COMPARED
+from harness.outcome import Outcome
+from harness.requirement_gate import Requirements
+from tests import warm_pytest
+from tests.harness.store.profile_examples import make_profile
+
+MEASURING = """
+import pytest
+
+
+@pytest.mark.require(p95_ms=20, power_w=25)
+def test_kept(train):
+    train(minibatches=400)
+
+
+@pytest.mark.require(power_w=5)
+def test_broken(profile):
+    profile()
+
+
+@pytest.mark.require(p99_ms=20)
+def test_undecided(train):
+    train(minibatches=20)
+
+
+def test_plain(train):
+    train(minibatches=400)
+"""
+
+FIXTURE = """
+import pytest
+
+
+def test_kept(train, requirements):
+    verdicts = requirements.check(train(minibatches=400))
+    assert [verdict.status for verdict in verdicts] == ["PASS"]
+
+
+@pytest.mark.require(samples_per_s=100000)
+def test_looks_first(train, requirements):
+    profile = train(minibatches=400)
+    verdicts = requirements.judge(profile)
+    assert [verdict.status for verdict in verdicts][-1] == "FAIL"
+"""
+
+POWER = "[[require]]\nworkload = 'lenet*'\npower_w = {}\n"
+
+
+@pytest.fixture
+def own(tmp_path: Path) -> Any:
+    """Runs a test file on a simulated board, with a requirements file if it has a text."""
+
+    def run(text: str, *arguments: str, requirements: str = "") -> Any:
+        (tmp_path / "test_mine.py").write_text(text)
+        words = ["-p", "jetwatt", "--rootdir", ".", "--results", "r.sqlite", "-q", "--device", "sim:orin-agx"]
+        if requirements:
+            (tmp_path / "need.toml").write_text(requirements)
+            words += ["--require", "need.toml"]
+        return warm_pytest.run([*words, "test_mine.py", *arguments], tmp_path, {**os.environ, "COLUMNS": "200"})
+
+    return run
+
+
+def test_a_mark_fails_the_test_that_does_not_keep_it_and_no_other(own):
+    done = own(MEASURING)
+    assert "1 failed, 3 passed" in done.stdout
+    assert "FAILED test_mine.py::test_broken" in done.stdout
+    assert "power_w: FAIL" in done.stdout
+    assert "requirements: FAIL: 1; INCONCLUSIVE: 1; PASS: 2" in done.stdout
+
+
+def test_strictness_also_fails_what_is_undecided(own):
+    done = own(MEASURING, "-k", "undecided or plain", "--strict")
+    assert "1 failed, 1 passed" in done.stdout
+    assert "minibatches, about" in done.stdout
+
+
+def test_a_file_is_about_every_test_that_measures_a_case_of_it(own):
+    kept = own(MEASURING, "-k", "plain", requirements=POWER.format(25))
+    assert kept.returncode == 0
+    assert "requirements: PASS: 1" in kept.stdout
+    assert "jetwatt check need.toml r.sqlite" in kept.stdout
+    broken = own(MEASURING, "-k", "plain", requirements=POWER.format(5))
+    assert broken.returncode == 1
+    assert "require[0] (workload lenet*)" not in broken.stdout  # it was met
+
+
+def test_a_requirement_that_no_case_met_is_listed_and_alone_ends_the_run_with_its_own_code(own):
+    other = "[[require]]\nworkers = 3\npower_w = 5\n"
+    both = own(MEASURING, "-k", "plain", requirements=POWER.format(25) + other)
+    assert both.returncode == 0
+    assert "require[1] (workers 3): NO CASE" in both.stdout
+    alone = own(MEASURING, "-k", "plain", requirements=other)
+    assert alone.returncode == NOTHING_COMPARED
+    assert own(MEASURING, "-k", "plain", "--strict", requirements=other).returncode == 1
+    assert own(MEASURING, "-k", "plain", "--collect-only", requirements=other).returncode == 0
+
+
+def test_the_fixture_judges_once_and_leaves_the_decision_to_the_test(own):
+    done = own(FIXTURE, requirements=POWER.format(25))
+    assert done.returncode == 0
+    assert "requirements: FAIL: 1; PASS: 2" in done.stdout
+    bare = own(FIXTURE, "-k", "first")
+    assert bare.returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("mark", "part"),
+    [("p99_mss=20", "did you mean p99_ms?"), ("20", "name the limit"), ("power_w=25000", "is it in mW")],
+    ids=["unknown-key", "no-key", "wrong-unit"],
+)
+def test_a_wrong_mark_ends_the_collection(own, mark, part):
+    done = own(MEASURING.replace("power_w=5", mark))
+    assert done.returncode == 2
+    assert part in done.stdout
+    assert "another exception" not in done.stdout
+
+
+def test_a_wrong_file_is_a_usage_error_before_anything_is_measured(own, tmp_path):
+    done = own(MEASURING, requirements="[[require]]\npower_w = 25000\n")
+    assert done.returncode == 4
+    assert "power_w of require[0] of need.toml" in done.stderr
+    assert not (tmp_path / "r.sqlite").exists()
+
+
+def test_without_requirements_the_fixture_judges_nothing_and_says_so():
+    outcome = Outcome()
+    assert Requirements([], outcome).check(make_profile()) == []
+    assert outcome.is_without_requirements
+
+
+def test_a_mark_of_the_same_name_on_a_test_that_is_not_the_suites_is_left_alone(own):
+    other = "import pytest\n\n\n@pytest.mark.require('root')\ndef test_other():\n    pass\n"
+    assert own(other).returncode == 0
