@@ -69,8 +69,11 @@ def _by_lengths(runs: Series, limit: float) -> float:
 
 
 def _by_blocks(runs: Series, limit: float) -> float:
-    """By the variance between blocks, as long as the square root of the number of values, and within one run each."""
-    length = max(1, math.isqrt(sum(map(len, runs))))
+    """By the variance between blocks, as long as the square root of the number of values, or as the shortest run.
+
+    No block has values of two runs: what runs differ by would be less than it is.
+    """
+    length = max(1, min(math.isqrt(sum(map(len, runs))), *map(len, runs)))
     shares: List[float] = []
     beyond, count = 0, 0
     for run in runs:
