@@ -74,6 +74,7 @@ def openmetrics(
     include_flagged: bool = False,
     root: PathLike = "/",
     config: PathLike = FILE_NAME,
+    require: Optional[PathLike] = None,
 ) -> str:
     """The newest profile of each case and the present values of a device's sensors, as OpenMetrics' text.
 
@@ -85,6 +86,7 @@ def openmetrics(
         include_flagged: include profiles flagged disturbed or throttled.
         root: the folder of /sys, /proc and /etc; or a file of `doctor --record`.
         config: file with the directories of storage media and data sets.
+        require: a requirements file, whose verdicts on the results become metrics.
 
     Raises:
         HarnessError: the results file cannot be read, the device does not exist, or there is nothing to write.
@@ -94,6 +96,10 @@ def openmetrics(
     if not seconds > 0:
         raise InvalidValueError(f"seconds is {seconds:g}", "give a time above 0, such as 1")
     metrics = [] if results is None else list(_of_profiles(Path(results), include_flagged))
+    if require is not None:
+        if results is None:
+            raise InvalidValueError("requirements were given without results", "give both, or omit the requirements")
+        metrics += _of_requirements(Path(results), Path(require), include_flagged)
     if sensors:
         metrics += _of_sensors(device, Path(root), Path(config), seconds)
     return formatted(metrics)
@@ -138,6 +144,24 @@ def _of_profiles(results: Path, include_flagged: bool) -> Iterator[Metric]:
         yield Metric(f"{name}_{unit}" if unit else name, _declared(unit), meanings[figure], samples)
     created = {labels: datetime.fromisoformat(row["created_at"]).timestamp() for labels, row in rows.items()}
     yield Metric("profile_created_seconds", "seconds", "when the profile was stored, in seconds since 1970", created)
+
+
+def _of_requirements(results: Path, requirements: Path, include_flagged: bool) -> List[Metric]:
+    """For each limit of each case whether it is kept, and whether it is not: neither, if that is inconclusive."""
+    from harness.judge.requirement_verdicts import FAIL, PASS, check_file
+
+    kept: Dict[Labels, float] = {}
+    broken: Dict[Labels, float] = {}
+    for verdict in check_file(results, requirements, include_flagged):
+        if verdict.case:
+            names = ("case", "requirement", "figure", "provenance")
+            labels = tuple((name, str(getattr(verdict, name))) for name in names)
+            kept[labels] = float(verdict.status == PASS)
+            broken[labels] = float(verdict.status == FAIL)
+    return [
+        Metric("requirement_kept", "", "whether the interval of the figure keeps its limit", kept),
+        Metric("requirement_broken", "", "whether the interval of the figure lies beyond its limit", broken),
+    ]
 
 
 def _of_sensors(device_name: Optional[str], root: Path, config: Path, seconds: float) -> List[Metric]:

@@ -146,11 +146,10 @@ def summary_lines(config: pytest.Config) -> List[str]:
     origins = requirements_of_run(config)
     if not origins and not outcome.requirement_verdicts:
         return _lines_without(outcome)
-    from harness.judge.requirement_verdicts import PASS, count_verdicts, unmet
+    from harness.judge.requirement_verdicts import PASS, describe_counts, unmet
 
     verdicts = [*outcome.requirement_verdicts, *unmet(origins, outcome.requirement_verdicts, "no case of this run")]
-    counts = "; ".join(f"{status}: {count}" for status, count in count_verdicts(verdicts).items())
-    lines = [f"requirements: {counts}"]
+    lines = [f"requirements: {describe_counts(verdicts)}"]
     others = [verdict.text for verdict in verdicts if verdict.status != PASS]
     listed = others if config.getoption("verbose") > 0 else others[:MOST_ROWS]
     lines += [wrap(text, indent="  ") for text in listed]

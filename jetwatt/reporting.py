@@ -24,6 +24,7 @@ def report(
     predictors: Optional[PathLike] = None,
     strategies: Optional[PathLike] = None,
     model: Sequence[PathLike] = (),
+    require: Optional[PathLike] = None,
     png: bool = False,
 ) -> Written:
     """Write a report, as `jetwatt report` does: one page that needs no network, and each figure as SVG and CSV.
@@ -35,6 +36,7 @@ def report(
         predictors: a file of `evaluate --json`.
         strategies: a file of `strategies evaluate --json`.
         model: files of `fit --out`, for predictions of all modes with intervals.
+        require: a requirements file, whose verdicts on the profiles are shown.
         png: also write each figure as PNG.
 
     Returns:
@@ -54,6 +56,7 @@ def report(
         png=png,
         predicted=[predicted_table(load(path)) for path in models],
         models=models,
+        require=None if require is None else Path(require),
     )
 
 

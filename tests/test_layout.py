@@ -41,7 +41,9 @@ MAY_IMPORT = {
     "harness.judge": ("harness.core", "harness.stats", "harness.store"),
     "harness.report": ("harness.core", "harness.stats", "harness.store", "harness.judge"),
     "harness.table_import": ("harness.core", "harness.board", "harness.simulation", "harness.store"),
-    "harness.openmetrics": ("harness.core", "harness.board", "harness.devices", "harness.measure", "harness.store"),
+    "harness.openmetrics": (
+        *("harness.core", "harness.board", "harness.devices", "harness.measure", "harness.store", "harness.judge"),
+    ),
     "harness.fleet": (
         *("harness.core", "harness.board", "harness.store", "harness.devices", "harness.measure", "harness.workloads"),
     ),

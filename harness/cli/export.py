@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 
 from harness.cli.options import add_include_flagged, add_results, output_file
 from harness.core.configuration import DEFAULT_RESULTS
@@ -43,11 +44,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--device",
         help="with --openmetrics: the device whose sensors are read (default: the board if this is one, else host)",
     )
+    parser.add_argument(
+        "--require",
+        type=Path,
+        metavar="FILE",
+        help="with --openmetrics: a requirements file, whose verdicts on the profiles are written too",
+    )
     parser.add_argument("--no-sensors", action="store_true", help="with --openmetrics: profiles only")
 
 
 def run(arguments: argparse.Namespace) -> int:
     tables = (arguments.out, arguments.minibatches, arguments.telemetry)
+    if arguments.require is not None and arguments.openmetrics is None:
+        raise InvalidValueError("--require was given without --openmetrics", "jetwatt check judges profiles by itself")
     if arguments.openmetrics is not None:
         there_are_none = arguments.results == DEFAULT_RESULTS and not arguments.results.exists()
         text = openmetrics(
@@ -55,6 +64,7 @@ def run(arguments: argparse.Namespace) -> int:
             arguments.device,
             sensors=not arguments.no_sensors,
             include_flagged=arguments.include_flagged,
+            require=arguments.require,
         )
         write_output(arguments.openmetrics, text.encode("utf-8"))
         count = sum(not line.startswith("#") for line in text.splitlines())

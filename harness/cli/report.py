@@ -24,6 +24,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--corpus", type=Path, metavar="FILE", help="a corpus, for scatter plots of its power modes")
     add("--predictors", type=Path, metavar="JSON", help="from jetwatt evaluate --json")
     add("--strategies", type=Path, metavar="JSON", help="from jetwatt strategies evaluate --json")
+    add("--require", type=Path, metavar="FILE", help="a requirements file, whose verdicts on the profiles are shown")
     add("--out", type=output_folder, default=DEFAULT_OUT, metavar="DIR", help="output folder (default: %(default)s)")
     add("--png", action="store_true", help="also write each figure as PNG, which doubles the time")
     add("--no-png", action="store_false", dest="png", help="do not write PNG files (default)")
@@ -41,6 +42,7 @@ def run(arguments: argparse.Namespace, predicted: Sequence[ModeTable] = (), mode
         png=arguments.png,
         predicted=predicted,
         models=models,
+        require=arguments.require,
     )
     formats = "SVG, PNG and CSV" if arguments.png else "SVG and CSV"
     print(f"{done.page}: {done.figures} figures, each as {formats} in {arguments.out / 'figures'}")

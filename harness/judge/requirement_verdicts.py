@@ -334,20 +334,32 @@ def count_verdicts(verdicts: Sequence[RequirementVerdict]) -> Dict[str, int]:
     return {status: counts[status] for status in (FAIL, INCONCLUSIVE, NO_CASE, PASS) if counts[status]}
 
 
+HEADER = ("case", "figure", ">value", f">{CONFIDENCE:.0%} interval", ">required", ">minibatches", "verdict")
+"""Of `verdict_rows`; `>` begins the name of a column of figures."""
+
+
+def verdict_rows(verdicts: Sequence[RequirementVerdict]) -> List[List[str]]:
+    """A row for each verdict on a case, those that are not kept first."""
+    of_cases = sorted((verdict for verdict in verdicts if verdict.case), key=_urgency)
+    rows = []
+    for verdict in of_cases:
+        count = str(verdict.minibatches or "-")
+        rows.append([verdict.case, verdict.figure, *_figure_cells(verdict), count, verdict.status])
+    return rows
+
+
+def describe_counts(verdicts: Sequence[RequirementVerdict]) -> str:
+    """`FAIL: 1; PASS: 7`."""
+    return "; ".join(f"{status}: {count}" for status, count in count_verdicts(verdicts).items())
+
+
 def format_requirements(verdicts: Sequence[RequirementVerdict], markdown: bool = False) -> str:
     """The table of verdicts, those that are not kept first; below it the notes, and how many there are of each kind."""
-    header = ["case", "figure", ">value", f">{CONFIDENCE:.0%} interval", ">required", ">minibatches", "verdict"]
-    of_cases = sorted((verdict for verdict in verdicts if verdict.case), key=_urgency)
-    rows = [
-        [verdict.case, verdict.figure, *_figure_cells(verdict), str(verdict.minibatches or "-"), verdict.status]
-        for verdict in of_cases
-    ]
+    rows = verdict_rows(verdicts)
     parts = ["## Requirements"] if markdown else []
     if rows:
-        parts.append(format_table(header, rows, markdown))
-    lines = _note_lines(of_cases)
-    lines += [verdict.text for verdict in verdicts if not verdict.case]
-    lines.append("; ".join(f"{status}: {count}" for status, count in count_verdicts(verdicts).items()))
+        parts.append(format_table(HEADER, rows, markdown))
+    lines = [*note_lines(verdicts), describe_counts(verdicts)]
     parts.append("\n".join(wrap(f"- {line}" if markdown else line, "  ") for line in lines))
     return "\n\n".join(parts)
 
@@ -356,17 +368,17 @@ def _urgency(verdict: RequirementVerdict) -> int:
     return (FAIL, INCONCLUSIVE, PASS).index(verdict.status)
 
 
-def _note_lines(verdicts: Sequence[RequirementVerdict]) -> List[str]:
-    """A line for each note, with the figures that have it."""
+def note_lines(verdicts: Sequence[RequirementVerdict]) -> List[str]:
+    """A line for each note, with the figures that have it, and for each requirement that no case met."""
     figures: Dict[str, List[str]] = {}
     for verdict in verdicts:
-        for note in verdict.notes:
+        for note in verdict.notes if verdict.case else ():
             figures.setdefault(note, []).append(f"{verdict.case} ({verdict.figure})")
     lines = []
     for note, names in figures.items():
         more = len(names) - _NAMED_CASES
         lines.append(f"{', '.join(names[:_NAMED_CASES])}{f' and {more} more' if more > 0 else ''}: {note}")
-    return lines
+    return [*lines, *(verdict.text for verdict in verdicts if not verdict.case)]
 
 
 def _figure_cells(verdict: RequirementVerdict) -> Tuple[str, str, str]:

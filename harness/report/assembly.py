@@ -19,6 +19,8 @@ from harness.core.errors import InvalidValueError, StoreError
 from harness.core.files import read_json, write_output
 from harness.core.measured_tables import corpus_file
 from harness.judge.claims import counts_of_claims
+from harness.judge.requirement_verdicts import RequirementVerdict, describe_counts, note_lines
+from harness.judge.requirements import read_requirements
 from harness.judge.verdict import CONTRADICTED, Verdict
 from harness.report import summary
 from harness.report.colours import MARKERS, RAMP
@@ -58,16 +60,21 @@ def report_files(
     png: bool = False,
     predicted: Sequence[ModeTable] = (),
     models: Sequence[Path] = (),
+    require: Optional[Path] = None,
 ) -> Written:
     """Write a report of files into a folder; the default results file may be absent if another file is given.
 
-    `predicted` are tables of modes from the saved predictors `models`.
+    `predicted` are tables of modes from the saved predictors `models`. `require` is a requirements file, by which the
+    profiles are judged.
     """
+    origins = [] if require is None else read_requirements(require)
     corpus = None if corpus is None else corpus_file(corpus)
     others = [corpus, predictors, strategies, *models]
     if results == DEFAULT_RESULTS and not results.exists() and any(others):
         results = None
-    made_from = [path for path in (results, *others) if path is not None]
+    if results is None and require is not None:
+        raise InvalidValueError("requirements were given without results", "name the results file that they judge")
+    made_from = [path for path in (results, require, *others) if path is not None]
     opened = ResultsStore(results, read_only=True) if results else contextlib.nullcontext()
     with opened as store:
         material = Material.read(
@@ -76,6 +83,7 @@ def report_files(
             read_evaluation(predictors, "predictor"),
             read_evaluation(strategies, "strategy"),
             predicted=tuple(predicted),
+            requirements=origins,
         )
         return write_report(material, out, made_from, png)
 
@@ -161,6 +169,11 @@ def _write_tables(material: Material, verdicts: Sequence[Verdict], out: Path) ->
         text = csv_text(Verdict._fields, [tuple(verdict) for verdict in verdicts])
         write_output(out / "takeaways.csv", text.encode("utf-8"))
         files.append(("takeaways.csv", "the take-aways with their verdicts"))
+    if material.required:
+        texts = [(*verdict[:-1], "; ".join(verdict.notes)) for verdict in material.required]
+        text = csv_text(RequirementVerdict._fields, texts)
+        write_output(out / "requirements.csv", text.encode("utf-8"))
+        files.append(("requirements.csv", "the requirements with their verdicts"))
     return files
 
 
@@ -209,6 +222,9 @@ def _page(
         ],
         claims=claims,
         judging=judging,
+        requirements=summary.requirement_rows(material.required),
+        requirement_counts=describe_counts(material.required),
+        requirement_notes=note_lines(material.required),
         sections=sections,
         tables=tables[:MOST_TABLES],
         flags=flags,

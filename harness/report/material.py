@@ -12,6 +12,8 @@ from harness.core.corpus import TASKS
 from harness.core.power_modes import PowerMode
 from harness.judge.case_frame import WARM, estimates_of, noise_by_device, pooled, read_frame
 from harness.judge.claims import NOT_JUDGED, StoredVerdicts, stored_verdicts
+from harness.judge.requirement_verdicts import RequirementVerdict, check
+from harness.judge.requirements import Origin
 from harness.report.colours import OF_DEVICES, colours_of
 from harness.report.figure import LegendEntry, Value, joined
 from harness.report.mode_tables import ModeTable, mode_tables
@@ -43,6 +45,7 @@ class Material:
     quantities: Optional[pd.DataFrame] = None  # of each profile of the file, for intervals
     judged: StoredVerdicts = NOT_JUDGED  # stored verdicts on the papers' claims
     predicted: Tuple[ModeTable, ...] = ()  # tables of modes from a saved predictor
+    required: Tuple[RequirementVerdict, ...] = ()  # verdicts of a requirements file
 
     @classmethod
     def read(
@@ -52,13 +55,15 @@ class Material:
         predictors: Tuple[Dict[str, Any], ...] = (),
         strategies: Tuple[Dict[str, Any], ...] = (),
         predicted: Tuple[ModeTable, ...] = (),
+        requirements: Sequence[Origin] = (),
     ) -> Material:
         """The profiles of a results file, including flagged ones, which are drawn differently."""
         others = (corpus, predictors, strategies)
         if store is None:
             return cls(None, None, *others, predicted=predicted)
         frame = profiles(store, include_flagged=True, newest_only=True)
-        return cls(store, frame, *others, read_frame(store), stored_verdicts(store), predicted)
+        required = tuple(check(store, requirements)) if requirements else ()
+        return cls(store, frame, *others, read_frame(store), stored_verdicts(store), predicted, required)
 
     def minibatches(self, row: Row) -> pd.DataFrame:
         """The minibatches of a row in their order, with the columns of `harness.store.frames.minibatches`."""

@@ -9,6 +9,7 @@ from typing import Any, Dict, List, Sequence, Tuple
 
 from harness.core.corpus import TASKS
 from harness.core.units import bytes_to_mib, mw_to_w, mws_to_j
+from harness.judge.requirement_verdicts import HEADER, RequirementVerdict, verdict_rows
 from harness.judge.verdict import CONFIRMED, CONTRADICTED, UNDECIDED, Verdict
 from harness.report.figure import figure_text
 from harness.report.material import Material, Row, cells, file_name, grouped, strip_prefix
@@ -119,6 +120,12 @@ def flag_rows(rows: Sequence[Row]) -> Cells:
         for kind, alike in sorted(grouped(raised, itemgetter(0)).items())
     ]
     return ("flag", "profiles", "for example", "case"), listed
+
+
+def requirement_rows(verdicts: Sequence[RequirementVerdict]) -> Cells:
+    """The verdicts of requirements on cases, those that are not kept first."""
+    rows: List[Tuple[Any, ...]] = [tuple(cells) for cells in verdict_rows(verdicts)]
+    return tuple(name.lstrip(">") for name in HEADER), rows
 
 
 def claim_rows(verdicts: Sequence[Verdict]) -> List[Dict[str, Any]]:

@@ -125,3 +125,19 @@ def test_the_command_writes_the_same_and_refuses_to_write_nothing(results, tmp_p
         openmetrics(sensors=False)
     with pytest.raises(HarnessError, match="seconds is 0"):
         openmetrics(seconds=0)
+
+
+def test_verdicts_of_requirements_are_metrics_and_an_inconclusive_one_is_neither_kept_nor_broken(results, tmp_path):
+    file = tmp_path / "requirements.toml"
+    limits = "p95_ms = 80\npower_w = 5\ntemperature_c = 85\n"
+    file.write_text(f"[[require]]\n{limits}[[require]]\nworkers = 3\npower_w = 5\n")
+    samples = parsed(openmetrics(results, sensors=False, require=file))
+    values = {name: {} for name in ("jetwatt_requirement_kept", "jetwatt_requirement_broken")}
+    for sample in samples:
+        if sample.name in values:
+            values[sample.name][sample.labels["figure"]] = sample.value
+    assert values["jetwatt_requirement_kept"] == {"p95_ms": 1.0, "power_w": 0.0, "temperature_c": 0.0}
+    assert values["jetwatt_requirement_broken"] == {"p95_ms": 0.0, "power_w": 1.0, "temperature_c": 0.0}
+    with pytest.raises(HarnessError, match="without results"):
+        openmetrics(require=file)
+    assert main(["export", "--results", str(results), "--out", str(tmp_path / "c.csv"), "--require", str(file)]) == 2

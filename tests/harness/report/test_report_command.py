@@ -183,3 +183,23 @@ def test_figures_are_drawn_in_a_thread_where_processes_cannot_share_locks(monkey
     monkeypatch.setattr(assembly.concurrent.futures, "ProcessPoolExecutor", no_shared_memory)
     with assembly._drawers(1000) as drawers:
         assert drawers.submit(threading.current_thread).result() is not threading.main_thread()
+
+
+def test_requirements_are_judged_on_the_page_and_in_a_table_of_their_own(one_profile, tmp_path):
+    file = tmp_path / "requirements.toml"
+    file.write_text("[[require]]\npower_w = 1\n[[require]]\nworkload = '<b>none</b>'\npower_w = 1\n")
+    out = tmp_path / "rep"
+    options = ["report", "--results", str(one_profile), "--out", str(out), "--require", str(file)]
+    assert main(options) == 0
+    page = (out / "index.html").read_text()
+    assert "Requirements<small>INCONCLUSIVE: 1; NO CASE: 1</small>" in page  # the profile is throttled
+    assert "&lt;b&gt;none&lt;/b&gt;" in page
+    assert "power_w" in (out / "requirements.csv").read_text()
+    assert 'href="../requirements.toml"' in page
+    file.write_text("[[require]]\npower_w = 25000\n")
+    assert main(options) == 2
+
+
+def test_a_report_without_requirements_has_no_section_of_them(one_profile, tmp_path):
+    assert main(["report", "--results", str(one_profile), "--out", str(tmp_path / "rep")]) == 0
+    assert 'id="requirements"' not in (tmp_path / "rep" / "index.html").read_text()
