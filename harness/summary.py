@@ -42,6 +42,12 @@ def format_summary(profiles: Sequence[Profile], in_full: bool = True) -> str:
         header.insert(-1, ">memory MiB")
         for row, profile in zip(rows, listed):
             row.insert(-1, _number(_peak_memory(profile)))
+    has_tail = in_full and any(profile.aggregates.get(TAIL[0][1]) is not None for profile in listed)
+    if has_tail:
+        place = header.index(">IQR ms") + 1
+        header[place:place] = [name for name, _ in TAIL]
+        for row, profile in zip(rows, listed):
+            row[place:place] = [_number(profile.aggregates.get(figure)) for _, figure in TAIL]
     has_overhead = any(_overhead_share(profile) >= SHOWN_OVERHEAD for profile in listed)
     if has_overhead:
         place = header.index(">compute ms") + 1
@@ -55,6 +61,7 @@ def format_summary(profiles: Sequence[Profile], in_full: bool = True) -> str:
     )
     legend = [
         "minibatch, stall, compute: medians over the clean minibatches; IQR: first to third quartile; E2E: their sum.",
+        *([_TAIL_LEGEND] if has_tail else []),
         *([_OVERHEAD_LEGEND] if has_overhead else []),
         *([_MEMORY_LEGEND] if has_memory else []),
         *definitions,
@@ -64,6 +71,13 @@ def format_summary(profiles: Sequence[Profile], in_full: bool = True) -> str:
         legend.insert(0, f"the extremes of {len(profiles)} profiles; all of them with -v, or in the report")
     return "\n".join([table, "", *legend])
 
+
+TAIL = (
+    (">p95 ms", "minibatch_time_p95_ms"),
+    (">p99 ms", "minibatch_time_p99_ms"),
+    (">max ms", "minibatch_time_max_ms"),
+)
+_TAIL_LEGEND = "p95, p99: 95 % and 99 % of the clean minibatches take no longer; max: the slowest one."
 
 SHOWN_OVERHEAD = 0.05  # of a minibatch; from this share on, stall and compute alone visibly do not add up to it
 _OVERHEAD_LEGEND = "overhead: minibatch - stall - compute, its median: the copy to the accelerator and the loop itself."

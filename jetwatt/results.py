@@ -32,13 +32,20 @@ class ResultsFile:
         of = f" of {', '.join(table['workload'].unique())} on {', '.join(table['device_name'].unique())}"
         return f"<{self.path}: {len(table)} profiles{of if len(table) else ''}{doubtful}>"
 
-    def profiles(self, *, usable: bool = False, newest: bool = False) -> pd.DataFrame:
+    def profiles(
+        self, *, usable: bool = False, newest: bool = False, period_ms: Optional[float] = None
+    ) -> pd.DataFrame:
         """A row for each profile, oldest first: figures, conditions, flags.
 
-        `usable` excludes disturbed or throttled ones, `newest` all but the newest of the same conditions.
+        `usable` excludes disturbed or throttled ones, `newest` all but the newest of the same conditions. With
+        `period_ms`, the column `miss_ratio` is the share of the clean minibatches that took longer.
         """
         with open_stored(self.path) as store:
-            return frames.profiles(store, include_flagged=not usable, newest_only=newest)
+            frame = frames.profiles(store, include_flagged=not usable, newest_only=newest)
+            if period_ms is None:
+                return frame
+            misses = frames.miss_ratios(store, frame.index, period_ms)
+            return frame.copy().assign(**{frames.MISS_RATIO.name: misses})
 
     def minibatches(self, profile_ids: Optional[Iterable[int]] = None) -> pd.DataFrame:
         """A row for each minibatch of the given profiles, or of all: fetch stall, compute and end-to-end time."""

@@ -32,6 +32,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--all-runs", action="store_true", help="one row per profile, not only the newest of the same conditions"
     )
+    parser.add_argument(
+        "--period-ms",
+        type=float,
+        metavar="MS",
+        help="with --out: add the column miss_ratio, the share of minibatches that took longer than this",
+    )
     add_include_flagged(parser)
     parser.add_argument(
         "--openmetrics",
@@ -93,7 +99,7 @@ def run(arguments: argparse.Namespace) -> int:
                 print(f"{path}: {len(raw)} {what} of {counted(raw['profile_id'].nunique(), 'profile')}")
         if arguments.out is None:
             return 0
-        done = export(store, arguments.out, arguments.all_runs, arguments.include_flagged)
+        done = export(store, arguments.out, arguments.all_runs, arguments.include_flagged, arguments.period_ms)
     print(f"{arguments.out}: {counted(done.rows, 'row')} from {arguments.results}")
     if done.older:
         print(f"left out: {counted(done.older, 'older profile')} of the same conditions (--all-runs keeps them)")

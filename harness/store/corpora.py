@@ -7,11 +7,31 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, NamedTuple
 
 import numpy as np
 
-from harness.core.corpus import CORPUS, CORPUS_COLUMNS, TASKS, Fault, Row, faults_of, rows_of, scan_corpus, write_corpus
+from harness.core.corpus import (
+    CORPUS,
+    CORPUS_COLUMNS,
+    TASKS,
+    Column,
+    Fault,
+    Row,
+    faults_of,
+    rows_of,
+    scan_corpus,
+    write_corpus,
+)
 from harness.core.errors import StoreError
 from harness.core.power_modes import PowerMode
 from harness.store.conditions import flagged_in_words
-from harness.store.frames import FLAGGED, FURTHER, OTHER_TASK, STORES, WITHOUT_TIME, profiles
+from harness.store.frames import (
+    FLAGGED,
+    FURTHER,
+    MISS_RATIO,
+    OTHER_TASK,
+    STORES,
+    WITHOUT_TIME,
+    miss_ratios,
+    profiles,
+)
 from harness.store.results import ResultsStore
 
 if TYPE_CHECKING:
@@ -26,8 +46,16 @@ class Exported(NamedTuple):
     mixed: int = 0  # profiles of training with interleaved inference, for which a corpus has no task
 
 
-def export(store: ResultsStore, out: Path, all_runs: bool = False, include_flagged: bool = False) -> Exported:
+def export(
+    store: ResultsStore,
+    out: Path,
+    all_runs: bool = False,
+    include_flagged: bool = False,
+    period_ms: Optional[float] = None,
+) -> Exported:
     """Write the newest profile of each comparable conditions, or all, as a corpus, whole or not at all.
+
+    With `period_ms`, the share of minibatches that took longer is a further column.
 
     Raises StoreError, InvalidValueError or DependencyError as `write_corpus`; StoreError if there is no profile.
     """
@@ -39,19 +67,23 @@ def export(store: ResultsStore, out: Path, all_runs: bool = False, include_flagg
             f"{store.path} has no profile with a clean minibatch{flagged}", "measure some: pytest benchmarks"
         )
     kept = usable if all_runs else newest(usable)
-    write_corpus(out, corpus_rows(kept), FURTHER)
+    further = FURTHER
+    if period_ms is not None:
+        kept = kept.copy().assign(**{MISS_RATIO.name: miss_ratios(store, kept.index, period_ms)})
+        further = (*FURTHER, MISS_RATIO)
+    write_corpus(out, corpus_rows(kept, further), further)
     older = len(usable) - len(kept)
     return Exported(len(kept), older, left_out[WITHOUT_TIME], left_out[FLAGGED], left_out[OTHER_TASK])
 
 
-def corpus_rows(frame: pd.DataFrame) -> List[Row]:
+def corpus_rows(frame: pd.DataFrame, further: Sequence[Column] = FURTHER) -> List[Row]:
     """Profiles as rows of a corpus, its further columns included; None for a missing value."""
     lacking = frame[list(PowerMode._fields)].isna()
     if lacking.any(axis=None):
         number = int(frame.index[lacking.any(axis=1)][0])
         fields = ", ".join(field for field in PowerMode._fields if lacking.loc[number, field])
         raise StoreError(f"profile {number} ({frame.loc[number, 'case_id']}) has no {fields} in its conditions")
-    return rows_of(frame[[column.name for column in (*CORPUS, *FURTHER)]])
+    return rows_of(frame[[column.name for column in (*CORPUS, *further)]])
 
 
 class Rows(NamedTuple):

@@ -16,7 +16,7 @@ PROFILE = make_profile([120.0, 123.456, 130.0] * 10, None, conditions=BLIND, fla
 def test_what_was_not_measured_is_marked_a_missing_sensor_told_and_a_flag_explained_once():
     others = [dataclasses.replace(PROFILE, provenance=provenance) for provenance in ("simulated", "replayed")]
     text = format_summary([PROFILE, *others])
-    cells = "123 120-130 12.3 98.8 12.3 3.73 129 no power sensor - noisy"
+    cells = "123 120-130 130 130 130 12.3 98.8 12.3 3.73 129 no power sensor - noisy"
     marks = ("", " (simulated)", " (replayed)")
     found = [" ".join(line.split()) for line in text.splitlines()[2:5]]
     assert found == [f"host-lenet-mnist-maxn-w0-ssd-bs16{mark} {cells}" for mark in marks]
@@ -47,13 +47,25 @@ def test_peak_memory_is_a_column_of_the_full_table_where_it_was_measured():
         assert "memory" not in text
 
 
+def test_the_tail_of_the_times_is_in_the_full_table_only_and_missing_of_a_replayed_profile():
+    slow = make_profile([100.0] * 97 + [150.0, 200.0, 400.0], None, conditions=BLIND)
+    bare = dict.fromkeys(name for name in slow.aggregates if name.startswith("minibatch_time_p"))
+    replayed = dataclasses.replace(slow, aggregates={**slow.aggregates, **bare, "minibatch_time_max_ms": None})
+    header, _, first, second, *legend = format_summary([slow, replayed]).splitlines()
+    assert "IQR ms  p95 ms  p99 ms  max ms  stall ms" in header
+    assert (first.split()[3:6], second.split()[3:6]) == (["100", "202", "400"], ["-", "-", "-"])
+    assert any(line.startswith("p95, p99: ") for line in legend)
+    assert "p95" not in format_summary([slow], in_full=False)
+    assert "p95" not in format_summary([replayed])
+
+
 def test_stall_compute_and_overhead_add_up_to_a_minibatch_where_the_overhead_is_large():
     cold = {**PROFILE.aggregates, "minibatch_time_ms": 270.0, "fetch_stall_ms": 150.0, "compute_ms": 77.0}
     slow = dataclasses.replace(PROFILE, aggregates={**cold, "overhead_ms": 43.0})
     calm = dataclasses.replace(PROFILE, aggregates={**cold, "overhead_ms": 2.0})
     header, _, first, second, *legend = format_summary([slow, calm]).splitlines()
     assert "compute ms  overhead ms  E2E s" in header
-    assert (first.split()[3:6], second.split()[3:6]) == (["150", "77", "43"], ["150", "77", "2"])
+    assert (first.split()[6:9], second.split()[6:9]) == (["150", "77", "43"], ["150", "77", "2"])
     assert any(line.startswith("overhead: minibatch - stall - compute") for line in legend)
     assert "overhead" not in format_summary([calm])
 

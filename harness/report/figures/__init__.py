@@ -6,7 +6,7 @@ from functools import partial
 from typing import Callable, Dict, Iterable, List, NamedTuple
 
 from harness.report.figure import TEXTS, Figure
-from harness.report.figures import data_sets, epochs, evaluations, mode_scatters, power, repetition, serving
+from harness.report.figures import data_sets, epochs, evaluations, mode_scatters, power, repetition, serving, tails
 from harness.report.material import Material
 from harness.stats.experiments import LONG
 
@@ -32,6 +32,7 @@ MAKERS: Dict[str, Callable[[Material], Iterable[Figure]]] = {
     ),
     "scaling": data_sets.scaling_figures,
     "variability": repetition.variability_figures,
+    "tail": tails.tail_figures,
     "dvfs": power.dvfs_figures,
     "baseload": power.baseload_figures,
     "power-modes": power.power_mode_figures,

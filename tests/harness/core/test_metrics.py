@@ -145,6 +145,9 @@ def test_aggregates_leave_out_the_first_and_the_settling_minibatches() -> None:
     assert figures["minibatch_time_ms"] == 200
     assert (figures["minibatch_time_q1_ms"], figures["minibatch_time_q3_ms"]) == (150, 250)
     assert figures["minibatch_time_mean_ms"] == pytest.approx(200)
+    assert figures["minibatch_time_p95_ms"] == pytest.approx(290)
+    assert figures["minibatch_time_p99_ms"] == pytest.approx(298)
+    assert figures["minibatch_time_max_ms"] == 300
     assert figures["fetch_stall_ms"] == pytest.approx(20)
     assert figures["compute_ms"] == pytest.approx(160)
     assert figures["overhead_ms"] == pytest.approx(20)

@@ -384,3 +384,21 @@ def test_variability_is_that_of_epochs_after_the_cold_one(material, monkeypatch)
     assert row["median_ms"] == pytest.approx(5 * (10.0 + (FEWEST + 1) / 2 / 100))
     row = with_epochs(FEWEST)
     assert (row["of"], row["count"]) == ("minibatches", 4 * FEWEST)
+
+
+def test_as_many_minibatches_take_longer_as_the_tail_shows(material):
+    figures = figures_of(material, "Slow minibatches")
+    drawn = {number for figure in figures for panel in figure.panels for number in panel.profiles}
+    by_case = {
+        (row.label, row.workload, row.power_mode, row.batch_size, row.clean_minibatches): row
+        for row in material.rows
+        if row.id in drawn
+    }
+    seen = 0
+    for figure in figures:
+        for device, workload, _, power_mode, batch_size, count, share, time_ms, _ in figure.rows:
+            steps = material.minibatches(by_case[device, workload, power_mode, batch_size, count])
+            times_ms = steps.loc[steps["counted"], "e2e_ms"]
+            assert abs((times_ms > time_ms).mean() - share) <= 1 / count
+            seen += 1
+    assert seen

@@ -5,8 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, Dict, List
 
+import pandas as pd
 import pytest
 
+from harness.__main__ import main
 from harness.core.corpus import CORPUS_COLUMNS, read_corpus, rows_of
 from harness.core.errors import InvalidValueError, StoreError
 from harness.core.metrics import AGGREGATES
@@ -14,6 +16,7 @@ from harness.core.profiles import Profile
 from harness.store.corpora import Exported, export, read_rows
 from harness.store.frames import FURTHER
 from harness.store.results import ResultsStore
+from jetwatt import open_results
 from predictors.choose.corpora import load_tables
 from tests.harness.store.profile_examples import ENVIRONMENT, make_profile
 
@@ -130,3 +133,19 @@ def test_disturbed_and_throttled_profiles_are_left_out_unless_they_are_wanted(tm
         assert read_corpus(tmp_path / "c.csv")["minibatch_time_ms"].tolist() == [100.0]
         assert export(store, tmp_path / "c.csv", include_flagged=True) == Exported(rows=1, older=2, without_time=0)
         assert read_corpus(tmp_path / "c.csv")["minibatch_time_ms"].tolist() == [300.0]
+
+
+def test_the_share_of_minibatches_beyond_a_period_is_a_column_if_a_period_is_given(tmp_path):
+    with ResultsStore(tmp_path / "r.sqlite") as store:
+        store.add(make_profile([100.0] * 30 + [150.0] * 10), ENVIRONMENT, "run")
+        store.add(make_profile([100.0] * 40, case={"workers": 4}), ENVIRONMENT, "run")
+    file = open_results(tmp_path / "r.sqlite")
+    assert file.profiles(period_ms=120)["miss_ratio"].tolist() == [0.25, 0.0]
+    assert file.profiles(period_ms=150)["miss_ratio"].tolist() == [0.0, 0.0]  # as long is no miss
+    assert "miss_ratio" not in file.profiles()
+    words = ["export", "--results", str(tmp_path / "r.sqlite"), "--out", str(tmp_path / "c.csv")]
+    assert main([*words, "--period-ms", "120"]) == 0
+    assert pd.read_csv(tmp_path / "c.csv")["miss_ratio"].tolist() == [0.25, 0.0]
+    assert main([*words, "--period-ms", "0"]) == 2
+    assert main(words) == 0
+    assert "miss_ratio" not in pd.read_csv(tmp_path / "c.csv")
