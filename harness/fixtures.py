@@ -31,14 +31,13 @@ from harness.core.power_modes import PowerMode
 from harness.core.profiles import Profile, Telemetry
 from harness.core.terminal import Progress, available_hint
 from harness.fixture_names import fixture, hidden, takes
-from harness.gate import Baseline, baseline_of
+from harness.gate import Baseline, Requirements, baseline_of, requirements_of
 from harness.measure.rounds import Step, run_rounds
 from harness.measure.time_budget import Allotment
 from harness.options import selection_of
 from harness.outcome import OUTCOME, PROGRESS
 from harness.plan import Node, plan_of
 from harness.playback import is_played_back, play_back, time_rounds
-from harness.requirement_gate import Requirements, requirements_of
 from harness.store.conditions import MEASURED_ALREADY, comparable_conditions, key, without_instance
 from harness.summary import describe_result, extra_info
 

@@ -29,15 +29,10 @@ from harness.core.errors import NOTHING_COMPARED, HarnessError, OverBudgetError,
 from harness.core.files import write_output
 from harness.core.terminal import Countdown, Progress, nearest_word, wrap
 from harness.fixture_names import need, public_names_used, short_fixtures, short_name, takes
-from harness.gate import baseline_of, check_command
-from harness.judging import parametrize_judged
-from harness.opt_in import options_of
-from harness.options import DEFAULT_CAMPAIGN, asks_for_strictness, command_of, is_judging
-from harness.outcome import OUTCOME, PROGRESS, Outcome
-from harness.plan import ALL_AXES, JUDGED_DEVICE, NO_CASE, PLANNED_CASE, Block, Plan, experiment_of, plan_of
-from harness.playback import recorded_time
-from harness.requirement_gate import MARK as REQUIRE
-from harness.requirement_gate import (
+from harness.gate import (
+    REQUIRE,
+    baseline_of,
+    check_command,
     check_measured,
     has_decided_nothing,
     refuse_wrong_marks,
@@ -45,6 +40,12 @@ from harness.requirement_gate import (
     requirements_of_run,
     summary_lines,
 )
+from harness.judging import parametrize_judged
+from harness.opt_in import options_of
+from harness.options import DEFAULT_CAMPAIGN, asks_for_strictness, command_of, is_judging
+from harness.outcome import OUTCOME, PROGRESS, Outcome
+from harness.plan import ALL_AXES, JUDGED_DEVICE, NO_CASE, PLANNED_CASE, Block, Plan, experiment_of, plan_of
+from harness.playback import recorded_time
 from harness.summary import MOST_ROWS, format_summary, format_verdicts
 
 pytest_plugins = ["harness.fixtures", "harness.judging"]

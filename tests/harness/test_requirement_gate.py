@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from harness.core.errors import NOTHING_COMPARED
+from harness.gate import Requirements
 from harness.outcome import Outcome
-from harness.requirement_gate import Requirements
 from tests import warm_pytest
 from tests.harness.store.profile_examples import make_profile
 
@@ -95,6 +95,7 @@ def test_a_file_is_about_every_test_that_measures_a_case_of_it(own):
     assert "require[0] (workload lenet*)" not in broken.stdout  # it was met
 
 
+@pytest.mark.exhaustive
 def test_a_requirement_that_no_case_met_is_listed_and_alone_ends_the_run_with_its_own_code(own):
     other = "[[require]]\nworkers = 3\npower_w = 5\n"
     both = own(MEASURING, "-k", "plain", requirements=POWER.format(25) + other)
@@ -106,6 +107,7 @@ def test_a_requirement_that_no_case_met_is_listed_and_alone_ends_the_run_with_it
     assert own(MEASURING, "-k", "plain", "--collect-only", requirements=other).returncode == 0
 
 
+@pytest.mark.exhaustive
 def test_the_fixture_judges_once_and_leaves_the_decision_to_the_test(own):
     done = own(FIXTURE, requirements=POWER.format(25))
     assert done.returncode == 0
@@ -116,8 +118,11 @@ def test_the_fixture_judges_once_and_leaves_the_decision_to_the_test(own):
 
 @pytest.mark.parametrize(
     ("mark", "part"),
-    [("p99_mss=20", "did you mean p99_ms?"), ("20", "name the limit"), ("power_w=25000", "is it in mW")],
-    ids=["unknown-key", "no-key", "wrong-unit"],
+    [
+        pytest.param("p99_mss=20", "did you mean p99_ms?", id="unknown-key"),
+        pytest.param("20", "name the limit", id="no-key", marks=pytest.mark.exhaustive),
+        pytest.param("power_w=25000", "is it in mW", id="wrong-unit", marks=pytest.mark.exhaustive),
+    ],
 )
 def test_a_wrong_mark_ends_the_collection(own, mark, part):
     done = own(MEASURING.replace("power_w=5", mark))
