@@ -23,10 +23,16 @@ GREEN_CODE, RED_CODE = 0, 1
 CRASHED = 70  # of a command of jetwatt that ended with a traceback, or on a full disk
 WORSE = tuple(each.worse for each in QUANTITIES)
 FORGIVEN = ("baseline", "compare", "history")  # comparisons with earlier nights, which an accepted night need not pass
+TABLES = ("requirements", "history", "compare")  # steps whose output is Markdown
 MOST = 3
 _TAIL = 40  # lines of a step that failed, in the summary
 _LISTED_FIRST = ("torch", "l4t", "jetpack", "cuda", "python", "suite_commit")
-_WORDS_OF_CODES = {"baseline": {1: "worse"}, "compare": {1: "worse"}, "history": {1: "worse", 2: "too few runs"}}
+_WORDS_OF_CODES = {
+    "baseline": {1: "worse"},
+    "compare": {1: "worse"},
+    "history": {1: "worse", 2: "too few runs"},
+    "requirements": {1: "not kept", 2: "not decided"},
+}
 _UNSURE = "inconclusive, or not to be compared"
 
 
@@ -150,11 +156,11 @@ def _percent(each: Dict[str, Any]) -> str:
 
 def summary(night: Night, lines: Sequence[str]) -> str:
     parts = [f"# {shown(lines[0])}", "\n".join(f"- {shown(line)}" for line in lines[1:])]
-    for step in ("history", "compare"):
+    for step in TABLES:
         if step in night.codes:
             parts.append(f"<details><summary>{step}</summary>\n\n{night.text_of(f'{step}.txt')}\n</details>")
     for step in night.red:
-        if step in night.codes and step not in ("history", "compare"):
+        if step in night.codes and step not in TABLES:
             tail = "\n".join(night.text_of(f"{step}.txt").splitlines()[-_TAIL:]).replace("```", "")
             parts.append(f"<details open><summary>{step}</summary>\n\n```\n{tail}\n```\n</details>")
     return "\n\n".join(parts) + "\n"

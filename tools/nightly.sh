@@ -11,7 +11,8 @@ usage: bash tools/nightly.sh [--device D] [OPTION ...] [-- ARGUMENT ...]
   bash tools/nightly.sh --device sim:orin-agx --slowdown 5%      # and a red night
 
 Steps: doctor; restore, if a killed run left the board changed; the campaign, several times; `baseline check`; the gates of
-predictors (MAPE) and strategies (time penalty); `compare` with the last green night; `history` of all nights; pages.
+predictors (MAPE) and strategies (time penalty); requirements; `compare` with the last green night; `history` of all nights;
+pages.
 A night is red if one of them fails: slower, more power, a broken gate, a failed case; with --strict also if something is
 inconclusive or could not be compared.
 
@@ -24,6 +25,7 @@ inconclusive or could not be compared.
   --keep N             how many nights are kept, in addition to the last green one (default: 90)
   --baseline FILE      baseline for `baseline check` (default: NIGHTS/baseline.json, recorded on the first green night and
                        again by --accept)
+  --require FILE       requirements that the night has to keep, as in `jetwatt check` (default: none)
   --by NAMES           conditions that may differ from night to night; differences are listed
                        (default: torch,l4t,jetpack,cuda,python)
   --strict, --no-strict   whether inconclusive is red (default: --strict; on shared machines use --no-strict)
@@ -56,12 +58,12 @@ is_link_of_another() { # is_link_of_another PATH: neither this user's nor root's
 
 { # bash reads the whole block before it runs, so that a checkout meanwhile changes nothing
 device='' pool='' campaign=quick repetitions=3 nights='' keep=90 baseline='' by=torch,l4t,jetpack,cuda,python strict=yes
-accept=no gates=physical-gp,closed-loop corpus='' pages=yes slowdown='' summary=${GITHUB_STEP_SUMMARY:-} python='' install=''
+accept=no gates=physical-gp,closed-loop corpus='' require='' pages=yes slowdown='' summary=${GITHUB_STEP_SUMMARY:-} python='' install=''
 given=("$@")
 while [ $# -gt 0 ]; do
     case $1 in
         --device | --pool | --campaign | --repetitions | --nights | --keep | --baseline | --by | --gates | --corpus | \
-            --slowdown | --summary | --python | --install)
+            --require | --slowdown | --summary | --python | --install)
             [ $# -gt 1 ] || die "$1 needs a value; --help lists the options"
             printf -v "${1#--}" '%s' "$2"
             shift
@@ -94,6 +96,7 @@ nights=$(realpath -m "${nights:-$root/out/nights/${name//[^A-Za-z0-9._@-]/-}}")
 baseline=$(realpath -m "${baseline:-$nights/baseline.json}")
 [ -z "$summary" ] || summary=$(realpath -m "$summary")
 [ -z "$corpus" ] || corpus=$(realpath -e "$corpus") || die "--corpus: no such file"
+[ -z "$require" ] || require=$(realpath -e "$require") || die "--require: no such file"
 [ ! -e "$campaign" ] || campaign=$(realpath "$campaign")
 [ -z "$install" ] || install=$(realpath -m "$install")
 cd "$root" || exit 2
@@ -206,9 +209,12 @@ nights_since_accepted() { # results files of the finished nights since the last 
     printf '%s\n' "${files[@]}" "$results"
 }
 
-judge() { # compares the night with earlier ones
+judge() { # judges the night by requirements, and compares it with earlier ones
     local strictly=() page=() files argument
     [ "$strict" = no ] || strictly=(--strict)
+    if [ -n "$require" ]; then
+        step requirements jetwatt check "$require" "$results" --markdown --write-json "$night/requirements.json" "${strictly[@]}"
+    fi
     for argument in "${arguments[@]}"; do # selecting cases leaves out others of the baseline
         [[ $argument =~ ^(-[km]|(--cases|--deselect)(=|$)) ]] && strictly+=(--partial)
     done

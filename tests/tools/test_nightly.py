@@ -117,6 +117,19 @@ def test_the_new_normal_may_be_slower_but_not_broken(judge):
     assert judge("--accept", "yes", steps={**slower, "gates": 1})[0] == 1
 
 
+@pytest.mark.parametrize(("ended", "words"), [(1, "not kept"), (2, "not decided")])
+def test_requirements_are_red_also_in_a_night_that_is_accepted_and_their_table_is_in_the_summary(
+    judge, tmp_path, ended, words
+):
+    table = "| case | verdict |\n"
+    code, lines = judge("--accept", "yes", steps={"requirements": ended}, said=("requirements", table))
+    assert (code, lines[0].partition(":")[0]) == (1, f"RED by requirements ({words})")
+    text = (tmp_path / "summary.md").read_text()
+    assert f"<summary>requirements</summary>\n\n{table}" in text
+    assert "```" not in text
+    assert judge(steps={"requirements": 0})[0] == 0
+
+
 def test_a_night_without_profiles_is_red(judge, tmp_path):
     judge()
     for name in ("history.json", "compare.json"):
@@ -139,6 +152,7 @@ def test_the_summary_shows_what_failed_and_no_markup_of_a_step(judge, tmp_path):
         (["--repetitions", "0"], "expected a number from 1 on"),
         (["--device", "orin-agx", "--slowdown", "5%"], "--slowdown needs a simulated board"),
         (["--corpus", "none.csv"], "--corpus: no such file"),
+        (["--require", "none.toml"], "--require: no such file"),
         (["--python", "none"], "interpreter none not found"),
     ],
 )
@@ -174,6 +188,9 @@ def test_nights_in_a_folder_with_blanks_are_compared_and_removed(tmp_path):
         "1",
     ]
     command += ["--nights", str(nights), "--python", str(suite), "--gates", "none", "--no-pages"]
+    requirements = tmp_path / "was muss.toml"
+    requirements.write_text("")
+    command += ["--require", str(requirements)]
     variables = {name: value for name, value in os.environ.items() if not name.startswith("GITHUB_")}
     kept = []
     for _ in range(2):
@@ -182,6 +199,7 @@ def test_nights_in_a_folder_with_blanks_are_compared_and_removed(tmp_path):
         [night] = nights.iterdir()
         kept.append(night)
     first, second = kept
+    assert f"check {requirements} {second}/{second.name}.sqlite --markdown" in (tmp_path / "calls").read_text()
     assert f"compare {first}/{first.name}.sqlite {second}/{second.name}.sqlite " in (tmp_path / "calls").read_text()
 
 
