@@ -107,16 +107,20 @@ class Baseline:
 
 def check_command(config: pytest.Config) -> str:
     """The command that lists the comparisons of a run with its `--baseline`, also those of flagged profiles."""
-    from harness.store.conditions import is_disqualified
-
     words = ["jetwatt", "baseline", "check", "--results", config.getoption("jetwatt_results")]
     words += ["--baseline", config.getoption("jetwatt_baseline")]
     by = _conditions_that_may_differ(config)
     if by:
         words += ["--by", ",".join(by)]
-    if any(is_disqualified(profile.flags) for profile in config.stash[OUTCOME].profiles):
-        words.append("--include-flagged")
+    words += _flagged_option(config.stash[OUTCOME])
     return " ".join(map(shlex.quote, words))
+
+
+def _flagged_option(outcome: Outcome) -> List[str]:
+    """The option with which a command judges the flagged profiles of a run too, if there are any."""
+    from harness.store.conditions import is_disqualified
+
+    return ["--include-flagged"] if any(is_disqualified(profile.flags) for profile in outcome.profiles) else []
 
 
 def _conditions_that_may_differ(config: pytest.Config) -> List[str]:
@@ -271,6 +275,7 @@ def summary_lines(config: pytest.Config) -> List[str]:
     path = requirements_file(config)
     if path is not None:
         words = ["jetwatt", "check", str(path), config.getoption("jetwatt_results")]
+        words += _flagged_option(outcome)
         lines.append(f"to list them: {' '.join(map(shlex.quote, words))}")
     return lines
 

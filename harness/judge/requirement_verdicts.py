@@ -28,7 +28,7 @@ from harness.stats.comparison import median_of_runs
 from harness.stats.estimates import CONFIDENCE, Interval
 from harness.stats.noise import prior
 from harness.stats.tails import design_effect, miss_ratio, quantile, values_needed
-from harness.store.conditions import flagged_in_words, is_disqualified
+from harness.store.conditions import DISQUALIFYING, flagged_in_words, kinds
 from harness.store.frames import common_conditions, labelled, telemetry
 from harness.store.results import ResultsStore
 
@@ -241,7 +241,8 @@ def case_of_profile(profile: Profile) -> RequiredCase:
     ]
     times_ms = [minibatch.e2e_ms for minibatch in profile.counted]
     run = RequiredRun(times_ms, profile.aggregates, profile.flags, temperatures)
-    doubt = f"the profile is flagged {' and '.join(profile.flags)}" if is_disqualified(profile.flags) else ""
+    distorting = [kind for kind in kinds(profile.flags) if kind in DISQUALIFYING]
+    doubt = f"the profile is flagged {' and '.join(distorting)}" if distorting else ""
     return RequiredCase(case.id, _axes(case, device_names), case.device, profile.provenance, [run], doubt)
 
 

@@ -224,10 +224,12 @@ def test_the_hottest_sensor_counts_and_a_constant_one_does_not():
 
 @pytest.mark.parametrize("limit", [8.0, 10.0])
 def test_a_disturbed_profile_decides_nothing(limit):
-    disturbed = profile_of(flags=["disturbed: other processes used a core"])
+    disturbed = profile_of(flags=["noisy: by half", "disturbed: other processes used a core"])
     [verdict] = verdicts_on(disturbed, power_w=limit).values()
     assert verdict.status == "INCONCLUSIVE"
-    assert "flagged" in verdict.notes[0]
+    assert "flagged disturbed" in verdict.notes[0]
+    assert "noisy" not in verdict.notes[0]
+    assert status_on(profile_of(flags=["noisy: by half"]), power_w=10) == "PASS"
 
 
 FILE = """
