@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import re
-import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple, Union
 
@@ -23,6 +22,7 @@ from harness.core.corpus import (
 )
 from harness.core.errors import InvalidValueError
 from harness.core.metrics import POWER_CHANNEL
+from harness.core.notes import note
 from harness.core.power_modes import UNKNOWN_KHZ, PowerMode
 from harness.core.terminal import counted
 from harness.core.units import hz_to_khz
@@ -148,12 +148,12 @@ def import_table(
         raise InvalidValueError("; ".join([error.what, *error.lines]), hint) from error
     if imported.notes:
         listed = "".join(f"\n  {note}" for note in imported.notes)
-        warnings.warn(f"assumed while importing:{listed}", stacklevel=2)
+        note(f"assumed while importing:{listed}")
     if imported.bad_rows:
         listed = "; ".join(imported.bad_lines)
-        warnings.warn(f"left out: {counted(imported.bad_rows, 'bad row')}: {listed}", stacklevel=2)
+        note(f"left out: {counted(imported.bad_rows, 'bad row')}: {listed}")
     if imported.flagged:
-        warnings.warn(f"left out: {flagged_in_words(imported.flagged)}", stacklevel=2)
+        note(f"left out: {flagged_in_words(imported.flagged)}")
     if out is not None:
         write_imported(Path(out), imported.table)
     return check_corpus(imported.table)

@@ -17,10 +17,27 @@ import signal
 import sys
 import textwrap
 import traceback
-from typing import Any, Callable, Dict, List, Mapping, Match, NamedTuple, NoReturn, Optional, Sequence, TextIO, Tuple
+import warnings
+from typing import (
+    Any,
+    Callable,
+    Dict,
+    Iterator,
+    List,
+    Mapping,
+    Match,
+    NamedTuple,
+    NoReturn,
+    Optional,
+    Sequence,
+    TextIO,
+    Tuple,
+    Type,
+)
 
 import harness
 from harness.core.errors import HarnessError
+from harness.core.notes import NoteWarning
 from harness.core.terminal import nearest_word, options_meant, shown
 
 REFUSED = 2
@@ -143,14 +160,32 @@ def run_command(
         parser.error(f"there is no command {command}{meant and f'; did you mean {meant}?'}")
     try:
         arguments = parser.parse_args(words)
-        return arguments.run(arguments)
-    except HarnessError as error:
         options = options_by_argument(parsers[command]) if command in parsers else {}
+        with notes_printed(options):
+            return arguments.run(arguments)
+    except HarnessError as error:
         print(f"{prog} {command}: {shown(in_options(str(error), options))}", file=sys.stderr)
         return REFUSED
     except KeyboardInterrupt:  # all changes are restored by now
         print(f"{prog} {command}: interrupted", file=sys.stderr)
         return INTERRUPTED
+
+
+@contextlib.contextmanager
+def notes_printed(options: Mapping[str, str]) -> Iterator[None]:
+    """Print the notes of calls on standard error, each when it is given, in the words of options."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("always", NoteWarning)
+        show_others = warnings.showwarning
+
+        def show(message: Any, category: Type[Warning], *rest: Any, **further: Any) -> None:
+            if not issubclass(category, NoteWarning):
+                show_others(message, category, *rest, **further)
+                return
+            print(f"note: {shown(in_options(str(message), options))}", file=sys.stderr)
+
+        warnings.showwarning = show
+        yield
 
 
 def _program_parser(

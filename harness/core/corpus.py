@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING, Any, Dict, Iterator, List, Mapping, NamedTuple
 
 import numpy as np
 
-from harness.core.boards import is_board, known_variants, load_board
+from harness.core.boards import board_meant, is_board, known_variants, load_board
 from harness.core.errors import DependencyError, InvalidValueError, StoreError
 from harness.core.files import read_csv, write_output
+from harness.core.notes import note
 from harness.core.power_modes import UNKNOWN_KHZ, PowerMode
 from harness.core.terminal import nearest_word
+from harness.core.units import share_to_percent
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -74,6 +76,18 @@ POWER_LIMIT = Column(
 """A further column that predictors and strategies read where a corpus has it."""
 
 CORPUS_COLUMNS: Tuple[str, ...] = tuple(column.name for column in CORPUS)
+
+CASE_COLUMNS: Tuple[str, ...] = (
+    "device", "workload", "task", *PowerMode._fields, "batch_size", "provenance",
+    # of an export, if present; `key` is the hash of all conditions
+    "workers", "storage", "cache", "clocks", "minibatches", "epochs_asked", "data_scale", "seed", "tpc_mask",
+    POWER_LIMIT.name, "key",
+)  # fmt: skip
+"""Columns in which rows of the same case agree."""
+
+CONTRADICTION = 1.25
+"""Ratio of two times of the same case; runs that were repeated differ by a few percent."""
+
 _CLOCKS = PowerMode._fields[1:]
 _THOUSANDS = re.compile(r"\s*-?[1-9]\d{0,2}(,\d{3})+\s*")
 _LIKE = ("device", "workload", "task", "batch_size")
@@ -99,7 +113,8 @@ def read_corpus(path: Union[str, Path]) -> pd.DataFrame:
 
     Returns:
         A row for each profile. The corpus columns come first and have their types; further columns are numeric if all
-        their cells are numbers. Empty cells are missing values.
+        their cells are numbers. Empty cells are missing values. What is allowed and doubtful is a warning: times of the
+        same case that contradict each other, a device with the name of a board in other words.
 
     Raises:
         StoreError: the file cannot be read.
@@ -107,13 +122,23 @@ def read_corpus(path: Union[str, Path]) -> pd.DataFrame:
             has file, line (row for Parquet), column, value and the likely mistake.
         DependencyError: the file is Parquet and pyarrow is not installed.
     """
+    return _noted(load_corpus(path), str(path))
+
+
+def check_corpus(table: pd.DataFrame, name: str = "the table") -> pd.DataFrame:
+    """A table as `read_corpus` would return it; raises and warns of the same, and calls the table `name`."""
+    return _noted(validated(table, name), name)
+
+
+def load_corpus(path: Union[str, Path]) -> pd.DataFrame:
+    """As `read_corpus`, without its warnings."""
     table, faults = scan_corpus(path)
     _refuse(faults, len(table), str(path))
     return table.reset_index(drop=True)
 
 
-def check_corpus(table: pd.DataFrame, name: str = "the table") -> pd.DataFrame:
-    """A table as `read_corpus` would return it; raises the same errors, which call the table `name`."""
+def validated(table: pd.DataFrame, name: str = "the table") -> pd.DataFrame:
+    """As `check_corpus`, without its warnings."""
     import pandas as pd
 
     if not isinstance(table, pd.DataFrame):
@@ -122,6 +147,37 @@ def check_corpus(table: pd.DataFrame, name: str = "the table") -> pd.DataFrame:
     checked, faults = _checked(table.set_axis([f"row {number}" for number in range(len(table))]), name)
     _refuse(faults, len(table), name)
     return checked.reset_index(drop=True)
+
+
+def _noted(table: pd.DataFrame, name: str) -> pd.DataFrame:
+    """A corpus, after warnings of what is doubtful in it."""
+    for text in [*notes_on_devices(table), *notes_on_cases(table)]:
+        note(f"{name}: {text}")
+    return table
+
+
+def notes_on_devices(table: pd.DataFrame) -> List[str]:
+    """A note for each device that has the name of a board in other words, as its facts are not used."""
+    others = [device for device in table["device"].unique() if not is_board(device) and board_meant(device)]
+    return [
+        f"device {device!r} is taken as one of your own: rename it if {board_meant(device)} is meant, whose modes are"
+        " known"
+        for device in others
+    ]
+
+
+def notes_on_cases(table: pd.DataFrame) -> List[str]:
+    """A note on rows of the same case whose times contradict each other; none without any."""
+    columns = [column for column in CASE_COLUMNS if column in table]
+    times_ms = table["minibatch_time_ms"].groupby([table[column] for column in columns], dropna=False, sort=False)
+    apart = times_ms.transform("max") > CONTRADICTION * times_ms.transform("min")
+    if not apart.any():
+        return []
+    percent = f"{share_to_percent(CONTRADICTION - 1):.0f} %"
+    return [
+        f"{apart.sum()} of {len(table)} rows are of the same case as another one, with times over {percent} apart: does"
+        f" the table lack a column of what differed, such as {POWER_LIMIT.name}?"
+    ]
 
 
 def scan_corpus(path: Union[str, Path]) -> Tuple[pd.DataFrame, Dict[str, Fault]]:
@@ -454,6 +510,12 @@ def _of_boards(table: pd.DataFrame) -> pd.Series:
     return table["device"].isin([name for name in table["device"].unique() if is_board(str(name))])
 
 
+def _boards_meant(table: pd.DataFrame) -> Dict[str, str]:
+    """The board with facts of each device that has its name, also in other words."""
+    boards = {device: device if is_board(device) else board_meant(device) for device in table["device"].unique()}
+    return {device: board for device, board in boards.items() if board}
+
+
 def _modes_of_boards(table: pd.DataFrame) -> Iterator[Tuple[str, Fault]]:
     for device, part in table[_of_boards(table)].groupby("device", sort=False):
         board = board_bounds(str(device))
@@ -488,12 +550,10 @@ def _exchanged(table: pd.DataFrame) -> Iterator[Tuple[str, Fault]]:
 
 
 def _power_units(table: pd.DataFrame) -> Iterator[Tuple[str, Fault]]:
-    power, of_board = table["power_mw"], _of_boards(table)
+    power, boards = table["power_mw"], _boards_meant(table)
     greatest = power.groupby(table["device"]).transform("max")
-    too_low = (power < BOARD_LEAST_MW).where(of_board, greatest < LEAST_MW)
-    peaks = {
-        device: FAR_ABOVE_PEAK * board_bounds(device).peak_power_mw for device in table["device"][of_board].unique()
-    }
+    too_low = (power < BOARD_LEAST_MW).where(table["device"].isin(list(boards)), greatest < LEAST_MW)
+    peaks = {device: FAR_ABOVE_PEAK * board_bounds(board).peak_power_mw for device, board in boards.items()}
     yield from _in_unit(power, too_low & power.notna(), "W, expected mW")
     yield from _in_unit(power, power > table["device"].map(peaks).fillna(MOST_MW), "uW, expected mW")
 
@@ -501,7 +561,11 @@ def _power_units(table: pd.DataFrame) -> Iterator[Tuple[str, Fault]]:
 def _time_units(table: pd.DataFrame) -> Iterator[Tuple[str, Fault]]:
     time_ms, task = table["minibatch_time_ms"], table["task"]
     medians = time_ms.groupby([table[name] for name in _LIKE]).transform("median")
-    counts_cycles = _of_boards(table) & (table["cpu_khz"] != UNKNOWN_KHZ)
+    # A device of one's own whose clocks are all known is a board like those whose cycles were counted; a PC has no
+    # settable memory clock.
+    has_all_clocks = (table[list(_CLOCKS)] != UNKNOWN_KHZ).all(axis=1)
+    is_meant = table["device"].isin(list(_boards_meant(table)))
+    counts_cycles = (is_meant & (table["cpu_khz"] != UNKNOWN_KHZ)) | has_all_clocks
     cycles = time_ms * table["cpu_khz"]  # ms * kHz
     too_short = (cycles < task.map(LEAST_CYCLES)).where(counts_cycles, medians < task.map(LEAST_MS))
     yield from _in_unit(time_ms, too_short, "s, expected ms")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, NamedTuple
 import numpy as np
 
 from harness.core.corpus import (
+    CASE_COLUMNS,
     CORPUS,
     CORPUS_COLUMNS,
     TASKS,
@@ -21,7 +22,7 @@ from harness.core.corpus import (
 )
 from harness.core.errors import StoreError
 from harness.core.power_modes import PowerMode
-from harness.store.conditions import flagged_in_words
+from harness.store.conditions import DISQUALIFYING, flagged_in_words
 from harness.store.frames import (
     FLAGGED,
     FURTHER,
@@ -119,6 +120,25 @@ def read_rows(path: Path, include_flagged: bool = False) -> Rows:
     return Rows(table, {f"{path} {place}": fault for place, fault in faults.items()})
 
 
+def for_corpus(frame: pd.DataFrame) -> Tuple[pd.DataFrame, pd.DataFrame]:
+    """Of a frame of `profiles()`, those that a corpus can hold, the newest of each comparable conditions; and the rest.
+
+    The second frame has device, workload, task and `reason`: why a profile is left out.
+    """
+    import pandas as pd
+
+    in_order = frame.sort_values("created_at", kind="stable")
+    reason = pd.Series("", in_order.index, dtype=object)
+    reason[~in_order["usable"].astype(bool)] = f"flagged {' or '.join(DISQUALIFYING)}"
+    reason[~in_order["task"].isin(TASKS)] = f"neither {' nor '.join(TASKS)}"
+    reason[in_order["minibatch_time_ms"].isna()] = "without a clean minibatch"
+    usable = in_order[reason == ""]
+    kept = newest(usable)
+    reason[usable.index.difference(kept.index)] = "older than another of the same conditions"
+    left_out = in_order.loc[reason != "", ["device", "workload", "task"]]
+    return kept, left_out.assign(reason=reason)
+
+
 def newest(frame: pd.DataFrame) -> pd.DataFrame:
     """The newest profile of each comparable conditions, in the order of their first profiles."""
     return frame.loc[list(dict(zip(frame["key"], frame.index)).values())]
@@ -127,13 +147,6 @@ def newest(frame: pd.DataFrame) -> pd.DataFrame:
 FAR = 100.0  # a value this many times too large or too small for its mode has another unit
 
 NEIGHBOURS = 5
-
-_SAME_CASE = (
-    "device", "workload", "task", *PowerMode._fields, "batch_size", "provenance",
-    # of an export, if present; `key` is the hash of all conditions
-    "workers", "storage", "cache", "clocks", "minibatches", "epochs_asked", "data_scale", "seed", "tpc_mask",
-    "power_limit_mw", "key",
-)  # fmt: skip
 
 _TOO_LARGE = {"minibatch_time_ms": "us", "power_mw": "uW"}
 _TOO_SMALL = {"minibatch_time_ms": "s", "power_mw": "W"}
@@ -163,7 +176,7 @@ def check_rows(
                     text = f"{column} is {value:g}{problem}, about {near:,.12g} expected"
                     problems[place] = Fault(text, column + problem)
     seen: Dict[Tuple[str, ...], str] = {}
-    cases = table.reindex(columns=_SAME_CASE)
+    cases = table.reindex(columns=CASE_COLUMNS)
     for place, *cells in cases.drop(list(problems)).itertuples(name=None):
         earlier = seen.setdefault(tuple(map(_cell_text, cells)), place)
         if earlier != place:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import warnings
 from pathlib import Path
 from typing import Any, Callable, Dict, List
 
@@ -25,6 +26,7 @@ from harness.core.corpus import (
     write_corpus,
 )
 from harness.core.errors import DependencyError, InvalidValueError, StoreError
+from harness.core.notes import NoteWarning
 from harness.simulation.corpus import simulate_corpus
 
 ROW: Dict[str, Any] = {
@@ -47,7 +49,7 @@ rows = st.lists(
             "gpu_khz": clocks,
             "mem_khz": clocks,
             "batch_size": st.integers(1, 4096),
-            "minibatch_time_ms": st.floats(1, 1e6),
+            "minibatch_time_ms": st.floats(100, 1e6),  # at a CPU clock of 20 MHz, a smaller one looks like seconds
             "power_mw": st.none() | st.floats(1e3, 1e6),
             "provenance": st.sampled_from(PROVENANCES),
         }
@@ -208,6 +210,16 @@ def of_host() -> pd.DataFrame:
     return of_board().assign(device="host", gpu_khz=0, mem_khz=0)
 
 
+def of_words() -> pd.DataFrame:
+    """The same of a board in other words."""
+    return of_board().assign(device="Jetson AGX Orin")
+
+
+def of_own_name() -> pd.DataFrame:
+    """The same of a device with a name of one's own that reports all of its clocks."""
+    return of_board().assign(device="my-board")
+
+
 def times(factor: float, *names: str) -> Change:
     return lambda table: table.assign(**{name: table[name] * factor for name in names})
 
@@ -228,6 +240,9 @@ def exchanged(one: str, other: str) -> Change:
         (of_host, times(1e-3, "power_mw"), "that looks like W, expected mW (all 41"),
         (of_board, times(1e3, "power_mw"), "that looks like uW, expected mW (all 41"),
         (of_board, times(1e-3, "minibatch_time_ms"), "that looks like s, expected ms (all 41"),
+        (of_words, times(1e-3, "minibatch_time_ms"), "that looks like s, expected ms (all 41"),
+        (of_words, times(1e-3, "power_mw"), "that looks like W, expected mW (all 41"),
+        (of_own_name, times(1e-3, "minibatch_time_ms"), "that looks like s, expected ms (all 41"),
         (of_host, lambda table: table.assign(minibatch_time_ms=0.2), "that looks like s, expected ms (all 41"),
         (of_board, exchanged("gpu_khz", "mem_khz"), "which is a mem_khz of orin-agx: the columns look exchanged"),
         (of_board, exchanged("cpu_cores", "cpu_khz"), "cpu_khz is 12: that looks like GHz"),
@@ -253,13 +268,31 @@ def test_a_table_that_cannot_be_true_is_refused_in_one_message_with_the_likely_m
 @pytest.mark.parametrize(
     "change", [lambda table: table, lambda table: table.iloc[:0], lambda table: table.assign(power_mw=None)]
 )
-@pytest.mark.parametrize("true", [of_board, of_host])
+@pytest.mark.parametrize("true", [of_board, of_host, of_own_name])
 def test_a_true_table_is_checked_as_it_is_read(
     tmp_path: Path, true: Callable[[], pd.DataFrame], change: Change
 ) -> None:
     table = change(true())
     table.to_csv(tmp_path / "c.csv", index=False)
     pd.testing.assert_frame_equal(check_corpus(table), read_corpus(tmp_path / "c.csv"))
+
+
+def test_what_is_doubtful_in_a_table_is_a_warning_of_whatever_reads_it(tmp_path: Path) -> None:
+    table = of_words()
+    twice = pd.concat([table, table.iloc[:3].assign(minibatch_time_ms=table["minibatch_time_ms"] * 1.5)])
+    twice.to_csv(tmp_path / "c.csv", index=False)
+    for read, name in ((lambda: check_corpus(twice), "the table"), (lambda: read_corpus(tmp_path / "c.csv"), "c.csv")):
+        with pytest.warns(NoteWarning) as notes:
+            read()
+        device, cases = (str(note.message) for note in notes)
+        assert name in device
+        assert "'Jetson AGX Orin' is taken as one of your own: rename it if orin-agx is meant" in device
+        assert "6 of 44 rows are of the same case as another one, with times over 25 % apart" in cases
+        assert {note.filename for note in notes} == {__file__}
+    repeated = pd.concat([of_board(), of_board().assign(minibatch_time_ms=lambda own: 1.05 * own["minibatch_time_ms"])])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        check_corpus(repeated)
 
 
 @pytest.mark.parametrize("name", ["orin-agx-training.csv", "orin-agx-inference.csv", "orin-nano-training.csv"])
