@@ -43,7 +43,7 @@ _MODULES = {
     "compare": "jetwatt.judging",
     "history": "jetwatt.judging",
     "report": "jetwatt.reporting",
-    "open_results": "jetwatt.results",
+    "open_results": "harness.store.results_file",
     "make_predictor": "predictors.models.registry",
     "predictor_class": "predictors.models.registry",
     "concurrent": "predictors.plans.concurrent",

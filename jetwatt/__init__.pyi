@@ -26,6 +26,7 @@ from harness.store.archive import archive_results as archive_results
 from harness.store.maintenance import merge_results as merge_results
 from harness.store.maintenance import prune_results as prune_results
 from harness.store.results import ResultsStore as ResultsStore
+from harness.store.results_file import open_results as open_results
 from harness.table_import import import_table as import_table
 from harness.workloads.workload import Workload as Workload
 from jetwatt.judging import check_baseline as check_baseline
@@ -33,7 +34,6 @@ from jetwatt.judging import check_requirements as check_requirements
 from jetwatt.judging import compare as compare
 from jetwatt.judging import history as history
 from jetwatt.reporting import report as report
-from jetwatt.results import open_results as open_results
 from predictors.choose.budget import Budget as Budget
 from predictors.choose.fitting import fit as fit
 from predictors.choose.fitting import load as load

@@ -9,7 +9,7 @@ from typing import Any, List, Optional, Sequence
 
 import numpy as np
 
-from harness.core.corpus import POWER_LIMIT
+from harness.core.corpus import CONTRADICTION, POWER_LIMIT
 from harness.core.errors import InvalidValueError, UnknownNameError
 from harness.core.power_modes import PowerMode
 from harness.core.terminal import available_hint, counted
@@ -18,7 +18,6 @@ from predictors.settings import Settings, places_of_equals
 TABLE_KEY = ("device", "workload", "task", "provenance")  # corpus columns that are constant within a table
 ARRAYS = ("modes", "batch_size", "time_ms", "power_mw")
 SHOWN = 5  # profiles of a kind listed by name
-CONTRADICTION = 1.25  # ratio of two times of the same setting; runs that were repeated differ by a few percent
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

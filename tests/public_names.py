@@ -13,6 +13,7 @@ import inspect
 import re
 import sqlite3
 from pathlib import Path
+from types import ModuleType
 from typing import Dict, Iterator, List, Mapping, NamedTuple, Set, Tuple
 
 import jetwatt
@@ -84,12 +85,18 @@ def _calls_and_classes() -> Iterator[Name]:
             continue
         yield "call", name
         function = inspect.unwrap(value)
-        for parameter in inspect.signature(function).parameters:
-            yield "argument", f"{name} {parameter}"
+        for parameter in inspect.signature(function).parameters.values():
+            yield from (("argument", f"{name} {argument}") for argument in _arguments(parameter, module))
         classes += own_classes_returned(function)
     for kind in classes:
         for member in _members(kind):
             yield "member", f"{kind.__name__} {member}"
+
+
+def _arguments(parameter: inspect.Parameter, module: ModuleType) -> List[str]:
+    """The name of a parameter, or of each argument that it unpacks: of `**conditions`, the keys of their class."""
+    unpacked = re.fullmatch(r"Unpack\[(\w+)\]", str(parameter.annotation))
+    return list(getattr(module, unpacked[1]).__annotations__) if unpacked else [parameter.name]
 
 
 def _members(kind: type) -> Set[str]:

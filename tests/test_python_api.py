@@ -6,6 +6,7 @@ import ast
 import dataclasses
 import json
 import re
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -73,12 +74,14 @@ def test_a_fit_takes_all_profiles_unless_told_and_notes_that_there_were_fewer():
 
 def test_a_table_without_its_column_of_power_limits_is_noted():
     table = jetwatt.load_table("zeus-v100")
-    complete = jetwatt.fit(table, workload="resnet50-imagenet")
-    assert not any("more than once" in note for note in complete.notes())
-    lacking = jetwatt.fit(table.drop(columns="power_limit_mw"), workload="resnet50-imagenet")
-    [note] = [note for note in lacking.notes() if "more than once" in note]
-    assert note.startswith("8 settings measured more than once with times over 25 % apart")
-    assert note.endswith("such as power_limit_mw?")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        jetwatt.fit(table, workload="resnet50-imagenet")
+    with pytest.warns(UserWarning, match="8 settings measured more than once with times over 25 % apart") as notes:
+        jetwatt.fit(table.drop(columns="power_limit_mw"), workload="resnet50-imagenet")
+    assert str(notes[0].message).endswith("such as power_limit_mw?")
+    with pytest.warns(UserWarning, match="are of the same case as another one"):
+        jetwatt.check_corpus(table.drop(columns="power_limit_mw"))
 
 
 def test_the_model_of_a_gpu_under_power_limits_is_no_model_of_a_board():
@@ -146,7 +149,8 @@ def test_a_reference_of_another_board_is_taken_from_its_own_file_and_the_loss_is
     )
     assert [table.device for table in fitted.predictor.references] == ["xavier-agx"]
     assert fitted.origin["references"] == ["xavier-agx/resnet18-imagenet"]
-    network = jetwatt.fit(CORPUS, workload="resnet18-imagenet", modes=10, predictor="nn", loss="mape")
+    by_mape = jetwatt.make_predictor(jetwatt.predictor_class("nn"), loss="mape")
+    network = jetwatt.fit(CORPUS, workload="resnet18-imagenet", modes=10, predictor=by_mape)
     assert network.predictor.loss == "mape"
     assert network.notes()[0].startswith("nn: the median of each profile is entered up to ")
 
@@ -250,7 +254,9 @@ def test_a_model_is_saved_loaded_and_read_by_the_command(model, tmp_path, capsys
     assert "predicted from simulated" in capsys.readouterr().out
 
 
-def test_a_device_of_ones_own_with_unknown_clocks_has_the_modes_that_were_learned(tmp_path):
+def test_a_device_of_ones_own_with_unknown_clocks_has_the_modes_that_were_learned(tmp_path, capsys):
+    from jetwatt.cli import main
+
     rows = [
         {"cpu_cores": cores, "cpu_khz": khz, "minibatch_time_ms": 4e9 / (cores * khz) ** 0.9}
         for cores in (1, 2, 4, 8)
@@ -265,8 +271,14 @@ def test_a_device_of_ones_own_with_unknown_clocks_has_the_modes_that_were_learne
     assert len(found) == 12
     assert (found["gpu_khz"] == 0).all()
     assert np.allclose(found["power_mw"], table["power_mw"], rtol=0.1)
-    with pytest.raises(jetwatt.HarnessError, match="for other boards give modes= as tuples"):
+    with pytest.raises(
+        jetwatt.HarnessError, match=r"did you mean my-server\?.* for other boards give modes= as tuples"
+    ):
         model.predict("your-server")
+    model.save(tmp_path / "m.jw")
+    assert main(["predict", "--model", str(tmp_path / "m.jw"), "--out", str(tmp_path / "p.csv")]) == 0
+    assert "12 power modes of my-server, predicted from measured profiles" in capsys.readouterr().out
+    assert pd.read_csv(tmp_path / "p.csv")["cpu_cores"].tolist() == found["cpu_cores"].tolist()
     assert len(model.predict(modes=[(2, 1_500_000, 0, 0)])) == 1
 
 
@@ -587,7 +599,15 @@ def test_sizes_and_limits_may_be_numbers_of_numpy():
         ),
         (lambda folder: jetwatt.BudgetSweep(goal="tme"), "goal is 'tme'; did you mean time"),
         (lambda folder: jetwatt.Runs(repeats=0), "repeats is 0, expected a whole number above 0"),
-        (lambda folder: jetwatt.evaluate(CORPUS, target="resnet18-imagenet"), "DataFrame, expected the name of a file"),
+        (lambda folder: jetwatt.evaluate(3, target="resnet18-imagenet"), "corpus is a int, expected a DataFrame"),
+        (
+            lambda folder: jetwatt.fit(CORPUS, workload="resnet18-imagenet", worker=4),
+            "not chosen by 'worker'; did you mean workers",
+        ),
+        (
+            lambda folder: jetwatt.fit(CORPUS, workload="resnet18-imagenet", workers=2),
+            "no training of 'resnet18-imagenet' with workers 2; available: 4",
+        ),
         (lambda folder: jetwatt.evaluate("zeus-v100", target="resnet50-imagenet", modes=2.5), "modes is 2.5, expected"),
         (lambda folder: jetwatt.fit(None, workload="resnet18-imagenet"), "corpus is a NoneType, expected a DataFrame"),
         (lambda folder: jetwatt.check_corpus({"device": []}), "the table is a dict, expected a DataFrame; pandas"),
@@ -603,7 +623,9 @@ def test_sizes_and_limits_may_be_numbers_of_numpy():
         "evaluate_strategies with a loss",
         "an unknown goal",
         "no repeats",
-        "evaluate a table",
+        "evaluate a number",
+        "fit by a condition that does not exist",
+        "fit by a condition that no profile has",
         "evaluate half a mode",
         "fit nothing",
         "check a dict",

@@ -1,6 +1,7 @@
 """How many files of the project a reader enters who follows one call: a ceiling that falls.
 
-It rises only with what a call newly has to do (a case heeds signals that end its run), or where one file becomes
+It rises only with what a call newly has to do (a case heeds signals that end its run, a fit
+chooses among profiles and says what it left out), or where one file becomes
 several that are about one thing each: settings, profiles, forecasts.
 """
 
@@ -74,7 +75,7 @@ def walk(script, folder):
 def test_the_best_mode_is_some_files_away_and_only_modes_that_are_shown_get_a_name(tmp_path):
     files, calls = walk(BEST, tmp_path)
     assert "predictors/models/physical_gp/posterior.py" in files
-    assert len(files) <= 17, files
+    assert len(files) <= 18, files
     assert calls["name"] <= 3
 
 

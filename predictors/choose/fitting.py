@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import dataclasses
 import time
-import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Dict, Iterable, List, NamedTuple, Optional, Sequence, Union
 
 import numpy as np
 
 from harness.core.boards import board_names, is_board, load_board, type_of
-from harness.core.corpus import POWER_LIMIT, TASKS, check_corpus, check_modes
+from harness.core.corpus import TASKS, check_modes
 from harness.core.errors import CannotRunError, InvalidValueError, UnknownNameError
-from harness.core.measured_tables import corpus_file
+from harness.core.notes import note
 from harness.core.power_modes import UNKNOWN_KHZ, PowerMode, PowerModeSpace
 from harness.core.terminal import available_hint, counted
 from harness.core.units import mw_to_w, share_to_percent
-from predictors.choose.corpora import load_tables, note_on_medians
+from predictors.choose.corpora import Conditions, Corpus, file_of, note_on_medians, read_profiles
 from predictors.choose.targets import find_reference, load_prior, unprofiled_target
 from predictors.evaluation import Target, coverage, make_target, mape
 from predictors.forecast import LEVEL, Forecast, describe_unprofiled
@@ -32,15 +31,15 @@ from predictors.models.base import (
     usual_batch_size,
 )
 from predictors.models.persistence import file_sha256, load_model, save_model
-from predictors.models.registry import DEFAULT, make_predictor, predictor_class
-from predictors.profiles import CONTRADICTION, TABLE_KEY, Profiles, find_table, note_on_modes, tables_of
+from predictors.models.registry import DEFAULT, own_parameters
+from predictors.profiles import TABLE_KEY, Profiles, note_on_modes
 from predictors.settings import PowerLimits, Settings
 
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
+    from typing_extensions import Unpack
 
-Corpus = Union["pd.DataFrame", str, Path]
 Modes = Union[str, Iterable[Sequence[int]]]
 MOST_DEVIATION = 1e-3  # of predictions on this machine from those that were saved; a note is given above it
 FEW_PROFILES = 3  # a fit to no more of them is noted
@@ -51,65 +50,63 @@ def fit(
     *,
     workload: str,
     modes: Optional[int] = None,
+    sampling: str = "random",
     seed: int = 0,
+    predictor: Union[str, Predictor] = DEFAULT,
+    prior: Union[str, Path, None] = None,
     reference: Union[str, Sequence[str]] = (),
     reference_corpus: Optional[Corpus] = None,
-    predictor: str = DEFAULT,
-    device: Optional[str] = None,
-    task: str = TASKS[0],
-    loss: Optional[str] = None,
-    prior: Union[str, Path, None] = None,
-    sampling: str = "random",
+    **conditions: Unpack[Conditions],
 ) -> FittedModel:
-    """Fit a predictor to some profiles of a workload, as `jetwatt fit` does.
+    """Fit a predictor to some profiles of a workload, as `jetwatt fit` does; warns of what makes it unsure.
 
     Args:
-        corpus: a DataFrame with the columns of a corpus, a file (a corpus or results), or a name of
-            `jetwatt.load_table`.
+        corpus: a corpus or results: a file, a DataFrame, what `jetwatt.open_results` returns, or a name of
+            `jetwatt.load_table`. Of results, the newest profile of each conditions counts, unless it was disturbed or
+            throttled; a warning says what is left out.
         workload: a workload of the corpus.
         modes: the number of profiles to fit on, chosen by `sampling`; None, or more than there are, means all. With 0,
             torch counts the operations of the network, and profiles of `reference` on the same board give their speed.
+        sampling: how the modes are chosen.
         seed: the same seed gives the same model.
+        predictor: a name of `jetwatt evaluate --predictors`; for other parameters than its own, an unfitted predictor:
+            `make_predictor(predictor_class("nn"), loss="mape")`.
+        prior: a file written by `prior learn`; None for the suite's prior.
         reference: other workloads that a transfer predictor starts from, on the same device if profiled there.
         reference_corpus: where their profiles are, if not in `corpus`.
-        predictor: a name of `jetwatt evaluate --predictors`.
-        device: the device, if the corpus has the workload on several.
-        task: `training` or `inference`.
-        loss: training loss of networks; None for the mean squared error.
-        prior: a file written by `prior learn`; None for the suite's prior.
-        sampling: how the modes are chosen.
+        conditions: which profiles of the workload, if the corpus has several tables of it: `device`, `task` (`training`
+            or `inference`; the default is `training`), `workers` and `storage`.
 
     Raises:
         HarnessError: the corpus is invalid, has no such workload, has it on several devices, or has too few profiles.
     """
     check_number("modes", modes, whole=True)
     check_number("seed", seed, whole=True)
-    tables = _tables(corpus)
-    there = tables if reference_corpus is None else _tables(reference_corpus)
+    loaded = read_profiles(corpus)
+    there = (loaded if reference_corpus is None else read_profiles(reference_corpus)).tables()
     hierarchy = None if prior is None else load_prior(prior)
-    contradictions = 0
+    task = conditions.get("task", TASKS[0])
     if modes == 0:
-        references = [find_reference(there, name, task, device) for name in listed(reference)]
+        references = [find_reference(there, name, task, conditions.get("device")) for name in listed(reference)]
         target = unprofiled_target(workload, references, hierarchy)
     else:
-        table = _one_table(tables, workload, task, device)
-        contradictions = table.contradictions()
+        table = loaded.table(workload, conditions)
         references = [find_reference(there, name, task, table.device) for name in listed(reference)]
         target = make_target(table.usable(), references, hierarchy)
-    if loss is not None:
-        make_predictor(predictor_class(predictor), loss=loss)  # refuses a predictor without one
-        target = dataclasses.replace(target, params={"loss": loss})
+    name = predictor if isinstance(predictor, str) else predictor.name
+    if not isinstance(predictor, str):
+        target = dataclasses.replace(target, params=own_parameters(predictor))
     table = target.table
     is_all = modes is None or modes >= len(table)
     rows = np.arange(len(table)) if is_all else target.rows(modes, sampling, 0, seed)
     learned = table.take(rows)
     # No space: the corpus may lack modes of the device, and predictions cover all of them.
-    learner = target.make(predictor, seed, within_table=False)
+    learner = target.make(name, seed, within_table=False)
     start_s = time.perf_counter()
     learner.fit(learned.applied())
-    fitting = Fitting(target, rows, time.perf_counter() - start_s, modes, contradictions)
+    fitting = Fitting(target, rows, time.perf_counter() - start_s, modes)
     origin = describe_origin(
-        _file_of(corpus),
+        file_of(corpus),
         table,
         learned,
         sampling=ALL if is_all else sampling,
@@ -117,9 +114,10 @@ def fit(
         references=[f"{other.device}/{other.workload}" for other in target.references],
         reference_corpus_sha256=None if reference_corpus is None else _sha256_of(reference_corpus),
     )
-    if modes is not None and modes > len(table):
-        warnings.warn(_note_on_fewer(modes, len(table)), stacklevel=2)
-    return FittedModel(learner, origin, fitting=fitting)
+    model = FittedModel(learner, origin, fitting=fitting)
+    for text in model.notes():
+        note(text)
+    return model
 
 
 def load(path: Union[str, Path]) -> FittedModel:
@@ -135,7 +133,6 @@ class Fitting(NamedTuple):
     rows: np.ndarray  # indices of the fitted profiles, shape (n,)
     seconds: float  # that the fit took
     asked: Optional[int]  # number of profiles asked for; None for all
-    contradictions: int  # settings whose repeated profiles contradict each other
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
@@ -175,17 +172,11 @@ class FittedModel:
 
     def notes(self) -> List[str]:
         """Caveats of a newly fitted model: medians or few profiles, doubtful ones, references without effect."""
-        target, rows, _, asked, contradictions = self._newly_fitted()
+        target, rows, _, asked = self._newly_fitted()
         table = target.table
         notes = note_on_medians([self.predictor.name], [table])
         if asked is not None and asked > len(table):
-            notes.append(_note_on_fewer(asked, len(table)))
-        if contradictions:
-            apart = f"{share_to_percent(CONTRADICTION - 1):.0f} % apart"
-            notes.append(
-                f"{counted(contradictions, 'setting')} measured more than once with times over {apart}, fitted to their"
-                f" medians: does the table lack a column of what differed, such as {POWER_LIMIT.name}?"
-            )
+            notes.append(f"{asked} profiles were asked for, and there are {len(table)}: fitted to all")
         if len(rows) <= FEW_PROFILES:
             notes.append(f"fitted to only {counted(len(rows), 'profile')}, so errors may be large: fit to 10 or more")
         learned, doubtful = self.predictor.training_rows_, self.predictor.doubtful()
@@ -238,8 +229,8 @@ class FittedModel:
         check_probability("level", level, certain=False)
         chosen = self._modes(device, modes, variant)
         forecast = self._forecast(chosen, batch_size, unprofiled, power_limit, task)
-        for note in self._notes_on(forecast, device, variant):
-            warnings.warn(note, stacklevel=2)
+        for text in self._notes_on(forecast, device, variant):
+            note(text)
         return self._frame(forecast, level)
 
     def best(
@@ -291,7 +282,8 @@ class FittedModel:
         """
         import pandas as pd
 
-        table = _one_table(_tables(test), *(self.origin[name] for name in ("workload", "task", "device"))).usable()
+        task, device = self.origin["task"], self.origin["device"]
+        table = read_profiles(test).table(self.origin["workload"], {"task": task, "device": device}).usable()
         learned = self.predictor.training_rows_
         training_index = pd.MultiIndex.from_arrays(list(learned.table.T))
         rows = pd.MultiIndex.from_arrays(list(table.table.T))
@@ -378,7 +370,7 @@ class FittedModel:
         if unprofiled:
             return forecast.admitting_all()
         if forecast.unprofiled:
-            warnings.warn(f"{describe_unprofiled(forecast.unprofiled)} without unprofiled=True", stacklevel=3)
+            note(f"{describe_unprofiled(forecast.unprofiled)} without unprofiled=True")
         return forecast
 
     def _frame(self, forecast: Forecast, level: float = LEVEL, on_front: Optional[np.ndarray] = None) -> pd.DataFrame:
@@ -426,7 +418,8 @@ class FittedModel:
             board = load_board(name, variant)
             return list(board.power_mode_space()) if modes == ALL else [mode for _, mode in board.power_modes(modes)]
         if not (is_own and modes == ALL):
-            hint = f"{available_hint(name, board_names())}; for other boards give modes= as tuples"
+            own_first = dict.fromkeys([self.origin["device"], *board_names()])
+            hint = f"{available_hint(name, own_first)}; for other boards give modes= as tuples"
             raise UnknownNameError(f"the power modes {modes!r} of {name!r} are unknown", hint)
         return list(PowerModeSpace.spanned_by([learned.mode(index) for index in range(len(learned))]))
 
@@ -473,29 +466,6 @@ def describe_origin(corpus: Optional[Path], table: Profiles, fitted: Profiles, *
     }
 
 
-def _note_on_fewer(modes: int, profiles: int) -> str:
-    return f"{modes} profiles were asked for, and there are {profiles}: fitted to all"
-
-
-def _file_of(corpus: Corpus) -> Optional[Path]:
-    """The file of a corpus; None for a DataFrame."""
-    return corpus_file(corpus) if isinstance(corpus, (str, Path)) else None
-
-
 def _sha256_of(corpus: Corpus) -> Optional[str]:
-    file = _file_of(corpus)
+    file = file_of(corpus)
     return None if file is None else file_sha256(file)
-
-
-def _tables(corpus: Corpus) -> List[Profiles]:
-    """The tables of a corpus."""
-    file = _file_of(corpus)
-    return tables_of(check_corpus(corpus, "the corpus")) if file is None else load_tables(file)
-
-
-def _one_table(tables: Sequence[Profiles], workload: str, task: str, device: Optional[str]) -> Profiles:
-    devices = sorted({table.device for table in tables if (table.workload, table.task) == (workload, task)})
-    if device is None and len(devices) > 1:
-        what = f"the corpus has {task} of {workload!r} on {len(devices)} devices: {', '.join(devices)}"
-        raise InvalidValueError(what, f"choose one: device={devices[0]!r}")
-    return find_table(tables, workload, task, device)

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
-from typing import Optional, Sequence, Union
+from typing import TYPE_CHECKING, Optional, Sequence, Union
 
 from predictors.models.base import CallSettings
+
+if TYPE_CHECKING:
+    from predictors.choose.corpora import Corpus
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
@@ -15,14 +18,14 @@ class Learning(CallSettings):
 
     Attributes:
         reference: workloads that transfer predictors start from; a target is never its own reference.
-        reference_corpus: the file with their profiles, if another.
+        reference_corpus: where their profiles are, if not in the corpus.
         prior: a file written by `prior learn`; None for the suite's prior.
         loss: training loss of networks; None for the mean squared error.
         sampling: how the modes to fit on are chosen.
     """
 
     reference: Union[str, Sequence[str]] = ()
-    reference_corpus: Union[str, Path, None] = None
+    reference_corpus: Optional[Corpus] = None
     prior: Union[str, Path, None] = None
     loss: Optional[str] = None
     sampling: str = "random"

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Dict, Optional, Sequence, Union
 
 from harness.core.errors import InvalidValueError, UnknownNameError
+from harness.core.notes import note
 from harness.workloads import get_workload
 from harness.workloads.counting import counted_alone
 from predictors.evaluation import Target
@@ -41,7 +41,7 @@ def count_networks(tables: Sequence[Profiles]) -> Dict[str, Counts]:
         try:
             workload = get_workload(name)
         except UnknownNameError as error:
-            print(f"note: {name} is not counted: {error}", file=sys.stderr)
+            note(f"{name} is not counted: {error}")
             continue
         counted, _ = counted_alone(workload)
         counts[name] = Counts(*(float(getattr(counted, field)) for field in Counts._fields))

@@ -8,11 +8,10 @@ from pathlib import Path
 from typing import List, Optional, Tuple
 
 from harness.cli.options import output_file, output_folder, write_json
-from harness.core.corpus import TASKS
 from harness.core.errors import InvalidValueError
 from harness.core.measured_tables import corpus_file
 from predictors.choose.learning import Learning
-from predictors.cli.options import fields_in, runs_of
+from predictors.cli.options import add_conditions, conditions_of, fields_in, runs_of
 from predictors.contest.evaluate import Evaluation, evaluate
 from predictors.contest.trials import format_results, format_skipped
 from predictors.models.base import ALL
@@ -42,7 +41,7 @@ def add_learning_arguments(parser: argparse.ArgumentParser, modes: str, several:
     add("--reference-corpus", type=corpus_file, metavar="FILE", help="the file with their profiles (default: --corpus)")
     add("--loss", choices=LOSSES, help="training loss of networks (default: mse, as in most of the paper)")
     add("--prior", type=Path, metavar="FILE", help="a file written by `prior learn` (default: the suite's prior)")
-    add("--task", choices=TASKS, default=TASKS[0], help="default: %(default)s")
+    add_conditions(parser)
     add(
         "--modes", default=modes, metavar="N[,N]" if several else "N",
         help=f"modes to fit on: {'10,20,50,100,all' if several else 'a number, or all'} (default: %(default)s); for 0, "
@@ -67,11 +66,11 @@ def run(arguments: argparse.Namespace) -> int:
         arguments.corpus,
         target=arguments.target.split(","),
         predictors=predictor_names(arguments.predictors),
-        task=arguments.task,
         modes=parse_counts(arguments.modes),
         learning=fields_in(Learning, arguments, reference=reference),
         grid=arguments.grid,
         runs=runs_of(arguments),
+        **conditions_of(arguments),
     )
     return print_evaluation(evaluation, arguments)
 

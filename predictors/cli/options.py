@@ -11,8 +11,10 @@ from typing import Any, Callable, List, TypeVar, Union
 from harness.cli.options import progress_report
 from harness.core.cases import DEFAULT_MINIBATCHES
 from harness.core.configuration import DEFAULT_RESULTS, FILE_NAME
+from harness.core.corpus import TASKS
 from harness.core.environment import usable_cpus
 from harness.core.errors import InvalidValueError
+from predictors.choose.corpora import Conditions
 from predictors.contest.runs import Runs
 from predictors.models.base import check_numbers
 
@@ -33,6 +35,22 @@ def add_search_arguments(group: Group, profiles: int) -> None:
         help="file for the profiles (default: %(default)s)",
     )
     add("--config", type=Path, default=Path(FILE_NAME), help="configuration file: paths of storage media and data sets")
+
+
+def add_conditions(parser: argparse.ArgumentParser) -> None:
+    """Options on which profiles of a workload are its table, for `conditions_of`."""
+    add = parser.add_argument
+    add("--device", help="the device, if the corpus has the workload on several")
+    add("--task", choices=TASKS, default=TASKS[0], help="default: %(default)s")
+    add("--workers", type=int, metavar="N", help="only profiles with this num_workers of the DataLoader")
+    add("--storage", metavar="NAME", help="only profiles with the data set on this medium")
+
+
+def conditions_of(arguments: argparse.Namespace) -> Conditions:
+    """The conditions that a command's options name."""
+    return Conditions(
+        device=arguments.device, task=arguments.task, workers=arguments.workers, storage=arguments.storage
+    )
 
 
 def refuse_below(least: float, arguments: argparse.Namespace, *names: str, above: bool = False) -> None:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
-import warnings
 from pathlib import Path
 
 from harness.cli.options import output_file, whole_numbers
@@ -18,7 +16,10 @@ from predictors.forecast import LEVEL
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--model", type=Path, required=True, metavar="M", help="a predictor saved by `fit --out`")
-    add("--board", required=True, help="orin-agx, ...; an unknown name lists all boards")
+    add(
+        "--board",
+        help="orin-agx, ...; an unknown name lists all boards (default: the device of the predictor's profiles)",
+    )
     add("--variant", default="", help="module of the board; an unknown name lists all")
     add("--power-mode", default="all", metavar="TEXT", help="as in `jetwatt modes` (default: all)")
     add("--batch-size", type=int, metavar="N", help="default: that of the predictor's profiles")
@@ -40,23 +41,21 @@ def run(arguments: argparse.Namespace) -> int:
     if as_parquet:
         require("pyarrow")
     limits_w = arguments.power_limit
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        predicted = load(arguments.model).predict(
-            arguments.board,
-            arguments.power_mode,
-            arguments.batch_size,
-            arguments.level,
-            arguments.unprofiled,
-            None if limits_w is None else whole_numbers("--power-limit", limits_w, "100,150"),
-            arguments.task,
-            arguments.variant,
-        )
+    model = load(arguments.model)
+    predicted = model.predict(
+        arguments.board,
+        arguments.power_mode,
+        arguments.batch_size,
+        arguments.level,
+        arguments.unprofiled,
+        None if limits_w is None else whole_numbers("--power-limit", limits_w, "100,150"),
+        arguments.task,
+        arguments.variant,
+    )
     content = predicted.to_parquet(index=False) if as_parquet else predicted.to_csv(index=False, float_format="%.6g")
     write_output(arguments.out, content.encode() if isinstance(content, str) else content)
     print(describe_front(predicted))
-    print(f"{len(predicted)} power modes of {arguments.board}, {predicted['provenance'].iloc[0]} profiles")
+    board = arguments.board or model.origin["device"]
+    print(f"{len(predicted)} power modes of {board}, {predicted['provenance'].iloc[0]} profiles")
     print(f"wrote {arguments.out}")
-    for note in caught:
-        print(f"note: {str(note.message).replace('unprofiled=True', '--unprofiled')}", file=sys.stderr)
     return 0

@@ -44,8 +44,6 @@ def run(arguments: argparse.Namespace) -> int:
 def run_learn(arguments: argparse.Namespace) -> int:
     learned = learn_prior(arguments.corpora, out=arguments.out)
     print(f"learned the prior from {learned.workloads} workloads on {', '.join(learned.boards)}")
-    if len(learned.boards) == 1:
-        print("note: one board does not show how boards differ; that part keeps its manual prior")
     print(f"wrote {arguments.out}")
     return 0
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple, Union
 
@@ -17,9 +16,9 @@ import numpy as np
 from harness.core.corpus import TASKS
 from harness.core.environment import describe_environment
 from harness.core.errors import CannotRunError, InvalidValueError, UnknownNameError
-from harness.core.measured_tables import corpus_file
+from harness.core.notes import note
 from harness.core.terminal import available_hint
-from predictors.choose.corpora import load_tables, note_on_medians
+from predictors.choose.corpora import Conditions, Corpus, file_of, note_on_medians, read_profiles
 from predictors.choose.learning import USUAL_LEARNING, Learning
 from predictors.choose.targets import count_networks, find_reference, load_prior
 from predictors.contest.runs import USUAL_RUNS, Runs, repeats_of
@@ -30,10 +29,10 @@ from predictors.models.networks import HIDDEN, LOSSES
 from predictors.models.persistence import file_sha256
 from predictors.models.registry import predictor_names
 from predictors.models.regression import SCALES
-from predictors.profiles import find_table
 
 if TYPE_CHECKING:
     import pandas as pd
+    from typing_extensions import Unpack
 
 TRAINING = {"epochs": (50, 100, 200), "learning_rate": (3e-4, 1e-3, 3e-3), "dropout": (0.0, 0.1, 0.2)}
 GRIDS: Dict[str, Dict[str, Sequence[Any]]] = {
@@ -44,27 +43,27 @@ Combination = Dict[str, Any]
 
 
 def evaluate(
-    corpus: Union[str, Path],
+    corpus: Corpus,
     *,
     target: Union[str, Sequence[str]],
     predictors: Union[str, Sequence[str]] = ALL,
-    task: str = TASKS[0],
     modes: Union[int, Sequence[Optional[int]], None] = 50,
     learning: Learning = USUAL_LEARNING,
     grid: Optional[Sequence[str]] = None,
     runs: Runs = USUAL_RUNS,
+    **conditions: Unpack[Conditions],
 ) -> Evaluation:
     """Test predictors on a corpus, as `jetwatt evaluate` does.
 
     Args:
-        corpus: a corpus or a results file with the targets, or a name of `jetwatt.load_table`.
+        corpus: a corpus or results with the targets, as for `fit`.
         target: workloads to predict.
         predictors: names, or `all`.
-        task: `training` or `inference`.
         modes: how many modes to fit on, one or several numbers; None for all but a held-out tenth.
         learning: the reference workloads, another prior or loss, and how the modes are chosen.
         grid: search the hyperparameters of one predictor: `NAME=V,V` replaces the default values of a parameter.
         runs: how often, from which seed, and in how many processes.
+        conditions: which profiles of the targets, as for `fit`.
 
     Returns:
         An evaluation; its `table()` is a DataFrame with errors in %.
@@ -72,9 +71,11 @@ def evaluate(
     Raises:
         HarnessError: the corpus lacks a workload, or a name is unknown.
     """
-    tables = load_tables(corpus)
-    there = load_tables(learning.reference_corpus) if learning.reference_corpus else tables
-    targets = [find_table(tables, name, task) for name in listed(target)]
+    loaded = read_profiles(corpus)
+    elsewhere = learning.reference_corpus
+    there = (loaded if elsewhere is None else read_profiles(elsewhere)).tables()
+    targets = [loaded.table(name, conditions) for name in listed(target)]
+    task = conditions.get("task", TASKS[0])
     names = listed(learning.reference)
     references = [[find_reference(there, name, task, table.device) for name in names] for table in targets]
     fitted_counts = numbers_of_modes(modes)
@@ -96,8 +97,9 @@ def evaluate(
     if grid is not None:
         combinations = grid_of(plan, grid)
         plan = with_params(plan, combinations)
-    files = [corpus_file(path) for path in (corpus, learning.reference_corpus) if path is not None]
-    return run_evaluation(plan, runs, files=files, combinations=combinations)
+    files = [file_of(each) for each in (corpus, elsewhere) if each is not None]
+    named = [file for file in files if file is not None]
+    return run_evaluation(plan, runs, files=named, combinations=combinations)
 
 
 def numbers_of_modes(modes: Union[int, Sequence[Optional[int]], None]) -> Tuple[Optional[int], ...]:
@@ -116,7 +118,7 @@ def run_evaluation(
     files: Sequence[Path] = (),
     combinations: Sequence[Combination] = (),
 ) -> Evaluation:
-    """Run the trials of a plan; a note on standard error says if a predictor learns from medians only.
+    """Run the trials of a plan; a warning says if a predictor learns from medians only.
 
     Args:
         plan: what to test.
@@ -125,10 +127,10 @@ def run_evaluation(
         files: the corpora, likewise.
         combinations: of a grid.
     """
-    for note in note_on_medians(
+    for text in note_on_medians(
         [group.predictor for group in plan.groups()], [target.table for target in plan.targets]
     ):
-        print(f"note: {note}", file=sys.stderr)
+        note(text)
     return Evaluation(plan, run_plan(plan, runs.jobs, runs.report), title, tuple(files), tuple(combinations))
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Dict, List, NamedTuple, Optional, Sequence, Tu
 from harness.core.errors import InvalidValueError, UnknownNameError
 from harness.core.files import write_output
 from harness.core.measured_tables import corpus_file
+from harness.core.notes import note
 from harness.core.terminal import available_hint
 from predictors.choose.corpora import load_all_tables
 from predictors.choose.targets import count_networks
@@ -52,6 +53,8 @@ def learn_prior(corpora: Sequence[Union[str, Path]], *, out: Union[str, Path, No
     learned = LearnedPrior(
         hierarchy, as_toml(hierarchy, tables), len(units), tuple(sorted({table.device for table in tables}))
     )
+    if len(learned.boards) == 1:
+        note("one board does not show how boards differ; that part keeps its manual prior")
     if out is not None:
         write_output(Path(out), learned.toml.encode("utf-8"))
     return learned

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Dict, List, NamedTuple, Optional, Sequence, Tuple, Union
 
@@ -11,6 +10,7 @@ import numpy as np
 
 from harness.core.corpus import TASKS
 from harness.core.errors import CannotRunError, InvalidValueError, UnknownNameError
+from harness.core.notes import note
 from harness.core.terminal import available_hint, format_table
 from harness.core.units import mw_to_w, s_to_minutes
 from predictors.choose.corpora import load_all_tables, load_tables
@@ -88,7 +88,7 @@ def evaluate_strategies(
 ) -> StrategyContest:
     """Choose power modes under power budgets and compare with the best, as `jetwatt strategies evaluate` does.
 
-    A note on standard error names each strategy that cannot run on a table, with the reason.
+    A warning names each strategy that cannot run on a table, with the reason.
 
     Args:
         corpus: one or several files with a profile of every mode, or names of `jetwatt.load_table`.
@@ -139,7 +139,7 @@ def evaluate_strategies(
         )
         left_out = _left_out(setting, table.power_limit_mw is not None)
         for name in (name for name in names if name in left_out):
-            print(f"note: {name} is skipped for {table.workload}: {left_out[name]}", file=sys.stderr)
+            note(f"{name} is skipped for {table.workload}: {left_out[name]}")
         kept = [name for name in names if name not in left_out]
         repeats = contest_runs(kept, [table], numbers, repeats_of(runs, REPEATS_OF_CONTEST))
         repeats = [run._replace(repeat=run.repeat + runs.seed) for run in repeats]

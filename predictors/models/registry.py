@@ -93,3 +93,9 @@ def make_predictor(kind: Type[Predictor], **parameters: Any) -> Predictor:
             hint = available_hint(name, own) if own else "it has none"
             raise InvalidValueError(f"{kind.name} has no parameter {name!r}", hint)
     return kind(**{name: value for name, value in parameters.items() if name in own})
+
+
+def own_parameters(predictor: Predictor) -> Dict[str, Any]:
+    """The parameters that a predictor was made with, by name, except those of `OFFERED`."""
+    own = [name for name in parameters_of(type(predictor)) if name not in OFFERED]
+    return {name: getattr(predictor, name) for name in own}
