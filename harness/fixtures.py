@@ -29,7 +29,7 @@ from harness.core.device import Device, RealDevice, Report, is_self_profiling
 from harness.core.environment import slurm_job
 from harness.core.power_modes import PowerMode
 from harness.core.profiles import Profile, Telemetry
-from harness.core.terminal import Progress, available_hint
+from harness.core.terminal import Progress, available_hint, wrap
 from harness.fixture_names import fixture, hidden, takes
 from harness.gate import Baseline, Requirements, baseline_of, requirements_of
 from harness.measure.rounds import Step, run_rounds
@@ -38,13 +38,14 @@ from harness.options import selection_of
 from harness.outcome import OUTCOME, PROGRESS
 from harness.plan import Node, plan_of
 from harness.playback import is_played_back, play_back, time_rounds
-from harness.store.conditions import MEASURED_ALREADY, comparable_conditions, key, without_instance
+from harness.store.conditions import MEASURED_ALREADY, comparable_conditions, differences, key, without_instance
 from harness.summary import describe_result, extra_info
 
 if TYPE_CHECKING:
     from harness.store.results import ResultsStore
 
 _READ_BYTES = 1 << 20
+MOST_CHANGES = 3  # of conditions that are shown where a case is measured again
 LOOP_AXES = ("workload", "workers", "storage", "batch_size")  # that differ from one measured loop of a test to the next
 
 
@@ -363,6 +364,13 @@ class CaseMeasurement:
         if number is not None:
             self._outcome.resume(comparable_key, case, number)
             pytest.skip(f"{MEASURED_ALREADY}, see {self._results.path}")
+        before = self._results.comparable_of(case)
+        if before is not None:
+            changed = differences(before, comparable)
+            more = f" and {len(changed) - MOST_CHANGES} more" if len(changed) > MOST_CHANGES else ""
+            self._progress.line(
+                wrap(f"{case.id} is measured again, under other conditions: {'; '.join(changed[:MOST_CHANGES])}{more}")
+            )
 
     def _skip_if_job_has_it(self, case: Case, comparable_key: str) -> None:
         """Skip a case that this Slurm job measured before it was queued again, perhaps on another board."""

@@ -175,6 +175,13 @@ def command_of(config: pytest.Config) -> str:
     return " ".join(map(shlex.quote, ["pytest", *kept, *longer]))
 
 
+def resume_command(config: pytest.Config) -> str:
+    """The command of this run, continued: with `--resume`."""
+    words = list(map(str, config.invocation_params.args))
+    resuming = [] if config.getoption("jetwatt_resume") else ["--resume"]
+    return " ".join(map(shlex.quote, ["pytest", *words, *resuming]))
+
+
 def device_root_from(config: pytest.Config) -> Path:
     """The root in which boards are detected: this machine, or the tree of `--device-root`."""
     given: Optional[str] = config.getoption("jetwatt_device_root")

@@ -27,7 +27,7 @@ from harness.core.cases import CONCURRENT, IDLE, parts_of
 from harness.core.configuration import NOT_FRESH
 from harness.core.errors import NOTHING_COMPARED, HarnessError, OverBudgetError, StoreError
 from harness.core.files import write_output
-from harness.core.terminal import Countdown, Progress, nearest_word, wrap
+from harness.core.terminal import Countdown, Progress, counted, nearest_word, wrap
 from harness.fixture_names import need, public_names_used, short_fixtures, short_name, takes
 from harness.gate import (
     REQUIRE,
@@ -42,7 +42,7 @@ from harness.gate import (
 )
 from harness.judging import parametrize_judged
 from harness.opt_in import options_of
-from harness.options import DEFAULT_CAMPAIGN, asks_for_strictness, command_of, is_judging
+from harness.options import DEFAULT_CAMPAIGN, asks_for_strictness, command_of, is_judging, resume_command
 from harness.outcome import OUTCOME, PROGRESS, Outcome
 from harness.plan import ALL_AXES, JUDGED_DEVICE, NO_CASE, PLANNED_CASE, Block, Plan, experiment_of, plan_of
 from harness.playback import recorded_time
@@ -498,6 +498,14 @@ def pytest_keyboard_interrupt() -> None:
     run_is_ending()
 
 
+@pytest.hookimpl(wrapper=True, tryfirst=True, specname="pytest_sessionfinish")
+def pytest_interrupted_sessionfinish(session: pytest.Session, exitstatus: int) -> Generator[None, Any, Any]:
+    """Let pytest-benchmark not warn of the test that an interrupt ended before its first minibatch."""
+    if exitstatus == pytest.ExitCode.INTERRUPTED:
+        session.config.addinivalue_line("filterwarnings", "ignore:Benchmark fixture was not used")
+    return (yield)
+
+
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Skip tests that would begin after the run's time budget is spent; claims are judged all the same."""
     from harness.fixtures import as_pytest_outcome, within_time_budget
@@ -564,9 +572,15 @@ def pytest_report_teststatus(report: pytest.TestReport, config: pytest.Config) -
     return ("passed", "", "PASSED") if measured else None
 
 
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, exitstatus: int) -> None:
     outcome: Outcome = terminalreporter.config.stash[OUTCOME]
     _summarise_profiles(terminalreporter, outcome)
+    if exitstatus == pytest.ExitCode.INTERRUPTED and outcome.countdown.total:
+        stored = counted(len(outcome.profiles), "profile")
+        terminalreporter.write_line(
+            f"interrupted: {stored} of {counted(outcome.countdown.total, 'case')} stored in this run; to go on:\n"
+            f"  {resume_command(terminalreporter.config)}"
+        )
     if _has_compared_nothing(terminalreporter.config):
         baseline = terminalreporter.config.getoption("jetwatt_baseline")
         ends = "--strict fails" if asks_for_strictness(terminalreporter.config) else f"exit code {NOTHING_COMPARED}"

@@ -128,6 +128,12 @@ _BEING_RESTORED = (
 )
 
 
+class Interrupted(KeyboardInterrupt):
+    """The end of a run by a signal. Its name is short where pytest prints it, and pytest shows no line of this file."""
+
+    __module__ = "builtins"
+
+
 class _Interrupt:
     """The signal that ends this run, until the KeyboardInterrupt that it caused has ended what ran."""
 
@@ -149,11 +155,11 @@ class _Interrupt:
         # run that ends needs no message about its workers any more.
         if callable(signal.getsignal(signal.SIGCHLD)):
             signal.signal(signal.SIGCHLD, _ignore)
-        raise KeyboardInterrupt(self.waiting)
+        raise Interrupted(self.waiting)
 
     def raise_if_waiting(self, cause: Optional[BaseException] = None) -> None:
         if self.waiting:
-            raise KeyboardInterrupt(self.waiting) from cause
+            raise Interrupted(self.waiting) from cause
 
 
 def _ignore(number: int, frame: object) -> None:

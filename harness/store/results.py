@@ -68,6 +68,7 @@ class ResultsStore:
         self.path = Path(path)
         self._process = os.getpid()
         self._usable: Dict[str, int] = {}  # of each key the newest profile that counts
+        self._of_cases: Dict[Tuple[str, int], int] = {}  # the same of a case and a seed, under any conditions
         self._of_jobs: Dict[Tuple[str, str, int], int] = {}  # the same of a Slurm job, a case and a seed
         self._read_up_to = 0
         with self._explained("open"):
@@ -182,10 +183,20 @@ class ResultsStore:
         self._read_new()
         return self._usable.get(key)
 
+    def comparable_of(self, case: Case) -> Optional[Dict[str, Any]]:
+        """The comparable conditions of the newest profile of a case that counts; None without any."""
+        self._read_new()
+        number = self._of_cases.get((case.id, case.settings.seed))
+        if number is None:
+            return None
+        [(_, row, content)] = self._rows("profiles.id = ?", (number,))
+        return rows.to_record(number, row, content, self.path).comparable
+
     def _read_new(self) -> None:
         for record in self.records(after=self._read_up_to):
             if not is_disqualified(record.flags):
                 self._usable[record.key] = record.id
+                self._of_cases[record.case.id, record.case.settings.seed] = record.id
                 job = record.conditions.get("slurm_job", "")
                 self._of_jobs[job, record.case.id, record.case.settings.seed] = record.id
             self._read_up_to = record.id

@@ -50,13 +50,20 @@ def test_a(slow, device, power_mode):
     raise KeyboardInterrupt
 """
 
+BEFORE_THE_FIRST_MINIBATCH = """
+import os, signal
+
+def test_a(measure):
+    os.kill(os.getpid(), signal.SIGINT)
+"""
+
 SECOND = "\ndef test_b():\n    pass\n"
 
 
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        pytest.param(LOST, "KeyboardInterrupt: ended by SIGTERM", id="lost"),
+        pytest.param(LOST, " Interrupted: ended by SIGTERM !", id="lost"),
         pytest.param(
             IN_A_FINALIZER,
             "the device is being restored; if that hangs: kill -9",
@@ -79,3 +86,18 @@ def test_a_signal_ends_the_run_and_the_board_is_put_back(tmp_path, text, words):
     assert words in printed
     assert tree.controls() == before
     assert not list(tmp_path.glob("state/jetwatt/*.json"))
+
+
+def test_an_interrupted_run_says_how_to_go_on_and_nothing_of_its_code(tmp_path):
+    tree = build_board(tmp_path / "root", "orin-nano", "r36.4")
+    (tmp_path / "test_mine.py").write_text(BEFORE_THE_FIRST_MINIBATCH + SECOND)
+    options = ["-p", "jetwatt", "--rootdir", ".", "--device-root", str(tree.root), "--results", "r.sqlite"]
+    environment = {**suite_environment(tmp_path), "JETWATT_LOCK_DIR": os.environ["JETWATT_LOCK_DIR"]}
+    done = warm_pytest.run([*options, "test_mine.py"], tmp_path, environment, partial(main, tree.root))
+    printed = done.stdout + done.stderr
+    assert done.returncode == 2
+    assert " Interrupted: ended by SIGINT !" in printed
+    assert "interrupted: 0 profiles of 1 case stored in this run; to go on:\n  pytest -p jetwatt" in printed
+    assert "test_mine.py --resume\n" in printed
+    for unwanted in ("lock.py", "--full-trace", "Benchmark fixture"):
+        assert unwanted not in printed

@@ -44,6 +44,8 @@ def test_an_injected_slowdown_is_flagged_and_taken_for_no_profile_without_it(run
     assert "1 passed" in slowed
     assert "(simulated)" in slowed
     assert "injected: every minibatch was made 5.0% slower on purpose" in slowed
+    said = " ".join(slowed.split())
+    assert 'is measured again, under other conditions: torch: unknown -> "every minibatch made 5 % slower' in said
     with ResultsStore(tmp_path / "a.sqlite", read_only=True) as store:
         normal, injected = store.records()
     assert injected.provenance == "simulated"
