@@ -35,7 +35,7 @@ COLD_FROM_DISK = {**AS_SET_UP, "cache": "cold", "storage": "hdd", "data_scale": 
 
 @claim("004 5.1.7", facts="F954", boards="xavier-agx", fitted=True)
 def test_orin_trains_faster_than_xavier(ratio):
-    """AGX Xavier takes 1.5 to 4.5 times as long as Orin AGX for the same epoch (004: 1.8 to 3.9 times, with 15 %)."""
+    """AGX Xavier takes 1.5 to 4.5 times as long as Orin AGX for the same epoch (004: 1.8 to 3.9 times, within 15 %)."""
     assert ratio("time", against="orin-agx", workload=PAPERS, workers=4, **AS_SET_UP).within(1.53, 4.485)
 
 

@@ -52,7 +52,7 @@ def test_how_epochs_grow_with_the_data_set(as_printed):
 def test_caching_shows_on_an_hdd(ratio):
     """On an HDD without workers, a quarter of GLD stalls at least 1.5 times as long cold as warm.
 
-    003 has 1.8 to 2 times on NX, with 15 %. A disk whose reads are held down counts as one, with data of any
+    003 has 1.8 to 2 times on NX, within 15 %. A disk whose reads are held down counts as one, with data of any
     size.
     """
     assert (

@@ -45,7 +45,7 @@ def test_dvfs_hardly_changes_energy(ratio):
 def test_dvfs_lowers_the_gpu_clock_under_a_small_network(ratio):
     """With DVFS on LeNet uses at least 1.7 times as much of the GPU: its clock is lower.
 
-    004 has 14 to 34 % where it was 7 %: twice at least, with 15 %.
+    004 has 14 to 34 % where it was 7 %: twice at least, within 15 %.
     """
     assert ratio("gpu_load", clocks=("static", "dvfs"), workload=LENET) > 1.7
 

@@ -20,8 +20,8 @@ def test_page_cache(profile, baseline):
 def test_cached_data_stall_less(ratio):
     """Where all of GLD fits into the page cache, warm epochs on an HDD stall at most 32 % as long as the cold one.
 
-    With four workers; with more the disk hides behind them. 004 has 28 % on AGX, with 15 %; 003's slower disk has
-    less. A disk whose reads are held down counts as a slow one, with data of any size.
+    With four workers; with more the disk hides behind them. 004 has 28 % on AGX, and this is within 15 % of it; on
+    003's slower disk it is less. A disk whose reads are held down counts as a slow one, with data of any size.
     """
     assert (
         ratio(
@@ -74,7 +74,7 @@ def test_nothing_is_read_of_small_data(value):
 
 @claim("004 5.1.1", facts="F910", boards="xavier-nx", only_there=True, fitted=True)
 def test_hardly_any_of_a_data_set_that_does_not_fit_is_cached(value):
-    """On NX with four workers less than 6.9 % of GLD is in the page cache as an epoch begins (004: 6 %, with 15 %)."""
+    """On NX with four workers less than 6.9 % of GLD is in the page cache as an epoch begins (004: 6 %, and 15 %)."""
     assert value("cached_share", workload=MOBILENET, workers=4, cache="cold", data_scale=1) < 0.069
 
 

@@ -172,7 +172,7 @@ def test_maxn_costs_most_energy(ratio):
 def test_energy_of_lenet_varies_modestly_over_modes(over_modes):
     """Without g to j, modes save at most 33.5 % of energy for LeNet.
 
-    004 has 27 %: with 15 %, and what single runs add (1 % each: 2.3 % between extremes).
+    004 has 27 %: within 15 %, and what single runs add (1 % each: 2.3 % between extremes).
     """
     assert over_modes(share_saved, "energy", workload=LENET, power_mode=list("abcdefklmn"), **USUAL) < 0.335
 
@@ -181,7 +181,7 @@ def test_energy_of_lenet_varies_modestly_over_modes(over_modes):
 def test_energy_of_mobilenet_varies_modestly_over_modes(over_modes):
     """Without g to j, modes save at most 16 % of energy for MobileNet.
 
-    004 has 12 %: with 15 %, and what single runs add (1 % each: 2.3 % between extremes).
+    004 has 12 %: within 15 %, and what single runs add (1 % each: 2.3 % between extremes).
     """
     assert over_modes(share_saved, "energy", workload=MOBILENET, power_mode=list("abcdef"), **USUAL) < 0.16
 
@@ -200,7 +200,7 @@ def test_energy_of_mobilenet_varies_modestly_over_modes(over_modes):
 def test_energy_of_resnet_hardly_varies_over_modes(over_modes):
     """Without g to j, modes save at most 9 % of energy for ResNet on CIFAR.
 
-    004 has 6 %: with 15 %, and what single runs add.
+    004 has 6 %: within 15 %, and what single runs add.
     """
     assert over_modes(share_saved, "energy", workload=RESNET, power_mode=list("abcdef"), **USUAL) < 0.09
 
@@ -209,7 +209,7 @@ def test_energy_of_resnet_hardly_varies_over_modes(over_modes):
 def test_power_modes_change_time_many_fold(over_modes):
     """On Orin AGX the slowest mode of the papers' range takes 10 to 41 times as long as the fastest (001: up to 36).
 
-    36 with 15 %; a hundred modes may miss the slowest.
+    36 within 15 %; a hundred modes may miss the slowest.
     """
     ranges = over_modes(greatest_over_least, "time", papers_range=True, workload=RESNET_IMAGENET, **USUAL)
     assert ranges.within(10, 41.4)
@@ -219,7 +219,7 @@ def test_power_modes_change_time_many_fold(over_modes):
 def test_power_modes_change_power_several_fold(over_modes):
     """On Orin AGX the mode that draws most takes 2.5 to 4.9 times the power of the one that draws least (001: 4.3).
 
-    4.3 with 15 %; a hundred modes may miss the extremes.
+    4.3 within 15 %; a hundred modes may miss the extremes.
     """
     ranges = over_modes(greatest_over_least, "power", papers_range=True, workload=RESNET_IMAGENET, **USUAL)
     assert ranges.within(2.5, 4.95)
@@ -264,7 +264,7 @@ def test_four_modes_predict_lenet_worst(over_modes):
 def test_four_modes_predict_most_within_a_tenth(over_modes):
     """A linear regression of epochs predicts at least 66 % of the times of three workloads with an error below 10 %.
 
-    It is fitted to modes e, f, i and j, and predicts modes a to j. 004 has 31 of 40 with VGG-11, 78 %: with 15 %.
+    It is fitted to modes e, f, i and j, and predicts modes a to j. 004 has 31 of 40 with VGG-11, 78 %: within 15 %.
     """
     shares = over_modes(
         share_predicted_within_a_tenth, "time", workload=PAPERS, power_mode=A_TO_J, complete=True, **USUAL
@@ -460,7 +460,7 @@ def test_the_gpu_clock_matters_most_to_resnet(ratio):
 def test_kernel_launches_bind_small_networks(ratio):
     """From l to m (CPU clock x 2.2) LeNet's compute time falls by at least 38 %: the CPU launches its kernels late.
 
-    004 sec. 5.6.6 has 46 %, a ratio of 0.54: with 15 %.
+    004 sec. 5.6.6 has 46 %, a ratio of 0.54: within 15 %.
     """
     assert ratio("compute", power_mode=("l", "m"), workload=LENET, **USUAL) < 0.62
 

@@ -28,7 +28,7 @@ def test_how_much_longer_slow_media_stall(as_printed):
 def test_cold_stalls_follow_the_speed_of_the_medium(ratio):
     """Without workers, MobileNet's cold stall grows by at least 30 % from SSD to SD, and from SD to HDD.
 
-    004 has factors of 1.58 and 1.53: the lesser with 15 %. An SSD whose reads are held down counts as a slower
+    004 has factors of 1.58 and 1.53: the lesser within 15 %. An SSD whose reads are held down counts as a slower
     medium.
     """
     assert (

@@ -104,7 +104,7 @@ def test_nx_boards_differ_by_a_few_percent(over_boards):
 def test_nano_boards_differ_by_a_few_percent(over_boards):
     """On several Nano, epochs of LeNet differ by less than 11 % between the slowest and the fastest board.
 
-    004 has 7.8 % between medians of 15 h: with 15 %, and what short runs of two boards differ.
+    004 has 7.8 % between medians of 15 h: within 15 %, and what short runs of two boards differ.
     """
     assert over_boards(greatest_over_least, "time", workload=LENET, **ALIKE) < 1.11
 
@@ -113,7 +113,7 @@ def test_nano_boards_differ_by_a_few_percent(over_boards):
 def test_boards_of_a_type_take_the_same_energy(over_boards):
     """Of several AGX the energies of an epoch of ResNet on CIFAR differ by less than 9 %.
 
-    004 has 5.9 %: with 15 %, and what short runs of five boards add (1 % each: 2.3 % between extremes).
+    004 has 5.9 %: within 15 %, and what short runs of five boards add (1 % each: 2.3 % between extremes).
     """
     assert over_boards(greatest_over_least, "energy", workload=RESNET, **ALIKE) < 1.09
 
@@ -122,7 +122,7 @@ def test_boards_of_a_type_take_the_same_energy(over_boards):
 def test_boards_of_a_type_take_the_same_energy_on_nx(over_boards):
     """Of several NX the energies of an epoch of MobileNet differ by less than 9 %.
 
-    004 has 5.5 %: with 15 %, and what short runs of five boards add (1 % each: 2.3 % between extremes).
+    004 has 5.5 %: within 15 %, and what short runs of five boards add (1 % each: 2.3 % between extremes).
     """
     assert over_boards(greatest_over_least, "energy", workload=MOBILENET, **ALIKE) < 1.09
 
@@ -131,7 +131,7 @@ def test_boards_of_a_type_take_the_same_energy_on_nx(over_boards):
 def test_boards_of_a_type_take_the_same_energy_on_nano(over_boards):
     """Of several Nano the energies of an epoch of LeNet differ by less than 12.5 %.
 
-    004 has 8.8 %: with 15 %, and what short runs of five boards add (1 % each: 2.3 % between extremes).
+    004 has 8.8 %: within 15 %, and what short runs of five boards add (1 % each: 2.3 % between extremes).
     """
     assert over_boards(greatest_over_least, "energy", workload=LENET, **ALIKE) < 1.125
 

@@ -122,7 +122,7 @@ def test_small_data_hardly_stall_with_a_worker(value):
 
 @claim("004 5.1.4", facts="F931 F926", boards="xavier-agx", fitted=True)
 def test_resnet_on_cifar_hardly_stalls(value):
-    """Without workers ResNet on CIFAR stalls for at most 7.7 % of an epoch (004: 6.7 %, with 15 %)."""
+    """Without workers ResNet on CIFAR stalls for at most 7.7 % of an epoch (004: 6.7 %, within 15 %)."""
     assert value("stall_share", workload=RESNET, workers=0, batch_size=16) < 0.07705
 
 
@@ -265,7 +265,7 @@ def test_workers_cost_lenet_energy_on_nano(ratio):
 def test_without_workers_the_gpu_is_used_less(ratio):
     """With one worker MobileNet uses the GPU at least 1.38 times as much as without, on every medium.
 
-    003 has 99 % against 61 % on an SSD, where the difference is the least: 1.62, with 15 %.
+    003 has 99 % against 61 % on an SSD, where the difference is the least: 1.62, within 15 %.
     """
     assert ratio("gpu_load", workers=(0, 1), workload=MOBILENET) > 1.38
 
@@ -317,7 +317,7 @@ def test_a_slow_disk_with_one_worker_does_not_match_a_fast_one(ratio):
 def test_one_worker_does_not_fill_agx_from_slow_media(ratio):
     """In a cold epoch on AGX, one worker stalls MobileNet at least 7.8 times as long on SD and HDD as on an SSD.
 
-    003 has 134 s on SD where an SSD has 14.5 s: 9.2 times, with 15 %.
+    003 has 134 s on SD where an SSD has 14.5 s: 9.2 times, within 15 %.
     """
     assert (
         ratio("stall", storage=("ssd", ["hdd", "sd"]), epochs="cold", workload=MOBILENET, workers=1, cache="cold") > 7.8
@@ -353,5 +353,5 @@ def test_what_the_second_worker_hides_of_an_hdd_on_agx(as_printed):
 
 @claim("003 III.C", facts="F1201", boards="xavier-nx", only_there=True)
 def test_two_workers_hide_an_hdd_on_nx(value):
-    """On NX with an HDD and two workers, MobileNet stalls for at most 3.7 % of an epoch (003: 3.2 %, with 15 %)."""
+    """On NX with an HDD and two workers, MobileNet stalls for at most 3.7 % of an epoch (003: 3.2 %, within 15 %)."""
     assert value("stall_share", workload=MOBILENET, storage="hdd", workers=2) < 0.037

@@ -1,5 +1,13 @@
 """The public names of the suite, each imported on first use; docs/api.md has examples.
 
+`help(jetwatt.fit)` explains one of them:
+
+    predict, choose   fit, load, evaluate, recommend, tuning, concurrent, advise
+    results           open_results, compare, history, report, record_baseline, check_baseline
+    tables            import_table, read_corpus, check_corpus, write_corpus, load_table, simulate_corpus
+    boards            load_board, doctor, accept, restore, nvpmodel_conf, nvpmodel_modes
+    your own          Workload, HostDevice, DeviceType, file_source, claim
+
 As a pytest plugin (`pytest -p jetwatt`) this module loads the one that has the hooks. Its assertions are plain, and it
 may be imported before pytest loads it: PYTEST_DONT_REWRITE.
 """

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import dataclasses
 import json
+import pydoc
 import re
 import warnings
 from pathlib import Path
@@ -39,6 +40,15 @@ def test_type_checkers_read_the_same_names_as_python_has():
     named = {alias.name: node.module for node in imports for alias in node.names if alias.name == alias.asname}
     assert named == jetwatt._MODULES
     assert all(getattr(jetwatt, name) is not None for name in jetwatt.__all__)
+
+
+def test_help_names_the_calls_before_any_class():
+    first = pydoc.render_doc(jetwatt, renderer=pydoc.plaintext).partition("CLASSES")[0]
+    named = set(re.findall(r"\w+", first))
+    assert {"fit", "load", "evaluate", "recommend", "open_results", "import_table", "doctor"} <= named
+    lines = jetwatt.__doc__.splitlines()
+    listed = {word for line in lines if line.startswith("    ") for word in line[22:].replace(",", "").split()}
+    assert listed <= set(jetwatt.__all__)
 
 
 @pytest.fixture(scope="module")
@@ -227,6 +237,22 @@ def test_the_best_mode_is_the_best_of_the_table_and_tells_its_risk(model):
     within = table[(table["power_mw"] <= 10_000) & (table["time_ms"] <= 600)]
     found = model.best(power_w=10, time_ms=600)
     assert found["power_mw"] * found["time_ms"] == pytest.approx((within["power_mw"] * within["time_ms"]).min())
+
+
+def test_without_power_the_slowest_mode_within_a_time_is_the_best(model):
+    timed = jetwatt.fit(CORPUS.assign(power_mw=None), workload="resnet18-imagenet", modes=30)
+    table = timed.predict()
+    with pytest.warns(UserWarning, match="no power was measured: the slowest mode within the time"):
+        best = timed.best(time_ms=600)
+    assert best["time_ms"] == table[table["time_ms"] <= 600]["time_ms"].max()
+    with pytest.warns(UserWarning, match="no power was measured"):
+        careful = timed.best(time_ms=600, risk=0.01)
+    assert careful["risk"] <= 0.01
+    assert careful["time_ms"] < best["time_ms"]
+    with pytest.raises(jetwatt.HarnessError, match="there is no power to choose by"):
+        timed.best(power_w=10)
+    with pytest.raises(jetwatt.HarnessError, match=r"predicted [\d.]+ ms, risk 1"):
+        timed.best(time_ms=1)
 
 
 def test_a_budget_that_no_mode_meets_and_none_at_all_are_refused(model):
@@ -509,6 +535,7 @@ def test_concurrent_and_report_are_calls(tmp_path):
     assert plans.keeps_limits
     assert plans.plain()["way"] == "interleaved"
     assert "trained samples/s" in repr(plans)
+    assert re.search(r"; (1 plan|[2-9] plans)\)", repr(plans))
     pytest.importorskip("vl_convert")
     written = jetwatt.report(tmp_path / "r.sqlite", out=tmp_path / "report")
     assert written.page.exists()

@@ -155,11 +155,13 @@ class CaseSettings:
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise InvalidValueError(f"{name} must be at least 1, got {value}")
-        if self.seed < 0:
-            raise InvalidValueError(f"seed must be 0 or more, got {self.seed}")
+        for name in ("seed", "switching_ms"):
+            value = getattr(self, name)
+            if value is not None and not value >= 0:
+                raise InvalidValueError(f"{name} must be 0 or more, got {value}")
         if self.cache not in CACHE_STATES:
             raise InvalidValueError(f"cache state {self.cache!r} is unknown", available_hint(self.cache, CACHE_STATES))
-        above_0 = ("data_scale", "interval_s", "limit_s", "disturbance_cores", "power_limit_w", "switching_ms")
+        above_0 = ("data_scale", "interval_s", "limit_s", "disturbance_cores", "power_limit_w")
         for name in (*above_0, "max_temperature_c"):
             value = getattr(self, name)
             if value is not None and not value > 0 and (name, value) != ("max_temperature_c", NO_LIMIT_C):

@@ -8,7 +8,7 @@ import math
 import re
 import textwrap
 import time
-from typing import Callable, Iterable, List, Optional, Protocol, Sequence
+from typing import Callable, Iterable, List, Optional, Protocol, Sequence, Set
 
 
 def shown(text: str) -> str:
@@ -47,12 +47,37 @@ def _has_numbers_of(known: str, word: str) -> bool:
     return len(numbers) <= len(known_numbers) and all(is_begun)
 
 
+MOST_MEANT = 3
+"""Known words that are suggested in the place of one that is part of each."""
+
+
+def words_meant(word: str, known_words: Sequence[str]) -> List[str]:
+    """The nearest known word; without one, those that have its parts: `orin-agx` of `Orin AGX`, `MODE_15W` of `15W`.
+
+    Empty if there are none, or more than `MOST_MEANT`. Those that the word begins come before all others.
+    """
+    nearest = nearest_word(word, known_words)
+    if nearest:
+        return [nearest]
+    parts = _parts(word)
+    equal = [known for known in known_words if _parts(known) == parts]
+    longer = [known for known in known_words if parts and parts < _parts(known)]
+    begun = [known for known in longer if known.lower().startswith(word.lower())]
+    meant = equal or begun or longer
+    return meant if len(meant) <= MOST_MEANT else []
+
+
+def _parts(word: str) -> Set[str]:
+    return set(re.findall(r"[a-z0-9]+", word.lower()))
+
+
 def available_hint(word: str, known_words: Iterable[str]) -> str:
-    """The hint on an unknown word: the known one that was probably meant, and all of them."""
+    """The hint on an unknown word: the known ones that were probably meant, and all of them."""
     words = list(known_words)
-    meant = nearest_word(word, words)
+    meant = words_meant(word, words)
     listed = f"available: {', '.join(words)}"
-    return f"did you mean {meant}? {listed}" if meant else listed
+    suggested = " or ".join(filter(None, [", ".join(meant[:-1]), *meant[-1:]]))
+    return f"did you mean {suggested}? {listed}" if meant else listed
 
 
 def options_meant(words: Sequence[str], options: Sequence[str]) -> str:

@@ -160,13 +160,13 @@ class SimulatedDevice:
         if storage not in media:
             what = f"{self.name} has no storage {storage!r}"
             raise CannotRunError(what, f"available: {', '.join(media)}; simulated boards have no read limits (@)")
-        least = TOO_LARGE.get(self._spec.name, {}).get(case.workload, case.batch_size + 1)
-        if case.batch_size >= least:
-            batches = f" with batches of {case.batch_size}" if least > 1 else ""
+        smallest_refused = TOO_LARGE.get(self._spec.name, {}).get(case.workload, case.batch_size + 1)
+        if case.batch_size >= smallest_refused:
+            batches = f" with batches of {case.batch_size}" if smallest_refused > 1 else " at any batch size"
             raise CannotRunError(
                 f"{case.workload}{batches} does not fit into the {self._spec.ram_bytes / BYTES_PER_GIB:.0f} GiB of "
-                f"{self.name}",
-                "use a board with more memory",
+                f"{self.name}: the papers ran out of memory there",
+                "use a board with more memory; what other networks need is not published, and never refused here",
             )
         data = self._data(case)
         if data.per_pass * (case.settings.epochs or 2) < 2:  # the first minibatch never counts

@@ -46,7 +46,7 @@ class Written(NamedTuple):
 
     page: Path  # `index.html`
     figures: int  # how many it has
-    missing: Tuple[str, ...]  # titles of figures without data
+    missing: Tuple[str, ...]  # titles of figures that the given files have no data for
     judging: str  # how to judge the claims of the papers if they were not judged; else empty
 
 
@@ -140,7 +140,10 @@ def write_report(material: Material, out: Path, made_from: Sequence[Path], png: 
     page = out / "index.html"
     judging = "" if material.store is None or not material.rows else material.judged.note(material.store.path)
     write_output(page, _page(material, drawn, verdicts, files, made_from, png, judging).encode("utf-8"))
-    missing = tuple(f"{kind.title} ({kind.experiments})" for kind in KINDS if kind not in drawn)
+    # Figures of evaluations have their own files: without them they are no gap in the results.
+    given = {"--predictors": bool(material.predictors), "--strategies": bool(material.strategies)}
+    gaps = [kind for kind in KINDS if kind not in drawn and given.get(kind.needs.split()[0], True)]
+    missing = tuple(f"{kind.title} ({kind.experiments})" for kind in gaps)
     return Written(page, sum(map(len, drawn.values())), missing, judging)
 
 

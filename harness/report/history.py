@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import datetime
 from pathlib import Path
-from typing import List, Sequence, Tuple
+from typing import Callable, List, Sequence, Tuple
 
 from harness.core.files import write_output
-from harness.core.units import s_to_days
+from harness.core.units import s_to_days, s_to_hours, s_to_minutes
 from harness.judge.history import RULES, CaseHistories, CaseSeries
 from harness.judge.quantities import quantity_named
 from harness.report.colours import colours_of
@@ -50,20 +50,31 @@ def write_page(histories: CaseHistories, out: Path) -> None:
 
 
 def _panel(figure: str, members: Sequence[CaseSeries], boards: Sequence[str]) -> Panel:
-    """Runs as points over the days since the first one, with the level of each segment."""
+    """Runs as points over the time since the first one, with the level of each segment."""
     moments = [[datetime.datetime.fromisoformat(point.created_at) for point in series.points] for series in members]
     first = min(min(own) for own in moments)
+    unit, in_unit = unit_of((max(max(own) for own in moments) - first).total_seconds())
     layers: List[Layer] = []
     for series, board, own in zip(members, boards, moments):
-        days = [s_to_days((moment - first).total_seconds()) for moment in own]
+        times = [in_unit((moment - first).total_seconds()) for moment in own]
         of_unit = series.quantity.to_shown
         notes = [", ".join(f"{name} {version}" for name, version in point.software.items()) for point in series.points]
         runs = [
-            Value(board, day, of_unit(point.value), series.provenance, note=f"{point.created_at[:16]}, {note}")
-            for day, point, note in zip(days, series.points, notes)
+            Value(board, at, of_unit(point.value), series.provenance, note=f"{point.created_at[:16]}, {note}")
+            for at, point, note in zip(times, series.points, notes)
         ]
-        levels = [Value(board, day, of_unit(series.level(place)), series.provenance) for place, day in enumerate(days)]
-        changes = [Value(board, days[step.at.place], 0.0, series.provenance) for step in series.steps]
+        levels = [Value(board, at, of_unit(series.level(place)), series.provenance) for place, at in enumerate(times)]
+        changes = [Value(board, times[step.at.place], 0.0, series.provenance) for step in series.steps]
         layers += [Layer(Mark.RULES, tuple(changes)), Layer(Mark.STEPS, tuple(levels)), Layer(Mark.CURVES, tuple(runs))]
     axis = f"{figure} ({quantity_named(figure).unit_shown})"
-    return Panel(figure, Axis(f"days since {first.date()}"), Axis(axis, from_zero=False), tuple(layers))
+    since = str(first.date()) if unit == "days" else f"{first:%Y-%m-%d %H:%M}"
+    return Panel(figure, Axis(f"{unit} since {since}"), Axis(axis, from_zero=False), tuple(layers))
+
+
+def unit_of(span_s: float) -> Tuple[str, Callable[[float], float]]:
+    """The greatest unit of which a span has two, by its name and its conversion from seconds."""
+    units = {"days": s_to_days, "hours": s_to_hours, "minutes": s_to_minutes}
+    for name, from_s in units.items():
+        if from_s(span_s) >= 2:
+            return name, from_s
+    return "seconds", float

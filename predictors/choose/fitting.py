@@ -20,7 +20,7 @@ from predictors.choose.corpora import Conditions, Corpus, file_of, note_on_media
 from predictors.choose.targets import find_reference, load_prior, unprofiled_target
 from predictors.evaluation import Target, coverage, make_target, mape
 from predictors.forecast import LEVEL, Forecast, describe_unprofiled
-from predictors.goals import within
+from predictors.goals import Goal, within
 from predictors.models.base import (
     ALL,
     Predictor,
@@ -244,6 +244,8 @@ class FittedModel:
     ) -> pd.Series:
         """The mode with the least time within a power, or the least power within a time; within both, least energy.
 
+        A model that was fitted to time only gives the slowest mode within a time, with a warning.
+
         Args:
             power_w: greatest module power.
             time_ms: greatest minibatch time.
@@ -259,14 +261,17 @@ class FittedModel:
         check_number("power_w", power_w, above=True)
         check_number("time_ms", time_ms, above=True)
         check_probability("risk", risk)
-        self._refuse_without_power("choose by")
+        if power_w is not None:
+            self._refuse_without_power("choose by")
         goal = within(power_w, time_ms)
         forecast = self._forecast(self._modes(None, "all"), batch_size, unprofiled, power_limit)
-        chosen = forecast.best(goal, risk)
+        chosen = forecast.best(goal, risk) if self._has_power else _slowest_within(forecast, goal, risk)
         if chosen is None:
             near = forecast.take([forecast.nearest_miss(goal, risk)])
             nearest = f"{near.settings.mode_name(0)} at batch size {int(near.batch_size[0])}"
-            predicted = f"{near.time_ms[0]:.4g} ms at {mw_to_w(near.power_mw[0]):.4g} W"
+            predicted = f"{near.time_ms[0]:.4g} ms"
+            if self._has_power:
+                predicted += f" at {mw_to_w(near.power_mw[0]):.4g} W"
             raise CannotRunError(
                 f"no mode meets the goal: {goal.describe()}{'' if risk is None else f' at a risk of at most {risk:g}'}",
                 f"the nearest is {nearest}: predicted {predicted}, risk {near.risk(goal)[0]:.2g}",
@@ -348,8 +353,12 @@ class FittedModel:
             )
         return self.fitting
 
+    @property
+    def _has_power(self) -> bool:
+        return self.predictor.training_rows_.has_power
+
     def _refuse_without_power(self, what: str) -> None:
-        if np.isnan(self.predictor.training_rows_.power_mw).all():
+        if not self._has_power:
             hint = "fit to profiles with power_mw; predict and score work for time"
             raise CannotRunError(f"there is no power to {what}: the model was fitted to time only", hint)
 
@@ -437,6 +446,15 @@ def describe_front(predicted: pd.DataFrame) -> str:
     ]
     size = front["batch_size"].iloc[0]
     return f"front of {len(front)} modes at batch size {size}, from {ends[0]} to {ends[1]}"
+
+
+def _slowest_within(forecast: Forecast, goal: Goal, risk: Optional[float]) -> Optional[int]:
+    """The slowest admitted row that keeps the goal's limit of time; None if none does."""
+    keeps = forecast.admitted & (forecast.excess(goal) <= 0 if risk is None else forecast.keeps(goal, risk))
+    if not keeps.any():
+        return None
+    note("no power was measured: the slowest mode within the time is chosen, in place of the one that draws the least")
+    return int(np.where(keeps, forecast.time_ms, -np.inf).argmax())
 
 
 def _given_modes(modes: Iterable[Sequence[int]], device: str) -> List[PowerMode]:

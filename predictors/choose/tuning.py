@@ -46,6 +46,7 @@ from harness.core.errors import CannotRunError, ControlError, HarnessError, Inva
 from harness.core.metrics import POWER_CHANNEL, between
 from harness.core.mode_texts import MAXN
 from harness.core.power_modes import NamedMode, PowerMode
+from harness.core.terminal import counted
 from harness.core.units import ms_to_s, s_to_ms
 from harness.devices.registry import open_device
 from harness.devices.simulated import SimulatedDevice
@@ -165,6 +166,15 @@ class OnlineTuner:
         self._minibatches = 0
         self._thread = threading.Thread(target=self._search, args=(strategy,), name="jetwatt-tuner", daemon=True)
         self._thread.start()
+
+    def __repr__(self) -> str:
+        choice, tried = self._choice, counted(len(self._history.taken), "mode")
+        state = f"searching, {tried} of at most {self._history.limit} tried"
+        if choice is not None:
+            state = f"settled on {choice.power_mode.name} after {tried}"
+        elif self._ended_s is not None:
+            state = f"ended before its search, {tried} tried"
+        return f"<tuner: {state}, {self._minibatches} {'minibatch' if self._minibatches == 1 else 'minibatches'}>"
 
     def profile(self, index: int) -> Union[MeasuredMode, FailedMode]:
         """Called by the strategy, in its thread: the figures that the training loop measures in a mode."""

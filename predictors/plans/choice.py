@@ -59,8 +59,12 @@ class ConcurrentGoal:
         """Refuse values that no plan can meet."""
         for field in dataclasses.fields(self):
             value = getattr(self, field.name)
-            if not isinstance(value, tuple) and value is not None and not value > 0:
+            if isinstance(value, tuple) or value is None or value > 0:
+                continue
+            if field.name != "switching_ms":
                 raise InvalidValueError(f"{field.name} is {value:g}, expected a number above 0")
+            if not value == 0:
+                raise InvalidValueError(f"{field.name} is {value:g}, expected a number of 0 or more")
 
 
 class ConcurrentChoice(NamedTuple):

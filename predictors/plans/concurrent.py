@@ -34,7 +34,7 @@ from harness.core.errors import (
 )
 from harness.core.mode_texts import MAXN
 from harness.core.profiles import Profile
-from harness.core.terminal import Progress, available_hint, format_duration, format_table
+from harness.core.terminal import Progress, available_hint, counted, format_duration, format_table
 from harness.core.units import mw_to_w, s_to_ms
 from harness.devices.registry import open_device
 from harness.measure.contention import report_others
@@ -203,10 +203,13 @@ class Plans:
         self._several_sizes = several_sizes
 
     def __repr__(self) -> str:
+        # Unless told, every way is tried: that a simulated board has only one of them is no news.
+        is_by_default = {*self.attempts, *self.refused} == {*WAYS}
+        refused = {} if is_by_default and self._device.provenance == "simulated" else self.refused
         lines = [
             format_attempts(self._training, self._inference, self.goal, self.attempts[self.way]),
             format_ways(self.goal, self.attempts),
-            *(f"not run: {way}: {error}" for way, error in self.refused.items()),
+            *(f"not run: {way}: {error}" for way, error in refused.items()),
         ]
         if self._several_sizes:
             lines.append("note: the training batch size changes how a network learns, and how many epochs it needs")
@@ -408,7 +411,7 @@ def format_attempts(training: Case, inference: str, goal: ConcurrentGoal, attemp
         f"choice:   {way}, {best.choice.training_mode.name}{inference_mode}, batches of "
         f"{best.choice.training_batch} in training and {best.choice.inference_batch} in inference "
         f"({last.profiles} profiles, {format_duration(last.profiling_s)}; "
-        f"{len(attempts)} plans)",
+        f"{counted(len(attempts), 'plan')})",
         f"expected: {expected.training_per_s * best.choice.training_batch:.1f} trained samples/s, latency up to "
         f"{expected.latency_ms:.0f} ms",
         f"outcome ({profile.provenance}, {profile.case.settings.duration_s:g} s {way}): "

@@ -11,6 +11,7 @@ from harness.core.terminal import (
     PLAIN_INTERVAL_S,
     Countdown,
     Progress,
+    available_hint,
     counted,
     format_duration,
     format_table,
@@ -66,6 +67,25 @@ def test_a_command_is_not_broken_by_a_line():
         "    `sudo modprobe intel_rapl_msr`;",
         "    elsewhere nothing helps",
     ]
+
+
+@pytest.mark.parametrize(
+    ("word", "meant"),
+    [
+        ("orin", "did you mean orin-agx, orin-nano or orin-nx? "),
+        ("Orin AGX", "did you mean orin-agx? "),
+        ("AGX-Orin", "did you mean orin-agx? "),
+        ("sim:orin", "did you mean sim:orin-agx? "),
+        ("15W", "did you mean MODE_15W? "),
+        ("orin-agz", "did you mean orin-agx? "),
+        ("15", ""),
+        ("", ""),
+        ("w", ""),
+    ],
+)
+def test_an_unknown_word_suggests_those_that_have_its_parts(word, meant):
+    names = ["host", "orin-agx", "orin-nano", "orin-nx", "sim:orin-agx", "sim:orin-nano", "MODE_15W", "MODE_50W"]
+    assert available_hint(word, names) == f"{meant}available: {', '.join(names)}"
 
 
 def test_one_thing_is_no_plural():

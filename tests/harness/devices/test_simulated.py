@@ -166,7 +166,11 @@ def test_free_clocks_show_in_telemetry_and_conditions():
         ("orin-agx", {"storage": "tape"}, "has no storage 'tape'; available: ssd, sd, hdd, emmc"),
         ("orin-agx", {"storage": "ssd@20"}, "has no storage 'ssd@20'; available: ssd, sd, hdd, emmc"),
         ("nano", {"workload": "resnet18-cifar10", "storage": "sd"}, "does not fit into the 4 GiB"),
-        ("xavier-nx", {"workload": "resnet18-cifar10"}, "does not fit into the 8 GiB"),
+        (
+            "xavier-nx",
+            {"workload": "resnet18-cifar10"},
+            "at any batch size does not fit into the 8 GiB of sim:xavier-nx: the papers ran out",
+        ),
         ("raspberry-pi-5", {"workload": "bert-squad"}, "bert-squad with batches of 16 does not fit into the 8 GiB"),
         ("orin-agx", {"batch_size": 2048}, "too few batches of 2048"),
     ],

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
+import re
 from pathlib import Path
 from typing import Any, List, Optional, Sequence
 
@@ -18,6 +19,7 @@ from harness.core.metrics import summarise
 from harness.devices.registry import open_device
 from harness.judge.history import FEWEST, CaseSeries, SeriesPoint, judge
 from harness.measure.run import run
+from harness.report.history import unit_of
 from harness.stats.change_points import change_points
 from harness.store.results import ResultsStore
 from tests.harness.store.profile_examples import ENVIRONMENT, make_profile
@@ -175,6 +177,21 @@ def test_boards_of_a_type_have_series_of_their_own(tmp_path, capsys):
     assert names == {("orin-agx@orin3", "no difference", 6), ("orin-agx@orin4", "no difference", 6)}
 
 
+@pytest.mark.parametrize(
+    ("span_s", "unit", "shown"),
+    [
+        (0.0, "seconds", 0.0),
+        (119.0, "seconds", 119.0),
+        (120.0, "minutes", 2.0),
+        (86_400.0, "hours", 24.0),
+        (3 * 86_400.0, "days", 3.0),
+    ],
+)
+def test_the_axis_of_time_has_the_unit_of_its_span(span_s, unit, shown):
+    name, in_unit = unit_of(span_s)
+    assert (name, in_unit(span_s)) == (unit, shown)
+
+
 def test_the_page_shows_each_case_and_runs_nothing(nights, tmp_path, capsys):
     pytest.importorskip("jinja2")
     pytest.importorskip("vl_convert")
@@ -187,6 +204,8 @@ def test_the_page_shows_each_case_and_runs_nothing(nights, tmp_path, capsys):
     page = out.read_text()
     assert page.count("<section>") == 4
     assert "since run 20" in page
+    assert re.search(r"(seconds|minutes) since 20\d\d-", page), "the tests' nights are stored within a moment"
+    assert "days since" not in page
     assert "<script" not in page
     assert "default-src &#39;none&#39;" in page or "default-src 'none'" in page
     with pytest.MonkeyPatch.context() as patch:

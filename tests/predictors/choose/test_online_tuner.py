@@ -82,6 +82,17 @@ def test_it_settles_on_a_good_mode_within_the_limit_and_sets_it():
         assert measured[:2] == pytest.approx((TABLE.time_ms[place], TABLE.power_mw[place]))
 
 
+def test_a_printed_tuner_says_how_far_it_is():
+    device = PretendedDevice()
+    tuner = device.tuner()
+    assert repr(tuner) == "<tuner: searching, 0 modes of at most 10 tried, 0 minibatches>"
+    train_until(device, tuner, lambda: tuner.settled)
+    assert repr(tuner).startswith(f"<tuner: settled on {MODES[device.place].name} after 10 modes, ")
+    stopped = PretendedDevice().tuner()
+    stopped.close()
+    assert "ended before its search" in repr(stopped)
+
+
 def test_the_lost_time_is_what_the_search_took_longer_than_the_chosen_mode():
     device = PretendedDevice()
     found = settle(device)

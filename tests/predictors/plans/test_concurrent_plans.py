@@ -187,7 +187,8 @@ def test_no_plan_that_keeps_the_limits_with_one_mode_for_both_is_better_than_the
 
 
 @pytest.mark.parametrize(
-    "switching_ms", [5.0, *(pytest.param(change_ms, marks=pytest.mark.exhaustive) for change_ms in (1e-6, 50.0, 500.0))]
+    "switching_ms",
+    [5.0, 0.0, *(pytest.param(change_ms, marks=pytest.mark.exhaustive) for change_ms in (1e-6, 50.0, 500.0))],
 )
 @pytest.mark.parametrize("goal", GOALS, ids=range(len(GOALS)))
 def test_a_mode_for_each_is_never_worse_after_as_many_profiles(goal, switching_ms):
@@ -270,7 +271,7 @@ def test_a_single_profile_does_not_suffice():
 @pytest.mark.parametrize("name", ["arrivals_per_s", "latency_ms", "power_mw", "switching_ms"])
 def test_limits_that_nothing_can_meet_are_refused(name):
     with pytest.raises(InvalidValueError, match=name):
-        ConcurrentGoal(**{"arrivals_per_s": 1.0, "latency_ms": 1.0, name: 0.0})
+        ConcurrentGoal(**{"arrivals_per_s": 1.0, "latency_ms": 1.0, name: -1.0 if name == "switching_ms" else 0.0})
 
 
 @pytest.mark.parametrize("goal", GOALS, ids=lambda goal: f"{goal.arrivals_per_s:g}-per-s")
