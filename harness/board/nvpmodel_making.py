@@ -11,6 +11,7 @@ from harness.board.nvpmodel_conf import Conf, read_conf, write
 from harness.core.boards import BoardSpec, load_board
 from harness.core.errors import InvalidValueError
 from harness.core.mode_texts import only_mode
+from harness.core.notes import note
 from harness.core.power_modes import UNKNOWN_KHZ, PowerMode, parse_power_mode
 
 COPIED = "power-gating masks and the limits of other engines are copied from"
@@ -85,7 +86,10 @@ def nvpmodel_conf(
         mode = parse_power_mode(power_mode, PowerMode(*(value or UNKNOWN_KHZ for value in limits)))
         given = conf, booted, mode, f"Made from {path}."
     number, text = make_conf(*given, name, alone)
-    return MadeConf(text, number, (*notes, f"{COPIED} {given[1]}"))
+    notes.append(f"{COPIED} {given[1]}")
+    for remark in notes:
+        note(remark)
+    return MadeConf(text, number, tuple(notes))
 
 
 def _conf_and_notes(path: Path) -> Tuple[Conf, List[str]]:
@@ -134,6 +138,8 @@ def nvpmodel_modes(file: Union[str, Path]) -> ConfModes:
         ]
     except InvalidValueError as error:
         raise InvalidValueError(f"{file}: {error.what}", error.hint) from error
+    for remark in notes:
+        note(remark)
     return ConfModes(modes, tuple(notes))
 
 

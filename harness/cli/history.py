@@ -69,8 +69,6 @@ def run(arguments: argparse.Namespace) -> int:
     options = (arguments.include_flagged, arguments.since, arguments.threshold, index)
     histories = read_history(arguments.files, *options, progress_report(_SILENT_S))
     print_report(arguments, lambda: to_plain(histories), lambda markdown: _in_words(histories, markdown))
-    for note in histories.notes:
-        print(f"note: {shown(note)}", file=sys.stderr)
     if arguments.out is not None:
         write_page(histories, arguments.out)
         print(f"wrote {arguments.out}", file=sys.stderr)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 from pathlib import Path
 
 from harness.board.nvpmodel_making import nvpmodel_conf, nvpmodel_modes
@@ -37,12 +36,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     if arguments.parse is not None:
         parsed = nvpmodel_modes(arguments.parse)
-        text, notes = json.dumps(parsed.modes, indent=2) if arguments.json else format_caps(parsed.modes), parsed.notes
+        text = json.dumps(parsed.modes, indent=2) if arguments.json else format_caps(parsed.modes)
     else:
         options = options_of(nvpmodel_conf, arguments)
         made = nvpmodel_conf(arguments.board, arguments.power_mode, **options)
-        text, notes = made.text, made.notes
-    for note in notes:
-        print(f"note: {note}", file=sys.stderr)
+        text = made.text
     print_or_write(text if text.endswith("\n") else f"{text}\n", arguments.out)
     return 0

@@ -25,6 +25,7 @@ import numpy as np
 
 from harness.core.board_threshold import BoardThreshold
 from harness.core.errors import StoreError
+from harness.core.notes import note
 from harness.judge.comparison import (
     DEFAULT_SHARE,
     DEFAULT_TOLERANCE,
@@ -181,8 +182,8 @@ def read_history(
     """The history of results files, or of those anywhere in folders; profiles in several files count once.
 
     `threshold` is a share, 0.02 is 2 %; by default that of the board, else `DEFAULT_SHARE`.
-    A named file that cannot be read is a `StoreError`; one in a folder is listed in `left_out`. `index` and `report`
-    are as in `harness.judge.nights.read_nights`.
+    Remarks on how the files were read are warnings. A named file that cannot be read is a `StoreError`; one in a folder
+    is listed in `left_out`. `index` and `report` are as in `harness.judge.nights.read_nights`.
     """
     DEFAULT_TOLERANCE._replace(given=threshold).check()
     runs, left_out, notes = read_nights(paths, index, report)
@@ -197,6 +198,8 @@ def read_history(
             f"{', '.join(map(str, paths))}: no profiles{''.join(f'; left out: {reason}' for reason in left_out)}",
             "name results files, or a folder of them",
         )
+    for text in notes:
+        note(text)
     return CaseHistories(judge(_series(runs), threshold), left_out, threshold, notes)
 
 

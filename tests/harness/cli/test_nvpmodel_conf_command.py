@@ -8,8 +8,10 @@ import pytest
 
 from harness.__main__ import main
 from harness.board.nvpmodel_conf import parse, read_conf
+from harness.board.nvpmodel_making import nvpmodel_modes
 from harness.board.nvpmodel_modes import masks, to_power_mode
 from harness.core.boards import load_board
+from harness.core.notes import NoteWarning
 from harness.core.power_modes import PowerMode
 from tests.harness.board.nvpmodel_board import Board
 from tests.harness.board.nvpmodel_samples import ORIN_AGX, ORIN_NANO
@@ -45,6 +47,10 @@ def test_doubts_go_to_standard_error_with_file_and_line(command, conf_file):
     assert json.loads(out)[0]["name"] == "A"
     assert f"note: {path}, line 1: 'tail' is not read\n" in notes
     assert f"note: {path}: the mandatory < PM_CONFIG DEFAULT=n > is missing\n" in notes
+    with pytest.warns(NoteWarning) as warned:
+        parsed = nvpmodel_modes(path)
+    assert "".join(f"note: {note.message}\n" for note in warned) == notes
+    assert tuple(str(note.message) for note in warned) == parsed.notes
 
 
 @pytest.mark.parametrize(

@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 from harness.__main__ import main
 from harness.core import terminal
 from harness.core.errors import StoreError
+from harness.core.notes import NoteWarning
 from harness.judge import history_index, nights
 from harness.judge.history import read_history, to_plain
 from harness.judge.history_index import NAME
@@ -271,15 +272,18 @@ def test_an_index_that_another_process_is_making_is_waited_for(tmp_path):
     other.join()
 
 
-def test_an_index_of_another_version_is_left_to_who_uses_it(tmp_path, monkeypatch):
+def test_an_index_of_another_version_is_left_to_who_uses_it(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(history_index, "OTHER_USE_TIMEOUT_S", 0.1)
     make_nights(tmp_path, 2)
     indexed(tmp_path)
     LOST["version"](tmp_path / NAME)
     content = (tmp_path / NAME).read_bytes()
     lock = holding_lock(tmp_path / NAME)
-    [note] = read_history([tmp_path]).notes
-    assert "another process uses it" in note
+    with pytest.warns(NoteWarning, match="another process uses it") as warned:
+        [note] = read_history([tmp_path]).notes
+    assert [str(each.message) for each in warned] == [note]
+    assert main(["history", str(tmp_path)]) == 2, "two nights are too few"
+    assert capsys.readouterr().err.endswith(f"note: {note}\n")
     assert (tmp_path / NAME).read_bytes() == content
     os.close(lock)
     assert read_history([tmp_path]).notes == []

@@ -159,3 +159,19 @@ def test_the_commands_select_and_say_the_same_as_the_calls(forms: List[Any], tmp
         ]
         assert printed, command
         assert printed == warned, command
+
+
+def test_a_search_starts_from_results_in_each_form(tmp_path: Path) -> None:
+    file = tmp_path / "others.sqlite"
+    options = {"power_budget": 10, "strategy": "random", "profiles": 3}
+    jetwatt.recommend("sim:orin-nano", workload="lenet-mnist", results=file, **options)
+    opened = jetwatt.open_results(file)
+    choices = [
+        jetwatt.recommend("sim:orin-nano", workload="resnet18-imagenet", corpus=corpus, **options).power_mode
+        for corpus in (file, opened, opened.profiles())
+    ]
+    assert len(set(choices)) == 1
+    with pytest.raises(HarnessError, match="no training of 'yolov8n-coco'"):
+        jetwatt.recommend(
+            "sim:orin-nano", workload="resnet18-imagenet", corpus=opened, reference=["yolov8n-coco"], **options
+        )
