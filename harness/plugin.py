@@ -87,6 +87,7 @@ def pytest_configure(config: pytest.Config) -> None:
         f"{IDLE_STATES}: runs for the idle states of each device and power mode, instead of its cases",
     ):
         config.addinivalue_line("markers", marker)
+    _refuse_absent_benchmarks(config)
     config.stash[PROGRESS] = Progress(UncapturedStream(config))
     config.stash[OUTCOME] = Outcome()
     short, config.stash[TAKEN_FIXTURES] = short_fixtures(config.pluginmanager)
@@ -98,6 +99,16 @@ def pytest_configure(config: pytest.Config) -> None:
     if options_of(config).given(config.invocation_params.args):
         plan_of(config)
         refuse_wrong_gates(config)
+
+
+def _refuse_absent_benchmarks(config: pytest.Config) -> None:
+    """Say where the suite's benchmarks are if `pytest benchmarks` is run in another folder."""
+    for word in config.args:
+        path = Path(word.partition("::")[0])
+        there = planning.SUITE.parent / path
+        if path.parts[:1] == (planning.SUITE.name,) and not path.exists() and there.exists():
+            rest = word[len(str(path)) :]
+            raise pytest.UsageError(f"there is no {path} in {Path.cwd()}; the suite has it: pytest {there}{rest}")
 
 
 def refuse_wrong_gates(config: pytest.Config) -> None:

@@ -124,3 +124,13 @@ def test_all_ways_at_once_are_one_plugin_that_loads_numpy_late_and_warns_of_noth
         [sys.executable, "-m", "pytest", *words], cwd=tmp_path, env=environment, capture_output=True, text=True
     )
     assert "1 passed" in done.stdout, done.stdout + done.stderr
+
+
+def test_benchmarks_run_in_another_folder_are_named_where_they_are(others):
+    there = PROJECT / "benchmarks" / "test_training.py"
+    done = others({}, "-p", "jetwatt", "benchmarks/test_training.py::test_training")
+    assert done.returncode == pytest.ExitCode.USAGE_ERROR
+    assert f"pytest {there}::test_training" in done.said
+    own = others({"benchmarks/test_training.py": "def test_own(): pass"}, "-p", "jetwatt", "benchmarks")
+    assert "1 passed" in own.said
+    assert "not found: benchmarks/test_none.py" in others({}, "-p", "jetwatt", "benchmarks/test_none.py").said

@@ -360,6 +360,18 @@ def test_concurrent_finds_a_plan_and_says_what_came_of_it(capsys, tmp_path):
         assert {record.case.task for record in store.records()} == {"training", "inference", "concurrent"}
 
 
+@pytest.mark.exhaustive
+def test_changes_of_mode_may_be_free_and_one_plan_is_no_plural(capsys):
+    limits = ["--latency-limit", 800, "--duration", 10, "--profiles", 8]
+    code, out, _ = run(capsys, *CONCURRENT, *limits, "--switching-ms", "0")
+    assert code == 0
+    assert "a change of mode takes the 0 ms given" in out
+    assert re.search(r"; (1 plan|[2-9] plans)\)", out)
+    assert "not run" not in out, "that a simulated board has one way only is no news"
+    code, _, err = run(capsys, *CONCURRENT, *limits, "--switching-ms", "-1")
+    assert (code, "--switching-ms is -1" in err) == (2, True)
+
+
 HOPELESS = ["--device", "sim:orin-nano", "--latency-limit", 5, "--duration", 5, "--profiles", 10]
 
 
