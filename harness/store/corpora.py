@@ -125,18 +125,17 @@ def for_corpus(frame: pd.DataFrame) -> Tuple[pd.DataFrame, pd.DataFrame]:
 
     The second frame has device, workload, task and `reason`: why a profile is left out.
     """
-    import pandas as pd
-
     in_order = frame.sort_values("created_at", kind="stable")
-    reason = pd.Series("", in_order.index, dtype=object)
-    reason[~in_order["usable"].astype(bool)] = f"flagged {' or '.join(DISQUALIFYING)}"
-    reason[~in_order["task"].isin(TASKS)] = f"neither {' nor '.join(TASKS)}"
-    reason[in_order["minibatch_time_ms"].isna()] = "without a clean minibatch"
-    usable = in_order[reason == ""]
-    kept = newest(usable)
-    reason[usable.index.difference(kept.index)] = "older than another of the same conditions"
-    left_out = in_order.loc[reason != "", ["device", "workload", "task"]]
-    return kept, left_out.assign(reason=reason)
+    reason = np.full(len(in_order), "", dtype=object)  # by place: frames of several files have equal indices
+    reason[~in_order["usable"].to_numpy(bool)] = f"flagged {' or '.join(DISQUALIFYING)}"
+    reason[~in_order["task"].isin(TASKS).to_numpy()] = f"neither {' nor '.join(TASKS)}"
+    reason[in_order["minibatch_time_ms"].isna().to_numpy()] = "without a clean minibatch"
+    usable = np.flatnonzero(reason == "")
+    newest_places = list(dict(zip(in_order["key"].iloc[usable], usable)).values())
+    reason[np.setdiff1d(usable, newest_places)] = "older than another of the same conditions"
+    is_left_out = reason != ""
+    left_out = in_order.loc[is_left_out, ["device", "workload", "task"]]
+    return in_order.iloc[newest_places], left_out.assign(reason=reason[is_left_out])
 
 
 def newest(frame: pd.DataFrame) -> pd.DataFrame:

@@ -46,6 +46,9 @@ class Conditions(TypedDict, total=False):
 OF_ROWS = ("workers", "storage")
 """The conditions whose profiles are merged where none is chosen."""
 
+FURTHER_OF_ROWS = ("cache", "clocks", "data_scale")
+"""Columns of results whose profiles are merged too; only the table can be narrowed to some of them."""
+
 
 @dataclasses.dataclass(frozen=True)
 class LoadedCorpus:
@@ -195,12 +198,13 @@ def _notes_on_repeats(rows: pd.DataFrame, table: Profiles) -> List[str]:
     """Notes on rows of equal settings, which are merged: what else differs in them, or that they contradict."""
     alike = [*PowerMode._fields, "batch_size", *([POWER_LIMIT.name] if POWER_LIMIT.name in rows else [])]
     notes = []
-    for name in OF_ROWS:
+    for name in (*OF_ROWS, *FURTHER_OF_ROWS):
         if name in rows and (rows.groupby(alike, dropna=False)[name].nunique() > 1).any():
             values = " and ".join(map(str, sorted(rows[name].dropna().unique())))
+            way_out = f"choose some with {name}=" if name in OF_ROWS else "give a table with some of them only"
             notes.append(
                 f"{table.workload} on {table.device} has profiles with {name} {values}, which are merged into their"
-                f" medians: choose some with {name}="
+                f" medians: {way_out}"
             )
     contradictions = table.contradictions()
     if contradictions and not notes:

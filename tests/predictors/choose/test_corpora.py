@@ -7,6 +7,7 @@ import warnings
 from pathlib import Path
 from typing import Any, List
 
+import pandas as pd
 import pytest
 
 import jetwatt
@@ -74,6 +75,17 @@ def test_profiles_with_several_numbers_of_workers_are_merged_and_this_is_the_cau
         assert "lenet-mnist on host has profiles with workers 0 and 2" in merged
         assert merged.endswith("choose some with workers=")
         assert not any("lack a column" in note for note in notes)
+
+
+def test_other_conditions_that_differ_are_named_too(forms: List[Any]) -> None:
+    frame = forms[-1]
+    cold = frame.assign(cache="cold", key=frame["key"] + "cold")
+    notes = notes_of(
+        lambda: jetwatt.fit(pd.concat([frame, cold]), workload="lenet-mnist", workers=0, predictor="ridge")
+    )
+    [merged] = [note for note in notes if "merged" in note]
+    assert "profiles with cache cold and warm, which are merged" in merged
+    assert merged.endswith("give a table with some of them only")
 
 
 def test_single_minibatches_come_with_a_results_file_and_what_opens_it(forms: List[Any]) -> None:
