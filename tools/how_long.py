@@ -23,7 +23,7 @@ class CpuMinutes(NamedTuple):
     without: float
 
 
-MEASURED: Dict[str, CpuMinutes] = {"quick": CpuMinutes(11.8, 9.0), "all": CpuMinutes(30.0, 20.0)}
+MEASURED: Dict[str, CpuMinutes] = {"quick": CpuMinutes(10.5, 8.0), "all": CpuMinutes(37.0, 25.0)}
 """On two cores of an AMD EPYC, with Python 3.11: measured for the quick ones with torch, else estimated."""
 LOAD_THERE_S = 0.05
 """What `load` took on that machine while nothing else ran."""

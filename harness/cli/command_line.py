@@ -160,10 +160,10 @@ def run_command(
         parser.error(f"there is no command {command}{meant and f'; did you mean {meant}?'}")
     try:
         arguments = parser.parse_args(words)
-        options = options_by_argument(parsers[command]) if command in parsers else {}
-        with notes_printed(options):
+        with notes_printed(options_by_argument(parsers[command])):
             return arguments.run(arguments)
     except HarnessError as error:
+        options = options_by_argument(parsers[command]) if command in parsers else {}
         print(f"{prog} {command}: {shown(in_options(str(error), options))}", file=sys.stderr)
         return REFUSED
     except KeyboardInterrupt:  # all changes are restored by now

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
-from typing import Optional, Sequence, Tuple, Union
+from typing import TYPE_CHECKING, Optional, Sequence, Tuple, Union
 
 from harness.core.cases import DEFAULT_MINIBATCHES
 from harness.core.configuration import FILE_NAME
@@ -12,6 +12,9 @@ from harness.core.errors import InvalidValueError
 from harness.core.terminal import counted
 from predictors.models.base import CallSettings, check_number, check_numbers, check_probability, listed
 from predictors.profiles import Profiles
+
+if TYPE_CHECKING:
+    from predictors.choose.corpora import Corpus
 
 ON_DEVICE = "closed-loop"
 PROFILES = 15  # unless a call has a default of its own
@@ -31,7 +34,7 @@ class Search(CallSettings):
         batch: modes chosen at once, at most `profiles`; None for 1, or for one per board of a pool.
         unprofiled: also choose modes with settings outside the profiled range.
         percentile: of minibatch times, also for limits (None: 50), or of the latencies in `concurrent` (None: 95).
-        corpus: a file with profiles of other workloads to start from.
+        corpus: profiles of other workloads to start from, as for `fit`.
         reference: which of its workloads; empty for all except the requested ones.
         max_temperature_c: modes in which a sensor exceeds it, in degrees Celsius, are excluded.
         memory_limit_mib: maximum peak memory; a batch size that needs more, as predicted from smaller ones, is never
@@ -51,7 +54,7 @@ class Search(CallSettings):
     batch: Optional[int] = None
     unprofiled: bool = False
     percentile: Optional[float] = None
-    corpus: Union[str, Path, None] = None
+    corpus: Optional[Corpus] = None
     reference: Union[str, Sequence[str]] = ()
     max_temperature_c: Optional[float] = None
     memory_limit_mib: Optional[float] = None

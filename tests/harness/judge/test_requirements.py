@@ -87,7 +87,6 @@ def results(tmp_path: Path) -> Any:
         ({"p99_ms": float("nan")}, InvalidValueError, "expected 0.1"),
         ({"workload": "lenet-mnist"}, InvalidValueError, "limits no figure"),
     ],
-    ids=str,
 )
 def test_an_unknown_key_and_a_limit_in_another_unit_are_refused(keys, error, part):
     with pytest.raises(error) as refused:

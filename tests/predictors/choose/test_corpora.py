@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import warnings
 from pathlib import Path
@@ -100,7 +101,13 @@ def test_an_evaluation_takes_results_and_says_what_is_left_out(forms: List[Any])
     for form in forms:
         with pytest.warns(UserWarning, match="left out of lenet-mnist: 4 profiles flagged disturbed"):
             evaluation = jetwatt.evaluate(
-                form, target="lenet-mnist", predictors="ridge", modes=3, repeats=1, storage="ssd", workers=0
+                form,
+                target="lenet-mnist",
+                predictors="ridge",
+                modes=3,
+                runs=jetwatt.Runs(repeats=1),
+                storage="ssd",
+                workers=0,
             )
         assert len(evaluation.table()) == 1
 
@@ -135,8 +142,9 @@ def test_a_choice_that_no_profile_meets_names_those_that_there_are(forms: List[A
 
 def test_the_commands_select_and_say_the_same_as_the_calls(forms: List[Any], tmp_path: Path, capsys: Any) -> None:
     file, out = str(forms[0]), str(tmp_path / "m.jw")
-    evaluated = {"target": "lenet-mnist", "predictors": "ridge", "modes": 3, "repeats": 1, "jobs": 1}
+    evaluated = {"target": "lenet-mnist", "predictors": "ridge", "modes": 3}
     words = [word for name, value in evaluated.items() for word in (f"--{name}", str(value))]
+    words += ["--repeats", "1", "--jobs", "1"]
     pairs = (
         (
             ["fit", "--corpus", file, "--target", "lenet-mnist", "--modes", "3", "--out", out],
@@ -150,7 +158,10 @@ def test_the_commands_select_and_say_the_same_as_the_calls(forms: List[Any], tmp
             ["predict", "--model", out, "--board", "xavier-agx", "--out", str(tmp_path / "p.csv")],
             lambda: jetwatt.load(out).predict("xavier-agx"),
         ),
-        (["evaluate", "--corpus", file, *words], lambda: jetwatt.evaluate(file, **evaluated)),
+        (
+            ["evaluate", "--corpus", file, *words],
+            lambda: jetwatt.evaluate(file, runs=jetwatt.Runs(repeats=1), **evaluated),
+        ),
         (["prior", "learn", file, "--out", str(tmp_path / "p.toml")], lambda: jetwatt.learn_prior([file])),
         (
             [
@@ -159,7 +170,11 @@ def test_the_commands_select_and_say_the_same_as_the_calls(forms: List[Any], tmp
                 " random,presets".split(),
             ],
             lambda: jetwatt.evaluate_strategies(
-                file, repeats=1, profiles=2, budgets="none", goal="energy", strategies="random,presets"
+                file,
+                runs=jetwatt.Runs(repeats=1),
+                profiles=2,
+                budgets=jetwatt.BudgetSweep("none", goal="energy"),
+                strategies="random,presets",
             ),
         ),
     )
@@ -175,15 +190,20 @@ def test_the_commands_select_and_say_the_same_as_the_calls(forms: List[Any], tmp
 
 def test_a_search_starts_from_results_in_each_form(tmp_path: Path) -> None:
     file = tmp_path / "others.sqlite"
-    options = {"power_budget": 10, "strategy": "random", "profiles": 3}
-    jetwatt.recommend("sim:orin-nano", workload="lenet-mnist", results=file, **options)
+    search = jetwatt.Search(strategy="random", profiles=3)
+    keeping = dataclasses.replace(search, results=file)
+    jetwatt.recommend("sim:orin-nano", workload="lenet-mnist", power_w=10, search=keeping)
     opened = jetwatt.open_results(file)
     choices = [
-        jetwatt.recommend("sim:orin-nano", workload="resnet18-imagenet", corpus=corpus, **options).power_mode
+        jetwatt.recommend(
+            "sim:orin-nano",
+            workload="resnet18-imagenet",
+            power_w=10,
+            search=dataclasses.replace(search, corpus=corpus),
+        ).power_mode
         for corpus in (file, opened, opened.profiles())
     ]
     assert len(set(choices)) == 1
+    of_another = dataclasses.replace(search, corpus=opened, reference=["yolov8n-coco"])
     with pytest.raises(HarnessError, match="no training of 'yolov8n-coco'"):
-        jetwatt.recommend(
-            "sim:orin-nano", workload="resnet18-imagenet", corpus=opened, reference=["yolov8n-coco"], **options
-        )
+        jetwatt.recommend("sim:orin-nano", workload="resnet18-imagenet", power_w=10, search=of_another)
