@@ -698,3 +698,10 @@ def test_a_limit_that_is_no_number_above_0_is_refused(limits):
     [(name, value)] = limits.items()
     with pytest.raises(HarnessError, match=re.escape(f"{name} is {value!r}, expected a ")):
         model.best(**{"time_ms": 100, **limits})
+
+
+def test_fit_takes_a_workload_for_its_name():
+    unused = [lambda *given: None] * 3
+    own = jetwatt.Workload("resnet18-imagenet", *unused)
+    by_name, by_workload = (jetwatt.fit(CORPUS, workload=each, modes=5) for each in (own.name, own))
+    pd.testing.assert_frame_equal(by_workload.predict(), by_name.predict())

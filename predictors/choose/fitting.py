@@ -40,6 +40,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from typing_extensions import Unpack
 
+    from predictors.choose.job import WorkloadLike
+
 Modes = Union[str, Iterable[Sequence[int]]]
 MOST_DEVIATION = 1e-3  # of predictions on this machine from those that were saved; a note is given above it
 FEW_PROFILES = 3  # a fit to no more of them is noted
@@ -48,7 +50,7 @@ FEW_PROFILES = 3  # a fit to no more of them is noted
 def fit(
     corpus: Corpus,
     *,
-    workload: str,
+    workload: WorkloadLike,
     modes: Optional[int] = None,
     sampling: str = "random",
     seed: int = 0,
@@ -64,7 +66,7 @@ def fit(
         corpus: a corpus or results: a file, a DataFrame, what `jetwatt.open_results` returns, or a name of
             `jetwatt.load_table`. Of results, the newest profile of each conditions counts, unless it was disturbed or
             throttled; a warning says what is left out.
-        workload: a workload of the corpus.
+        workload: a workload of the corpus, by its name or as a `Workload`.
         modes: the number of profiles to fit on, chosen by `sampling`; None, or more than there are, means all. With 0,
             torch counts the operations of the network, and profiles of `reference` on the same board give their speed.
         sampling: how the modes are chosen.
@@ -86,11 +88,12 @@ def fit(
     there = (loaded if reference_corpus is None else read_profiles(reference_corpus)).tables()
     hierarchy = None if prior is None else load_prior(prior)
     task = conditions.get("task", TASKS[0])
+    profiled = workload if isinstance(workload, str) else workload.name
     if modes == 0:
         references = [find_reference(there, name, task, conditions.get("device")) for name in listed(reference)]
-        target = unprofiled_target(workload, references, hierarchy)
+        target = unprofiled_target(profiled, references, hierarchy)
     else:
-        table = loaded.table(workload, conditions)
+        table = loaded.table(profiled, conditions)
         references = [find_reference(there, name, task, table.device) for name in listed(reference)]
         target = make_target(table.usable(), references, hierarchy)
     name = predictor if isinstance(predictor, str) else predictor.name
