@@ -229,18 +229,23 @@ def requirements_of(node: pytest.Item) -> Requirements:
 
 
 def check_measured(item: pytest.Item) -> None:
-    """Judge the profiles that a test measured, less those that it judged by the fixture; fail it as that does."""
-    outcome = item.config.stash[OUTCOME]
-    origins = [*requirements_of_run(item.config), *requirements_of_marks(item)]
-    if not origins:
-        return
-    requirements = Requirements(origins, outcome, asks_for_strictness(item.config))
+    """Judge the profiles that a test measured, as `judge_measured`; fail it as the fixture does."""
+    verdicts = judge_measured(item)
+    if verdicts:
+        requirements_of(item).require(verdicts)
+
+
+def judge_measured(item: pytest.Item) -> List[RequirementVerdict]:
+    """The verdicts on the profiles that a test measured, less those that it judged by the fixture."""
+    if not (requirements_of_run(item.config) or requirements_of_marks(item)):
+        return []
+    outcome, requirements = item.config.stash[OUTCOME], requirements_of(item)
     verdicts: List[RequirementVerdict] = []
     for profile in outcome.of_test:
         is_judged = any(profile is judged for judged in outcome.judged_by_requirements)
         if not is_judged:
             verdicts += requirements.judge(profile)
-    requirements.require(verdicts)
+    return verdicts
 
 
 def refuse_wrong_marks(node: pytest.Item) -> None:
@@ -275,7 +280,6 @@ def summary_lines(config: pytest.Config) -> List[str]:
     path = requirements_file(config)
     if path is not None:
         words = ["jetwatt", "check", str(path), config.getoption("jetwatt_results")]
-        words += _flagged_option(outcome)
         lines.append(f"to list them: {' '.join(map(shlex.quote, words))}")
     return lines
 

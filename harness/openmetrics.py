@@ -156,8 +156,9 @@ def _of_requirements(results: Path, requirements: Path, include_flagged: bool) -
         if verdict.case:
             names = ("case", "requirement", "figure", "provenance")
             labels = tuple((name, str(getattr(verdict, name))) for name in names)
-            kept[labels] = float(verdict.status == PASS)
-            broken[labels] = float(verdict.status == FAIL)
+            # Cases that differ in further conditions have the same labels: kept if all are, broken if one is.
+            kept[labels] = min(kept.get(labels, 1.0), float(verdict.status == PASS))
+            broken[labels] = max(broken.get(labels, 0.0), float(verdict.status == FAIL))
     return [
         Metric("requirement_kept", "", "whether the interval of the figure keeps its limit", kept),
         Metric("requirement_broken", "", "whether the interval of the figure lies beyond its limit", broken),

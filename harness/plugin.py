@@ -35,6 +35,7 @@ from harness.gate import (
     check_command,
     check_measured,
     has_decided_nothing,
+    judge_measured,
     refuse_wrong_marks,
     requirements_file,
     requirements_of_run,
@@ -535,8 +536,13 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, Any, Any]:
-    """Judge what a test measured by the requirements, once it has passed."""
-    result = yield
+    """Judge what a test measured by the requirements, and fail it by them if it has passed."""
+    try:
+        result = yield
+    except (Exception, pytest.fail.Exception):
+        if takes("measure", pyfuncitem):
+            judge_measured(pyfuncitem)
+        raise
     if takes("measure", pyfuncitem):
         check_measured(pyfuncitem)
     return result
@@ -592,11 +598,12 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, exitstatu
             f"interrupted: {stored} of {counted(outcome.countdown.total, 'case')} stored in this run; to go on:\n"
             f"  {resume_command(terminalreporter.config)}"
         )
-    if _has_compared_nothing(terminalreporter.config):
+    has_passed = exitstatus not in (pytest.ExitCode.TESTS_FAILED, pytest.ExitCode.INTERRUPTED)
+    if has_passed and _has_compared_nothing(terminalreporter.config):
         baseline = terminalreporter.config.getoption("jetwatt_baseline")
         ends = "--strict fails" if asks_for_strictness(terminalreporter.config) else f"exit code {NOTHING_COMPARED}"
         terminalreporter.write_line(f"{ends}: no case was compared with {baseline} (-rs: why cases were skipped)")
-    if _has_required_nothing(terminalreporter.config):
+    if has_passed and _has_required_nothing(terminalreporter.config):
         ends = "--strict fails" if asks_for_strictness(terminalreporter.config) else f"exit code {NOTHING_COMPARED}"
         file = requirements_file(terminalreporter.config)
         terminalreporter.write_line(f"{ends}: no figure was decided by {file} (-rs: why cases were skipped)")

@@ -27,11 +27,12 @@ TABLES = ("requirements", "history", "compare")  # steps whose output is Markdow
 MOST = 3
 _TAIL = 40  # lines of a step that failed, in the summary
 _LISTED_FIRST = ("torch", "l4t", "jetpack", "cuda", "python", "suite_commit")
+UNDECIDED = 2  # exit code of a judgement without a verdict
 _WORDS_OF_CODES = {
     "baseline": {1: "worse"},
     "compare": {1: "worse"},
     "history": {1: "worse", 2: "too few runs"},
-    "requirements": {1: "not kept", 2: "not decided"},
+    "requirements": {1: "not kept", UNDECIDED: "not decided"},
 }
 _UNSURE = "inconclusive, or not to be compared"
 
@@ -59,6 +60,8 @@ class Night:
             return re.sub(r",? \d+ deselected", "", counted[-1]).strip(", ")
         if code and re.search(r"^(?:\S+: )?error: ", text, re.MULTILINE):
             return "error"
+        if step == "requirements" and re.search(r"^\S+ check: ", text, re.MULTILINE):  # an error instead of verdicts
+            return "error"
         if code == CRASHED:
             return "error"
         unsure = _UNSURE if step in FORGIVEN else f"exit code {code}"
@@ -68,6 +71,8 @@ class Night:
         code, ended = self.codes[step], self.ended(step)
         if code == 0 or step == "pages":
             return False
+        if step == "requirements" and ended == _WORDS_OF_CODES[step][UNDECIDED]:
+            return self.strict
         if step not in FORGIVEN or ended == "error":
             return True
         return not self.accept and (code == 1 or (ended == _UNSURE and self.strict))

@@ -109,6 +109,11 @@ elif [ -z "$python" ]; then
 fi
 command -v "$python" > /dev/null || die "interpreter $python not found; give one with --python, or run 'make install'"
 
+if [ -n "$require" ]; then # a misspelt file is refused before the measurements, not after them
+    said=$("$python" -m pytest benchmarks/test_training.py --collect-only --quiet -p no:cacheprovider --require "$require" 2>&1)
+    [ $? -ne 4 ] || die "--require: $(tail -n 1 <<< "$said")"
+fi
+
 with_verdict() { # with_verdict WORD: the nights with a verdict, oldest first
     local verdict_file
     for verdict_file in "$nights"/*/verdict; do

@@ -63,6 +63,8 @@ def run(arguments: argparse.Namespace) -> int:
     tables = (arguments.out, arguments.minibatches, arguments.telemetry)
     if arguments.require is not None and arguments.openmetrics is None:
         raise InvalidValueError("--require was given without --openmetrics", "jetwatt check judges profiles by itself")
+    if arguments.period_ms is not None and arguments.out is None:
+        raise InvalidValueError("--period-ms was given without --out", "its misses are a column of the corpus")
     if arguments.openmetrics is not None:
         there_are_none = arguments.results == DEFAULT_RESULTS and not arguments.results.exists()
         text = openmetrics(

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 PASS, FAIL, INCONCLUSIVE, NO_CASE = "PASS", "FAIL", "INCONCLUSIVE", "NO CASE"
 """Verdicts; the last one on a requirement that no case met."""
 
-LENGTH = ("minibatches", "seed")
+LENGTH = ("minibatches", "epochs", "seed")
 """Conditions that do not change whether a case keeps its limits: further minibatches make its tail better known."""
 
 FEWEST_SAMPLES = 8  # of a temperature, two in each quarter of the profile; fewer do not show whether it still rises
@@ -270,6 +270,7 @@ def _check(
     store: ResultsStore, frame: pd.DataFrame, origins: Sequence[Origin], include_flagged: bool, last: Optional[int]
 ) -> List[RequirementVerdict]:
     frame = frame.assign(key=common_conditions(frame, ignore=(*SOFTWARE, *LENGTH)))
+    frame = _with_newest_software(frame, include_flagged)
     columns = ["case", "device", "provenance", *(quantity.column for quantity in ESTIMATED.values())]
     verdicts = []
     for runs in runs_of_cases(frame, include_flagged, last, columns):
@@ -291,6 +292,15 @@ def _check(
         case = RequiredCase(name, axes, newest.device_name, newest.provenance, required, doubt)
         verdicts += judge_case(case, own)
     return verdicts
+
+
+def _with_newest_software(frame: pd.DataFrame, include_flagged: bool) -> pd.DataFrame:
+    """The rows, oldest first, with the versions of the newest one of their `key` that counts, if one does."""
+    versions = frame["comparable"].map(lambda comparable: str([comparable.get(name) for name in SOFTWARE]))
+    counts = frame["usable"].astype(bool) | include_flagged
+    newest = versions[counts].groupby(frame["key"][counts]).last()
+    wanted = frame["key"].map(newest)
+    return frame[wanted.isna() | (versions == wanted)]
 
 
 def _stored_temperatures(store: ResultsStore, numbers: Sequence[int]) -> Dict[int, List[Series]]:

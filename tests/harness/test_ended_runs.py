@@ -88,6 +88,7 @@ def test_a_signal_ends_the_run_and_the_board_is_put_back(tmp_path, text, words):
     assert not list(tmp_path.glob("state/jetwatt/*.json"))
 
 
+@pytest.mark.training
 def test_an_interrupted_run_says_how_to_go_on_and_nothing_of_its_code(tmp_path):
     tree = build_board(tmp_path / "root", "orin-nano", "r36.4")
     (tmp_path / "test_mine.py").write_text(BEFORE_THE_FIRST_MINIBATCH + SECOND)

@@ -140,4 +140,20 @@ def test_verdicts_of_requirements_are_metrics_and_an_inconclusive_one_is_neither
     assert values["jetwatt_requirement_broken"] == {"p95_ms": 0.0, "power_w": 1.0, "temperature_c": 0.0}
     with pytest.raises(HarnessError, match="without results"):
         openmetrics(require=file)
+    assert (
+        main(["export", "--results", str(results), "--openmetrics", "m.prom", "--no-sensors", "--period-ms", "33"]) == 2
+    )
     assert main(["export", "--results", str(results), "--out", str(tmp_path / "c.csv"), "--require", str(file)]) == 2
+
+
+def test_a_case_that_breaks_its_limit_is_not_hidden_by_another_of_the_same_name(tmp_path):
+    """Two power limits that were set from outside are two cases, which the name of a case does not tell apart."""
+    results, file = tmp_path / "r.sqlite", tmp_path / "requirements.toml"
+    file.write_text("[[require]]\npower_w = 10\n")
+    with ResultsStore(results) as store:
+        for power_mw, limit_mw in ((20_000, 300_000), (5_000, 100_000)):
+            profile = make_profile(power_mw=power_mw, conditions={"gpu_power_limit_mw": limit_mw})
+            store.add(profile, ENVIRONMENT, "run")
+    samples = {sample.name: sample.value for sample in parsed(openmetrics(results, sensors=False, require=file))}
+    assert samples["jetwatt_requirement_kept"] == 0
+    assert samples["jetwatt_requirement_broken"] == 1

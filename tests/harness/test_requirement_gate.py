@@ -85,6 +85,17 @@ def test_strictness_also_fails_what_is_undecided(own):
     assert "minibatches, about" in done.stdout
 
 
+@pytest.mark.exhaustive
+def test_what_was_measured_is_judged_also_where_the_test_itself_fails(own):
+    failing = MEASURING.replace(
+        "def test_plain(train):\n", "def test_plain(train):\n    train()\n    assert False\n", 1
+    )
+    done = own(failing, "-k", "plain", requirements=POWER.format(25))
+    assert done.returncode == 1
+    assert "requirements: PASS: 1" in done.stdout
+    assert "exit code" not in done.stdout
+
+
 def test_a_file_is_about_every_test_that_measures_a_case_of_it(own):
     kept = own(MEASURING, "-k", "plain", requirements=POWER.format(25))
     assert kept.returncode == 0

@@ -117,13 +117,20 @@ def test_the_new_normal_may_be_slower_but_not_broken(judge):
     assert judge("--accept", "yes", steps={**slower, "gates": 1})[0] == 1
 
 
-@pytest.mark.parametrize(("ended", "words"), [(1, "not kept"), (2, "not decided")])
-def test_requirements_are_red_also_in_a_night_that_is_accepted_and_their_table_is_in_the_summary(
-    judge, tmp_path, ended, words
-):
+def test_requirements_that_nothing_decides_are_red_where_it_is_strict_and_an_error_always(judge):
+    table = ("requirements", "| case | verdict |\n")
+    assert judge("--strict", "no", steps={"requirements": 2}, said=table)[0] == 0
+    code, lines = judge("--strict", "yes", steps={"requirements": 2}, said=table)
+    assert (code, lines[0].partition(":")[0]) == (1, "RED by requirements (not decided)")
+    misspelt = ("requirements", "jetwatt check: key 'p99' of require[0] is unknown; did you mean p99_ms?\n")
+    code, lines = judge("--strict", "no", steps={"requirements": 2}, said=misspelt)
+    assert (code, lines[0].partition(":")[0]) == (1, "RED by requirements (error)")
+
+
+def test_requirements_are_red_also_in_a_night_that_is_accepted_and_their_table_is_in_the_summary(judge, tmp_path):
     table = "| case | verdict |\n"
-    code, lines = judge("--accept", "yes", steps={"requirements": ended}, said=("requirements", table))
-    assert (code, lines[0].partition(":")[0]) == (1, f"RED by requirements ({words})")
+    code, lines = judge("--accept", "yes", steps={"requirements": 1}, said=("requirements", table))
+    assert (code, lines[0].partition(":")[0]) == (1, "RED by requirements (not kept)")
     text = (tmp_path / "summary.md").read_text()
     assert f"<summary>requirements</summary>\n\n{table}" in text
     assert "```" not in text

@@ -276,6 +276,17 @@ def test_only_the_runs_with_the_newest_software_count(results, file):
     assert frame["runs"].tolist() == [1]
 
 
+def test_versions_that_only_the_conditions_tell_apart_are_not_pooled_either(results, file):
+    """A rehearsed slowdown stands in a profile's conditions, not in its environment."""
+    results(profile_of([300.0] * 400, conditions={"torch": "2.16.0+slowdown"}))
+    stored = results(profile_of(conditions={"torch": "2.16.0"}))
+    frame = jetwatt.check_requirements(stored, file("[[require]]\np95_ms = 120\n"))
+    assert frame[["status", "runs"]].to_numpy().tolist() == [["PASS", 1]]
+    slower = results(profile_of([300.0] * 400, conditions={"torch": "2.16.0+slowdown"}))
+    frame = jetwatt.check_requirements(slower, file("[[require]]\np95_ms = 120\n"))
+    assert frame[["status", "runs"]].to_numpy().tolist() == [["FAIL", 2]]
+
+
 def test_temperatures_are_read_from_the_file_and_flagged_profiles_left_out(results, file):
     stored = results(profile_of(temperatures_c=[50.0] * 40), profile_of(flags=["throttled: by heat"]))
     path = file("[[require]]\ntemperature_c = 85\n")
