@@ -11,7 +11,7 @@ from harness.core.corpus import SUFFIXES, TASKS
 from harness.core.errors import InvalidValueError
 from harness.core.terminal import counted
 from harness.simulation.corpus import ALL, simulate_corpus
-from harness.simulation.parameters import SIMULATED_BOARDS, SIMULATED_WORKLOADS
+from harness.simulation.parameters import SIMULATED_BOARDS, SIMULATED_WORKLOADS, board_and_instance
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -39,7 +39,7 @@ def run(arguments: argparse.Namespace) -> int:
     device = arguments.device[len("sim:") :] if is_prefixed else arguments.device
     if arguments.all and (arguments.grid or arguments.sample or arguments.power_mode):
         raise InvalidValueError("--all was given with --grid, --sample or --power-mode", "give one of them")
-    named = choose_modes(load_board(device), arguments)
+    named = choose_modes(load_board(board_and_instance(device)[0]), arguments)
     options = options_of(simulate_corpus, arguments)
     options["batch_size"] = whole_numbers("--batch-size", arguments.batch_size, "8,16,32")
     if arguments.power_limit not in (None, ALL):

@@ -25,6 +25,14 @@ def test_yolo_is_loaded_without_workers_unless_told(tmp_path):
     assert read_corpus(out)["workers"].tolist() == [0, 4]
 
 
+def test_a_copy_of_a_board_is_simulated_by_its_name(tmp_path):
+    def time_ms(device, name):
+        _, out = simulate(tmp_path, f"--device {device} --workload lenet-mnist --power-mode maxn --no-noise", name)
+        return read_corpus(out)["minibatch_time_ms"].item()
+
+    assert time_ms("sim:orin-agx@2", "copy.csv") != time_ms("orin-agx", "board.csv")
+
+
 def test_a_gpu_has_rows_for_each_power_limit(tmp_path):
     arguments = "--device a40 --workload bert-squad --power-mode maxn --no-noise"
     _, limited = simulate(tmp_path, f"{arguments} --power-limit all")
