@@ -19,9 +19,10 @@ from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Uni
 
 import msgspec
 
-from harness.core.cases import IDLE
-from harness.core.errors import InvalidValueError
+from harness.core.cases import CONCURRENT, IDLE, INFERENCE, TRAINING
+from harness.core.errors import InvalidValueError, UnknownNameError
 from harness.core.files import read_toml, typed
+from harness.core.terminal import available_hint
 
 Pattern = Union[None, int, str]
 """A value of an axis, or a text with the wildcards `*`, `?` and `[...]`; None for any."""
@@ -87,6 +88,9 @@ class Requirement(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 AXES_OF_REQUIREMENTS = ("device", "workload", "task", "power_mode", "workers", "storage", "batch_size", "cache")
 
 
+_TASKS = (TRAINING, INFERENCE, CONCURRENT, IDLE)
+
+
 class Limit(NamedTuple):
     """The limit of one figure."""
 
@@ -118,7 +122,7 @@ _POWER = PlausibleRange(0.1, 2_000, "W", "is it in mW or kW?")
 
 RANGES: Dict[str, PlausibleRange] = {
     **dict.fromkeys(("p50_ms", "p90_ms", "p95_ms", "p99_ms"), _TIME),
-    "miss_ratio": PlausibleRange(1e-5, 0.5, "as a share", "is it in percent? 1 % is 0.01"),
+    "miss_ratio": PlausibleRange(1e-5, 0.5, "as a share", "more than 0 and less than 1: 0.01 is 1 percent"),
     "samples_per_s": PlausibleRange(1e-3, 1e7, "samples/s", "is it per minibatch or hour?"),
     "energy_per_sample_mj": PlausibleRange(1e-3, 1e6, "mJ", "is it in J or uJ?"),
     "power_w": _POWER,
@@ -170,6 +174,9 @@ def requirement_from(keys: Mapping[str, Any], place: str) -> Origin:
 def _check(requirement: Requirement, what: str) -> None:
     if not requirement.limits:
         raise InvalidValueError(f"{what} limits no figure", f"give one of {', '.join(RANGES)}")
+    task = requirement.axes.get("task", "*")
+    if task not in _TASKS and not any(mark in task for mark in "*?["):
+        raise UnknownNameError(f"task of {what} is {task!r}", available_hint(task, _TASKS))
     for limit in requirement.limits:
         _check_value(limit.value, RANGES[limit.key], f"{limit.key} of {what}")
         if limit.period_ms is not None:
