@@ -74,7 +74,7 @@ def test_nothing_is_read_of_small_data(value):
 
 @claim("004 5.1.1", facts="F910", boards="xavier-nx", only_there=True, fitted=True)
 def test_hardly_any_of_a_data_set_that_does_not_fit_is_cached(value):
-    """On NX with four workers less than 6.9 % of GLD is in the page cache as an epoch begins (004: 6 %, and 15 %)."""
+    """On NX with four workers less than 6.9 % of GLD is cached as an epoch begins (004: 6 %, within 15 %)."""
     assert value("cached_share", workload=MOBILENET, workers=4, cache="cold", data_scale=1) < 0.069
 
 
