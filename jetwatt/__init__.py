@@ -3,7 +3,8 @@
 `help(jetwatt.fit)` explains one of them:
 
     predict, choose   fit, load, evaluate, recommend, tuning, concurrent, advise
-    results           open_results, compare, history, report, record_baseline, check_baseline
+    their settings    Job, Budget, Search, Learning, Runs, BudgetSweep
+    results           open_results, compare, history, report, record_baseline, check_baseline, check_requirements
     tables            import_table, read_corpus, check_corpus, write_corpus, load_table, simulate_corpus
     boards            load_board, doctor, accept, restore, nvpmodel_conf, nvpmodel_modes
     your own          Workload, HostDevice, DeviceType, file_source, claim

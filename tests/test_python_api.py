@@ -49,6 +49,7 @@ def test_help_names_the_calls_before_any_class():
     lines = jetwatt.__doc__.splitlines()
     listed = {word for line in lines if line.startswith("    ") for word in line[22:].replace(",", "").split()}
     assert listed <= set(jetwatt.__all__)
+    assert {"check_requirements", "Job", "Search", "Budget", "Learning", "Runs", "BudgetSweep"} <= listed
 
 
 @pytest.fixture(scope="module")
