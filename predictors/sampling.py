@@ -32,6 +32,12 @@ _FIRST_SHARE = 0.5  # share of the modes of a sequential design that is chosen b
 _ROUNDS = 15  # the most rounds for the rest
 
 
+def check_sampling(sampling: str) -> None:
+    """Refuse the name of no sampler."""
+    if sampling not in SAMPLERS:
+        raise UnknownNameError(f"sampling {sampling!r} is unknown", available_hint(str(sampling), SAMPLERS))
+
+
 def choose(
     candidates: ModesLike,
     count: int,
@@ -48,8 +54,7 @@ def choose(
     the same modes.
     `sequential` uses `references`, tables of other workloads, and the name of the `board`, None if it is unknown.
     """
-    if sampling not in SAMPLERS:
-        raise UnknownNameError(f"sampling {sampling!r} is unknown", available_hint(sampling, SAMPLERS))
+    check_sampling(sampling)
     rows = Settings.of(candidates)
     profiled_modes = set() if history is None else set(map(tuple, history.modes.tolist()))
     places = np.flatnonzero([tuple(row) not in profiled_modes for row in rows.modes.tolist()])

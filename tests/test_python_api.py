@@ -32,6 +32,7 @@ def corpus_of(device="orin-nano", workload="resnet18-imagenet", modes=MODES):
 
 
 CORPUS = pd.concat([corpus_of(), corpus_of(workload="lstm-wikitext")])
+BOTH = {"training": "lenet-mnist", "inference": "lenet-mnist", "arrival_rate": 1, "latency_ms": 100}
 
 
 def test_type_checkers_read_the_same_names_as_python_has():
@@ -550,6 +551,10 @@ def test_concurrent_and_report_are_calls(tmp_path):
         ({"search": jetwatt.Search("nn")}, "strategy is 'nn'; available: .*mdbs"),
         ({"training": jetwatt.Job("lenet-mnist", task="inference")}, "training= has the task inference"),
         ({"inference": ["lenet-mnist", "resnet18-cifar10"]}, "inference= has several workloads"),
+        ({"training": []}, "no workload= was given"),
+        ({"training": jetwatt.Job("lenet-mnist", epochs=3)}, "epochs= has no effect in the training of concurrent"),
+        ({"inference": jetwatt.Job("lenet-mnist", workers=2)}, "workers= has no effect in the inference of concurrent"),
+        ({"inference": jetwatt.Job("lenet-mnist", storage="sd")}, "storage= has no effect in the inference"),
         ({"latency_ms": 0}, "latency_ms is 0, expected a number above 0"),
         ({"ways": ["both"]}, "ways= names 'both'"),
         ({"power_w": 30_000}, "30000 mW are 30 W"),
@@ -559,9 +564,8 @@ def test_what_a_plan_cannot_have_is_refused_before_a_device_is_opened(monkeypatc
     from predictors.plans import concurrent
 
     monkeypatch.setattr(concurrent, "open_device", lambda *given: pytest.fail("a device was opened"))
-    usual = {"training": "lenet-mnist", "inference": "lenet-mnist", "arrival_rate": 1, "latency_ms": 100}
     with pytest.raises(HarnessError, match=words):
-        jetwatt.concurrent("sim:orin-agx", **{**usual, **options})
+        jetwatt.concurrent("sim:orin-agx", **{**BOTH, **options})
 
 
 def test_a_model_of_a_gpu_predicts_each_mode_under_each_profiled_limit(tmp_path):
@@ -626,6 +630,24 @@ def test_sizes_and_limits_may_be_numbers_of_numpy():
             "loss= has no effect in evaluate_strategies",
         ),
         (lambda folder: jetwatt.BudgetSweep(goal="tme"), "goal is 'tme'; did you mean time"),
+        (lambda folder: jetwatt.BudgetSweep(20), "budgets is 20, expected a text"),
+        (lambda folder: jetwatt.BudgetSweep(latencies_ms=-50), "latencies_ms is -50, expected a number above 0"),
+        (lambda folder: jetwatt.Learning(sampling="xx"), "sampling 'xx' is unknown"),
+        (lambda folder: jetwatt.Learning(loss="xx"), "loss is 'xx'; available: mse, mape"),
+        (lambda folder: jetwatt.Job([]), "no workload= was given"),
+        (lambda folder: jetwatt.Job(None), "workload is None, expected a name or a Workload"),
+        (
+            lambda folder: jetwatt.fit(CORPUS, workload="resnet18-imagenet", modes=0, divice="x"),
+            "not chosen by 'divice'; did you mean device",
+        ),
+        (
+            lambda folder: jetwatt.fit(CORPUS, workload="resnet18-imagenet", modes=0, workers=4),
+            "workers= has no effect with modes=0",
+        ),
+        (
+            lambda folder: jetwatt.evaluate("no-such-file.csv", target="resnet18-imagenet", divice="x"),
+            "not chosen by 'divice'",
+        ),
         (lambda folder: jetwatt.Runs(repeats=0), "repeats is 0, expected a whole number above 0"),
         (lambda folder: jetwatt.evaluate(3, target="resnet18-imagenet"), "corpus is a int, expected a DataFrame"),
         (
@@ -650,6 +672,15 @@ def test_sizes_and_limits_may_be_numbers_of_numpy():
         "evaluate_strategies",
         "evaluate_strategies with a loss",
         "an unknown goal",
+        "budgets as a number",
+        "a latency below 0",
+        "an unknown sampling",
+        "an unknown loss",
+        "no workload",
+        "None as a workload",
+        "fit none by a condition that does not exist",
+        "fit none with workers",
+        "evaluate by a condition that does not exist",
         "no repeats",
         "evaluate a number",
         "fit by a condition that does not exist",
@@ -664,6 +695,28 @@ def test_sizes_and_limits_may_be_numbers_of_numpy():
 def test_a_value_of_another_kind_is_refused_with_what_is_possible(call, words, tmp_path):
     with pytest.raises(HarnessError, match=words):
         call(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("call", "given", "arguments"),
+    [
+        (jetwatt.recommend, ("sim:orin-agx",), {"workload": "lenet-mnist", "budget": 10}),
+        (jetwatt.recommend, ("sim:orin-agx",), {"workload": "lenet-mnist", "power_w": 20, "search": 4}),
+        (jetwatt.concurrent, ("sim:orin-agx",), {**BOTH, "search": 4}),
+        (jetwatt.evaluate, (CORPUS,), {"target": "resnet18-imagenet", "runs": 2}),
+        (jetwatt.evaluate, (CORPUS,), {"target": "resnet18-imagenet", "learning": "x"}),
+        (jetwatt.evaluate_strategies, ("zeus-v100",), {"runs": 2}),
+        (jetwatt.evaluate_strategies, ("zeus-v100",), {"learning": "x"}),
+        (jetwatt.evaluate_prior, (["zeus-v100"],), {"runs": 2}),
+        (jetwatt.scenario, ("G1",), {"runs": 2}),
+        (jetwatt.published, (), {"runs": 2}),
+    ],
+    ids=lambda given: getattr(given, "__name__", None) or (list(given)[-1] if isinstance(given, dict) else "of"),
+)
+def test_a_plain_value_in_place_of_settings_is_refused_with_their_class(call, given, arguments):
+    name, value = list(arguments.items())[-1]
+    with pytest.raises(HarnessError, match=rf"{name} is {value!r}, expected {name.title()}\(\.\.\.\)"):
+        call(*given, **arguments)
 
 
 @pytest.mark.parametrize(

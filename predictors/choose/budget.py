@@ -70,7 +70,11 @@ def joined(budget: Budget, power_w: Union[float, Sequence[float], None], time_ms
 
 
 def goals_of(
-    budget: Budget, goal: Union[str, Goal, None], minibatches: Optional[float], sizes: Sequence[int]
+    budget: Budget,
+    goal: Union[str, Goal, None],
+    minibatches: Optional[float],
+    sizes: Sequence[int],
+    arguments: str = "power_w=, peak_w=, time_ms=, deadline_h= or energy_wh=",
 ) -> List[Goal]:
     """The goals of a search within a budget, one for each power.
 
@@ -82,6 +86,7 @@ def goals_of(
             for the time.
         minibatches: of the whole training; None if unknown.
         sizes: the batch sizes to choose from.
+        arguments: those of the call that set a limit, for an error.
     """
     quantity, limits = _objective(goal, len(sizes) > 1)
     if budget.time_ms is not None:
@@ -99,7 +104,7 @@ def goals_of(
         extreme, name = ("greatest", "time") if quantity == "time_ms" else ("least", "power")
         raise InvalidValueError(
             f"the least {name} without any limit is always that of the {extreme} mode",
-            "give power_w=, peak_w=, time_ms=, deadline_h= or energy_wh=",
+            f"give {arguments}",
         )
     return [Goal(quantity, limits)]
 

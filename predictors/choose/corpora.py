@@ -50,6 +50,14 @@ FURTHER_OF_ROWS = ("cache", "clocks", "data_scale")
 """Columns of results whose profiles are merged too; only the table can be narrowed to some of them."""
 
 
+def check_conditions(conditions: Conditions) -> None:
+    """Refuse what no profile is chosen by, among the further arguments of a call."""
+    for name in conditions:
+        if name not in Conditions.__annotations__:
+            hint = available_hint(name, Conditions.__annotations__)
+            raise UnknownNameError(f"profiles are not chosen by {name!r}", hint)
+
+
 @dataclasses.dataclass(frozen=True)
 class LoadedCorpus:
     """The rows of a corpus, and those of a results file that do not count."""
@@ -68,10 +76,6 @@ class LoadedCorpus:
         Raises:
             HarnessError: there is no such table, or there are several.
         """
-        unknown = [name for name in conditions if name not in Conditions.__annotations__]
-        if unknown:
-            hint = available_hint(unknown[0], Conditions.__annotations__)
-            raise UnknownNameError(f"profiles are not chosen by {unknown[0]!r}", hint)
         task, device = conditions.get("task", TASKS[0]), conditions.get("device")
         of_workload = (self.rows["workload"] == workload) & (self.rows["task"] == task)
         if device is not None:

@@ -16,7 +16,15 @@ from harness.core.notes import note
 from harness.core.power_modes import UNKNOWN_KHZ, PowerMode, PowerModeSpace
 from harness.core.terminal import available_hint, counted
 from harness.core.units import mw_to_w, share_to_percent
-from predictors.choose.corpora import Conditions, Corpus, file_of, note_on_medians, read_profiles
+from predictors.choose.corpora import (
+    OF_ROWS,
+    Conditions,
+    Corpus,
+    check_conditions,
+    file_of,
+    note_on_medians,
+    read_profiles,
+)
 from predictors.choose.targets import find_reference, load_prior, unprofiled_target
 from predictors.evaluation import Target, coverage, make_target, mape
 from predictors.forecast import LEVEL, Forecast, describe_unprofiled
@@ -33,6 +41,7 @@ from predictors.models.base import (
 from predictors.models.persistence import file_sha256, load_model, save_model
 from predictors.models.registry import DEFAULT, own_parameters
 from predictors.profiles import TABLE_KEY, Profiles, note_on_modes
+from predictors.sampling import check_sampling
 from predictors.settings import PowerLimits, Settings
 
 if TYPE_CHECKING:
@@ -82,8 +91,12 @@ def fit(
     Raises:
         HarnessError: the corpus is invalid, has no such workload, has it on several devices, or has too few profiles.
     """
+    check_conditions(conditions)
+    check_sampling(sampling)
     check_number("modes", modes, whole=True)
     check_number("seed", seed, whole=True)
+    if modes == 0:
+        _refuse_conditions_of_rows(conditions)
     loaded = read_profiles(corpus)
     there = (loaded if reference_corpus is None else read_profiles(reference_corpus)).tables()
     hierarchy = None if prior is None else load_prior(prior)
@@ -121,6 +134,14 @@ def fit(
     for text in model.notes():
         note(text)
     return model
+
+
+def _refuse_conditions_of_rows(conditions: Conditions) -> None:
+    """Refuse conditions that choose among profiles of the workload, where it has none."""
+    for name in OF_ROWS:
+        if conditions.get(name) is not None:
+            what = f"{name}= has no effect with modes=0, as no profile of the workload is read"
+            raise InvalidValueError(what, "omit it")
 
 
 def load(path: Union[str, Path]) -> FittedModel:

@@ -43,6 +43,7 @@ class Job(CallSettings):
 
     def __post_init__(self) -> None:
         """Refuse numbers and names out of range."""
+        _refuse_what_is_no_workload(workloads_of(self))
         sizes = numbers_in(self.batch_size)
         if not sizes:
             raise InvalidValueError("no batch_size= was given", f"omit it for {DEFAULT_BATCH_SIZE}")
@@ -51,6 +52,20 @@ class Job(CallSettings):
         check_numbers(above=True, epochs=self.epochs)
         if self.task not in TASKS:
             raise UnknownNameError(f"task is {self.task!r}", available_hint(str(self.task), TASKS))
+
+
+def _refuse_what_is_no_workload(given: Sequence[object]) -> None:
+    """Refuse an empty list, and what is neither a name nor a `Workload`."""
+    if not given:
+        raise InvalidValueError("no workload= was given", "name one, such as 'lenet-mnist'")
+    others = [each for each in given if not isinstance(each, str)]
+    if not others:
+        return
+    from harness.workloads.workload import Workload
+
+    for other in others:
+        if not isinstance(other, Workload):
+            raise InvalidValueError(f"workload is {other!r}, expected a name or a Workload", "such as 'lenet-mnist'")
 
 
 def job_of(given: JobLike) -> Job:

@@ -6,7 +6,11 @@ import dataclasses
 from pathlib import Path
 from typing import TYPE_CHECKING, Optional, Sequence, Union
 
+from harness.core.errors import UnknownNameError
+from harness.core.terminal import available_hint
 from predictors.models.base import CallSettings
+from predictors.models.networks import LOSSES
+from predictors.sampling import check_sampling
 
 if TYPE_CHECKING:
     from predictors.choose.corpora import Corpus
@@ -29,6 +33,12 @@ class Learning(CallSettings):
     prior: Union[str, Path, None] = None
     loss: Optional[str] = None
     sampling: str = "random"
+
+    def __post_init__(self) -> None:
+        """Refuse names of no loss and of no sampler."""
+        if self.loss is not None and self.loss not in LOSSES:
+            raise UnknownNameError(f"loss is {self.loss!r}", available_hint(str(self.loss), LOSSES))
+        check_sampling(self.sampling)
 
 
 USUAL_LEARNING = Learning()

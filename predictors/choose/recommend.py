@@ -48,7 +48,7 @@ from predictors.choose.whole_training import (
     plain_forecasts,
 )
 from predictors.goals import OBJECTIVES, QUANTITIES, Goal
-from predictors.models.base import refuse_unread
+from predictors.models.base import check_kind, refuse_unread
 from predictors.profiles import Profiles
 from predictors.settings import Settings
 from predictors.strategies.closed_loop import OneShot
@@ -111,6 +111,8 @@ def recommend(
     from harness.store.results import ResultsStore
     from predictors.choose.device_profiler import workers_of, workload_name
 
+    check_kind(Budget, budget=budget)
+    check_kind(Search, search=search)
     job, budget = job_of(workload), joined(budget, power_w, time_ms)
     _refuse(device, goal, search)
     progress = progress or Progress(sys.stderr)

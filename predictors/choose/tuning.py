@@ -28,7 +28,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import math
 import queue
 import threading
 import time
@@ -58,7 +57,7 @@ from predictors.choose.job import JobLike, batch_sizes_of, job_of, workloads_of
 from predictors.choose.on_device import board_of, storage_of
 from predictors.choose.search import USUAL_SEARCH, Search, most_profiles, references_of
 from predictors.goals import Goal
-from predictors.models.base import check_number, refuse_unread
+from predictors.models.base import check_kind, check_number, refuse_unread
 from predictors.settings import Settings
 from predictors.strategies.protocol import Choice, FailedMode, History, MeasuredMode, Strategy
 from predictors.strategies.registry import StrategySetting, make_closed_loop
@@ -320,15 +319,17 @@ def tuning(
         ControlError: the device is in use, or the chosen mode could not be applied. However the block ends, the device
             is restored.
     """
+    check_kind(Search, search=search)
     if goal is None and power_w is None and time_ms is None:
         raise CannotRunError("tuning needs a goal", "give power_w=30, time_ms=100, or goal=Goal(...)")
     refuse_unread(search, "tuning", *UNUSED)
     job = job_of(workload)
+    refuse_unread(job, "tuning", "epochs")
     workloads, sizes = workloads_of(job), batch_sizes_of(job)
     if len(workloads) > 1 or len(sizes) > 1 or job.task != TASKS[0]:
         raise InvalidValueError("tuning is of one training at one batch size", "give one workload= and one batch_size=")
     check_number("power_w", power_w, above=True)  # one: the training ends in one mode
-    (wanted,) = goals_of(Budget(power_w, time_ms), goal, None, sizes)
+    (wanted,) = goals_of(Budget(power_w, time_ms), goal, None, sizes, "power_w= or time_ms=")
     configuration = load_configuration(Path(search.config))
     root = Path(search.root)
     opened = open_device(device, configuration, root)
@@ -360,10 +361,16 @@ def tuning(
         finally:
             result = tuner.close()
             report(result.describe())
-            greatest_mw = max((measured.power_mw for _, measured in result.profiled), default=math.inf)
-            note = note_out_of_reach(wanted.limits.get("power_mw", 0.0), greatest_mw)
+            greatest_mw = greatest_power_mw(result, opened.power_mode_space().greatest)
+            note = "" if greatest_mw is None else note_out_of_reach(wanted.limits.get("power_mw", 0.0), greatest_mw)
             if note:
                 report(f"note: {note}")
+
+
+def greatest_power_mw(result: OnlineReport, greatest: PowerMode) -> Optional[float]:
+    """The greatest power of the device; None if the search did not end, or did not try the mode that may draw it."""
+    powers_mw = {mode: measured.power_mw for mode, measured in result.profiled}
+    return max(powers_mw.values()) if result.finished and greatest in powers_mw else None
 
 
 class RehearsedTuner(OnlineTuner):

@@ -18,13 +18,13 @@ from harness.core.environment import describe_environment
 from harness.core.errors import CannotRunError, InvalidValueError, UnknownNameError
 from harness.core.notes import note
 from harness.core.terminal import available_hint
-from predictors.choose.corpora import Conditions, Corpus, file_of, note_on_medians, read_profiles
+from predictors.choose.corpora import Conditions, Corpus, check_conditions, file_of, note_on_medians, read_profiles
 from predictors.choose.learning import USUAL_LEARNING, Learning
 from predictors.choose.targets import count_networks, find_reference, load_prior
 from predictors.contest.runs import USUAL_RUNS, Runs, repeats_of
 from predictors.contest.trials import Results, TrialPlan, format_results, format_skipped, run_plan
 from predictors.evaluation import make_target
-from predictors.models.base import ALL, check_number, listed
+from predictors.models.base import ALL, check_kind, check_number, listed
 from predictors.models.networks import HIDDEN, LOSSES
 from predictors.models.persistence import file_sha256
 from predictors.models.registry import predictor_names
@@ -71,6 +71,9 @@ def evaluate(
     Raises:
         HarnessError: the corpus lacks a workload, or a name is unknown.
     """
+    check_conditions(conditions)
+    check_kind(Learning, learning=learning)
+    check_kind(Runs, runs=runs)
     loaded = read_profiles(corpus)
     elsewhere = learning.reference_corpus
     there = (loaded if elsewhere is None else read_profiles(elsewhere)).tables()

@@ -17,8 +17,10 @@ from predictors.contest.evaluate import Evaluation, numbers_of_modes, run_evalua
 from predictors.contest.runs import USUAL_RUNS, Runs, repeats_of
 from predictors.contest.trials import TrialPlan, in_processes
 from predictors.evaluation import Target, make_target
+from predictors.models.base import check_kind
 from predictors.models.registry import DEFAULT
 from predictors.profiles import Profiles
+from predictors.sampling import check_sampling
 
 if TYPE_CHECKING:
     from predictors.models.physical_gp.prior import Hierarchy
@@ -85,6 +87,8 @@ def evaluate_prior(
     Raises:
         HarnessError: a corpus is invalid, or there is only one network or board.
     """
+    check_kind(Runs, runs=runs)
+    check_sampling(sampling)
     tables, column = load_all_tables(corpora), left_out_column(leave_out)
     priors = priors_without(tables, leave_out, runs.jobs)
     numbers = numbers_of_modes(modes)

@@ -30,7 +30,7 @@ from predictors.contest.scenarios import ProfileSource, Scenario, ScenarioCase
 from predictors.contest.trials import Group, TrialPlan
 from predictors.evaluation import Target, spread
 from predictors.goals import budget_goals
-from predictors.models.base import ALL
+from predictors.models.base import ALL, check_kind
 from predictors.models.linear import PAPERS_SUBSET, ranked_subsets
 from predictors.models.registry import DEFAULT, predictor_names
 from predictors.strategies.registry import StrategySetting
@@ -238,6 +238,7 @@ def published(
     Raises:
         HarnessError: no published error has these predictors and facts, or a corpus is invalid.
     """
+    check_kind(Runs, runs=runs)
     rows = published_errors()
     if predictors:
         names = predictor_names(predictors if isinstance(predictors, str) else ",".join(predictors))

@@ -23,6 +23,7 @@ from predictors.contest.evaluate import Evaluation, run_evaluation
 from predictors.contest.runs import USUAL_RUNS, Runs, repeats_of
 from predictors.contest.scenarios import SCENARIOS, ProfileSource, Scenario, find_scenario, make_plan
 from predictors.contest.trials import TrialPlan
+from predictors.models.base import check_kind
 from predictors.models.registry import predictor_names
 from predictors.profiles import Profiles, tables_of
 from predictors.sampling import MINIBATCHES
@@ -54,6 +55,7 @@ def scenario(
     Raises:
         HarnessError: a name is unknown, or a corpus is invalid.
     """
+    check_kind(Runs, runs=runs)
     chosen = find_scenario(name)
     text = predictors if isinstance(predictors, str) else ",".join(predictors or ())
     names = tuple(predictor_names(text or chosen.predictors))

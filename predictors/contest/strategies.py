@@ -21,7 +21,16 @@ from predictors.contest.judged_choices import ContestRun, JudgedChoices, contest
 from predictors.contest.prior import left_out_column, priors_without
 from predictors.contest.runs import USUAL_RUNS, Runs, repeats_of
 from predictors.goals import OBJECTIVES, Goal, budget_goals
-from predictors.models.base import ALL, CallSettings, check_numbers, check_probability, listed, refuse_unread
+from predictors.models.base import (
+    ALL,
+    CallSettings,
+    check_kind,
+    check_numbers,
+    check_probability,
+    listed,
+    numbers_in,
+    refuse_unread,
+)
 from predictors.models.vendor_estimate import estimated_boards
 from predictors.profiles import Profiles
 from predictors.settings import DEFAULT_BATCH_SIZE
@@ -43,6 +52,7 @@ _COLUMNS: Tuple[Tuple[str, str], ...] = (
 
 SPREAD, SPREAD_OVER = "spread", (0.05, 0.95)
 """Budgets spread over a table's powers, between these quantiles."""
+USUAL_BUDGETS = "17:50:1"  # 001 sec. 5.2
 NO_POWER_BUDGET = "none"
 REPEATS_OF_CONTEST = 5  # unless given
 
@@ -53,20 +63,22 @@ class BudgetSweep(CallSettings):
 
     Attributes:
         budgets: in W as `A:B:STEP`; `spread:N` for N budgets over the powers of each table; `none`.
-        latencies_ms: maximum minibatch times in ms; with `task="all"`, for inference.
+        latencies_ms: maximum minibatch times in ms, one or several; with `task="all"`, for inference.
         goal: what to minimise, by a name as of `recommend`; None for time, or throughput for tables with several batch
             sizes.
     """
 
-    budgets: str = "17:50:1"  # 001 sec. 5.2
-    latencies_ms: Sequence[float] = ()
+    budgets: str = USUAL_BUDGETS
+    latencies_ms: Union[float, Sequence[float]] = ()
     goal: Optional[str] = None
 
     def __post_init__(self) -> None:
-        """Refuse an unknown goal, and latencies that are not numbers above 0."""
+        """Refuse an unknown goal, latencies that are not numbers above 0, and budgets that are no text."""
         if self.goal is not None and self.goal not in OBJECTIVES:
             raise UnknownNameError(f"goal is {self.goal!r}", available_hint(str(self.goal), OBJECTIVES))
-        check_numbers(above=True, latencies_ms=list(self.latencies_ms))
+        check_numbers(above=True, latencies_ms=numbers_in(self.latencies_ms))
+        if not isinstance(self.budgets, str):
+            raise InvalidValueError(f"budgets is {self.budgets!r}, expected a text", f"such as {USUAL_BUDGETS!r}")
 
 
 USUAL_SWEEP = BudgetSweep()
@@ -109,6 +121,8 @@ def evaluate_strategies(
     Raises:
         HarnessError: a corpus is invalid, a name is unknown, or no strategy is left to run.
     """
+    check_kind(Learning, learning=learning)
+    check_kind(Runs, runs=runs)
     refuse_unread(learning, "evaluate_strategies", "loss", "sampling")
     check_probability("risk", risk, certain=False)
     sweep = budgets if isinstance(budgets, BudgetSweep) else BudgetSweep(budgets)
@@ -145,7 +159,7 @@ def evaluate_strategies(
         repeats = [run._replace(repeat=run.repeat + runs.seed) for run in repeats]
         objective = sweep.goal or ("throughput" if len(set(table.batch_size.tolist())) > 1 else "time")
         objectives.add(objective)
-        latencies_ms = () if task == ALL and table.task == TASKS[0] else sweep.latencies_ms
+        latencies_ms = () if task == ALL and table.task == TASKS[0] else numbers_in(sweep.latencies_ms)
         contests.append((table, _goals(table, sweep.budgets, objective, latencies_ms), setting, repeats))
     total = sum(len(repeats) for *_, repeats in contests)
     if not total:

@@ -329,6 +329,15 @@ def check_numbers(least: float = 0, *, above: bool = False, whole: bool = False,
             check_number(name, value, least, above=above, whole=whole)
 
 
+def check_kind(kind: type, **arguments: Any) -> None:
+    """Refuse arguments, by their names, that are not of a class of settings, such as a number for `Runs`."""
+    for name, given in arguments.items():
+        if not isinstance(given, kind):
+            raise InvalidValueError(
+                f"{name} is {_shown(given)}, expected {kind.__name__}(...)", f"from jetwatt import {kind.__name__}"
+            )
+
+
 class CallSettings:
     """The base of dataclasses that calls take: shown with what differs from the defaults only."""
 

@@ -47,7 +47,7 @@ from predictors.choose.job import Job, JobLike, batch_sizes_of, job_of, workload
 from predictors.choose.on_device import board_of, profiler_of, storage_of
 from predictors.choose.search import USUAL_SEARCH, Search, most_profiles
 from predictors.goals import budget_in_mw
-from predictors.models.base import check_numbers, refuse_unread
+from predictors.models.base import changed_in, check_kind, check_numbers, refuse_unread
 from predictors.plans.choice import SEARCHES, ConcurrentChoice, ConcurrentGoal, choose_concurrent
 from predictors.strategies.closed_loop import design_for
 from predictors.strategies.protocol import History
@@ -100,7 +100,8 @@ def concurrent(
         device: `host`, a board on that board, or `sim:orin-agx`.
         training: the workload that is trained; your own as `module:NAME` or as a `Workload`; or a `Job`, which also
             has batch sizes to choose from, workers and storage.
-        inference: the workload that serves requests, with batches of 1, 4 or 16; or a `Job` with its own batch sizes.
+        inference: the workload that serves requests, with batches of 1, 4 or 16; or a `Job` with its own batch sizes,
+            such as `[16]` for that one only.
         arrival_rate: requests per second.
         latency_ms: maximum latency in ms of the requests, at the percentile of `search`.
         power_w: maximum mean power in W.
@@ -112,6 +113,7 @@ def concurrent(
     Raises:
         HarnessError: the device is not available, or cannot run the workloads or any of the ways.
     """
+    check_kind(Search, search=search)
     train, serve = job_of(training), serving_job(inference)
     _refuse(train, serve, switching_ms, ways, search)
     check_numbers(above=True, arrival_rate=arrival_rate, latency_ms=latency_ms, power_w=power_w)
@@ -153,8 +155,9 @@ def concurrent(
 
 
 def serving_job(inference: JobLike) -> Job:
-    """The job of inference, by default with several batch sizes to choose from."""
-    return inference if isinstance(inference, Job) else Job(inference, INFERENCE_BATCHES, task=INFERENCE)
+    """The job of inference, with several batch sizes to choose from unless it has its own."""
+    job = inference if isinstance(inference, Job) else Job(inference, task=INFERENCE)
+    return job if "batch_size" in changed_in(job) else dataclasses.replace(job, batch_size=INFERENCE_BATCHES)
 
 
 def _refuse(
@@ -172,6 +175,8 @@ def _refuse(
     if isinstance(switching_ms, str) and switching_ms != MEASURED:
         what = f"the cost of a mode change is {switching_ms!r}"
         raise InvalidValueError(what, f"give it in ms, or {MEASURED!r} to measure it on this device")
+    refuse_unread(training, "the training of concurrent", "epochs")
+    refuse_unread(inference, "the inference of concurrent", "workers", "storage", "epochs")
     refuse_unread(search, "concurrent", *UNUSED)
     if search.strategy is not None and search.strategy not in SEARCHES:
         raise UnknownNameError(f"strategy is {search.strategy!r}", available_hint(search.strategy, SEARCHES))

@@ -11,9 +11,12 @@ import pytest
 
 from harness.board.lock import LOCK_DIR_VARIABLE
 from harness.core.errors import CannotRunError, HarnessError, InvalidValueError
+from harness.core.power_modes import PowerMode
 from predictors.choose import tuning as module
+from predictors.choose.job import Job
 from predictors.choose.search import Search
 from predictors.goals import Goal
+from predictors.strategies.protocol import MeasuredMode
 
 CPUS = sorted(os.sched_getaffinity(0))
 
@@ -73,7 +76,10 @@ def test_a_budget_in_milliwatts_is_refused():
         ({}, "give power_w=30"),
         ({"power_w": 20, "search": Search(risk=0.1)}, "risk= has no effect in tuning"),
         ({"power_w": [20, 30]}, "power_w is"),
-        ({"goal": "power"}, "without any limit"),
+        ({"goal": "power"}, "without any limit .* give power_w= or time_ms=$"),
+        ({"power_w": 20, "search": 4}, r"search is 4, expected Search\("),
+        ({"power_w": 20, "workload": []}, "no workload= was given"),
+        ({"power_w": 20, "workload": Job("lenet-mnist", epochs=3)}, "epochs= has no effect in tuning"),
         ({"goal": Goal("time_ms", {"power_mw": 20e3}), "time_ms": -1}, "time_ms is -1"),
     ],
 )
@@ -83,14 +89,24 @@ def test_a_goal_that_tuning_cannot_have_is_refused_before_a_device_is_opened(mon
         raise AssertionError("it began")
 
 
-def test_a_power_limit_that_no_mode_reaches_is_noted_when_the_search_ends():
+@pytest.mark.parametrize(("profiles", "is_noted"), [(1, False), (2, True)])  # the second is of the greatest mode
+def test_a_power_limit_that_no_mode_reaches_is_noted_when_the_search_ends(profiles, is_noted):
     lines = []
-    search = Search(profiles=1, minibatches=1)
+    search = Search(profiles=profiles, minibatches=1)
     with module.tuning("sim:orin-nano", power_w=5000, search=search, report=lines.append) as tuner:
         while not tuner.settled:
             time.sleep(0.0002)
             tuner.step()
-    assert "power limit of 5000 W excludes none" in lines[-1]
+    assert ("power limit of 5000 W excludes none" in lines[-1]) == is_noted
+
+
+def test_what_a_device_draws_at_most_is_known_if_the_search_ended_and_tried_its_greatest_mode():
+    greatest, least = PowerMode(6, 1_510_400, 624_750, 2_133_000), PowerMode(2, 115_200, 306_000, 665_600)
+    at_greatest, at_least = (greatest, MeasuredMode(50.0, 9e3, 1.0)), (least, MeasuredMode(90.0, 4e3, 1.0))
+    both = module.OnlineReport(None, True, 10, 1.0, None, (at_least, at_greatest), ())
+    assert module.greatest_power_mw(both, greatest) == 9e3
+    assert module.greatest_power_mw(both._replace(finished=False), greatest) is None
+    assert module.greatest_power_mw(both._replace(profiled=(at_least,)), greatest) is None
 
 
 @pytest.mark.exhaustive

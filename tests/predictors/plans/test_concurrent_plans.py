@@ -13,9 +13,10 @@ from hypothesis import strategies as st
 from harness.core.cases import WAYS
 from harness.core.errors import InvalidValueError, UnknownNameError
 from harness.core.interleaving import expect
+from predictors.choose.job import Job, batch_sizes_of
 from predictors.forecast import Forecast
 from predictors.plans.choice import ConcurrentGoal, _weigh, choose_concurrent
-from predictors.plans.concurrent import Attempt, best_way
+from predictors.plans.concurrent import Attempt, best_way, serving_job
 from predictors.profiles import Profiles
 from predictors.settings import Settings
 from predictors.strategies.protocol import TableProfiler
@@ -31,6 +32,19 @@ class EitherTable(NearlyRight):
     def _infer(self, rows):
         self.table = TRAINING if len(rows.modes) == len(TRAINING) else INFERENCE
         return super()._infer(rows)
+
+
+@pytest.mark.parametrize(
+    ("given", "sizes"),
+    [
+        ("lenet-mnist", [1, 4, 16]),
+        (Job("lenet-mnist"), [1, 4, 16]),
+        (Job("lenet-mnist", [16]), [16]),
+        (Job("lenet-mnist", 8), [8]),
+    ],
+)
+def test_inference_has_several_batch_sizes_unless_its_job_has_its_own(given, sizes):
+    assert batch_sizes_of(serving_job(given)) == sizes
 
 
 def spread(history, count):
