@@ -7,6 +7,7 @@ surround that result, and add parameters that the paper leaves open. Combination
 from __future__ import annotations
 
 import dataclasses
+import functools
 import itertools
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple, Union
@@ -21,7 +22,7 @@ from harness.core.terminal import available_hint
 from predictors.choose.corpora import Conditions, Corpus, check_conditions, file_of, note_on_medians, read_profiles
 from predictors.choose.learning import USUAL_LEARNING, Learning
 from predictors.choose.targets import count_networks, find_reference, load_prior
-from predictors.contest.runs import USUAL_RUNS, Runs, repeats_of
+from predictors.contest.runs import USUAL_RUNS, Runs, repeats_of, tell
 from predictors.contest.trials import Results, TrialPlan, format_results, format_skipped, run_plan
 from predictors.evaluation import make_target
 from predictors.models.base import ALL, check_kind, check_number, listed
@@ -134,7 +135,9 @@ def run_evaluation(
         [group.predictor for group in plan.groups()], [target.table for target in plan.targets]
     ):
         note(text)
-    return Evaluation(plan, run_plan(plan, runs.jobs, runs.report), title, tuple(files), tuple(combinations))
+    return Evaluation(
+        plan, run_plan(plan, runs.jobs, functools.partial(tell, runs)), title, tuple(files), tuple(combinations)
+    )
 
 
 class Evaluation(NamedTuple):

@@ -24,7 +24,7 @@ from harness.judge.published_figures import read_published
 from harness.judge.verdict import CONFIRMED, CONTRADICTED, UNDECIDED
 from predictors.contest.evaluate import run_evaluation
 from predictors.contest.judged_choices import ContestRun, contest_runs, run_contest, summarise
-from predictors.contest.runs import USUAL_RUNS, Runs, repeats_of
+from predictors.contest.runs import USUAL_RUNS, Runs, repeats_of, tell
 from predictors.contest.scenario import named_modes, plan_on_tables
 from predictors.contest.scenarios import ProfileSource, Scenario, ScenarioCase
 from predictors.contest.trials import Group, TrialPlan
@@ -322,7 +322,7 @@ def _choices(group: Group, plan: TrialPlan, runs: Runs) -> Figures:
 
     def count(run: ContestRun) -> None:
         finished.append(run)
-        runs.report(len(finished), len(contests), f"{run.strategy} on {target.name}")
+        tell(runs, len(finished), len(contests), f"{run.strategy} on {target.name}")
 
     contest = run_contest(contests, goals, setting, runs.jobs, count)
     (outcomes,) = contest.values()

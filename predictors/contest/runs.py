@@ -10,10 +10,6 @@ from predictors.models.base import CallSettings, check_number, check_numbers
 Report = Callable[[int, int, str], None]
 
 
-def no_report(done: int, total: int, what: str) -> None:
-    """The default `report`: shows nothing."""
-
-
 @dataclasses.dataclass(frozen=True, repr=False)
 class Runs(CallSettings):
     """How an evaluation is run.
@@ -23,13 +19,13 @@ class Runs(CallSettings):
             3 for the papers' errors.
         seed: the same seed draws the same modes.
         jobs: number of parallel processes.
-        report: receives the number of finished runs, the total, and the last run.
+        report: receives the number of finished runs, the total, and the last run; None for nothing.
     """
 
     repeats: Optional[int] = None
     seed: int = 0
     jobs: int = 1
-    report: Report = no_report
+    report: Optional[Report] = None
 
     def __post_init__(self) -> None:
         """Refuse numbers out of range."""
@@ -46,3 +42,9 @@ REPEATS = 10  # of evaluations, unless given
 def repeats_of(runs: Runs, default: int = REPEATS) -> int:
     """The number of repeats, with a call's own default."""
     return default if runs.repeats is None else runs.repeats
+
+
+def tell(runs: Runs, done: int, total: int, what: str) -> None:
+    """Report a finished run, if the runs have a report."""
+    if runs.report is not None:
+        runs.report(done, total, what)

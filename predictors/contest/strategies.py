@@ -19,7 +19,7 @@ from predictors.choose.recommend import minibatches_of_training
 from predictors.choose.targets import find_reference, load_prior
 from predictors.contest.judged_choices import ContestRun, JudgedChoices, contest_runs, results, run_contest
 from predictors.contest.prior import left_out_column, priors_without
-from predictors.contest.runs import USUAL_RUNS, Runs, repeats_of
+from predictors.contest.runs import USUAL_RUNS, Runs, repeats_of, tell
 from predictors.goals import OBJECTIVES, Goal, budget_goals
 from predictors.models.base import (
     ALL,
@@ -169,7 +169,7 @@ def evaluate_strategies(
     def count(run: ContestRun) -> None:
         nonlocal done
         done += 1
-        runs.report(done, total, f"{run.strategy}, {run.target.workload}, {run.profiles} profiles")
+        tell(runs, done, total, f"{run.strategy}, {run.target.workload}, {run.profiles} profiles")
 
     rows: List[Dict[str, Any]] = []
     outcomes: Dict[Tuple[str, str], JudgedChoices] = {}
