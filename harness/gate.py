@@ -107,20 +107,16 @@ class Baseline:
 
 def check_command(config: pytest.Config) -> str:
     """The command that lists the comparisons of a run with its `--baseline`, also those of flagged profiles."""
+    from harness.store.conditions import is_disqualified
+
     words = ["jetwatt", "baseline", "check", "--results", config.getoption("jetwatt_results")]
     words += ["--baseline", config.getoption("jetwatt_baseline")]
     by = _conditions_that_may_differ(config)
     if by:
         words += ["--by", ",".join(by)]
-    words += _flagged_option(config.stash[OUTCOME])
+    if any(is_disqualified(profile.flags) for profile in config.stash[OUTCOME].profiles):
+        words.append("--include-flagged")
     return " ".join(map(shlex.quote, words))
-
-
-def _flagged_option(outcome: Outcome) -> List[str]:
-    """The option with which a command judges the flagged profiles of a run too, if there are any."""
-    from harness.store.conditions import is_disqualified
-
-    return ["--include-flagged"] if any(is_disqualified(profile.flags) for profile in outcome.profiles) else []
 
 
 def _conditions_that_may_differ(config: pytest.Config) -> List[str]:
@@ -176,6 +172,14 @@ class Requirements:
         self._outcome.requirement_verdicts += verdicts
         return verdicts
 
+    def judge_rest(self) -> List[RequirementVerdict]:
+        """The verdicts on what the running test measured, less the profiles that it judged itself."""
+        if not self._origins:
+            return []
+        judged = self._outcome.judged_by_requirements
+        rest = [profile for profile in self._outcome.of_test if not any(profile is each for each in judged)]
+        return [verdict for profile in rest for verdict in self.judge(profile)]
+
     def require(self, verdicts: Sequence[RequirementVerdict]) -> None:
         """Fail the test if a limit is not kept."""
         from harness.judge.requirement_verdicts import FAIL, INCONCLUSIVE
@@ -226,26 +230,6 @@ def requirements_of(node: pytest.Item) -> Requirements:
     """Those of a test; HarnessError if one is wrong."""
     origins = [*requirements_of_run(node.config), *requirements_of_marks(node)]
     return Requirements(origins, node.config.stash[OUTCOME], asks_for_strictness(node.config))
-
-
-def check_measured(item: pytest.Item) -> None:
-    """Judge the profiles that a test measured, as `judge_measured`; fail it as the fixture does."""
-    verdicts = judge_measured(item)
-    if verdicts:
-        requirements_of(item).require(verdicts)
-
-
-def judge_measured(item: pytest.Item) -> List[RequirementVerdict]:
-    """The verdicts on the profiles that a test measured, less those that it judged by the fixture."""
-    if not (requirements_of_run(item.config) or requirements_of_marks(item)):
-        return []
-    outcome, requirements = item.config.stash[OUTCOME], requirements_of(item)
-    verdicts: List[RequirementVerdict] = []
-    for profile in outcome.of_test:
-        is_judged = any(profile is judged for judged in outcome.judged_by_requirements)
-        if not is_judged:
-            verdicts += requirements.judge(profile)
-    return verdicts
 
 
 def refuse_wrong_marks(node: pytest.Item) -> None:

@@ -152,9 +152,9 @@ def _of_requirements(results: Path, requirements: Path, include_flagged: bool) -
 
     kept: Dict[Labels, float] = {}
     broken: Dict[Labels, float] = {}
+    names = ("case", "requirement", "figure", "provenance")
     for verdict in check_file(results, requirements, include_flagged):
         if verdict.case:
-            names = ("case", "requirement", "figure", "provenance")
             labels = tuple((name, str(getattr(verdict, name))) for name in names)
             # Cases that differ in further conditions have the same labels: kept if all are, broken if one is.
             kept[labels] = min(kept.get(labels, 1.0), float(verdict.status == PASS))

@@ -33,11 +33,10 @@ from harness.gate import (
     REQUIRE,
     baseline_of,
     check_command,
-    check_measured,
     has_decided_nothing,
-    judge_measured,
     refuse_wrong_marks,
     requirements_file,
+    requirements_of,
     requirements_of_run,
     summary_lines,
 )
@@ -537,14 +536,15 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 @pytest.hookimpl(wrapper=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, Any, Any]:
     """Judge what a test measured by the requirements, and fail it by them if it has passed."""
+    if not takes("measure", pyfuncitem):
+        return (yield)
+    requirements = requirements_of(pyfuncitem)
     try:
         result = yield
     except (Exception, pytest.fail.Exception):
-        if takes("measure", pyfuncitem):
-            judge_measured(pyfuncitem)
+        requirements.judge_rest()
         raise
-    if takes("measure", pyfuncitem):
-        check_measured(pyfuncitem)
+    requirements.require(requirements.judge_rest())
     return result
 
 

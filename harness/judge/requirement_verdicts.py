@@ -21,7 +21,7 @@ from harness.core.terminal import counted, format_table, wrap
 from harness.judge.case_frame import SOFTWARE
 from harness.judge.comparison import exit_code_of
 from harness.judge.quantities import MEMORY, POWER, GatedQuantity
-from harness.judge.requirements import RANGES, Limit, Origin, read_requirements
+from harness.judge.requirements import LEAST, RANGES, Limit, Origin, read_requirements
 from harness.judge.sides import comparable_profiles, counted_times_ms, runs_of_cases
 from harness.stats import noise
 from harness.stats.comparison import median_of_runs
@@ -192,6 +192,8 @@ def _tail(case: RequiredCase, limit: Limit) -> _Judged:
     else:
         beyond_ms, most = limit.period_ms, limit.value
         interval = miss_ratio(series, beyond_ms)
+    if _status(interval, limit) != INCONCLUSIVE:
+        return _Judged(interval)
     count = sum(map(len, series))
     needed = values_needed(miss_ratio(series, beyond_ms).value, most, design_effect(series, beyond_ms))
     if needed is None:
@@ -395,8 +397,7 @@ def note_lines(verdicts: Sequence[RequirementVerdict]) -> List[str]:
 def _figure_cells(verdict: RequirementVerdict) -> Tuple[str, str, str]:
     """The value, its interval and the limit of a verdict on a case, in words."""
     key = verdict.figure.partition(" ")[0]
-    is_least = key in ESTIMATED and not ESTIMATED[key].more_is_worse
-    limit = f"{'at least' if is_least else 'at most'} {_number(verdict.limit)}"
+    limit = f"{'at least' if key in LEAST else 'at most'} {_number(verdict.limit)}"
     unit = RANGES[key].unit
     limit += "" if unit.startswith("as ") else f" {unit}"
     if verdict.value is None:

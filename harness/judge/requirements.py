@@ -87,7 +87,6 @@ class Requirement(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 AXES_OF_REQUIREMENTS = ("device", "workload", "task", "power_mode", "workers", "storage", "batch_size", "cache")
 
-
 _TASKS = (TRAINING, INFERENCE, CONCURRENT, IDLE)
 
 
@@ -105,7 +104,11 @@ class Limit(NamedTuple):
     @property
     def is_least(self) -> bool:
         """Whether it bounds the figure from below."""
-        return self.key == "samples_per_s"
+        return self.key in LEAST
+
+
+LEAST = ("samples_per_s",)
+"""The figures that a requirement bounds from below."""
 
 
 class PlausibleRange(NamedTuple):
