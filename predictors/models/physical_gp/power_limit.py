@@ -115,21 +115,21 @@ below half of the greatest clock: 7.7 and 6.8 % with 3 and 5 profiles, under the
 
 
 class LimitFit(NamedTuple):
-    """The parameters given n rows under a belief, and what is needed to predict others."""
+    """The parameters given the rows, under a belief."""
 
     parameters: Normal
-    settings: np.ndarray  # of the rows, as of `settings_of`, shape (n, 3)
-    greatest_khz: float  # the clock that locked clocks are relative to
-    data: np.ndarray  # log ms, then log W if there is power, shape (n,) or (2n,)
-    whitening: np.ndarray  # inverse Cholesky factor of the covariance of discrepancy and noise, square
-    has_power: bool
     scale: float = 1.0  # as of the belief
     log_evidence: float = 0.0  # by Laplace's approximation, without what all beliefs share
 
 
 class LimitPosterior(NamedTuple):
-    """A mixture of fits, each under a belief."""
+    """What n rows say: a mixture of fits, each under a belief, and what they share to predict others."""
 
+    settings: np.ndarray  # of the rows, as of `settings_of`, shape (n, 3)
+    greatest_khz: float  # the clock that locked clocks are relative to
+    data: np.ndarray  # log ms, then log W if there is power, shape (n,) or (2n,)
+    whitening: np.ndarray  # inverse Cholesky factor of the covariance of discrepancy and noise at scale 1, square
+    has_power: bool
     fits: Tuple[LimitFit, ...]
     weights: np.ndarray  # of the fits, shape (m,); they sum to 1
 
@@ -191,17 +191,20 @@ def learn(
     greatest_khz = greatest_khz or float(rows.modes[:, 2].max())
     settings, has_power = settings_of(rows, greatest_khz), not np.isnan(power_mw).all()
     data = np.concatenate([np.log(time_ms), *([np.log(mw_to_w(power_mw))] if has_power else [])])
+    figures = len(data) // len(settings)
+    covariance = _discrepancy(settings, settings, figures) + np.diag(np.repeat(NOISE[:figures] ** 2, len(settings)))
+    whitening = np.linalg.inv(np.linalg.cholesky(covariance))
     beliefs = BELIEFS if np.ptp(settings[:, 2]) else BELIEFS[:1]
-    fits = tuple(_fit(settings, greatest_khz, data, prior, belief, starts, seed) for belief in beliefs)
+    fits = tuple(_fit(settings, data, whitening, prior, belief, starts, seed) for belief in beliefs)
     log_weights = np.array([fit.log_evidence + np.log(belief.odds) for fit, belief in zip(fits, beliefs)])
     weights = np.exp(log_weights - log_weights.max())
-    return LimitPosterior(fits, weights / weights.sum())
+    return LimitPosterior(settings, greatest_khz, data, whitening, has_power, fits, weights / weights.sum())
 
 
 def _fit(
     settings: np.ndarray,
-    greatest_khz: float,
     data: np.ndarray,
+    whitening: np.ndarray,
     prior: Normal,
     belief: Belief,
     starts: int,
@@ -209,9 +212,7 @@ def _fit(
 ) -> LimitFit:
     """The best fit from several starts, and a normal distribution around it."""
     prior = prior if belief.follows_clock else prior.at("memory", *CLOCKLESS)
-    figures = len(data) // len(settings)
-    covariance = _discrepancy(settings, settings, figures) + np.diag(np.repeat(NOISE[:figures] ** 2, len(settings)))
-    whitening = np.linalg.inv(np.linalg.cholesky(belief.scale**2 * covariance))
+    whitening = whitening / belief.scale
     root = np.linalg.cholesky(prior.covariance)
     precision_root = np.linalg.inv(root)
 
@@ -232,55 +233,47 @@ def _fit(
     parameters = Normal(theta, np.linalg.inv(curvature))
     log_widths = np.log(np.diag(whitening)).sum() - np.log(np.diag(root)).sum()
     log_evidence = float(log_widths - cost / 2 - np.linalg.slogdet(curvature)[1] / 2)
-    has_power = figures == len(NOISE)
-    return LimitFit(parameters, settings, greatest_khz, data, whitening, has_power, belief.scale, log_evidence)
+    return LimitFit(parameters, belief.scale, log_evidence)
 
 
 def before_profiling(prior: Normal, greatest_khz: float) -> LimitPosterior:
     """The posterior without rows."""
-    fit = LimitFit(prior, np.empty((0, 3)), greatest_khz, np.empty(0), np.empty((0, 0)), has_power=True)
-    return LimitPosterior((fit,), np.ones(1))
+    nothing = np.empty((0, 3)), greatest_khz, np.empty(0), np.empty((0, 0))
+    return LimitPosterior(*nothing, has_power=True, fits=(LimitFit(prior),), weights=np.ones(1))
 
 
 def infer(posterior: LimitPosterior, rows: Settings) -> Tuple[np.ndarray, np.ndarray]:
     """Mean and variance of log time (ms) and log power (W), noise included: each of shape (2, n); NaN without power."""
-    means, variances = (np.stack(parts) for parts in zip(*(_infer(fit, rows) for fit in posterior.fits)))
-    weights = posterior.weights[:, None, None]
+    settings, learned = settings_of(rows, posterior.greatest_khz), len(posterior.data)
+    gain, left = _condition(posterior, settings)
+    means, variances = [], []
+    for fit in posterior.fits:
+        theta = fit.parameters.mean
+        off = posterior.data - log_response(theta, posterior.settings)[:learned]
+        jacobian = _jacobian(theta, settings)[: len(left)] - gain @ _jacobian(theta, posterior.settings)[:learned]
+        means.append(log_response(theta, settings)[: len(left)] + gain @ off)
+        variances.append(fit.scale**2 * left + ((jacobian @ fit.parameters.covariance) * jacobian).sum(1))
+    weights = posterior.weights[:, None]
     mean = (weights * means).sum(0)
-    return mean, (weights * (variances + (means - mean) ** 2)).sum(0)
-
-
-def _infer(fit: LimitFit, rows: Settings) -> Tuple[np.ndarray, np.ndarray]:
-    settings = settings_of(rows, fit.greatest_khz)
-    gain, variance = _condition(fit, settings)
-    theta, learned = fit.parameters.mean, len(fit.data)
-    off = fit.data - log_response(theta, fit.settings)[:learned]
-    mean = log_response(theta, settings)[: len(variance)] + gain @ off
-    jacobian = _jacobian(theta, settings)[: len(variance)] - gain @ _jacobian(theta, fit.settings)[:learned]
-    variance = variance + ((jacobian @ fit.parameters.covariance) * jacobian).sum(1)
+    variance = (weights * (np.array(variances) + (means - mean) ** 2)).sum(0)
     return _by_figure(mean, len(settings)), _by_figure(variance, len(settings))
 
 
 def draw(posterior: LimitPosterior, rows: Settings, count: int, seed: int) -> Tuple[np.ndarray, np.ndarray]:
     """Joint samples of the parameters: mean and variance as of `infer` given each, of shape (2, count, n)."""
+    settings, learned = settings_of(rows, posterior.greatest_khz), len(posterior.data)
+    gain, left = _condition(posterior, settings)
     random = np.random.default_rng(seed)
-    each = [_draw(fit, rows, count, random) for fit in posterior.fits]
-    if len(each) == 1:
-        return each[0]
-    means, variances = (np.stack(parts) for parts in zip(*each))
-    chosen = random.choice(len(each), size=count, p=posterior.weights)
-    samples = np.arange(count)
-    return means[chosen, :, samples].swapaxes(0, 1), variances[chosen, :, samples].swapaxes(0, 1)
-
-
-def _draw(fit: LimitFit, rows: Settings, count: int, random: np.random.Generator) -> Tuple[np.ndarray, np.ndarray]:
-    settings = settings_of(rows, fit.greatest_khz)
-    gain, variance = _condition(fit, settings)
-    root = np.linalg.cholesky(fit.parameters.covariance)
-    theta = fit.parameters.mean + random.normal(size=(count, len(NAMES))) @ root.T
-    off = fit.data - log_response(theta, fit.settings)[:, : len(fit.data)]
-    mean = log_response(theta, settings)[:, : len(variance)] + off @ gain.T
-    return _by_figure(mean, len(settings)), _by_figure(np.broadcast_to(variance, mean.shape), len(settings))
+    drawn = []
+    for fit in posterior.fits:
+        root = np.linalg.cholesky(fit.parameters.covariance)
+        drawn.append(fit.parameters.mean + random.normal(size=(count, len(NAMES))) @ root.T)
+    chosen = random.choice(len(drawn), size=count, p=posterior.weights)
+    theta = np.array(drawn)[chosen, np.arange(count)]
+    scales = np.array([fit.scale for fit in posterior.fits])[chosen, None]
+    off = posterior.data - log_response(theta, posterior.settings)[:, :learned]
+    mean = log_response(theta, settings)[:, : len(left)] + off @ gain.T
+    return _by_figure(mean, len(settings)), _by_figure(scales**2 * left, len(settings))
 
 
 def prior_for(references: Sequence[Profiles], board: Optional[str], workload: Optional[str]) -> Normal:
@@ -369,12 +362,12 @@ def _jacobian(theta: np.ndarray, settings: np.ndarray) -> np.ndarray:
     return ((above - below) / 2e-4).T
 
 
-def _condition(fit: LimitFit, settings: np.ndarray) -> Tuple[np.ndarray, np.ndarray]:
+def _condition(posterior: LimitPosterior, settings: np.ndarray) -> Tuple[np.ndarray, np.ndarray]:
     """The weights of the rows' residuals in predictions, and the variance that the rows leave, noise included."""
-    figures = 2 if fit.has_power else 1
-    across = fit.scale**2 * _discrepancy(settings, fit.settings, figures) @ fit.whitening.T
-    variance = fit.scale**2 * np.repeat((AMPLITUDE**2 + NOISE**2)[:figures], len(settings)) - (across**2).sum(1)
-    return across @ fit.whitening, variance
+    figures = 2 if posterior.has_power else 1
+    across = _discrepancy(settings, posterior.settings, figures) @ posterior.whitening.T
+    variance = np.repeat((AMPLITUDE**2 + NOISE**2)[:figures], len(settings)) - (across**2).sum(1)
+    return across @ posterior.whitening, variance
 
 
 def _by_figure(values: np.ndarray, rows: int) -> np.ndarray:
