@@ -332,12 +332,13 @@ def _drawn_mws(power: Series, stretch: Interleaved) -> Optional[float]:
 
 def _times(times_ms: Sequence[float]) -> Dict[str, float]:
     first, median, third = quartiles(times_ms)
+    slow, slowest = np.quantile(times_ms, (0.95, 0.99)).tolist()
     return {
         "minibatch_time_ms": median,
         "minibatch_time_q1_ms": first,
         "minibatch_time_q3_ms": third,
-        "minibatch_time_p95_ms": float(np.quantile(times_ms, 0.95)),
-        "minibatch_time_p99_ms": float(np.quantile(times_ms, 0.99)),
+        "minibatch_time_p95_ms": slow,
+        "minibatch_time_p99_ms": slowest,
         "minibatch_time_max_ms": float(max(times_ms)),
         "minibatch_time_mean_ms": float(np.mean(times_ms)),
     }

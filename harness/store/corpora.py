@@ -30,8 +30,8 @@ from harness.store.frames import (
     OTHER_TASK,
     STORES,
     WITHOUT_TIME,
-    miss_ratios,
     profiles,
+    with_miss_ratio,
 )
 from harness.store.results import ResultsStore
 
@@ -70,7 +70,7 @@ def export(
     kept = usable if all_runs else newest(usable)
     further = FURTHER
     if period_ms is not None:
-        kept = kept.copy().assign(**{MISS_RATIO.name: miss_ratios(store, kept.index, period_ms)})
+        kept = with_miss_ratio(store, kept, period_ms)
         further = (*FURTHER, MISS_RATIO)
     write_corpus(out, corpus_rows(kept, further), further)
     older = len(usable) - len(kept)
@@ -131,7 +131,7 @@ def for_corpus(frame: pd.DataFrame) -> Tuple[pd.DataFrame, pd.DataFrame]:
     reason[~in_order["task"].isin(TASKS).to_numpy()] = f"neither {' nor '.join(TASKS)}"
     reason[in_order["minibatch_time_ms"].isna().to_numpy()] = "without a clean minibatch"
     usable = np.flatnonzero(reason == "")
-    newest_places = list(dict(zip(in_order["key"].iloc[usable], usable)).values())
+    newest_places = usable[_newest_places(in_order["key"].iloc[usable])]
     reason[np.setdiff1d(usable, newest_places)] = "older than another of the same conditions"
     is_left_out = reason != ""
     left_out = in_order.loc[is_left_out, ["device", "workload", "task"]]
@@ -140,7 +140,12 @@ def for_corpus(frame: pd.DataFrame) -> Tuple[pd.DataFrame, pd.DataFrame]:
 
 def newest(frame: pd.DataFrame) -> pd.DataFrame:
     """The newest profile of each comparable conditions, in the order of their first profiles."""
-    return frame.loc[list(dict(zip(frame["key"], frame.index)).values())]
+    return frame.iloc[_newest_places(frame["key"])]
+
+
+def _newest_places(keys: pd.Series) -> List[int]:
+    """The place of the last of each key, in the order of the first ones."""
+    return list({key: place for place, key in enumerate(keys)}.values())
 
 
 FAR = 100.0  # a value this many times too large or too small for its mode has another unit

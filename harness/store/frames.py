@@ -152,18 +152,14 @@ def minibatches(store: StoredProfiles, profile_ids: Optional[Iterable[int]] = No
 MISS_RATIO = Column("miss_ratio", float, "share of the clean minibatches that took longer than a given period")
 
 
-def miss_ratios(store: StoredProfiles, profile_ids: Iterable[int], period_ms: float) -> pd.Series:
-    """The share of the minibatches that count and took longer than a period, by profile; NaN if none counts."""
-    import pandas as pd
-
+def with_miss_ratio(store: StoredProfiles, frame: pd.DataFrame, period_ms: float) -> pd.DataFrame:
+    """A frame of `profiles()` with the share of the minibatches that count and took longer; NaN if none counts."""
     if not period_ms > 0:
         raise InvalidValueError(f"the period is {period_ms:g} ms", "give a time above 0, such as 33")
-    shares = {}
-    for number in profile_ids:
-        steps = minibatches(store, [number])
-        counted_ms = steps.loc[steps["counted"], "e2e_ms"]
-        shares[number] = float((counted_ms > period_ms).mean()) if len(counted_ms) else np.nan
-    return pd.Series(shares, name=MISS_RATIO.name, dtype=float)
+    steps = minibatches(store, frame.index)
+    counted = steps[steps["counted"]]
+    shares = (counted["e2e_ms"] > period_ms).groupby(counted["profile_id"]).mean()
+    return frame.copy().assign(**{MISS_RATIO.name: shares.reindex(frame.index).astype(float)})
 
 
 def telemetry(

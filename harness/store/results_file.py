@@ -42,10 +42,7 @@ class ResultsFile:
         """
         with open_stored(self.path) as store:
             frame = frames.profiles(store, include_flagged=not usable, newest_only=newest)
-            if period_ms is None:
-                return frame
-            misses = frames.miss_ratios(store, frame.index, period_ms)
-            return frame.copy().assign(**{frames.MISS_RATIO.name: misses})
+            return frame if period_ms is None else frames.with_miss_ratio(store, frame, period_ms)
 
     def minibatches(self, profile_ids: Optional[Iterable[int]] = None) -> pd.DataFrame:
         """A row for each minibatch of the given profiles, or of all: fetch stall, compute and end-to-end time."""
