@@ -69,6 +69,12 @@ OBJECTIVES = {
 """The objectives of the command line, and the quantities that they minimise."""
 
 
+def check_objective(name: str) -> None:
+    """Refuse the name of no objective."""
+    if name not in OBJECTIVES:
+        raise UnknownNameError(f"goal is {name!r}", available_hint(str(name), OBJECTIVES))
+
+
 @dataclasses.dataclass(frozen=True)
 class Goal:
     """Minimise one quantity subject to upper limits on others."""

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import collections.abc
 import dataclasses
 import re
-from typing import Any, Dict, Mapping, NamedTuple, Optional, Protocol, Tuple
+from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Protocol, Tuple
 
 from harness.core.errors import CannotRunError, InvalidValueError
 from harness.core.power_modes import NamedMode
@@ -93,6 +94,12 @@ class NamedWorkload(Protocol):
     @property
     def name(self) -> str:
         """As in results and reports."""
+
+
+def listed(names: Any) -> List[str]:
+    """Names given as one or several; a `Workload` is given for its name."""
+    several = isinstance(names, collections.abc.Iterable) and not isinstance(names, str)
+    return [each if isinstance(each, str) else each.name for each in (names if several else [names])]
 
 
 AXES = ("device", "workload", "power_mode", "workers", "storage", "batch_size")

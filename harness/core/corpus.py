@@ -13,7 +13,7 @@ from harness.core.boards import board_meant, is_board, known_variants, load_boar
 from harness.core.errors import DependencyError, InvalidValueError, StoreError
 from harness.core.files import read_csv, write_output
 from harness.core.notes import note
-from harness.core.power_modes import UNKNOWN_KHZ, PowerMode
+from harness.core.power_modes import NO_SETTINGS, UNKNOWN_KHZ, PowerMode
 from harness.core.terminal import nearest_word
 from harness.core.units import share_to_percent
 
@@ -158,11 +158,10 @@ def _noted(table: pd.DataFrame, name: str) -> pd.DataFrame:
 
 def notes_on_devices(table: pd.DataFrame) -> List[str]:
     """A note for each device that has the name of a board in other words, as its facts are not used."""
-    others = [device for device in table["device"].unique() if not is_board(device) and board_meant(device)]
     return [
-        f"device {device!r} is taken as one of your own: rename it if {board_meant(device)} is meant, whose modes are"
-        " known"
-        for device in others
+        f"device {device!r} is taken as one of your own: rename it if {board} is meant, whose modes are known"
+        for device, board in _boards_meant(table).items()
+        if board != device
     ]
 
 
@@ -376,13 +375,12 @@ def _with_absent_settings(table: pd.DataFrame) -> pd.DataFrame:
     settings = [column for column in PowerMode._fields if column in table.columns]
     if not settings and POWER_LIMIT.name not in table.columns:
         return table  # it has no power mode at all
-    filled: Dict[str, Any] = {
-        column: 1 if column == "cpu_cores" else UNKNOWN_KHZ
-        for column in PowerMode._fields
-        if column not in settings and not nearest_word(column, further)
-    }
+    absent = [column for column in PowerMode._fields if column not in settings and not nearest_word(column, further)]
+    filled: Dict[str, Any] = {column: getattr(NO_SETTINGS, column) for column in absent}
     if "cpu_cores" in settings:
-        filled["cpu_cores"] = [1 if str(cell).strip() == "0" else cell for cell in table["cpu_cores"]]
+        cores = table["cpu_cores"]
+        is_zero = cores.astype(str).str.strip() == "0"
+        filled["cpu_cores"] = cores.mask(is_zero, NO_SETTINGS.cpu_cores) if is_zero.any() else cores
     return table.assign(**filled)
 
 

@@ -35,6 +35,10 @@ class PowerMode(NamedTuple):
         return "-".join([f"{self.cpu_cores}c", *clocks])
 
 
+NO_SETTINGS = PowerMode(1, UNKNOWN_KHZ, UNKNOWN_KHZ, UNKNOWN_KHZ)
+"""The mode of a device that has, or reports, neither cores nor clocks."""
+
+
 @dataclasses.dataclass(frozen=True)
 class NamedMode:
     """A power mode and its name: that of a preset (`MODE_15W`), which may set more than the four values, or its own.

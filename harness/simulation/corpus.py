@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import collections.abc
 import itertools
 from pathlib import Path
 from typing import Any, Dict, List, Optional, Sequence, Union
@@ -11,7 +10,7 @@ import numpy as np
 
 from harness.core.boards import BoardSpec, load_board
 from harness.core.campaigns import own_media
-from harness.core.cases import NamedWorkload
+from harness.core.cases import NamedWorkload, listed
 from harness.core.configuration import DEFAULT_STORAGE
 from harness.core.corpus import POWER_LIMIT, TASKS, Column, write_corpus
 from harness.core.errors import InvalidValueError
@@ -71,8 +70,7 @@ def simulate_corpus(
         HarnessError: a name is unknown, a value is outside the model's range, or the file cannot be written.
     """
     name_of_board, instance = board_and_instance(board)
-    given = [workload] if isinstance(workload, str) or not isinstance(workload, collections.abc.Iterable) else workload
-    named = [each if isinstance(each, str) else each.name for each in given]
+    named = listed(workload)
     names = SIMULATED_WORKLOADS if named == [ALL] else named
     sizes = [int(batch_size)] if isinstance(batch_size, (int, np.integer)) else list(batch_size)
     medium = own_media(name_of_board, [DEFAULT_STORAGE])[0] if storage is None else storage

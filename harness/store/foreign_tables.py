@@ -30,7 +30,7 @@ from harness.core.corpus import (
 from harness.core.errors import DependencyError, InvalidValueError, StoreError
 from harness.core.files import read_unpacked
 from harness.core.mode_texts import only_mode
-from harness.core.power_modes import UNKNOWN_KHZ, PowerMode, format_mhz, parse_power_mode
+from harness.core.power_modes import NO_SETTINGS, UNKNOWN_KHZ, PowerMode, format_mhz, parse_power_mode
 from harness.core.terminal import nearest_word
 from harness.core.units import UNIT_FACTORS, UNIT_SPELLINGS, s_to_ms
 
@@ -567,14 +567,16 @@ class _Conversion:
             return
         if missing:
             for field in missing:
-                value = 1 if field == "cpu_cores" else UNKNOWN_KHZ
+                value = getattr(NO_SETTINGS, field)
                 self.made[field] = [value] * count
                 self.values[field] = str(value)
             self.notes.append(f"no column for {', '.join(missing)}: taken as a device that has or reports none")
         is_zero = [not board and cores == 0 for board, cores in zip(boards, self.made["cpu_cores"])]
         if any(is_zero):
-            self.made["cpu_cores"] = [1 if zero else cores for zero, cores in zip(is_zero, self.made["cpu_cores"])]
-            self.notes.append("cpu_cores 0 is written as 1: the device reports none")
+            self.made["cpu_cores"] = [
+                NO_SETTINGS.cpu_cores if zero else cores for zero, cores in zip(is_zero, self.made["cpu_cores"])
+            ]
+            self.notes.append(f"cpu_cores 0 is written as {NO_SETTINGS.cpu_cores}: the device reports none")
 
     def _snap_to_clocks_of_boards(self) -> None:
         """Clocks that were rounded or cut (2201 MHz for 2201.6) become those of the board."""

@@ -6,10 +6,9 @@ import dataclasses
 import math
 from typing import Dict, List, Optional, Sequence, Tuple, Union
 
-from harness.core.errors import InvalidValueError, UnknownNameError
-from harness.core.terminal import available_hint
+from harness.core.errors import InvalidValueError
 from harness.core.units import S_PER_HOUR, mw_to_w, s_to_ms, w_to_mw
-from predictors.goals import OBJECTIVES, Goal, budget_in_mw
+from predictors.goals import OBJECTIVES, Goal, budget_in_mw, check_objective
 from predictors.models.base import CallSettings, check_numbers, numbers_in
 
 OUT_OF_REACH = 2.0  # the ratio of a power limit to the greatest power from which on it is noted
@@ -144,8 +143,7 @@ def _objective(goal: Union[str, Goal, None], several: bool) -> Tuple[str, Dict[s
     if isinstance(goal, Goal):
         return goal.minimise, dict(goal.limits)
     name = goal or ("throughput" if several else "time")
-    if name not in OBJECTIVES:
-        raise UnknownNameError(f"goal is {goal!r}", available_hint(str(goal), OBJECTIVES))
+    check_objective(name)
     if several and name in ("time", "energy", "edp"):
         raise InvalidValueError(
             f"goal={name!r} is per minibatch, so the smallest batch size always wins",

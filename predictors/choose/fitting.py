@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Dict, Iterable, List, NamedTuple, Optiona
 import numpy as np
 
 from harness.core.boards import board_names, is_board, load_board, type_of
+from harness.core.cases import listed
 from harness.core.corpus import TASKS, check_modes
 from harness.core.errors import CannotRunError, InvalidValueError, UnknownNameError
 from harness.core.notes import note
@@ -35,7 +36,6 @@ from predictors.models.base import (
     check_number,
     check_probability,
     limits_mw_of,
-    listed,
     usual_batch_size,
 )
 from predictors.models.persistence import file_sha256, load_model, save_model
@@ -101,7 +101,7 @@ def fit(
     there = (loaded if reference_corpus is None else read_profiles(reference_corpus)).tables()
     hierarchy = None if prior is None else load_prior(prior)
     task = conditions.get("task", TASKS[0])
-    profiled = workload if isinstance(workload, str) else workload.name
+    [profiled] = listed(workload)
     if modes == 0:
         references = [find_reference(there, name, task, conditions.get("device")) for name in listed(reference)]
         target = unprofiled_target(profiled, references, hierarchy)

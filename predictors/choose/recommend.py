@@ -47,7 +47,7 @@ from predictors.choose.whole_training import (
     on_another_board,
     plain_forecasts,
 )
-from predictors.goals import OBJECTIVES, QUANTITIES, Goal
+from predictors.goals import QUANTITIES, Goal, check_objective
 from predictors.models.base import check_kind, refuse_unread
 from predictors.profiles import Profiles
 from predictors.settings import Settings
@@ -135,8 +135,8 @@ def recommend(
     settings = CaseSettings(
         minibatches=search.minibatches, seed=search.seed, max_temperature_c=search.max_temperature_c
     )
-    keeps_here = search.results is not None and not is_pool(opened)  # a pool keeps its profiles itself
-    with ResultsStore(Path(str(search.results))) if keeps_here else contextlib.nullcontext() as store:
+    results = None if is_pool(opened) else search.results  # a pool keeps its profiles itself
+    with contextlib.nullcontext() if results is None else ResultsStore(Path(results)) as store:
         for name, length, wanted in zip(names, lengths, goals):
             where = storage, sizes[0], settings, job.task
             recommendations = recommend_mode(
@@ -164,8 +164,8 @@ def _refuse(device: str, goal: Union[str, Goal, None], search: Search) -> None:
     """Refuse names and combinations before anything is opened."""
     if not isinstance(device, str):
         raise InvalidValueError(f"device is a {type(device).__name__}, expected a name", "such as 'sim:orin-agx'")
-    if isinstance(goal, str) and goal not in OBJECTIVES:
-        raise InvalidValueError(f"goal is {goal!r}", available_hint(goal, OBJECTIVES))
+    if isinstance(goal, str):
+        check_objective(goal)
     if search.strategy is not None and search.strategy not in STRATEGIES:
         raise InvalidValueError(f"strategy is {search.strategy!r}", available_hint(search.strategy, STRATEGIES))
     refuse_unread(search, "recommend", "check_s")

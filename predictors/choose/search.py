@@ -6,11 +6,11 @@ import dataclasses
 from pathlib import Path
 from typing import TYPE_CHECKING, Optional, Sequence, Tuple, Union
 
-from harness.core.cases import DEFAULT_MINIBATCHES
+from harness.core.cases import DEFAULT_MINIBATCHES, listed
 from harness.core.configuration import FILE_NAME
 from harness.core.errors import InvalidValueError
 from harness.core.terminal import counted
-from predictors.models.base import CallSettings, check_number, check_numbers, check_probability, listed
+from predictors.models.base import CallSettings, check_number, check_numbers, check_probability
 from predictors.profiles import Profiles
 
 if TYPE_CHECKING:
@@ -78,19 +78,19 @@ class Search(CallSettings):
             raise InvalidValueError(what, "omit one of them")
         if self.reference and self.corpus is None:
             raise InvalidValueError("reference= names a workload of a corpus", "add corpus='FILE'")
-        most = PROFILES if self.profiles is None else self.profiles
+        most = most_profiles(self)
         if self.batch is not None and self.batch > most:
             hint = f"for samples per minibatch, give batch_size={self.batch}; otherwise, more profiles="
             raise InvalidValueError(f"batch is {self.batch}, more than the {counted(most, 'profile')} allowed", hint)
 
 
-USUAL_SEARCH = Search()
-"""The default of calls."""
-
-
 def most_profiles(search: Search, default: int = PROFILES) -> int:
     """The number of profiles that may be taken, with a call's own default."""
     return default if search.profiles is None else search.profiles
+
+
+USUAL_SEARCH = Search()
+"""The default of calls."""
 
 
 def strategy_of(search: Search) -> str:

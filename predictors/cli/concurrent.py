@@ -58,8 +58,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     switching_ms = arguments.switching_ms
     if switching_ms not in (None, MEASURED):
-        is_free = switching_ms.strip() in ("0", "0.0")
-        switching_ms = 0.0 if is_free else numbers("--switching-ms", switching_ms, "20")[0]
+        switching_ms = numbers("--switching-ms", switching_ms, "20", may_be_0=True)[0]
     batch_sizes = whole_numbers("--batch-size", arguments.batch_size, "4,16,64")
     inference_batches = whole_numbers("--inference-batches", arguments.inference_batches, "1,4,16")
     training = fields_in(Job, arguments, workload=arguments.training, batch_size=batch_sizes)

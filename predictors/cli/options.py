@@ -58,16 +58,18 @@ def refuse_below(least: float, arguments: argparse.Namespace, *names: str, above
     check_numbers(least, above=above, **{name: getattr(arguments, name) for name in names})
 
 
-def numbers(option: str, text: str, example: str) -> List[float]:
+def numbers(option: str, text: str, example: str, may_be_0: bool = False) -> List[float]:
+    """The numbers of an option's list, each above 0, or with `may_be_0` also 0."""
     try:
         values = [float(part) for part in text.split(",")]
     except ValueError:
         values = []
     for value in values or [math.nan]:
-        if not 0 < value < math.inf:
+        if not (0 < value < math.inf or (may_be_0 and value == 0)):
             finite = "finite " if value == math.inf else ""
+            least = "of 0 or more" if may_be_0 else "above 0"
             raise InvalidValueError(
-                f"{option} is {text}, expected {finite}numbers above 0", f"as in {option} {example}"
+                f"{option} is {text}, expected {finite}numbers {least}", f"as in {option} {example}"
             )
     return values
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Dict, List, Mapping, NamedTuple, Optional
 
 import numpy as np
 
+from harness.core.cases import listed
 from harness.core.corpus import TASKS
 from harness.core.environment import describe_environment
 from harness.core.errors import CannotRunError, InvalidValueError, UnknownNameError
@@ -25,7 +26,7 @@ from predictors.choose.targets import count_networks, find_reference, load_prior
 from predictors.contest.runs import USUAL_RUNS, Runs, repeats_of, tell
 from predictors.contest.trials import Results, TrialPlan, format_results, format_skipped, run_plan
 from predictors.evaluation import make_target
-from predictors.models.base import ALL, check_kind, check_number, listed
+from predictors.models.base import ALL, check_kind, check_number
 from predictors.models.networks import HIDDEN, LOSSES
 from predictors.models.persistence import file_sha256
 from predictors.models.registry import predictor_names

@@ -162,16 +162,20 @@ def hours_saved(outcomes: Sequence[JudgedChoice], others: Sequence[JudgedChoice]
 
 
 def contest_runs(
-    strategies: Sequence[str], targets: Sequence[Profiles], profiles: Sequence[int], repeats: int
+    strategies: Sequence[str], targets: Sequence[Profiles], profiles: Sequence[int], repeats: int, first: int = 0
 ) -> List[ContestRun]:
-    """The runs of a contest; a strategy that does not depend on the number of profiles or the seed runs once."""
+    """The runs of a contest, whose seeds begin with `first`.
+
+    A strategy that does not depend on the number of profiles or the seed runs once.
+    """
     runs = []
     for target in targets:
         for name in strategies:
             kind = STRATEGIES[name]
             numbers = {"given": tuple(profiles), "none": (0,), "all": (len(target),)}[kind.profiles]
             seeds = 1 if kind.deterministic or kind.profiles != "given" else repeats
-            runs += [ContestRun(name, target, number, repeat) for number in numbers for repeat in range(seeds)]
+            repeated = range(first, first + seeds)
+            runs += [ContestRun(name, target, number, repeat) for number in numbers for repeat in repeated]
     return runs
 
 

@@ -316,8 +316,7 @@ def _choices(group: Group, plan: TrialPlan, runs: Runs) -> Figures:
     target = plan.targets[group.target]
     goals, table = budget_goals(BUDGETS_W), target.table
     setting = StrategySetting(device=table.device, references=target.references)
-    contests = contest_runs([group.predictor], [table], [group.count or 0], plan.repeats)
-    contests = [run._replace(repeat=run.repeat + plan.seed) for run in contests]
+    contests = contest_runs([group.predictor], [table], [group.count or 0], plan.repeats, plan.seed)
     finished: List[ContestRun] = []
 
     def count(run: ContestRun) -> None:

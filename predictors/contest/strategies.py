@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any, Dict, List, NamedTuple, Optional, Sequenc
 
 import numpy as np
 
+from harness.core.cases import listed
 from harness.core.corpus import TASKS
-from harness.core.errors import CannotRunError, InvalidValueError, UnknownNameError
+from harness.core.errors import CannotRunError, InvalidValueError
 from harness.core.notes import note
-from harness.core.terminal import available_hint, format_table
+from harness.core.terminal import format_table
 from harness.core.units import mw_to_w, s_to_minutes
 from predictors.choose.corpora import load_all_tables, load_tables
 from predictors.choose.learning import USUAL_LEARNING, Learning
@@ -20,14 +21,13 @@ from predictors.choose.targets import find_reference, load_prior
 from predictors.contest.judged_choices import ContestRun, JudgedChoices, contest_runs, results, run_contest
 from predictors.contest.prior import left_out_column, priors_without
 from predictors.contest.runs import USUAL_RUNS, Runs, repeats_of, tell
-from predictors.goals import OBJECTIVES, Goal, budget_goals
+from predictors.goals import OBJECTIVES, Goal, budget_goals, check_objective
 from predictors.models.base import (
     ALL,
     CallSettings,
     check_kind,
     check_numbers,
     check_probability,
-    listed,
     numbers_in,
     refuse_unread,
 )
@@ -74,8 +74,8 @@ class BudgetSweep(CallSettings):
 
     def __post_init__(self) -> None:
         """Refuse an unknown goal, latencies that are not numbers above 0, and budgets that are no text."""
-        if self.goal is not None and self.goal not in OBJECTIVES:
-            raise UnknownNameError(f"goal is {self.goal!r}", available_hint(str(self.goal), OBJECTIVES))
+        if self.goal is not None:
+            check_objective(self.goal)
         check_numbers(above=True, latencies_ms=numbers_in(self.latencies_ms))
         if not isinstance(self.budgets, str):
             raise InvalidValueError(f"budgets is {self.budgets!r}, expected a text", f"such as {USUAL_BUDGETS!r}")
@@ -155,8 +155,7 @@ def evaluate_strategies(
         for name in (name for name in names if name in left_out):
             note(f"{name} is skipped for {table.workload}: {left_out[name]}")
         kept = [name for name in names if name not in left_out]
-        repeats = contest_runs(kept, [table], numbers, repeats_of(runs, REPEATS_OF_CONTEST))
-        repeats = [run._replace(repeat=run.repeat + runs.seed) for run in repeats]
+        repeats = contest_runs(kept, [table], numbers, repeats_of(runs, REPEATS_OF_CONTEST), runs.seed)
         objective = sweep.goal or ("throughput" if len(set(table.batch_size.tolist())) > 1 else "time")
         objectives.add(objective)
         latencies_ms = () if task == ALL and table.task == TASKS[0] else numbers_in(sweep.latencies_ms)

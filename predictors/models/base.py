@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import abc
-import collections.abc
 import dataclasses
 import functools
 import math
@@ -365,12 +364,6 @@ def _is_number(value: Any) -> bool:
 
 def _shown(value: Any) -> str:
     return f"{value:g}" if _is_number(value) else repr(value)
-
-
-def listed(names: Any) -> List[str]:
-    """Names given as one or several; a `Workload` is given for its name."""
-    several = isinstance(names, collections.abc.Iterable) and not isinstance(names, str)
-    return [each if isinstance(each, str) else each.name for each in (names if several else [names])]
 
 
 def numbers_in(given: Any) -> List[Any]:

@@ -59,12 +59,11 @@ class ConcurrentGoal:
         """Refuse values that no plan can meet."""
         for field in dataclasses.fields(self):
             value = getattr(self, field.name)
-            if isinstance(value, tuple) or value is None or value > 0:
+            may_be_0 = field.name == "switching_ms"
+            if isinstance(value, tuple) or value is None or value > 0 or (may_be_0 and value == 0):
                 continue
-            if field.name != "switching_ms":
-                raise InvalidValueError(f"{field.name} is {value:g}, expected a number above 0")
-            if not value == 0:
-                raise InvalidValueError(f"{field.name} is {value:g}, expected a number of 0 or more")
+            expected = "a number of 0 or more" if may_be_0 else "a number above 0"
+            raise InvalidValueError(f"{field.name} is {value:g}, expected {expected}")
 
 
 class ConcurrentChoice(NamedTuple):
