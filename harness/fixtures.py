@@ -23,7 +23,7 @@ import pytest
 from harness.board.page_cache import residency
 from harness.board.sampler import Sampler
 from harness.core import cases, errors
-from harness.core.campaigns import describe_settings, replace_settings
+from harness.core.campaigns import replace_settings
 from harness.core.cases import Case, CaseSettings
 from harness.core.device import Device, RealDevice, Report, is_self_profiling
 from harness.core.environment import slurm_job
@@ -423,7 +423,7 @@ class CaseMeasurement:
 
 def _parameters(case: Case) -> Dict[str, Any]:
     """A case's parameters for pytest-benchmark, which can group by them: plain values, the settings as text."""
-    words = describe_settings(case.settings)
+    words = case.settings.describe()
     settings = words if case.task == cases.TRAINING else f"{case.task}, {words}"
     axes = {axis: getattr(case, axis) for axis in cases.AXES}
     return {**axes, "power_mode": case.power_mode.name, "settings": settings}

@@ -145,10 +145,10 @@ class Requirements:
     are checked after it without a call.
     """
 
-    def __init__(self, origins: Sequence[Origin], outcome: Outcome, is_strict: bool = False) -> None:
+    def __init__(self, origins: Sequence[Origin], config: pytest.Config) -> None:
         self._origins = list(origins)
-        self._outcome = outcome
-        self._is_strict = is_strict
+        self._outcome = config.stash[OUTCOME]
+        self._config = config
 
     def check(self, profile: Profile) -> List[RequirementVerdict]:
         """Judge a profile, and fail the test if a limit is not kept; with `--strict` also if one is inconclusive.
@@ -188,7 +188,7 @@ class Requirements:
         if failed:
             pytest.fail("requirements are not kept:\n" + "\n".join(failed), pytrace=False)
         unsure = [verdict.text for verdict in verdicts if verdict.status == INCONCLUSIVE]
-        if unsure and self._is_strict:
+        if unsure and asks_for_strictness(self._config):
             pytest.fail("--strict: requirements are inconclusive:\n" + "\n".join(unsure), pytrace=False)
 
 
@@ -229,7 +229,7 @@ def requirements_of_marks(node: pytest.Item) -> List[Origin]:
 def requirements_of(node: pytest.Item) -> Requirements:
     """Those of a test; HarnessError if one is wrong."""
     origins = [*requirements_of_run(node.config), *requirements_of_marks(node)]
-    return Requirements(origins, node.config.stash[OUTCOME], asks_for_strictness(node.config))
+    return Requirements(origins, node.config)
 
 
 def refuse_wrong_marks(node: pytest.Item) -> None:

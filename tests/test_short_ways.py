@@ -82,4 +82,4 @@ def test_the_best_mode_is_some_files_away_and_only_modes_that_are_shown_get_a_na
 def test_a_simulated_case_is_some_files_away(tmp_path):
     files, _ = walk(CASE, tmp_path)
     assert "harness/simulation/virtual_run.py" in files
-    assert len(files) <= 35, files
+    assert len(files) <= 34, files

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import collections.abc
 import dataclasses
 import re
-from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Protocol, Tuple
+from typing import Any, Dict, Mapping, NamedTuple, Optional, Protocol, Tuple
 
 from harness.core.errors import CannotRunError, InvalidValueError
 from harness.core.power_modes import NamedMode
@@ -96,12 +95,6 @@ class NamedWorkload(Protocol):
         """As in results and reports."""
 
 
-def listed(names: Any) -> List[str]:
-    """Names given as one or several; a `Workload` is given for its name."""
-    several = isinstance(names, collections.abc.Iterable) and not isinstance(names, str)
-    return [each if isinstance(each, str) else each.name for each in (names if several else [names])]
-
-
 AXES = ("device", "workload", "power_mode", "workers", "storage", "batch_size")
 """The parametrized axes, in the order of a case's id."""
 
@@ -177,6 +170,27 @@ class CaseSettings:
             raise InvalidValueError("cache state drop-each-epoch needs epochs", "give epochs, or the cache state cold")
         if self.clocks not in CLOCKS:
             raise InvalidValueError(f"clocks {self.clocks!r} are unknown", available_hint(self.clocks, CLOCKS))
+
+    def describe(self) -> str:
+        """How a case is measured, in a few words: cache, length, and settings that are not the usual ones."""
+        if self.idle_s is not None:
+            return f"idle for {self.idle_s:g} s, {self.clocks} clocks"
+        length = f"{self.minibatches} minibatches" if self.epochs is None else f"{self.epochs} epochs"
+        if self.duration_s is not None:
+            length = f"{self.duration_s:g} s"
+        usual = CaseSettings()
+        numbers = (
+            "data_scale",
+            "interval_s",
+            "seed",
+            "limit_s",
+            "max_temperature_c",
+            "disturbance_cores",
+            "power_limit_w",
+        )
+        others = [f"{name} {getattr(self, name):g}" for name in numbers if getattr(self, name) != getattr(usual, name)]
+        clocks = [] if self.clocks == STATIC else [f"{self.clocks} clocks"]
+        return ", ".join([f"{self.cache} cache", length, *clocks, *others])
 
 
 @dataclasses.dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections.abc
 import functools
 import re
 from pathlib import Path
@@ -30,6 +31,12 @@ Row = Dict[str, Any]  # a row of a corpus: values by column, None if a cell is e
 MOST_COLUMNS, MOST_CELLS = 1_000, 50_000_000  # a file of a few kilobytes can claim any number of either
 SHOWN_PLACES = 5  # of a fault that many rows have, beside its first
 SEPARATORS = {";": "semicolons", "\t": "tabs"}  # separators of other programs
+
+
+def listed(names: Any) -> List[str]:
+    """Names given as one or several; a `Workload` is given for its name."""
+    several = isinstance(names, collections.abc.Iterable) and not isinstance(names, str)
+    return [each if isinstance(each, str) else each.name for each in (names if several else [names])]
 
 
 class Fault(NamedTuple):

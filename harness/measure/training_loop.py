@@ -488,7 +488,7 @@ def profile_epochs(
 
 def run_bare(trainer: Trainer, count: int) -> List[float]:
     """E2E times in ms of `count` minibatches after the first, without instruments, for test_overhead.py."""
-    batches = iter(trainer.loader())
+    batches = trainer.patience.batches(trainer.loader())  # workers that are spawned load torch first
     times_ms = []
     end = time.monotonic()
     for _ in range(count + 1):

@@ -10,9 +10,9 @@ import numpy as np
 
 from harness.core.boards import BoardSpec, load_board
 from harness.core.campaigns import own_media
-from harness.core.cases import NamedWorkload, listed
+from harness.core.cases import NamedWorkload
 from harness.core.configuration import DEFAULT_STORAGE
-from harness.core.corpus import POWER_LIMIT, TASKS, Column, write_corpus
+from harness.core.corpus import POWER_LIMIT, TASKS, Column, listed, write_corpus
 from harness.core.errors import InvalidValueError
 from harness.core.power_modes import PowerMode
 from harness.core.units import mw_to_w, w_to_mw

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any, Dict, Iterable, List, NamedTuple, Optiona
 import numpy as np
 
 from harness.core.boards import board_names, is_board, load_board, type_of
-from harness.core.cases import listed
-from harness.core.corpus import TASKS, check_modes
+from harness.core.corpus import TASKS, check_modes, listed
 from harness.core.errors import CannotRunError, InvalidValueError, UnknownNameError
 from harness.core.notes import note
 from harness.core.power_modes import UNKNOWN_KHZ, PowerMode, PowerModeSpace

@@ -6,8 +6,9 @@ import dataclasses
 from pathlib import Path
 from typing import TYPE_CHECKING, Optional, Sequence, Tuple, Union
 
-from harness.core.cases import DEFAULT_MINIBATCHES, listed
+from harness.core.cases import DEFAULT_MINIBATCHES
 from harness.core.configuration import FILE_NAME
+from harness.core.corpus import listed
 from harness.core.errors import InvalidValueError
 from harness.core.terminal import counted
 from predictors.models.base import CallSettings, check_number, check_numbers, check_probability

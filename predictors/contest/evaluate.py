@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any, Dict, List, Mapping, NamedTuple, Optional
 
 import numpy as np
 
-from harness.core.cases import listed
-from harness.core.corpus import TASKS
+from harness.core.corpus import TASKS, listed
 from harness.core.environment import describe_environment
 from harness.core.errors import CannotRunError, InvalidValueError, UnknownNameError
 from harness.core.notes import note

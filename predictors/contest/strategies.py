@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any, Dict, List, NamedTuple, Optional, Sequenc
 
 import numpy as np
 
-from harness.core.cases import listed
-from harness.core.corpus import TASKS
+from harness.core.corpus import TASKS, listed
 from harness.core.errors import CannotRunError, InvalidValueError
 from harness.core.notes import note
 from harness.core.terminal import format_table

@@ -21,7 +21,8 @@ import math
 from pathlib import Path
 from typing import TYPE_CHECKING, List, NamedTuple, Optional, Tuple, Union
 
-from harness.core.cases import NamedWorkload, listed
+from harness.core.cases import NamedWorkload
+from harness.core.corpus import listed
 from harness.core.errors import InvalidValueError
 from harness.core.terminal import format_table
 from harness.core.units import S_PER_HOUR, S_PER_MINUTE, percent_to_share

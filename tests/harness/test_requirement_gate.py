@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from harness.core.errors import NOTHING_COMPARED
 from harness.gate import Requirements
-from harness.outcome import Outcome
+from harness.outcome import OUTCOME, Outcome
 from tests import warm_pytest
 from tests.harness.store.profile_examples import make_profile
 
@@ -150,9 +151,9 @@ def test_a_wrong_file_is_a_usage_error_before_anything_is_measured(own, tmp_path
 
 
 def test_without_requirements_the_fixture_judges_nothing_and_says_so():
-    outcome = Outcome()
-    assert Requirements([], outcome).check(make_profile()) == []
-    assert outcome.is_without_requirements
+    config = SimpleNamespace(stash={OUTCOME: Outcome()})
+    assert Requirements([], config).check(make_profile()) == []
+    assert config.stash[OUTCOME].is_without_requirements
 
 
 def test_a_mark_of_the_same_name_on_a_test_that_is_not_the_suites_is_left_alone(own):

@@ -15,7 +15,7 @@ from typing import Any, Callable, Dict, FrozenSet, List, Mapping, Optional, Sequ
 import msgspec
 
 from harness.core.boards import board_names, is_board, load_board
-from harness.core.cases import AXES, CONCURRENT, INFERENCE, STATIC, TRAINING, Case, CaseSettings, Mix, parse_storage
+from harness.core.cases import AXES, CONCURRENT, INFERENCE, TRAINING, Case, CaseSettings, Mix, parse_storage
 from harness.core.configuration import DEFAULT_STORAGE, SECOND_STORAGE, Configuration
 from harness.core.errors import HarnessError, InvalidValueError, UnknownNameError
 from harness.core.files import read_toml, typed
@@ -190,7 +190,7 @@ def expand(sweeps: Sequence[Sweep], resolve: Callable[[str, str, str], List[Tupl
                 if cases.setdefault(case.id, case) != case:
                     raise InvalidValueError(
                         f"case {case.id} is in two sweeps with different settings: "
-                        f"{describe_settings(cases[case.id].settings)}; {describe_settings(case.settings)}",
+                        f"{cases[case.id].settings.describe()}; {case.settings.describe()}",
                         "give both the same settings, or split the campaign in two",
                     )
     return list(cases.values())
@@ -225,25 +225,9 @@ def check_media(names: Sequence[str], configuration: Configuration) -> None:
             raise UnknownNameError(f"storage {medium!r} is unknown", hint)
 
 
-def describe_settings(settings: CaseSettings) -> str:
-    """How a case is measured, in a few words: cache, length, and settings that are not the usual ones."""
-    if settings.idle_s is not None:
-        return f"idle for {settings.idle_s:g} s, {settings.clocks} clocks"
-    length = f"{settings.minibatches} minibatches" if settings.epochs is None else f"{settings.epochs} epochs"
-    if settings.duration_s is not None:
-        length = f"{settings.duration_s:g} s"
-    usual = CaseSettings()
-    numbers = ("data_scale", "interval_s", "seed", "limit_s", "max_temperature_c", "disturbance_cores", "power_limit_w")
-    others = [
-        f"{name} {getattr(settings, name):g}" for name in numbers if getattr(settings, name) != getattr(usual, name)
-    ]
-    clocks = [] if settings.clocks == STATIC else [f"{settings.clocks} clocks"]
-    return ", ".join([f"{settings.cache} cache", length, *clocks, *others])
-
-
 def case_key(case: Case) -> str:
     """A description of a case that is unique among all cases."""
-    return f"{case.id} ({case.task}, {describe_settings(case.settings)})"
+    return f"{case.id} ({case.task}, {case.settings.describe()})"
 
 
 def _sweep(base: Sweep, table: SweepTable) -> Sweep:

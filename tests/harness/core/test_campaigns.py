@@ -7,7 +7,6 @@ import pytest
 from harness.core.campaigns import (
     SHIPPED,
     check_axis,
-    describe_settings,
     expand,
     load_campaign,
     own_media,
@@ -83,7 +82,7 @@ def test_an_option_replaces_its_axis_in_every_sweep(tmp_path):
 def test_minibatches_and_epochs_replace_each_other():
     assert replace_settings(CaseSettings(minibatches=None, epochs=6), {"minibatches": 2}).epochs is None
     assert replace_settings(CaseSettings(minibatches=40), {"epochs": 6}).minibatches is None
-    assert describe_settings(CaseSettings(minibatches=None, epochs=6, cache="cold")) == "cold cache, 6 epochs"
+    assert CaseSettings(minibatches=None, epochs=6, cache="cold").describe() == "cold cache, 6 epochs"
 
 
 def test_without_epochs_a_cache_that_is_dropped_before_each_is_a_cold_one():
@@ -99,11 +98,11 @@ def test_data_scales_and_clocks_are_told_apart(tmp_path):
     cases = expand(load_campaign(path).sweeps, as_named)
     usual = "host-resnet18-cifar10-maxn-w4-ssd-bs16"
     assert [case.id for case in cases] == [f"{usual}-x0.25", f"{usual}-x4", f"{usual}-dvfs", usual]
-    assert [describe_settings(case.settings).partition("40 minibatches")[2] for case in cases] == [
+    assert [case.settings.describe().partition("40 minibatches")[2] for case in cases] == [
         ", data_scale 0.25", ", data_scale 4", ", dvfs clocks", "",
     ]  # fmt: skip
     settings = CaseSettings(minibatches=None, idle_s=60.0, clocks="dvfs")
-    assert describe_settings(settings) == "idle for 60 s, dvfs clocks"
+    assert settings.describe() == "idle for 60 s, dvfs clocks"
     case = Case("orin-agx", "idle-quiet", mode_on("orin-agx"), 0, "ssd", 1, settings, "idle")
     assert case.id == "orin-agx-idle-quiet-maxn-dvfs"
 

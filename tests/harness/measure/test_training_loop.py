@@ -193,7 +193,8 @@ def start_method(request):
 
 def test_workers_are_started_by_this_process_and_inherit_what_is_set_for_a_case(start_method):
     """By a fork server they would have the CPUs of when it was started, and read faster than a limit."""
-    [started_by] = Trainer(one_weight(), Fetchers(), 4, workers=1, seed=0).loader(epoch=0)
+    trainer = Trainer(one_weight(), Fetchers(), 4, workers=1, seed=0)
+    [started_by] = trainer.patience.batches(trainer.loader(epoch=0))  # a worker that is spawned loads torch first
     assert started_by.tolist() == [os.getpid()] * 4
 
 
