@@ -20,8 +20,8 @@ from typing import Any, List
 
 _MODULES = {
     "accept": "harness.acceptance.runner",
-    "nvpmodel_conf": "harness.board.nvpmodel_making",
-    "nvpmodel_modes": "harness.board.nvpmodel_making",
+    "nvpmodel_conf": "harness.devices.nvpmodel_making",
+    "nvpmodel_modes": "harness.devices.nvpmodel_making",
     "restore": "harness.board.saved_state",
     "file_source": "harness.board.source",
     "load_board": "harness.core.boards",

@@ -1,8 +1,6 @@
 from typing import Dict
 
 from harness.acceptance.runner import accept as accept
-from harness.board.nvpmodel_making import nvpmodel_conf as nvpmodel_conf
-from harness.board.nvpmodel_making import nvpmodel_modes as nvpmodel_modes
 from harness.board.saved_state import restore as restore
 from harness.board.source import file_source as file_source
 from harness.core.boards import load_board as load_board
@@ -16,6 +14,8 @@ from harness.core.measured_tables import load_table as load_table
 from harness.core.power_modes import PowerMode as PowerMode
 from harness.core.power_modes import PowerModeSpace as PowerModeSpace
 from harness.devices.host import HostDevice as HostDevice
+from harness.devices.nvpmodel_making import nvpmodel_conf as nvpmodel_conf
+from harness.devices.nvpmodel_making import nvpmodel_modes as nvpmodel_modes
 from harness.judge.baseline import record_baseline as record_baseline
 from harness.judge.bisection import bisect_versions as bisect_versions
 from harness.judge.claims import claim as claim

@@ -6,9 +6,9 @@ import argparse
 import json
 from pathlib import Path
 
-from harness.board.nvpmodel_making import nvpmodel_conf, nvpmodel_modes
 from harness.cli.modes import format_caps
 from harness.cli.options import options_of, output_file, print_or_write
+from harness.devices.nvpmodel_making import nvpmodel_conf, nvpmodel_modes
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -350,7 +350,7 @@ class Answer:
         Raises:
             HarnessError: the device has no nvpmodel, or its conf cannot be extended.
         """
-        from harness.board.nvpmodel_making import make_conf, off_board_conf, on_board_conf
+        from harness.devices.nvpmodel_making import make_conf, off_board_conf, on_board_conf
 
         board = board_of(self.device)
         if not board:

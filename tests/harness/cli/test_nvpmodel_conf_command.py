@@ -5,14 +5,16 @@ from __future__ import annotations
 import json
 
 import pytest
+from boards.tree import build_board
 
 from harness.__main__ import main
 from harness.board.nvpmodel_conf import parse, read_conf
-from harness.board.nvpmodel_making import nvpmodel_modes
 from harness.board.nvpmodel_modes import masks, to_power_mode
 from harness.core.boards import load_board
+from harness.core.errors import InvalidValueError
 from harness.core.notes import NoteWarning
 from harness.core.power_modes import PowerMode
+from harness.devices.nvpmodel_making import nvpmodel_modes, on_board_conf
 from tests.harness.board.nvpmodel_board import Board
 from tests.harness.board.nvpmodel_samples import ORIN_AGX, ORIN_NANO
 
@@ -134,3 +136,22 @@ def test_options_that_exclude_each_other_are_refused(arguments, capsys):
         main(["nvpmodel-conf", *arguments])
     assert stopped.value.code == 2
     assert "nvpmodel-conf: error" in capsys.readouterr().err
+
+
+def test_no_mode_is_added_to_the_conf_of_another_board(command, tmp_path):
+    tree = build_board(tmp_path / "root", "orin-nx", "r36.4")
+    theirs = build_board(tmp_path / "theirs", "orin-agx", "r36.4")
+    place, file = tree.path / "etc/nvpmodel.conf", (theirs.path / "etc/nvpmodel.conf").resolve()
+    made = ("--power-mode", "4c-729.6-612-2133", "--root", tree.path)
+    assert command(*made, "--booted-mode", "MAXN")[0] == 0
+    own = place.resolve().read_bytes()
+    place.unlink()
+    place.write_bytes(file.read_bytes())
+    code, out, error = command(*made, "--booted-mode", "MAXN")
+    assert (code, out) == (2, "")
+    assert "not this board's" in error
+    assert "Orin NX" in error
+    with pytest.raises(InvalidValueError, match="not this board's"):
+        on_board_conf(tree.path, ASKED)
+    place.write_bytes(own)
+    assert command(*made, "--booted-mode", "MAXN")[0] == 0

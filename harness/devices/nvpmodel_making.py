@@ -13,6 +13,7 @@ from harness.core.errors import InvalidValueError
 from harness.core.mode_texts import only_mode
 from harness.core.notes import note
 from harness.core.power_modes import UNKNOWN_KHZ, PowerMode, parse_power_mode
+from harness.devices.jetson_board import foreign_conf, read_board
 
 COPIED = "power-gating masks and the limits of other engines are copied from"
 
@@ -81,6 +82,8 @@ def nvpmodel_conf(
         if base is None and not path.exists():
             raise InvalidValueError(f"there is no {path}", "give --board NAME to make a conf off-board, or --base FILE")
         conf, notes = _conf_and_notes(path)
+        if base is None:
+            _refuse_foreign(Path(root), conf)
         booted = booted_mode or (mode_in_effect(Path(root)) if base is None else _default_of(conf, path))
         limits = nvpmodels.to_power_mode(conf, conf.model(booted))
         mode = parse_power_mode(power_mode, PowerMode(*(value or UNKNOWN_KHZ for value in limits)))
@@ -90,6 +93,15 @@ def nvpmodel_conf(
     for remark in notes:
         note(remark)
     return MadeConf(text, number, tuple(notes))
+
+
+def _refuse_foreign(root: Path, conf: Conf) -> None:
+    """InvalidValueError if the conf below `root` is that of another board than the one below it."""
+    board = read_board(root)
+    why = "" if board is None else foreign_conf(root, board, conf)
+    if why:
+        link = f"link {root / 'etc/nvpmodel.conf'} to this board's own file in /etc/nvpmodel"
+        raise InvalidValueError(why, f"{link}, or give --board NAME to make a conf off-board")
 
 
 def _conf_and_notes(path: Path) -> Tuple[Conf, List[str]]:
@@ -145,7 +157,9 @@ def nvpmodel_modes(file: Union[str, Path]) -> ConfModes:
 
 def on_board_conf(root: Path, mode: PowerMode) -> Tuple[Conf, str, PowerMode, str]:
     """The inputs of `make_conf` from the conf of the board below `root`, with masks and caps of its current mode."""
-    conf = Nvpmodel(str(root)).own_conf()
+    knob = Nvpmodel(str(root))
+    _refuse_foreign(root, knob.read_conf())
+    conf = knob.own_conf()
     return conf, mode_in_effect(root), mode, f"Made from {root / 'etc/nvpmodel.conf'}."
 
 
