@@ -211,7 +211,7 @@ class DeviceProfiler:
         self.resumed += not self._wants_another(takes)
         while self._wants_another(takes):
             if takes:
-                self._report(f"    profiling again: it was {'; '.join(takes[-1].flags)}")
+                self._report(f"    profiling again: it was {'; '.join(takes[-1].flags) or 'without a sample of power'}")
             try:
                 takes.append(self._run(case))
             except UnwatchedError as error:  # the machine was overloaded, which says nothing about the mode
@@ -221,7 +221,7 @@ class DeviceProfiler:
             self._has_risen |= bool((khz > self._least_khz).any())
             self._least_khz = np.minimum(khz, self._least_khz)
             self.keep(takes[-1])
-        best = best_of(takes)
+        best = best_of([take for take in takes if not self._lost_power(take)] or takes)
         if self.memory is not None:
             self.memory.add(case.batch_size, peak_bytes_of(best))
             # It may need more after all.
@@ -260,7 +260,12 @@ class DeviceProfiler:
         """Whether to profile a candidate (again): the disturbance may be gone."""
         if not takes or self.device.provenance != "measured":
             return not takes
-        return len(takes) < TAKES and all(is_disqualified(take.flags) for take in takes)
+        return len(takes) < TAKES and all(is_disqualified(take.flags) or self._lost_power(take) for take in takes)
+
+    def _lost_power(self, take: Profile) -> bool:
+        """Whether a profile lacks the power that is needed, although there is a sensor: the machine was overloaded."""
+        has_sensor = take.conditions.get("power_source") is not None
+        return self._needs_power and has_sensor and take.aggregates.get("power_mw") is None
 
 
 def best_of(takes: Sequence[Profile]) -> Profile:
@@ -291,6 +296,11 @@ def figures_of(profile: Profile, needs_power: bool = True, percentile: float = M
         time_ms = float(np.percentile(times_ms, percentile))
     if time_ms is None:
         raise CannotRunError(f"{profile.case.id} gave no minibatch time: too few minibatches ran", "more minibatches=")
+    if power_mw is None and needs_power and profile.conditions.get("power_source") is not None:
+        raise SourceUnavailableError(
+            f"{profile.case.id} gave no power: its sensor gave no sample while minibatches counted",
+            "less load on this machine, or more minibatches=",
+        )
     if power_mw is None and needs_power:
         raise SourceUnavailableError(
             f"{profile.case.id} gave no power: {profile.conditions.get('power_definition', 'its record has none')}",

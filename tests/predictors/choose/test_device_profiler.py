@@ -62,7 +62,11 @@ class Board:
         time_ms, flags = answer or (50.0, [])
         minibatches = [Minibatch(0, 0, "clean", 10.0, 0.0, time_ms, time_ms)]
         telemetry = Telemetry(1.0, series={"power_total_mw": Series((8.0,), (20_000.0,))})
-        figures = {"minibatch_time_ms": time_ms, "power_mw": self._power_mw}
+        powers_mw = self._power_mw
+        figures = {
+            "minibatch_time_ms": time_ms,
+            "power_mw": powers_mw.pop(0) if isinstance(powers_mw, list) else powers_mw,
+        }
         return Profile(
             case, self.provenance, self.conditions(case), minibatches, telemetry, figures, list(flags),
             "2025-01-01T00:00:00+00:00",
@@ -237,6 +241,19 @@ def test_resuming_takes_what_is_stored_and_measures_what_is_missing(
         again = profiler_of(board, results=RunResults(store), search=Search(resume=True))
         assert again.profile(3).time_ms == time_ms
     assert (board.profiled, again.resumed, again.flagged) == (["mode3"] * len(now), is_resumed, flagged)
+
+
+def test_a_profile_without_a_sample_of_power_is_taken_once_more_and_the_one_with_power_counts():
+    board = Board((50.0, []), (60.0, [DISTURBED]), power_mw=[None, 21_000.0])
+    profiler = profiler_of(board)
+    assert profiler.profile(3)[:2] == (60.0, 21_000.0)
+    assert board.profiled == ["mode3", "mode3"]
+    assert profiler.flagged == {3: [DISTURBED]}
+    without_sensor = Board(power_mw=[None, 21_000.0])
+    without_sensor.conditions = lambda case: {**Board.conditions(without_sensor, case), "power_source": None}
+    with pytest.raises(SourceUnavailableError, match="gave no power"):
+        profiler_of(without_sensor).profile(3)
+    assert without_sensor.profiled == ["mode3"]
 
 
 def test_power_that_is_gone_ends_the_search():
