@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from harness.cli.modes import add_sampling_arguments, choose_modes
-from harness.cli.options import options_of, output_file, whole_numbers
+from harness.cli.options import comma_separated, options_of, output_file, whole_numbers
 from harness.core.boards import load_board
 from harness.core.corpus import SUFFIXES, TASKS
 from harness.core.errors import InvalidValueError
@@ -21,7 +21,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add = simulate.add_argument
     add("--device", required=True, metavar="BOARD", help=f"one of {', '.join(SIMULATED_BOARDS)}")
-    add("--workload", required=True, metavar="LIST", help=f"comma list, or all: {', '.join(SIMULATED_WORKLOADS)}")
+    add(
+        "--workload",
+        type=comma_separated,
+        required=True,
+        metavar="LIST",
+        help=f"comma list, or all: {', '.join(SIMULATED_WORKLOADS)}",
+    )
     add("--task", choices=TASKS, default=TASKS[0], help="default: %(default)s")
     add("--batch-size", default="16", metavar="LIST", help="comma list (default: %(default)s)")
     add("--workers", type=int, metavar="N", help="default: as in the papers, 4, or 0 for yolov8n-coco")
@@ -47,7 +53,7 @@ def run(arguments: argparse.Namespace) -> int:
     options["seed"] = None if arguments.no_noise else arguments.seed
     rows = simulate_corpus(
         device,
-        [workload.strip() for workload in arguments.workload.split(",")],
+        arguments.workload,
         [mode for _, mode in named],
         **options,
     )

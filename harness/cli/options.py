@@ -9,7 +9,7 @@ import os
 import sys
 import time
 from pathlib import Path
-from typing import Any, Callable, Dict, List, Optional
+from typing import Any, Callable, Dict, List, Optional, Tuple
 
 from harness.core.configuration import DEFAULT_RESULTS
 from harness.core.errors import InvalidValueError
@@ -37,10 +37,15 @@ def add_include_flagged(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--include-flagged", action="store_true", help=f"include profiles flagged {flags}")
 
 
+def comma_separated(text: str) -> Tuple[str, ...]:
+    """The type of an option that takes several names: `a,b`, with blanks or without; of an empty text none."""
+    return tuple(name.strip() for name in text.split(",") if name.strip())
+
+
 def add_by(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--by",
-        type=lambda text: tuple(name.strip() for name in text.split(",") if name.strip()),
+        type=comma_separated,
         default=(),
         metavar="NAMES",
         help="conditions that may differ, because they are being compared: l4t,jetpack,torch (default: none)",

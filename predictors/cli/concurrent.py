@@ -6,7 +6,7 @@ import argparse
 import signal
 import sys
 
-from harness.cli.options import output_file, whole_numbers, write_json
+from harness.cli.options import comma_separated, output_file, whole_numbers, write_json
 from harness.core.cases import INFERENCE, WAYS
 from harness.core.errors import CannotRunError
 from harness.core.terminal import Progress
@@ -42,7 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help=f"allow a mode for each kind of work, at this cost of a mode change, or `{MEASURED}` to measure it here",
     )  # fmt: skip
     add(
-        "--ways", default=",".join(WAYS), metavar="LIST",
+        "--ways", type=comma_separated, default=",".join(WAYS), metavar="LIST",
         help="how both may run: %(default)s (default: all that this device supports)",
     )  # fmt: skip
     add("--strategy", choices=SEARCHES, default=SEARCHES[0], help="search strategy (default: %(default)s)")
@@ -71,7 +71,7 @@ def run(arguments: argparse.Namespace) -> int:
         latency_ms=arguments.latency_ms,
         power_w=arguments.power_w,
         switching_ms=switching_ms,
-        ways=arguments.ways.split(","),
+        ways=arguments.ways,
         search=fields_in(Search, arguments),
         progress=Progress(sys.stderr),
     )

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import List, Optional, Tuple
 
-from harness.cli.options import output_file, output_folder, write_json
+from harness.cli.options import comma_separated, output_file, output_folder, write_json
 from harness.core.errors import InvalidValueError
 from harness.core.measured_tables import corpus_file
 from predictors.choose.learning import Learning
@@ -23,7 +23,7 @@ from predictors.sampling import SAMPLERS
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--corpus", type=corpus_file, required=True, metavar="FILE", help="a corpus or a results file with the targets")
-    add("--target", required=True, metavar="W[,W]", help="workloads to predict")
+    add("--target", type=comma_separated, required=True, metavar="W[,W]", help="workloads to predict")
     add("--predictors", default=ALL, metavar="LIST", help=f"comma-separated names, or {ALL} (default)")
     add_learning_arguments(parser, modes="50")
     add(
@@ -37,7 +37,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def add_learning_arguments(parser: argparse.ArgumentParser, modes: str, several: bool = True) -> None:
     """Options on what a predictor learns from; `several` numbers of modes, or one."""
     add = parser.add_argument
-    add("--reference", default="", metavar="W[,W]", help="reference workloads; a target is never its own reference")
+    add(
+        "--reference",
+        type=comma_separated,
+        default=(),
+        metavar="W[,W]",
+        help="reference workloads; a target is never its own reference",
+    )
     add("--reference-corpus", type=corpus_file, metavar="FILE", help="the file with their profiles (default: --corpus)")
     add("--loss", choices=LOSSES, help="training loss of networks (default: mse, as in most of the paper)")
     add("--prior", type=Path, metavar="FILE", help="a file written by `prior learn` (default: the suite's prior)")
@@ -61,13 +67,12 @@ def add_run_arguments(parser: argparse.ArgumentParser, repeats: int, plots: bool
 
 
 def run(arguments: argparse.Namespace) -> int:
-    reference = arguments.reference.split(",") if arguments.reference else ()
     evaluation = evaluate(
         arguments.corpus,
-        target=arguments.target.split(","),
+        target=arguments.target,
         predictors=predictor_names(arguments.predictors),
         modes=parse_counts(arguments.modes),
-        learning=fields_in(Learning, arguments, reference=reference),
+        learning=fields_in(Learning, arguments),
         grid=arguments.grid,
         runs=runs_of(arguments),
         **conditions_of(arguments),

@@ -29,7 +29,7 @@ def run(arguments: argparse.Namespace) -> int:
     if more:
         raise InvalidValueError(f"--modes is {arguments.modes!r}", f"fit takes one number, or {ALL}")
     options = {**options_of(fit, arguments), **conditions_of(arguments)}
-    options.update(modes=count, reference=arguments.reference.split(",") if arguments.reference else ())
+    options.update(modes=count, reference=arguments.reference)
     if arguments.loss is not None:
         options["predictor"] = make_predictor(predictor_class(arguments.predictor), loss=arguments.loss)
     model = fit(arguments.corpus, workload=arguments.target, **options)

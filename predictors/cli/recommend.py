@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 from harness.cli.fleet import LAB_VARIABLE
-from harness.cli.options import output_file, whole_numbers, write_json
+from harness.cli.options import comma_separated, output_file, whole_numbers, write_json
 from harness.core.corpus import TASKS
 from harness.core.errors import InvalidValueError
 from harness.core.terminal import Progress
@@ -91,7 +91,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--unprofiled", action="store_true", help="also choose and show modes outside the profiled settings")
     add("--batch", type=int, help="modes chosen at once, run from high to low (default: 1, or one per board of a pool)")
     add("--corpus", type=Path, metavar="FILE", help="profiles of other workloads to start from")
-    add("--reference", metavar="W[,W]", help="which of its workloads (default: all but this one)")
+    add(
+        "--reference",
+        type=comma_separated,
+        default=(),
+        metavar="W[,W]",
+        help="which of its workloads (default: all but this one)",
+    )
     add(
         "--max-temperature",
         dest="max_temperature_c",
@@ -140,7 +146,6 @@ def run(arguments: argparse.Namespace) -> int:
         pyplot()  # a missing matplotlib is said before any mode is profiled
     signal.signal(signal.SIGPIPE, signal.SIG_IGN)  # a closed pipe must not end this before the device is restored
     root = root_of(arguments.root)
-    reference = arguments.reference.split(",") if arguments.reference else ()
     answer = recommend(
         arguments.device or f"{POOL}{arguments.pool}@{arguments.lab}",
         workload=fields_in(
@@ -151,7 +156,7 @@ def run(arguments: argparse.Namespace) -> int:
         ),
         goal=arguments.goal,
         budget=fields_in(Budget, arguments, power_w=power_w),
-        search=fields_in(Search, arguments, root=root, reference=reference),
+        search=fields_in(Search, arguments, root=root),
         writes_conf=arguments.writes_conf is not None,
         progress=Progress(sys.stderr, show=print),
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from harness.cli.options import output_file, output_folder, whole_numbers, write_json
+from harness.cli.options import comma_separated, output_file, output_folder, whole_numbers, write_json
 from harness.core.corpus import TASKS
 from harness.core.measured_tables import corpus_file
 from predictors.choose.learning import Learning
@@ -25,9 +25,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = evaluate.add_argument
     add("--corpus", type=corpus_file, nargs="+", required=True, metavar="FILE", help="CSV or Parquet, with all modes")
     add("--reference-corpus", type=corpus_file, metavar="FILE", help="the file with --reference, if another")
-    add("--reference", metavar="W[,W]", help="the workloads that transfer predictors start from")
+    add(
+        "--reference",
+        type=comma_separated,
+        default=(),
+        metavar="W[,W]",
+        help="the workloads that transfer predictors start from",
+    )
     add("--leave-out", choices=tuple(LEFT_OUT), help="use a prior learned without the target's network or board")
-    add("--target", metavar="W[,W]", help="workloads to choose for (default: all)")
+    add("--target", type=comma_separated, default=(), metavar="W[,W]", help="workloads to choose for (default: all)")
     add("--task", choices=(*TASKS, ALL), default=TASKS[0], help="tables of this task (default: %(default)s)")
     add(
         "--goal",
@@ -68,16 +74,15 @@ def run(arguments: argparse.Namespace) -> int:
         whole_numbers("--budgets", count, f"{SPREAD}:8")
     limits = arguments.latencies_ms
     latencies_ms = numbers("--latency-limits", limits, "50,200") if limits else ()
-    reference = arguments.reference.split(",") if arguments.reference else ()
     contest = evaluate_strategies(
         arguments.corpus,
         strategies=arguments.strategies,
-        target=arguments.target.split(",") if arguments.target else (),
+        target=arguments.target,
         task=arguments.task,
         budgets=fields_in(BudgetSweep, arguments, latencies_ms=latencies_ms),
         profiles=profiles,
         risk=arguments.risk,
-        learning=fields_in(Learning, arguments, reference=reference),
+        learning=fields_in(Learning, arguments),
         leave_out=arguments.leave_out,
         runs=runs_of(arguments),
     )
