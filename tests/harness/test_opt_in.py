@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -79,7 +80,7 @@ def test_a_conftest_that_is_read_late_may_have_our_names_too(others):
 
 def test_help_has_both_names_and_whose_a_short_one_is(others):
     said = " ".join(others({"conftest.py": THEIRS}, "-p", "jetwatt", "--help").stdout.split())
-    assert "--minibatches=N, --jetwatt-minibatches=N clean minibatches" in said
+    assert re.search("--minibatches(=N)?, --jetwatt-minibatches=N clean minibatches", said)  # Python 3.14 says N once
     assert "--jetwatt-device=LIST (--device is an option of " in said
     assert said.count("--device=") == 1
 

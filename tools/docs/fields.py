@@ -7,7 +7,6 @@ import inspect
 import io
 import json
 import sys
-import textwrap
 import tokenize
 from typing import Dict, List, NamedTuple, Type
 
@@ -30,9 +29,12 @@ def fields_of(declared_in: Type[object]) -> List[Field]:
     Raises:
         UndocumentedError: a field has no comment.
     """
-    source = textwrap.dedent(inspect.getsource(declared_in))
+    # Of its module: from Python 3.13 on, where a class stands is not known of those that another one makes anew, as
+    # NamedTuple and msgspec do.
+    source = inspect.getsource(sys.modules[declared_in.__module__])
     comments = _comments(source)
-    [declaration] = [node for node in ast.parse(source).body if isinstance(node, ast.ClassDef)]
+    classes = [node for node in ast.parse(source).body if isinstance(node, ast.ClassDef)]
+    [declaration] = [node for node in classes if node.name == declared_in.__name__]
     fields, previous_line = [], declaration.lineno
     for node in declaration.body:
         last_line = node.end_lineno or node.lineno
