@@ -18,7 +18,8 @@ from harness.core.mode_texts import MAXN
 from harness.core.profiles import CLEAN, Minibatch
 from harness.core.terminal import Progress
 from harness.devices.host import HostDevice
-from harness.measure.run import PowerWatch, make_ready
+from harness.measure.recording import PowerWatch
+from harness.measure.run import make_ready
 from harness.options import configuration_from
 from harness.stats.estimates import paired_ratio
 from harness.workloads.optional_packages import require

@@ -16,7 +16,8 @@ from harness.core.metrics import between
 from harness.core.mode_texts import MAXN
 from harness.core.profiles import CLEAN, NO_SERIES, Minibatch, Series, Telemetry
 from harness.core.units import s_to_ms
-from harness.measure.run import Instruments, bench_of
+from harness.measure.recording import Instruments
+from harness.measure.run import bench_of
 from harness.workloads.optional_packages import require
 
 LEAST_SAMPLES, PATIENCE_S = 3, 10.0  # of a stretch; how much longer it may last to have them

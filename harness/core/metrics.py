@@ -205,7 +205,7 @@ CONCURRENT_AGGREGATES: Dict[str, str] = _TEXTS["concurrent"]  # further ones of 
 
 
 def summarise(
-    minibatches: Sequence[Minibatch], telemetry: Telemetry, batch_size: int, *, whole_epochs: bool = False
+    minibatches: Sequence[Minibatch], telemetry: Telemetry, batch_size: float, *, whole_epochs: bool = False
 ) -> Dict[str, Optional[float]]:
     """The aggregates of a profile; of whole epochs, epoch 0 is in separate figures only (SIGMETRICS sec. 4.4)."""
     clean = counted_minibatches(minibatches, whole_epochs)
@@ -361,7 +361,7 @@ def _peak(power: Series) -> Dict[str, Optional[float]]:
 
 
 def _power_and_disk(
-    began_s: float, epochs: Sequence[EpochSums], telemetry: Telemetry, samples: int
+    began_s: float, epochs: Sequence[EpochSums], telemetry: Telemetry, samples: float
 ) -> Dict[str, Optional[float]]:
     """Power, energy and disk traffic within epochs; the time between them is excluded."""
     seconds = sum(epoch.end_s - epoch.start_s for epoch in epochs)

@@ -9,35 +9,29 @@ A case of the task `idle` has neither workload nor data, one of the task `concur
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
-import math
 import platform
-import time
 import weakref
 from pathlib import Path
-from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, cast
+from typing import Any, Callable, Dict, List, Optional, Sequence, cast
 
 import msgspec
 
 from harness.board.containers import container_facts, lack_of_shared_memory
-from harness.board.control_groups import ReadLimit, reads_held, throttled_periods
+from harness.board.control_groups import ReadLimit, reads_held
 from harness.board.disk import describe
 from harness.board.lock import interrupt_kept
 from harness.board.page_cache import PageCache, residency
-from harness.board.sampler import SAMPLER, Sampler
 from harness.board.saved_state import default_state_dir
 from harness.board.socket_meter import MOST_MW, SOCKET, SocketMeter, possible_samples
-from harness.board.source import SourceSpec
 from harness.board.thermal import refuse_heat
 from harness.core import board_threshold, cases, metrics
 from harness.core.cases import Case, Mix, concurrent_conditions, parse_storage, parts_of, workers_and_storage
 from harness.core.configuration import Configuration
 from harness.core.device import Device, RealDevice, Report, is_self_profiling, limits_of
 from harness.core.errors import CannotRunError, ControlError, DoesNotFitError, HarnessError, SourceUnavailableError
-from harness.core.frequency_residency import clock_use
 from harness.core.power_modes import PowerMode
-from harness.core.profiles import NO_SERIES, Minibatch, Profile, Series, wall_clock
+from harness.core.profiles import Minibatch, Profile
 from harness.core.units import ms_to_s, mw_to_w
 from harness.devices.host import METER_HINT, source_capability
 from harness.measure.child_processes import check_sockets
@@ -47,6 +41,7 @@ from harness.measure.flags import find_flags, stretch
 from harness.measure.idle import METER_LOG, measure_idle
 from harness.measure.peak_memory import FIGURES as MEMORY_FIGURES
 from harness.measure.peak_memory import PeakMemory, bytes_before
+from harness.measure.recording import Instruments, Recorder
 from harness.measure.rounds import Rounds, run_rounds
 from harness.measure.time_budget import Allotment
 from harness.workloads import get_workload
@@ -58,7 +53,6 @@ from harness.workloads.optional_packages import require
 from harness.workloads.workload import Workload
 
 RESIDENT_SHARE = 0.999  # with this share of the data set in the page cache, it need not be read to warm it
-MAX_SILENCE_INTERVALS = 10  # without a sample a power sensor counts as gone; on a busy machine several may pass
 
 
 @dataclasses.dataclass(frozen=True)
@@ -76,18 +70,6 @@ class Bench:
     def directory(self) -> Path:
         """The folder on whose medium block I/O is recorded: that of the data set, else the working directory."""
         return Path.cwd() if self.data is None or self.data.directory is None else self.data.directory
-
-
-@dataclasses.dataclass(frozen=True)
-class Instruments:
-    sources: Sequence[SourceSpec]  # telemetry to record
-    power_source: str  # the source of them that measures power
-    sampler_cpus: Optional[Sequence[int]]  # CPUs of the sampler, preferably not those of training; None for every CPU
-    root: Path  # the folder with `/sys` and `/proc`
-    limits_c: Mapping[str, float]  # channel of a temperature to the limit that ends the run
-
-    def sampler(self, interval_s: float) -> Sampler:
-        return Sampler(self.sources, interval_s, root=str(self.root), cpus=self.sampler_cpus)
 
 
 _benches: weakref.WeakKeyDictionary[Device, Bench] = weakref.WeakKeyDictionary()
@@ -374,9 +356,9 @@ def _measure(
         residency_by_epoch.append(residency(files, str(root)).share)
 
     def on_minibatch(minibatch: Minibatch) -> None:
-        refuse_heat(sampler, instruments.limits_c)
+        refuse_heat(recorder.sampler, instruments.limits_c)
         if memory_limit_bytes is not None:
-            memory.refuse_more(memory_limit_bytes, sampler)
+            recorder.memory.refuse_more(memory_limit_bytes, recorder.sampler)
         place = f"epoch {minibatch.epoch} of {settings.epochs}, " if settings.epochs else ""
         report(f"    {place}minibatch {minibatch.index} ({minibatch.phase}), {minibatch.e2e_ms:.0f} ms")
         if allotment is not None:
@@ -388,19 +370,17 @@ def _measure(
         if limit_bytes_per_s is not None:  # libraries load some 90 MB at their first step, and that is not the data
             report("    rehearsing")
             training.LOOPS[case.task](*what).rehearse()
-        memory = PeakMemory(training.torch, root)
+        recorder = Recorder(instruments, settings.interval_s, PeakMemory(training.torch, root))
         trainer = training.LOOPS[case.task](*what)
         report(f"    page cache: {settings.cache}")
         conditions["cache_method"] = set_cache(settings.cache, files, trainer.read_once, root)
         conditions["cache_residency_before"] = residency(files, str(root)).share
         training.torch.manual_seed(settings.seed)  # warming the cache drew random numbers
-        started_at = wall_clock()
-        throttled_before = throttled_so_far(root)
         limit = reads_held(limit_bytes_per_s, bench.directory, case.device, str(root))
         # The sampler starts first, so that it does not wait for the disk. Workers start in the loop and inherit it.
-        with instruments.sampler(settings.interval_s) as sampler, limit as held_bytes_per_s:
+        with recorder, limit as held_bytes_per_s:
             conditions["storage_limit_bytes_per_s"] = held_bytes_per_s
-            refuse_heat(sampler, instruments.limits_c)
+            refuse_heat(recorder.sampler, instruments.limits_c)
             if allotment is not None:
                 conditions["time_share_s"] = round(allotment.begin(data.samples // case.batch_size), 1)
             limits_s = [settings.limit_s, conditions.get("time_share_s")]
@@ -408,7 +388,7 @@ def _measure(
             if settings.epochs is not None:
                 minibatches = training.profile_epochs(trainer, settings.epochs, before_epoch, on_minibatch, rounds)
             else:
-                watch = PowerWatch(sampler, instruments.power_source)
+                watch = recorder.power_watch()
                 minibatches = training.profile_minibatches(
                     trainer,
                     settings.minibatches,
@@ -419,41 +399,17 @@ def _measure(
                     rounds,
                     None if allotment is None else allotment.is_used_up,
                 )
-            telemetry = sampler.stop()
-        throttled = throttled_since(throttled_before, root)
-        if throttled is not None:
-            conditions["cpu_quota_throttled_periods"] = throttled
+            recorder.stop()
         if case.task == cases.TRAINING:
             conditions["first_loss"], conditions["last_loss"] = trainer.losses()
     conditions["cache_residency_after"] = residency(files, str(root)).share
     if residency_by_epoch:
         conditions["cache_residency_by_epoch"] = residency_by_epoch
-    source, missing = instruments.power_source, telemetry.missing
-    if metrics.POWER_CHANNEL in telemetry.series:
-        conditions.update(power_source=source, power_definition=telemetry.notes[metrics.POWER_CHANNEL])
-    else:
-        why = "; ".join(missing[name] for name in (source, metrics.POWER_CHANNEL, SAMPLER) if name in missing)
-        conditions.update(power_source=None, power_definition=f"no power sensor: {why or f'{source} gave no total'}")
-    mode = PowerMode(**conditions["power_mode"])
-    conditions["clock_use"] = clock_use(telemetry, mode, minibatches[0].start_s, metrics.end_s(minibatches[-1]))
-    aggregates = metrics.summarise(minibatches, telemetry, case.batch_size, whole_epochs=settings.epochs is not None)
-    if aggregates["samples_per_s"] and workload.tokens_per_sample:
-        aggregates["tokens_per_s"] = aggregates["samples_per_s"] * workload.tokens_per_sample
-    aggregates.update(memory.figures(telemetry))
-    return Profile(case, "measured", conditions, minibatches, telemetry, aggregates, [], started_at)
-
-
-def throttled_so_far(root: Path) -> Optional[int]:
-    """Periods in which this process waited for its CPU quota; None if the kernel does not show its control group."""
-    with contextlib.suppress(SourceUnavailableError):
-        return throttled_periods(str(root))
-    return None
-
-
-def throttled_since(before: Optional[int], root: Path) -> Optional[int]:
-    """Periods since `before`, as of `throttled_so_far`; None if either was not shown."""
-    now = throttled_so_far(root)
-    return None if before is None or now is None else now - before
+    profile = recorder.profile(case, conditions, minibatches)
+    samples_per_s = profile.aggregates["samples_per_s"]
+    if samples_per_s and workload.tokens_per_sample:
+        profile.aggregates["tokens_per_s"] = samples_per_s * workload.tokens_per_sample
+    return profile
 
 
 def set_cache(state: str, files: Sequence[Path], read_once: Callable[[], str], root: Path = Path("/")) -> str:
@@ -472,41 +428,3 @@ def set_cache(state: str, files: Sequence[Path], read_once: Callable[[], str], r
     if share is not None and share >= RESIDENT_SHARE:
         return "resident already"
     return read_once()
-
-
-class PowerWatch:
-    def __init__(self, sampler: Sampler, power_source: str) -> None:
-        self._sampler = sampler
-        self._source = power_source
-        self._start_s = time.monotonic()  # power before training does not count
-        self._settled_s: Optional[float] = None
-
-    def has_settled(self, now_s: float) -> bool:
-        """Whether power was stable by `now_s`; always True without a sensor, and after `MAX_SETTLING_S`."""
-        if self._settled_s is None and (
-            not self._senses()
-            or metrics.stable_from(*self._power()) is not None
-            or now_s > self._start_s + metrics.MAX_SETTLING_S
-        ):
-            self._settled_s = now_s
-        return self._settled_s is not None
-
-    def is_enough(self) -> bool:
-        """Whether there are `MIN_POWER_SAMPLES` since power settled; always True without a sensor."""
-        settled_s = self._settled_s
-        assert settled_s is not None, "minibatches count once `has_settled` is true"
-        if not self._senses() or time.monotonic() > settled_s + metrics.MAX_SETTLING_S:
-            return True
-        return sum(time_s >= settled_s for time_s in self._power().times_s) >= metrics.MIN_POWER_SAMPLES
-
-    def _senses(self) -> bool:
-        """Whether a sensor still delivers samples: it may vanish, or a counter may stop."""
-        self._sampler.poll()
-        if self._source in self._sampler.missing:
-            return False
-        heard_s = max((self._start_s, *self._power().times_s[-1:]))
-        return time.monotonic() - heard_s <= MAX_SILENCE_INTERVALS * max(self._sampler.interval_s, 1.0)
-
-    def _power(self) -> Series:
-        power = self._sampler.series(metrics.POWER_CHANNEL) or NO_SERIES
-        return metrics.between(power, self._start_s, math.inf)

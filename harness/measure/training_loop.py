@@ -38,10 +38,11 @@ from harness.board.containers import shared_memory_bytes, shared_memory_hint
 from harness.board.nvml import VISIBLE, visible_gpus
 from harness.core.cases import CUT_MINIBATCHES, INFERENCE, PREFETCH_FACTOR, TRAINING
 from harness.core.errors import CannotRunError, DoesNotFitError, HarnessError, InvalidValueError, ProcessEndedError
-from harness.core.profiles import CLEAN, FIRST, SETTLING, Minibatch
+from harness.core.profiles import CLEAN, FIRST, Minibatch
 from harness.core.terminal import counted
 from harness.core.units import bytes_to_mib, kib_to_bytes, ms_to_s, s_to_ms
 from harness.measure.child_processes import end_workers
+from harness.measure.recording import next_phase
 from harness.measure.rounds import Rounds, nothing, run_rounds
 from harness.workloads.failures import (
     fragmentation_hint,
@@ -428,9 +429,8 @@ def profile_minibatches(
         is_up = is_used_up is not None and is_used_up()
         return is_up or (limit_s is not None and time.monotonic() - began_s > limit_s)
 
-    run_one(FIRST)
-    while not has_settled(time.monotonic()):
-        run_one(SETTLING)
+    while (phase := next_phase(len(recorded), has_settled)) != CLEAN:
+        run_one(phase)
     settling = len(recorded)
 
     least = min(count, CUT_MINIBATCHES)

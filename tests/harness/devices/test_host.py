@@ -15,7 +15,7 @@ from harness.core.device import named_mode
 from harness.core.errors import CannotRunError, HarnessError
 from harness.core.power_modes import UNKNOWN_KHZ, PowerMode
 from harness.devices.host import HostDevice
-from harness.measure import run as measuring
+from harness.measure import recording
 from harness.measure.run import check, run
 from predictors.choose.device_profiler import power_sampler
 from tests.harness.board.kernel_trees import CPU, policy
@@ -157,9 +157,9 @@ def test_a_case_without_a_storage_is_refused_before_anything_is_touched(tmp_path
 @pytest.mark.parametrize(("counts", "difference"), [((5, 12), 7), ((5, None), None), ((None, 12), None)])
 def test_a_cpu_quota_that_is_not_reported_is_left_out(counts, difference, monkeypatch):
     counted = iter(counts)
-    monkeypatch.setattr(measuring, "throttled_periods", lambda root: next(counted))
-    before = measuring.throttled_so_far(Path("/"))
-    assert measuring.throttled_since(before, Path("/")) == difference
+    monkeypatch.setattr(recording, "throttled_periods", lambda root: next(counted))
+    before = recording.throttled_so_far(Path("/"))
+    assert recording.throttled_since(before, Path("/")) == difference
 
 
 def test_a_search_waits_for_the_second_reading_of_an_energy_counter(machine_with_rapl):
@@ -177,8 +177,8 @@ def test_power_is_recorded_from_where_it_is_stable_and_says_what_it_is_made_of(
     device = host(machine_with_rapl, storage={"ssd": tmp_path})
     asked = case(settings=CaseSettings(minibatches=5, interval_s=0.5, max_temperature_c=80.0))
     periods = iter((5, 12))
-    monkeypatch.setattr(measuring, "throttled_periods", lambda root: next(periods))
-    limits = (metrics, "MAX_SETTLING_S"), (metrics, "MAX_GAP_INTERVALS"), (measuring, "MAX_SILENCE_INTERVALS")
+    monkeypatch.setattr(recording, "throttled_periods", lambda root: next(periods))
+    limits = (metrics, "MAX_SETTLING_S"), (metrics, "MAX_GAP_INTERVALS"), (recording, "MAX_SILENCE_INTERVALS")
     for module, limit in limits:
         monkeypatch.setattr(module, limit, 240)  # on a busy machine the sampler may get no core for long
     said = []

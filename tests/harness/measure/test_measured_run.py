@@ -122,13 +122,13 @@ def test_pytest_benchmark_carries_the_same_figures(run_suite, tmp_path):
 
 
 NEVER_ENOUGH_POWER_SAMPLES = """
-from harness.measure import run
-class Patient(run.PowerWatch):
+from harness.measure import recording
+class Patient(recording.PowerWatch):
     asked = 0
     def is_enough(self):
         self.asked += 1
         return self.asked > 20
-run.PowerWatch = Patient
+recording.PowerWatch = Patient
 """
 
 

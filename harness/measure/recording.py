@@ -1,0 +1,161 @@
+"""What is recorded while minibatches run, whichever loop runs them: telemetry, settled power, peak memory, the quota.
+
+with recorder:          before the first minibatch: sampler, CPU quota so far
+...                 the loop, which may ask a `PowerWatch` whether power has settled
+recorder.profile(...)   minibatches and telemetry to aggregates and conditions
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import math
+import time
+from pathlib import Path
+from typing import Any, Callable, Dict, Mapping, Optional, Sequence
+
+from harness.board.control_groups import throttled_periods
+from harness.board.sampler import SAMPLER, Sampler
+from harness.board.source import SourceSpec
+from harness.core import metrics
+from harness.core.cases import Case
+from harness.core.errors import SourceUnavailableError
+from harness.core.frequency_residency import clock_use
+from harness.core.power_modes import PowerMode
+from harness.core.profiles import CLEAN, FIRST, NO_SERIES, SETTLING, Minibatch, Profile, Series, Telemetry, wall_clock
+from harness.measure.peak_memory import PeakMemory
+
+MAX_SILENCE_INTERVALS = 10  # without a sample a power sensor counts as gone; on a busy machine several may pass
+
+
+@dataclasses.dataclass(frozen=True)
+class Instruments:
+    sources: Sequence[SourceSpec]  # telemetry to record
+    power_source: str  # the source of them that measures power
+    sampler_cpus: Optional[Sequence[int]]  # CPUs of the sampler, preferably not those of training; None for every CPU
+    root: Path  # the folder with `/sys` and `/proc`
+    limits_c: Mapping[str, float]  # channel of a temperature to the limit that ends the run
+
+    def sampler(self, interval_s: float) -> Sampler:
+        return Sampler(self.sources, interval_s, root=str(self.root), cpus=self.sampler_cpus)
+
+
+class Recorder:
+    """Records from the start of a `with` block to its end, and makes the profile of the minibatches that ran in it."""
+
+    def __init__(self, instruments: Instruments, interval_s: float, memory: PeakMemory) -> None:
+        self.sampler = instruments.sampler(interval_s)
+        self.memory = memory
+        self._power_source = instruments.power_source
+        self._root = instruments.root
+        self._telemetry: Optional[Telemetry] = None
+        self._throttled: Optional[int] = None
+
+    def __enter__(self) -> Recorder:
+        self._started_at = wall_clock()
+        self._throttled_before = throttled_so_far(self._root)
+        self.sampler.start()
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self.stop()
+
+    def stop(self) -> None:
+        """Take the last sample and end the sampler; idempotent."""
+        if self._telemetry is None:
+            self._telemetry = self.sampler.stop()
+            self._throttled = throttled_since(self._throttled_before, self._root)
+
+    def power_watch(self) -> PowerWatch:
+        """Watches power from now on."""
+        return PowerWatch(self.sampler, self._power_source)
+
+    def profile(
+        self,
+        case: Case,
+        conditions: Mapping[str, Any],
+        minibatches: Sequence[Minibatch],
+        batch_size: Optional[float] = None,
+    ) -> Profile:
+        """The profile of what ran, with the recorder's own conditions, without flags.
+
+        `batch_size` is the mean over the clean minibatches if it differs from the case's.
+        """
+        telemetry = self._telemetry
+        assert telemetry is not None, "the recording has been stopped"
+        own: Dict[str, Any] = {}
+        if self._throttled is not None:
+            own["cpu_quota_throttled_periods"] = self._throttled
+        source, missing = self._power_source, telemetry.missing
+        if metrics.POWER_CHANNEL in telemetry.series:
+            own.update(power_source=source, power_definition=telemetry.notes[metrics.POWER_CHANNEL])
+        else:
+            why = "; ".join(missing[name] for name in (source, metrics.POWER_CHANNEL, SAMPLER) if name in missing)
+            own.update(power_source=None, power_definition=f"no power sensor: {why or f'{source} gave no total'}")
+        mode = PowerMode(**conditions["power_mode"])
+        own["clock_use"] = clock_use(telemetry, mode, minibatches[0].start_s, metrics.end_s(minibatches[-1]))
+        samples = case.batch_size if batch_size is None else batch_size
+        whole_epochs = case.settings.epochs is not None
+        aggregates = metrics.summarise(minibatches, telemetry, samples, whole_epochs=whole_epochs)
+        aggregates.update(self.memory.figures(telemetry))
+        return Profile(
+            case, "measured", {**conditions, **own}, minibatches, telemetry, aggregates, [], self._started_at
+        )
+
+
+def next_phase(recorded: int, has_settled: Callable[[float], bool]) -> str:
+    """The phase of the next minibatch: the first is kept apart (C12), and those before power has settled (C13)."""
+    if not recorded:
+        return FIRST
+    return CLEAN if has_settled(time.monotonic()) else SETTLING
+
+
+def throttled_so_far(root: Path) -> Optional[int]:
+    """Periods in which this process waited for its CPU quota; None if the kernel does not show its control group."""
+    with contextlib.suppress(SourceUnavailableError):
+        return throttled_periods(str(root))
+    return None
+
+
+def throttled_since(before: Optional[int], root: Path) -> Optional[int]:
+    """Periods since `before`, as of `throttled_so_far`; None if either was not shown."""
+    now = throttled_so_far(root)
+    return None if before is None or now is None else now - before
+
+
+class PowerWatch:
+    def __init__(self, sampler: Sampler, power_source: str) -> None:
+        self._sampler = sampler
+        self._source = power_source
+        self._start_s = time.monotonic()  # power before training does not count
+        self._settled_s: Optional[float] = None
+
+    def has_settled(self, now_s: float) -> bool:
+        """Whether power was stable by `now_s`; always True without a sensor, and after `MAX_SETTLING_S`."""
+        if self._settled_s is None and (
+            not self._senses()
+            or metrics.stable_from(*self._power()) is not None
+            or now_s > self._start_s + metrics.MAX_SETTLING_S
+        ):
+            self._settled_s = now_s
+        return self._settled_s is not None
+
+    def is_enough(self) -> bool:
+        """Whether there are `MIN_POWER_SAMPLES` since power settled; always True without a sensor."""
+        settled_s = self._settled_s
+        assert settled_s is not None, "minibatches count once `has_settled` is true"
+        if not self._senses() or time.monotonic() > settled_s + metrics.MAX_SETTLING_S:
+            return True
+        return sum(time_s >= settled_s for time_s in self._power().times_s) >= metrics.MIN_POWER_SAMPLES
+
+    def _senses(self) -> bool:
+        """Whether a sensor still delivers samples: it may vanish, or a counter may stop."""
+        self._sampler.poll()
+        if self._source in self._sampler.missing:
+            return False
+        heard_s = max((self._start_s, *self._power().times_s[-1:]))
+        return time.monotonic() - heard_s <= MAX_SILENCE_INTERVALS * max(self._sampler.interval_s, 1.0)
+
+    def _power(self) -> Series:
+        power = self._sampler.series(metrics.POWER_CHANNEL) or NO_SERIES
+        return metrics.between(power, self._start_s, math.inf)
