@@ -4,6 +4,7 @@
 
     predict, choose   fit, load, evaluate, recommend, tuning, concurrent, advise
     their settings    Job, Budget, Search, Learning, Runs, BudgetSweep
+    measure           measuring
     results           open_results, compare, history, report, record_baseline, check_baseline, check_requirements
     tables            import_table, read_corpus, check_corpus, write_corpus, load_table, simulate_corpus
     boards            load_board, doctor, accept, restore, nvpmodel_conf, nvpmodel_modes
@@ -48,6 +49,7 @@ _MODULES = {
     "import_table": "harness.table_import",
     "Workload": "harness.workloads.workload",
     "check_baseline": "jetwatt.judging",
+    "measuring": "jetwatt.training_block",
     "check_requirements": "jetwatt.judging",
     "compare": "jetwatt.judging",
     "history": "jetwatt.judging",

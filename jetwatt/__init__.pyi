@@ -34,6 +34,7 @@ from jetwatt.judging import check_requirements as check_requirements
 from jetwatt.judging import compare as compare
 from jetwatt.judging import history as history
 from jetwatt.reporting import report as report
+from jetwatt.training_block import measuring as measuring
 from predictors.choose.budget import Budget as Budget
 from predictors.choose.fitting import fit as fit
 from predictors.choose.fitting import load as load

@@ -21,7 +21,7 @@ from typing import (
 from harness.core.capability import Capability
 from harness.core.cases import Case
 from harness.core.configuration import Configuration
-from harness.core.mode_texts import only_mode
+from harness.core.mode_texts import MAXN, only_mode
 from harness.core.power_modes import NamedMode, PowerMode, PowerModeSpace
 from harness.core.profiles import Profile
 
@@ -95,6 +95,9 @@ class RealDevice(Device, Protocol):
     def set_case(self, case: Case) -> Dict[str, Any]:
         """Set a case's power mode and clocks; return the device's conditions with what was read back."""
 
+    def as_found(self, case: Case) -> Dict[str, Any]:
+        """Set nothing; return the device's conditions with the power mode and the DVFS state that are in effect."""
+
 
 class SelfProfiling(Device, Protocol):
     """A device that has minibatches of its own: a simulated board, a replayed corpus."""
@@ -121,6 +124,12 @@ def named_mode(device: Device, text: str, workload: str = "") -> NamedMode:
     An unknown name is an UnknownNameError, a text that means several modes an InvalidValueError.
     """
     return only_mode(text, device.power_modes(text, workload))
+
+
+def name_mode(device: Device, mode: PowerMode) -> NamedMode:
+    """A mode in effect under its name on a device: `maxn` if it is that, else its values."""
+    greatest = named_mode(device, MAXN)
+    return greatest if greatest.mode == mode else NamedMode(mode.name, mode)
 
 
 def limits_of(device: Device) -> Tuple[int, ...]:

@@ -216,9 +216,9 @@ def summarise(
         e2e_s = ms_to_s(sum(times_ms))
         figures.update(
             _times(times_ms),
-            fetch_stall_ms=float(np.median([minibatch.stall_ms for minibatch in clean])),
-            compute_ms=float(np.median([minibatch.compute_ms for minibatch in clean])),
-            overhead_ms=float(np.median([overhead_ms(minibatch) for minibatch in clean])),
+            fetch_stall_ms=_median_of_known([minibatch.stall_ms for minibatch in clean]),
+            compute_ms=_median_of_known([minibatch.compute_ms for minibatch in clean]),
+            overhead_ms=_median_of_known([overhead_ms(minibatch) for minibatch in clean]),
             e2e_s=e2e_s,
             samples_per_s=len(clean) * batch_size / e2e_s if e2e_s > 0 else None,
         )
@@ -226,6 +226,11 @@ def summarise(
     if whole_epochs:
         figures.update(_epochs(epoch_sums(minibatches), telemetry.series.get(POWER_CHANNEL, NO_SERIES)))
     return figures
+
+
+def _median_of_known(times_ms: Sequence[float]) -> Optional[float]:
+    """The median; None if a time is unknown: a minibatch of which the loop did not show its fetch stall."""
+    return None if np.isnan(times_ms).any() else float(np.median(times_ms))
 
 
 def summarise_idle(telemetry: Telemetry, start_s: float, end_s: float) -> Dict[str, Optional[float]]:

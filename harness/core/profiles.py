@@ -16,6 +16,14 @@ from harness.core.cases import Case
 FIRST, SETTLING, CLEAN = "first", "settling", "clean"
 
 
+TRAINED_BY = "trained_by"
+"""The condition that says what ran the minibatches if not the suite's own loop; such profiles compare with their like
+only."""
+
+CALLER = "caller"
+"""As `TRAINED_BY`: a loop of the user's own, measured by `measuring`."""
+
+
 def wall_clock() -> str:
     """The current time, as ISO 8601 with offset."""
     return datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="milliseconds")
@@ -28,13 +36,13 @@ class Minibatch(NamedTuple):
     stall + compute + framework overhead = E2E.
     """
 
-    epoch: int  # from 0 on
+    epoch: int  # from 0 on; in a loop of the user's own, the stretch without a pause
     # number in the profile, from 0 on
     index: int  # type: ignore[assignment]  # a tuple has a method of that name
     phase: str  # `first` of the profile, `settling` before power settled, or `clean`, which counts
     start_s: float  # when it began, in seconds of the monotonic clock
-    stall_ms: float  # fetch stall
-    compute_ms: float  # forward, backward and optimizer step
+    stall_ms: float  # fetch stall; NaN if a loop of the user's own does not show it
+    compute_ms: float  # forward, backward and optimizer step; NaN likewise
     e2e_ms: float  # from the end of the previous minibatch to the end of this one
 
 

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import functools
 import hashlib
 import math
@@ -28,7 +29,7 @@ from harness.core.boards import is_board, load_board
 from harness.core.capability import Capability
 from harness.core.cases import DVFS, STATIC, Case
 from harness.core.configuration import Configuration
-from harness.core.device import Identity
+from harness.core.device import Identity, name_mode
 from harness.core.environment import cpu_model, memory_bytes
 from harness.core.errors import CannotRunError, ControlError, HarnessError
 from harness.core.metrics import POWER_CHANNEL
@@ -244,6 +245,26 @@ class HostDevice:
     def set_case(self, case: Case) -> Dict[str, Any]:
         """Set a case's power mode and clocks, and return the conditions with what was read back."""
         return self._describe(case, self.apply(case.power_mode.mode, case.settings.clocks))
+
+    def as_found(self, case: Case) -> Dict[str, Any]:
+        """The conditions of a case for which nothing is set: the power mode and whether DVFS is on, as found.
+
+        Clocks are the highest that are allowed now.
+        """
+        cores = len(self._allowed_cpus if self.is_emulated else self._affinity.read())
+        mode = name_mode(self, PowerMode(cores, self._highest_allowed_khz(), UNKNOWN_KHZ, UNKNOWN_KHZ))
+        clocks = DVFS if self._moves_clocks() else STATIC
+        settings = dataclasses.replace(case.settings, clocks=clocks)
+        described = self._describe(dataclasses.replace(case, power_mode=mode, settings=settings), mode.mode)
+        return {**described, "dvfs": "on" if clocks == DVFS else "off"}
+
+    def _moves_clocks(self) -> bool:
+        """Whether DVFS may change a clock now, as far as the kernel shows; where it shows none, firmware may."""
+        try:
+            limits = self._frequency.read()
+        except ControlError:
+            return True
+        return not limits or any(low != high for low, high in limits.values())
 
     def temperature_limits_c(self, most_c: Optional[float]) -> Dict[str, float]:
         """The requested limit for all channels; trip points of a host are ignored, as some firmwares invent them."""

@@ -33,7 +33,7 @@ from harness.board.thermal import temperature_limits_c
 from harness.core.capability import Capability
 from harness.core.cases import IDLE, STATIC, Case
 from harness.core.configuration import NOT_FRESH, REQUIRED, Configuration
-from harness.core.device import Identity
+from harness.core.device import Identity, name_mode
 from harness.core.environment import memory_bytes
 from harness.core.errors import CannotRunError, ControlError, SourceUnavailableError
 from harness.core.mode_texts import parse_power_modes
@@ -310,6 +310,17 @@ class JetsonDevice:
             "dvfs": self._control.dvfs(),
             **self._free_memory(case),
             "fan_set_pwm": FULL_PWM if self._control.works(self._control.fan) else None,
+            "uptime_s": self._uptime_s(),
+        }
+
+    def as_found(self, case: Case) -> Dict[str, Any]:
+        """The conditions of a case for which nothing is set: the power mode and whether DVFS is on, as found."""
+        mode, unknown = self._control.read()
+        named = name_mode(self, mode)
+        return {
+            **self.conditions(case.in_mode(named)),
+            "power_mode_not_told": unknown,
+            "dvfs": self._control.dvfs(),
             "uptime_s": self._uptime_s(),
         }
 

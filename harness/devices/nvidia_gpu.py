@@ -15,7 +15,7 @@ from harness.board.source import SourceSpec
 from harness.core.capability import Capability
 from harness.core.cases import DVFS, STATIC, Case
 from harness.core.configuration import Configuration
-from harness.core.device import Identity
+from harness.core.device import Identity, name_mode
 from harness.core.errors import CannotRunError, ControlError
 from harness.core.power_modes import UNKNOWN_KHZ, PowerMode, PowerModeSpace
 from harness.core.units import khz_to_mhz, w_to_mw
@@ -119,6 +119,16 @@ class NvidiaGpuDevice(HostDevice):
             "driver": self._gpu.driver,
             "gpu_power_limit_mw": self._knob.read()["power_limit_mw"],
         }
+
+    def as_found(self, case: Case) -> Dict[str, Any]:
+        """As of the host, with the highest clocks of the GPU if this user may set them; locked ones cannot be read."""
+        found = super().as_found(case)
+        space = self.power_mode_space()
+        mode = PowerMode(**found["power_mode"])._replace(gpu_khz=space.gpu_khz[-1], mem_khz=space.mem_khz[-1])
+        return {**found, "power_mode": mode._asdict(), "power_mode_name": name_mode(self, mode).name}
+
+    def _moves_clocks(self) -> bool:
+        return True
 
     def set_case(self, case: Case) -> Dict[str, Any]:
         limit_w = case.settings.power_limit_w

@@ -22,8 +22,8 @@ from harness.core.cases import (
     workers_and_storage,
 )
 from harness.core.files import read_toml
-from harness.core.metrics import POWER_CHANNEL, STABLE_TOLERANCE, between, end_s
-from harness.core.profiles import CLEAN, NO_SERIES, Minibatch, Profile, Telemetry
+from harness.core.metrics import MIN_POWER_SAMPLES, POWER_CHANNEL, STABLE_TOLERANCE, between, end_s
+from harness.core.profiles import CALLER, CLEAN, NO_SERIES, TRAINED_BY, Minibatch, Profile, Telemetry
 from harness.core.units import bytes_to_mb
 from harness.workloads.data.data_set import IN_MEMORY
 
@@ -34,6 +34,7 @@ KINDS = ("ssd", "hdd", "sd", "emmc", "ram")  # names of storage that state the k
 NOISY_SHARE = 0.2  # an interquartile range above this share of the median is flagged
 BATCHES_WAITING = 2  # one batch may fill up while another waits for a training minibatch; more is a growing queue
 CAPPED = "gpu_power_capped_share"  # of a discrete GPU: its power limit holds it down
+UNSYNCHRONISED_SHARE = 0.1  # of the minibatches of a loop; more are flagged
 RPM_SHARE = 0.1  # nvfancontrol's own tolerance is 100 turns of some 1,000 to 3,000
 COLD_SHARE, WARM_SHARE = 0.05, 0.95  # residency that still counts as cold and as warm
 
@@ -100,8 +101,9 @@ def find_flags(profile: Profile) -> List[str]:
         *_cut_and_noise(case, conditions, minibatches, aggregates),
         *_telemetry_gaps(telemetry),
         *_power(conditions, telemetry, aggregates),
-        *_data(case, conditions, minibatches),
-        *_storage(workers_and_storage(case)[1], conditions),
+        *(_own_loop(case, conditions, telemetry, aggregates) if conditions.get(TRAINED_BY) == CALLER else ()),
+        *(() if conditions.get(TRAINED_BY) else _data(case, conditions, minibatches)),
+        *(() if conditions.get(TRAINED_BY) else _storage(workers_and_storage(case)[1], conditions)),
         *([f"rough: {_SCALED.format(conditions['scaled_from'])}"] if conditions.get("scaled_from") else []),
         # inference and simulated boards have no loss
         *(["diverged: the loss is not a finite number any more"] if conditions.get("last_loss", 0.0) is None else []),
@@ -135,7 +137,8 @@ def stretch(profile: Profile) -> Tuple[float, float]:
         start, lasted_s = profile.minibatches[0].start_s, profile.aggregates["e2e_s"]
         assert lasted_s is not None, "`summarise_concurrent` measures it"
         return start, start + lasted_s
-    return profile.counted[0].start_s, end_s(profile.counted[-1])
+    counted = profile.counted or profile.minibatches  # a loop of the user's own may end before any counts
+    return counted[0].start_s, end_s(counted[-1])
 
 
 def _disturbance(case: Case, start: float, end: float, telemetry: Telemetry) -> Iterator[str]:
@@ -216,6 +219,27 @@ def _cut_and_noise(
         if share_s is not None and (limit_s is None or share_s < limit_s):
             reason = f"they took longer than {share_s:g} s, their share of the run's time budget"
         yield f"cut: {clean} of {wanted} minibatches, because {reason}"
+
+
+def _own_loop(
+    case: Case, conditions: Mapping[str, Any], telemetry: Telemetry, aggregates: Mapping[str, Optional[float]]
+) -> Iterator[str]:
+    """What a loop of the user's own may lack: it decides itself how long it runs, and when it waits for the GPU."""
+    ended_by = conditions.get("ended_by")
+    if ended_by is not None:
+        yield f"ended-early: {ended_by} ended the block"
+    clean, wanted = aggregates.get("clean_minibatches") or 0.0, case.settings.minibatches or 0
+    if clean < wanted:
+        yield f"few-minibatches: {clean:.0f} of at least {wanted} came after the first one and after power had settled"
+    elif POWER_CHANNEL in telemetry.series and (aggregates.get("power_samples") or 0.0) < MIN_POWER_SAMPLES:
+        samples = aggregates.get("power_samples") or 0.0
+        yield f"few-minibatches: they have {samples:.0f} power samples, at least {MIN_POWER_SAMPLES} make a median"
+    share = conditions.get("unsynchronised_share") or 0.0
+    if share > UNSYNCHRONISED_SHARE:
+        yield (
+            f"unsynchronised: in {share:.0%} of the minibatches the loop went on before the GPU had computed them; "
+            "their ends are those of the GPU's kernels"
+        )
 
 
 def _telemetry_gaps(telemetry: Telemetry) -> Iterator[str]:

@@ -47,13 +47,21 @@ def gpu_peak(torch: Any) -> Optional[GpuPeak]:
 class PeakMemory:
     """The peaks since this object was made, which is best before the model is.
 
-    Without `torch`, for a case that runs no network, there are no figures of the GPU.
+    Without `torch`, for a case that runs no network, there are no figures of the GPU. With `resets` false, counters of
+    this process and of torch go on: peaks of the GPU are those of the process so far, the kernel's own counts if it
+    rises, and the machine's is unknown, because the model may exist already.
     """
 
-    def __init__(self, torch: Optional[Any], root: Path) -> None:
-        gc.collect()  # what the case before left
-        self._torch = torch
+    def __init__(self, torch: Optional[Any], root: Path, resets: bool = True) -> None:
+        self.torch = torch
         self._used_before_bytes: Optional[float] = None
+        self._own_before_bytes = 0.0
+        if not resets:
+            before_bytes = own_peak_bytes()
+            self._counts_own_peak = before_bytes is not None
+            self._own_before_bytes = before_bytes or 0.0
+            return
+        gc.collect()  # what the case before left
         with contextlib.suppress(SourceUnavailableError):
             self._used_before_bytes = open_source(str(root)).read(0.0).values.get(USED)
         self._counts_own_peak = _forget_own_peak()
@@ -69,8 +77,9 @@ class PeakMemory:
         def peak(channel: str) -> Optional[float]:
             return max(telemetry.series.get(channel, NO_SERIES).values, default=None)
 
-        own = own_peak_bytes() if self._counts_own_peak else None
-        of_processes = [each for each in (peak(PROCESSES), own) if each is not None]
+        own_bytes = own_peak_bytes() if self._counts_own_peak else None
+        is_new = own_bytes is not None and own_bytes > self._own_before_bytes
+        of_processes = [each for each in (peak(PROCESSES), own_bytes if is_new else None) if each is not None]
         used, before = peak(USED), self._used_before_bytes
         figures: Dict[str, Optional[float]] = {
             **dict.fromkeys(FIGURES),
@@ -80,13 +89,14 @@ class PeakMemory:
             "zram_peak_bytes": peak(ZRAM),
         }
         where = "process_memory_peak_bytes"
-        of_gpu = None if self._torch is None else gpu_peak(self._torch)
-        if self._torch is not None and of_gpu is not None:
+        of_gpu = None if self.torch is None else gpu_peak(self.torch)
+        if self.torch is not None and of_gpu is not None:
             peaks = [of_gpu, *others]
             figures["gpu_memory_allocated_peak_bytes"] = sum(each.allocated for each in peaks)
             figures["gpu_memory_reserved_peak_bytes"] = sum(each.reserved for each in peaks)
-            is_unified = getattr(self._torch.cuda.get_device_properties(0), "is_integrated", 0)
-            where = "machine_memory_peak_bytes" if is_unified else "gpu_memory_reserved_peak_bytes"
+            is_unified = getattr(self.torch.cuda.get_device_properties(0), "is_integrated", 0)
+            counts_machine = is_unified and before is not None
+            where = "machine_memory_peak_bytes" if counts_machine else "gpu_memory_reserved_peak_bytes"
         figures["memory_peak_bytes"] = figures[where]
         return figures
 

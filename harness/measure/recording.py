@@ -14,15 +14,21 @@ import time
 from pathlib import Path
 from typing import Any, Callable, Dict, Mapping, Optional, Sequence
 
+import msgspec
+
 from harness.board.control_groups import throttled_periods
 from harness.board.sampler import SAMPLER, Sampler
+from harness.board.saved_state import default_state_dir
 from harness.board.source import SourceSpec
-from harness.core import metrics
+from harness.core import board_threshold, metrics
 from harness.core.cases import Case
+from harness.core.device import RealDevice
 from harness.core.errors import SourceUnavailableError
 from harness.core.frequency_residency import clock_use
 from harness.core.power_modes import PowerMode
 from harness.core.profiles import CLEAN, FIRST, NO_SERIES, SETTLING, Minibatch, Profile, Series, Telemetry, wall_clock
+from harness.measure.flags import find_flags
+from harness.measure.peak_memory import FIGURES as MEMORY_FIGURES
 from harness.measure.peak_memory import PeakMemory
 
 MAX_SILENCE_INTERVALS = 10  # without a sample a power sensor counts as gone; on a busy machine several may pass
@@ -101,6 +107,23 @@ class Recorder:
         return Profile(
             case, "measured", {**conditions, **own}, minibatches, telemetry, aggregates, [], self._started_at
         )
+
+
+def attribute(profile: Profile, machine: RealDevice) -> Profile:
+    """The profile as one of this device: with its provenance, and with flags."""
+    if machine.provenance != "measured":  # an emulated board's memory is this machine's
+        profile = dataclasses.replace(profile, aggregates={**profile.aggregates, **dict.fromkeys(MEMORY_FIGURES)})
+    flags = [*machine.remarks, *find_flags(profile)]
+    return dataclasses.replace(profile, provenance=machine.provenance, flags=flags)
+
+
+def own_threshold(machine: RealDevice) -> Dict[str, Any]:
+    """The threshold that the device's acceptance test stored, as a condition; empty without one."""
+    path = board_threshold.path_of(default_state_dir(), machine.name, machine.board_instance)
+    threshold = board_threshold.read(path)
+    if threshold is None or threshold.provenance != machine.provenance:
+        return {}
+    return {board_threshold.CONDITION: msgspec.to_builtins(threshold)}
 
 
 def next_phase(recorded: int, has_settled: Callable[[float], bool]) -> str:

@@ -15,17 +15,14 @@ import weakref
 from pathlib import Path
 from typing import Any, Callable, Dict, List, Optional, Sequence, cast
 
-import msgspec
-
 from harness.board.containers import container_facts, lack_of_shared_memory
 from harness.board.control_groups import ReadLimit, reads_held
 from harness.board.disk import describe
 from harness.board.lock import interrupt_kept
 from harness.board.page_cache import PageCache, residency
-from harness.board.saved_state import default_state_dir
 from harness.board.socket_meter import MOST_MW, SOCKET, SocketMeter, possible_samples
 from harness.board.thermal import refuse_heat
-from harness.core import board_threshold, cases, metrics
+from harness.core import cases, metrics
 from harness.core.cases import Case, Mix, concurrent_conditions, parse_storage, parts_of, workers_and_storage
 from harness.core.configuration import Configuration
 from harness.core.device import Device, RealDevice, Report, is_self_profiling, limits_of
@@ -39,9 +36,8 @@ from harness.measure.concurrent import measure_concurrent
 from harness.measure.contention import wait_policy
 from harness.measure.flags import find_flags, stretch
 from harness.measure.idle import METER_LOG, measure_idle
-from harness.measure.peak_memory import FIGURES as MEMORY_FIGURES
 from harness.measure.peak_memory import PeakMemory, bytes_before
-from harness.measure.recording import Instruments, Recorder
+from harness.measure.recording import Instruments, Recorder, attribute, own_threshold
 from harness.measure.rounds import Rounds, run_rounds
 from harness.measure.time_budget import Allotment
 from harness.workloads import get_workload
@@ -177,19 +173,7 @@ def run(
         profile = metered(profile, meter)
     if allotment is not None and profile.minibatch_time_ms is not None:
         allotment.learn(ms_to_s(profile.minibatch_time_ms))
-    if device.provenance != "measured":  # an emulated board's memory is this machine's
-        profile = dataclasses.replace(profile, aggregates={**profile.aggregates, **dict.fromkeys(MEMORY_FIGURES)})
-    flags = [*machine.remarks, *find_flags(profile)]
-    return dataclasses.replace(profile, provenance=device.provenance, flags=flags)
-
-
-def own_threshold(machine: RealDevice) -> Dict[str, Any]:
-    """The threshold that the device's acceptance test stored, as a condition; empty without one."""
-    path = board_threshold.path_of(default_state_dir(), machine.name, machine.board_instance)
-    threshold = board_threshold.read(path)
-    if threshold is None or threshold.provenance != machine.provenance:
-        return {}
-    return {board_threshold.CONDITION: msgspec.to_builtins(threshold)}
+    return attribute(profile, machine)
 
 
 SOCKET_SHARES = (0.95, 100.0)

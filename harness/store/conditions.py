@@ -8,6 +8,7 @@ from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence, Set, 
 
 from harness.core.cases import INSTANCE_MARK, STATIC, Case
 from harness.core.errors import StoreError
+from harness.core.profiles import TRAINED_BY
 from harness.core.terminal import counted
 
 INSTANCE = "board_instance"
@@ -31,6 +32,9 @@ CHOSEN_BY = "chosen_by"
 """What chose a profile's power mode from earlier profiles, such as a search: these modes are not a sample of the
 device's modes, and do not count for claims."""
 
+OF_AN_OWN_LOOP = (TRAINED_BY, "model_fingerprint", "data_fingerprint", "simulated_workload")
+"""What identifies a training that the suite did not run itself, besides the name that its user gave it."""
+
 KEY_LENGTH = 16
 
 MEASURED_ALREADY = "measured already under the same conditions"
@@ -51,6 +55,7 @@ def comparable_conditions(conditions: Mapping[str, Any], case: Case, provenance:
         comparable.update({name: conditions[name] for name in OF_AN_OWN_WORKLOAD if conditions.get(name) is not None})
     elif conditions.get("precision", "fp32") != "fp32":  # a workload of the suite whose precision depends on the device
         comparable["precision"] = conditions["precision"]
+    comparable.update({name: conditions[name] for name in OF_AN_OWN_LOOP if conditions.get(name) is not None})
     if conditions.get("worker_start_method", "fork") != "fork":  # a user's choice, or not Linux
         comparable["worker_start_method"] = conditions["worker_start_method"]
     if case.settings.clocks != STATIC:  # profiles from before this setting had static clocks

@@ -50,6 +50,7 @@ from harness.core.units import ms_to_s, s_to_ms
 from harness.devices.registry import open_device
 from harness.devices.simulated import SimulatedDevice
 from harness.measure.contention import report_others
+from harness.measure.holding import held
 from harness.measure.run import check
 from predictors.choose.budget import Budget, goals_of, note_out_of_reach
 from predictors.choose.device_profiler import power_sampler, workers_of, workload_name
@@ -346,7 +347,7 @@ def tuning(
             opened.apply(mode)
 
     with contextlib.ExitStack() as stack:
-        stack.enter_context(_held(opened))
+        stack.enter_context(held(opened))
         if isinstance(opened, SimulatedDevice):
             medium = storage_of(job, opened, configuration, report)
             at_maxn = named_mode(opened, MAXN)
@@ -402,17 +403,6 @@ class RehearsedTuner(OnlineTuner):
     def step(self) -> None:
         self._now_s += self._minibatch_s
         super().step()
-
-
-@contextlib.contextmanager
-def _held(device: Device) -> Iterator[None]:
-    """The device's session; its end, too, changes the CPUs that this process may use."""
-    with contextlib.ExitStack() as stack:
-        end = contextlib.ExitStack()
-        stack.push(end)  # workers are bound after the device is restored
-        stack.enter_context(device.session())
-        stack.callback(lambda: end.enter_context(workers_follow()))
-        yield
 
 
 @contextlib.contextmanager

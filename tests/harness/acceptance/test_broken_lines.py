@@ -27,7 +27,7 @@ from harness.core.configuration import Configuration
 from harness.core.errors import DependencyError
 from harness.core.profiles import Series, Telemetry
 from harness.measure.doctor import device_to_examine
-from harness.measure.run import own_threshold
+from harness.measure.recording import own_threshold
 from tests.harness.acceptance.accepted_board import accepted, add_tegrastats, booted, built, line_of
 from tests.harness.store.profile_examples import make_profile
 

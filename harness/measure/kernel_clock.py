@@ -1,0 +1,102 @@
+"""The ends of the minibatches of a user's own loop on a GPU, by CUDA events: no loop is made to wait for its kernels.
+
+    host     |-- step 1 --|-- step 2 --|-- step 3 --|          the loop calls step() at each bar
+    kernels    |---- step 1 ----|---- step 2 ----|---- ..      the event of each bar completes later
+
+A loop that waits for its kernels (`loss.item()`) calls step() when they are done: a minibatch ends then. Otherwise it
+ends with its kernels, later by a lag: the lag of the minibatch before, and what its kernels took longer than the host.
+"""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import math
+import sys
+from typing import Any, Deque, List, NamedTuple, Optional
+
+from harness.core.units import ms_to_s, s_to_ms
+
+
+class QueuedEvent(NamedTuple):
+    """A point in the queue of a GPU: the event, and when the host put it there (monotonic seconds)."""
+
+    event: Any
+    host_s: float
+
+
+class LoopStep(NamedTuple):
+    """A minibatch as the loop ran it."""
+
+    end: QueuedEvent
+    begin: QueuedEvent  # end of the previous minibatch, or the end of a pause
+    fetched: Optional[QueuedEvent]  # its batch was there; None if the loop does not show it
+    stall_s: float  # the host's wait for its batch; NaN likewise
+    later_stalls_s: float  # the part of it after `fetched`, of a minibatch of several batches
+
+
+class EndedMinibatch(NamedTuple):
+    """A minibatch by the clock of the GPU: when it began and ended (monotonic seconds), and its parts."""
+
+    begin_s: float
+    end_s: float
+    lag_s: float  # from the call of step() to its end
+    stall_ms: float  # in which the GPU waited too
+    compute_ms: float
+
+
+def gpu_in_use() -> Optional[Any]:
+    """The user's torch if it computes on a GPU already; nothing is imported or initialised here."""
+    torch = sys.modules.get("torch")
+    cuda = getattr(torch, "cuda", None)
+    is_initialized = getattr(cuda, "is_initialized", None)
+    return torch if is_initialized is not None and is_initialized() else None
+
+
+class KernelClock:
+    """Takes the steps of a loop, and gives each back once its kernels are done."""
+
+    def __init__(self, torch: Any) -> None:
+        self._torch = torch
+        self._waiting: Deque[LoopStep] = collections.deque()
+        self._end_s: Optional[float] = None  # of the last minibatch that was given back
+
+    def mark(self, host_s: float) -> QueuedEvent:
+        event = self._torch.cuda.Event(enable_timing=True)
+        event.record()
+        return QueuedEvent(event, host_s)
+
+    def add(self, step: LoopStep) -> None:
+        self._waiting.append(step)
+
+    def ended(self, waits: bool = False) -> List[EndedMinibatch]:
+        """The minibatches whose kernels have completed since the last call; with `waits` all of them.
+
+        If kernels failed, nothing more can be read: what is left is dropped.
+        """
+        ended: List[EndedMinibatch] = []
+        with contextlib.suppress(RuntimeError):  # of torch: a kernel failed, which the user's own code reports
+            if waits and self._waiting:
+                self._waiting[-1].end.event.synchronize()
+            newest = self._waiting[-1].end if self._waiting else None
+            # If the newest is done at once, the loop had waited for it: it ended with the host's call.
+            is_synchronous = newest is not None and not waits and newest.event.query()
+            while self._waiting and (is_synchronous or self._waiting[0].end.event.query()):
+                step = self._waiting.popleft()
+                latest_s = newest.host_s if is_synchronous and newest is not None else math.inf
+                ended.append(self._timed(step, latest_s))
+        return ended
+
+    def _timed(self, step: LoopStep, latest_s: float) -> EndedMinibatch:
+        """The step by its events; `latest_s` is when all kernels were done, by the host's clock."""
+        begin_s = step.begin.host_s if self._end_s is None else max(step.begin.host_s, self._end_s)
+        by_events_s = begin_s + ms_to_s(step.begin.event.elapsed_time(step.end.event))
+        end_s = min(max(step.end.host_s, by_events_s), latest_s)
+        self._end_s = end_s
+        stall_ms = compute_ms = step.stall_s
+        if step.fetched is not None:
+            later_ms = s_to_ms(step.later_stalls_s)
+            compute_ms = step.fetched.event.elapsed_time(step.end.event) - later_ms
+            first_ms = s_to_ms(step.stall_s) - later_ms
+            stall_ms = min(first_ms, step.begin.event.elapsed_time(step.fetched.event)) + later_ms
+        return EndedMinibatch(begin_s, end_s, end_s - step.end.host_s, stall_ms, compute_ms)

@@ -1,0 +1,274 @@
+"""A training loop of the user's own, measured by the suite's rules: the loop reports each minibatch by `step`.
+
+    |-- the loop's own --|-- next(loader) --|-- forward, backward, step, the loop's own --|
+                         |<- fetch stall -->|<---------------- compute ------------------>|
+    |<------------------------------------ E2E ---------------------------------------->|step()
+
+Nothing of the user's is changed: no seed, thread count, signal handler, start method or counter of torch; torch is not
+imported. A GPU's minibatches end by its own clock (`kernel_clock`).
+"""
+
+from __future__ import annotations
+
+import array
+import contextlib
+import math
+import os
+import time
+from typing import Any, Callable, Dict, Iterable, Iterator, List, NamedTuple, Optional, TypeVar
+
+import numpy as np
+
+from harness.core import metrics
+from harness.core.cases import Case
+from harness.core.errors import InvalidValueError
+from harness.core.profiles import CLEAN, FIRST, SETTLING, Minibatch, Minibatches, Profile, Series
+from harness.core.units import ms_to_s, mwh_to_j, s_to_ms
+from harness.measure.kernel_clock import EndedMinibatch, KernelClock, QueuedEvent, LoopStep, gpu_in_use
+from harness.measure.recording import Recorder, next_phase
+
+Batch = TypeVar("Batch")
+
+LAG_SHARE, LAG_S = 0.05, 0.001
+"""A GPU that ends a minibatch later than its loop by more than both was not waited for; the share is of the median."""
+
+
+class StepFigures(NamedTuple):
+    """Figures of some minibatches in a row, for a log while training runs."""
+
+    minibatches: int
+    time_s: float  # of a minibatch, their mean
+    power_w: Optional[float]  # mean power; None without a sensor, or as long as its samples do not cover them
+    energy_j: Optional[float]  # of all of them together; None likewise
+
+
+class OwnLoop:
+    """What the loop calls. This one measures nothing: it is that of a training's further processes."""
+
+    def __init__(self) -> None:
+        self.profile: Optional[Profile] = None  # after the block; None in a further process of the same training
+        self.minibatches = 0  # reported so far
+
+    def step(self, samples: Optional[int] = None) -> None:
+        """Report that a minibatch has ended; `samples` are those in it, by default the block's `batch_size`."""
+
+    def fetch(self, loader: Iterable[Batch]) -> Iterator[Batch]:
+        """The batches of a loader; the waits for them count as fetch stall, the time between two passes not at all."""
+        yield from loader
+
+    @contextlib.contextmanager
+    def fetching(self) -> Iterator[None]:
+        """The block waits for a batch: its time counts as fetch stall."""
+        yield
+
+    @contextlib.contextmanager
+    def paused(self) -> Iterator[None]:
+        """The block does not train (an evaluation, a checkpoint): neither its time nor its energy counts."""
+        yield
+
+    def figures(self, since: int = 0) -> Optional[StepFigures]:
+        """Time, power and energy of the minibatches from number `since` on (from 0 on); None if there are none."""
+        return None
+
+
+class CountedLoop(OwnLoop):
+    """A loop whose steps count, in the process that began it; a forked worker's copy does nothing."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._owner = os.getpid()
+
+    @property
+    def is_owner(self) -> bool:
+        """Whether this process began the loop, and is not a fork of it."""
+        return os.getpid() == self._owner
+
+    def step(self, samples: Optional[int] = None) -> None:
+        if not self.is_owner:
+            return
+        if samples is not None and not samples >= 1:
+            raise InvalidValueError(f"samples must be at least 1, got {samples}")
+        self._count(samples)
+        self.minibatches += 1
+
+    def _count(self, samples: Optional[int]) -> None:
+        """Take in a minibatch that has just ended."""
+
+
+class MeasuredLoop(CountedLoop):
+    """Measures a loop on this machine, between `start` and `stop`, with a recorder that runs."""
+
+    def __init__(self, recorder: Recorder, batch_size: int) -> None:
+        super().__init__()
+        self._recorder = recorder
+        self._batch_size = batch_size
+        self._has_settled: Optional[Callable[[float], bool]] = None
+        # of each minibatch; compact, as a training has millions
+        self._times = {name: array.array("d") for name in ("start_s", "stall_ms", "compute_ms", "e2e_ms", "lag_s")}
+        self._epochs, self._samples = array.array("q"), array.array("q")
+        self._settling_ends: Optional[int] = None  # number of the first minibatch that counts
+        self._epoch = 0
+        self._clock: Optional[KernelClock] = None
+        self._look_for_gpu()
+        self._resume()
+
+    def _resume(self) -> None:
+        """The next minibatch begins now."""
+        self._begin = self._mark(time.monotonic())
+        self._fetched: Optional[QueuedEvent] = None
+        self._stall_s = 0.0
+        self._is_fresh = True  # nothing was measured since
+
+    def _mark(self, now_s: float) -> QueuedEvent:
+        return QueuedEvent(None, now_s) if self._clock is None else self._clock.mark(now_s)
+
+    def _pause_over(self) -> None:
+        if not self._is_fresh:
+            self._epoch += 1
+        self._resume()
+
+    def fetch(self, loader: Iterable[Batch]) -> Iterator[Batch]:
+        if not self.is_owner:
+            yield from loader
+            return
+        self._pause_over()
+        batches: Optional[Iterator[Batch]] = None
+        while True:
+            with self.fetching():
+                batches = iter(loader) if batches is None else batches  # starts the workers
+                try:
+                    batch = next(batches)
+                except StopIteration:
+                    return
+            yield batch
+
+    @contextlib.contextmanager
+    def fetching(self) -> Iterator[None]:
+        if not self.is_owner:
+            yield
+            return
+        self._watch_power()
+        asked_s = time.monotonic()
+        yield
+        fetched_s = time.monotonic()
+        self._stall_s += fetched_s - asked_s
+        if self._fetched is None:
+            self._fetched = self._mark(fetched_s)
+            self._first_stall_s = self._stall_s
+
+    @contextlib.contextmanager
+    def paused(self) -> Iterator[None]:
+        yield
+        if self.is_owner:
+            self._pause_over()
+
+    def _watch_power(self) -> None:
+        if self._has_settled is None:
+            self._has_settled = self._recorder.power_watch().has_settled
+
+    def _count(self, samples: Optional[int]) -> None:
+        now_s = time.monotonic()
+        self._watch_power()
+        assert self._has_settled is not None
+        if self._settling_ends is None and next_phase(self.minibatches, self._has_settled) == CLEAN:
+            self._settling_ends = self.minibatches
+        self._epochs.append(self._epoch)
+        self._samples.append(self._batch_size if samples is None else samples)
+        end = self._mark(now_s)
+        if self._clock is None:
+            self._keep(self._on_host(now_s))
+        else:
+            later_stalls_s = 0.0 if self._fetched is None else self._stall_s - self._first_stall_s
+            stall_s = math.nan if self._fetched is None else self._stall_s
+            self._clock.add(LoopStep(end, self._begin, self._fetched, stall_s, later_stalls_s))
+            for ended in self._clock.ended():
+                self._keep(ended)
+        self._begin, self._fetched, self._stall_s, self._is_fresh = end, None, 0.0, False
+        if self._clock is None:
+            self._look_for_gpu()
+            self._begin = self._mark(now_s)
+
+    def _on_host(self, now_s: float) -> EndedMinibatch:
+        if self._fetched is None:
+            return EndedMinibatch(self._begin.host_s, now_s, 0.0, math.nan, math.nan)
+        compute_s = now_s - self._fetched.host_s - (self._stall_s - self._first_stall_s)
+        return EndedMinibatch(self._begin.host_s, now_s, 0.0, s_to_ms(self._stall_s), s_to_ms(compute_s))
+
+    def _look_for_gpu(self) -> None:
+        """Time by the GPU from now on if torch uses one: CUDA begins with the first tensor."""
+        torch = gpu_in_use()
+        if torch is not None:
+            self._clock = KernelClock(torch)
+
+    def _keep(self, ended: EndedMinibatch) -> None:
+        e2e_ms = s_to_ms(ended.end_s - ended.begin_s)
+        values = (ended.begin_s, ended.stall_ms, ended.compute_ms, e2e_ms, ended.lag_s)
+        for column, value in zip(self._times.values(), values):
+            column.append(value)
+
+    def finish(self) -> None:
+        """Stop recording; wait for the kernels of the last minibatches."""
+        if self._clock is not None:
+            for ended in self._clock.ended(waits=True):
+                self._keep(ended)
+        self._recorder.stop()
+        self._recorder.memory.torch = gpu_in_use()
+
+    def profile_of(self, case: Case, conditions: Dict[str, Any]) -> Optional[Profile]:
+        """The profile of what was measured, without flags; None without a minibatch."""
+        minibatches = self._rows()
+        if not len(minibatches):
+            return None
+        is_clean = minibatches.columns["phase"] == CLEAN
+        samples = np.frombuffer(self._samples, "q")[: len(minibatches)]
+        batch_size = float(np.mean(samples[is_clean] if is_clean.any() else samples))
+        own = {**conditions, **self._lags(minibatches)}
+        return self._recorder.profile(case, own, minibatches, batch_size)
+
+    def _rows(self) -> Minibatches:
+        """The minibatches that have ended; kernels of the last ones may be running."""
+        start_s, stall_ms, compute_ms, e2e_ms, _ = (np.array(column) for column in self._times.values())
+        count = len(start_s)
+        phases = np.full(count, CLEAN, f"U{len(SETTLING)}")
+        phases[: self._settling_ends] = SETTLING
+        phases[:1] = FIRST
+        epochs = np.array(self._epochs)[:count]
+        columns = (epochs, np.arange(count), phases, start_s, stall_ms, compute_ms, e2e_ms)
+        return Minibatches(dict(zip(Minibatch._fields, columns)))
+
+    def _lags(self, minibatches: Minibatches) -> Dict[str, Any]:
+        """The share of minibatches whose kernels the loop did not wait for; nothing without a GPU."""
+        if self._clock is None:
+            return {}
+        is_counted = minibatches.columns["phase"] != FIRST
+        if not is_counted.any():
+            return {}
+        median_ms = float(np.median(minibatches.columns["e2e_ms"][is_counted]))
+        least_s = max(LAG_S, LAG_SHARE * ms_to_s(median_ms))
+        lags_s = np.array(self._times["lag_s"])[is_counted]
+        return {"unsynchronised_share": float(np.mean(lags_s > least_s))}
+
+    def figures(self, since: int = 0) -> Optional[StepFigures]:
+        self._recorder.sampler.poll()
+        power = self._recorder.sampler.series(metrics.POWER_CHANNEL)
+        return figures_of(self._rows(), power, since)
+
+
+def figures_of(minibatches: Minibatches, power: Optional[Series], since: int) -> Optional[StepFigures]:
+    """Time, power and energy of the minibatches from number `since` on; None if there are none."""
+    chosen = {name: column[since:] for name, column in minibatches.columns.items()}
+    count = len(chosen["index"])
+    if not count:
+        return None
+    energies_mwh: List[Optional[float]] = []
+    ends_s = chosen["start_s"] + ms_to_s(chosen["e2e_ms"])
+    for epoch in np.unique(chosen["epoch"]):
+        is_in = chosen["epoch"] == epoch
+        start_s, end_s = float(chosen["start_s"][is_in].min()), float(ends_s[is_in].max())
+        energies_mwh.append(None if power is None else metrics.energy_mwh(*power, start_s, end_s))
+    total_mwh = metrics.total(energies_mwh)
+    seconds = ms_to_s(float(chosen["e2e_ms"].sum()))
+    if total_mwh is None or not seconds > 0:
+        return StepFigures(count, seconds / count, None, None)
+    energy_j = mwh_to_j(total_mwh)
+    return StepFigures(count, seconds / count, energy_j / seconds, energy_j)

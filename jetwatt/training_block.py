@@ -1,0 +1,109 @@
+"""`with measuring(...)`: profiles the training that a script has anyway.
+
+    import jetwatt
+
+    with jetwatt.measuring("host", workload="my-run", results="r.sqlite", batch_size=16) as run:
+        for batch in run.fetch(loader):
+            train_step(batch)
+            run.step()
+    print(run.profile.minibatch_time_ms, run.profile.power_mw)
+
+The module is not named after the call: an attribute of the package is either.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import uuid
+from pathlib import Path
+from typing import Any, Iterator, Optional, Union
+
+from harness.core.cases import STATIC
+from harness.core.configuration import FILE_NAME, load_configuration
+from harness.core.device import Device
+from harness.core.environment import describe_environment
+from harness.core.errors import HarnessError
+from harness.core.notes import note
+from harness.devices.registry import open_device
+from harness.measure.fingerprint import fingerprints
+from harness.measure.own_loop import OwnLoop
+from harness.measure.own_training import OwnTraining, is_main_process, measured_training
+from harness.store.results import ResultsStore
+
+
+@contextlib.contextmanager
+def measuring(
+    device: Union[str, Device],
+    *,
+    workload: str,
+    batch_size: int,
+    results: Union[str, Path, None] = None,
+    model: Any = None,
+    data: Any = None,
+    hold: bool = False,
+    power_mode: Optional[str] = None,
+    clocks: str = STATIC,
+    simulated_workload: Optional[str] = None,
+) -> Iterator[OwnLoop]:
+    """Measure the training in the block: `step()` belongs after each minibatch, `fetch(loader)` around the loader.
+
+    Of your process nothing is changed: no seed, thread count, signal handler or counter of torch. However the block
+    ends, `profile` has what was measured; after an error or Ctrl-C it is flagged, and the error goes on. Further
+    processes of the same training (other ranks, DataLoader workers) measure nothing, and their `profile` is None.
+
+    Args:
+        device: `host`, a board's name, or `sim:BOARD` to rehearse: each minibatch counts as one on that board.
+        workload: the name of your training; profiles of one name are compared with each other.
+        batch_size: samples per minibatch, unless `step(samples=...)` says otherwise.
+        results: the results file that the profile is added to; None stores nothing.
+        model: your torch module, or a text; only profiles of an equal one are compared.
+        data: your data set, DataLoader or the Path of the files, or a text; likewise.
+        hold: whether to lock the device, set its power mode and clocks, and restore it after the block. If not, the
+            power mode and whether DVFS is on are recorded as found.
+        power_mode: the mode to hold; None for `maxn`.
+        clocks: `static` holds the clocks of that mode, `dvfs` lets them go lower.
+        simulated_workload: a workload of the suite that a simulated board runs in place of yours.
+
+    Raises:
+        CannotRunError: the device cannot be measured here.
+        ControlError: a device to hold is in use, or its mode cannot be set.
+        StoreError: the results file cannot be written.
+        InvalidValueError: an argument is of the wrong kind.
+    """
+    if not is_main_process():
+        yield OwnLoop()
+        return
+    identity = fingerprints(model, data)
+    training = OwnTraining(workload, batch_size, identity, hold, power_mode, clocks, simulated_workload)
+    training.check()
+    configuration = load_configuration(Path(FILE_NAME))
+    opened = open_device(device, configuration) if isinstance(device, str) else device
+    if results is not None:
+        ResultsStore(results).close()  # refused before anything is measured
+    directory = data if isinstance(data, Path) else Path.cwd()
+    loop: Optional[OwnLoop] = None
+    is_failing = True
+    try:
+        with measured_training(training, opened, configuration, directory) as loop:
+            yield loop
+        is_failing = False
+    finally:
+        if loop is not None:
+            _keep(loop, results, is_failing)
+
+
+def _keep(loop: OwnLoop, results: Union[str, Path, None], is_failing: bool) -> None:
+    """Store the profile; an error of that does not replace one that ends the block."""
+    if loop.profile is None:
+        if not is_failing:
+            note("no minibatch was measured: call step() after each one")
+        return
+    if results is None:
+        return
+    try:
+        with ResultsStore(results) as store:
+            store.add(loop.profile, describe_environment(), uuid.uuid4().hex)
+    except HarnessError as error:
+        if not is_failing:
+            raise
+        note(f"the profile is not stored: {error}")
