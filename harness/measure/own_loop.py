@@ -24,7 +24,7 @@ from harness.core.cases import Case
 from harness.core.errors import InvalidValueError
 from harness.core.profiles import CLEAN, FIRST, SETTLING, Minibatch, Minibatches, Profile, Series
 from harness.core.units import ms_to_s, mwh_to_j, s_to_ms
-from harness.measure.kernel_clock import EndedMinibatch, KernelClock, QueuedEvent, LoopStep, gpu_in_use
+from harness.measure.kernel_clock import EndedMinibatch, KernelClock, LoopStep, QueuedEvent, gpu_in_use
 from harness.measure.recording import Recorder, next_phase
 
 Batch = TypeVar("Batch")

@@ -1,0 +1,268 @@
+"""A loop of the user's own, in the time of a clock that the test sets: what counts as stall, compute, pause and lag."""
+
+from __future__ import annotations
+
+import math
+import os
+import sys
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from harness.core.errors import InvalidValueError
+from harness.core.profiles import CLEAN, FIRST, SETTLING, Series
+from harness.measure import kernel_clock, own_loop
+from harness.measure.own_loop import MeasuredLoop, OwnLoop, figures_of
+
+
+class Now:
+    """The time of a test, in seconds."""
+
+    def __init__(self):
+        self.s = 100.0
+
+    def wait(self, seconds):
+        self.s += seconds
+
+
+class StandInRecorder:
+    """Takes the minibatches of a loop; power has settled `settled_after_s` after the loop began to watch it."""
+
+    def __init__(self, now, settled_after_s=0.0, power=None):
+        self.now, self.settled_after_s = now, settled_after_s
+        self.sampler = SimpleNamespace(poll=lambda: 0, series=lambda channel: power)
+        self.memory = SimpleNamespace(torch=None)
+
+    def power_watch(self):
+        from_s = self.now.s + self.settled_after_s
+        return SimpleNamespace(has_settled=lambda now_s: self.now.s >= from_s)
+
+    def stop(self):
+        pass
+
+    def profile(self, case, conditions, minibatches, batch_size):
+        self.conditions, self.batch_size = conditions, batch_size
+        return minibatches
+
+
+@pytest.fixture
+def now(monkeypatch):
+    now = Now()
+    monkeypatch.setattr(own_loop, "time", SimpleNamespace(monotonic=lambda: now.s))
+    return now
+
+
+def finished(loop):
+    loop.finish()
+    return loop.profile_of(None, {})
+
+
+def test_a_fetch_is_stall_the_rest_compute_and_the_first_minibatch_and_those_before_power_settled_do_not_count(now):
+    loop = MeasuredLoop(StandInRecorder(now, settled_after_s=0.25), 4)
+
+    def batches():
+        for _ in range(4):
+            now.wait(0.03)
+            yield "batch"
+
+    for batch in loop.fetch(batches()):
+        assert batch == "batch"
+        now.wait(0.07)
+        loop.step()
+    minibatches = finished(loop)
+    assert [each.stall_ms for each in minibatches] == pytest.approx([30.0] * 4)
+    assert [each.compute_ms for each in minibatches] == pytest.approx([70.0] * 4)
+    assert [each.e2e_ms for each in minibatches] == pytest.approx([100.0] * 4)
+    assert [each.phase for each in minibatches] == [FIRST, SETTLING, CLEAN, CLEAN]
+
+
+def test_without_a_fetch_the_stall_is_unknown_and_not_zero(now):
+    loop = MeasuredLoop(StandInRecorder(now), 4)
+    for _ in range(3):
+        now.wait(0.1)
+        loop.step()
+    minibatches = finished(loop)
+    assert all(math.isnan(each.stall_ms) and math.isnan(each.compute_ms) for each in minibatches)
+    assert [each.e2e_ms for each in minibatches] == pytest.approx([100.0] * 3)
+
+
+def test_a_minibatch_of_several_batches_adds_up_their_stalls(now):
+    loop = MeasuredLoop(StandInRecorder(now), 4)
+    for _ in range(2):
+        for _ in range(2):
+            with loop.fetching():
+                now.wait(0.01)
+            now.wait(0.02)
+        loop.step()
+    minibatches = finished(loop)
+    assert [each.stall_ms for each in minibatches] == pytest.approx([20.0] * 2)
+    assert [each.compute_ms for each in minibatches] == pytest.approx([40.0] * 2)
+
+
+def test_neither_a_pause_nor_the_time_between_two_passes_counts(now):
+    power = Series(tuple(np.arange(99.0, 140.0, 0.5)), (10_000.0,) * 82)
+    loop = MeasuredLoop(StandInRecorder(now, power=power), 4)
+    for _ in range(2):
+        for _ in loop.fetch(range(2)):
+            now.wait(1.0)
+            loop.step()
+        now.wait(5.0)  # an evaluation between two passes
+    with loop.paused():
+        now.wait(7.0)
+    now.wait(1.0)
+    loop.step()
+    figures = loop.figures()
+    minibatches = finished(loop)
+    assert [each.e2e_ms for each in minibatches] == pytest.approx([1000.0] * 5)
+    assert [each.epoch for each in minibatches] == [0, 0, 1, 1, 2]
+    assert figures.minibatches == 5
+    assert figures.power_w == pytest.approx(10.0)
+    assert figures.energy_j == pytest.approx(50.0)
+    assert loop.figures(since=5) is None
+
+
+def test_figures_without_power_have_their_time(now):
+    loop = MeasuredLoop(StandInRecorder(now), 4)
+    now.wait(0.5)
+    loop.step()
+    assert loop.figures() == (1, 0.5, None, None)
+
+
+def test_samples_that_a_step_reports_are_counted(now):
+    recorder = StandInRecorder(now)
+    loop = MeasuredLoop(recorder, 4)
+    for samples in (4, 4, None, 1):
+        now.wait(0.1)
+        loop.step(samples)
+    finished(loop)
+    assert recorder.batch_size == pytest.approx(3.0)  # 4, 4 and 1 count; the first minibatch does not
+    with pytest.raises(InvalidValueError, match="samples must be at least 1"):
+        loop.step(samples=0)
+
+
+def test_a_forked_worker_does_not_count(now):
+    loop = MeasuredLoop(StandInRecorder(now), 4)
+    child = os.fork()
+    if not child:
+        loop.step()
+        list(loop.fetch([1]))
+        os._exit(loop.minibatches)
+    assert os.WEXITSTATUS(os.waitpid(child, 0)[1]) == 0
+    loop.step()
+    assert loop.minibatches == 1
+
+
+def test_the_loop_of_a_further_process_does_nothing_and_lets_everything_pass():
+    loop = OwnLoop()
+    assert list(loop.fetch([1, 2])) == [1, 2]
+    with loop.fetching(), loop.paused():
+        loop.step()
+    assert (loop.minibatches, loop.profile, loop.figures()) == (0, None, None)
+
+
+class StandInGpu:
+    """A GPU with one queue, in the test's time: kernels take their time once those before them are done."""
+
+    def __init__(self, now):
+        self.now, self.free_s = now, now.s
+        gpu = self
+
+        class Event:
+            def __init__(self, enable_timing):
+                assert enable_timing
+
+            def record(self):
+                self.done_s = max(gpu.now.s, gpu.free_s)
+
+            def query(self):
+                return gpu.now.s >= self.done_s
+
+            def synchronize(self):
+                gpu.now.s = max(gpu.now.s, self.done_s)
+
+            def elapsed_time(self, other):
+                assert self.query()
+                assert other.query(), "an event that is not done has no time"
+                return (other.done_s - self.done_s) * 1000
+
+        self.cuda = SimpleNamespace(Event=Event, is_initialized=lambda: True)
+
+    def launch(self, seconds):
+        self.free_s = max(self.now.s, self.free_s) + seconds
+
+    def wait(self):
+        self.now.s = max(self.now.s, self.free_s)
+
+
+@pytest.fixture
+def gpu(now, monkeypatch):
+    gpu = StandInGpu(now)
+    monkeypatch.setitem(sys.modules, "torch", gpu)
+    return gpu
+
+
+def train_on(gpu, now, steps, synchronises):
+    recorder = StandInRecorder(now)
+    loop = MeasuredLoop(recorder, 4)
+    for number in range(steps):
+        with loop.fetching():
+            now.wait(0.01)
+        now.wait(0.002)  # launching
+        gpu.launch(0.1)
+        if synchronises(number):
+            gpu.wait()
+        loop.step()
+    return finished(loop), recorder.conditions["unsynchronised_share"]
+
+
+def test_a_loop_that_waits_for_its_kernels_is_timed_by_their_events(gpu, now):
+    minibatches, share = train_on(gpu, now, 6, lambda number: True)
+    assert share == 0.0
+    assert [each.e2e_ms for each in minibatches] == pytest.approx([112.0] * 6)
+    assert [each.stall_ms for each in minibatches] == pytest.approx([10.0] * 6)
+    assert [each.compute_ms for each in minibatches] == pytest.approx([102.0] * 6)
+
+
+def test_a_loop_that_does_not_wait_has_the_times_of_its_kernels_and_is_noticed(gpu, now):
+    minibatches, share = train_on(gpu, now, 30, lambda number: False)
+    assert share > 0.9
+    assert [each.e2e_ms for each in minibatches][1:] == pytest.approx([100.0] * 29)
+    assert [each.stall_ms for each in minibatches][1:] == pytest.approx([0.0] * 29)  # the GPU had work meanwhile
+    assert minibatches[-1].start_s + minibatches[-1].e2e_ms / 1000 == pytest.approx(gpu.free_s)
+
+
+def test_a_loop_that_waits_now_and_then_ends_with_its_kernels(gpu, now):
+    minibatches, share = train_on(gpu, now, 20, lambda number: number % 10 == 9)
+    assert 0.5 < share < 1.0
+    assert sum(each.e2e_ms for each in minibatches) / 1000 == pytest.approx(now.s - 100.0)
+    assert all(each.e2e_ms > 0 for each in minibatches)
+
+
+def test_a_gpu_that_fails_ends_the_record_and_not_the_program(gpu, now):
+    loop = MeasuredLoop(StandInRecorder(now), 4)
+    now.wait(0.1)
+    loop.step()
+    gpu.launch(0.1)
+    loop.step()
+
+    def fail(event):
+        raise RuntimeError("CUDA error: an illegal memory access was encountered")
+
+    gpu.cuda.Event.synchronize = fail
+    assert len(finished(loop)) == 1
+
+
+def test_torch_is_not_imported_and_cuda_is_not_begun(monkeypatch):
+    monkeypatch.delitem(sys.modules, "torch", raising=False)
+    assert kernel_clock.gpu_in_use() is None
+    assert "torch" not in sys.modules
+    monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(cuda=SimpleNamespace(is_initialized=lambda: False)))
+    assert kernel_clock.gpu_in_use() is None
+
+
+def test_figures_of_no_minibatch_are_none(now):
+    loop = MeasuredLoop(StandInRecorder(now), 4)
+    assert loop.figures() is None
+    assert finished(loop) is None
+    assert figures_of(own_loop.Minibatches.of([]), None, 0) is None
