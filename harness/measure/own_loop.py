@@ -66,6 +66,9 @@ class OwnLoop:
         """The block does not train (an evaluation, a checkpoint): neither its time nor its energy counts."""
         yield
 
+    def resume(self) -> None:
+        """The next minibatch begins now: what came since the last one does not count."""
+
     def figures(self, since: int = 0) -> Optional[StepFigures]:
         """Time, power and energy of the minibatches from number `since` on (from 0 on); None if there are none."""
         return None
@@ -110,10 +113,9 @@ class MeasuredLoop(CountedLoop):
         self._epoch = 0
         self._clock: Optional[KernelClock] = None
         self._look_for_gpu()
-        self._resume()
+        self._restart()
 
-    def _resume(self) -> None:
-        """The next minibatch begins now."""
+    def _restart(self) -> None:
         self._begin = self._mark(time.monotonic())
         self._fetched: Optional[QueuedEvent] = None
         self._stall_s = 0.0
@@ -122,16 +124,18 @@ class MeasuredLoop(CountedLoop):
     def _mark(self, now_s: float) -> QueuedEvent:
         return QueuedEvent(None, now_s) if self._clock is None else self._clock.mark(now_s)
 
-    def _pause_over(self) -> None:
+    def resume(self) -> None:
+        if not self.is_owner:
+            return
         if not self._is_fresh:
             self._epoch += 1
-        self._resume()
+        self._restart()
 
     def fetch(self, loader: Iterable[Batch]) -> Iterator[Batch]:
         if not self.is_owner:
             yield from loader
             return
-        self._pause_over()
+        self.resume()
         batches: Optional[Iterator[Batch]] = None
         while True:
             with self.fetching():
@@ -159,8 +163,7 @@ class MeasuredLoop(CountedLoop):
     @contextlib.contextmanager
     def paused(self) -> Iterator[None]:
         yield
-        if self.is_owner:
-            self._pause_over()
+        self.resume()
 
     def _watch_power(self) -> None:
         if self._has_settled is None:

@@ -1,0 +1,1 @@
+"""Callbacks for the training loops of libraries, a module each; a module imports its library, so import one of them."""

@@ -1,0 +1,158 @@
+"""What the callbacks share: `measuring`, and `tuning` within a power budget, begun and ended by a library's hooks."""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+from pathlib import Path
+from typing import Any, Callable, Dict, Optional, Union
+
+from harness.core.errors import InvalidValueError
+from harness.core.profiles import Profile
+from harness.measure.own_loop import OwnLoop, StepFigures
+from jetwatt.training_block import measuring
+from predictors.choose.job import Job
+from predictors.choose.tuning import OnlineTuner, tuning
+
+UNKNOWN_BATCH = "the batch size of the training is not known"
+
+
+class PowerLog:
+    """Measures a training whose steps hooks report; with a power budget it searches for a power mode first.
+
+    Args:
+        device: as of `jetwatt.measuring`: `host`, a board, or `sim:BOARD` to rehearse.
+        workload: the name of your training in results.
+        results: the results file; None stores nothing.
+        power_budget_w: the most power in W; `tuning` searches for the fastest mode within it while training runs, and
+            what is stored begins once the mode is found. None leaves the mode.
+        hold: whether to hold the device; with a power budget it is held in any case.
+        power_mode: the mode to hold; None for `maxn`.
+        batch_size: samples per step, where the library does not show it.
+        simulated_workload: what a simulated board runs in place of your training.
+        report: receives the lines of the search.
+    """
+
+    def __init__(
+        self,
+        device: str = "host",
+        *,
+        workload: str,
+        results: Union[str, Path, None] = None,
+        power_budget_w: Optional[float] = None,
+        hold: bool = False,
+        power_mode: Optional[str] = None,
+        batch_size: Optional[int] = None,
+        simulated_workload: Optional[str] = None,
+        report: Callable[[str], None] = print,
+    ) -> None:
+        if power_budget_w is not None and (hold or power_mode is not None):
+            raise InvalidValueError("power_budget_w= searches for a power mode", "leave out hold= and power_mode=")
+        self.device, self.workload, self.results = device, workload, results
+        self.power_budget_w, self.hold, self.power_mode = power_budget_w, hold, power_mode
+        self.batch_size, self.simulated_workload, self.report = batch_size, simulated_workload, report
+        self.profile: Optional[Profile] = None  # after training
+        self._loop: Optional[OwnLoop] = None
+        self._tuner: Optional[OnlineTuner] = None
+        self._training = contextlib.ExitStack()  # what ends with the training
+        self._block = contextlib.ExitStack()  # what ends when the search does
+        self._logged = self._epoch_began = 0  # numbers of minibatches
+
+    def begin(self, batch_size: Optional[int], model: Any = None, data: Any = None) -> None:
+        """Training begins; `batch_size` is what the library shows."""
+        samples = self.batch_size or batch_size
+        if samples is None:
+            raise InvalidValueError(UNKNOWN_BATCH, "give the callback batch_size=")
+        self.end()  # a training before this one, which an error ended
+        self._options: Dict[str, Any] = {
+            "workload": self.workload,
+            "batch_size": samples,
+            "model": model,
+            "data": data if hasattr(getattr(data, "dataset", data), "__len__") else None,
+            "simulated_workload": self.simulated_workload,
+        }
+        if self.power_budget_w is None:
+            self._measure(results=self.results, hold=self.hold, power_mode=self.power_mode)
+        else:
+            simulated = self.simulated_workload or "resnet18-imagenet"
+            job = Job(simulated, batch_size=samples)
+            search = tuning(self.device, power_w=self.power_budget_w, workload=job, report=self.report)
+            self._tuner = self._training.enter_context(search)
+            self._measure(results=None)
+        atexit.register(self.end)  # libraries call no hook when an error ends the training
+
+    def _measure(self, **options: Any) -> None:
+        self._loop = self._block.enter_context(measuring(self.device, **self._options, **options))
+        self._logged = self._epoch_began = 0
+
+    def step(self, samples: Optional[int] = None) -> None:
+        """A step has ended."""
+        if self._loop is None:
+            return
+        self._loop.step(samples)
+        if self._tuner is None:
+            return
+        self._tuner.step()
+        if self._tuner.settled:
+            choice = self._tuner.close().choice
+            assert choice is not None, "a search that has settled has chosen"
+            self._tuner = None
+            self._block.close()
+            is_simulated = self.device.startswith("sim:")
+            mode = {"hold": True, "power_mode": choice.power_mode.name} if is_simulated else {}
+            self._measure(results=self.results, **mode)
+
+    @property
+    def is_searching(self) -> bool:
+        """Whether the search for a power mode goes on; the profile begins after it."""
+        return self._tuner is not None
+
+    def resume(self) -> None:
+        """What came since the last step, such as an evaluation, does not count."""
+        if self._loop is not None:
+            self._loop.resume()
+
+    def begin_epoch(self) -> None:
+        """An epoch begins."""
+        self.resume()
+        self._epoch_began = 0 if self._loop is None else self._loop.minibatches
+
+    def since_log(self) -> Dict[str, float]:
+        """Figures of a step since the last call of this, by the names under which they are logged."""
+        if self._loop is None:
+            return {}
+        figures, self._logged = self._loop.figures(self._logged), self._loop.minibatches
+        return named(figures)
+
+    def of_epoch(self) -> Dict[str, float]:
+        """The same of the epoch so far, with its energy."""
+        figures = None if self._loop is None else self._loop.figures(self._epoch_began)
+        if figures is None or figures.energy_j is None:
+            return named(figures)
+        return {**named(figures), "energy_per_epoch_j": figures.energy_j}
+
+    def end(self, error: Optional[BaseException] = None) -> None:
+        """Training has ended: make and store the profile, and restore a device that is held. Idempotent."""
+        atexit.unregister(self.end)
+        loop, self._loop, self._tuner = self._loop, None, None
+        blocks, self._block = self._block, contextlib.ExitStack()
+        training, self._training = self._training, contextlib.ExitStack()
+        with training, contextlib.suppress(_EndedError), blocks:
+            if error is not None and loop is not None:
+                raise _EndedError from error
+        if loop is not None:
+            self.profile = loop.profile
+
+
+class _EndedError(Exception):
+    """An error ended the training; the library raises it itself."""
+
+
+def named(figures: Optional[StepFigures]) -> Dict[str, float]:
+    """Figures by the names under which they are logged; what is not known is left out."""
+    if figures is None:
+        return {}
+    values = {"step_time_s": figures.time_s, "power_w": figures.power_w}
+    if figures.energy_j is not None:
+        values["energy_per_step_j"] = figures.energy_j / figures.minibatches
+    return {name: value for name, value in values.items() if value is not None}

@@ -1,0 +1,223 @@
+"""The callbacks with the real libraries, on small random networks: figures in their logs, a profile in the results."""
+
+from __future__ import annotations
+
+import csv
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from harness.core.errors import InvalidValueError
+from harness.measure.own_loop import StepFigures
+from harness.store.results import ResultsStore
+
+torch = pytest.importorskip("torch")
+
+from jetwatt.callbacks.power_log import PowerLog, named  # noqa: E402 (loads torch's users)
+
+pytestmark = [pytest.mark.training, pytest.mark.one_python]
+
+REHEARSAL = {"simulated_workload": "lenet-mnist", "results": "r.sqlite", "workload": "my-run"}
+"""Simulated boards have power on any machine."""
+
+
+@pytest.fixture(autouse=True)
+def own_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.delenv("RANK", raising=False)
+    monkeypatch.delenv("LOCAL_RANK", raising=False)
+
+
+def stored():
+    with ResultsStore("r.sqlite", read_only=True) as store:
+        return list(store.profiles())
+
+
+class Network(torch.nn.Module):
+    """Returns a loss as a model of transformers does."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = torch.nn.Linear(4, 2)
+
+    def forward(self, x, labels):
+        return {"loss": torch.nn.functional.cross_entropy(self.layer(x), labels)}
+
+
+def samples(count):
+    return [{"x": torch.rand(4), "labels": torch.tensor(number % 2)} for number in range(count)]
+
+
+def trainer_of_transformers(**options):
+    pytest.importorskip("accelerate")
+    transformers = pytest.importorskip("transformers")
+    settings = {
+        "output_dir": "out",
+        "per_device_train_batch_size": 4,
+        "gradient_accumulation_steps": 2,
+        "num_train_epochs": 2,
+        "logging_steps": 5,
+        "report_to": [],
+        "disable_tqdm": True,
+        "use_cpu": True,
+        "save_strategy": "no",
+        "eval_strategy": "epoch",
+        **options,
+    }
+    arguments = transformers.TrainingArguments(**settings)
+    return transformers.Trainer(Network(), arguments, train_dataset=samples(80), eval_dataset=samples(8))
+
+
+def test_the_log_of_transformers_has_time_power_and_energy():
+    trainer = trainer_of_transformers()
+    from jetwatt.callbacks.transformers import PowerCallback
+
+    callback = PowerCallback("sim:orin-agx", **REHEARSAL).attach(trainer)
+    seen = []
+
+    class Logger(type(trainer.callback_handler.callbacks[-1])):
+        def on_log(self, args, state, control, logs=None, **kwargs):
+            seen.append(dict(logs))
+
+    trainer.add_callback(Logger)
+    trainer.train()
+    logged = [entry for entry in trainer.state.log_history if "loss" in entry]
+    assert len(logged) == 4
+    for entry in logged:
+        assert entry["step_time_s"] > 0
+        assert entry["energy_per_step_j"] == pytest.approx(entry["power_w"] * entry["step_time_s"])
+    assert any("energy_per_epoch_j" in entry for entry in trainer.state.log_history)
+    assert [entry for entry in seen if "power_w" in entry], "a callback that logs comes later and receives them"
+    assert len(callback.profile.minibatches) == 20  # two epochs of ten steps
+    assert callback.profile.case.batch_size == 8
+    [profile] = stored()
+    assert profile.case.workload == "my-run"
+    assert profile.conditions["model_fingerprint"]
+
+
+def test_training_on_this_machine_is_measured():
+    trainer = trainer_of_transformers(eval_strategy="no")
+    from jetwatt.callbacks.transformers import PowerCallback
+
+    callback = PowerCallback(workload="my-run", results="r.sqlite").attach(trainer)
+    trainer.train()
+    assert callback.profile.provenance == "measured"
+    assert len(callback.profile.minibatches) == 20
+    [profile] = stored()
+    assert profile.minibatch_time_ms == callback.profile.minibatch_time_ms
+    assert profile.fetch_stall_ms is None  # the library's own loop fetches
+
+
+def test_within_a_power_budget_a_mode_is_searched_and_the_profile_is_of_that_mode():
+    lines = []
+    log = PowerLog("sim:orin-agx", power_budget_w=25, report=lines.append, **REHEARSAL)
+    log.begin(16)
+    while log.is_searching:
+        time.sleep(0.0002)  # the search thinks in another thread
+        log.step()
+    for _ in range(1500):
+        log.step()
+    log.end()
+    assert any("settled on" in line for line in lines)
+    assert log.profile.case.power_mode.name != "maxn"
+    assert log.profile.power_mw <= 25_000
+    assert len(log.profile.minibatches) == 1500
+    assert len(stored()) == 1
+
+
+def test_a_budget_and_a_mode_are_refused_together_as_is_an_unknown_batch_size():
+    with pytest.raises(InvalidValueError, match="power_budget_w="):
+        PowerLog(workload="my-run", power_budget_w=20, power_mode="maxn")
+    with pytest.raises(InvalidValueError, match="batch_size="):
+        PowerLog(workload="my-run").begin(None)
+
+
+def test_an_error_of_the_training_keeps_its_profile_at_the_next_begin_or_the_end_of_the_program():
+    log = PowerLog("sim:orin-agx", **REHEARSAL)
+    log.begin(16)
+    log.step()
+    log.end(ValueError("of the user"))
+    [profile] = stored()
+    assert profile.conditions["ended_by"]
+    log.begin(16)
+    log.step()
+    log.begin(16)  # without a hook at the end
+    log.step()
+    assert len(stored()) == 2
+    log.end()
+
+
+def test_figures_that_are_missing_are_not_logged():
+    assert named(None) == {}
+    assert named(StepFigures(4, 0.5, None, None)) == {"step_time_s": 0.5}
+    assert named(StepFigures(4, 0.5, 10.0, 20.0)) == {"step_time_s": 0.5, "power_w": 10.0, "energy_per_step_j": 5.0}
+
+
+def test_the_loggers_of_lightning_have_time_power_and_energy():
+    lightning = pytest.importorskip("lightning")
+    from lightning.pytorch.loggers import CSVLogger
+
+    from jetwatt.callbacks.lightning import PowerCallback
+
+    class Module(lightning.LightningModule):
+        def __init__(self):
+            super().__init__()
+            self.layer = torch.nn.Linear(4, 1)
+
+        def training_step(self, batch, batch_idx):
+            return self.layer(batch[0]).pow(2).mean()
+
+        def configure_optimizers(self):
+            return torch.optim.SGD(self.parameters(), 0.1)
+
+    loader = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(torch.rand(80, 4)), batch_size=8)
+    callback = PowerCallback("sim:orin-agx", **REHEARSAL)
+    trainer = lightning.Trainer(
+        max_epochs=2,
+        accelerator="cpu",
+        callbacks=[callback],
+        logger=CSVLogger("out"),
+        log_every_n_steps=5,
+        enable_progress_bar=False,
+        enable_checkpointing=False,
+        enable_model_summary=False,
+    )
+    trainer.fit(Module(), loader)
+    [table] = Path("out").rglob("metrics.csv")
+    with table.open() as lines:
+        rows = list(csv.DictReader(lines))
+    assert sum(bool(row["power_w"]) for row in rows) == 4
+    assert sum(bool(row["energy_per_epoch_j"]) for row in rows) == 2
+    assert len(callback.profile.minibatches) == 20
+    assert callback.profile.case.batch_size == 8
+    assert len(stored()) == 1
+
+
+def test_the_metrics_of_ultralytics_have_time_power_and_energy(tmp_path):
+    ultralytics = pytest.importorskip("ultralytics")
+    image = pytest.importorskip("PIL.Image")
+    from jetwatt.callbacks.ultralytics import PowerCallback
+
+    generator = np.random.default_rng(0)
+    for folder in ("images", "labels"):
+        (tmp_path / folder).mkdir()
+    for number in range(8):
+        pixels = generator.integers(0, 255, (32, 32, 3), dtype=np.uint8)
+        image.fromarray(pixels).save(tmp_path / "images" / f"{number}.jpg")
+        (tmp_path / "labels" / f"{number}.txt").write_text("0 0.5 0.5 0.5 0.5\n")
+    (tmp_path / "data.yaml").write_text(f"path: {tmp_path}\ntrain: images\nval: images\nnames: [thing]\n")
+    model = ultralytics.YOLO("yolov8n.yaml")
+    callback = PowerCallback("sim:orin-agx", **REHEARSAL).attach(model)
+    seen = []
+    model.add_callback("on_fit_epoch_end", lambda trainer: seen.append(dict(trainer.metrics)))
+    settings = {"epochs": 2, "imgsz": 32, "batch": 4, "workers": 0, "device": "cpu", "project": str(tmp_path)}
+    model.train(data=str(tmp_path / "data.yaml"), plots=False, save=False, verbose=False, amp=False, **settings)
+    in_epochs = [metrics for metrics in seen if "power/power_w" in metrics]
+    assert len(in_epochs) >= 2
+    assert all(metrics["power/energy_per_epoch_j"] > 0 for metrics in in_epochs)
+    assert len(callback.profile.minibatches) == 4
+    assert callback.profile.case.batch_size == 4
+    assert len(stored()) == 1
