@@ -9,7 +9,7 @@ import pytest
 from tests.pages import PROJECT, agrees, missing_line, run_page, shell_lines
 
 PARTS = ("baselines", "benchmarks", "harness", "jetwatt", "predictors", "tools", "conftest.py", "pytest.ini")
-TRAINS = ("README.md", "docs/first_figures.md", "docs/own_network.md")
+TRAINS = ("README.md", "docs/first_figures.md", "docs/own_network.md", "docs/your_training.md")
 PAGES = (*TRAINS, "docs/own_table.md", "docs/first_red_night.md")
 
 

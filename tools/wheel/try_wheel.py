@@ -63,6 +63,7 @@ EVERY_MODULE = """\
 import importlib, pkgutil, sys
 import jetwatt
 late = {"torch", "torchvision", "jtop", "tools", "jinja2", "sklearn", "matplotlib", "psutil", "transformers", "pytest"}
+late.add("lightning")
 names = [module.name for module in pkgutil.walk_packages(jetwatt.__path__, "jetwatt.")]
 loaded = 0
 for name in names:
