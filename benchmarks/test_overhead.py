@@ -11,14 +11,14 @@ from typing import Any, Callable, Iterable, List, Tuple
 
 import pytest
 
-import jetwatt
 from harness.board.sampler import Sampler
-from harness.core.cases import Case
+from harness.core.cases import STATIC, Case
 from harness.core.device import Device, named_mode
 from harness.core.mode_texts import MAXN
 from harness.core.profiles import CLEAN, FIRST, Minibatch
 from harness.core.terminal import Progress
 from harness.devices.host import HostDevice
+from harness.measure.own_training import OwnTraining, measured_training
 from harness.measure.recording import PowerWatch
 from harness.measure.run import make_ready
 from harness.options import configuration_from
@@ -69,8 +69,10 @@ def test_measuring_your_own_loop_costs_little(
     device, trainer, _, _ = _held_trainer(progress, hold_device, pytestconfig)
     blocks = Blocks(require("harness.measure.training_loop"), trainer)
 
+    training = OwnTraining("overhead", BATCH_SIZE, {}, is_held=False, power_mode=None, clocks=STATIC)
+
     def run_measured() -> None:
-        with jetwatt.measuring(device, workload="overhead", batch_size=BATCH_SIZE) as run:
+        with measured_training(training, device, configuration_from(pytestconfig), Path.cwd()) as run:
             batches = run.fetch(trainer.loader())
             for _ in range(MINIBATCHES + 1):
                 trainer.step(trainer.to_accelerator(next(batches)))
