@@ -7,6 +7,7 @@
     measure           measuring
     results           open_results, compare, history, report, record_baseline, check_baseline, check_requirements
     tables            import_table, read_corpus, check_corpus, write_corpus, load_table, simulate_corpus
+    your programs     run_command, Command
     boards            load_board, doctor, accept, restore, nvpmodel_conf, nvpmodel_modes
     your own          Workload, HostDevice, DeviceType, file_source, claim
 
@@ -26,6 +27,7 @@ _MODULES = {
     "restore": "harness.board.saved_state",
     "file_source": "harness.board.source",
     "load_board": "harness.core.boards",
+    "run_command": "harness.command_runs",
     "check_corpus": "harness.core.corpus",
     "read_corpus": "harness.core.corpus",
     "write_corpus": "harness.core.corpus",
@@ -47,6 +49,7 @@ _MODULES = {
     "openmetrics": "harness.openmetrics",
     "ResultsStore": "harness.store.results",
     "import_table": "harness.table_import",
+    "Command": "harness.workloads.command",
     "Workload": "harness.workloads.workload",
     "check_baseline": "jetwatt.judging",
     "measuring": "jetwatt.training_block",

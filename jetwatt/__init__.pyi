@@ -3,6 +3,7 @@ from typing import Dict
 from harness.acceptance.runner import accept as accept
 from harness.board.saved_state import restore as restore
 from harness.board.source import file_source as file_source
+from harness.command_runs import run_command as run_command
 from harness.core.boards import load_board as load_board
 from harness.core.corpus import check_corpus as check_corpus
 from harness.core.corpus import read_corpus as read_corpus
@@ -28,6 +29,7 @@ from harness.store.maintenance import prune_results as prune_results
 from harness.store.results import ResultsStore as ResultsStore
 from harness.store.results_file import open_results as open_results
 from harness.table_import import import_table as import_table
+from harness.workloads.command import Command as Command
 from harness.workloads.workload import Workload as Workload
 from jetwatt.judging import check_baseline as check_baseline
 from jetwatt.judging import check_requirements as check_requirements

@@ -44,6 +44,10 @@ MAY_IMPORT = {
     "harness.openmetrics": (
         *("harness.core", "harness.board", "harness.devices", "harness.measure", "harness.store", "harness.judge"),
     ),
+    "harness.command_runs": (
+        *("harness.core", "harness.stats", "harness.board", "harness.devices", "harness.workloads", "harness.measure"),
+        *("harness.store", "harness.judge"),
+    ),
     "harness.fleet": (
         *("harness.core", "harness.board", "harness.store", "harness.devices", "harness.measure", "harness.workloads"),
     ),
@@ -75,6 +79,7 @@ READ_RECORDS = {
 
 READ_PROFILES = {
     "benchmarks.test_containers": "returns the profile that a run in a container stored, as one measured outside",
+    "harness.command_runs": "hands on the profiles of power modes in which a command need not run again",
     "harness.store.frames": "makes the frames of raw series of them",
     "harness.store.results": "reads one after the other",
     "harness.judge.case_frame": "computes quantities of a stored profile as of one in memory, and holds one at a time",

@@ -14,6 +14,7 @@ COMMANDS = commands_in(
     ),
     ("nvpmodel-conf", BOARD, "print the modes of an nvpmodel conf, or write one with a mode for a power mode"),
     ("restore", BOARD, "restore what a killed run left changed"),
+    ("run", MEASURE, "measure any command from outside, in one power mode or in several, and compare it"),
     ("export", RESULTS, "write results as a corpus table"),
     ("import", RESULTS, "import external profiles into a corpus; invalid rows are reported and refused"),
     ("fleet", MEASURE, "measure a campaign on the boards of a lab, in parallel and over nights"),

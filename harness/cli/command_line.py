@@ -56,17 +56,17 @@ GROUPS: Dict[str, str] = {
 """The groups of commands, in the order of a program's `--help`."""
 
 
-class Command(NamedTuple):
+class CommandEntry(NamedTuple):
     name: str
     group: str
     help: str
     module: str
 
 
-def commands_in(package: str, *entries: Tuple[str, str, str]) -> Tuple[Command, ...]:
+def commands_in(package: str, *entries: Tuple[str, str, str]) -> Tuple[CommandEntry, ...]:
     """Commands from their name, group and help; a module is named as its command (`import_` for the keyword)."""
     return tuple(
-        Command(name, group, text, f"{package}.{name.replace('-', '_')}{'_' * keyword.iskeyword(name)}")
+        CommandEntry(name, group, text, f"{package}.{name.replace('-', '_')}{'_' * keyword.iskeyword(name)}")
         for name, group, text in entries
     )
 
@@ -77,7 +77,7 @@ class _CommandParser(argparse.ArgumentParser):
     Unknown arguments are its errors, not the program's, so that the usage shown is the command's.
     """
 
-    def __init__(self, *args: Any, command: Optional[Command] = None, **kwargs: Any) -> None:
+    def __init__(self, *args: Any, command: Optional[CommandEntry] = None, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._command = command
         self._words: Sequence[str] = ()
@@ -148,7 +148,11 @@ _UNKNOWN_CHOICE = re.compile(r"invalid choice: '(.+)' \(choose from (.+)\)")
 
 
 def run_command(
-    prog: str, description: str, commands: Sequence[Command], argv: Optional[List[str]] = None, grouped: bool = False
+    prog: str,
+    description: str,
+    commands: Sequence[CommandEntry],
+    argv: Optional[List[str]] = None,
+    grouped: bool = False,
 ) -> int:
     """Run the command that the arguments name; return its exit code. `grouped` lists the commands by group."""
     words = sys.argv[1:] if argv is None else argv
@@ -189,7 +193,7 @@ def notes_printed(options: Mapping[str, str]) -> Iterator[None]:
 
 
 def _program_parser(
-    prog: str, description: str, commands: Sequence[Command], grouped: bool
+    prog: str, description: str, commands: Sequence[CommandEntry], grouped: bool
 ) -> Tuple[argparse.ArgumentParser, Mapping[str, argparse.ArgumentParser]]:
     """The parser of a program, and those of its commands by name."""
     parser = argparse.ArgumentParser(prog=prog, description=description)

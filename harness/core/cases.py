@@ -109,8 +109,9 @@ CLOCKS = (STATIC, DVFS)
 """Clocks while a case runs (A7): `static` holds the power mode's (004 sec. 4.4), `dvfs` leaves them free below."""
 
 TRAINING, INFERENCE, CONCURRENT, IDLE = "training", "inference", "concurrent", "idle"
+COMMAND = "command"
 """Tasks of a case: training; inference (forward passes only); training while another network serves requests (E21);
-idle, which measures power while nothing runs (E10)."""
+idle, which measures power while nothing runs (E10); a command, any program from its start to its end."""
 
 LOGGING, QUIET = "idle", "idle-quiet"
 IDLE_STATES = ((LOGGING, STATIC), (QUIET, STATIC), (QUIET, DVFS))
@@ -133,7 +134,7 @@ DEFAULT_MINIBATCHES = 40  # PowerTrain sec. 2.5: fewer give no 1-s power sample 
 class CaseSettings:
     """How a case is measured; the same for all cases of a sweep."""
 
-    minibatches: Optional[int] = DEFAULT_MINIBATCHES  # clean minibatches to record; None to run whole epochs
+    minibatches: Optional[int] = DEFAULT_MINIBATCHES  # clean minibatches to record; None for another length
     epochs: Optional[int] = None  # epochs to run, epoch 0 included; None to run a number of minibatches
     cache: str = "warm"  # page cache before a case: cold, evicted, warm, as-is or drop-each-epoch
     data_scale: Optional[float] = None  # samples as a share of the real data set's; None for its own small default
@@ -149,7 +150,7 @@ class CaseSettings:
     switching_ms: Optional[float] = None  # cost of a mode change on a simulated board; real boards take what it takes
 
     def __post_init__(self) -> None:
-        if [self.minibatches, self.epochs, self.idle_s, self.duration_s].count(None) != 3:
+        if [self.minibatches, self.epochs, self.idle_s, self.duration_s].count(None) < 3:
             raise InvalidValueError("a case runs for a number of minibatches or of epochs, not both")
         for name in ("minibatches", "epochs", "idle_s", "duration_s"):
             value = getattr(self, name)
@@ -204,7 +205,7 @@ class Case:
     storage: Optional[str]  # name of a storage medium; None if a replayed corpus has no such column
     batch_size: int  # samples per minibatch
     settings: CaseSettings = CaseSettings()  # how it is measured
-    task: str = TRAINING  # `training`, `inference`, `concurrent` or `idle`
+    task: str = TRAINING  # `training`, `inference`, `concurrent`, `idle` or `command`
     inference_mode: Optional[NamedMode] = None  # of a concurrent case whose `workload` ends in `-in-MODE`
 
     def __post_init__(self) -> None:
@@ -214,10 +215,18 @@ class Case:
                 f"inference of {self.workload} carries the power mode {self.inference_mode}",
                 "make the case with concurrent_case(), or replace workload and inference_mode together",
             )
+        if self.has_no_length and self.task != COMMAND:
+            raise InvalidValueError(f"{self.task} of {self.workload} has no length", "give minibatches or epochs")
         if self.workers is not None and self.workers < 0:
             raise InvalidValueError(f"workers must be 0 or more, got {self.workers}")
         if self.batch_size < 1:
             raise InvalidValueError(f"batch_size must be at least 1, got {self.batch_size}")
+
+    @property
+    def has_no_length(self) -> bool:
+        """Whether what runs decides when it ends, as a command does."""
+        asked = self.settings
+        return asked.minibatches is asked.epochs is asked.idle_s is asked.duration_s is None
 
     def in_mode(self, named: NamedMode) -> Case:
         """The same case in another power mode of its device."""
@@ -228,11 +237,11 @@ class Case:
         """Stable and readable: `host-resnet18-cifar10-maxn-w4-ssd-bs16`.
 
         Suffixes: `-CACHE` if the cache state is not warm, `-xSCALE` for a data scale, `-inference` or `-concurrent` for
-        these tasks, `-dvfs` for free clocks, `-250w` for a power limit. A case of the task `idle` has no workers,
-        storage or batch size: `orin-agx-idle-maxn`.
+        these tasks, `-dvfs` for free clocks, `-250w` for a power limit. Cases of the tasks `idle` and `command` have no
+        workers, storage or batch size: `orin-agx-idle-maxn`, `orin-agx-train-maxn-command`.
         """
         parts = [self.device, self.workload, self.power_mode.name]
-        if self.task != IDLE:
+        if self.task not in (IDLE, COMMAND):
             parts += [] if self.workers is None else [f"w{self.workers}"]
             parts += [] if self.storage is None else [self.storage]
             parts.append(f"bs{self.batch_size}")
@@ -240,7 +249,7 @@ class Case:
                 parts.append(self.settings.cache)
             if self.settings.data_scale is not None:
                 parts.append(f"x{self.settings.data_scale:g}")
-        if self.task in (INFERENCE, CONCURRENT):
+        if self.task in (INFERENCE, CONCURRENT, COMMAND):
             parts.append(self.task)
         if self.settings.clocks != STATIC:
             parts.append(self.settings.clocks)

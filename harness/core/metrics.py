@@ -11,7 +11,7 @@ from harness.core.errors import CannotRunError
 from harness.core.files import read_toml
 from harness.core.interleaving import Interleaved
 from harness.core.profiles import NO_SERIES, Minibatch, Series, Telemetry, counted_minibatches
-from harness.core.units import ms_to_s, mws_to_mwh
+from harness.core.units import ms_to_s, mws_to_mwh, s_to_ms
 
 # The window that finds stable power is as long as power takes to settle at most (PowerTrain sec. 2.5: 2-3 s), so that
 # it cannot lie inside the transient. The means of its halves may lie apart by more than the noise of a sensor (repeated
@@ -241,6 +241,50 @@ def summarise_idle(telemetry: Telemetry, start_s: float, end_s: float) -> Dict[s
         step_mw = power_step_mw(telemetry.series, [(start_s, end_s)])
         figures.update(_sampled_power(power, step_mw), energy_mwh=energy_mwh(power.times_s, power.values))
     return figures
+
+
+def summarise_command(
+    minibatches: Sequence[Minibatch], telemetry: Telemetry, start_s: float, end_s: float
+) -> Dict[str, Optional[float]]:
+    """The aggregates of a command from its start to its end; `minibatches` are those that its output showed.
+
+    A command that ends between two samples has the next one, which the sampler takes at the command's end.
+    """
+    figures: Dict[str, Optional[float]] = dict.fromkeys(AGGREGATES)
+    wall_time_s = end_s - start_s
+    figures["wall_time_s"] = wall_time_s
+    clean = counted_minibatches(minibatches, whole_epochs=False)
+    if clean:
+        times_ms = [minibatch.e2e_ms for minibatch in clean]
+        figures.update(_times(times_ms), clean_minibatches=float(len(clean)), e2e_s=ms_to_s(sum(times_ms)))
+
+    def over_command(channel: str) -> Optional[float]:
+        rate = telemetry.series.get(channel, NO_SERIES)
+        return integral(rate.times_s, rate.values, start_s, end_s)
+
+    reads = over_command("disk_reads_per_s")
+    figures["disk_read_bytes"] = over_command("disk_read_bytes_per_s")
+    figures["disk_reads_per_s"] = None if reads is None else reads / wall_time_s
+    figures["other_cpu_time_s"] = over_command("cpu_other_cores")
+    power = telemetry.series.get(POWER_CHANNEL, NO_SERIES)
+    sampled = between(power, start_s, end_s)
+    if not sampled.values:
+        after = [(time_s, value) for time_s, value in zip(*power) if time_s > end_s][:1]
+        sampled = Series(tuple(time_s for time_s, _ in after), tuple(value for _, value in after))
+    if sampled.values:
+        figures.update(_sampled_power(sampled, power_step_mw(telemetry.series, [(start_s, end_s)])))
+        energy_mws = over_command(POWER_CHANNEL)
+        figures["power_mean_mw"] = None if energy_mws is None else energy_mws / wall_time_s
+        figures["energy_mwh"] = None if energy_mws is None else mws_to_mwh(energy_mws)
+    return figures
+
+
+def unit_time_ms(aggregates: Mapping[str, Optional[float]]) -> Optional[float]:
+    """The time of a profile's unit of work: of a minibatch, or of a whole command that showed no minibatches."""
+    minibatch_ms, wall_time_s = aggregates.get("minibatch_time_ms"), aggregates.get("wall_time_s")
+    if minibatch_ms is not None and minibatch_ms == minibatch_ms:  # NaN in a frame
+        return minibatch_ms
+    return None if wall_time_s is None else s_to_ms(wall_time_s)
 
 
 def summarise_socket(series: Series, spans: Sequence[Tuple[float, float]]) -> Dict[str, Optional[float]]:

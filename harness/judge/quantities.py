@@ -98,7 +98,18 @@ MEMORY = GatedQuantity(
     decimals=0,
 )
 
-QUANTITIES = (TIME, POWER, MEMORY)
+WALL_TIME = GatedQuantity(
+    "wall time",
+    "wall_time_s",
+    "s",
+    noise.TIME,
+    worse="slower",
+    better="faster",
+    tolerance=0.05,
+)
+
+QUANTITIES = (TIME, POWER, MEMORY, WALL_TIME)
+"""Each is compared where a profile has it: the wall time is that of commands."""
 
 
 def quantity_named(name: str) -> GatedQuantity:

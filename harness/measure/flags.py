@@ -11,6 +11,7 @@ from harness.board import fan
 from harness.board.socket_meter import SOCKET
 from harness.board.throttling import PREFIX, throttled_times
 from harness.core.cases import (
+    COMMAND,
     CONCURRENT,
     DISTURBED_CORES,
     IDLE,
@@ -85,11 +86,20 @@ def find_flags(profile: Profile) -> List[str]:
         *_throttling(start, end, telemetry),
         *_fan(conditions, telemetry, start, end),
         *_socket(telemetry, aggregates),
-        *_peaks(conditions, telemetry, minibatches[0].start_s, end),
+        *_peaks(conditions, telemetry, start if case.task == COMMAND else minibatches[0].start_s, end),
         *([f"cpu-quota: {_QUOTA.format(periods)}"] if periods else []),
         *_clocks(case, conditions, between(telemetry.series.get(CAPPED, NO_SERIES), start, end).values),
         *([f"temperature-unwatched: {_NO_HEAT.format(most_c)}"] if most_c and not watched else []),
     ]
+    if case.task == COMMAND:
+        rehearsed_as = conditions.get("rehearsed_as")
+        return [
+            *([f"rehearsed: the command was not started; {rehearsed_as} stands for it"] if rehearsed_as else []),
+            *common,
+            *_cut_and_noise(case, conditions, minibatches, aggregates),
+            *_telemetry_gaps(telemetry),
+            *_power_gaps(telemetry),
+        ]
     if case.task == CONCURRENT:
         flags = [*common, *_telemetry_gaps(telemetry), *_power_gaps(telemetry), *_power_scope(conditions, telemetry)]
         waiting = aggregates["waiting"] or 0.0
@@ -130,9 +140,11 @@ def _socket(telemetry: Telemetry, aggregates: Mapping[str, Optional[float]]) -> 
 
 def stretch(profile: Profile) -> Tuple[float, float]:
     """Start and end of the time that a profile's figures cover, in monotonic seconds."""
-    if profile.case.task == IDLE:
+    if profile.case.task in (IDLE, COMMAND):  # the sampler takes its last sample at their end
         last = max((series.times_s[-1] for series in profile.telemetry.series.values() if series.times_s), default=0.0)
-        return last - case_duration_s(profile.case), last
+        lasted_s = profile.aggregates["wall_time_s"] if profile.case.task == COMMAND else case_duration_s(profile.case)
+        assert lasted_s is not None, "`summarise_command` measures it"
+        return last - lasted_s, last
     if profile.case.task == CONCURRENT:
         start, lasted_s = profile.minibatches[0].start_s, profile.aggregates["e2e_s"]
         assert lasted_s is not None, "`summarise_concurrent` measures it"

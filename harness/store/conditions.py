@@ -6,7 +6,7 @@ import hashlib
 import json
 from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence, Set, Tuple
 
-from harness.core.cases import INSTANCE_MARK, STATIC, Case
+from harness.core.cases import COMMAND, INSTANCE_MARK, STATIC, Case
 from harness.core.errors import StoreError
 from harness.core.profiles import TRAINED_BY
 from harness.core.terminal import counted
@@ -24,6 +24,9 @@ OF_AN_OWN_WORKLOAD = (
     "precision", "compile", "channels_last", "gradient_accumulation", "optimizer", "parameters", "flops_forward",
 )  # fmt: skip
 """Settings that a user may have changed in a workload of the same name; those of the papers' workloads are fixed."""
+
+OF_A_COMMAND = ("command", "script", "rehearsed_as")
+"""What a case of the task `command` ran: its words, the content of its script, and what it was rehearsed as."""
 
 OF_THE_MEDIUM = ("kind", "transport", "rotational", "filesystem")
 """Properties of a storage medium; its mount point and free space are ignored."""
@@ -56,6 +59,8 @@ def comparable_conditions(conditions: Mapping[str, Any], case: Case, provenance:
     elif conditions.get("precision", "fp32") != "fp32":  # a workload of the suite whose precision depends on the device
         comparable["precision"] = conditions["precision"]
     comparable.update({name: conditions[name] for name in OF_AN_OWN_LOOP if conditions.get(name) is not None})
+    if case.task == COMMAND:
+        comparable.update({name: conditions[name] for name in OF_A_COMMAND if conditions.get(name) is not None})
     if conditions.get("worker_start_method", "fork") != "fork":  # a user's choice, or not Linux
         comparable["worker_start_method"] = conditions["worker_start_method"]
     if case.settings.clocks != STATIC:  # profiles from before this setting had static clocks

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import List, Optional, Tuple
 
 from harness.cli import COMMANDS as MEASURING
-from harness.cli.command_line import Command, run_as_program, run_command
+from harness.cli.command_line import CommandEntry, run_as_program, run_command
 from predictors.cli import COMMANDS as PREDICTING
 
 EXTENDED = {"report": "jetwatt.cli.report"}  # commands of the harness that also use predictors here, and their modules
 
-COMMANDS: Tuple[Command, ...] = (
+COMMANDS: Tuple[CommandEntry, ...] = (
     *(command._replace(module=EXTENDED.get(command.name, command.module)) for command in MEASURING),
     *PREDICTING,
 )

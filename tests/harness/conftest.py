@@ -13,6 +13,7 @@ import pytest
 
 from harness.board.lock import LOCK_DIR_VARIABLE
 from tests import warm_pytest
+from tests.harness.counting_rapl import COUNTING_RAPL, POWER_W
 
 PROJECT = Path(__file__).resolve().parents[2]
 NOBODY = 65534
@@ -109,3 +110,23 @@ def run_suite(tmp_path):
         return done
 
     return run
+
+
+@pytest.fixture
+def machine_with_rapl(tree, tmp_path_factory, monkeypatch):
+    """This machine, but for a RAPL package that draws `POWER_W` all the time.
+
+    The counter is set right before it is read, in the sampler's process: a process that counts by itself lags behind
+    on a busy machine. Python imports `sitecustomize` wherever it starts.
+    """
+    zone, package = "sys/class/thermal/thermal_zone0", "sys/class/powercap/intel-rapl:0"
+    tree.write({f"{zone}/type": "x86_pkg_temp", f"{zone}/temp": 40000, f"{package}/name": "package-0"})
+    tree.write({f"{package}/max_energy_range_uj": 262143328850, f"{package}/energy_uj": 0})
+    for name in ("proc", "sys/block", "sys/devices"):  # not sys/dev: a mount may not name what lies outside
+        if Path("/", name).exists():
+            tree.link(name, f"/{name}")
+    customization = tmp_path_factory.mktemp("customization")
+    counting = COUNTING_RAPL.format(counter=f"{package}/energy_uj", power_w=POWER_W)
+    (customization / "sitecustomize.py").write_text(counting)
+    monkeypatch.setenv("PYTHONPATH", str(customization))
+    return tree.path

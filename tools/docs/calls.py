@@ -46,6 +46,7 @@ CALLS: Dict[str, Dict[str, str]] = {
     "results info": {"": "jetwatt.open_results(file).profiles()"},
     "results merge": {"": "jetwatt.merge_results(files, out=...)"},
     "results prune": {"": "jetwatt.prune_results(file, keep_raw=30)"},
+    "run": {"": "jetwatt.run_command(jetwatt.Command(argv, ...), device=...)"},
     "scenario": {"": "jetwatt.scenario(name, runs=jetwatt.Runs(...))", "without a name": "jetwatt.scenarios()"},
     "strategies evaluate": {
         "": "jetwatt.evaluate_strategies(corpus, strategies=..., budgets=jetwatt.BudgetSweep(...))"

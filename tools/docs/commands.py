@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Dict, Iterator, List, NamedTuple, Sequence
 
 from harness.board import privileged
-from harness.cli.command_line import GROUPS, INTERRUPTED, REFUSED, Command
+from harness.cli.command_line import GROUPS, INTERRUPTED, REFUSED, CommandEntry
 from jetwatt.cli import COMMANDS
 from tools.docs.calls import call_of
 from tools.docs.markdown import UndocumentedError, block, code, escape, sentence, table, terms
@@ -34,14 +34,14 @@ class Action(NamedTuple):
     help: str
 
 
-def parser_of(command: Command) -> argparse.ArgumentParser:
+def parser_of(command: CommandEntry) -> argparse.ArgumentParser:
     """The parser of a command, as the program makes it."""
     parser = argparse.ArgumentParser(prog=f"jetwatt {command.name}", description=command.help, add_help=False)
     importlib.import_module(command.module).add_arguments(parser)
     return parser
 
 
-def actions_of(command: Command) -> Iterator[Action]:
+def actions_of(command: CommandEntry) -> Iterator[Action]:
     """A command's own parser first, then those of its subcommands."""
     parser = parser_of(command)
     yield Action(command.name, parser, command.help)
@@ -74,7 +74,7 @@ def pages() -> Dict[str, str]:
     return written
 
 
-def page_of(command: Command) -> str:
+def page_of(command: CommandEntry) -> str:
     """The name of a command's page."""
     return f"command-{command.name}"
 

@@ -19,52 +19,8 @@ from harness.measure import recording
 from harness.measure.run import check, run
 from predictors.choose.device_profiler import power_sampler
 from tests.harness.board.kernel_trees import CPU, policy
+from tests.harness.counting_rapl import POWER_W
 from tests.named_modes import mode_on
-
-POWER_W = 42.0
-
-
-COUNTING_RAPL = """
-import time
-
-from harness.board import rapl
-
-open_source = rapl.open_source
-
-
-def open_counting_source(root):
-    source = open_source(root)
-
-    def count_then_read(now_s):
-        with open(root + "/{counter}", "w") as counter:
-            counter.write(str(round(now_s * {power_w} * 1e6)))
-        return source.read(now_s)
-
-    return source._replace(read=count_then_read)
-
-
-rapl.open_source = open_counting_source
-"""
-
-
-@pytest.fixture
-def machine_with_rapl(tree, tmp_path_factory, monkeypatch):
-    """This machine, but for a RAPL package that draws `POWER_W` all the time.
-
-    The counter is set right before it is read, in the sampler's process: a process that counts by itself lags behind
-    on a busy machine. Python imports `sitecustomize` wherever it starts.
-    """
-    zone, package = "sys/class/thermal/thermal_zone0", "sys/class/powercap/intel-rapl:0"
-    tree.write({f"{zone}/type": "x86_pkg_temp", f"{zone}/temp": 40000, f"{package}/name": "package-0"})
-    tree.write({f"{package}/max_energy_range_uj": 262143328850, f"{package}/energy_uj": 0})
-    for name in ("proc", "sys/block", "sys/devices"):  # not sys/dev: a mount may not name what lies outside
-        if Path("/", name).exists():
-            tree.link(name, f"/{name}")
-    customization = tmp_path_factory.mktemp("customization")
-    counting = COUNTING_RAPL.format(counter=f"{package}/energy_uj", power_w=POWER_W)
-    (customization / "sitecustomize.py").write_text(counting)
-    monkeypatch.setenv("PYTHONPATH", str(customization))
-    return tree.path
 
 
 def host(root=Path("/"), **places):

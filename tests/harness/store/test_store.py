@@ -167,7 +167,7 @@ def test_a_closed_file_is_a_single_file_durable_and_tells_what_it_is(tmp_path: P
         {"conditions": {"when": object()}},
         {"conditions": {"deep": {"er": [1, {2: 3}]}}},
         {"aggregates": {"minibatch_time_ms": float("nan")}},
-        {"minibatches": [Minibatch(0, 0, "clean", 0.0, float("nan"), 1.0, 1.0)]},
+        {"minibatches": [Minibatch(0, 0, "clean", 0.0, 1.0, 1.0, float("nan"))]},
     ],
 )
 def test_a_profile_that_cannot_be_stored_leaves_nothing(tmp_path: Path, changes: Dict) -> None:

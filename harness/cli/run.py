@@ -1,0 +1,137 @@
+"""`run`: measure a command from outside, as it is, in one power mode or in several."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import signal
+import sys
+import tempfile
+from pathlib import Path
+
+from harness.cli.options import add_by, add_include_flagged, output_file
+from harness.command_runs import CommandRuns, compare_command, run_command, write_command_table
+from harness.core.cases import CLOCKS, STATIC
+from harness.core.configuration import DEFAULT_RESULTS
+from harness.core.errors import InvalidValueError
+from harness.core.files import write_output
+from harness.core.mode_texts import MAXN
+from harness.devices.board_record import root_of
+from harness.judge.compare import format_result, to_plain
+from harness.measure.command import CommandFailedError
+from harness.workloads.command import Command
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.usage = "%(prog)s [options] -- COMMAND ..."
+    parser.epilog = (
+        "exit code: that of the command if it is not 0, and 128 + N if signal N ended it; else as of compare with "
+        "--compare; else 0. 130: interrupted"
+    )
+    add = parser.add_argument
+    add("argv", nargs="+", metavar="COMMAND", help="the command with its arguments, after --")
+    add("--name", help="its name in results (default: that of its script, or of the program)")
+    add("--device", default="host", help="host, a board on that board, sim:orin-agx to rehearse (default: host)")
+    add(
+        "--clocks",
+        choices=CLOCKS,
+        default=STATIC,
+        help="static holds the mode's, dvfs lets them fall (default: static)",
+    )
+    add("--repeat", type=int, default=1, metavar="N", help="runs in each power mode; shows medians with intervals")
+    add("--interval", dest="interval_s", type=float, default=1.0, metavar="S", help="between samples (default: 1)")
+    add("--results", type=Path, metavar="FILE", help=f"keep the profiles in a results file, such as {DEFAULT_RESULTS}")
+    add("--root", type=Path, default=Path("/"), metavar="TREE", help="an emulated board's /sys, /proc and /etc")
+    add(
+        "--minibatch-pattern",
+        metavar="REGEX",
+        help="lines of the output that end a minibatch; a group (?P<ms>...) or (?P<s>...) has its time, else it is the "
+        "time since the line before",
+    )
+    add(
+        "--rehearse-as",
+        metavar="W",
+        help="on a simulated board: the workload whose 40 minibatches stand for the command",
+    )
+    which = parser.add_argument_group("power modes").add_mutually_exclusive_group()
+    which.add_argument("--power-mode", default=MAXN, metavar="TEXT", help="a mode (default: maxn)")
+    which.add_argument("--sweep", metavar="FILE", help="each mode of a text file, one a line, or of a .csv; resumes")
+    which.add_argument("--sample", type=int, metavar="N", help="N modes drawn from all; resumes")
+    add = parser.add_argument_group("what to do with them").add_argument
+    add("--table", type=output_file, metavar="FILE", help="of several modes, also a corpus for `fit` (.csv, .parquet)")
+    add("--compare", type=Path, metavar="BASELINE", help="compare with a baseline or a results file")
+    add_by(parser)
+    add_include_flagged(parser)
+    add("--json", action="store_true", help="print JSON on standard output, after the command's own")
+    add("--write-json", type=output_file, metavar="FILE", help="write the JSON to a file")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    signal.signal(signal.SIGPIPE, signal.SIG_IGN)  # a closed pipe must not end this before the device is restored
+    is_sweep = arguments.sweep is not None or arguments.sample is not None
+    if arguments.sample is not None and arguments.sample < 1:
+        raise InvalidValueError(f"--sample is {arguments.sample}", "draw 1 mode or more")
+    if is_sweep and arguments.results is None:
+        raise InvalidValueError(
+            "several power modes are kept and resumed in a file", f"give --results {DEFAULT_RESULTS}"
+        )
+    if arguments.table is not None and not is_sweep:
+        raise InvalidValueError("--table is of several power modes", "give --sweep or --sample")
+    if arguments.compare is not None and not arguments.compare.is_file():
+        raise InvalidValueError(
+            f"--compare is {arguments.compare}, which is no file", "name a baseline or results file"
+        )
+    power_mode = arguments.sweep or (f"sample:{arguments.sample}" if is_sweep else arguments.power_mode)
+    command = Command(arguments.argv, arguments.name, arguments.minibatch_pattern, arguments.rehearse_as)
+    with contextlib.ExitStack() as stack:
+        results = arguments.results
+        if results is None:  # --compare reads what was stored
+            results = Path(stack.enter_context(tempfile.TemporaryDirectory())) / "results.sqlite"
+        try:
+            done = run_command(
+                command,
+                device=arguments.device,
+                power_mode=power_mode,
+                clocks=arguments.clocks,
+                repeat=arguments.repeat,
+                resume=is_sweep,
+                results=results,
+                interval_s=arguments.interval_s,
+                root=root_of(arguments.root),
+                report=_report,
+            )
+        except CommandFailedError as error:
+            print(f"jetwatt run: {error}", file=sys.stderr)
+            return error.exit_code
+        if arguments.table is not None:
+            rows = write_command_table(results, done.name, arguments.table)
+            print(
+                f"wrote {arguments.table}: {rows} power modes; its minibatch_time_ms is that of the command",
+                file=sys.stderr,
+            )
+        return _told(arguments, done, results)
+
+
+def _report(line: str) -> None:
+    """One line before each run; while it runs, the terminal is the command's."""
+    if sys.stderr.isatty():
+        print(f"jetwatt run: {line}", file=sys.stderr, flush=True)
+
+
+def _told(arguments: argparse.Namespace, done: CommandRuns, results: Path) -> int:
+    """Print what was measured, compare it if that was asked for, and return the exit code."""
+    plain = done.plain()
+    print(done, file=sys.stderr)
+    exit_code = 0
+    if arguments.compare is not None:
+        comparison = compare_command(arguments.compare, results, done, arguments.by, arguments.include_flagged)
+        plain["comparison"] = to_plain(comparison)
+        print(format_result(comparison), file=sys.stderr)
+        exit_code = comparison.exit_code
+    document = json.dumps(plain, indent=1, allow_nan=False)
+    if arguments.json:
+        print(document)
+    if arguments.write_json is not None:
+        write_output(arguments.write_json, f"{document}\n".encode())
+    return exit_code

@@ -1,0 +1,321 @@
+"""`run`: a command on a device, once or several times, in one power mode or in several; kept, compared, tabled."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import tempfile
+import uuid
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Callable, Dict, Iterator, List, Sequence, Union
+
+from harness.board.lock import run_is_ending
+from harness.core.cases import COMMAND, STATIC, Case
+from harness.core.configuration import FILE_NAME, load_configuration
+from harness.core.corpus import TASKS, write_corpus
+from harness.core.environment import describe_environment
+from harness.core.errors import InvalidValueError, StoreError
+from harness.core.metrics import unit_time_ms
+from harness.core.mode_orders import SAFE, order_passes
+from harness.core.mode_texts import MAXN
+from harness.core.power_modes import NamedMode, PowerMode
+from harness.core.profiles import Profile
+from harness.core.terminal import Countdown, counted, format_table
+from harness.core.units import bytes_to_mib, mw_to_w, mwh_to_j
+from harness.devices.registry import open_device
+from harness.measure.command_device import CommandDevice, command_case
+from harness.stats.comparison import median_of_runs
+from harness.stats.estimates import CONFIDENCE, Interval
+from harness.stats.noise import PEAK_MEMORY, POWER, TIME, prior
+from harness.store import corpora, frames
+from harness.store.conditions import comparable_conditions, key
+from harness.store.results import ResultsStore
+from harness.workloads.command import Command
+
+if TYPE_CHECKING:
+    from harness.judge.compare import TwoSides
+
+_FIGURES = {
+    "wall_time_s": TIME,
+    "minibatch_time_ms": TIME,
+    "energy_mwh": POWER,
+    "power_mw": POWER,
+    "power_mean_mw": POWER,
+    "power_peak_mw": POWER,
+    "memory_peak_bytes": PEAK_MEMORY,
+    "cpu_time_s": TIME,
+    "other_cpu_time_s": "",
+    "disk_read_bytes": "",
+}
+"""The figures of a report, and the noise between runs that each has; empty for one that has none of its own."""
+
+
+@dataclasses.dataclass(frozen=True)
+class ModeRuns:
+    """The runs of a command in one power mode."""
+
+    power_mode: NamedMode
+    profiles: List[Profile]
+    numbers: List[int]  # of the profiles in the results file
+
+    def figures(self) -> Dict[str, Interval]:
+        """The median over the runs of each figure that all of them have, with its interval."""
+        estimates = {}
+        for name, noise in _FIGURES.items():
+            values = [profile.aggregates.get(name) for profile in self.profiles]
+            known = [value for value in values if value is not None and value > 0]
+            if len(known) < len(values):
+                continue
+            if noise:
+                device = self.profiles[0].case.device
+                estimate = median_of_runs([(value,) for value in known], prior(device, noise))
+                estimates[name] = estimate.interval()
+            else:
+                middle = sorted(known)[len(known) // 2]
+                estimates[name] = Interval(middle, min(known), max(known))
+        return estimates
+
+
+class CommandRuns:
+    """What a command took; printed, it is the text of `jetwatt run`.
+
+    Attributes:
+        name: of the command in results.
+        modes: its runs in each power mode.
+        resumed: power modes whose profile was in the results file already.
+    """
+
+    def __init__(self, name: str, modes: List[ModeRuns], resumed: int) -> None:
+        self.name = name
+        self.modes = modes
+        self.resumed = resumed
+
+    @property
+    def profiles(self) -> List[Profile]:
+        """All profiles, in the order of the power modes."""
+        return [profile for runs in self.modes for profile in runs.profiles]
+
+    def plain(self) -> Dict[str, Any]:
+        """The record as plain values, for JSON."""
+        return {
+            "command": self.name,
+            "resumed": self.resumed,
+            "modes": [
+                {
+                    "power_mode": runs.power_mode.name,
+                    "figures": {name: each._asdict() for name, each in runs.figures().items()},
+                    "runs": [_plain_profile(profile) for profile in runs.profiles],
+                }
+                for runs in self.modes
+            ],
+        }
+
+    def __repr__(self) -> str:
+        if len(self.modes) == 1:
+            return _text_of(self.name, self.modes[0])
+        rows = []
+        for runs in self.modes:
+            figures = runs.figures()
+            power = figures.get("power_mean_mw")
+            energy = figures.get("energy_mwh")
+            rows.append(
+                [
+                    runs.power_mode.name,
+                    f"{figures['wall_time_s'].value:.4g}",
+                    "" if power is None else f"{mw_to_w(power.value):.4g}",
+                    "" if energy is None else f"{mwh_to_j(energy.value):.4g}",
+                ]
+            )
+        return format_table(["power mode", "time (s)", "mean power (W)", "energy (J)"], rows)
+
+
+def _plain_profile(profile: Profile) -> Dict[str, Any]:
+    return {
+        "case": profile.case.id,
+        "started_at": profile.started_at,
+        "provenance": profile.provenance,
+        "aggregates": profile.aggregates,
+        "flags": list(profile.flags),
+        "conditions": profile.conditions,
+    }
+
+
+_SHOWN: Dict[str, Any] = {
+    "wall_time_s": ("wall time", "s", float),
+    "minibatch_time_ms": ("minibatch", "ms", float),
+    "energy_mwh": ("energy", "J", mwh_to_j),
+    "power_mean_mw": ("mean power", "W", mw_to_w),
+    "power_mw": ("median power", "W", mw_to_w),
+    "power_peak_mw": ("peak power", "W", mw_to_w),
+    "memory_peak_bytes": ("peak memory", "MiB", bytes_to_mib),
+    "cpu_time_s": ("CPU time", "s", float),
+    "other_cpu_time_s": ("CPU of others", "s", float),
+    "disk_read_bytes": ("disk read", "MiB", bytes_to_mib),
+}
+
+
+def _text_of(name: str, runs: ModeRuns) -> str:
+    profiles = runs.profiles
+    figures = runs.figures()
+    several = f", medians with their {CONFIDENCE:.0%} intervals" if len(profiles) > 1 else ""
+    lines = [f"{name} in {runs.power_mode.name}: {counted(len(profiles), 'run')}{several}, {profiles[0].provenance}"]
+    for column, (words, unit, shown) in _SHOWN.items():
+        if column in figures:
+            value, low, high = (f"{shown(end):.4g}" for end in figures[column])
+            interval = f" ({low} to {high})" if len(profiles) > 1 else ""
+            lines.append(f"  {words:<14}{value} {unit}{interval}")
+    if "power_mw" not in figures:
+        lines.append(f"  power         {profiles[0].conditions.get('power_definition', 'not measured')}")
+    lines += [f"  {flag}" for flag in dict.fromkeys(flag for profile in profiles for flag in profile.flags)]
+    return "\n".join(lines)
+
+
+def run_command(
+    command: Union[str, Sequence[str], Command],
+    *,
+    device: str = "host",
+    power_mode: str = MAXN,
+    clocks: str = STATIC,
+    repeat: int = 1,
+    resume: bool = False,
+    results: Union[str, Path, None] = None,
+    interval_s: float = 1.0,
+    root: Union[str, Path] = "/",
+    report: Callable[[str], None] = lambda line: None,
+) -> CommandRuns:
+    """Run a command on a device as it is, and measure it from outside, as `jetwatt run` does.
+
+    Args:
+        command: its words, or one text; or a `Command`, which also has a name and a pattern of its minibatches.
+        device: `host`, a board's name on that board, or `sim:orin-agx` for a rehearsal.
+        power_mode: one or several modes: `maxn`, `sample:20`, a `FILE.csv`, or a text file with a mode a line.
+        clocks: `static` holds the mode's, `dvfs` lets them go lower.
+        repeat: runs in each mode.
+        resume: do not run again in modes of which `results` has as many undisturbed profiles.
+        results: the results file that keeps the profiles; None keeps none.
+        interval_s: seconds between telemetry samples.
+        root: root of an emulated board's /sys, /proc and /etc.
+        report: takes a line of progress before each run.
+
+    Raises:
+        CommandFailedError: the command ended with an exit code other than 0, which the error has.
+        HarnessError: the device is not available, a mode cannot be set, or there is no such program.
+        KeyboardInterrupt: a signal ended this; the command has ended before, and the device is restored.
+    """
+    if repeat < 1:
+        raise InvalidValueError(f"repeat is {repeat}, expected 1 or more")
+    described = command if isinstance(command, Command) else Command(command)
+    opened = CommandDevice(open_device(device, load_configuration(Path(FILE_NAME)), Path(root)), described)
+    modes = _in_order(opened, _modes_of(opened, power_mode))
+    cases = [command_case(device, described, mode, clocks, interval_s) for mode in modes]
+    for case in cases:
+        opened.check(case)
+    run_id = uuid.uuid4().hex
+    environment = describe_environment()
+    done: List[ModeRuns] = []
+    resumed = 0
+    with _kept_in(results) as store, opened.session():
+        try:
+            countdown = Countdown(len(cases) * repeat)
+            for case in cases:
+                numbers = _numbers_in(store, opened, case)[-repeat:] if resume else []
+                profiles = [store.profile(number) for number in numbers]
+                resumed += len(profiles) == repeat
+                while len(profiles) < repeat:
+                    countdown.start_one()
+                    report(_what_runs(case, len(profiles), repeat, countdown.left()))
+                    profile = opened.profile(case)
+                    countdown.finish_one()
+                    numbers.append(store.add(profile, environment, run_id))
+                    profiles.append(profile)
+                done.append(ModeRuns(case.power_mode, profiles, numbers))
+        except KeyboardInterrupt:
+            run_is_ending()
+            raise
+    return CommandRuns(described.workload, done, resumed)
+
+
+def _what_runs(case: Case, number: int, repeat: int, left: str) -> str:
+    run = f", run {number + 1} of {repeat}" if repeat > 1 else ""
+    return f"{case.id}{run}{left and f' ({left})'}"
+
+
+def _modes_of(device: CommandDevice, text: str) -> List[NamedMode]:
+    """The modes that a text or a text file names, each once."""
+    path = Path(text)
+    texts = [text]
+    if path.suffix == ".txt" and path.is_file():
+        lines = (line.partition("#")[0].strip() for line in path.read_text(encoding="utf-8").splitlines())
+        texts = [line for line in lines if line]
+        if not texts:
+            raise InvalidValueError(f"{path} names no power mode", "write one a line: maxn, 12c-2201.6-1300.5-3199")
+    modes: Dict[PowerMode, NamedMode] = {}
+    for each in texts:
+        for name, mode in device.power_modes(each):
+            modes.setdefault(mode, NamedMode(name, mode))
+    return list(modes.values())
+
+
+def _in_order(device: CommandDevice, modes: Sequence[NamedMode]) -> List[NamedMode]:
+    """The order in which no clock rises where that may need a reboot; else as given."""
+    if not device.clocks_only_fall:
+        return list(modes)
+    passes = order_passes(list(modes), SAFE, lambda named: named.mode)
+    return [named for each in passes for named in each]
+
+
+@contextlib.contextmanager
+def _kept_in(results: Union[str, Path, None]) -> Iterator[ResultsStore]:
+    """The results file; without one a file that is dropped at the end."""
+    with contextlib.ExitStack() as stack:
+        if results is None:
+            results = Path(stack.enter_context(tempfile.TemporaryDirectory())) / "results.sqlite"
+        yield stack.enter_context(ResultsStore(Path(results)))
+
+
+def _numbers_in(store: ResultsStore, device: CommandDevice, case: Case) -> List[int]:
+    """The numbers of the undisturbed profiles of a case in a results file, oldest first."""
+    wanted = key(comparable_conditions(device.conditions(case), case, device.provenance))
+    usable = frames.profiles(store, tasks=[COMMAND])
+    return [int(number) for number in usable.index[usable["key"] == wanted]]
+
+
+def write_command_table(results: Union[str, Path], name: str, out: Union[str, Path]) -> int:
+    """Write the newest profile of a command in each power mode as a corpus, which `fit` takes; returns the rows.
+
+    A corpus has times of minibatches of a training: here the whole command is one, of batch size 1, unless its output
+    showed minibatches. StoreError: the results have no undisturbed profile of the command.
+    """
+    with ResultsStore(Path(results), read_only=True) as store:
+        usable = frames.profiles(store, tasks=[COMMAND])
+        of_command = usable[usable["workload"] == name]
+        if of_command.empty:
+            what = f"{results} has no undisturbed profile of the command {name!r}"
+            raise StoreError(what, "run it in some power modes: jetwatt run --sample 20 -- COMMAND")
+        newest = corpora.newest(of_command)
+        times_ms = [
+            unit_time_ms(aggregates) for aggregates in newest[["minibatch_time_ms", "wall_time_s"]].to_dict("records")
+        ]
+        rows = newest.assign(task=TASKS[0], minibatch_time_ms=times_ms)
+    write_corpus(Path(out), corpora.corpus_rows(rows), frames.FURTHER)
+    return len(rows)
+
+
+def compare_command(
+    baseline: Union[str, Path],
+    results: Union[str, Path],
+    runs: CommandRuns,
+    by: Sequence[str] = (),
+    include_flagged: bool = False,
+) -> TwoSides:
+    """Compare the profiles of some runs with a baseline, or with another results file, as `compare` does."""
+    from harness.judge.compare import compare_sides
+    from harness.judge.sides import comparable_profiles, read_side, side_of
+
+    with ResultsStore(Path(results), read_only=True) as store:
+        stored = comparable_profiles(store)
+        numbers = [number for each in runs.modes for number in each.numbers]
+        after = side_of(store, stored.loc[numbers], include_flagged)
+    before = read_side(Path(baseline), include_flagged)
+    ids = {case.case_id for case in after.cases}
+    return compare_sides(before._replace(cases=[case for case in before.cases if case.case_id in ids]), after, by)

@@ -1,0 +1,155 @@
+"""A command's profile, from outside, from its start to its end.
+
+The command is started unchanged, with its own input, output and errors. What is recorded of it: wall time, power and
+energy of the device, memory and CPU time of its processes, temperatures, block I/O. It has no minibatches, unless lines
+of its output show them. A command that fails has no profile.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import re
+import shlex
+from typing import Any, Callable, List, Mapping, Optional, Tuple
+
+from harness.board.memory import PROCESSES
+from harness.board.sampler import SAMPLER
+from harness.board.thermal import refuse_heat
+from harness.core import metrics
+from harness.core.cases import Case
+from harness.core.errors import HarnessError
+from harness.core.frequency_residency import clock_use
+from harness.core.power_modes import PowerMode
+from harness.core.profiles import CLEAN, FIRST, NO_SERIES, SETTLING, Minibatch, Profile, Telemetry, wall_clock
+from harness.core.units import ms_to_s, s_to_ms
+from harness.measure.command_process import CommandEnd, CommandProcess
+from harness.measure.peak_memory import PeakMemory
+from harness.workloads.command import Command, without_secrets
+
+OTHERS_ON_CPU = "cpu_other_cores"
+
+
+class CommandFailedError(HarnessError):
+    """A command that did not end well; there is no profile of it. `exit_code` is its own, as a shell has it."""
+
+    def __init__(self, what: str, hint: str, exit_code: int) -> None:
+        super().__init__(what, hint)
+        self.exit_code = exit_code
+
+
+class ShownMinibatches:
+    """The minibatches that lines of a command's output show."""
+
+    def __init__(self, pattern: str) -> None:
+        self._pattern = re.compile(pattern)
+        self._last_s: Optional[float] = None
+        self._spans: List[Tuple[float, float]] = []  # start in seconds, duration in ms
+
+    def take(self, line: str, came_s: float) -> None:
+        """Take a line that came at a time; lines that do not match are passed over."""
+        match = self._pattern.search(line)
+        if match is None:
+            return
+        groups = match.groupdict()
+        time_ms = None
+        for name, to_ms in (("ms", float), ("s", s_to_ms)):
+            text = groups.get(name)
+            if text is not None:
+                time_ms = _positive(text, to_ms)
+        if time_ms is None and not {"ms", "s"} & set(groups) and self._last_s is not None:
+            time_ms = s_to_ms(came_s - self._last_s)
+        if time_ms is not None and time_ms > 0:
+            self._spans.append((came_s - ms_to_s(time_ms), time_ms))
+        self._last_s = came_s
+
+    def minibatches(self, telemetry: Telemetry) -> List[Minibatch]:
+        """Those shown, the first and those before power settled apart, as in every profile; their stall is unknown."""
+        if not self._spans:
+            return []
+        began_s = self._spans[0][0]
+        power = telemetry.series.get(metrics.POWER_CHANNEL)
+        settled_s: Optional[float] = None
+        if power is not None:
+            since_first = metrics.between(power, began_s, math.inf)
+            settled_s = metrics.stable_from(since_first.times_s, since_first.values)
+        if settled_s is None or settled_s > min(began_s + metrics.MAX_SETTLING_S, self._spans[-1][0]):
+            settled_s = -math.inf  # power does not settle while they run, or is unknown: all but the first count
+        shown = []
+        for index, (start_s, time_ms) in enumerate(self._spans):
+            phase = FIRST if index == 0 else SETTLING if start_s < settled_s else CLEAN
+            shown.append(Minibatch(0, index, phase, start_s, math.nan, math.nan, time_ms))
+        return shown
+
+
+def _positive(text: str, to_ms: Callable[[float], float]) -> Optional[float]:
+    try:
+        value = float(text.replace(",", "."))
+    except ValueError:
+        return None
+    return float(to_ms(value)) if value > 0 and math.isfinite(value) else None
+
+
+def measure_command(case: Case, command: Command, conditions: Mapping[str, Any], instruments: Any) -> Profile:
+    """Run a command under telemetry from its start to its end; the power mode is set, and stays.
+
+    Raises:
+        CommandFailedError: it ended with an exit code that is not 0.
+        KeyboardInterrupt: a signal ended this run; the command has ended before.
+        OverheatedError, UnwatchedError: as for a case; the command is ended.
+    """
+    shown = None if command.minibatch_pattern is None else ShownMinibatches(command.minibatch_pattern)
+    with CommandProcess(command.words, None if shown is None else shown.take) as process:
+        memory = PeakMemory(None, instruments.root)
+        with _of_process(instruments, process.pid).sampler(case.settings.interval_s) as sampler:
+            sampler.first_of(OTHERS_ON_CPU)  # rates have no value at their first reading
+            refuse_heat(sampler, instruments.limits_c)
+            started_at = wall_clock()
+            end = process.run(lambda: refuse_heat(sampler, instruments.limits_c))
+            telemetry = sampler.stop()
+    _refuse_failed(end, command)
+    minibatches = [] if shown is None else shown.minibatches(telemetry)
+    source = instruments.power_source
+    if metrics.POWER_CHANNEL in telemetry.series:
+        power = {"power_source": source, "power_definition": telemetry.notes[metrics.POWER_CHANNEL]}
+    else:
+        names = (source, metrics.POWER_CHANNEL, SAMPLER)
+        why = "; ".join(telemetry.missing[name] for name in names if name in telemetry.missing)
+        power = {"power_source": None, "power_definition": f"no power sensor: {why or f'{source} gave no total'}"}
+    own = {
+        **conditions,
+        **command.identity(),
+        **power,
+        "temperature_limits_c": dict(instruments.limits_c),
+        "clock_use": clock_use(telemetry, PowerMode(**conditions["power_mode"]), end.start_s, end.end_s),
+    }
+    aggregates = {
+        **metrics.summarise_command(minibatches, telemetry, end.start_s, end.end_s),
+        **memory.figures(telemetry),
+        "cpu_time_s": end.cpu_s,
+    }
+    sampled_bytes = telemetry.series.get(PROCESSES, NO_SERIES).values
+    peak_bytes = max((*sampled_bytes, end.peak_bytes))  # a short command may have ended before the first sample
+    aggregates.update(process_memory_peak_bytes=peak_bytes, memory_peak_bytes=peak_bytes)
+    return Profile(case, "measured", own, minibatches, telemetry, aggregates, [], started_at)
+
+
+def _of_process(instruments: Any, pid: int) -> Any:
+    """The instruments with the memory of the command's processes instead of this one's."""
+    sources = [
+        source._replace(options={**source.options, "pid": pid}) if source.name == "memory" else source
+        for source in instruments.sources
+    ]
+    return dataclasses.replace(instruments, sources=sources)
+
+
+def _refuse_failed(end: CommandEnd, command: Command) -> None:
+    name = shlex.join(without_secrets(command.words))
+    if end.interrupted_by:
+        raise KeyboardInterrupt(f"ended by {end.interrupted_by}")
+    if end.exit_code:
+        lasted_s = end.end_s - end.start_s
+        what = f"{name} ended with exit code {end.exit_code} after {lasted_s:.1f} s"
+        raise CommandFailedError(
+            what, "nothing is stored of a command that fails; mend it, and run again", end.exit_code
+        )

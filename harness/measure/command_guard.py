@@ -1,0 +1,163 @@
+"""A program beside the run that starts a command, and ends it with all its processes if the run ends first.
+
+It uses the standard library alone and is started by its path, so that the command's environment is the user's. It is
+the command's parent, and adopts the processes that the command leaves behind:
+
+    guard  {"pid": 812}              the command waits, and its sensors can be opened
+    run    0                         it begins
+    run    2                         a signal to hand on: SIGINT
+    guard  {"start_s": ..., ...}     how it ended
+
+The end of the run closes the socket between the two, whatever ended it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import json
+import os
+import select
+import signal
+import socket
+import sys
+import time
+from typing import Any, Dict, List, Optional
+
+BEGIN, END_ALL = 0, 255  # orders of the run; others are the number of a signal to hand on
+ENDING = (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM)
+NOT_FOUND, NOT_EXECUTABLE = 127, 126  # the exit codes of shells
+
+_SET_PARENT_DEATH_SIGNAL, _SET_CHILD_SUBREAPER = 1, 36  # prctl(2)
+_KILLED_S = 5.0  # killed processes are gone in milliseconds, unless the kernel holds them
+
+
+def main(fd: int, words: List[str]) -> None:
+    """Run a command as the run at the other end of a socket orders."""
+    control = socket.socket(fileno=fd)
+    control.set_inheritable(False)
+    before = {number: signal.getsignal(number) for number in ENDING}
+    woken, wakes = os.pipe()
+    os.set_blocking(wakes, False)
+    signal.set_wakeup_fd(wakes)
+    for number in (*ENDING, signal.SIGCHLD):  # a terminal sends them to the command, too, which decides
+        signal.signal(number, lambda number, frame: None)
+    _prctl(_SET_CHILD_SUBREAPER, 1)
+    begun, begin = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        os.close(begin)
+        _become(words, before, begun)
+    os.close(begun)
+    control.sendall(json.dumps({"pid": pid}).encode() + b"\n")
+    _Guard(control, pid, begin, woken).watch()
+
+
+def _become(words: List[str], before: Dict[signal.Signals, Any], begun: int) -> None:
+    """Become the command, with the signals as the run found them, once the run says so."""
+    _prctl(_SET_PARENT_DEATH_SIGNAL, signal.SIGKILL)
+    signal.set_wakeup_fd(-1)
+    for number, handler in before.items():
+        signal.signal(number, signal.SIG_IGN if handler == signal.SIG_IGN else signal.SIG_DFL)
+    for name in ("SIGCHLD", "SIGPIPE", "SIGXFSZ"):  # Python ignores two of them
+        signal.signal(getattr(signal, name), signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_SETMASK, [])
+    if os.read(begun, 1) != b"b":
+        os._exit(NOT_FOUND)  # the run ended before it began
+    try:
+        os.execvp(words[0], words)
+    except OSError as error:
+        os.write(2, f"{words[0]}: {error.strerror}\n".encode())
+        os._exit(NOT_FOUND if isinstance(error, FileNotFoundError) else NOT_EXECUTABLE)
+
+
+class _Guard:
+    def __init__(self, control: socket.socket, pid: int, begin: int, woken: int) -> None:
+        self._control, self._pid, self._begin, self._woken = control, pid, begin, woken
+        self._start_s = time.monotonic()
+        self._ended: Optional[Dict[str, Any]] = None
+
+    def watch(self) -> None:
+        while self._ended is None:
+            control = self._control.fileno()
+            ready, _, _ = select.select([control, self._woken], [], [])
+            if self._woken in ready:
+                os.read(self._woken, 512)
+            self._reap()
+            if control in ready and self._ended is None:
+                orders = self._control.recv(64)
+                for order in orders or [END_ALL]:
+                    self._follow(order)
+        if os.WIFSIGNALED(self._ended["status"]):
+            self._end_all()
+        try:
+            self._control.sendall(json.dumps(self._ended).encode() + b"\n", socket.MSG_NOSIGNAL)
+        except OSError:
+            self._end_all()  # the run has ended meanwhile
+
+    def _follow(self, order: int) -> None:
+        if order == BEGIN:
+            self._start_s = time.monotonic()
+            os.write(self._begin, b"b")
+        elif order == END_ALL:
+            self._end_all()
+        else:
+            os.kill(self._pid, order)  # it was not reaped yet, so that its number is its own
+
+    def _reap(self) -> None:
+        """Take the ends of the command and of processes that it left behind."""
+        while True:
+            try:
+                pid, status, used = os.wait4(-1, os.WNOHANG)
+            except ChildProcessError:
+                return
+            if pid == 0:
+                return
+            if pid == self._pid:
+                self._ended = {
+                    "start_s": self._start_s,
+                    "end_s": time.monotonic(),
+                    "status": status,
+                    "cpu_s": used.ru_utime + used.ru_stime,
+                    "peak_kib": used.ru_maxrss,
+                }
+
+    def _end_all(self) -> None:
+        """Kill the command and all that descends from it, also what was started meanwhile."""
+        deadline_s = time.monotonic() + _KILLED_S
+        while time.monotonic() < deadline_s:
+            alive = _descendants(os.getpid())
+            for pid in alive:
+                with contextlib.suppress(ProcessLookupError):  # it has ended
+                    os.kill(pid, signal.SIGKILL)
+            self._reap()
+            if not alive:
+                return
+            time.sleep(0.002)
+
+
+def _descendants(root: int) -> List[int]:
+    """The live processes below one, without itself, from `/proc`."""
+    children: Dict[int, List[int]] = {}
+    for name in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            with open(f"/proc/{name}/stat", "rb") as file:
+                state, parent = file.read().rpartition(b")")[2].split()[:2]
+        except OSError:
+            continue  # it has ended
+        if state not in (b"Z", b"X"):
+            children.setdefault(int(parent), []).append(int(name))
+    family = children.get(root, [])
+    for pid in family:
+        family.extend(children.get(pid, []))
+    return family
+
+
+def _prctl(option: int, value: int) -> None:
+    prctl = getattr(ctypes.CDLL(None), "prctl", None)
+    if prctl is not None:
+        prctl(option, value, 0, 0, 0)
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]), sys.argv[2:])

@@ -1,0 +1,206 @@
+"""A command from outside: what is recorded of it, what tells it from others, and how it ends."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+
+from harness.core.cases import COMMAND, Case, CaseSettings
+from harness.core.configuration import Configuration
+from harness.core.device import named_mode
+from harness.core.errors import CannotRunError, InvalidValueError
+from harness.core.metrics import end_s
+from harness.core.profiles import CLEAN, FIRST, Telemetry
+from harness.devices.host import HostDevice
+from harness.devices.simulated import SimulatedDevice
+from harness.measure.command import CommandFailedError, ShownMinibatches
+from harness.measure.command_device import CommandDevice, command_case
+from harness.measure.command_process import CommandProcess
+from harness.store.conditions import comparable_conditions
+from harness.workloads.command import Command, without_secrets
+from tests.harness.board.killed import is_alive
+from tests.harness.counting_rapl import POWER_W
+
+PYTHON = [sys.executable, "-I", "-S", "-c"]
+
+BUSY = "import time\nend = time.monotonic() + {}\nblock = bytearray({})\nwhile time.monotonic() < end: pass\n"
+
+
+def profile_of(command, root, interval_s=0.2):
+    """The profile of a command on a machine whose files lie below a root."""
+    device = CommandDevice(HostDevice(Configuration(), root), command)
+    case = command_case("host", command, named_mode(device, "maxn"), interval_s=interval_s)
+    with device.session():
+        return device.profile(case)
+
+
+@pytest.fixture(autouse=True)
+def own_state(monkeypatch, tmp_path):
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+
+
+def test_a_command_has_time_energy_memory_and_cpu_time_of_its_own_and_no_minibatches(machine_with_rapl):
+    command = Command([*PYTHON, BUSY.format(1.0, 64 << 20)], name="busy")
+    profile = profile_of(command, machine_with_rapl)
+    figures = profile.aggregates
+    assert profile.case.id == "host-busy-maxn-command"
+    assert profile.minibatches == []
+    assert figures["minibatch_time_ms"] is None
+    assert figures["fetch_stall_ms"] is None
+    assert figures["wall_time_s"] >= 1.0
+    assert figures["energy_mwh"] * 3.6 == pytest.approx(POWER_W * figures["wall_time_s"], rel=0.02)
+    for name in ("power_mw", "power_peak_mw", "power_mean_mw"):
+        assert figures[name] == pytest.approx(POWER_W * 1000, rel=0.02)
+    assert 64 << 20 <= figures["memory_peak_bytes"] < 128 << 20  # this process, which has pandas, is not in it
+    assert 0 < figures["cpu_time_s"] <= figures["wall_time_s"]
+    assert figures["other_cpu_time_s"] is not None
+
+
+def test_a_command_shorter_than_an_interval_has_power_too(machine_with_rapl):
+    figures = profile_of(Command([*PYTHON, "pass"]), machine_with_rapl, interval_s=0.5).aggregates
+    assert figures["wall_time_s"] < 0.5
+    assert figures["power_mw"] == pytest.approx(POWER_W * 1000, rel=0.05)
+    assert figures["energy_mwh"] * 3.6 == pytest.approx(POWER_W * figures["wall_time_s"], rel=0.05)
+
+
+def test_lines_of_its_output_show_minibatches_and_pass_through_unchanged(machine_with_rapl, capfdbinary):
+    lines = b"a\xff\r\n" + b"".join(b"step %d: %d.5 ms\n" % (number, 20 + number) for number in range(6))
+    text = f"import sys; sys.stdout.buffer.write({lines!r})"
+    command = Command([*PYTHON, text], name="steps", minibatch_pattern=r"step \d+: (?P<ms>[\d.]+) ms")
+    profile = profile_of(command, machine_with_rapl)
+    assert [each.e2e_ms for each in profile.minibatches] == [20.5, 21.5, 22.5, 23.5, 24.5, 25.5]
+    assert profile.minibatches[0].phase == FIRST
+    assert {each.phase for each in profile.minibatches[1:]} == {CLEAN}
+    assert profile.aggregates["minibatch_time_ms"] == 23.5
+    assert profile.aggregates["fetch_stall_ms"] is None
+    assert capfdbinary.readouterr().out == lines
+
+
+@pytest.mark.parametrize(
+    ("pattern", "times_ms"),
+    [(r"step", [1000.0, 3000.0]), (r"(?P<s>[\d.]+) s", [500.0, 250.0]), (r"(?P<ms>[\d.]+) s", [0.5, 0.25])],
+)
+def test_a_line_without_a_time_ends_a_minibatch_that_began_with_the_line_before(pattern, times_ms):
+    shown = ShownMinibatches(pattern)
+    for came_s, line in ((10.0, "step"), (11.0, "step 0.5 s"), (11.5, "saved"), (14.0, "step 0.25 s")):
+        shown.take(line, came_s)
+    minibatches = shown.minibatches(Telemetry(1.0))
+    assert [each.e2e_ms for each in minibatches] == pytest.approx(times_ms)
+    assert end_s(minibatches[-1]) == pytest.approx(14.0)
+
+
+def test_a_command_is_comparable_with_its_like_only(tmp_path):
+    script = tmp_path / "train.py"
+    script.write_text("print(1)\n")
+
+    def comparable(*words):
+        command = Command(["/usr/bin/python3", str(script), *words])
+        case = command_case("host", command, named_mode(HostDevice(Configuration()), "maxn"))
+        assert case.workload == "train"
+        return comparable_conditions({**command.identity()}, case)
+
+    before = comparable("--epochs", "3")
+    assert comparable("--epochs", "3") == before
+    assert comparable("--epochs", "4") != before
+    script.write_text("print(2)\n")
+    assert comparable("--epochs", "3") != before
+
+
+def test_secrets_of_a_command_are_not_recorded():
+    words = ["train", "--token", "abc", "--api-key=def", "HF_TOKEN=ghi", "https://user:jkl@host/x", "--lr", "0.1"]
+    shown = without_secrets(words)
+    assert not {"abc", "def", "ghi", "jkl"} & set("".join(shown).replace("=", " ").split())
+    assert all(secret not in " ".join(shown) for secret in ("abc", "def", "ghi", "jkl"))
+    assert shown[-2:] == ["--lr", "0.1"]
+
+
+def test_a_command_that_fails_has_no_profile_and_its_exit_code_is_handed_on(machine_with_rapl):
+    for text, exit_code in (("import sys; sys.exit(3)", 3), ("import os; os.kill(os.getpid(), 9)", 128 + 9)):
+        with pytest.raises(CommandFailedError) as failed:
+            profile_of(Command([*PYTHON, text]), machine_with_rapl)
+        assert failed.value.exit_code == exit_code
+
+
+def test_what_is_no_program_is_refused_before_the_device_is_touched():
+    with pytest.raises(CannotRunError, match="no-such-program cannot be run"):
+        CommandDevice(HostDevice(Configuration()), Command(["no-such-program"]))
+
+
+@pytest.mark.parametrize(
+    "changes", [{"argv": []}, {"argv": "a 'b"}, {"name": "a+b"}, {"minibatch_pattern": "("}], ids=str
+)
+def test_what_is_no_command_is_refused(changes):
+    with pytest.raises(InvalidValueError):
+        Command(**{"argv": ["true"], **changes}).words  # noqa: B018
+
+
+def test_only_a_command_may_have_no_length():
+    named = named_mode(HostDevice(Configuration()), "maxn")
+    endless = CaseSettings(minibatches=None)
+    Case("host", "train", named, None, None, 1, endless, COMMAND)
+    with pytest.raises(InvalidValueError, match="length"):
+        Case("host", "lenet-mnist", named, 0, "ssd", 16, endless)
+
+
+LEAVES_ONE = "import subprocess, sys; print(subprocess.Popen(['sleep', '60'], start_new_session=True).pid, flush=True)"
+
+
+def test_what_a_killed_command_left_running_is_ended_too(tmp_path):
+    text = f"{LEAVES_ONE}; import time; time.sleep(60)"
+    ended = []
+    with CommandProcess([*PYTHON, text], lambda line, came_s: ended.append(int(line))) as process:
+        killer = threading.Thread(target=_kill_after_a_line, args=(process.pid, ended))
+        killer.start()
+        end = process.run(lambda: None)
+        killer.join()
+    assert end.exit_code == 128 + signal.SIGKILL
+    assert not is_alive(process.pid)
+    assert not is_alive(ended[0])
+
+
+def _kill_after_a_line(pid, lines):
+    deadline_s = time.monotonic() + 30
+    while not lines and time.monotonic() < deadline_s:
+        time.sleep(0.01)
+    os.kill(pid, signal.SIGKILL)
+
+
+def test_an_error_of_the_run_ends_the_command():
+    def overheats():
+        raise RuntimeError("too hot")
+
+    with pytest.raises(RuntimeError, match="too hot"), CommandProcess(["sleep", "60"]) as process:
+        process.run(overheats, tick_s=0.01)
+    assert not is_alive(process.pid)
+
+
+def test_a_command_has_the_signals_and_the_environment_that_the_run_was_given():
+    text = "import os, signal; print(signal.getsignal(signal.SIGPIPE), sorted(os.environ))"
+    direct = subprocess.run([*PYTHON, text], capture_output=True, text=True, check=True).stdout
+    lines = []
+    with CommandProcess([*PYTHON, text], lambda line, came_s: lines.append(line)) as process:
+        assert process.run(lambda: None).exit_code == 0
+    assert lines == direct.splitlines()
+
+
+def test_a_simulated_board_rehearses_a_command_by_a_workload_and_says_so():
+    board = SimulatedDevice("orin-agx")
+    with pytest.raises(CannotRunError, match="rehearse-as"):
+        CommandDevice(board, Command(["no-such-program"]))
+    device = CommandDevice(board, Command(["no-such-program"], rehearse_as="lenet-mnist"))
+    slow, fast = (
+        device.profile(command_case("sim:orin-agx", device.command, named_mode(device, mode)))
+        for mode in ("4c-422.4-114.75-665.6", "maxn")
+    )
+    assert slow.aggregates["wall_time_s"] > 1.5 * fast.aggregates["wall_time_s"]
+    assert slow.provenance == "simulated"
+    assert slow.conditions["rehearsed_as"] == "lenet-mnist"
+    assert any(flag.startswith("rehearsed: the command was not started") for flag in slow.flags)
+    assert dataclasses.asdict(slow.case.settings)["minibatches"] is None
