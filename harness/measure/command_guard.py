@@ -8,7 +8,8 @@ the command's parent, and adopts the processes that the command leaves behind:
     run    2                         a signal to hand on: SIGINT
     guard  {"start_s": ..., ...}     how it ended
 
-The end of the run closes the socket between the two, whatever ended it.
+The end of the run closes the socket between the two, whatever ended it. If this program is killed, the kernel kills the
+command; what that had started goes on.
 """
 
 from __future__ import annotations

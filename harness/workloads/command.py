@@ -55,6 +55,7 @@ class Command:
 
     @property
     def words(self) -> List[str]:
+        """Its words; those of a text are split as a shell splits them."""
         if not isinstance(self.argv, str):
             return [os.fspath(word) for word in self.argv]
         try:
