@@ -13,7 +13,7 @@ from typing import Any, Dict, List, Optional, Tuple, cast
 from harness.board.lock import interrupt_kept
 from harness.core.cases import COMMAND, DEFAULT_MINIBATCHES, STATIC, TRAINING, Case, CaseSettings
 from harness.core.device import Device, Identity, RealDevice, is_real
-from harness.core.errors import CannotRunError, InvalidValueError
+from harness.core.errors import CannotRunError
 from harness.core.power_modes import NamedMode, PowerMode, PowerModeSpace
 from harness.core.profiles import Profile
 from harness.core.units import ms_to_s, mws_to_mwh
@@ -34,10 +34,16 @@ def command_case(
     clocks: str = STATIC,
     interval_s: float = 1.0,
     max_temperature_c: Optional[float] = None,
+    seed: int = 0,
 ) -> Case:
     """The case of a command in a power mode; it has no minibatches, workers, storage or batch size to ask for."""
     settings = CaseSettings(
-        minibatches=None, cache="as-is", clocks=clocks, interval_s=interval_s, max_temperature_c=max_temperature_c
+        minibatches=None,
+        cache="as-is",
+        clocks=clocks,
+        interval_s=interval_s,
+        max_temperature_c=max_temperature_c,
+        seed=seed,
     )
     return Case(device, command.workload, power_mode, None, None, 1, settings, COMMAND)
 
@@ -152,9 +158,3 @@ class CommandDevice:
             aggregates=aggregates,
         )
         return dataclasses.replace(rehearsed, flags=find_flags(rehearsed))
-
-
-def refuse_command(given: object, call: str) -> None:
-    """InvalidValueError for a call that trains its workloads itself."""
-    if isinstance(given, Command):
-        raise InvalidValueError(f"{call} runs no commands", "name a workload; recommend and run take a command")

@@ -21,6 +21,7 @@ import numpy as np
 
 from harness.board.sampler import Sampler
 from harness.core.cases import TRAINING, Case
+from harness.core.corpus import TASKS
 from harness.core.device import Device, RealDevice
 from harness.core.environment import describe_environment
 from harness.core.errors import (
@@ -34,7 +35,7 @@ from harness.core.errors import (
     SourceUnavailableError,
     UnwatchedError,
 )
-from harness.core.metrics import POWER_CHANNEL
+from harness.core.metrics import POWER_CHANNEL, unit_time_ms
 from harness.core.power_modes import NamedMode, PowerMode
 from harness.core.profiles import Profile
 from harness.core.units import mib_to_bytes, ms_to_s, mw_to_w
@@ -107,7 +108,8 @@ class DeviceProfiler:
         each_mode = [(size, limit) for size in sizes for limit in limits]
         batch_size, limit_mw = np.tile(np.transpose(each_mode), len(modes))
         repeated = np.repeat([mode for _, mode in modes], len(each_mode), axis=0)
-        self.candidates = Settings.of(repeated, batch_size, case.task, limit_mw if power_limits_mw else None)
+        task = case.task if case.task in TASKS else TASKS[0]  # of a command there is no other kind
+        self.candidates = Settings.of(repeated, batch_size, task, limit_mw if power_limits_mw else None)
         self._rows = self.candidates.table
         self._per_mode = len(each_mode)
         self._results = results
@@ -273,7 +275,7 @@ def best_of(takes: Sequence[Profile]) -> Profile:
     undisturbed = [take for take in takes if not is_disqualified(take.flags)]
     if undisturbed:
         return undisturbed[-1]
-    times_ms = [take.aggregates.get("minibatch_time_ms") for take in takes]
+    times_ms = [unit_time_ms(take.aggregates) for take in takes]
     return takes[int(np.argmin([np.inf if time_ms is None else time_ms for time_ms in times_ms]))]
 
 
@@ -287,8 +289,11 @@ def peak_bytes_of(profile: Profile) -> float:
 
 
 def figures_of(profile: Profile, needs_power: bool = True, percentile: float = MEDIAN) -> MeasuredMode:
-    """Minibatch time, power and duration of a profile; power is NaN if it is not needed and was not measured."""
-    time_ms, power_mw = (profile.aggregates.get(name) for name in ("minibatch_time_ms", "power_mw"))
+    """Minibatch time, power and duration of a profile; power is NaN if it is not needed and was not measured.
+
+    Of a command that showed no minibatches, the time is that of the whole command.
+    """
+    time_ms, power_mw = unit_time_ms(profile.aggregates), profile.aggregates.get("power_mw")
     if percentile != MEDIAN and time_ms is not None:
         times_ms = [minibatch.e2e_ms for minibatch in profile.counted]
         if not times_ms:
@@ -311,6 +316,9 @@ def figures_of(profile: Profile, needs_power: bool = True, percentile: float = M
 
 def _seconds(profile: Profile, time_ms: float) -> float:
     """From the start of telemetry to the end of the last minibatch; for a replayed profile, an estimate."""
+    wall_time_s = profile.aggregates.get("wall_time_s")
+    if wall_time_s is not None:
+        return wall_time_s
     if not profile.minibatches:
         return profiling_seconds(np.array(time_ms))
     last = profile.minibatches[-1]

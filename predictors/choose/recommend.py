@@ -14,6 +14,7 @@ import numpy as np
 from harness.core.boards import load_board
 from harness.core.cases import Case, CaseSettings
 from harness.core.configuration import DEFAULT_RESULTS, Configuration, load_configuration
+from harness.core.corpus import TASKS
 from harness.core.device import Device, is_pool, is_real, limits_of, named_mode
 from harness.core.errors import CannotRunError, HarnessError, InvalidValueError
 from harness.core.files import write_output
@@ -22,7 +23,7 @@ from harness.core.power_modes import PowerMode
 from harness.core.terminal import Countdown, Progress, available_hint, counted
 from harness.core.units import mw_to_w
 from predictors.choose.budget import NO_BUDGET, Budget, goals_of, joined, limits_training, note_out_of_reach, peak_mw_of
-from predictors.choose.job import JobLike, batch_sizes_of, job_of, workloads_of
+from predictors.choose.job import Job, JobLike, batch_sizes_of, command_of, job_of, workloads_of
 from predictors.choose.on_device import MEDIAN, PowerPeak, board_of, profiler_of, storage_of
 from predictors.choose.recommendation_report import (
     format_recommendation,
@@ -63,6 +64,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from harness.store.results import ResultsStore
+    from harness.workloads.command import Command
 
 EPOCHS: Dict[str, int] = {"resnet18-imagenet": 120, "yolov8n-coco": 200, "mobilenetv3-gld23k": 148}
 """Epochs to convergence that 001 sec. 1.4 and 3.1 use."""
@@ -92,7 +94,8 @@ def recommend(
         device: `sim:orin-agx`, `host`, a board's name on that board, or `replay:CORPUS.csv`; `pool:NAME` for boards of
             the fleet that lab.toml describes, `pool:NAME@LAB` for that of another file.
         workload: one of the suite's, your own as `module:NAME` or as a `Workload`, or several, which are searched for
-            in turn; or a `Job`, which also has batch sizes, workers, storage, epochs and task.
+            in turn; or a `Job`, which also has batch sizes, workers, storage, epochs and task; or a `Command`, whose
+            time is that of the whole command unless its output shows minibatches.
         power_w: maximum module power in W; several share one set of profiles.
         time_ms: maximum minibatch time in ms.
         goal: what to minimise: `time`, `power`, `energy`, `edp`, `throughput` or `sample-energy`; or a `Goal`.
@@ -115,9 +118,14 @@ def recommend(
     check_kind(Search, search=search)
     job, budget = job_of(workload), joined(budget, power_w, time_ms)
     _refuse(device, goal, search)
+    command = command_of(job)
+    if command is not None:
+        _refuse_beside_command(job, device, budget, search, writes_conf)
     progress = progress or Progress(sys.stderr)
     configuration = load_configuration(Path(search.config))
     opened = _opened(device, search, configuration, progress)
+    if command is not None:
+        return _recommend_for_command(opened, command, goals_of(budget, goal, None, [1]), budget, search, progress)
     report_others(opened, progress.line)
     storage = storage_of(job, opened, configuration, progress.line)
     _refuse_on(opened, search, writes_conf)
@@ -158,6 +166,52 @@ def recommend(
         for text in answer.shared_texts:
             progress.result("\n" + text)
     return answer
+
+
+def _recommend_for_command(
+    device: Device, command: Command, goals: Sequence[Goal], budget: Budget, search: Search, progress: Progress
+) -> Answer:
+    """The same for a command as the workload, in whose place a workload is rehearsed on a simulated board."""
+    from harness.measure.command_device import CommandDevice, command_case
+    from harness.store.results import ResultsStore
+    from predictors.choose.device_profiler import power_sampler
+
+    opened = CommandDevice(device, command)
+    if is_real(device):
+        with power_sampler(device, 1.0, device.root):
+            pass  # refuse a device without power before the first run
+    case_device = device.name
+    case = command_case(
+        case_device, command, named_mode(opened, MAXN), max_temperature_c=search.max_temperature_c, seed=search.seed
+    )
+    references = references_of(search, [command.workload], TASKS[0], board_of(opened) or device.name)
+    answer = Answer(opened, case_device, budget)
+    with contextlib.nullcontext() if search.results is None else ResultsStore(Path(search.results)) as store:
+        recommendations = recommend_mode(
+            opened,
+            case,
+            goals,
+            search,
+            references=references,
+            store=store,
+            progress=progress,
+            peak_mw=peak_mw_of(budget),
+        )
+        progress.result(answer.add(command.workload, recommendations))
+    return answer
+
+
+def _refuse_beside_command(job: Job, device: str, budget: Budget, search: Search, writes_conf: bool) -> None:
+    """Refuse what a search for a command does not read."""
+    refuse_unread(job, "a command", "batch_size", "workers", "storage", "task", "epochs")
+    refuse_unread(search, "a command", "minibatches", "memory_limit_mib")
+    refuse_unread(budget, "a command", "deadline_h", "energy_wh")
+    if search.percentile not in (None, MEDIAN):
+        raise InvalidValueError("a command has no percentiles", "omit percentile=")
+    if device.startswith(POOL):
+        raise InvalidValueError("a pool runs no commands", "search on one device")
+    if writes_conf:
+        raise InvalidValueError("writes_conf= does not apply to a command", "jetwatt nvpmodel-conf writes its mode")
 
 
 def _refuse(device: str, goal: Union[str, Goal, None], search: Search) -> None:

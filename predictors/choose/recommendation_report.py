@@ -6,6 +6,7 @@ from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 import numpy as np
 
+from harness.core.cases import COMMAND
 from harness.core.power_modes import PowerMode
 from harness.core.terminal import counted, format_duration, format_table
 from harness.core.units import S_PER_HOUR, mw_to_w, share_to_percent
@@ -86,11 +87,12 @@ def _lines_of_goal(recommendation: Recommendation, provenance: str) -> List[str]
     of_tail = "" if percentile == MEDIAN else f", which {percentile:g} % of minibatches do not exceed"
     memory = profiler_of(recommendation.history).memory
     peak_memory = "" if memory is None else memory.describe(choice.batch_size)
+    what = "command:  " if profiler_of(recommendation.history).template.task == COMMAND else "minibatch:"
     return [
         f"goal:        {recommendation.goal.describe()}",
         f"{'recommended' if choice.feasible else 'NOT WITHIN THE LIMITS, the nearest'}: {mode.name}, "
         f"batch size {choice.batch_size} ({choice.reason})",
-        f"minibatch:   {_figure(mode.time_ms, 'ms')}{of_tail}, {provenance}",
+        f"{what}   {_figure(mode.time_ms, 'ms')}{of_tail}, {provenance}",
         f"power:       {_figure(mode.power_mw, 'W', mw_to_w)}, {provenance}",
         *([f"memory:      {peak_memory}"] if peak_memory else []),
     ]

@@ -54,7 +54,7 @@ from harness.measure.holding import held
 from harness.measure.run import check
 from predictors.choose.budget import Budget, goals_of, note_out_of_reach
 from predictors.choose.device_profiler import power_sampler, workers_of, workload_name
-from predictors.choose.job import JobLike, batch_sizes_of, job_of, workloads_of
+from predictors.choose.job import JobLike, batch_sizes_of, job_of, refuse_command, workloads_of
 from predictors.choose.on_device import board_of, storage_of
 from predictors.choose.search import USUAL_SEARCH, Search, most_profiles, references_of
 from predictors.goals import Goal
@@ -325,6 +325,7 @@ def tuning(
         raise CannotRunError("tuning needs a goal", "give power_w=30, time_ms=100, or goal=Goal(...)")
     refuse_unread(search, "tuning", *UNUSED)
     job = job_of(workload)
+    refuse_command(job, "tuning")
     refuse_unread(job, "tuning", "epochs")
     workloads, sizes = workloads_of(job), batch_sizes_of(job)
     if len(workloads) > 1 or len(sizes) > 1 or job.task != TASKS[0]:

@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 from pathlib import Path
+from typing import Sequence
 
 from harness.cli.fleet import LAB_VARIABLE
 from harness.cli.options import comma_separated, output_file, whole_numbers, write_json
@@ -14,6 +15,7 @@ from harness.core.corpus import TASKS
 from harness.core.errors import InvalidValueError
 from harness.core.terminal import Progress
 from harness.devices.board_record import root_of
+from harness.workloads.command import Command
 from predictors.choose.budget import Budget
 from predictors.choose.job import Job
 from predictors.choose.on_device import MEDIAN
@@ -35,7 +37,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--device", help="a board, sim:orin-agx, replay:CORPUS.csv, host")
     add("--pool", help="instead: boards of a fleet (docs/fleet.md), each mode on the next free board")
     add("--lab", type=Path, default=Path(os.environ.get(LAB_VARIABLE, "lab.toml")), help="lab.toml of that fleet")
-    add("--workload", required=True, metavar="W[,W]", help="mobilenetv3-gld23k, ..., or your own, as module:NAME")
+    what = parser.add_mutually_exclusive_group(required=True).add_argument
+    what("--workload", metavar="W[,W]", help="mobilenetv3-gld23k, ..., or your own, as module:NAME")
+    what("--command", dest="program", metavar="TEXT", help="instead: any program, whose wall time is the time")
+    add("--minibatch-pattern", metavar="REGEX", help="lines of its output that end a minibatch, as for jetwatt run")
+    add("--rehearse-as", metavar="W", help="on a simulated board: the workload whose 40 minibatches stand for it")
     add("--task", choices=TASKS, default=TASKS[0], help="default: %(default)s")
     add(
         "--batch-size",
@@ -134,7 +140,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     _refuse(arguments)
-    workloads = arguments.workload.split(",")
+    workloads = [] if arguments.workload is None else arguments.workload.split(",")
     power_w = None if arguments.power_w is None else numbers("--power-budget", arguments.power_w, "20,30")
     if (len(workloads) > 1 or len(power_w or ()) > 1) and (arguments.writes_conf or arguments.plot):
         raise InvalidValueError(
@@ -148,12 +154,7 @@ def run(arguments: argparse.Namespace) -> int:
     root = root_of(arguments.root)
     answer = recommend(
         arguments.device or f"{POOL}{arguments.pool}@{arguments.lab}",
-        workload=fields_in(
-            Job,
-            arguments,
-            workload=workloads,
-            batch_size=whole_numbers("--batch-size", arguments.batch_size, "8,16,32"),
-        ),
+        workload=_job(arguments, workloads),
         goal=arguments.goal,
         budget=fields_in(Budget, arguments, power_w=power_w),
         search=fields_in(Search, arguments, root=root),
@@ -169,6 +170,20 @@ def run(arguments: argparse.Namespace) -> int:
         _write_conf(arguments.writes_conf, root, answer)
     answer.refuse_missed()
     return 0
+
+
+def _job(arguments: argparse.Namespace, workloads: Sequence[str]) -> Job:
+    if arguments.program is None:
+        if arguments.minibatch_pattern is not None or arguments.rehearse_as is not None:
+            raise InvalidValueError("--minibatch-pattern and --rehearse-as are of a program", "give it with --command")
+        sizes = whole_numbers("--batch-size", arguments.batch_size, "8,16,32")
+        return fields_in(Job, arguments, workload=workloads, batch_size=sizes)
+    command = Command(
+        arguments.program, minibatch_pattern=arguments.minibatch_pattern, rehearse_as=arguments.rehearse_as
+    )
+    if arguments.batch_size != str(DEFAULT_BATCH_SIZE):
+        raise InvalidValueError(f"--batch-size is {arguments.batch_size}", "write it into the --command")
+    return fields_in(Job, arguments, workload=command, batch_size=DEFAULT_BATCH_SIZE)
 
 
 def _refuse(arguments: argparse.Namespace) -> None:

@@ -43,7 +43,7 @@ from harness.measure.run import run as run_case
 from harness.store import frames
 from harness.store.results import ResultsStore
 from predictors.choose.device_profiler import DeviceProfiler, RunResults, workers_of, workload_name
-from predictors.choose.job import Job, JobLike, batch_sizes_of, job_of, workloads_of
+from predictors.choose.job import Job, JobLike, batch_sizes_of, job_of, refuse_command, workloads_of
 from predictors.choose.on_device import board_of, profiler_of, storage_of
 from predictors.choose.search import USUAL_SEARCH, Search, most_profiles
 from predictors.goals import budget_in_mw
@@ -168,6 +168,7 @@ def _refuse(
         if way not in WAYS:
             raise UnknownNameError(f"ways= names {way!r}", available_hint(way, WAYS))
     for name, job in (("training", training), ("inference", inference)):
+        refuse_command(job, "concurrent")
         if len(workloads_of(job)) > 1:
             raise InvalidValueError(f"{name}= has several workloads, expected one", "plan for each of them in turn")
     if training.task != TRAINING:

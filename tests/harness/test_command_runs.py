@@ -1,0 +1,151 @@
+"""`run`: several runs, several power modes, what they are compared with, and the table that predictors take."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+import jetwatt
+from harness.__main__ import main
+from harness.command_runs import compare_command, run_command, write_command_table
+from harness.core.errors import InvalidValueError, StoreError
+from harness.measure import flags
+from harness.store import frames
+from harness.store.results import ResultsStore
+from harness.workloads.command import Command
+from tests.harness.counting_rapl import POWER_W
+
+PYTHON = [sys.executable, "-I", "-S", "-c"]
+NAP = "import time; time.sleep({})"
+
+
+@pytest.fixture(autouse=True)
+def quiet_machine(monkeypatch, tmp_path):
+    """What else runs on the machine of the tests decides nothing."""
+    monkeypatch.setattr(flags, "DISTURBED_CORES", 1e6)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.chdir(tmp_path)
+
+
+def nap(seconds=0.3, name="nap"):
+    return Command([*PYTHON, NAP.format(seconds)], name=name)
+
+
+def run_on(machine, **options):
+    return run_command(options.pop("command", nap()), root=machine, interval_s=0.1, **options)
+
+
+def test_repeated_runs_have_medians_with_intervals(machine_with_rapl):
+    lines = []
+    done = run_on(machine_with_rapl, repeat=3, report=lines.append)
+    [runs] = done.modes
+    figures = runs.figures()
+    times_s = sorted(profile.aggregates["wall_time_s"] for profile in done.profiles)
+    assert len(times_s) == 3
+    assert figures["wall_time_s"].value == times_s[1]
+    assert figures["wall_time_s"].low < times_s[0]
+    assert figures["wall_time_s"].high > times_s[1]
+    assert figures["power_mean_mw"].value == pytest.approx(POWER_W * 1000, rel=0.05)
+    assert "run 3 of 3" in lines[-1]
+    assert "3 runs" in str(done)
+    json.dumps(done.plain(), allow_nan=False)
+
+
+def test_a_sweep_goes_on_where_it_ended_and_its_table_is_one_that_fit_takes(machine_with_rapl, tmp_path):
+    (tmp_path / "modes.txt").write_text("1c  # the least\n\nmaxn\n")
+    options = {"power_mode": "modes.txt", "results": tmp_path / "r.sqlite", "resume": True}
+    first = run_on(machine_with_rapl, **{**options, "power_mode": "1c"})
+    assert first.resumed == 0
+    second = run_on(machine_with_rapl, **options)
+    names = ["1c", "maxn"] if len(os.sched_getaffinity(0)) > 1 else ["1c"]
+    assert [runs.power_mode.name for runs in second.modes] == names
+    assert second.resumed == 1
+    assert second.profiles[0].started_at == first.profiles[0].started_at
+    assert run_on(machine_with_rapl, **options).resumed == len(second.modes)
+    assert write_command_table(tmp_path / "r.sqlite", "nap", tmp_path / "t.csv") == len(second.modes)
+    row = jetwatt.read_corpus(tmp_path / "t.csv").iloc[0]
+    assert row["minibatch_time_ms"] == pytest.approx(1000 * second.profiles[0].aggregates["wall_time_s"])
+    assert (row["task"], row["workload"], row["cpu_cores"]) == ("training", "nap", 1)
+    assert row["power_mw"] == pytest.approx(POWER_W * 1000, rel=0.05)
+
+
+def test_modes_of_a_rehearsed_command_can_be_predicted_from_its_table(tmp_path):
+    command = Command(["no-such-program"], name="mine", rehearse_as="lenet-mnist")
+    run_command(command, device="sim:orin-agx", power_mode="sample:12", results="r.sqlite")
+    write_command_table("r.sqlite", "mine", "t.csv")
+    pytest.importorskip("sklearn")
+    model = jetwatt.fit("t.csv", workload="mine")
+    assert len(model.predict("orin-agx", modes="sample:5")) == 5
+
+
+def test_a_table_without_profiles_of_the_command_is_refused(machine_with_rapl, tmp_path):
+    run_on(machine_with_rapl, results="r.sqlite")
+    with pytest.raises(StoreError, match="no undisturbed profile of the command 'other'"):
+        write_command_table("r.sqlite", "other", "t.csv")
+
+
+def test_a_slower_command_is_worse_than_its_baseline_and_another_one_is_not_compared(machine_with_rapl):
+    def words(seconds):
+        Path("work.py").write_text(NAP.format(seconds))
+        return Command([sys.executable, "-I", "-S", "work.py"])
+
+    before = run_on(machine_with_rapl, command=words(0.3), repeat=3, results="before.sqlite")
+    same = run_on(machine_with_rapl, command=words(0.3), repeat=3, results="same.sqlite")
+    slower = run_on(machine_with_rapl, command=words(0.9), repeat=3, results="slower.sqlite")
+    assert before.name == "work"
+    wall = [
+        each for each in compare_command("before.sqlite", "same.sqlite", same).comparisons if each.figure == "wall time"
+    ]
+    assert wall
+    assert not any(each.is_worse for each in wall)
+    assert compare_command("before.sqlite", "slower.sqlite", slower).exit_code == 2  # another script
+    assert compare_command("before.sqlite", "slower.sqlite", slower, by=["script"]).exit_code == 1
+
+
+def test_a_command_is_run_in_the_modes_of_a_machine_that_measures_power(machine_with_rapl, tmp_path):
+    pytest.importorskip("sklearn")
+    search = jetwatt.Search(profiles=1, root=machine_with_rapl, results=tmp_path / "r.sqlite")
+    answer = jetwatt.recommend("host", workload=jetwatt.Job(nap(0.2)), power_w=POWER_W + 1, search=search)
+    with ResultsStore(tmp_path / "r.sqlite", read_only=True) as store:
+        [row] = frames.profiles(store).itertuples()
+    assert row.workload == "nap"
+    assert row.wall_time_s >= 0.2
+    assert answer.recommendations[0][0].mode.power_mw.value == pytest.approx(POWER_W * 1000, rel=0.05)
+
+
+def test_the_command_line_hands_on_exit_codes_and_keeps_good_runs_only(machine_with_rapl, tmp_path, capfd):
+    options = ["run", "--root", str(machine_with_rapl), "--interval", "0.1", "--results", "r.sqlite", "--json", "--"]
+    assert main([*options, *PYTHON, "print('mine'); import sys; sys.exit(5)"]) == 5
+    assert main([*options, *PYTHON, "print('mine')"]) == 0
+    said = capfd.readouterr()
+    assert said.out.startswith("mine\nmine\n{")
+    assert json.loads(said.out[len("mine\nmine\n") :])["modes"][0]["runs"]
+    assert "nothing is stored" in said.err
+    with ResultsStore("r.sqlite", read_only=True) as store:
+        assert len(store) == 1
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--sample", "3"], "--results"),
+        (["--table", "t.csv"], "--sweep or --sample"),
+        (["--compare", "none.sqlite"], "no file"),
+        (["--repeat", "0"], "1 or more"),
+        (["--name", "a b"], "letters"),
+    ],
+)
+def test_what_cannot_be_run_is_refused_before_the_command_starts(options, words, tmp_path, capfd):
+    assert main(["run", *options, "--", *PYTHON, "open('started', 'w')"]) == 2
+    assert words in capfd.readouterr().err
+    assert not (tmp_path / "started").exists()
+
+
+def test_a_file_of_modes_without_any_is_refused(machine_with_rapl, tmp_path):
+    (tmp_path / "modes.txt").write_text("# none\n")
+    with pytest.raises(InvalidValueError, match="names no power mode"):
+        run_on(machine_with_rapl, power_mode="modes.txt")
