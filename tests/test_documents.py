@@ -85,7 +85,8 @@ def unknown_options(words: List[str]) -> List[str]:
             if isinstance(action, argparse._SubParsersAction):
                 known |= {name for one in action.choices.values() for name in one._option_string_actions}
         known |= {"--root", "--version", "--help"}
-        return unknown(rest[1:], known) + unknown(pytests, options_of_pytest())
+        further = [] if rest[0] == "run" else unknown(pytests, options_of_pytest())  # the words of any program
+        return unknown(rest[1:], known) + further
     if program == "pytest":
         return unknown(rest, options_of_pytest())
     return unknown(rest, set(re.findall(r"--[a-z-]+", NIGHTLY))) + unknown(pytests, options_of_pytest())

@@ -31,8 +31,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add = parser.add_argument
     add("argv", nargs="+", metavar="COMMAND", help="the command with its arguments, after --")
-    add("--name", help="its name in results (default: that of its script, or of the program)")
-    add("--device", default="host", help="host, a board on that board, sim:orin-agx to rehearse (default: host)")
+    add("--name", help="its name in results (default: that of its script, module or program)")
+    add("--device", default="host", help="a board, on that board; host; sim:orin-agx to rehearse (default: host)")
     add(
         "--clocks",
         choices=CLOCKS,

@@ -17,6 +17,7 @@ from typing import Any, Dict, List, Optional, Sequence, Union
 from harness.core.errors import InvalidValueError
 
 MOST_SCRIPT_BYTES = 1 << 24  # of a script whose content is compared; a larger file is no script
+_SCRIPTS = (".py", ".sh")
 _NAME = re.compile(r"[A-Za-z0-9][\w.-]*")
 _SECRET = re.compile(r"(?i)token|passw|secret|credential|api[-_]?key|auth")
 _URL_LOGIN = re.compile(r"(?<=://)[^/@\s]+(?=@)")
@@ -29,7 +30,7 @@ class Command:
 
     Attributes:
         argv: its words, or one text as for a shell, without a shell's pipes and variables.
-        name: of the workload in results; None for that of its script, or of the program.
+        name: of the workload in results; None for that of its script, module or program.
         minibatch_pattern: a regular expression for the lines of its output that end a minibatch. A group `ms` or `s`
             has the time of the minibatch; else it is the time since the line before.
         rehearse_as: on a simulated board, which cannot run a program, the workload whose 40 minibatches stand for it.
@@ -65,11 +66,18 @@ class Command:
 
     @property
     def workload(self) -> str:
-        """The name of the workload: the given one, that of the script, or that of the program."""
+        """The name of the workload: the given one, that of the script or module, or that of the program."""
         if self.name is not None:
             return self.name
-        script = self._script()
-        stem = (script or Path(self.words[0])).stem
+        words = self.words
+        scripts = [word for word in words if Path(word).suffix in _SCRIPTS]
+        if scripts:
+            named = scripts[0]
+        elif "-m" in words[:-1]:
+            named = words[words.index("-m") + 1].replace(".", "-")  # a module of Python
+        else:
+            named = words[0]
+        stem = Path(named).stem
         return re.sub(r"[^\w.-]+", "-", stem).strip("-._") or "command"
 
     def _script(self) -> Optional[Path]:

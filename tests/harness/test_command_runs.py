@@ -12,6 +12,7 @@ import pytest
 import jetwatt
 from harness.__main__ import main
 from harness.command_runs import compare_command, run_command, write_command_table
+from harness.core import metrics
 from harness.core.errors import InvalidValueError, StoreError
 from harness.measure import flags
 from harness.store import frames
@@ -149,3 +150,44 @@ def test_a_file_of_modes_without_any_is_refused(machine_with_rapl, tmp_path):
     (tmp_path / "modes.txt").write_text("# none\n")
     with pytest.raises(InvalidValueError, match="names no power mode"):
         run_on(machine_with_rapl, power_mode="modes.txt")
+
+
+OWN_LOOP = """
+import sys
+from pathlib import Path
+
+from harness.core import metrics
+from harness.core.cases import Case, CaseSettings
+from harness.core.configuration import Configuration
+from harness.core.device import named_mode
+from harness.devices.host import HostDevice
+from harness.measure.run import run
+
+metrics.MAX_GAP_INTERVALS = 240  # on a busy machine the sampler may get no core for long
+device = HostDevice(Configuration(storage={"ssd": Path.cwd()}), Path(sys.argv[1]))
+settings = CaseSettings(interval_s=0.1, minibatches=60, data_scale=0.02)
+case = Case("host", "lenet-mnist", named_mode(device, "maxn"), 0, "ssd", 256, settings)
+figures = run(case, device, lambda line: print(line, flush=True)).aggregates
+print("own", figures["minibatch_time_ms"], figures["energy_per_sample_mws"] * case.batch_size, flush=True)
+"""
+
+
+@pytest.mark.exhaustive
+@pytest.mark.training
+def test_the_suites_own_loop_as_a_command_agrees_with_its_profile(machine_with_rapl, monkeypatch, capfd):
+    pytest.importorskip("torch")
+    monkeypatch.setattr(metrics, "MAX_GAP_INTERVALS", 240)
+    Path("loop.py").write_text(OWN_LOOP)
+    # The loop reports each minibatch when it has ended, without decimals: its lines' own times are what is measured.
+    command = Command([sys.executable, "loop.py", str(machine_with_rapl)], minibatch_pattern=r"minibatch \d+ \(clean\)")
+    [profile] = run_on(machine_with_rapl, command=command).profiles
+    [own] = [line.split() for line in capfd.readouterr().out.splitlines() if line.startswith("own ")]
+    own_ms, own_mws = float(own[1]), float(own[2])
+    figures = profile.aggregates
+    assert figures["minibatch_time_ms"] == pytest.approx(own_ms, rel=0.02)
+    shown = profile.counted
+    energy_mwh = metrics.energy_mwh(
+        *profile.telemetry.series[metrics.POWER_CHANNEL], shown[0].start_s, metrics.end_s(shown[-1])
+    )
+    assert energy_mwh * 3600 / len(shown) == pytest.approx(own_mws, rel=0.02)
+    assert figures["energy_mwh"] * 3600 == pytest.approx(POWER_W * 1000 * figures["wall_time_s"], rel=0.02)

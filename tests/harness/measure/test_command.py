@@ -113,6 +113,21 @@ def test_a_command_is_comparable_with_its_like_only(tmp_path):
     assert comparable("--epochs", "3") != before
 
 
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("python train.py --config a.py", "train"),
+        ("python -m my.training --epochs 3", "my-training"),
+        ("/usr/bin/yolo train", "yolo"),
+        ("bash -c 'exit 3'", "bash"),
+    ],
+    ids=["script", "module", "program", "shell"],
+)
+def test_a_command_is_named_for_what_it_runs(text, name):
+    assert Command(text).workload == name
+    assert Command(text, name="mine").workload == "mine"
+
+
 def test_secrets_of_a_command_are_not_recorded():
     words = ["train", "--token", "abc", "--api-key=def", "HF_TOKEN=ghi", "https://user:jkl@host/x", "--lr", "0.1"]
     shown = without_secrets(words)
