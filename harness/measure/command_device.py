@@ -20,8 +20,7 @@ from harness.core.units import ms_to_s, mws_to_mwh
 from harness.measure.command import measure_command
 from harness.measure.command_process import check_command
 from harness.measure.flags import find_flags
-from harness.measure.peak_memory import FIGURES as MEMORY_FIGURES
-from harness.measure.run import Instruments, own_threshold
+from harness.measure.recording import Instruments, attribute, own_threshold
 from harness.workloads.command import Command
 
 REHEARSED_STORAGE, REHEARSED_BATCH = "ssd", 16
@@ -117,10 +116,7 @@ class CommandDevice:
             machine.temperature_limits_c(case.settings.max_temperature_c),
         )
         profile = measure_command(case, self.command, {**own, **in_effect, **own_threshold(machine)}, instruments)
-        if self.provenance != "measured":  # an emulated board's memory is this machine's
-            profile = dataclasses.replace(profile, aggregates={**profile.aggregates, **dict.fromkeys(MEMORY_FIGURES)})
-        flags = [*machine.remarks, *find_flags(profile)]
-        return dataclasses.replace(profile, provenance=self.provenance, flags=flags)
+        return attribute(profile, machine)
 
     def _rehearsed(self, case: Case) -> Case:
         """The case of the workload that stands for the command."""
