@@ -82,6 +82,11 @@ class Forecast:
         return np.exp(self.log_power)
 
     @property
+    def greatest_power_mw(self) -> float:
+        """The greatest median of the power; at least one row has to have one."""
+        return float(np.exp(np.nanmax(self.log_power)))
+
+    @property
     def batch_size(self) -> np.ndarray:
         return self.settings.batch_size
 

@@ -20,6 +20,7 @@ from harness.core.errors import HarnessError
 from harness.simulation.corpus import simulate_corpus
 from harness.workloads import get_workload
 from predictors.choose.fitting import describe_front
+from predictors.choose.search import RISK
 from predictors.models import networks
 from predictors.models.networks import train
 from predictors.models.physical_gp.prior import SHIPPED, read_hierarchy
@@ -227,25 +228,41 @@ def test_predictions_are_a_row_for_each_mode_with_intervals_and_the_front(model)
 
 def test_the_best_mode_is_the_best_of_the_table_and_tells_its_risk(model):
     table = model.predict()
-    best = model.best(power_w=10)
+    best = model.best(power_w=10, risk=None)
     assert best["time_ms"] == table[table["power_mw"] <= 10_000]["time_ms"].min()
-    assert 0 < best["risk"] < 0.5
-    assert model.best(time_ms=600)["power_mw"] == table[table["time_ms"] <= 600]["power_mw"].min()
+    assert RISK < best["risk"] < 0.5
+    assert model.best(time_ms=600, risk=None)["power_mw"] == table[table["time_ms"] <= 600]["power_mw"].min()
     row = table.set_index("power_mode").loc[best["power_mode"]]
     assert best.drop(["power_mode", "risk"]).to_dict() == row.to_dict()
     careful = model.best(power_w=10, risk=best["risk"] / 10)
     assert careful["risk"] <= best["risk"] / 10
     assert careful["time_ms"] > best["time_ms"]
     within = table[(table["power_mw"] <= 10_000) & (table["time_ms"] <= 600)]
-    found = model.best(power_w=10, time_ms=600)
+    found = model.best(power_w=10, time_ms=600, risk=None)
     assert found["power_mw"] * found["time_ms"] == pytest.approx((within["power_mw"] * within["time_ms"]).min())
+
+
+def test_a_choice_from_a_model_has_the_risk_that_a_recommendation_has(model):
+    usual = model.best(power_w=10)
+    assert usual.equals(model.best(power_w=10, risk=RISK))
+    assert usual["risk"] <= RISK
+    assert not usual.equals(model.best(power_w=10, risk=None))
+
+
+def test_a_power_that_excludes_no_mode_is_warned_of_as_another_unit(model):
+    with pytest.warns(UserWarning, match="so the power limit of 5000 W excludes none; it is in W, and 5000 mW are 5 W"):
+        unlimited = model.best(power_w=5000)
+    assert unlimited["time_ms"] == model.predict()["time_ms"].min()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model.best(power_w=10)
 
 
 def test_without_power_the_slowest_mode_within_a_time_is_the_best(model):
     timed = jetwatt.fit(CORPUS.assign(power_mw=None), workload="resnet18-imagenet", modes=30)
     table = timed.predict()
     with pytest.warns(UserWarning, match="no power was measured: the slowest mode within the time"):
-        best = timed.best(time_ms=600)
+        best = timed.best(time_ms=600, risk=None)
     assert best["time_ms"] == table[table["time_ms"] <= 600]["time_ms"].max()
     with pytest.warns(UserWarning, match="no power was measured"):
         careful = timed.best(time_ms=600, risk=0.01)
@@ -260,7 +277,7 @@ def test_without_power_the_slowest_mode_within_a_time_is_the_best(model):
 def test_a_budget_that_no_mode_meets_and_none_at_all_are_refused(model):
     nearest = r"the nearest is 1c-115.2-306-204 at batch size 16: predicted .* ms at .* W, risk 1"
     with pytest.raises(jetwatt.HarnessError, match=rf"no mode meets the goal: .* at most 3 W; {nearest}"):
-        model.best(power_w=3)
+        model.best(power_w=3, risk=None)
     for no_probability in (5, -1):
         with pytest.raises(jetwatt.HarnessError, match="expected a probability between 0 and 1"):
             model.best(power_w=3, risk=no_probability)

@@ -108,9 +108,10 @@ def goals_of(
     return [Goal(quantity, limits)]
 
 
-def note_out_of_reach(limit_mw: float, greatest_mw: float) -> str:
+def note_out_of_reach(goal: Goal, greatest_mw: float) -> str:
     """A note on a power limit far above what any mode draws, which may be meant in another unit; empty for others."""
-    if limit_mw <= OUT_OF_REACH * greatest_mw:
+    limit_mw = goal.limits.get("power_mw")
+    if limit_mw is None or limit_mw <= OUT_OF_REACH * greatest_mw:
         return ""
     limit_w = mw_to_w(limit_mw)
     return (

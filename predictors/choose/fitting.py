@@ -16,6 +16,7 @@ from harness.core.notes import note
 from harness.core.power_modes import UNKNOWN_KHZ, PowerMode, PowerModeSpace
 from harness.core.terminal import available_hint, counted
 from harness.core.units import mw_to_w, share_to_percent
+from predictors.choose.budget import note_out_of_reach
 from predictors.choose.corpora import (
     OF_ROWS,
     Conditions,
@@ -25,6 +26,7 @@ from predictors.choose.corpora import (
     note_on_medians,
     read_profiles,
 )
+from predictors.choose.search import RISK
 from predictors.choose.targets import find_reference, load_prior, unprofiled_target
 from predictors.evaluation import Target, coverage, make_target, mape
 from predictors.forecast import LEVEL, Forecast, describe_unprofiled
@@ -260,19 +262,21 @@ class FittedModel:
         self,
         power_w: Optional[float] = None,
         time_ms: Optional[float] = None,
-        risk: Optional[float] = None,
+        risk: Optional[float] = RISK,
         unprofiled: bool = False,
         batch_size: Optional[int] = None,
         power_limit: PowerLimits = None,
     ) -> pd.Series:
         """The mode with the least time within a power, or the least power within a time; within both, least energy.
 
-        A model that was fitted to time only gives the slowest mode within a time, with a warning.
+        A model that was fitted to time only gives the slowest mode within a time, with a warning. A power that excludes
+        no mode is warned of, as it may be in another unit.
 
         Args:
-            power_w: greatest module power.
-            time_ms: greatest minibatch time.
-            risk: exclude modes with a greater risk; None uses the predicted figures as they are.
+            power_w: greatest module power, in W.
+            time_ms: greatest minibatch time, in ms.
+            risk: exclude modes with a greater risk, by default 5 % as in `recommend`; None uses the predicted figures
+                as they are.
             unprofiled: as for `predict`.
             batch_size: likewise.
             power_limit: likewise.
@@ -288,6 +292,9 @@ class FittedModel:
             self._refuse_without_power("choose by")
         goal = within(power_w, time_ms)
         forecast = self._forecast(self._modes(None, "all"), batch_size, unprofiled, power_limit)
+        out_of_reach = note_out_of_reach(goal, forecast.greatest_power_mw) if self._has_power else ""
+        if out_of_reach:
+            note(out_of_reach)
         chosen = forecast.best(goal, risk) if self._has_power else _slowest_within(forecast, goal, risk)
         if chosen is None:
             near = forecast.take([forecast.nearest_miss(goal, risk)])

@@ -33,6 +33,7 @@ from predictors.choose.recommendation_report import (
     plain_spent,
 )
 from predictors.choose.search import (
+    RISK,
     USUAL_SEARCH,
     Search,
     most_profiles,
@@ -73,7 +74,6 @@ LEAST_GAIN = 0.002  # the search ends when another profile promises less than th
 
 POOL, LAB = "pool:", "lab.toml"
 LOCKED_CLOCKS = 8  # of a discrete GPU that are candidates, from the least to the greatest
-RISK = 0.05  # of `one-shot`, unless given
 
 
 def recommend(
@@ -526,8 +526,7 @@ def _text_of(device: Device, workload: str, recommendations: Sequence[Recommenda
             exceeded = f"; {peak.exceeded}" if peak.exceeded else ""
             lines.append(f"peak:        {mw_to_w(peak.peak_mw):.4g} W{apart}{allowed}{exceeded}")
     for recommendation in recommendations:
-        greatest_mw = float(np.exp(np.nanmax(recommendation.posterior.log_power)))
-        note = note_out_of_reach(recommendation.goal.limits.get("power_mw", 0.0), greatest_mw)
+        note = note_out_of_reach(recommendation.goal, recommendation.posterior.greatest_power_mw)
         lines += [f"note:        {note}"] if note else []
     case = profiler_of(recommendations[0].history).case(recommendations[0].choice.index)
     scaled_from = device.conditions(case).get("scaled_from") if device.provenance == "simulated" else None

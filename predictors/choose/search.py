@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 ON_DEVICE = "closed-loop"
 PROFILES = 15  # unless a call has a default of its own
+RISK = 0.05  # the probability of breaking a limit that a choice by prediction accepts, unless given
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
@@ -31,7 +32,8 @@ class Search(CallSettings):
         profiles: the number that may be taken; None for 15, or for 30 of both workloads of `concurrent`.
         minibatches: per profile.
         seed: the same seed starts with the same modes.
-        risk: choose by prediction, from profiles of random modes, at this probability of breaking a limit.
+        risk: choose by prediction, from profiles of random modes, at this probability of breaking a limit; `one-shot`
+            takes 0.05 if None.
         batch: modes chosen at once, at most `profiles`; None for 1, or for one per board of a pool.
         unprofiled: also choose modes with settings outside the profiled range.
         percentile: of minibatch times, also for limits (None: 50), or of the latencies in `concurrent` (None: 95).

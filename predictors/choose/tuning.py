@@ -364,7 +364,7 @@ def tuning(
             result = tuner.close()
             report(result.describe())
             greatest_mw = greatest_power_mw(result, opened.power_mode_space().greatest)
-            note = "" if greatest_mw is None else note_out_of_reach(wanted.limits.get("power_mw", 0.0), greatest_mw)
+            note = "" if greatest_mw is None else note_out_of_reach(wanted, greatest_mw)
             if note:
                 report(f"note: {note}")
 
