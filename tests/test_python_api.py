@@ -619,12 +619,6 @@ def test_sizes_and_limits_may_be_numbers_of_numpy():
 @pytest.mark.parametrize(
     ("call", "words"),
     [
-        (
-            lambda folder: jetwatt.recommend(
-                "sim:orin-agx", workload="lenet-mnist", search=jetwatt.Search(memory_limit_mib=3000)
-            ),
-            "run on a board or with device='host'",
-        ),
         (lambda folder: jetwatt.report(None, out=folder), "a report needs profiles"),
         (
             lambda folder: jetwatt.concurrent(

@@ -106,6 +106,13 @@ class SelfProfiling(Device, Protocol):
         """The profile of a case."""
 
 
+class RehearsesMemory(SelfProfiling, Protocol):
+    """A device whose profiles have no memory, and that estimates what a case would take, to rehearse a limit."""
+
+    def peak_memory_bytes(self, case: Case) -> float:
+        """An estimate of the peak memory of a case."""
+
+
 class Pool(SelfProfiling, Protocol):
     """Boards of a type that share the cases of a search, each with its own scale of time and power."""
 
@@ -139,6 +146,10 @@ def limits_of(device: Device) -> Tuple[int, ...]:
 
 def is_self_profiling(device: Device) -> TypeGuard[SelfProfiling]:
     return hasattr(device, "profile")
+
+
+def rehearses_memory(device: Device) -> TypeGuard[RehearsesMemory]:
+    return hasattr(device, "peak_memory_bytes")
 
 
 def is_pool(device: Device) -> TypeGuard[Pool]:

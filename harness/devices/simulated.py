@@ -14,12 +14,14 @@ from harness.core.cases import (
     CONCURRENT,
     DVFS,
     IDLE,
+    INFERENCE,
     INSTANCE_MARK,
     INTERLEAVED,
     LOGGING,
     QUIET,
     QUIET_READINGS,
     STATIC,
+    TRAINING,
     Case,
     Mix,
     case_duration_s,
@@ -58,12 +60,14 @@ from harness.simulation.virtual_run import (
     virtual_data,
 )
 from harness.workloads import get_workload
-from harness.workloads.counting import counted_alone, describe
+from harness.workloads.counting import counted_alone, describe, memory_alone
 from harness.workloads.data.data_set import IN_MEMORY
 from harness.workloads.failures import own_code_failed
+from harness.workloads.forward_work import KEPT_BYTES
 from harness.workloads.workload import BF16_WHERE_THERE_IS
 
 PREFIX = "sim:"
+PAPERS_BATCH_SIZE = 16  # 001 sec. 2.3
 MEDIA = ("ssd", "sd", "hdd", "emmc")  # storage that the model knows
 TOO_LARGE = {
     "xavier-nx": {"resnet18-cifar10": 1},
@@ -163,15 +167,32 @@ class SimulatedDevice:
         smallest_refused = TOO_LARGE.get(self._spec.name, {}).get(case.workload, case.batch_size + 1)
         if case.batch_size >= smallest_refused:
             batches = f" with batches of {case.batch_size}" if smallest_refused > 1 else " at any batch size"
+            workload = load_workload_parameters(case.workload)
+            workers = workload.default_workers
+            needed = self._peak_bytes(workload, PAPERS_BATCH_SIZE, workers, TRAINING) / BYTES_PER_GIB
             raise CannotRunError(
                 f"{case.workload}{batches} does not fit into the {self._spec.ram_bytes / BYTES_PER_GIB:.0f} GiB of "
-                f"{self.name}: the papers ran out of memory there",
+                f"{self.name}: the papers ran out of memory there, where the system holds about "
+                f"{self._board.system_bytes / BYTES_PER_GIB:.1f} GiB, and batches of {PAPERS_BATCH_SIZE} with "
+                f"{workers} workers need about {needed:.1f} GiB",
                 "use a board with more memory; what other networks need is not published, and never refused here",
             )
         data = self._data(case)
         if data.per_pass * (case.settings.epochs or 2) < 2:  # the first minibatch never counts
             what = f"{data.samples} samples of {case.workload} make too few batches of {case.batch_size}"
             raise CannotRunError(what, "a larger --data-scale, more --epochs, or a smaller --batch-size")
+
+    def peak_memory_bytes(self, case: Case) -> float:
+        """The peak memory that a memory limit is compared with: of the network, its batches and its workers.
+
+        Profiles do not have it: it is a rough sum for rehearsals, of which only the batches are counted (`KEPT_BYTES`).
+        """
+        workers, _ = workers_and_storage(case)
+        return self._peak_bytes(_workload(case.workload)[0], case.batch_size, workers, case.task)
+
+    def _peak_bytes(self, workload: WorkloadParameters, batch_size: int, workers: int, task: str) -> float:
+        sample_bytes = workload.input_bytes if task == INFERENCE else _kept_bytes(workload.name)
+        return workload.model_bytes + workers * self._board.worker_bytes + batch_size * sample_bytes
 
     def _check_limit(self, limit_w: Optional[float]) -> None:
         limits = self.settable_limits_mw
@@ -313,6 +334,13 @@ class SimulatedDevice:
             "clock_use": clock_use(telemetry, board.mode, 0.0, idle_s),
         }
         return conditions, [], telemetry, summarise_idle(telemetry, 0.0, idle_s)
+
+
+@functools.lru_cache(maxsize=None)
+def _kept_bytes(name: str) -> float:
+    """Memory that training takes for each sample of a batch."""
+    kept = KEPT_BYTES.get(name)
+    return memory_alone(get_workload(name)).sample_bytes if kept is None else kept
 
 
 @functools.lru_cache(maxsize=None)

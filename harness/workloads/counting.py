@@ -6,7 +6,7 @@ import contextlib
 import tempfile
 import warnings
 from pathlib import Path
-from typing import Any, Callable, Dict, List, NamedTuple, Tuple
+from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Tuple
 
 from harness.core.errors import DependencyError
 from harness.workloads.data.data_set import DataSet, PreparedData
@@ -51,13 +51,25 @@ def counted_once(workload: Workload, samples: Any, device: str = "cpu") -> Count
 
 
 def counted_alone(workload: Workload) -> Tuple[Counted, PreparedData]:
+    """The figures of a workload, and the few samples that were prepared to count them."""
+    with _few_samples(workload) as data:
+        return counted_once(workload, workload.build_data_set(data, 0)), data
+
+
+def memory_alone(workload: Workload) -> MemoryFloor:
+    """The memory that training a workload cannot do without, counted with a few samples."""
+    with _few_samples(workload) as data:
+        return count_memory(workload, workload.build_data_set(data, 0))
+
+
+@contextlib.contextmanager
+def _few_samples(workload: Workload) -> Iterator[PreparedData]:
     with tempfile.TemporaryDirectory() as written:
         if isinstance(workload.folder, DataSet):
             place, scale = Path(written), 4 / workload.real_samples
         else:  # a folder of one's own lies on its own medium, and is not copied
             place, scale = Path(workload.folder or "."), None
-        data = workload.prepare(place, None, scale, 0, lambda line: None)
-        return counted_once(workload, workload.build_data_set(data, 0)), data
+        yield workload.prepare(place, None, scale, 0, lambda line: None)
 
 
 def describe(workload: Workload, counted: Counted, precision: str) -> Dict[str, Any]:

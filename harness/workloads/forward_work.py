@@ -1,4 +1,4 @@
-"""How large the suite's networks are, so that runs can be planned before torch is loaded."""
+"""How much the suite's networks compute and keep, so that runs can be planned before torch is loaded."""
 
 from __future__ import annotations
 
@@ -27,6 +27,23 @@ FLOPS_FORWARD: Dict[str, float] = {
 }
 """Floating-point operations of one sample's forward pass, 2 per multiply-add, as `harness.workloads.counting` has them;
 of the three networks that are too large to be made in a test, by their layers."""
+
+_RESNET18_KEPT, _MOBILENETV3_KEPT = 22_222_252, 44_215_564
+
+KEPT_BYTES: Dict[str, int] = {
+    "lenet-mnist": 35_524,
+    "vgg11-cifar10": 1_195_948,
+    "lstm-wikitext": 9_838_804,
+    "resnet18-cifar10": 22_234_540,
+    "resnet18-imagenet": _RESNET18_KEPT,
+    "resnet18-gld23k": _RESNET18_KEPT,
+    "mobilenetv3-gld23k": _MOBILENETV3_KEPT,
+    "mobilenetv3-imagenet": _MOBILENETV3_KEPT,
+    "yolov8n-coco": 196_357_468,
+    "bert-squad": 513_236_008,
+}
+"""Memory that training takes for each sample of a batch, as `count_memory` of `harness.workloads.counting` counts it:
+the input, and the activations kept for the backward pass; of the networks that simulated boards are calibrated for."""
 
 BACKWARD = 2.0  # operations of the backward pass over those of the forward pass
 

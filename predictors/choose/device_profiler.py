@@ -22,7 +22,7 @@ import numpy as np
 from harness.board.sampler import Sampler
 from harness.core.cases import TRAINING, Case
 from harness.core.corpus import TASKS
-from harness.core.device import Device, RealDevice
+from harness.core.device import Device, RealDevice, rehearses_memory
 from harness.core.environment import describe_environment
 from harness.core.errors import (
     CannotRunError,
@@ -225,7 +225,7 @@ class DeviceProfiler:
             self.keep(takes[-1])
         best = best_of([take for take in takes if not self._lost_power(take)] or takes)
         if self.memory is not None:
-            self.memory.add(case.batch_size, peak_bytes_of(best))
+            self.memory.add(case.batch_size, peak_bytes_of(best, self.device))
             # It may need more after all.
             self.memory.check(case.batch_size, lambda size: self._peak_of_size(case, size))
         if is_disqualified(best.flags):
@@ -245,7 +245,7 @@ class DeviceProfiler:
         conditions(smaller, self.device, self._report)
         profile = self._run(smaller)
         self.keep(profile)
-        return peak_bytes_of(profile)
+        return peak_bytes_of(profile, self.device)
 
     def _run(self, case: Case) -> Profile:
         if self.memory is None:
@@ -279,9 +279,11 @@ def best_of(takes: Sequence[Profile]) -> Profile:
     return takes[int(np.argmin([np.inf if time_ms is None else time_ms for time_ms in times_ms]))]
 
 
-def peak_bytes_of(profile: Profile) -> float:
-    """The peak memory of a profile; `SourceUnavailableError` of one without, such as a simulated one."""
+def peak_bytes_of(profile: Profile, device: Device) -> float:
+    """The peak memory of a profile, or a simulated board's estimate; `SourceUnavailableError` without both."""
     peak_bytes = profile.aggregates.get("memory_peak_bytes")
+    if peak_bytes is None and rehearses_memory(device):
+        return device.peak_memory_bytes(profile.case)
     if peak_bytes is None:
         what = f"{profile.case.id} has no peak memory: it is {profile.provenance}"
         raise SourceUnavailableError(what, "omit memory_limit_mib=; it needs a device that measures")

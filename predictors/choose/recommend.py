@@ -15,7 +15,7 @@ from harness.core.boards import load_board
 from harness.core.cases import Case, CaseSettings
 from harness.core.configuration import DEFAULT_RESULTS, Configuration, load_configuration
 from harness.core.corpus import TASKS
-from harness.core.device import Device, is_pool, is_real, limits_of, named_mode
+from harness.core.device import Device, is_pool, is_real, limits_of, named_mode, rehearses_memory
 from harness.core.errors import CannotRunError, HarnessError, InvalidValueError
 from harness.core.files import write_output
 from harness.core.mode_texts import MAXN
@@ -244,11 +244,11 @@ def _refuse_on(device: Device, search: Search, writes_conf: bool) -> None:
     """Refuse what a device does not have."""
     if search.percentile not in (None, MEDIAN) and device.provenance == "replayed":
         raise InvalidValueError("a corpus has medians only", "omit percentile=")
-    if search.memory_limit_mib is not None and device.provenance != "measured":
+    has_memory = device.provenance == "measured" or rehearses_memory(device)
+    if search.memory_limit_mib is not None and not has_memory:
         what = f"{device.name} has no peak memory to limit: its profiles are {device.provenance}"
-        raise InvalidValueError(
-            what, "run on a board or with device='host', where there is a power sensor; or omit memory_limit_mib="
-        )
+        where = "run on a board, on a simulated one, or with device='host', where there is a power sensor"
+        raise InvalidValueError(what, f"{where}; or omit memory_limit_mib=")
     if writes_conf and not board_of(device):
         raise InvalidValueError(f"{device.name} has no nvpmodel", "omit writes_conf=")
 

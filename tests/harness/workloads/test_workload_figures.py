@@ -6,13 +6,14 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from harness.simulation.parameters import SIMULATED_WORKLOADS
 from harness.workloads import WORKLOADS, get_workload
 
 torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.training
 
-from harness.workloads.counting import count, count_forward, count_layers, count_memory  # noqa: E402
-from harness.workloads.forward_work import FLOPS_FORWARD  # noqa: E402
+from harness.workloads.counting import count, count_forward, count_layers, count_memory, memory_alone  # noqa: E402
+from harness.workloads.forward_work import FLOPS_FORWARD, KEPT_BYTES  # noqa: E402
 from harness.workloads.workload import Workload  # noqa: E402
 
 NETWORKS = Path(__file__).resolve().parents[3] / "baselines" / "published" / "networks.csv"
@@ -69,6 +70,17 @@ def test_figures_are_as_stated_and_agree_with_the_papers_or_it_is_known_why_not(
         assert parameters == pytest.approx(published[name, "parameters"], rel=tolerance)
         printed = published[name, "flops_forward"] * (1 if name in IN_OPERATIONS else 2)
         assert (counted.flops_forward == pytest.approx(printed, rel=0.05)) != (name in NO_FIT)
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.exhaustive] if name in SLOW else []) for name in KEPT_BYTES]
+)
+def test_the_memory_that_training_keeps_for_a_sample_is_as_stated(name):
+    assert memory_alone(get_workload(name)).sample_bytes == pytest.approx(KEPT_BYTES[name], rel=0.01)
+
+
+def test_memory_is_stated_for_the_networks_that_are_simulated():
+    assert set(KEPT_BYTES) == set(SIMULATED_WORKLOADS)
 
 
 def test_no_workload_goes_uncounted_and_the_shape_of_128_tokens_is_the_one_that_the_paper_counts():

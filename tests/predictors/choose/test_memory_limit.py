@@ -21,6 +21,7 @@ from harness.workloads.counting import MemoryFloor
 from predictors.choose import device_profiler
 from predictors.choose.device_profiler import DeviceProfiler
 from predictors.choose.memory_limit import GENEROUS, MARGIN, MemoryLimit, predicted_bytes
+from predictors.choose.on_device import profiler_of as profiler_of_answer
 from predictors.choose.search import Search
 from predictors.strategies.protocol import FailedMode, MeasuredMode
 from tests.named_modes import mode_on
@@ -143,10 +144,34 @@ def test_a_profile_without_memory_ends_the_search_with_the_reason():
         profiler.profile(0)
 
 
-def test_simulated_boards_have_no_memory_to_limit():
+@pytest.mark.parametrize(("limit_mib", "most"), [(4500, 32), (100_000, 128)])
+def test_a_memory_limit_is_rehearsed_on_a_simulated_board(limit_mib, most):
+    """Of 4500 MiB, 1431 are the network's, 1068 its workers', and a sample takes 42: 47 samples fit."""
+    search = jetwatt.Search(profiles=6, memory_limit_mib=limit_mib)
+    job = jetwatt.Job("mobilenetv3-gld23k", batch_size=[16, 32, 64, 128])
+    answer = jetwatt.recommend("sim:xavier-nx", workload=job, power_w=12, goal="throughput", search=search)
+    [[recommendation]] = answer.recommendations
+    assert recommendation.choice.batch_size == most
+    profiled = profiler_of_answer(recommendation.history)
+    assert "MiB at its peak" in profiled.memory.describe(most)
+    assert max(profiled.candidates.batch_size[index] for index in recommendation.history.taken) <= most
+
+
+def test_inference_keeps_no_activations_in_a_rehearsal():
+    board, case = (
+        open_device("sim:nano", Configuration()),
+        Case("sim:nano", "yolov8n-coco", mode_on("nano"), 4, "ssd", 64),
+    )
+    serving = dataclasses.replace(case, task="inference")
+    assert board.peak_memory_bytes(serving) < board.peak_memory_bytes(case) / 2
+
+
+def test_a_replayed_corpus_has_no_memory_to_limit(tmp_path):
+    jetwatt.write_corpus(tmp_path / "c.csv", jetwatt.load_table("loudva-nano"))
     search = jetwatt.Search(memory_limit_mib=900)
-    with pytest.raises(InvalidValueError, match="sim:orin-agx has no peak memory to limit: its profiles are simulated"):
-        jetwatt.recommend("sim:orin-agx", workload="mobilenetv3-gld23k", power_w=20, search=search)
+    job = jetwatt.Job("inception-triton", task="inference")
+    with pytest.raises(InvalidValueError, match="has no peak memory to limit: its profiles are replayed"):
+        jetwatt.recommend(f"replay:{tmp_path / 'c.csv'}", workload=job, power_w=20, search=search)
 
 
 @given(st.floats(0, 1e9), st.floats(0, 1e7), st.lists(st.integers(1, 512), min_size=2, max_size=5, unique=True))

@@ -93,7 +93,6 @@ def test_a_workload_that_was_profiled_elsewhere_only_is_kept(references_of):
         ("search", {"risk": 0.1, "strategy": "mdbs"}, "risk= applies to one-shot only, and strategy= is mdbs"),
         ("search", {"strategy": "mbds"}, "strategy is 'mbds'; available: .*mdbs"),
         ("search", {"check_s": 5}, "check_s= has no effect in recommend"),
-        ("search", {"memory_limit_mib": 900}, "no peak memory to limit: .* omit memory_limit_mib="),
         ("call", {"power_w": None}, "without any limit .* give power_w=, peak_w=, time_ms=, deadline_h= or energy_wh="),
     ],
 )
