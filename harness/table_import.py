@@ -45,6 +45,7 @@ from harness.store.foreign_tables import (
     known_column,
     mode_of,
     read_table,
+    stating,
 )
 from harness.store.frames import FURTHER, STORES
 from harness.store.recorded_log import read_text, recorded_row
@@ -144,8 +145,7 @@ def import_table(
             in_python=True,
         )
     except BadRowsError as error:
-        hint = "fix them, or leave them out with skip_bad=True"
-        raise InvalidValueError("; ".join([error.what, *error.lines]), hint) from error
+        raise InvalidValueError("; ".join([error.what, *error.lines]), error.hint) from error
     if imported.notes:
         listed = "".join(f"\n  {note}" for note in imported.notes)
         note(f"assumed while importing:{listed}")
@@ -195,12 +195,12 @@ def import_tables(
     kept = table.drop(list(faults))
     lines = described(faults, len(table))
     if kept.empty:
-        raise BadRowsError("every row is bad, nothing was written", "fix the source", lines)
+        raise BadRowsError(f"every row is bad{'' if in_python else ', nothing was written'}", "fix the source", lines)
     if faults and not skip_bad:
+        left_out = "skip_bad=True" if in_python else "--skip-bad"
+        written = "" if in_python else "; nothing was written"
         raise BadRowsError(
-            f"bad rows: {len(faults)} of {len(table)}; nothing was written",
-            "fix them, or leave them out with --skip-bad",
-            lines,
+            f"bad rows: {len(faults)} of {len(table)}{written}", f"fix them, or leave them out with {left_out}", lines
         )
     return Import(kept, len(faults), tuple(lines), flagged, tuple(notes), explicit)
 
@@ -231,7 +231,7 @@ def _read(
         return rows_with_faults(foreign.table, "the table"), foreign
     path = Path(source)
     if path.is_dir():
-        return _rows_of_logs(path, stated, interval_s, notes), None
+        return _rows_of_logs(path, stated, interval_s, in_python, notes), None
     suffix = path.suffix.lower()
     if suffix not in SOURCE_SUFFIXES:
         raise InvalidValueError(f"{path} is no table", f"its name must end in {', '.join(SOURCE_SUFFIXES)}")
@@ -281,7 +281,9 @@ def _has_other_units(rows: Rows) -> bool:
     return any("looks like" in fault.text for fault in rows.faults.values())
 
 
-def _rows_of_logs(folder: Path, stated: TableOptions, interval_s: Optional[float], notes: List[str]) -> Rows:
+def _rows_of_logs(
+    folder: Path, stated: TableOptions, interval_s: Optional[float], in_python: bool, notes: List[str]
+) -> Rows:
     """A row for each tegrastats log of a folder.
 
     The minibatch times are in the CSV file that has the same power mode in its name.
@@ -290,7 +292,7 @@ def _rows_of_logs(folder: Path, stated: TableOptions, interval_s: Optional[float
     if not logs:
         raise InvalidValueError(f"{folder} has no tegrastats log", f"its files end in {' or '.join(LOG_SUFFIXES)}")
     problems = [
-        f"no {name.replace('_', ' ')}: --set {name}={example}"
+        f"no {name.replace('_', ' ')}: {stating('set', name, example, in_python)}"
         for name, example in (("device", "orin-agx"), ("workload", "NAME"), ("batch_size", "N"))
         if name not in stated.values
     ]
@@ -311,7 +313,8 @@ def _rows_of_logs(folder: Path, stated: TableOptions, interval_s: Optional[float
             recorded.append(RecordedLog(log, times[0], {**case, "power_mode": mode}, interval_s))
     if problems:
         listed = "\n".join(f"  {problem}" for problem in problems)
-        raise InvalidValueError(f"{folder} cannot be imported:\n{listed}\nnothing was written")
+        written = "" if in_python else "\nnothing was written"
+        raise InvalidValueError(f"{folder} cannot be imported:\n{listed}{written}")
     rows = [_row_of_log(log, notes) for log in recorded]
     return placed(rows, [str(log.log) for log in recorded])
 

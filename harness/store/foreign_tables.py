@@ -182,6 +182,13 @@ _EXAMPLES = {
 }
 
 
+def stating(option: str, name: str, value: str, in_python: bool) -> str:
+    """How the user states a name, a unit or a value: `--unit 'CPU=MHz'`, or in Python `unit={'CPU': 'MHz'}`."""
+    if in_python:
+        return f"{'values' if option == 'set' else option}={{{name!r}: {value!r}}}"
+    return f"--{option} {shlex.quote(f'{name}={value}')}"
+
+
 def mode_of(device: str, text: str) -> PowerMode:
     """The power mode that a text names: a preset of a board, or clocks in MHz; for other devices clocks only."""
     if not is_board(device):
@@ -260,7 +267,8 @@ class _Conversion:
         self._snap_to_clocks_of_boards()
         if self.problems:
             listed = "\n".join(f"  {problem}" for problem in self.problems)
-            raise InvalidValueError(f"{self.name} cannot be read in one way only:\n{listed}\nnothing was written")
+            written = "" if self.in_python else "\nnothing was written"
+            raise InvalidValueError(f"{self.name} cannot be read in one way only:\n{listed}{written}")
         further = [column for column in self.cells if column not in sources.values()]
         columns = {column: self.made[column] for column in (*CORPUS_COLUMNS, *self.made) if column in self.made}
         for column in further:
@@ -274,9 +282,7 @@ class _Conversion:
         """How the user states something: `--unit 'CPU=MHz'`, or in Python `unit={'CPU': 'MHz'}`."""
         if option == "decimal":
             return f'decimal="{name}"' if self.in_python else f"--decimal {name}"
-        if self.in_python:
-            return f"{'values' if option == 'set' else option}={{{name!r}: {value!r}}}"
-        return f"--{option} {shlex.quote(f'{name}={value}')}"
+        return stating(option, name, value, self.in_python)
 
     def _check_stated(self) -> None:
         columns = (*CORPUS_COLUMNS, POWER_LIMIT.name, POWER_MODE, THROUGHPUT)

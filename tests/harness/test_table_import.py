@@ -397,3 +397,16 @@ def test_a_folder_of_logs_has_the_gpu_clock_in_its_names(tmp_path):
     assert imported["gpu_khz"].tolist() == sorted(clocks, key=lambda khz: str(khz * 1000))
     assert set(imported["cpu_cores"]) == {12}
     assert "no device" in refused(tmp_path)
+
+
+def test_errors_of_the_call_are_in_python_and_name_no_file_to_write(tmp_path, rows):
+    (tmp_path / "tegrastats_114750000.txt").write_text("")
+    ambiguous = pd.DataFrame({"clock": [1, 2], "time": [3, 4]})
+    bad = pd.DataFrame([{**row, "minibatch_time_ms": -1.0} for row in rows])
+    for source in (tmp_path, ambiguous, bad):
+        with pytest.raises(InvalidValueError) as refused:
+            import_table(source)
+        assert "nothing was written" not in str(refused.value)
+        assert "--" not in str(refused.value)
+    with pytest.raises(InvalidValueError, match=r"values=\{'device': 'orin-agx'\}"):
+        import_table(tmp_path)
