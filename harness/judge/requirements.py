@@ -125,7 +125,7 @@ _POWER = PlausibleRange(0.1, 2_000, "W", "is it in mW or kW?")
 
 RANGES: Dict[str, PlausibleRange] = {
     **dict.fromkeys(("p50_ms", "p90_ms", "p95_ms", "p99_ms"), _TIME),
-    "miss_ratio": PlausibleRange(1e-5, 0.5, "as a share", "more than 0 and less than 1: 0.01 is 1 percent"),
+    "miss_ratio": PlausibleRange(1e-5, 0.5, "as a share", "is it in percent? 0.01 is 1 percent"),
     "samples_per_s": PlausibleRange(1e-3, 1e7, "samples/s", "is it per minibatch or hour?"),
     "energy_per_sample_mj": PlausibleRange(1e-3, 1e6, "mJ", "is it in J or uJ?"),
     "power_w": _POWER,
