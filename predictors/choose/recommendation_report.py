@@ -29,6 +29,9 @@ def _setting(mode: ModeFigures) -> Tuple[PowerMode, int, Optional[int]]:
     return mode.power_mode, mode.batch_size, mode.power_limit_mw
 
 
+OUTLYING = "outlying:    its profile contradicts all others: measure this mode again before you rely on it"
+
+
 def format_recommendation(*recommendations: Recommendation) -> str:
     """Text of recommendations: the front, the mode for each goal with its savings, and the cost of the search."""
     first, history, profiler = recommendations[0], recommendations[0].history, profiler_of(recommendations[0].history)
@@ -95,6 +98,7 @@ def _lines_of_goal(recommendation: Recommendation, provenance: str) -> List[str]
         f"{what}   {_figure(mode.time_ms, 'ms')}{of_tail}, {provenance}",
         f"power:       {_figure(mode.power_mw, 'W', mw_to_w)}, {provenance}",
         *([f"memory:      {peak_memory}"] if peak_memory else []),
+        *([OUTLYING] if recommendation.outlying else []),
     ]
 
 

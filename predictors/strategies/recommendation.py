@@ -13,7 +13,7 @@ from harness.core.pareto import pareto_front
 from harness.core.power_modes import PowerMode, name_under_limit
 from harness.core.units import S_PER_HOUR, ms_to_s, mwh_to_wh, mws_to_mwh, s_to_ms
 from predictors.forecast import LEVEL, Forecast
-from predictors.goals import Goal
+from predictors.goals import Goal, standardised
 from predictors.models.base import Predictor
 from predictors.settings import DEFAULT_BATCH_SIZE, Settings
 from predictors.strategies.closed_loop import learn
@@ -71,6 +71,7 @@ class Recommendation(NamedTuple):
     history: History  # the profiles
     samples: Optional[float]  # of the training that savings refer to; None: those of an hour in the chosen mode
     unprofiled: bool = False  # whether the front includes modes outside the profiled range
+    outlying: bool = False  # whether the profile of the chosen mode contradicts all others
 
     @property
     def pickable(self) -> np.ndarray:
@@ -108,10 +109,32 @@ def recommend(
         choices = [_profiled(history, goal, choice) for goal, choice in zip(goals, choices)]
     posterior = learn(predictor, history)
     spent = history.spent  # of all goals together
-    return [
-        _recommend(posterior, history, goal, dataclasses.replace(choice, spent=spent), presets, samples, unprofiled)
-        for goal, choice in zip(goals, choices)
+    recommendations = []
+    for goal, choice in zip(goals, choices):
+        choice = dataclasses.replace(choice, spent=spent)
+        recommendation = _recommend(posterior, history, goal, choice, presets, samples, unprofiled)
+        recommendations.append(recommendation._replace(outlying=_is_outlying(predictor, history, choice.index)))
+    return recommendations
+
+
+OUTLYING = 1e-3  # the probability under which a profile contradicts the prediction from all others
+LEAST_OTHERS = 5  # profiles from which one is predicted
+
+
+def _is_outlying(predictor: Predictor, history: History, index: int) -> bool:
+    """Whether time or power of a profiled candidate is far from what the other profiles predict for it."""
+    places = np.asarray(history.places)
+    others = np.flatnonzero(places != index)
+    if index not in history.taken or len(others) < LEAST_OTHERS or not np.isfinite(history.power_mw).all():
+        return False
+    predictor.fit(history.profiles.take(others).applied())
+    predicted = predictor.predict(history.profiler.candidates.take([index]))
+    measured = history.taken[index]
+    distances = [
+        (np.log(measured.time_ms) - predicted.log_time[0]) / predicted.log_time_sd[0],
+        (np.log(measured.power_mw) - predicted.log_power[0]) / predicted.log_power_sd[0],
     ]
+    return bool(2 * standardised(predicted.freedom).sf(np.max(np.abs(distances))) < OUTLYING)
 
 
 def _profiled(history: History, goal: Goal, choice: Choice) -> Choice:

@@ -171,3 +171,16 @@ def test_a_goal_may_have_limits_of_its_own_and_the_stricter_one_counts():
     goal = Goal("energy_mws", {"power_mw": 20e3, "time_ms": 90.0})
     [joined] = goals_of(jetwatt.Budget(power_w=25, time_ms=80), goal, None, [16])
     assert joined == Goal("energy_mws", {"power_mw": 20e3, "time_ms": 80.0})
+
+
+@pytest.mark.parametrize("power_factor", [1.0, 0.5])
+def test_a_choice_whose_profile_contradicts_all_others_is_named_as_outlying(tmp_path, power_factor):
+    modes = load_board("orin-agx").power_mode_space().sample(80)
+    table = pd.DataFrame(jetwatt.simulate_corpus("orin-agx", "resnet18-imagenet", modes))
+    is_distorted = (table["power_mw"] > 20_000) & (table["power_mw"] < 21_000) & (table["minibatch_time_ms"] < 170)
+    table.loc[is_distorted, "power_mw"] *= power_factor
+    jetwatt.write_corpus(tmp_path / "c.csv", table)
+    answer = jetwatt.recommend(f"replay:{tmp_path / 'c.csv'}", workload="resnet18-imagenet", power_w=20)
+    [[recommendation]] = answer.recommendations
+    assert recommendation.outlying == (power_factor < 1)
+    assert ("\noutlying: " in repr(answer)) == recommendation.outlying
