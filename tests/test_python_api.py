@@ -676,7 +676,6 @@ def test_sizes_and_limits_may_be_numbers_of_numpy():
         (lambda folder: jetwatt.fit(CORPUS, workload="resnet18-imagenet", modes=-1), "modes is -1, .* 0 or more"),
     ],
     ids=[
-        "recommend",
         "report",
         "concurrent",
         "simulate_corpus",
