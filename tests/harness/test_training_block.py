@@ -312,7 +312,7 @@ def test_a_device_in_use_is_measured_and_not_held():
         ({"device": "sim:orin-agx"}, InvalidValueError, "simulated_workload="),
         ({"device": "orin-agx"}, CannotRunError, "is not this machine"),
     ],
-    ids=lambda value: str(value) if isinstance(value, dict) else "",
+    ids=lambda value: "".join(value) if isinstance(value, dict) else "",
 )
 def test_what_cannot_be_is_refused_before_the_block(options, error, words):
     with pytest.raises(error, match=words):
