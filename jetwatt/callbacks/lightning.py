@@ -12,7 +12,7 @@ from lightning.pytorch.callbacks import Callback
 from jetwatt.callbacks.power_log import PowerLog
 
 
-class PowerCallback(PowerLog, Callback):  # type: ignore[misc]  # the checks run without Lightning
+class PowerCallback(PowerLog, Callback):
     """Logs `step_time_s`, `power_w` and `energy_per_step_j` every `log_every_n_steps`, `energy_per_epoch_j` per epoch.
 
     A step is a training batch. Validation and checkpoints do not count.

@@ -112,12 +112,13 @@ def recommend(
     recommendations = []
     for goal, choice in zip(goals, choices):
         choice = dataclasses.replace(choice, spent=spent)
-        recommendation = _recommend(posterior, history, goal, choice, presets, samples, unprofiled)
-        recommendations.append(recommendation._replace(outlying=_is_outlying(predictor, history, choice.index)))
-    return recommendations
+        recommendations.append(_recommend(posterior, history, goal, choice, presets, samples, unprofiled))
+    chosen = {choice.index for choice in choices}  # several goals may choose one mode
+    outlying = {index for index in chosen if _is_outlying(predictor, history, index)}
+    return [each._replace(outlying=each.choice.index in outlying) for each in recommendations]
 
 
-OUTLYING = 1e-3  # the probability under which a profile contradicts the prediction from all others
+CONTRADICTION = 1e-3  # the probability under which a profile contradicts the prediction from all others
 LEAST_OTHERS = 5  # profiles from which one is predicted
 
 
@@ -134,7 +135,7 @@ def _is_outlying(predictor: Predictor, history: History, index: int) -> bool:
         (np.log(measured.time_ms) - predicted.log_time[0]) / predicted.log_time_sd[0],
         (np.log(measured.power_mw) - predicted.log_power[0]) / predicted.log_power_sd[0],
     ]
-    return bool(2 * standardised(predicted.freedom).sf(np.max(np.abs(distances))) < OUTLYING)
+    return bool(2 * standardised(predicted.freedom).sf(np.max(np.abs(distances))) < CONTRADICTION)
 
 
 def _profiled(history: History, goal: Goal, choice: Choice) -> Choice:
