@@ -6,6 +6,7 @@ import inspect
 import warnings
 
 OWN_PACKAGES = ("harness", "predictors", "jetwatt")
+BETWEEN = ("contextlib",)  # stands between a user's `with` and the end of its block
 
 
 class NoteWarning(UserWarning):
@@ -23,4 +24,4 @@ def note(text: str) -> None:
 
 
 def _is_own(module: str) -> bool:
-    return module.partition(".")[0] in OWN_PACKAGES
+    return module.partition(".")[0] in (*OWN_PACKAGES, *BETWEEN)

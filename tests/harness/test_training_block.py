@@ -106,10 +106,11 @@ def test_too_few_minibatches_are_kept_and_noted():
 
 
 def test_a_block_without_a_step_says_so_and_has_no_profile():
-    with pytest.warns(NoteWarning, match=r"call step\(\)"), jetwatt.measuring(
+    with pytest.warns(NoteWarning, match=r"call step\(\)") as notes, jetwatt.measuring(
         "host", workload="my-run", batch_size=16, results="r.sqlite"
     ) as run:
         pass
+    assert {note.filename for note in notes} == {__file__}
     assert run.profile is None
     assert stored("r.sqlite") == []
 
