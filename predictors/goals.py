@@ -249,3 +249,18 @@ def log_distribution(
     sd = functools.reduce(np.hypot, [share * log_sd for share, _, log_sd in figures])
     mean = mean + quantity.batch * np.log(np.asarray(batch_size, dtype=float)) + math.log(quantity.per_unit)
     return mean, sd
+
+
+OUT_OF_REACH = 2.0  # the ratio of a power limit to the greatest power from which on it is noted
+
+
+def note_out_of_reach(goal: Goal, greatest_mw: float) -> str:
+    """A note on a power limit far above what any mode draws, which may be meant in another unit; empty for others."""
+    limit_mw = goal.limits.get("power_mw")
+    if limit_mw is None or limit_mw <= OUT_OF_REACH * greatest_mw:
+        return ""
+    limit_w = mw_to_w(limit_mw)
+    return (
+        f"no mode draws over {mw_to_w(greatest_mw):.2g} W, so the power limit of {limit_w:g} W excludes none;"
+        f" it is in W, and {limit_w:g} mW are {mw_to_w(limit_w):g} W"
+    )

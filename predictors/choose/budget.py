@@ -7,11 +7,9 @@ import math
 from typing import Dict, List, Optional, Sequence, Tuple, Union
 
 from harness.core.errors import InvalidValueError
-from harness.core.units import S_PER_HOUR, mw_to_w, s_to_ms, w_to_mw
+from harness.core.units import S_PER_HOUR, s_to_ms, w_to_mw
 from predictors.goals import OBJECTIVES, Goal, budget_in_mw, check_objective
 from predictors.models.base import CallSettings, check_numbers, numbers_in
-
-OUT_OF_REACH = 2.0  # the ratio of a power limit to the greatest power from which on it is noted
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
@@ -106,18 +104,6 @@ def goals_of(
             f"give {arguments}",
         )
     return [Goal(quantity, limits)]
-
-
-def note_out_of_reach(goal: Goal, greatest_mw: float) -> str:
-    """A note on a power limit far above what any mode draws, which may be meant in another unit; empty for others."""
-    limit_mw = goal.limits.get("power_mw")
-    if limit_mw is None or limit_mw <= OUT_OF_REACH * greatest_mw:
-        return ""
-    limit_w = mw_to_w(limit_mw)
-    return (
-        f"no mode draws over {mw_to_w(greatest_mw):.2g} W, so the power limit of {limit_w:g} W excludes none;"
-        f" it is in W, and {limit_w:g} mW are {mw_to_w(limit_w):g} W"
-    )
 
 
 def _of_a_minibatch(budget: Budget, minibatches: Optional[float], sizes: Sequence[int]) -> Dict[str, float]:

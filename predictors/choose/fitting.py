@@ -16,7 +16,6 @@ from harness.core.notes import note
 from harness.core.power_modes import UNKNOWN_KHZ, PowerMode, PowerModeSpace
 from harness.core.terminal import available_hint, counted
 from harness.core.units import mw_to_w, share_to_percent
-from predictors.choose.budget import note_out_of_reach
 from predictors.choose.corpora import (
     OF_ROWS,
     Conditions,
@@ -30,7 +29,7 @@ from predictors.choose.search import RISK
 from predictors.choose.targets import find_reference, load_prior, unprofiled_target
 from predictors.evaluation import Target, coverage, make_target, mape
 from predictors.forecast import LEVEL, Forecast, describe_unprofiled
-from predictors.goals import Goal, within
+from predictors.goals import Goal, note_out_of_reach, within
 from predictors.models.base import (
     ALL,
     Predictor,

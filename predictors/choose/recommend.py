@@ -22,7 +22,7 @@ from harness.core.mode_texts import MAXN
 from harness.core.power_modes import PowerMode
 from harness.core.terminal import Countdown, Progress, available_hint, counted
 from harness.core.units import mw_to_w
-from predictors.choose.budget import NO_BUDGET, Budget, goals_of, joined, limits_training, note_out_of_reach, peak_mw_of
+from predictors.choose.budget import NO_BUDGET, Budget, goals_of, joined, limits_training, peak_mw_of
 from predictors.choose.job import Job, JobLike, batch_sizes_of, command_of, job_of, workloads_of
 from predictors.choose.on_device import MEDIAN, PowerPeak, board_of, profiler_of, storage_of
 from predictors.choose.recommendation_report import (
@@ -49,7 +49,7 @@ from predictors.choose.whole_training import (
     on_another_board,
     plain_forecasts,
 )
-from predictors.goals import QUANTITIES, Goal, check_objective
+from predictors.goals import QUANTITIES, Goal, check_objective, note_out_of_reach
 from predictors.models.base import check_kind, refuse_unread
 from predictors.profiles import Profiles
 from predictors.settings import Settings

@@ -52,12 +52,12 @@ from harness.devices.simulated import SimulatedDevice
 from harness.measure.contention import report_others
 from harness.measure.holding import held
 from harness.measure.run import check
-from predictors.choose.budget import Budget, goals_of, note_out_of_reach
+from predictors.choose.budget import Budget, goals_of
 from predictors.choose.device_profiler import power_sampler, workers_of, workload_name
 from predictors.choose.job import JobLike, batch_sizes_of, job_of, refuse_command, workloads_of
 from predictors.choose.on_device import board_of, storage_of
 from predictors.choose.search import USUAL_SEARCH, Search, most_profiles, references_of
-from predictors.goals import Goal
+from predictors.goals import Goal, note_out_of_reach
 from predictors.models.base import check_kind, check_number, refuse_unread
 from predictors.settings import Settings
 from predictors.strategies.protocol import Choice, FailedMode, History, MeasuredMode, Strategy

@@ -164,7 +164,7 @@ class Begun(Exception): pass
 def begin(*given, **options):
     print(wait_policy())
     raise Begun
-recommend.recommend_mode = concurrent.histories_of = tuning._held = begin
+recommend.recommend_mode = concurrent.histories_of = tuning.held = begin
 """
 EXHAUSTIVE = pytest.mark.exhaustive
 

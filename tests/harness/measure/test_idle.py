@@ -91,7 +91,9 @@ def test_idle_states_of_a_board_are_measured_stored_and_shown_and_stay_out_of_th
 
 
 def test_an_idle_state_has_the_memory_of_the_process_that_waits(tmp_path, monkeypatch):
-    monkeypatch.setattr("harness.measure.run.MEMORY_FIGURES", ())  # left out of an emulated board's figures otherwise
+    monkeypatch.setattr(
+        "harness.measure.recording.MEMORY_FIGURES", ()
+    )  # left out of an emulated board's figures otherwise
     with emulated(tmp_path) as device:
         named = named_mode(device, "maxn")
         cases = states(Case(device.name, "lenet-mnist", named, 0, "ssd", 16, CaseSettings(interval_s=0.1)))

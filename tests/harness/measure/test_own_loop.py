@@ -58,7 +58,7 @@ def finished(loop):
     return loop.profile_of(None, {})
 
 
-def test_a_fetch_is_stall_the_rest_compute_and_the_first_minibatch_and_those_before_power_settled_do_not_count(now):
+def test_a_fetch_is_stall_and_only_minibatches_after_power_settled_count(now):
     loop = MeasuredLoop(StandInRecorder(now, settled_after_s=0.25), 4)
 
     def batches():
