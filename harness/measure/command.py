@@ -25,7 +25,8 @@ from harness.core.profiles import CLEAN, FIRST, NO_SERIES, SETTLING, Minibatch, 
 from harness.core.units import ms_to_s, s_to_ms
 from harness.measure.command_process import CommandEnd, CommandProcess
 from harness.measure.peak_memory import PeakMemory
-from harness.workloads.command import Command, without_secrets
+from harness.workloads.command import Command
+from harness.workloads.command_secrets import without_secrets
 
 OTHERS_ON_CPU = "cpu_other_cores"
 
@@ -107,7 +108,7 @@ def measure_command(case: Case, command: Command, conditions: Mapping[str, Any],
             started_at = wall_clock()
             end = process.run(lambda: refuse_heat(sampler, instruments.limits_c))
             telemetry = sampler.stop()
-    _refuse_failed(end, command)
+    refuse_failed(end, command)
     minibatches = [] if shown is None else shown.minibatches(telemetry)
     source = instruments.power_source
     if metrics.POWER_CHANNEL in telemetry.series:
@@ -143,7 +144,8 @@ def _of_process(instruments: Any, pid: int) -> Any:
     return dataclasses.replace(instruments, sources=sources)
 
 
-def _refuse_failed(end: CommandEnd, command: Command) -> None:
+def refuse_failed(end: CommandEnd, command: Command) -> None:
+    """Raise what a command's end means unless it ended well; no secret of its words is told."""
     name = shlex.join(without_secrets(command.words))
     if end.interrupted_by:
         raise KeyboardInterrupt(f"ended by {end.interrupted_by}")

@@ -25,6 +25,7 @@ from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Se
 from harness.core.errors import CannotRunError, ProcessEndedError
 from harness.measure import command_guard
 from harness.measure.command_guard import BEGIN, END_ALL
+from harness.workloads.command_secrets import without_secrets
 
 LineTaken = Callable[[str, float], None]
 """Takes a line of a command's output, and when it came, in seconds of the monotonic clock."""
@@ -164,7 +165,8 @@ def check_command(argv: Sequence[str]) -> None:
 
     if shutil.which(argv[0]) is None:
         there = "it may not be executed" if os.path.exists(argv[0]) else "there is no such program"
-        raise CannotRunError(f"{argv[0]} cannot be run: {there}", "write the command as in a shell: -- python train.py")
+        [program] = without_secrets(argv[:1])  # TOKEN=... in front of it is not for a shell
+        raise CannotRunError(f"{program} cannot be run: {there}", "write the command as in a shell: -- python train.py")
 
 
 def _output_like(number: int) -> Tuple[int, int]:

@@ -15,13 +15,11 @@ from pathlib import Path
 from typing import Any, Dict, List, Optional, Sequence, Union
 
 from harness.core.errors import InvalidValueError
+from harness.workloads.command_secrets import secrets_digest, without_secrets
 
 MOST_SCRIPT_BYTES = 1 << 24  # of a script whose content is compared; a larger file is no script
 _SCRIPTS = (".py", ".sh")
 _NAME = re.compile(r"[A-Za-z0-9][\w.-]*")
-_SECRET = re.compile(r"(?i)token|passw|secret|credential|api[-_]?key|auth")
-_URL_LOGIN = re.compile(r"(?<=://)[^/@\s]+(?=@)")
-_HIDDEN = "..."
 
 
 @dataclasses.dataclass(frozen=True)
@@ -62,14 +60,15 @@ class Command:
         try:
             return shlex.split(self.argv)
         except ValueError as error:
-            raise InvalidValueError(f"the command {self.argv!r} has an open quote: {error}", "close it") from error
+            [shown] = without_secrets([self.argv])
+            raise InvalidValueError(f"the command {shown!r} has an open quote: {error}", "close it") from error
 
     @property
     def workload(self) -> str:
         """The name of the workload: the given one, that of the script or module, or that of the program."""
         if self.name is not None:
             return self.name
-        words = self.words
+        words = without_secrets(self.words)
         scripts = [word for word in words if Path(word).suffix in _SCRIPTS]
         if scripts:
             named = scripts[0]
@@ -94,11 +93,16 @@ class Command:
     def identity(self) -> Dict[str, Any]:
         """The conditions that tell it from others: its words without what looks secret, and its script's content.
 
-        The program counts by its name, not by its folder. What environment variables hold is not recorded.
+        Where words are masked, a short digest of them tells such commands apart; see `secrets_digest`. The program
+        counts by its name, not by its folder. What environment variables hold is not recorded.
         """
         words = self.words
+        words[0] = os.path.basename(words[0])
         script = self._script()
-        identity = {"command": shlex.join(without_secrets([os.path.basename(words[0]), *words[1:]]))}
+        identity = {"command": shlex.join(without_secrets(words))}
+        digest = secrets_digest(words)
+        if digest:
+            identity["command_digest"] = digest
         if script is not None:
             identity["script"] = hashlib.sha256(script.read_bytes()).hexdigest()[:16]
         if self.minibatch_pattern is not None:
@@ -112,20 +116,3 @@ def _begin_of(path: Path) -> bytes:
             return file.read(1024)
     except OSError:
         return b"\0"
-
-
-def without_secrets(words: Sequence[str]) -> List[str]:
-    """Words of a command with `...` for the values of options such as `--token`, and for logins in addresses."""
-    shown: List[str] = []
-    hides_next = False
-    for word in words:
-        option, equals, _ = word.partition("=")
-        is_secret = bool(_SECRET.search(option)) and (word.startswith("-") or bool(equals))
-        if hides_next and not word.startswith("-"):
-            shown.append(_HIDDEN)
-        elif is_secret and equals:
-            shown.append(f"{option}={_HIDDEN}")
-        else:
-            shown.append(_URL_LOGIN.sub(_HIDDEN, word))
-        hides_next = is_secret and not equals
-    return shown

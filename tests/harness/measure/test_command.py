@@ -20,11 +20,12 @@ from harness.core.metrics import end_s
 from harness.core.profiles import CLEAN, FIRST, Telemetry
 from harness.devices.host import HostDevice
 from harness.devices.simulated import SimulatedDevice
-from harness.measure.command import CommandFailedError, ShownMinibatches
+from harness.measure.command import CommandFailedError, ShownMinibatches, refuse_failed
 from harness.measure.command_device import CommandDevice, command_case
-from harness.measure.command_process import CommandProcess
+from harness.measure.command_process import CommandEnd, CommandProcess
 from harness.store.conditions import comparable_conditions
-from harness.workloads.command import Command, without_secrets
+from harness.workloads.command import Command
+from harness.workloads.command_secrets import without_secrets
 from tests.harness.board.killed import is_alive
 from tests.harness.counting_rapl import POWER_W
 
@@ -128,12 +129,63 @@ def test_a_command_is_named_for_what_it_runs(text, name):
     assert Command(text, name="mine").workload == "mine"
 
 
-def test_secrets_of_a_command_are_not_recorded():
-    words = ["train", "--token", "abc", "--api-key=def", "HF_TOKEN=ghi", "https://user:jkl@host/x", "--lr", "0.1"]
-    shown = without_secrets(words)
-    assert not {"abc", "def", "ghi", "jkl"} & set("".join(shown).replace("=", " ").split())
-    assert all(secret not in " ".join(shown) for secret in ("abc", "def", "ghi", "jkl"))
-    assert shown[-2:] == ["--lr", "0.1"]
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--token", "abc"],
+        ["--token", "-abc"],
+        ["--token", "--password", "abc"],
+        ["--password", "abc"],
+        ["--api-key=abc"],
+        ["--hfToken=abc"],
+        ["HF_TOKEN=abc"],
+        ["--env=HF_TOKEN=abc"],
+        ["--set=wandb.api_key=abc"],
+        ["http://h?x=1&token=abc"],
+        ["https://user:p@abc@host/x"],
+        ["-H", "Authorization: Bearer abc"],
+        ["-H", "Authorization:", "Bearer", "abc"],
+        ["-c", "python t.py --token abc"],
+        ["-c", "python t.py --token 'a abc'; ls"],
+        ["-c", "password='abc"],
+        ['{"api_key": "abc", "lr": 1}'],
+    ],
+    ids=lambda words: "-".join(words).replace("/", "").replace(" ", "-"),
+)
+def test_secrets_of_a_command_are_neither_recorded_nor_told(words):
+    command = Command(["train", *words, "--lr", "0.1"])
+    identity = command.identity()
+    assert "abc" not in str(identity)
+    assert identity["command"].endswith("--lr 0.1")
+    end = CommandEnd(0.0, 1.0, 3, 0.0, 0.0)
+    with pytest.raises(CommandFailedError) as failed:
+        refuse_failed(end, command)
+    assert "abc" not in str(failed.value)
+
+
+def test_a_command_that_cannot_be_read_or_run_tells_no_secret():
+    with pytest.raises(InvalidValueError) as unread:
+        Command("train --token abc 'x")
+    command = Command("HF_TOKEN=abc python train.py")
+    with pytest.raises(CannotRunError) as not_run:
+        CommandDevice(HostDevice(Configuration()), command)
+    assert "abc" not in f"{unread.value} {not_run.value} {Command('HF_TOKEN=abc train').workload}"
+
+
+@pytest.mark.parametrize("option", ["--max-tokens", "--tokenizer", "--author", "--passes", "--monkey"])
+def test_options_that_merely_contain_a_secrets_name_are_recorded(option):
+    assert without_secrets(["t.py", option, "64", f"{option}=64"]) == ["t.py", option, "64", f"{option}=64"]
+
+
+def test_commands_that_differ_in_what_is_masked_are_two():
+    def comparable(*words):
+        command = Command(["train", *words])
+        case = command_case("host", command, named_mode(HostDevice(Configuration()), "maxn"))
+        return comparable_conditions(command.identity(), case)
+
+    assert comparable("--pad-token", "a") != comparable("--pad-token", "b")
+    assert comparable("--pad-token", "a") == comparable("--pad-token", "a")
+    assert "command_digest" not in comparable("--max-tokens", "64")
 
 
 def test_a_command_that_fails_has_no_profile_and_its_exit_code_is_handed_on(machine_with_rapl):
