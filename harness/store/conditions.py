@@ -25,9 +25,9 @@ OF_AN_OWN_WORKLOAD = (
 )  # fmt: skip
 """Settings that a user may have changed in a workload of the same name; those of the papers' workloads are fixed."""
 
-OF_A_COMMAND = ("command", "command_digest", "script", "rehearsed_as")
+OF_A_COMMAND = ("command", "command_digest", "script", "minibatch_pattern", "rehearsed_as")
 """What a case of the task `command` ran: its words, a digest of them where some are masked, the content of its script,
-and what it was rehearsed as."""
+the pattern of its minibatches, and what it was rehearsed as."""
 
 OF_THE_MEDIUM = ("kind", "transport", "rotational", "filesystem")
 """Properties of a storage medium; its mount point and free space are ignored."""

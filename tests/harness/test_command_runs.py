@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import sys
@@ -72,6 +73,18 @@ def test_a_sweep_goes_on_where_it_ended_and_its_table_is_one_that_fit_takes(mach
     assert row["minibatch_time_ms"] == pytest.approx(1000 * second.profiles[0].aggregates["wall_time_s"])
     assert (row["task"], row["workload"], row["cpu_cores"]) == ("training", "nap", 1)
     assert row["power_mw"] == pytest.approx(POWER_W * 1000, rel=0.05)
+
+
+def test_runs_without_minibatches_do_not_count_for_a_command_that_shows_some(machine_with_rapl, tmp_path):
+    text = "import time\nfor step in range(4):\n    time.sleep(0.05)\n    print(step, flush=True)"
+    plain = Command([*PYTHON, text], name="steps")
+    patterned = dataclasses.replace(plain, minibatch_pattern=r"^\d+$")
+    options = {"results": tmp_path / "r.sqlite", "resume": True}
+    run_on(machine_with_rapl, command=plain, **options)
+    shown = run_on(machine_with_rapl, command=patterned, **options)
+    assert shown.resumed == 0
+    assert shown.profiles[0].aggregates["minibatch_time_ms"] is not None
+    assert run_on(machine_with_rapl, command=patterned, **options).resumed == 1
 
 
 def test_modes_of_a_rehearsed_command_can_be_predicted_from_its_table(tmp_path):
