@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import statistics
 import tempfile
 import uuid
 from pathlib import Path
@@ -71,8 +72,7 @@ class ModeRuns:
                 estimate = median_of_runs([(value,) for value in known], prior(device, noise))
                 estimates[name] = estimate.interval()
             else:
-                middle = sorted(known)[len(known) // 2]
-                estimates[name] = Interval(middle, min(known), max(known))
+                estimates[name] = Interval(statistics.median(known), min(known), max(known))
         return estimates
 
 
@@ -280,25 +280,37 @@ def _numbers_in(store: ResultsStore, device: CommandDevice, case: Case) -> List[
     return [int(number) for number in usable.index[usable["key"] == wanted]]
 
 
-def write_command_table(results: Union[str, Path], name: str, out: Union[str, Path]) -> int:
-    """Write the newest profile of a command in each power mode as a corpus, which `fit` takes; returns the rows.
+def write_command_table(results: Union[str, Path], runs: CommandRuns, out: Union[str, Path]) -> int:
+    """Write the newest profile of a command in each power mode of some runs as a corpus; returns the rows.
 
-    A corpus has times of minibatches of a training: here the whole command is one, of batch size 1, unless its output
-    showed minibatches. StoreError: the results have no undisturbed profile of the command.
+    A corpus, which `fit` takes, has times of minibatches of a training: here the whole command is one, of batch size 1,
+    unless a pattern shows its minibatches; then modes of which it showed none are left out. Other commands, devices and
+    clocks of the same name are not in it.
+
+    Raises:
+        StoreError: the runs have no undisturbed profile, or none with a minibatch although there is a pattern.
     """
+    wanted = {_key_of(profile) for profile in runs.profiles}
+    has_pattern = any(profile.conditions.get("minibatch_pattern") is not None for profile in runs.profiles)
     with ResultsStore(Path(results), read_only=True) as store:
         usable = frames.profiles(store, tasks=[COMMAND])
-        of_command = usable[usable["workload"] == name]
+        of_command = usable[usable["key"].isin(wanted)]
         if of_command.empty:
-            what = f"{results} has no undisturbed profile of the command {name!r}"
+            what = f"{results} has no undisturbed profile of the command {runs.name!r} in these power modes"
             raise StoreError(what, "run it in some power modes: jetwatt run --sample 20 -- COMMAND")
         newest = corpora.newest(of_command)
-        times_ms = [
-            unit_time_ms(aggregates) for aggregates in newest[["minibatch_time_ms", "wall_time_s"]].to_dict("records")
-        ]
-        rows = newest.assign(task=TASKS[0], minibatch_time_ms=times_ms)
+        aggregates = newest[["minibatch_time_ms", "wall_time_s"]].to_dict("records")
+        times_ms = [unit_time_ms(each, has_pattern) for each in aggregates]
+        rows = newest.assign(task=TASKS[0], minibatch_time_ms=times_ms).dropna(subset=["minibatch_time_ms"])
+        if rows.empty:
+            what = f"the output of the command {runs.name!r} showed no minibatches in any power mode"
+            raise StoreError(what, "mend the pattern, or omit it: then the whole command counts as a minibatch")
     write_corpus(Path(out), corpora.corpus_rows(rows), frames.FURTHER)
     return len(rows)
+
+
+def _key_of(profile: Profile) -> str:
+    return key(comparable_conditions(profile.conditions, profile.case, profile.provenance))
 
 
 def compare_command(

@@ -105,9 +105,12 @@ def run(arguments: argparse.Namespace) -> int:
             print(f"jetwatt run: {error}", file=sys.stderr)
             return error.exit_code
         if arguments.table is not None:
-            rows = write_command_table(results, done.name, arguments.table)
+            rows = write_command_table(results, done, arguments.table)
+            unit = "the command" if arguments.minibatch_pattern is None else "its minibatches"
+            left_out = len(done.modes) - rows
             print(
-                f"wrote {arguments.table}: {rows} power modes; its minibatch_time_ms is that of the command",
+                f"wrote {arguments.table}: {rows} power modes; its minibatch_time_ms is that of {unit}"
+                + (f"; {left_out} disturbed or without minibatches left out" if left_out else ""),
                 file=sys.stderr,
             )
         return _told(arguments, done, results)

@@ -279,12 +279,15 @@ def summarise_command(
     return figures
 
 
-def unit_time_ms(aggregates: Mapping[str, Optional[float]]) -> Optional[float]:
-    """The time of a profile's unit of work: of a minibatch, or of a whole command that showed no minibatches."""
+def unit_time_ms(aggregates: Mapping[str, Optional[float]], has_pattern: bool = False) -> Optional[float]:
+    """The time of a profile's unit of work: of a minibatch, or of a whole command, unless a pattern shows minibatches.
+
+    None if there is none, also with a pattern that no minibatch came of: one table has one unit.
+    """
     minibatch_ms, wall_time_s = aggregates.get("minibatch_time_ms"), aggregates.get("wall_time_s")
     if minibatch_ms is not None and minibatch_ms == minibatch_ms:  # NaN in a frame
         return minibatch_ms
-    return None if wall_time_s is None else s_to_ms(wall_time_s)
+    return None if wall_time_s is None or has_pattern else s_to_ms(wall_time_s)
 
 
 def summarise_socket(series: Series, spans: Sequence[Tuple[float, float]]) -> Dict[str, Optional[float]]:

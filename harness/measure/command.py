@@ -28,6 +28,7 @@ from harness.measure.peak_memory import PeakMemory
 from harness.workloads.command import Command
 from harness.workloads.command_secrets import without_secrets
 
+BUFFERED_SHARE = 0.1  # of the lines; a reader that had no core may find two at once, now and then
 OTHERS_ON_CPU = "cpu_other_cores"
 
 
@@ -44,7 +45,10 @@ class ShownMinibatches:
 
     def __init__(self, pattern: str) -> None:
         self._pattern = re.compile(pattern)
+        self._has_times = bool({"ms", "s"} & set(self._pattern.groupindex))
         self._last_s: Optional[float] = None
+        self._at_once = 0  # lines that came with the line before, out of a buffer
+        self.lines = 0  # that matched
         self._spans: List[Tuple[float, float]] = []  # start in seconds, duration in ms
 
     def take(self, line: str, came_s: float) -> None:
@@ -52,21 +56,31 @@ class ShownMinibatches:
         match = self._pattern.search(line)
         if match is None:
             return
+        self.lines += 1
         groups = match.groupdict()
         time_ms = None
         for name, to_ms in (("ms", float), ("s", s_to_ms)):
             text = groups.get(name)
             if text is not None:
                 time_ms = _positive(text, to_ms)
-        if time_ms is None and not {"ms", "s"} & set(groups) and self._last_s is not None:
+        if time_ms is None and not self._has_times and self._last_s is not None:
             time_ms = s_to_ms(came_s - self._last_s)
+            self._at_once += came_s == self._last_s
         if time_ms is not None and time_ms > 0:
             self._spans.append((came_s - ms_to_s(time_ms), time_ms))
         self._last_s = came_s
 
+    @property
+    def buffered_lines(self) -> int:
+        """Lines whose times are not those of their minibatches, as the program buffers its output; 0 for few."""
+        return self._at_once if self._at_once > BUFFERED_SHARE * self.lines else 0
+
     def minibatches(self, telemetry: Telemetry) -> List[Minibatch]:
-        """Those shown, the first and those before power settled apart, as in every profile; their stall is unknown."""
-        if not self._spans:
+        """Those shown, the first and those before power settled apart, as in every profile; their stall is unknown.
+
+        None if the program buffers its output, so that the times between its lines are not those of minibatches.
+        """
+        if not self._spans or self.buffered_lines:
             return []
         began_s = self._spans[0][0]
         power = telemetry.series.get(metrics.POWER_CHANNEL)
@@ -122,6 +136,7 @@ def measure_command(case: Case, command: Command, conditions: Mapping[str, Any],
         **command.identity(),
         **power,
         "temperature_limits_c": dict(instruments.limits_c),
+        **({} if shown is None else {"pattern_lines": shown.lines, "buffered_lines": shown.buffered_lines}),
         "clock_use": clock_use(telemetry, PowerMode(**conditions["power_mode"]), end.start_s, end.end_s),
     }
     aggregates = {

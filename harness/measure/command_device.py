@@ -140,9 +140,9 @@ class CommandDevice:
         """The simulated profile of a workload's minibatches as that of a command which takes as long as they do."""
         simulated = cast(Any, self.device).profile(self._rehearsed(case))
         wall_time_s = DEFAULT_MINIBATCHES * ms_to_s(simulated.aggregates["minibatch_time_mean_ms"])
-        whole = {"wall_time_s": wall_time_s, "minibatch_time_ms": None}
-        aggregates = {name: None for name in simulated.aggregates if name.startswith("minibatch_time")}
-        aggregates = {**simulated.aggregates, **aggregates, **whole}
+        aggregates = {**simulated.aggregates, "wall_time_s": wall_time_s}
+        if self.command.minibatch_pattern is None:
+            aggregates.update({name: None for name in aggregates if name.startswith("minibatch_time")})
         power_mw = aggregates["power_mean_mw"]
         if power_mw is not None:
             aggregates["energy_mwh"] = mws_to_mwh(power_mw * wall_time_s)

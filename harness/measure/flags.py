@@ -95,6 +95,7 @@ def find_flags(profile: Profile) -> List[str]:
         rehearsed_as = conditions.get("rehearsed_as")
         return [
             *([f"rehearsed: the command was not started; {rehearsed_as} stands for it"] if rehearsed_as else []),
+            *_pattern(conditions, aggregates),
             *common,
             *_cut_and_noise(case, conditions, minibatches, aggregates),
             *_telemetry_gaps(telemetry),
@@ -118,6 +119,19 @@ def find_flags(profile: Profile) -> List[str]:
         # inference and simulated boards have no loss
         *(["diverged: the loss is not a finite number any more"] if conditions.get("last_loss", 0.0) is None else []),
     ]
+
+
+def _pattern(conditions: Mapping[str, Any], aggregates: Mapping[str, Optional[float]]) -> Iterator[str]:
+    """A pattern of a command's minibatches that gave none."""
+    lines, buffered = conditions.get("pattern_lines"), conditions.get("buffered_lines")
+    if lines is None or aggregates["minibatch_time_ms"] is not None:
+        return
+    if buffered:
+        yield f"no-minibatches: {buffered} of {lines} lines came with the line before: the program buffers its output"
+    elif lines:
+        yield f"no-minibatches: {lines} lines matched the pattern, and no minibatch counts"
+    else:
+        yield "no-minibatches: no line of the output matched the pattern"
 
 
 def _peaks(conditions: Mapping[str, Any], telemetry: Telemetry, start: float, end: float) -> Iterator[str]:

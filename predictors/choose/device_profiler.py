@@ -20,7 +20,7 @@ from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Seque
 import numpy as np
 
 from harness.board.sampler import Sampler
-from harness.core.cases import TRAINING, Case
+from harness.core.cases import COMMAND, TRAINING, Case
 from harness.core.corpus import TASKS
 from harness.core.device import Device, RealDevice, rehearses_memory
 from harness.core.environment import describe_environment
@@ -275,8 +275,12 @@ def best_of(takes: Sequence[Profile]) -> Profile:
     undisturbed = [take for take in takes if not is_disqualified(take.flags)]
     if undisturbed:
         return undisturbed[-1]
-    times_ms = [unit_time_ms(take.aggregates) for take in takes]
+    times_ms = [_unit_time_ms(take) for take in takes]
     return takes[int(np.argmin([np.inf if time_ms is None else time_ms for time_ms in times_ms]))]
+
+
+def _unit_time_ms(profile: Profile) -> Optional[float]:
+    return unit_time_ms(profile.aggregates, profile.conditions.get("minibatch_pattern") is not None)
 
 
 def peak_bytes_of(profile: Profile, device: Device) -> float:
@@ -293,14 +297,18 @@ def peak_bytes_of(profile: Profile, device: Device) -> float:
 def figures_of(profile: Profile, needs_power: bool = True, percentile: float = MEDIAN) -> MeasuredMode:
     """Minibatch time, power and duration of a profile; power is NaN if it is not needed and was not measured.
 
-    Of a command that showed no minibatches, the time is that of the whole command.
+    Of a command without a pattern of minibatches, the time is that of the whole command.
     """
-    time_ms, power_mw = unit_time_ms(profile.aggregates), profile.aggregates.get("power_mw")
+    time_ms, power_mw = _unit_time_ms(profile), profile.aggregates.get("power_mw")
     if percentile != MEDIAN and time_ms is not None:
         times_ms = [minibatch.e2e_ms for minibatch in profile.counted]
         if not times_ms:
             raise CannotRunError(f"{profile.case.id} has no single minibatches", "omit percentile=")
         time_ms = float(np.percentile(times_ms, percentile))
+    if time_ms is None and profile.case.task == COMMAND:
+        flags = [flag for flag in profile.flags if flag.startswith("no-minibatches")]
+        what = f"{profile.case.id} gave no minibatch time: {'; '.join(flags) or 'its output showed none that counts'}"
+        raise CannotRunError(what, "mend minibatch_pattern=, or omit it: then the whole command counts")
     if time_ms is None:
         raise CannotRunError(f"{profile.case.id} gave no minibatch time: too few minibatches ran", "more minibatches=")
     if power_mw is None and needs_power and profile.conditions.get("power_source") is not None:

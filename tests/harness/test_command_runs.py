@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import statistics
 import sys
 from pathlib import Path
 
@@ -12,7 +13,7 @@ import pytest
 
 import jetwatt
 from harness.__main__ import main
-from harness.command_runs import compare_command, run_command, write_command_table
+from harness.command_runs import ModeRuns, compare_command, run_command, write_command_table
 from harness.core import metrics
 from harness.core.errors import InvalidValueError, StoreError
 from harness.measure import flags
@@ -68,7 +69,7 @@ def test_a_sweep_goes_on_where_it_ended_and_its_table_is_one_that_fit_takes(mach
     assert second.resumed == 1
     assert second.profiles[0].started_at == first.profiles[0].started_at
     assert run_on(machine_with_rapl, **options).resumed == len(second.modes)
-    assert write_command_table(tmp_path / "r.sqlite", "nap", tmp_path / "t.csv") == len(second.modes)
+    assert write_command_table(tmp_path / "r.sqlite", second, tmp_path / "t.csv") == len(second.modes)
     row = jetwatt.read_corpus(tmp_path / "t.csv").iloc[0]
     assert row["minibatch_time_ms"] == pytest.approx(1000 * second.profiles[0].aggregates["wall_time_s"])
     assert (row["task"], row["workload"], row["cpu_cores"]) == ("training", "nap", 1)
@@ -89,17 +90,41 @@ def test_runs_without_minibatches_do_not_count_for_a_command_that_shows_some(mac
 
 def test_modes_of_a_rehearsed_command_can_be_predicted_from_its_table(tmp_path):
     command = Command(["no-such-program"], name="mine", rehearse_as="lenet-mnist")
-    run_command(command, device="sim:orin-agx", power_mode="sample:12", results="r.sqlite")
-    write_command_table("r.sqlite", "mine", "t.csv")
+    runs = run_command(command, device="sim:orin-agx", power_mode="sample:12", results="r.sqlite")
+    write_command_table("r.sqlite", runs, "t.csv")
     pytest.importorskip("sklearn")
     model = jetwatt.fit("t.csv", workload="mine")
     assert len(model.predict("orin-agx", modes="sample:5")) == 5
 
 
-def test_a_table_without_profiles_of_the_command_is_refused(machine_with_rapl, tmp_path):
-    run_on(machine_with_rapl, results="r.sqlite")
-    with pytest.raises(StoreError, match="no undisturbed profile of the command 'other'"):
-        write_command_table("r.sqlite", "other", "t.csv")
+def test_a_table_has_the_profiles_of_its_own_command_only(machine_with_rapl, tmp_path):
+    first = run_on(machine_with_rapl, command=nap(0.1), results="r.sqlite")
+    other = run_on(machine_with_rapl, command=nap(0.4), results="r.sqlite")
+    for runs in (first, other):
+        assert write_command_table("r.sqlite", runs, "t.csv") == 1
+        [row] = jetwatt.read_corpus("t.csv").itertuples()
+        assert row.minibatch_time_ms == pytest.approx(1000 * runs.profiles[0].aggregates["wall_time_s"])
+
+
+def test_a_table_without_profiles_or_minibatches_of_the_command_is_refused(machine_with_rapl, tmp_path):
+    runs = run_on(machine_with_rapl, results="r.sqlite")
+    run_on(machine_with_rapl, command=nap(0.1), results="other.sqlite")
+    with pytest.raises(StoreError, match="no undisturbed profile of the command 'nap'"):
+        write_command_table("other.sqlite", runs, "t.csv")
+    patterned = dataclasses.replace(nap(), minibatch_pattern="step")
+    silent = run_on(machine_with_rapl, command=patterned, results="r.sqlite")
+    with pytest.raises(StoreError, match="no minibatches"):
+        write_command_table("r.sqlite", silent, "t.csv")
+
+
+@pytest.mark.parametrize("values", [[1.0, 2.0], [1.0, 2.0, 4.0, 8.0]], ids=len)
+def test_a_figure_without_noise_of_its_own_has_the_median(machine_with_rapl, values):
+    [profile] = run_on(machine_with_rapl, command=nap(0.05)).profiles
+    profiles = [
+        dataclasses.replace(profile, aggregates={**profile.aggregates, "disk_read_bytes": value}) for value in values
+    ]
+    runs = ModeRuns(profile.case.power_mode, profiles, list(range(len(values))))
+    assert runs.figures()["disk_read_bytes"] == (statistics.median(values), values[0], values[-1])
 
 
 def test_a_slower_command_is_worse_than_its_baseline_and_another_one_is_not_compared(machine_with_rapl):

@@ -26,6 +26,7 @@ from harness.measure.command_process import CommandEnd, CommandProcess
 from harness.store.conditions import comparable_conditions
 from harness.workloads.command import Command
 from harness.workloads.command_secrets import without_secrets
+from predictors.choose.device_profiler import figures_of
 from tests.harness.board.killed import is_alive
 from tests.harness.counting_rapl import POWER_W
 
@@ -95,6 +96,28 @@ def test_a_line_without_a_time_ends_a_minibatch_that_began_with_the_line_before(
     minibatches = shown.minibatches(Telemetry(1.0))
     assert [each.e2e_ms for each in minibatches] == pytest.approx(times_ms)
     assert end_s(minibatches[-1]) == pytest.approx(14.0)
+
+
+@pytest.mark.parametrize(
+    ("text", "pattern", "words"),
+    [
+        ("for step in range(50): print('step', step); time.sleep(0.002)", "step", "buffers"),
+        ("for step in range(50): print('step', step, flush=True)", "epoch", "no line"),
+        ("print('step')", "step", "no minibatch counts"),
+    ],
+    ids=["buffered", "no-match", "one"],
+)
+def test_a_pattern_that_gives_no_minibatches_is_flagged_and_the_whole_command_is_not_one(
+    machine_with_rapl, text, pattern, words
+):
+    command = Command([*PYTHON, f"import time\n{text}"], name="steps", minibatch_pattern=pattern)
+    profile = profile_of(command, machine_with_rapl)
+    [flag] = [flag for flag in profile.flags if flag.startswith("no-minibatches: ")]
+    assert words in flag
+    assert profile.minibatches == []
+    assert profile.aggregates["minibatch_time_ms"] is None
+    with pytest.raises(CannotRunError, match=r"no minibatch time.*" + words):
+        figures_of(profile)
 
 
 def test_a_command_is_comparable_with_its_like_only(tmp_path):
