@@ -135,6 +135,7 @@ def measure_command(case: Case, command: Command, conditions: Mapping[str, Any],
         **conditions,
         **command.identity(),
         **power,
+        **({"left_behind_processes": end.left_behind} if end.left_behind else {}),
         "temperature_limits_c": dict(instruments.limits_c),
         **({} if shown is None else {"pattern_lines": shown.lines, "buffered_lines": shown.buffered_lines}),
         "clock_use": clock_use(telemetry, PowerMode(**conditions["power_mode"]), end.start_s, end.end_s),
@@ -145,7 +146,8 @@ def measure_command(case: Case, command: Command, conditions: Mapping[str, Any],
         "cpu_time_s": end.cpu_s,
     }
     sampled_bytes = telemetry.series.get(PROCESSES, NO_SERIES).values
-    peak_bytes = max((*sampled_bytes, end.peak_bytes))  # a short command may have ended before the first sample
+    own_bytes = () if end.peak_bytes is None else (end.peak_bytes,)  # a short command may end before the first sample
+    peak_bytes = max((*sampled_bytes, *own_bytes), default=None)
     aggregates.update(process_memory_peak_bytes=peak_bytes, memory_peak_bytes=peak_bytes)
     return Profile(case, "measured", own, minibatches, telemetry, aggregates, [], started_at)
 

@@ -1,7 +1,7 @@
 """A program beside the run that starts a command, and ends it with all its processes if the run ends first.
 
 It uses the standard library alone and is started by its path, so that the command's environment is the user's. It is
-the command's parent, and adopts the processes that the command leaves behind:
+the command's parent, and adopts the processes that the command leaves behind, which it kills after the command's end:
 
     guard  {"pid": 812}              the command waits, and its sensors can be opened
     run    0                         it begins
@@ -18,18 +18,22 @@ import contextlib
 import ctypes
 import json
 import os
+import resource
 import select
 import signal
 import socket
 import sys
 import time
-from typing import Any, Dict, List, Optional
+from typing import Any, Dict, List, Optional, Set
 
 BEGIN, END_ALL = 0, 255  # orders of the run; others are the number of a signal to hand on
 ENDING = (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM)
 NOT_FOUND, NOT_EXECUTABLE = 127, 126  # the exit codes of shells
 
+NO_SIGNAL = getattr(socket, "MSG_NOSIGNAL", 0)  # macOS has none; Python ignores SIGPIPE
+
 _SET_PARENT_DEATH_SIGNAL, _SET_CHILD_SUBREAPER = 1, 36  # prctl(2)
+_LEAVING_S = 0.5
 _KILLED_S = 5.0  # killed processes are gone in milliseconds, unless the kernel holds them
 
 
@@ -76,10 +80,12 @@ class _Guard:
     def __init__(self, control: socket.socket, pid: int, begin: int, woken: int) -> None:
         self._control, self._pid, self._begin, self._woken = control, pid, begin, woken
         self._start_s = time.monotonic()
+        self._own_peak_kib = _own_peak_kib()  # a forked process has this peak, too, until it has more
         self._ended: Optional[Dict[str, Any]] = None
+        self._is_stuck = False
 
     def watch(self) -> None:
-        while self._ended is None:
+        while self._ended is None and not self._is_stuck:
             control = self._control.fileno()
             ready, _, _ = select.select([control, self._woken], [], [])
             if self._woken in ready:
@@ -89,12 +95,13 @@ class _Guard:
                 orders = self._control.recv(64)
                 for order in orders or [END_ALL]:
                     self._follow(order)
-        if os.WIFSIGNALED(self._ended["status"]):
-            self._end_all()
-        try:
-            self._control.sendall(json.dumps(self._ended).encode() + b"\n", socket.MSG_NOSIGNAL)
-        except OSError:
-            self._end_all()  # the run has ended meanwhile
+        if self._ended is None:  # the kernel holds it, so that it cannot be killed
+            self._ended = {"status": None}
+        elif not os.WIFSIGNALED(self._ended["status"]):
+            self._let_leave()
+        self._ended["left_behind"] = self._end_all()  # nothing runs on into the next power mode
+        with contextlib.suppress(OSError):  # the run has ended meanwhile
+            self._control.sendall(json.dumps(self._ended).encode() + b"\n", NO_SIGNAL)
 
     def _follow(self, order: int) -> None:
         if order == BEGIN:
@@ -102,6 +109,7 @@ class _Guard:
             os.write(self._begin, b"b")
         elif order == END_ALL:
             self._end_all()
+            self._is_stuck = self._ended is None
         else:
             os.kill(self._pid, order)  # it was not reaped yet, so that its number is its own
 
@@ -120,21 +128,42 @@ class _Guard:
                     "end_s": time.monotonic(),
                     "status": status,
                     "cpu_s": used.ru_utime + used.ru_stime,
-                    "peak_kib": used.ru_maxrss,
+                    "peak_kib": used.ru_maxrss if used.ru_maxrss > self._own_peak_kib else None,
                 }
 
-    def _end_all(self) -> None:
-        """Kill the command and all that descends from it, also what was started meanwhile."""
+    def _let_leave(self) -> None:
+        """Give helpers that end by themselves a moment for it, such as the resource tracker of Python's processes."""
+        deadline_s = time.monotonic() + _LEAVING_S
+        while _descendants(os.getpid()) and time.monotonic() < deadline_s:
+            if select.select([self._control], [], [], 0.01)[0]:
+                return  # the run ended, or ends all
+            self._reap()
+
+    def _end_all(self) -> int:
+        """Kill the command and all that descends from it, also what was started meanwhile; returns how many."""
+        killed: Set[int] = set()
         deadline_s = time.monotonic() + _KILLED_S
         while time.monotonic() < deadline_s:
             alive = _descendants(os.getpid())
             for pid in alive:
                 with contextlib.suppress(ProcessLookupError):  # it has ended
                     os.kill(pid, signal.SIGKILL)
+            killed.update(alive)
             self._reap()
             if not alive:
-                return
+                break
             time.sleep(0.002)
+        return len(killed)
+
+
+def _own_peak_kib() -> int:
+    """The peak of this program; its `ru_maxrss` has that of the run, too, which started it."""
+    try:
+        with open("/proc/self/status", encoding="ascii") as file:
+            [peak] = [line.split()[1] for line in file if line.startswith("VmHWM:")]
+    except (OSError, ValueError):
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return int(peak)
 
 
 def _descendants(root: int) -> List[int]:

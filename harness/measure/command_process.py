@@ -19,12 +19,13 @@ import sys
 import termios
 import threading
 import time
+import warnings
 from pathlib import Path
 from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Set, Tuple
 
 from harness.core.errors import CannotRunError, ProcessEndedError
 from harness.measure import command_guard
-from harness.measure.command_guard import BEGIN, END_ALL
+from harness.measure.command_guard import BEGIN, END_ALL, NO_SIGNAL
 from harness.workloads.command_secrets import without_secrets
 
 LineTaken = Callable[[str, float], None]
@@ -34,6 +35,8 @@ GRACE_S = 10.0  # for a command to end after SIGTERM or SIGHUP, before it is kil
 _ENDING = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM)
 _SENT_BY_A_PROCESS = 0  # si_code of sigaction(2), SI_USER: a terminal's signals are the kernel's
 _START_S = 10.0
+_GUARD_S = 10.0  # longer than the guard tries to kill; what then is there is held by the kernel
+_HELD_HINT = "see its state in ps: D waits for a device or a network disk, which only that or a reboot ends"
 _OUTPUT_S = 1.0  # how long output is taken after the end: a process left behind may hold it open
 
 
@@ -44,8 +47,9 @@ class CommandEnd(NamedTuple):
     end_s: float
     exit_code: int  # 128 + the signal that ended it, as shells have it
     cpu_s: float  # of it and of the processes that it waited for
-    peak_bytes: float  # of the largest of them
+    peak_bytes: Optional[float]  # of the largest of them; None if it is below that of the process that started it
     interrupted_by: str = ""  # the signal that ended this run meanwhile, by its name; empty for none
+    left_behind: int = 0  # processes that it had started, and that were killed after its end
 
 
 class CommandProcess:
@@ -55,35 +59,55 @@ class CommandProcess:
         self._argv = list(argv)
         self._on_line = on_line
         self.pid = 0
+        self._text = b""
+        self._readers: List[threading.Thread] = []
+        self._unread: Dict[int, int] = {}  # where its output is read, and where it goes
 
     def __enter__(self) -> CommandProcess:
-        self._control, theirs = socket.socketpair()
-        self._readers: List[threading.Thread] = []
-        guard = [sys.executable, "-I", "-S", str(Path(command_guard.__file__)), str(theirs.fileno()), *self._argv]
-        streams: Dict[str, int] = {}
-        self._outputs: List[Tuple[int, int]] = []  # where its output is read, and where it goes
-        if self._on_line is not None:
-            for name, number in (("stdout", 1), ("stderr", 2)):
+        with contextlib.ExitStack() as stack, contextlib.ExitStack() as handed_on:
+            self._control, theirs = socket.socketpair()
+            stack.callback(self._control.close)
+            handed_on.callback(theirs.close)
+            streams: Dict[str, int] = {}
+            stack.callback(self._close_unread)
+            for name, number in (("stdout", 1), ("stderr", 2)) if self._on_line is not None else ():
                 source, streams[name] = _output_like(number)
-                self._outputs.append((source, number))
-        with theirs:
+                self._unread[source] = number
+                handed_on.callback(os.close, streams[name])
+            guard = [sys.executable, "-I", "-S", str(Path(command_guard.__file__)), str(theirs.fileno()), *self._argv]
             self._guard = subprocess.Popen(guard, pass_fds=[theirs.fileno()], **streams)  # type: ignore[call-overload]
-        for theirs_too in streams.values():
-            os.close(theirs_too)
-        self._control.settimeout(_START_S)
-        self._text = b""
-        message = self._message()
-        if message is None:
-            raise ProcessEndedError(f"{self._argv[0]} could not be started: its parent process ended", "see above")
-        self.pid = message["pid"]
+            stack.callback(self._end)
+            handed_on.close()  # else their ends would stay open here
+            self._control.settimeout(_START_S)
+            message = self._message()
+            if message is None:
+                raise ProcessEndedError(f"{self._argv[0]} could not be started: its parent process ended", "see above")
+            self.pid = message["pid"]
+            self._open = stack.pop_all()
         return self
 
     def __exit__(self, *exc_info: object) -> None:
+        self._open.close()
+
+    def _end(self) -> None:
+        """End all of it, within a bound: what the kernel holds is left behind."""
         self._order(END_ALL)
         self._control.close()
-        self._guard.wait()
+        try:
+            self._guard.wait(_GUARD_S)
+        except subprocess.TimeoutExpired:
+            self._guard.kill()
+            warnings.warn(self._held(), stacklevel=2)
         for reader in self._readers:
             reader.join(_OUTPUT_S)
+
+    def _held(self) -> str:
+        return f"{self._argv[0]} (process {self.pid}) does not end although it was killed, and is left behind"
+
+    def _close_unread(self) -> None:
+        """Close the outputs that no thread reads, as `run` was not called."""
+        while self._unread:
+            os.close(self._unread.popitem()[0])
 
     def run(self, on_tick: Callable[[], None], tick_s: float = 0.2) -> CommandEnd:
         """Let the command begin, and wait for its end; whatever `on_tick` raises meanwhile ends it.
@@ -91,13 +115,13 @@ class CommandProcess:
         Signals that end a run are handed on to the command, unless a terminal sent them to it already.
         """
         with _signals_held() as held:
-            for source, number in self._outputs:
-                reader = threading.Thread(target=self._pass_on, args=(source, number), daemon=True)
+            while self._unread:
+                reader = threading.Thread(target=self._pass_on, args=self._unread.popitem(), daemon=True)
                 reader.start()
                 self._readers.append(reader)
             self._order(BEGIN)
             self._control.settimeout(0.0)
-            interrupted_by, kill_at_s = "", float("inf")
+            interrupted_by, kill_at_s, give_up_at_s = "", float("inf"), float("inf")
             while True:
                 message = self._message()
                 if message is not None:
@@ -111,19 +135,23 @@ class CommandProcess:
                         self._order(came.si_signo)
                 if time.monotonic() > kill_at_s:
                     self._order(END_ALL)
-                    kill_at_s = float("inf")
+                    kill_at_s, give_up_at_s = float("inf"), time.monotonic() + _GUARD_S
+                if time.monotonic() > give_up_at_s:
+                    raise ProcessEndedError(self._held(), _HELD_HINT)
                 on_tick()
         for reader in self._readers:
             reader.join(_OUTPUT_S)
         status = message["status"]
+        if status is None:
+            raise ProcessEndedError(self._held(), _HELD_HINT)
         exit_code = 128 + os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
-        peak_bytes = 1024.0 * message["peak_kib"]
+        peak_bytes = None if message["peak_kib"] is None else 1024.0 * message["peak_kib"]
         times = message["start_s"], message["end_s"]
-        return CommandEnd(*times, exit_code, message["cpu_s"], peak_bytes, interrupted_by)
+        return CommandEnd(*times, exit_code, message["cpu_s"], peak_bytes, interrupted_by, message["left_behind"])
 
     def _order(self, order: int) -> None:
         with contextlib.suppress(OSError):  # it has ended, and its last message tells how
-            self._control.sendall(bytes([order]), socket.MSG_NOSIGNAL)
+            self._control.sendall(bytes([order]), NO_SIGNAL)
 
     def _message(self) -> Optional[Dict[str, Any]]:
         """The next message of the guard; None while there is none."""
@@ -174,9 +202,10 @@ def _output_like(number: int) -> Tuple[int, int]:
     if not os.isatty(number):
         return os.pipe()
     ours, theirs = os.openpty()
-    attributes = termios.tcgetattr(theirs)
-    attributes[1] &= ~termios.OPOST  # what it writes is changed once, by the real terminal
-    termios.tcsetattr(theirs, termios.TCSANOW, attributes)
+    with contextlib.suppress(termios.error):
+        attributes = termios.tcgetattr(theirs)
+        attributes[1] &= ~termios.OPOST  # what it writes is changed once, by the real terminal
+        termios.tcsetattr(theirs, termios.TCSANOW, attributes)
     with contextlib.suppress(AttributeError, OSError, termios.error):  # Python 3.11
         termios.tcsetwinsize(theirs, termios.tcgetwinsize(number))  # type: ignore[attr-defined]
     return ours, theirs

@@ -40,6 +40,7 @@ RPM_SHARE = 0.1  # nvfancontrol's own tolerance is 100 turns of some 1,000 to 3,
 COLD_SHARE, WARM_SHARE = 0.05, 0.95  # residency that still counts as cold and as warm
 
 _QUOTA = "the container used up its CPU quota in {} periods and had to wait for the next"
+_LEFT = "{} processes that the command had started ran on after its end, and were killed"
 _SCALED = "this workload was never measured; it is scaled from {} and may be off by a factor of 2.2"
 _NO_HEAT = "the run must end above {:g} C, and there is no temperature sensor"
 _NOT_CLEAN = "not-clean: this process had loaded torch and may have kept the GPU awake; run test_baseload.py by itself"
@@ -92,10 +93,11 @@ def find_flags(profile: Profile) -> List[str]:
         *([f"temperature-unwatched: {_NO_HEAT.format(most_c)}"] if most_c and not watched else []),
     ]
     if case.task == COMMAND:
-        rehearsed_as = conditions.get("rehearsed_as")
+        rehearsed_as, left = conditions.get("rehearsed_as"), conditions.get("left_behind_processes")
         return [
             *([f"rehearsed: the command was not started; {rehearsed_as} stands for it"] if rehearsed_as else []),
             *_pattern(conditions, aggregates),
+            *([f"left-behind: {_LEFT.format(left)}"] if left else []),
             *common,
             *_cut_and_noise(case, conditions, minibatches, aggregates),
             *_telemetry_gaps(telemetry),

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 import time
+from pathlib import Path
 
 import pytest
 
@@ -20,6 +21,7 @@ from harness.core.metrics import end_s
 from harness.core.profiles import CLEAN, FIRST, Telemetry
 from harness.devices.host import HostDevice
 from harness.devices.simulated import SimulatedDevice
+from harness.measure import command_process
 from harness.measure.command import CommandFailedError, ShownMinibatches, refuse_failed
 from harness.measure.command_device import CommandDevice, command_case
 from harness.measure.command_process import CommandEnd, CommandProcess
@@ -61,7 +63,7 @@ def test_a_command_has_time_energy_memory_and_cpu_time_of_its_own_and_no_minibat
     for name in ("power_mw", "power_peak_mw", "power_mean_mw"):
         assert figures[name] == pytest.approx(POWER_W * 1000, rel=0.02)
     assert 64 << 20 <= figures["memory_peak_bytes"] < 128 << 20  # this process, which has pandas, is not in it
-    assert 0 < figures["cpu_time_s"] <= figures["wall_time_s"]
+    assert 0 < figures["cpu_time_s"] <= figures["wall_time_s"] + 0.1  # it took some before it began
     assert figures["other_cpu_time_s"] is not None
 
 
@@ -253,6 +255,57 @@ def test_what_a_killed_command_left_running_is_ended_too(tmp_path):
     assert end.exit_code == 128 + signal.SIGKILL
     assert not is_alive(process.pid)
     assert not is_alive(ended[0])
+
+
+@pytest.mark.parametrize("exit_code", [0, 3])
+def test_what_a_command_left_running_is_ended_and_counted(exit_code):
+    lines = []
+    with CommandProcess(
+        [*PYTHON, f"{LEAVES_ONE}; sys.exit({exit_code})"], lambda line, _: lines.append(line)
+    ) as process:
+        end = process.run(lambda: None)
+        assert not is_alive(int(lines[0]))
+    assert (end.exit_code, end.left_behind) == (exit_code, 1)
+
+
+def test_a_profile_whose_command_left_processes_running_is_flagged(machine_with_rapl):
+    profile = profile_of(Command(["sh", "-c", "sleep 60 & sleep 0.1"]), machine_with_rapl)
+    assert any(flag.startswith("left-behind: 1 ") for flag in profile.flags)
+
+
+def test_a_run_ends_although_its_guard_does_not(monkeypatch):
+    monkeypatch.setattr(command_process, "_GUARD_S", 0.2)
+    process = CommandProcess(["sleep", "60"])
+
+    def overheats():
+        guard = int(Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()[1])
+        os.kill(guard, signal.SIGSTOP)
+        raise RuntimeError("too hot")
+
+    def run():
+        with process:
+            process.run(overheats, tick_s=0.01)
+
+    with pytest.warns(UserWarning, match="left behind"), pytest.raises(RuntimeError, match="too hot"):
+        run()
+
+
+def test_a_command_that_cannot_be_started_leaves_no_file_open(monkeypatch):
+    before = len(os.listdir("/proc/self/fd"))
+    monkeypatch.setattr(sys, "executable", "/no-such-python")
+    with pytest.raises(FileNotFoundError), CommandProcess(["true"], lambda line, came_s: None):
+        pass
+    monkeypatch.undo()
+    with CommandProcess(["true"], lambda line, came_s: None):
+        pass  # `run` was not called
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
+def test_a_command_smaller_than_what_started_it_has_no_peak_of_that():
+    with CommandProcess(["true"]) as process:
+        assert process.run(lambda: None).peak_bytes is None
+    with CommandProcess([*PYTHON, "bytearray(64 << 20)"]) as process:
+        assert process.run(lambda: None).peak_bytes > 64 << 20
 
 
 def _kill_after_a_line(pid, lines):
