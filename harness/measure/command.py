@@ -14,7 +14,6 @@ import shlex
 from typing import Any, Callable, List, Mapping, Optional, Tuple
 
 from harness.board.memory import PROCESSES
-from harness.board.sampler import SAMPLER
 from harness.board.thermal import refuse_heat
 from harness.core import metrics
 from harness.core.cases import Case
@@ -25,10 +24,12 @@ from harness.core.profiles import CLEAN, FIRST, NO_SERIES, SETTLING, Minibatch, 
 from harness.core.units import ms_to_s, s_to_ms
 from harness.measure.command_process import CommandEnd, CommandProcess
 from harness.measure.peak_memory import PeakMemory
+from harness.measure.recording import recorded_conditions, throttled_since, throttled_so_far
 from harness.workloads.command import Command
 from harness.workloads.command_secrets import without_secrets
 
 BUFFERED_SHARE = 0.1  # of the lines; a reader that had no core may find two at once, now and then
+_THOUSANDS = re.compile(r"[1-9]\d{0,2}(?:,\d{3})+(?:\.\d*)?")
 OTHERS_ON_CPU = "cpu_other_cores"
 
 
@@ -62,7 +63,7 @@ class ShownMinibatches:
         for name, to_ms in (("ms", float), ("s", s_to_ms)):
             text = groups.get(name)
             if text is not None:
-                time_ms = _positive(text, to_ms)
+                time_ms = _positive(text, to_ms, is_whole=name == "ms")
         if time_ms is None and not self._has_times and self._last_s is not None:
             time_ms = s_to_ms(came_s - self._last_s)
             self._at_once += came_s == self._last_s
@@ -97,7 +98,14 @@ class ShownMinibatches:
         return shown
 
 
-def _positive(text: str, to_ms: Callable[[float], float]) -> Optional[float]:
+def _positive(text: str, to_ms: Callable[[float], float], is_whole: bool) -> Optional[float]:
+    """A time in ms; None if it is none.
+
+    A comma before three digits groups thousands if a point or another comma follows, and in ms: `1,234` is 1234 ms,
+    and 1.234 s.
+    """
+    if _THOUSANDS.fullmatch(text) and (is_whole or "." in text or text.count(",") > 1):
+        text = text.replace(",", "")
     try:
         value = float(text.replace(",", "."))
     except ValueError:
@@ -120,21 +128,16 @@ def measure_command(case: Case, command: Command, conditions: Mapping[str, Any],
             sampler.first_of(OTHERS_ON_CPU)  # rates have no value at their first reading
             refuse_heat(sampler, instruments.limits_c)
             started_at = wall_clock()
+            throttled_before = throttled_so_far(instruments.root)
             end = process.run(lambda: refuse_heat(sampler, instruments.limits_c))
             telemetry = sampler.stop()
+            throttled = throttled_since(throttled_before, instruments.root)
     refuse_failed(end, command)
     minibatches = [] if shown is None else shown.minibatches(telemetry)
-    source = instruments.power_source
-    if metrics.POWER_CHANNEL in telemetry.series:
-        power = {"power_source": source, "power_definition": telemetry.notes[metrics.POWER_CHANNEL]}
-    else:
-        names = (source, metrics.POWER_CHANNEL, SAMPLER)
-        why = "; ".join(telemetry.missing[name] for name in names if name in telemetry.missing)
-        power = {"power_source": None, "power_definition": f"no power sensor: {why or f'{source} gave no total'}"}
     own = {
         **conditions,
         **command.identity(),
-        **power,
+        **recorded_conditions(telemetry, instruments.power_source, throttled),
         **({"left_behind_processes": end.left_behind} if end.left_behind else {}),
         "temperature_limits_c": dict(instruments.limits_c),
         **({} if shown is None else {"pattern_lines": shown.lines, "buffered_lines": shown.buffered_lines}),

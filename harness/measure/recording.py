@@ -89,15 +89,7 @@ class Recorder:
         """
         telemetry = self._telemetry
         assert telemetry is not None, "the recording has been stopped"
-        own: Dict[str, Any] = {}
-        if self._throttled is not None:
-            own["cpu_quota_throttled_periods"] = self._throttled
-        source, missing = self._power_source, telemetry.missing
-        if metrics.POWER_CHANNEL in telemetry.series:
-            own.update(power_source=source, power_definition=telemetry.notes[metrics.POWER_CHANNEL])
-        else:
-            why = "; ".join(missing[name] for name in (source, metrics.POWER_CHANNEL, SAMPLER) if name in missing)
-            own.update(power_source=None, power_definition=f"no power sensor: {why or f'{source} gave no total'}")
+        own = recorded_conditions(telemetry, self._power_source, self._throttled)
         mode = PowerMode(**conditions["power_mode"])
         own["clock_use"] = clock_use(telemetry, mode, minibatches[0].start_s, metrics.end_s(minibatches[-1]))
         samples = case.batch_size if batch_size is None else batch_size
@@ -107,6 +99,20 @@ class Recorder:
         return Profile(
             case, "measured", {**conditions, **own}, minibatches, telemetry, aggregates, [], self._started_at
         )
+
+
+def recorded_conditions(telemetry: Telemetry, power_source: str, throttled: Optional[int]) -> Dict[str, Any]:
+    """Conditions that only a recording shows: what measured power, or why nothing did, and waits for the CPU quota."""
+    own: Dict[str, Any] = {}
+    if throttled is not None:
+        own["cpu_quota_throttled_periods"] = throttled
+    if metrics.POWER_CHANNEL in telemetry.series:
+        own.update(power_source=power_source, power_definition=telemetry.notes[metrics.POWER_CHANNEL])
+    else:
+        names = (power_source, metrics.POWER_CHANNEL, SAMPLER)
+        why = "; ".join(telemetry.missing[name] for name in names if name in telemetry.missing)
+        own.update(power_source=None, power_definition=f"no power sensor: {why or f'{power_source} gave no total'}")
+    return own
 
 
 def attribute(profile: Profile, machine: RealDevice) -> Profile:

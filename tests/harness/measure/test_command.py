@@ -21,7 +21,7 @@ from harness.core.metrics import end_s
 from harness.core.profiles import CLEAN, FIRST, Telemetry
 from harness.devices.host import HostDevice
 from harness.devices.simulated import SimulatedDevice
-from harness.measure import command_process
+from harness.measure import command_process, recording
 from harness.measure.command import CommandFailedError, ShownMinibatches, refuse_failed
 from harness.measure.command_device import CommandDevice, command_case
 from harness.measure.command_process import CommandEnd, CommandProcess
@@ -98,6 +98,31 @@ def test_a_line_without_a_time_ends_a_minibatch_that_began_with_the_line_before(
     minibatches = shown.minibatches(Telemetry(1.0))
     assert [each.e2e_ms for each in minibatches] == pytest.approx(times_ms)
     assert end_s(minibatches[-1]) == pytest.approx(14.0)
+
+
+@pytest.mark.parametrize(
+    ("line", "time_ms"),
+    [
+        ("1,234 ms", 1234.0),
+        ("1,234.5 ms", 1234.5),
+        ("0,234 ms", 0.234),
+        ("1,25 ms", 1.25),
+        ("1,234 s", 1234.0),
+        ("1,234.5 s", 1234500.0),
+    ],
+)
+def test_a_comma_groups_thousands_where_it_can(line, time_ms):
+    shown = ShownMinibatches(r"(?P<ms>[\d.,]+) ms|(?P<s>[\d.,]+) s")
+    shown.take(line, 10.0)
+    assert [each.e2e_ms for each in shown.minibatches(Telemetry(1.0))] == pytest.approx([time_ms])
+
+
+def test_waits_for_the_cpu_quota_during_a_command_are_flagged(machine_with_rapl, monkeypatch):
+    periods = iter([3, 10])
+    monkeypatch.setattr(recording, "throttled_periods", lambda root: next(periods))
+    profile = profile_of(Command([*PYTHON, "pass"]), machine_with_rapl)
+    assert profile.conditions["cpu_quota_throttled_periods"] == 7
+    assert any(flag.startswith("cpu-quota: ") for flag in profile.flags)
 
 
 @pytest.mark.parametrize(
