@@ -13,9 +13,15 @@ import collections
 import contextlib
 import math
 import sys
+import time
 from typing import Any, Deque, List, NamedTuple, Optional
 
 from harness.core.units import ms_to_s, s_to_ms
+
+LAST_KERNELS_S = 10.0
+"""How long the end of a loop waits for its last kernels; they may never end, and a held device is restored after it."""
+
+LOOK_S = 0.0005  # between two looks whether they are done
 
 
 class QueuedEvent(NamedTuple):
@@ -69,22 +75,33 @@ class KernelClock:
     def add(self, step: LoopStep) -> None:
         self._waiting.append(step)
 
-    def ended(self, waits: bool = False) -> List[EndedMinibatch]:
-        """The minibatches whose kernels have completed since the last call; with `waits` all of them.
+    def ended(self) -> List[EndedMinibatch]:
+        """The minibatches whose kernels have completed since the last call; the loop has just added one."""
+        newest = self._waiting[-1].end if self._waiting else None
+        with contextlib.suppress(RuntimeError):
+            # If the newest is done at once, the loop had waited for it: it ended with the host's call.
+            if newest is not None and newest.event.query():
+                return self._completed(newest.host_s)
+        return self._completed()
+
+    def last(self, wait_s: float) -> List[EndedMinibatch]:
+        """The minibatches whose kernels complete within `wait_s`; what is left then is dropped."""
+        deadline_s = time.monotonic() + wait_s
+        with contextlib.suppress(RuntimeError):
+            # `synchronize` has no limit: kernels that wait for another process may never end.
+            while self._waiting and not self._waiting[-1].end.event.query() and time.monotonic() < deadline_s:
+                time.sleep(LOOK_S)
+        return self._completed()
+
+    def _completed(self, latest_s: float = math.inf) -> List[EndedMinibatch]:
+        """Those whose kernels are done, which all were by `latest_s` of the host's clock.
 
         If kernels failed, nothing more can be read: what is left is dropped.
         """
         ended: List[EndedMinibatch] = []
         with contextlib.suppress(RuntimeError):  # of torch: a kernel failed, which the user's own code reports
-            if waits and self._waiting:
-                self._waiting[-1].end.event.synchronize()
-            newest = self._waiting[-1].end if self._waiting else None
-            # If the newest is done at once, the loop had waited for it: it ended with the host's call.
-            is_synchronous = newest is not None and not waits and newest.event.query()
-            while self._waiting and (is_synchronous or self._waiting[0].end.event.query()):
-                step = self._waiting.popleft()
-                latest_s = newest.host_s if is_synchronous and newest is not None else math.inf
-                ended.append(self._timed(step, latest_s))
+            while self._waiting and self._waiting[0].end.event.query():
+                ended.append(self._timed(self._waiting.popleft(), latest_s))
         return ended
 
     def _timed(self, step: LoopStep, latest_s: float) -> EndedMinibatch:

@@ -24,7 +24,14 @@ from harness.core.cases import Case
 from harness.core.errors import InvalidValueError
 from harness.core.profiles import CLEAN, FIRST, SETTLING, Minibatch, Minibatches, Profile, Series
 from harness.core.units import ms_to_s, mwh_to_j, s_to_ms
-from harness.measure.kernel_clock import EndedMinibatch, KernelClock, LoopStep, QueuedEvent, gpu_in_use
+from harness.measure.kernel_clock import (
+    LAST_KERNELS_S,
+    EndedMinibatch,
+    KernelClock,
+    LoopStep,
+    QueuedEvent,
+    gpu_in_use,
+)
 from harness.measure.recording import Recorder, next_phase
 
 Batch = TypeVar("Batch")
@@ -209,10 +216,10 @@ class MeasuredLoop(CountedLoop):
         for column, value in zip(self._times.values(), values):
             column.append(value)
 
-    def finish(self) -> None:
-        """Stop recording; wait for the kernels of the last minibatches."""
+    def finish(self, waits: bool = True) -> None:
+        """Stop recording; with `waits`, give the kernels of the last minibatches a while to end."""
         if self._clock is not None:
-            for ended in self._clock.ended(waits=True):
+            for ended in self._clock.last(LAST_KERNELS_S if waits else 0.0):
                 self._keep(ended)
         self._recorder.stop()
         self._recorder.memory.torch = gpu_in_use()

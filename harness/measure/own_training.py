@@ -157,7 +157,7 @@ class DeviceLoop(ProfiledLoop, MeasuredLoop):
     def close(self, ended_by: Optional[str]) -> None:
         if not self.is_owner:
             return
-        self.finish()
+        self.finish(waits=ended_by is None)  # after an error the device must not wait for kernels that may hang
         conditions = {
             **{name: value for name, value in self._in_effect.items() if name != "threads"},
             **own_threshold(self._device),

@@ -50,6 +50,7 @@ class StandInRecorder:
 def now(monkeypatch):
     now = Now()
     monkeypatch.setattr(own_loop, "time", SimpleNamespace(monotonic=lambda: now.s))
+    monkeypatch.setattr(kernel_clock, "time", SimpleNamespace(monotonic=lambda: now.s, sleep=now.wait))
     return now
 
 
@@ -178,9 +179,6 @@ class StandInGpu:
             def query(self):
                 return gpu.now.s >= self.done_s
 
-            def synchronize(self):
-                gpu.now.s = max(gpu.now.s, self.done_s)
-
             def elapsed_time(self, other):
                 assert self.query()
                 assert other.query(), "an event that is not done has no time"
@@ -249,8 +247,32 @@ def test_a_gpu_that_fails_ends_the_record_and_not_the_program(gpu, now):
     def fail(event):
         raise RuntimeError("CUDA error: an illegal memory access was encountered")
 
-    gpu.cuda.Event.synchronize = fail
+    gpu.cuda.Event.query = fail
     assert len(finished(loop)) == 1
+
+
+def test_kernels_that_never_end_are_waited_for_up_to_a_deadline_and_what_ended_is_kept(gpu, now):
+    loop = MeasuredLoop(StandInRecorder(now), 4)
+    for seconds in (0.1, 0.1, math.inf, 0.1):
+        now.wait(0.01)
+        gpu.launch(seconds)
+        loop.step()
+    began_s = now.s
+    assert len(finished(loop)) == 2
+    assert now.s - began_s == pytest.approx(kernel_clock.LAST_KERNELS_S, abs=0.01)
+
+
+def test_after_an_error_kernels_are_not_waited_for(gpu, now):
+    loop = MeasuredLoop(StandInRecorder(now), 4)
+    for _ in range(2):
+        gpu.launch(0.1)
+        loop.step()
+    now.wait(0.15)
+    before_s = now.s
+    loop.finish(waits=False)
+    [ended] = loop.profile_of(None, {})
+    assert now.s == before_s
+    assert ended.e2e_ms == pytest.approx(100.0)
 
 
 def test_torch_is_not_imported_and_cuda_is_not_begun(monkeypatch):
