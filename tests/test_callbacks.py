@@ -128,6 +128,20 @@ def test_within_a_power_budget_a_mode_is_searched_and_the_profile_is_of_that_mod
     assert len(stored()) == 1
 
 
+def test_another_rank_does_not_search(monkeypatch):
+    log = PowerLog("sim:orin-agx", power_budget_w=25, report=lambda line: None, **REHEARSAL)
+    log.begin(16)
+    monkeypatch.setenv("RANK", "1")
+    other = PowerLog("sim:orin-agx", power_budget_w=25, report=lambda line: None, **REHEARSAL)
+    other.begin(16)
+    other.step()
+    assert not other.is_searching
+    assert other.since_log() == {}
+    other.end()
+    monkeypatch.delenv("RANK")
+    log.end()
+
+
 def test_a_budget_and_a_mode_are_refused_together_as_is_an_unknown_batch_size():
     with pytest.raises(InvalidValueError, match="power_budget_w="):
         PowerLog(workload="my-run", power_budget_w=20, power_mode="maxn")

@@ -10,6 +10,7 @@ from typing import Any, Callable, Dict, Optional, Union
 from harness.core.errors import InvalidValueError
 from harness.core.profiles import Profile
 from harness.measure.own_loop import OwnLoop, StepFigures
+from harness.measure.own_training import is_main_process
 from jetwatt.training_block import measuring
 from predictors.choose.job import Job
 from predictors.choose.tuning import OnlineTuner, tuning
@@ -64,6 +65,8 @@ class PowerLog:
         if samples is None:
             raise InvalidValueError(UNKNOWN_BATCH, "give the callback batch_size=")
         self.end()  # a training before this one, which an error ended
+        if not is_main_process():  # the device is held once for all ranks
+            return
         self._options: Dict[str, Any] = {
             "workload": self.workload,
             "batch_size": samples,
