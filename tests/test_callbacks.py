@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import time
 from pathlib import Path
@@ -9,13 +10,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from harness.core.errors import InvalidValueError
+from harness.core.errors import InvalidValueError, StoreError
 from harness.measure.own_loop import StepFigures
 from harness.store.results import ResultsStore
 
 torch = pytest.importorskip("torch")
 
-from jetwatt.callbacks.power_log import PowerLog, named  # noqa: E402 (loads torch's users)
+from jetwatt.callbacks import power_log  # noqa: E402 (loads torch's users)
+from jetwatt.callbacks.power_log import PowerLog, named  # noqa: E402
 
 pytestmark = [pytest.mark.training, pytest.mark.one_python]
 
@@ -140,6 +142,33 @@ def test_another_rank_does_not_search(monkeypatch):
     other.end()
     monkeypatch.delenv("RANK")
     log.end()
+
+
+def test_a_training_that_cannot_be_measured_leaves_no_search(monkeypatch):
+    held = []
+
+    @contextlib.contextmanager
+    def search(*args, **options):
+        held.append("held")
+        try:
+            yield
+        finally:
+            held.pop()
+
+    monkeypatch.setattr(power_log, "tuning", search)
+    log = PowerLog("sim:orin-agx", workload="my-run", power_budget_w=25)
+    with pytest.raises(InvalidValueError, match="simulated_workload="):
+        log.begin(16)
+    assert held == []
+    assert not log.is_searching
+
+
+def test_a_results_file_that_cannot_be_written_is_refused_before_the_search(monkeypatch):
+    monkeypatch.setattr(power_log, "tuning", lambda *args, **options: pytest.fail("it searched"))
+    Path("r.sqlite").mkdir()
+    log = PowerLog("sim:orin-agx", power_budget_w=25, **REHEARSAL)
+    with pytest.raises(StoreError):
+        log.begin(16)
 
 
 def test_a_budget_and_a_mode_are_refused_together_as_is_an_unknown_batch_size():

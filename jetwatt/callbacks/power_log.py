@@ -11,6 +11,7 @@ from harness.core.errors import InvalidValueError
 from harness.core.profiles import Profile
 from harness.measure.own_loop import OwnLoop, StepFigures
 from harness.measure.own_training import is_main_process
+from harness.store.results import ResultsStore
 from jetwatt.training_block import measuring
 from predictors.choose.job import Job
 from predictors.choose.tuning import OnlineTuner, tuning
@@ -74,15 +75,24 @@ class PowerLog:
             "data": data if hasattr(getattr(data, "dataset", data), "__len__") else None,
             "simulated_workload": self.simulated_workload,
         }
+        atexit.register(self.end)  # libraries call no hook when an error ends the training
+        try:
+            self._begin_to_measure(samples)
+        except BaseException as error:
+            self.end(error)  # a device that the search holds
+            raise
+
+    def _begin_to_measure(self, samples: int) -> None:
         if self.power_budget_w is None:
             self._measure(results=self.results, hold=self.hold, power_mode=self.power_mode)
-        else:
-            simulated = self.simulated_workload or "resnet18-imagenet"
-            job = Job(simulated, batch_size=samples)
-            search = tuning(self.device, power_w=self.power_budget_w, workload=job, report=self.report)
-            self._tuner = self._training.enter_context(search)
-            self._measure(results=None)
-        atexit.register(self.end)  # libraries call no hook when an error ends the training
+            return
+        if self.results is not None:
+            ResultsStore(self.results).close()  # refused before the search, not after it
+        simulated = self.simulated_workload or "resnet18-imagenet"
+        job = Job(simulated, batch_size=samples)
+        search = tuning(self.device, power_w=self.power_budget_w, workload=job, report=self.report)
+        self._tuner = self._training.enter_context(search)
+        self._measure(results=None)
 
     def _measure(self, **options: Any) -> None:
         self._loop = self._block.enter_context(measuring(self.device, **self._options, **options))
@@ -99,7 +109,7 @@ class PowerLog:
         if self._tuner.settled:
             choice = self._tuner.close().choice
             assert choice is not None, "a search that has settled has chosen"
-            self._tuner = None
+            self._tuner = self._loop = None
             self._block.close()
             is_simulated = self.device.startswith("sim:")
             mode = {"hold": True, "power_mode": choice.power_mode.name} if is_simulated else {}
