@@ -184,7 +184,7 @@ def test_an_error_of_the_training_keeps_its_profile_at_the_next_begin_or_the_end
     log.step()
     log.end(ValueError("of the user"))
     [profile] = stored()
-    assert profile.conditions["ended_by"]
+    assert profile.conditions["ended_by"] == "ValueError"
     log.begin(16)
     log.step()
     log.begin(16)  # without a hook at the end

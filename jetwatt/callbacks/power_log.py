@@ -150,15 +150,13 @@ class PowerLog:
         loop, self._loop, self._tuner = self._loop, None, None
         blocks, self._block = self._block, contextlib.ExitStack()
         training, self._training = self._training, contextlib.ExitStack()
-        with training, contextlib.suppress(_EndedError), blocks:
-            if error is not None and loop is not None:
-                raise _EndedError from error
+        with training:
+            if error is None:
+                blocks.close()
+            else:  # which the library raises itself
+                blocks.__exit__(type(error), error, error.__traceback__)
         if loop is not None:
             self.profile = loop.profile
-
-
-class _EndedError(Exception):
-    """An error ended the training; the library raises it itself."""
 
 
 def named(figures: Optional[StepFigures]) -> Dict[str, float]:
