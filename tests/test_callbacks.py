@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import csv
+import os
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -20,6 +23,8 @@ from jetwatt.callbacks import power_log  # noqa: E402 (loads torch's users)
 from jetwatt.callbacks.power_log import PowerLog, named  # noqa: E402
 
 pytestmark = [pytest.mark.training, pytest.mark.one_python]
+
+PROJECT = Path(__file__).resolve().parents[1]
 
 REHEARSAL = {"simulated_workload": "lenet-mnist", "results": "r.sqlite", "workload": "my-run"}
 """Simulated boards have power on any machine."""
@@ -178,19 +183,39 @@ def test_a_budget_and_a_mode_are_refused_together_as_is_an_unknown_batch_size():
         PowerLog(workload="my-run").begin(None)
 
 
-def test_an_error_of_the_training_keeps_its_profile_at_the_next_begin_or_the_end_of_the_program():
+def ends():
+    """What ended the stored trainings early, in their order; None for one that ended well."""
+    return [profile.conditions.get("ended_by") for profile in stored()]
+
+
+def test_an_error_that_a_library_reports_is_named():
     log = PowerLog("sim:orin-agx", **REHEARSAL)
     log.begin(16)
     log.step()
     log.end(ValueError("of the user"))
-    [profile] = stored()
-    assert profile.conditions["ended_by"] == "ValueError"
+    assert ends() == ["ValueError"]
+
+
+def test_a_training_whose_end_no_hook_tells_is_kept_at_the_next_begin_and_flagged():
+    log = PowerLog("sim:orin-agx", **REHEARSAL)
     log.begin(16)
     log.step()
-    log.begin(16)  # without a hook at the end
+    log.begin(16)
     log.step()
-    assert len(stored()) == 2
     log.end()
+    assert ends() == ["UnreportedError", None]
+    assert [any(flag.startswith("ended-early") for flag in profile.flags) for profile in stored()] == [True, False]
+
+
+def test_a_training_whose_end_no_hook_tells_is_kept_at_the_end_of_the_program_and_flagged():
+    script = (
+        "from jetwatt.callbacks.power_log import PowerLog\n"
+        f"log = PowerLog('sim:orin-agx', **{REHEARSAL!r})\n"
+        "log.begin(16)\nlog.step()\nraise SystemExit(3)"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(PROJECT)}
+    assert subprocess.run([sys.executable, "-c", script], env=environment, check=False).returncode == 3
+    assert ends() == ["UnreportedError"]
 
 
 def test_figures_that_are_missing_are_not_logged():

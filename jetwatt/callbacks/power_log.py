@@ -65,7 +65,7 @@ class PowerLog:
         samples = self.batch_size or batch_size
         if samples is None:
             raise InvalidValueError(UNKNOWN_BATCH, "give the callback batch_size=")
-        self.end()  # a training before this one, which an error ended
+        self._end_unreported()  # a training before this one
         if not is_main_process():  # the device is held once for all ranks
             return
         self._options: Dict[str, Any] = {
@@ -75,7 +75,7 @@ class PowerLog:
             "data": data if hasattr(getattr(data, "dataset", data), "__len__") else None,
             "simulated_workload": self.simulated_workload,
         }
-        atexit.register(self.end)  # libraries call no hook when an error ends the training
+        atexit.register(self._end_unreported)
         try:
             self._begin_to_measure(samples)
         except BaseException as error:
@@ -146,7 +146,7 @@ class PowerLog:
 
     def end(self, error: Optional[BaseException] = None) -> None:
         """Training has ended: make and store the profile, and restore a device that is held. Idempotent."""
-        atexit.unregister(self.end)
+        atexit.unregister(self._end_unreported)
         loop, self._loop, self._tuner = self._loop, None, None
         blocks, self._block = self._block, contextlib.ExitStack()
         training, self._training = self._training, contextlib.ExitStack()
@@ -157,6 +157,14 @@ class PowerLog:
                 blocks.__exit__(type(error), error, error.__traceback__)
         if loop is not None:
             self.profile = loop.profile
+
+    def _end_unreported(self) -> None:
+        """End a training whose end no hook told: libraries call none when an error ends it."""
+        self.end(UnreportedError())
+
+
+class UnreportedError(Exception):
+    """What ended a training whose library called no hook at its end."""
 
 
 def named(figures: Optional[StepFigures]) -> Dict[str, float]:
