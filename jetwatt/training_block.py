@@ -74,7 +74,7 @@ def measuring(
         yield OwnLoop()
         return
     identity = fingerprints(model, data)
-    training = OwnTraining(workload, batch_size, identity, hold, power_mode, clocks, simulated_workload)
+    training = OwnTraining(workload, batch_size, identity, hold, power_mode, clocks, simulated_workload, model)
     training.check()
     configuration = load_configuration(Path(FILE_NAME))
     opened = open_device(device, configuration) if isinstance(device, str) else device

@@ -268,6 +268,10 @@ def _own_loop(
             f"unsynchronised: in {share:.0%} of the minibatches the loop went on before the GPU had computed them; "
             "their ends are those of the GPU's kernels"
         )
+    untimed = conditions.get("untimed_gpus")
+    if untimed:
+        names = ", ".join(f"cuda:{gpu}" for gpu in untimed)
+        yield f"untimed-gpus: this process used {names} too, whose kernels were not timed"
 
 
 def _telemetry_gaps(telemetry: Telemetry) -> Iterator[str]:

@@ -14,7 +14,7 @@ import contextlib
 import math
 import sys
 import time
-from typing import Any, Deque, List, NamedTuple, Optional
+from typing import Any, Callable, Deque, List, NamedTuple, Optional
 
 from harness.core.units import ms_to_s, s_to_ms
 
@@ -59,17 +59,34 @@ def gpu_in_use() -> Optional[Any]:
     return torch if is_initialized is not None and is_initialized() else None
 
 
-class KernelClock:
-    """Takes the steps of a loop, and gives each back once its kernels are done."""
+def gpus_of(torch: Any, model: Any, memory_bytes: Callable[[int], int]) -> List[int]:
+    """The GPUs on which a training may compute, the likeliest first: those of its model, else those with memory.
 
-    def __init__(self, torch: Any) -> None:
+    `memory_bytes` tells the memory of a GPU that torch uses, now or at its peak.
+    """
+    current = int(torch.cuda.current_device())
+    parameters = model.parameters() if hasattr(model, "parameters") else ()
+    gpus = {each.device.index for each in parameters if each.device.type == "cuda"}
+    if not gpus:
+        try:
+            gpus = {gpu for gpu in range(torch.cuda.device_count()) if memory_bytes(gpu) > 0}
+        except RuntimeError:  # an allocator of the user's own does not count
+            return [current]
+    return sorted(gpus, key=lambda gpu: (gpu != current, gpu))
+
+
+class KernelClock:
+    """Takes the steps of a loop on a GPU, and gives each back once its kernels are done."""
+
+    def __init__(self, torch: Any, gpu: int) -> None:
         self._torch = torch
+        self.gpu = gpu
         self._waiting: Deque[LoopStep] = collections.deque()
         self._end_s: Optional[float] = None  # of the last minibatch that was given back
 
     def mark(self, host_s: float) -> QueuedEvent:
         event = self._torch.cuda.Event(enable_timing=True)
-        event.record()
+        event.record(self._torch.cuda.current_stream(self.gpu))
         return QueuedEvent(event, host_s)
 
     def add(self, step: LoopStep) -> None:

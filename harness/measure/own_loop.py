@@ -31,6 +31,7 @@ from harness.measure.kernel_clock import (
     LoopStep,
     QueuedEvent,
     gpu_in_use,
+    gpus_of,
 )
 from harness.measure.recording import Recorder, next_phase
 
@@ -108,9 +109,10 @@ class CountedLoop(OwnLoop):
 class MeasuredLoop(CountedLoop):
     """Measures a loop on this machine, between `start` and `stop`, with a recorder that runs."""
 
-    def __init__(self, recorder: Recorder, batch_size: int) -> None:
+    def __init__(self, recorder: Recorder, batch_size: int, model: Any = None) -> None:
         super().__init__()
         self._recorder = recorder
+        self._model = model
         self._batch_size = batch_size
         self._has_settled: Optional[Callable[[float], bool]] = None
         # of each minibatch; compact, as a training has millions
@@ -207,8 +209,16 @@ class MeasuredLoop(CountedLoop):
     def _look_for_gpu(self) -> None:
         """Time by the GPU from now on if torch uses one: CUDA begins with the first tensor."""
         torch = gpu_in_use()
-        if torch is not None:
-            self._clock = KernelClock(torch)
+        if torch is None:
+            return
+        gpus = gpus_of(torch, self._model, torch.cuda.memory_allocated)
+        if gpus:
+            self._clock = KernelClock(torch, gpus[0])
+
+    @property
+    def gpu(self) -> Optional[int]:
+        """The GPU whose clock times the minibatches; None without one."""
+        return None if self._clock is None else self._clock.gpu
 
     def _keep(self, ended: EndedMinibatch) -> None:
         e2e_ms = s_to_ms(ended.end_s - ended.begin_s)
@@ -222,7 +232,7 @@ class MeasuredLoop(CountedLoop):
             for ended in self._clock.last(LAST_KERNELS_S if waits else 0.0):
                 self._keep(ended)
         self._recorder.stop()
-        self._recorder.memory.torch = gpu_in_use()
+        self._recorder.memory.torch, self._recorder.memory.gpu = gpu_in_use(), self.gpu
 
     def profile_of(self, case: Case, conditions: Dict[str, Any]) -> Optional[Profile]:
         """The profile of what was measured, without flags; None without a minibatch."""
@@ -232,7 +242,7 @@ class MeasuredLoop(CountedLoop):
         is_clean = minibatches.columns["phase"] == CLEAN
         samples = np.frombuffer(self._samples, "q")[: len(minibatches)]
         batch_size = float(np.mean(samples[is_clean] if is_clean.any() else samples))
-        own = {**conditions, **self._lags(minibatches)}
+        own = {**conditions, **self._lags(minibatches), **self._further_gpus()}
         return self._recorder.profile(case, own, minibatches, batch_size)
 
     def _rows(self) -> Minibatches:
@@ -257,6 +267,15 @@ class MeasuredLoop(CountedLoop):
         least_s = max(LAG_S, LAG_SHARE * ms_to_s(median_ms))
         lags_s = np.array(self._times["lag_s"])[is_counted]
         return {"unsynchronised_share": float(np.mean(lags_s > least_s))}
+
+    def _further_gpus(self) -> Dict[str, Any]:
+        """The GPUs on which the training may have computed too, whose kernels were not timed; nothing without any."""
+        torch = gpu_in_use()
+        if torch is None or self._clock is None:
+            return {}
+        gpus = gpus_of(torch, self._model, torch.cuda.max_memory_allocated)
+        further = [gpu for gpu in gpus if gpu != self._clock.gpu]
+        return {"untimed_gpus": further} if further else {}
 
     def figures(self, since: int = 0) -> Optional[StepFigures]:
         self._recorder.sampler.poll()

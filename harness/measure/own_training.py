@@ -32,7 +32,6 @@ from harness.devices.simulated import SimulatedDevice
 from harness.measure.contention import wait_policy
 from harness.measure.flags import find_flags
 from harness.measure.holding import held
-from harness.measure.kernel_clock import gpu_in_use
 from harness.measure.own_loop import CountedLoop, MeasuredLoop, OwnLoop, StepFigures, figures_of
 from harness.measure.peak_memory import PeakMemory
 from harness.measure.recording import Instruments, Recorder, attribute, own_threshold
@@ -53,6 +52,7 @@ class OwnTraining(NamedTuple):
     power_mode: Optional[str]  # None for maxn if held, else for the mode as found
     clocks: str  # `static` or `dvfs`, if held
     simulated_workload: Optional[str] = None  # what a simulated board runs in its place
+    model: Any = None  # as given; a torch module shows its GPU
 
     def check(self) -> None:
         """InvalidValueError for what cannot be."""
@@ -151,7 +151,7 @@ class DeviceLoop(ProfiledLoop, MeasuredLoop):
     def __init__(
         self, training: OwnTraining, device: RealDevice, case: Case, in_effect: Dict[str, Any], recorder: Recorder
     ) -> None:
-        super().__init__(recorder, training.batch_size)
+        super().__init__(recorder, training.batch_size, training.model)
         self._training, self._device, self._case, self._in_effect = training, device, case, in_effect
 
     def close(self, ended_by: Optional[str]) -> None:
@@ -161,7 +161,7 @@ class DeviceLoop(ProfiledLoop, MeasuredLoop):
         conditions = {
             **{name: value for name, value in self._in_effect.items() if name != "threads"},
             **own_threshold(self._device),
-            **conditions_of_process(str(self._device.root)),
+            **conditions_of_process(str(self._device.root), self.gpu),
             **marks(self._training, ended_by),
         }
         profile = self.profile_of(self._case, conditions)
@@ -174,8 +174,8 @@ def marks(training: OwnTraining, ended_by: Optional[str]) -> Dict[str, Any]:
     return own if ended_by is None else {**own, "ended_by": ended_by}
 
 
-def conditions_of_process(root: str) -> Dict[str, Any]:
-    """What this process shows of its training: torch if it is loaded, its threads and its accelerator."""
+def conditions_of_process(root: str, gpu: Optional[int]) -> Dict[str, Any]:
+    """What this process shows of its training: torch if it is loaded, threads, accelerator; `gpu` is None for a CPU."""
     container = container_facts(root)
     conditions = {
         "python": platform.python_version(),
@@ -185,13 +185,12 @@ def conditions_of_process(root: str) -> Dict[str, Any]:
     torch = sys.modules.get("torch")
     if torch is None:
         return conditions
-    is_on_gpu = gpu_in_use() is not None
     return {
         **conditions,
         "torch": str(torch.__version__),
         "cuda": torch.version.cuda,
         "threads": torch.get_num_threads(),
-        "accelerator": torch.cuda.get_device_name() if is_on_gpu else "cpu",
+        "accelerator": "cpu" if gpu is None else torch.cuda.get_device_name(gpu),
     }
 
 

@@ -37,11 +37,11 @@ class GpuPeak(NamedTuple):
     reserved: float
 
 
-def gpu_peak(torch: Any) -> Optional[GpuPeak]:
-    """The peaks of this process since they were last reset; None without a GPU."""
+def gpu_peak(torch: Any, gpu: Optional[int] = None) -> Optional[GpuPeak]:
+    """The peaks of this process since they were last reset, on the current GPU by default; None without a GPU."""
     if not torch.cuda.is_available():
         return None
-    return GpuPeak(float(torch.cuda.max_memory_allocated()), float(torch.cuda.max_memory_reserved()))
+    return GpuPeak(float(torch.cuda.max_memory_allocated(gpu)), float(torch.cuda.max_memory_reserved(gpu)))
 
 
 class PeakMemory:
@@ -54,6 +54,7 @@ class PeakMemory:
 
     def __init__(self, torch: Optional[Any], root: Path, resets: bool = True) -> None:
         self.torch = torch
+        self.gpu: Optional[int] = None  # whose peaks they are; None for the current one
         self._used_before_bytes: Optional[float] = None
         self._own_before_bytes = 0.0
         if not resets:
@@ -89,12 +90,12 @@ class PeakMemory:
             "zram_peak_bytes": peak(ZRAM),
         }
         where = "process_memory_peak_bytes"
-        of_gpu = None if self.torch is None else gpu_peak(self.torch)
+        of_gpu = None if self.torch is None else gpu_peak(self.torch, self.gpu)
         if self.torch is not None and of_gpu is not None:
             peaks = [of_gpu, *others]
             figures["gpu_memory_allocated_peak_bytes"] = sum(each.allocated for each in peaks)
             figures["gpu_memory_reserved_peak_bytes"] = sum(each.reserved for each in peaks)
-            is_unified = getattr(self.torch.cuda.get_device_properties(0), "is_integrated", 0)
+            is_unified = getattr(self.torch.cuda.get_device_properties(self.gpu or 0), "is_integrated", 0)
             counts_machine = is_unified and before is not None
             where = "machine_memory_peak_bytes" if counts_machine else "gpu_memory_reserved_peak_bytes"
         figures["memory_peak_bytes"] = figures[where]

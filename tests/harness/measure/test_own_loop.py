@@ -163,18 +163,19 @@ def test_the_loop_of_a_further_process_does_nothing_and_lets_everything_pass():
 
 
 class StandInGpu:
-    """A GPU with one queue, in the test's time: kernels take their time once those before them are done."""
+    """GPUs of one queue each, in the test's time: kernels take their time once those before them are done."""
 
     def __init__(self, now):
-        self.now, self.free_s = now, now.s
+        self.now, self.queues = now, [now.s, now.s]
+        self.memory_bytes, self.current = [1, 0], 0
         gpu = self
 
         class Event:
             def __init__(self, enable_timing):
                 assert enable_timing
 
-            def record(self):
-                self.done_s = max(gpu.now.s, gpu.free_s)
+            def record(self, stream):
+                self.done_s = max(gpu.now.s, gpu.queues[stream])
 
             def query(self):
                 return gpu.now.s >= self.done_s
@@ -184,10 +185,22 @@ class StandInGpu:
                 assert other.query(), "an event that is not done has no time"
                 return (other.done_s - self.done_s) * 1000
 
-        self.cuda = SimpleNamespace(Event=Event, is_initialized=lambda: True)
+        self.cuda = SimpleNamespace(
+            Event=Event,
+            is_initialized=lambda: True,
+            current_device=lambda: self.current,
+            current_stream=lambda index: index,
+            device_count=lambda: len(self.queues),
+            memory_allocated=lambda index: self.memory_bytes[index],
+            max_memory_allocated=lambda index: self.memory_bytes[index],
+        )
 
-    def launch(self, seconds):
-        self.free_s = max(self.now.s, self.free_s) + seconds
+    @property
+    def free_s(self):
+        return max(self.queues)
+
+    def launch(self, seconds, index=0):
+        self.queues[index] = max(self.now.s, self.queues[index]) + seconds
 
     def wait(self):
         self.now.s = max(self.now.s, self.free_s)
@@ -249,6 +262,38 @@ def test_a_gpu_that_fails_ends_the_record_and_not_the_program(gpu, now):
 
     gpu.cuda.Event.query = fail
     assert len(finished(loop)) == 1
+
+
+def model_on(*places):
+    """A network with a parameter on each place: `cpu`, or the number of a GPU."""
+    devices = [SimpleNamespace(type="cpu" if each == "cpu" else "cuda", index=each) for each in places]
+    return SimpleNamespace(parameters=lambda: iter([SimpleNamespace(device=device) for device in devices]))
+
+
+@pytest.mark.parametrize(
+    ("model", "memory_bytes", "timed", "untimed"),
+    [
+        (model_on(1, 1), [5, 5], 1, None),
+        (model_on(1), [5, 0], 1, None),
+        (model_on("cpu", 0, 1), [5, 5], 0, [1]),
+        (None, [0, 5], 1, None),
+        ("version 1", [0, 5], 1, None),
+        (None, [5, 5], 0, [1]),
+        (model_on("cpu"), [0, 0], None, None),
+    ],
+)
+def test_the_gpu_of_the_model_times_its_minibatches_or_the_one_in_use(gpu, now, model, memory_bytes, timed, untimed):
+    gpu.memory_bytes = memory_bytes
+    recorder = StandInRecorder(now)
+    loop = MeasuredLoop(recorder, 4, model)
+    for _ in range(10):
+        now.wait(0.01)
+        gpu.launch(0.1, timed or 0)
+        loop.step()
+    finished(loop)
+    assert (loop.gpu, recorder.memory.gpu) == (timed, timed)
+    assert recorder.conditions.get("untimed_gpus") == untimed
+    assert (recorder.conditions.get("unsynchronised_share", 0.0) > 0.9) == (timed is not None)
 
 
 def test_kernels_that_never_end_are_waited_for_up_to_a_deadline_and_what_ended_is_kept(gpu, now):

@@ -25,8 +25,8 @@ MIB = 2**20
 def gpu(integrated):
     properties = types.SimpleNamespace(is_integrated=integrated)
     return types.SimpleNamespace(
-        is_available=lambda: True, reset_peak_memory_stats=lambda: None, max_memory_allocated=lambda: 300 * MIB,
-        max_memory_reserved=lambda: 400 * MIB, get_device_properties=lambda place: properties,
+        is_available=lambda: True, reset_peak_memory_stats=lambda: None, max_memory_allocated=lambda gpu: 300 * MIB,
+        max_memory_reserved=lambda gpu: 400 * MIB, get_device_properties=lambda place: properties,
     )  # fmt: skip
 
 
