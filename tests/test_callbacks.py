@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from harness.core.errors import InvalidValueError, StoreError
-from harness.measure.own_loop import StepFigures
+from harness.measure.own_loop import OwnLoop, StepFigures
 from harness.store.results import ResultsStore
 
 torch = pytest.importorskip("torch")
@@ -216,6 +216,39 @@ def test_a_training_whose_end_no_hook_tells_is_kept_at_the_end_of_the_program_an
     environment = {**os.environ, "PYTHONPATH": str(PROJECT)}
     assert subprocess.run([sys.executable, "-c", script], env=environment, check=False).returncode == 3
     assert ends() == ["UnreportedError"]
+
+
+class LaggingLoop(OwnLoop):
+    """A loop on a GPU that is two minibatches behind."""
+
+    @property
+    def ended(self):
+        return max(0, self.minibatches - 2)
+
+    def step(self, samples=None):
+        self.minibatches += 1
+
+    def figures(self, since=0):
+        count = self.ended - since
+        return StepFigures(count, 1.0, 1.0, float(count)) if count else None
+
+
+def test_each_minibatch_is_in_one_entry_of_the_log_and_in_one_epoch(monkeypatch):
+    loop = LaggingLoop()
+    monkeypatch.setattr(power_log, "measuring", lambda *args, **options: contextlib.nullcontext(loop))
+    log = PowerLog(workload="my-run")
+    log.begin(16)
+    of_log_j = of_epochs_j = 0.0
+    for _ in range(3):
+        log.begin_epoch()
+        for number in range(10):
+            log.step()
+            if number % 5 == 4:
+                before = log._logged
+                of_log_j += log.since_log()["energy_per_step_j"] * (log._logged - before)
+        of_epochs_j += log.of_epoch()["energy_per_epoch_j"]
+    log.end()
+    assert of_log_j == of_epochs_j == loop.ended == 28
 
 
 def test_figures_that_are_missing_are_not_logged():

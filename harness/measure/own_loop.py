@@ -77,8 +77,13 @@ class OwnLoop:
     def resume(self) -> None:
         """The next minibatch begins now: what came since the last one does not count."""
 
+    @property
+    def ended(self) -> int:
+        """How many minibatches have ended, which `figures` knows: on a GPU, kernels of the last ones may be running."""
+        return self.minibatches
+
     def figures(self, since: int = 0) -> Optional[StepFigures]:
-        """Time, power and energy of the minibatches from number `since` on (from 0 on); None if there are none."""
+        """Time, power and energy of the ended minibatches from number `since` on (from 0 on); None without any."""
         return None
 
 
@@ -236,7 +241,7 @@ class MeasuredLoop(CountedLoop):
 
     def profile_of(self, case: Case, conditions: Dict[str, Any]) -> Optional[Profile]:
         """The profile of what was measured, without flags; None without a minibatch."""
-        minibatches = self._rows()
+        minibatches = self._rows(0)
         if not len(minibatches):
             return None
         is_clean = minibatches.columns["phase"] == CLEAN
@@ -245,15 +250,19 @@ class MeasuredLoop(CountedLoop):
         own = {**conditions, **self._lags(minibatches), **self._further_gpus()}
         return self._recorder.profile(case, own, minibatches, batch_size)
 
-    def _rows(self) -> Minibatches:
-        """The minibatches that have ended; kernels of the last ones may be running."""
-        start_s, stall_ms, compute_ms, e2e_ms, _ = (np.array(column) for column in self._times.values())
-        count = len(start_s)
-        phases = np.full(count, CLEAN, f"U{len(SETTLING)}")
-        phases[: self._settling_ends] = SETTLING
-        phases[:1] = FIRST
-        epochs = np.array(self._epochs)[:count]
-        columns = (epochs, np.arange(count), phases, start_s, stall_ms, compute_ms, e2e_ms)
+    @property
+    def ended(self) -> int:
+        return len(self._times["start_s"])
+
+    def _rows(self, since: int) -> Minibatches:
+        """The minibatches from number `since` on that have ended; only these are copied."""
+        start_s, stall_ms, compute_ms, e2e_ms, _ = (np.array(column[since:]) for column in self._times.values())
+        indices = np.arange(since, since + len(start_s))
+        phases = np.full(len(indices), CLEAN, f"U{len(SETTLING)}")
+        phases[indices < (math.inf if self._settling_ends is None else self._settling_ends)] = SETTLING
+        phases[indices == 0] = FIRST
+        epochs = np.array(self._epochs[since : self.ended])
+        columns = (epochs, indices, phases, start_s, stall_ms, compute_ms, e2e_ms)
         return Minibatches(dict(zip(Minibatch._fields, columns)))
 
     def _lags(self, minibatches: Minibatches) -> Dict[str, Any]:
@@ -280,12 +289,12 @@ class MeasuredLoop(CountedLoop):
     def figures(self, since: int = 0) -> Optional[StepFigures]:
         self._recorder.sampler.poll()
         power = self._recorder.sampler.series(metrics.POWER_CHANNEL)
-        return figures_of(self._rows(), power, since)
+        return figures_of(self._rows(since), power)
 
 
-def figures_of(minibatches: Minibatches, power: Optional[Series], since: int) -> Optional[StepFigures]:
-    """Time, power and energy of the minibatches from number `since` on; None if there are none."""
-    chosen = {name: column[since:] for name, column in minibatches.columns.items()}
+def figures_of(minibatches: Minibatches, power: Optional[Series]) -> Optional[StepFigures]:
+    """Time, power and energy of the minibatches; None if there are none."""
+    chosen = minibatches.columns
     count = len(chosen["index"])
     if not count:
         return None

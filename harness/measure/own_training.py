@@ -243,7 +243,8 @@ class RehearsedLoop(ProfiledLoop):
         if not self.minibatches:
             return None
         minibatches, telemetry = _first(self._run_up_to(self.minibatches), self.minibatches)
-        return figures_of(minibatches, telemetry.series.get(metrics.POWER_CHANNEL), since)
+        chosen = Minibatches({name: column[since:] for name, column in minibatches.columns.items()})
+        return figures_of(chosen, telemetry.series.get(metrics.POWER_CHANNEL))
 
 
 def _first(profile: Profile, count: int) -> Tuple[Minibatches, Telemetry]:

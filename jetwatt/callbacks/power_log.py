@@ -128,13 +128,13 @@ class PowerLog:
     def begin_epoch(self) -> None:
         """An epoch begins."""
         self.resume()
-        self._epoch_began = 0 if self._loop is None else self._loop.minibatches
+        self._epoch_began = 0 if self._loop is None else self._loop.ended
 
     def since_log(self) -> Dict[str, float]:
         """Figures of a step since the last call of this, by the names under which they are logged."""
         if self._loop is None:
             return {}
-        figures, self._logged = self._loop.figures(self._logged), self._loop.minibatches
+        figures, self._logged = self._loop.figures(self._logged), self._loop.ended
         return named(figures)
 
     def of_epoch(self) -> Dict[str, float]:

@@ -296,6 +296,32 @@ def test_the_gpu_of_the_model_times_its_minibatches_or_the_one_in_use(gpu, now, 
     assert (recorder.conditions.get("unsynchronised_share", 0.0) > 0.9) == (timed is not None)
 
 
+def test_minibatches_whose_kernels_run_at_a_log_call_are_in_the_next_one(gpu, now):
+    loop = MeasuredLoop(StandInRecorder(now), 4)
+    logged = mark = 0
+    for number in range(20):
+        now.wait(0.06)
+        gpu.launch(0.1)
+        loop.step()
+        if number % 5 == 4:
+            logged += loop.figures(mark).minibatches
+            mark = loop.ended
+    assert logged == loop.ended < loop.minibatches == 20
+
+
+def test_figures_of_the_last_minibatches_are_those_of_a_profile(now):
+    loop = MeasuredLoop(StandInRecorder(now, settled_after_s=0.25), 4)
+    for number in range(6):
+        now.wait(0.1 * (number + 1))
+        if number == 4:
+            loop.resume()
+        else:
+            loop.step()
+    whole, last = loop._rows(0), loop._rows(2)
+    assert len(last) == 3
+    assert [str(each) for each in last] == [str(each) for each in whole][2:]
+
+
 def test_kernels_that_never_end_are_waited_for_up_to_a_deadline_and_what_ended_is_kept(gpu, now):
     loop = MeasuredLoop(StandInRecorder(now), 4)
     for seconds in (0.1, 0.1, math.inf, 0.1):
@@ -332,4 +358,4 @@ def test_figures_of_no_minibatch_are_none(now):
     loop = MeasuredLoop(StandInRecorder(now), 4)
     assert loop.figures() is None
     assert finished(loop) is None
-    assert figures_of(own_loop.Minibatches.of([]), None, 0) is None
+    assert figures_of(own_loop.Minibatches.of([]), None) is None
