@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import math
+import os
 import time
 from pathlib import Path
 from typing import Any, Callable, Dict, Mapping, Optional, Sequence
@@ -58,6 +59,7 @@ class Recorder:
         self._throttled: Optional[int] = None
 
     def __enter__(self) -> Recorder:
+        self._owner = os.getpid()
         self._started_at = wall_clock()
         self._throttled_before = throttled_so_far(self._root)
         self.sampler.start()
@@ -67,8 +69,8 @@ class Recorder:
         self.stop()
 
     def stop(self) -> None:
-        """Take the last sample and end the sampler; idempotent."""
-        if self._telemetry is None:
+        """Take the last sample and end the sampler; idempotent. A forked worker's copy leaves it to its parent."""
+        if self._telemetry is None and os.getpid() == self._owner:
             self._telemetry = self.sampler.stop()
             self._throttled = throttled_since(self._throttled_before, self._root)
 

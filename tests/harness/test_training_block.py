@@ -249,6 +249,23 @@ def test_a_worker_that_reaches_the_block_does_not_measure():
     worker.join(60)
 
 
+def test_a_forked_child_that_leaves_the_block_leaves_the_sampler_to_its_parent():
+    parent = os.getpid()
+    try:
+        with jetwatt.measuring("host", workload="my-run", batch_size=16) as run:
+            if not os.fork():
+                sys.exit(0)
+            os.wait()
+            left_s = time.monotonic()
+            train(run)
+    finally:
+        if os.getpid() != parent:
+            os._exit(0)
+    telemetry = run.profile.telemetry
+    assert max(times_s[-1] for times_s, _ in telemetry.series.values()) > left_s
+    assert "telemetry-lost" not in kinds(run.profile)
+
+
 @pytest.fixture
 def emulated(tree):
     """This machine with clocks that can be set, of a tree of files."""
