@@ -57,6 +57,9 @@ class OwnLoop:
         self.profile: Optional[Profile] = None  # after the block; None in a further process of the same training
         self.minibatches = 0  # reported so far
 
+    def __repr__(self) -> str:
+        return "<loop of a further process of its training, which measures nothing>"
+
     def step(self, samples: Optional[int] = None) -> None:
         """Report that a minibatch has ended; `samples` are those in it, by default the block's `batch_size`."""
 
@@ -98,6 +101,10 @@ class CountedLoop(OwnLoop):
     def is_owner(self) -> bool:
         """Whether this process began the loop, and is not a fork of it."""
         return os.getpid() == self._owner
+
+    def __repr__(self) -> str:
+        state = "measured" if self.profile is not None else "without a profile yet"
+        return f"<loop {state}: minibatches reported: {self.minibatches}>"
 
     def step(self, samples: Optional[int] = None) -> None:
         if not self.is_owner:

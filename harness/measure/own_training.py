@@ -10,6 +10,7 @@ import contextlib
 import dataclasses
 import math
 import multiprocessing
+import numbers
 import os
 import platform
 import sys
@@ -59,8 +60,8 @@ class OwnTraining(NamedTuple):
         if not self.workload.strip() or not self.workload.isprintable():
             what = f"workload={self.workload!r} is not a name"
             raise InvalidValueError(what, 'name your training: workload="my-run"')
-        if self.batch_size < 1:
-            raise InvalidValueError(f"batch_size must be at least 1, got {self.batch_size}")
+        if not isinstance(self.batch_size, numbers.Integral) or self.batch_size < 1:
+            raise InvalidValueError(f"batch_size must be a whole number, at least 1, got {self.batch_size!r}")
         if not self.is_held and (self.power_mode is not None or self.clocks != STATIC):
             raise InvalidValueError("power_mode= and clocks= set the device", "give hold=True, which restores it too")
 

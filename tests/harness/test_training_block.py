@@ -111,7 +111,7 @@ def test_a_block_without_a_step_says_so_and_has_no_profile():
     ) as run:
         pass
     assert {note.filename for note in notes} == {__file__}
-    assert run.profile is None
+    assert (run.profile, repr(run)) == (None, "<loop without a profile yet: minibatches reported: 0>")
     assert stored("r.sqlite") == []
 
 
@@ -323,6 +323,7 @@ def test_a_device_in_use_is_measured_and_not_held():
         ({"workload": " "}, InvalidValueError, "workload"),
         ({"workload": "a\nb"}, InvalidValueError, "workload"),
         ({"batch_size": 0}, InvalidValueError, "batch_size"),
+        ({"batch_size": "16"}, InvalidValueError, "batch_size"),
         ({"power_mode": "maxn"}, InvalidValueError, "hold=True"),
         ({"clocks": "dvfs"}, InvalidValueError, "hold=True"),
         ({"model": 3}, InvalidValueError, "model="),
