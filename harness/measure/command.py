@@ -18,13 +18,11 @@ from harness.board.thermal import refuse_heat
 from harness.core import metrics
 from harness.core.cases import Case
 from harness.core.errors import HarnessError
-from harness.core.frequency_residency import clock_use
-from harness.core.power_modes import PowerMode
-from harness.core.profiles import CLEAN, FIRST, NO_SERIES, SETTLING, Minibatch, Profile, Telemetry, wall_clock
+from harness.core.profiles import CLEAN, FIRST, NO_SERIES, SETTLING, Minibatch, Profile, Telemetry
 from harness.core.units import ms_to_s, s_to_ms
 from harness.measure.command_process import CommandEnd, CommandProcess
 from harness.measure.peak_memory import PeakMemory
-from harness.measure.recording import recorded_conditions, throttled_since, throttled_so_far
+from harness.measure.recording import Instruments, Recorder
 from harness.workloads.command import Command
 from harness.workloads.command_secrets import without_secrets
 
@@ -113,7 +111,7 @@ def _positive(text: str, to_ms: Callable[[float], float], is_whole: bool) -> Opt
     return float(to_ms(value)) if value > 0 and math.isfinite(value) else None
 
 
-def measure_command(case: Case, command: Command, conditions: Mapping[str, Any], instruments: Any) -> Profile:
+def measure_command(case: Case, command: Command, conditions: Mapping[str, Any], instruments: Instruments) -> Profile:
     """Run a command under telemetry from its start to its end; the power mode is set, and stays.
 
     Raises:
@@ -124,24 +122,20 @@ def measure_command(case: Case, command: Command, conditions: Mapping[str, Any],
     shown = None if command.minibatch_pattern is None else ShownMinibatches(command.minibatch_pattern)
     with CommandProcess(command.words, None if shown is None else shown.take) as process:
         memory = PeakMemory(None, instruments.root)
-        with _of_process(instruments, process.pid).sampler(case.settings.interval_s) as sampler:
-            sampler.first_of(OTHERS_ON_CPU)  # rates have no value at their first reading
-            refuse_heat(sampler, instruments.limits_c)
-            started_at = wall_clock()
-            throttled_before = throttled_so_far(instruments.root)
-            end = process.run(lambda: refuse_heat(sampler, instruments.limits_c))
-            telemetry = sampler.stop()
-            throttled = throttled_since(throttled_before, instruments.root)
+        with Recorder(_of_process(instruments, process.pid), case.settings.interval_s, memory) as recorder:
+            recorder.sampler.first_of(OTHERS_ON_CPU)  # rates have no value at their first reading
+            refuse_heat(recorder.sampler, instruments.limits_c)
+            end = process.run(lambda: refuse_heat(recorder.sampler, instruments.limits_c))
     refuse_failed(end, command)
+    telemetry = recorder.telemetry
     minibatches = [] if shown is None else shown.minibatches(telemetry)
     own = {
         **conditions,
         **command.identity(),
-        **recorded_conditions(telemetry, instruments.power_source, throttled),
+        **recorder.conditions(conditions["power_mode"], end.start_s, end.end_s),
         **({"left_behind_processes": end.left_behind} if end.left_behind else {}),
         "temperature_limits_c": dict(instruments.limits_c),
         **({} if shown is None else {"pattern_lines": shown.lines, "buffered_lines": shown.buffered_lines}),
-        "clock_use": clock_use(telemetry, PowerMode(**conditions["power_mode"]), end.start_s, end.end_s),
     }
     aggregates = {
         **metrics.summarise_command(minibatches, telemetry, end.start_s, end.end_s),
@@ -152,10 +146,10 @@ def measure_command(case: Case, command: Command, conditions: Mapping[str, Any],
     own_bytes = () if end.peak_bytes is None else (end.peak_bytes,)  # a short command may end before the first sample
     peak_bytes = max((*sampled_bytes, *own_bytes), default=None)
     aggregates.update(process_memory_peak_bytes=peak_bytes, memory_peak_bytes=peak_bytes)
-    return Profile(case, "measured", own, minibatches, telemetry, aggregates, [], started_at)
+    return Profile(case, "measured", own, minibatches, telemetry, aggregates, [], recorder.started_at)
 
 
-def _of_process(instruments: Any, pid: int) -> Any:
+def _of_process(instruments: Instruments, pid: int) -> Instruments:
     """The instruments with the memory of the command's processes instead of this one's."""
     sources = [
         source._replace(options={**source.options, "pid": pid}) if source.name == "memory" else source

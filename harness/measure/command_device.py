@@ -12,7 +12,7 @@ from typing import Any, Dict, List, Optional, Tuple, cast
 
 from harness.board.lock import interrupt_kept
 from harness.core.cases import COMMAND, DEFAULT_MINIBATCHES, STATIC, TRAINING, Case, CaseSettings
-from harness.core.device import Device, Identity, RealDevice, is_real
+from harness.core.device import Device, Identity, RealDevice, is_real, is_self_profiling
 from harness.core.errors import CannotRunError
 from harness.core.power_modes import NamedMode, PowerMode, PowerModeSpace
 from harness.core.profiles import Profile
@@ -56,9 +56,9 @@ class CommandDevice:
         self.device, self.command = device, command
         self.name, self.board_instance = device.name, device.board_instance
         self.provenance, self.clocks_only_fall = device.provenance, device.clocks_only_fall
-        if is_real(device) or hasattr(device, "telemetry_sources"):
+        if is_real(device):
             check_command(command.words)
-        elif hasattr(device, "profile") and command.rehearse_as is None:
+        elif is_self_profiling(device) and command.rehearse_as is None:
             raise CannotRunError(
                 f"{device.name} is simulated and cannot run a command: how long it would take there is unknown",
                 "rehearse with a workload in its place: --rehearse-as lenet-mnist; or --device host",
@@ -108,13 +108,9 @@ class CommandDevice:
         own = self.conditions(case)
         with interrupt_kept():
             in_effect = machine.set_case(case)
-        instruments = Instruments(
-            machine.telemetry_sources(Path.cwd()),
-            machine.power_source,
-            machine.sampler_cpus(PowerMode(**in_effect["power_mode"])),
-            machine.root,
-            machine.temperature_limits_c(case.settings.max_temperature_c),
-        )
+        sources = machine.telemetry_sources(Path.cwd())
+        limits_c = machine.temperature_limits_c(case.settings.max_temperature_c)
+        instruments = Instruments.of(machine, sources, in_effect["power_mode"], limits_c)
         profile = measure_command(case, self.command, {**own, **in_effect, **own_threshold(machine)}, instruments)
         return attribute(profile, machine)
 

@@ -111,8 +111,7 @@ def measured_training(
             mode = NamedMode(in_effect["power_mode_name"], PowerMode(**in_effect["power_mode"]))
             case = training.case(device, mode, DVFS if in_effect.get("dvfs") == "on" else STATIC)
         sources = [_of_whole_training(source) for source in device.telemetry_sources(data_directory)]
-        cpus = device.sampler_cpus(PowerMode(**in_effect["power_mode"]))
-        instruments = Instruments(sources, device.power_source, cpus, device.root, {})
+        instruments = Instruments.of(device, sources, in_effect["power_mode"], {})
         recorder = Recorder(instruments, case.settings.interval_s, PeakMemory(None, device.root, resets=False))
         stack.enter_context(recorder)
         measured = DeviceLoop(training, device, case, in_effect, recorder)

@@ -43,12 +43,23 @@ class Instruments:
     root: Path  # the folder with `/sys` and `/proc`
     limits_c: Mapping[str, float]  # channel of a temperature to the limit that ends the run
 
+    @classmethod
+    def of(
+        cls,
+        machine: RealDevice,
+        sources: Sequence[SourceSpec],
+        power_mode: Mapping[str, int],
+        limits_c: Mapping[str, float],
+    ) -> Instruments:
+        """Those of a device in a power mode, as its conditions have it."""
+        return cls(sources, machine.power_source, machine.sampler_cpus(PowerMode(**power_mode)), machine.root, limits_c)
+
     def sampler(self, interval_s: float) -> Sampler:
         return Sampler(self.sources, interval_s, root=str(self.root), cpus=self.sampler_cpus)
 
 
 class Recorder:
-    """Records from the start of a `with` block to its end, and makes the profile of the minibatches that ran in it."""
+    """Records from the start of a `with` block to its end, and makes the profile of what ran in it."""
 
     def __init__(self, instruments: Instruments, interval_s: float, memory: PeakMemory) -> None:
         self.sampler = instruments.sampler(interval_s)
@@ -60,7 +71,7 @@ class Recorder:
 
     def __enter__(self) -> Recorder:
         self._owner = os.getpid()
-        self._started_at = wall_clock()
+        self.started_at = wall_clock()
         self._throttled_before = throttled_so_far(self._root)
         self.sampler.start()
         return self
@@ -73,6 +84,30 @@ class Recorder:
         if self._telemetry is None and os.getpid() == self._owner:
             self._telemetry = self.sampler.stop()
             self._throttled = throttled_since(self._throttled_before, self._root)
+
+    @property
+    def telemetry(self) -> Telemetry:
+        """What was recorded, once it has been stopped."""
+        assert self._telemetry is not None, "the recording has been stopped"
+        return self._telemetry
+
+    def conditions(self, power_mode: Mapping[str, int], start_s: float, end_s: float) -> Dict[str, Any]:
+        """Conditions that only a recording shows, of what ran from `start_s` to `end_s`.
+
+        What measured power, or why nothing did; waits for the CPU quota; how the clocks of the power mode were used.
+        """
+        telemetry, source = self.telemetry, self._power_source
+        own: Dict[str, Any] = {}
+        if self._throttled is not None:
+            own["cpu_quota_throttled_periods"] = self._throttled
+        if metrics.POWER_CHANNEL in telemetry.series:
+            own.update(power_source=source, power_definition=telemetry.notes[metrics.POWER_CHANNEL])
+        else:
+            names = (source, metrics.POWER_CHANNEL, SAMPLER)
+            why = "; ".join(telemetry.missing[name] for name in names if name in telemetry.missing)
+            own.update(power_source=None, power_definition=f"no power sensor: {why or f'{source} gave no total'}")
+        own["clock_use"] = clock_use(telemetry, PowerMode(**power_mode), start_s, end_s)
+        return own
 
     def power_watch(self) -> PowerWatch:
         """Watches power from now on."""
@@ -89,32 +124,13 @@ class Recorder:
 
         `batch_size` is the mean over the clean minibatches if it differs from the case's.
         """
-        telemetry = self._telemetry
-        assert telemetry is not None, "the recording has been stopped"
-        own = recorded_conditions(telemetry, self._power_source, self._throttled)
-        mode = PowerMode(**conditions["power_mode"])
-        own["clock_use"] = clock_use(telemetry, mode, minibatches[0].start_s, metrics.end_s(minibatches[-1]))
+        telemetry = self.telemetry
+        own = self.conditions(conditions["power_mode"], minibatches[0].start_s, metrics.end_s(minibatches[-1]))
         samples = case.batch_size if batch_size is None else batch_size
         whole_epochs = case.settings.epochs is not None
         aggregates = metrics.summarise(minibatches, telemetry, samples, whole_epochs=whole_epochs)
         aggregates.update(self.memory.figures(telemetry))
-        return Profile(
-            case, "measured", {**conditions, **own}, minibatches, telemetry, aggregates, [], self._started_at
-        )
-
-
-def recorded_conditions(telemetry: Telemetry, power_source: str, throttled: Optional[int]) -> Dict[str, Any]:
-    """Conditions that only a recording shows: what measured power, or why nothing did, and waits for the CPU quota."""
-    own: Dict[str, Any] = {}
-    if throttled is not None:
-        own["cpu_quota_throttled_periods"] = throttled
-    if metrics.POWER_CHANNEL in telemetry.series:
-        own.update(power_source=power_source, power_definition=telemetry.notes[metrics.POWER_CHANNEL])
-    else:
-        names = (power_source, metrics.POWER_CHANNEL, SAMPLER)
-        why = "; ".join(telemetry.missing[name] for name in names if name in telemetry.missing)
-        own.update(power_source=None, power_definition=f"no power sensor: {why or f'{power_source} gave no total'}")
-    return own
+        return Profile(case, "measured", {**conditions, **own}, minibatches, telemetry, aggregates, [], self.started_at)
 
 
 def attribute(profile: Profile, machine: RealDevice) -> Profile:

@@ -27,7 +27,6 @@ from harness.core.cases import Case, Mix, concurrent_conditions, parse_storage, 
 from harness.core.configuration import Configuration
 from harness.core.device import Device, RealDevice, Report, is_self_profiling, limits_of
 from harness.core.errors import CannotRunError, ControlError, DoesNotFitError, HarnessError, SourceUnavailableError
-from harness.core.power_modes import PowerMode
 from harness.core.profiles import Minibatch, Profile
 from harness.core.units import ms_to_s, mw_to_w
 from harness.devices.host import METER_HINT, source_capability
@@ -156,13 +155,9 @@ def run(
     with interrupt_kept():
         in_effect = machine.set_case(case)
     bench = dataclasses.replace(bench, conditions={**bench.conditions, **in_effect, **own_threshold(machine)})
-    instruments = Instruments(
-        machine.telemetry_sources(bench.directory),
-        machine.power_source,
-        machine.sampler_cpus(PowerMode(**in_effect["power_mode"])),
-        machine.root,
-        {} if case.task == cases.IDLE else machine.temperature_limits_c(case.settings.max_temperature_c),
-    )
+    sources = machine.telemetry_sources(bench.directory)
+    limits_c = {} if case.task == cases.IDLE else machine.temperature_limits_c(case.settings.max_temperature_c)
+    instruments = Instruments.of(machine, sources, in_effect["power_mode"], limits_c)
     if case.task == cases.IDLE:
         profile = measure_idle(case, bench.conditions, instruments, report, rounds)
     elif case.task == cases.CONCURRENT:

@@ -21,7 +21,6 @@ from harness.core.configuration import Configuration
 from harness.core.errors import CannotRunError, ControlError, InvalidValueError, StoreError
 from harness.core.notes import NoteWarning
 from harness.devices.host import HostDevice
-from harness.measure import own_training
 from harness.measure.recording import Instruments
 from harness.store.results import ResultsStore
 from tests.harness.board.kernel_trees import policy
@@ -227,11 +226,13 @@ def test_the_first_rank_measures_and_the_others_are_no_disturbance(monkeypatch):
     monkeypatch.setenv("LOCAL_RANK", "0")
     asked = []
 
-    def instruments(sources, *others):
-        asked.extend(sources)
-        return Instruments(sources, *others)
+    made_of = Instruments.of
 
-    monkeypatch.setattr(own_training, "Instruments", instruments)
+    def instruments(device, sources, *others):
+        asked.extend(sources)
+        return made_of(device, sources, *others)
+
+    monkeypatch.setattr(Instruments, "of", instruments)
     assert measured() is not None
     assert {source.options["pid"] for source in asked if "pid" in source.options} == {os.getppid()}
 
