@@ -8,7 +8,7 @@ import statistics
 import tempfile
 import uuid
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Callable, Dict, Iterator, List, Sequence, Union
+from typing import TYPE_CHECKING, Any, Callable, Dict, Iterator, List, NamedTuple, Sequence, Union
 
 from harness.board.lock import run_is_ending
 from harness.core.cases import COMMAND, STATIC, Case
@@ -36,19 +36,27 @@ from harness.workloads.command import Command
 if TYPE_CHECKING:
     from harness.judge.compare import TwoSides
 
+
+class _Figure(NamedTuple):
+    words: str
+    unit: str
+    shown: Callable[[float], float]  # from the unit of the suite
+    noise: str = ""  # between runs; empty for a figure that has none of its own
+
+
 _FIGURES = {
-    "wall_time_s": TIME,
-    "minibatch_time_ms": TIME,
-    "energy_mwh": POWER,
-    "power_mw": POWER,
-    "power_mean_mw": POWER,
-    "power_peak_mw": POWER,
-    "memory_peak_bytes": PEAK_MEMORY,
-    "cpu_time_s": TIME,
-    "other_cpu_time_s": "",
-    "disk_read_bytes": "",
+    "wall_time_s": _Figure("wall time", "s", float, TIME),
+    "minibatch_time_ms": _Figure("minibatch", "ms", float, TIME),
+    "energy_mwh": _Figure("energy", "J", mwh_to_j, POWER),
+    "power_mean_mw": _Figure("mean power", "W", mw_to_w, POWER),
+    "power_mw": _Figure("median power", "W", mw_to_w, POWER),
+    "power_peak_mw": _Figure("peak power", "W", mw_to_w, POWER),
+    "memory_peak_bytes": _Figure("peak memory", "MiB", bytes_to_mib, PEAK_MEMORY),
+    "cpu_time_s": _Figure("CPU time", "s", float, TIME),
+    "other_cpu_time_s": _Figure("CPU of others", "s", float),
+    "disk_read_bytes": _Figure("disk read", "MiB", bytes_to_mib),
 }
-"""The figures of a report, and the noise between runs that each has; empty for one that has none of its own."""
+"""The figures of a report, by the aggregates that they are."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -62,14 +70,14 @@ class ModeRuns:
     def figures(self) -> Dict[str, Interval]:
         """The median over the runs of each figure that all of them have, with its interval."""
         estimates = {}
-        for name, noise in _FIGURES.items():
+        for name, figure in _FIGURES.items():
             values = [profile.aggregates.get(name) for profile in self.profiles]
             known = [value for value in values if value is not None and value > 0]
             if len(known) < len(values):
                 continue
-            if noise:
+            if figure.noise:
                 device = self.profiles[0].case.device
-                estimate = median_of_runs([(value,) for value in known], prior(device, noise))
+                estimate = median_of_runs([(value,) for value in known], prior(device, figure.noise))
                 estimates[name] = estimate.interval()
             else:
                 estimates[name] = Interval(statistics.median(known), min(known), max(known))
@@ -140,30 +148,16 @@ def _plain_profile(profile: Profile) -> Dict[str, Any]:
     }
 
 
-_SHOWN: Dict[str, Any] = {
-    "wall_time_s": ("wall time", "s", float),
-    "minibatch_time_ms": ("minibatch", "ms", float),
-    "energy_mwh": ("energy", "J", mwh_to_j),
-    "power_mean_mw": ("mean power", "W", mw_to_w),
-    "power_mw": ("median power", "W", mw_to_w),
-    "power_peak_mw": ("peak power", "W", mw_to_w),
-    "memory_peak_bytes": ("peak memory", "MiB", bytes_to_mib),
-    "cpu_time_s": ("CPU time", "s", float),
-    "other_cpu_time_s": ("CPU of others", "s", float),
-    "disk_read_bytes": ("disk read", "MiB", bytes_to_mib),
-}
-
-
 def _text_of(name: str, runs: ModeRuns) -> str:
     profiles = runs.profiles
     figures = runs.figures()
     several = f", medians with their {CONFIDENCE:.0%} intervals" if len(profiles) > 1 else ""
     lines = [f"{name} in {runs.power_mode.name}: {counted(len(profiles), 'run')}{several}, {profiles[0].provenance}"]
-    for column, (words, unit, shown) in _SHOWN.items():
-        if column in figures:
-            value, low, high = (f"{shown(end):.4g}" for end in figures[column])
-            interval = f" ({low} to {high})" if len(profiles) > 1 else ""
-            lines.append(f"  {words:<14}{value} {unit}{interval}")
+    for name_of_figure, interval in figures.items():
+        figure = _FIGURES[name_of_figure]
+        value, low, high = (f"{figure.shown(end):.4g}" for end in interval)
+        spread = f" ({low} to {high})" if len(profiles) > 1 else ""
+        lines.append(f"  {figure.words:<14}{value} {figure.unit}{spread}")
     if "power_mw" not in figures:
         lines.append(f"  power         {profiles[0].conditions.get('power_definition', 'not measured')}")
     lines += [f"  {flag}" for flag in dict.fromkeys(flag for profile in profiles for flag in profile.flags)]
