@@ -37,11 +37,10 @@ from torch.utils.data import DataLoader, Sampler
 from harness.board.containers import shared_memory_bytes, shared_memory_hint
 from harness.board.nvml import VISIBLE, visible_gpus
 from harness.core.cases import CUT_MINIBATCHES, INFERENCE, PREFETCH_FACTOR, TRAINING
-from harness.core.errors import CannotRunError, DoesNotFitError, HarnessError, InvalidValueError, ProcessEndedError
+from harness.core.errors import CannotRunError, DoesNotFitError, HarnessError, InvalidValueError
 from harness.core.profiles import CLEAN, FIRST, Minibatch
-from harness.core.terminal import counted
 from harness.core.units import bytes_to_mib, kib_to_bytes, ms_to_s, s_to_ms
-from harness.measure.child_processes import end_workers
+from harness.measure import patience
 from harness.measure.recording import next_phase
 from harness.measure.rounds import Rounds, nothing, run_rounds
 from harness.workloads.failures import (
@@ -57,53 +56,6 @@ from harness.workloads.workload import BF16_WHERE_THERE_IS, Workload, move
 
 # The papers sweep more workers than cores on purpose.
 warnings.filterwarnings("ignore", message="This DataLoader will create", category=UserWarning)
-
-
-FIRST_BATCH_S = 300.0  # most that the workers may take for their first batch, without a limit of the case
-LEAST_BOUND_S = 30.0  # no batch has less time: workers that are spawned load torch first
-TIMES_SLOWEST = 20  # a batch has so many times as long as the slowest before it
-CHECK_S = 5.0  # after so long torch looks for workers that have ended
-
-
-class Patience:
-    """How long a batch of the DataLoader's workers may take; `limit_s` is the case's time limit."""
-
-    def __init__(self) -> None:
-        self.limit_s: Optional[float] = None
-        self._slowest_s: Optional[float] = None
-
-    @property
-    def bound_s(self) -> float:
-        bound_s = FIRST_BATCH_S if self._slowest_s is None else TIMES_SLOWEST * self._slowest_s
-        if self.limit_s is not None:
-            bound_s = min(bound_s, self.limit_s)
-        return max(bound_s, LEAST_BOUND_S)
-
-    def batches(self, loader: DataLoader[Any]) -> Iterator[Any]:
-        """The batches of a loader. ProcessEndedError where its workers do not answer in time; they are killed."""
-        batches = iter(loader)
-        while True:
-            asked_s = time.monotonic()
-            try:
-                batch = self._next(batches, asked_s)
-            except StopIteration:
-                return
-            self._slowest_s = max(self._slowest_s or 0.0, time.monotonic() - asked_s)
-            yield batch
-
-    def _next(self, batches: Iterator[Any], asked_s: float) -> Any:
-        while True:
-            try:
-                return next(batches)
-            except RuntimeError as error:
-                if not str(error).startswith("DataLoader timed out"):
-                    raise
-            if time.monotonic() - asked_s >= self.bound_s:
-                workers = getattr(batches, "_workers", [])
-                left = end_workers(workers)
-                what = f"{counted(len(workers), 'DataLoader worker')} gave no batch within {self.bound_s:.0f} s"
-                held = f"; the kernel holds {', '.join(map(str, left))}, left behind" if left else ""
-                raise ProcessEndedError(what + held, "their output shows why; --workers 0 needs none")
 
 
 class EndlessShuffle(Sampler):
@@ -240,7 +192,7 @@ class Trainer:
             )
         self._refuse_precision()
         self._added_up = 0  # minibatches whose gradients are accumulated
-        self.patience = Patience()
+        self.patience = patience.Patience()
         self._batch_size = batch_size
         self._workers = workers
         self._seed = seed
@@ -253,7 +205,7 @@ class Trainer:
         workers: Dict[str, Any] = {}
         if self._workers:
             workers = {"prefetch_factor": PREFETCH_FACTOR, "multiprocessing_context": worker_start_method()}
-            workers["timeout"] = min(CHECK_S, LEAST_BOUND_S)
+            workers["timeout"] = min(patience.CHECK_S, patience.LEAST_BOUND_S)
         return DataLoader(
             self.samples,
             batch_size=self._batch_size,

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import signal
 import statistics
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
 torch = pytest.importorskip("torch")
 
-from harness.core.errors import CannotRunError, DoesNotFitError, ProcessEndedError  # noqa: E402
+from harness.core.errors import CannotRunError, DataSetError, DoesNotFitError, ProcessEndedError  # noqa: E402
 from harness.core.profiles import CLEAN, FIRST, SETTLING  # noqa: E402
-from harness.measure import training_loop  # noqa: E402
+from harness.measure import patience, training_loop  # noqa: E402
 from harness.measure.training_loop import (  # noqa: E402
     EndlessShuffle,
     StepTimer,
@@ -93,9 +95,9 @@ READ_ALL = {
 
 @pytest.mark.parametrize("way", READ_ALL)
 def test_workers_that_never_answer_end_the_case_with_what_they_said(way, monkeypatch, capfd):
-    monkeypatch.setattr(training_loop, "CHECK_S", 0.2)
-    monkeypatch.setattr(training_loop, "LEAST_BOUND_S", 0.4)
-    monkeypatch.setattr(training_loop, "FIRST_BATCH_S", 2.0)
+    monkeypatch.setattr(patience, "CHECK_S", 0.2)
+    monkeypatch.setattr(patience, "LEAST_BOUND_S", 0.4)
+    monkeypatch.setattr(patience, "FIRST_BATCH_S", 2.0)
     silent, read_all = READ_ALL[way]
     built = Trainer(one_weight(0.0), Silent(silent), 1, 2, seed=0)
     children = set(multiprocessing.active_children())
@@ -105,15 +107,47 @@ def test_workers_that_never_answer_end_the_case_with_what_they_said(way, monkeyp
     assert set(multiprocessing.active_children()) <= children
 
 
+@pytest.mark.parametrize("way", READ_ALL)
+def test_a_data_set_that_never_answers_ends_the_case_without_workers_too(way, monkeypatch):
+    monkeypatch.setattr(patience, "LEAST_BOUND_S", 0.2)
+    monkeypatch.setattr(patience, "FIRST_BATCH_S", 0.4)
+    silent, read_all = READ_ALL[way]
+    built = Trainer(one_weight(0.0), Silent(silent), 1, 0, seed=0)
+    handler = signal.getsignal(signal.SIGALRM)
+    waits_at = Silent.__getitem__.__code__.co_firstlineno + 3
+    with pytest.raises(DataSetError, match=rf"no batch within 0 s; .*{Path(__file__).name}:{waits_at}"):
+        read_all(built)
+    assert signal.getsignal(signal.SIGALRM) is handler
+
+
+def test_an_alarm_of_the_caller_goes_on():
+    fired = []
+    handler = signal.signal(signal.SIGALRM, lambda *_: fired.append(True))
+    left_s, interval_s = signal.setitimer(signal.ITIMER_REAL, 400.0)  # later than the first batch's, which is 300 s
+    try:
+        built = trainer()
+        assert len(list(time_minibatches(built, built.loader(epoch=0)))) == 6
+        assert 0 < signal.getitimer(signal.ITIMER_REAL)[0] < 400.0
+        signal.setitimer(signal.ITIMER_REAL, 0.2)  # earlier
+        ended_s = time.monotonic() + 60
+        for _ in time_minibatches(built, built.loader()):
+            if fired or time.monotonic() > ended_s:
+                break
+        assert fired
+    finally:
+        signal.signal(signal.SIGALRM, handler)
+        signal.setitimer(signal.ITIMER_REAL, left_s, interval_s)
+
+
 def test_a_batch_has_time_by_those_before_it_and_by_the_limit_of_the_case():
-    patience = training_loop.Patience()
-    assert patience.bound_s == training_loop.FIRST_BATCH_S
-    patience._slowest_s = 10.0
-    assert patience.bound_s == 200.0
-    patience.limit_s = 60.0
-    assert patience.bound_s == 60.0
-    patience._slowest_s = 0.001
-    assert patience.bound_s == training_loop.LEAST_BOUND_S
+    waits = patience.Patience()
+    assert waits.bound_s == patience.FIRST_BATCH_S
+    waits._slowest_s = 10.0
+    assert waits.bound_s == 200.0
+    waits.limit_s = 60.0
+    assert waits.bound_s == 60.0
+    waits._slowest_s = 0.001
+    assert waits.bound_s == patience.LEAST_BOUND_S
 
 
 def nothing(_):
