@@ -25,7 +25,7 @@ from typing import NamedTuple, Sequence, Tuple
 
 import numpy as np
 
-from predictors.models.physical_gp.response import Features, by_name, minibatch_times, power_w, traffic_share
+from predictors.models.physical_gp.response import Features, Response, by_name, traffic_share
 
 AMPLITUDE = (0.03, 0.04)
 """Standard deviation of the smooth part of log time and log power. Set by hand on the measured tables of an Orin AGX;
@@ -103,12 +103,12 @@ def clock_effects(alternatives: Alternatives, theta: np.ndarray, at: Features) -
 
     At the s parameter vectors `theta`, (s, d), under an alternative each.
     """
-    values = by_name(theta)
-    times = minibatch_times(values, at)
-    watts = power_w(values, at, times, pause=alternatives.pause)
-    whole = np.exp(values["scale"]) / watts.total
+    response = Response(by_name(theta), at)
+    times = response.times()
+    watts = response.watts(times, pause=alternatives.pause)
+    whole = np.exp(response.values["scale"]) / watts.total
     shares = (
-        traffic_share(values, times),
+        traffic_share(response, times),
         whole * (watts.mem_idle + watts.mem_busy),
         whole * watts.gpu * watts.gpu_voltage,
         whole * watts.cores * watts.cpu_voltage,

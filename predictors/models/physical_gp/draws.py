@@ -19,7 +19,7 @@ from predictors.models.physical_gp.posterior import (
     relation_to_rows,
     select,
 )
-from predictors.models.physical_gp.response import Features, by_name, minibatch_times, power_w
+from predictors.models.physical_gp.response import Features, Response, by_name
 
 _STEPS = 8  # of Levenberg and Marquardt, from the posterior's own optimum
 _FURTHEST = 3.0  # the largest perturbation of the prior mean, in standard deviations
@@ -35,22 +35,24 @@ def draw(posterior: ParameterPosterior, at: Features, count: int, seed: int) -> 
     search, which = _optima(posterior, count, seed)
     search.moved = np.zeros_like(search.moved)
     residual = search.residual(search.theta)
+    response, pause = Response(by_name(search.theta), at), posterior.alternatives.pause[which]
     mean, variance = np.empty((2, count, 2, len(at.cores)))
     for first in range(0, len(at.cores), _ROWS_AT_ONCE):
         rows = slice(first, first + _ROWS_AT_ONCE)
         some = Features(*(column[rows] for column in at))
-        mean[..., rows], variance[..., rows] = _at_rows(posterior, some, search.theta, which, residual)
+        mean[..., rows], variance[..., rows] = _discrepancies(posterior, some, which, residual)
+        times = response.times(rows)
+        log_power = np.log(response.watts(times, times.total + mean[:, 0, rows], pause, rows).total)
+        mean[..., rows] += np.stack([times.total + posterior.unit, log_power], axis=1)
     return mean, variance
 
 
-def _at_rows(
-    posterior: ParameterPosterior, at: Features, theta: np.ndarray, which: np.ndarray, residual: np.ndarray
+def _discrepancies(
+    posterior: ParameterPosterior, at: Features, which: np.ndarray, residual: np.ndarray
 ) -> Tuple[np.ndarray, np.ndarray]:
-    """What `draw` returns, of the parameters `theta` of each draw and what they leave of the learned rows."""
+    """Means and variances of what the form of each draw leaves unexplained: `residual` of the learned rows is known."""
     relation = relation_to_rows(posterior, at)
-    values = by_name(theta)
-    times = minibatch_times(values, at)
-    mean, variance = np.empty((2, len(theta), 2, len(at.cores)))
+    mean, variance = np.empty((2, len(which), 2, len(at.cores)))
     for k in np.unique(which):
         mine, whitening = which == k, posterior.whitening[k]
         related, own, noise = discrepancy(posterior, k, at, relation)
@@ -58,9 +60,7 @@ def _at_rows(
         mean[mine] = (white @ (whitening @ residual[mine][..., None]))[..., 0]
         left = own - (white**2).sum(2) + noise
         variance[mine] = posterior.spread[k, :, None] ** 2 * left
-    pause = posterior.alternatives.pause[which]
-    log_power = np.log(power_w(values, at, times, times.total + mean[:, 0], pause).total)
-    return mean + np.stack([times.total + posterior.unit, log_power], axis=1), variance
+    return mean, variance
 
 
 def _optima(posterior: ParameterPosterior, count: int, seed: int) -> Tuple[Climb, np.ndarray]:

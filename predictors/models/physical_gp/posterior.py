@@ -28,12 +28,11 @@ from predictors.models.physical_gp.alternatives import (
 )
 from predictors.models.physical_gp.response import (
     Features,
+    Response,
     by_name,
     contiguous_columns,
     linearised,
     log_response,
-    minibatch_times,
-    power_w,
 )
 
 if TYPE_CHECKING:
@@ -185,9 +184,9 @@ def infer(posterior: ParameterPosterior, at: Features) -> Tuple[np.ndarray, np.n
         variance = own - (white**2).sum(2) + noise
         variance = variance + ((unexplained @ posterior.covariance[k]) * unexplained).sum(2)
         variances.append(posterior.spread[k, :, None] ** 2 * variance + open_variance)
-        values = by_name(theta)
-        times = minibatch_times(values, at)
-        log_power = np.log(power_w(values, at, times, times.total + mean[0], pause).total)
+        response = Response(by_name(theta), at)
+        times = response.times()
+        log_power = np.log(response.watts(times, times.total + mean[0], pause).total)
         means.append(np.stack([times.total + posterior.unit, log_power])[:figures] + mean)
     weight = posterior.weight[:, None, None]
     mean = (weight * means).sum(0)

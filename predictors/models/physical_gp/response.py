@@ -26,6 +26,7 @@ idle power then counts for the share T of it only.
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Dict, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
@@ -48,6 +49,10 @@ UNIT_BATCH = float(DEFAULT_BATCH_SIZE)
 
 NO_PAUSE = np.zeros(1)
 
+ALL_ROWS = slice(None)
+
+_MANY_ROWS = 128
+
 _CPU_RISE, _GPU_RISE = 4.0, 3.0  # exponents of the clock in the range in which the voltage rises with it
 
 
@@ -62,19 +67,29 @@ class Features(NamedTuple):
     inference: np.ndarray  # 1 for inference, 0 for training
 
 
-class ComponentTimes(NamedTuple):
-    """Logarithms of the total time and of its components, in the unit of the parameters."""
+class HostTimes(NamedTuple):
+    """Logarithms of the components that cores, CPU clock and memory clock decide."""
 
-    total: np.ndarray
-    gpu: np.ndarray  # G
-    memory: np.ndarray  # M
     launch: np.ndarray  # L
     prepare: np.ndarray  # P
     serial: np.ndarray  # S
-    device: np.ndarray  # (G^q + M^q)^(1/q)
-    hidden: np.ndarray  # the last term of T
     left: np.ndarray  # the clock that the system leaves to a core
     crowd: np.ndarray  # h
+
+
+class GpuTimes(NamedTuple):
+    """Logarithms of the components that GPU clock and memory clock decide."""
+
+    gpu: np.ndarray  # G
+    memory: np.ndarray  # M
+    device: np.ndarray  # (G^q + M^q)^(1/q)
+
+
+class Times(NamedTuple):
+    """Logarithms of T and of its last term, in the unit of the parameters."""
+
+    total: np.ndarray
+    hidden: np.ndarray
 
 
 class Watts(NamedTuple):
@@ -108,62 +123,137 @@ def contiguous_columns(table: np.ndarray) -> np.ndarray:
     return np.ascontiguousarray(table.T)
 
 
-def minibatch_times(values: Dict[str, np.ndarray], at: Features) -> ComponentTimes:
-    """T and its components of the formulas above."""
-    v = values
-    compute = v["batch_compute"] * at.batch + v["inference_compute"] * at.inference
-    gpu = v["gpu"] + compute - v["gpu_slope"] * at.gpu
-    memory = v["memory"] + compute - v["memory_slope"] * at.memory
+class Response:
+    """Time and power of rows at parameter vectors of `by_name`, by the formulas above.
+
+    Rows of a grid of power modes have most settings in common: what the settings of the host decide, and what those of
+    GPU and memory decide, is computed once for each of them.
+    """
+
+    def __init__(self, values: Dict[str, np.ndarray], at: Features) -> None:
+        self.values = values
+        self._host, self._of_host = _distinct(at, (at.cores, at.cpu, at.memory, at.batch, at.inference))
+        self._gpu, self._of_gpu = _distinct(at, (at.gpu, at.memory, at.batch, at.inference))
+        self._host_times = _host_times(values, self._host)
+        self._gpu_times = _gpu_times(values, self._gpu)
+
+    def host_times(self) -> HostTimes:
+        return HostTimes(*(part[..., self._of_host] for part in self._host_times))
+
+    def gpu_times(self) -> GpuTimes:
+        return GpuTimes(*(part[..., self._of_gpu] for part in self._gpu_times))
+
+    def times(self, rows: slice = ALL_ROWS) -> Times:
+        """T and the part of it that is hidden behind each other."""
+        of_host, of_gpu = self._of_host[rows], self._of_gpu[rows]
+        device, launch, prepare, shown = self._times_of_settings
+        hidden = np.logaddexp(np.logaddexp(device[..., of_gpu], launch[..., of_host]), prepare[..., of_host])
+        hidden = hidden / np.exp(self.values["overlap"])
+        return Times(np.log(shown[..., of_host] + np.exp(hidden)), hidden)
+
+    def watts(
+        self,
+        times: Times,
+        log_time: Optional[np.ndarray] = None,
+        pause: np.ndarray = NO_PAUSE,
+        rows: slice = ALL_ROWS,
+    ) -> Watts:
+        """Power; `log_time` is the measured time of a minibatch, if any, instead of `times.total`.
+
+        `pause` is that of the formulas, 0 where power is an average over minibatches alone; one for each parameter
+        vector, shape (...).
+        """
+        log_time = times.total if log_time is None else log_time
+        share, duty = np.exp(-log_time), np.ones(1)
+        if pause.any():
+            duty = 1 / np.hypot(1, pause[..., None] * share)
+            share = share * duty
+        of_cores, of_work, cpu_voltage = (part[..., self._of_host[rows]] for part in self._power_of_host)
+        static, mem_idle, of_memory, of_compute, of_traffic, gpu_voltage = (
+            part[..., self._of_gpu[rows]] for part in self._power_of_gpu
+        )
+        core_busy = of_work * share
+        cores = of_cores + core_busy
+        mem_busy, gpu_compute, gpu_traffic = of_memory * share, of_compute * share, of_traffic * share
+        gpu = np.exp(self.values["gpu_idle"]) * duty + gpu_compute + gpu_traffic
+        total = np.exp(self.values["scale"]) * (static + mem_busy + cores * cpu_voltage + gpu * gpu_voltage)
+        parts = (mem_idle, mem_busy, cores, core_busy, gpu, gpu_compute, gpu_traffic)
+        return Watts(total, *parts, cpu_voltage, gpu_voltage, duty)
+
+    @cached_property
+    def _times_of_settings(self) -> Tuple[np.ndarray, ...]:
+        """The terms of T: (G^q + M^q)^(p/q), L^p and P^p as logarithms, and what nothing hides."""
+        sharpness = np.exp(self.values["overlap"])
+        hidden = (self._gpu_times.device, self._host_times.launch, self._host_times.prepare)
+        shown = np.exp(self._host_times.serial) + np.exp(self.values["constant"])
+        return (*(sharpness * part for part in hidden), shown)
+
+    @cached_property
+    def _power_of_host(self) -> Tuple[np.ndarray, ...]:
+        """Of the cores: power without work, power of work times T, and what the voltage makes of both."""
+        v, at = self.values, self._host
+        launch, prepare, serial = (np.exp(part) for part in self._host_times[:3])
+        idle = np.exp(v["core_idle"] + at.cores) + np.exp(v["cluster"])
+        return (
+            idle,
+            np.exp(v["core_busy"]) * (launch + prepare + serial),
+            _switching(at.cpu, v["cpu_voltage"], _CPU_RISE),
+        )
+
+    @cached_property
+    def _power_of_gpu(self) -> Tuple[np.ndarray, ...]:
+        """Power without work, of all and of the memory; power times T of the memory, of arithmetic and of traffic.
+
+        Last, what the voltage makes of the GPU's.
+        """
+        v, at, times = self.values, self._gpu, self._gpu_times
+        mem_idle = np.exp(v["mem_idle"] + np.exp(v["mem_power"]) * at.memory)
+        of_memory = np.exp(v["mem_busy"] + at.memory + times.memory)
+        effort = v["gpu_busy"] + v["batch_power"] * at.batch + v["inference_power"] * at.inference
+        of_compute, of_traffic = np.exp(effort + times.gpu), np.exp(effort + v["gpu_traffic"] + times.memory)
+        voltage = _switching(at.gpu, v["gpu_voltage"], _GPU_RISE)
+        return np.exp(v["base"]) + mem_idle, mem_idle, of_memory, of_compute, of_traffic, voltage
+
+
+def _distinct(at: Features, columns: Sequence[np.ndarray]) -> Tuple[Features, np.ndarray]:
+    """Rows with distinct values in some columns, and which of them each row is equal to.
+
+    Few rows are taken as they are: to look for equal ones costs more than it saves.
+    """
+    if len(at.cores) < _MANY_ROWS:
+        return at, np.arange(len(at.cores))
+    number = np.zeros(len(at.cores), dtype=np.int64)
+    for column in columns:
+        values, place = np.unique(column, return_inverse=True)
+        number = np.unique(number * len(values) + place, return_inverse=True)[1]
+    first = np.unique(number, return_index=True)[1]
+    return Features(*(column[first] for column in at)), number
+
+
+def _host_times(v: Dict[str, np.ndarray], at: Features) -> HostTimes:
     left = at.cpu - np.logaddexp(0, v["background"] - at.cores - at.cpu)
     core = -v["cpu_slope"] * left - v["cpu_memory_slope"] * at.memory
     crowd = np.logaddexp(0, np.exp(v["crowd_slope"]) * (v["crowd"] - at.cores))
     host = core + v["batch_cpu"] * at.batch + v["inference_cpu"] * at.inference
     main = v["crowd_main"] * crowd
     launch = v["launch"] + core + v["batch_launch"] * at.batch + v["inference_launch"] * at.inference + main
-    prepare = v["prepare"] + host + crowd
-    serial = v["serial"] + host + main
-    device = _smooth_maximum(np.exp(v["traffic_overlap"]), gpu, memory)
-    hidden = _smooth_maximum(np.exp(v["overlap"]), device, launch, prepare)
-    total = np.log(np.exp(serial) + np.exp(v["constant"]) + np.exp(hidden))
-    return ComponentTimes(total, gpu, memory, launch, prepare, serial, device, hidden, left, crowd)
+    return HostTimes(launch, v["prepare"] + host + crowd, v["serial"] + host + main, left, crowd)
 
 
-def traffic_share(values: Dict[str, np.ndarray], times: ComponentTimes) -> np.ndarray:
+def _gpu_times(v: Dict[str, np.ndarray], at: Features) -> GpuTimes:
+    compute = v["batch_compute"] * at.batch + v["inference_compute"] * at.inference
+    gpu = v["gpu"] + compute - v["gpu_slope"] * at.gpu
+    memory = v["memory"] + compute - v["memory_slope"] * at.memory
+    sharpness = np.exp(v["traffic_overlap"])
+    return GpuTimes(gpu, memory, np.logaddexp(sharpness * gpu, sharpness * memory) / sharpness)
+
+
+def traffic_share(response: Response, times: Times) -> np.ndarray:
     """The derivative of log T by log M: the share of the time that waits for memory."""
-    in_device = np.exp(values["traffic_overlap"]) * (times.memory - times.device)
-    in_hidden = np.exp(values["overlap"]) * (times.device - times.hidden)
+    gpu = response.gpu_times()
+    in_device = np.exp(response.values["traffic_overlap"]) * (gpu.memory - gpu.device)
+    in_hidden = np.exp(response.values["overlap"]) * (gpu.device - times.hidden)
     return np.exp(times.hidden - times.total + in_hidden + in_device)
-
-
-def power_w(
-    values: Dict[str, np.ndarray],
-    at: Features,
-    times: ComponentTimes,
-    log_time: Optional[np.ndarray] = None,
-    pause: np.ndarray = NO_PAUSE,
-) -> Watts:
-    """Power of the formulas above; `log_time` is the measured time of a minibatch, if any, instead of `times.total`.
-
-    `pause` is that of the formulas, 0 where power is an average over minibatches alone; one for each parameter vector,
-    shape (...).
-    """
-    v = values
-    log_time = times.total if log_time is None else log_time
-    share, duty = np.exp(-log_time), np.ones(1)
-    if pause.any():
-        duty = 1 / np.hypot(1, pause[..., None] * share)
-        share = share * duty
-    mem_idle = np.exp(v["mem_idle"] + np.exp(v["mem_power"]) * at.memory)
-    mem_busy = np.exp(v["mem_busy"] + at.memory + times.memory) * share
-    core_busy = np.exp(v["core_busy"]) * (np.exp(times.launch) + np.exp(times.prepare) + np.exp(times.serial)) * share
-    cores = np.exp(v["core_idle"] + at.cores) + np.exp(v["cluster"]) + core_busy
-    effort = v["gpu_busy"] + v["batch_power"] * at.batch + v["inference_power"] * at.inference
-    gpu_compute = np.exp(effort + times.gpu) * share
-    gpu_traffic = np.exp(effort + v["gpu_traffic"] + times.memory) * share
-    gpu = np.exp(v["gpu_idle"]) * duty + gpu_compute + gpu_traffic
-    volts = _switching(at.cpu, v["cpu_voltage"], _CPU_RISE), _switching(at.gpu, v["gpu_voltage"], _GPU_RISE)
-    total = np.exp(v["scale"]) * (np.exp(v["base"]) + mem_idle + mem_busy + cores * volts[0] + gpu * volts[1])
-    return Watts(total, mem_idle, mem_busy, cores, core_busy, gpu, gpu_compute, gpu_traffic, *volts, duty)
 
 
 def by_name(theta: np.ndarray, names: Sequence[str] = PARAMETERS) -> Dict[str, np.ndarray]:
@@ -180,11 +270,11 @@ def log_response(
     """Logarithms of time and power side by side, shape (..., 2n), at parameters (..., d).
 
     `log_time` are measured times in the unit of the parameters, for the utilisations in the power; `pause` is that of
-    `power_w`.
+    `Response.watts`.
     """
-    values = by_name(theta)
-    times = minibatch_times(values, at)
-    return np.concatenate([times.total, np.log(power_w(values, at, times, log_time, pause).total)], axis=-1)
+    response = Response(by_name(theta), at)
+    times = response.times()
+    return np.concatenate([times.total, np.log(response.watts(times, log_time, pause).total)], axis=-1)
 
 
 def linearised(
@@ -195,11 +285,11 @@ def linearised(
     pause: np.ndarray = NO_PAUSE,
 ) -> Tuple[np.ndarray, np.ndarray]:
     """`log_response` at s parameter vectors, (s, 2n), and its derivatives by the parameters `free`, (s, 2n, f)."""
-    v = by_name(theta)
-    times = minibatch_times(v, at)
-    watts = power_w(v, at, times, log_time, pause)
-    by_time = _by_time(v, at, times)
-    by_power = _by_power(v, at, times, watts)
+    response = Response(by_name(theta), at)
+    times = response.times()
+    watts = response.watts(times, log_time, pause)
+    by_time = _by_time(response, at, times)
+    by_power = _by_power(response, at, watts)
     if log_time is None:
         busy = by_power["mem_busy"] + by_power["core_busy"] + by_power["gpu_busy"]
         running = np.square(watts.duty)
@@ -213,36 +303,40 @@ def linearised(
     return np.concatenate([times.total, np.log(watts.total)], axis=-1), jacobian.reshape(len(theta), -1, len(free))
 
 
-def _by_time(v: Dict[str, np.ndarray], at: Features, times: ComponentTimes) -> Dict[str, np.ndarray]:
+def _by_time(response: Response, at: Features, times: Times) -> Dict[str, np.ndarray]:
     """Derivatives of log T by the parameters that it depends on."""
+    v, host, gpu_times = response.values, response.host_times(), response.gpu_times()
     shown = np.exp(times.hidden - times.total)
     sharpness, sharpness_of_device = np.exp(v["overlap"]), np.exp(v["traffic_overlap"])
     device, launch, prepare = (
-        np.exp(sharpness * (part - times.hidden)) for part in (times.device, times.launch, times.prepare)
+        np.exp(sharpness * (part - times.hidden)) for part in (gpu_times.device, host.launch, host.prepare)
     )
-    gpu, memory = (np.exp(sharpness_of_device * (part - times.device)) for part in (times.gpu, times.memory))
-    spread_of_device = gpu * times.gpu + memory * times.memory - times.device
-    spread = device * times.device + launch * times.launch + prepare * times.prepare - times.hidden
+    gpu, memory = (
+        np.exp(sharpness_of_device * (part - gpu_times.device)) for part in (gpu_times.gpu, gpu_times.memory)
+    )
+    spread_of_device = gpu * gpu_times.gpu + memory * gpu_times.memory - gpu_times.device
+    spread = device * gpu_times.device + launch * host.launch + prepare * host.prepare - times.hidden
     parts = (shown * device * gpu, shown * device * memory, shown * launch, shown * prepare)
     return {
-        **_by_parts(v, at, times, *parts, np.exp(times.serial - times.total)),
+        **_by_parts(v, at, host, *parts, np.exp(host.serial - times.total)),
         "constant": np.exp(v["constant"] - times.total),
         "traffic_overlap": shown * device * spread_of_device,
         "overlap": shown * spread,
     }
 
 
-def _by_power(v: Dict[str, np.ndarray], at: Features, times: ComponentTimes, watts: Watts) -> Dict[str, np.ndarray]:
+def _by_power(response: Response, at: Features, watts: Watts) -> Dict[str, np.ndarray]:
     """Derivatives of log power by all parameters, with T fixed."""
+    v, of_host = response.values, response.host_times()
     whole = np.exp(v["scale"]) / watts.total
     cores, gpu = whole * watts.cpu_voltage, whole * watts.gpu_voltage
     mem_busy, traffic, compute = whole * watts.mem_busy, gpu * watts.gpu_traffic, gpu * watts.gpu_compute
-    host = [np.exp(part) for part in (times.launch, times.prepare, times.serial)]
+    host = [np.exp(part) for part in (of_host.launch, of_host.prepare, of_host.serial)]
     share = cores * watts.core_busy / sum(host)
     parts = (share * part for part in host)
     mem_idle, busy = whole * watts.mem_idle, compute + traffic
     return {
-        **_by_parts(v, at, times, compute, mem_busy + traffic, *parts),
+        **_by_parts(v, at, of_host, compute, mem_busy + traffic, *parts),
         "scale": np.ones_like(whole),
         "base": whole * np.exp(v["base"]),
         "mem_idle": mem_idle,
@@ -264,7 +358,7 @@ def _by_power(v: Dict[str, np.ndarray], at: Features, times: ComponentTimes, wat
 def _by_parts(
     v: Dict[str, np.ndarray],
     at: Features,
-    times: ComponentTimes,
+    of_host: HostTimes,
     gpu: np.ndarray,
     memory: np.ndarray,
     launch: np.ndarray,
@@ -273,18 +367,18 @@ def _by_parts(
 ) -> Dict[str, np.ndarray]:
     """Derivatives by the parameters of the components, given the derivatives by log G, M, L, P and S."""
     host, main = launch + prepare + serial, launch + serial
-    crowded = (v["crowd_main"] * main + prepare) * -np.expm1(-times.crowd)
+    crowded = (v["crowd_main"] * main + prepare) * -np.expm1(-of_host.crowd)
     sharpness = np.exp(v["crowd_slope"])
     return {
         **dict(zip(TIME_SCALES, (gpu, memory, launch, prepare, serial))),
         "gpu_slope": -gpu * at.gpu,
         "memory_slope": -memory * at.memory,
-        "cpu_slope": -host * times.left,
+        "cpu_slope": -host * of_host.left,
         "cpu_memory_slope": -host * at.memory,
-        "background": host * v["cpu_slope"] * -np.expm1(times.left - at.cpu),
+        "background": host * v["cpu_slope"] * -np.expm1(of_host.left - at.cpu),
         "crowd": crowded * sharpness,
         "crowd_slope": crowded * sharpness * (v["crowd"] - at.cores),
-        "crowd_main": main * times.crowd,
+        "crowd_main": main * of_host.crowd,
         "batch_compute": (gpu + memory) * at.batch,
         "batch_launch": launch * at.batch,
         "batch_cpu": (prepare + serial) * at.batch,
@@ -292,14 +386,6 @@ def _by_parts(
         "inference_launch": launch * at.inference,
         "inference_cpu": (prepare + serial) * at.inference,
     }
-
-
-def _smooth_maximum(sharpness: np.ndarray, *logs: np.ndarray) -> np.ndarray:
-    """The logarithm of (x^p + y^p + ...)^(1/p), of the logarithms of x, y, ..."""
-    total = sharpness * logs[0]
-    for log in logs[1:]:
-        total = np.logaddexp(total, sharpness * log)
-    return total / sharpness
 
 
 def _switching(log_clock: np.ndarray, logit: np.ndarray, exponent: float) -> np.ndarray:

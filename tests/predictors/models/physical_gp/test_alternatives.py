@@ -22,10 +22,10 @@ from predictors.models.physical_gp.response import (
     PARAMETERS,
     UNIT_BATCH,
     Features,
+    Response,
     by_name,
     features,
     log_response,
-    minibatch_times,
     traffic_share,
 )
 from predictors.settings import Settings
@@ -96,8 +96,8 @@ def test_the_share_of_traffic_is_the_derivative_of_the_time():
     theta = any_board().mean[None]
     step = np.zeros(len(PARAMETERS))
     step[MEMORY] = 1e-6
-    values = by_name(theta)
-    share = traffic_share(values, minibatch_times(values, ROWS))[0]
+    response = Response(by_name(theta), ROWS)
+    share = traffic_share(response, response.times())[0]
     difference = (log_response(theta + step, ROWS) - log_response(theta - step, ROWS))[0, :3] / 2e-6
     np.testing.assert_allclose(share, difference, rtol=1e-5)
 

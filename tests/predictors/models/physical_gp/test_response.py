@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -11,11 +13,11 @@ from predictors.models.physical_gp.prior import any_board
 from predictors.models.physical_gp.response import (
     PARAMETERS,
     TIME_SCALES,
+    Response,
     by_name,
     features,
     linearised,
     log_response,
-    minibatch_times,
 )
 from predictors.settings import Settings
 
@@ -45,13 +47,25 @@ def test_raising_a_setting_never_makes_a_minibatch_slower(seed, which, factor, p
     theta[PARAMETERS.index("cpu_memory_slope")] = abs(theta[PARAMETERS.index("cpu_memory_slope")])
     raised = [row[:] for row in MODES]
     raised[place][which] = raised[place][which] * factor
-    slow, fast = (minibatch_times(by_name(theta), _at(modes)).total[place] for modes in (MODES, raised))
+    slow, fast = (Response(by_name(theta), _at(modes)).times().total[place] for modes in (MODES, raised))
     assert fast <= slow + 1e-9
 
 
 def test_the_whole_takes_no_less_than_its_parts():
-    times = minibatch_times(by_name(any_board().mean), _at())
-    assert (times.total >= np.maximum(times.gpu, times.memory)).all()
+    response = Response(by_name(any_board().mean), _at())
+    parts = response.gpu_times()
+    assert (response.times().total >= np.maximum(parts.gpu, parts.memory)).all()
+
+
+def test_rows_of_a_grid_get_what_each_of_them_gets_alone():
+    grid = list(
+        itertools.product((2, 6, 12), (729_600, 2_201_600), (114_750, 420_750, 1_300_500), (204_000, 3_199_000))
+    )
+    modes = [mode for mode in grid for _ in range(4)]
+    theta = any_board().mean + np.random.default_rng(3).normal(size=(2, len(PARAMETERS)))
+    together = log_response(theta, _at(modes), pause=np.array([0.0, 0.3]))
+    alone = [log_response(theta, _at([mode]), pause=np.array([0.0, 0.3])) for mode in modes]
+    assert np.array_equal(together, np.moveaxis(alone, 0, 2).reshape(2, -1))
 
 
 def test_the_scales_carry_the_unit_of_time():
@@ -65,7 +79,7 @@ def test_the_scales_carry_the_unit_of_time():
 
 def test_a_mode_that_waits_draws_less():
     theta = any_board().mean
-    log_time = minibatch_times(by_name(theta), _at()).total
+    log_time = Response(by_name(theta), _at()).times().total
     busy, waiting = (log_response(theta, _at(), log_time + more)[3:] for more in (0.0, 1.0))
     assert (waiting < busy).all()
 
