@@ -20,7 +20,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Dict, List, Sequence
+from typing import Dict, List, Sequence, Tuple
 
 import numpy as np
 
@@ -33,7 +33,7 @@ from harness.core.power_modes import NamedMode
 from harness.core.profiles import Minibatches, Profile, Series
 from harness.core.units import ms_to_s
 from harness.devices.registry import open_device
-from harness.judge.history_index import NAME, SETTLED_NS, ReadNight, Signature, open_index
+from harness.judge.history_index import NAME, SETTLED_NS, HistoryIndex, ReadNight, Signature
 from harness.judge.profile_columns import ProfileColumns, ProfileSubject, columns_of
 from harness.measure.run import run
 from harness.store.archive import archive_results, files_of_archive
@@ -46,7 +46,6 @@ BOARD, WORKLOADS = (
 )
 FIRST_NIGHT = datetime.datetime(2025, 1, 1, 2, tzinfo=datetime.timezone.utc)
 RUN_NOISE, VALUE_NOISE = 0.005, 0.01  # standard deviations, as shares
-_KEPT_AT_ONCE = 50
 
 
 def main() -> None:
@@ -138,27 +137,20 @@ def add_boards(folder: Path, first: int, last: int) -> None:
         with ResultsStore(path, read_only=True) as store:
             nights.append((path, columns_of(profiles(store, include_flagged=True), str(path))))
     random = np.random.default_rng(first)
-    index = open_index(folder / NAME)
-    assert index is not None
-    with index:
-        for board in range(first, last + 1):
-            read: List[ReadNight] = []
-            for path, columns in nights:
-                place = folder / f"board{board}" / path.parent.name / path.name
-                place.parent.mkdir(parents=True, exist_ok=True)
-                place.write_bytes(b"x")
-                signature = Signature.of(str(place))
-                assert signature is not None
-                later_ns = time.time_ns() + 2 * SETTLED_NS
-                read.append(
-                    ReadNight(
-                        os.fsencode(place.relative_to(folder)), signature, later_ns, of_board(columns, board, random)
-                    )
-                )
-                if len(read) == _KEPT_AT_ONCE:
-                    index.keep(read)
-                    read = []
-            index.keep(read)
+    index = HistoryIndex(folder / NAME)
+    for board in range(first, last + 1):
+        new: Dict[str, Tuple[ReadNight, ProfileColumns]] = {}
+        for path, columns in nights:
+            place = folder / f"board{board}" / path.parent.name / path.name
+            place.parent.mkdir(parents=True, exist_ok=True)
+            place.write_bytes(b"x")
+            signature = Signature.of(str(place))
+            assert signature is not None
+            later_ns = time.time_ns() + 2 * SETTLED_NS
+            of_night = of_board(columns, board, random)
+            new[str(place.relative_to(folder))] = ReadNight(signature, later_ns, len(of_night)), of_night
+        index.update(new)
+    index.write()
 
 
 def of_board(columns: ProfileColumns, board: int, random: np.random.Generator) -> ProfileColumns:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import errno
 import gzip
@@ -14,7 +15,22 @@ import stat
 import sys
 import zlib
 from pathlib import Path
-from typing import Any, Dict, List, Mapping, Match, Sequence, Tuple, Type, TypeVar, Union, get_args, get_type_hints
+from typing import (
+    Any,
+    BinaryIO,
+    Dict,
+    Iterator,
+    List,
+    Mapping,
+    Match,
+    Sequence,
+    Tuple,
+    Type,
+    TypeVar,
+    Union,
+    get_args,
+    get_type_hints,
+)
 
 import msgspec
 
@@ -176,8 +192,12 @@ def refuse_link_of_another(path: Path) -> None:
             raise PermissionError(errno.EPERM, "it is a link of another user", str(part))
 
 
-def write_durably(path: Path, content: bytes) -> None:
-    """Replace `path` as a whole, making its folder; once this returns, the content is on the medium."""
+@contextlib.contextmanager
+def replacing(path: Path) -> Iterator[BinaryIO]:
+    """A file to write, which replaces `path` as a whole when the block ends; its folder is made.
+
+    Once this returns, the content is on the medium; after an error `path` is as it was.
+    """
     refuse_link_of_another(path)
     target = path.resolve()  # a link stays a link
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -186,7 +206,7 @@ def write_durably(path: Path, content: bytes) -> None:
         if draft.is_symlink() or draft.exists():
             draft.unlink()
         with draft.open("xb") as file:
-            file.write(content)
+            yield file
             file.flush()
             os.fsync(file.fileno())
         os.replace(draft, target)
@@ -194,6 +214,12 @@ def write_durably(path: Path, content: bytes) -> None:
         if draft.exists():
             draft.unlink()
     _sync_directory(target.parent)
+
+
+def write_durably(path: Path, content: bytes) -> None:
+    """Replace `path` as a whole, making its folder; once this returns, the content is on the medium."""
+    with replacing(path) as file:
+        file.write(content)
 
 
 def write_output(path: Path, content: bytes) -> None:

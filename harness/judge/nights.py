@@ -2,29 +2,22 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import time
 from pathlib import Path
-from typing import Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple, Union
+from typing import Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Set, Tuple, Union
 
 from harness.core.errors import DependencyError, StoreError
 from harness.core.files import is_link_of_another
-from harness.judge.history_index import (
-    NAME,
-    HistoryIndex,
-    IndexDamagedError,
-    IndexUnusableError,
-    ReadNight,
-    Signature,
-    open_index,
-    remove_index,
-)
+from harness.judge.history_index import NAME, HistoryIndex, IndexUnusableError, ReadNight, Signature
 from harness.judge.profile_columns import ProfileColumns, columns_of, joined
 from harness.store.archive import is_archive_file, open_stored
 from harness.store.database import is_being_written
 from harness.store.frames import STORES, profiles
 
-_KEPT_AT_ONCE = 100  # nights of a transaction of the index
+_FEWEST_KEPT = 100  # new nights after which the index is written; a tenth of its nights, once that is more
+_NOT_ALLOWED = (errno.EACCES, errno.EPERM, errno.EROFS)  # as usual with the nights of another user
 
 ReadReport = Callable[[int, int, str], None]  # takes how many files were read, of how many, and the last one
 
@@ -66,7 +59,7 @@ def read_nights(paths: Sequence[Path], index: Union[bool, Path] = True, report: 
         own_parts, unread = _read(files, folder / NAME if index is True else for_all, False, notes, report)
         parts += own_parts
         left_out += [*links, *unread]
-    return Nights(joined(parts), left_out, notes)
+    return Nights(joined(parts), left_out, list(dict.fromkeys(notes)))
 
 
 def _files_in(folder: Path) -> Tuple[List[str], List[str]]:
@@ -84,71 +77,82 @@ def _files_in(folder: Path) -> Tuple[List[str], List[str]]:
 
 
 def _read(
-    files: Sequence[str], index: Optional[Path], are_named: bool, notes: List[str], report: ReadReport
+    files: Sequence[str], index_path: Optional[Path], are_named: bool, notes: List[str], report: ReadReport
 ) -> Tuple[List[ProfileColumns], List[str]]:
     """The profiles of files, in parts, and what is left out; through an index if one is given and can be used."""
-    for _ in range(2 if index else 0):  # a damaged index is made anew
-        try:
-            opened = open_index(index)  # type: ignore[arg-type]
-            if opened is None:
-                break
-            with opened:
-                return _read_with_index(files, opened, are_named, report)
-        except IndexDamagedError:
-            remove_index(index)  # type: ignore[arg-type]
-        except IndexUnusableError as error:
-            notes.append(f"the index {index} was not used: {error}")
-            break
     left_out: List[str] = []
-    return [night.profiles for night, _ in _read_each(files, "", are_named, left_out, report)], left_out
+    if index_path is not None:
+        try:
+            index = HistoryIndex(index_path)
+        except IndexUnusableError as error:
+            notes.append(f"the index {index_path} was not used: {error}")
+        else:
+            return _read_with_index(files, index, are_named, left_out, notes, report), left_out
+    return [read.profiles for read in _read_each(files, are_named, left_out, report)], left_out
 
 
 def _read_with_index(
-    files: Sequence[str], index: HistoryIndex, are_named: bool, report: ReadReport
-) -> Tuple[List[ProfileColumns], List[str]]:
-    indexed = index.nights()
-    current: Dict[bytes, Signature] = {}  # of the nights to take from the index
+    files: Sequence[str],
+    index: HistoryIndex,
+    are_named: bool,
+    left_out: List[str],
+    notes: List[str],
+    report: ReadReport,
+) -> List[ProfileColumns]:
+    """The profiles of files, in parts; those that the index lacks are read, and added to it if they are complete."""
+    name_of = {file: os.path.relpath(file, index.folder) for file in files}
+    taken: Set[str] = set()  # names of nights whose profiles are in the index
     unread: List[str] = []
-    left_out: List[str] = []
-    parts: List[ProfileColumns] = []
-    for file in files:
-        name, signature = _name(file, index.folder), Signature.of(file)
-        if signature and name in indexed and indexed[name].is_of(signature) and not is_being_written(file):
-            current[name] = signature
+    for file, name in name_of.items():
+        signature = Signature.of(file)
+        is_indexed = signature is not None and name in index.nights and index.nights[name].is_of(signature)
+        if is_indexed and not is_being_written(file):
+            taken.add(name)
         else:
             unread.append(file)
 
-    waiting: List[ReadNight] = []
-    for night, is_whole in _read_each(unread, index.folder, are_named, left_out, report):
-        if index.read_only or not is_whole:
-            parts.append(night.profiles)
-            continue
-        current[night.name] = night.signature
-        waiting.append(night)
-        if len(waiting) == _KEPT_AT_ONCE:
-            index.keep(waiting)
-            waiting = []
-    if waiting:
-        index.keep(waiting)
-    present = {_name(file, index.folder) for file in files}
-    gone = [name for name in indexed if name not in present and not _is_there(name, index.folder)]
-    if gone and not index.read_only:
-        index.forget(gone)
-
-    with index.snapshot():
-        indexed = index.nights()
-        taken = {name for name in current if name in indexed and indexed[name].signature == current[name]}
-        parts.insert(0, index.load([indexed[name] for name in taken]))
-    lacking = set(current) - taken
-    replaced = [file for file in files if _name(file, index.folder) in lacking]  # by another process
-    parts += [night.profiles for night, _ in _read_each(replaced, index.folder, are_named, left_out)]
-    return parts, left_out
+    parts: List[ProfileColumns] = []
+    new: Dict[str, Tuple[ReadNight, ProfileColumns]] = {}
+    present = set(name_of.values())
+    gone = [name for name in index.nights if name not in present and not os.path.lexists(index.folder / name)]
+    try:
+        for read in _read_each(unread, are_named, left_out, report):
+            if read.night is None:
+                parts.append(read.profiles)
+                continue
+            name = name_of[read.file]
+            new[name] = read.night, read.profiles
+            taken.add(name)
+            if len(new) >= max(_FEWEST_KEPT, len(index.nights) // 10):
+                _keep(index, new, gone, notes)
+                new, gone = {}, []
+    finally:
+        _keep(index, new, gone, notes)  # also if the run is interrupted
+    return [index.select(taken), *parts]
 
 
-def _read_each(
-    files: Sequence[str], folder: Union[str, Path], are_named: bool, left_out: List[str], report: ReadReport = silent
-) -> Iterator[Tuple[ReadNight, bool]]:
-    """Files that can be read, each with whether it was left alone meanwhile; others are added to `left_out`."""
+def _keep(
+    index: HistoryIndex, new: Dict[str, Tuple[ReadNight, ProfileColumns]], gone: Sequence[str], notes: List[str]
+) -> None:
+    """Bring an index up to date, and write it where this user may."""
+    if not new and not gone:
+        return
+    index.update(new, gone)
+    try:
+        index.write()
+    except OSError as error:
+        if error.errno not in _NOT_ALLOWED:
+            notes.append(f"the index {index.path} was not written: {error}")
+
+
+class _ReadFile(NamedTuple):
+    file: str
+    night: Optional[ReadNight]  # None if the file changed meanwhile, so that not all of its profiles are there
+    profiles: ProfileColumns
+
+
+def _read_each(files: Sequence[str], are_named: bool, left_out: List[str], report: ReadReport) -> Iterator[_ReadFile]:
+    """Files that can be read; others, and those that are not complete, are added to `left_out`."""
     for count, file in enumerate(files, start=1):
         read_at_ns = time.time_ns()
         before = Signature.of(file)
@@ -161,23 +165,12 @@ def _read_each(
             left_out.append(str(error))
             report(count, len(files), file)
             continue
-        is_whole = before is not None and before == Signature.of(file) and not is_being_written(file)
-        if not is_whole:
+        night = None
+        if before is not None and before == Signature.of(file) and not is_being_written(file):
+            night = ReadNight(before, read_at_ns, len(columns))
+        else:
             left_out.append(
                 f"{file} is being written, or its writer was killed: {len(columns)} profiles count that it has so far"
             )
         report(count, len(files), file)
-        yield ReadNight(_name(file, folder), before or _NO_FILE, read_at_ns, columns), is_whole
-
-
-_NO_FILE = Signature(0, 0, 0, 0)
-
-
-def _name(file: str, folder: Union[str, Path]) -> bytes:
-    """The name of a file in an index, as bytes, because file names need not be text."""
-    start = os.path.join(str(folder), "")
-    return os.fsencode(file[len(start) :] if file.startswith(start) else os.path.relpath(file, start))
-
-
-def _is_there(name: bytes, folder: Path) -> bool:
-    return os.path.lexists(os.path.join(os.fsencode(str(folder)), name))
+        yield _ReadFile(file, night, columns)

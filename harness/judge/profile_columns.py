@@ -126,7 +126,7 @@ def _software(comparable: Dict[str, Any], environment: Dict[str, Any]) -> str:
 
 
 def joined(parts: Sequence[ProfileColumns]) -> ProfileColumns:
-    """Several tables as one, in their order."""
+    """Several tables as one, in their order; takes the columns out of them, since both may not fit into memory."""
     if len(parts) == 1:
         return parts[0]
     places: Dict[str, Dict[str, int]] = {name: {} for name in TEXTS}
@@ -134,11 +134,11 @@ def joined(parts: Sequence[ProfileColumns]) -> ProfileColumns:
     for name, dtype in column_types().items():
         pieces = [np.empty(0, dtype)]
         for part in parts:
-            pieces.append(part[name])
+            pieces.append(part.columns.pop(name))
             if name in TEXTS:
                 of_text = places[name]
                 merged = [of_text.setdefault(text, len(of_text)) for text in part.texts[name]]
-                pieces[-1] = np.array(merged, dtype)[part[name]]
+                pieces[-1] = np.array(merged, dtype)[pieces[-1]]
         columns[name] = np.concatenate(pieces)
     return ProfileColumns({name: list(own) for name, own in places.items()}, columns)
 

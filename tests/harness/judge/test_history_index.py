@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import fcntl
+import contextlib
+import errno
 import functools
 import os
 import re
 import shutil
-import sqlite3
 import stat
 import tempfile
-import threading
 from pathlib import Path
 from typing import Any, Dict, List
 
@@ -187,36 +186,28 @@ def test_a_file_that_was_read_just_after_its_last_change_is_read_again(tmp_path,
     assert len(reads.names) == 4
 
 
-def damage_bytes(path: Path) -> None:
-    content = bytearray(path.read_bytes())
-    content[4096:] = b"\xff" * (len(content) - 4096)
-    path.write_bytes(bytes(content))
+def flipped(place: int) -> Any:
+    """One bit of the file differs; a negative place counts from its end."""
 
+    def damage(path: Path) -> None:
+        content = bytearray(path.read_bytes())
+        content[place] ^= 1
+        path.write_bytes(bytes(content))
 
-def execute(*statements: str) -> Any:
-    def run(path: Path) -> None:
-        connection = sqlite3.connect(str(path), isolation_level=None)
-        for statement in statements:
-            connection.execute(statement)
-        connection.close()
-
-    return run
+    return damage
 
 
 LOST = {
     "removed": Path.unlink,
     "empty": lambda path: path.write_bytes(b""),
     "text": lambda path: path.write_text("hello" * 1000),
-    "bytes": damage_bytes,
-    "cut": lambda path: path.write_bytes(path.read_bytes()[:5000]),
-    "value": execute("UPDATE profiles SET minibatch_time_ms = minibatch_time_ms * 2"),
-    "rows": execute("DELETE FROM profiles WHERE number = 1"),
-    "text-of-row": execute("UPDATE subject SET content = replace(content, 'measured', 'replayed')"),
-    "lost-text": execute("DELETE FROM software"),
-    "type": execute("UPDATE profiles SET power_mw = 'much'"),
-    "view": execute("DROP TABLE run", "CREATE VIEW run AS SELECT 1 AS id, '\"x\"' AS content, 0 AS crc"),
-    "trigger": execute("CREATE TRIGGER t AFTER DELETE ON nights BEGIN DELETE FROM profiles; END"),
-    "version": execute("PRAGMA user_version = 7"),
+    "earlier-version": lambda path: path.write_bytes(b"SQLite format 3\0" * 300),
+    "first-byte": flipped(0),
+    "checksum": flipped(len(history_index.MAGIC)),
+    "text-of-row": flipped(len(history_index.MAGIC) + 300),
+    "value": flipped(-1),
+    "cut": lambda path: path.write_bytes(path.read_bytes()[:-8]),
+    "longer": lambda path: path.write_bytes(path.read_bytes() + bytes(8)),
 }
 
 
@@ -241,51 +232,70 @@ def test_an_index_of_other_code_is_made_anew(tmp_path, reads, monkeypatch):
     assert len(reads.names) == 4
 
 
-def test_two_processes_fill_one_index(tmp_path):
+def test_processes_share_an_index(tmp_path):
     make_nights(tmp_path, 4)
     expected = direct(tmp_path)
 
     def check() -> None:
-        for _ in range(2):
+        for _ in range(5):
             assert indexed(tmp_path) == expected
-            history_index.remove_index(tmp_path / NAME)
+            with contextlib.suppress(FileNotFoundError):
+                (tmp_path / NAME).unlink()
 
     children = [start_child(check) for _ in range(3)]
     assert [os.waitpid(child, 0)[1] for child in children] == [0, 0, 0]
     assert indexed(tmp_path) == expected
+    assert [path.name for path in tmp_path.glob(".*")] == [NAME]
 
 
-def holding_lock(path: Path) -> int:
-    """Lock an index like a process that has it open; the lock ends with the file that is returned."""
-    lock = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT)
-    fcntl.flock(lock, fcntl.LOCK_SH)
-    return lock
+def test_an_interrupted_run_keeps_the_nights_that_it_has_read(tmp_path, reads):
+    make_nights(tmp_path, 3)
+
+    def interrupt(done: int, total: int, file: str) -> None:
+        if done == 2:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        read_history([tmp_path], report=interrupt)
+    del reads.names[:]
+    assert indexed(tmp_path) == direct(tmp_path)
+    assert reads.names == ["n2.sqlite", "n3.sqlite", "n1.sqlite", "n2.sqlite", "n3.sqlite"]
 
 
-def test_an_index_that_another_process_is_making_is_waited_for(tmp_path):
-    make_nights(tmp_path, 2)
-    (tmp_path / NAME).touch()  # SQLite makes an empty file before it writes
-    lock = holding_lock(tmp_path / NAME)
-    other = threading.Timer(0.3, os.close, [lock])
-    other.start()
-    assert read_history([tmp_path]).notes == []
-    other.join()
+def test_the_index_is_written_while_many_nights_are_read(tmp_path, monkeypatch):
+    monkeypatch.setattr(nights, "_FEWEST_KEPT", 2)
+    make_nights(tmp_path, 3)
+    sizes = []
+
+    def report(done: int, total: int, file: str) -> None:
+        sizes.append((tmp_path / NAME).exists())
+
+    assert to_plain(read_history([tmp_path], report=report)) == direct(tmp_path)
+    assert sizes == [False, False, True]
 
 
-def test_an_index_of_another_version_is_left_to_who_uses_it(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(history_index, "OTHER_USE_TIMEOUT_S", 0.1)
-    make_nights(tmp_path, 2)
+def test_a_full_disk_leaves_the_index_as_it_was(tmp_path, monkeypatch, capsys):
+    make_nights(tmp_path, 4)
+    (tmp_path / "n4").rename(tmp_path / "n4.later")
+    (tmp_path / "n4.later/n4.sqlite").rename(tmp_path / "n4.later/n4")
     indexed(tmp_path)
-    LOST["version"](tmp_path / NAME)
     content = (tmp_path / NAME).read_bytes()
-    lock = holding_lock(tmp_path / NAME)
-    with pytest.warns(NoteWarning, match="another process uses it") as warned:
-        [note] = read_history([tmp_path]).notes
-    assert [str(each.message) for each in warned] == [note]
-    assert main(["history", str(tmp_path)]) == 2, "two nights are too few"
-    assert capsys.readouterr().err.endswith(f"note: {note}\n")
+    (tmp_path / "n4.later/n4").rename(tmp_path / "n4.sqlite")
+
+    def full(file: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    expected = direct(tmp_path)
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", full)
+        with pytest.warns(NoteWarning, match="No space left") as warned:
+            histories = read_history([tmp_path])
+        assert [str(each.message) for each in warned] == histories.notes
+        assert to_plain(histories._replace(notes=[])) == expected
+        assert main(["history", str(tmp_path)]) == 0
+        assert capsys.readouterr().err.endswith(f"note: {histories.notes[0]}\n")
     assert (tmp_path / NAME).read_bytes() == content
-    os.close(lock)
+    assert [path.name for path in tmp_path.glob(".*")] == [NAME]
     assert read_history([tmp_path]).notes == []
 
 
@@ -368,14 +378,13 @@ def link_to(target: str) -> Any:
 @pytest.mark.parametrize(
     "make", [link_to("victim"), link_to("nowhere"), os.mkfifo, Path.mkdir], ids=["link", "loose", "fifo", "folder"]
 )
-@pytest.mark.parametrize("name", [NAME, f"{NAME}.lock"])
-def test_whatever_has_the_name_of_the_index_is_not_followed(tmp_path, name, make):
+def test_whatever_has_the_name_of_the_index_is_not_followed(tmp_path, make):
     make_nights(tmp_path, 2)
     (tmp_path / "victim").write_text("as it was")
-    make(tmp_path / name)
+    make(tmp_path / NAME)
     histories = read_history([tmp_path])
     assert len(histories.series[0].points) == 2
-    assert bool(histories.notes) == (name == NAME)
+    assert len(histories.notes) == 1
     assert (tmp_path / "victim").read_text() == "as it was"
     assert not (tmp_path / "nowhere").exists()
 
