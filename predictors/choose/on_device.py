@@ -10,6 +10,7 @@ from harness.core.configuration import DEFAULT_STORAGE, Configuration
 from harness.core.device import Device
 from predictors.choose.job import Job
 from predictors.strategies.protocol import History
+from predictors.strategies.recommendation import Recommendation
 
 if TYPE_CHECKING:
     from predictors.choose.device_profiler import DeviceProfiler
@@ -29,6 +30,10 @@ def profiler_of(history: History) -> DeviceProfiler:
     """The device of a search that runs on one."""
     assert hasattr(history.profiler, "device"), "its profiles come from a table"
     return cast("DeviceProfiler", history.profiler)
+
+
+def peak_of(recommendation: Recommendation) -> Optional[PowerPeak]:
+    return profiler_of(recommendation.history).peaks.get(recommendation.choice.index)
 
 
 def board_of(device: Device) -> str:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
+import math
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
 import numpy as np
 
 from harness.core.cases import COMMAND
+from harness.core.device import Device
 from harness.core.power_modes import PowerMode
 from harness.core.terminal import counted, format_duration, format_table
 from harness.core.units import S_PER_HOUR, mw_to_w, share_to_percent
-from predictors.choose.on_device import MEDIAN, profiler_of
+from predictors.choose.on_device import MEDIAN, peak_of, profiler_of
 from predictors.forecast import describe_unprofiled
+from predictors.goals import QUANTITIES, note_out_of_reach
 from predictors.strategies.recommendation import (
     FigureInterval,
     ModeFigures,
@@ -205,6 +208,114 @@ def plain_recommendation(recommendation: Recommendation) -> Dict[str, Any]:
             for saving in recommendation.savings
         ],
     }
+
+
+def plain_answer(
+    device: Device,
+    recommendations: Sequence[Sequence[Recommendation]],
+    shared: Sequence[Optional[SharedMode]],
+    peak_mw: Optional[float],
+) -> Dict[str, Any]:
+    """The values of the JSON file: a recommendation, or a list of several with their total cost."""
+    flat = [recommendation for for_workload in recommendations for recommendation in for_workload]
+    plain = [plain_recommendation(recommendation) for recommendation in flat]
+    if peak_mw is not None:
+        for values, recommendation in zip(plain, flat):
+            peak = peak_of(recommendation)
+            values["peak"] = {"budget_mw": peak_mw, **(peak._asdict() if peak else {})}
+    if len(plain) == 1:
+        return plain[0]
+    if not shared:
+        return {"recommendations": plain, "spent": plain[0]["spent"]}
+    modes = [
+        choice and {"modes": [plain_mode(mode, device.provenance) for mode in choice.modes], "longer": choice.longer}
+        for choice in shared
+    ]
+    return {
+        "recommendations": plain,
+        "spent": plain_spent([for_workload[0] for for_workload in recommendations]),
+        "shared": modes,
+    }
+
+
+def format_workload(
+    device: Device, workload: str, recommendations: Sequence[Recommendation], peak_mw: Optional[float]
+) -> str:
+    lines = [format_recommendation(*recommendations)]
+    for recommendation in recommendations:
+        peak = peak_of(recommendation)
+        if peak and (peak_mw is not None or peak.exceeded):
+            apart = "" if peak.window_s is None else f" in samples {peak.window_s:.2g} s apart"
+            allowed = "" if peak_mw is None else f", limit {mw_to_w(peak_mw):.4g} W"
+            exceeded = f"; {peak.exceeded}" if peak.exceeded else ""
+            lines.append(f"peak:        {mw_to_w(peak.peak_mw):.4g} W{apart}{allowed}{exceeded}")
+    for recommendation in recommendations:
+        note = note_out_of_reach(recommendation.goal, recommendation.posterior.greatest_power_mw)
+        lines += [f"note:        {note}"] if note else []
+    case = profiler_of(recommendations[0].history).case(recommendations[0].choice.index)
+    scaled_from = device.conditions(case).get("scaled_from") if device.provenance == "simulated" else None
+    if scaled_from:
+        lines.append(
+            f"rough:       {workload} is not calibrated on {device.name}: scaled from {scaled_from}, to a factor of 2.2"
+        )
+    return "\n".join(lines)
+
+
+def limits_within_reach(recommendation: Recommendation, peak_mw: Optional[float]) -> str:
+    """The hint on limits that no mode keeps: the least values that modes have, or else the nearest mode."""
+    near, limits = recommendation.mode, recommendation.goal.limits
+    medians = {name: np.exp(recommendation.posterior.log_quantity(name)[0]) for name in limits}
+    is_uncertain = all(medians[name][recommendation.choice.index] <= limit for name, limit in limits.items())
+    peak = peak_of(recommendation)
+    figures = f"{near.time_ms.value:.4g} ms at {mw_to_w(near.power_mw.value):.4g} W"
+    if peak_mw is not None and peak is not None and peak.peak_mw > peak_mw:
+        figures += f", with peaks of {_rounded_up(mw_to_w(peak.peak_mw))} W"
+        reachable, is_near = "", False
+    elif is_uncertain:
+        unsure = f"the nearest mode, {near.name}, has {figures}, but not surely enough"
+        return f"{unsure}: allow more profiles= or a greater risk="
+    else:
+        reachable, is_near = _least_within_reach(recommendation, medians)
+    allowed = reachable or f"the nearest mode, {near.name}, has {figures}"
+    known = f"as far as {counted(recommendation.choice.spent.profiles, 'profile')} tell, {allowed}"
+    return f"{known}: allow that, {'more profiles=, ' if is_near else ''}or try another board or batch size"
+
+
+NEAR_LIMIT = 1.25  # the ratio to a limit up to which more profiles may find a mode that keeps it
+
+
+def _least_within_reach(recommendation: Recommendation, medians: Mapping[str, np.ndarray]) -> Tuple[str, bool]:
+    """The least value of each limited quantity above its limit, among the modes that keep all other limits if any does.
+
+    `medians` has an array over all candidates for each limited quantity. Any one of the limits is enough to relax where
+    modes keep the others. Empty if each limit is kept by some mode, or the other limits exclude all. Second, whether
+    what has to be allowed is within `NEAR_LIMIT` of its limits.
+    """
+    limits, least, ratios, is_one_enough = recommendation.goal.limits, [], [], False
+    others_kept = "that keeps the other limit" if len(limits) == 2 else "that keeps all other limits"
+    for name, limit in limits.items():
+        keeps_others = recommendation.pickable.copy()
+        for other in limits:
+            keeps_others &= (other == name) | (medians[other] <= limits[other])
+        relaxes = len(limits) > 1 and bool(keeps_others.any())
+        candidates = keeps_others if relaxes else recommendation.pickable
+        index = int(np.where(candidates, medians[name], np.inf).argmin())
+        value, quantity = float(medians[name][index]), QUANTITIES[name]
+        if value > limit:
+            unit, factor = quantity.shown_in
+            predicted = "" if recommendation.posterior.measured[index] else " (predicted)"
+            ratios.append(value / limit)
+            where = others_kept if relaxes else "within reach"
+            least.append(f"the least {quantity.words} {where} is {_rounded_up(value * factor)} {unit}{predicted}")
+            is_one_enough = is_one_enough or relaxes
+    is_near = bool(ratios) and (min if is_one_enough else max)(ratios) <= NEAR_LIMIT
+    return (", or " if is_one_enough else " and ").join(least), is_near
+
+
+def _rounded_up(value: float) -> str:
+    """A value above 0 in four significant digits that is no less, so that a limit of it is kept."""
+    unit = 10.0 ** (math.floor(math.log10(value)) - 3)
+    return f"{math.ceil(value / unit) * unit:.4g}"
 
 
 def _figure(estimate: FigureInterval, unit: str, to_shown: Callable[[float], float] = float) -> str:

@@ -14,17 +14,24 @@ from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence
 
 import numpy as np
 
+from harness.core.device import Device, is_pool
+from harness.core.errors import InvalidValueError
 from harness.core.power_modes import PowerMode
 from harness.core.terminal import format_table
 from harness.core.units import S_PER_HOUR, mw_to_w, mwh_to_wh, mws_to_mwh, s_to_ms, share_to_percent
+from predictors.choose.budget import Budget
+from predictors.choose.search import RISK
 from predictors.forecast import LEVEL, Forecast
 from predictors.goals import Goal
 from predictors.settings import Settings
 from predictors.strategies.closed_loop import MEASURED_LOG_SD
-from predictors.strategies.recommendation import FigureInterval
+from predictors.strategies.recommendation import FigureInterval, Recommendation
 
 MS_PER_HOUR = s_to_ms(S_PER_HOUR)
 NO_LIMITS: Mapping[str, float] = MappingProxyType({})
+
+EPOCHS: Dict[str, int] = {"resnet18-imagenet": 120, "yolov8n-coco": 200, "mobilenetv3-gld23k": 148}
+"""Epochs to convergence that 001 sec. 1.4 and 3.1 use."""
 
 
 class Training(NamedTuple):
@@ -75,6 +82,43 @@ class BoardForecast(NamedTuple):
     @property
     def feasible(self) -> bool:
         return self.fastest is not None
+
+
+def training_of(workload: str, epochs: Optional[float], budget: Budget, risk: Optional[float]) -> Training:
+    """The whole training of a workload on its real data set, with its limits."""
+    from harness.workloads import get_workload
+
+    return Training(
+        epochs if epochs is not None else float(EPOCHS[workload]),
+        get_workload(workload).real_samples,
+        budget.deadline_h,
+        budget.energy_wh,
+        RISK if risk is None else risk,
+    )
+
+
+def minibatches_of_training(workload: str, batch_size: int, epochs: Optional[float] = None) -> Optional[float]:
+    """Minibatches of a whole training on the real data set, by default of as many epochs as the papers use.
+
+    None if the number of epochs is unknown.
+    """
+    from harness.workloads import get_workload
+
+    epochs = epochs if epochs is not None else EPOCHS.get(workload)
+    return None if epochs is None else epochs * (get_workload(workload).real_samples // batch_size)
+
+
+def refuse_more_than_an_epoch(workloads: Sequence[str], batch_size: int) -> None:
+    """A training whose epochs have no whole minibatch takes no time, and would keep any limit."""
+    from harness.workloads import get_workload
+
+    for name in workloads:
+        samples = get_workload(name).real_samples
+        if samples < batch_size:
+            raise InvalidValueError(
+                f"a minibatch of {batch_size} samples is more than an epoch of {name}, which has {samples}",
+                "a smaller batch_size=, or neither deadline_h= nor energy_wh=",
+            )
 
 
 def on_another_board(posterior: Forecast, time_scale: float, power_scale: float) -> Forecast:
@@ -150,6 +194,30 @@ def forecast(
         return BoardForecast(board, device, why_not=f"no mode is likely to keep {others.describe_limits()}")
     best = [of(int(np.where(within, figure, np.inf).argmin())) for figure in (hours, energy_wh, risk)]
     return BoardForecast(board, device, why_not=_why_not(training, *best))
+
+
+def forecasts_of(
+    device: Device, recommendation: Recommendation, training: Training, time_limit: Optional[float] = None
+) -> List[BoardForecast]:
+    """Forecasts of the boards of a pool, by their scales, or of the device alone.
+
+    The goal's power limit holds too, and so does `time_limit` of a minibatch, in ms.
+    """
+    posterior, pickable = recommendation.posterior, recommendation.pickable
+    limits = {name: limit for name, limit in recommendation.goal.limits.items() if name == "power_mw"}
+    if time_limit is not None:
+        limits["time_ms"] = time_limit
+    candidates = recommendation.history.profiler.candidates
+    if not is_pool(device):
+        return [forecast(posterior, candidates, pickable, training, device.name, device.name, limits)]
+    boards = []
+    for board, (instance, scales, why) in device.measured_scales().items():
+        if scales is None:
+            boards.append(BoardForecast(board, instance, why_not=why))
+            continue
+        own = posterior if scales == (1.0, 1.0) else on_another_board(posterior, *scales)
+        boards.append(forecast(own, candidates, pickable, training, board, instance, limits))
+    return boards
 
 
 def _why_not(
