@@ -91,11 +91,11 @@ def test_an_unknown_block_is_refused():
 
 
 @pytest.mark.parametrize(
-    ("text", "shown"),
-    [("5.25", "5.2"), ("0.04", "0.0"), ("-0.04", "0.0"), ("227.4", "227"), ("-21.9", "-21.9"), ("", "-")],
+    ("value", "shown"),
+    [(5.25, "5.2"), (0.04, "0.0"), (-0.04, "0.0"), (227.4, "227"), (-21.9, "-21.9"), (float("nan"), "-")],
 )
-def test_figures_have_a_digit_below_100(text, shown):
-    assert figure_blocks.figure(text) == shown
+def test_figures_have_a_digit_below_100(value, shown):
+    assert figure_blocks.figure(value) == shown
 
 
 BATCH_SIZES = PART_OF["batch-sizes"]
@@ -116,12 +116,12 @@ def test_differences_name_the_case_the_figure_and_both_values():
     assert differences(BATCH_SIZES, recorded, computed[:1], share=0.06) == []
 
 
-def test_a_paragraph_breaks_no_pair_of_figures():
-    text = figure_blocks.paragraph("1.0 / 2.0 % and " * 40)
-    lines = text.splitlines()
-    assert len(lines) > 1
-    assert not [line for line in lines if line.startswith(("/", "%")) or line.endswith("/")]
-    assert max(map(len, lines)) <= figure_blocks.WIDTH
+def test_a_cell_of_several_rows_is_refused_where_its_key_names_one():
+    frame = Records()["strategies"]
+    shown = figure_blocks.cells(frame, {"strategy": "front", "profiles": 50}, figure_blocks.CONTEST_COLUMNS)
+    assert [cell.split(" / ")[1] for cell in shown] == ["0", "0", "0"]
+    with pytest.raises(CannotRunError, match="rows of a record are for one cell"):
+        figure_blocks.cells(frame, {"strategy": "front"}, figure_blocks.CONTEST_COLUMNS)
 
 
 @pytest.fixture
