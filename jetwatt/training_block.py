@@ -14,21 +14,28 @@ The module is not named after the call: an attribute of the package is either.
 from __future__ import annotations
 
 import contextlib
+import os
 import uuid
 from pathlib import Path
-from typing import Any, Iterator, Optional, Union
+from typing import Any, Dict, Iterator, Optional, Union
 
 from harness.core.cases import STATIC
 from harness.core.configuration import FILE_NAME, load_configuration
 from harness.core.device import Device
 from harness.core.environment import describe_environment
-from harness.core.errors import HarnessError
+from harness.core.errors import HarnessError, InvalidValueError
+from harness.core.metrics import POWER_CHANNEL
 from harness.core.notes import note
+from harness.core.profiles import Profile
 from harness.devices.registry import open_device
 from harness.measure.fingerprint import fingerprints
-from harness.measure.own_loop import OwnLoop
-from harness.measure.own_training import OwnTraining, is_main_process, measured_training
+from harness.measure.own_loop import FurtherLoop, OwnLoop
+from harness.measure.own_training import OwnTraining, further_process, measured_training
+from harness.store.conditions import is_disqualified
 from harness.store.results import ResultsStore
+
+_blocks: Dict[int, str] = {}
+"""The workload of the block that runs in a process, by the process: a forked child has its parent's."""
 
 
 @contextlib.contextmanager
@@ -68,10 +75,14 @@ def measuring(
         CannotRunError: the device cannot be measured here.
         ControlError: a device to hold is in use, or its mode cannot be set.
         StoreError: the results file cannot be written.
-        InvalidValueError: an argument is of the wrong kind.
+        InvalidValueError: an argument is of the wrong kind, or another block of this process has not ended.
     """
-    if not is_main_process():
-        yield OwnLoop()
+    further = further_process()
+    if further is not None:
+        unmeasured = FurtherLoop(further.reason)
+        yield unmeasured
+        if not further.is_certain:
+            unmeasured.say_once()
         return
     identity = fingerprints(model, data)
     training = OwnTraining(workload, batch_size, identity, hold, power_mode, clocks, simulated_workload, model)
@@ -84,7 +95,7 @@ def measuring(
     loop: Optional[OwnLoop] = None
     is_failing = True
     try:
-        with measured_training(training, opened, configuration, directory) as loop:
+        with _only_block(workload), measured_training(training, opened, configuration, directory) as loop:
             yield loop
         is_failing = False
     finally:
@@ -92,18 +103,43 @@ def measuring(
             _keep(loop, results, is_failing)
 
 
+@contextlib.contextmanager
+def _only_block(workload: str) -> Iterator[None]:
+    """Refuse a second block while one runs: each would have the time and energy of both."""
+    process = os.getpid()
+    if process in _blocks:
+        what = f"this process is measuring {_blocks[process]!r} already, and a block takes no other in it"
+        raise InvalidValueError(what, "end that block first")
+    _blocks[process] = workload
+    try:
+        yield
+    finally:
+        _blocks.pop(process, None)
+
+
 def _keep(loop: OwnLoop, results: Union[str, Path, None], is_failing: bool) -> None:
-    """Store the profile; an error of that does not replace one that ends the block."""
-    if loop.profile is None:
-        if not is_failing:
-            note("no minibatch was measured: call step() after each one")
-        return
-    if results is None:
+    """Store the profile, and note its doubts; an error of that does not replace one that ends the block."""
+    profile = loop.profile
+    if not is_failing:
+        _note_doubts(profile)
+    if profile is None or results is None:
         return
     try:
         with ResultsStore(results) as store:
-            store.add(loop.profile, describe_environment(), uuid.uuid4().hex)
+            store.add(profile, describe_environment(), uuid.uuid4().hex)
     except HarnessError as error:
         if not is_failing:
             raise
         note(f"the profile is not stored: {error}")
+
+
+def _note_doubts(profile: Optional[Profile]) -> None:
+    """Note what a script that prints figures would not show: what is missing of them, and their flags."""
+    if profile is None:
+        note("no minibatch was measured: call step() after each one")
+        return
+    if POWER_CHANNEL not in profile.telemetry.series:
+        note(f"power and energy are missing: {profile.conditions['power_definition']}")
+    if profile.flags:
+        left_out = "; compare and baseline leave it out" if is_disqualified(profile.flags) else ""
+        note(f"the profile of {profile.case.workload!r} is flagged{left_out}: {'; '.join(profile.flags)}")

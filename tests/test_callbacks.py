@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 from harness.core.errors import InvalidValueError, StoreError
+from harness.core.notes import NoteWarning
 from harness.measure.own_loop import OwnLoop, StepFigures
 from harness.store.results import ResultsStore
 
@@ -22,7 +23,11 @@ torch = pytest.importorskip("torch")
 from jetwatt.callbacks import power_log  # noqa: E402 (loads torch's users)
 from jetwatt.callbacks.power_log import PowerLog, named  # noqa: E402
 
-pytestmark = [pytest.mark.training, pytest.mark.one_python]
+pytestmark = [
+    pytest.mark.training,
+    pytest.mark.one_python,
+    pytest.mark.filterwarnings("ignore::harness.core.notes.NoteWarning"),  # of doubts that this machine decides
+]
 
 PROJECT = Path(__file__).resolve().parents[1]
 
@@ -205,6 +210,26 @@ def test_a_training_whose_end_no_hook_tells_is_kept_at_the_next_begin_and_flagge
     log.end()
     assert ends() == ["UnreportedError", None]
     assert [any(flag.startswith("ended-early") for flag in profile.flags) for profile in stored()] == [True, False]
+
+
+def test_a_training_whose_end_no_hook_tells_is_kept_when_another_callback_begins():
+    first, second = (PowerLog("sim:orin-agx", **REHEARSAL) for _ in range(2))
+    first.begin(16)
+    first.step()
+    second.begin(16)
+    second.step()
+    first.step()  # of a training that goes on after one in it: measured no more
+    second.end()
+    first.end()
+    assert ends() == ["UnreportedError", None]
+    assert [len(profile.minibatches) for profile in stored()] == [1, 1]
+
+
+def test_a_process_that_a_variable_calls_another_rank_says_so(monkeypatch):
+    monkeypatch.setenv("RANK", "2")
+    log = PowerLog("sim:orin-agx", **REHEARSAL)
+    with pytest.warns(NoteWarning, match="RANK=2"):
+        log.begin(16)
 
 
 def test_a_training_whose_end_no_hook_tells_is_kept_at_the_end_of_the_program_and_flagged():

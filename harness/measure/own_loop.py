@@ -22,6 +22,7 @@ import numpy as np
 from harness.core import metrics
 from harness.core.cases import Case
 from harness.core.errors import InvalidValueError
+from harness.core.notes import note
 from harness.core.profiles import CLEAN, FIRST, SETTLING, Minibatch, Minibatches, Profile, Series
 from harness.core.units import ms_to_s, mwh_to_j, s_to_ms
 from harness.measure.kernel_clock import (
@@ -51,14 +52,16 @@ class StepFigures(NamedTuple):
 
 
 class OwnLoop:
-    """What the loop calls. This one measures nothing: it is that of a training's further processes."""
+    """What the loop calls; this one measures nothing."""
 
     def __init__(self) -> None:
-        self.profile: Optional[Profile] = None  # after the block; None in a further process of the same training
+        self._profile: Optional[Profile] = None
         self.minibatches = 0  # reported so far
 
-    def __repr__(self) -> str:
-        return "<loop of a further process of its training, which measures nothing>"
+    @property
+    def profile(self) -> Optional[Profile]:
+        """The profile, after the block; None without a minibatch, and in a further process of the same training."""
+        return self._profile
 
     def step(self, samples: Optional[int] = None) -> None:
         """Report that a minibatch has ended; `samples` are those in it, by default the block's `batch_size`."""
@@ -90,12 +93,36 @@ class OwnLoop:
         return None
 
 
+class FurtherLoop(OwnLoop):
+    """The loop of a further process of its training, which measures nothing, and says so once."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__()
+        self._reason = reason
+        self._has_said = False
+
+    def __repr__(self) -> str:
+        return "<loop of a further process of its training, which measures nothing>"
+
+    @property
+    def profile(self) -> Optional[Profile]:
+        self.say_once()
+        return None
+
+    def say_once(self) -> None:
+        """Note that there is no profile here, and why."""
+        if not self._has_said:
+            self._has_said = True
+            note(f"only the first process of a training is measured, and this is another one: {self._reason}")
+
+
 class CountedLoop(OwnLoop):
     """A loop whose steps count, in the process that began it; a forked worker's copy does nothing."""
 
     def __init__(self) -> None:
         super().__init__()
         self._owner = os.getpid()
+        self.has_ended = False  # the block
 
     @property
     def is_owner(self) -> bool:
@@ -109,6 +136,9 @@ class CountedLoop(OwnLoop):
     def step(self, samples: Optional[int] = None) -> None:
         if not self.is_owner:
             return
+        if self.has_ended:
+            hint = "call it in the block; what trains later needs a block of its own"
+            raise InvalidValueError("step() was called after the end of its `measuring` block", hint)
         if samples is not None and not samples >= 1:
             raise InvalidValueError(f"samples must be at least 1, got {samples}")
         self._count(samples)

@@ -70,15 +70,27 @@ class OwnTraining(NamedTuple):
         return Case(device.name, self.workload, mode, None, None, self.batch_size, settings)
 
 
-def is_main_process() -> bool:
-    """Whether this process measures its training: no DataLoader worker, and the first of a distributed training."""
+class FurtherProcess(NamedTuple):
+    """A process that does not measure its training, because another one does."""
+
+    reason: str
+    is_certain: bool  # else it is by a variable of the environment, which something else may have set
+
+
+def further_process() -> Optional[FurtherProcess]:
+    """What this process is if it is a DataLoader worker, or not the first of a distributed training; else None."""
     torch = sys.modules.get("torch")
     distributed = getattr(torch, "distributed", None)
     if distributed is not None and distributed.is_available() and distributed.is_initialized():
-        return bool(distributed.get_rank() == 0)
+        rank = distributed.get_rank()
+        return FurtherProcess(f"its rank is {rank}", is_certain=True) if rank else None
     if multiprocessing.current_process().daemon:  # as workers of a DataLoader or a pool are
-        return False
-    return all(os.environ.get(name, "0") in ("", "0") for name in RANKS)
+        return FurtherProcess("it is a worker", is_certain=True)
+    for name in RANKS:
+        value = os.environ.get(name, "0")
+        if value not in ("", "0"):
+            return FurtherProcess(f"{name}={value} in its environment", is_certain=False)
+    return None
 
 
 @contextlib.contextmanager
@@ -135,7 +147,10 @@ def _profile_kept(loop: ProfiledLoop) -> Iterator[None]:
         with contextlib.suppress(HarnessError):  # the error of the user's own is what they must see
             loop.close(type(error).__name__)
         raise
-    loop.close(None)
+    else:
+        loop.close(None)
+    finally:
+        loop.has_ended = True
 
 
 class ProfiledLoop(CountedLoop):
@@ -165,7 +180,7 @@ class DeviceLoop(ProfiledLoop, MeasuredLoop):
             **marks(self._training, ended_by),
         }
         profile = self.profile_of(self._case, conditions)
-        self.profile = None if profile is None else attribute(profile, self._device)
+        self._profile = None if profile is None else attribute(profile, self._device)
 
 
 def marks(training: OwnTraining, ended_by: Optional[str]) -> Dict[str, Any]:
@@ -237,7 +252,7 @@ class RehearsedLoop(ProfiledLoop):
         aggregates = metrics.summarise(minibatches, telemetry, self._training.batch_size)
         started_at = simulated.started_at
         profile = Profile(case, simulated.provenance, conditions, minibatches, telemetry, aggregates, [], started_at)
-        self.profile = dataclasses.replace(profile, flags=find_flags(profile))
+        self._profile = dataclasses.replace(profile, flags=find_flags(profile))
 
     def figures(self, since: int = 0) -> Optional[StepFigures]:
         if not self.minibatches:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import os
 from pathlib import Path
-from typing import Any, Callable, Dict, Optional, Union
+from typing import Any, Callable, ClassVar, Dict, Optional, Union
 
 from harness.core.errors import InvalidValueError
 from harness.core.profiles import Profile
-from harness.measure.own_loop import OwnLoop, StepFigures
-from harness.measure.own_training import is_main_process
+from harness.measure.own_loop import FurtherLoop, OwnLoop, StepFigures
+from harness.measure.own_training import further_process
 from harness.store.results import ResultsStore
 from jetwatt.training_block import measuring
 from predictors.choose.job import Job
@@ -35,6 +36,9 @@ class PowerLog:
         report: receives the lines of the search.
     """
 
+    _begun: ClassVar[Optional[PowerLog]] = None
+    """The one that measures: only one training runs at a time, and libraries tell of no end by an error."""
+
     def __init__(
         self,
         device: str = "host",
@@ -55,6 +59,7 @@ class PowerLog:
         self.batch_size, self.simulated_workload, self.report = batch_size, simulated_workload, report
         self.profile: Optional[Profile] = None  # after training
         self._loop: Optional[OwnLoop] = None
+        self._process = 0  # that has begun a training
         self._tuner: Optional[OnlineTuner] = None
         self._training = contextlib.ExitStack()  # what ends with the training
         self._block = contextlib.ExitStack()  # what ends when the search does
@@ -65,9 +70,13 @@ class PowerLog:
         samples = self.batch_size or batch_size
         if samples is None:
             raise InvalidValueError(UNKNOWN_BATCH, "give the callback batch_size=")
-        self._end_unreported()  # a training before this one
-        if not is_main_process():  # the device is held once for all ranks
+        further = further_process()
+        if further is not None:  # the device is held once for all ranks
+            if not further.is_certain:
+                FurtherLoop(further.reason).say_once()
             return
+        if PowerLog._begun is not None:  # a training before this one
+            PowerLog._begun._end_unreported()
         self._options: Dict[str, Any] = {
             "workload": self.workload,
             "batch_size": samples,
@@ -75,6 +84,7 @@ class PowerLog:
             "data": data if hasattr(getattr(data, "dataset", data), "__len__") else None,
             "simulated_workload": self.simulated_workload,
         }
+        PowerLog._begun, self._process = self, os.getpid()
         atexit.register(self._end_unreported)
         try:
             self._begin_to_measure(samples)
@@ -147,6 +157,8 @@ class PowerLog:
     def end(self, error: Optional[BaseException] = None) -> None:
         """Training has ended: make and store the profile, and restore a device that is held. Idempotent."""
         atexit.unregister(self._end_unreported)
+        if PowerLog._begun is self:
+            PowerLog._begun = None
         loop, self._loop, self._tuner = self._loop, None, None
         blocks, self._block = self._block, contextlib.ExitStack()
         training, self._training = self._training, contextlib.ExitStack()
@@ -160,7 +172,8 @@ class PowerLog:
 
     def _end_unreported(self) -> None:
         """End a training whose end no hook told: libraries call none when an error ends it."""
-        self.end(UnreportedError())
+        if self._process == os.getpid():  # and no fork of it, which leaves all to its parent
+            self.end(UnreportedError())
 
 
 class UnreportedError(Exception):

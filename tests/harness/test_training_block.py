@@ -10,7 +10,9 @@ import signal
 import subprocess
 import sys
 import time
+import warnings
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -26,6 +28,9 @@ from harness.store.results import ResultsStore
 from tests.harness.board.kernel_trees import policy
 
 PROJECT = Path(__file__).resolve().parents[2]
+
+pytestmark = pytest.mark.filterwarnings("ignore::harness.core.notes.NoteWarning")
+"""Of doubts about figures that the machine of the tests decides."""
 
 
 @pytest.fixture(autouse=True)
@@ -43,10 +48,14 @@ def train(run, minibatches=45, step_s=0.0005):
         run.step()
 
 
-def measured(minibatches=45, device="host", **options):
+def loop_of(minibatches=45, device="host", **options):
     with jetwatt.measuring(device, **{"workload": "my-run", "batch_size": 16, **options}) as run:
         train(run, minibatches)
-    return run.profile
+    return run
+
+
+def measured(minibatches=45, device="host", **options):
+    return loop_of(minibatches, device, **options).profile
 
 
 def stored(path):
@@ -112,6 +121,64 @@ def test_a_block_without_a_step_says_so_and_has_no_profile():
     assert {note.filename for note in notes} == {__file__}
     assert (run.profile, repr(run)) == (None, "<loop without a profile yet: minibatches reported: 0>")
     assert stored("r.sqlite") == []
+
+
+def nested(before=lambda: None):
+    """A block in a block."""
+    with jetwatt.measuring("host", workload="outer", batch_size=16) as run:
+        train(run, 5)
+        before()
+        with jetwatt.measuring("sim:orin-agx", workload="lenet-mnist", batch_size=16):
+            pytest.fail("the inner block ran")
+
+
+def test_a_block_in_a_block_is_refused_and_the_next_one_is_not():
+    with pytest.raises(InvalidValueError, match="measuring 'outer' already"):
+        nested()
+    assert measured(minibatches=2) is not None
+    with pytest.raises(ValueError, match="of the user"), jetwatt.measuring("host", workload="a", batch_size=1):
+        raise ValueError("of the user")
+    assert measured(minibatches=2) is not None
+
+
+def test_a_forked_child_may_measure_a_training_of_its_own_in_a_block_of_its_parent():
+    with jetwatt.measuring("host", workload="my-run", batch_size=16) as run:
+        child = os.fork()
+        if not child:
+            try:
+                os._exit(0 if measured(minibatches=2) is not None else 1)
+            finally:
+                os._exit(2)
+        assert os.waitpid(child, 0)[1] == 0
+        train(run, 3)
+    assert len(run.profile.minibatches) == 3
+
+
+@pytest.mark.parametrize("device", ["host", "sim:orin-agx"])
+def test_a_step_after_the_end_of_its_block_is_refused(device):
+    with jetwatt.measuring(device, workload="lenet-mnist", batch_size=16) as run:
+        train(run, 3)
+    with pytest.raises(InvalidValueError, match="after the end"):
+        run.step()
+    assert len(run.profile.minibatches) == run.minibatches == 3
+
+
+def notes_of(**options):
+    """What a measured training notes, as one text."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        measured(**options)
+    assert {each.filename for each in caught} <= {__file__}
+    return "\n".join(str(each.message) for each in caught)
+
+
+def test_flags_and_missing_power_are_noted_at_the_end(tree):
+    tree.write({"proc/stat": "cpu  0 0 0 0 0 0 0 0 0 0\n"})
+    without_sensors = notes_of(device=HostDevice(Configuration(), tree.path), minibatches=3)
+    assert "power and energy are missing: no power sensor" in without_sensors
+    assert "few-minibatches: 2 of at least 40" in without_sensors
+    rehearsed = notes_of(device="sim:orin-agx", workload="lenet-mnist", minibatches=400)
+    assert "missing" not in rehearsed
 
 
 def failing(error, before=lambda: None):
@@ -217,8 +284,23 @@ def test_torch_is_not_loaded():
 def test_another_rank_of_the_training_does_not_measure(variables, monkeypatch):
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
-    assert measured(results="r.sqlite") is None
+    with pytest.warns(NoteWarning, match=f"{min(variables)}|{max(variables)}") as notes:
+        run = loop_of(results="r.sqlite")
+    assert [note.filename for note in notes] == [__file__]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # it has said so
+        assert run.profile is None
     assert not Path("r.sqlite").exists()
+
+
+def test_a_rank_of_a_process_group_says_why_it_has_no_profile_when_it_is_asked(monkeypatch):
+    distributed = SimpleNamespace(is_available=lambda: True, is_initialized=lambda: True, get_rank=lambda: 3)
+    monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(distributed=distributed))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        run = loop_of()
+    with pytest.warns(NoteWarning, match="its rank is 3"):
+        assert run.profile is None
 
 
 def test_the_first_rank_measures_and_the_others_are_no_disturbance(monkeypatch):

@@ -11,9 +11,10 @@ import numpy as np
 import pytest
 
 from harness.core.errors import InvalidValueError
+from harness.core.notes import NoteWarning
 from harness.core.profiles import CLEAN, FIRST, SETTLING, Series
 from harness.measure import kernel_clock, own_loop
-from harness.measure.own_loop import MeasuredLoop, OwnLoop, figures_of
+from harness.measure.own_loop import FurtherLoop, MeasuredLoop, figures_of
 
 
 class Now:
@@ -155,11 +156,13 @@ def test_a_forked_worker_does_not_count(now):
 
 
 def test_the_loop_of_a_further_process_does_nothing_and_lets_everything_pass():
-    loop = OwnLoop()
+    loop = FurtherLoop("RANK=1")
     assert list(loop.fetch([1, 2])) == [1, 2]
     with loop.fetching(), loop.paused():
         loop.step()
-    assert (loop.minibatches, loop.profile, loop.figures()) == (0, None, None)
+    assert (loop.minibatches, loop.figures()) == (0, None)
+    with pytest.warns(NoteWarning, match="RANK=1"):
+        assert loop.profile is None
 
 
 class StandInGpu:
