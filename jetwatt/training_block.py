@@ -121,7 +121,7 @@ def _keep(loop: OwnLoop, results: Union[str, Path, None], is_failing: bool) -> N
     """Store the profile, and note its doubts; an error of that does not replace one that ends the block."""
     profile = loop.profile
     if not is_failing:
-        _note_doubts(profile)
+        _note_doubts(profile, loop.minibatches)
     if profile is None or results is None:
         return
     try:
@@ -133,8 +133,11 @@ def _keep(loop: OwnLoop, results: Union[str, Path, None], is_failing: bool) -> N
         note(f"the profile is not stored: {error}")
 
 
-def _note_doubts(profile: Optional[Profile]) -> None:
+def _note_doubts(profile: Optional[Profile], steps: int) -> None:
     """Note what a script that prints figures would not show: what is missing of them, and their flags."""
+    if profile is None and steps:
+        note(f"no minibatch was measured: the GPU had computed none of {steps} when the block ended")
+        return
     if profile is None:
         note("no minibatch was measured: call step() after each one")
         return

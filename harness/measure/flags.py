@@ -268,6 +268,9 @@ def _own_loop(
             f"unsynchronised: in {share:.0%} of the minibatches the loop went on before the GPU had computed them; "
             "their ends are those of the GPU's kernels"
         )
+    dropped = conditions.get("dropped_minibatches")
+    if dropped:
+        yield f"dropped-minibatches: the GPU had not computed the last {dropped} by the end; they are left out"
     untimed = conditions.get("untimed_gpus")
     if untimed:
         names = ", ".join(f"cuda:{gpu}" for gpu in untimed)

@@ -59,17 +59,23 @@ def gpu_in_use() -> Optional[Any]:
     return torch if is_initialized is not None and is_initialized() else None
 
 
-def gpus_of(torch: Any, model: Any, memory_bytes: Callable[[int], int]) -> List[int]:
-    """The GPUs on which a training may compute, the likeliest first: those of its model, else those with memory.
+def allocations(torch: Any, gpu: int) -> int:
+    """How often torch has allocated memory on a GPU so far, which computing does all the time."""
+    count: int = torch.cuda.memory_stats(gpu).get("allocation.all.allocated", 0)
+    return count
 
-    `memory_bytes` tells the memory of a GPU that torch uses, now or at its peak.
+
+def gpus_of(torch: Any, model: Any, is_used: Callable[[int], bool]) -> List[int]:
+    """The GPUs on which a training may compute, the likeliest first: those of its model, else those that are used.
+
+    `is_used` may raise RuntimeError, as torch does if the allocator is the user's own; then it is the current one.
     """
     current = int(torch.cuda.current_device())
     parameters = model.parameters() if hasattr(model, "parameters") else ()
     gpus = {each.device.index for each in parameters if each.device.type == "cuda"}
     if not gpus:
         try:
-            gpus = {gpu for gpu in range(torch.cuda.device_count()) if memory_bytes(gpu) > 0}
+            gpus = set(filter(is_used, range(torch.cuda.device_count())))
         except RuntimeError:  # an allocator of the user's own does not count
             return [current]
     return sorted(gpus, key=lambda gpu: (gpu != current, gpu))

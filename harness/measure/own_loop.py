@@ -31,6 +31,7 @@ from harness.measure.kernel_clock import (
     KernelClock,
     LoopStep,
     QueuedEvent,
+    allocations,
     gpu_in_use,
     gpus_of,
 )
@@ -163,6 +164,7 @@ class MeasuredLoop(CountedLoop):
         self._settling_ends: Optional[int] = None  # number of the first minibatch that counts
         self._epoch = 0
         self._clock: Optional[KernelClock] = None
+        self._allocations = _allocations_so_far()
         self._look_for_gpu()
         self._restart()
 
@@ -253,7 +255,7 @@ class MeasuredLoop(CountedLoop):
         torch = gpu_in_use()
         if torch is None:
             return
-        gpus = gpus_of(torch, self._model, torch.cuda.memory_allocated)
+        gpus = gpus_of(torch, self._model, lambda gpu: torch.cuda.memory_allocated(gpu) > 0)
         if gpus:
             self._clock = KernelClock(torch, gpus[0])
 
@@ -284,7 +286,10 @@ class MeasuredLoop(CountedLoop):
         is_clean = minibatches.columns["phase"] == CLEAN
         samples = np.frombuffer(self._samples, "q")[: len(minibatches)]
         batch_size = float(np.mean(samples[is_clean] if is_clean.any() else samples))
+        dropped = self.minibatches - len(minibatches)
         own = {**conditions, **self._lags(minibatches), **self._further_gpus()}
+        if dropped:
+            own["dropped_minibatches"] = dropped
         return self._recorder.profile(case, own, minibatches, batch_size)
 
     @property
@@ -319,7 +324,8 @@ class MeasuredLoop(CountedLoop):
         torch = gpu_in_use()
         if torch is None or self._clock is None:
             return {}
-        gpus = gpus_of(torch, self._model, torch.cuda.max_memory_allocated)
+        before = self._allocations  # another part of the program may have used them, and may have memory there
+        gpus = gpus_of(torch, self._model, lambda gpu: allocations(torch, gpu) != before.get(gpu, 0))
         further = [gpu for gpu in gpus if gpu != self._clock.gpu]
         return {"untimed_gpus": further} if further else {}
 
@@ -327,6 +333,17 @@ class MeasuredLoop(CountedLoop):
         self._recorder.sampler.poll()
         power = self._recorder.sampler.series(metrics.POWER_CHANNEL)
         return figures_of(self._rows(since), power)
+
+
+def _allocations_so_far() -> Dict[int, int]:
+    """Those of each GPU; empty as long as torch uses none."""
+    torch = gpu_in_use()
+    if torch is None:
+        return {}
+    try:
+        return {gpu: allocations(torch, gpu) for gpu in range(torch.cuda.device_count())}
+    except RuntimeError:  # an allocator of the user's own does not count
+        return {}
 
 
 def figures_of(minibatches: Minibatches, power: Optional[Series]) -> Optional[StepFigures]:

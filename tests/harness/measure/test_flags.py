@@ -174,6 +174,30 @@ def test_an_idle_device_that_others_use_or_that_trained_before_is_named():
     assert list(flags(telemetry=Telemetry(1.0), **{**idle, "logging": "the power sensor alone, every 1 s"})) == []
 
 
+OWN_LOOP = ("few-minibatches", "ended-early", "unsynchronised", "dropped-minibatches", "untimed-gpus")
+
+
+@pytest.mark.parametrize(
+    ("conditions", "figures", "kind", "words"),
+    [
+        ({}, {"clean_minibatches": 2.0}, "few-minibatches", "2 of at least 40"),
+        ({}, {"power_samples": 2.0}, "few-minibatches", "2 power samples"),
+        ({"ended_by": "ValueError"}, {}, "ended-early", "ValueError"),
+        ({"unsynchronised_share": 0.12}, {}, "unsynchronised", "12%"),
+        ({"unsynchronised_share": 0.1}, {}, None, ""),
+        ({"dropped_minibatches": 3}, {}, "dropped-minibatches", "last 3"),
+        ({"untimed_gpus": [1, 3]}, {}, "untimed-gpus", "cuda:1, cuda:3"),
+        ({}, {}, None, ""),
+    ],
+)
+def test_a_loop_of_the_users_own_is_flagged_for_what_it_lacks(conditions, figures, kind, words):
+    enough = {"clean_minibatches": 40.0, "power_samples": 3.0}
+    flagged = flags(telemetry=POWER, figures={**enough, **figures}, trained_by="caller", **conditions)
+    assert [each for each in flagged if each in OWN_LOOP] == ([kind] if kind else [])
+    assert words in flagged.get(kind, "")
+    assert not set(OWN_LOOP) & set(flags(telemetry=POWER, figures=figures, **conditions))  # of the suite's own loop
+
+
 def idle_flags(values, **record):
     case = dataclasses.replace(CASE, workload="idle", task="idle", settings=CaseSettings(minibatches=None, idle_s=60.0))
     conditions = {"logging": "off", "clean_process": True}

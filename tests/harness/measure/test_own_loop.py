@@ -171,6 +171,7 @@ class StandInGpu:
     def __init__(self, now):
         self.now, self.queues = now, [now.s, now.s]
         self.memory_bytes, self.current = [1, 0], 0
+        self.allocations = [7, 7]  # by an earlier part of the program
         gpu = self
 
         class Event:
@@ -195,7 +196,7 @@ class StandInGpu:
             current_stream=lambda index: index,
             device_count=lambda: len(self.queues),
             memory_allocated=lambda index: self.memory_bytes[index],
-            max_memory_allocated=lambda index: self.memory_bytes[index],
+            memory_stats=lambda index: {"allocation.all.allocated": self.allocations[index]},
         )
 
     @property
@@ -204,6 +205,7 @@ class StandInGpu:
 
     def launch(self, seconds, index=0):
         self.queues[index] = max(self.now.s, self.queues[index]) + seconds
+        self.allocations[index] += 1
 
     def wait(self):
         self.now.s = max(self.now.s, self.free_s)
@@ -274,24 +276,28 @@ def model_on(*places):
 
 
 @pytest.mark.parametrize(
-    ("model", "memory_bytes", "timed", "untimed"),
+    ("model", "memory_bytes", "computes_on", "timed", "untimed"),
     [
-        (model_on(1, 1), [5, 5], 1, None),
-        (model_on(1), [5, 0], 1, None),
-        (model_on("cpu", 0, 1), [5, 5], 0, [1]),
-        (None, [0, 5], 1, None),
-        ("version 1", [0, 5], 1, None),
-        (None, [5, 5], 0, [1]),
-        (model_on("cpu"), [0, 0], None, None),
+        (model_on(1, 1), [5, 5], [1], 1, None),
+        (model_on(1), [5, 0], [1], 1, None),
+        (model_on("cpu", 0, 1), [5, 5], [0, 1], 0, [1]),
+        (None, [0, 5], [1], 1, None),
+        ("version 1", [0, 5], [1], 1, None),
+        (None, [5, 5], [0, 1], 0, [1]),
+        pytest.param(None, [5, 5], [0], 0, None, id="a network that another part of the program left on the second"),
+        (model_on("cpu"), [0, 0], [], None, None),
     ],
 )
-def test_the_gpu_of_the_model_times_its_minibatches_or_the_one_in_use(gpu, now, model, memory_bytes, timed, untimed):
+def test_the_gpu_of_the_model_times_its_minibatches_or_the_one_in_use(
+    gpu, now, model, memory_bytes, computes_on, timed, untimed
+):
     gpu.memory_bytes = memory_bytes
     recorder = StandInRecorder(now)
     loop = MeasuredLoop(recorder, 4, model)
     for _ in range(10):
         now.wait(0.01)
-        gpu.launch(0.1, timed or 0)
+        for index in computes_on:
+            gpu.launch(0.1, index)
         loop.step()
     finished(loop)
     assert (loop.gpu, recorder.memory.gpu) == (timed, timed)
@@ -326,7 +332,8 @@ def test_figures_of_the_last_minibatches_are_those_of_a_profile(now):
 
 
 def test_kernels_that_never_end_are_waited_for_up_to_a_deadline_and_what_ended_is_kept(gpu, now):
-    loop = MeasuredLoop(StandInRecorder(now), 4)
+    recorder = StandInRecorder(now)
+    loop = MeasuredLoop(recorder, 4)
     for seconds in (0.1, 0.1, math.inf, 0.1):
         now.wait(0.01)
         gpu.launch(seconds)
@@ -334,6 +341,7 @@ def test_kernels_that_never_end_are_waited_for_up_to_a_deadline_and_what_ended_i
     began_s = now.s
     assert len(finished(loop)) == 2
     assert now.s - began_s == pytest.approx(kernel_clock.LAST_KERNELS_S, abs=0.01)
+    assert recorder.conditions["dropped_minibatches"] == 2
 
 
 def test_after_an_error_kernels_are_not_waited_for(gpu, now):
