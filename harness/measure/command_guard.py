@@ -1,15 +1,18 @@
 """A program beside the run that starts a command, and ends it with all its processes if the run ends first.
 
 It uses the standard library alone and is started by its path, so that the command's environment is the user's. It is
-the command's parent, and adopts the processes that the command leaves behind, which it kills after the command's end:
+two processes. The guard is the parent of the command, and adopts the processes that it leaves behind, which it kills
+after the command's end. If the guard itself is killed, the kernel kills the command, and the keeper, its parent, adopts
+and kills what that had started. If the keeper is killed, the guard ends all. Only both at once would leave something.
+
+    run --- keeper --- guard --- command --- its processes
 
     guard  {"pid": 812}              the command waits, and its sensors can be opened
     run    0                         it begins
     run    2                         a signal to hand on: SIGINT
     guard  {"start_s": ..., ...}     how it ended
 
-The end of the run closes the socket between the two, whatever ended it. If this program is killed, the kernel kills the
-command; what that had started goes on.
+The end of the run closes the socket between the two, whatever ended it.
 """
 
 from __future__ import annotations
@@ -24,10 +27,12 @@ import signal
 import socket
 import sys
 import time
-from typing import Any, Dict, List, Optional, Set
+from typing import Any, Callable, Dict, List, Optional, Set
 
 BEGIN, END_ALL = 0, 255  # orders of the run; others are the number of a signal to hand on
 ENDING = (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM)
+KILL_GUARD = signal.SIGUSR1  # to the keeper: the guard does not answer
+LEFT = 1  # exit code of the keeper: not all could be ended
 NOT_FOUND, NOT_EXECUTABLE = 127, 126  # the exit codes of shells
 
 NO_SIGNAL = getattr(socket, "MSG_NOSIGNAL", 0)  # macOS has none; Python ignores SIGPIPE
@@ -37,17 +42,25 @@ _LEAVING_S = 0.5
 _KILLED_S = 5.0  # killed processes are gone in milliseconds, unless the kernel holds them
 
 
-def main(fd: int, words: List[str]) -> None:
-    """Run a command as the run at the other end of a socket orders."""
+def main(fd: int, words: List[str]) -> int:
+    """Run a command as the run at the other end of a socket orders; returns the exit code of the keeper."""
     control = socket.socket(fileno=fd)
     control.set_inheritable(False)
     before = {number: signal.getsignal(number) for number in ENDING}
+    for number in (*ENDING, signal.SIGCHLD):  # a terminal sends them to the command, too, which decides
+        signal.signal(number, lambda number, frame: None)
+    kept, keeps = os.pipe()
+    _prctl(_SET_CHILD_SUBREAPER, 1)
+    guard = os.fork()
+    if guard:
+        os.close(kept)
+        control.close()
+        return _keep(guard)
+    os.close(keeps)
+    _prctl(_SET_CHILD_SUBREAPER, 1)  # a fork does not inherit it
     woken, wakes = os.pipe()
     os.set_blocking(wakes, False)
     signal.set_wakeup_fd(wakes)
-    for number in (*ENDING, signal.SIGCHLD):  # a terminal sends them to the command, too, which decides
-        signal.signal(number, lambda number, frame: None)
-    _prctl(_SET_CHILD_SUBREAPER, 1)
     begun, begin = os.pipe()
     pid = os.fork()
     if pid == 0:
@@ -55,7 +68,22 @@ def main(fd: int, words: List[str]) -> None:
         _become(words, before, begun)
     os.close(begun)
     control.sendall(json.dumps({"pid": pid}).encode() + b"\n")
-    _Guard(control, pid, begin, woken).watch()
+    _Guard(control, pid, begin, woken, kept).watch()
+    return 0
+
+
+def _keep(guard: int) -> int:
+    """Wait for the end of the guard, and end what it leaves if it was killed."""
+    signal.signal(KILL_GUARD, lambda number, frame: os.kill(guard, signal.SIGKILL))
+    os.waitpid(guard, 0)
+    end_descendants(_reap_all)
+    return LEFT if _descendants(os.getpid()) else 0
+
+
+def _reap_all() -> None:
+    with contextlib.suppress(ChildProcessError):
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass
 
 
 def _become(words: List[str], before: Dict[signal.Signals, Any], begun: int) -> None:
@@ -77,8 +105,9 @@ def _become(words: List[str], before: Dict[signal.Signals, Any], begun: int) -> 
 
 
 class _Guard:
-    def __init__(self, control: socket.socket, pid: int, begin: int, woken: int) -> None:
+    def __init__(self, control: socket.socket, pid: int, begin: int, woken: int, kept: int) -> None:
         self._control, self._pid, self._begin, self._woken = control, pid, begin, woken
+        self._kept = kept  # whose other end is the keeper's
         self._start_s = time.monotonic()
         self._own_peak_kib = _own_peak_kib()  # a forked process has this peak, too, until it has more
         self._ended: Optional[Dict[str, Any]] = None
@@ -87,10 +116,12 @@ class _Guard:
     def watch(self) -> None:
         while self._ended is None and not self._is_stuck:
             control = self._control.fileno()
-            ready, _, _ = select.select([control, self._woken], [], [])
+            ready, _, _ = select.select([control, self._woken, self._kept], [], [])
             if self._woken in ready:
                 os.read(self._woken, 512)
             self._reap()
+            if self._kept in ready:  # the keeper was killed
+                self._follow(END_ALL)
             if control in ready and self._ended is None:
                 orders = self._control.recv(64)
                 for order in orders or [END_ALL]:
@@ -140,20 +171,27 @@ class _Guard:
             self._reap()
 
     def _end_all(self) -> int:
-        """Kill the command and all that descends from it, also what was started meanwhile; returns how many."""
-        killed: Set[int] = set()
-        deadline_s = time.monotonic() + _KILLED_S
-        while time.monotonic() < deadline_s:
-            alive = _descendants(os.getpid())
-            for pid in alive:
-                with contextlib.suppress(ProcessLookupError):  # it has ended
-                    os.kill(pid, signal.SIGKILL)
-            killed.update(alive)
-            self._reap()
-            if not alive:
-                break
-            time.sleep(0.002)
-        return len(killed)
+        return end_descendants(self._reap)
+
+
+def end_descendants(reap: Callable[[], None]) -> int:
+    """Kill all that descends from this process, also what was started meanwhile; returns how many.
+
+    `reap` takes the ends of those that have ended.
+    """
+    killed: Set[int] = set()
+    deadline_s = time.monotonic() + _KILLED_S
+    while time.monotonic() < deadline_s:
+        alive = _descendants(os.getpid())
+        for pid in alive:
+            with contextlib.suppress(ProcessLookupError):  # it has ended
+                os.kill(pid, signal.SIGKILL)
+        killed.update(alive)
+        reap()
+        if not alive:
+            break
+        time.sleep(0.002)
+    return len(killed)
 
 
 def _own_peak_kib() -> int:
@@ -190,4 +228,4 @@ def _prctl(option: int, value: int) -> None:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), sys.argv[2:])
+    sys.exit(main(int(sys.argv[1]), sys.argv[2:]))

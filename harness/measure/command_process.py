@@ -25,7 +25,7 @@ from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Se
 
 from harness.core.errors import CannotRunError, ProcessEndedError
 from harness.measure import command_guard
-from harness.measure.command_guard import BEGIN, END_ALL, NO_SIGNAL
+from harness.measure.command_guard import BEGIN, END_ALL, KILL_GUARD, LEFT, NO_SIGNAL
 from harness.workloads.command_secrets import without_secrets
 
 LineTaken = Callable[[str, float], None]
@@ -93,13 +93,24 @@ class CommandProcess:
         """End all of it, within a bound: what the kernel holds is left behind."""
         self._order(END_ALL)
         self._control.close()
-        try:
-            self._guard.wait(_GUARD_S)
-        except subprocess.TimeoutExpired:
+        if self._waited_for() or self._waited_for(KILL_GUARD):
+            all_ended = self._guard.returncode != LEFT
+        else:
             self._guard.kill()
+            all_ended = False
+        if not all_ended:
             warnings.warn(self._held(), stacklevel=2)
         for reader in self._readers:
             reader.join(_OUTPUT_S)
+
+    def _waited_for(self, number: int = 0) -> bool:
+        """Send the keeper of the guard a signal, 0 for none; returns whether it ends within a bound."""
+        self._guard.send_signal(number)
+        try:
+            self._guard.wait(_GUARD_S)
+        except subprocess.TimeoutExpired:
+            return False
+        return True
 
     def _held(self) -> str:
         return f"{self._argv[0]} (process {self.pid}) does not end although it was killed, and is left behind"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import os
 import signal
@@ -29,6 +30,7 @@ from harness.store.conditions import comparable_conditions
 from harness.workloads.command import Command
 from harness.workloads.command_secrets import without_secrets
 from predictors.choose.device_profiler import figures_of
+from tests.harness.board import killed
 from tests.harness.board.killed import is_alive
 from tests.harness.counting_rapl import POWER_W
 
@@ -298,12 +300,23 @@ def test_a_profile_whose_command_left_processes_running_is_flagged(machine_with_
     assert any(flag.startswith("left-behind: 1 ") for flag in profile.flags)
 
 
-def test_a_run_ends_although_its_guard_does_not(monkeypatch):
-    monkeypatch.setattr(command_process, "_GUARD_S", 0.2)
-    process = CommandProcess(["sleep", "60"])
+def parent_of(pid):
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+
+
+@pytest.mark.parametrize("is_keeper_stopped", [False, True], ids=["guard", "guard and keeper"])
+def test_a_run_ends_although_its_guard_does_not(monkeypatch, is_keeper_stopped):
+    monkeypatch.setattr(command_process, "_GUARD_S", 0.3)
+    process = CommandProcess([*PYTHON, f"{LEAVES_ONE}; import time; time.sleep(60)"], lambda line, _: pids.append(line))
+    pids = []
 
     def overheats():
-        guard = int(Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()[1])
+        if not pids:
+            return
+        guard = parent_of(process.pid)
+        pids.extend([guard, process.pid])
+        if is_keeper_stopped:
+            os.kill(parent_of(guard), signal.SIGSTOP)
         os.kill(guard, signal.SIGSTOP)
         raise RuntimeError("too hot")
 
@@ -311,8 +324,13 @@ def test_a_run_ends_although_its_guard_does_not(monkeypatch):
         with process:
             process.run(overheats, tick_s=0.01)
 
-    with pytest.warns(UserWarning, match="left behind"), pytest.raises(RuntimeError, match="too hot"):
+    warned = pytest.warns(UserWarning, match="left behind") if is_keeper_stopped else contextlib.nullcontext()
+    with warned, pytest.raises(RuntimeError, match="too hot"):
         run()
+    if is_keeper_stopped:
+        for pid in reversed(pids):
+            os.kill(int(pid), signal.SIGKILL)
+    assert killed.end(pids)
 
 
 def test_a_command_that_cannot_be_started_leaves_no_file_open(monkeypatch):
