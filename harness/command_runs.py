@@ -8,12 +8,13 @@ import statistics
 import tempfile
 import uuid
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Callable, Dict, Iterator, List, NamedTuple, Sequence, Union
+from typing import TYPE_CHECKING, Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Union
 
 from harness.board.lock import run_is_ending
-from harness.core.cases import COMMAND, STATIC, Case
+from harness.core.cases import COMMAND, STATIC, Case, CaseSettings
 from harness.core.configuration import FILE_NAME, load_configuration
 from harness.core.corpus import TASKS, write_corpus
+from harness.core.device import Device
 from harness.core.environment import describe_environment
 from harness.core.errors import InvalidValueError, StoreError
 from harness.core.metrics import unit_time_ms
@@ -24,6 +25,7 @@ from harness.core.profiles import Profile
 from harness.core.terminal import Countdown, counted, format_table
 from harness.core.units import bytes_to_mib, mw_to_w, mwh_to_j
 from harness.devices.registry import open_device
+from harness.measure.command import CommandFailedError
 from harness.measure.command_device import CommandDevice, command_case
 from harness.stats.comparison import median_of_runs
 from harness.stats.estimates import CONFIDENCE, Interval
@@ -35,6 +37,9 @@ from harness.workloads.command import Command
 
 if TYPE_CHECKING:
     from harness.judge.compare import TwoSides
+
+
+HOPELESS_MODES = 3  # if a command fails in each of the first so many, it is not for the power mode
 
 
 class _Figure(NamedTuple):
@@ -84,19 +89,29 @@ class ModeRuns:
         return estimates
 
 
+class FailedMode(NamedTuple):
+    """A power mode of several in which a command failed; it is tried again when the sweep is resumed."""
+
+    power_mode: NamedMode
+    exit_code: int
+    reason: str
+
+
 class CommandRuns:
     """What a command took; printed, it is the text of `jetwatt run`.
 
     Attributes:
         name: of the command in results.
-        modes: its runs in each power mode.
+        modes: its runs in each power mode in which it did not fail.
         resumed: power modes whose profile was in the results file already.
+        failed: power modes of several in which it failed.
     """
 
-    def __init__(self, name: str, modes: List[ModeRuns], resumed: int) -> None:
+    def __init__(self, name: str, modes: List[ModeRuns], resumed: int, failed: Sequence[FailedMode] = ()) -> None:
         self.name = name
         self.modes = modes
         self.resumed = resumed
+        self.failed = list(failed)
 
     @property
     def profiles(self) -> List[Profile]:
@@ -116,10 +131,14 @@ class CommandRuns:
                 }
                 for runs in self.modes
             ],
+            "failed": [
+                {"power_mode": mode.name, "exit_code": exit_code, "reason": reason}
+                for mode, exit_code, reason in self.failed
+            ],
         }
 
     def __repr__(self) -> str:
-        if len(self.modes) == 1:
+        if len(self.modes) == 1 and not self.failed:
             return _text_of(self.name, self.modes[0])
         rows = []
         for runs in self.modes:
@@ -134,6 +153,7 @@ class CommandRuns:
                     "" if energy is None else f"{mwh_to_j(energy.value):.4g}",
                 ]
             )
+        rows += [[mode.name, f"failed: exit code {exit_code}", "", ""] for mode, exit_code, _ in self.failed]
         return format_table(["power mode", "time (s)", "mean power (W)", "energy (J)"], rows)
 
 
@@ -167,14 +187,14 @@ def _text_of(name: str, runs: ModeRuns) -> str:
 def run_command(
     command: Union[str, Sequence[str], Command],
     *,
-    device: str = "host",
+    device: Union[str, Device] = "host",
     power_mode: str = MAXN,
     clocks: str = STATIC,
     repeat: int = 1,
     resume: bool = False,
     results: Union[str, Path, None] = None,
     interval_s: float = 1.0,
-    root: Union[str, Path] = "/",
+    disturbance_cores: Optional[float] = None,
     report: Callable[[str], None] = lambda line: None,
 ) -> CommandRuns:
     """Run a command on a device as it is, and measure it from outside, as `jetwatt run` does.
@@ -188,45 +208,56 @@ def run_command(
         resume: do not run again in modes of which `results` has as many undisturbed profiles.
         results: the results file that keeps the profiles; None keeps none.
         interval_s: seconds between telemetry samples.
-        root: root of an emulated board's /sys, /proc and /etc.
-        report: takes a line of progress before each run.
+        disturbance_cores: how many cores other processes may use before a profile is flagged disturbed; None for 0.1.
+        report: takes a line of progress before each run, and of each failure in one mode of several.
 
     Raises:
-        CommandFailedError: the command ended with an exit code other than 0, which the error has.
+        CommandFailedError: the command ended with an exit code other than 0, which the error has: in its one power
+            mode, or in each of the first three of several.
         HarnessError: the device is not available, a mode cannot be set, or there is no such program.
         KeyboardInterrupt: a signal ended this; the command has ended before, and the device is restored.
     """
     if repeat < 1:
         raise InvalidValueError(f"repeat is {repeat}, expected 1 or more")
     described = command if isinstance(command, Command) else Command(command)
-    opened = CommandDevice(open_device(device, load_configuration(Path(FILE_NAME)), Path(root)), described)
+    machine = open_device(device, load_configuration(Path(FILE_NAME))) if isinstance(device, str) else device
+    opened = CommandDevice(machine, described)
     modes = _in_order(opened, _modes_of(opened, power_mode))
-    cases = [command_case(device, described, mode, clocks, interval_s) for mode in modes]
+    asked = CaseSettings(clocks=clocks, interval_s=interval_s, disturbance_cores=disturbance_cores)
+    cases = [command_case(opened.name, described, mode, asked) for mode in modes]
     for case in cases:
         opened.check(case)
     run_id = uuid.uuid4().hex
     environment = describe_environment()
     done: List[ModeRuns] = []
+    failed: List[FailedMode] = []
     resumed = 0
     with _kept_in(results) as store, opened.session():
         try:
-            countdown = Countdown(len(cases) * repeat)
-            for case in cases:
-                numbers = _numbers_in(store, opened, case)[-repeat:] if resume else []
+            kept = [_numbers_in(store, opened, case)[-repeat:] if resume else [] for case in cases]
+            countdown = Countdown(sum(repeat - len(numbers) for numbers in kept))
+            for case, numbers in zip(cases, kept):
                 profiles = [store.profile(number) for number in numbers]
                 resumed += len(profiles) == repeat
-                while len(profiles) < repeat:
-                    countdown.start_one()
-                    report(_what_runs(case, len(profiles), repeat, countdown.left()))
-                    profile = opened.profile(case)
-                    countdown.finish_one()
-                    numbers.append(store.add(profile, environment, run_id))
-                    profiles.append(profile)
-                done.append(ModeRuns(case.power_mode, profiles, numbers))
+                try:
+                    while len(profiles) < repeat:
+                        countdown.start_one()
+                        report(_what_runs(case, len(profiles), repeat, countdown.left()))
+                        profile = opened.profile(case)
+                        countdown.finish_one()
+                        numbers.append(store.add(profile, environment, run_id))
+                        profiles.append(profile)
+                except CommandFailedError as error:
+                    failed.append(FailedMode(case.power_mode, error.exit_code, error.what))
+                    if len(cases) == 1 or (not done and len(failed) == HOPELESS_MODES):
+                        raise
+                    report(f"{case.power_mode.name}: {error.what}")
+                else:
+                    done.append(ModeRuns(case.power_mode, profiles, numbers))
         except KeyboardInterrupt:
             run_is_ending()
             raise
-    return CommandRuns(described.workload, done, resumed)
+    return CommandRuns(described.workload, done, resumed, failed)
 
 
 def _what_runs(case: Case, number: int, repeat: int, left: str) -> str:

@@ -12,12 +12,13 @@ from pathlib import Path
 
 from harness.cli.options import add_by, add_include_flagged, output_file
 from harness.command_runs import CommandRuns, compare_command, run_command, write_command_table
-from harness.core.cases import CLOCKS, STATIC
-from harness.core.configuration import DEFAULT_RESULTS
+from harness.core.cases import CLOCKS, DISTURBED_CORES, STATIC
+from harness.core.configuration import DEFAULT_RESULTS, FILE_NAME, load_configuration
 from harness.core.errors import InvalidValueError
 from harness.core.files import write_output
 from harness.core.mode_texts import MAXN
 from harness.devices.board_record import root_of
+from harness.devices.registry import open_device
 from harness.judge.compare import format_result, to_plain
 from harness.measure.command import CommandFailedError
 from harness.workloads.command import Command
@@ -26,8 +27,8 @@ from harness.workloads.command import Command
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.usage = "%(prog)s [options] -- COMMAND ..."
     parser.epilog = (
-        "exit code: that of the command if it is not 0, and 128 + N if signal N ended it; else as of compare with "
-        "--compare; else 0. 130: interrupted"
+        "exit code: that of the command if it is not 0, in the first power mode in which it failed, and 128 + N if "
+        "signal N ended it; else as of compare with --compare; else 0. 130: interrupted"
     )
     add = parser.add_argument
     add("argv", nargs="+", metavar="COMMAND", help="the command with its arguments, after --")
@@ -41,6 +42,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add("--repeat", type=int, default=1, metavar="N", help="runs in each power mode; shows medians with intervals")
     add("--interval", dest="interval_s", type=float, default=1.0, metavar="S", help="between samples (default: 1)")
+    add(
+        "--disturbance",
+        dest="disturbance_cores",
+        type=float,
+        metavar="CORES",
+        help=f"how many cores others may use before a profile is flagged disturbed (default: {DISTURBED_CORES:g})",
+    )
     add("--results", type=Path, metavar="FILE", help=f"keep the profiles in a results file, such as {DEFAULT_RESULTS}")
     add("--root", type=Path, default=Path("/"), metavar="TREE", help="an emulated board's /sys, /proc and /etc")
     add(
@@ -91,20 +99,20 @@ def run(arguments: argparse.Namespace) -> int:
         try:
             done = run_command(
                 command,
-                device=arguments.device,
+                device=open_device(arguments.device, load_configuration(Path(FILE_NAME)), root_of(arguments.root)),
                 power_mode=power_mode,
                 clocks=arguments.clocks,
                 repeat=arguments.repeat,
                 resume=is_sweep,
                 results=results,
                 interval_s=arguments.interval_s,
-                root=root_of(arguments.root),
+                disturbance_cores=arguments.disturbance_cores,
                 report=_report,
             )
         except CommandFailedError as error:
             print(f"jetwatt run: {error}", file=sys.stderr)
             return error.exit_code
-        if arguments.table is not None:
+        if arguments.table is not None and done.modes:
             rows = write_command_table(results, done, arguments.table)
             unit = "the command" if arguments.minibatch_pattern is None else "its minibatches"
             left_out = len(done.modes) - rows
@@ -117,7 +125,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _report(line: str) -> None:
-    """One line before each run; while it runs, the terminal is the command's."""
+    """One line before each run, and of a failure; while it runs, the terminal is the command's."""
     if sys.stderr.isatty():
         print(f"jetwatt run: {line}", file=sys.stderr, flush=True)
 
@@ -126,12 +134,14 @@ def _told(arguments: argparse.Namespace, done: CommandRuns, results: Path) -> in
     """Print what was measured, compare it if that was asked for, and return the exit code."""
     plain = done.plain()
     print(done, file=sys.stderr)
-    exit_code = 0
-    if arguments.compare is not None:
+    for mode, _, reason in done.failed:
+        print(f"jetwatt run: in {mode.name}, {reason}; the sweep, run again, tries it again", file=sys.stderr)
+    exit_code = done.failed[0].exit_code if done.failed else 0
+    if arguments.compare is not None and done.modes:
         comparison = compare_command(arguments.compare, results, done, arguments.by, arguments.include_flagged)
         plain["comparison"] = to_plain(comparison)
         print(format_result(comparison), file=sys.stderr)
-        exit_code = comparison.exit_code
+        exit_code = exit_code or comparison.exit_code
     document = json.dumps(plain, indent=1, allow_nan=False)
     if arguments.json:
         print(document)

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
-from typing import Any, Dict, List, Optional, Tuple, cast
+from typing import Any, Dict, List, Tuple, cast
 
 from harness.board.lock import interrupt_kept
-from harness.core.cases import COMMAND, DEFAULT_MINIBATCHES, STATIC, TRAINING, Case, CaseSettings
+from harness.core.cases import COMMAND, DEFAULT_MINIBATCHES, TRAINING, Case, CaseSettings
 from harness.core.device import Device, Identity, RealDevice, is_real, is_self_profiling
 from harness.core.errors import CannotRunError
 from harness.core.power_modes import NamedMode, PowerMode, PowerModeSpace
@@ -23,6 +23,7 @@ from harness.measure.flags import find_flags
 from harness.measure.recording import Instruments, attribute, own_threshold
 from harness.workloads.command import Command
 
+NO_SETTINGS = CaseSettings()  # clocks, interval, seed and limits as a case has them by default
 REHEARSED_STORAGE, REHEARSED_BATCH = "ssd", 16
 
 
@@ -30,20 +31,13 @@ def command_case(
     device: str,
     command: Command,
     power_mode: NamedMode,
-    clocks: str = STATIC,
-    interval_s: float = 1.0,
-    max_temperature_c: Optional[float] = None,
-    seed: int = 0,
+    asked: CaseSettings = NO_SETTINGS,
 ) -> Case:
-    """The case of a command in a power mode; it has no minibatches, workers, storage or batch size to ask for."""
-    settings = CaseSettings(
-        minibatches=None,
-        cache="as-is",
-        clocks=clocks,
-        interval_s=interval_s,
-        max_temperature_c=max_temperature_c,
-        seed=seed,
-    )
+    """The case of a command in a power mode, with the settings that it can have.
+
+    It has no minibatches, workers, storage or batch size to ask for.
+    """
+    settings = dataclasses.replace(asked, minibatches=None, cache="as-is")
     return Case(device, command.workload, power_mode, None, None, 1, settings, COMMAND)
 
 

@@ -160,9 +160,8 @@ def _recommend_for_command(
         with power_sampler(device, 1.0, device.root):
             pass  # refuse a device without power before the first run
     case_device = device.name
-    case = command_case(
-        case_device, command, named_mode(opened, MAXN), max_temperature_c=search.max_temperature_c, seed=search.seed
-    )
+    settings = CaseSettings(max_temperature_c=search.max_temperature_c, seed=search.seed)
+    case = command_case(case_device, command, named_mode(opened, MAXN), settings)
     references = references_of(search, [command.workload], TASKS[0], board_of(opened) or device.name)
     answer = Answer(opened, case_device, budget)
     with contextlib.nullcontext() if search.results is None else ResultsStore(Path(search.results)) as store:

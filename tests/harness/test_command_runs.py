@@ -15,8 +15,12 @@ import jetwatt
 from harness.__main__ import main
 from harness.command_runs import ModeRuns, compare_command, run_command, write_command_table
 from harness.core import metrics
+from harness.core.configuration import Configuration
 from harness.core.errors import InvalidValueError, StoreError
+from harness.devices.host import HostDevice
 from harness.measure import flags
+from harness.measure.command import CommandFailedError
+from harness.measure.command_device import CommandDevice
 from harness.store import frames
 from harness.store.results import ResultsStore
 from harness.workloads.command import Command
@@ -39,7 +43,8 @@ def nap(seconds=0.3, name="nap"):
 
 
 def run_on(machine, **options):
-    return run_command(options.pop("command", nap()), root=machine, interval_s=0.1, **options)
+    device = HostDevice(Configuration(), machine)
+    return run_command(options.pop("command", nap()), device=device, interval_s=0.1, **options)
 
 
 def test_repeated_runs_have_medians_with_intervals(machine_with_rapl):
@@ -74,6 +79,76 @@ def test_a_sweep_goes_on_where_it_ended_and_its_table_is_one_that_fit_takes(mach
     assert row["minibatch_time_ms"] == pytest.approx(1000 * second.profiles[0].aggregates["wall_time_s"])
     assert (row["task"], row["workload"], row["cpu_cores"]) == ("training", "nap", 1)
     assert row["power_mw"] == pytest.approx(POWER_W * 1000, rel=0.05)
+
+
+SWEPT = ["12c-2201.6-1300.5-3199", "8c-1497.6-930.75-2133", "4c-1190.4-612-2133", "4c-729.6-306-2133"]
+
+
+def failing_in(monkeypatch, names):
+    """Let a rehearsed command fail in some power modes; returns those in which it was run."""
+    profile, tried = CommandDevice.profile, []
+
+    def may_fail(device, case):
+        tried.append(case.power_mode.name)
+        if case.power_mode.name in names:
+            raise CommandFailedError("no-such-program ended with exit code 7", "mend it", 7)
+        return profile(device, case)
+
+    monkeypatch.setattr(CommandDevice, "profile", may_fail)
+    return tried
+
+
+def sweep(**options):
+    Path("modes.txt").write_text("\n".join(SWEPT))
+    command = Command(["no-such-program"], name="mine", rehearse_as="lenet-mnist")
+    modes = {"power_mode": "modes.txt", "results": "r.sqlite", "resume": True}
+    return run_command(command, device="sim:orin-agx", **{**modes, **options})
+
+
+def test_a_sweep_goes_on_after_a_mode_in_which_the_command_fails_and_tries_it_again_when_resumed(monkeypatch):
+    lines = []
+    tried = failing_in(monkeypatch, SWEPT[:2])
+    runs = sweep(report=lines.append)
+    assert tried == SWEPT
+    assert [each.power_mode.name for each in runs.modes] == SWEPT[2:]
+    assert [(mode.name, code) for mode, code, _ in runs.failed] == [(name, 7) for name in SWEPT[:2]]
+    assert [each["exit_code"] for each in runs.plain()["failed"]] == [7, 7]
+    assert str(runs).count("exit code 7") == 2
+    assert any(line.startswith(f"{SWEPT[0]}: no-such-program ended") for line in lines)
+    assert write_command_table("r.sqlite", runs, "t.csv") == 2
+    tried.clear()
+    assert sweep().resumed == 2
+    assert tried == SWEPT[:2]
+
+
+def test_a_command_that_fails_in_every_one_of_its_first_modes_ends_the_sweep_and_its_only_one_does(monkeypatch):
+    tried = failing_in(monkeypatch, SWEPT)
+    with pytest.raises(CommandFailedError):
+        sweep()
+    assert tried == SWEPT[:3]
+    with pytest.raises(CommandFailedError):
+        sweep(power_mode=SWEPT[3])
+
+
+def test_the_command_line_of_a_sweep_ends_with_the_exit_code_of_the_mode_that_failed(monkeypatch, capfd):
+    failing_in(monkeypatch, SWEPT[1:2])
+    Path("modes.txt").write_text("\n".join(SWEPT[:2]))
+    options = ["--device", "sim:orin-agx", "--rehearse-as", "lenet-mnist", "--sweep", "modes.txt"]
+    written = ["--results", "r.sqlite", "--table", "t.csv"]
+    assert main(["run", *options, *written, "--", "no-such-program"]) == 7
+    said = capfd.readouterr().err
+    assert f"in {SWEPT[1]}, no-such-program ended with exit code 7" in said
+    assert len(jetwatt.read_corpus("t.csv")) == 1
+
+
+def test_what_others_may_use_is_asked_for_and_recorded_and_compared_with_its_like(machine_with_rapl, monkeypatch):
+    disturbed = {}
+    for cores in (None, 1e6):
+        monkeypatch.setattr(flags, "DISTURBED_CORES", -1.0)  # what else runs is always more
+        [profile] = run_on(machine_with_rapl, disturbance_cores=cores).profiles
+        assert profile.case.settings.disturbance_cores == cores
+        disturbed[cores] = any(flag.startswith("disturbed:") for flag in profile.flags)
+    assert disturbed == {None: True, 1e6: False}
 
 
 def test_runs_without_minibatches_do_not_count_for_a_command_that_shows_some(machine_with_rapl, tmp_path):

@@ -42,7 +42,7 @@ BUSY = "import time\nend = time.monotonic() + {}\nblock = bytearray({})\nwhile t
 def profile_of(command, root, interval_s=0.2):
     """The profile of a command on a machine whose files lie below a root."""
     device = CommandDevice(HostDevice(Configuration(), root), command)
-    case = command_case("host", command, named_mode(device, "maxn"), interval_s=interval_s)
+    case = command_case("host", command, named_mode(device, "maxn"), CaseSettings(interval_s=interval_s))
     with device.session():
         return device.profile(case)
 
