@@ -57,9 +57,11 @@ _FIGURES = {
     "power_mw": _Figure("median power", "W", mw_to_w, POWER),
     "power_peak_mw": _Figure("peak power", "W", mw_to_w, POWER),
     "memory_peak_bytes": _Figure("peak memory", "MiB", bytes_to_mib, PEAK_MEMORY),
+    "group_memory_peak_bytes": _Figure("of its group", "MiB", bytes_to_mib, PEAK_MEMORY),
     "cpu_time_s": _Figure("CPU time", "s", float, TIME),
     "other_cpu_time_s": _Figure("CPU of others", "s", float),
-    "disk_read_bytes": _Figure("disk read", "MiB", bytes_to_mib),
+    "process_read_bytes": _Figure("storage read", "MiB", bytes_to_mib),
+    "disk_read_bytes": _Figure("read by all", "MiB", bytes_to_mib),
 }
 """The figures of a report, by the aggregates that they are."""
 

@@ -20,6 +20,7 @@ import re
 from pathlib import Path
 from typing import Dict, Iterator, List, NamedTuple, Optional
 
+from harness.board.cpu import ProcessTree
 from harness.board.disk import Mount, disk_under, read_mounts
 from harness.board.kernel_file import (
     is_read_only,
@@ -39,12 +40,12 @@ from harness.board.saved_state import preserved
 from harness.core.errors import CannotRunError, ControlError, SourceUnavailableError
 
 
-def own_groups(root: str, controller: str) -> Iterator[List[str]]:
-    """By hierarchy of cgroup v1 or v2 that may have a controller (`cpu`): this process's group, then those above.
+def own_groups(root: str, controller: str, process: str = "self") -> Iterator[List[str]]:
+    """By hierarchy of cgroup v1 or v2 that may have a controller (`cpu`): a process's group, then those above.
 
     ControlError: below an emulated board's root, the mounts or groups lead out of it.
     """
-    path = os.path.join(root, "proc/self/cgroup")
+    path = os.path.join(root, "proc", process, "cgroup")
     if not may_read(path):
         return
     mounts = read_mounts(root)
@@ -96,6 +97,34 @@ def throttled_periods(root: str = "/") -> Optional[int]:
     counts = [dict(line.split() for line in read_text(path).splitlines()) for path in stats if may_read(path)]
     throttled = [int(count["nr_throttled"]) for count in counts if "nr_throttled" in count]
     return sum(throttled) if throttled else None
+
+
+class GroupMemory:
+    """The peak memory, with page cache, of the control group that a process made its own after this one started it."""
+
+    def __init__(self, root: str, pid: int) -> None:
+        self._root, self._pid = root, pid
+        self._files: List[str] = []
+        self.peak_bytes: Optional[int] = None  # None as long as it shares its group with others
+
+    def sample(self) -> None:
+        """Look at the peak, which only rises; the group goes with its last process."""
+        with contextlib.suppress(OSError, ValueError, ControlError):
+            self._files = self._files or self._peak_files()
+            for path in self._files:
+                self.peak_bytes = max(self.peak_bytes or 0, read_int(path))
+
+    def _peak_files(self) -> List[str]:
+        proc = os.path.join(self._root, "proc")
+        if read_text(f"{proc}/self/cgroup") == read_text(f"{proc}/{self._pid}/cgroup"):
+            return []
+        ours = set(itertools.chain.from_iterable(own_groups(self._root, "memory")))
+        theirs = own_groups(self._root, "memory", str(self._pid))
+        family = set(ProcessTree(proc, self._pid, without=()).pids())
+        alone = [groups[0] for groups in theirs if groups[:1] and groups[0] not in ours]
+        alone = [group for group in alone if set(_members(group)) <= family]
+        paths = [os.path.join(group, name) for group in alone for name in ("memory.peak", "memory.max_usage_in_bytes")]
+        return [path for path in paths if may_read(path)]
 
 
 # -- reads held to a limit ---------------------------------------------------------------------------------------------

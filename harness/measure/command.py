@@ -13,6 +13,7 @@ import re
 import shlex
 from typing import Any, Callable, List, Mapping, Optional, Tuple
 
+from harness.board.control_groups import GroupMemory
 from harness.board.memory import PROCESSES
 from harness.board.thermal import refuse_heat
 from harness.core import metrics
@@ -124,8 +125,14 @@ def measure_command(case: Case, command: Command, conditions: Mapping[str, Any],
         memory = PeakMemory(None, instruments.root)
         with Recorder(_of_process(instruments, process.pid), case.settings.interval_s, memory) as recorder:
             recorder.sampler.first_of(OTHERS_ON_CPU)  # rates have no value at their first reading
+            group = GroupMemory(str(instruments.root), process.pid)
+
+            def on_tick() -> None:
+                refuse_heat(recorder.sampler, instruments.limits_c)
+                group.sample()
+
             refuse_heat(recorder.sampler, instruments.limits_c)
-            end = process.run(lambda: refuse_heat(recorder.sampler, instruments.limits_c))
+            end = process.run(on_tick)
     refuse_failed(end, command)
     telemetry = recorder.telemetry
     minibatches = [] if shown is None else shown.minibatches(telemetry)
@@ -141,6 +148,8 @@ def measure_command(case: Case, command: Command, conditions: Mapping[str, Any],
         **metrics.summarise_command(minibatches, telemetry, end.start_s, end.end_s),
         **memory.figures(telemetry),
         "cpu_time_s": end.cpu_s,
+        "process_read_bytes": end.read_bytes,
+        "group_memory_peak_bytes": group.peak_bytes,
     }
     sampled_bytes = telemetry.series.get(PROCESSES, NO_SERIES).values
     own_bytes = () if end.peak_bytes is None else (end.peak_bytes,)  # a short command may end before the first sample

@@ -110,6 +110,7 @@ class _Guard:
         self._kept = kept  # whose other end is the keeper's
         self._start_s = time.monotonic()
         self._own_peak_kib = _own_peak_kib()  # a forked process has this peak, too, until it has more
+        self._read_before = _read_bytes()
         self._ended: Optional[Dict[str, Any]] = None
         self._is_stuck = False
 
@@ -131,6 +132,8 @@ class _Guard:
         elif not os.WIFSIGNALED(self._ended["status"]):
             self._let_leave()
         self._ended["left_behind"] = self._end_all()  # nothing runs on into the next power mode
+        before, after = self._read_before, _read_bytes()
+        self._ended["read_bytes"] = None if before is None or after is None else after - before
         with contextlib.suppress(OSError):  # the run has ended meanwhile
             self._control.sendall(json.dumps(self._ended).encode() + b"\n", NO_SIGNAL)
 
@@ -202,6 +205,16 @@ def _own_peak_kib() -> int:
     except (OSError, ValueError):
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return int(peak)
+
+
+def _read_bytes() -> Optional[int]:
+    """What this process and all that it has waited for have read from storage; None without the kernel's accounting."""
+    try:
+        with open("/proc/self/io", encoding="ascii") as file:
+            [count] = [line.split()[1] for line in file if line.startswith("read_bytes:")]
+    except (OSError, ValueError):
+        return None
+    return int(count)
 
 
 def _descendants(root: int) -> List[int]:

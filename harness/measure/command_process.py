@@ -50,6 +50,7 @@ class CommandEnd(NamedTuple):
     peak_bytes: Optional[float]  # of the largest of them; None if it is below that of the process that started it
     interrupted_by: str = ""  # the signal that ended this run meanwhile, by its name; empty for none
     left_behind: int = 0  # processes that it had started, and that were killed after its end
+    read_bytes: Optional[float] = None  # from storage, by all its processes; None without the kernel's accounting
 
 
 class CommandProcess:
@@ -158,7 +159,8 @@ class CommandProcess:
         exit_code = 128 + os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
         peak_bytes = None if message["peak_kib"] is None else 1024.0 * message["peak_kib"]
         times = message["start_s"], message["end_s"]
-        return CommandEnd(*times, exit_code, message["cpu_s"], peak_bytes, interrupted_by, message["left_behind"])
+        left_behind, read_bytes = message["left_behind"], message["read_bytes"]
+        return CommandEnd(*times, exit_code, message["cpu_s"], peak_bytes, interrupted_by, left_behind, read_bytes)
 
     def _order(self, order: int) -> None:
         with contextlib.suppress(OSError):  # it has ended, and its last message tells how

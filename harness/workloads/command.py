@@ -86,7 +86,7 @@ class Command:
             if place == 0 and os.sep not in word:
                 continue  # a program on the PATH
             path = Path(word)
-            if path.is_file() and path.stat().st_size <= MOST_SCRIPT_BYTES and b"\0" not in _begin_of(path):
+            if os.path.isfile(word) and path.stat().st_size <= MOST_SCRIPT_BYTES and b"\0" not in _begin_of(path):
                 return path
         return None
 

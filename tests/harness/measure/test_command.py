@@ -76,6 +76,33 @@ def test_a_command_shorter_than_an_interval_has_power_too(machine_with_rapl):
     assert figures["energy_mwh"] * 3.6 == pytest.approx(POWER_W * figures["wall_time_s"], rel=0.05)
 
 
+READS = """
+import os, sys
+with open("data", "wb") as file:
+    file.write(os.urandom(1 << 20))
+    os.fsync(file.fileno())
+if not os.fork():
+    number = os.open("data", os.O_RDONLY)
+    os.posix_fadvise(number, 0, 0, os.POSIX_FADV_DONTNEED)
+    os.read(number, 1 << 20)
+    with open("/proc/self/io") as file:
+        print(*[line.split()[1] for line in file if line.startswith("read_bytes")], flush=True)
+    os._exit(0)
+os.wait()
+"""
+
+
+def test_what_its_processes_read_from_storage_is_counted(machine_with_rapl, monkeypatch, tmp_path, capfd):
+    if not Path("/proc/self/io").exists():
+        pytest.skip("this kernel does not account for it")
+    monkeypatch.chdir(tmp_path)
+    read_bytes = profile_of(Command([*PYTHON, READS]), machine_with_rapl).aggregates["process_read_bytes"]
+    [by_child] = map(int, capfd.readouterr().out.split())
+    assert read_bytes is not None
+    assert by_child <= read_bytes < by_child + (64 << 20)  # its interpreter is read, too
+    assert by_child in (0, 1 << 20)  # 0 in a file system in memory
+
+
 def test_lines_of_its_output_show_minibatches_and_pass_through_unchanged(machine_with_rapl, capfdbinary):
     lines = b"a\xff\r\n" + b"".join(b"step %d: %d.5 ms\n" % (number, 20 + number) for number in range(6))
     text = f"import sys; sys.stdout.buffer.write({lines!r})"
@@ -147,6 +174,10 @@ def test_a_pattern_that_gives_no_minibatches_is_flagged_and_the_whole_command_is
     assert profile.aggregates["minibatch_time_ms"] is None
     with pytest.raises(CannotRunError, match=r"no minibatch time.*" + words):
         figures_of(profile)
+
+
+def test_a_program_text_that_is_longer_than_a_file_name_may_be_names_no_script():
+    assert "script" not in Command([*PYTHON, "#" * 5000]).identity()
 
 
 def test_a_command_is_comparable_with_its_like_only(tmp_path):
