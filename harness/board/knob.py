@@ -60,6 +60,8 @@ class Knob(abc.ABC):
             return Capability(self.topic, True, self.usable())
         except HarnessError as error:
             return Capability(self.topic, False, error.what, error.hint)
+        except (OSError, ValueError) as error:  # what it read is no setting
+            return Capability(self.topic, False, str(error))
 
     @abc.abstractmethod
     def usable(self) -> str:

@@ -16,9 +16,10 @@ import importlib
 import os
 import re
 from types import ModuleType
-from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 from harness.board import privileges, rapl
+from harness.board.bounded_reads import bounded, watched
 from harness.board.cpu import parse_process_stat
 from harness.board.kernel_file import read_text
 from harness.board.knob import Knob, KnobSpec
@@ -44,6 +45,16 @@ _TEMPERATURE = 0  # nvmlTemperatureSensors_t: the chip
 _SLOWDOWNS = {"hw_slowdown": 0x08, "sw_thermal": 0x20, "hw_thermal": 0x40, "power_brake": 0x80}
 _POWER_CAP = 0x04  # the power limit holds clocks down: what a limit is for
 
+# channel to the function of NVML that has it, its arguments, and what makes the channel's value of the answer
+_FIELDS: Dict[str, Tuple[str, Tuple[int, ...], Callable[[Any], float]]] = {
+    "gpu_khz": ("GetClockInfo", (_SM,), mhz_to_khz),
+    "gpu_mem_khz": ("GetClockInfo", (_MEMORY,), mhz_to_khz),
+    "temperature_gpu_c": ("GetTemperature", (_TEMPERATURE,), float),
+    "gpu_load_share": ("GetUtilizationRates", (), lambda used: percent_to_share(used.gpu)),
+    "gpu_memory_used_bytes": ("GetMemoryInfo", (), lambda memory: memory.used),
+    "fan_gpu_share": ("GetFanSpeed", (), percent_to_share),
+}
+
 # what the helper calls the clocks, to what NVML calls locking and unlocking them
 _LOCKS = {
     "gpu-clocks": ("SetGpuLockedClocks", "ResetGpuLockedClocks"),
@@ -51,14 +62,17 @@ _LOCKS = {
 }
 FREE = "free"  # clocks that are not locked
 
+ORDER_S = 10.0  # most that setting something takes; a call about a GPU that fell off its bus may never end
+START_S = 60.0  # without its persistence mode the driver starts every GPU first
+
 
 class DiscreteGpu:
     """One GPU. Figures that it does not have are None; OSError if it should answer and does not."""
 
     def __init__(self, library: ModuleType, index: int) -> None:
         self._library = library
-        self._handle = library.nvmlDeviceGetHandleByIndex(index)
         self.index = index
+        self._handle = library.nvmlDeviceGetHandleByIndex(index)
         self.name = str(self.ask("GetName"))
         self.uuid = str(self.ask("GetUUID"))
 
@@ -93,8 +107,9 @@ class DiscreteGpu:
 
     def ask(self, function: str, *arguments: Any) -> Any:
         """The result of `nvmlDevice<function>` for this GPU; None if its driver or the GPU does not support it."""
+        call = functools.partial(getattr(self._library, f"nvmlDevice{function}"), self._handle, *arguments)
         try:
-            return getattr(self._library, f"nvmlDevice{function}")(self._handle, *arguments)
+            return bounded(f"nvmlDevice{function} of GPU {self.index}", call)
         except (self._library.NVMLError_NotSupported, self._library.NVMLError_FunctionNotFound):
             return None
         except self._library.NVMLError as error:
@@ -107,10 +122,18 @@ class DiscreteGpu:
         except OSError:
             return None
 
-    def order(self, function: str, *arguments: int) -> None:
+    def ask_setting(self, function: str, *arguments: Any) -> Any:
+        """As `ask`, of what is set; a ControlError if the GPU should answer and does not."""
         try:
-            getattr(self._library, f"nvmlDevice{function}")(self._handle, *arguments)
-        except self._library.NVMLError as error:
+            return self.ask(function, *arguments)
+        except OSError as error:
+            raise ControlError(f"{self.name} refuses: {error}") from error
+
+    def order(self, function: str, *arguments: int) -> None:
+        call = functools.partial(getattr(self._library, f"nvmlDevice{function}"), self._handle, *arguments)
+        try:
+            watched(call, ORDER_S, f"nvmlDevice{function}")
+        except (self._library.NVMLError, OSError) as error:
             raise ControlError(f"{self.name} refuses {function} {arguments}: {error}") from error
 
     def describe(self) -> Dict[str, Any]:
@@ -124,29 +147,38 @@ class DiscreteGpu:
         }
 
     @property
-    def driver(self) -> str:
-        return str(self._library.nvmlSystemGetDriverVersion())
+    def driver(self) -> Optional[str]:
+        version = self._version("Driver")
+        return None if version is None else str(version)
+
+    def _version(self, of: str) -> Any:
+        """A version that NVML reports of the system; None if it does not."""
+        try:
+            return getattr(self._library, f"nvmlSystemGet{of}Version")()
+        except self._library.NVMLError:
+            return None
 
     def software(self) -> str:
-        version = self._library.nvmlSystemGetCudaDriverVersion()
+        version = self._version("CudaDriver")
+        cuda = "unknown" if version is None else f"{version // 1000}.{version % 1000 // 10}"
         pcie = self.ask_or_none("GetCurrPcieLinkGeneration"), self.ask_or_none("GetCurrPcieLinkWidth")
         link = "" if None in pcie else f", PCIe {pcie[0]} x{pcie[1]} now"
-        return f"driver {self.driver}, CUDA {version // 1000}.{version % 1000 // 10}{link}"
+        return f"driver {self.driver or 'unknown'}, CUDA {cuda}{link}"
 
     def clocks_khz(self) -> Tuple[Tuple[int, ...], Tuple[int, ...]]:
         """The clocks of GPU (at its fastest memory clock: it knows most there) and memory, ascending, if listed."""
-        memory = sorted(self.ask("GetSupportedMemoryClocks") or ())
-        graphics = sorted(set(self.ask("GetSupportedGraphicsClocks", memory[-1]) or ())) if memory else []
+        memory = sorted(self.ask_setting("GetSupportedMemoryClocks") or ())
+        graphics = sorted(set(self.ask_setting("GetSupportedGraphicsClocks", memory[-1]) or ())) if memory else []
         return tuple(map(mhz_to_khz, graphics)), tuple(map(mhz_to_khz, memory))
 
     def most_mw(self) -> float:
         """More than it can draw, peaks included: twice its greatest power limit."""
         limits_mw = [*(self.ask_or_none("GetPowerManagementLimitConstraints") or ())]
         limits_mw.append(self.ask_or_none("GetPowerManagementLimit") or 0)
-        return PEAK * max(limits_mw) or MOST_GPU_MW
+        return min(PEAK * max(limits_mw) or MOST_GPU_MW, MOST_GPU_MW)
 
     def power_limits_mw(self) -> Optional[Tuple[int, int]]:
-        range_mw = self.ask("GetPowerManagementLimitConstraints")
+        range_mw = self.ask_setting("GetPowerManagementLimitConstraints")
         return None if range_mw is None else (int(range_mw[0]), int(range_mw[1]))
 
 
@@ -163,8 +195,8 @@ def find_gpus() -> Tuple[DiscreteGpu, ...]:
     except ImportError as error:
         raise DependencyError(f"pynvml cannot be imported: {error}", "`pip install nvidia-ml-py`") from error
     try:
-        library.nvmlInit()
-    except library.NVMLError as error:
+        watched(library.nvmlInit, START_S, "NVIDIA's driver")
+    except (library.NVMLError, OSError) as error:
         raise CannotRunError(
             f"there is no NVIDIA GPU to be used here: {error}",
             "NVIDIA's driver has to be loaded; a container needs the NVIDIA runtime (`--gpus all`)",
@@ -281,16 +313,15 @@ class NvmlSource:
 
     def read(self, now_s: float) -> Reading:
         reading = Reading({}, {})
-        groups = {
-            GPU_POWER: self._power,
-            "gpu_khz": self._clocks,
-            "temperature_gpu_c": self._state,
+        readers: Dict[str, Callable[[], Dict[str, float]]] = {
+            GPU_POWER: functools.partial(self._power, now_s),
             "throttle_gpu_hw_slowdown_state": self._slowdowns,
             OTHERS: self._others,
         }
-        for channel, read in groups.items():
+        readers.update((channel, functools.partial(self._field, channel)) for channel in _FIELDS)
+        for channel, read in readers.items():
             try:
-                reading.values.update(read(now_s))
+                reading.values.update(read())
             except (OSError, ValueError) as error:
                 reading.failed[channel] = str(error)
         if self._counter_trouble:
@@ -367,29 +398,20 @@ class NvmlSource:
             )
             raise ValueError(self._why_sampled)
 
-    def _clocks(self, now_s: float) -> Dict[str, float]:
-        domains = {"gpu_khz": _SM, "gpu_mem_khz": _MEMORY}
-        clocks_mhz = {channel: self._gpu.ask("GetClockInfo", domain) for channel, domain in domains.items()}
-        return {channel: mhz_to_khz(mhz) for channel, mhz in clocks_mhz.items() if mhz is not None}
+    def _field(self, channel: str) -> Dict[str, float]:
+        """The value of a channel; none where the GPU or its driver does not support it."""
+        function, arguments, convert = _FIELDS[channel]
+        answer = self._gpu.ask(function, *arguments)
+        return {} if answer is None else {channel: float(convert(answer))}
 
-    def _state(self, now_s: float) -> Dict[str, float]:
-        used, memory, fan = map(self._gpu.ask, ("GetUtilizationRates", "GetMemoryInfo", "GetFanSpeed"))
-        readings = {
-            "temperature_gpu_c": self._gpu.ask("GetTemperature", _TEMPERATURE),
-            "gpu_load_share": used and percent_to_share(used.gpu),
-            "gpu_memory_used_bytes": memory and memory.used,
-            "fan_gpu_share": fan and percent_to_share(fan),
-        }
-        return {channel: float(value) for channel, value in readings.items() if value is not None}
-
-    def _slowdowns(self, now_s: float) -> Dict[str, float]:
+    def _slowdowns(self) -> Dict[str, float]:
         reasons = self._gpu.ask("GetCurrentClocksThrottleReasons")
         if reasons is None:
             return {}
         states = {f"throttle_gpu_{name}_state": float(bool(reasons & bit)) for name, bit in _SLOWDOWNS.items()}
         return {**states, "gpu_power_capped_share": float(bool(reasons & _POWER_CAP))}
 
-    def _others(self, now_s: float) -> Dict[str, float]:
+    def _others(self) -> Dict[str, float]:
         pids = [process.pid for process in self._gpu.ask("GetComputeRunningProcesses") or ()]
         others = [pid for pid in pids if not self._is_own(pid)]
         if pids and others == pids:
@@ -435,15 +457,16 @@ class GpuSettings(Knob):
         if self._gpu.is_split:
             raise ControlError(f"MIG splits {self._gpu.name}: its clocks are those of all instances", "they stay free")
         privileges.check(self._root, f"clocks of {self._gpu.name} are root's to set")
+        self.read()  # what cannot be saved is not set
         limits_mw = self._gpu.power_limits_mw()
-        text = "no power limit"
-        if limits_mw is not None:
-            text = f"power limit {power_limits_text(limits_mw)}"
         graphics, memory = self._gpu.clocks_khz()
+        if limits_mw is None and not graphics and not memory:
+            raise ControlError(f"{self._gpu.name} lists no clocks and has no power limit", "they stay as they are")
+        text = "no power limit" if limits_mw is None else f"power limit {power_limits_text(limits_mw)}"
         return f"{len(graphics)} GPU clocks, {len(memory)} memory clocks, {text}"
 
     def read(self) -> Dict[str, Any]:
-        return {"power_limit_mw": self._ask("GetPowerManagementLimit"), "clocks_mhz": self._locked}
+        return {"power_limit_mw": self._gpu.ask_setting("GetPowerManagementLimit"), "clocks_mhz": self._locked}
 
     def apply(self, value: Dict[str, Any]) -> None:
         *gpu_mhz, memory_mhz = (0,) if value["clocks_mhz"] == FREE else value["clocks_mhz"]
@@ -451,7 +474,7 @@ class GpuSettings(Knob):
         self._lock("memory-clocks", [memory_mhz, memory_mhz] if memory_mhz else [])
         self._locked = value["clocks_mhz"]
         limit_mw = value["power_limit_mw"]
-        if limit_mw == self._ask("GetPowerManagementLimit"):
+        if limit_mw == self._gpu.ask_setting("GetPowerManagementLimit"):
             return
         if privileges.needed(self._root):
             privileges.call("gpu", self._gpu.uuid, "power-limit", f"{mw_to_w(limit_mw):g}")
@@ -466,10 +489,4 @@ class GpuSettings(Knob):
         elif mhz:
             self._gpu.order(_LOCKS[which][0], *mhz)
         else:
-            self._ask(_LOCKS[which][1])
-
-    def _ask(self, function: str) -> Any:
-        try:
-            return self._gpu.ask(function)
-        except OSError as error:
-            raise ControlError(f"{self._gpu.name} refuses: {error}") from error
+            self._gpu.ask_setting(_LOCKS[which][1])

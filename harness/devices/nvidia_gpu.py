@@ -82,7 +82,7 @@ class NvidiaGpuDevice(HostDevice):
         if (limit_w is not None or case.settings.clocks == DVFS) and not self._sets_gpu:
             settable = self._knob.available()
             raise ControlError(settable.detail, settable.hint)
-        limits_mw = self._gpu.power_limits_mw()
+        limits_mw = None if limit_w is None else self._gpu.power_limits_mw()
         if limit_w is not None and not (limits_mw and limits_mw[0] <= w_to_mw(limit_w) <= limits_mw[1]):
             able = "none: its limit is fixed"
             if limits_mw is not None:
@@ -92,7 +92,7 @@ class NvidiaGpuDevice(HostDevice):
     @contextlib.contextmanager
     def session(self) -> Iterator[None]:
         """Also hold the host, whose CPUs feed the GPU."""
-        self._usual_limit_mw = self._knob.read()["power_limit_mw"]
+        self._usual_limit_mw = self._read_limit_mw()
         with locked(HostDevice.name), super().session():
             yield
 
@@ -117,8 +117,18 @@ class NvidiaGpuDevice(HostDevice):
             **super()._describe(case, mode),
             **held,
             "driver": self._gpu.driver,
-            "gpu_power_limit_mw": self._knob.read()["power_limit_mw"],
+            "gpu_power_limit_mw": self._read_limit_mw(),
         }
+
+    def _read_limit_mw(self) -> Optional[int]:
+        """The power limit now; None if the GPU has none, or does not tell the one that stays as it is."""
+        try:
+            limit_mw: Optional[int] = self._knob.read()["power_limit_mw"]
+        except ControlError:
+            if self._sets_gpu:
+                raise
+            return None
+        return limit_mw
 
     def as_found(self, case: Case) -> Dict[str, Any]:
         """As of the host, with the highest clocks of the GPU if this user may set them; locked ones cannot be read."""

@@ -11,6 +11,7 @@ import json
 import os
 import runpy
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -18,7 +19,7 @@ import numpy as np
 import pytest
 from boards.tree import build_board
 
-from harness.board import nvml, privileges
+from harness.board import bounded_reads, nvml, privileges
 from harness.board.knob import KnobSpec, open_knob
 from harness.board.nvml import GpuSettings
 from harness.board.saved_state import restore
@@ -281,8 +282,92 @@ def test_what_fails_is_missing_by_itself(driver, tmp_path, change, channel, said
     found = source.read(time.monotonic())
     assert said in found.failed[channel]
     assert channel not in found.values
-    assert "gpu_memory_used_bytes" in found.values or channel == "temperature_gpu_c"
     assert ("power_total_mw" in found.values) == (channel != "power_gpu_mw")
+
+
+OF_FIELDS = {
+    "sm": "gpu_khz",
+    "mem": "gpu_mem_khz",
+    "temperature": "temperature_gpu_c",
+    "busy": "gpu_load_share",
+    "memory": "gpu_memory_used_bytes",
+    "fan": "fan_gpu_share",
+    "reasons": "throttle_gpu_hw_slowdown_state",
+    "processes": "gpu_other_processes",
+}
+
+
+def test_a_field_of_nvml_that_fails_costs_its_own_channel(driver, tmp_path):
+    source = nvml.open_source(str(tmp_path), "0", pid=7)
+    before = source.read(time.monotonic()).values
+    for field, channel in OF_FIELDS.items():
+        driver.write(gpus=[{**RTX_3090, field: "fails"}])
+        found = source.read(time.monotonic())
+        assert "Unknown Error" in found.failed[channel]
+        lost = set(before) - set(found.values)
+        assert {name.partition("throttle_gpu")[0] for name in lost} <= {channel, "", "gpu_power_capped_share"}, field
+
+
+def test_a_gpu_none_of_whose_settings_answer_is_measured_and_doctor_says_why_it_is_not_set(driver, tmp_path):
+    driver.write(gpus=[{**RTX_3090, "limits": "fails", "limit": "fails", "memory_clocks": "fails"}])
+    device = open_device("nvidia-gpu", Configuration())
+    settable = device.capabilities()[-1]
+    assert not settable.available
+    assert "Unknown Error" in settable.detail
+    case = a_case("maxn")
+    device.check(case)
+    with device.session():
+        assert device.set_case(case)["gpu_power_limit_mw"] is None
+
+
+def test_a_gpu_with_nothing_to_set_is_no_yes(driver):
+    driver.write(gpus=[{**RTX_3090, "limits": None, "graphics_clocks": None, "memory_clocks": None}])
+    settable = GpuSettings("/", "0").available()
+    assert not settable.available
+    assert "no power limit" in settable.detail
+
+
+def test_no_limit_that_a_driver_tells_makes_the_bound_of_power_greater_than_that_of_any_gpu(driver, tmp_path):
+    driver.change(limits=[0, 2**32 - 1], milliwatt=2**32 - 1, energy_mj=0)
+    found = nvml.open_source(str(tmp_path), "0", pid=7).read(0.0)
+    assert "its supply gives at most" in found.failed["power_gpu_mw"]
+
+
+@pytest.mark.parametrize(
+    ("function", "topic"),
+    [
+        ("PowerManagementLimit", "set GPU clocks and power limit"),
+        ("SupportedMemoryClocks", "set GPU clocks and power limit"),
+        ("Temperature", "measure the GPU and its power"),
+        ("FanSpeed", "measure the GPU and its power"),
+    ],
+)
+def test_a_call_of_nvml_that_never_ends_is_named_and_costs_its_own_alone(driver, monkeypatch, function, topic):
+    device = open_device("nvidia-gpu", Configuration())
+    released = threading.Event()
+    for name, seconds in (("WAIT_S", 0.02), ("HANG_S", 0.1), ("NEXT_S", 0.1)):
+        monkeypatch.setattr(bounded_reads, name, seconds)
+    monkeypatch.setattr(importlib.import_module("pynvml"), f"nvmlDeviceGet{function}", lambda *_: released.wait(60))
+    try:
+        lines = {line.name: line for line in device.capabilities()}
+        device.conditions(a_case())
+    finally:
+        released.set()
+    assert f"nvmlDeviceGet{function} of GPU 0" in lines[topic].detail
+    assert lines["measure the GPU and its power"].available
+
+
+def test_versions_that_nvml_does_not_tell_cost_nothing(driver, tmp_path, monkeypatch):
+    library = importlib.import_module("pynvml")
+
+    def fails():
+        raise library.NVMLError("Unknown Error")
+
+    for name in ("nvmlSystemGetDriverVersion", "nvmlSystemGetCudaDriverVersion"):
+        monkeypatch.setattr(library, name, fails)
+    source = nvml.open_source(str(tmp_path), "0", pid=7)
+    assert "temperature_gpu_c" in source.read(0.0).values
+    assert source.notes["nvml"].startswith("NVIDIA GeForce RTX 3090, driver unknown, CUDA unknown")
 
 
 @pytest.mark.parametrize(
