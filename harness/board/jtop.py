@@ -61,7 +61,7 @@ def sample_of(client: Any) -> Sample:
     for part, fields_of in _PARTS.items():
         fields = attempt(part, lambda: fields_of(getattr(client, part))) or {}  # noqa: B023 (called at once)
         for channel, read in fields.items():
-            value = attempt(channel, read)
+            value = attempt(channel, functools.partial(_number, read))
             if value is not None:
                 values[PREFIX + channel] = value
     if JTOP_TOTAL not in values and JTOP_TOTAL not in failed:
@@ -71,22 +71,31 @@ def sample_of(client: Any) -> Sample:
     return Sample(client.uptime.total_seconds(), float(client.interval), values, failed)
 
 
+def _number(read: Callable[[], Any]) -> Optional[float]:
+    value = read()
+    return None if value is None else float(value)
+
+
 def _cpu_fields(cpu: Mapping[str, Any]) -> Fields:
     fields: Fields = {}
     for number, core in enumerate(cpu.get("cpu", [])):
-        if core.get("online"):
-            fields[f"cpu{number}_khz"] = functools.partial(_at, core, "freq", "cur")
-            fields[f"cpu{number}_load_share"] = functools.partial(_core_load_share, core)
+        fields[f"cpu{number}_khz"] = functools.partial(_core_khz, core)
+        fields[f"cpu{number}_load_share"] = functools.partial(_core_load_share, core)
     return fields
 
 
+def _core_khz(core: Mapping[str, Any]) -> Optional[float]:
+    return _at(core, "freq", "cur") if core.get("online") else None
+
+
 def _core_load_share(core: Mapping[str, Any]) -> Optional[float]:
-    return 1.0 - percent_to_share(core["idle"]) if "idle" in core else None
+    return 1.0 - percent_to_share(core["idle"]) if core.get("online") and "idle" in core else None
 
 
 def _gpu_fields(gpus: Mapping[str, Any]) -> Fields:
     fields: Fields = {}
-    for number, gpu in enumerate(gpus.values()):
+    media_last = sorted(gpus.items(), key=lambda item: "nvd" in item[0].lower())  # the GPU's clock is that of the GPCs
+    for number, (_, gpu) in enumerate(media_last):
         name = f"gpu{number or ''}"
         fields[f"{name}_khz"] = functools.partial(_gpu_khz, gpu)
         fields[f"{name}_load_share"] = functools.partial(_gpu_load_share, gpu)
@@ -137,16 +146,23 @@ def _celsius(sensor: Mapping[str, Any]) -> Optional[float]:
 def _power_fields(power: Mapping[str, Any]) -> Fields:
     """Rails and jtop's own total; without a sensor jtop reports a total of 0."""
     fields: Fields = {
-        rail_channel(label): functools.partial(rail.__getitem__, "power")
-        for label, rail in power.get("rail", {}).items()
-        if rail.get("online", True)
+        rail_channel(label): functools.partial(_rail_mw, rail) for label, rail in power.get("rail", {}).items()
     }
-    total = power.get("tot", {})
-    if "name" in total:
+    total = power.get("tot") or {}
+    if total.get("name"):
         fields[rail_channel(total["name"])] = functools.partial(total.__getitem__, "power")
-    if total.get("power", 0) > 0:
-        fields[TOTAL] = functools.partial(total.__getitem__, "power")
+    fields[TOTAL] = functools.partial(_total_mw, total)
     return fields
+
+
+def _rail_mw(rail: Mapping[str, Any]) -> Optional[float]:
+    return rail["power"] if rail.get("online", True) else None
+
+
+def _total_mw(total: Mapping[str, Any]) -> Optional[float]:
+    """None where jtop has no total, or one of 0."""
+    total_mw = float(total.get("power", 0))
+    return total_mw if total_mw > 0 else None
 
 
 def _at(part: Mapping[str, Any], group: str, name: str) -> Optional[float]:

@@ -14,6 +14,7 @@ not in it, nor are the converters' own losses. The field's correction for a boar
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 from typing import Dict, List, Tuple
@@ -28,7 +29,7 @@ VCGENCMD = "usr/bin/vcgencmd"
 INPUT_ESTIMATE = "power_input_estimate_mw"
 SLOPE, OFFSET_MW = 1.1451, 587.9
 
-_LINE = re.compile(r"^\s*(\w+)_(A|V)\s+(?:current|volt)\(\d+\)=([\d.]+)(?:A|V)\s*$", re.MULTILINE)
+_LINE = re.compile(r"^\s*(\w+)_(A|V)\s+(?:current|volt)\(\d+\)=(-?[\d.]+)(?:A|V)\s*$", re.MULTILINE)
 _STATES = {"under_voltage": 0, "capped_clock": 1, "throttled": 2, "soft_temperature_limit": 3}
 _SINCE_BOOT = 16
 
@@ -36,11 +37,13 @@ _SINCE_BOOT = 16
 class PmicSource:
     def __init__(self, command: str, most_mw: float = MOST_BOARD_MW) -> None:
         self._command, self._most_mw = command, most_mw
-        rails, _ = self._rails_mw()
+        self._labels: List[str] = []
+        rails, _, lost = self._rails_mw()
+        self._labels = [*rails, *lost]  # one that is not listed any more is lost, and makes no smaller sum
         self.notes = {
             "pmic": f"volts x amperes of {len(rails)} rails at the moment of the sample, by {command} pmic_read_adc",
-            TOTAL: f"sum of the rails {', '.join(rails)}; what USB, HATs and a fan draw from the 5 V input and the "
-            "converters' losses are not in it",
+            TOTAL: f"sum of the rails {', '.join(self._labels)}; what USB, HATs and a fan draw from the 5 V input and "
+            "the converters' losses are not in it",
             INPUT_ESTIMATE: f"{SLOPE} x {TOTAL} + {mw_to_w(OFFSET_MW)} W, for a board with nothing on its 5 V "
             "(jfikar/RPi5-power)",
             "input_v": "voltage at the 5 V input",
@@ -53,17 +56,20 @@ class PmicSource:
     def read(self, now_s: float) -> Reading:
         reading = Reading({}, {})
         try:
-            rails, input_v = self._rails_mw()
+            rails, input_v, lost = self._rails_mw()
             for label, power_mw in rails.items():
                 try:
                     reading.values[rail_channel(label)] = possible_mw(power_mw, self._most_mw)
                 except ValueError as error:
-                    reading.failed[rail_channel(label)] = str(error)
+                    lost[label] = str(error)
+            reading.failed.update((rail_channel(label), why) for label, why in lost.items())
+            reading.values.update(input_v)
+            if lost:
+                raise ValueError("; ".join(lost.values()))
             total_mw = possible_mw(sum(rails.values()), self._most_mw)
             if total_mw <= 0:
                 raise ValueError(f"its rails read {total_mw:g} mW in all: a running board draws more")
             reading.values.update({TOTAL: total_mw, INPUT_ESTIMATE: SLOPE * total_mw + OFFSET_MW})
-            reading.values.update(input_v)
         except (ControlError, ValueError) as error:
             reading.failed[TOTAL] = str(error)
         try:
@@ -79,18 +85,34 @@ class PmicSource:
         # It answers in milliseconds.
         return run_checked([self._command, *words], timeout_s=2.0, hint="the user has to be in group `video`")
 
-    def _rails_mw(self) -> Tuple[Dict[str, float], Dict[str, float]]:
-        """Power of each rail that reports both volts and amperes; and the input voltage's channel, if reported."""
-        readings: List[Tuple[str, str, str]] = _LINE.findall(self._ask("pmic_read_adc"))
-        values = {(label, unit): float(value) for label, unit, value in readings}
-        if len(values) < len(readings):
-            raise ValueError("vcgencmd pmic_read_adc lists a rail twice, and which one counts is unknown")
-        rails = {label: w_to_mw(values[label, "V"] * value) for (label, unit), value in values.items()
-                 if unit == "A" and (label, "V") in values}  # fmt: skip
-        without = [label for label, unit in values if unit == "A" and label not in rails]
-        if not rails or without:
-            raise ValueError(f"vcgencmd pmic_read_adc shows no voltage of {', '.join(without) or 'any rail'}")
-        return rails, {"input_v": values["EXT5V", "V"]} if ("EXT5V", "V") in values else {}
+    def _rails_mw(self) -> Tuple[Dict[str, float], Dict[str, float], Dict[str, str]]:
+        """Power of each rail with both volts and amperes, the input voltage's channel, and of other rails why not.
+
+        Raises ValueError if no rail is reported.
+        """
+        values: Dict[Tuple[str, str], List[str]] = {}
+        for label, unit, text in _LINE.findall(self._ask("pmic_read_adc")):
+            values.setdefault((label, unit), []).append(text)
+        rails: Dict[str, float] = {}
+        listed = {label for label, unit in values if unit == "A"}
+        lost = {label: f"vcgencmd pmic_read_adc does not list {label}" for label in self._labels if label not in listed}
+        for label in [label for label, unit in values if unit == "A"]:
+            amperes, volts = values[label, "A"], values.get((label, "V"), [])
+            try:
+                if not volts:
+                    raise ValueError(f"vcgencmd pmic_read_adc shows no voltage of {label}")
+                if len(amperes) + len(volts) > 2:
+                    raise ValueError(f"vcgencmd pmic_read_adc lists {label} twice, and which one counts is unknown")
+                rails[label] = w_to_mw(float(volts[0]) * float(amperes[0]))
+            except ValueError as error:
+                lost[label] = str(error)
+        if not rails and not lost:
+            raise ValueError("vcgencmd pmic_read_adc shows no voltage of any rail")
+        input_v: Dict[str, float] = {}
+        with contextlib.suppress(KeyError, ValueError):
+            [text] = values["EXT5V", "V"]
+            input_v["input_v"] = float(text)
+        return rails, input_v, lost
 
     def _bits(self) -> int:
         text = self._ask("get_throttled")

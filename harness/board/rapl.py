@@ -132,7 +132,7 @@ def open_source(root: str) -> Source:
             "with a CPU of Intel or AMD try `sudo modprobe intel_rapl_msr`; most virtual machines have none",
         )
     forbidden = [domain.counter for domain in domains if not may_read(domain.counter)]
-    if forbidden:
+    if any(domain.counter in forbidden for domain in domains if domain.in_total):  # any other costs its channel alone
         raise SourceUnavailableError(
             f"the energy counter {forbidden[0]} may not be read by this user",
             f"until the next boot: `sudo chmod a+r {' '.join(map(shlex.quote, forbidden))}`",

@@ -54,6 +54,14 @@ MOST_BOARD_MW = 500_000.0
 MOST_MACHINE_MW = 100_000_000.0
 """More than the supply of any one machine gives: the bound of what a package's source reads."""
 
+POSSIBLE = {
+    "c": (-100.0, 200.0),  # chips are made for -55 to 175 C at most
+    "khz": (0.0, 1e8),  # of the memory of a GPU NVML shows some 14 GHz
+    "share": (0.0, 2.0),  # a fan may turn faster than its data sheet says, and a disk's counter is of milliseconds
+    "bytes": (0.0, 2.0**60),
+}
+"""By the unit that ends a channel's name what a sensor can have; what is outside is a fault of it or of its driver."""
+
 POWER_TOTAL = "power_total_mw"
 
 
@@ -85,26 +93,37 @@ class Source(NamedTuple):
 def open_source(spec: SourceSpec, root: str) -> Source:
     """Open the source that `spec` names; SourceUnavailableError if it does not exist or may not be read."""
     source = _opener(spec.name)(spec.root or root, **spec.options)
-    if spec.name in SOURCES:
-        return source
     return Source(source.notes, lambda now_s: _possible(source.read(now_s)))
 
 
 def _possible(reading: Reading) -> Reading:
-    """A reading of a package's source without numbers that are none, and power that no supply gives."""
+    """A reading without what cannot be: numbers that are none, and values that no sensor of their unit has."""
     values, failed = dict(reading.values), dict(reading.failed)
     for channel, value in reading.values.items():
-        try:
-            if not math.isfinite(value):
-                raise ValueError(f"it reads {value}")
-            if channel.endswith("_mw"):
-                possible_mw(value, MOST_MACHINE_MW)
-        except ValueError as error:
-            failed[channel] = str(error)
-    lost = [channel for channel in failed if channel.startswith("power_") and channel in values]
-    if lost and POWER_TOTAL in values:  # the others in it may have hidden what is wrong with this one
-        failed.setdefault(POWER_TOTAL, f"{lost[0]}: {failed[lost[0]]}")
-    return Reading({channel: value for channel, value in values.items() if channel not in failed}, failed)
+        why = why_impossible(channel, value)
+        if why:
+            failed[channel] = why
+            del values[channel]
+    lost = [channel for channel in failed if channel.startswith("power_") and channel in reading.values]
+    if lost and values.pop(POWER_TOTAL, None) is not None:  # others in it may have hidden what is wrong with this one
+        failed[POWER_TOTAL] = f"{lost[0]}: {failed[lost[0]]}"
+    return Reading(values, failed)
+
+
+def why_impossible(channel: str, value: float) -> str:
+    """Why a channel cannot have a value; empty if it can."""
+    try:
+        if not math.isfinite(value):
+            return f"it reads {value}"
+        unit = channel.rpartition("_")[2]
+        if unit == "mw":
+            possible_mw(value, MOST_MACHINE_MW)
+    except TypeError:
+        return f"it reads {value!r}, which is no number"
+    except ValueError as error:
+        return str(error)
+    least, most = POSSIBLE.get(unit, (-math.inf, math.inf))
+    return "" if least <= value <= most else f"it reads {value:g}, and {least:g} to {most:g} are possible"
 
 
 OPEN_S = 30.0  # most that opening a source takes: starting the helper, or waiting for jtop

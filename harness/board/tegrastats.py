@@ -22,7 +22,7 @@ import statistics
 from typing import DefaultDict, Dict, Iterable, List, Match, NamedTuple, Optional, Sequence, Tuple
 
 from harness.board.power_rails import BELOW_0, NOT_CONNECTED, TOTAL, choose_total, rail_channel
-from harness.board.source import MOST_BOARD_MW, plain_name, possible_mw
+from harness.board.source import MOST_BOARD_MW, plain_name, possible_mw, why_impossible
 from harness.board.thermal import SENSOR_OFF_C
 from harness.core.errors import InvalidValueError
 from harness.core.profiles import Series, Telemetry
@@ -175,6 +175,10 @@ def parse_log(
                 possible_mw(power_mw, most_mw)
             except ValueError as error:
                 failed.setdefault(rail_channel(label), str(error))
+        for channel, value in row.line.values.items():
+            why = why_impossible(channel, value)
+            if why:
+                failed.setdefault(channel, why)
         in_total = [channel for channel in map(rail_channel, definition.rails) if channel in failed]
         impossible += [failed[channel] for channel in in_total[:1] if channel not in row.line.twice]
         for channel, value in row.line.values.items():

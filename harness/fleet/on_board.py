@@ -20,9 +20,10 @@ from pathlib import Path
 from typing import Dict, List, Optional, Sequence
 
 import harness
-from harness.board import thermal, throttling
+from harness.board import thermal
 from harness.board.lock import locked
 from harness.board.saved_state import left_behind, restore
+from harness.board.source import SourceSpec, open_source
 from harness.core.cases import INSTANCE_MARK
 from harness.core.configuration import FILE_NAME, load_configuration
 from harness.core.device import is_self_profiling
@@ -103,12 +104,12 @@ def why_unfit(arguments: argparse.Namespace) -> str:
         return f"disk full: {free_mb:.0f} MB free, {arguments.free_mb:.0f} MB needed"
     now_s = time.monotonic()
     with contextlib.suppress(SourceUnavailableError, CannotRunError):
-        values = thermal.open_source(str(root)).read(now_s).values
+        values = open_source(SourceSpec("thermal"), str(root)).read(now_s).values
         for channel, limit_c in thermal.temperature_limits_c(str(root)).items():
             if values.get(channel, 0.0) > limit_c:
                 return f"hot: {channel} is {values[channel]:g}, the limit is {limit_c:g}"
     with contextlib.suppress(SourceUnavailableError):
-        for channel, value in throttling.open_source(str(root)).read(now_s).values.items():
+        for channel, value in open_source(SourceSpec("throttle"), str(root)).read(now_s).values.items():
             if channel.endswith("_state") and value > 0:
                 return f"throttled: {channel} is {value:g}"
     return ""

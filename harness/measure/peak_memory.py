@@ -63,7 +63,7 @@ class PeakMemory:
             self._own_before_bytes = before_bytes or 0.0
             return
         gc.collect()  # what the case before left
-        with contextlib.suppress(SourceUnavailableError):
+        with contextlib.suppress(SourceUnavailableError, OSError, ValueError):
             self._used_before_bytes = open_source(str(root)).read(0.0).values.get(USED)
         self._counts_own_peak = _forget_own_peak()
         if torch is not None and torch.cuda.is_available():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import sys
@@ -14,6 +15,7 @@ from harness.board.power_rails import TOTAL, choose_total
 from harness.board.sampler import Sampler
 from harness.board.source import POWER_TOTAL, SOURCES, Reading, Source, SourceSpec, open_source
 from harness.board.tegrastats import parse_line, parse_log
+from harness.board.thermal import refuse_heat
 from harness.core.boards import BOARDS, known_variants, load_board
 from harness.core.errors import InvalidValueError
 from tests.harness.board.test_jtop import FakeClient, FakeService, rail
@@ -143,6 +145,45 @@ def test_a_dropped_sample_is_counted_in_the_record(tree):
     assert " samples, the first" in telemetry.missing[TOTAL]
 
 
+# -- other units -------------------------------------------------------------------------------------------------------
+
+BEYOND_OF_UNIT = {"c": (-273, 2_147_483), "khz": (-1, 4.3e12), "share": (-0.5, 99), "bytes": (-4096, 1e19)}
+
+
+def test_every_bounded_unit_has_values_on_both_sides_here():
+    assert set(BEYOND_OF_UNIT) == set(source.POSSIBLE)
+
+
+@pytest.mark.parametrize("name", sorted(SOURCES))
+def test_every_source_drops_what_no_sensor_of_a_unit_has(tree, monkeypatch, name):
+    """Also with the prefix of another program, as jtop's."""
+    possible = {f"{prefix}a_{unit}": 1.0 for unit in BEYOND_OF_UNIT for prefix in ("", "jtop_")}
+    module = importlib.import_module(f"harness.board.{SOURCES[name].module}")
+    for side in (0, 1):
+        beyond = {unit: sides[side] for unit, sides in BEYOND_OF_UNIT.items()}
+        values = {channel.replace("a_", "b_"): beyond[channel.rpartition("_")[2]] for channel in possible}
+        reading = Reading({**values, **possible, "b_word": "N/A"}, {})
+        opened = Source({}, lambda now_s, found=reading: found)
+        monkeypatch.setattr(module, "open_source", lambda root, opened=opened: opened)
+        found = open_source(SourceSpec(name), tree.root).read(0.0)
+        assert found.values == possible
+        assert set(found.failed) == {*values, "b_word"}
+
+
+def test_a_temperature_beyond_any_chips_ends_no_run_and_is_counted(tree):
+    zone = "sys/class/thermal/thermal_zone0"
+    tree.write({f"{zone}/type": "cpu-thermal", f"{zone}/temp": 2**31 - 1})
+    with Sampler([SourceSpec("thermal")], 0.05, root=tree.root) as sampler:
+        tree.write({f"{zone}/temp": 40_000})
+        before = sampler.samples
+        while sampler.samples < before + 2 and sampler.is_running:
+            pass
+        refuse_heat(sampler, {"temperature_cpu_thermal_c": 95.0})
+    telemetry = sampler.stop()
+    assert set(telemetry.series["temperature_cpu_thermal_c"].values) == {40.0}
+    assert "-100 to 200 are possible" in telemetry.missing["temperature_cpu_thermal_c"]
+
+
 # -- counters ----------------------------------------------------------------------------------------------------------
 
 
@@ -224,7 +265,7 @@ def test_a_converter_that_is_listed_twice_is_not_chosen_from(tmp_path):
     pi.says(READINGS + "  VDD_CORE_A current(7)=9.00000000A\n")
     values, failed = opened.read(0.0)
     assert TOTAL not in values
-    assert "lists a rail twice" in failed[TOTAL]
+    assert "lists VDD_CORE twice" in failed[TOTAL]
 
 
 LINE = "RAM 1/3956MB GR3D_FREQ 0%@76 VDD_IN 4000/4000 VDD_SOC 100/100 cpu@40C"
@@ -258,6 +299,15 @@ def test_a_line_of_a_log_that_no_supply_gives_is_dropped_and_counted():
     )
     with pytest.raises(InvalidValueError, match="of 2 of 3 lines cannot be"):
         parse_log([LINE, *[LINE.replace("4000/", "9999999/")] * 2], interval_s=1)
+
+
+def test_a_line_of_a_log_with_what_no_sensor_has_loses_it_alone():
+    wrong = LINE.replace("cpu@40C", "cpu@999C").replace("GR3D_FREQ 0%@76", "GR3D_FREQ 700%@76")
+    telemetry = parse_log([LINE, wrong, LINE], interval_s=1)
+    assert telemetry.series["temperature_cpu_c"].times_s == (0, 2)
+    assert telemetry.series["gpu_load_share"].times_s == (0, 2)
+    assert telemetry.series["gpu_khz"].times_s == telemetry.series[TOTAL].times_s == (0, 1, 2)
+    assert telemetry.missing["temperature_cpu_c"] == "it reads 999, and -100 to 200 are possible (1 of 3 lines)"
 
 
 def test_a_sample_of_a_socket_meter_that_no_plug_gives_is_dropped_and_counted(tmp_path):

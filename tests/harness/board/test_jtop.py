@@ -273,6 +273,8 @@ FIELDS = {
     "emc_load_share": lambda data: data["memory"]["EMC"].update(val="N/A"),
     "temperature_cpu_c": lambda data: data["temperature"]["CPU"].pop("temp"),
     "power_vdd_cpu_cv_mw": lambda data: data["power"]["rail"]["VDD_CPU_CV"].pop("power"),
+    "power_vdd_gpu_soc_mw": lambda data: data["power"]["rail"].update(VDD_GPU_SOC=None),
+    "power_total_mw": lambda data: data["power"]["tot"].update(power="N/A"),
 }
 
 
@@ -282,6 +284,22 @@ def test_a_field_that_raises_costs_its_own_channel(service, channel):
     FIELDS[channel](service.data)
     sample = sample_of(FakeClient(service))
     assert set(before) - set(sample.values) == {f"jtop_{channel}"} == set(sample.failed)
+
+
+def test_a_word_in_place_of_a_number_or_nothing_of_a_core_costs_no_other_channel(service):
+    service.data["power"]["rail"]["VDD_CPU_CV"]["power"] = "N/A"
+    service.data["power"]["tot"]["name"] = None
+    service.data["cpu"]["cpu"][1] = None
+    sample = sample_of(FakeClient(service))
+    assert set(sample.failed) == {"jtop_power_vdd_cpu_cv_mw", "jtop_cpu1_khz", "jtop_cpu1_load_share"}
+    assert {"jtop_power_vdd_gpu_soc_mw", JTOP_TOTAL, "jtop_cpu0_khz"} <= set(sample.values)
+
+
+def test_the_gpus_clock_is_not_that_of_thors_media_engines(service):
+    clocks = {"gpu-nvd-0": 1_692_000, "gpu-gpc-0": 1_575_000}
+    service.data["gpu"] = {name: {"status": {"load": 1.0}, "freq": {"cur": khz}} for name, khz in clocks.items()}
+    values = sample_of(FakeClient(service)).values
+    assert (values["jtop_gpu_khz"], values["jtop_gpu1_khz"]) == (1_575_000, 1_692_000)
 
 
 @pytest.mark.parametrize("part", ["cpu", "gpu", "memory", "temperature", "power"])

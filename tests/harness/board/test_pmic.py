@@ -72,7 +72,7 @@ def test_what_holds_the_board_down(pi, before, now, states):
     [
         (READINGS.replace("VDD_CORE_V", "OTHER_V"), "no voltage of VDD_CORE"),
         (READINGS.replace("2.00000000A", "0A").replace("0.10000000A", "0A"), "a running board draws more"),
-        ("", "no voltage of any rail"),
+        ("", "does not list VDD_CORE"),
     ],
 )
 def test_a_reading_that_cannot_be_is_missing_and_the_flags_still_come(pi, readings, said):
@@ -82,6 +82,29 @@ def test_a_reading_that_cannot_be_is_missing_and_the_flags_still_come(pi, readin
     assert said in found.failed["power_total_mw"]
     assert "power_total_mw" not in found.values
     assert found.values["throttle_throttled_state"] == 0
+
+
+@pytest.mark.parametrize(
+    ("readings", "said"),
+    [
+        (READINGS.replace("VDD_CORE_V", "OTHER_V"), "no voltage of VDD_CORE"),
+        (READINGS.replace("2.00000000A", "2.0.0A"), "could not convert"),
+        (READINGS.replace("2.00000000A", "error"), "does not list VDD_CORE"),
+        (READINGS + "  VDD_CORE_A current(7)=9.00000000A\n", "lists VDD_CORE twice"),
+    ],
+    ids=["no-voltage", "no-number", "not-listed", "twice"],
+)
+def test_a_rail_that_fails_costs_its_channel_and_the_total(pi, readings, said):
+    source = open_source(str(pi.root))
+    pi.says(readings)
+    found = source.read(0.0)
+    assert said in found.failed["power_vdd_core_mw"]
+    assert said in found.failed["power_total_mw"]
+    assert "power_total_mw" not in found.values
+    assert found.values["power_3v3_sys_mw"] == pytest.approx(330)
+    assert found.values["input_v"] == 5.1
+    pi.says(READINGS)
+    assert open_source(str(pi.root)).read(0.0).values["power_total_mw"] == pytest.approx(1930)
 
 
 def test_where_it_cannot_be_asked_the_way_out_is_said(pi, tmp_path):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 
 import pytest
@@ -139,3 +140,23 @@ def test_without_permission_the_way_out_is_the_command(tree, monkeypatch):
         os.path.join(tree.root, f"sys/class/powercap/intel-rapl:{zone}/energy_uj") for zone in ("0", "0:0")
     )
     assert caught.value.hint == f"until the next boot: `sudo chmod a+r {counters}`"
+
+
+def test_a_counter_outside_of_the_total_that_may_not_be_read_costs_itself_alone(tree, monkeypatch):
+    tree.write({**zone("0", "package-0", 1_000_000), **zone("1", "psys", 1_000_000)})
+    psys = f"{tree.root}/sys/class/powercap/intel-rapl:1/energy_uj"
+    monkeypatch.setattr(rapl, "may_read", lambda path: path != psys)
+
+    def refused(self):
+        if self.path == psys:
+            raise PermissionError(errno.EACCES, "Permission denied", psys)
+        return 1_000_000 if len(seen) < 1 else 6_000_000
+
+    seen = []
+    monkeypatch.setattr(rapl.KeptFile, "read_int", refused)
+    source = rapl.open_source(tree.root)
+    source.read(0.0)
+    seen.append(1)
+    values, failed = source.read(1.0)
+    assert values["power_total_mw"] == 5_000
+    assert "Permission denied" in failed["power_psys_mw"]
