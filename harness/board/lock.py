@@ -20,6 +20,7 @@ import time
 from pathlib import Path
 from typing import Iterator, Optional, Set
 
+from harness.board.bounded_reads import bounded
 from harness.core.errors import ControlError
 from harness.core.files import is_shared
 from harness.core.terminal import shown
@@ -52,6 +53,9 @@ def locked(device: str) -> Iterator[None]:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise ControlError(f"{device} is in use by {_holder(fd)}", "wait for its end, or end it") from None
+        except OSError as error:  # of a network share: ENOLCK
+            what = f"the lock file of {device} in {default_lock_dir()} cannot be locked: {error.strerror}"
+            raise ControlError(what, f"set {LOCK_DIR_VARIABLE} to a folder on a disk of this machine") from error
         try:
             yield
         finally:
@@ -110,7 +114,8 @@ def _holder(fd: int) -> str:
         return "a process that this one may not see"
     process = Path("/proc") / max(holders)[1]  # some file systems have another number in that table
     try:
-        command = " ".join(map(shlex.quote, os.fsdecode((process / "cmdline").read_bytes()).rstrip("\0").split("\0")))
+        content = bounded(str(process / "cmdline"), (process / "cmdline").read_bytes)  # waits for memory that is held
+        command = " ".join(map(shlex.quote, os.fsdecode(content).rstrip("\0").split("\0")))
         printable = shown(command).replace("\n", "\\n")
         up_s, ticks = float(Path("/proc/uptime").read_text().split()[0]), (process / "stat").read_text()
         began_s = time.time() - up_s + int(ticks.rpartition(")")[2].split()[19]) / os.sysconf("SC_CLK_TCK")

@@ -78,6 +78,9 @@ class SocketMeter:
 
     def __init__(self, path: Path, clock: Callable[[], float] = time.time) -> None:
         self.path, self._clock = path, clock
+        if path.exists() and not path.is_file():  # reading a pipe or a serial port would wait
+            what = f"--socket-meter {path} is not a regular file"
+            raise InvalidValueError(what, "let the meter's logger append to a file; " + EXAMPLE)
         try:
             last_s = self._samples().times_s[-1]
         except HarnessError as error:

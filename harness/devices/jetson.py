@@ -17,6 +17,7 @@ import os
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, Optional, Tuple
 
+from harness.board.bounded_reads import bounded
 from harness.board.control_groups import ReadLimit
 from harness.board.cpu import Affinity
 from harness.board.jetson_clocks import OFF, ON, refuse_stored_clocks
@@ -26,7 +27,7 @@ from harness.board.lock import locked
 from harness.board.nvpmodel_modes import tpc_mask
 from harness.board.page_cache import PageCache
 from harness.board.power_rails import TOTAL, current_limits, find_rails, steps_mw
-from harness.board.privileged import FULL_PWM
+from harness.board.privileged import FULL_PWM, OWN_CONF
 from harness.board.saved_state import RESTORE_COMMAND, left_behind, preserved
 from harness.board.source import SourceSpec
 from harness.board.thermal import temperature_limits_c
@@ -278,7 +279,8 @@ class JetsonDevice:
         if board.spec is not None and board.spec.input_limit_mw:
             limits.append((TOTAL, board.spec.input_limit_mw, f"what a {board.spec.name}'s input may take"))
         try:  # equal for boards with the same nvpmodel modes
-            conf_hash = hashlib.sha256((self._board_root / "etc/nvpmodel.conf").read_bytes()).hexdigest()[:16]
+            conf = self._board_root / OWN_CONF
+            conf_hash = hashlib.sha256(bounded(str(conf), conf.read_bytes)).hexdigest()[:16]
         except OSError:
             conf_hash = None
         return {

@@ -24,6 +24,7 @@ from harness.store.conditions import differences
 MOST_RUNS = 12  # of an environment: if the noise needs more, the verdict is marked as unsure
 BENCHMARKS = "benchmarks/test_training.py"  # what is measured unless a file is named
 _SUITE = Path(__file__).resolve().parents[2]
+ASK_S = 300.0  # most that an interpreter takes to import the suite, from a slow disk too
 _ASK = "import json; from harness.core.environment import describe_environment as d; print(json.dumps(d()))"
 
 
@@ -127,7 +128,13 @@ def _absolute(python: str) -> str:
 def inspect_interpreter(python: str) -> Installed:
     """The packages in the environment of an interpreter, which must be able to import the suite."""
     try:
-        done = subprocess.run([python, "-c", _ASK], cwd=_SUITE, capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            [python, "-c", _ASK],
+            cwd=_SUITE, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False, timeout=ASK_S,
+        )  # fmt: skip
+    except subprocess.TimeoutExpired as error:
+        what = f"{python} did not tell its packages within {ASK_S:g} s"
+        raise CannotRunError(what, "name the interpreter of an environment") from error
     except OSError as error:
         raise CannotRunError(f"cannot start {python}: {error}", "name the interpreter of an environment") from error
     if done.returncode:

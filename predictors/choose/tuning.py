@@ -31,6 +31,7 @@ import dataclasses
 import queue
 import threading
 import time
+import warnings
 from pathlib import Path
 from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Tuple, Union
 
@@ -62,6 +63,9 @@ from predictors.models.base import check_kind, check_number, refuse_unread
 from predictors.settings import Settings
 from predictors.strategies.protocol import Choice, FailedMode, History, MeasuredMode, Strategy
 from predictors.strategies.registry import StrategySetting, make_closed_loop
+
+_CLOSED = "training ended before the search did"
+END_S = 30.0  # for a strategy to end after the training; it may be fitting a model
 
 LEAST_GAIN = 0.005  # the search ends when another mode promises less than this share of the time
 
@@ -159,6 +163,7 @@ class OnlineTuner:
         self._choice: Optional[Choice] = None
         self._error: Optional[BaseException] = None
         self._running: Optional[_Running] = None
+        self._is_closed = False
         self.settled = False  # whether the search is over and the chosen mode is set
         self._began_s: Optional[float] = None
         self._last_s: Optional[float] = None
@@ -178,6 +183,8 @@ class OnlineTuner:
 
     def profile(self, index: int) -> Union[MeasuredMode, FailedMode]:
         """Called by the strategy, in its thread: the figures that the training loop measures in a mode."""
+        if self._is_closed:
+            raise StoppedError(_CLOSED)
         self._requests.put(index)
         answer = self._answers.get()
         if isinstance(answer, BaseException):
@@ -207,8 +214,11 @@ class OnlineTuner:
     def close(self) -> OnlineReport:
         """End the search if it is still running, and return its report; the mode stays as it is."""
         if self._thread.is_alive():
-            self._answers.put(StoppedError("training ended before the search did"))
-            self._thread.join()
+            self._is_closed = True
+            self._answers.put(StoppedError(_CLOSED))
+            self._thread.join(END_S)
+            if self._thread.is_alive():
+                warnings.warn(f"the search has not ended within {END_S:g} s, and is left to itself", stacklevel=2)
         if self._ended_s is None:
             self._ended_s = self._clock()
         self._raise_what_broke()

@@ -9,7 +9,7 @@ import os
 import shutil
 import time
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterable, Iterator, Optional, Tuple, TypeVar
+from typing import Any, BinaryIO, Callable, Dict, Iterable, Iterator, Optional, Tuple, TypeVar
 
 from harness.core.device import Report
 from harness.core.errors import DataSetError
@@ -22,6 +22,8 @@ Item = TypeVar("Item")
 MANIFEST = "manifest.json"
 _SPARE = 1.1  # share of the expected size that must be free: sizes are drawn at random, files round up to blocks
 _REPORT_INTERVAL_S = 2.0
+WAIT_S = 0.2
+IDLE_S = 300.0  # for another process that writes the folder: one that was stopped is not waited for
 
 
 def find_or_write(
@@ -61,8 +63,33 @@ def _locked(path: Path, name: str, report: Report) -> Iterator[None]:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             report(f"waiting for another process that writes {name}")
-            fcntl.flock(lock, fcntl.LOCK_EX)
+            _wait_for(lock, path, name)
         yield
+
+
+def _wait_for(lock: BinaryIO, path: Path, name: str) -> None:
+    """Wait for a lock while its holder writes; DataSetError once it has written nothing for `IDLE_S`."""
+    partial = path.with_suffix(".partial")
+    written_bytes, since_s = _size_bytes(partial), time.monotonic()
+    while True:
+        time.sleep(WAIT_S)
+        with contextlib.suppress(BlockingIOError):
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
+        if time.monotonic() - since_s < IDLE_S:
+            continue
+        before_bytes, written_bytes, since_s = written_bytes, _size_bytes(partial), time.monotonic()
+        if written_bytes == before_bytes:
+            what = f"another process that writes {name} has written nothing for {IDLE_S:g} s, and holds {path}"
+            raise DataSetError(what, f"`fuser {path}` shows which one: end it")
+
+
+def _size_bytes(folder: Path) -> int:
+    size_bytes = 0
+    for file in folder.rglob("*"):
+        with contextlib.suppress(FileNotFoundError):  # renamed or removed meanwhile
+            size_bytes += file.lstat().st_size
+    return size_bytes
 
 
 def _check(folder: Path, conditions: Dict[str, Any]) -> Tuple[Optional[Dict[str, Any]], str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import sys
 import threading
 from pathlib import Path
 
@@ -16,7 +17,9 @@ from harness.board.bounded_reads import StuckError, bounded, unanswered, watched
 from harness.board.kernel_file import KeptFile, read_below, read_int, read_setting, read_text, text_of, write
 from harness.board.sampler import SAMPLER, Sampler
 from harness.board.source import SourceSpec, open_watched, read_watched
+from harness.core.cases import Case, CaseSettings
 from harness.core.configuration import Configuration
+from harness.core.device import named_mode
 from harness.core.errors import ControlError
 from harness.devices.host import HostDevice
 from harness.devices.registry import local_board
@@ -312,6 +315,52 @@ def test_a_source_that_hangs_by_itself_is_given_up_and_the_others_go_on(tree, mo
         telemetry = sampler.stop()
     assert "gave no answer within 0.3 s" in telemetry.missing["hanging:open_source"]
     assert len(telemetry.series["temperature_cpu_c"].values) == len(sampler._record._times_s)
+
+
+# -- every file that a device opens ------------------------------------------------------------------------------------
+
+CHECKED = (  # to be regular files, which the kernel or the boot loader keeps in memory
+    "etc/machine-id",
+    "etc/nv_tegra_release",
+    "proc/cpuinfo",
+    "proc/device-tree/model",
+    "proc/device-tree/serial-number",
+    "proc/meminfo",
+)
+
+_opened = []  # what is opened while it is a list of lists; an audit hook stays for the life of the process
+
+
+def _note(event, arguments):
+    if event == "open" and _opened:
+        path, _, flags = arguments
+        reads = isinstance(path, str) and not flags & (os.O_WRONLY | os.O_RDWR)
+        if reads and threading.current_thread().name != "jetwatt-reader" and not flags & (os.O_NONBLOCK | os.O_PATH):
+            _opened[-1].append(path)
+
+
+@pytest.fixture(scope="module")
+def audited():
+    sys.addaudithook(_note)
+
+
+@pytest.mark.parametrize("machine", MACHINES, indirect=True)
+def test_no_file_of_a_device_is_opened_by_who_would_wait_for_it(machine, audited):
+    """All but those checked before are opened by the thread that is watched, or without waiting."""
+    device, _, root = machine
+    case = Case(device.name, "lenet-mnist", named_mode(device, "maxn"), 0, "ssd", 16, CaseSettings())
+    _opened.append([])
+    try:
+        device = local_board(Configuration(), Path(root)) if device.name != "emulated-host" else device
+        device.identity()
+        device.power_mode_space()
+        device.capabilities()
+        device.conditions(case)
+        device.as_found(case)
+    finally:
+        opened = _opened.pop()
+    places = {os.path.relpath(path, root) for path in opened if path.startswith(f"{root}/") and os.path.isfile(path)}
+    assert places <= set(CHECKED)
 
 
 # -- doctor ------------------------------------------------------------------------------------------------------------

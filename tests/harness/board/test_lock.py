@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import subprocess
 import sys
+import threading
 
 import pytest
 
-from harness.board import lock
+from harness.board import bounded_reads, lock
 from harness.board.lock import locked
 from harness.core.errors import ControlError
 from tests.harness.board.killed import is_open
@@ -170,3 +172,24 @@ def test_the_usual_place_is_one_that_every_user_can_write(tmp_path, monkeypatch)
     for_all.chmod(0o755)
     with pytest.raises(ControlError, match="can be written by every user"):
         lock.default_lock_dir()
+
+
+def test_a_folder_that_cannot_lock_is_said_with_the_way_out(monkeypatch):
+    def refused(fd, how):
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(lock.fcntl, "flock", refused)
+    with pytest.raises(ControlError, match="No locks available") as caught, locked("host"):
+        pytest.fail("not locked")
+    assert lock.LOCK_DIR_VARIABLE in caught.value.hint
+
+
+def test_a_holder_whose_command_cannot_be_read_holds_nobody_up(holder, monkeypatch):
+    """The kernel waits with it for memory that a process in state D holds."""
+    released = threading.Event()
+    monkeypatch.setattr(bounded_reads, "WAIT_S", 0.02)
+    monkeypatch.setattr(bounded_reads, "HANG_S", 0.1)
+    monkeypatch.setattr(lock.Path, "read_bytes", lambda path: released.wait(60))
+    with pytest.raises(ControlError, match=f"in use by process {holder};"), locked("host"):
+        pytest.fail("two runs at once")
+    released.set()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 
@@ -119,3 +120,9 @@ def test_a_meter_that_writes_late_is_waited_for(tmp_path):
     writer.start()
     assert meter.during(now_s - 5, now_s).times_s[-1] >= now_s
     writer.join()
+
+
+def test_a_pipe_in_place_of_a_meters_file_is_refused_at_once(tmp_path):
+    os.mkfifo(tmp_path / "m.csv")
+    with pytest.raises(InvalidValueError, match="is not a regular file"):
+        SocketMeter(tmp_path / "m.csv")

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from harness.__main__ import main
-from harness.core.errors import InvalidValueError, UnknownNameError
+from harness.core.errors import CannotRunError, InvalidValueError, UnknownNameError
 from harness.judge import bisection
 from harness.judge.bisection import Installed, between, bisect, format_verdicts, select_environment
 from harness.stats.noise import RunNoise, prior, runs_needed
@@ -147,3 +147,12 @@ def test_what_cannot_be_started_or_measures_nothing_is_refused(tmp_path, capsys)
     assert main(arguments) == 2
     assert "cannot start" in capsys.readouterr().err
     assert main([*arguments, "--repetitions", "0"]) == 2
+
+
+def test_an_interpreter_that_never_answers_is_refused_and_is_given_no_input(tmp_path, monkeypatch):
+    monkeypatch.setattr(bisection, "ASK_S", 0.3)
+    waiting = tmp_path / "python"
+    waiting.write_text("#!/bin/sh\nread line && exit 3\nexec sleep 60\n")
+    waiting.chmod(0o755)
+    with pytest.raises(CannotRunError, match="did not tell its packages within"):
+        bisection.inspect_interpreter(str(waiting))

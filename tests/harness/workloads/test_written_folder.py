@@ -1,14 +1,17 @@
 """A written folder is whole or not there, is found again, and is never written twice at the same time."""
 
 import errno
+import fcntl
 import multiprocessing
 import os
 import shutil
+import threading
 import time
 
 import pytest
 
 from harness.core.errors import DataSetError
+from harness.workloads.data import written_folder
 from harness.workloads.data.written_folder import MANIFEST, find_or_write, reported
 from tests.another_user import give_away
 
@@ -185,3 +188,30 @@ def test_progress_tells_how_many_are_done_and_how_long_it_takes():
     lines = []
     assert list(reported("abcd", "toy", 4, "images", lines.append, clock=lambda: next(times_s))) == list("abcd")
     assert lines == ["writing toy: 2 of 4 images, 2 s left"]
+
+
+def test_a_writer_that_was_stopped_is_not_waited_for_and_one_that_writes_is(tmp_path, monkeypatch):
+    monkeypatch.setattr(written_folder, "IDLE_S", 0.2)
+    monkeypatch.setattr(written_folder, "WAIT_S", 0.02)
+    folder, _ = find(tmp_path)
+    path = tmp_path / f".{folder.name}.lock"
+    shutil.rmtree(folder)
+    partial = tmp_path / f".{folder.name}.partial"
+    partial.mkdir()
+    with path.open("rb") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        with pytest.raises(DataSetError, match="has written nothing for") as refused:
+            find(tmp_path)
+        assert str(path) in refused.value.hint
+        ended = threading.Event()
+
+        def write():
+            for number in range(30):
+                (partial / str(number)).write_text("more")
+                time.sleep(0.02)
+            fcntl.flock(lock, fcntl.LOCK_UN)
+            ended.set()
+
+        threading.Thread(target=write).start()
+        assert find(tmp_path)[0] == folder
+        assert ended.is_set()

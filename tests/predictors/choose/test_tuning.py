@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import multiprocessing
 import os
+import threading
 import time
 
 import pytest
@@ -16,6 +18,7 @@ from predictors.choose import tuning as module
 from predictors.choose.job import Job
 from predictors.choose.search import Search
 from predictors.goals import Goal
+from predictors.settings import Settings
 from predictors.strategies.protocol import MeasuredMode
 
 CPUS = sorted(os.sched_getaffinity(0))
@@ -122,3 +125,25 @@ def test_a_simulated_board_is_rehearsed_on_in_its_own_time():
     assert found.choice.feasible
     assert found.choice.measured.power_mw <= 25_000
     assert found.search_s > len(found.profiled) * 3  # of the board: settling alone takes as long
+
+
+class Deaf:
+    """A strategy that goes on whatever a profile raises."""
+
+    def __init__(self, ends):
+        self._ends = ends
+
+    def choose(self, history, goal):
+        while not self._ends.is_set():
+            with contextlib.suppress(Exception):
+                history.profile(0)
+
+
+def test_a_strategy_that_does_not_end_holds_up_no_training(monkeypatch):
+    monkeypatch.setattr(module, "END_S", 0.1)
+    ends = threading.Event()
+    candidates = Settings.of([PowerMode(1, 1_000_000, 500_000, 2_000_000)], 16)
+    tuner = module.OnlineTuner(Deaf(ends), Goal(), candidates, lambda mode: None, lambda *_: 1.0)
+    with pytest.warns(UserWarning, match="has not ended within 0.1 s"):
+        tuner.close()
+    ends.set()
