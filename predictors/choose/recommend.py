@@ -40,8 +40,7 @@ from predictors.profiles import Profiles
 from predictors.settings import Settings
 from predictors.strategies.fixed import VendorPreset, presets_of
 from predictors.strategies.protocol import History
-from predictors.strategies.recommendation import Recommendation
-from predictors.strategies.recommendation import recommend as choose_and_describe
+from predictors.strategies.recommendation import Recommendation, choose_and_describe
 from predictors.strategies.registry import STRATEGIES, StrategySetting, strategy_on_device, unfitted
 
 if TYPE_CHECKING:

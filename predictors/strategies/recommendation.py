@@ -89,7 +89,7 @@ def _pickable(history: History, posterior: Forecast, unprofiled: bool) -> np.nda
     return history.usable if unprofiled else history.usable & posterior.admitted
 
 
-def recommend(
+def choose_and_describe(
     history: History,
     goals: Sequence[Goal],
     strategy: Strategy,
@@ -112,7 +112,7 @@ def recommend(
     recommendations = []
     for goal, choice in zip(goals, choices):
         choice = dataclasses.replace(choice, spent=spent)
-        recommendations.append(_recommend(posterior, history, goal, choice, presets, samples, unprofiled))
+        recommendations.append(_described(posterior, history, goal, choice, presets, samples, unprofiled))
     chosen = {choice.index for choice in choices}  # several goals may choose one mode
     outlying = {index for index in chosen if _is_outlying(predictor, history, index)}
     return [each._replace(outlying=each.choice.index in outlying) for each in recommendations]
@@ -147,7 +147,7 @@ def _profiled(history: History, goal: Goal, choice: Choice) -> Choice:
     return history.choice(choice.index, choice.reason, history.figures(choice.index, goal)[1] <= 0)
 
 
-def _recommend(
+def _described(
     posterior: Forecast,
     history: History,
     goal: Goal,

@@ -16,7 +16,7 @@ from predictors.plans.choice import ConcurrentGoal, choose_concurrent
 from predictors.strategies.closed_loop import design_for, learn
 from predictors.strategies.fixed import VendorPreset
 from predictors.strategies.protocol import MOST_FAILURES, FailedMode, History, TableProfiler
-from predictors.strategies.recommendation import recommend
+from predictors.strategies.recommendation import choose_and_describe
 from predictors.strategies.registry import STRATEGIES, StrategySetting
 from predictors.strategies.search import BruteForce, RandomSearch
 from tests.predictors.plans.test_concurrent_plans import INFERENCE, TRAINING, EitherTable, spread
@@ -155,7 +155,7 @@ def test_a_recommendation_leaves_failed_modes_out_of_its_front_and_compares_with
     history = History(Flawed(lambda index: index in (GREATEST, quickest)), 12)
     for index in {GREATEST, quickest}:
         history.profile(index)
-    found = recommend(history, [GOALS[1]], closed_loop(), NearlyRight(TABLE, log_sd=1e-6))[0]
+    found = choose_and_describe(history, [GOALS[1]], closed_loop(), NearlyRight(TABLE, log_sd=1e-6))[0]
     assert not {history.mode(index) for index in history.failed} & {mode.power_mode for mode in found.front}
     assert [saving.other.label for saving in found.savings] == ["the greatest mode that did not fail"]
 

@@ -13,7 +13,7 @@ from predictors.goals import power_budget
 from predictors.strategies.closed_loop import ClosedLoop
 from predictors.strategies.fixed import Maxn, VendorPreset
 from predictors.strategies.protocol import History, TableProfiler
-from predictors.strategies.recommendation import energy_wh, recommend, shared_mode, thinned
+from predictors.strategies.recommendation import choose_and_describe, energy_wh, shared_mode, thinned
 from tests.predictors.strategies.strategy_examples import NearlyRight, example_table, middle_modes
 
 TABLE = example_table()
@@ -24,7 +24,7 @@ def recommended(budget_mw=25_000.0, samples=16e5, presets=(PRESET,), table=TABLE
     strategy = ClosedLoop(lambda: NearlyRight(table, log_sd=0.02), middle_modes)
     history = History(TableProfiler(table), 12)
     goal = power_budget(budget_mw)
-    return recommend(history, [goal], strategy, NearlyRight(table, log_sd=0.02), presets, samples)[0]
+    return choose_and_describe(history, [goal], strategy, NearlyRight(table, log_sd=0.02), presets, samples)[0]
 
 
 def test_the_recommended_mode_has_the_figures_that_were_profiled():
@@ -76,17 +76,17 @@ def test_the_one_mode_for_several_workloads_is_one_that_each_of_them_has():
 
 def test_nothing_profiled_is_no_recommendation():
     with pytest.raises(InvalidValueError, match="profiles"):
-        recommend(History(TableProfiler(TABLE), 0), [power_budget(25e3)], Maxn(), NearlyRight(TABLE))
+        choose_and_describe(History(TableProfiler(TABLE), 0), [power_budget(25e3)], Maxn(), NearlyRight(TABLE))
 
 
 def test_several_goals_share_one_set_of_profiles_and_each_says_what_all_of_them_cost():
     goals = [power_budget(20e3), power_budget(30e3)]
     strategy = ClosedLoop(lambda: NearlyRight(TABLE, log_sd=0.02), middle_modes)
-    found = recommend(History(TableProfiler(TABLE), 14), goals, strategy, NearlyRight(TABLE))
+    found = choose_and_describe(History(TableProfiler(TABLE), 14), goals, strategy, NearlyRight(TABLE))
     assert [one.choice.spent.profiles for one in found] == [14, 14]
     assert found[0].mode.time_ms.value > found[1].mode.time_ms.value
 
 
 def test_what_a_strategy_chose_without_profiles_is_profiled():
-    (found,) = recommend(History(TableProfiler(TABLE), 5), [power_budget(20e3)], Maxn(), NearlyRight(TABLE))
+    (found,) = choose_and_describe(History(TableProfiler(TABLE), 5), [power_budget(20e3)], Maxn(), NearlyRight(TABLE))
     assert (found.choice.spent.profiles, found.choice.feasible, found.mode.time_ms.profiled) == (1, False, True)
