@@ -91,7 +91,7 @@ class ModeRuns:
         return estimates
 
 
-class FailedMode(NamedTuple):
+class FailedCommandMode(NamedTuple):
     """A power mode of several in which a command failed; it is tried again when the sweep is resumed."""
 
     power_mode: NamedMode
@@ -109,7 +109,9 @@ class CommandRuns:
         failed: power modes of several in which it failed.
     """
 
-    def __init__(self, name: str, modes: List[ModeRuns], resumed: int, failed: Sequence[FailedMode] = ()) -> None:
+    def __init__(
+        self, name: str, modes: List[ModeRuns], resumed: int, failed: Sequence[FailedCommandMode] = ()
+    ) -> None:
         self.name = name
         self.modes = modes
         self.resumed = resumed
@@ -232,7 +234,7 @@ def run_command(
     run_id = uuid.uuid4().hex
     environment = describe_environment()
     done: List[ModeRuns] = []
-    failed: List[FailedMode] = []
+    failed: List[FailedCommandMode] = []
     resumed = 0
     with _kept_in(results) as store, opened.session():
         try:
@@ -250,7 +252,7 @@ def run_command(
                         numbers.append(store.add(profile, environment, run_id))
                         profiles.append(profile)
                 except CommandFailedError as error:
-                    failed.append(FailedMode(case.power_mode, error.exit_code, error.what))
+                    failed.append(FailedCommandMode(case.power_mode, error.exit_code, error.what))
                     if len(cases) == 1 or (not done and len(failed) == HOPELESS_MODES):
                         raise
                     report(f"{case.power_mode.name}: {error.what}")

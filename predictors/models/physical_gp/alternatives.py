@@ -25,7 +25,7 @@ from typing import NamedTuple, Sequence, Tuple
 
 import numpy as np
 
-from predictors.models.physical_gp.response import Features, Response, by_name, traffic_share
+from predictors.models.physical_gp.response import Features, ResponseModel, by_name, traffic_share
 
 AMPLITUDE = (0.03, 0.04)
 """Standard deviation of the smooth part of log time and log power. Set by hand on the measured tables of an Orin AGX;
@@ -103,7 +103,7 @@ def clock_effects(alternatives: Alternatives, theta: np.ndarray, at: Features) -
 
     At the s parameter vectors `theta`, (s, d), under an alternative each.
     """
-    response = Response(by_name(theta), at)
+    response = ResponseModel(by_name(theta), at)
     times = response.times()
     watts = response.watts(times, pause=alternatives.pause)
     whole = np.exp(response.values["scale"]) / watts.total

@@ -16,7 +16,7 @@ import numpy as np
 from predictors.models.physical_gp.alternatives import FORM_ALONE
 from predictors.models.physical_gp.posterior import NOISE, ParameterPosterior, select
 from predictors.models.physical_gp.prior import Prior
-from predictors.models.physical_gp.response import Features, Response, by_name, linearised
+from predictors.models.physical_gp.response import Features, ResponseModel, by_name, linearised
 
 _DRAWS = 12
 _UNKNOWN_UNIT = 3.0  # standard deviation of the log of a workload's time scale before the first profile
@@ -96,7 +96,7 @@ def _jacobian(linearisations: Linearisations, at: Features, time_known: bool) ->
     """
     parts = []
     for theta, root, pause in zip(linearisations.theta, linearisations.root, linearisations.pause[:, None]):
-        log_time = Response(by_name(theta), at).times().total if time_known else None
+        log_time = ResponseModel(by_name(theta), at).times().total if time_known else None
         jacobian = linearised(theta[None], at, linearisations.free, log_time, pause)[1][0]
         jacobian = jacobian.reshape(2, len(at.cores), -1)
         unit = np.zeros((2, len(at.cores), 1))

@@ -19,7 +19,7 @@ from predictors.models.physical_gp.posterior import (
     relation_to_rows,
     select,
 )
-from predictors.models.physical_gp.response import Features, Response, by_name
+from predictors.models.physical_gp.response import Features, ResponseModel, by_name
 
 _STEPS = 8  # of Levenberg and Marquardt, from the posterior's own optimum
 _FURTHEST = 3.0  # the largest perturbation of the prior mean, in standard deviations
@@ -35,7 +35,7 @@ def draw(posterior: ParameterPosterior, at: Features, count: int, seed: int) -> 
     search, which = _optima(posterior, count, seed)
     search.moved = np.zeros_like(search.moved)
     residual = search.residual(search.theta)
-    response, pause = Response(by_name(search.theta), at), posterior.alternatives.pause[which]
+    response, pause = ResponseModel(by_name(search.theta), at), posterior.alternatives.pause[which]
     mean, variance = np.empty((2, count, 2, len(at.cores)))
     for first in range(0, len(at.cores), _ROWS_AT_ONCE):
         rows = slice(first, first + _ROWS_AT_ONCE)

@@ -28,7 +28,7 @@ from predictors.models.physical_gp.alternatives import (
 )
 from predictors.models.physical_gp.response import (
     Features,
-    Response,
+    ResponseModel,
     by_name,
     contiguous_columns,
     linearised,
@@ -184,7 +184,7 @@ def infer(posterior: ParameterPosterior, at: Features) -> Tuple[np.ndarray, np.n
         variance = own - (white**2).sum(2) + noise
         variance = variance + ((unexplained @ posterior.covariance[k]) * unexplained).sum(2)
         variances.append(posterior.spread[k, :, None] ** 2 * variance + open_variance)
-        response = Response(by_name(theta), at)
+        response = ResponseModel(by_name(theta), at)
         times = response.times()
         log_power = np.log(response.watts(times, times.total + mean[0], pause).total)
         means.append(np.stack([times.total + posterior.unit, log_power])[:figures] + mean)

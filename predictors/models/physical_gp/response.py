@@ -123,7 +123,7 @@ def contiguous_columns(table: np.ndarray) -> np.ndarray:
     return np.ascontiguousarray(table.T)
 
 
-class Response:
+class ResponseModel:
     """Time and power of rows at parameter vectors of `by_name`, by the formulas above.
 
     Rows of a grid of power modes have most settings in common: what the settings of the host decide, and what those of
@@ -248,7 +248,7 @@ def _gpu_times(v: Dict[str, np.ndarray], at: Features) -> GpuTimes:
     return GpuTimes(gpu, memory, np.logaddexp(sharpness * gpu, sharpness * memory) / sharpness)
 
 
-def traffic_share(response: Response, times: Times) -> np.ndarray:
+def traffic_share(response: ResponseModel, times: Times) -> np.ndarray:
     """The derivative of log T by log M: the share of the time that waits for memory."""
     gpu = response.gpu_times()
     in_device = np.exp(response.values["traffic_overlap"]) * (gpu.memory - gpu.device)
@@ -270,9 +270,9 @@ def log_response(
     """Logarithms of time and power side by side, shape (..., 2n), at parameters (..., d).
 
     `log_time` are measured times in the unit of the parameters, for the utilisations in the power; `pause` is that of
-    `Response.watts`.
+    `ResponseModel.watts`.
     """
-    response = Response(by_name(theta), at)
+    response = ResponseModel(by_name(theta), at)
     times = response.times()
     return np.concatenate([times.total, np.log(response.watts(times, log_time, pause).total)], axis=-1)
 
@@ -285,7 +285,7 @@ def linearised(
     pause: np.ndarray = NO_PAUSE,
 ) -> Tuple[np.ndarray, np.ndarray]:
     """`log_response` at s parameter vectors, (s, 2n), and its derivatives by the parameters `free`, (s, 2n, f)."""
-    response = Response(by_name(theta), at)
+    response = ResponseModel(by_name(theta), at)
     times = response.times()
     watts = response.watts(times, log_time, pause)
     by_time = _by_time(response, at, times)
@@ -303,7 +303,7 @@ def linearised(
     return np.concatenate([times.total, np.log(watts.total)], axis=-1), jacobian.reshape(len(theta), -1, len(free))
 
 
-def _by_time(response: Response, at: Features, times: Times) -> Dict[str, np.ndarray]:
+def _by_time(response: ResponseModel, at: Features, times: Times) -> Dict[str, np.ndarray]:
     """Derivatives of log T by the parameters that it depends on."""
     v, host, gpu_times = response.values, response.host_times(), response.gpu_times()
     shown = np.exp(times.hidden - times.total)
@@ -325,7 +325,7 @@ def _by_time(response: Response, at: Features, times: Times) -> Dict[str, np.nda
     }
 
 
-def _by_power(response: Response, at: Features, watts: Watts) -> Dict[str, np.ndarray]:
+def _by_power(response: ResponseModel, at: Features, watts: Watts) -> Dict[str, np.ndarray]:
     """Derivatives of log power by all parameters, with T fixed."""
     v, of_host = response.values, response.host_times()
     whole = np.exp(v["scale"]) / watts.total

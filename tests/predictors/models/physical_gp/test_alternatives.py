@@ -22,7 +22,7 @@ from predictors.models.physical_gp.response import (
     PARAMETERS,
     UNIT_BATCH,
     Features,
-    Response,
+    ResponseModel,
     by_name,
     features,
     log_response,
@@ -96,7 +96,7 @@ def test_the_share_of_traffic_is_the_derivative_of_the_time():
     theta = any_board().mean[None]
     step = np.zeros(len(PARAMETERS))
     step[MEMORY] = 1e-6
-    response = Response(by_name(theta), ROWS)
+    response = ResponseModel(by_name(theta), ROWS)
     share = traffic_share(response, response.times())[0]
     difference = (log_response(theta + step, ROWS) - log_response(theta - step, ROWS))[0, :3] / 2e-6
     np.testing.assert_allclose(share, difference, rtol=1e-5)

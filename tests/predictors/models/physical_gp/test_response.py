@@ -13,7 +13,7 @@ from predictors.models.physical_gp.prior import any_board
 from predictors.models.physical_gp.response import (
     PARAMETERS,
     TIME_SCALES,
-    Response,
+    ResponseModel,
     by_name,
     features,
     linearised,
@@ -47,12 +47,12 @@ def test_raising_a_setting_never_makes_a_minibatch_slower(seed, which, factor, p
     theta[PARAMETERS.index("cpu_memory_slope")] = abs(theta[PARAMETERS.index("cpu_memory_slope")])
     raised = [row[:] for row in MODES]
     raised[place][which] = raised[place][which] * factor
-    slow, fast = (Response(by_name(theta), _at(modes)).times().total[place] for modes in (MODES, raised))
+    slow, fast = (ResponseModel(by_name(theta), _at(modes)).times().total[place] for modes in (MODES, raised))
     assert fast <= slow + 1e-9
 
 
 def test_the_whole_takes_no_less_than_its_parts():
-    response = Response(by_name(any_board().mean), _at())
+    response = ResponseModel(by_name(any_board().mean), _at())
     parts = response.gpu_times()
     assert (response.times().total >= np.maximum(parts.gpu, parts.memory)).all()
 
@@ -79,7 +79,7 @@ def test_the_scales_carry_the_unit_of_time():
 
 def test_a_mode_that_waits_draws_less():
     theta = any_board().mean
-    log_time = Response(by_name(theta), _at()).times().total
+    log_time = ResponseModel(by_name(theta), _at()).times().total
     busy, waiting = (log_response(theta, _at(), log_time + more)[3:] for more in (0.0, 1.0))
     assert (waiting < busy).all()
 
