@@ -110,9 +110,24 @@ def table_of(frame: pd.DataFrame, corner: str, rows: Mapping[str, Key], columns:
     return table([corner, *columns], [[label, *cells(frame, key, columns)] for label, key in rows.items()])
 
 
-def code(names: Sequence[str], column: str) -> Dict[str, Key]:
-    """Rows of a table for values of a column, as code."""
-    return {f"`{name}`": {column: name} for name in names}
+def keys(column: str, values: Mapping[str, Union[str, int, float]]) -> Dict[str, Key]:
+    """The rows of a table for values of a column of the record, by their labels."""
+    return {label: {column: value} for label, value in values.items()}
+
+
+def by(column: str, values: Mapping[str, Union[str, int, float]], cell: Cell) -> Columns:
+    """The same as columns, which all show the same."""
+    return {label: (key, cell) for label, key in keys(column, values).items()}
+
+
+def in_code(names: Sequence[str]) -> Dict[str, str]:
+    """Names by how documents print them."""
+    return {f"`{name}`": name for name in names}
+
+
+def networks(names: Sequence[str]) -> Dict[str, str]:
+    """Networks by what documents call them."""
+    return {NETWORKS[name]: name for name in names}
 
 
 def figure(value: float, digits: int = 1) -> str:
@@ -179,11 +194,11 @@ def with_default(frame: pd.DataFrame) -> pd.DataFrame:
 def predictor_errors(records: Records) -> str:
     compared = ("physical-gp", "powertrain", "nn", "linear", "npe", "mlp")  # the papers', and the best of the baselines
     columns: Columns = {
-        f"{NETWORKS[target]}, {count} modes": ({"workload": target, "modes": count}, errors_of_one)
-        for target in ("yolov8n-coco", "lstm-wikitext")
+        f"{name}, {count} modes": ({"workload": target, "modes": count}, errors_of_one)
+        for name, target in networks(("yolov8n-coco", "lstm-wikitext")).items()
         for count in (10, 50)
     }
-    return table_of(records["predictors"], "predictor", code(compared, "predictor"), columns)
+    return table_of(records["predictors"], "predictor", keys("predictor", in_code(compared)), columns)
 
 
 def random_modes(records: Records) -> pd.DataFrame:
@@ -191,40 +206,35 @@ def random_modes(records: Records) -> pd.DataFrame:
 
 
 def left_out_errors(records: Records) -> str:
-    columns: Columns = {"0 modes": ({"modes": 0}, errors_of_one)}
-    columns = {**columns, **{str(count): ({"modes": count}, errors_of_one) for count in (10, 50)}}
+    columns = by("modes", {"0 modes": 0, "10": 10, "50": 50}, errors_of_one)
     return table_of(random_modes(records), "table", TABLES, columns)
 
 
 def left_out_coverage(records: Records) -> str:
     columns: Columns = {"mean error": ({}, mean_errors), **COVERAGES}
-    rows = {str(count): {"modes": count} for count in (0, 5, 10, 20, 50)}
+    rows = keys("modes", {str(count): count for count in (0, 5, 10, 20, 50)})
     return table_of(random_modes(records), "modes, mean over the tables", rows, columns)
 
 
 def left_out_boards(records: Records) -> str:
     frame = select(with_default(records["left-out-boards"]), {"modes": 10})
-    columns: Columns = {"10 modes": ({"whose": "own"}, least_errors), "others": ({"whose": "others"}, least_errors)}
-    return table_of(frame, "table", TABLES, columns)
+    return table_of(frame, "table", TABLES, by("whose", {"10 modes": "own", "others": "others"}, least_errors))
 
 
 def left_out_boards_coverage(records: Records) -> str:
     columns: Columns = {
-        "mean error": ({"whose": "own"}, least_errors),
-        "others": ({"whose": "others"}, least_errors),
+        **by("whose", {"mean error": "own", "others": "others"}, least_errors),
         **{heading: ({"whose": "own"}, cell) for heading, (_, cell) in COVERAGES.items()},
     }
-    rows = {str(count): {"modes": count} for count in (5, 10, 50)}
+    rows = keys("modes", {str(count): count for count in (5, 10, 50)})
     return table_of(with_default(records["left-out-boards"]), "modes, mean over the tables", rows, columns)
 
 
 def samplings(records: Records) -> str:
     """Means over the tables that `sequential` works on: training, one batch size."""
     training = select(records["left-out-networks"], {"task": "training"})
-    columns: Columns = {"1 mode": ({"modes": 1}, mean_errors), "10 modes": ({"modes": 10}, mean_errors)}
-    return table_of(
-        training, "mean errors in training", code(("random", "greatest-first", "sequential"), "sampling"), columns
-    )
+    rows = keys("sampling", in_code(("random", "greatest-first", "sequential")))
+    return table_of(training, "mean errors in training", rows, by("modes", {"1 mode": 1, "10 modes": 10}, mean_errors))
 
 
 def unprofiled_settings(records: Records) -> str:
@@ -251,25 +261,17 @@ def power_limits(records: Records) -> str:
         for count in (3, 10)
         for heading, whose in ((f"{count} profiles", "own"), (f"others, {count}", "others"))
     }
-    rows = {"V100, reference A40": {"device": "v100"}, "A40, reference V100": {"device": "a40"}}
+    rows = keys("device", {"V100, reference A40": "v100", "A40, reference V100": "a40"})
     return table_of(with_default(records["power-limits"]), "GPU", rows, columns)
 
 
 def published_errors(records: Records) -> str:
-    verdicts = {
-        "confirmed": "confirmed",
-        "smaller": "differs",
-        "undecided": "undecided",
-        "contradicted": "contradicted",
-    }
-    columns: Columns = {
-        "all": ({}, lambda rows: str(int(rows["count"].sum()))),
-        **{
-            heading: ({"verdict": verdict}, lambda rows: str(int(rows["count"].sum())))
-            for heading, verdict in verdicts.items()
-        },
-    }
-    rows = {"errors": {"kind": "error"}, "relations": {"kind": "relation"}}
+    def total(rows: pd.DataFrame) -> str:
+        return str(int(rows["count"].sum()))
+
+    verdicts = {name: name for name in ("confirmed", "smaller", "undecided", "contradicted")}
+    columns: Columns = {"all": ({}, total), **by("verdict", {**verdicts, "smaller": "differs"}, total)}
+    rows = keys("kind", {"errors": "error", "relations": "relation"})
     return table_of(records["published"], "of the papers", rows, columns)
 
 
@@ -290,12 +292,12 @@ def greatest_penalty(rows: pd.DataFrame) -> str:
 
 
 choice_of_one = of_one_row(choice)
-CONTEST_COLUMNS: Columns = {NETWORKS[network]: ({"workload": network}, choice_of_one) for network in CONTEST_NETWORKS}
+CONTEST_COLUMNS = by("workload", networks(CONTEST_NETWORKS), choice_of_one)
 
 
 def accuracy_in_short(records: Records) -> str:
     """README's table: errors of predictions from ten modes, and penalties of chosen modes."""
-    errors: Columns = {NETWORKS[network]: ({"workload": network}, errors_of_one) for network in CONTEST_NETWORKS}
+    errors = by("workload", networks(CONTEST_NETWORKS), errors_of_one)
     left_out: Key = {"device": "orin-agx", "task": "training", "modes": 10}
     chosen: Key = {"strategy": "closed-loop", "profiles": 15}
     rows = {
@@ -343,36 +345,35 @@ def strategies_left_out(records: Records) -> str:
 
 def one_shot_risks(records: Records) -> str:
     """Means over the tables, and the greatest share broken in any."""
-    columns: Columns = {f"{count} profiles": ({"profiles": count}, choice) for count in (10, 25, 50)}
     frame = records["one-shot-risks"]
-    frame = frame[frame["profiles"] != "15"]
-    columns = {**columns, "most broken in a table": ({}, lambda rows: share(rows["violations_pct"].max()))}
-    return table_of(frame, "`--risk`", {str(risk): {"risk": risk} for risk in RISKS}, columns)
+    columns: Columns = {
+        **by("profiles", {f"{count} profiles": count for count in (10, 25, 50)}, choice),
+        "most broken in a table": ({}, lambda rows: share(rows["violations_pct"].max())),
+    }
+    rows = keys("risk", {str(risk): risk for risk in RISKS})
+    return table_of(frame[frame["profiles"] != "15"], "`--risk`", rows, columns)
 
 
 def power_limit_strategies(records: Records) -> str:
     """Mean penalties over the networks of a GPU, for the least energy and the least time of a sample; the greatest."""
+    frame = records["power-limit-strategies"]
     columns: Columns = {
         f"{goal}, {count} profiles": ({"goal": goal, "profiles": count}, penalty)
         for goal in ("energy", "time")
         for count in (6, 20)
     }
-    columns = {
-        **columns,
-        **{f"worst, {count} profiles": ({"profiles": count}, greatest_penalty) for count in (6, 20)},
-    }
-    frame = records["power-limit-strategies"]
+    worst = by("profiles", {f"worst, {count} profiles": count for count in (6, 20)}, greatest_penalty)
     rows = {
         f"{gpu}, `{name}`": {"device": device, "strategy": name}
         for device, gpu in (("v100", "V100"), ("a40", "A40"))
         for name in dict.fromkeys(frame["strategy"])
     }
-    return table_of(frame, "GPU, strategy", rows, columns)
+    return table_of(frame, "GPU, strategy", rows, {**columns, **worst})
 
 
 def binary_search_variants(records: Records) -> str:
-    columns: Columns = {NETWORKS[network]: ({"workload": network}, of_one_row(penalty)) for network in ORIN_NETWORKS}
-    rows = {variant: {"variant": variant} for variant in VARIANTS}
+    columns = by("workload", networks(ORIN_NETWORKS), of_one_row(penalty))
+    rows = keys("variant", {variant: variant for variant in VARIANTS})
     return table_of(records["binary-search-variants"], "time penalty in %", rows, columns)
 
 
@@ -381,7 +382,7 @@ def batch_sizes(records: Records) -> str:
         "best of 4 to 128, least gain": ({}, lambda rows: figure(rows["least_gain"].min(), 2)),
         "greatest gain": ({}, lambda rows: figure(rows["greatest_gain"].max(), 2)),
     }
-    rows = {NETWORKS[name]: {"workload": name} for name in ("lenet-mnist", "yolov8n-coco", "bert-squad")}
+    rows = keys("workload", networks(("lenet-mnist", "yolov8n-coco", "bert-squad")))
     return table_of(records["batch-sizes"], "simulated Orin AGX, 15 to 40 W", rows, columns)
 
 
