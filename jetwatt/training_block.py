@@ -90,6 +90,7 @@ def measuring(
     configuration = load_configuration(Path(FILE_NAME))
     opened = open_device(device, configuration) if isinstance(device, str) else device
     if results is not None:
+        results = Path(results).absolute()  # a training may change the folder
         ResultsStore(results).close()  # refused before anything is measured
     directory = data if isinstance(data, Path) else Path.cwd()
     loop: Optional[OwnLoop] = None

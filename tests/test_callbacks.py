@@ -8,13 +8,16 @@ import os
 import subprocess
 import sys
 import time
+import warnings
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from harness.core.errors import InvalidValueError, StoreError
 from harness.core.notes import NoteWarning
+from harness.core.profiles import Minibatches
 from harness.measure.own_loop import OwnLoop, StepFigures
 from harness.store.results import ResultsStore
 
@@ -108,6 +111,23 @@ def test_the_log_of_transformers_has_time_power_and_energy():
     [profile] = stored()
     assert profile.case.workload == "my-run"
     assert profile.conditions["model_fingerprint"]
+
+
+def test_a_callback_of_transformers_that_comes_after_the_loggers_says_how_it_comes_before_them():
+    trainer = trainer_of_transformers(num_train_epochs=1)
+    from jetwatt.callbacks.transformers import PowerCallback
+
+    trainer.args.report_to = ["tensorboard"]  # which need not be installed
+    trainer.add_callback(PowerCallback("sim:orin-agx", **REHEARSAL))
+    with pytest.warns(NoteWarning, match=r"tensorboard.*attach"):
+        trainer.train()
+    attached = trainer_of_transformers(num_train_epochs=1)
+    attached.args.report_to = ["tensorboard"]
+    PowerCallback("sim:orin-agx", **REHEARSAL).attach(attached)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        attached.train()
+    assert not [each for each in caught if "attach" in str(each.message)]
 
 
 def test_training_on_this_machine_is_measured():
@@ -282,36 +302,50 @@ def test_figures_that_are_missing_are_not_logged():
     assert named(StepFigures(4, 0.5, 10.0, 20.0)) == {"step_time_s": 0.5, "power_w": 10.0, "energy_per_step_j": 5.0}
 
 
-def test_the_loggers_of_lightning_have_time_power_and_energy():
-    lightning = pytest.importorskip("lightning")
-    from lightning.pytorch.loggers import CSVLogger
+@pytest.fixture
+def lightning():
+    return pytest.importorskip("lightning")
 
-    from jetwatt.callbacks.lightning import PowerCallback
 
+def module_of(lightning, in_batch=lambda number: None):
     class Module(lightning.LightningModule):
         def __init__(self):
             super().__init__()
             self.layer = torch.nn.Linear(4, 1)
 
         def training_step(self, batch, batch_idx):
+            in_batch(batch_idx)
             return self.layer(batch[0]).pow(2).mean()
 
         def configure_optimizers(self):
             return torch.optim.SGD(self.parameters(), 0.1)
 
-    loader = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(torch.rand(80, 4)), batch_size=8)
+    return Module()
+
+
+def loader_of_lightning():
+    return torch.utils.data.DataLoader(torch.utils.data.TensorDataset(torch.rand(80, 4)), batch_size=8)
+
+
+def trainer_of_lightning(lightning, callback, **options):
+    from lightning.pytorch.loggers import CSVLogger
+
+    settings = {
+        "max_epochs": 2,
+        "callbacks": [callback],
+        "enable_checkpointing": False,
+        "logger": CSVLogger("out"),
+        **options,
+    }
+    silent = {"enable_progress_bar": False, "enable_model_summary": False}
+    return lightning.Trainer(accelerator="cpu", log_every_n_steps=5, **silent, **settings)
+
+
+def test_the_loggers_of_lightning_have_time_power_and_energy(lightning):
+    from jetwatt.callbacks.lightning import PowerCallback
+
     callback = PowerCallback("sim:orin-agx", **REHEARSAL)
-    trainer = lightning.Trainer(
-        max_epochs=2,
-        accelerator="cpu",
-        callbacks=[callback],
-        logger=CSVLogger("out"),
-        log_every_n_steps=5,
-        enable_progress_bar=False,
-        enable_checkpointing=False,
-        enable_model_summary=False,
-    )
-    trainer.fit(Module(), loader)
+    trainer_of_lightning(lightning, callback).fit(module_of(lightning), loader_of_lightning())
     [table] = Path("out").rglob("metrics.csv")
     with table.open() as lines:
         rows = list(csv.DictReader(lines))
@@ -320,6 +354,60 @@ def test_the_loggers_of_lightning_have_time_power_and_energy():
     assert len(callback.profile.minibatches) == 20
     assert callback.profile.case.batch_size == 8
     assert len(stored()) == 1
+
+
+def test_each_fit_of_lightning_has_a_profile(lightning):
+    from jetwatt.callbacks.lightning import PowerCallback
+
+    callback = PowerCallback("sim:orin-agx", **REHEARSAL)
+    trainer = trainer_of_lightning(lightning, callback, max_epochs=1, logger=False)
+    network = module_of(lightning)
+    trainer.fit(network, loader_of_lightning())
+    trainer.fit_loop.max_epochs = 3
+    trainer.fit(network, loader_of_lightning())  # goes on
+    assert [len(profile.minibatches) for profile in stored()] == [10, 20]
+    assert len(callback.profile.minibatches) == 20
+    assert ends() == [None, None]
+
+
+@pytest.mark.parametrize("is_same", [True, False], ids=["the same callback", "another one"])
+def test_a_fit_of_lightning_in_a_fit_ends_the_measurement_of_the_outer_one(lightning, is_same):
+    from jetwatt.callbacks.lightning import PowerCallback
+
+    callback = PowerCallback("sim:orin-agx", **REHEARSAL)
+
+    def inner(number):
+        if number == 3:
+            own = callback if is_same else PowerCallback("sim:orin-agx", **REHEARSAL)
+            trainer_of_lightning(lightning, own, max_epochs=1, logger=False).fit(
+                module_of(lightning), loader_of_lightning()
+            )
+
+    trainer_of_lightning(lightning, callback, max_epochs=1).fit(module_of(lightning, inner), loader_of_lightning())
+    assert [len(profile.minibatches) for profile in stored()] == [3, 10]
+    assert ends() == ["UnreportedError", None]
+
+
+def test_the_time_of_a_checkpoint_of_lightning_does_not_count(lightning, monkeypatch):
+    from lightning.pytorch.callbacks import ModelCheckpoint
+
+    from jetwatt.callbacks.lightning import PowerCallback
+
+    class SlowCheckpoint(ModelCheckpoint):
+        def _save_checkpoint(self, trainer, filepath):
+            super()._save_checkpoint(trainer, filepath)
+            time.sleep(0.5)
+
+    callback = PowerCallback(workload="my-run")
+    saves = SlowCheckpoint("saved", every_n_train_steps=4)
+    options = {"callbacks": [callback, saves], "enable_checkpointing": True, "max_epochs": 1, "logger": False}
+    trainer_of_lightning(lightning, callback, **options).fit(module_of(lightning), loader_of_lightning())
+    assert list(Path("saved").iterdir())
+    columns = Minibatches.of(callback.profile.minibatches).columns
+    begins_s, ends_s = columns["start_s"], columns["start_s"] + columns["e2e_ms"] / 1000
+    pauses_s = begins_s[1:] - ends_s[:-1]
+    assert np.flatnonzero(pauses_s > 0.4).tolist() == [3, 7]
+    assert max(columns["epoch"]) == 2
 
 
 def test_the_metrics_of_ultralytics_have_time_power_and_energy(tmp_path):
@@ -338,12 +426,31 @@ def test_the_metrics_of_ultralytics_have_time_power_and_energy(tmp_path):
     model = ultralytics.YOLO("yolov8n.yaml")
     callback = PowerCallback("sim:orin-agx", **REHEARSAL).attach(model)
     seen = []
-    model.add_callback("on_fit_epoch_end", lambda trainer: seen.append(dict(trainer.metrics)))
+    model.add_callback("on_train_epoch_end", lambda trainer: seen.append(dict(trainer.lr)))  # as loggers take them
     settings = {"epochs": 2, "imgsz": 32, "batch": 4, "workers": 0, "device": "cpu", "project": str(tmp_path)}
     model.train(data=str(tmp_path / "data.yaml"), plots=False, save=False, verbose=False, amp=False, **settings)
-    in_epochs = [metrics for metrics in seen if "power/power_w" in metrics]
-    assert len(in_epochs) >= 2
-    assert all(metrics["power/energy_per_epoch_j"] > 0 for metrics in in_epochs)
+    names = ["power/step_time_s", "power/power_w", "power/energy_per_step_j", "power/energy_per_epoch_j"]
+    assert [[epoch[name] > 0 for name in names] for epoch in seen] == [[True] * 4] * 2
+    with model.trainer.csv.open() as lines:
+        rows = list(csv.DictReader(lines, skipinitialspace=True))
+    for row, epoch in zip(rows, seen):
+        assert [float(row[name]) for name in names] == pytest.approx([epoch[name] for name in names], rel=1e-4)
+        assert None not in row  # as many columns as names
+    assert len(rows) == 2
     assert len(callback.profile.minibatches) == 4
     assert callback.profile.case.batch_size == 4
     assert len(stored()) == 1
+
+
+def test_what_is_unknown_of_an_epoch_of_ultralytics_is_no_number_so_that_its_columns_stay(monkeypatch):
+    pytest.importorskip("ultralytics")
+    from jetwatt.callbacks.ultralytics import PowerCallback
+
+    callback = PowerCallback(workload="my-run")
+    monkeypatch.setattr(callback, "of_epoch", lambda: {"step_time_s": 0.5})
+    trainer = SimpleNamespace(lr={"lr/pg0": 0.1})
+    callback._on_train_epoch_end(trainer)
+    assert trainer.lr.pop("power/step_time_s") == 0.5
+    assert trainer.lr.pop("lr/pg0") == 0.1
+    assert len(trainer.lr) == 3
+    assert all(value != value for value in trainer.lr.values())

@@ -17,6 +17,10 @@ from jetwatt.training_block import measuring
 from predictors.choose.job import Job
 from predictors.choose.tuning import OnlineTuner, tuning
 
+FIGURES = ("step_time_s", "power_w", "energy_per_step_j")
+"""The names of a step's figures in logs."""
+
+ENERGY_PER_EPOCH = "energy_per_epoch_j"
 UNKNOWN_BATCH = "the batch size of the training is not known"
 
 
@@ -152,7 +156,7 @@ class PowerLog:
         figures = None if self._loop is None else self._loop.figures(self._epoch_began)
         if figures is None or figures.energy_j is None:
             return named(figures)
-        return {**named(figures), "energy_per_epoch_j": figures.energy_j}
+        return {**named(figures), ENERGY_PER_EPOCH: figures.energy_j}
 
     def end(self, error: Optional[BaseException] = None) -> None:
         """Training has ended: make and store the profile, and restore a device that is held. Idempotent."""
@@ -184,7 +188,6 @@ def named(figures: Optional[StepFigures]) -> Dict[str, float]:
     """Figures by the names under which they are logged; what is not known is left out."""
     if figures is None:
         return {}
-    values = {"step_time_s": figures.time_s, "power_w": figures.power_w}
-    if figures.energy_j is not None:
-        values["energy_per_step_j"] = figures.energy_j / figures.minibatches
-    return {name: value for name, value in values.items() if value is not None}
+    per_step_j = None if figures.energy_j is None else figures.energy_j / figures.minibatches
+    values = zip(FIGURES, (figures.time_s, figures.power_w, per_step_j))
+    return {name: value for name, value in values if value is not None}

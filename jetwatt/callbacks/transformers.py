@@ -10,7 +10,8 @@ from typing import Any, Dict
 
 from transformers import Trainer, TrainerCallback  # noqa: TID253 (who imports this module has loaded it)
 
-from jetwatt.callbacks.power_log import PowerLog
+from harness.core.notes import note
+from jetwatt.callbacks.power_log import ENERGY_PER_EPOCH, PowerLog
 
 
 class PowerCallback(PowerLog, TrainerCallback):
@@ -19,12 +20,18 @@ class PowerCallback(PowerLog, TrainerCallback):
     A step is an optimizer step, with all its accumulated gradients. Evaluations and checkpoints do not count.
     """
 
+    _is_ahead = False  # of the callbacks that log
+
     def attach(self, trainer: Trainer) -> PowerCallback:
         """Register ahead of the callbacks that log, so that TensorBoard, W&B and others receive the figures too."""
         trainer.callback_handler.callbacks.insert(0, self)
+        self._is_ahead = True
         return self
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        if args.report_to and not self._is_ahead:
+            loggers = ", ".join(args.report_to)
+            note(f"{loggers} will not have the figures: register by .attach(trainer), ahead of what logs")
         samples = args.train_batch_size * args.gradient_accumulation_steps
         self.begin(samples, kwargs.get("model"), kwargs.get("train_dataloader"))
 
@@ -36,7 +43,7 @@ class PowerCallback(PowerLog, TrainerCallback):
         self.step()
 
     def on_epoch_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        self._of_epoch = {name: value for name, value in self.of_epoch().items() if name == "energy_per_epoch_j"}
+        self._of_epoch = {name: value for name, value in self.of_epoch().items() if name == ENERGY_PER_EPOCH}
 
     def on_evaluate(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         self.resume()

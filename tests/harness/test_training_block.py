@@ -103,6 +103,14 @@ def test_a_loop_that_does_not_show_its_fetches_is_stored_without_a_stall():
     assert profile.minibatch_time_ms > 0
 
 
+def test_the_profile_is_in_the_named_file_although_the_training_changes_the_folder(tmp_path):
+    (tmp_path / "elsewhere").mkdir()
+    with jetwatt.measuring("host", workload="my-run", batch_size=16, results="r.sqlite") as run:
+        os.chdir("elsewhere")
+        train(run, 3)
+    assert len(stored(tmp_path / "r.sqlite")) == 1
+
+
 def test_too_few_minibatches_are_kept_and_noted():
     profile = measured(minibatches=3, results="r.sqlite")
     assert "few-minibatches" in kinds(profile)
