@@ -50,8 +50,8 @@ from predictors.contest.prior import evaluate_prior as evaluate_prior
 from predictors.contest.prior import learn_prior as learn_prior
 from predictors.contest.published import published as published
 from predictors.contest.runs import Runs as Runs
-from predictors.contest.scenario import scenario as scenario
-from predictors.contest.scenario import scenarios as scenarios
+from predictors.contest.scenarios import scenario as scenario
+from predictors.contest.scenarios import scenarios as scenarios
 from predictors.contest.strategies import BudgetSweep as BudgetSweep
 from predictors.contest.strategies import evaluate_strategies as evaluate_strategies
 from predictors.goals import Goal as Goal

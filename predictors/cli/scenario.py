@@ -9,7 +9,7 @@ from harness.cli.options import options_of
 from harness.core.terminal import format_table
 from predictors.cli.evaluate import add_run_arguments, print_evaluation
 from predictors.cli.options import runs_of
-from predictors.contest.scenario import scenario, scenarios
+from predictors.contest.scenarios import scenario, scenarios
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

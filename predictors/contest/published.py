@@ -22,11 +22,11 @@ from harness.core.terminal import format_table
 from harness.core.units import KHZ_PER_MHZ, share_to_percent
 from harness.judge.published_figures import read_published
 from harness.judge.verdict import CONFIRMED, CONTRADICTED, UNDECIDED
+from predictors.choose.corpora import load_all_tables
 from predictors.contest.evaluate import run_evaluation
 from predictors.contest.judged_choices import ContestRun, contest_runs, run_contest, summarise
 from predictors.contest.runs import USUAL_RUNS, Runs, repeats_of, tell
-from predictors.contest.scenario import named_modes, plan_on_tables
-from predictors.contest.scenarios import ProfileSource, Scenario, ScenarioCase
+from predictors.contest.scenarios import ProfileSource, Scenario, ScenarioCase, make_plan
 from predictors.contest.trials import Group, TrialPlan
 from predictors.evaluation import Target, spread
 from predictors.goals import budget_goals
@@ -248,8 +248,8 @@ def published(
     if not rows:
         raise UnknownNameError("no published error has these predictors and facts", "omit predictors= or fact=")
     cases, chosen, wanted = _groups(rows)
-    plan = plan_on_tables(Scenario("published", "", "", tuple(cases)), corpus, limit, repeats_of(runs, 3), runs.seed)
-    plan = dataclasses.replace(plan, chosen=chosen)
+    plan = make_plan(Scenario("published", "", "", tuple(cases)), load_all_tables(corpus), limit, runs.seed)
+    plan = dataclasses.replace(plan, repeats=repeats_of(runs, 3), chosen=chosen)
     ran = run_evaluation(plan, runs).trials
     errors = {group: _figures(trials, plan.targets[group.target]) for group, trials in ran.trials.items()}
     groups_of_choices = [groups for row, groups in zip(rows, wanted) if row.metric in CHOICES]
@@ -354,7 +354,7 @@ def format_subsets(targets: Sequence[Target]) -> str:
     modes = targets[0].table.modes
     inputs = np.column_stack([modes[:, 0], modes[:, 1:] / KHZ_PER_MHZ])
     ranked = ranked_subsets(inputs, np.column_stack([target.table.time_ms for target in targets]))
-    named = named_modes(targets[0].table.device)
+    named = load_board(targets[0].table.device).modes_by_name()
     names = {tuple(named[name]): name for name in "abcdefghij"}
     fitted = targets[0].fitted
     assert fitted is not None, "the paper names the modes that it learned from"

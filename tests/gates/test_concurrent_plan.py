@@ -14,8 +14,7 @@ import pytest
 
 from harness.core.interleaving import expect
 from harness.core.units import w_to_mw
-from predictors.contest.scenario import simulated
-from predictors.contest.scenarios import ProfileSource
+from predictors.contest.scenarios import ProfileSource, simulated
 from predictors.forecast import Forecast
 from predictors.plans import choice as concurrent
 from predictors.plans.choice import CLOSED_LOOP, HALVING, ConcurrentChoice, ConcurrentGoal, choose_concurrent

@@ -14,8 +14,7 @@ import numpy as np
 import pytest
 
 from harness.core.measured_tables import load_table
-from predictors.contest.scenario import simulated
-from predictors.contest.scenarios import ProfileSource
+from predictors.contest.scenarios import ProfileSource, simulated
 from predictors.contest.trials import TrialPlan, run_plan
 from predictors.evaluation import Target, make_target
 from predictors.forecast import Forecast

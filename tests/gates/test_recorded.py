@@ -133,8 +133,7 @@ OTHER_KERNELS = {"haswell": "SANDYBRIDGE", "zen": "SANDYBRIDGE", "skylakex": "HA
 """Of OpenBLAS, by what a processor usually gets; those of an older processor run on a newer one."""
 
 WEIGHTS_OF_A_REFERENCE = """
-from predictors.contest.scenarios import ProfileSource
-from predictors.contest.scenario import simulated
+from predictors.contest.scenarios import ProfileSource, simulated
 from predictors.models.base import one_blas_thread
 from predictors.models.powertrain import learn_reference
 from tests.gates.conftest import ROWS_OF_REFERENCE, alike_on_every_processor, part_of

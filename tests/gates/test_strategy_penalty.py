@@ -14,8 +14,7 @@ import pytest
 
 from harness.core.measured_tables import load_table
 from predictors.contest.judged_choices import JudgedChoice, JudgedChoices, contest_runs, results, run_contest, summarise
-from predictors.contest.scenario import simulated
-from predictors.contest.scenarios import ProfileSource
+from predictors.contest.scenarios import ProfileSource, simulated
 from predictors.forecast import Forecast
 from predictors.goals import Goal, budget_goals
 from predictors.models import vendor_estimate

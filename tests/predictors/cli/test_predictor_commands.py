@@ -29,8 +29,7 @@ from predictors.choose import targets
 from predictors.choose.corpora import load_tables
 from predictors.cli.evaluate import parse_counts
 from predictors.contest.published import CHOICES, FILE, Figures, compare, published_errors
-from predictors.contest.scenario import named_modes, simulated
-from predictors.contest.scenarios import SCENARIOS, ProfileSource, find_scenario, make_plan
+from predictors.contest.scenarios import SCENARIOS, ProfileSource, find_scenario, make_plan, simulated
 from predictors.evaluation import make_target
 from predictors.models import networks
 from predictors.models.persistence import load_model
@@ -338,7 +337,7 @@ def test_scenarios_are_listed_with_who_asks(capsys):
 
 def test_a_scenario_takes_measured_profiles_where_they_are_what_it_needs():
     measured = made_table("yolov8n-coco", provenance="measured")
-    plan = make_plan(find_scenario("g2"), [measured], simulated, named_modes, limit=50)
+    plan = make_plan(find_scenario("g2"), [measured], limit=50)
     kinds = {target.name: target.table.provenance for target in plan.targets}
     assert kinds["yolov8n-coco"] == "measured"
     assert kinds["bert-squad"] == "simulated"
@@ -381,7 +380,7 @@ def test_the_papers_networks_learn_each_minibatch_of_a_results_file(results, tmp
 
 @pytest.mark.exhaustive
 def test_shorter_profiles_are_the_first_minibatches_of_measured_ones(results):
-    plan = make_plan(find_scenario("E18"), load_tables(results), simulated, named_modes, limit=20)
+    plan = make_plan(find_scenario("E18"), load_tables(results), limit=20)
     ten, *_, forty = plan.targets[:4]
     assert ten.table == forty.table
     assert {ten.table.provenance, ten.profiled.provenance, forty.profiled.provenance} == {"measured"}
@@ -391,7 +390,7 @@ def test_shorter_profiles_are_the_first_minibatches_of_measured_ones(results):
 
 def test_what_is_profiled_apart_is_never_simulated_for_a_measured_target():
     measured = made_table("resnet18-imagenet", provenance="measured")
-    plan = make_plan(find_scenario("G6"), [measured], simulated, named_modes, limit=50)
+    plan = make_plan(find_scenario("G6"), [measured], limit=50)
     assert {target.table.provenance for target in plan.targets} == {"simulated"}
     assert all(np.array_equal(target.table.modes, target.profiled.modes) for target in plan.targets)
 
@@ -544,7 +543,7 @@ def test_the_loss_that_is_asked_for_reaches_networks_and_no_others():
     target = dataclasses.replace(make_target(made_table(), ()), params={"loss": "mape"})
     assert target.make("nn", 0).loss == "mape"
     assert target.make("ridge", 0).name == "ridge"
-    plan = make_plan(find_scenario("G4"), [], simulated, named_modes, 20)
+    plan = make_plan(find_scenario("G4"), [], 20)
     assert all(one.params == {"loss": "mape"} for one in plan.targets)
 
 
