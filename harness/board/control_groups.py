@@ -20,6 +20,7 @@ import re
 from pathlib import Path
 from typing import Dict, Iterator, List, NamedTuple, Optional
 
+from harness.board.bounded_reads import unread
 from harness.board.cpu import ProcessTree
 from harness.board.disk import Mount, disk_under, read_mounts
 from harness.board.kernel_file import (
@@ -70,16 +71,27 @@ def group_directories(group: str, mounts: List[Mount], controller: Optional[str]
 
 
 def cpu_quota(root: str = "/") -> Optional[float]:
-    """How many cores' time this process may take, by its groups' tightest quota; None if none is set or seen."""
+    """How many cores' time this process may take, by its groups' tightest quota; None if none is set or seen.
+
+    A quota that cannot be read is none, and entered in `unread`.
+    """
     quotas = []
     for group in itertools.chain.from_iterable(own_groups(root, "cpu")):
-        limit, quota, period = (f"{group}/{name}" for name in ("cpu.max", "cpu.cfs_quota_us", "cpu.cfs_period_us"))
-        if may_read(limit):
-            quotas.append(parse_cpu_max(read_text(limit)))
-        elif may_read(quota) and may_read(period):
-            quota_us = read_int(quota)
-            quotas.append(None if quota_us < 0 else quota_us / read_int(period))  # -1: no quota
+        try:
+            quotas.append(_quota_of(group))
+        except (OSError, ValueError, ZeroDivisionError) as error:
+            unread[group] = f"its CPU quota cannot be read: {error}"
     return min(filter(None, quotas), default=None)
+
+
+def _quota_of(group: str) -> Optional[float]:
+    limit, quota, period = (f"{group}/{name}" for name in ("cpu.max", "cpu.cfs_quota_us", "cpu.cfs_period_us"))
+    if may_read(limit):
+        return parse_cpu_max(read_text(limit))
+    if may_read(quota) and may_read(period):
+        quota_us = read_int(quota)
+        return None if quota_us < 0 else quota_us / read_int(period)  # -1: no quota
+    return None
 
 
 def parse_cpu_max(text: str) -> Optional[float]:
@@ -94,8 +106,12 @@ def parse_cpu_max(text: str) -> Optional[float]:
 def throttled_periods(root: str = "/") -> Optional[int]:
     """Periods so far in which this process's groups used up their CPU quota and waited; None if not reported."""
     stats = (os.path.join(group, "cpu.stat") for group in itertools.chain.from_iterable(own_groups(root, "cpu")))
-    counts = [dict(line.split() for line in read_text(path).splitlines()) for path in stats if may_read(path)]
-    throttled = [int(count["nr_throttled"]) for count in counts if "nr_throttled" in count]
+    throttled: List[int] = []
+    for path in filter(may_read, stats):
+        try:
+            throttled += map(int, re.findall(r"^nr_throttled (\d+)$", read_text(path), re.MULTILINE))
+        except OSError as error:
+            unread[path] = error.strerror or str(error)
     return sum(throttled) if throttled else None
 
 

@@ -10,6 +10,7 @@ import time
 from typing import Collection, Dict, Iterator, List, Mapping, NamedTuple, Sequence, Set, Tuple
 
 from harness.board import helper_stream
+from harness.board.bounded_reads import unread
 from harness.board.kernel_file import check_writable, entries, read_int_setting, read_setting, read_text, write
 from harness.board.knob import Knob, KnobSpec
 from harness.board.source import Counters, Reading, Source
@@ -26,11 +27,16 @@ def parse_cpu_list(text: str) -> List[int]:
 
 
 def read_siblings(cpus: Collection[int], root: str) -> Dict[int, List[int]]:
-    """For each CPU those that share its physical core, itself included; itself alone if the kernel has no topology."""
+    """For each CPU those that share its physical core, itself included; itself alone where the kernel shows none."""
     siblings = {}
     for cpu in cpus:
         path = os.path.join(root, f"sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list")
-        siblings[cpu] = parse_cpu_list(read_setting(path)) if os.path.exists(path) else [cpu]
+        siblings[cpu] = [cpu]
+        if os.path.exists(path):
+            try:
+                siblings[cpu] = parse_cpu_list(read_setting(path))
+            except (ControlError, ValueError) as error:
+                unread[path] = str(error)
     return siblings
 
 

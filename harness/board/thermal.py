@@ -76,7 +76,7 @@ def temperature_limits_c(root: str, most_c: Optional[float] = None) -> Dict[str,
     try:
         files = open_source(root).notes
     except SourceUnavailableError as error:
-        raise CannotRunError(f"no temperature can be watched: {error.what}", _UNWATCHED) from error
+        raise CannotRunError(f"no temperature can be watched: {error.what}", NO_LIMIT_HINT) from error
     files = {channel: path for channel, path in files.items() if follows_heat(channel)}
     if most_c is not None:
         return dict.fromkeys(files, most_c)
@@ -84,7 +84,7 @@ def temperature_limits_c(root: str, most_c: Optional[float] = None) -> Dict[str,
     limits_c = {channel: celsius - MARGIN_C for channel, celsius in criticals_c.items() if celsius is not None}
     if not limits_c:
         what = "no temperature can be watched: no sensor has a critical trip point"
-        raise CannotRunError(what, f"--max-temperature CELSIUS sets a limit, {_UNWATCHED}")
+        raise CannotRunError(what, f"--max-temperature CELSIUS sets a limit, {NO_LIMIT_HINT}")
     return limits_c
 
 
@@ -99,7 +99,7 @@ def _critical_c(zone: str) -> Optional[float]:
     return min((celsius for celsius in critical_c if celsius > 0), default=None)
 
 
-_UNWATCHED = "--no-temperature-limit runs without"
+NO_LIMIT_HINT = "--no-temperature-limit runs without"
 _OVERLOADED = (
     "the machine is overloaded, or reading a sensor hangs: end other programs, then run it again, a run of cases with "
     "--resume"
@@ -137,12 +137,12 @@ def _refuse_unwatched(sampler: Sampler, channels: Sequence[str], silence_s: floa
         raise CannotRunError(what, _OVERLOADED)
     why = f"{', '.join(channels)}: {sampler.missing.get('thermal', 'each of them fails')}"
     if not has_reported:
-        raise CannotRunError(f"no temperature can be watched, of {why}", _UNWATCHED)
+        raise CannotRunError(f"no temperature can be watched, of {why}", NO_LIMIT_HINT)
     ended = "the load was ended, because its temperature is not watched"
     if is_starved:
         what = f"the telemetry sampler gave no sample for {sampler_silence_s:.0f} s; {ended}"
         raise UnwatchedError(what, _OVERLOADED)
     raise UnwatchedError(
         f"no sensor with a limit has reported a temperature for {silence_s:g} s, of {why}; {ended}",
-        f"`jetwatt doctor` shows what can be read; go on with --resume, {_UNWATCHED}",
+        f"`jetwatt doctor` shows what can be read; go on with --resume, {NO_LIMIT_HINT}",
     )

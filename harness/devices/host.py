@@ -54,8 +54,8 @@ def source_capability(spec: SourceSpec, root: str) -> Capability:
         return Capability(topic, False, error.what, error.hint)
     except Exception as error:
         return Capability(topic, False, f"{type(error).__name__}: {error}")
-    values, failed = _first_readings(spec.name, source)
-    lost = _by_reason(failed)
+    values, failed = _readings_of(spec.name, source)
+    lost = by_reason(failed)
     hint = ""
     if ASK_FOR_RULE in lost or "Permission denied" in lost:
         lost, hint = lost.replace(f"; {ASK_FOR_RULE}", ""), f"run as root, or {ASK_FOR_RULE}"
@@ -69,7 +69,12 @@ def source_capability(spec: SourceSpec, root: str) -> Capability:
     return Capability(topic, True, f"{answered}; no value: {lost}" if lost else answered)
 
 
-def _first_readings(name: str, source: Source) -> Tuple[Dict[str, float], Dict[str, str]]:
+def first_readings(spec: SourceSpec, root: str) -> Tuple[Dict[str, float], Dict[str, str]]:
+    """What a source gives now, and of the channels without a value why; SourceUnavailableError if it does not open."""
+    return _readings_of(spec.name, open_watched(spec, root))
+
+
+def _readings_of(name: str, source: Source) -> Tuple[Dict[str, float], Dict[str, str]]:
     """What a source gives in its first readings, and of the channels without a value why; a counter needs two."""
     values: Dict[str, float] = {}
     failed: Dict[str, str] = {}
@@ -91,7 +96,7 @@ def _first_readings(name: str, source: Source) -> Tuple[Dict[str, float], Dict[s
     return values, failed
 
 
-def _by_reason(failed: Dict[str, str]) -> str:
+def by_reason(failed: Dict[str, str]) -> str:
     """Channels without a value, those with the same reason together."""
     channels: Dict[str, List[str]] = {}
     for channel, why in failed.items():

@@ -30,17 +30,17 @@ from harness.board.power_rails import TOTAL, current_limits, find_rails, steps_m
 from harness.board.privileged import FULL_PWM, OWN_CONF
 from harness.board.saved_state import RESTORE_COMMAND, left_behind, preserved
 from harness.board.source import SourceSpec
-from harness.board.thermal import temperature_limits_c
+from harness.board.thermal import NO_LIMIT_HINT, temperature_limits_c
 from harness.core.capability import Capability
 from harness.core.cases import IDLE, STATIC, Case
 from harness.core.configuration import NOT_FRESH, REQUIRED, Configuration
 from harness.core.device import Identity, name_mode
 from harness.core.environment import memory_bytes
-from harness.core.errors import CannotRunError, ControlError, SourceUnavailableError
+from harness.core.errors import CannotRunError, ControlError, HarnessError, SourceUnavailableError
 from harness.core.mode_texts import parse_power_modes
 from harness.core.power_modes import PowerMode, PowerModeSpace
 from harness.core.units import BYTES_PER_GIB, s_to_hours
-from harness.devices.host import THIS_MACHINE, lock_name, source_capability
+from harness.devices.host import THIS_MACHINE, by_reason, first_readings, lock_name, source_capability
 from harness.devices.jetson_board import EMULATED, Board, LiveSpace, named_modes, read_board, read_space
 from harness.devices.jetson_control import JetsonControl
 
@@ -135,19 +135,29 @@ class JetsonDevice:
             steps = [f"{label} {step_mw:.3g} mW" for label, step_mw in steps_mw(str(self._board_root)).items()]
             if steps:
                 capabilities.append(Capability("resolve the power of rails", True, f"in steps of: {', '.join(steps)}"))
-        by_limit: Dict[float, List[str]] = {}
-        try:
-            for channel, limit_c in self.temperature_limits_c(None).items():
-                by_limit.setdefault(limit_c, []).append(channel)
-            limits = "; ".join(f"above {limit_c:g} C of {', '.join(by_limit[limit_c])}" for limit_c in sorted(by_limit))
-            capabilities.append(Capability("end a run on heat", True, limits))
-        except CannotRunError as error:
-            capabilities.append(Capability("end a run on heat", False, error.what, error.hint))
+        capabilities.append(self._ends_on_heat())
         up_s = self._uptime_s()
         if up_s is not None:  # 004 sec. 5.4.4: "we reboot each device before starting experiment runs"
             hint = "" if up_s < FRESH_S else "the papers reboot before a campaign: `sudo reboot`"
             capabilities.append(Capability("start fresh", up_s < FRESH_S, f"booted {s_to_hours(up_s):.1f} h ago", hint))
         return [*capabilities, *self._control.capabilities(), PageCache().available(), ReadLimit().available()]
+
+    def _ends_on_heat(self) -> Capability:
+        """Whether a sensor that has a limit answers."""
+        topic = "end a run on heat"
+        try:
+            limits_c = self.temperature_limits_c(None)
+            values, failed = first_readings(SourceSpec("thermal"), str(self._board_root))
+        except HarnessError as error:
+            return Capability(topic, False, error.what, error.hint)
+        by_limit: Dict[float, List[str]] = {}
+        for channel in limits_c.keys() & values.keys():
+            by_limit.setdefault(limits_c[channel], []).append(channel)
+        silent = by_reason({channel: failed.get(channel, "no value") for channel in limits_c if channel not in values})
+        if not by_limit:
+            return Capability(topic, False, f"no sensor with a limit answers: {silent}", NO_LIMIT_HINT)
+        parts = [f"above {limit_c:g} C of {', '.join(sorted(by_limit[limit_c]))}" for limit_c in sorted(by_limit)]
+        return Capability(topic, True, "; ".join([*parts, *([f"no value: {silent}"] if silent else [])]))
 
     def _put_back(self) -> Capability:
         """Whether no run that was killed, or still goes on, has something to put back."""

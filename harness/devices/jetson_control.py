@@ -113,6 +113,10 @@ class JetsonControl:
 
     def tpc_mask(self) -> Optional[int]:
         """The mask of TPCs that are off, by the kernel or else by the mode in effect; None if neither has it."""
+        try:
+            self.nvpmodel.own_conf()
+        except ControlError:  # the knob says why it cannot be read
+            return None
         # On some releases only root can read the kernel's file.
         mask = self.nvpmodel.kernel_value(modes.TPC_POWER_GATING, modes.TPC_PG_MASK)
         model = self.in_effect() if mask is None else None

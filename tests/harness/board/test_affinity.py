@@ -171,3 +171,12 @@ def test_every_thread_and_worker_is_bound_and_freed_again():
     assert len(refusals) == 4
     assert refusals[0].startswith("this process cannot be bound to CPUs [4095]")
     assert "reads back" in refusals[3]
+
+
+@pytest.mark.parametrize("text", ["", "N/A", "0-x"])
+def test_a_list_of_siblings_that_is_none_leaves_its_cpu_alone(tree, text):
+    path = "sys/devices/system/cpu/cpu{}/topology/thread_siblings_list"
+    tree.write({path.format(0): "0,2", path.format(1): text, path.format(2): "0,2"})
+    siblings = read_siblings([0, 1, 2], tree.root)
+    assert (siblings[0], siblings[2]) == ([0, 2], [0, 2])
+    assert choose_cpus(2, siblings) == [0, 1]

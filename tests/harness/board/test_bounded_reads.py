@@ -366,6 +366,7 @@ def test_no_file_of_a_device_is_opened_by_who_would_wait_for_it(machine, audited
 # -- doctor ------------------------------------------------------------------------------------------------------------
 
 OF_KNOBS = (
+    "etc/nvpmodel.conf",
     "sys/class/devfreq/17000000*/available_frequencies",
     "sys/class/devfreq/17000000*/cur_freq",
     "sys/class/devfreq/17000000*/governor",

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from harness.board import bounded_reads
 from harness.board.control_groups import cpu_quota, group_directories, parse_cpu_max, throttled_periods
 from harness.board.disk import parse_mountinfo
 from harness.core.errors import ControlError
@@ -131,3 +132,24 @@ def test_the_groups_of_a_process_lead_from_its_own_to_the_mount_point(origin, be
     mounts = parse_mountinfo(V1_MOUNT.format(origin="/" + "/".join(origin)))
     found = group_directories("/" + "/".join([*origin, *below]), mounts, "cpu")
     assert found == ["/".join(["/" + V1, *below[:depth]]) for depth in range(len(below), -1, -1)]
+
+
+GARBAGE = ["", "N/A", "100000 0", "max"]
+
+
+@pytest.mark.parametrize("text", GARBAGE)
+@pytest.mark.parametrize("version", ["v2", "v1"])
+def test_a_quota_that_cannot_be_read_ends_nothing_and_is_named(tree, version, text):
+    """Of another group it counts."""
+    if version == "v2":
+        tree.write({**IN_V2, f"{SERVICE}/cpu.max": text, f"{SLICE}/cpu.max": "200000 100000"})
+        tree.write({f"{SERVICE}/cpu.stat": text, f"{SLICE}/cpu.stat": stat(3)})
+        place, quota = SERVICE, 2.0
+    else:
+        period = text.rpartition(" ")[2]
+        tree.write({**BELOW, f"{V1}/a:b/c/cpu.cfs_period_us": period, f"{V1}/a:b/c/cpu.stat": text})
+        tree.write({f"{V1}/a:b/cpu.stat": stat(3)})
+        place, quota = f"{V1}/a:b/c", 2.0
+    assert cpu_quota(tree.root) == quota
+    assert throttled_periods(tree.root) == 3
+    assert f"{tree.root}/{place}" in bounded_reads.unread

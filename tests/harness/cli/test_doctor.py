@@ -104,6 +104,21 @@ def test_doctor_says_what_works_what_does_not_and_what_it_takes(capsys):
     assert max(map(len, text.splitlines())) <= 100
 
 
+def test_heat_ends_a_run_only_where_a_sensor_with_a_limit_answers(tmp_path):
+    tree = build_board(tmp_path / "root", "orin-agx", "r36.4")
+    zones = sorted(path.parent for path in tree.path.glob("sys/class/thermal/thermal_zone*/trip_point_*_type"))
+    for zone in zones[1:]:
+        (zone / "temp").write_text("")
+    before = described(tree)[1]["end a run on heat"]
+    assert before["available"]
+    assert "no value: temperature_" in before["detail"]
+    (zones[0] / "temp").write_text("")
+    after = described(tree)[1]["end a run on heat"]
+    assert not after["available"]
+    assert "no sensor with a limit answers" in after["detail"]
+    assert "--no-temperature-limit" in str(after)
+
+
 def test_doctor_tells_of_a_killed_run_and_of_one_that_goes_on(killed, tmp_path):
     board = local_board(Configuration(), build_board(tmp_path / "root", "orin-agx", "r36.4").path)
     name = lock_name(board.name, tmp_path / "root")
