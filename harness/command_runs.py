@@ -15,7 +15,7 @@ from harness.core.cases import COMMAND, STATIC, Case, CaseSettings
 from harness.core.configuration import FILE_NAME, load_configuration
 from harness.core.corpus import TASKS, write_corpus
 from harness.core.device import Device
-from harness.core.environment import describe_environment
+from harness.core.environment import describe_environment, slurm_job
 from harness.core.errors import InvalidValueError, StoreError
 from harness.core.metrics import unit_time_ms
 from harness.core.mode_orders import SAFE, order_passes
@@ -31,8 +31,8 @@ from harness.stats.comparison import median_of_runs
 from harness.stats.estimates import CONFIDENCE, Interval
 from harness.stats.noise import PEAK_MEMORY, POWER, TIME, prior
 from harness.store import corpora, frames
-from harness.store.conditions import comparable_conditions, key
-from harness.store.results import ResultsStore
+from harness.store.conditions import comparable_conditions, key, with_job
+from harness.store.results import ResultsStore, stored_by
 from harness.workloads.command import Command
 
 if TYPE_CHECKING:
@@ -233,12 +233,18 @@ def run_command(
         opened.check(case)
     run_id = uuid.uuid4().hex
     environment = describe_environment()
+    job = slurm_job()
+    requeued = bool(job.get("slurm_restarts"))  # it began anew: what it has measured counts
     done: List[ModeRuns] = []
     failed: List[FailedCommandMode] = []
     resumed = 0
     with _kept_in(results) as store, opened.session():
+        of_job = stored_by(store, job["slurm_job"]) if requeued else ()
         try:
-            kept = [_numbers_in(store, opened, case)[-repeat:] if resume else [] for case in cases]
+            kept: List[List[int]] = []
+            for case in cases:
+                numbers = _numbers_in(store, opened, case) if resume or requeued else []
+                kept.append([number for number in numbers if resume or number in of_job][-repeat:])
             countdown = Countdown(sum(repeat - len(numbers) for numbers in kept))
             for case, numbers in zip(cases, kept):
                 profiles = [store.profile(number) for number in numbers]
@@ -247,7 +253,7 @@ def run_command(
                     while len(profiles) < repeat:
                         countdown.start_one()
                         report(_what_runs(case, len(profiles), repeat, countdown.left()))
-                        profile = opened.profile(case)
+                        profile = with_job(opened.profile(case))
                         countdown.finish_one()
                         numbers.append(store.add(profile, environment, run_id))
                         profiles.append(profile)

@@ -38,7 +38,14 @@ from harness.options import selection_of
 from harness.outcome import OUTCOME, PROGRESS
 from harness.plan import Node, plan_of
 from harness.playback import is_played_back, play_back, time_rounds
-from harness.store.conditions import MEASURED_ALREADY, comparable_conditions, differences, key, without_instance
+from harness.store.conditions import (
+    MEASURED_ALREADY,
+    comparable_conditions,
+    differences,
+    key,
+    with_job,
+    without_instance,
+)
 from harness.summary import describe_result, extra_info
 
 if TYPE_CHECKING:
@@ -399,7 +406,7 @@ class CaseMeasurement:
                 measured = run(case, self._device, self._progress.update, self._rounds, self._plan.meter, allotment)
             else:
                 measured = metered_profile(case, case_conditions, self._device.provenance, log)
-            measured = dataclasses.replace(measured, conditions={**measured.conditions, **slurm_job()})
+            measured = with_job(measured)
             number = self._results.add(measured, self._outcome.environment, self._outcome.run_id)
         return measured, number
 

@@ -31,7 +31,7 @@ from harness.devices.registry import open_device
 from harness.measure.fingerprint import fingerprints
 from harness.measure.own_loop import FurtherLoop, OwnLoop
 from harness.measure.own_training import OwnTraining, further_process, measured_training
-from harness.store.conditions import is_disqualified
+from harness.store.conditions import is_disqualified, with_job
 from harness.store.results import ResultsStore
 
 _blocks: Dict[int, str] = {}
@@ -127,7 +127,7 @@ def _keep(loop: OwnLoop, results: Union[str, Path, None], is_failing: bool) -> N
         return
     try:
         with ResultsStore(results) as store:
-            store.add(profile, describe_environment(), uuid.uuid4().hex)
+            store.add(with_job(profile), describe_environment(), uuid.uuid4().hex)
     except HarnessError as error:
         if not is_failing:
             raise

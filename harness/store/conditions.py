@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import json
 from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence, Set, Tuple
 
 from harness.core.cases import COMMAND, INSTANCE_MARK, STATIC, Case
+from harness.core.environment import slurm_job
 from harness.core.errors import StoreError
-from harness.core.profiles import TRAINED_BY
+from harness.core.profiles import TRAINED_BY, Profile
 from harness.core.terminal import counted
 
 INSTANCE = "board_instance"
@@ -181,3 +183,8 @@ def plain(value: Any, name: str) -> Any:
 def canonical_json(value: Any) -> str:
     """The one text of a plain value: equal values have equal texts, regardless of the order of their keys."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
+
+
+def with_job(profile: Profile) -> Profile:
+    """A profile with the Slurm job in which it was measured, and how often that was queued again."""
+    return dataclasses.replace(profile, conditions={**profile.conditions, **slurm_job()})

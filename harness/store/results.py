@@ -13,7 +13,7 @@ import os
 import sqlite3
 import zlib
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Container, Dict, Iterator, List, Mapping, NamedTuple, Optional, Tuple, Union
+from typing import TYPE_CHECKING, Any, Container, Dict, Iterator, List, Mapping, NamedTuple, Optional, Set, Tuple, Union
 
 from harness.core.cases import Case
 from harness.core.errors import StoreError
@@ -314,3 +314,8 @@ def _transaction(connection: sqlite3.Connection) -> Iterator[sqlite3.Connection]
         if connection.in_transaction:  # SQLite has already rolled back after some errors
             connection.execute("ROLLBACK")
         raise
+
+
+def stored_by(store: ResultsStore, job: str) -> Set[int]:
+    """The numbers of the profiles in a results file that a Slurm job stored, flagged ones too."""
+    return {record.id for record in store.records() if record.conditions.get("slurm_job") == job}

@@ -15,7 +15,7 @@ import dataclasses
 import time
 import uuid
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple, Union
+from typing import Any, Callable, Container, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple, Union
 
 import numpy as np
 
@@ -23,7 +23,7 @@ from harness.board.sampler import Sampler
 from harness.core.cases import COMMAND, TRAINING, Case
 from harness.core.corpus import TASKS
 from harness.core.device import Device, RealDevice, rehearses_memory
-from harness.core.environment import describe_environment
+from harness.core.environment import describe_environment, slurm_job
 from harness.core.errors import (
     CannotRunError,
     ControlError,
@@ -41,9 +41,9 @@ from harness.core.profiles import Profile
 from harness.core.units import mib_to_bytes, ms_to_s, mw_to_w
 from harness.measure.run import check, conditions, least_memory, run
 from harness.simulation.parameters import SIMULATED_WORKLOADS, load_workload_parameters
-from harness.store.conditions import CHOSEN_BY, comparable_conditions, is_disqualified, key
+from harness.store.conditions import CHOSEN_BY, comparable_conditions, is_disqualified, key, with_job
 from harness.store.frames import profiles
-from harness.store.results import ResultsStore
+from harness.store.results import ResultsStore, stored_by
 from harness.workloads import get_workload
 from harness.workloads.workload import Workload
 from predictors.choose.memory_limit import MemoryLimit
@@ -69,7 +69,7 @@ class RunResults:
     def add(self, profile: Profile) -> None:
         """Store a profile that a search has chosen."""
         chosen = {**profile.conditions, CHOSEN_BY: "search"}
-        self.store.add(dataclasses.replace(profile, conditions=chosen), self.environment, self.run_id)
+        self.store.add(with_job(dataclasses.replace(profile, conditions=chosen)), self.environment, self.run_id)
 
 
 class DeviceProfiler:
@@ -97,6 +97,7 @@ class DeviceProfiler:
         wait: Callable[[float], None] = time.sleep,
     ) -> None:
         self.device = device
+        self._report = report
         self.template = case
         self.resumed = 0  # candidates whose profile came from the results file
         self.taken: Dict[int, Union[MeasuredMode, FailedMode]] = {}  # by candidate
@@ -114,10 +115,13 @@ class DeviceProfiler:
         self._per_mode = len(each_mode)
         self._results = results
         self.store = None if results is None else results.store
-        self._stored = _stored_numbers(self.store) if self.store is not None and search.resume else {}
+        self._stored: Dict[str, List[int]] = {}
+        if self.store is not None and search.resume:
+            self._stored = _stored_numbers(self.store)
+        elif self.store is not None and slurm_job().get("slurm_restarts"):
+            self._stored = self._stored_by_job(self.store)
         self._needs_power = needs_power
         self.percentile = MEDIAN if search.percentile is None else search.percentile
-        self._report = report
         self._wait = wait
         self.memory: Optional[MemoryLimit] = None  # None without a limit
         if search.memory_limit_mib is not None:
@@ -132,6 +136,13 @@ class DeviceProfiler:
         self._was_hot = False
         self._least_khz = np.array([np.inf, np.inf])  # of CPU and GPU, in the modes that were set so far
         self._has_risen = False
+
+    def _stored_by_job(self, store: ResultsStore) -> Dict[str, List[int]]:
+        """What this Slurm job stored before it was queued again; another board's profiles have other conditions."""
+        job = slurm_job()["slurm_job"]
+        own = stored_by(store, job)
+        self._report(f"Slurm job {job} was queued again: of the {len(own)} profiles that it stored those here are used")
+        return _stored_numbers(store, own)
 
     def case(self, index: int) -> Case:
         """The case that profiles a candidate."""
@@ -336,11 +347,13 @@ def _seconds(profile: Profile, time_ms: float) -> float:
     return last.start_s + ms_to_s(last.e2e_ms) - min([profile.minibatches[0].start_s, *starts])
 
 
-def _stored_numbers(store: ResultsStore) -> Dict[str, List[int]]:
-    """For each comparable conditions the newest undisturbed profile, else all profiles, oldest first."""
+def _stored_numbers(store: ResultsStore, among: Optional[Container[int]] = None) -> Dict[str, List[int]]:
+    """For each comparable conditions the newest undisturbed profile, else all, oldest first; `among` limits them."""
     numbers: Dict[str, List[int]] = {}
     undisturbed = set()
     for row in profiles(store, include_flagged=True).itertuples():
+        if among is not None and row.Index not in among:
+            continue
         if row.usable:
             numbers[row.key] = [row.Index]
             undisturbed.add(row.key)

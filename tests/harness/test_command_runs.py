@@ -151,6 +151,22 @@ def test_what_others_may_use_is_asked_for_and_recorded_and_compared_with_its_lik
     assert disturbed == {None: True, 1e6: False}
 
 
+def test_a_slurm_job_that_was_queued_again_runs_nothing_twice_and_is_in_the_record(
+    machine_with_rapl, tmp_path, monkeypatch
+):
+    path = tmp_path / "r.sqlite"
+    resumed = []
+    for job, restarts, repeat in [("12", "0", 1), ("12", "1", 2), ("13", "1", 1)]:
+        monkeypatch.setenv("SLURM_JOB_ID", job)
+        monkeypatch.setenv("SLURM_RESTART_COUNT", restarts)
+        done = run_on(machine_with_rapl, results=path, repeat=repeat)
+        resumed.append(len({profile.started_at for profile in done.profiles}))
+    with ResultsStore(path, read_only=True) as store:
+        jobs = [(record.conditions["slurm_job"], record.conditions["slurm_restarts"]) for record in store.records()]
+    assert jobs == [("12", 0), ("12", 1), ("13", 1)]  # of two runs the job had one
+    assert resumed == [1, 2, 1]
+
+
 def test_runs_without_minibatches_do_not_count_for_a_command_that_shows_some(machine_with_rapl, tmp_path):
     text = "import time\nfor step in range(4):\n    time.sleep(0.05)\n    print(step, flush=True)"
     plain = Command([*PYTHON, text], name="steps")

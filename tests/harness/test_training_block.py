@@ -77,6 +77,14 @@ def unflagged(path):
             store.add(dataclasses.replace(profile, flags=[]), record.environment, record.run_id)
 
 
+def test_the_slurm_job_of_a_training_is_in_its_record(monkeypatch):
+    monkeypatch.setenv("SLURM_JOB_ID", "12")
+    monkeypatch.setenv("SLURM_RESTART_COUNT", "2")
+    measured(results="r.sqlite")
+    [profile] = stored("r.sqlite")
+    assert (profile.conditions["slurm_job"], profile.conditions["slurm_restarts"]) == ("12", 2)
+
+
 def test_a_profile_is_stored_with_what_is_known_of_the_training_and_nothing_else():
     profile = measured(results="r.sqlite")
     assert profile.provenance == "measured"

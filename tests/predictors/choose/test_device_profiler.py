@@ -243,6 +243,27 @@ def test_resuming_takes_what_is_stored_and_measures_what_is_missing(
     assert (board.profiled, again.resumed, again.flagged) == (["mode3"] * len(now), is_resumed, flagged)
 
 
+def test_a_search_of_a_slurm_job_that_was_queued_again_goes_on_with_what_the_job_stored(tmp_path, monkeypatch):
+    """Without resume; of another job nothing counts, and the job is in the record."""
+    lines = []
+
+    def search(job, restarts, *takes):
+        monkeypatch.setenv("SLURM_JOB_ID", job)
+        monkeypatch.setenv("SLURM_RESTART_COUNT", restarts)
+        board = Board(*takes)
+        with ResultsStore(tmp_path / "r.sqlite") as store:
+            profiler = profiler_of(board, results=RunResults(store), report=lines.append)
+            return profiler.profile(3).time_ms, board.profiled
+
+    assert search("12", "0", (50.0, [])) == (50.0, ["mode3"])
+    assert search("12", "1") == (50.0, [])
+    assert "Slurm job 12 was queued again" in lines[-1]
+    assert search("13", "1", (60.0, [])) == (60.0, ["mode3"])
+    with ResultsStore(tmp_path / "r.sqlite") as store:
+        jobs = [(record.conditions["slurm_job"], record.conditions["slurm_restarts"]) for record in store.records()]
+    assert jobs == [("12", 0), ("13", 1)]
+
+
 def test_a_profile_without_a_sample_of_power_is_taken_once_more_and_the_one_with_power_counts():
     board = Board((50.0, []), (60.0, [DISTURBED]), power_mw=[None, 21_000.0])
     profiler = profiler_of(board)
