@@ -16,7 +16,7 @@ import importlib
 import os
 import re
 from types import ModuleType
-from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 from harness.board import privileges, rapl
 from harness.board.bounded_reads import bounded, watched
@@ -265,6 +265,34 @@ def _named_by_cuda(word: str, gpus: Sequence[DiscreteGpu]) -> Optional[VisibleGp
         parent = word[len("MIG-") :].partition("/")[0]
         matching = [VisibleGpu(gpu, word) for gpu in gpus if gpu.uuid == parent or word in gpu.mig_uuids()]
     return matching[0] if len(matching) == 1 else None
+
+
+def setting_for(uuid: str, given: Optional[str]) -> Optional[str]:
+    """What CUDA_VISIBLE_DEVICES has to be for the GPU or MIG instance `uuid` to be CUDA's first.
+
+    None if it stays as `given`. CannotRunError if that hides the GPU.
+    """
+    visible = [uuid] if given is None else [one.uuid for one in visible_gpus(given)]
+    if uuid not in visible:
+        hint = "--device nvidia-gpu takes the GPU that it names, or unset it"
+        raise CannotRunError(f"{VISIBLE}={given} hides the GPU {uuid}", hint)
+    return uuid if given is None or visible[0] != uuid else None
+
+
+@contextlib.contextmanager
+def visible_to_programs(uuid: str) -> Iterator[None]:
+    """Have programs that are started in the block use a GPU, as their first; nothing is changed for an empty `uuid`."""
+    given = os.environ.get(VISIBLE)
+    needed = setting_for(uuid, given) if uuid else None
+    if needed is None:
+        yield
+        return
+    os.environ[VISIBLE] = needed
+    try:
+        yield
+    finally:
+        del os.environ[VISIBLE]
+        os.environ.update({} if given is None else {VISIBLE: given})
 
 
 _SHARED = "MIG splits this GPU: its power is that of all instances, so there is no total of the one that trains"

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Dict, List, Tuple, cast
 
 from harness.board.lock import interrupt_kept
+from harness.board.nvml import visible_to_programs
 from harness.core.cases import COMMAND, DEFAULT_MINIBATCHES, TRAINING, Case, CaseSettings
 from harness.core.device import Device, Identity, RealDevice, is_real, is_self_profiling
 from harness.core.errors import CannotRunError
@@ -87,6 +88,9 @@ class CommandDevice:
     def check(self, case: Case) -> None:
         """Refuse a case that cannot run, before anything is changed."""
         self.device.check(self._rehearsed(case) if self.is_rehearsal else case)
+        if not self.is_rehearsal:
+            with visible_to_programs(cast(RealDevice, self.device).gpu_uuid):  # refuses a GPU that is hidden
+                pass
 
     def conditions(self, case: Case) -> Dict[str, Any]:
         """The conditions before measuring, as those of the profile later: what tells the command from others."""
@@ -105,7 +109,9 @@ class CommandDevice:
         sources = machine.telemetry_sources(Path.cwd())
         limits_c = machine.temperature_limits_c(case.settings.max_temperature_c)
         instruments = Instruments.of(machine, sources, in_effect["power_mode"], limits_c)
-        profile = measure_command(case, self.command, {**own, **in_effect, **own_threshold(machine)}, instruments)
+        described = {**own, **in_effect, **own_threshold(machine)}
+        with visible_to_programs(machine.gpu_uuid):
+            profile = measure_command(case, self.command, described, instruments)
         return attribute(profile, machine)
 
     def _rehearsed(self, case: Case) -> Case:

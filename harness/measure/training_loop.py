@@ -35,7 +35,7 @@ import torch
 from torch.utils.data import DataLoader, Sampler
 
 from harness.board.containers import shared_memory_bytes, shared_memory_hint
-from harness.board.nvml import VISIBLE, visible_gpus
+from harness.board.nvml import VISIBLE, setting_for
 from harness.core.cases import CUT_MINIBATCHES, INFERENCE, PREFETCH_FACTOR, TRAINING
 from harness.core.errors import CannotRunError, DoesNotFitError, HarnessError, InvalidValueError
 from harness.core.profiles import CLEAN, FIRST, Minibatch
@@ -85,11 +85,7 @@ def use_gpu(uuid: str) -> None:
     """
     global _chosen
     given = os.environ.get(VISIBLE)
-    visible = [uuid] if given in (None, _chosen) else [one.uuid for one in visible_gpus(given)]
-    if uuid not in visible:
-        hint = "--device nvidia-gpu takes the GPU that it names, or unset it"
-        raise CannotRunError(f"{VISIBLE}={given} hides the GPU {uuid}", hint)
-    is_first = given not in (None, _chosen) and visible[0] == uuid  # as it was set, it stays
+    is_first = setting_for(uuid, None if given == _chosen else given) is None  # as it was set, it stays
     if not is_first and not torch.cuda.is_initialized():
         os.environ[VISIBLE] = _chosen = uuid
     if not torch.cuda.is_available():

@@ -28,8 +28,10 @@ from harness.core.configuration import Configuration
 from harness.core.device import limits_of, named_mode
 from harness.core.errors import CannotRunError, ControlError, SourceUnavailableError, UnknownNameError
 from harness.devices.registry import open_device
+from harness.measure.command_device import CommandDevice, command_case
 from harness.measure.doctor import training_capabilities
 from harness.measure.run import check
+from harness.workloads.command import Command
 from predictors.choose.device_profiler import DeviceProfiler, power_sampler
 from predictors.choose.recommend import locked_clocks
 
@@ -199,6 +201,35 @@ def test_what_the_user_left_cuda_is_never_set_to_another_gpu(driver, monkeypatch
         training_loop.use_gpu(uuid)
         training_loop.use_gpu(uuid)
     assert os.environ["CUDA_VISIBLE_DEVICES"] == left
+
+
+@pytest.mark.parametrize(
+    ("visible", "which", "used"),
+    [
+        (None, "nvidia-gpu:1", A5000["uuid"]),
+        (None, "nvidia-gpu", RTX_3090["uuid"]),
+        ("1", "nvidia-gpu", "1"),
+        ("0,1", "nvidia-gpu:1", A5000["uuid"]),
+        ("0", "nvidia-gpu:1", None),
+    ],
+)
+def test_a_command_uses_the_gpu_that_is_measured(driver, monkeypatch, tmp_path, visible, which, used):
+    if visible is not None:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+    shows = "import os, sys; open(sys.argv[1], 'w').write(os.environ.get('CUDA_VISIBLE_DEVICES', ''))"
+    command = Command([sys.executable, "-I", "-S", "-c", shows, str(tmp_path / "used")])
+    device = CommandDevice(open_device(which, Configuration()), command)
+    mode = named_mode(device, "maxn")
+    case = command_case(device.name, command, mode, CaseSettings(interval_s=0.1))
+    if used is None:
+        with pytest.raises(CannotRunError, match="CUDA_VISIBLE_DEVICES=0 hides the GPU"):
+            device.check(case)
+        return
+    device.check(case)
+    with device.session():
+        device.profile(case)
+    assert (tmp_path / "used").read_text() == used
+    assert os.environ.get("CUDA_VISIBLE_DEVICES") == visible
 
 
 def test_the_power_of_a_gpu_that_mig_splits_is_no_total_and_its_clocks_stay(driver, monkeypatch, tmp_path):
