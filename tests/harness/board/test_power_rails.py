@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 
 import pytest
@@ -9,8 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.board import power_rails
-from harness.board.power_rails import TOTAL, choose_total
+from harness.board.kernel_file import read_text
+from harness.board.power_rails import TOTAL, choose_total, open_source
+from harness.board.source import SourceSpec
 from harness.core.errors import InvalidValueError
+from harness.devices.host import source_capability
 
 I2C = "sys/bus/i2c/devices"
 
@@ -267,3 +271,36 @@ def test_over_current_limits_of_rails_are_what_the_kernel_shows_at_the_voltage_n
         ("power_vdd_in_mw", pytest.approx(14_952), "the warning limit of the mean of VDD_IN (curr1_max)"),
         ("power_pom_5v_in_mw", 20_000, "the over-current limit of POM_5V_IN (crit_current_limit_0)"),
     ]
+
+
+RAILS = [("VDD_GPU", 5000, 1000), ("VDD_CPU_SOC_MSS", 5000, 200)]
+
+
+def test_rails_without_a_total_are_no_power_and_the_way_out_is_a_meter(tree):
+    """A Thor whose INA238 is not there."""
+    tree.write(hwmon_chip("1-0040", RAILS))
+    line = source_capability(SourceSpec("ina"), tree.root)
+    assert not line.available
+    assert "of a Thor only VIN is the total" in line.detail
+    assert "power_vdd_gpu_mw" in line.detail
+    assert "--socket-meter" in line.hint
+    tree.write(hwmon_chip("1-0041", [("VIN", 12_000, 1000)], "hwmon/hwmon4"))
+    assert source_capability(SourceSpec("ina"), tree.root).available
+
+
+@pytest.mark.parametrize("number", [errno.EIO, errno.ETIMEDOUT, errno.EAGAIN])
+def test_a_label_that_gives_an_error_costs_its_rail_and_asks_for_no_right(tree, monkeypatch, number):
+    tree.write(hwmon_chip("1-0040", [("VDD_IN", 5000, 1000), *RAILS]))
+    failing = "in2_label"
+
+    def read(path, root):
+        if path.endswith(failing):
+            raise OSError(number, os.strerror(number), path)
+        return read_text(path)
+
+    monkeypatch.setattr(power_rails, "read_sensor", read)
+    values, failed = open_source(tree.root, total=["VDD_IN"]).read(0.0)
+    assert {"power_vdd_in_mw", "power_vdd_cpu_soc_mss_mw", TOTAL} <= set(values)
+    [why] = failed.values()
+    assert os.strerror(number) in why
+    assert "root" not in source_capability(SourceSpec("ina", {"total": ["VDD_IN"]}), tree.root).hint
