@@ -147,17 +147,32 @@ def test_within_a_power_budget_a_mode_is_searched_and_the_profile_is_of_that_mod
     lines = []
     log = PowerLog("sim:orin-agx", power_budget_w=25, report=lines.append, **REHEARSAL)
     log.begin(16)
-    while log.is_searching:
-        time.sleep(0.0002)  # the search thinks in another thread
-        log.step()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # none of the search, which is not stored
+        while log.is_searching:
+            time.sleep(0.0002)  # the search thinks in another thread
+            log.step()
+            assert not log.is_searching or log.since_log() == log.of_epoch() == {}  # it has another mode all the time
     for _ in range(1500):
         log.step()
+    assert log.since_log()["power_w"] <= 25
     log.end()
     assert any("settled on" in line for line in lines)
     assert log.profile.case.power_mode.name != "maxn"
     assert log.profile.power_mw <= 25_000
     assert len(log.profile.minibatches) == 1500
     assert len(stored()) == 1
+
+
+def test_a_training_that_ends_before_its_search_has_no_profile_and_says_so():
+    lines = []
+    log = PowerLog("sim:orin-agx", power_budget_w=25, report=lines.append, **REHEARSAL)
+    log.begin(16)
+    log.step()
+    log.end()
+    assert any("no profile" in line for line in lines)
+    assert log.profile is None
+    assert stored() == []
 
 
 def test_another_rank_does_not_search(monkeypatch):

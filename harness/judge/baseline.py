@@ -412,7 +412,7 @@ def format_recorded(done: Recorded) -> str:
     if vague:
         lines.append(
             f"warning: cases with one run only, uncertain by more than {TIME.tolerance:.0%}: {len(vague)} of"
-            f" {len(done.cases)}; a check misses changes of that size: repeat the same pytest command twice, without"
+            f" {len(done.cases)}; a check misses changes of that size: run the same command twice more, without"
             " --resume, and record again"
         )
     return "\n".join([*lines, f"{done.baseline}: {counted(len(done.cases), 'case')}"])

@@ -123,11 +123,20 @@ class PowerLog:
         if self._tuner.settled:
             choice = self._tuner.close().choice
             assert choice is not None, "a search that has settled has chosen"
-            self._tuner = self._loop = None
-            self._block.close()
-            is_simulated = self.device.startswith("sim:")
-            mode = {"hold": True, "power_mode": choice.power_mode.name} if is_simulated else {}
+            self._end_search()
+            mode = {"hold": True, "power_mode": choice.power_mode.name} if self._is_rehearsal else {}
             self._measure(results=self.results, **mode)
+
+    @property
+    def _is_rehearsal(self) -> bool:
+        return self.device.startswith("sim:")
+
+    def _end_search(self) -> None:
+        """End the loop of the search, which is for the log alone: it has many modes, and no doubts of it are noted."""
+        self._tuner = self._loop = None
+        block, self._block = self._block, contextlib.ExitStack()
+        ended = SearchEndedError()
+        block.__exit__(type(ended), ended, None)
 
     @property
     def is_searching(self) -> bool:
@@ -148,21 +157,29 @@ class PowerLog:
         """Figures of a step since the last call of this, by the names under which they are logged."""
         if self._loop is None:
             return {}
-        figures, self._logged = self._loop.figures(self._logged), self._loop.ended
+        figures, self._logged = self._figures(self._logged), self._loop.ended
         return named(figures)
 
     def of_epoch(self) -> Dict[str, float]:
         """The same of the epoch so far, with its energy."""
-        figures = None if self._loop is None else self._loop.figures(self._epoch_began)
+        figures = self._figures(self._epoch_began)
         if figures is None or figures.energy_j is None:
             return named(figures)
         return {**named(figures), ENERGY_PER_EPOCH: figures.energy_j}
+
+    def _figures(self, since: int) -> Optional[StepFigures]:
+        if self._loop is None or (self.is_searching and self._is_rehearsal):  # whose loop is in one mode all the time
+            return None
+        return self._loop.figures(since)
 
     def end(self, error: Optional[BaseException] = None) -> None:
         """Training has ended: make and store the profile, and restore a device that is held. Idempotent."""
         atexit.unregister(self._end_unreported)
         if PowerLog._begun is self:
             PowerLog._begun = None
+        if self.is_searching and error is None:
+            self._end_search()
+            self.report("training ended before the search did: there is no profile of it")
         loop, self._loop, self._tuner = self._loop, None, None
         blocks, self._block = self._block, contextlib.ExitStack()
         training, self._training = self._training, contextlib.ExitStack()
@@ -178,6 +195,10 @@ class PowerLog:
         """End a training whose end no hook told: libraries call none when an error ends it."""
         if self._process == os.getpid():  # and no fork of it, which leaves all to its parent
             self.end(UnreportedError())
+
+
+class SearchEndedError(Exception):
+    """What ends the loop of a search."""
 
 
 class UnreportedError(Exception):
