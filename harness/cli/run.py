@@ -17,6 +17,7 @@ from harness.core.configuration import DEFAULT_RESULTS, FILE_NAME, load_configur
 from harness.core.errors import InvalidValueError
 from harness.core.files import write_output
 from harness.core.mode_texts import MAXN
+from harness.core.terminal import counted
 from harness.devices.board_record import root_of
 from harness.devices.registry import open_device
 from harness.judge.compare import format_result, to_plain
@@ -117,7 +118,7 @@ def run(arguments: argparse.Namespace) -> int:
             unit = "the command" if arguments.minibatch_pattern is None else "its minibatches"
             left_out = len(done.modes) - rows
             print(
-                f"wrote {arguments.table}: {rows} power modes; its minibatch_time_ms is that of {unit}"
+                f"wrote {arguments.table}: {counted(rows, 'power mode')}; its minibatch_time_ms is that of {unit}"
                 + (f"; {left_out} disturbed or without minibatches left out" if left_out else ""),
                 file=sys.stderr,
             )
