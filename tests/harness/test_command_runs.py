@@ -232,6 +232,9 @@ def test_a_slower_command_is_worse_than_its_baseline_and_another_one_is_not_comp
     ]
     assert wall
     assert not any(each.is_worse for each in wall)
+    run_on(machine_with_rapl, command=nap(0.1), results="before.sqlite")
+    others = compare_command("before.sqlite", "same.sqlite", same)
+    assert others.only_before == []  # the other command is not in question
     assert compare_command("before.sqlite", "slower.sqlite", slower).exit_code == 2  # another script
     assert compare_command("before.sqlite", "slower.sqlite", slower, by=["script"]).exit_code == 1
 

@@ -69,6 +69,13 @@ def test_a_command_has_time_energy_memory_and_cpu_time_of_its_own_and_no_minibat
     assert figures["other_cpu_time_s"] is not None
 
 
+def test_the_memory_of_all_its_processes_at_a_time_is_that_of_the_command(machine_with_rapl):
+    holds = "import time; block = bytearray(40 << 20); time.sleep(2.5)"
+    text = f"import subprocess, sys; [each.wait() for each in [subprocess.Popen({[*PYTHON, holds]}) for _ in range(2)]]"
+    figures = profile_of(Command([*PYTHON, text]), machine_with_rapl).aggregates
+    assert 80 << 20 <= figures["process_memory_peak_bytes"] < 160 << 20
+
+
 def test_a_command_shorter_than_an_interval_has_power_too(machine_with_rapl):
     figures = profile_of(Command([*PYTHON, "pass"]), machine_with_rapl, interval_s=0.5).aggregates
     assert figures["wall_time_s"] < 0.5
@@ -359,8 +366,10 @@ def test_a_run_ends_although_its_guard_does_not(monkeypatch, is_keeper_stopped):
     with warned, pytest.raises(RuntimeError, match="too hot"):
         run()
     if is_keeper_stopped:
-        for pid in reversed(pids):
-            os.kill(int(pid), signal.SIGKILL)
+        left, guard, command = map(int, pids)
+        os.kill(guard, signal.SIGKILL)
+        assert killed.end([command])  # by the kernel
+        os.kill(left, signal.SIGKILL)
     assert killed.end(pids)
 
 
