@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Dict, List, Mapping, NamedTuple, Optional
 
 import numpy as np
 
+from harness.core.cases import Case
 from harness.core.channels import follows_heat
 from harness.core.profiles import Profile, Series
 from harness.core.terminal import counted, format_table, wrap
@@ -237,18 +238,27 @@ def _temperature(case: RequiredCase) -> _Judged:
 def case_of_profile(profile: Profile) -> RequiredCase:
     """A single profile as a case of one run; nothing is decided by a disturbed or throttled one."""
     case = profile.case
-    device_names = (case.device, str(profile.conditions.get("board", case.device)))
+    axes = axes_of(case, device_names(case, profile.conditions))
+    distorting = [kind for kind in kinds(profile.flags) if kind in DISQUALIFYING]
+    doubt = f"the profile is flagged {' and '.join(distorting)}" if distorting else ""
+    return RequiredCase(case.id, axes, case.device, profile.provenance, [run_of_profile(profile)], doubt)
+
+
+def run_of_profile(profile: Profile) -> RequiredRun:
     temperatures = [
         series for channel, series in profile.telemetry.series.items() if follows_heat(channel) and series.values
     ]
     times_ms = [minibatch.e2e_ms for minibatch in profile.counted]
-    run = RequiredRun(times_ms, profile.aggregates, profile.flags, temperatures)
-    distorting = [kind for kind in kinds(profile.flags) if kind in DISQUALIFYING]
-    doubt = f"the profile is flagged {' and '.join(distorting)}" if distorting else ""
-    return RequiredCase(case.id, _axes(case, device_names), case.device, profile.provenance, [run], doubt)
+    return RequiredRun(times_ms, profile.aggregates, profile.flags, temperatures)
 
 
-def _axes(case: Any, device_names: Sequence[str]) -> Dict[str, Sequence[str]]:
+def device_names(case: Case, conditions: Mapping[str, Any]) -> Sequence[str]:
+    """The names that the device of a case goes by, with the conditions of its profile."""
+    return case.device, str(conditions.get("board", case.device))
+
+
+def axes_of(case: Any, device_names: Sequence[str]) -> Dict[str, Sequence[str]]:
+    """The names that each axis of a case goes by, for `Requirement.selects`."""
     names = {axis: (str(getattr(case, axis)),) for axis in ("workload", "task", "workers", "storage", "batch_size")}
     return {**names, "device": device_names, "power_mode": (case.power_mode.name,), "cache": (case.settings.cache,)}
 
@@ -277,7 +287,7 @@ def _check(
     verdicts = []
     for runs in runs_of_cases(frame, include_flagged, last, columns):
         newest = runs.profiles[-1]
-        axes = _axes(newest.case, (newest.device_name, newest.device_label, newest.device))
+        axes = axes_of(newest.case, (newest.device_name, newest.device_label, newest.device))
         own = [origin for origin in origins if origin.requirement.selects(axes)]
         if not own:
             continue

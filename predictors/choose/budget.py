@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from typing import Dict, List, Optional, Sequence, Tuple, Union
+from pathlib import Path
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple, Union
 
 from harness.core.errors import InvalidValueError
 from harness.core.units import S_PER_HOUR, s_to_ms, w_to_mw
@@ -22,6 +23,7 @@ class Budget(CallSettings):
         peak_w: maximum power sample in W in the chosen mode's profile.
         deadline_h: maximum time of the whole training in hours.
         energy_wh: maximum energy of the whole training in Wh.
+        require: a requirements file, whose limits on such cases are kept too.
     """
 
     power_w: Union[float, Sequence[float], None] = None
@@ -29,6 +31,7 @@ class Budget(CallSettings):
     peak_w: Optional[float] = None
     deadline_h: Optional[float] = None
     energy_wh: Optional[float] = None
+    require: Union[str, Path, None] = None
 
     def __post_init__(self) -> None:
         """Refuse numbers out of range, among them powers that look like mW."""
@@ -43,6 +46,8 @@ class Budget(CallSettings):
 NO_BUDGET = Budget()
 """The default of calls."""
 
+NOTHING_REQUIRED: Mapping[str, float] = {}
+
 
 def peak_mw_of(budget: Budget) -> Optional[float]:
     """The greatest power sample in mW; None for any."""
@@ -54,16 +59,19 @@ def limits_training(budget: Budget) -> bool:
     return budget.deadline_h is not None or budget.energy_wh is not None
 
 
-def joined(budget: Budget, power_w: Union[float, Sequence[float], None], time_ms: Optional[float]) -> Budget:
-    """A budget with a power and a time that a call takes besides it; refused if it has them already."""
-    for name, value in (("power_w", power_w), ("time_ms", time_ms)):
-        if value is not None and getattr(budget, name) is not None:
+def joined(
+    budget: Budget,
+    power_w: Union[float, Sequence[float], None],
+    time_ms: Optional[float],
+    require: Union[str, Path, None] = None,
+) -> Budget:
+    """A budget with the limits that a call takes besides it; refused if it has them already."""
+    given: Dict[str, Any] = {"power_w": power_w, "time_ms": time_ms, "require": require}
+    given = {name: value for name, value in given.items() if value is not None}
+    for name in given:
+        if getattr(budget, name) is not None:
             raise InvalidValueError(f"{name}= was given twice, once in budget=", "omit one of them")
-    return dataclasses.replace(
-        budget,
-        power_w=budget.power_w if power_w is None else power_w,
-        time_ms=budget.time_ms if time_ms is None else time_ms,
-    )
+    return dataclasses.replace(budget, **given)
 
 
 def goals_of(
@@ -72,6 +80,7 @@ def goals_of(
     minibatches: Optional[float],
     sizes: Sequence[int],
     arguments: str = "power_w=, peak_w=, time_ms=, deadline_h= or energy_wh=",
+    required: Mapping[str, float] = NOTHING_REQUIRED,
 ) -> List[Goal]:
     """The goals of a search within a budget, one for each power.
 
@@ -84,11 +93,12 @@ def goals_of(
         minibatches: of the whole training; None if unknown.
         sizes: the batch sizes to choose from.
         arguments: those of the call that set a limit, for an error.
+        required: further limits, by quantity.
     """
     quantity, limits = _objective(goal, len(sizes) > 1)
     if budget.time_ms is not None:
         limits["time_ms"] = min(budget.time_ms, limits.get("time_ms", math.inf))
-    for name, limit in _of_a_minibatch(budget, minibatches, sizes).items():
+    for name, limit in (*_of_a_minibatch(budget, minibatches, sizes).items(), *required.items()):
         limits[name] = min(limit, limits.get(name, math.inf))
     powers_w = numbers_in(budget.power_w)
     if powers_w:

@@ -15,7 +15,20 @@ import dataclasses
 import time
 import uuid
 from pathlib import Path
-from typing import Any, Callable, Container, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple, Union
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Callable,
+    Container,
+    Dict,
+    Iterator,
+    List,
+    Mapping,
+    Optional,
+    Sequence,
+    Tuple,
+    Union,
+)
 
 import numpy as np
 
@@ -52,6 +65,9 @@ from predictors.choose.search import USUAL_SEARCH, Search
 from predictors.sampling import profiling_seconds
 from predictors.settings import Settings
 from predictors.strategies.protocol import FailedMode, MeasuredMode
+
+if TYPE_CHECKING:
+    from predictors.choose.requirement_limits import WithinRequirements
 
 USUAL_WORKERS = 4  # 003 II.B, 004 4.4
 TAKES = 2  # at most so many profiles of a mode whose profiles are disturbed or throttled
@@ -103,6 +119,7 @@ class DeviceProfiler:
         self.taken: Dict[int, Union[MeasuredMode, FailedMode]] = {}  # by candidate
         self.peaks: Dict[int, PowerPeak] = {}  # by candidate, if its profile has one
         self.flagged: Dict[int, List[str]] = {}  # of the best profile, if all were disturbed or throttled
+        self.required: Optional[WithinRequirements] = None  # what requirements ask of the search
         self._modes = [NamedMode(name, mode) for name, mode in modes]
         sizes = tuple(batch_sizes or (case.batch_size,))
         limits = tuple(power_limits_mw) or (0,)
@@ -246,7 +263,23 @@ class DeviceProfiler:
             exceeded = "; ".join(flag for flag in best.flags if flag.startswith("power-peak"))
             self.peaks[index] = PowerPeak(peak_mw, window_s, exceeded)
         figures = figures_of(best, self._needs_power, self.percentile)
+        if self.required is not None:
+            self.required.learn(best, figures)
         return figures._replace(seconds=sum(_seconds(take, figures.time_ms) for take in takes))
+
+    def check(self, index: int, minibatches: int) -> Tuple[Profile, MeasuredMode]:
+        """A further profile of a candidate, of so many minibatches, and its figures; power may be NaN.
+
+        It has another seed, so that it is no copy of the one that the candidate was chosen by; it is kept as those are.
+        """
+        case = self.case(index)
+        settings = dataclasses.replace(case.settings, minibatches=minibatches, seed=case.settings.seed + 1)
+        case = dataclasses.replace(case, settings=settings)
+        check(case, self.device)
+        conditions(case, self.device, self._report)
+        profile = self._run(case)
+        self.keep(profile)
+        return profile, figures_of(profile, needs_power=False, percentile=self.percentile)
 
     def _peak_of_size(self, case: Case, size: int) -> float:
         """The peak memory of another batch size, profiled for that alone."""

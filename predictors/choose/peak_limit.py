@@ -29,14 +29,10 @@ class WithinPeak(Strategy):
 
     def choose_all(self, history: History, goals: Sequence[Goal]) -> List[Choice]:
         goals = [self._at_most(goal, self._limit_mw) for goal in goals]
-        self._keep_back(min(PEAK_CHECKS * len(goals), history.left - 1))
-        choices = self._strategy.choose_all(history, goals)
-        self._keep_back(history.left)
+        kept = min(PEAK_CHECKS * len(goals), history.left - 1) if isinstance(self._strategy, OneShot) else 0
+        with history.holding_back(kept):
+            choices = self._strategy.choose_all(history, goals)
         return [self._checked(history, *each) for each in zip(goals, choices)]
-
-    def _keep_back(self, profiles: int) -> None:
-        if isinstance(self._strategy, OneShot):
-            self._strategy.kept_back = profiles
 
     def _checked(self, history: History, goal: Goal, choice: Choice) -> Choice:
         refused: Set[int] = set()
@@ -57,7 +53,8 @@ class WithinPeak(Strategy):
             refused.add(choice.index)
             drawn_mw = history.taken[choice.index].power_mw
             goal = self._at_most(goal, drawn_mw * self._limit_mw / peak_mw)
-            choice = self._strategy.choose(history, goal)
+            with history.holding_back(history.left if isinstance(self._strategy, OneShot) else 0):
+                choice = self._strategy.choose(history, goal)
         return choice
 
     @staticmethod

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import math
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, List, Optional, Sequence, Tuple, Union
+from typing import TYPE_CHECKING, List, NamedTuple, Optional, Sequence, Tuple, Union
 
 from harness.core.cases import Case, CaseSettings
 from harness.core.configuration import DEFAULT_RESULTS, Configuration, load_configuration
@@ -17,7 +18,7 @@ from harness.core.mode_texts import MAXN
 from harness.core.power_modes import PowerMode
 from harness.core.terminal import Countdown, Progress, available_hint, counted
 from predictors.choose.answer import Answer
-from predictors.choose.budget import NO_BUDGET, Budget, goals_of, joined, limits_training, peak_mw_of
+from predictors.choose.budget import NO_BUDGET, NOTHING_REQUIRED, Budget, goals_of, joined, limits_training, peak_mw_of
 from predictors.choose.job import Job, JobLike, batch_sizes_of, command_of, job_of, workloads_of
 from predictors.choose.on_device import MEDIAN, board_of, profiler_of, storage_of
 from predictors.choose.peak_limit import WithinPeak
@@ -44,8 +45,10 @@ from predictors.strategies.recommendation import Recommendation, choose_and_desc
 from predictors.strategies.registry import STRATEGIES, StrategySetting, strategy_on_device, unfitted
 
 if TYPE_CHECKING:
+    from harness.judge.requirements import Origin
     from harness.store.results import ResultsStore
     from harness.workloads.command import Command
+    from predictors.choose.requirement_limits import Required
 
 
 LEAST_GAIN = 0.002  # the search ends when another profile promises less than this share of the time
@@ -60,6 +63,7 @@ def recommend(
     workload: JobLike,
     power_w: Union[float, Sequence[float], None] = None,
     time_ms: Optional[float] = None,
+    require: Union[str, Path, None] = None,
     goal: Union[str, Goal, None] = None,
     budget: Budget = NO_BUDGET,
     search: Search = USUAL_SEARCH,
@@ -76,6 +80,8 @@ def recommend(
             time is that of the whole command unless its output shows minibatches.
         power_w: maximum module power in W; several share one set of profiles.
         time_ms: maximum minibatch time in ms.
+        require: a requirements file, whose limits on such cases the mode keeps, at the least energy unless there is a
+            goal; the mode is profiled once more, and judged by them.
         goal: what to minimise: `time`, `power`, `energy`, `edp`, `throughput` or `sample-energy`; or a `Goal`.
         budget: further limits: on the peak power, or on time and energy of the whole training.
         search: how to search, and where profiles are kept.
@@ -88,14 +94,16 @@ def recommend(
             is expected to keep the limits, the answer has the nearest one, and `keeps_limits` is false.
     """
     # What opens and measures devices is loaded when a search begins.
+    from harness.judge.requirements import read_requirements
     from harness.measure.contention import report_others
     from harness.store.results import ResultsStore
     from predictors.choose.device_profiler import workers_of, workload_name
 
     check_kind(Budget, budget=budget)
     check_kind(Search, search=search)
-    job, budget = job_of(workload), joined(budget, power_w, time_ms)
-    _refuse(device, goal, search)
+    job, budget = job_of(workload), joined(budget, power_w, time_ms, require)
+    _refuse(device, goal, budget, search)
+    origins = [] if budget.require is None else read_requirements(Path(budget.require))  # refused before any work
     command = command_of(job)
     if command is not None:
         _refuse_beside_command(job, device, budget, search, writes_conf)
@@ -112,8 +120,6 @@ def recommend(
     if limits_training(budget):
         refuse_more_than_an_epoch(names, max(sizes))
     lengths = [minibatches_of_training(name, sizes[0], job.epochs) for name in names]
-    minimised = _of_samples(goal, sizes, opened)
-    goals = [goals_of(budget, minimised, length, sizes) for length in lengths]
     case_device = opened.name if device.startswith(POOL) else device
     answer = Answer(opened, case_device, budget)
     device_in_corpus = board_of(opened) or getattr(opened, "board", opened.name)
@@ -121,13 +127,24 @@ def recommend(
     settings = CaseSettings(
         minibatches=search.minibatches, seed=search.seed, max_temperature_c=search.max_temperature_c
     )
+    where = storage, sizes[0], settings, job.task
+    cases = [
+        Case(case_device, name, named_mode(opened, MAXN, name), workers_of(name, job.workers), *where) for name in names
+    ]
+    required = [_required_of(origins, case, sizes, opened, search) for case in cases]
+    if origins and goal is None:
+        goal = "sample-energy" if len(sizes) > 1 else "energy"
+    minimised = _of_samples(goal, sizes, opened)
+    goals = [
+        goals_of(budget, minimised, length, sizes, required=NOTHING_REQUIRED if asked is None else asked.limits)
+        for length, asked in zip(lengths, required)
+    ]
     results = None if is_pool(opened) else search.results  # a pool keeps its profiles itself
     with contextlib.nullcontext() if results is None else ResultsStore(Path(results)) as store:
-        for name, length, wanted in zip(names, lengths, goals):
-            where = storage, sizes[0], settings, job.task
+        for name, case, length, wanted, asked in zip(names, cases, lengths, goals, required):
             recommendations = recommend_mode(
                 opened,
-                Case(case_device, name, named_mode(opened, MAXN, name), workers_of(name, job.workers), *where),
+                case,
                 wanted,
                 search,
                 batch_sizes=sizes,
@@ -135,7 +152,7 @@ def recommend(
                 store=store,
                 samples=None if length is None else length * sizes[0],
                 progress=progress,
-                peak_mw=peak_mw_of(budget),
+                within=Within(peak_mw_of(budget), asked),
             )
             training = training_of(name, job.epochs, budget, search.risk) if limits_training(budget) else None
             progress.result(answer.add(name, recommendations, training))
@@ -144,6 +161,18 @@ def recommend(
         for text in answer.shared_texts:
             progress.result("\n" + text)
     return answer
+
+
+def _required_of(
+    origins: Sequence[Origin], case: Case, sizes: Sequence[int], device: Device, search: Search
+) -> Optional[Required]:
+    """What a requirements file asks of the search for a workload; None without one."""
+    if not origins:
+        return None
+    from predictors.choose.requirement_limits import required_of
+
+    cases = [dataclasses.replace(case, batch_size=size) for size in sizes]
+    return required_of(origins, cases, _candidates(device, case.workload, strategy_of(search))[0], device)
 
 
 def _recommend_for_command(
@@ -172,7 +201,7 @@ def _recommend_for_command(
             references=references,
             store=store,
             progress=progress,
-            peak_mw=peak_mw_of(budget),
+            within=Within(peak_mw_of(budget)),
         )
         progress.result(answer.add(command.workload, recommendations))
     return answer
@@ -182,7 +211,7 @@ def _refuse_beside_command(job: Job, device: str, budget: Budget, search: Search
     """Refuse what a search for a command does not read."""
     refuse_unread(job, "a command", "batch_size", "workers", "storage", "task", "epochs")
     refuse_unread(search, "a command", "minibatches", "memory_limit_mib")
-    refuse_unread(budget, "a command", "deadline_h", "energy_wh")
+    refuse_unread(budget, "a command", "deadline_h", "energy_wh", "require")
     if search.percentile not in (None, MEDIAN):
         raise InvalidValueError("a command has no percentiles", "omit percentile=")
     if device.startswith(POOL):
@@ -191,7 +220,7 @@ def _refuse_beside_command(job: Job, device: str, budget: Budget, search: Search
         raise InvalidValueError("writes_conf= does not apply to a command", "jetwatt nvpmodel-conf writes its mode")
 
 
-def _refuse(device: str, goal: Union[str, Goal, None], search: Search) -> None:
+def _refuse(device: str, goal: Union[str, Goal, None], budget: Budget, search: Search) -> None:
     """Refuse names and combinations before anything is opened."""
     if not isinstance(device, str):
         raise InvalidValueError(f"device is a {type(device).__name__}, expected a name", "such as 'sim:orin-agx'")
@@ -199,7 +228,10 @@ def _refuse(device: str, goal: Union[str, Goal, None], search: Search) -> None:
         check_objective(goal)
     if search.strategy is not None and search.strategy not in STRATEGIES:
         raise InvalidValueError(f"strategy is {search.strategy!r}", available_hint(search.strategy, STRATEGIES))
-    refuse_unread(search, "recommend", "check_s")
+    if budget.require is None:
+        refuse_unread(search, "recommend without require=", "check_s")
+    elif device.startswith(POOL):
+        raise InvalidValueError("require= does not apply to a pool", "search on one device")
     if device.startswith(POOL) and search.resume:
         raise InvalidValueError("resume= does not apply to a pool", "omit it, or search on one device")
 
@@ -241,6 +273,16 @@ def profiles_of(recommendation: Recommendation, device: Device) -> Profiles:
     )
 
 
+class Within(NamedTuple):
+    """Limits of a search on figures that no predictor models."""
+
+    peak_mw: Optional[float] = None  # of the chosen mode's power samples
+    required: Optional[Required] = None  # by a requirements file
+
+
+NO_FURTHER_LIMITS = Within()
+
+
 def recommend_mode(
     device: Device,
     case: Case,
@@ -252,12 +294,12 @@ def recommend_mode(
     store: Optional[ResultsStore] = None,
     samples: Optional[float] = None,
     progress: Progress,
-    peak_mw: Optional[float] = None,
+    within: Within = NO_FURTHER_LIMITS,
 ) -> List[Recommendation]:
     """Hold a device, profile some of its modes, and recommend the best one for each goal.
 
     `case` is profiled with its power mode and, if there are `batch_sizes`, its batch size replaced. `samples` are those
-    of the whole training; None counts savings over an hour.
+    of the whole training; None counts savings over an hour. `within` are limits on what no predictor models.
     """
     from predictors.choose.device_profiler import DeviceProfiler, RunResults, power_sampler
 
@@ -268,6 +310,9 @@ def recommend_mode(
         progress.line(
             f"note: some releases of {device.name} can only lower clocks; if a mode is refused, reboot and resume"
         )
+    if within.required is not None and within.required.memory_mib is not None:
+        least_mib = min(within.required.memory_mib, search.memory_limit_mib or math.inf)
+        search = dataclasses.replace(search, memory_limit_mib=least_mib)
     board, limits_mw = board_of(device), limits_of(device)
     modes, presets = _candidates(device, case.workload, strategy_of(search))
     setting = StrategySetting(
@@ -305,8 +350,12 @@ def recommend_mode(
         history = History(profiler, profiles, show)
         try:
             predictor = unfitted(setting, seed)()
-            if peak_mw is not None:
-                chooser = WithinPeak(chooser, peak_mw, profiler.peaks)
+            if within.peak_mw is not None:
+                chooser = WithinPeak(chooser, within.peak_mw, profiler.peaks)
+            if within.required is not None:
+                from predictors.choose.requirement_limits import WithinRequirements
+
+                chooser = WithinRequirements(chooser, within.required, profiler, search.check_s, progress.update)
             recommendations = choose_and_describe(
                 history, goals, chooser, predictor, setting.presets, samples, search.unprofiled
             )

@@ -219,6 +219,10 @@ def plain_answer(
     """The values of the JSON file: a recommendation, or a list of several with their total cost."""
     flat = [recommendation for for_workload in recommendations for recommendation in for_workload]
     plain = [plain_recommendation(recommendation) for recommendation in flat]
+    for values, recommendation in zip(plain, flat):
+        required = profiler_of(recommendation.history).required
+        if required is not None:
+            values["requirements"] = required.plain(recommendation.choice.index)
     if peak_mw is not None:
         for values, recommendation in zip(plain, flat):
             peak = peak_of(recommendation)
@@ -249,6 +253,9 @@ def format_workload(
             allowed = "" if peak_mw is None else f", limit {mw_to_w(peak_mw):.4g} W"
             exceeded = f"; {peak.exceeded}" if peak.exceeded else ""
             lines.append(f"peak:        {mw_to_w(peak.peak_mw):.4g} W{apart}{allowed}{exceeded}")
+    required = profiler_of(recommendations[0].history).required
+    if required is not None:
+        lines += required.lines([recommendation.choice.index for recommendation in recommendations])
     for recommendation in recommendations:
         note = note_out_of_reach(recommendation.goal, recommendation.posterior.greatest_power_mw)
         lines += [f"note:        {note}"] if note else []

@@ -42,7 +42,7 @@ class Search(CallSettings):
         max_temperature_c: modes in which a sensor exceeds it, in degrees Celsius, are excluded.
         memory_limit_mib: maximum peak memory; a batch size that needs more, as predicted from smaller ones, is never
             started.
-        check_s: duration of the run that checks a plan of `concurrent`.
+        check_s: duration of the run that checks a plan of `concurrent`, or the most of one that judges requirements.
         results: a file that keeps the profiles; None keeps none, or for a pool uses its default file.
         resume: use profiles of the same conditions in `results`.
         config: the configuration file, with the paths of storage media and data sets.

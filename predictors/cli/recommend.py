@@ -65,6 +65,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--peak-budget", dest="peak_w", type=float, metavar="W",
         help="maximum sample of module power in the chosen mode's profile",
     )  # fmt: skip
+    add(
+        "--require",
+        type=Path,
+        metavar="FILE",
+        help="requirements, a TOML file: their limits are kept at the least energy, and the mode is judged by them",
+    )
+    add(
+        "--check-time", dest="check_s", type=float, default=30.0, metavar="S",
+        help="with --require: maximum time of the run that the mode is judged by (default: 30)",
+    )  # fmt: skip
     add("--time-limit", dest="time_ms", type=float, metavar="MS", help="maximum minibatch time")
     add(
         "--percentile",

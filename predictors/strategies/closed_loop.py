@@ -254,10 +254,9 @@ class OneShot(Strategy):
         self.risk = risk
         self.seed = seed
         self.unprofiled = unprofiled
-        self.kept_back = 0  # profiles that it leaves, for what happens to its choice
 
     def choose_all(self, history: History, goals: Sequence[Goal]) -> List[Choice]:
-        profile_random(history, max(history.left - self.kept_back, 0), self.seed)
+        profile_random(history, history.left, self.seed)
         several_sizes = np.ptp(history.profiler.candidates.batch_size) > 0
         widen = 1 + len(history.taken) ** -0.5 if several_sizes and history.taken else 1.0
         posterior = learn(self._predictor(), history, widen)

@@ -5,8 +5,9 @@ A `Strategy` accesses a device only through its `History`, which takes profiles 
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
-from typing import Callable, Dict, List, NamedTuple, Optional, Protocol, Sequence, Tuple, Union
+from typing import Callable, Dict, Iterator, List, NamedTuple, Optional, Protocol, Sequence, Tuple, Union
 
 import numpy as np
 
@@ -107,6 +108,7 @@ class History:
         self.failed: Dict[int, str] = {}  # the reasons of failures, likewise
         self.usable = np.ones(len(profiler.candidates.modes), dtype=bool)  # whether each may be profiled and chosen
         self._failed_in_a_row = 0
+        self._held_back = 0
         self._seconds = 0.0
         self._report = report
 
@@ -170,7 +172,17 @@ class History:
 
     @property
     def left(self) -> int:
-        return min(self.unspent, int(self.untried.sum()))
+        return max(min(self.unspent - self._held_back, int(self.untried.sum())), 0)
+
+    @contextlib.contextmanager
+    def holding_back(self, profiles: int) -> Iterator[None]:
+        """Leave so many of the profiles that are left to what comes later."""
+        before = self._held_back
+        self._held_back = before + profiles
+        try:
+            yield
+        finally:
+            self._held_back = before
 
     @property
     def spent(self) -> Spent:
