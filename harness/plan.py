@@ -79,6 +79,7 @@ class Plan:
         self._chooses_workloads = "workload" in self._chosen or config.getoption("jetwatt_campaign") is not None
         self.meter_logs = read_meter_logs(config.getoption("jetwatt_socket_meter"))
         listed = options.listed_cases(config)
+        self._origins = _origins_of_tails(config)
         self.places = None if listed is None else {name: place for place, name in enumerate(listed)}
         self._without_suffix = {re.sub(r"_?\d+\]$", "]", name) for name in self.places or ()}
         self.meter = read_meter(config.getoption("jetwatt_socket_meter"))
@@ -254,9 +255,20 @@ class Plan:
         named = [
             dataclasses.replace(sweep, axes={**sweep.axes, "workload": _workload_names(sweep)}) for sweep in sweeps
         ]
-        cases = expand(named, resolve)
+        cases = [self._with_enough_minibatches(case) for case in expand(named, resolve)]
         self.cases.update((case_key(case), case) for case in cases)
         return cases
+
+    def _with_enough_minibatches(self, case: Case) -> Case:
+        """The case with as many minibatches as its requirements take, if they were asked for."""
+        settings = case.settings
+        if not self._origins or settings.minibatches is None:
+            return case
+        from harness.judge.requirement_verdicts import axes_of, minibatches_needed
+
+        needed = minibatches_needed(axes_of(case, (case.device, self.board(case.device))), self._origins)
+        settings = dataclasses.replace(settings, minibatches=max(settings.minibatches, needed))
+        return dataclasses.replace(case, settings=settings)
 
     def may_be_listed(self, name: str) -> bool:
         return self.places is None or name in self.places or name in self._without_suffix
@@ -330,6 +342,18 @@ def _workload_names(sweep: Sweep) -> Tuple[str, ...]:
         mix._replace(training=get_workload(mix.training).name, inference=get_workload(mix.inference).name).name
         for mix in mixes
     )
+
+
+def _origins_of_tails(config: pytest.Config) -> List[Any]:
+    """The requirements whose minibatches are taken; none without `--enough-minibatches`."""
+    from harness.gate import requirements_of_run
+
+    if not config.getoption("jetwatt_enough_minibatches"):
+        return []
+    origins: List[Any] = requirements_of_run(config)
+    if not origins:
+        raise InvalidValueError("--enough-minibatches has no requirements to decide", "add --require FILE")
+    return origins
 
 
 PLAN = pytest.StashKey[Plan]()

@@ -28,7 +28,7 @@ from harness.stats import noise
 from harness.stats.comparison import median_of_runs
 from harness.stats.estimates import CONFIDENCE, Interval
 from harness.stats.noise import prior
-from harness.stats.tails import design_effect, miss_ratio, quantile, values_needed
+from harness.stats.tails import EXPECTED_LENGTH, MOST_NEEDED, design_effect, miss_ratio, quantile, values_needed
 from harness.store.conditions import DISQUALIFYING, flagged_in_words, kinds
 from harness.store.frames import common_conditions, labelled, telemetry
 from harness.store.results import ResultsStore
@@ -177,9 +177,7 @@ def _status(interval: Optional[Interval], limit: Limit) -> str:
 def _judge(case: RequiredCase, limit: Limit) -> _Judged:
     if limit.key in ESTIMATED:
         return _estimated(case, limit)
-    if limit.key == TEMPERATURE:
-        return _temperature(case)
-    return _tail(case, limit)
+    return _tail(case, limit) if is_of_tail(limit) else _temperature(case)
 
 
 def _tail(case: RequiredCase, limit: Limit) -> _Judged:
@@ -187,11 +185,10 @@ def _tail(case: RequiredCase, limit: Limit) -> _Judged:
     series = [run.times_ms for run in case.runs if len(run.times_ms)]
     if not series:
         return _Judged(None, "no minibatch counts")
+    beyond_ms, most = tail_of(limit)
     if limit.period_ms is None:
-        beyond_ms, most = limit.value, 1 - QUANTILES[limit.key]
         interval = quantile(series, QUANTILES[limit.key], beyond_ms)
     else:
-        beyond_ms, most = limit.period_ms, limit.value
         interval = miss_ratio(series, beyond_ms)
     if _status(interval, limit) != INCONCLUSIVE:
         return _Judged(interval)
@@ -201,6 +198,25 @@ def _tail(case: RequiredCase, limit: Limit) -> _Judged:
         return _Judged(interval, f"{count} minibatches; the share beyond the limit is too near to it")
     missing = max(1, needed - count)
     return _Judged(interval, f"{count} minibatches, about {missing} more would decide", missing)
+
+
+def tail_of(limit: Limit) -> Tuple[float, float]:
+    """The time of a limit on a tail, and the share of minibatches that may take longer."""
+    if limit.period_ms is not None:
+        return limit.period_ms, limit.value
+    return limit.value, 1 - QUANTILES[limit.key]
+
+
+def is_of_tail(limit: Limit) -> bool:
+    return limit.key in QUANTILES or limit.period_ms is not None
+
+
+def minibatches_needed(axes: Mapping[str, Sequence[str]], origins: Sequence[Origin]) -> int:
+    """How many minibatches show that a case keeps the limits of its tails, if none is beyond; 0 without such limits."""
+    own = [origin.requirement for origin in origins if origin.requirement.selects(axes)]
+    shares = [tail_of(limit)[1] for requirement in own for limit in requirement.limits if is_of_tail(limit)]
+    counts = [values_needed(0.0, share, EXPECTED_LENGTH) or MOST_NEEDED for share in shares]
+    return max(counts, default=0)
 
 
 def _estimated(case: RequiredCase, limit: Limit) -> _Judged:

@@ -32,8 +32,10 @@ from harness.judge.requirement_verdicts import (
     case_of_profile,
     device_names,
     format_requirements,
+    is_of_tail,
     judge_case,
     run_of_profile,
+    tail_of,
     to_plain,
     unmet,
 )
@@ -101,14 +103,14 @@ _LIMITED = {
 
 def figure_of(limit: Limit) -> Optional[RequiredFigure]:
     """What a search makes of a limit; None if it predicts nothing of it."""
-    if limit.period_ms is not None:
-        return RequiredFigure(limit.figure, "time_ms", limit.period_ms, 1 - limit.value)
-    if limit.key in QUANTILES:
-        return RequiredFigure(limit.figure, "time_ms", limit.value, QUANTILES[limit.key])
+    if is_of_tail(limit):
+        beyond_ms, most = tail_of(limit)
+        return RequiredFigure(limit.figure, "time_ms", beyond_ms, 1 - most)
     if limit.key not in _LIMITED:
         return None
-    most = {"samples_per_s": MS_PER_S / limit.value, "energy_per_sample_mj": limit.value}
-    return RequiredFigure(limit.figure, _LIMITED[limit.key], most.get(limit.key, w_to_mw(limit.value)), key=limit.key)
+    in_its_unit = {"samples_per_s": MS_PER_S / limit.value, "energy_per_sample_mj": limit.value}
+    at_most = in_its_unit.get(limit.key, w_to_mw(limit.value))
+    return RequiredFigure(limit.figure, _LIMITED[limit.key], at_most, key=limit.key)
 
 
 class Observation(NamedTuple):

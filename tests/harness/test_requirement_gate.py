@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+import jetwatt
 from harness.core.errors import NOTHING_COMPARED
 from harness.gate import Requirements
 from harness.outcome import OUTCOME, Outcome
@@ -148,6 +149,31 @@ def test_a_wrong_file_is_a_usage_error_before_anything_is_measured(own, tmp_path
     assert done.returncode == 4
     assert "power_w of require[0] of need.toml" in done.stderr
     assert not (tmp_path / "r.sqlite").exists()
+
+
+TAIL = "[[require]]\nworkload = '{}'\np99_ms = 1000\n"
+PROFILE = "def test_tail(profile):\n    profile()\n"
+
+
+def test_as_many_minibatches_as_a_tail_takes_are_run_where_asked(own, tmp_path):
+    """Of 40 minibatches no p99 is known; without one beyond the limit 1,420 decide."""
+    few = own(PROFILE, requirements=TAIL.format("lenet*"))
+    assert "requirements: INCONCLUSIVE: 1" in few.stdout
+    enough = own(PROFILE, "--enough-minibatches", "--strict", requirements=TAIL.format("lenet*"))
+    assert "requirements: PASS: 1" in enough.stdout
+    own(PROFILE, "--enough-minibatches", "--minibatches", "1500", requirements=TAIL.format("lenet*"))
+    of_another = own(PROFILE, "--enough-minibatches", requirements=TAIL.format("resnet*") + POWER.format(25))
+    assert "requirements: NO CASE: 1; PASS: 1" in of_another.stdout
+    counts = jetwatt.open_results(tmp_path / "r.sqlite").profiles()["clean_minibatches"].tolist()
+    assert counts[1] == pytest.approx(1420, rel=0.01)
+    assert counts[2] == 1500
+    assert counts[3] == counts[0] < 1000
+
+
+def test_enough_minibatches_without_requirements_are_refused(own):
+    done = own(PROFILE, "--enough-minibatches")
+    assert done.returncode == 4
+    assert "add --require FILE" in done.stderr
 
 
 def test_without_requirements_the_fixture_judges_nothing_and_says_so():
