@@ -34,9 +34,10 @@ from harness.core.errors import CannotRunError, HarnessError, UnknownNameError
 from harness.core.frequency_residency import clock_use
 from harness.core.metrics import POWER_CHANNEL, summarise, summarise_concurrent, summarise_idle
 from harness.core.mode_texts import NamedModes
-from harness.core.power_modes import PowerMode, PowerModeSpace
+from harness.core.power_modes import NamedMode, PowerMode, PowerModeSpace
 from harness.core.profiles import Minibatch, Profile, Telemetry
 from harness.core.terminal import available_hint
+from harness.core.transitions import RecordedTransition
 from harness.core.units import BYTES_PER_GIB, mw_to_w, share_to_percent, w_to_mw
 from harness.devices import raspberry_pi
 from harness.simulation.parameters import (
@@ -51,6 +52,7 @@ from harness.simulation.parameters import (
     load_workload_parameters,
     scaled_workload,
 )
+from harness.simulation.transition import run_transition
 from harness.simulation.virtual_run import (
     SimulatedBoard,
     VirtualData,
@@ -297,6 +299,14 @@ class SimulatedDevice:
         started_at = (BEGINNING + datetime.timedelta(seconds=self._now_s)).isoformat(timespec="milliseconds")
         self._now_s += next(iter(telemetry.series.values())).times_s[-1]
         return Profile(case, self.provenance, conditions, minibatches, telemetry, aggregates, [], started_at)
+
+    def change_mode(self, case: Case, to: PowerMode, before_s: float, after_s: float) -> RecordedTransition:
+        """What is recorded around a change from a case's mode to another while it trains, so long before and after."""
+        boards = self._in_mode_of(case), self._in_mode_of(case.in_mode(NamedMode(to.name, to)))
+        end_s = before_s + after_s
+        workload = _workload(case.workload)[0]
+        minibatches, series = run_transition(boards, workload, case, self._data(case), before_s, end_s)
+        return RecordedTransition(before_s, None, minibatches, series)
 
     def _train(self, case: Case) -> Yielded:
         epochs, data = case.settings.epochs, self._data(case)

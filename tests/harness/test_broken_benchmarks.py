@@ -61,6 +61,8 @@ settings = { duration_s = 10 }
 settings = { minibatches = 60 }
 [experiment.baseload]
 power_mode = ["a"]
+[experiment.mode_transitions]
+power_mode = ["maxn"]
 [experiment.corpus_profiling]
 workload = ["lenet-mnist"]
 power_mode = ["sample:2"]
@@ -72,6 +74,7 @@ from harness.devices.simulated import SimulatedDevice
 from harness.judge.claims import ClaimOnDevice
 
 whole_profile, whole_verdict = SimulatedDevice.profile, ClaimOnDevice._verdict
+whole_change = SimulatedDevice.change_mode
 
 def profile(self, case):
     found = whole_profile(self, case)
@@ -83,7 +86,11 @@ def profile(self, case):
 def verdict(self, bounded):
     return whole_verdict(self, bounded)._replace(verdict="contradicted", shortfall=None)
 
+def change_mode(self, case, to, before_s, after_s):
+    return whole_change(self, case, case.power_mode.mode, before_s, after_s)
+
 SimulatedDevice.profile = profile
+SimulatedDevice.change_mode = change_mode
 ClaimOnDevice._verdict = verdict
 """
 

@@ -1,0 +1,49 @@
+"""How long does a power mode take to come into effect after it was set, while a network trains (001 sec. 2.5)?
+
+Three figures: the clocks, the time of a minibatch, and power.
+"""
+
+import pytest
+
+from harness.fixtures import as_pytest_outcome
+from harness.judge.claims import DeviceFacts, claim
+from harness.judge.mode_transitions import time_until
+from harness.judging import JUDGING, judging_own_figures
+from harness.measure.mode_transition import ModeTransitions
+from harness.plan import plan_of
+
+
+@pytest.fixture(scope="session")
+def transitions():
+    """The transitions of this run; other files' tests run before they are judged."""
+    return ModeTransitions()
+
+
+@pytest.mark.parametrize("workload", ["lenet-mnist", "mobilenetv3-gld23k"])
+def test_mode_transitions(transitions, case, device, progress):
+    """Change to a mode with lower clocks while a network trains; at least one figure shows when it is in effect."""
+    with as_pytest_outcome():
+        transition = transitions.measure(device, case, progress)
+    assert transition.shows_something
+
+
+@pytest.fixture(name=JUDGING)
+def judging(request, judged_device, transitions):
+    """Claims are judged on the transitions of this run, in the place of profiles."""
+    plan = plan_of(request.config)
+    facts = DeviceFacts(plan.board(judged_device), plan.device(judged_device).provenance)
+    with as_pytest_outcome():
+        transitions.check(judged_device)
+        return judging_own_figures(request, judged_device, facts)
+
+
+@pytest.fixture
+def until(judging, transitions, judged_device):
+    """How long a figure takes to follow, in ms, whose comparison makes the verdict."""
+    return lambda figure: judging.bound(time_until(figure, transitions.of(judged_device)))
+
+
+@claim("001 2.5", facts="F348", fitted=True)
+def test_power_settles_within_three_seconds(until):
+    """Power is at the level of a new mode after 1 to 3.5 s; 001 has 2 to 3 s."""
+    assert until("power").within(1000, 3500)
