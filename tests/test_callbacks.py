@@ -51,14 +51,28 @@ def stored():
         return list(store.profiles())
 
 
+PAUSE_S = 0.5
+
+
+def paused_after(profile):
+    """The minibatches after which the training did something else for a while, whose time is in none."""
+    columns = Minibatches.of(profile.minibatches).columns
+    begins_s, ends_s = columns["start_s"], columns["start_s"] + columns["e2e_ms"] / 1000
+    pauses_s = begins_s[1:] - ends_s[:-1]
+    return np.flatnonzero(pauses_s > 0.8 * PAUSE_S).tolist()
+
+
 class Network(torch.nn.Module):
     """Returns a loss as a model of transformers does."""
 
     def __init__(self):
         super().__init__()
         self.layer = torch.nn.Linear(4, 2)
+        self.evaluation_s = 0.0
 
     def forward(self, x, labels):
+        if not self.training:
+            time.sleep(self.evaluation_s)
         return {"loss": torch.nn.functional.cross_entropy(self.layer(x), labels)}
 
 
@@ -111,6 +125,24 @@ def test_the_log_of_transformers_has_time_power_and_energy():
     [profile] = stored()
     assert profile.case.workload == "my-run"
     assert profile.conditions["model_fingerprint"]
+
+
+def test_evaluations_and_checkpoints_of_transformers_do_not_count(monkeypatch):
+    own = {"num_train_epochs": 1, "eval_strategy": "steps", "eval_steps": 4, "save_strategy": "steps", "save_steps": 3}
+    trainer = trainer_of_transformers(**own)
+    from jetwatt.callbacks.transformers import PowerCallback
+
+    trainer.model.evaluation_s = PAUSE_S
+    save_model = trainer.save_model
+
+    def save_slowly(*args, **options):
+        time.sleep(PAUSE_S)
+        save_model(*args, **options)
+
+    monkeypatch.setattr(trainer, "save_model", save_slowly)
+    callback = PowerCallback(workload="my-run").attach(trainer)
+    trainer.train()
+    assert paused_after(callback.profile) == [2, 3, 5, 7, 8]
 
 
 def test_a_callback_of_transformers_that_comes_after_the_loggers_says_how_it_comes_before_them():
@@ -385,6 +417,17 @@ def test_each_fit_of_lightning_has_a_profile(lightning):
     assert ends() == [None, None]
 
 
+def test_the_time_of_a_validation_of_lightning_does_not_count(lightning):
+    from jetwatt.callbacks.lightning import PowerCallback
+
+    callback = PowerCallback(workload="my-run")
+    network = module_of(lightning)
+    network.validation_step = lambda batch, batch_idx: time.sleep(PAUSE_S / 10)
+    options = {"max_epochs": 1, "val_check_interval": 4, "logger": False}
+    trainer_of_lightning(lightning, callback, **options).fit(network, loader_of_lightning(), loader_of_lightning())
+    assert paused_after(callback.profile) == [3, 7]
+
+
 @pytest.mark.parametrize("is_same", [True, False], ids=["the same callback", "another one"])
 def test_a_fit_of_lightning_in_a_fit_ends_the_measurement_of_the_outer_one(lightning, is_same):
     from jetwatt.callbacks.lightning import PowerCallback
@@ -411,18 +454,14 @@ def test_the_time_of_a_checkpoint_of_lightning_does_not_count(lightning, monkeyp
     class SlowCheckpoint(ModelCheckpoint):
         def _save_checkpoint(self, trainer, filepath):
             super()._save_checkpoint(trainer, filepath)
-            time.sleep(0.5)
+            time.sleep(PAUSE_S)
 
     callback = PowerCallback(workload="my-run")
     saves = SlowCheckpoint("saved", every_n_train_steps=4)
     options = {"callbacks": [callback, saves], "enable_checkpointing": True, "max_epochs": 1, "logger": False}
     trainer_of_lightning(lightning, callback, **options).fit(module_of(lightning), loader_of_lightning())
     assert list(Path("saved").iterdir())
-    columns = Minibatches.of(callback.profile.minibatches).columns
-    begins_s, ends_s = columns["start_s"], columns["start_s"] + columns["e2e_ms"] / 1000
-    pauses_s = begins_s[1:] - ends_s[:-1]
-    assert np.flatnonzero(pauses_s > 0.4).tolist() == [3, 7]
-    assert max(columns["epoch"]) == 2
+    assert paused_after(callback.profile) == [3, 7]
 
 
 def test_the_metrics_of_ultralytics_have_time_power_and_energy(tmp_path):

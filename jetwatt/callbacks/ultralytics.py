@@ -27,7 +27,6 @@ class PowerCallback(PowerLog):
             "on_train_epoch_start": lambda trainer: self.begin_epoch(),
             "on_train_batch_end": lambda trainer: self.step(),
             "on_train_epoch_end": self._on_train_epoch_end,
-            "on_fit_epoch_end": lambda trainer: self.resume(),
             "on_train_end": lambda trainer: self.end(),
         }
         for event, hook in hooks.items():

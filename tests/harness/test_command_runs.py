@@ -116,8 +116,11 @@ def test_a_sweep_goes_on_after_a_mode_in_which_the_command_fails_and_tries_it_ag
     assert str(runs).count("exit code 7") == 2
     assert any(line.startswith(f"{SWEPT[0]}: no-such-program ended") for line in lines)
     assert write_command_table("r.sqlite", runs, "t.csv") == 2
+    sweep(resume=False)
     tried.clear()
-    assert sweep().resumed == 2
+    resumed = sweep()
+    assert resumed.resumed == 2
+    assert [len(each.profiles) for each in resumed.modes] == [1, 1]  # the newest
     assert tried == SWEPT[:2]
 
 

@@ -17,7 +17,7 @@ import pytest
 from harness.core.cases import COMMAND, Case, CaseSettings
 from harness.core.configuration import Configuration
 from harness.core.device import named_mode
-from harness.core.errors import CannotRunError, InvalidValueError
+from harness.core.errors import CannotRunError, InvalidValueError, OverheatedError
 from harness.core.metrics import end_s
 from harness.core.profiles import CLEAN, FIRST, Telemetry
 from harness.devices.host import HostDevice
@@ -39,10 +39,10 @@ PYTHON = [sys.executable, "-I", "-S", "-c"]
 BUSY = "import time\nend = time.monotonic() + {}\nblock = bytearray({})\nwhile time.monotonic() < end: pass\n"
 
 
-def profile_of(command, root, interval_s=0.2):
+def profile_of(command, root, interval_s=0.2, **settings):
     """The profile of a command on a machine whose files lie below a root."""
     device = CommandDevice(HostDevice(Configuration(), root), command)
-    case = command_case("host", command, named_mode(device, "maxn"), CaseSettings(interval_s=interval_s))
+    case = command_case("host", command, named_mode(device, "maxn"), CaseSettings(interval_s=interval_s, **settings))
     with device.session():
         return device.profile(case)
 
@@ -97,6 +97,14 @@ if not os.fork():
     os._exit(0)
 os.wait()
 """
+
+
+def test_a_command_that_heats_the_device_above_its_limit_is_ended(machine_with_rapl, tmp_path):
+    sensor = machine_with_rapl / "sys/class/thermal/thermal_zone0/temp"
+    command = Command(["sh", "-c", f"echo $$ > {tmp_path}/pid; echo 90000 > {sensor}; sleep 60"])
+    with pytest.raises(OverheatedError):
+        profile_of(command, machine_with_rapl, max_temperature_c=80.0)
+    assert killed.end([int((tmp_path / "pid").read_text())])
 
 
 def test_what_its_processes_read_from_storage_is_counted(machine_with_rapl, monkeypatch, tmp_path, capfd):
