@@ -19,7 +19,7 @@ from types import ModuleType
 from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 from harness.board import privileges, rapl
-from harness.board.bounded_reads import bounded, watched
+from harness.board.bounded_reads import bounded, unread, watched
 from harness.board.cpu import parse_process_stat
 from harness.board.kernel_file import read_text
 from harness.board.knob import Knob, KnobSpec
@@ -189,7 +189,7 @@ def power_limits_text(limits_mw: Tuple[int, int]) -> str:
 
 @functools.lru_cache(maxsize=None)
 def find_gpus() -> Tuple[DiscreteGpu, ...]:
-    """Every GPU that the driver lists, queried once; CannotRunError or DependencyError if there is none."""
+    """Every GPU of the driver that answers, queried once; CannotRunError or DependencyError if there is none."""
     try:
         library = importlib.import_module("pynvml")
     except ImportError as error:
@@ -202,9 +202,21 @@ def find_gpus() -> Tuple[DiscreteGpu, ...]:
             "NVIDIA's driver has to be loaded; a container needs the NVIDIA runtime (`--gpus all`)",
         ) from error
     try:
-        return tuple(DiscreteGpu(library, index) for index in range(library.nvmlDeviceGetCount()))
-    except (library.NVMLError, OSError) as error:
+        count = library.nvmlDeviceGetCount()
+    except library.NVMLError as error:
         raise CannotRunError(f"the NVIDIA driver does not list its GPUs: {error}") from error
+    gpus = []
+    lost = {}
+    for index in range(count):
+        try:
+            gpus.append(DiscreteGpu(library, index))
+        except (library.NVMLError, OSError) as error:  # it fell off its bus: the others can be used
+            lost[f"GPU {index}"] = str(error)
+    unread.update(lost)
+    if not gpus:
+        why = "; ".join(lost.values()) or "it lists none"
+        raise CannotRunError(f"no GPU of the NVIDIA driver answers: {why}", "`nvidia-smi` shows what it sees")
+    return tuple(gpus)
 
 
 def find_gpu(which: str = "") -> DiscreteGpu:

@@ -29,7 +29,7 @@ from harness.core.device import limits_of, named_mode
 from harness.core.errors import CannotRunError, ControlError, SourceUnavailableError, UnknownNameError
 from harness.devices.registry import open_device
 from harness.measure.command_device import CommandDevice, command_case
-from harness.measure.doctor import training_capabilities
+from harness.measure.doctor import training_capabilities, unread_files
 from harness.measure.run import check
 from harness.workloads.command import Command
 from predictors.choose.device_profiler import DeviceProfiler, power_sampler
@@ -201,6 +201,29 @@ def test_what_the_user_left_cuda_is_never_set_to_another_gpu(driver, monkeypatch
         training_loop.use_gpu(uuid)
         training_loop.use_gpu(uuid)
     assert os.environ["CUDA_VISIBLE_DEVICES"] == left
+
+
+def test_a_gpu_that_is_lost_costs_no_other_and_is_named(driver, monkeypatch):
+    library = importlib.import_module("pynvml")
+    lost = {0}
+
+    def handle(index):
+        if index in lost:
+            raise library.NVMLError("GPU is lost")
+        return index
+
+    monkeypatch.setattr(library, "nvmlDeviceGetHandleByIndex", handle)
+    device = open_device("nvidia-gpu:1", Configuration())
+    assert (device.name, device.gpu_uuid) == ("nvidia-rtx-a5000", A5000["uuid"])
+    assert any("GPU is lost" in line.detail for line in unread_files(Path("/"), []))
+    nvml.find_gpus.cache_clear()
+    driver.write(gpus=[])
+    with pytest.raises(CannotRunError, match="it lists none"):
+        open_device("nvidia-gpu", Configuration())
+    lost.add(1)
+    driver.write(gpus=[RTX_3090, A5000])
+    with pytest.raises(CannotRunError, match="GPU is lost"):
+        open_device("nvidia-gpu", Configuration())
 
 
 @pytest.mark.parametrize(
