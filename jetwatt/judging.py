@@ -24,7 +24,7 @@ def compare(
     before: PathLike,
     after: PathLike,
     *,
-    by: Sequence[str] = (),
+    by: Union[str, Sequence[str]] = (),
     threshold: Optional[float] = None,
     fastest: bool = False,
     include_flagged: bool = False,
@@ -34,7 +34,7 @@ def compare(
     Args:
         before: one side.
         after: the other side.
-        by: conditions that may differ, because they are being compared: `["torch"]`.
+        by: conditions that may differ, because they are being compared: `"torch"`, or a list.
         threshold: the tolerance, as a share: smaller changes are shown and do not count as worse; None for that of the
             board (`doctor --accept`), else 2 %. The command takes percent.
         fastest: compare the fast minibatches of the fast runs, for shared machines.
@@ -43,7 +43,11 @@ def compare(
     Raises:
         HarnessError: a file cannot be read, or the threshold is invalid.
     """
-    return plain_comparison(compare_files(Path(before), Path(after), by, threshold, fastest, include_flagged))
+    return plain_comparison(compare_files(Path(before), Path(after), _names(by), threshold, fastest, include_flagged))
+
+
+def _names(by: Union[str, Sequence[str]]) -> Sequence[str]:
+    return [by] if isinstance(by, str) else by
 
 
 def history(
@@ -81,7 +85,7 @@ def check_baseline(
     threshold: Optional[float] = None,
     last: Optional[int] = None,
     include_flagged: bool = False,
-    by: Sequence[str] = (),
+    by: Union[str, Sequence[str]] = (),
 ) -> pd.DataFrame:
     """Compare the profiles of a results file with a baseline, as `jetwatt baseline check` does.
 
@@ -92,7 +96,7 @@ def check_baseline(
             --accept`), else of each quantity. The command takes percent.
         last: use the newest runs of each case, this many.
         include_flagged: include profiles flagged disturbed or throttled.
-        by: conditions that may differ.
+        by: conditions that may differ: `"torch"`, or a list.
 
     Returns:
         A row for each compared quantity of a case, or for a case that was not compared, then rows for workloads and
@@ -105,7 +109,7 @@ def check_baseline(
     import pandas as pd
 
     with ResultsStore(Path(results), read_only=True) as store:
-        verdicts = check(store, Path(baseline), threshold, last, include_flagged, by)
+        verdicts = check(store, Path(baseline), threshold, last, include_flagged, _names(by))
     rows = []
     for verdict in verdicts:
         change = verdict.change

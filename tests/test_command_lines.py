@@ -246,6 +246,7 @@ OPTIONS = {"power_w": "--power-budget", "profiles": "--profiles", "risk": "--ris
         ("too few; allow more profiles= or a greater risk=", "too few; allow more --profiles or a greater --risk"),
         ("risk=0.1 was given; omit it: device='host'", "--risk 0.1 was given; omit it: device='host'"),
         ("give resume=True", "give --resume"),
+        ("no column: --set risk=0.1 or --set 'profiles=15'", "no column: --set risk=0.1 or --set 'profiles=15'"),
         ("risk is not what it was", "risk is not what it was"),
         ("the power of 15 profiles is at risk", "the power of 15 profiles is at risk"),
         ("no mode: power_w is met by none", "no mode: power_w is met by none"),

@@ -147,6 +147,8 @@ def test_fit_and_predict_are_calls_with_the_options_of_the_commands(tmp_path, ca
     printed = [line.replace("--unprofiled", "unprofiled=True") for line in said.err.splitlines()]
     assert printed == [f"note: {note.message}" for note in notes]
     assert "batch size (9 of 9 modes)" in said.err
+    with pytest.raises(jetwatt.HarnessError, match="no mode of batch size 32 is within what was profiled"):
+        loaded.best(power_w=20, batch_size=32)
     pd.testing.assert_frame_equal(pd.read_csv(tmp_path / "p.csv"), predicted, rtol=1e-5, check_dtype=False)
 
 
@@ -460,6 +462,7 @@ def test_a_call_returns_what_the_command_prints(tmp_path, capsys):
     capsys.readouterr()
     calls = {
         ("compare", str(before), str(after)): jetwatt.compare(before, after),
+        ("compare", str(before), str(after), "--by", "torch"): jetwatt.compare(before, after, by="torch"),
         ("history", str(before), str(after)): jetwatt.history([before, after]),
         ("doctor", "--device", "sim:orin-nano"): jetwatt.doctor("sim:orin-nano"),
     }

@@ -129,7 +129,8 @@ def in_options(text: str, options: Mapping[str, str]) -> str:
 
     def option_of(written: Match[str]) -> str:
         name, value = written.groups()
-        if name not in options:
+        is_value = _ENDS_WITH_OPTION.search(written.string[: written.start()])  # as in `--set workload=NAME`
+        if name not in options or is_value:
             return written[0]
         is_flag = value in ("", "True")
         return options[name] if is_flag else f"{options[name]} {value.strip(QUOTES)}"
@@ -143,6 +144,7 @@ def in_options(text: str, options: Mapping[str, str]) -> str:
 QUOTES = "'\""
 _BEGINS_WITH_ARGUMENT = re.compile(r"([a-z]\w*) is (?:[-\d'\"\[]|nan|inf)")
 _ARGUMENT = re.compile(r"\b([a-z]\w*)=('[^']*'|\"[^\"]*\"|[\w.-]*)")
+_ENDS_WITH_OPTION = re.compile(r"(?:^|\s)--[a-z-]+ ['\"]?$")
 _OPTION = re.compile(r"--[a-z][a-z-]*")
 _UNKNOWN_CHOICE = re.compile(r"invalid choice: '(.+)' \(choose from (.+)\)")
 

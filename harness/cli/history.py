@@ -18,8 +18,8 @@ from harness.cli.options import (
 )
 from harness.core.errors import InvalidValueError
 from harness.core.terminal import format_table, shown, wrap
-from harness.judge.comparison import DEFAULT_SHARE
-from harness.judge.history import RULES, CaseHistories, CaseSeries, read_history, to_plain
+from harness.judge.comparison import DEFAULT_SHARE, TOO_FEW
+from harness.judge.history import FEWEST, RULES, CaseHistories, CaseSeries, read_history, to_plain
 from harness.judge.history_index import NAME
 from harness.report.history import write_page
 from harness.report.template import require_drawing
@@ -85,7 +85,9 @@ def _day(text: str) -> datetime.date:
 def _in_words(histories: CaseHistories, markdown: bool) -> str:
     worse = [series for series in histories.series if series.is_worse]
     changed = [line for series in histories.series for line in _changes(series)]
+    too_short = sum(series.status == TOO_FEW for series in histories.series)
     heading = f"{len(worse)} of {len(histories.series)} series became slower or take more power"
+    heading += f"; {too_short} have fewer than the {FEWEST} runs that this takes" if too_short else ""
     rows = [_cells(series) for series in histories.series if series.steps or len(histories.series) <= _MOST_LINES]
     header = ["case", "figure", ">runs", ">newest", "status", "since", ">change", f"last {_MOST_BARS}"]
     lines = [f"## {heading}" if markdown else heading]

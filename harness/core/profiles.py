@@ -111,7 +111,7 @@ class Telemetry:
     sampler_cpu_share: Optional[float] = None  # share of one core that the sampler used; None if unknown
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, repr=False)
 class Profile:
     """The result of one case."""
 
@@ -126,6 +126,15 @@ class Profile:
     aggregates: Dict[str, Optional[float]]
     flags: List[str]  # doubts about the figures, one short sentence each, `kind: text`
     started_at: str  # wall-clock start, ISO 8601 with offset
+
+    def __repr__(self) -> str:
+        figures = (("minibatch_time_ms", "ms a minibatch"), ("power_mw", "mW"))
+        known = [
+            f"{self.aggregates[name]:.4g} {unit}" for name, unit in figures if self.aggregates.get(name) is not None
+        ]
+        flags = ", ".join(flag.partition(":")[0] for flag in self.flags)
+        parts = [*known, f"{len(self.minibatches)} minibatches", f"flagged {flags}" if flags else ""]
+        return f"<Profile of {self.case.id} ({self.provenance}): {', '.join(filter(None, parts))}>"
 
     @property
     def minibatch_time_ms(self) -> Optional[float]:

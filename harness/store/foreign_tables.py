@@ -265,11 +265,16 @@ class _Conversion:
         self._take_power_modes(sources)
         self._fill_what_is_missing(sources)
         self._snap_to_clocks_of_boards()
+        further = [column for column in self.cells if column not in sources.values()]
+        if further and any(problem.startswith("no column") for problem in self.problems):
+            unread = ", ".join(repr(column) for column in further)
+            self.problems.append(
+                f"columns that were not recognised: {unread}; {self._option('rename', 'THIS', 'COLUMN')}"
+            )
         if self.problems:
             listed = "\n".join(f"  {problem}" for problem in self.problems)
             written = "" if self.in_python else "\nnothing was written"
             raise InvalidValueError(f"{self.name} cannot be read in one way only:\n{listed}{written}")
-        further = [column for column in self.cells if column not in sources.values()]
         columns = {column: self.made[column] for column in (*CORPUS_COLUMNS, *self.made) if column in self.made}
         for column in further:
             columns[column.strip()] = [None if _is_empty(cell) else cell for cell in self.cells[column]]

@@ -294,6 +294,9 @@ class FittedModel:
         out_of_reach = note_out_of_reach(goal, forecast.greatest_power_mw) if self._has_power else ""
         if out_of_reach:
             note(out_of_reach)
+        if not forecast.admitted.any():
+            what = f"no mode of batch size {int(forecast.batch_size[0])} is within what was profiled"
+            raise CannotRunError(what, "unprofiled=True chooses by extrapolation")
         chosen = forecast.best(goal, risk) if self._has_power else _slowest_within(forecast, goal, risk)
         if chosen is None:
             near = forecast.take([forecast.nearest_miss(goal, risk)])

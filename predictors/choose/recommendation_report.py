@@ -43,10 +43,11 @@ def format_recommendation(*recommendations: Recommendation) -> str:
         thinned(first.front, _FRONT_LINES),
         {_setting(recommendation.mode): recommendation.mode for recommendation in recommendations},
     )
+    chosen = "recommended" if all(each.choice.feasible for each in recommendations) else "nearest to the limits"
     front += [mode for what, mode in recommended.items() if all(_setting(other) != what for other in front)]
     rows = []
     for mode in sorted(front, key=lambda mode: mode.power_mw.value):
-        marks = {"profiled": mode.time_ms.profiled, "<- recommended": _setting(mode) in recommended}
+        marks = {"profiled": mode.time_ms.profiled, f"<- {chosen}": _setting(mode) in recommended}
         mark = " ".join(mark for mark, holds in marks.items() if holds)
         size = f", batch size {mode.batch_size}" if first.several_sizes else ""
         time_ms = mode.time_ms.value / (mode.batch_size if first.several_sizes else 1)

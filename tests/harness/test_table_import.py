@@ -310,6 +310,17 @@ def test_all_that_is_missing_is_named_at_once(rows, tmp_path):
     assert "no column for the time of a minibatch" in text
 
 
+def test_columns_that_were_not_recognised_are_listed_where_one_is_missing(rows, tmp_path):
+    source = Habit(mapped({"workload": "Netz", "gpu_khz": "Takt der Grafik"})).write(rows, tmp_path)
+    assert "columns that were not recognised: 'Netz', 'Takt der Grafik'" in refused(source)
+    assert_same(
+        import_table(
+            source, rename={"Netz": "workload", "Takt der Grafik": "gpu_khz"}, unit={"Takt der Grafik": "kHz"}
+        ),
+        rows,
+    )
+
+
 def test_a_time_that_may_be_in_two_units_is_refused(gpu_rows, tmp_path):
     """20 to 90 are milliseconds or seconds: a wrong guess would be a thousand times off."""
     source = Habit(mapped({"minibatch_time_ms": "time"})).write(gpu_rows, tmp_path)

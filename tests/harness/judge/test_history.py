@@ -147,6 +147,10 @@ def test_words_and_markdown_say_what_changed_since_when(nights, capsys):
     assert "(run 20 of 30)" in text
     assert '; torch: "2.8.0" -> "2.9.0"' in text
     assert "▁" in text
+    few = told(capsys, *sorted(nights.glob("*.sqlite"))[:2], code=2)
+    assert few.startswith(
+        "0 of 2 series became slower or take more power; 2 have fewer than the 4 runs that this takes"
+    )
 
 
 def test_earlier_runs_are_left_out_by_a_date_and_a_foreign_file_in_a_folder_is_told(nights, tmp_path, capsys):

@@ -88,6 +88,7 @@ def test_any_profile_is_read_back_in_every_bit(tmp_path_factory, profile):
 def test_a_channel_is_read_back_whatever_its_name(tmp_path, channel):
     """Hypothesis found that NumPy drops NULs at the end of a text."""
     profile = make_profile()
+    assert len(repr(profile)) < 200  # in a notebook: neither its minibatches nor its telemetry
     series = {channel: Series((0.0, 1.0), (2.0, 3.0)), "power": Series((0.5,), (4.0,))}
     telemetry = dataclasses.replace(profile.telemetry, series=series)
     with ResultsStore(tmp_path / "night.sqlite") as store:

@@ -135,6 +135,8 @@ def test_a_budget_below_every_mode_names_the_nearest_one_and_is_refused(capsys):
     code, out, err = run(capsys, *RECOMMEND, "--power-budget", 8, "--profiles", 8)
     assert code == 2
     assert "NOT WITHIN THE LIMITS" in out
+    assert "<- nearest to the limits" in out
+    assert "<- recommended" not in out
     assert "power at most 8 W" in err
     nearest = float(err.split(" W: allow")[0].split()[-1])
     assert nearest < 13
