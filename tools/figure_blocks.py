@@ -386,6 +386,16 @@ def batch_sizes(records: Records) -> str:
     return table_of(records["batch-sizes"], "simulated Orin AGX, 15 to 40 W", rows, columns)
 
 
+def false_alarms(records: Records) -> str:
+    columns: Columns = {
+        "nights that turn red": ({}, of_one_row(lambda rows: figure(rows["red_pct"].item()))),
+        "cases decided": ({}, of_one_row(lambda rows: figure(rows["significant_pct"].item()))),
+        "cases that fail": ({}, of_one_row(lambda rows: figure(rows["alarms_pct"].item()))),
+    }
+    rows = keys("gate", {**in_code(("compare", "baseline check", "history")), "requirements": "requirements"})
+    return table_of(records["false-alarms"], "in %", rows, columns)
+
+
 # ---------------------------------------------------------------------------------------------------- simulated boards
 
 
@@ -443,6 +453,7 @@ BLOCKS: Dict[str, Callable[[Records], str]] = {
     "power-limit-strategies": power_limit_strategies,
     "binary-search-variants": binary_search_variants,
     "batch-sizes": batch_sizes,
+    "false-alarms": false_alarms,
     "simulation-errors": simulation_errors,
     "simulation-figures": simulation_figures,
 }

@@ -20,7 +20,7 @@ from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Seq
 from harness.core.errors import CannotRunError, InvalidValueError
 from harness.core.files import write_output
 from harness.core.measured_tables import load_table
-from tools import table_experiments
+from tools import false_alarms, table_experiments
 
 PROJECT = Path(__file__).resolve().parents[1]
 FOLDER = PROJECT / "baselines" / "recorded" / "documents"
@@ -357,6 +357,13 @@ PARTS: Tuple[Part, ...] = (
         (),
         lambda: choices_under_limits("closed-loop,zeus,random", "6,20"),
         lambda: choices_under_limits("zeus", "6"),
+    ),
+    Part(
+        "false-alarms",
+        ("gate",),
+        ("nights", "red_pct", "verdicts", "significant_pct", "alarms_pct"),
+        (),
+        false_alarms.false_alarms,
     ),
     Part("published", ("kind", "verdict"), ("count",), (TRAINING, NANO_TRAINING), published),
     Part(
