@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from harness.core import metrics
 from harness.core.cases import COMMAND, Case, CaseSettings
 from harness.core.configuration import Configuration
 from harness.core.device import named_mode
@@ -49,6 +50,7 @@ def profile_of(command, root, interval_s=0.2, **settings):
 
 @pytest.fixture(autouse=True)
 def own_state(monkeypatch, tmp_path):
+    monkeypatch.setattr(metrics, "MAX_GAP_INTERVALS", 240)  # on a busy machine the sampler may get no core for long
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
 
 
