@@ -365,4 +365,5 @@ def compare_command(
         after = side_of(store, stored.loc[numbers], include_flagged)
     before = read_side(Path(baseline), include_flagged)
     ids = {case.case_id for case in after.cases}
-    return compare_sides(before._replace(cases=[case for case in before.cases if case.case_id in ids]), after, by)
+    same = [case for case in before.cases if case.case_id in ids]
+    return compare_sides(before._replace(cases=same if after.cases else before.cases), after, by)

@@ -242,6 +242,16 @@ def test_a_slower_command_is_worse_than_its_baseline_and_another_one_is_not_comp
     assert compare_command("before.sqlite", "slower.sqlite", slower, by=["script"]).exit_code == 1
 
 
+def test_runs_that_are_all_flagged_leave_their_baseline_its_cases(machine_with_rapl, monkeypatch):
+    run_on(machine_with_rapl, results="before.sqlite")
+    monkeypatch.setattr(flags, "DISTURBED_CORES", -1.0)
+    flagged = run_on(machine_with_rapl, results="after.sqlite")
+    compared = compare_command("before.sqlite", "after.sqlite", flagged)
+    assert [len(side.cases) for side in (compared.before, compared.after)] == [1, 0]
+    assert compared.after.flagged == 1
+    assert compare_command("before.sqlite", "after.sqlite", flagged, include_flagged=True).comparisons
+
+
 def test_a_command_is_run_in_the_modes_of_a_machine_that_measures_power(machine_with_rapl, tmp_path):
     pytest.importorskip("sklearn")
     search = jetwatt.Search(profiles=1, root=machine_with_rapl, results=tmp_path / "r.sqlite")
