@@ -97,7 +97,9 @@ def __getattr__(name: str) -> Any:
 
         return __version__
     if name not in _MODULES:
-        raise AttributeError(f"module 'jetwatt' has no attribute {name!r}; it has {', '.join(sorted(_MODULES))}")
+        from harness.core.terminal import available_hint
+
+        raise AttributeError(f"module 'jetwatt' has no attribute {name!r}; {available_hint(name, sorted(_MODULES))}")
     value = getattr(importlib.import_module(_MODULES[name]), name)
     globals()[name] = value  # found without this function the next time
     return value

@@ -36,6 +36,11 @@ CORPUS = pd.concat([corpus_of(), corpus_of(workload="lstm-wikitext")])
 BOTH = {"training": "lenet-mnist", "inference": "lenet-mnist", "arrival_rate": 1, "latency_ms": 100}
 
 
+def test_a_misspelt_name_is_told_what_was_meant():
+    with pytest.raises(AttributeError, match=r"did you mean recommend\?"):
+        jetwatt.recomend  # noqa: B018
+
+
 def test_type_checkers_read_the_same_names_as_python_has():
     stub = ast.parse(Path(jetwatt.__file__).with_suffix(".pyi").read_text(encoding="utf-8"))
     imports = [node for node in stub.body if isinstance(node, ast.ImportFrom)]

@@ -111,6 +111,8 @@ def read_csv(path: Path) -> Tuple[List[str], List[Tuple[int, List[str]]]]:
 def read_toml(path: Path) -> Dict[str, Any]:
     try:
         return tomllib.loads(read_bounded(path, _MOST_TOML_BYTES).decode("utf-8").replace("\r\n", "\n"))
+    except UnicodeDecodeError as error:
+        raise InvalidValueError(f"{path} is not a readable TOML file: it is no text in UTF-8") from error
     except (ValueError, RecursionError, OSError) as error:
         raise InvalidValueError(f"{path} is not a readable TOML file: {error}") from error
 
