@@ -43,7 +43,7 @@ def until(judging, transitions, judged_device):
     return lambda figure: judging.bound(time_until(figure, transitions.of(judged_device)))
 
 
-@claim("001 2.5", facts="F348", fitted=True)
+@claim("001 2.5", facts="F348", fitted="the time in which simulated power settles was set by hand, to these seconds")
 def test_power_settles_within_three_seconds(until):
     """Power is at the level of a new mode after 1 to 3.5 s; 001 has 2 to 3 s."""
     assert until("power").within(1000, 3500)
