@@ -68,30 +68,36 @@ workload = ["lenet-mnist"]
 power_mode = ["sample:2"]
 """
 
-BREAK = """
-import dataclasses
-from harness.devices.simulated import SimulatedDevice
+BREAK_VERDICTS = """
 from harness.judge.claims import ClaimOnDevice
 
-whole_profile, whole_verdict = SimulatedDevice.profile, ClaimOnDevice._verdict
-whole_change = SimulatedDevice.change_mode
-
-def profile(self, case):
-    found = whole_profile(self, case)
-    broken = {"power_mean_mw": None} if case.task == "idle" else {}
-    if case.task == "concurrent":
-        broken = {"inference_per_s": 1.0}
-    return dataclasses.replace(found, aggregates={**found.aggregates, **broken})
+whole_verdict = ClaimOnDevice._verdict
 
 def verdict(self, bounded):
     return whole_verdict(self, bounded)._replace(verdict="contradicted", shortfall=None)
+
+ClaimOnDevice._verdict = verdict
+"""
+
+BREAK = f"""
+{BREAK_VERDICTS}
+import dataclasses
+from harness.devices.simulated import SimulatedDevice
+
+whole_profile, whole_change = SimulatedDevice.profile, SimulatedDevice.change_mode
+
+def profile(self, case):
+    found = whole_profile(self, case)
+    broken = dict(power_mean_mw=None) if case.task == "idle" else dict()
+    if case.task == "concurrent":
+        broken = dict(inference_per_s=1.0)
+    return dataclasses.replace(found, aggregates=dict(found.aggregates, **broken))
 
 def change_mode(self, case, to, before_s, after_s):
     return whole_change(self, case, case.power_mode.mode, before_s, after_s)
 
 SimulatedDevice.profile = profile
 SimulatedDevice.change_mode = change_mode
-ClaimOnDevice._verdict = verdict
 """
 
 OF_THEIR_OWN = {"containers", "corpus_profiling", "mode_search", "overhead", "prediction_speed", "software_versions"}
@@ -105,6 +111,7 @@ def outcomes(run_suite, tmp_path):
     """Runs the benchmarks on a simulated board; gives how the tests of each function ended, by its file and name."""
     (tmp_path / "c.toml").write_text(CAMPAIGN)
     (tmp_path / "broken.py").write_text(BREAK)
+    (tmp_path / "broken_verdicts.py").write_text(BREAK_VERDICTS)
 
     def run(*arguments):
         path = tmp_path / "outcomes.xml"
@@ -138,9 +145,9 @@ def test_each_benchmark_passes_whole_and_fails_broken(outcomes, tmp_path):
     assert {test: how for test, how in whole.items() if {"failure", "error"} & how} == {}
     broken = outcomes("-p", "broken", "--baseline", twice_as_fast(tmp_path))
     assert [test for test, how in broken.items() if "passed" in how] == []
-    assert {test for test, how in whole.items() if "passed" in how} <= {
-        test for test, how in broken.items() if "failure" in how
-    }
+    judged = outcomes("-p", "broken_verdicts", "-k", "mode_transitions")  # its claim takes a transition that shows
+    failed = {test for outcome in (broken, judged) for test, how in outcome.items() if "failure" in how}
+    assert {test for test, how in whole.items() if "passed" in how} <= failed
 
 
 def test_a_corpus_is_profiled_without_a_baseline_and_fails_against_a_faster_one(run_suite, tmp_path):
