@@ -291,11 +291,15 @@ def setting_for(uuid: str, given: Optional[str]) -> Optional[str]:
     return uuid if given is None or visible[0] != uuid else None
 
 
+def needed_setting(uuid: str) -> Optional[str]:
+    """As `setting_for`, of the environment now; None for an empty `uuid`."""
+    return setting_for(uuid, os.environ.get(VISIBLE)) if uuid else None
+
+
 @contextlib.contextmanager
 def visible_to_programs(uuid: str) -> Iterator[None]:
     """Have programs that are started in the block use a GPU, as their first; nothing is changed for an empty `uuid`."""
-    given = os.environ.get(VISIBLE)
-    needed = setting_for(uuid, given) if uuid else None
+    given, needed = os.environ.get(VISIBLE), needed_setting(uuid)
     if needed is None:
         yield
         return

@@ -10,8 +10,7 @@ import dataclasses
 from pathlib import Path
 from typing import Any, Dict, List, Tuple, cast
 
-from harness.board.lock import interrupt_kept
-from harness.board.nvml import visible_to_programs
+from harness.board.nvml import needed_setting, visible_to_programs
 from harness.core.cases import COMMAND, DEFAULT_MINIBATCHES, TRAINING, Case, CaseSettings
 from harness.core.device import Device, Identity, RealDevice, is_real, is_self_profiling
 from harness.core.errors import CannotRunError
@@ -89,8 +88,7 @@ class CommandDevice:
         """Refuse a case that cannot run, before anything is changed."""
         self.device.check(self._rehearsed(case) if self.is_rehearsal else case)
         if not self.is_rehearsal:
-            with visible_to_programs(cast(RealDevice, self.device).gpu_uuid):  # refuses a GPU that is hidden
-                pass
+            needed_setting(cast(RealDevice, self.device).gpu_uuid)  # refuses a GPU that is hidden
 
     def conditions(self, case: Case) -> Dict[str, Any]:
         """The conditions before measuring, as those of the profile later: what tells the command from others."""
@@ -104,11 +102,7 @@ class CommandDevice:
             return self._rehearse(case)
         machine = cast(RealDevice, self.device)
         own = self.conditions(case)
-        with interrupt_kept():
-            in_effect = machine.set_case(case)
-        sources = machine.telemetry_sources(Path.cwd())
-        limits_c = machine.temperature_limits_c(case.settings.max_temperature_c)
-        instruments = Instruments.of(machine, sources, in_effect["power_mode"], limits_c)
+        in_effect, instruments = Instruments.of_case(case, machine, Path.cwd())
         described = {**own, **in_effect, **own_threshold(machine)}
         with visible_to_programs(machine.gpu_uuid):
             profile = measure_command(case, self.command, described, instruments)

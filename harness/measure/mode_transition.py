@@ -58,9 +58,7 @@ def record_transition(case: Case, to: PowerMode, device: Device, report: Report)
         raise CannotRunError(f"{device.name} changes no mode while it trains", "use a board, or a simulated one")
     machine = cast("RealDevice", device)
     bench = bench_of(case, machine, report)
-    in_effect = machine.set_case(case)
-    sources, limits_c = machine.telemetry_sources(bench.directory), machine.temperature_limits_c(None)
-    instruments = Instruments.of(machine, sources, in_effect["power_mode"], limits_c)
+    in_effect, instruments = Instruments.of_case(case, machine, bench.directory)
     assert bench.workload is not None, "only an idle case lacks it"
     work = Work(case, bench.workload, bench.samples, in_effect["power_mode"]["cpu_cores"])
     minibatches: List[Minibatch] = []
@@ -68,7 +66,7 @@ def record_transition(case: Case, to: PowerMode, device: Device, report: Report)
 
     def work_until(end_s: float) -> None:
         while time.monotonic() < end_s:
-            refuse_heat(sampler, limits_c)
+            refuse_heat(sampler, instruments.limits_c)
             minibatches.append(work.step()._replace(index=len(minibatches)))
             report(f"    minibatch {len(minibatches)}")
 

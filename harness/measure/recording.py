@@ -13,16 +13,17 @@ import math
 import os
 import time
 from pathlib import Path
-from typing import Any, Callable, Dict, Mapping, Optional, Sequence
+from typing import Any, Callable, Dict, Mapping, Optional, Sequence, Tuple
 
 import msgspec
 
 from harness.board.control_groups import throttled_periods
+from harness.board.lock import interrupt_kept
 from harness.board.sampler import SAMPLER, Sampler
 from harness.board.saved_state import default_state_dir
 from harness.board.source import SourceSpec
 from harness.core import board_threshold, metrics
-from harness.core.cases import Case
+from harness.core.cases import IDLE, Case
 from harness.core.device import RealDevice
 from harness.core.errors import SourceUnavailableError
 from harness.core.frequency_residency import clock_use
@@ -53,6 +54,18 @@ class Instruments:
     ) -> Instruments:
         """Those of a device in a power mode, as its conditions have it."""
         return cls(sources, machine.power_source, machine.sampler_cpus(PowerMode(**power_mode)), machine.root, limits_c)
+
+    @classmethod
+    def of_case(cls, case: Case, machine: RealDevice, directory: Path) -> Tuple[Dict[str, Any], Instruments]:
+        """Bring a device into the state that a case asks for; returns what is in effect, and the instruments of that.
+
+        `directory` is on the medium of the data, whose disk is watched.
+        """
+        with interrupt_kept():
+            in_effect = machine.set_case(case)
+        sources = machine.telemetry_sources(directory)
+        limits_c = {} if case.task == IDLE else machine.temperature_limits_c(case.settings.max_temperature_c)
+        return in_effect, cls.of(machine, sources, in_effect["power_mode"], limits_c)
 
     def sampler(self, interval_s: float) -> Sampler:
         return Sampler(self.sources, interval_s, root=str(self.root), cpus=self.sampler_cpus)

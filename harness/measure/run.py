@@ -18,7 +18,6 @@ from typing import Any, Callable, Dict, List, Optional, Sequence, cast
 from harness.board.containers import container_facts, lack_of_shared_memory
 from harness.board.control_groups import ReadLimit, reads_held
 from harness.board.disk import describe
-from harness.board.lock import interrupt_kept
 from harness.board.page_cache import PageCache, residency
 from harness.board.socket_meter import MOST_MW, SOCKET, SocketMeter, possible_samples
 from harness.board.thermal import refuse_heat
@@ -152,12 +151,8 @@ def run(
     machine = cast(RealDevice, device)
     bench = bench_of(case, machine, report)
     report(f"    power mode: {case.power_mode.name}")
-    with interrupt_kept():
-        in_effect = machine.set_case(case)
+    in_effect, instruments = Instruments.of_case(case, machine, bench.directory)
     bench = dataclasses.replace(bench, conditions={**bench.conditions, **in_effect, **own_threshold(machine)})
-    sources = machine.telemetry_sources(bench.directory)
-    limits_c = {} if case.task == cases.IDLE else machine.temperature_limits_c(case.settings.max_temperature_c)
-    instruments = Instruments.of(machine, sources, in_effect["power_mode"], limits_c)
     if case.task == cases.IDLE:
         profile = measure_idle(case, bench.conditions, instruments, report, rounds)
     elif case.task == cases.CONCURRENT:
