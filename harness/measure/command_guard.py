@@ -199,22 +199,23 @@ def end_descendants(reap: Callable[[], None]) -> int:
 
 def _own_peak_kib() -> int:
     """The peak of this program; its `ru_maxrss` has that of the run, too, which started it."""
-    try:
-        with open("/proc/self/status", encoding="ascii") as file:
-            [peak] = [line.split()[1] for line in file if line.startswith("VmHWM:")]
-    except (OSError, ValueError):
-        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return int(peak)
+    peak_kib = _of_this_process("status", "VmHWM")
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss if peak_kib is None else peak_kib
 
 
 def _read_bytes() -> Optional[int]:
     """What this process and all that it has waited for have read from storage; None without the kernel's accounting."""
+    return _of_this_process("io", "read_bytes")
+
+
+def _of_this_process(name: str, field: str) -> Optional[int]:
+    """The number of a field in a file of the kernel about this process; None if it is not there."""
     try:
-        with open("/proc/self/io", encoding="ascii") as file:
-            [count] = [line.split()[1] for line in file if line.startswith("read_bytes:")]
+        with open(f"/proc/self/{name}", encoding="ascii") as file:
+            [number] = [line.split()[1] for line in file if line.startswith(f"{field}:")]
     except (OSError, ValueError):
         return None
-    return int(count)
+    return int(number)
 
 
 def _descendants(root: int) -> List[int]:
