@@ -275,21 +275,22 @@ class DeviceProfiler:
         case = self.case(index)
         settings = dataclasses.replace(case.settings, minibatches=minibatches, seed=case.settings.seed + 1)
         case = dataclasses.replace(case, settings=settings)
-        check(case, self.device)
-        conditions(case, self.device, self._report)
-        profile = self._run(case)
-        self.keep(profile)
+        profile = self._run_and_keep(case)
         return profile, figures_of(profile, needs_power=False, percentile=self.percentile)
 
     def _peak_of_size(self, case: Case, size: int) -> float:
         """The peak memory of another batch size, profiled for that alone."""
         smaller = dataclasses.replace(case, batch_size=size)
         self._report(f"    batches of {size}, to predict the memory of larger ones")
-        check(smaller, self.device)
-        conditions(smaller, self.device, self._report)
-        profile = self._run(smaller)
+        return peak_bytes_of(self._run_and_keep(smaller), self.device)
+
+    def _run_and_keep(self, case: Case) -> Profile:
+        """A profile of a case that is no candidate's own."""
+        check(case, self.device)
+        conditions(case, self.device, self._report)
+        profile = self._run(case)
         self.keep(profile)
-        return peak_bytes_of(profile, self.device)
+        return profile
 
     def _run(self, case: Case) -> Profile:
         if self.memory is None:
