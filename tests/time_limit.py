@@ -5,12 +5,12 @@ from __future__ import annotations
 import contextlib
 import faulthandler
 import os
-import signal
 import sys
-from time import monotonic  # a name of its own: tests replace `time.monotonic`
-from typing import Iterator
+from typing import ContextManager, Iterator
 
 import pytest
+
+from harness.core.alarm import interrupted_after
 
 LIMIT_S = 600.0
 """Seconds of wall time for each phase of a test (set-up, call, teardown): some ten times what the longest takes."""
@@ -22,29 +22,18 @@ GRACE_S = 60.0
 """How long after the limit a process is ended that Python cannot interrupt."""
 
 
-@contextlib.contextmanager
-def ended_after(seconds: float) -> Iterator[None]:
+def ended_after(seconds: float) -> ContextManager[None]:
     """Within the block, a test that takes longer fails; blocks may be nested.
 
     What fails it is not an `Exception`: code under test that handles errors would handle it too. It is raised again
     after each further `seconds`, for the case that something handles it all the same.
     """
 
-    def fail(number: int, frame: object) -> None:
+    def fail(frame: object) -> None:
         faulthandler.dump_traceback(sys.__stderr__)
         pytest.fail(f"it did not end within {seconds:g} s")
 
-    handler_before = signal.signal(signal.SIGALRM, fail)
-    outer_left_s, outer_interval_s = signal.setitimer(signal.ITIMER_REAL, seconds, seconds)
-    began_s = monotonic()
-    try:
-        yield
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, handler_before)
-        if outer_left_s:
-            left_s = max(outer_left_s - (monotonic() - began_s), 0.001)
-            signal.setitimer(signal.ITIMER_REAL, left_s, outer_interval_s)
+    return interrupted_after(seconds, fail, again_s=seconds)
 
 
 class TimeLimit:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
-import signal
-import threading
 import time
 from pathlib import Path
 from types import FrameType
 from typing import Any, Iterator, Optional
 
+from harness.core.alarm import interrupted_after
 from harness.core.errors import DataSetError, ProcessEndedError
 from harness.core.terminal import counted
 from harness.measure.child_processes import end_workers
@@ -18,6 +16,7 @@ FIRST_BATCH_S = 300.0  # most that the first batch may take, without a limit of 
 LEAST_BOUND_S = 30.0  # no batch has less time: workers that are spawned load torch first
 TIMES_SLOWEST = 20  # a batch has so many times as long as the slowest before it
 CHECK_S = 5.0  # after so long torch looks for workers that have ended
+AGAIN_S = 1.0  # after so long a data set that catches its interruption is interrupted again
 
 
 class Patience:
@@ -66,36 +65,12 @@ class Patience:
                 raise ProcessEndedError(what + held, "their output shows why; --workers 0 needs none")
 
     def _next_of_data_set(self, batches: Iterator[Any], asked_s: float) -> Any:
-        with _interrupted_after(self.bound_s):
+        bound_s = self.bound_s
+
+        def refuse(frame: Optional[FrameType]) -> None:
+            place = f" ({Path(frame.f_code.co_filename).name}:{frame.f_lineno})" if frame else ""
+            what = f"the data set gave no batch within {bound_s:.0f} s; this is where it waits{place}"
+            raise DataSetError(what, "look at the file or the server that it reads there")
+
+        with interrupted_after(bound_s, refuse, AGAIN_S):
             return next(batches)
-
-
-@contextlib.contextmanager
-def _interrupted_after(bound_s: float) -> Iterator[None]:
-    """Raise DataSetError in this thread after `bound_s`, and each second from there on where that is caught.
-
-    Signals reach the main thread alone. An alarm of the caller, such as a test's limit, goes on, and counts if it is
-    earlier.
-    """
-    outer_left_s, outer_interval_s = signal.getitimer(signal.ITIMER_REAL)
-    is_main = threading.current_thread() is threading.main_thread()
-    if not is_main or 0 < outer_left_s < bound_s:
-        yield
-        return
-
-    def interrupt(number: int, frame: Optional[FrameType]) -> None:
-        place = f" ({Path(frame.f_code.co_filename).name}:{frame.f_lineno})" if frame else ""
-        what = f"the data set gave no batch within {bound_s:.0f} s; this is where it waits{place}"
-        raise DataSetError(what, "look at the file or the server that it reads there")
-
-    began_s = time.monotonic()
-    handler_before = signal.signal(signal.SIGALRM, interrupt)
-    signal.setitimer(signal.ITIMER_REAL, bound_s, 1.0)
-    try:
-        yield
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, handler_before)
-        if outer_left_s:
-            left_s = max(outer_left_s - (time.monotonic() - began_s), 0.001)
-            signal.setitimer(signal.ITIMER_REAL, left_s, outer_interval_s)
