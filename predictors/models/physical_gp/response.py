@@ -137,9 +137,11 @@ class ResponseModel:
         self._host_times = _host_times(values, self._host)
         self._gpu_times = _gpu_times(values, self._gpu)
 
+    @cached_property
     def host_times(self) -> HostTimes:
         return HostTimes(*(part[..., self._of_host] for part in self._host_times))
 
+    @cached_property
     def gpu_times(self) -> GpuTimes:
         return GpuTimes(*(part[..., self._of_gpu] for part in self._gpu_times))
 
@@ -250,7 +252,7 @@ def _gpu_times(v: Dict[str, np.ndarray], at: Features) -> GpuTimes:
 
 def traffic_share(response: ResponseModel, times: Times) -> np.ndarray:
     """The derivative of log T by log M: the share of the time that waits for memory."""
-    gpu = response.gpu_times()
+    gpu = response.gpu_times
     in_device = np.exp(response.values["traffic_overlap"]) * (gpu.memory - gpu.device)
     in_hidden = np.exp(response.values["overlap"]) * (gpu.device - times.hidden)
     return np.exp(times.hidden - times.total + in_hidden + in_device)
@@ -305,7 +307,7 @@ def linearised(
 
 def _by_time(response: ResponseModel, at: Features, times: Times) -> Dict[str, np.ndarray]:
     """Derivatives of log T by the parameters that it depends on."""
-    v, host, gpu_times = response.values, response.host_times(), response.gpu_times()
+    v, host, gpu_times = response.values, response.host_times, response.gpu_times
     shown = np.exp(times.hidden - times.total)
     sharpness, sharpness_of_device = np.exp(v["overlap"]), np.exp(v["traffic_overlap"])
     device, launch, prepare = (
@@ -327,7 +329,7 @@ def _by_time(response: ResponseModel, at: Features, times: Times) -> Dict[str, n
 
 def _by_power(response: ResponseModel, at: Features, watts: Watts) -> Dict[str, np.ndarray]:
     """Derivatives of log power by all parameters, with T fixed."""
-    v, of_host = response.values, response.host_times()
+    v, of_host = response.values, response.host_times
     whole = np.exp(v["scale"]) / watts.total
     cores, gpu = whole * watts.cpu_voltage, whole * watts.gpu_voltage
     mem_busy, traffic, compute = whole * watts.mem_busy, gpu * watts.gpu_traffic, gpu * watts.gpu_compute

@@ -53,7 +53,7 @@ def test_raising_a_setting_never_makes_a_minibatch_slower(seed, which, factor, p
 
 def test_the_whole_takes_no_less_than_its_parts():
     response = ResponseModel(by_name(any_board().mean), _at())
-    parts = response.gpu_times()
+    parts = response.gpu_times
     assert (response.times().total >= np.maximum(parts.gpu, parts.memory)).all()
 
 
