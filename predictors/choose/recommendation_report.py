@@ -39,19 +39,19 @@ def format_recommendation(*recommendations: Recommendation) -> str:
     """Text of recommendations: the front, the mode for each goal with its savings, and the cost of the search."""
     first, history, profiler = recommendations[0], recommendations[0].history, profiler_of(recommendations[0].history)
     provenance = profiler.device.provenance
-    front, recommended = (
-        thinned(first.front, _FRONT_LINES),
-        {_setting(recommendation.mode): recommendation.mode for recommendation in recommendations},
-    )
-    chosen = "recommended" if all(each.choice.feasible for each in recommendations) else "nearest to the limits"
-    front += [mode for what, mode in recommended.items() if all(_setting(other) != what for other in front)]
+    front = thinned(first.front, _FRONT_LINES)
+    kept_last = sorted(recommendations, key=lambda each: each.choice.feasible)  # of two goals for which it is chosen
+    recommended = {_setting(recommendation.mode): recommendation for recommendation in kept_last}
+    front += [each.mode for what, each in recommended.items() if all(_setting(other) != what for other in front)]
     rows = []
     for mode in sorted(front, key=lambda mode: mode.power_mw.value):
-        marks = {"profiled": mode.time_ms.profiled, f"<- {chosen}": _setting(mode) in recommended}
-        mark = " ".join(mark for mark, holds in marks.items() if holds)
+        marks = ["profiled"] if mode.time_ms.profiled else []
+        chosen = recommended.get(_setting(mode))
+        if chosen is not None:
+            marks.append("<- recommended" if chosen.choice.feasible else "<- nearest to the limits")
         size = f", batch size {mode.batch_size}" if first.several_sizes else ""
         time_ms = mode.time_ms.value / (mode.batch_size if first.several_sizes else 1)
-        rows.append([f"{time_ms:.1f}", f"{mw_to_w(mode.power_mw.value):.1f}", mode.name + size, mark])
+        rows.append([f"{time_ms:.1f}", f"{mw_to_w(mode.power_mw.value):.1f}", mode.name + size, " ".join(marks)])
     lines = [
         _plot(first, [recommendation.choice.index for recommendation in recommendations]),
         "",

@@ -129,6 +129,14 @@ def test_a_power_limit_that_no_mode_reaches_is_noted_since_it_may_be_meant_in_an
     assert "so the power limit of 5000 W excludes none; it is in W, and 5000 mW are 5 W" in repr(many)
 
 
+def test_of_two_goals_the_mode_that_keeps_its_limit_is_recommended_and_the_other_is_the_nearest():
+    answer = jetwatt.recommend(
+        "sim:orin-nano", workload="lenet-mnist", power_w=[1, 30], search=jetwatt.Search(profiles=4)
+    )
+    assert [each.choice.feasible for each in answer.recommendations[0]] == [False, True]
+    assert [repr(answer).count(mark) for mark in ("<- recommended", "<- nearest to the limits")] == [1, 1]
+
+
 def test_settings_show_what_differs_from_the_defaults():
     assert repr(jetwatt.Search()) == "Search()"
     assert repr(jetwatt.Search("mdbs", seed=3)) == "Search(strategy='mdbs', seed=3)"
