@@ -15,7 +15,7 @@ from harness.core.cases import COMMAND, STATIC, Case, CaseSettings
 from harness.core.configuration import FILE_NAME, load_configuration
 from harness.core.corpus import TASKS, write_corpus
 from harness.core.device import Device
-from harness.core.environment import describe_environment, slurm_job
+from harness.core.environment import describe_environment, requeued_job
 from harness.core.errors import InvalidValueError, StoreError
 from harness.core.metrics import unit_time_ms
 from harness.core.mode_orders import SAFE, order_passes
@@ -233,17 +233,16 @@ def run_command(
         opened.check(case)
     run_id = uuid.uuid4().hex
     environment = describe_environment()
-    job = slurm_job()
-    requeued = bool(job.get("slurm_restarts"))  # it began anew: what it has measured counts
+    job = requeued_job()
     done: List[ModeRuns] = []
     failed: List[FailedCommandMode] = []
     resumed = 0
     with _kept_in(results) as store, opened.session():
-        of_job = stored_by(store, job["slurm_job"]) if requeued else ()
+        of_job = stored_by(store, job) if job else ()
         try:
             kept: List[List[int]] = []
             for case in cases:
-                numbers = _numbers_in(store, opened, case) if resume or requeued else []
+                numbers = _numbers_in(store, opened, case) if resume or job else []
                 kept.append([number for number in numbers if resume or number in of_job][-repeat:])
             countdown = Countdown(sum(repeat - len(numbers) for numbers in kept))
             for case, numbers in zip(cases, kept):

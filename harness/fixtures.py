@@ -26,7 +26,7 @@ from harness.core import cases, errors
 from harness.core.campaigns import replace_settings
 from harness.core.cases import Case, CaseSettings
 from harness.core.device import Device, RealDevice, Report, is_self_profiling
-from harness.core.environment import slurm_job
+from harness.core.environment import requeued_job
 from harness.core.power_modes import PowerMode
 from harness.core.profiles import Profile, Telemetry
 from harness.core.terminal import Progress, available_hint, wrap
@@ -381,15 +381,11 @@ class CaseMeasurement:
 
     def _skip_if_job_has_it(self, case: Case, comparable_key: str) -> None:
         """Skip a case that this Slurm job measured before it was queued again, perhaps on another board."""
-        job = slurm_job()
-        if not job.get("slurm_restarts"):
-            return
-        number = self._results.measured_by(job["slurm_job"], case)
+        job = requeued_job()
+        number = self._results.measured_by(job, case) if job else None
         if number is not None:
             self._outcome.resume(comparable_key, case, number)
-            pytest.skip(
-                f"Slurm job {job['slurm_job']} measured it before it was queued again, see {self._results.path}"
-            )
+            pytest.skip(f"Slurm job {job} measured it before it was queued again, see {self._results.path}")
 
     def _measured(
         self, case: Case, case_conditions: Dict[str, Any], allotment: Optional[Allotment]

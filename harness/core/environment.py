@@ -61,6 +61,12 @@ def slurm_job() -> Dict[str, Any]:
     return {"slurm_job": job, "slurm_restarts": int(restarts) if restarts.isdecimal() else 0}
 
 
+def requeued_job() -> str:
+    """The number of the Slurm job that this runs in if it was queued again: what it has measured before counts."""
+    job = slurm_job()
+    return job["slurm_job"] if job.get("slurm_restarts") else ""
+
+
 def package_version(name: str) -> Optional[str]:
     """The installed version of a distribution, None if it is not installed; does not import it."""
     try:

@@ -36,7 +36,7 @@ from harness.board.sampler import Sampler
 from harness.core.cases import COMMAND, TRAINING, Case
 from harness.core.corpus import TASKS
 from harness.core.device import Device, RealDevice, rehearses_memory
-from harness.core.environment import describe_environment, slurm_job
+from harness.core.environment import describe_environment, requeued_job
 from harness.core.errors import (
     CannotRunError,
     ControlError,
@@ -135,8 +135,8 @@ class DeviceProfiler:
         self._stored: Dict[str, List[int]] = {}
         if self.store is not None and search.resume:
             self._stored = _stored_numbers(self.store)
-        elif self.store is not None and slurm_job().get("slurm_restarts"):
-            self._stored = self._stored_by_job(self.store)
+        elif self.store is not None and requeued_job():
+            self._stored = self._stored_by_job(self.store, requeued_job())
         self._needs_power = needs_power
         self.percentile = MEDIAN if search.percentile is None else search.percentile
         self._wait = wait
@@ -154,9 +154,8 @@ class DeviceProfiler:
         self._least_khz = np.array([np.inf, np.inf])  # of CPU and GPU, in the modes that were set so far
         self._has_risen = False
 
-    def _stored_by_job(self, store: ResultsStore) -> Dict[str, List[int]]:
+    def _stored_by_job(self, store: ResultsStore, job: str) -> Dict[str, List[int]]:
         """What this Slurm job stored before it was queued again; another board's profiles have other conditions."""
-        job = slurm_job()["slurm_job"]
         own = stored_by(store, job)
         self._report(f"Slurm job {job} was queued again: of the {len(own)} profiles that it stored those here are used")
         return _stored_numbers(store, own)
