@@ -6,6 +6,7 @@ import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Dict, Optional, Sequence, Union
 
+from harness.core.corpus import listed
 from harness.judge.baseline import check
 from harness.judge.compare import compare_files
 from harness.judge.compare import to_plain as plain_comparison
@@ -43,11 +44,7 @@ def compare(
     Raises:
         HarnessError: a file cannot be read, or the threshold is invalid.
     """
-    return plain_comparison(compare_files(Path(before), Path(after), _names(by), threshold, fastest, include_flagged))
-
-
-def _names(by: Union[str, Sequence[str]]) -> Sequence[str]:
-    return [by] if isinstance(by, str) else by
+    return plain_comparison(compare_files(Path(before), Path(after), listed(by), threshold, fastest, include_flagged))
 
 
 def history(
@@ -109,7 +106,7 @@ def check_baseline(
     import pandas as pd
 
     with ResultsStore(Path(results), read_only=True) as store:
-        verdicts = check(store, Path(baseline), threshold, last, include_flagged, _names(by))
+        verdicts = check(store, Path(baseline), threshold, last, include_flagged, listed(by))
     rows = []
     for verdict in verdicts:
         change = verdict.change
