@@ -363,7 +363,7 @@ def _checked(table: pd.DataFrame, name: str) -> Tuple[pd.DataFrame, Dict[str, Fa
         raise InvalidValueError(f"{name} has more than one column {', '.join(twice)}")
     typed, faults = _typed(table)
     types = {column.name: column.kind for column in CORPUS if column.kind is int}
-    sound = typed.drop(list(faults)).astype(types)
+    sound = typed.drop(list(faults)).astype(types).copy()  # in few blocks: a further column takes no warning
     checked = typed if faults else sound
     for look in (_clock_units, _modes_of_boards, _exchanged, _power_units, _time_units, _power_limits):
         for place, fault in look(sound):

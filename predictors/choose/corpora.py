@@ -161,8 +161,7 @@ def _read_results(path: Path) -> LoadedCorpus:
     with open_stored(path) as store:
         kept, left_out = for_corpus(profiles(store, include_flagged=True))
         entries = _stored_entries(store, kept.index)
-    rows = _as_corpus(kept, left_out, str(path)).copy()  # one block, into which a column fits without a warning
-    rows["entries"] = entries
+    rows = _as_corpus(kept, left_out, str(path)).assign(entries=entries)
     return _loaded(rows, left_out, str(path))
 
 

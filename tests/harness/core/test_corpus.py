@@ -342,3 +342,11 @@ def test_a_table_of_a_gpu_may_lack_the_settings_of_its_host():
 def test_settings_that_may_be_forgotten_or_misspelled_are_not_made_up(table):
     with pytest.raises(InvalidValueError, match="no column cpu_cores"):
         check_corpus(table)
+
+
+def test_a_checked_table_of_many_columns_takes_a_further_one_without_a_warning():
+    columns = pd.DataFrame({f"own_{number}": [1.0] * len(GPU_TABLE) for number in range(150)})
+    checked = check_corpus(pd.concat([GPU_TABLE, columns], axis=1))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # pandas warns if each column is stored apart
+        checked["mine"] = 1.0
