@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import gzip
 import math
 import struct
+import subprocess
+import sys
 import zlib
 from pathlib import Path
 from typing import List, Sequence, Tuple, Union
@@ -22,6 +25,13 @@ IMAGES, LABELS = "train-images-idx3-ubyte", "train-labels-idx1-ubyte"
 SIDE = 28
 _BOX = 20  # MNIST's digits fill a box of 20 x 20 in the middle of the picture
 _MAX_SHIFT = 3  # pixels; leaves the digit inside its frame of (28 - 20) / 2
+_PACKAGED_SIDE = 8  # of scikit-learn's digits, whose values are 0 to 16
+_PRINT_DIGITS = """
+import sys
+from sklearn.datasets import load_digits
+pictures, labels = load_digits(return_X_y=True)
+sys.stdout.buffer.write(labels.astype("uint8").tobytes() + pictures.astype("uint8").tobytes())
+"""
 
 
 class MnistSamples:
@@ -49,8 +59,8 @@ class MnistSamples:
 
 def write(directory: Path, samples: int, seed: int, report: Report) -> str:
     """Write scikit-learn's digits as idx files; past the 1,797 it has, again and shifted by up to 3 pixels each way."""
-    digits = require("sklearn.datasets").load_digits()
-    pictures = np.stack([_to_mnist_shape(image) for image in digits.images])
+    packaged, labels = _packaged_digits()
+    pictures = np.stack([_to_mnist_shape(picture) for picture in packaged])
     images = np.zeros((samples, SIDE, SIDE), dtype=np.uint8)
     for index in reported(range(samples), "mnist", samples, "pictures", report):
         picture = pictures[index % len(pictures)]
@@ -59,8 +69,25 @@ def write(directory: Path, samples: int, seed: int, report: Report) -> str:
             picture = np.roll(picture, shift, axis=(0, 1))  # the frame is black: nothing comes in at the other side
         images[index] = picture
     write_idx(directory / IMAGES, images)
-    write_idx(directory / LABELS, np.resize(digits.target.astype(np.uint8), samples))
+    write_idx(directory / LABELS, np.resize(labels, samples))
     return "packaged: scikit-learn digits" + (", repeated with shifts" if samples > len(pictures) else "")
+
+
+@functools.lru_cache(maxsize=None)
+def _packaged_digits() -> Tuple[np.ndarray, np.ndarray]:
+    """scikit-learn's pictures, (n, 8, 8) with values 0 to 16, and labels, (n,).
+
+    Another process loads them: scikit-learn and SciPy take 140 MB, which this one would keep, so that the run that
+    writes the data set would have another peak of memory than all later ones.
+    """
+    done = subprocess.run([sys.executable, "-c", _PRINT_DIGITS], capture_output=True, check=False)
+    if done.returncode:
+        require("sklearn.datasets")
+        last_line = done.stderr.decode(errors="replace").strip().rpartition("\n")[2]
+        raise DataSetError(f"scikit-learn's digits cannot be loaded: {last_line}")
+    read = np.frombuffer(done.stdout, np.uint8)
+    count = len(read) // (1 + _PACKAGED_SIDE**2)
+    return read[count:].reshape(count, _PACKAGED_SIDE, _PACKAGED_SIDE), read[:count]
 
 
 def _to_mnist_shape(image: np.ndarray) -> np.ndarray:

@@ -2,6 +2,8 @@
 
 import gzip
 import pickle
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -107,6 +109,16 @@ def test_the_packaged_digits_are_all_there_and_look_like_mnist(digits):
     small = pictures[:, 4:24, 4:24].reshape(-1, 4, 5, 4, 5).mean((2, 4))
     original = load_digits().images.reshape(-1, 4, 2, 4, 2).mean((2, 4)) * 255 / 16
     assert np.corrcoef(small.ravel(), original.ravel())[0, 1] > 0.98
+
+
+def test_who_writes_the_digits_does_not_keep_what_loads_them(tmp_path):
+    """Else the first run of a machine has another peak of memory than all later ones."""
+    for package in ("PIL", "sklearn"):
+        pytest.importorskip(package)
+    writes = "import sys; from pathlib import Path; from harness.workloads.data import mnist; "
+    writes += "mnist.write(Path(sys.argv[1]), 10, 0, print); print(sorted({'sklearn', 'scipy'} & set(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", writes, tmp_path], stdout=subprocess.PIPE, text=True, check=True)
+    assert done.stdout == "[]\n"
 
 
 def test_more_than_the_packaged_digits_are_shifted_repeats_and_the_source_says_so(digits, prepare_samples):
