@@ -25,6 +25,7 @@ from predictors.strategies.recommendation import (
 )
 
 _FRONT_LINES = 12
+_ROUGH = 2.0  # ratio of the ends of an 80 % interval from which a predicted time tells little
 
 
 def _setting(mode: ModeFigures) -> Tuple[PowerMode, int, Optional[int]]:
@@ -46,17 +47,21 @@ def format_recommendation(*recommendations: Recommendation) -> str:
     rows = []
     for mode in sorted(front, key=lambda mode: mode.power_mw.value):
         marks = ["profiled"] if mode.time_ms.profiled else []
+        if mode.time_ms.high > _ROUGH * mode.time_ms.low:
+            marks.append("rough")
         chosen = recommended.get(_setting(mode))
         if chosen is not None:
             marks.append("<- recommended" if chosen.choice.feasible else "<- nearest to the limits")
         size = f", batch size {mode.batch_size}" if first.several_sizes else ""
         time_ms = mode.time_ms.value / (mode.batch_size if first.several_sizes else 1)
         rows.append([f"{time_ms:.1f}", f"{mw_to_w(mode.power_mw.value):.1f}", mode.name + size, " ".join(marks)])
+    is_rough = any("rough" in marks for *_, marks in rows)
     lines = [
         _plot(first, [recommendation.choice.index for recommendation in recommendations]),
         "",
-        f"front of time and power ({provenance}; unmarked modes are predicted)",
+        f"front of time and power ({provenance}; predicted unless profiled)",
         format_table([">ms a sample" if first.several_sizes else ">time ms", ">power W", "mode", ""], rows),
+        *([f"rough: the 80 % interval spans a factor of {_ROUGH:g} or more"] if is_rough else []),
         *(f"note: {note}" for note in notes_on(first)),
     ]
     for recommendation in recommendations:

@@ -299,6 +299,18 @@ def test_several_workloads_share_a_search_and_one_mode_may_serve_all(capsys, tmp
     assert found["shared"][0]["longer"] > -1
 
 
+def test_a_mode_on_the_front_whose_time_is_next_to_unknown_is_marked_as_rough(capsys, tmp_path):
+    code, out, _ = run(capsys, *FEW_MODES, "--power-budget", 9, "--profiles", 3, "--json", tmp_path / "o.json")
+    assert code == 0
+    front = json.loads((tmp_path / "o.json").read_text())["front"]
+    spans = {one["mode"]: one["time_ms"]["high"] / one["time_ms"]["low"] for one in front}
+    shown = {mode: line.endswith("rough") for mode in spans for line in out.splitlines() if f" {mode} " in f"{line} "}
+    rough = {mode: spans[mode] >= 2 for mode in shown}
+    assert set(rough.values()) == {True, False}, "an example that has both"
+    assert shown == rough
+    assert "factor of 2" in out
+
+
 def test_what_no_profile_tells_of_is_on_the_front_only_where_it_is_asked_for(capsys, tmp_path):
     fronts = []
     for option in ((), ("--unprofiled",)):
