@@ -21,6 +21,7 @@ from harness.core.files import write_output
 from harness.core.profiles import Profile
 from harness.core.terminal import counted, format_table, wrap
 from harness.judge.comparison import (
+    ALLOW_TO_DIFFER,
     CASES,
     INCONCLUSIVE,
     LEVEL,
@@ -463,6 +464,7 @@ def format_checked(comparisons: Sequence[Comparison], threshold: Optional[float]
         *describe_detectable(comparisons),
         *describe_doubts(cases),
         *([REMEDY] if any(case.status == INCONCLUSIVE for case in cases) else []),
+        *([ALLOW_TO_DIFFER] if any(case.status == REFUSED for case in cases) else []),
     ]
     return "\n".join([*lines, *(wrap(line, "  ") for line in explained)])
 

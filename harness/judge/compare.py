@@ -28,6 +28,7 @@ from harness.core.board_threshold import BoardThreshold
 from harness.core.terminal import counted, format_table, wrap
 from harness.judge.case_frame import SOFTWARE
 from harness.judge.comparison import (
+    ALLOW_TO_DIFFER,
     CASES,
     DEFAULT_SHARE,
     DEFAULT_TOLERANCE,
@@ -222,7 +223,7 @@ def _nothing_shared(result: TwoSides) -> str:
     first, *others = result.refused
     common = [line for line in first.differ if all(line in other.differ for other in others)]
     differ = f"All differ in {'; '.join(common)}" if common else f"{first.case_id}: {'; '.join(first.differ)}"
-    return f"{text}\n{differ}. --by NAMES allows conditions to differ; --json lists the cases."
+    return f"{text}\n{differ}. {ALLOW_TO_DIFFER}; --json lists the cases."
 
 
 def _listed(title: str, lines: Sequence[str], markdown: bool) -> List[str]:

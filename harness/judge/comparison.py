@@ -48,6 +48,9 @@ SAME, INCONCLUSIVE, TOO_FEW = "no difference", "inconclusive", "too few"
 REFUSED, NOT_RUN, NEW, NOT_MEASURED = "refused", "not run", "not in baseline", "not measured"
 """Verdicts on cases or quantities that were not compared: conditions differ, or only one side has them."""
 
+ALLOW_TO_DIFFER = "--by NAMES allows conditions to differ"
+"""The way out for those that were refused."""
+
 CASES, WORKLOADS, OVERALL = "cases", "workloads", "overall"
 """Scope of a verdict: one case, the cases of a workload, or all of them."""
 

@@ -292,6 +292,7 @@ def test_holms_correction_counts_all_cases(gate, noise):
 def test_different_conditions_are_refused_and_told(gate, changes, told):
     [verdict] = gate([([RUN], {})], [([RUN], changes)])
     assert (verdict.status, verdict.change, exit_code([verdict])) == ("refused", None, 2)
+    assert "--by" in format_checked([verdict])
     assert verdict.notes[0].endswith(f": {told}")
 
 
