@@ -265,6 +265,10 @@ class FittedModel:
         unprofiled: bool = False,
         batch_size: Optional[int] = None,
         power_limit: PowerLimits = None,
+        device: Optional[str] = None,
+        modes: Modes = "all",
+        task: Optional[str] = None,
+        variant: str = "",
     ) -> pd.Series:
         """The mode with the least time within a power, or the least power within a time; within both, least energy.
 
@@ -276,9 +280,13 @@ class FittedModel:
             time_ms: greatest minibatch time, in ms.
             risk: exclude modes with a greater risk, by default 5 % as in `recommend`; None uses the predicted figures
                 as they are.
-            unprofiled: as for `predict`.
+            unprofiled: this and the next six: as for `predict`.
             batch_size: likewise.
             power_limit: likewise.
+            device: likewise.
+            modes: likewise.
+            task: likewise.
+            variant: likewise.
 
         Returns:
             The row of `predict`, with its `risk`: the probability that the mode exceeds `power_w` or `time_ms` by more
@@ -290,7 +298,7 @@ class FittedModel:
         if power_w is not None:
             self._refuse_without_power("choose by")
         goal = within(power_w, time_ms)
-        forecast = self._forecast(self._modes(None, "all"), batch_size, unprofiled, power_limit)
+        forecast = self._forecast(self._modes(device, modes, variant), batch_size, unprofiled, power_limit, task)
         out_of_reach = note_out_of_reach(goal, forecast.greatest_power_mw) if self._has_power else ""
         if out_of_reach:
             note(out_of_reach)

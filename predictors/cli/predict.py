@@ -1,16 +1,23 @@
-"""`predict`: time and power of all modes of a board, with intervals, from a saved predictor."""
+"""`predict`: time and power of all modes of a board, with intervals, and the best one within limits, by a predictor."""
 
 from __future__ import annotations
 
 import argparse
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from harness.cli.options import output_file, whole_numbers
 from harness.core.corpus import TASKS
+from harness.core.errors import InvalidValueError
 from harness.core.files import write_output
+from harness.core.units import mw_to_w
 from harness.workloads.optional_packages import require
 from predictors.choose.fitting import describe_front, load
+from predictors.choose.search import RISK
 from predictors.forecast import LEVEL
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -33,29 +40,65 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add("--unprofiled", action="store_true", help="allow modes outside the profiled settings on the front")
     add("--task", choices=TASKS, help="default: that of the predictor's profiles")
-    add("--out", type=output_file, required=True, metavar="FILE", help="a CSV file, or .parquet")
+    add("--out", type=output_file, metavar="FILE", help="a CSV file, or .parquet, for all modes")
+    add("--power-budget", type=float, metavar="W", help="name the fastest mode within this module power")
+    add(
+        "--time-limit",
+        type=float,
+        metavar="MS",
+        help="name the mode that draws least within this minibatch time; with both, least energy",
+    )
+    add("--risk", type=float, default=RISK, metavar="P", help="of the named mode to break a limit (default: 0.05)")
 
 
 def run(arguments: argparse.Namespace) -> int:
-    as_parquet = arguments.out.suffix.lower() == ".parquet"
+    is_limited = arguments.power_budget is not None or arguments.time_limit is not None
+    if arguments.out is None and not is_limited:
+        raise InvalidValueError("nothing was asked for", "--out FILE for all modes, or --power-budget W for one")
+    as_parquet = arguments.out is not None and arguments.out.suffix.lower() == ".parquet"
     if as_parquet:
         require("pyarrow")
     limits_w = arguments.power_limit
+    power_limit = None if limits_w is None else whole_numbers("--power-limit", limits_w, "100,150")
     model = load(arguments.model)
-    predicted = model.predict(
-        arguments.board,
-        arguments.power_mode,
-        arguments.batch_size,
-        arguments.level,
-        arguments.unprofiled,
-        None if limits_w is None else whole_numbers("--power-limit", limits_w, "100,150"),
-        arguments.task,
-        arguments.variant,
-    )
-    content = predicted.to_parquet(index=False) if as_parquet else predicted.to_csv(index=False, float_format="%.6g")
-    write_output(arguments.out, content.encode() if isinstance(content, str) else content)
-    print(describe_front(predicted))
-    board = arguments.board or model.origin["device"]
-    print(f"{len(predicted)} power modes of {board}, {predicted['provenance'].iloc[0]} profiles")
-    print(f"wrote {arguments.out}")
+    if arguments.out is not None:
+        predicted = model.predict(
+            arguments.board,
+            arguments.power_mode,
+            arguments.batch_size,
+            arguments.level,
+            arguments.unprofiled,
+            power_limit,
+            arguments.task,
+            arguments.variant,
+        )
+        content = (
+            predicted.to_parquet(index=False) if as_parquet else predicted.to_csv(index=False, float_format="%.6g")
+        )
+        write_output(arguments.out, content.encode() if isinstance(content, str) else content)
+        print(describe_front(predicted))
+        board = arguments.board or model.origin["device"]
+        print(f"{len(predicted)} power modes of {board}, {predicted['provenance'].iloc[0]} profiles")
+        print(f"wrote {arguments.out}")
+    if is_limited:
+        best = model.best(
+            arguments.power_budget,
+            arguments.time_limit,
+            arguments.risk,
+            arguments.unprofiled,
+            arguments.batch_size,
+            power_limit,
+            arguments.board,
+            arguments.power_mode,
+            arguments.task,
+            arguments.variant,
+        )
+        print(describe_best(best))
     return 0
+
+
+def describe_best(best: pd.Series) -> str:
+    time = f"{best.time_ms:.1f} ms (80 %: {best.time_low_ms:.1f} to {best.time_high_ms:.1f})"
+    low_w, high_w = mw_to_w(best.power_low_mw), mw_to_w(best.power_high_mw)
+    power = f"{mw_to_w(best.power_mw):.1f} W (80 %: {low_w:.1f} to {high_w:.1f})"
+    return f"best within the limits: {best.power_mode}, predicted {time}, {power}, risk {best.risk:.2g}"

@@ -250,6 +250,25 @@ def test_predict_says_how_far_the_front_goes_beyond_the_profiles(tmp_path, capsy
     assert "outside the range" not in capsys.readouterr().err
 
 
+def test_predict_names_the_best_mode_within_limits_as_best_does(corpus, tmp_path, capsys):
+    model = tmp_path / "M"
+    run("fit", "--corpus", corpus, "--target", "yolov8n-coco", "--predictor", "log-linear", "--out", model)
+    capsys.readouterr()
+    fitted, asked = jetwatt.load(model), ("predict", "--model", model)
+    for words, limits in (
+        (("--power-budget", 25), {"power_w": 25}),
+        (("--time-limit", 400, "--risk", 0.3), {"time_ms": 400, "risk": 0.3}),
+        (("--power-budget", 25, "--power-mode", "sample:300"), {"power_w": 25, "modes": "sample:300"}),
+    ):
+        best = fitted.best(**limits)
+        assert run(*asked, *words) == 0
+        said = capsys.readouterr().out
+        assert f"{best['power_mode']}, predicted {best['time_ms']:.1f} ms" in said
+        assert f"{best['power_mw'] / 1000:.1f} W" in said
+    assert run(*asked) == 2
+    assert "--power-budget" in capsys.readouterr().err
+
+
 def test_predict_of_a_device_that_only_the_profiles_name_takes_the_modes_of_these(corpus, tmp_path, capsys):
     own, model = tmp_path / "own.csv", tmp_path / "M"
     own.write_text(corpus.read_text().replace("orin-agx", "my-board"))
