@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Dict, List, Optional, Sequence
+from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Optional, Sequence
 
 from harness.core.board_threshold import CONDITION
 from harness.core.cases import IDLE
@@ -130,8 +130,9 @@ def describe_result(profile: Profile) -> str:
             parts.append(f"{_number(figures['samples_per_s'])} samples/s")
         if figures.get("tokens_per_s") is not None:
             parts.append(f"{_number(figures['tokens_per_s'])} tokens/s")
-    if figures["power_mw"] is not None:
-        parts.append(f"{_number(mw_to_w(figures['power_mw']))} W")
+    power_mw = _mean_power_mw(figures)
+    if power_mw is not None:
+        parts.append(f"{_number(mw_to_w(power_mw))} W")
     socket_mw = figures.get("socket_power_mw")
     if socket_mw is not None:
         parts.append(f"{_number(mw_to_w(socket_mw))} W at the plug")
@@ -192,12 +193,12 @@ def extra_info(profile: Profile) -> Dict[str, Any]:
 def _row(profile: Profile, name: str) -> List[str]:
     figures = profile.aggregates
     name = name if profile.provenance == "measured" else f"{name} ({profile.provenance})"
-    median_mw, mean_mw = figures["power_mw"], figures["power_mean_mw"]
+    power_mw = _mean_power_mw(figures)
     power = NO_POWER_SENSOR
     if figures.get("power_samples") == 0 and not profile.conditions["power_definition"].startswith(NO_POWER_SENSOR):
         power = "too short"  # between two samples of the sensor
-    if median_mw is not None:  # a replayed corpus may have the median alone
-        power = _number(mw_to_w(median_mw if mean_mw is None else mean_mw))
+    if power_mw is not None:
+        power = _number(mw_to_w(power_mw))
     return [
         name,
         _number(figures["minibatch_time_ms"]),
@@ -210,6 +211,12 @@ def _row(profile: Profile, name: str) -> List[str]:
         _number(mwh_to_wh(figures["energy_mwh"])) if figures["energy_mwh"] is not None else "-",
         _flag_kinds(profile),
     ]
+
+
+def _mean_power_mw(figures: Mapping[str, Optional[float]]) -> Optional[float]:
+    """The mean; the median where there is no other, as in a replayed corpus."""
+    mean_mw = figures["power_mean_mw"]
+    return figures["power_mw"] if mean_mw is None else mean_mw
 
 
 def _explain_flags(profiles: Sequence[Profile]) -> List[str]:

@@ -27,6 +27,9 @@ def test_power_and_energy_are_in_watt_and_watt_hours():
     sensed = make_profile([100.0] * 400, 30_250.0)
     assert format_summary([sensed]).splitlines()[2].split()[-2:] == ["30.2", "0.336"]
     assert describe_result(sensed).endswith("160 samples/s, 30.2 W")
+    skewed = dataclasses.replace(sensed, aggregates={**sensed.aggregates, "power_mean_mw": 31_000.0})
+    assert format_summary([skewed]).splitlines()[2].split()[-2] == "31"
+    assert describe_result(skewed).endswith(" 31 W")
     assert "W" not in describe_result(PROFILE)
 
 
