@@ -54,7 +54,7 @@ def check_rails(context: AcceptanceContext) -> LineResult:
         judge_rails(findings, idle, load, context.is_emulated, context.is_rehearsal, spec.name)
         judge_tegrastats(findings, idle, lines, spec)
         if context.meter is not None:
-            _compare_with_meter(findings, context.meter, idle, load)
+            judge_meter(findings, context.meter, idle, load)
     return findings.result(RAILS)
 
 
@@ -183,22 +183,29 @@ def judge_tegrastats(findings: Findings, idle: LoadRecording, lines: Sequence[st
         )
 
 
-def _compare_with_meter(findings: Findings, meter: SocketMeter, idle: LoadRecording, load: LoadRecording) -> None:
-    plug_mw, module_mw = [], []
+def judge_meter(findings: Findings, meter: SocketMeter, idle: LoadRecording, load: LoadRecording) -> None:
+    """Whether the plug follows the rails; samples that the meter's file lost are in the evidence."""
+    plug_mw, module_mw, dropped = [], [], []
     for stretch in (idle, load):
         try:
             samples = meter.during(stretch.start_s, stretch.end_s)
         except HarnessError as error:
             findings.fail(f"socket meter: {error.what}", error.hint)
             return
-        plug_mw.append(statistics.mean(samples.values))
+        if not samples.series.values:
+            findings.fail(f"socket meter: {samples.missing}")
+            return
+        plug_mw.append(statistics.mean(samples.series.values))
+        if samples.missing:
+            dropped.append(samples.missing)
         module_mw.append(statistics.mean(stretch.series(POWER_CHANNEL).values or (0.0,)))
     line = plug_against_module(plug_mw, module_mw)
     if line is None:
         findings.fail("socket meter: the rails show no difference between idle and load")
         return
     slope, offset_mw = line
-    findings.evidence["socket meter"] = f"plug = {slope:.3f} x total + {offset_mw:.0f} mW"
+    without = f", without samples: {'; '.join(dropped)}" if dropped else ""
+    findings.evidence["socket meter"] = f"plug = {slope:.3f} x total + {offset_mw:.0f} mW{without}"
     if not SLOPES[0] <= slope <= SLOPES[1]:
         findings.fail(
             f"each watt of the rails is {slope:.2f} W at the plug, expected {SLOPES[0]:g} to {SLOPES[1]:g}",

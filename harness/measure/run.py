@@ -19,7 +19,7 @@ from harness.board.containers import container_facts, lack_of_shared_memory
 from harness.board.control_groups import ReadLimit, reads_held
 from harness.board.disk import describe
 from harness.board.page_cache import PageCache, residency
-from harness.board.socket_meter import MOST_MW, SOCKET, SocketMeter, possible_samples
+from harness.board.socket_meter import MOST_MW, SOCKET, SocketMeter
 from harness.board.thermal import refuse_heat
 from harness.core import cases, metrics
 from harness.core.cases import Case, Mix, concurrent_conditions, parse_storage, parts_of, workers_and_storage
@@ -175,8 +175,8 @@ def metered(profile: Profile, meter: SocketMeter) -> Profile:
     spans = [(epoch.start_s, epoch.end_s) for epoch in metrics.epoch_sums(profile.counted)] or [stretch(profile)]
     telemetry = profile.telemetry
     try:
-        series = meter.during(spans[0][0], spans[-1][1])
-        figures = metrics.summarise_socket(series, spans)
+        samples = meter.during(spans[0][0], spans[-1][1])
+        figures = metrics.summarise_socket(samples.series, spans)
         plug_mw, module_mw = figures["socket_power_mw"], profile.aggregates["power_mw"]
         if plug_mw and module_mw and not SOCKET_SHARES[0] <= plug_mw / module_mw <= SOCKET_SHARES[1]:
             raise SourceUnavailableError(
@@ -188,12 +188,13 @@ def metered(profile: Profile, meter: SocketMeter) -> Profile:
         return dataclasses.replace(profile, telemetry=dataclasses.replace(telemetry, missing=missing))
     module_peak_mw = profile.aggregates.get("power_peak_mw")
     most_mw = min(MOST_MW, SOCKET_SHARES[1] * module_peak_mw) if module_peak_mw else MOST_MW
-    series, why = possible_samples(series, most_mw)
-    figures = metrics.summarise_socket(series, spans)
+    samples = samples.possible(most_mw)
+    figures = metrics.summarise_socket(samples.series, spans)
+    missing = {SOCKET: f"{meter.path.name}: {samples.missing}"} if samples.missing else {}
     telemetry = dataclasses.replace(
         telemetry,
-        series={**telemetry.series, SOCKET: series},
-        missing={**telemetry.missing, SOCKET: f"{meter.path.name}: {why}"} if why else telemetry.missing,
+        series={**telemetry.series, SOCKET: samples.series},
+        missing={**telemetry.missing, **missing},
         notes={**telemetry.notes, SOCKET: f"the whole device at its plug, as recorded in {meter.path.name}"},
     )
     return dataclasses.replace(profile, telemetry=telemetry, aggregates={**profile.aggregates, **figures})

@@ -17,9 +17,10 @@ from harness.acceptance.lines import Findings
 from harness.acceptance.load import LoadRecording
 from harness.acceptance.modes import Shown, disagrees
 from harness.acceptance.own_cost import judge_cost
-from harness.acceptance.rails import Resolution, judge_rails, plug_against_module, resolution_of
+from harness.acceptance.rails import Resolution, judge_meter, judge_rails, plug_against_module, resolution_of
 from harness.acceptance.repeatability import judge_runs, repeatability_limit
 from harness.board.saved_state import default_state_dir
+from harness.board.socket_meter import MeterSamples
 from harness.core.board_threshold import CONDITION, path_of
 from harness.core.boards import load_board
 from harness.core.capability import Capability
@@ -277,6 +278,32 @@ def test_a_rail_that_falls_far_below_0_under_load_fails():
 def test_the_plug_is_a_line_of_the_module():
     assert plug_against_module([13_000, 25_000], [10_000, 20_000]) == pytest.approx((1.2, 1000))
     assert plug_against_module([13_000, 25_000], [10_000, 10_000]) is None
+
+
+class Meter:
+    """Watts at the plug in two stretches, one after the other, and the samples that the file lost."""
+
+    def __init__(self, idle_mw, load_mw):
+        self._samples = [MeterSamples(Series((1.0,), (idle_mw,)), ((0.5, "line 7: power_w is 'x'"),))]
+        self._samples.append(MeterSamples(Series((2.0,), load_mw), ((1.5, "line 9: power_w is 'y'"),)))
+
+    def during(self, start_s, end_s):
+        return self._samples.pop(0)
+
+
+def test_samples_that_a_meter_lost_are_in_the_evidence_and_no_failure():
+    findings = Findings()
+    judge_meter(findings, Meter(13_000.0, (25_000.0,)), stretch(10_000.0), stretch(20_000.0))
+    assert findings.failures == []
+    evidence = findings.evidence["socket meter"]
+    assert "1.200 x total + 1000 mW" in evidence
+    assert "line 7: power_w is 'x' (1 of 2 samples); line 9" in evidence
+
+
+def test_a_meter_without_any_sample_of_the_load_fails():
+    findings = Findings()
+    judge_meter(findings, Meter(13_000.0, ()), stretch(10_000.0), stretch(20_000.0))
+    assert findings.failures == ["socket meter: line 9: power_w is 'y' (1 of 1 samples)"]
 
 
 @pytest.mark.parametrize(

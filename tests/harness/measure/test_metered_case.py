@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from harness.board.socket_meter import MeterSamples
 from harness.core.cases import Case
 from harness.core.metrics import summarise
 from harness.core.profiles import CLEAN, Minibatch, Profile, Series, Telemetry
@@ -27,11 +28,12 @@ class Meter:
 
     path = Path("meter.csv")
 
-    def __init__(self, watt, gap=()):
+    def __init__(self, watt, gap=(), dropped=()):
+        self.dropped = dropped
         self._samples = [(100.0 + second, watt * 1e3) for second in range(-2, 63) if second not in gap]
 
     def during(self, start_s, end_s):
-        return Series(*map(tuple, zip(*self._samples)))
+        return MeterSamples(Series(*map(tuple, zip(*self._samples))), self.dropped)
 
 
 def profile(power_mw=20_000.0):
@@ -129,3 +131,11 @@ def test_a_sample_that_the_plug_cannot_give_is_left_out_and_flagged():
     assert set(found.telemetry.series["power_socket_mw"].values) == {31_500}
     (flag,) = kinds(found)
     assert "(1 of 65 samples)" in flag
+
+
+def test_a_garbled_line_is_flagged_and_the_others_are_measured():
+    found = metered(profile(), Meter(31.5, gap=[20], dropped=[(119.0, "line 24: power_w is 'x', not a number")]))
+    assert found.aggregates["socket_power_mw"] == 31_500
+    assert found.aggregates["socket_energy_mwh"] == pytest.approx(31_500 * 60 / 3600)
+    (flag,) = kinds(found)
+    assert "meter.csv: line 24: power_w is 'x', not a number (1 of 65 samples)" in flag
