@@ -23,6 +23,7 @@ from typing import Any, Callable, Collection, ContextManager, Dict, Iterator, Li
 import numpy as np
 
 from harness.board.cpu import workers_follow
+from harness.board.oom_kills import OomKills
 from harness.board.thermal import refuse_heat
 from harness.core.cases import (
     INFERENCE,
@@ -223,6 +224,7 @@ def in_processes(
     context = multiprocessing.get_context("spawn")  # torch's threads do not survive a fork
     pipes: Dict[str, connection.Connection] = {}
     processes: Dict[str, Any] = {}
+    kills = OomKills()
     patience_s = 0.0  # time for processes to end by themselves: none after an error
 
     def answers(tasks: Collection[str]) -> Dict[str, Any]:
@@ -241,7 +243,7 @@ def in_processes(
                 if isinstance(answers_by_task.get(task), HarnessError):
                     raise answers_by_task[task]
                 if task not in answers_by_task and not is_alive:
-                    raise _gone(task, benches[task].case.workload, processes[task].exitcode)
+                    raise _gone(task, benches[task].case.workload, processes[task].exitcode, kills)
         return answers_by_task
 
     def run(tasks: Collection[str], duration_s: float) -> Stretch:
@@ -306,12 +308,15 @@ def _side(pipe: connection.Connection, case: Case, data: PreparedData, threads: 
         pipe.send(error)
 
 
-def _gone(task: str, workload: str, code: int) -> HarnessError:
-    what = f"the process of {workload} ({task}) ended"
+def _gone(task: str, workload: str, code: int, kills: OomKills) -> HarnessError:
+    """The error of a process that ended without an answer; `kills` is older than it."""
+    what = f"the process of {workload} ({task})"
+    if code == -signal.SIGKILL and kills.since():
+        return DoesNotFitError(f"{what} was killed by the kernel, because memory ran out", "a smaller batch size")
     if code == -signal.SIGKILL:
-        return DoesNotFitError(f"{what} by signal 9, which the kernel sends if memory runs out", "a smaller batch size")
+        return kills.other_kill(what)
     cause = f"by signal {-code}" if code < 0 else f"with code {code}"
-    return ProcessEndedError(f"{what} {cause} before it answered", "see its output above")
+    return ProcessEndedError(f"{what} ended {cause} before it answered", "see its output above")
 
 
 def _together(sides: Mapping[str, Stretch], mix: Mix) -> Stretch:

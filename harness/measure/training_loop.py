@@ -36,6 +36,7 @@ from torch.utils.data import DataLoader, Sampler
 
 from harness.board.containers import shared_memory_bytes, shared_memory_hint
 from harness.board.nvml import VISIBLE, setting_for
+from harness.board.oom_kills import OomKills
 from harness.core.cases import CUT_MINIBATCHES, INFERENCE, PREFETCH_FACTOR, TRAINING
 from harness.core.errors import CannotRunError, DoesNotFitError, HarnessError, InvalidValueError
 from harness.core.profiles import CLEAN, FIRST, Minibatch
@@ -45,6 +46,7 @@ from harness.measure.recording import next_phase
 from harness.measure.rounds import Rounds, nothing, run_rounds
 from harness.workloads.failures import (
     fragmentation_hint,
+    is_killed_worker,
     is_out_of_memory,
     is_out_of_shared_memory,
     last_line,
@@ -113,6 +115,7 @@ def accelerator_name() -> str:
 @contextlib.contextmanager
 def failures_explained(what: str, is_own: bool = False) -> Iterator[None]:
     """Turn out-of-memory into `DoesNotFitError`, and other failures of a user's own workload into their own error."""
+    kills = OomKills()
     try:
         yield
     except HarnessError:
@@ -126,11 +129,14 @@ def failures_explained(what: str, is_own: bool = False) -> Iterator[None]:
                 shared_memory_hint(2 * total),
             ) from error
         trouble, in_pieces = other_trouble(error), fragmentation_hint()
-        if is_out_of_memory(error):
+        is_killed = is_killed_worker(error)
+        if is_out_of_memory(error) or (is_killed and kills.since()):
             raise DoesNotFitError(
                 f"{what} does not fit into the memory of {accelerator_name()} ({last_line(error)}; {_peak_memory()})",
                 "; ".join(filter(None, ["a smaller batch size, or fewer workers", in_pieces])),
             ) from error
+        if is_killed:
+            raise kills.other_kill(f"a DataLoader worker of {what}") from error
         if trouble is not None:
             hint = "; ".join(filter(None, [trouble.hint, in_pieces if "allocation" in trouble.what else ""]))
             raise CannotRunError(f"{what}: {trouble.what} ({last_line(error)})", hint) from error

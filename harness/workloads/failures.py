@@ -16,12 +16,13 @@ from harness.core.errors import WorkloadError
 _NO_MEMORY = re.compile(
     r"out of (shared )?memory|\br INTERNAL ASSERT FAILED|CU\w+_STATUS_\w*ALLOC(ATION)?_FAILED|"
     r"cudaErrorMemoryAllocation|Nv(Map|RmMem)\w*\b.*\berror 12\b|Cannot allocate memory|std::bad_alloc|"
-    r"can't allocate memory|Unable to allocate|worker .*killed by signal: (Killed|9\b|SIGKILL)",
+    r"can't allocate memory|Unable to allocate",
     re.IGNORECASE,
 )
 """Messages of allocators: torch on desktops and on Jetson boards (`NVML_SUCCESS == r`, which it checks after a failed
-allocation alone), cuDNN, cuBLAS, the kernel of a board (12 is ENOMEM), numpy, and a DataLoader whose worker the kernel
-killed."""
+allocation alone), cuDNN, cuBLAS, the kernel of a board (12 is ENOMEM), numpy."""
+
+_KILLED = re.compile(r"worker .*killed by signal: (Killed|9\b|SIGKILL)", re.IGNORECASE)
 
 FRAGMENTS_SINCE = (36, 4, 7)
 """The release of L4T since which memory that was freed may stay in pieces (ggml-org/llama.cpp#23732)."""
@@ -64,16 +65,22 @@ _FROM_A_WORKER = re.compile(r"^Caught \w+ in DataLoader worker process")
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Whether an error, or one of its causes, means that memory ran out, on the accelerator or in the machine.
+    """Whether an error, or one of its causes, means that memory ran out, on the accelerator or in the machine."""
+    is_it = isinstance(error, MemoryError) or bool(_NO_MEMORY.search(str(error)))
+    return is_it or (error.__cause__ is not None and is_out_of_memory(error.__cause__))
+
+
+def is_killed_worker(error: BaseException) -> bool:
+    """Whether an error, or one of its causes, means that signal 9 ended a worker of a DataLoader.
 
     A DataLoader reports that a lost worker "exited unexpectedly", and the signal in the previous error. If the handler
     of SIGCHLD is not torch's, the signal is not reported, and the worker's own exit code shows it.
     """
-    is_it = isinstance(error, MemoryError) or bool(_NO_MEMORY.search(str(error)))
     frames = (frame.f_locals for frame, _ in traceback.walk_tb(error.__traceback__))
     gone = [worker for names in frames for worker in names.get("failed_workers", ())]
-    is_it |= any(getattr(worker, "exitcode", None) == -signal.SIGKILL for worker in gone)
-    return is_it or (error.__cause__ is not None and is_out_of_memory(error.__cause__))
+    is_it = any(getattr(worker, "exitcode", None) == -signal.SIGKILL for worker in gone)
+    is_it |= bool(_KILLED.search(str(error)))
+    return is_it or (error.__cause__ is not None and is_killed_worker(error.__cause__))
 
 
 def other_trouble(error: BaseException) -> Optional[Trouble]:

@@ -197,7 +197,7 @@ import os, signal, torch
 from jetwatt import Workload
 
 class Killed(list):
-    def __getitem__(self, index):  # as the kernel's OOM killer does
+    def __getitem__(self, index):  # as anybody may; the kernel has counted no lack of memory
         if torch.utils.data.get_worker_info() is not None:
             os.kill(os.getpid(), signal.SIGKILL)
         return super().__getitem__(index)
@@ -217,12 +217,13 @@ ALLOCATOR = Workload("allocator", model=lambda: torch.nn.Linear(4, 2), data=lamb
 @pytest.mark.exhaustive
 def test_memory_that_runs_out_skips_the_one_case_with_its_peak_and_a_way_out_and_the_run_goes_on(run_suite, tmp_path):
     (tmp_path / "full.py").write_text(FULL)
-    done = run_suite(*SMALL, "--workers", "1", "--workload", "full:KILLED,full:ALLOCATOR,lenet-mnist", "-rs")
-    assert "1 passed, 2 skipped" in done.stdout
+    workloads = "full:KILLED,full:ALLOCATOR,lenet-mnist"
+    done = run_suite(*SMALL, "--workers", "1", "--workload", workloads, "-rs", check=False)
+    assert "1 failed, 1 passed, 1 skipped" in done.stdout
     assert "Traceback" not in done.stdout + done.stderr
-    for name in ("killed", "allocator"):
-        said = rf"{name}( with batches of 16)? does not fit .* peak \d+ MiB.*a smaller batch size.* fewer workers"
-        assert re.search(said, done.stdout), done.stdout
+    assert re.search(r"a DataLoader worker of killed( with batches of 16)? was killed by signal 9", done.stdout)
+    said = r"allocator( with batches of 16)? does not fit .* peak \d+ MiB.*a smaller batch size.* fewer workers"
+    assert re.search(said, done.stdout), done.stdout
     assert [profile.case.workload for profile in profiles(tmp_path)] == ["lenet-mnist"]
 
 

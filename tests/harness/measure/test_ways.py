@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from harness.board.oom_kills import OomKills
 from harness.core.cases import INFERENCE, PROCESSES, STREAMS, TRAINING, WAYS, Case, CaseSettings, concurrent_case
 from harness.core.configuration import Configuration
 from harness.core.device import named_mode
@@ -107,32 +108,45 @@ def test_a_mode_of_its_own_is_set_between_minibatches_and_what_that_costs_is_mea
     assert profile.conditions["inference"]["power_mode"]["cpu_cores"] == 1
 
 
+@pytest.fixture
+def vmstat(tmp_path, monkeypatch):
+    """The file in which the kernel counts kills for lack of memory."""
+    monkeypatch.setattr(concurrent, "OomKills", lambda: OomKills(str(tmp_path)))
+    (tmp_path / "proc").mkdir()
+    (tmp_path / "proc/vmstat").write_text("oom_kill 7\n")
+    return tmp_path / "proc/vmstat"
+
+
 @pytest.mark.exhaustive
-def test_a_process_that_dies_is_named_and_its_partner_and_workers_go_with_it(run_both, started, monkeypatch):
+def test_a_process_that_dies_is_named_and_its_partner_and_workers_go_with_it(run_both, started, vmstat, monkeypatch):
     send, orders = concurrent.connection.Connection.send, []
 
     def send_and_kill(pipe, order):
         send(pipe, order)
         orders.append(order)
         if len(orders) == 2:  # training has run alone, and its worker lives
+            vmstat.write_text("oom_kill 8\n")
             os.kill(started[0], signal.SIGKILL)
 
     monkeypatch.setattr(concurrent.connection.Connection, "send", send_and_kill)
-    with pytest.raises(DoesNotFitError, match=r"process of lenet-mnist \(training\) ended by signal 9"):
+    with pytest.raises(DoesNotFitError, match=r"process of lenet-mnist \(training\) was killed by the kernel"):
         run_both(PROCESSES, workers=1)
     assert len(started) == 2
 
 
 @pytest.mark.parametrize(
-    ("code", "error", "words"),
+    ("code", "counted", "error", "words"),
     [
-        (-signal.SIGKILL, DoesNotFitError, "by signal 9, which the kernel sends if memory runs out"),
-        (-signal.SIGTERM, ProcessEndedError, "by signal 15"),  # a failure, and no reason to skip the case
-        (3, ProcessEndedError, "with code 3"),
+        (-signal.SIGKILL, 8, DoesNotFitError, "was killed by the kernel, because memory ran out"),
+        (-signal.SIGKILL, 7, ProcessEndedError, "was killed by signal 9; `journalctl"),
+        (-signal.SIGTERM, 8, ProcessEndedError, "ended by signal 15"),  # a failure, and no reason to skip the case
+        (3, 8, ProcessEndedError, "ended with code 3"),
     ],
 )
-def test_only_where_memory_ran_out_a_case_that_ended_is_skipped(code, error, words):
-    found = concurrent._gone(TRAINING, "lenet-mnist", code)
+def test_only_where_memory_ran_out_a_case_that_ended_is_skipped(vmstat, code, counted, error, words):
+    kills = concurrent.OomKills()
+    vmstat.write_text(f"oom_kill {counted}\n")
+    found = concurrent._gone(TRAINING, "lenet-mnist", code, kills)
     assert type(found) is error
-    assert f"process of lenet-mnist (training) ended {words}" in str(found)
+    assert f"process of lenet-mnist (training) {words}" in str(found)
     assert isinstance(found, CannotRunError) == (error is DoesNotFitError)

@@ -13,8 +13,15 @@ from pathlib import Path
 import pytest
 
 from harness.board import containers
+from harness.board.oom_kills import OomKills
 from harness.core.cases import Case, CaseSettings
-from harness.core.errors import CannotRunError, DoesNotFitError, HarnessError, InvalidValueError
+from harness.core.errors import (
+    CannotRunError,
+    DoesNotFitError,
+    HarnessError,
+    InvalidValueError,
+    ProcessEndedError,
+)
 from harness.workloads import WORKLOADS, Workload, get_workload, registry
 from harness.workloads.data import data_set
 from harness.workloads.failures import fragmentation_hint, is_out_of_memory, other_trouble, worker_start_method
@@ -346,7 +353,6 @@ def test_workers_whose_batches_shared_memory_cannot_hold_are_refused_before_torc
     "std::bad_alloc",
     "NvMapMemAllocInternalTagged: 1075072515 error 12",
     "[enforce fail at alloc_cpu.cpp:83] . DefaultCPUAllocator: can't allocate memory: you tried to allocate 8 bytes",
-    "DataLoader worker (pid 4711) is killed by signal: Killed. ",
     "DataLoader worker (pid(s) 12) exited unexpectedly: out of shared memory",
     "[Errno 12] Cannot allocate memory",
     "Unable to allocate 3.00 TiB for an array",
@@ -355,6 +361,7 @@ def test_what_allocators_say_is_memory_that_ran_out_and_other_errors_are_not(tex
     assert is_out_of_memory(RuntimeError(text))
     assert is_out_of_memory(MemoryError())
     assert not is_out_of_memory(RuntimeError("DataLoader worker (pid 3) is killed by signal: Segmentation fault."))
+    assert not is_out_of_memory(RuntimeError("DataLoader worker (pid 3) is killed by signal: Killed."))
     assert not is_out_of_memory(RuntimeError("memory format option is only supported by strided tensors"))
 
 
@@ -395,21 +402,41 @@ def test_memory_that_stays_fragmented_until_a_reboot_is_said_with_the_release(tm
         assert re.search(r"on L4T 3[68]\.[\d.]+ .* until a reboot", hint)
 
 
-@training
-def test_a_worker_that_the_kernel_ended_is_a_case_that_cannot_run(run_own):
-    """The OOM killer sends signal 9."""
-    lines = """import os, signal
+KILLED = """import os, pathlib, signal
 
 class Mine(list):
     def __getitem__(self, index):
         if torch.utils.data.get_worker_info() is not None:
+            counted = pathlib.Path("counted")
+            if counted.exists():
+                counted.replace("proc/vmstat")
             os.kill(os.getpid(), signal.SIGKILL)
         return super().__getitem__(index)
 
 B = make('b', data=lambda: Mine(SAMPLES))"""
+
+
+@pytest.fixture
+def vmstat(tmp_path, monkeypatch):
+    """The kernel's counters, of a tree; a worker of `KILLED` puts the file `counted` in their place."""
+    loop = pytest.importorskip("harness.measure.training_loop")
+    monkeypatch.setattr(loop, "OomKills", functools.partial(OomKills, str(tmp_path)))
+    (tmp_path / "proc").mkdir()
+    (tmp_path / "proc/vmstat").write_text("oom_kill 7\n")
+
+
+@training
+def test_a_worker_that_the_kernel_ended_for_lack_of_memory_is_a_case_that_cannot_run(run_own, vmstat, tmp_path):
+    (tmp_path / "counted").write_text("oom_kill 8\n")
     what = r"b with batches of 4 does not fit into the memory of .* peak \d+ MiB.*a smaller batch size, or fewer"
     with pytest.raises(DoesNotFitError, match=what):
-        run_own(lines, "B", workers=1)
+        run_own(KILLED, "B", workers=1)
+
+
+@training
+def test_a_worker_that_somebody_killed_is_a_failure_and_no_batch_size_that_does_not_fit(run_own, vmstat):
+    with pytest.raises(ProcessEndedError, match="a DataLoader worker of b with batches of 4 was killed by signal 9"):
+        run_own(KILLED, "B", workers=1)
 
 
 def write_pictures(folder):
