@@ -271,6 +271,9 @@ def _own_loop(
     dropped = conditions.get("dropped_minibatches")
     if dropped:
         yield f"dropped-minibatches: the GPU had not computed the last {dropped} by the end; they are left out"
+    other = conditions.get("other_gpu")
+    if other:
+        yield f"other-gpu: the training ran on {other[0]}; power, clocks and heat are those of {other[1]}"
     untimed = conditions.get("untimed_gpus")
     if untimed:
         names = ", ".join(f"cuda:{gpu}" for gpu in untimed)

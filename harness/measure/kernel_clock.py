@@ -81,6 +81,12 @@ def gpus_of(torch: Any, model: Any, is_used: Callable[[int], bool]) -> List[int]
     return sorted(gpus, key=lambda gpu: (gpu != current, gpu))
 
 
+def is_another(torch: Any, gpu: int, uuid: str) -> bool:
+    """Whether a GPU of torch is surely not the one with a UUID of NVML; MIG instances are not told apart."""
+    torch_uuid = getattr(torch.cuda.get_device_properties(gpu), "uuid", None)  # without `GPU-`; not of older torch
+    return bool(uuid) and torch_uuid is not None and not uuid.startswith("MIG-") and str(torch_uuid) not in uuid
+
+
 class KernelClock:
     """Takes the steps of a loop on a GPU, and gives each back once its kernels are done."""
 

@@ -34,6 +34,7 @@ from harness.measure.kernel_clock import (
     allocations,
     gpu_in_use,
     gpus_of,
+    is_another,
 )
 from harness.measure.recording import Recorder, next_phase
 
@@ -150,12 +151,17 @@ class CountedLoop(OwnLoop):
 
 
 class MeasuredLoop(CountedLoop):
-    """Measures a loop on this machine, between `start` and `stop`, with a recorder that runs."""
+    """Measures a loop on this machine, between `start` and `stop`, with a recorder that runs.
 
-    def __init__(self, recorder: Recorder, batch_size: int, model: Any = None) -> None:
+    `measured_gpu` is the UUID of the GPU whose power the recorder reads; empty if it is of no discrete GPU.
+    """
+
+    def __init__(self, recorder: Recorder, batch_size: int, model: Any = None, measured_gpu: str = "") -> None:
         super().__init__()
         self._recorder = recorder
         self._model = model
+        self._measured_gpu = measured_gpu
+        self._other_gpu = ""  # that trains in place of the measured one
         self._batch_size = batch_size
         self._has_settled: Optional[Callable[[float], bool]] = None
         # of each minibatch; compact, as a training has millions
@@ -256,8 +262,13 @@ class MeasuredLoop(CountedLoop):
         if torch is None:
             return
         gpus = gpus_of(torch, self._model, lambda gpu: torch.cuda.memory_allocated(gpu) > 0)
-        if gpus:
-            self._clock = KernelClock(torch, gpus[0])
+        if not gpus:
+            return
+        self._clock = KernelClock(torch, gpus[0])
+        if is_another(torch, gpus[0], self._measured_gpu):
+            uuid = torch.cuda.get_device_properties(gpus[0]).uuid
+            self._other_gpu = f"cuda:{gpus[0]} (GPU-{uuid})"
+            note(f"the training runs on {self._other_gpu}, and power is measured of {self._measured_gpu}")
 
     @property
     def gpu(self) -> Optional[int]:
@@ -290,6 +301,8 @@ class MeasuredLoop(CountedLoop):
         own = {**conditions, **self._lags(minibatches), **self._further_gpus()}
         if dropped:
             own["dropped_minibatches"] = dropped
+        if self._other_gpu:
+            own["other_gpu"] = [self._other_gpu, self._measured_gpu]
         return self._recorder.profile(case, own, minibatches, batch_size)
 
     @property

@@ -166,7 +166,7 @@ class DeviceLoop(ProfiledLoop, MeasuredLoop):
     def __init__(
         self, training: OwnTraining, device: RealDevice, case: Case, in_effect: Dict[str, Any], recorder: Recorder
     ) -> None:
-        super().__init__(recorder, training.batch_size, training.model)
+        super().__init__(recorder, training.batch_size, training.model, device.gpu_uuid)
         self._training, self._device, self._case, self._in_effect = training, device, case, in_effect
 
     def close(self, ended_by: Optional[str]) -> None:

@@ -42,6 +42,7 @@ from harness.core.errors import CannotRunError, DoesNotFitError, HarnessError, I
 from harness.core.profiles import CLEAN, FIRST, Minibatch
 from harness.core.units import bytes_to_mib, kib_to_bytes, ms_to_s, s_to_ms
 from harness.measure import patience
+from harness.measure.kernel_clock import is_another
 from harness.measure.recording import next_phase
 from harness.measure.rounds import Rounds, nothing, run_rounds
 from harness.workloads.failures import (
@@ -95,9 +96,7 @@ def use_gpu(uuid: str) -> None:
         raise CannotRunError(
             f"torch {torch.__version__} {lacks} the GPU {uuid}", "install a torch with CUDA for this driver"
         )
-    torch_uuid = getattr(torch.cuda.get_device_properties(0), "uuid", None)
-    is_another = torch_uuid is not None and not uuid.startswith("MIG-") and str(torch_uuid) not in uuid
-    if is_another or (not is_first and os.environ.get(VISIBLE) != uuid):
+    if is_another(torch, 0, uuid) or (not is_first and os.environ.get(VISIBLE) != uuid):
         hint = "start one run per GPU; an index is NVML's with CUDA_DEVICE_ORDER=PCI_BUS_ID"
         raise CannotRunError(f"torch is already using a GPU other than {uuid}", hint)
 

@@ -138,7 +138,7 @@ Not included are flags that hold for every run of their kind (`cpu-quota`, `in-m
 in the interval of a median (`noisy`), or that concern the power only (`power-unsettled`, `lost-samples`).
 """
 
-POWER_IS_UNSURE = ("power-unsettled", "telemetry-lost")
+POWER_IS_UNSURE = ("power-unsettled", "telemetry-lost", "other-gpu")
 """Flags with which a profile's time is compared and its power is not."""
 
 RAW_PRUNED = "raw-pruned"

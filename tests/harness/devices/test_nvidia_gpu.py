@@ -13,12 +13,15 @@ import runpy
 import sys
 import threading
 import time
+import warnings
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from boards.tree import build_board
 
+import jetwatt
 from harness.board import bounded_reads, nvml, privileges
 from harness.board.knob import KnobSpec, open_knob
 from harness.board.nvml import GpuSettings
@@ -31,6 +34,7 @@ from harness.devices.registry import open_device
 from harness.measure.command_device import CommandDevice, command_case
 from harness.measure.doctor import training_capabilities, unread_files
 from harness.measure.run import check
+from harness.store.conditions import POWER_IS_UNSURE, kinds
 from harness.workloads.command import Command
 from predictors.choose.device_profiler import DeviceProfiler, power_sampler
 from predictors.choose.recommend import locked_clocks
@@ -590,3 +594,52 @@ def test_the_doctor_says_that_torch_cannot_train_on_the_gpu(driver, monkeypatch,
     assert not found.available
     assert said in found.detail
     assert "torch with CUDA" in found.hint
+
+
+class StandInTorch:
+    """A torch that trains on the GPU of a UUID; its kernels are done at once."""
+
+    __version__ = "2.15"
+    version = SimpleNamespace(cuda="13.0")
+    get_num_threads = staticmethod(lambda: 1)
+
+    def __init__(self, uuid):
+        event = SimpleNamespace(record=lambda stream: None, query=lambda: True, elapsed_time=lambda other: 5.0)
+        self.cuda = SimpleNamespace(
+            Event=lambda enable_timing: event,
+            is_available=lambda: True,
+            is_initialized=lambda: True,
+            current_device=lambda: 0,
+            current_stream=lambda gpu: None,
+            device_count=lambda: 1,
+            get_device_name=lambda gpu: "NVIDIA",
+            get_device_properties=lambda gpu: SimpleNamespace(uuid=uuid[len("GPU-") :], is_integrated=0),
+            max_memory_allocated=lambda gpu: 1 << 20,
+            max_memory_reserved=lambda gpu: 1 << 20,
+            memory_allocated=lambda gpu: 1 << 20,
+            memory_stats=lambda gpu: {},
+        )
+
+
+@pytest.mark.parametrize("trains_on", [RTX_3090, A5000], ids=["the-measured-one", "another"])
+def test_a_loop_of_the_users_own_on_another_gpu_is_flagged_and_its_power_is_not_compared(
+    driver, monkeypatch, trains_on
+):
+    monkeypatch.setenv("PYTHONPATH", str(FAKE))  # of the sampler's process
+    monkeypatch.setitem(sys.modules, "torch", StandInTorch(trains_on["uuid"]))
+    with warnings.catch_warnings(record=True) as notes:
+        warnings.simplefilter("always")
+        with jetwatt.measuring("nvidia-gpu", workload="mine", batch_size=4) as run:
+            for _ in range(3):
+                time.sleep(0.01)
+                run.step()
+    flags = [flag for flag in run.profile.flags if flag.startswith("other-gpu")]
+    said = [str(note.message) for note in notes if "the training runs on" in str(note.message)]
+    if trains_on == RTX_3090:
+        assert (flags, said) == ([], [])
+        return
+    (flag,) = flags
+    assert A5000["uuid"] in flag
+    assert RTX_3090["uuid"] in flag
+    assert len(said) == 1
+    assert not set(kinds(flags)).isdisjoint(POWER_IS_UNSURE)

@@ -174,7 +174,7 @@ def test_an_idle_device_that_others_use_or_that_trained_before_is_named():
     assert list(flags(telemetry=Telemetry(1.0), **{**idle, "logging": "the power sensor alone, every 1 s"})) == []
 
 
-OWN_LOOP = ("few-minibatches", "ended-early", "unsynchronised", "dropped-minibatches", "untimed-gpus")
+OWN_LOOP = ("few-minibatches", "ended-early", "unsynchronised", "dropped-minibatches", "untimed-gpus", "other-gpu")
 
 
 @pytest.mark.parametrize(
@@ -187,6 +187,7 @@ OWN_LOOP = ("few-minibatches", "ended-early", "unsynchronised", "dropped-minibat
         ({"unsynchronised_share": 0.1}, {}, None, ""),
         ({"dropped_minibatches": 3}, {}, "dropped-minibatches", "last 3"),
         ({"untimed_gpus": [1, 3]}, {}, "untimed-gpus", "cuda:1, cuda:3"),
+        ({"other_gpu": ["cuda:1 (GPU-5)", "GPU-4"]}, {}, "other-gpu", "ran on cuda:1 (GPU-5)"),
         ({}, {}, None, ""),
     ],
 )

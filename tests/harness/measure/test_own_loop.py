@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import os
 import sys
+import warnings
 from types import SimpleNamespace
 
 import numpy as np
@@ -172,6 +174,7 @@ class StandInGpu:
         self.now, self.queues = now, [now.s, now.s]
         self.memory_bytes, self.current = [1, 0], 0
         self.allocations = [7, 7]  # by an earlier part of the program
+        self.properties = [SimpleNamespace(uuid=f"{index}111-2222") for index in range(2)]  # as torch has them
         gpu = self
 
         class Event:
@@ -197,6 +200,7 @@ class StandInGpu:
             device_count=lambda: len(self.queues),
             memory_allocated=lambda index: self.memory_bytes[index],
             memory_stats=lambda index: {"allocation.all.allocated": self.allocations[index]},
+            get_device_properties=lambda index: self.properties[index],
         )
 
     @property
@@ -269,6 +273,13 @@ def test_a_gpu_that_fails_ends_the_record_and_not_the_program(gpu, now):
     assert len(finished(loop)) == 1
 
 
+@contextlib.contextmanager
+def no_note():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        yield
+
+
 def model_on(*places):
     """A network with a parameter on each place: `cpu`, or the number of a GPU."""
     devices = [SimpleNamespace(type="cpu" if each == "cpu" else "cuda", index=each) for each in places]
@@ -303,6 +314,37 @@ def test_the_gpu_of_the_model_times_its_minibatches_or_the_one_in_use(
     assert (loop.gpu, recorder.memory.gpu) == (timed, timed)
     assert recorder.conditions.get("untimed_gpus") == untimed
     assert (recorder.conditions.get("unsynchronised_share", 0.0) > 0.9) == (timed is not None)
+
+
+@pytest.mark.parametrize(
+    ("measured", "current", "other"),
+    [
+        ("GPU-0111-2222", 0, None),
+        ("GPU-1111-2222", 1, None),
+        ("GPU-0111-2222", 1, "cuda:1 (GPU-1111-2222)"),
+        ("GPU-1111-2222", 0, "cuda:0 (GPU-0111-2222)"),
+        ("MIG-0111-2222", 1, None),  # torch does not tell instances apart
+        ("", 1, None),  # no discrete GPU is measured
+    ],
+)
+def test_a_training_on_another_gpu_than_the_measured_one_is_said_at_once_and_recorded(
+    gpu, now, measured, current, other
+):
+    gpu.current, gpu.memory_bytes = current, [current == 0, current == 1]
+    recorder = StandInRecorder(now)
+    with pytest.warns(NoteWarning, match=rf"runs on cuda:{current} .* measured of {measured}") if other else no_note():
+        loop = MeasuredLoop(recorder, 4, measured_gpu=measured)
+    gpu.launch(0.1, current)
+    now.wait(0.2)
+    loop.step()
+    finished(loop)
+    assert recorder.conditions.get("other_gpu") == (other and [other, measured])
+
+
+def test_an_older_torch_that_knows_no_uuid_is_believed(gpu, now):
+    gpu.properties = [SimpleNamespace()] * 2
+    with no_note():
+        MeasuredLoop(StandInRecorder(now), 4, measured_gpu="GPU-0111-2222")
 
 
 def test_minibatches_whose_kernels_run_at_a_log_call_are_in_the_next_one(gpu, now):
