@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import math
 import multiprocessing
 import os
 import pickle
@@ -54,6 +55,7 @@ from harness.workloads.workload import Workload
 WATCH_S = 0.2  # interval of checking sensors and the processes or threads of both sides
 START_S = 0.3  # delay of the common start, by which both sides have received the order
 END_S = 10.0  # time for a process to end its DataLoader's workers
+LAST_MINIBATCH_S = 300.0  # most that a process may take for what it has begun when its time is over
 
 
 class Stretch(NamedTuple):
@@ -227,12 +229,17 @@ def in_processes(
     kills = OomKills()
     patience_s = 0.0  # time for processes to end by themselves: none after an error
 
-    def answers(tasks: Collection[str]) -> Dict[str, Any]:
-        """The next message of each process; raises an error that a process sent, or that one has ended."""
+    def answers(tasks: Collection[str], within_s: float = math.inf) -> Dict[str, Any]:
+        """The next message of each process; raises an error that a process sent, or that one has ended or hangs."""
         answers_by_task: Dict[str, Any] = {}
+        until_s = time.monotonic() + within_s
         while len(answers_by_task) < len(tasks):
             watch()
             left = [task for task in tasks if task not in answers_by_task]
+            if time.monotonic() > until_s:
+                who = " and ".join(f"{benches[task].case.workload} ({task})" for task in left)
+                what = f"{who} did not end within {within_s:.0f} s, and is killed: a GPU that hangs never answers"
+                raise ProcessEndedError(what, "`sudo dmesg` may show why; a reboot ends what hangs in the driver")
             # A pipe stays open after its process ended, as long as the DataLoader's workers live.
             connection.wait([pipes[task] for task in left] + [processes[task].sentinel for task in left], WATCH_S)
             for task in left:
@@ -251,7 +258,7 @@ def in_processes(
         for task in tasks:
             with contextlib.suppress(ConnectionError):  # it has ended, and `answers` reports that
                 pipes[task].send((duration_s, start_s))
-        return _together(answers(tasks), mix)
+        return _together(answers(tasks, duration_s + LAST_MINIBATCH_S), mix)
 
     try:
         for task, bench in benches.items():

@@ -134,6 +134,23 @@ def test_a_process_that_dies_is_named_and_its_partner_and_workers_go_with_it(run
     assert len(started) == 2
 
 
+@pytest.mark.exhaustive
+def test_a_process_that_hangs_ends_the_case_and_is_killed_with_its_partner(run_both, started, monkeypatch):
+    send, orders = concurrent.connection.Connection.send, []
+
+    def send_and_stop(pipe, order):
+        send(pipe, order)
+        orders.append(order)
+        if len(orders) == 2:  # serving never answers, as of a GPU that hangs
+            os.kill(started[1], signal.SIGSTOP)
+
+    monkeypatch.setattr(concurrent.connection.Connection, "send", send_and_stop)
+    monkeypatch.setattr(concurrent, "LAST_MINIBATCH_S", 5.0)
+    with pytest.raises(ProcessEndedError, match=r"^lenet-mnist \(inference\) did not end within \d+ s, and is killed"):
+        run_both(PROCESSES)
+    assert len(started) == 2
+
+
 @pytest.mark.parametrize(
     ("code", "counted", "error", "words"),
     [
