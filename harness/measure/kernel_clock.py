@@ -16,6 +16,7 @@ import sys
 import time
 from typing import Any, Callable, Deque, List, NamedTuple, Optional
 
+from harness.core.errors import CannotRunError
 from harness.core.units import ms_to_s, s_to_ms
 
 LAST_KERNELS_S = 10.0
@@ -85,6 +86,18 @@ def is_another(torch: Any, gpu: int, uuid: str) -> bool:
     """Whether a GPU of torch is surely not the one with a UUID of NVML; MIG instances are not told apart."""
     torch_uuid = getattr(torch.cuda.get_device_properties(gpu), "uuid", None)  # without `GPU-`; not of older torch
     return bool(uuid) and torch_uuid is not None and not uuid.startswith("MIG-") and str(torch_uuid) not in uuid
+
+
+def refuse_another_gpu(uuid: str) -> None:
+    """CannotRunError if torch computes on GPUs, and the one with a UUID of NVML is surely none of them."""
+    torch = gpu_in_use()
+    if torch is None:
+        return
+    gpus = gpus_of(torch, None, lambda gpu: torch.cuda.memory_allocated(gpu) > 0)
+    if gpus and all(is_another(torch, gpu, uuid) for gpu in gpus):
+        names = ", ".join(f"cuda:{gpu}" for gpu in gpus)
+        hint = "name the one that trains, as nvidia-gpu:1, or set CUDA_VISIBLE_DEVICES before torch is loaded"
+        raise CannotRunError(f"the training runs on {names}, and the GPU to be set is {uuid}", hint)
 
 
 class KernelClock:

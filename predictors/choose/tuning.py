@@ -52,6 +52,7 @@ from harness.devices.registry import open_device
 from harness.devices.simulated import SimulatedDevice
 from harness.measure.contention import report_others
 from harness.measure.holding import held
+from harness.measure.kernel_clock import refuse_another_gpu
 from harness.measure.run import check
 from predictors.choose.budget import Budget, goals_of
 from predictors.choose.device_profiler import power_sampler, workers_of, workload_name
@@ -354,6 +355,7 @@ def tuning(
     options: Dict[str, Any] = {"search": search, "silence_s": silence_s, "report": report}
 
     def apply(mode: PowerMode) -> None:
+        refuse_another_gpu(getattr(opened, "gpu_uuid", ""))
         with workers_follow():
             opened.apply(mode)
 

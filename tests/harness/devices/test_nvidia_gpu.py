@@ -643,3 +643,18 @@ def test_a_loop_of_the_users_own_on_another_gpu_is_flagged_and_its_power_is_not_
     assert RTX_3090["uuid"] in flag
     assert len(said) == 1
     assert not set(kinds(flags)).isdisjoint(POWER_IS_UNSURE)
+
+
+@pytest.mark.parametrize("trains_on", [RTX_3090, A5000], ids=["the-tuned-one", "another"])
+def test_tuning_of_another_gpu_than_the_one_that_trains_is_refused_at_the_first_mode(driver, monkeypatch, trains_on):
+    monkeypatch.setenv("PYTHONPATH", str(FAKE))  # of the sampler's process
+    monkeypatch.setitem(sys.modules, "torch", StandInTorch(trains_on["uuid"]))
+    refuses = trains_on == A5000
+    said = pytest.raises(CannotRunError, match=rf"runs on cuda:0, and the GPU to be set is {RTX_3090['uuid']}")
+    tuning = jetwatt.tuning("nvidia-gpu", power_w=300, report=lambda line: None)
+    with said if refuses else contextlib.nullcontext(), tuning as tuner:
+        ended_s = time.monotonic() + 30
+        while not driver.log and time.monotonic() < ended_s:
+            time.sleep(0.01)
+            tuner.step()
+    assert bool(driver.log) is not refuses  # clocks were set
