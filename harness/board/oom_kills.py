@@ -22,9 +22,12 @@ class OomKills:
         self._before = self._counts()
 
     def _counts(self) -> Dict[str, int]:
-        """By file: of this process's own control group, where its children are too, or else of the whole machine."""
+        """By file: of this process's control group and those above it, or else of the whole machine.
+
+        Children are in its own, or beside it while their reads are limited: version 2 counts them in those above too.
+        """
         try:
-            groups = [group for hierarchy in own_groups(self._root, "memory") for group in hierarchy[:1]]
+            groups = [group for hierarchy in own_groups(self._root, "memory") for group in hierarchy]
         except (OSError, ValueError, ControlError):  # what cannot be read is no evidence
             groups = []
         files = [os.path.join(group, name) for group in groups for name in _OF_GROUP]

@@ -46,7 +46,7 @@ class MeterSamples(NamedTuple):
     """What a socket meter measured, and what was left out of its file."""
 
     series: Series  # milliwatt
-    dropped: Tuple[Tuple[float, str], ...] = ()  # for each: the time of the sample before it, and the reason
+    dropped: Tuple[Tuple[float, str], ...] = ()  # for each: about when it was, and the reason
 
     @property
     def missing(self) -> str:

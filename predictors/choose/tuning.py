@@ -327,7 +327,7 @@ def tuning(
 
     Raises:
         CannotRunError: the device has no power sensor, or no goal was given; while the block runs, the power meter
-            falls silent, or several modes in a row cannot be applied.
+            falls silent, torch trains on another GPU, or several modes in a row cannot be applied.
         ControlError: the device is in use, or the chosen mode could not be applied. However the block ends, the device
             is restored.
     """

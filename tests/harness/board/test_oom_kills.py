@@ -41,6 +41,15 @@ def test_kills_are_those_since_the_beginning(tree, files, counter):
     assert OomKills(tree.root).since() == 0
 
 
+def test_a_kill_in_a_group_beside_its_own_counts_in_the_one_above(tree):
+    """Children are there while their reads are limited."""
+    above = V2.replace("/job.service", "")
+    tree.write({**IN_V2, V2: text(V2, 0), above: text(V2, 3)})
+    kills = OomKills(tree.root)
+    tree.write({above: text(V2, 4)})
+    assert kills.since() == 1
+
+
 @pytest.mark.parametrize(("files", "counter"), WHERE)
 def test_the_machines_kills_do_not_count_where_the_group_has_its_own(tree, files, counter):
     tree.write({**files, counter: text(counter, 0), VMSTAT: text(VMSTAT, 0)})
