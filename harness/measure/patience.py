@@ -1,11 +1,18 @@
-"""How long a batch of a DataLoader may take: one that never comes ends its case, not the run."""
+"""How long a batch of a DataLoader may take: one that never comes ends its case, not the run.
+
+A GPU that never ends a step cannot be left: the thread that waits for it is in the driver, where no signal reaches it
+and whence the device cannot be restored. After as long a time it is said, with the way out.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import os
+import threading
 import time
 from pathlib import Path
 from types import FrameType
-from typing import Any, Iterator, Optional
+from typing import Any, Callable, Iterator, Optional
 
 from harness.core.alarm import interrupted_after
 from harness.core.errors import DataSetError, ProcessEndedError
@@ -19,19 +26,25 @@ CHECK_S = 5.0  # after so long torch looks for workers that have ended
 AGAIN_S = 1.0  # after so long a data set that catches its interruption is interrupted again
 
 
+def bound_s(slowest_s: Optional[float], limit_s: Optional[float]) -> float:
+    """How long to wait for what took `slowest_s` at most so far, None at first, in a case with a time limit or none."""
+    most_s = FIRST_BATCH_S if slowest_s is None else TIMES_SLOWEST * slowest_s
+    if limit_s is not None:
+        most_s = min(most_s, limit_s)
+    return max(most_s, LEAST_BOUND_S)
+
+
 class Patience:
     """How long a batch of a DataLoader may take; `limit_s` is the case's time limit."""
 
     def __init__(self) -> None:
         self.limit_s: Optional[float] = None
+        self.report: Callable[[str], None] = lambda line: None
         self._slowest_s: Optional[float] = None
 
     @property
     def bound_s(self) -> float:
-        bound_s = FIRST_BATCH_S if self._slowest_s is None else TIMES_SLOWEST * self._slowest_s
-        if self.limit_s is not None:
-            bound_s = min(bound_s, self.limit_s)
-        return max(bound_s, LEAST_BOUND_S)
+        return bound_s(self._slowest_s, self.limit_s)
 
     def batches(self, loader: Any) -> Iterator[Any]:
         """The batches of a DataLoader.
@@ -74,3 +87,39 @@ class Patience:
 
         with interrupted_after(bound_s, refuse, AGAIN_S):
             return next(batches)
+
+
+class GpuWatch:
+    """Says that a step of a GPU does not end, once for each: another thread looks, and costs the steps nothing."""
+
+    def __init__(self, patience: Patience) -> None:
+        self._patience = patience
+        self._slowest_s: Optional[float] = None
+        self._began_s: Optional[float] = None  # of the step that runs
+        self._has_ended = threading.Event()
+        self._thread = threading.Thread(target=self._look, name="jetwatt-gpu-watch", daemon=True)
+
+    @contextlib.contextmanager
+    def step(self) -> Iterator[None]:
+        """A step in the block, by the thread that waits for the GPU."""
+        if not self._thread.ident:
+            self._thread.start()  # here, because the workers have been forked by now
+        began_s = self._began_s = time.monotonic()
+        yield
+        self._began_s = None
+        self._slowest_s = max(self._slowest_s or 0.0, time.monotonic() - began_s)
+
+    def close(self) -> None:
+        self._has_ended.set()
+        if self._thread.ident:
+            self._thread.join(LEAST_BOUND_S)  # no thread where the next epoch forks its workers
+
+    def _look(self) -> None:
+        said_s: Optional[float] = None  # the start of the step that was named last
+        while not self._has_ended.wait(min(CHECK_S, LEAST_BOUND_S / 2)):
+            began_s, most_s = self._began_s, bound_s(self._slowest_s, self._patience.limit_s)
+            if began_s is None or began_s == said_s or time.monotonic() - began_s < most_s:
+                continue
+            said_s = began_s
+            way_out = f"if it hangs: kill -9 {os.getpid()}, then jetwatt restore"
+            self._patience.report(f"    the GPU has not ended a minibatch within {most_s:.0f} s; {way_out}")

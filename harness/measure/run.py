@@ -358,6 +358,7 @@ def _measure(
             refuse_heat(recorder.sampler, instruments.limits_c)
             if allotment is not None:
                 conditions["time_share_s"] = round(allotment.begin(data.samples // case.batch_size), 1)
+            trainer.patience.report = report
             limits_s = [settings.limit_s, conditions.get("time_share_s")]
             trainer.patience.limit_s = min((limit_s for limit_s in limits_s if limit_s is not None), default=None)
             if settings.epochs is not None:

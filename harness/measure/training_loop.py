@@ -337,20 +337,25 @@ def time_minibatches(
 
     The caller's work in between counts as overhead of the next minibatch, except with `since_asked`.
     """
-    timer = StepTimer(trainer.device)
+    timer, watch = StepTimer(trainer.device), patience.GpuWatch(trainer.patience)
+    step_watched = watch.step if trainer.device.type == "cuda" else contextlib.nullcontext
     asked = end = time.monotonic()
     batches = trainer.patience.batches(loader)  # starts the workers, which the stall of the first minibatch includes
-    while True:
-        start = asked if since_asked else end
-        batch = next(batches, None)
-        fetched = time.monotonic()
-        if batch is None:
-            return
-        batch = trainer.to_accelerator(batch)
-        compute_ms = timer.time_ms(lambda: trainer.step(batch))  # noqa: B023 (called at once)
-        end = time.monotonic()
-        yield Timing(start, s_to_ms(fetched - asked), compute_ms, s_to_ms(end - start))
-        asked = time.monotonic()
+    try:
+        while True:
+            start = asked if since_asked else end
+            batch = next(batches, None)
+            fetched = time.monotonic()
+            if batch is None:
+                return
+            with step_watched():
+                batch = trainer.to_accelerator(batch)
+                compute_ms = timer.time_ms(lambda: trainer.step(batch))  # noqa: B023 (called at once)
+            end = time.monotonic()
+            yield Timing(start, s_to_ms(fetched - asked), compute_ms, s_to_ms(end - start))
+            asked = time.monotonic()
+    finally:
+        watch.close()
 
 
 def profile_minibatches(

@@ -7,8 +7,10 @@ import os
 import signal
 import statistics
 import sys
+import threading
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -118,6 +120,39 @@ def test_a_data_set_that_never_answers_ends_the_case_without_workers_too(way, mo
     with pytest.raises(DataSetError, match=rf"no batch within 0 s; .*{Path(__file__).name}:{waits_at}"):
         read_all(built)
     assert signal.getsignal(signal.SIGALRM) is handler
+
+
+class HungGpu:
+    """In place of CUDA's events: the third step ends a while after it is said that it does not."""
+
+    def __init__(self, said):
+        self.steps, self.said = 0, said
+
+    def time_ms(self, step):
+        step()
+        self.steps += 1
+        ended_s = time.monotonic() + 30
+        while self.steps == 3 and not self.said and time.monotonic() < ended_s:
+            time.sleep(0.01)
+        if self.steps == 3:
+            time.sleep(1.5 * patience.LEAST_BOUND_S)
+        return 1.0
+
+
+def test_a_gpu_that_hangs_is_said_once_with_the_way_out(monkeypatch):
+    monkeypatch.setattr(patience, "LEAST_BOUND_S", 1.0)
+    said = []
+    monkeypatch.setattr(training_loop, "StepTimer", lambda device: HungGpu(said))
+    built = trainer()
+    built.device = SimpleNamespace(type="cuda")
+    built.to_accelerator = lambda batch: batch
+    built.patience.report = said.append
+    before = threading.active_count()
+    assert len(list(time_minibatches(built, built.loader(epoch=0)))) == 6
+    (line,) = said
+    assert "the GPU has not ended a minibatch within 1 s" in line
+    assert f"kill -9 {os.getpid()}, then jetwatt restore" in line
+    assert threading.active_count() == before
 
 
 def test_an_alarm_of_the_caller_goes_on():

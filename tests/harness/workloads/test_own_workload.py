@@ -76,14 +76,16 @@ def run_own(module):
     from harness.devices.registry import open_device
     from harness.measure.run import check, run
 
-    def run_(lines="", name="WORKLOAD", workers=0, batch_size=4, device="host", task="training", **settings):
+    def run_(
+        lines="", name="WORKLOAD", workers=0, batch_size=4, device="host", task="training", report=None, **settings
+    ):
         opened = open_device(device, Configuration())
         workload = get_workload(f"{module(lines)}:{name}").name
         settings = CaseSettings(**{"minibatches": 2, "interval_s": 0.2, **settings})
         case = Case(device, workload, mode_on(device), workers, "ssd", batch_size, settings, task)
         with opened.session():
             check(case, opened)
-            return run(case, opened)
+            return run(case, opened, report or (lambda line: None))
 
     return run_
 
@@ -446,6 +448,20 @@ def write_pictures(folder):
         for number in range(3):
             image.new("RGB", (40, 30), (90 * number, 0, 0)).save(folder / label / f"{number}.jpg")
     return folder
+
+
+@training
+def test_what_the_watch_of_a_gpu_says_is_shown_while_the_case_runs(run_own, monkeypatch):
+    patience, shown = importlib.import_module("harness.measure.patience"), []
+
+    class Hasty(patience.GpuWatch):
+        def __init__(self, waits):
+            super().__init__(waits)
+            waits.report("the GPU has not ended a minibatch")
+
+    monkeypatch.setattr(patience, "GpuWatch", Hasty)
+    run_own(report=shown.append)
+    assert "the GPU has not ended a minibatch" in shown
 
 
 @pytest.mark.parametrize("is_elsewhere", [False, True])
