@@ -82,7 +82,8 @@ def driver(tmp_path, monkeypatch):
     monkeypatch.setenv("JETWATT_LOCK_DIR", str(tmp_path))
     monkeypatch.syspath_prepend(str(FAKE))
     monkeypatch.delitem(sys.modules, "pynvml", raising=False)
-    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")  # so that what a test leaves there is removed
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES")
     monkeypatch.setattr(privileges, "needed", lambda root: False)  # the tests act as root would
     nvml.find_gpus.cache_clear()
     yield Driver(tmp_path / "nvml.json")
