@@ -32,6 +32,10 @@ UNLIKELY = 0.01  # if no mode has a greater probability of keeping the limits, t
 # fitted to it leads closer to the goal than two more arbitrary modes.
 INITIAL = 3
 
+# Profiles from which on a search tries a setting that none of them varied. With fewer in all, the most promising mode
+# is worth more: tried at the fifth of 8, YOLOv8n on Orin AGX comes out 1.4 % behind the best mode, else 0.0.
+VARIED_BY = 7
+
 DRAWS = 32  # from the posterior, to average an expected gain over
 MEASURED_LOG_SD = 0.005  # the typical difference between two profiles of a mode
 ANY_POWER_MW = 10_000.0  # training value if no power was measured; predicted power is ignored then
@@ -96,7 +100,12 @@ def design_for(seed: int, all_sizes: bool = False) -> Designer:
 
 
 class ClosedLoop(Strategy):
-    """Profiles the mode that a predictor expects to be best within the limits, and returns the best measured one."""
+    """Profiles the mode that a predictor expects to be best within the limits, and returns the best measured one.
+
+    A predictor knows next to nothing of a setting that had one value in all profiles, such as the memory clock, and may
+    never find a mode with another value promising. So from half of the profiles on (`VARIED_BY` at least), and before
+    the search ends early, the next one is the most promising of the modes that vary such settings.
+    """
 
     def __init__(
         self,
@@ -152,14 +161,33 @@ class ClosedLoop(Strategy):
         while len(chosen) < min(self.batch, history.left):
             posterior = learn(self._predictor(), believed, draws=DRAWS)
             gains = expected_gains(posterior, believed, goals)
-            best = int(np.argmax(gains))
-            if gains[best] <= (0.0 if chosen else self.least_gain):
+            is_worth_it = gains.max() > (0.0 if chosen else self.least_gain)
+            is_late = len(believed.taken) >= max(VARIED_BY, believed.limit // 2)
+            if not is_worth_it or (is_late and believed.left > 1):
+                of_varying = np.where(varies_most(believed), gains, 0.0)
+                if of_varying.max() > 0:
+                    gains, is_worth_it = of_varying, True
+            if not is_worth_it:
                 break
+            best = int(np.argmax(gains))
             chosen.append(best)
             logs = posterior.log_time[..., best].mean(), posterior.log_power[..., best].mean()
             time_ms, power_mw = np.exp(logs).tolist()
             believed.taken[best] = MeasuredMode(time_ms, power_mw, seconds=0.0)
         return chosen
+
+
+def varies_most(history: History) -> np.ndarray:
+    """Which untried candidates change most of the settings that have one value in all profiles, bool of shape (n,).
+
+    None if each setting that has several values was varied.
+    """
+    table = history.profiler.candidates.table
+    profiled = table[history.places]
+    is_unvaried = (profiled == profiled[0]).all(axis=0)
+    changes = (table[:, is_unvaried] != profiled[0, is_unvaried]).sum(axis=1)
+    most = changes[history.untried].max(initial=0)
+    return history.untried & (changes == most) & (changes > 0)
 
 
 def from_high_to_low(history: History, places: Sequence[int]) -> List[int]:

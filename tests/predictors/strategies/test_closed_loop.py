@@ -15,7 +15,9 @@ from predictors.contest.judged_choices import judge, optimum, summarise, sweep
 from predictors.forecast import Forecast
 from predictors.goals import Goal, budget_goals, power_budget
 from predictors.settings import Settings
+from predictors.strategies import closed_loop as module
 from predictors.strategies.closed_loop import (
+    VARIED_BY,
     ClosedLoop,
     OneShot,
     design_for,
@@ -72,6 +74,26 @@ def test_it_stops_where_nothing_better_is_likely():
     choice = closed_loop(least_gain=0.05).choose(History(TableProfiler(TABLE), 100), power_budget(25_000.0))
     assert choice.spent.profiles < 40
     assert choice.reason.endswith(" profiled modes; no other promises a gain of 5 %")
+
+
+@pytest.mark.parametrize(
+    ("profiles", "least_gain", "first_other"),
+    [(2 * VARIED_BY, 0.0, VARIED_BY), (VARIED_BY + 1, 0.0, None), (2 * VARIED_BY, 2.0, 1)],
+    ids=["with-profiles-to-spare", "with-few-profiles", "before-it-ends-early"],
+)
+def test_a_memory_clock_that_looks_unpromising_is_tried(monkeypatch, profiles, least_gain, first_other):
+    def gains_of_one_clock(posterior, history, goals):
+        memory_khz = history.profiler.candidates.modes[:, 3]
+        gains = expected_gains(posterior, history, goals)
+        return np.where(memory_khz == memory_khz[history.places[0]], gains, gains * 1e-6)
+
+    monkeypatch.setattr(module, "expected_gains", gains_of_one_clock)
+    history = History(TableProfiler(TABLE), profiles)
+    closed_loop(least_gain=least_gain).choose(history, power_budget(25_000.0))
+    memory_khz = TABLE.modes[history.places, 3]
+    others = np.flatnonzero(memory_khz != memory_khz[0]).tolist()
+    assert (others[0] if others else None) == first_other
+    assert (len(memory_khz) < profiles) == (least_gain > 0)
 
 
 def test_one_set_of_profiles_serves_a_whole_sweep():
