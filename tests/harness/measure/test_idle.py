@@ -108,7 +108,7 @@ def test_an_idle_state_has_the_memory_of_the_process_that_waits(tmp_path, monkey
 def test_without_a_sensor_of_power_there_is_nothing_to_wait_for(tmp_path):
     (tmp_path / "proc").symlink_to("/proc")
     device = HostDevice(Configuration(), tmp_path)
-    first, *_ = states()
+    first, *_ = states(dataclasses.replace(CASE, power_mode=named_mode(device, "maxn")))
     with device.session(), pytest.raises(CannotRunError, match=r"no power sensor.*--socket-meter STATE=FILE\.csv"):
         run(first, device)
 
