@@ -20,7 +20,7 @@ from harness.core.errors import InvalidValueError, StoreError
 from harness.core.metrics import unit_time_ms
 from harness.core.mode_orders import SAFE, order_passes
 from harness.core.mode_texts import MAXN
-from harness.core.power_modes import NamedMode, PowerMode
+from harness.core.power_modes import MOST_FAILURES, NamedMode, PowerMode
 from harness.core.profiles import Profile
 from harness.core.terminal import Countdown, counted, format_table
 from harness.core.units import bytes_to_mib, mw_to_w, mwh_to_j
@@ -37,9 +37,6 @@ from harness.workloads.command import Command
 
 if TYPE_CHECKING:
     from harness.judge.compare import TwoSides
-
-
-HOPELESS_MODES = 3  # if a command fails in each of the first so many, it is not for the power mode
 
 
 class _Figure(NamedTuple):
@@ -258,7 +255,7 @@ def run_command(
                         profiles.append(profile)
                 except CommandFailedError as error:
                     failed.append(FailedCommandMode(case.power_mode, error.exit_code, error.what))
-                    if len(cases) == 1 or (not done and len(failed) == HOPELESS_MODES):
+                    if len(cases) == 1 or (not done and len(failed) == MOST_FAILURES):
                         raise
                     report(f"{case.power_mode.name}: {error.what}")
                 else:

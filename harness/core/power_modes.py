@@ -14,6 +14,9 @@ from typing import FrozenSet, Iterable, Iterator, List, NamedTuple, Optional, Se
 from harness.core.errors import InvalidValueError
 from harness.core.units import khz_to_mhz, mhz_to_khz, mw_to_w
 
+MOST_FAILURES = 3
+"""If this many modes fail one after the other, the modes are not the cause."""
+
 UNKNOWN_KHZ = 0  # a clock that the device does not have or does not report; `x` in a mode's name
 
 _CLOCK = r"\d+(?:\.\d+)?|x"

@@ -7,11 +7,12 @@ of its output show them. A command that fails has no profile.
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 import math
 import re
 import shlex
-from typing import Any, Callable, List, Mapping, Optional, Tuple
+from typing import Any, Callable, Deque, List, Mapping, Optional, Sequence, Tuple
 
 from harness.board.control_groups import GroupMemory
 from harness.board.memory import PROCESSES
@@ -30,14 +31,22 @@ from harness.workloads.command_secrets import without_secrets
 BUFFERED_SHARE = 0.1  # of the lines; a reader that had no core may find two at once, now and then
 _THOUSANDS = re.compile(r"[1-9]\d{0,2}(?:,\d{3})+(?:\.\d*)?")
 OTHERS_ON_CPU = "cpu_other_cores"
+KEPT_LINES = 8  # of a command's output, for the message of a search that it ends by failing
+KEPT_CHARACTERS = 200  # of each of them
 
 
 class CommandFailedError(HarnessError):
-    """A command that did not end well; there is no profile of it. `exit_code` is its own, as a shell has it."""
+    """A command that did not end well; there is no profile of it.
 
-    def __init__(self, what: str, hint: str, exit_code: int) -> None:
+    Attributes:
+        exit_code: its own, as a shell has it.
+        last_lines: of its output, if they were kept.
+    """
+
+    def __init__(self, what: str, hint: str, exit_code: int, last_lines: Sequence[str] = ()) -> None:
         super().__init__(what, hint)
         self.exit_code = exit_code
+        self.last_lines = tuple(last_lines)
 
 
 class ShownMinibatches:
@@ -112,8 +121,17 @@ def _positive(text: str, to_ms: Callable[[float], float], is_whole: bool) -> Opt
     return float(to_ms(value)) if value > 0 and math.isfinite(value) else None
 
 
-def measure_command(case: Case, command: Command, conditions: Mapping[str, Any], instruments: Instruments) -> Profile:
+def measure_command(
+    case: Case,
+    command: Command,
+    conditions: Mapping[str, Any],
+    instruments: Instruments,
+    keeps_lines: bool = False,
+) -> Profile:
     """Run a command under telemetry from its start to its end; the power mode is set, and stays.
+
+    With `keeps_lines`, the error of a command that fails has the last lines of its output, which then passes through
+    this process, as it does for a pattern of minibatches.
 
     Raises:
         CommandFailedError: it ended with an exit code that is not 0.
@@ -121,7 +139,15 @@ def measure_command(case: Case, command: Command, conditions: Mapping[str, Any],
         OverheatedError, UnwatchedError: as for a case; the command is ended.
     """
     shown = None if command.minibatch_pattern is None else ShownMinibatches(command.minibatch_pattern)
-    with CommandProcess(command.words, None if shown is None else shown.take) as process:
+    last_lines: Deque[str] = collections.deque(maxlen=KEPT_LINES)
+
+    def take_line(line: str, came_s: float) -> None:
+        last_lines.append(line[:KEPT_CHARACTERS])
+        if shown is not None:
+            shown.take(line, came_s)
+
+    takes_lines = keeps_lines or shown is not None
+    with CommandProcess(command.words, take_line if takes_lines else None) as process:
         memory = PeakMemory(None, instruments.root)
         with Recorder(_of_process(instruments, process.pid), case.settings.interval_s, memory) as recorder:
             recorder.sampler.first_of(OTHERS_ON_CPU)  # rates have no value at their first reading
@@ -133,7 +159,7 @@ def measure_command(case: Case, command: Command, conditions: Mapping[str, Any],
 
             refuse_heat(recorder.sampler, instruments.limits_c)
             end = process.run(on_tick)
-    refuse_failed(end, command)
+    refuse_failed(end, command, last_lines)
     telemetry = recorder.telemetry
     minibatches = [] if shown is None else shown.minibatches(telemetry)
     own = {
@@ -167,7 +193,7 @@ def _of_process(instruments: Instruments, pid: int) -> Instruments:
     return dataclasses.replace(instruments, sources=sources)
 
 
-def refuse_failed(end: CommandEnd, command: Command) -> None:
+def refuse_failed(end: CommandEnd, command: Command, last_lines: Sequence[str] = ()) -> None:
     """Raise what a command's end means unless it ended well; no secret of its words is told."""
     name = shlex.join(without_secrets(command.words))
     if end.interrupted_by:
@@ -175,6 +201,5 @@ def refuse_failed(end: CommandEnd, command: Command) -> None:
     if end.exit_code:
         lasted_s = end.end_s - end.start_s
         what = f"{name} ended with exit code {end.exit_code} after {lasted_s:.1f} s"
-        raise CommandFailedError(
-            what, "nothing is stored of a command that fails; mend it, and run again", end.exit_code
-        )
+        hint = "nothing is stored of a command that fails; mend it, and run again"
+        raise CommandFailedError(what, hint, end.exit_code, last_lines)

@@ -42,12 +42,15 @@ def command_case(
 
 
 class CommandDevice:
-    """A device that the caller holds, whose cases are those of a command."""
+    """A device that the caller holds, whose cases are those of a command.
 
-    def __init__(self, device: Device, command: Command) -> None:
+    With `keeps_lines`, the error of a command that fails has the last lines of its output.
+    """
+
+    def __init__(self, device: Device, command: Command, keeps_lines: bool = False) -> None:
         if device.provenance == "replayed":
             raise CannotRunError(f"{device.name} replays a corpus, and runs no command", "--device host, or a board")
-        self.device, self.command = device, command
+        self.device, self.command, self.keeps_lines = device, command, keeps_lines
         self.name, self.board_instance = device.name, device.board_instance
         self.provenance, self.clocks_only_fall = device.provenance, device.clocks_only_fall
         if is_real(device):
@@ -105,7 +108,7 @@ class CommandDevice:
         in_effect, instruments = Instruments.of_case(case, machine, Path.cwd())
         described = {**own, **in_effect, **own_threshold(machine)}
         with visible_to_programs(machine.gpu_uuid):
-            profile = measure_command(case, self.command, described, instruments)
+            profile = measure_command(case, self.command, described, instruments, self.keeps_lines)
         return attribute(profile, machine)
 
     def _rehearsed(self, case: Case) -> Case:

@@ -3,7 +3,8 @@
 The only module through which a strategy reaches a device: a board, a simulated board or a replayed corpus. A mode that
 cannot be profiled is reported as failed and the search continues; an error that concerns all modes ends it:
 
-    one mode        it was not applied (ControlError), it cannot run (CannotRunError), it is too hot for the board
+    one mode        it was not applied (ControlError), it cannot run (CannotRunError), it is too hot for the board,
+                    the command that is profiled fails (CommandFailedError)
     all modes       a file may not be written, clocks that only fall (on boards with that limitation, if none has risen
                     yet), no power, two modes in a row too hot, temperatures that are lost twice, the results file
 """
@@ -52,6 +53,7 @@ from harness.core.metrics import POWER_CHANNEL, unit_time_ms
 from harness.core.power_modes import NamedMode, PowerMode
 from harness.core.profiles import Profile
 from harness.core.units import mib_to_bytes, ms_to_s, mw_to_w
+from harness.measure.command import CommandFailedError
 from harness.measure.run import check, conditions, least_memory, run
 from harness.simulation.parameters import SIMULATED_WORKLOADS, load_workload_parameters
 from harness.store.conditions import CHOSEN_BY, comparable_conditions, is_disqualified, key, with_job
@@ -187,10 +189,13 @@ class DeviceProfiler:
             return self.taken[index]
         start_s = time.monotonic()
         others: Tuple[int, ...] = ()
+        last_lines: Optional[Tuple[str, ...]] = None
         try:
             self.taken[index] = self._measure(index)
             self._was_hot = False
             return self.taken[index]
+        except CommandFailedError as error:
+            reason, last_lines = error.what, error.last_lines
         except (CannotRunError, ControlError, OverheatedError) as error:
             if self._concerns_every_mode(error, index):
                 raise
@@ -207,7 +212,7 @@ class DeviceProfiler:
                 size = int(self.candidates.batch_size[index])  # memory use does not depend on clocks
                 others = tuple(int(place) for place in np.flatnonzero(self._rows[:, 4] >= size) if place != index)
                 reason = f"{error.what}; batch sizes of {size} and more are excluded"
-        self.taken[index] = FailedMode(reason, time.monotonic() - start_s, others)
+        self.taken[index] = FailedMode(reason, time.monotonic() - start_s, others, last_lines)
         return self.taken[index]
 
     def _concerns_every_mode(self, error: HarnessError, index: int) -> bool:

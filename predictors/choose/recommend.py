@@ -183,7 +183,7 @@ def _recommend_for_command(
     from harness.store.results import ResultsStore
     from predictors.choose.device_profiler import power_sampler
 
-    opened = CommandDevice(device, command)
+    opened = CommandDevice(device, command, keeps_lines=True)
     if is_real(device):
         with power_sampler(device, 1.0, device.root):
             pass  # refuse a device without power before the first run

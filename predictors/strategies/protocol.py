@@ -12,15 +12,12 @@ from typing import Callable, Dict, Iterator, List, NamedTuple, Optional, Protoco
 import numpy as np
 
 from harness.core.errors import CannotRunError, InvalidValueError
-from harness.core.power_modes import PowerMode
+from harness.core.power_modes import MOST_FAILURES, PowerMode
 from harness.core.units import mw_to_w
 from predictors.goals import Goal
 from predictors.profiles import Profiles
 from predictors.sampling import profiling_seconds
 from predictors.settings import Settings
-
-MOST_FAILURES = 3
-"""A search ends if this many candidates in a row cannot be profiled, as then the candidates are not the cause."""
 
 
 class MeasuredMode(NamedTuple):
@@ -37,6 +34,7 @@ class FailedMode(NamedTuple):
     reason: str  # a sentence for the user
     seconds: float  # that the attempt took
     rules_out: Tuple[int, ...] = ()  # candidates that would fail for the same reason and must not be tried
+    last_lines: Optional[Tuple[str, ...]] = None  # of the output of the command that failed; None: it was no command
 
 
 class Profiler(Protocol):
@@ -107,7 +105,7 @@ class History:
         self.taken: Dict[int, MeasuredMode] = {}  # by candidate, in the order of profiling
         self.failed: Dict[int, str] = {}  # the reasons of failures, likewise
         self.usable = np.ones(len(profiler.candidates.modes), dtype=bool)  # whether each may be profiled and chosen
-        self._failed_in_a_row = 0
+        self._failed_in_a_row: Dict[int, FailedMode] = {}
         self._held_back = 0
         self._seconds = 0.0
         self._report = report
@@ -117,7 +115,8 @@ class History:
 
         Raises:
             InvalidValueError: no profile is left.
-            CannotRunError: `MOST_FAILURES` candidates in a row failed, or all candidates did.
+            CannotRunError: `MOST_FAILURES` candidates in a row failed, of a command without any that did not, or all
+                candidates did.
         """
         if index in self.taken:
             return self.taken[index]
@@ -132,19 +131,34 @@ class History:
             self.failed[index] = outcome.reason
             self.usable[[index, *outcome.rules_out]] = False
             self.usable[self.places] = True  # profiled candidates do run
-            self._failed_in_a_row += 1
+            self._failed_in_a_row[index] = outcome
             self._report_profile(index, f" cannot be profiled: {outcome.reason}")
-            if self._failed_in_a_row >= MOST_FAILURES or (self.left <= 0 and not self.taken):
-                tried = ", ".join(
-                    self.profiler.candidates.name(place) for place in list(self.failed)[-self._failed_in_a_row :]
-                )
-                raise CannotRunError(f"none of the last modes could be profiled: {tried}; the last: {outcome.reason}")
+            self._refuse_hopeless()
             return None
         self.taken[index] = outcome
-        self._failed_in_a_row = 0
+        self._failed_in_a_row.clear()
         power = "no power" if np.isnan(outcome.power_mw) else f"{mw_to_w(outcome.power_mw):.1f} W"
         self._report_profile(index, f": {outcome.time_ms:.1f} ms, {power}")
         return outcome
+
+    def _refuse_hopeless(self) -> None:
+        """End the search if the candidates that failed in a row show that others would fail too."""
+        failures = list(self._failed_in_a_row.values())
+        is_command = all(failure.last_lines is not None for failure in failures)
+        # A command may fail in a whole region of modes, of which neighbours are tried in a row, and run in others.
+        are_many = len(failures) >= MOST_FAILURES and not (is_command and self.taken)
+        are_all = not self.taken and self.left <= 0
+        if not are_many and not are_all:
+            return
+        names = ", ".join(map(self.profiler.candidates.name, self._failed_in_a_row))
+        if not is_command:
+            raise CannotRunError(f"none of the last modes could be profiled: {names}; the last: {failures[-1].reason}")
+        first = failures[0]
+        lines = "".join(f"\n    {line}" for line in first.last_lines or ())
+        raise CannotRunError(
+            f"the command failed in each mode that was tried: {names}; in the first, {first.reason}",
+            f"the last lines of its output:{lines}" if lines else "it wrote nothing",
+        )
 
     def profile_all(self, indices: Sequence[int]) -> None:
         """Profile candidates; a profiler with several boards receives all of them first."""

@@ -17,15 +17,15 @@ from harness.__main__ import main
 from harness.command_runs import ModeRuns, compare_command, run_command, write_command_table
 from harness.core import metrics
 from harness.core.configuration import Configuration
-from harness.core.errors import InvalidValueError, StoreError
+from harness.core.errors import CannotRunError, InvalidValueError, StoreError
 from harness.devices.host import HostDevice
 from harness.measure import flags
-from harness.measure.command import CommandFailedError
-from harness.measure.command_device import CommandDevice
+from harness.measure.command import KEPT_LINES, CommandFailedError
 from harness.store import frames
 from harness.store.results import ResultsStore
 from harness.workloads.command import Command
 from tests.harness.counting_rapl import POWER_W
+from tests.harness.failing_command import failing_in
 
 PYTHON = [sys.executable, "-I", "-S", "-c"]
 NAP = "import time; time.sleep({})"
@@ -86,20 +86,6 @@ def test_a_sweep_goes_on_where_it_ended_and_its_table_is_one_that_fit_takes(mach
 SWEPT = ["12c-2201.6-1300.5-3199", "8c-1497.6-930.75-2133", "4c-1190.4-612-2133", "4c-729.6-306-2133"]
 
 
-def failing_in(monkeypatch, names):
-    """Let a rehearsed command fail in some power modes; returns those in which it was run."""
-    profile, tried = CommandDevice.profile, []
-
-    def may_fail(device, case):
-        tried.append(case.power_mode.name)
-        if case.power_mode.name in names:
-            raise CommandFailedError("no-such-program ended with exit code 7", "mend it", 7)
-        return profile(device, case)
-
-    monkeypatch.setattr(CommandDevice, "profile", may_fail)
-    return tried
-
-
 def sweep(**options):
     Path("modes.txt").write_text("\n".join(SWEPT))
     command = Command(["no-such-program"], name="mine", rehearse_as="lenet-mnist")
@@ -109,7 +95,7 @@ def sweep(**options):
 
 def test_a_sweep_goes_on_after_a_mode_in_which_the_command_fails_and_tries_it_again_when_resumed(monkeypatch):
     lines = []
-    tried = failing_in(monkeypatch, SWEPT[:2])
+    tried = failing_in(monkeypatch, SWEPT[:2].__contains__)
     runs = sweep(report=lines.append)
     assert tried == SWEPT
     assert [each.power_mode.name for each in runs.modes] == SWEPT[2:]
@@ -127,7 +113,7 @@ def test_a_sweep_goes_on_after_a_mode_in_which_the_command_fails_and_tries_it_ag
 
 
 def test_a_command_that_fails_in_every_one_of_its_first_modes_ends_the_sweep_and_its_only_one_does(monkeypatch):
-    tried = failing_in(monkeypatch, SWEPT)
+    tried = failing_in(monkeypatch, SWEPT.__contains__)
     with pytest.raises(CommandFailedError):
         sweep()
     assert tried == SWEPT[:3]
@@ -136,7 +122,7 @@ def test_a_command_that_fails_in_every_one_of_its_first_modes_ends_the_sweep_and
 
 
 def test_the_command_line_of_a_sweep_ends_with_the_exit_code_of_the_mode_that_failed(monkeypatch, capfd):
-    failing_in(monkeypatch, SWEPT[1:2])
+    failing_in(monkeypatch, SWEPT[1:2].__contains__)
     Path("modes.txt").write_text("\n".join(SWEPT[:2]))
     options = ["--device", "sim:orin-agx", "--rehearse-as", "lenet-mnist", "--sweep", "modes.txt"]
     written = ["--results", "r.sqlite", "--table", "t.csv"]
@@ -261,6 +247,24 @@ def test_a_command_is_run_in_the_modes_of_a_machine_that_measures_power(machine_
     assert row.workload == "nap"
     assert row.wall_time_s >= 0.2
     assert answer.recommendations[0][0].mode.power_mw.value == pytest.approx(POWER_W * 1000, rel=0.05)
+
+
+FAILS = "import os, sys; [print(number, file=sys.stderr) for number in range(30)]; {}"
+
+
+@pytest.mark.parametrize(
+    ("ending", "exit_code"), [("sys.exit(3)", 3), ("os.kill(os.getpid(), 9)", 128 + 9)], ids=["exit", "killed"]
+)
+def test_the_error_of_a_command_that_fails_everywhere_has_the_last_lines_of_its_output(
+    machine_with_rapl, ending, exit_code
+):
+    pytest.importorskip("sklearn")
+    command = Command([*PYTHON, FAILS.format(ending)], name="mine")
+    search = jetwatt.Search(profiles=1, root=machine_with_rapl)
+    with pytest.raises(CannotRunError) as ended:
+        jetwatt.recommend("host", workload=command, power_w=99, search=search)
+    assert f"exit code {exit_code}" in ended.value.what
+    assert ended.value.hint.split("\n    ")[1:] == [str(number) for number in range(30 - KEPT_LINES, 30)]
 
 
 def test_the_command_line_hands_on_exit_codes_and_keeps_good_runs_only(machine_with_rapl, tmp_path, capfd):

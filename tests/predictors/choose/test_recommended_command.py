@@ -7,6 +7,7 @@ import sys
 import pytest
 
 from harness.core.errors import CannotRunError, HarnessError, InvalidValueError
+from harness.core.power_modes import MOST_FAILURES, NO_SETTINGS, parse_power_mode
 from harness.store.frames import profiles
 from harness.store.results import ResultsStore
 from harness.workloads.command import Command
@@ -15,6 +16,7 @@ from predictors.choose.recommend import recommend
 from predictors.choose.search import Search
 from predictors.choose.tuning import tuning
 from predictors.plans.concurrent import concurrent
+from tests.harness.failing_command import failing_in
 
 pytest.importorskip("sklearn")
 
@@ -35,6 +37,31 @@ def test_a_command_is_searched_for_as_a_workload_is(tmp_path):
     again = recommend("sim:orin-agx", workload=REHEARSED, power_w=25, search=Search(**{**vars(search), "resume": True}))
     assert again.power_mode == answer.power_mode
     assert "6 of them from the results file" in str(again)
+
+
+def fails_with_few_cores(name):
+    return parse_power_mode(name, NO_SETTINGS).cpu_cores < 9
+
+
+def test_a_search_goes_on_after_modes_in_which_the_command_fails_and_names_them(monkeypatch):
+    tried = failing_in(monkeypatch, fails_with_few_cores)
+    answer = recommend("sim:orin-agx", workload=REHEARSED, power_w=25, search=Search(profiles=10))
+    failures = [fails_with_few_cores(name) for name in tried]
+    assert "111" in "".join(str(int(failed)) for failed in failures)  # so many in a row end other searches
+    assert len(tried) == 10
+    assert not fails_with_few_cores(answer.power_mode.name)
+    assert str(answer).count("failed:      ") == sum(failures)
+    assert [each["mode"] for each in answer.plain()["failed"]] == [name for name in tried if fails_with_few_cores(name)]
+
+
+def test_a_command_that_fails_in_each_of_the_first_modes_ends_the_search_with_its_reason(monkeypatch):
+    tried = failing_in(monkeypatch, lambda name: True)
+    with pytest.raises(CannotRunError) as ended:
+        recommend("sim:orin-agx", workload=REHEARSED, power_w=25, search=Search(profiles=10))
+    assert len(tried) == MOST_FAILURES
+    assert all(name in ended.value.what for name in tried)
+    assert "exit code 7" in ended.value.what
+    assert "no memory left" in ended.value.hint
 
 
 @pytest.mark.parametrize(
