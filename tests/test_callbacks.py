@@ -25,6 +25,7 @@ torch = pytest.importorskip("torch")
 
 from jetwatt.callbacks import power_log  # noqa: E402 (loads torch's users)
 from jetwatt.callbacks.power_log import PowerLog, named  # noqa: E402
+from predictors.choose.search import Search  # noqa: E402
 
 pytestmark = [
     pytest.mark.training,
@@ -207,6 +208,18 @@ def test_a_training_that_ends_before_its_search_has_no_profile_and_says_so():
     assert stored() == []
 
 
+def test_a_short_training_gets_a_smaller_search():
+    lines = []
+    log = PowerLog(
+        "sim:orin-agx", power_budget_w=25, search=Search(profiles=2, minibatches=5), report=lines.append, **REHEARSAL
+    )
+    log.begin(16)
+    while log.is_searching:
+        log.step()
+    log.end()
+    assert [line.split(":")[0] for line in lines if line.startswith("profile ")] == ["profile 1 of 2", "profile 2 of 2"]
+
+
 def test_another_rank_does_not_search(monkeypatch):
     log = PowerLog("sim:orin-agx", power_budget_w=25, report=lambda line: None, **REHEARSAL)
     log.begin(16)
@@ -251,6 +264,8 @@ def test_a_results_file_that_cannot_be_written_is_refused_before_the_search(monk
 def test_a_budget_and_a_mode_are_refused_together_as_is_an_unknown_batch_size():
     with pytest.raises(InvalidValueError, match="power_budget_w="):
         PowerLog(workload="my-run", power_budget_w=20, power_mode="maxn")
+    with pytest.raises(InvalidValueError, match="power_budget_w="):
+        PowerLog(workload="my-run", search=Search(profiles=2))
     with pytest.raises(InvalidValueError, match="batch_size="):
         PowerLog(workload="my-run").begin(None)
 

@@ -15,6 +15,7 @@ from harness.measure.own_training import further_process
 from harness.store.results import ResultsStore
 from jetwatt.training_block import measuring
 from predictors.choose.job import Job
+from predictors.choose.search import USUAL_SEARCH, Search
 from predictors.choose.tuning import OnlineTuner, tuning
 
 FIGURES = ("step_time_s", "power_w", "energy_per_step_j")
@@ -33,6 +34,7 @@ class PowerLog:
         results: the results file; None stores nothing.
         power_budget_w: the most power in W; `tuning` searches for the fastest mode within it while training runs, and
             what is stored begins once the mode is found. None leaves the mode.
+        search: how many modes the search tries, and how many minibatches count in each; it takes as many steps as that.
         hold: whether to hold the device; with a power budget it is held in any case.
         power_mode: the mode to hold; None for `maxn`.
         batch_size: samples per step, where the library does not show it.
@@ -50,6 +52,7 @@ class PowerLog:
         workload: str,
         results: Union[str, Path, None] = None,
         power_budget_w: Optional[float] = None,
+        search: Search = USUAL_SEARCH,
         hold: bool = False,
         power_mode: Optional[str] = None,
         batch_size: Optional[int] = None,
@@ -58,8 +61,11 @@ class PowerLog:
     ) -> None:
         if power_budget_w is not None and (hold or power_mode is not None):
             raise InvalidValueError("power_budget_w= searches for a power mode", "leave out hold= and power_mode=")
+        if power_budget_w is None and search is not USUAL_SEARCH:
+            raise InvalidValueError("search= has no effect without a search", "give power_budget_w= with it")
         self.device, self.workload, self.results = device, workload, results
-        self.power_budget_w, self.hold, self.power_mode = power_budget_w, hold, power_mode
+        self.power_budget_w, self.search = power_budget_w, search
+        self.hold, self.power_mode = hold, power_mode
         self.batch_size, self.simulated_workload, self.report = batch_size, simulated_workload, report
         self.profile: Optional[Profile] = None  # after training
         self._loop: Optional[OwnLoop] = None
@@ -104,8 +110,8 @@ class PowerLog:
             ResultsStore(self.results).close()  # refused before the search, not after it
         simulated = self.simulated_workload or "resnet18-imagenet"
         job = Job(simulated, batch_size=samples)
-        search = tuning(self.device, power_w=self.power_budget_w, workload=job, report=self.report)
-        self._tuner = self._training.enter_context(search)
+        tuner = tuning(self.device, power_w=self.power_budget_w, workload=job, search=self.search, report=self.report)
+        self._tuner = self._training.enter_context(tuner)
         self._measure(results=None)
 
     def _measure(self, **options: Any) -> None:

@@ -28,6 +28,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import math
 import queue
 import threading
 import time
@@ -99,11 +100,12 @@ class OnlineReport(NamedTuple):
     lost_s: Optional[float]
     profiled: Tuple[Tuple[PowerMode, MeasuredMode], ...]  # the modes that were tried, with their figures
     failed: Tuple[Tuple[PowerMode, str], ...]  # the modes that could not be applied, and why
+    needed: str = ""  # how long a training must be for the search to end; empty if it did
 
     def describe(self) -> str:
-        """In two lines, for a log, and one for each failed mode."""
+        """In two lines, for a log, one for each failed mode, and one if the training was too short."""
         if self.choice is None or self.lost_s is None:
-            return f"no mode was profiled in {self.minibatches} minibatches"
+            return "\n".join([f"no mode was profiled in {self.minibatches} minibatches", *self._too_short()])
         verb = "settled on" if self.finished else "the search did not end; best so far"
         kept = "" if self.choice.feasible else " WHICH BREAKS THE LIMITS and is the nearest that was tried"
         cost = f"{self.lost_s:.1f} s longer than in that mode"
@@ -113,7 +115,11 @@ class OnlineReport(NamedTuple):
             f"{verb} {self.choice.power_mode.name}{kept}: {self.choice.reason}",
             f"search: {len(self.profiled)} modes, {self.minibatches} minibatches, {self.search_s:.1f} s, {cost}",
         ]
-        return "\n".join(lines + [f"failed: {mode.name}: {reason}" for mode, reason in self.failed])
+        lines += [f"failed: {mode.name}: {reason}" for mode, reason in self.failed]
+        return "\n".join([*lines, *self._too_short()])
+
+    def _too_short(self) -> List[str]:
+        return [f"too short: {self.needed}"] if self.needed else []
 
 
 @dataclasses.dataclass
@@ -157,7 +163,7 @@ class OnlineTuner:
         self._settling_s = settling_s
         self._silence_s = silence_s
         self._clock = clock
-        self._requests: queue.Queue[Any] = queue.Queue()
+        self._requests: queue.Queue[Optional[int]] = queue.Queue()  # modes to profile, then None: the search is over
         self._answers: queue.Queue[Any] = queue.Queue()
         self._history = History(self, most_profiles(search), report)
         self._goal = goal
@@ -232,7 +238,17 @@ class OnlineTuner:
             lost_s = search_s - ms_to_s(self._minibatches * choice.measured.time_ms)
         profiled = tuple((history.mode(index), measured) for index, measured in history.taken.items())
         failed = tuple((history.mode(index), reason) for index, reason in history.failed.items())
-        return OnlineReport(choice, self.settled, self._minibatches, search_s, lost_s, profiled, failed)
+        needed = "" if self.settled else self._needed(len(profiled))
+        return OnlineReport(choice, self.settled, self._minibatches, search_s, lost_s, profiled, failed, needed)
+
+    def _needed(self, tried: int) -> str:
+        """How long a training must be, by the modes that were tried so far."""
+        modes = counted(self._history.limit, "mode")
+        text = f"a search tries up to {modes}, in each {self._count} minibatches after {self._settling_s:g} s"
+        if tried:
+            tens = self._minibatches * self._history.limit / tried / 10
+            text += f": about {10 * math.ceil(tens):,} minibatches here"
+        return f"{text}; train longer, or give search=Search(profiles=..., minibatches=...) with smaller numbers"
 
     def _raise_what_broke(self) -> None:
         """The strategy's error, once."""
@@ -247,6 +263,8 @@ class OnlineTuner:
             return
         except BaseException as error:  # handed to the training loop, which raises it
             self._error = error
+        finally:
+            self._requests.put(None)
 
     def _take_in(self, seconds: float, now: float) -> None:
         """One more minibatch has ended."""
@@ -272,20 +290,25 @@ class OnlineTuner:
                 "check the device's sensors with `jetwatt doctor`, or your own meter",
             )
 
+    def _next_request(self) -> Optional[int]:
+        """What the strategy requests; `queue.Empty` while it thinks, for which training does not wait."""
+        return self._requests.get_nowait()
+
     def _follow(self) -> None:
         """Set the mode that the strategy requests or has chosen."""
         self._raise_what_broke()
         if self._running is not None:
             return
-        if not self._thread.is_alive():
+        try:
+            index = self._next_request()
+        except queue.Empty:
+            return
+        if index is None:
+            self._raise_what_broke()
             if self._choice is not None:
                 self._apply(self.candidates.mode(self._choice.index))
                 self.settled = True
                 self._ended_s = self._clock()
-            return
-        try:
-            index = self._requests.get_nowait()
-        except queue.Empty:
             return
         asked_s = self._clock()
         try:
@@ -416,6 +439,10 @@ class RehearsedTuner(OnlineTuner):
     def step(self) -> None:
         self._now_s += self._minibatch_s
         super().step()
+
+    def _next_request(self) -> Optional[int]:
+        """The strategy thinks in real time: a minibatch lasts as long as on the board meanwhile, and not less."""
+        return self._requests.get(timeout=self._minibatch_s)
 
 
 @contextlib.contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 
 import pytest
@@ -73,6 +74,7 @@ def test_it_settles_on_a_good_mode_within_the_limit_and_sets_it():
     device = PretendedDevice()
     found = settle(device)
     assert found.finished
+    assert "too short" not in found.describe()
     assert found.choice.feasible
     assert MODES[device.place] == found.choice.power_mode
     assert judge(TABLE, GOAL, found.choice).penalty_pct < 20
@@ -112,12 +114,17 @@ def test_training_that_ends_early_gets_the_best_mode_so_far():
     assert not found.finished
     assert found.choice.measured is not None
     assert not tuner._thread.is_alive()
+    assert "up to 10 modes, in each 5 minibatches after 0.2 s" in found.describe()
+    at_least = found.minibatches * 10 / len(found.profiled)
+    [estimated] = [int(number.replace(",", "")) for number in re.findall(r"about ([\d,]+) minibatches", found.needed)]
+    assert at_least <= estimated < at_least + 10
 
 
 def test_training_that_ends_at_once_has_nothing_to_tell():
     found = PretendedDevice().tuner().close()
     assert found.choice is None
     assert "no mode" in found.describe()
+    assert "up to 10 modes, in each 5 minibatches after 0.2 s" in found.describe()
 
 
 def test_a_mode_that_does_not_take_is_left_out_and_named():

@@ -127,6 +127,32 @@ def test_a_simulated_board_is_rehearsed_on_in_its_own_time():
     assert found.search_s > len(found.profiled) * 3  # of the board: settling alone takes as long
 
 
+class Slow:
+    """A strategy that thinks for a while, and takes one mode."""
+
+    thinking_s = 0.5
+
+    def choose(self, history, goal):
+        time.sleep(self.thinking_s)
+        history.profile(len(history.usable) - 1)
+        return history.choose_measured(goal, "the only one")
+
+
+def test_a_rehearsal_runs_no_more_minibatches_than_the_board_would_while_the_strategy_thinks(monkeypatch):
+    monkeypatch.setattr(module, "make_closed_loop", lambda *args: Slow())
+    began_s = time.monotonic()
+    steps = 0
+    search = Search(profiles=1, minibatches=5)
+    with module.tuning("sim:orin-agx", power_w=25, search=search, report=lambda line: None) as tuner:
+        while not tuner.settled:
+            tuner.step()  # the user's own minibatch takes no time
+            steps += 1
+        minibatch_s = tuner.close().choice.measured.time_ms / 1000
+    waited_s = time.monotonic() - began_s
+    assert waited_s > Slow.thinking_s
+    assert steps < (waited_s + 3.0) / minibatch_s + 5 + 5
+
+
 class Deaf:
     """A strategy that goes on whatever a profile raises."""
 
