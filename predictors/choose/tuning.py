@@ -100,7 +100,7 @@ class OnlineReport(NamedTuple):
     lost_s: Optional[float]
     profiled: Tuple[Tuple[PowerMode, MeasuredMode], ...]  # the modes that were tried, with their figures
     failed: Tuple[Tuple[PowerMode, str], ...]  # the modes that could not be applied, and why
-    needed: str = ""  # how long a training must be for the search to end; empty if it did
+    needed: str = ""  # how long training must be for the search to end; empty if it did, or if an error ended it
 
     def describe(self) -> str:
         """In two lines, for a log, one for each failed mode, and one if the training was too short."""
@@ -226,28 +226,33 @@ class OnlineTuner:
             self._thread.join(END_S)
             if self._thread.is_alive():
                 warnings.warn(f"the search has not ended within {END_S:g} s, and is left to itself", stacklevel=2)
-        if self._ended_s is None:
-            self._ended_s = self._clock()
+        is_too_short = self._ended_s is None  # else it has settled, or an error ended it
+        ended_s = self._clock() if self._ended_s is None else self._ended_s
+        self._ended_s = ended_s
         self._raise_what_broke()
         history, choice = self._history, self._choice
         if choice is None and history.taken:
             choice = history.choose_measured(self._goal, f"best of {len(history.taken)} tried")
-        search_s = 0.0 if self._began_s is None else self._ended_s - self._began_s
+        search_s = 0.0 if self._began_s is None else ended_s - self._began_s
         lost_s = None
         if choice is not None and choice.measured is not None:
             lost_s = search_s - ms_to_s(self._minibatches * choice.measured.time_ms)
         profiled = tuple((history.mode(index), measured) for index, measured in history.taken.items())
         failed = tuple((history.mode(index), reason) for index, reason in history.failed.items())
-        needed = "" if self.settled else self._needed(len(profiled))
+        needed = self._needed(len(profiled), search_s) if is_too_short else ""
         return OnlineReport(choice, self.settled, self._minibatches, search_s, lost_s, profiled, failed, needed)
 
-    def _needed(self, tried: int) -> str:
-        """How long a training must be, by the modes that were tried so far."""
+    def _needed(self, tried: int, search_s: float) -> str:
+        """How long a training must be, by the modes that were tried so far, or else by its minibatches."""
         modes = counted(self._history.limit, "mode")
         text = f"a search tries up to {modes}, in each {self._count} minibatches after {self._settling_s:g} s"
+        of_a_mode: Optional[float] = None
         if tried:
-            tens = self._minibatches * self._history.limit / tried / 10
-            text += f": about {10 * math.ceil(tens):,} minibatches here"
+            of_a_mode = self._minibatches / tried
+        elif search_s > 0:
+            of_a_mode = self._count + self._settling_s * self._minibatches / search_s
+        if of_a_mode is not None:
+            text += f": about {10 * math.ceil(of_a_mode * self._history.limit / 10):,} minibatches here"
         return f"{text}; train longer, or give search=Search(profiles=..., minibatches=...) with smaller numbers"
 
     def _raise_what_broke(self) -> None:

@@ -116,8 +116,7 @@ def test_training_that_ends_early_gets_the_best_mode_so_far():
     assert not tuner._thread.is_alive()
     assert "up to 10 modes, in each 5 minibatches after 0.2 s" in found.describe()
     at_least = found.minibatches * 10 / len(found.profiled)
-    [estimated] = [int(number.replace(",", "")) for number in re.findall(r"about ([\d,]+) minibatches", found.needed)]
-    assert at_least <= estimated < at_least + 10
+    assert at_least <= minibatches_in(found.needed) < at_least + 10
 
 
 def test_training_that_ends_at_once_has_nothing_to_tell():
@@ -125,6 +124,21 @@ def test_training_that_ends_at_once_has_nothing_to_tell():
     assert found.choice is None
     assert "no mode" in found.describe()
     assert "up to 10 modes, in each 5 minibatches after 0.2 s" in found.describe()
+
+
+def test_training_that_ends_in_the_first_mode_is_told_how_many_minibatches_a_search_takes():
+    device = PretendedDevice()
+    tuner = device.tuner(settling_s=50.0)
+    train_until(device, tuner, lambda: tuner._minibatches >= 3)
+    found = tuner.close()
+    assert found.profiled == ()
+    of_a_mode = 50.0 * found.minibatches / found.search_s + 5
+    assert abs(minibatches_in(found.needed) - 10 * of_a_mode) <= 10
+
+
+def minibatches_in(text):
+    [number] = re.findall(r"about ([\d,]+) minibatches", text)
+    return int(number.replace(",", ""))
 
 
 def test_a_mode_that_does_not_take_is_left_out_and_named():
@@ -160,7 +174,9 @@ def test_a_power_meter_that_says_nothing_is_given_up_after_the_stated_time():
     assert device.now_s < 10
     device.train()
     tuner.step()  # the search is over, and training may go on
-    assert tuner.close().choice is None
+    ended = tuner.close()
+    assert ended.choice is None
+    assert ended.needed == ""
 
 
 def test_a_power_meter_that_speaks_late_is_waited_for():
