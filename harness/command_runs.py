@@ -31,7 +31,7 @@ from harness.stats.comparison import median_of_runs
 from harness.stats.estimates import CONFIDENCE, Interval
 from harness.stats.noise import PEAK_MEMORY, POWER, TIME, prior
 from harness.store import corpora, frames
-from harness.store.conditions import comparable_conditions, key, with_job
+from harness.store.conditions import comparable_conditions, is_disqualified, key, with_job
 from harness.store.results import ResultsStore, stored_by
 from harness.workloads.command import Command
 
@@ -328,6 +328,11 @@ def write_command_table(results: Union[str, Path], runs: CommandRuns, out: Union
         of_command = usable[usable["key"].isin(wanted)]
         if of_command.empty:
             what = f"{results} has no undisturbed profile of the command {runs.name!r} in these power modes"
+            flags = dict.fromkeys(
+                flag for profile in runs.profiles for flag in profile.flags if is_disqualified([flag])
+            )
+            if flags:
+                raise StoreError(f"{what}: {'; '.join(flags)}", "a quieter machine, or a greater disturbance_cores=")
             raise StoreError(what, "run it in some power modes: jetwatt run --sample 20 -- COMMAND")
         newest = corpora.newest(of_command)
         aggregates = newest[["minibatch_time_ms", "wall_time_s"]].to_dict("records")

@@ -113,6 +113,7 @@ def run(arguments: argparse.Namespace) -> int:
         except CommandFailedError as error:
             print(f"jetwatt run: {error}", file=sys.stderr)
             return error.exit_code
+        exit_code = _told(arguments, done, results)
         if arguments.table is not None and done.modes:
             rows = write_command_table(results, done, arguments.table)
             unit = "the command" if arguments.minibatch_pattern is None else "its minibatches"
@@ -122,7 +123,7 @@ def run(arguments: argparse.Namespace) -> int:
                 + (f"; {left_out} disturbed or without minibatches left out" if left_out else ""),
                 file=sys.stderr,
             )
-        return _told(arguments, done, results)
+        return exit_code
 
 
 def _report(line: str) -> None:

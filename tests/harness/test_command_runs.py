@@ -188,6 +188,20 @@ def test_a_table_has_the_profiles_of_its_own_command_only(machine_with_rapl, tmp
         assert row.minibatch_time_ms == pytest.approx(1000 * runs.profiles[0].aggregates["wall_time_s"])
 
 
+def test_a_sweep_whose_runs_were_all_disturbed_is_printed_and_gives_no_table_and_its_flags(
+    machine_with_rapl, monkeypatch, capfd
+):
+    monkeypatch.setattr(flags, "DISTURBED_CORES", -1.0)
+    options = ["--root", str(machine_with_rapl), "--interval", "0.1", "--sample", "1", "--results", "r.sqlite"]
+    assert main(["run", *options, "--json", "--table", "t.csv", "--", *PYTHON, NAP.format(0.3)]) == 2
+    printed = capfd.readouterr()
+    assert "disturbed: other processes" in printed.err.splitlines()[-1]
+    assert "--disturbance" in printed.err.splitlines()[-1]
+    assert "wall time" in printed.err
+    assert json.loads(printed.out)["modes"][0]["runs"]
+    assert not Path("t.csv").exists()
+
+
 def test_a_table_without_profiles_or_minibatches_of_the_command_is_refused(machine_with_rapl, tmp_path):
     runs = run_on(machine_with_rapl, results="r.sqlite")
     run_on(machine_with_rapl, command=nap(0.1), results="other.sqlite")
