@@ -28,6 +28,12 @@ from harness.core.profiles import Series, Telemetry
 
 SAMPLER = "sampler"  # the name by which `Telemetry.missing` calls the sampler itself
 _IMPORT_PATH = str(import_path())
+_RUN_MODULE = (
+    "import sys; sys.path[:] = filter(None, sys.path); import runpy; "
+    "runpy.run_module('harness.board.sampler_process', run_name='__main__')"
+)
+"""As `python -m`, but without the working folder, whose `json.py` or clone of this suite is not meant."""
+
 _ANSWER_S = 10.0  # how long the sampler may take for its first sample, or its last
 _EXIT_S = 1.0  # how long it may take to exit after its last sample, or once it is killed
 _READ_BYTES = 1 << 20
@@ -102,7 +108,7 @@ class Sampler:
         helper = helper_stream.bequest(self._sources, self._root)
         order = Order(self._sources, self.interval_s, self._root, self._cpus, os.getpid(), self._fd, stop_fd, helper)
         return subprocess.Popen(
-            [sys.executable, "-m", "harness.board.sampler_process", json.dumps(order._asdict())],
+            [sys.executable, "-c", _RUN_MODULE, json.dumps(order._asdict())],
             env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, [_IMPORT_PATH, os.getenv("PYTHONPATH")]))},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,

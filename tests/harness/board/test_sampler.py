@@ -141,6 +141,15 @@ def test_a_sampler_that_cannot_start_costs_no_profile(start, monkeypatch):
     assert telemetry.series == {}
 
 
+def test_modules_of_the_working_folder_are_not_taken_for_its_own(start, monkeypatch, tmp_path):
+    for name in ("json", "runpy", "harness", "jetwatt"):
+        (tmp_path / f"{name}.py").write_text("raise SystemExit(5)")
+    monkeypatch.chdir(tmp_path)
+    telemetry = start().stop()
+    assert telemetry.died_at_s is None
+    assert "memory_used_bytes" in telemetry.series
+
+
 def test_a_sampler_that_hangs_is_ended(start, machine, monkeypatch):
     sampler = start()
     monkeypatch.setattr(sampler_module, "_ANSWER_S", 0.5)
