@@ -222,11 +222,11 @@ def gpu(now, monkeypatch):
     return gpu
 
 
-def train_on(gpu, now, steps, synchronises):
+def train_on(gpu, now, steps, synchronises, shows_fetches=True):
     recorder = StandInRecorder(now)
     loop = MeasuredLoop(recorder, 4)
     for number in range(steps):
-        with loop.fetching():
+        with loop.fetching() if shows_fetches else contextlib.nullcontext():
             now.wait(0.01)
         now.wait(0.002)  # launching
         gpu.launch(0.1)
@@ -250,6 +250,13 @@ def test_a_loop_that_does_not_wait_has_the_times_of_its_kernels_and_is_noticed(g
     assert [each.e2e_ms for each in minibatches][1:] == pytest.approx([100.0] * 29)
     assert [each.stall_ms for each in minibatches][1:] == pytest.approx([0.0] * 29)  # the GPU had work meanwhile
     assert minibatches[-1].start_s + minibatches[-1].e2e_ms / 1000 == pytest.approx(gpu.free_s)
+
+
+@pytest.mark.parametrize("waits", [True, False], ids=["waits", "does-not-wait"])
+def test_on_a_gpu_too_the_stall_is_unknown_without_a_fetch(gpu, now, waits):
+    minibatches, share = train_on(gpu, now, 6, lambda number: waits, shows_fetches=False)
+    assert all(math.isnan(each.stall_ms) and math.isnan(each.compute_ms) for each in minibatches)
+    assert (share > 0.5) != waits
 
 
 def test_a_loop_that_waits_now_and_then_ends_with_its_kernels(gpu, now):
