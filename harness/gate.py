@@ -246,6 +246,15 @@ def has_decided_nothing(outcome: Outcome) -> bool:
     return not any(verdict.status in (PASS, FAIL) for verdict in outcome.requirement_verdicts)
 
 
+def is_used(outcome: Outcome) -> bool:
+    """Whether a test gave a gate a profile: of the suite, or of a training of its own."""
+    return (
+        bool(outcome.compared or outcome.not_compared or outcome.requirement_verdicts)
+        or outcome.is_without_baseline
+        or outcome.is_without_requirements
+    )
+
+
 def summary_lines(config: pytest.Config) -> List[str]:
     """The lines on requirements at the end of a run: how many verdicts of each kind, and those that did not pass."""
     outcome: Outcome = config.stash[OUTCOME]
@@ -262,7 +271,7 @@ def summary_lines(config: pytest.Config) -> List[str]:
     if len(listed) < len(others):
         lines.append(f"and {len(others) - len(listed)} more that did not pass: -v lists them")
     path = requirements_file(config)
-    if path is not None:
+    if path is not None and outcome.profiles:
         words = ["jetwatt", "check", str(path), config.getoption("jetwatt_results")]
         lines.append(f"to list them: {' '.join(map(shlex.quote, words))}")
     return lines

@@ -34,6 +34,7 @@ from harness.gate import (
     baseline_of,
     check_command,
     has_decided_nothing,
+    is_used,
     refuse_wrong_marks,
     requirements_file,
     requirements_of,
@@ -622,14 +623,15 @@ def _summarise_profiles(terminalreporter: Any, outcome: Outcome) -> None:
         terminalreporter.section("jetwatt")
         terminalreporter.write_line(format_summary(outcome.profiles, in_full))
     _show_verdicts(terminalreporter)
-    if outcome.profiles:
-        results = terminalreporter.config.getoption("jetwatt_results")
+    if outcome.profiles or is_used(outcome):
+        # Profiles that only the tests have are in no results file, or in one of their own.
+        results = terminalreporter.config.getoption("jetwatt_results") if outcome.profiles else "FILE.sqlite"
         reasons = list(outcome.not_compared.items())
         for case_id, reason in reasons[:MOST_ROWS]:
             terminalreporter.write_line(wrap(f"not compared: {case_id}: {reason}", indent="  "))
         if len(reasons) > MOST_ROWS:
             terminalreporter.write_line(f"not compared: {len(reasons) - MOST_ROWS} more")
-        if (reasons or outcome.is_compared) and not outcome.compared:
+        if (reasons or outcome.is_compared) and outcome.profiles and not outcome.compared:
             terminalreporter.write_line(f"to list them: {check_command(terminalreporter.config)}")
         if outcome.compared:
             from harness.judge.baseline import tolerance_in_words
@@ -641,7 +643,8 @@ def _summarise_profiles(terminalreporter: Any, outcome: Outcome) -> None:
             terminalreporter.write_line(f"baseline: {counts}; tolerance {tolerance_in_words(compared)}")
             if outdated(compared):
                 terminalreporter.write_line(wrap(outdated(compared)))
-            terminalreporter.write_line(f"to list them: {check_command(terminalreporter.config)}")
+            if outcome.profiles:
+                terminalreporter.write_line(f"to list them: {check_command(terminalreporter.config)}")
         if outcome.is_without_baseline:
             terminalreporter.write_line(
                 "no baseline given: nothing was compared. To record one: jetwatt baseline record --results"
@@ -649,7 +652,8 @@ def _summarise_profiles(terminalreporter: Any, outcome: Outcome) -> None:
             )
         for line in summary_lines(terminalreporter.config):
             terminalreporter.write_line(line)
-        terminalreporter.write_line(f"results: {results}")
+        if outcome.profiles:
+            terminalreporter.write_line(f"results: {results}")
 
 
 def _show_verdicts(terminalreporter: pytest.TerminalReporter) -> None:

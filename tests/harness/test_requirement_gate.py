@@ -129,6 +129,39 @@ def test_the_fixture_judges_once_and_leaves_the_decision_to_the_test(own):
     assert bare.returncode == 0
 
 
+OWN_TRAINING = """
+import jetwatt
+
+
+def train():
+    options = {"workload": "my-run", "batch_size": 16, "simulated_workload": "lenet-mnist"}
+    with jetwatt.measuring("sim:orin-agx", **options) as run:
+        for _ in range(1200):
+            run.step()
+    return run.profile
+
+
+def test_required(requirements):
+    requirements.check(train())
+
+
+def test_compared(baseline):
+    baseline.check(train())
+"""
+
+
+def test_profiles_of_a_training_of_the_tests_own_are_judged_and_counted_at_the_end(own):
+    limits = "[[require]]\nworkload = 'my-run'\npower_w = {}\n"
+    kept = own(OWN_TRAINING, requirements=limits.format(25))
+    assert kept.returncode == 0
+    assert "requirements: PASS: 1" in kept.stdout
+    assert "no baseline given" in kept.stdout
+    assert "r.sqlite" not in kept.stdout  # where nothing is stored
+    broken = own(OWN_TRAINING, requirements=limits.format(5))
+    assert "1 failed, 1 passed" in broken.stdout
+    assert "requirements: FAIL: 1" in broken.stdout
+
+
 @pytest.mark.parametrize(
     ("mark", "part"),
     [
