@@ -41,8 +41,8 @@ def load_table(name: str) -> pd.DataFrame:
     """Load a table that others measured and that ships with the suite, as a corpus.
 
     Args:
-        name: `zeus-v100` and `zeus-a40`, training on two discrete GPUs under power limits (column `power_limit_mw`), or
-            `loudva-nano`, inference on a Jetson Nano.
+        name: `zeus-v100` and `zeus-a40`, training on two discrete GPUs under power limits (column `power_limit_mw`);
+            `loudva-nano`, inference on a Jetson Nano; or `qutibench-tx2`, inference under the presets of a Jetson TX2.
 
     Returns:
         A DataFrame as of `read_corpus`: a row for each profile, `minibatch_time_ms` in ms, `power_mw` in mW, and the

@@ -6,13 +6,14 @@ import numpy as np
 import pytest
 
 import jetwatt
+from harness.core.boards import load_board
 from harness.core.configuration import Configuration
 from harness.core.corpus import check_corpus
 from harness.core.errors import InvalidValueError, UnknownNameError
 from harness.core.measured_tables import FOLDER, corpus_file, load_table, table_names
 from harness.devices.registry import open_device
 
-ROWS = {"loudva-nano": 143, "zeus-a40": 453, "zeus-v100": 476}
+ROWS = {"loudva-nano": 143, "qutibench-tx2": 480, "zeus-a40": 453, "zeus-v100": 476}
 
 
 @pytest.mark.parametrize("name", table_names())
@@ -40,9 +41,25 @@ def test_the_time_of_a_minibatch_follows_from_that_of_an_epoch(name):
     assert (table["power_mw"] < 1.25 * table["power_limit_mw"]).all()
 
 
+def test_each_preset_of_a_tx2_stands_with_its_clocks_and_each_network_with_its_precision():
+    table = load_table("qutibench-tx2")
+    modes = table.groupby("preset")[["cpu_cores", "cpu_khz", "gpu_khz", "mem_khz"]].agg(["min", "max"])
+    assert (modes.xs("min", axis=1, level=1) == modes.xs("max", axis=1, level=1)).all(axis=None)
+    for preset, board_preset in (("MAXN", "MAXN"), ("MAXP", "MAXP_CORE_ALL"), ("MAXQ", "MAXQ")):
+        [(_, mode)] = load_board("tx2").power_modes(board_preset)
+        assert modes.loc[preset].xs("min", level=1).tolist() == list(mode)
+    whole = table[
+        (table["pruning_pct"].astype(float) == 100) & (table["batch_size"] == 128) & (table["preset"] == "MAXN")
+    ]
+    time_ms = whole.set_index("workload")["minibatch_time_ms"]
+    assert time_ms["resnet50-imagenet-fp32"] == pytest.approx(1810.44)
+    assert time_ms["resnet50-imagenet-fp16"] == pytest.approx(978.64)
+    assert table.groupby(["workload", "preset", "batch_size"]).size().max() == 1
+
+
 def test_an_unknown_table_is_refused_with_the_available_ones():
     with pytest.raises(
-        UnknownNameError, match=r"'zeus-p100' is unknown; .*available: loudva-nano, zeus-a40, zeus-v100"
+        UnknownNameError, match=r"'zeus-p100' is unknown; .*available: loudva-nano, qutibench-tx2, zeus-a40, zeus-v100"
     ):
         jetwatt.load_table("zeus-p100")
 
@@ -72,8 +89,9 @@ def test_a_device_without_a_power_limit_leaves_it_empty():
 def test_commands_take_the_name_of_a_table_where_they_take_a_file(tmp_path):
     assert open_device("replay:zeus-v100", Configuration()).board == "v100"
     assert open_device("replay:zeus-v100@v100", Configuration()).board == "v100"
-    evaluation = jetwatt.evaluate_prior(table_names(), leave_out="board", modes=5, runs=jetwatt.Runs(1))
-    assert [path.name for path in evaluation.files] == ["loudva-nano.csv", "zeus-a40.csv", "zeus-v100.csv"]
+    names = ["loudva-nano", "zeus-a40", "zeus-v100"]
+    evaluation = jetwatt.evaluate_prior(names, leave_out="board", modes=5, runs=jetwatt.Runs(1))
+    assert [path.stem for path in evaluation.files] == names
     assert set(evaluation.table()["device"]) == {"nano", "a40", "v100"}
     assert jetwatt.report(corpus="zeus-v100", out=tmp_path / "report").page.exists()
 
