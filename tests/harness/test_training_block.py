@@ -25,6 +25,7 @@ from harness.core.notes import NoteWarning
 from harness.devices.host import HostDevice
 from harness.measure.recording import Instruments
 from harness.store.results import ResultsStore
+from tests.harness.bare_machine import make_bare
 from tests.harness.board.kernel_trees import policy
 
 PROJECT = Path(__file__).resolve().parents[2]
@@ -35,7 +36,8 @@ pytestmark = pytest.mark.filterwarnings("ignore::harness.core.notes.NoteWarning"
 
 @pytest.fixture(autouse=True)
 def own_folder(tmp_path, monkeypatch):
-    """Neither a configuration nor a stored threshold of this machine plays a part."""
+    """Neither a configuration, a stored threshold nor a sensor of this machine plays a part."""
+    make_bare(monkeypatch, tmp_path / "bare")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     for name in ("RANK", "LOCAL_RANK"):
@@ -217,7 +219,11 @@ def test_an_error_of_the_training_goes_on_and_what_was_measured_is_kept(error):
 
 SCRIPT = """
 import time
+from pathlib import Path
+import pytest
 import jetwatt
+from tests.harness.bare_machine import make_bare
+make_bare(pytest.MonkeyPatch(), Path("of-the-script"))
 with jetwatt.measuring("host", workload="my-run", batch_size=16, results="r.sqlite") as run:
     for number in range(100_000):
         time.sleep(0.001)

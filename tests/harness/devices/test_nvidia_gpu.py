@@ -38,6 +38,7 @@ from harness.store.conditions import POWER_IS_UNSURE, kinds
 from harness.workloads.command import Command
 from predictors.choose.device_profiler import DeviceProfiler, power_sampler
 from predictors.choose.recommend import locked_clocks
+from tests.harness.bare_machine import make_bare
 
 FAKE = Path(__file__).resolve().parents[2] / "boards" / "fake_nvml"
 
@@ -77,6 +78,7 @@ class Driver:
 
 @pytest.fixture
 def driver(tmp_path, monkeypatch):
+    make_bare(monkeypatch, tmp_path / "bare")
     monkeypatch.setenv("FAKE_NVML", str(tmp_path / "nvml.json"))
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     monkeypatch.setenv("JETWATT_LOCK_DIR", str(tmp_path))
