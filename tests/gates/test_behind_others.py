@@ -31,6 +31,7 @@ TABLES = [
     *(("zeus-v100", name) for name in ON_V100),
     ("zeus-a40", "shufflenetv2-cifar100"),
     ("loudva-nano", "inception-triton"),
+    *(("qutibench-tx2", name) for name in ("googlenetv1-imagenet-fp16", "resnet50-imagenet-fp16")),
 ]
 
 BEHIND: Dict[Tuple[str, str, int, str], float] = {
