@@ -30,7 +30,7 @@ SAMPLER = "sampler"  # the name by which `Telemetry.missing` calls the sampler i
 _IMPORT_PATH = str(import_path())
 _RUN_MODULE = (
     "import sys; sys.path[:] = filter(None, sys.path); import runpy; "
-    "runpy.run_module('harness.board.sampler_process', run_name='__main__')"
+    "runpy.run_module('harness.board.sampler_process', run_name='__main__', alter_sys=True)"
 )
 """As `python -m`, but without the working folder, whose `json.py` or clone of this suite is not meant."""
 
