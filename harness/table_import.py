@@ -193,7 +193,7 @@ def import_tables(
     known_faults = {place: fault for part in parts for place, fault in part.faults.items()}
     faults = check_rows(table, known_faults, _of_model)
     kept = table.drop(list(faults))
-    lines = described(faults, len(table))
+    lines = [*described(faults, len(table)), *(_unread(table, in_python) if faults else [])]
     if kept.empty:
         raise BadRowsError(f"every row is bad{'' if in_python else ', nothing was written'}", "fix the source", lines)
     if faults and not skip_bad:
@@ -203,6 +203,16 @@ def import_tables(
             f"bad rows: {len(faults)} of {len(table)}{written}", f"fix them, or leave them out with {left_out}", lines
         )
     return Import(kept, len(faults), tuple(lines), flagged, tuple(notes), explicit)
+
+
+def _unread(table: pd.DataFrame, in_python: bool) -> List[str]:
+    """Which columns mean nothing to the suite: bad rows may be alike for lack of one of them."""
+    known = {*CORPUS_COLUMNS, *(column.name for column in FURTHER)}
+    unread = [repr(name) for name in table.columns if name not in known]
+    if not unread:
+        return []
+    option = stating("rename", "THIS", "COLUMN", in_python)
+    return [f"columns that were not recognised: {', '.join(unread)}; {option}"]
 
 
 def write_imported(out: Path, table: pd.DataFrame) -> None:
@@ -251,6 +261,9 @@ def _read(
     return rows_with_faults(foreign.table, str(path)), foreign
 
 
+_STAND_INS = (UNKNOWN_KHZ, 1)  # for the clocks and the cores of a table without them
+
+
 def _as_corpus(path: Path) -> Optional[Rows]:
     """The rows of a file with the columns of a corpus; None if it has others."""
     try:
@@ -267,8 +280,16 @@ def _may_be_read_otherwise(rows: Rows) -> bool:
     """
     is_wrong_throughout = len(rows.faults) == len(rows.table)
     further = [str(column) for column in rows.table.columns if column not in CORPUS_COLUMNS]
-    is_known = any(known_column(column) not in ("", column, *CORPUS_COLUMNS) for column in further)
+    is_known = any(_names_what_is_missing(rows, column) for column in further)
     return is_wrong_throughout or is_known or _has_other_units(rows) or _means_a_board(rows)
+
+
+def _names_what_is_missing(rows: Rows, column: str) -> bool:
+    """Whether a further column has another name of one that the table lacks, or that only some tables have."""
+    known = known_column(column)
+    if known not in CORPUS_COLUMNS:
+        return known not in ("", column)
+    return bool(rows.table[known].isin([None, *_STAND_INS]).all())
 
 
 def _means_a_board(rows: Rows) -> bool:

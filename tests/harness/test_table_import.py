@@ -220,6 +220,8 @@ HABITS = {
     "mode-in-one-cell": Habit(with_mode_in_one_cell),
     "without-texts": Habit(without(*WITHOUT_TEXTS), options=GIVEN),
     "without-provenance-and-task": Habit(without("provenance", "task")),
+    "corpus-but-one-clock": Habit(mapped({"cpu_khz": "CPU MHz"}, cpu_khz=lambda khz: khz / 1000)),
+    "corpus-but-memory": Habit(mapped({"mem_khz": "EMC (MHz)"}, mem_khz=lambda khz: khz / 1000)),
     "further-columns": Habit(lambda rows: [{**row, "fan": 80, "note": "ok"} for row in rows]),
     "mean-and-peak-power": Habit(lambda rows: [{**row, "peak_power_mw": row["power_mw"] * 2} for row in rows]),
     "json-lines": Habit(mapped(SPREADSHEET, **IN_SI), suffix=".jsonl"),
@@ -421,3 +423,13 @@ def test_errors_of_the_call_are_in_python_and_name_no_file_to_write(tmp_path, ro
         assert "--" not in str(refused.value)
     with pytest.raises(InvalidValueError, match=r"values=\{'device': 'orin-agx'\}"):
         import_table(tmp_path)
+
+
+def test_bad_rows_come_with_the_columns_that_mean_nothing_here(gpu_rows, tmp_path, capsys):
+    """Rows that differ in such a column alone are otherwise called the same case, and nothing says why."""
+    two = [{**gpu_rows[0], "power_limit_mw": limit_mw} for limit_mw in (100_000, 150_000)]
+    source = Habit(mapped({"power_limit_mw": "TDP"})).write(two, tmp_path)
+    assert main(["import", str(source), "--out", str(tmp_path / "o.csv")]) == REFUSED
+    said = capsys.readouterr().err
+    assert "the same case" in said
+    assert "not recognised: 'TDP'" in said
