@@ -230,6 +230,10 @@ def times(factor: float, *names: str) -> Change:
     return lambda table: table.assign(**{name: table[name] * factor for name in names})
 
 
+def some_in_watts(table: pd.DataFrame) -> pd.DataFrame:
+    return table.assign(power_mw=table["power_mw"].where(table.index >= 10, table["power_mw"] / 1000))
+
+
 def exchanged(one: str, other: str) -> Change:
     return lambda table: table.assign(**{one: table[other], other: table[one]})
 
@@ -244,6 +248,7 @@ def exchanged(one: str, other: str) -> Change:
         (of_host, lambda table: table.assign(cpu_khz=2.2), "cpu_khz is 2.2: that looks like GHz, expected kHz (all 41"),
         (of_board, times(1e-3, "power_mw"), "that looks like W, expected mW (all 41"),
         (of_host, times(1e-3, "power_mw"), "that looks like W, expected mW (all 41"),
+        (of_host, some_in_watts, "that looks like W, expected mW (10 of 41"),
         (of_board, times(1e3, "power_mw"), "that looks like uW, expected mW (all 41"),
         (of_board, times(1e-3, "minibatch_time_ms"), "that looks like s, expected ms (all 41"),
         (of_words, times(1e-3, "minibatch_time_ms"), "that looks like s, expected ms (all 41"),
