@@ -603,7 +603,10 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, exitstatu
     if has_passed and _has_compared_nothing(terminalreporter.config):
         baseline = terminalreporter.config.getoption("jetwatt_baseline")
         ends = "--strict fails" if asks_for_strictness(terminalreporter.config) else f"exit code {NOTHING_COMPARED}"
-        terminalreporter.write_line(f"{ends}: no case was compared with {baseline} (-rs: why cases were skipped)")
+        why = "no test used the fixture `baseline`"
+        if terminalreporter.stats.get("skipped"):
+            why = "-rs: why cases were skipped"
+        terminalreporter.write_line(f"{ends}: no case was compared with {baseline} ({why})")
     if has_passed and _has_required_nothing(terminalreporter.config):
         ends = "--strict fails" if asks_for_strictness(terminalreporter.config) else f"exit code {NOTHING_COMPARED}"
         file = requirements_file(terminalreporter.config)

@@ -126,7 +126,10 @@ class Comparison(NamedTuple):
     @property
     def text(self) -> str:
         """The verdict in one line."""
-        text = f"{self.name}: {self.figure}: {self.status}"
+        status = self.status
+        if status == INCONCLUSIVE and self.is_beyond_limit:
+            status = f"{self.quantity.worse} than its limit, in doubt"
+        text = f"{self.name}: {self.figure}: {status}"
         before, after = self.medians
         if before is not None and after is not None and self.change is not None:
             limit = "" if self.limit is None else f", limit {self.quantity.shown(self.limit)}"
