@@ -485,7 +485,8 @@ def describe_front(predicted: pd.DataFrame) -> str:
         for row in front.iloc[[0, -1]].itertuples()
     ]
     size = front["batch_size"].iloc[0]
-    return f"front of {len(front)} modes at batch size {size}, from {ends[0]} to {ends[1]}"
+    of_modes = f"front of {counted(len(front), 'mode')} at batch size {size}"
+    return f"{of_modes}: {ends[0]}" if len(front) == 1 else f"{of_modes}, from {ends[0]} to {ends[1]}"
 
 
 def _slowest_within(forecast: Forecast, goal: Goal, risk: Optional[float]) -> Optional[int]:

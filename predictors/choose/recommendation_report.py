@@ -55,13 +55,13 @@ def format_recommendation(*recommendations: Recommendation) -> str:
         size = f", batch size {mode.batch_size}" if first.several_sizes else ""
         time_ms = mode.time_ms.value / (mode.batch_size if first.several_sizes else 1)
         rows.append([f"{time_ms:.1f}", f"{mw_to_w(mode.power_mw.value):.1f}", mode.name + size, " ".join(marks)])
-    is_rough = any("rough" in marks for *_, marks in rows)
+    widest = max(mode.time_ms.high / mode.time_ms.low for mode in front)
     lines = [
         _plot(first, [recommendation.choice.index for recommendation in recommendations]),
         "",
         f"front of time and power ({provenance}; predicted unless profiled)",
         format_table([">ms a sample" if first.several_sizes else ">time ms", ">power W", "mode", ""], rows),
-        *([f"rough: the 80 % interval spans a factor of {_ROUGH:g} or more"] if is_rough else []),
+        *([f"rough: the 80 % interval spans a factor of {_ROUGH:g} to {widest:,.3g}"] if widest > _ROUGH else []),
         *(f"note: {note}" for note in notes_on(first)),
     ]
     for recommendation in recommendations:
@@ -290,7 +290,8 @@ def limits_within_reach(recommendation: Recommendation, peak_mw: Optional[float]
     else:
         reachable, is_near = _least_within_reach(recommendation, medians)
     allowed = reachable or f"the nearest mode, {near.name}, has {figures}"
-    known = f"as far as {counted(recommendation.choice.spent.profiles, 'profile')} tell, {allowed}"
+    profiles = recommendation.choice.spent.profiles
+    known = f"as far as {counted(profiles, 'profile')} {'tells' if profiles == 1 else 'tell'}, {allowed}"
     return f"{known}: allow that, {'more profiles=, ' if is_near else ''}or try another board or batch size"
 
 
