@@ -79,6 +79,7 @@ class _CommandParser(argparse.ArgumentParser):
 
     def __init__(self, *args: Any, command: Optional[CommandEntry] = None, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
+        self.suggest_on_error = False  # Python 3.15 would suggest too, in words of its own
         self._command = command
         self._words: Sequence[str] = ()
 

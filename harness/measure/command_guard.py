@@ -104,12 +104,16 @@ def _become(words: List[str], before: Dict[signal.Signals, Any], begun: int) -> 
         os._exit(NOT_FOUND if isinstance(error, FileNotFoundError) else NOT_EXECUTABLE)
 
 
+_GROWN_KIB = 2048  # what a forked process may grow by before it becomes the command
+
+
 class _Guard:
     def __init__(self, control: socket.socket, pid: int, begin: int, woken: int, kept: int) -> None:
         self._control, self._pid, self._begin, self._woken = control, pid, begin, woken
         self._kept = kept  # whose other end is the keeper's
         self._start_s = time.monotonic()
-        self._own_peak_kib = _own_peak_kib()  # a forked process has this peak, too, until it has more
+        # A forked process has this peak, too, until it has more.
+        self._own_peak_kib = _own_peak_kib() + _GROWN_KIB
         self._read_before = _read_bytes()
         self._ended: Optional[Dict[str, Any]] = None
         self._is_stuck = False

@@ -166,6 +166,8 @@ def rank_test(before: Runs, after: Runs) -> Optional[float]:
     first, second = ([value for run in side for value in block_medians(run)] for side in (before, after))
     if math.comb(len(first) + len(second), len(first)) < FEWEST_ORDERS:
         return None
+    if len({*first, *second}) == 1:
+        return 1.0  # of equal values SciPy gives 1 or, from 1.18 on, no number
     from scipy.stats import mannwhitneyu
 
     return float(mannwhitneyu(first, second, alternative="two-sided").pvalue)
