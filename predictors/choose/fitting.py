@@ -12,6 +12,7 @@ import numpy as np
 from harness.core.boards import board_names, is_board, load_board, type_of
 from harness.core.corpus import TASKS, check_modes, listed
 from harness.core.errors import CannotRunError, InvalidValueError, UnknownNameError
+from harness.core.mode_texts import MAXN, parse_power_modes
 from harness.core.notes import note
 from harness.core.power_modes import UNKNOWN_KHZ, PowerMode, PowerModeSpace
 from harness.core.terminal import available_hint, counted
@@ -232,7 +233,7 @@ class FittedModel:
 
         Args:
             device: a board, `orin-agx` or `sim:orin-agx`; None for the board of the profiles. The modes of a device
-                that is not a known board are all combinations of the profiled values.
+                that is not a known board are combinations of the profiled values.
             modes: a selection of its power modes, as for `jetwatt modes --power-mode` (`all`, `grid:paper`,
                 `sample:50`, a name), or the modes themselves: (cpu_cores, cpu_khz, gpu_khz, mem_khz).
             batch_size: None for that of the training profiles.
@@ -466,11 +467,12 @@ class FittedModel:
                 )
             board = load_board(name, variant)
             return list(board.power_mode_space()) if modes == ALL else [mode for _, mode in board.power_modes(modes)]
-        if not (is_own and modes == ALL):
+        if not is_own:
             own_first = dict.fromkeys([self.origin["device"], *board_names()])
             hint = f"{available_hint(name, own_first)}; for other boards give modes= as tuples"
             raise UnknownNameError(f"the power modes {modes!r} of {name!r} are unknown", hint)
-        return list(PowerModeSpace.spanned_by([learned.mode(index) for index in range(len(learned))]))
+        space = PowerModeSpace.spanned_by([learned.mode(index) for index in range(len(learned))])
+        return [mode for _, mode in parse_power_modes(modes, space, {MAXN: space.greatest})]
 
 
 def describe_front(predicted: pd.DataFrame) -> str:

@@ -101,4 +101,5 @@ def describe_best(best: pd.Series) -> str:
     time = f"{best.time_ms:.1f} ms (80 %: {best.time_low_ms:.1f} to {best.time_high_ms:.1f})"
     low_w, high_w = mw_to_w(best.power_low_mw), mw_to_w(best.power_high_mw)
     power = f"{mw_to_w(best.power_mw):.1f} W (80 %: {low_w:.1f} to {high_w:.1f})"
-    return f"best within the limits: {best.power_mode}, predicted {time}, {power}, risk {best.risk:.2g}"
+    setting = f"{best.power_mode}, batch size {best.batch_size}"
+    return f"best within the limits: {setting}, predicted {time}, {power}, risk {best.risk:.2g}"

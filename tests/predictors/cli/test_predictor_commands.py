@@ -263,7 +263,7 @@ def test_predict_names_the_best_mode_within_limits_as_best_does(corpus, tmp_path
         best = fitted.best(**limits)
         assert run(*asked, *words) == 0
         said = capsys.readouterr().out
-        assert f"{best['power_mode']}, predicted {best['time_ms']:.1f} ms" in said
+        assert f"{best['power_mode']}, batch size 16, predicted {best['time_ms']:.1f} ms" in said
         assert f"{best['power_mw'] / 1000:.1f} W" in said
     assert run(*asked) == 2
     assert "--power-budget" in capsys.readouterr().err
@@ -276,6 +276,11 @@ def test_predict_of_a_device_that_only_the_profiles_name_takes_the_modes_of_thes
     asked = ("predict", "--model", model, "--out", tmp_path / "P.csv")
     assert run(*asked, "--board", "my-board") == 0
     assert "54 power modes of my-board" in capsys.readouterr().out
+    fitted = jetwatt.load(model)
+    [named] = fitted.predict(modes="maxn")["power_mode"]
+    assert fitted.predict(modes=named)["power_mode"].tolist() == [named] == [fitted.predict()["power_mode"].iloc[-1]]
+    assert run(*asked, "--power-mode", "9c-1-1-1") == 2
+    assert "not allowed here" in capsys.readouterr().err
     assert run(*asked, "--board", "other-board") == 2
     assert "the power modes 'all' of 'other-board' are unknown; available: " in capsys.readouterr().err
 
