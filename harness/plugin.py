@@ -601,16 +601,11 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, exitstatu
         )
     has_passed = exitstatus not in (pytest.ExitCode.TESTS_FAILED, pytest.ExitCode.INTERRUPTED)
     if has_passed and _has_compared_nothing(terminalreporter.config):
-        baseline = terminalreporter.config.getoption("jetwatt_baseline")
-        ends = "--strict fails" if asks_for_strictness(terminalreporter.config) else f"exit code {NOTHING_COMPARED}"
-        why = "no test used the fixture `baseline`"
-        if terminalreporter.stats.get("skipped"):
-            why = "-rs: why cases were skipped"
-        terminalreporter.write_line(f"{ends}: no case was compared with {baseline} ({why})")
+        what = f"no case was compared with {terminalreporter.config.getoption('jetwatt_baseline')}"
+        _say_that_nothing_was_decided(terminalreporter, what, "baseline", bool(outcome.not_compared))
     if has_passed and _has_required_nothing(terminalreporter.config):
-        ends = "--strict fails" if asks_for_strictness(terminalreporter.config) else f"exit code {NOTHING_COMPARED}"
-        file = requirements_file(terminalreporter.config)
-        terminalreporter.write_line(f"{ends}: no figure was decided by {file} (-rs: why cases were skipped)")
+        what = f"no figure was decided by {requirements_file(terminalreporter.config)}"
+        _say_that_nothing_was_decided(terminalreporter, what, "requirements", bool(outcome.requirement_verdicts))
     if outcome.over_budget:
         names, (option, *_) = list(outcome.over_budget), outcome.over_budget.values()
         more = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
@@ -618,6 +613,19 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, exitstatu
         text = f"left out, because the time budget did not suffice: {', '.join(names[:MOST_NAMES])}{more}"
         terminalreporter.write_line(wrap(text))
         terminalreporter.write_line(f"to run {which}:\n  {command_of(terminalreporter.config)} {option}")
+
+
+def _say_that_nothing_was_decided(
+    terminalreporter: pytest.TerminalReporter, what: str, fixture: str, is_listed: bool
+) -> None:
+    """How a run ends in which a gate has decided nothing, and why; `is_listed`: its reasons have been printed."""
+    ends = "--strict fails" if asks_for_strictness(terminalreporter.config) else f"exit code {NOTHING_COMPARED}"
+    why = f"no test gave the fixture `{fixture}` a profile"
+    if is_listed:
+        why = "the reasons are above"
+    elif terminalreporter.stats.get("skipped"):
+        why = "-rs: why cases were skipped"
+    terminalreporter.write_line(f"{ends}: {what} ({why})")
 
 
 def _summarise_profiles(terminalreporter: Any, outcome: Outcome) -> None:

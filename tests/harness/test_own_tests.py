@@ -367,8 +367,12 @@ def test_strict_fails_a_run_that_compared_nothing_with_its_baseline(own, record)
     done = own(skipped, "--baseline", "b.json")
     assert done.returncode == 6
     assert "exit code 6: no case was compared with b.json" in done.stdout
+    assert "(-rs: why cases were skipped)" in done.stdout
     other = own(CHECKED, "--baseline", "b.json", "--workload", "resnet18-cifar10")
     assert (other.returncode, "1 passed" in other.stdout) == (6, True), "the baseline has another workload"
+    assert "(the reasons are above)" in other.stdout
+    unused = own("def test_a():\n    pass\n", "--baseline", "b.json")
+    assert "(no test gave the fixture `baseline` a profile)" in unused.stdout
     assert own(CHECKED, "--baseline", "b.json").returncode in (0, 1)
     assert own(skipped, "--baseline", "b.json", "--strict", "--collect-only").returncode == 0
 
