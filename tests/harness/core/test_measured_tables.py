@@ -89,10 +89,10 @@ def test_a_device_without_a_power_limit_leaves_it_empty():
 def test_commands_take_the_name_of_a_table_where_they_take_a_file(tmp_path):
     assert open_device("replay:zeus-v100", Configuration()).board == "v100"
     assert open_device("replay:zeus-v100@v100", Configuration()).board == "v100"
-    names = ["loudva-nano", "zeus-a40", "zeus-v100"]
-    evaluation = jetwatt.evaluate_prior(names, leave_out="board", modes=5, runs=jetwatt.Runs(1))
-    assert [path.stem for path in evaluation.files] == names
-    assert set(evaluation.table()["device"]) == {"nano", "a40", "v100"}
+    evaluation = jetwatt.evaluate_prior(table_names(), leave_out="board", modes=5, runs=jetwatt.Runs(1))
+    files = ["loudva-nano.csv", "qutibench-tx2.csv", "zeus-a40.csv", "zeus-v100.csv"]
+    assert [path.name for path in evaluation.files] == files
+    assert set(evaluation.table()["device"]) == {"nano", "tx2", "a40", "v100"}
     assert jetwatt.report(corpus="zeus-v100", out=tmp_path / "report").page.exists()
 
 
