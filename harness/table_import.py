@@ -44,6 +44,7 @@ from harness.store.foreign_tables import (
     convert,
     known_column,
     mode_of,
+    not_recognised,
     read_table,
     stating,
 )
@@ -208,11 +209,8 @@ def import_tables(
 def _unread(table: pd.DataFrame, in_python: bool) -> List[str]:
     """Which columns mean nothing to the suite: bad rows may be alike for lack of one of them."""
     known = {*CORPUS_COLUMNS, *(column.name for column in FURTHER)}
-    unread = [repr(name) for name in table.columns if name not in known]
-    if not unread:
-        return []
-    option = stating("rename", "THIS", "COLUMN", in_python)
-    return [f"columns that were not recognised: {', '.join(unread)}; {option}"]
+    unread = [str(name) for name in table.columns if name not in known]
+    return [not_recognised(unread, in_python)] if unread else []
 
 
 def write_imported(out: Path, table: pd.DataFrame) -> None:

@@ -14,7 +14,7 @@ import json
 import re
 import shlex
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Collection, Dict, List, Mapping, Optional, Sequence, Tuple
+from typing import TYPE_CHECKING, Any, Collection, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
 
 import numpy as np
 
@@ -189,6 +189,12 @@ def stating(option: str, name: str, value: str, in_python: bool) -> str:
     return f"--{option} {shlex.quote(f'{name}={value}')}"
 
 
+def not_recognised(columns: Iterable[str], in_python: bool) -> str:
+    """Which columns of a table mean nothing to the suite, and how to say what one is."""
+    named = ", ".join(map(repr, columns))
+    return f"columns that were not recognised: {named}; {stating('rename', 'THIS', 'COLUMN', in_python)}"
+
+
 def mode_of(device: str, text: str) -> PowerMode:
     """The power mode that a text names: a preset of a board, or clocks in MHz; for other devices clocks only."""
     if not is_board(device):
@@ -267,10 +273,7 @@ class _Conversion:
         self._snap_to_clocks_of_boards()
         further = [column for column in self.cells if column not in sources.values()]
         if further and any(problem.startswith("no column") for problem in self.problems):
-            unread = ", ".join(repr(column) for column in further)
-            self.problems.append(
-                f"columns that were not recognised: {unread}; {self._option('rename', 'THIS', 'COLUMN')}"
-            )
+            self.problems.append(not_recognised(further, self.in_python))
         if self.problems:
             listed = "\n".join(f"  {problem}" for problem in self.problems)
             written = "" if self.in_python else "\nnothing was written"
