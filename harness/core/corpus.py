@@ -104,7 +104,7 @@ _WHOLE, _DECIMAL = re.compile(r"0|-?[1-9]\d{0,14}"), re.compile(r"-?\d+\.\d+(?:e
 LEAST_KHZ, MOST_KHZ, MOST_GHZ = 20_000, 20_000_000, 20  # the slowest clock of any supported board is 76.8 MHz
 BOARD_LEAST_MW, LEAST_MW, MOST_MW = 300.0, 1_000.0, 1e7  # no board trains below 1.6 W, and none draws 300 W
 FAR_ABOVE_PEAK = 10.0
-FAR_BELOW_LIKE = 100.0  # of a workload: no power mode draws so many times less than the middle one
+FAR = 100.0  # a value this many times too large or too small for its mode or its workload has another unit
 # CPU cycles of a minibatch: at any clock of any board the smallest network of the suite takes 11 million in training,
 # measured LSTMs 2.7 million in inference. A minibatch of 2 G cycles, given in seconds, appears to take 2 million.
 LEAST_CYCLES = {"training": 2e6, "inference": 2e5}
@@ -559,16 +559,20 @@ def _power_units(table: pd.DataFrame) -> Iterator[Tuple[str, Fault]]:
     power, boards = table["power_mw"], _boards_meant(table)
     greatest = power.groupby(table["device"]).transform("max")
     too_low = (power < BOARD_LEAST_MW).where(table["device"].isin(list(boards)), greatest < LEAST_MW)
-    medians = power.groupby([table[name] for name in _LIKE]).transform("median")
-    too_low |= FAR_BELOW_LIKE * power < medians
+    too_low |= FAR * power < _medians_of_like(table, "power_mw")
     peaks = {device: FAR_ABOVE_PEAK * board_bounds(board).peak_power_mw for device, board in boards.items()}
     yield from _in_unit(power, too_low & power.notna(), "W, expected mW")
     yield from _in_unit(power, power > table["device"].map(peaks).fillna(MOST_MW), "uW, expected mW")
 
 
+def _medians_of_like(table: pd.DataFrame, column: str) -> pd.Series:
+    """For each row, the median over all of the same device, workload, task and batch size."""
+    return table.groupby([*_LIKE])[column].transform("median")
+
+
 def _time_units(table: pd.DataFrame) -> Iterator[Tuple[str, Fault]]:
     time_ms, task = table["minibatch_time_ms"], table["task"]
-    medians = time_ms.groupby([table[name] for name in _LIKE]).transform("median")
+    medians = _medians_of_like(table, "minibatch_time_ms")
     # Of boards only: a device of one's own may be a PC, which takes fewer cycles of its CPU, also if it has all clocks.
     is_meant = table["device"].isin(list(_boards_meant(table)))
     counts_cycles = is_meant & (table["cpu_khz"] != UNKNOWN_KHZ)

@@ -11,6 +11,7 @@ from harness.core.corpus import (
     CASE_COLUMNS,
     CORPUS,
     CORPUS_COLUMNS,
+    FAR,
     TASKS,
     Column,
     Fault,
@@ -147,8 +148,6 @@ def _newest_places(keys: pd.Series) -> List[int]:
     """The place of the last of each key, in the order of the first ones."""
     return list({key: place for place, key in enumerate(keys)}.values())
 
-
-FAR = 100.0  # a value this many times too large or too small for its mode has another unit
 
 NEIGHBOURS = 5
 
