@@ -15,6 +15,7 @@ from typing import List, Sequence, Tuple, Union
 import numpy as np
 
 from harness.core.device import Report
+from harness.core.environment import import_path
 from harness.core.errors import DataSetError
 from harness.core.files import MOST_BYTES
 from harness.workloads.data.data_set import FileRows, first_of, known_data_set
@@ -80,7 +81,8 @@ def _packaged_digits() -> Tuple[np.ndarray, np.ndarray]:
     Another process loads them: scikit-learn and SciPy take 140 MB, which this one would keep, so that the run that
     writes the data set would have another peak of memory than all later ones.
     """
-    done = subprocess.run([sys.executable, "-c", _PRINT_DIGITS], capture_output=True, check=False)
+    # Elsewhere than in the working folder, whose `sklearn.py` or `numpy.py` is not meant.
+    done = subprocess.run([sys.executable, "-c", _PRINT_DIGITS], cwd=import_path(), capture_output=True, check=False)
     if done.returncode:
         require("sklearn.datasets")
         last_line = done.stderr.decode(errors="replace").strip().rpartition("\n")[2]
