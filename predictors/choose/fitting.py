@@ -491,6 +491,16 @@ def describe_front(predicted: pd.DataFrame) -> str:
     return f"{of_modes}: {ends[0]}" if len(front) == 1 else f"{of_modes}, from {ends[0]} to {ends[1]}"
 
 
+def describe_best(best: pd.Series) -> str:
+    """The row of `FittedModel.best`."""
+    level = f"{share_to_percent(LEVEL):g} %"
+    time = f"{best.time_ms:.1f} ms ({level}: {best.time_low_ms:.1f} to {best.time_high_ms:.1f})"
+    low_w, high_w = mw_to_w(best.power_low_mw), mw_to_w(best.power_high_mw)
+    power = f"{mw_to_w(best.power_mw):.1f} W ({level}: {low_w:.1f} to {high_w:.1f})"
+    setting = f"{best.power_mode}, batch size {best.batch_size}"
+    return f"best within the limits: {setting}, predicted {time}, {power}, risk {best.risk:.2g}"
+
+
 def _slowest_within(forecast: Forecast, goal: Goal, risk: Optional[float]) -> Optional[int]:
     """The slowest admitted row that keeps the goal's limit of time; None if none does."""
     keeps = forecast.admitted & (forecast.excess(goal) <= 0 if risk is None else forecast.keeps(goal, risk))

@@ -4,20 +4,15 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from harness.cli.options import output_file, whole_numbers
 from harness.core.corpus import TASKS
 from harness.core.errors import InvalidValueError
 from harness.core.files import write_output
-from harness.core.units import mw_to_w
 from harness.workloads.optional_packages import require
-from predictors.choose.fitting import describe_front, load
+from predictors.choose.fitting import describe_best, describe_front, load
 from predictors.choose.search import RISK
 from predictors.forecast import LEVEL
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -72,10 +67,11 @@ def run(arguments: argparse.Namespace) -> int:
             arguments.task,
             arguments.variant,
         )
-        content = (
-            predicted.to_parquet(index=False) if as_parquet else predicted.to_csv(index=False, float_format="%.6g")
-        )
-        write_output(arguments.out, content.encode() if isinstance(content, str) else content)
+        if as_parquet:
+            content = predicted.to_parquet(index=False)
+        else:
+            content = predicted.to_csv(index=False, float_format="%.6g").encode()
+        write_output(arguments.out, content)
         print(describe_front(predicted))
         board = arguments.board or model.origin["device"]
         print(f"{len(predicted)} power modes of {board}, {predicted['provenance'].iloc[0]} profiles")
@@ -95,11 +91,3 @@ def run(arguments: argparse.Namespace) -> int:
         )
         print(describe_best(best))
     return 0
-
-
-def describe_best(best: pd.Series) -> str:
-    time = f"{best.time_ms:.1f} ms (80 %: {best.time_low_ms:.1f} to {best.time_high_ms:.1f})"
-    low_w, high_w = mw_to_w(best.power_low_mw), mw_to_w(best.power_high_mw)
-    power = f"{mw_to_w(best.power_mw):.1f} W (80 %: {low_w:.1f} to {high_w:.1f})"
-    setting = f"{best.power_mode}, batch size {best.batch_size}"
-    return f"best within the limits: {setting}, predicted {time}, {power}, risk {best.risk:.2g}"
