@@ -38,6 +38,7 @@ NOT_FOUND, NOT_EXECUTABLE = 127, 126  # the exit codes of shells
 NO_SIGNAL = getattr(socket, "MSG_NOSIGNAL", 0)  # macOS has none; Python ignores SIGPIPE
 
 _SET_PARENT_DEATH_SIGNAL, _SET_CHILD_SUBREAPER = 1, 36  # prctl(2)
+_GROWN_KIB = 2048  # what a forked process may grow by before it becomes the command
 _LEAVING_S = 0.5
 _KILLED_S = 5.0  # killed processes are gone in milliseconds, unless the kernel holds them
 
@@ -102,9 +103,6 @@ def _become(words: List[str], before: Dict[signal.Signals, Any], begun: int) -> 
     except OSError as error:
         os.write(2, f"{words[0]}: {error.strerror}\n".encode())
         os._exit(NOT_FOUND if isinstance(error, FileNotFoundError) else NOT_EXECUTABLE)
-
-
-_GROWN_KIB = 2048  # what a forked process may grow by before it becomes the command
 
 
 class _Guard:
