@@ -45,6 +45,7 @@ def collect(folder: Path, **environment: str) -> subprocess.Popen:
 
 
 @pytest.mark.exhaustive
+@pytest.mark.long
 def test_processes_with_other_clocks_hash_seeds_and_folders_collect_the_same(tmp_path):
     folders = [tmp_path / "now", tmp_path / "later"]
     processes = [

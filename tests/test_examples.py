@@ -95,6 +95,7 @@ def test_a_mode_within_the_budget_is_recommended_on_a_simulated_board(run, tmp_p
 @pytest.mark.exhaustive
 @pytest.mark.training
 @pytest.mark.parametrize(("script", "profiles"), [("first_profile.py", 1), ("own_network.py", 2)])
+@pytest.mark.long
 def test_this_machine_is_measured(script, profiles, tmp_path):
     environment = {**os.environ, "JETWATT_LOCK_DIR": str(tmp_path)}
     done = subprocess.run(

@@ -53,6 +53,7 @@ def test_a_tutorial_runs_line_by_line(name, clone):
 
 
 @pytest.mark.exhaustive
+@pytest.mark.long
 def test_the_api_page_runs_line_by_line(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))

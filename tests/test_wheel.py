@@ -275,6 +275,7 @@ def test_parts(device, power_mode, page_cache, telemetry, train, baseline, cache
 
 @pytest.mark.training
 @pytest.mark.exhaustive
+@pytest.mark.long
 def test_a_strangers_test_measures_their_own_network_in_an_empty_folder(run, tmp_path):
     pytest.importorskip("torchvision")
     (tmp_path / "test_parts.py").write_text(TEST_PARTS)

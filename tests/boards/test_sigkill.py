@@ -118,6 +118,7 @@ def other_mode(tree, cores=2):
     ("board", "l4t", "boots", "cores"),
     [("orin-nano", "r36.4", "7W", 6), ("nano", "r32.7", "MAXN", 2)],  # wakes a cluster, takes cores offline
 )
+@pytest.mark.long
 def test_a_board_is_as_before_whichever_write_a_run_was_killed_before(tmp_path, board, l4t, boots, cores):
     tree = build_board(tmp_path / "root", board, l4t, mode=boots)
     mode, before = other_mode(tree, cores), contents(tree)
@@ -131,6 +132,7 @@ def test_a_board_is_as_before_whichever_write_a_run_was_killed_before(tmp_path, 
     assert number > 70
 
 
+@pytest.mark.long
 def test_a_board_is_as_before_also_where_its_restore_was_killed_before_any_write(tmp_path):
     tree = build_board(tmp_path / "root", "nano", "r32.7")
     mode, before = other_mode(tree), contents(tree)

@@ -144,6 +144,7 @@ with one_blas_thread(), alike_on_every_processor("powertrain"):
 
 
 @pytest.mark.exhaustive
+@pytest.mark.long
 def test_the_reference_of_powertrain_comes_out_alike_under_the_kernels_of_another_processor():
     """In single precision weights differ by up to 0.2, and what is chosen with them by a penalty of 5 or 17 %."""
     plain = {name: value for name, value in os.environ.items() if name not in KERNEL_VARIABLES}

@@ -47,6 +47,7 @@ def named(rows, *names):
 
 
 @pytest.mark.exhaustive
+@pytest.mark.long
 def test_outcomes_of_a_campaign_with_verdicts_asserted(campaign, golden):
     cases = ElementTree.parse(str(campaign["outcomes"])).getroot().iter("testcase")
     ended = {}

@@ -162,6 +162,7 @@ def sampled(process):
 
 
 @pytest.mark.exhaustive
+@pytest.mark.long
 def test_a_run_survives_the_loss_of_jtop_and_says_which_total_of_the_board_it_goes_by(tmp_path):
     tree = build_board(tmp_path / "root", "orin-agx", "r36.4")
     (tree.path / "run").mkdir()

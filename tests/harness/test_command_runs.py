@@ -338,6 +338,7 @@ print("own", profile.aggregates["energy_per_sample_mws"] * case.batch_size, *tim
 
 @pytest.mark.exhaustive
 @pytest.mark.training
+@pytest.mark.long
 def test_the_suites_own_loop_as_a_command_agrees_with_its_profile(machine_with_rapl, capfd):
     pytest.importorskip("torch")
     Path("loop.py").write_text(OWN_LOOP)

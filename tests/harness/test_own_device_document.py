@@ -136,6 +136,7 @@ def test_elsewhere_it_is_refused_and_listed_among_the_devices(run):
 
 @pytest.mark.training
 @pytest.mark.exhaustive
+@pytest.mark.long
 def test_benchmarks_measure_it(run, board, tmp_path):
     pytest.importorskip("torchvision")
     asked = ["--workload", "lenet-mnist", "--minibatches", 3, "--batch-size", 16, "--device-root", board]
@@ -152,6 +153,7 @@ def test_benchmarks_measure_it(run, board, tmp_path):
 
 @pytest.mark.exhaustive
 @pytest.mark.training
+@pytest.mark.long
 def test_recommend_searches_its_modes(run, board):
     pytest.importorskip("torchvision")
     asked = ["--workload", "lenet-mnist", "--minibatches", 3, "--device-root", board, "--storage", "sd"]

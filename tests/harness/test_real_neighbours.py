@@ -26,6 +26,7 @@ def test_loop(train):
 
 @pytest.mark.exhaustive
 @pytest.mark.one_python
+@pytest.mark.long
 def test_the_suite_works_beside_plugins_with_its_names(tmp_path):
     pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "install", "-q", "--no-compile"]
     install = [*pip, "--retries", "0", "--target", str(tmp_path / "plugins"), *PLUGINS]

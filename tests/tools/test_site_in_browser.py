@@ -67,6 +67,7 @@ def resized(browser, width):
     return browser
 
 
+@pytest.mark.long
 def test_pages_are_quiet_fit_every_window_and_three_screens_and_ask_for_files_of_the_site_only(browser, site):
     pages = sorted(site.glob("*.html"))
     assert len(pages) > 50

@@ -161,7 +161,9 @@ def test_a_discrete_gpu_passes_the_lines_that_apply(monkeypatch, driver):  # noq
     "lines",
     [
         pytest.param(["restoring"], id="restoring"),
-        pytest.param(["restoring", "repeatability"], id="both", marks=pytest.mark.exhaustive),  # loads torch once more
+        pytest.param(
+            ["restoring", "repeatability"], id="both", marks=[pytest.mark.exhaustive, pytest.mark.long]
+        ),  # loads torch once more
     ],
 )
 def test_a_power_cut_is_survived_and_the_next_call_goes_on(tmp_path, lines):

@@ -53,6 +53,7 @@ def test_the_rehearsal_names_a_board_of_the_emulator():
 @pytest.mark.exhaustive
 @pytest.mark.training
 @pytest.mark.one_python
+@pytest.mark.long
 def test_the_rehearsal_ends_as_the_page_says(tmp_path):
     """The power cut is the signal of Ctrl-backslash. Lines that judge times may fail, because machines are shared."""
     pytest.importorskip("torch")

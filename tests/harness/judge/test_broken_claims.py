@@ -117,6 +117,7 @@ def simulated(tmp_path_factory):
     return Simulated(str(path))
 
 
+@pytest.mark.long
 def test_no_simulated_board_says_anything_but_what_is_known(simulated):
     found = judge(simulated.whole, papers_claims())
     assert [one.text for one in found if one.is_violated] == []

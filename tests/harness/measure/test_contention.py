@@ -136,6 +136,7 @@ NET = Workload(
 @pytest.mark.exhaustive
 @pytest.mark.training
 @pytest.mark.parametrize("workload", [pytest.param("lenet-mnist", marks=pytest.mark.exhaustive), "mine:NET"])
+@pytest.mark.long
 def test_it_is_chosen_before_torch_is_loaded_and_recorded_and_is_the_first_line(
     run_suite, tmp_path, monkeypatch, workload
 ):

@@ -113,6 +113,7 @@ def test_a_case_that_took_more_than_the_limit_so_far_is_refused_with_its_peak(bo
 
 @pytest.mark.exhaustive
 @pytest.mark.training
+@pytest.mark.long
 def test_a_profile_of_the_host_has_the_peak_of_the_whole_run(tmp_path):
     """The figure of `/usr/bin/time -v` for a run without workers."""
     pytest.importorskip("torch")

@@ -68,7 +68,8 @@ def sessions():
 
 
 @pytest.mark.parametrize(
-    "way", [pytest.param(way, marks=[pytest.mark.exhaustive] if way == PROCESSES else []) for way in WAYS]
+    "way",
+    [pytest.param(way, marks=[pytest.mark.exhaustive, pytest.mark.long] if way == PROCESSES else []) for way in WAYS],
 )
 def test_both_go_on_at_once_and_leave_nothing_behind(run_both, started, way, monkeypatch):
     """Streams stand for themselves only on a GPU: elsewhere two threads show everything but torch's own part."""
@@ -118,6 +119,7 @@ def vmstat(tmp_path, monkeypatch):
 
 
 @pytest.mark.exhaustive
+@pytest.mark.long
 def test_a_process_that_dies_is_named_and_its_partner_and_workers_go_with_it(run_both, started, vmstat, monkeypatch):
     send, orders = concurrent.connection.Connection.send, []
 

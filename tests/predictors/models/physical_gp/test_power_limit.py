@@ -200,6 +200,7 @@ def test_the_time_of_a_program_bound_by_bandwidth_is_seen_to_follow_no_clock():
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("follows", BY_CLOCK.values(), ids=BY_CLOCK)
+@pytest.mark.long
 def test_neither_ridge_nor_boosted_trees_are_half_a_point_better_under_locked_clocks(follows):
     others = [errors_with_locked_clocks(follows, name) for name in ("ridge", "gbr")]
     assert (errors_with_locked_clocks(follows, "physical-gp") <= np.min(others, axis=0) + 0.5).all()
