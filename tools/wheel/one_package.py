@@ -4,6 +4,9 @@ In a clone and in an editable installation `harness` and `predictors` are packag
 would collide with folders of these names in a user's repository, whichever comes first on the path. In the wheel they
 are `jetwatt.harness` and `jetwatt.predictors`, beside `jetwatt.baselines`: the sources are copied, and the names of
 modules in them rewritten, in imports as in texts (`import_module("harness.board.gpu")`, "python -m harness doctor").
+
+One name everywhere, by a `jetwatt/__init__.py` that extends its `__path__` in a clone, is what Python would follow, but
+mypy and editors do not: `import jetwatt.harness` is "import-not-found" to them.
 """
 
 from __future__ import annotations
