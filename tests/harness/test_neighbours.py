@@ -114,6 +114,7 @@ def test_a_fixture_of_another_plugin_stays_its_own(others, plugins):
     said = others({"theirs.py": PLUGIN, "test_b.py": BESIDE_A_PLUGIN}, *words, "--device", "sim:nano")
     assert "2 passed" in said, said
     assert "the fixture device is the one of theirs here; use jetwatt_device" in said
+    assert "jetwatt_cache" not in said  # a fixture `cache` is pytest's own in every run
 
 
 def test_values_for_a_fixture_of_others_stay_theirs_in_a_test_of_ours(others):
