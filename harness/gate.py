@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import shlex
 from pathlib import Path
-from typing import TYPE_CHECKING, List, Optional, Sequence
+from typing import TYPE_CHECKING, Any, Iterable, List, Optional, Sequence
 
 import pytest
 
@@ -215,11 +215,18 @@ def requirements_of_run(config: pytest.Config) -> List[Origin]:
 
 def requirements_of_marks(node: pytest.Item) -> List[Origin]:
     """The requirements of a test's marks; HarnessError if one is wrong."""
+    return requirements_in(node.iter_markers(), node.name)
+
+
+def requirements_in(marks: Iterable[Any], owner: str) -> List[Origin]:
+    """The requirements among some marks of `owner`, a test or a parameter of it; HarnessError if one is wrong."""
     origins = []
-    for mark in node.iter_markers(REQUIRE):
+    for mark in marks:
+        if mark.name != REQUIRE:
+            continue
         from harness.judge.requirements import requirement_from
 
-        place = f"mark {REQUIRE} of {node.name}"
+        place = f"mark {REQUIRE} of {owner}"
         if mark.args:
             raise InvalidValueError(f"{place} has the value {mark.args[0]!r}", "name the limit: require(p99_ms=20)")
         origins.append(requirement_from(mark.kwargs, place))
@@ -238,6 +245,15 @@ def refuse_wrong_marks(node: pytest.Item) -> None:
         requirements_of_marks(node)
     except HarnessError as error:
         raise pytest.fail.Exception(str(error), pytrace=False) from None
+
+
+def refuse_counting_without_requirements(config: pytest.Config, items: Sequence[pytest.Item]) -> None:
+    """Refuse `--enough-minibatches` where neither a file nor a mark of a test has a requirement."""
+    if not config.getoption("jetwatt_enough_minibatches") or requirements_of_run(config):
+        return
+    if not any(item.get_closest_marker(REQUIRE) for item in items):
+        hint = "add --require FILE, or mark a test: require(p99_ms=20)"
+        raise pytest.UsageError(f"--enough-minibatches has no requirements to decide: {hint}")
 
 
 def has_decided_nothing(outcome: Outcome) -> bool:

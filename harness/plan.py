@@ -7,7 +7,21 @@ import itertools
 import math
 import re
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Set, Tuple, TypeVar, Union
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Callable,
+    Dict,
+    Iterator,
+    List,
+    NamedTuple,
+    Optional,
+    Sequence,
+    Set,
+    Tuple,
+    TypeVar,
+    Union,
+)
 
 import pytest
 
@@ -33,6 +47,9 @@ from harness.core.units import parse_duration
 from harness.fixture_names import hidden, takes
 from harness.measure.time_budget import TimeBudget, portions, size_of, weight_s
 from harness.outcome import OUTCOME
+
+if TYPE_CHECKING:
+    from harness.judge.requirements import Origin
 
 Node = Union[pytest.Item, pytest.Collector]
 Item = TypeVar("Item")
@@ -79,7 +96,7 @@ class Plan:
         self._chooses_workloads = "workload" in self._chosen or config.getoption("jetwatt_campaign") is not None
         self.meter_logs = read_meter_logs(config.getoption("jetwatt_socket_meter"))
         listed = options.listed_cases(config)
-        self._origins = _origins_of_tails(config)
+        self._takes_enough: bool = config.getoption("jetwatt_enough_minibatches")
         self.places = None if listed is None else {name: place for place, name in enumerate(listed)}
         self._without_suffix = {re.sub(r"_?\d+\]$", "]", name) for name in self.places or ()}
         self.meter = read_meter(config.getoption("jetwatt_socket_meter"))
@@ -255,18 +272,35 @@ class Plan:
         named = [
             dataclasses.replace(sweep, axes={**sweep.axes, "workload": _workload_names(sweep)}) for sweep in sweeps
         ]
-        cases = [self._with_enough_minibatches(case) for case in expand(named, resolve)]
+        cases = expand(named, resolve)
         self.cases.update((case_key(case), case) for case in cases)
         return cases
 
-    def _with_enough_minibatches(self, case: Case) -> Case:
-        """The case with as many minibatches as its requirements take, if they were asked for."""
-        settings = case.settings
-        if not self._origins or settings.minibatches is None:
-            return case
+    def with_enough_minibatches(self, points: Sequence[Point], definition: pytest.Item) -> List[Point]:
+        """The points of a test with as many minibatches as its requirements take, if they were asked for.
+
+        These are the requirements of the run's file, of the test's marks and of the marks of its parameters.
+        """
+        if not self._takes_enough:
+            return list(points)
+        from harness.gate import requirements_in, requirements_of_marks, requirements_of_run
+
+        shared = [*requirements_of_run(definition.config), *requirements_of_marks(definition)]
+        longer = []
+        for case, values, marks in points:
+            origins = [*shared, *requirements_in(marks, f"a parameter of {definition.name}")]
+            longer.append((self._long_enough(case, origins), values, marks))
+        self.cases.update((case_key(case), case) for case, _, _ in longer)
+        return longer
+
+    def _long_enough(self, case: Case, origins: Sequence[Origin]) -> Case:
+        """The case with as many minibatches as the tails of requirements take, if one of them selects it."""
         from harness.judge.requirement_verdicts import axes_of, minibatches_needed
 
-        needed = minibatches_needed(axes_of(case, (case.device, self.board(case.device))), self._origins)
+        settings = case.settings
+        if settings.minibatches is None:
+            return case
+        needed = minibatches_needed(axes_of(case, (case.device, self.board(case.device))), origins)
         settings = dataclasses.replace(settings, minibatches=max(settings.minibatches, needed))
         return dataclasses.replace(case, settings=settings)
 
@@ -342,18 +376,6 @@ def _workload_names(sweep: Sweep) -> Tuple[str, ...]:
         mix._replace(training=get_workload(mix.training).name, inference=get_workload(mix.inference).name).name
         for mix in mixes
     )
-
-
-def _origins_of_tails(config: pytest.Config) -> List[Any]:
-    """The requirements whose minibatches are taken; none without `--enough-minibatches`."""
-    from harness.gate import requirements_of_run
-
-    if not config.getoption("jetwatt_enough_minibatches"):
-        return []
-    origins: List[Any] = requirements_of_run(config)
-    if not origins:
-        raise InvalidValueError("--enough-minibatches has no requirements to decide", "add --require FILE")
-    return origins
 
 
 PLAN = pytest.StashKey[Plan]()

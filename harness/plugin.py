@@ -35,6 +35,7 @@ from harness.gate import (
     check_command,
     has_decided_nothing,
     is_used,
+    refuse_counting_without_requirements,
     refuse_wrong_marks,
     requirements_file,
     requirements_of,
@@ -235,6 +236,7 @@ def _parametrize_cases(metafunc: pytest.Metafunc, asked: _Parametrization, used:
             points = []  # a corpus of thousands of modes is expanded on request only
         else:
             points = plan.points(file, asked.blocks) if plan.takes_part(file) else []
+            points = plan.with_enough_minibatches(points, metafunc.definition)
     except HarnessError as error:
         pytest.fail(str(error), pytrace=False)
     others = [name for block in asked.blocks for name in block.names if name not in ALL_AXES]
@@ -308,6 +310,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: List[pytest.Item
         return
     if any(takes("baseline", item) for item in items):
         _refuse_strictness_without_baseline(config)
+    refuse_counting_without_requirements(config, items)
     plan = config.stash[planning.PLAN]
     left_out = {item for item in items if _is_left_out(item, plan)}
     if processes.is_share(config) and not is_judging(config):

@@ -203,6 +203,40 @@ def test_as_many_minibatches_as_a_tail_takes_are_run_where_asked(own, tmp_path):
     assert counts[3] == counts[0] < 1000
 
 
+MARKED = """
+import pytest
+
+
+@pytest.mark.require(p99_ms=1000)
+def test_marked(profile):
+    profile()
+
+
+@pytest.mark.parametrize("workers", [0, pytest.param(1, marks=pytest.mark.require(p99_ms=1000))])
+def test_marked_parameter(profile, workers):
+    profile()
+
+
+@pytest.mark.require(p99_ms=1000, workers=1)
+def test_marked_for_other_cases(profile):
+    profile()
+
+
+def test_plain(profile):
+    profile()
+"""
+
+
+def test_marks_of_tests_and_of_parameters_give_their_cases_as_many_minibatches_as_a_tail_takes(own, tmp_path):
+    done = own(MARKED, "--enough-minibatches")
+    assert "requirements: PASS: 2" in done.stdout
+    counts = jetwatt.open_results(tmp_path / "r.sqlite").profiles()["clean_minibatches"].tolist()
+    marked, plain_parameter, marked_parameter, of_others = counts  # what is not marked is measured before
+    assert marked == pytest.approx(1420, rel=0.01)
+    assert marked_parameter == pytest.approx(1420, rel=0.01)
+    assert max(plain_parameter, of_others) < 1000
+
+
 def test_enough_minibatches_without_requirements_are_refused(own):
     done = own(PROFILE, "--enough-minibatches")
     assert done.returncode == 4
