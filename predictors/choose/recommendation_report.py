@@ -182,10 +182,12 @@ def plain_recommendation(recommendation: Recommendation) -> Dict[str, Any]:
     """The same as plain values, for JSON.
 
     Figures have `value`, `low`, `high` (an 80 % interval), `profiled` (else predicted) and `measured` (profiled on a
-    real device); `minibatches` is None if savings are over an hour's training.
+    real device). `outlying`: the profile of the chosen mode contradicts at least five others; false with fewer.
+    `minibatches` is None if savings are over an hour's training.
     """
     choice, history, profiler = recommendation.choice, recommendation.history, profiler_of(recommendation.history)
     provenance = profiler.device.provenance
+    chosen = {"feasible": choice.feasible, "reason": choice.reason, "outlying": recommendation.outlying}
     return {
         "device": profiler.device.name,
         "provenance": provenance,
@@ -195,7 +197,7 @@ def plain_recommendation(recommendation: Recommendation) -> Dict[str, Any]:
             "limits": dict(recommendation.goal.limits),
             "text": recommendation.goal.describe(),
         },
-        "choice": {**plain_mode(recommendation.mode, provenance), "feasible": choice.feasible, "reason": choice.reason},
+        "choice": {**plain_mode(recommendation.mode, provenance), **chosen},
         "spent": plain_spent([recommendation]),
         "failed": [{"mode": history.mode(index).name, "reason": reason} for index, reason in history.failed.items()],
         "flagged": [{"mode": history.mode(index).name, "flags": flags} for index, flags in profiler.flagged.items()],

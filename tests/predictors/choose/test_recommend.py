@@ -192,3 +192,4 @@ def test_a_choice_whose_profile_contradicts_all_others_is_named_as_outlying(tmp_
     [[recommendation]] = answer.recommendations
     assert recommendation.outlying == (power_factor < 1)
     assert ("\noutlying: " in repr(answer)) == recommendation.outlying
+    assert answer.plain()["choice"]["outlying"] is recommendation.outlying
