@@ -1,7 +1,8 @@
-"""The public names of jetwatt, read from its code, and the list of them in `public.txt`; docs/promise.md explains both.
+"""The public names of jetwatt, read from its code, the list of them in `public.txt`, and the stub for type checkers.
 
 A line of the list has the first version with the name, the kind of the name and the name. A removed name keeps its
-line, which then has the version without it too: `1.0.0-2.0.0`. A change needs an entry in CHANGELOG.md that names it.
+line, which then has the version without it too: `1.0.0-2.0.0`. A change needs an entry in CHANGELOG.md that names it;
+docs/promise.md explains why.
 """
 
 from __future__ import annotations
@@ -37,6 +38,7 @@ from tools.docs.reference import OURS, fixtures_of, own_classes_returned
 
 PROJECT = Path(__file__).resolve().parents[1]
 LIST = PROJECT / "tests" / "public.txt"
+STUB = PROJECT / "jetwatt" / "__init__.pyi"
 CHANGELOG = PROJECT / "CHANGELOG.md"
 
 NOT_PROMISED = {"progress", "planned_case", "hold_device", "measure", "judging", "judged_device"}
@@ -44,7 +46,7 @@ NOT_PROMISED = {"progress", "planned_case", "hold_device", "measure", "judging",
 
 HEADER = """\
 # Public names and the versions that have them; docs/promise.md has the rules. JETWATT_REMAKE_GOLDEN=1 pytest
-# tests/test_public_names.py writes this file anew.
+# tests/test_public_names.py writes this file and jetwatt's stub anew.
 """
 
 Name = Tuple[str, str]  # kind, and the words of the name: ("option", "fit --corpus")
@@ -190,6 +192,13 @@ def write_list(rows: List[Listed]) -> str:
 def digest(rows: List[Listed], version: str) -> str:
     names = sorted(f"{row.kind} {row.name}" for row in rows if row.since == version)
     return f"{len(names)} names, sha256 {hashlib.sha256(chr(10).join(names).encode()).hexdigest()[:16]}"
+
+
+def write_stub() -> str:
+    """The text of jetwatt's stub, which gives type checkers the names that `jetwatt` imports on first use."""
+    names = sorted((module, name) for name, module in jetwatt._MODULES.items())
+    imports = "".join(f"from {module} import {name} as {name}\n" for module, name in names)
+    return f"from typing import Dict\n\n{imports}\n_MODULES: Dict[str, str]\n__version__: str\n"
 
 
 def lost_lines(text: str) -> List[str]:

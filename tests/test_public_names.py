@@ -9,7 +9,7 @@ import pytest
 import harness
 from tests import public_names
 from tests.golden.golden_files import REMAKE
-from tests.public_names import CHANGELOG, LIST, Listed
+from tests.public_names import CHANGELOG, LIST, STUB, Listed
 
 pytestmark = pytest.mark.one_python
 
@@ -24,6 +24,7 @@ def test_the_list_has_the_names_of_the_code():
         released = public_names.is_released(CHANGELOG.read_text(encoding="utf-8"), VERSION)
         assert not released, f"{VERSION} is released: set harness.__version__ to the coming version first"
         LIST.write_text(public_names.write_list(public_names.update(rows, names, VERSION)), encoding="utf-8")
+        STUB.write_text(public_names.write_stub(), encoding="utf-8")
         return
     listed = {(row.kind, row.name) for row in rows if not row.until}
     hint = f"{REMAKE}=1 pytest {__file__}, and name each in CHANGELOG.md (docs/promise.md)"

@@ -45,7 +45,7 @@ def test_type_checkers_read_the_same_names_as_python_has():
     stub = ast.parse(Path(jetwatt.__file__).with_suffix(".pyi").read_text(encoding="utf-8"))
     imports = [node for node in stub.body if isinstance(node, ast.ImportFrom)]
     named = {alias.name: node.module for node in imports for alias in node.names if alias.name == alias.asname}
-    assert named == jetwatt._MODULES
+    assert named == jetwatt._MODULES, "JETWATT_REMAKE_GOLDEN=1 pytest tests/test_public_names.py"
     assert all(getattr(jetwatt, name) is not None for name in jetwatt.__all__)
 
 

@@ -554,46 +554,6 @@ def test_advice(run, golden):
 
 # -- what can be asked for ---------------------------------------------------------------------------------------------
 
-HARNESS = (
-    *("doctor", "modes", "nvpmodel-conf", "restore", "export", "import", "corpus", "corpus simulate", "simulation"),
-    *("simulation fit", "simulation validate", "report", "baseline", "baseline record", "baseline check", "compare"),
-)
-PREDICTORS = (
-    *("evaluate", "scenario", "published", "fit", "predict", "strategies", "strategies evaluate", "recommend"),
-    *("concurrent", "advise"),
-)
-
-
-def options_of(said):
-    """The names of options and positional arguments that a usage tells."""
-    text = said.out + said.err
-    usage = re.split(r"\n\s*\n|\nerror|: error", text[text.index("usage:") :])[0]
-    return sorted(set(re.findall(r"(?<![\w-])--?[a-z][\w-]*", usage)) - {"-m"})
-
-
-def commands_of(said):
-    """The names of a program's commands."""
-    return re.findall(r"^    ([a-z][\w-]*)(?:\s|$)", said.out, re.MULTILINE)
-
-
-@pytest.mark.parametrize(("program", "commands"), [("harness", HARNESS), ("predictors", PREDICTORS)])
-def test_commands_and_their_options(program, commands, run_each, golden):
-    helped = run_each({command: (program, *command.split(), "--help") for command in ("", *commands)})
-    without = run_each({command: (program, *command.split()) for command in commands if not helped[command].out})
-    found = {command: {"options": options_of(said)} for command, said in {**helped, **without}.items() if command}
-    golden.check(f"options-{program}", {**found, "": {"commands": commands_of(helped[""])}})
-
-
-def test_options_of_the_benchmarks(run, golden, tmp_path):
-    def options(said):
-        lines = [line for line in said.out.splitlines() if re.match(r"\s{2,}-", line)]
-        return {name for line in lines for name in re.findall(r"--[a-z][\w-]*", re.split(r"\s{2,}", line.strip())[0])}
-
-    ours = options(run("pytest", "benchmarks", "--help"))
-    others = options(run("pytest", "--help", cwd=tmp_path))
-    golden.check("options-benchmarks", sorted(ours - others))
-
-
 AXES = (
     *("--workload", "lenet-mnist,yolov8n-coco", "--workers", "0,1", "--batch-size", "8,16", "--power-mode", "1c,maxn"),
     *("--storage", "ssd,ssd@20", "--cache", "evicted", "--epochs", "3", "--device", "host"),
