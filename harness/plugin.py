@@ -449,6 +449,7 @@ def pytest_report_collectionfinish(config: pytest.Config, items: Sequence[pytest
     texts += [
         f"the fixture {name} is the one of {owner} here; use jetwatt_{name}"
         for name, owner in config.stash[TAKEN_FIXTURES].items()
+        if any(name in getattr(item, "fixturenames", ()) for item in items)
     ]
     remarks = [remark for name in plan.devices() for remark in getattr(plan.device(name), "remarks", ())]
     stale = [remark for remark in remarks if remark.startswith(NOT_FRESH)]

@@ -8,7 +8,7 @@ usage: bash tools/nightly.sh [--device D] [OPTION ...] [-- ARGUMENT ...]
 
   bash tools/nightly.sh                                          # on a board
   bash tools/nightly.sh --device sim:orin-agx                    # a rehearsal without one
-  bash tools/nightly.sh --device sim:orin-agx --slowdown 5%      # and a red night
+  bash tools/nightly.sh --device sim:orin-agx --slowdown 10%     # and a red night
 
 Steps: doctor; restore, if a killed run left the board changed; the campaign, several times; `baseline check`; the gates of
 predictors (MAPE) and strategies (time penalty); requirements; `compare` with the last green night; `history` of all nights;

@@ -16,6 +16,14 @@ def shown(text: str) -> str:
     return "".join(char if char.isprintable() or char == "\n" else repr(char)[1:-1] for char in text)
 
 
+def escape_tags(text: str) -> str:
+    """Markdown in which a `<` that would begin a tag is text; any other one is text already."""
+    return _TAG.sub("&lt;", text)
+
+
+_TAG = re.compile(r"<(?=[a-zA-Z/!?])")
+
+
 def counted(number: int, noun: str) -> str:
     """`1 profile`, `2 profiles`."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
@@ -121,7 +129,7 @@ def format_table(
     """
     rows = [[shown(cell.replace("\n", " ")) for cell in row] for row in rows]
     if markdown:
-        rows = [[cell.replace("|", "\\|").replace("<", "&lt;") for cell in row] for row in rows]
+        rows = [[escape_tags(cell.replace("|", "\\|")) for cell in row] for row in rows]
     right = [name.startswith(">") for name in header]
     names = [name[1:] if is_right else name for name, is_right in zip(header, right)]
     widths = [max(map(len, column)) for column in zip(names, *rows)]

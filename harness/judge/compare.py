@@ -18,14 +18,13 @@ and 4 % of comparisons of three runs are wrong.
 from __future__ import annotations
 
 import dataclasses
-import re
 from pathlib import Path
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence
 
 import msgspec
 
 from harness.core.board_threshold import BoardThreshold
-from harness.core.terminal import counted, format_table, wrap
+from harness.core.terminal import counted, escape_tags, format_table, wrap
 from harness.judge.case_frame import SOFTWARE
 from harness.judge.comparison import (
     ALLOW_TO_DIFFER,
@@ -143,12 +142,9 @@ def compare_sides(
     return TwoSides(before, after, by, pairs, comparisons, tolerance)
 
 
-_TAG = re.compile(r"<(?=[a-zA-Z/!?])")  # what begins a tag in Markdown, where names may have markup
-
-
 def format_result(result: TwoSides, markdown: bool = False) -> str:
     text = "\n\n".join(_parts(result, markdown))
-    return _TAG.sub("&lt;", text) if markdown else text
+    return escape_tags(text) if markdown else text  # names may have markup
 
 
 def _parts(result: TwoSides, markdown: bool) -> List[str]:

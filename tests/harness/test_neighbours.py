@@ -117,6 +117,21 @@ def test_a_fixture_of_another_plugin_stays_its_own(others, plugins):
     assert "jetwatt_cache" not in said  # a fixture `cache` is pytest's own in every run
 
 
+def test_a_fixture_of_others_that_no_test_takes_is_not_mentioned(others, monkeypatch):
+    """Of pytest itself, `cache` is one, and an axis of ours as well."""
+    monkeypatch.setenv("PYTEST_ADDOPTS", "--color=no")  # with its cache
+    files = {
+        "test_a.py": "def test_a(train): train(minibatches=10)",
+        "test_b.py": "def test_b(cache): assert cache.get",
+    }
+    arguments = ("-p", "jetwatt", "--device", "sim:nano", "-o", "cache_dir=cache")
+    alone = others({"test_a.py": files["test_a.py"]}, *arguments)
+    assert "1 passed" in alone, alone
+    assert "the fixture" not in alone
+    both = others(files, *arguments)
+    assert "the fixture cache is the one of cacheprovider here; use jetwatt_cache" in both, both
+
+
 def test_values_for_a_fixture_of_others_stay_theirs_in_a_test_of_ours(others):
     text = (
         THEIR_FIXTURES

@@ -25,6 +25,7 @@ from harness.core.terminal import (
         ([["a", "1.5"], ["longer", "12.25"]], False, "case       ms\n------  -----\na         1.5\nlonger  12.25"),
         ([], False, "case  ms\n----  --"),
         ([["a", "1.5"]], True, "| case |  ms |\n| ---- | --: |\n| a    | 1.5 |"),
+        ([["<b>", "< 1"]], True, "| case   |  ms |\n| ------ | --: |\n| &lt;b> | < 1 |"),
     ],
 )
 def test_columns_line_up_and_numbers_stand_right(rows, markdown, table):
