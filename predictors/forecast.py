@@ -180,9 +180,13 @@ class Forecast:
         """The probability that each row breaks a limit, as of `Goal.risk`; if measured, by noise alone."""
         return np.where(self.measured, goal.risk(*self._figures), goal.risk(*self._figures, self.freedom))
 
-    def keeps(self, goal: Goal, risk: float) -> np.ndarray:
-        """Which rows keep all limits: measured ones as measured, others with at most that risk."""
-        return np.where(self.measured, self.excess(goal) <= 0, self.risk(goal) <= risk)
+    def keeps(self, goal: Goal, risk: Optional[float]) -> np.ndarray:
+        """Which rows keep all limits by their medians, and unless `risk` is None or they were measured, at that risk.
+
+        The rule of every choice: neither a measured nor a predicted figure of the mode exceeds its limit.
+        """
+        within = self.excess(goal) <= 0
+        return within if risk is None else within & (self.measured | (self.risk(goal) <= risk))
 
     def exceeding(self, name: str, limit: Union[float, np.ndarray]) -> np.ndarray:
         """The probability that a quantity exceeds a limit, shared or one per row, shape (n,)."""
@@ -190,23 +194,14 @@ class Forecast:
         return np.where(self.measured, noise, exceedance(name, limit, *self._figures, self.freedom))
 
     def best(self, goal: Goal, risk: Optional[float] = None) -> Optional[int]:
-        """The admitted row with the least objective that keeps the goal's limits; None if none does.
-
-        Limits are kept by the medians, or, if `risk` is given, with at most that probability of breaking one.
-        """
-        misses = self._misses(goal, risk)
-        if not (misses <= 0).any():
-            return None
-        return int(np.where(misses <= 0, self.objective(goal), np.inf).argmin())
+        """The admitted row with the least objective that keeps the goal's limits, as of `keeps`; None if none does."""
+        kept = self.admitted & self.keeps(goal, risk)
+        return int(np.where(kept, self.objective(goal), np.inf).argmin()) if kept.any() else None
 
     def nearest_miss(self, goal: Goal, risk: Optional[float] = None) -> int:
         """The admitted row that breaks the limits least: by the medians, or the one with the least risk."""
-        return int(self._misses(goal, risk).argmin())
-
-    def _misses(self, goal: Goal, risk: Optional[float]) -> np.ndarray:
-        """By how much each row misses the limits, 0 or less if it keeps them; infinite if it is not admitted."""
-        misses = self.excess(goal) if risk is None else self.risk(goal) - risk
-        return np.where(self.admitted, misses, np.inf)
+        misses = self.excess(goal) if risk is None else self.risk(goal)
+        return int(np.where(self.admitted, misses, np.inf).argmin())
 
     def to_frame(self, level: float = LEVEL, on_front: Optional[np.ndarray] = None) -> pd.DataFrame:
         """A row for each setting: mode, power limit if there is one, batch size, medians, intervals, `on_front`.

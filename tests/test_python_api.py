@@ -256,6 +256,12 @@ def test_a_choice_from_a_model_has_the_risk_that_a_recommendation_has(model):
     assert not usual.equals(model.best(power_w=10, risk=None))
 
 
+def test_a_choice_from_a_model_is_predicted_within_its_limits_whatever_the_risk(model):
+    """As a profiled mode of `recommend` is measured within them, though a risk is that of breaking one by over 2 %."""
+    assert model.best(power_w=10, risk=0.9)["power_mw"] <= 10_000
+    assert model.best(time_ms=600, risk=0.9)["time_ms"] <= 600
+
+
 def test_a_power_that_excludes_no_mode_is_warned_of_as_another_unit(model):
     with pytest.warns(UserWarning, match="so the power limit of 5000 W excludes none; it is in W, and 5000 mW are 5 W"):
         unlimited = model.best(power_w=5000)

@@ -279,8 +279,8 @@ class FittedModel:
         Args:
             power_w: greatest module power, in W.
             time_ms: greatest minibatch time, in ms.
-            risk: exclude modes with a greater risk, by default 5 % as in `recommend`; None uses the predicted figures
-                as they are.
+            risk: of the modes whose predicted figures keep the limits, as the measured ones of `recommend` do, exclude
+                those with a greater risk; None excludes none.
             unprofiled: this and the next six: as for `predict`.
             batch_size: likewise.
             power_limit: likewise.
@@ -503,7 +503,7 @@ def describe_best(best: pd.Series) -> str:
 
 def _slowest_within(forecast: Forecast, goal: Goal, risk: Optional[float]) -> Optional[int]:
     """The slowest admitted row that keeps the goal's limit of time; None if none does."""
-    keeps = forecast.admitted & (forecast.excess(goal) <= 0 if risk is None else forecast.keeps(goal, risk))
+    keeps = forecast.admitted & forecast.keeps(goal, risk)
     if not keeps.any():
         return None
     note("no power was measured: the slowest mode within the time is chosen, in place of the one that draws the least")

@@ -60,7 +60,8 @@ class Presets(Strategy):
         meeting = [preset for preset in ordered if preset.claimed_mw <= budget_mw]
         chosen = meeting[-1] if meeting else ordered[0]
         index = Grid(history.profiler.candidates, history.usable).nearest(chosen.mode)
-        reason = f"preset {chosen.name}" + (", with all of its GPU" if chosen.has_less_gpu else "")
+        # With another GPU its clocks have other figures, and so another name.
+        reason = f"{'the whole GPU at the clocks of ' if chosen.has_less_gpu else ''}preset {chosen.name}"
         pairs = zip(chosen.mode, history.mode(index))
         if any(a != b for a, b in pairs if UNKNOWN_KHZ not in (a, b)):  # an unknown clock cannot be compared
             reason += ", approximated by the nearest available mode"

@@ -146,6 +146,17 @@ def test_presets_go_by_what_they_claim(budget_w, preset, feasible):
     assert (choice.index, choice.feasible) == (expected, feasible)
 
 
+def test_clocks_of_a_preset_with_less_gpu_have_another_name_than_the_preset():
+    """Two figures for one name otherwise: `--strategy presets` profiles it with a part of the GPU off."""
+    goal = power_budget(15_000.0)
+    names = {
+        Presets([PRESETS[2]._replace(has_less_gpu=has_less_gpu)]).choose(history(0), goal).reason.split(",")[0]
+        for has_less_gpu in (False, True)
+    }
+    assert len(names) == 2
+    assert sum(name.startswith("preset MODE_15W") for name in names) == 1
+
+
 @pytest.mark.parametrize(
     ("name", "claimed_mw"), [("MODE_30W", 30e3), ("15W", 15e3), ("MODE_15W_6CORE", 15e3), ("MAXN", math.inf)]
 )
