@@ -19,7 +19,6 @@ import pytest
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 PREFIX = "jetwatt_"
-OF_PYTEST = ("cache",)  # names of pytest's own fixtures, under which nobody looks for the suite's
 _SHORT: Dict[str, Any] = {}  # the fixtures that have short names, by these
 _DEPENDENCIES: Dict[str, FrozenSet[str]] = {}  # by short name: the suite's fixtures that one takes
 
@@ -69,7 +68,6 @@ def fixture(function: Any = None, *, scope: str = "function") -> Any:
 def short_fixtures(pluginmanager: pytest.PytestPluginManager) -> Tuple[types.ModuleType, Dict[str, str]]:
     """A plugin of the fixtures by short names, less those that another plugin has too, and its name for each of these.
 
-    What pytest has itself is no news, and is not among them.
     Of two plugins' fixtures pytest takes those that were registered last, also for the other plugin's own fixtures.
     Those of conftest files and test files go before both.
     """
@@ -77,10 +75,10 @@ def short_fixtures(pluginmanager: pytest.PytestPluginManager) -> Tuple[types.Mod
     others = [(name, other) for name, other in pluginmanager.list_name_plugin() if not name.endswith("conftest.py")]
     for name, fixture_of_name in _SHORT.items():
         owners = [owner for owner, other in others if _is_fixture(getattr(other, name, None))]
-        if not owners:
-            setattr(plugin, name, fixture_of_name)
-        elif name not in OF_PYTEST:
+        if owners:
             taken[name] = owners[0]
+        else:
+            setattr(plugin, name, fixture_of_name)
     return plugin, taken
 
 
