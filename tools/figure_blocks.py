@@ -255,11 +255,16 @@ def unprofiled_settings(records: Records) -> str:
 
 
 def power_limits(records: Records) -> str:
-    """Means over the networks of a GPU: of `physical-gp`, and the least of the other predictors."""
+    """Means over the networks of a GPU: of `physical-gp` with its coverage, and the least of the other predictors."""
+    kinds = {
+        "{} profiles": ("own", least_mean_errors),
+        "within 80 %, {}": ("own", mean_coverage(TIME_POWER_80)),
+        "others, {}": ("others", least_mean_errors),
+    }
     columns: Columns = {
-        heading: ({"modes": count, "whose": whose}, least_mean_errors)
+        heading.format(count): ({"modes": count, "whose": whose}, cell)
         for count in (3, 10)
-        for heading, whose in ((f"{count} profiles", "own"), (f"others, {count}", "others"))
+        for heading, (whose, cell) in kinds.items()
     }
     rows = keys("device", {"V100, reference A40": "v100", "A40, reference V100": "a40"})
     return table_of(with_default(records["power-limits"]), "GPU", rows, columns)

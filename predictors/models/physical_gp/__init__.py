@@ -105,7 +105,7 @@ class PhysicalGP(Predictor):
 
     def _infer(self, rows: Settings) -> Forecast:
         if isinstance(self.posterior_, LimitPosterior):
-            return _forecast(rows, *power_limit.infer(self.posterior_, rows))
+            return _forecast(rows, *power_limit.infer(self.posterior_, rows), self.posterior_.freedom)
         mean, variance = infer(self.posterior_, features(rows))
         if len(mean) == 1:  # time only
             mean, variance = (np.concatenate([part, np.full_like(part, np.nan)]) for part in (mean, variance))
