@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import dataclasses
+import inspect
 import json
 import pydoc
 import re
@@ -39,6 +40,39 @@ BOTH = {"training": "lenet-mnist", "inference": "lenet-mnist", "arrival_rate": 1
 def test_a_misspelt_name_is_told_what_was_meant():
     with pytest.raises(AttributeError, match=r"did you mean recommend\?"):
         jetwatt.recomend  # noqa: B018
+
+
+@pytest.mark.parametrize(
+    ("call", "given", "meant"),
+    [
+        (jetwatt.recommend, {"power": 30}, "power_w"),
+        (jetwatt.fit, {"mode": 30, "workload": "lenet-mnist"}, "modes"),
+        (jetwatt.evaluate, {"seeed": 1, "target": "lenet-mnist"}, ""),
+        (jetwatt.concurrent, {**BOTH, "latency": 1}, "latency_ms"),
+        (jetwatt.tuning, {"power": 30}, "power_w"),
+        (jetwatt.evaluate_strategies, {"strategy": "mdbs"}, ""),
+        (jetwatt.Budget, {"power": 30}, "power_w"),
+        (jetwatt.Search, {"profile": 5}, "profiles"),
+        (jetwatt.Job, {"batchsize": 5}, "batch_size"),
+        (jetwatt.Learning, {"references": "lenet-mnist"}, "reference"),
+        (jetwatt.Runs, {"repeat": 5}, "repeats"),
+        (jetwatt.BudgetSweep, {"budget": "20"}, "budgets"),
+    ],
+    ids=lambda value: value.__name__ if callable(value) else "",
+)
+def test_a_misspelt_argument_is_told_what_was_meant(call, given, meant):
+    words = f"{call.__name__} has no argument '.*'; {f'did you mean {meant}.*' if meant else ''}available: "
+    with pytest.raises(HarnessError, match=words):
+        call(*([] if isinstance(call, type) else ["host"]), **given)
+    assert "values" not in inspect.signature(call).parameters  # editors show its own
+
+
+@pytest.mark.parametrize(("name", "meant"), [("power", "power_w"), ("times_ms", "time_ms"), ("risks", "risk")])
+def test_a_misspelt_argument_of_a_fitted_model_is_told_what_was_meant(model, name, meant):
+    with pytest.raises(HarnessError, match=rf"best has no argument '{name}'; did you mean {meant}\?"):
+        model.best(**{name: 30})
+    with pytest.raises(HarnessError, match=r"predict has no argument 'mode'; did you mean modes\?"):
+        model.predict(mode="all")
 
 
 def test_type_checkers_read_the_same_names_as_python_has():
@@ -663,7 +697,7 @@ def test_sizes_and_limits_may_be_numbers_of_numpy():
         (lambda folder: jetwatt.Job(None), "workload is None, expected a name or a Workload"),
         (
             lambda folder: jetwatt.fit(CORPUS, workload="resnet18-imagenet", modes=0, divice="x"),
-            "not chosen by 'divice'; did you mean device",
+            "no argument 'divice'; did you mean device",
         ),
         (
             lambda folder: jetwatt.fit(CORPUS, workload="resnet18-imagenet", modes=0, workers=4),
@@ -671,13 +705,13 @@ def test_sizes_and_limits_may_be_numbers_of_numpy():
         ),
         (
             lambda folder: jetwatt.evaluate("no-such-file.csv", target="resnet18-imagenet", divice="x"),
-            "not chosen by 'divice'",
+            "no argument 'divice'",
         ),
         (lambda folder: jetwatt.Runs(repeats=0), "repeats is 0, expected a whole number above 0"),
         (lambda folder: jetwatt.evaluate(3, target="resnet18-imagenet"), "corpus is a int, expected a DataFrame"),
         (
             lambda folder: jetwatt.fit(CORPUS, workload="resnet18-imagenet", worker=4),
-            "not chosen by 'worker'; did you mean workers",
+            "no argument 'worker'; did you mean workers",
         ),
         (
             lambda folder: jetwatt.fit(CORPUS, workload="resnet18-imagenet", workers=2),

@@ -10,9 +10,10 @@ from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple, Union
 from harness.core.errors import InvalidValueError
 from harness.core.units import S_PER_HOUR, s_to_ms, w_to_mw
 from predictors.goals import OBJECTIVES, Goal, budget_in_mw, check_objective
-from predictors.models.base import CallSettings, check_numbers, numbers_in
+from predictors.models.base import CallSettings, check_numbers, checks_names, numbers_in
 
 
+@checks_names
 @dataclasses.dataclass(frozen=True, repr=False)
 class Budget(CallSettings):
     """The limits that a power mode has to keep; None for no limit.

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import inspect
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Iterable, List, Optional, Sequence, TypedDict, Union
+from typing import TYPE_CHECKING, Any, Callable, Iterable, List, Optional, Sequence, TypedDict, Union
 
 import numpy as np
 
@@ -15,12 +16,13 @@ from harness.core.metrics import POWER_CHANNEL
 from harness.core.notes import note
 from harness.core.power_modes import PowerMode
 from harness.core.profiles import NO_SERIES, Profile
-from harness.core.terminal import available_hint, counted
+from harness.core.terminal import counted
 from harness.core.units import ms_to_s, share_to_percent
 from harness.store.archive import open_stored
 from harness.store.corpora import corpus_rows, for_corpus
 from harness.store.frames import FURTHER, STORES, minibatches, profiles, telemetry
 from harness.store.results_file import ResultsFile
+from predictors.models.base import refuse_unknown_arguments
 from predictors.models.registry import predictor_class
 from predictors.profiles import Profiles, find_table, tables_of
 from predictors.sampling import MINIBATCHES
@@ -50,12 +52,10 @@ FURTHER_OF_ROWS = ("cache", "clocks", "data_scale")
 """Columns of results whose profiles are merged too; only the table can be narrowed to some of them."""
 
 
-def check_conditions(conditions: Conditions) -> None:
-    """Refuse what no profile is chosen by, among the further arguments of a call."""
-    for name in conditions:
-        if name not in Conditions.__annotations__:
-            hint = available_hint(name, Conditions.__annotations__)
-            raise UnknownNameError(f"profiles are not chosen by {name!r}", hint)
+def check_conditions(conditions: Conditions, call: Callable[..., Any]) -> None:
+    """Refuse further arguments of a call that are not conditions."""
+    names = [name for name in inspect.signature(call).parameters if name != "conditions"]
+    refuse_unknown_arguments(call.__name__, conditions, [*Conditions.__annotations__, *names])
 
 
 @dataclasses.dataclass(frozen=True)

@@ -36,6 +36,7 @@ from predictors.models.base import (
     Predictor,
     check_number,
     check_probability,
+    checks_names,
     limits_mw_of,
     usual_batch_size,
 )
@@ -92,7 +93,7 @@ def fit(
     Raises:
         HarnessError: the corpus is invalid, has no such workload, has it on several devices, or has too few profiles.
     """
-    check_conditions(conditions)
+    check_conditions(conditions, fit)
     check_sampling(sampling)
     check_number("modes", modes, whole=True)
     check_number("seed", seed, whole=True)
@@ -218,6 +219,7 @@ class FittedModel:
             notes.append(f"{', '.join(idle)} is not used: it differs in both workload and board")
         return notes
 
+    @checks_names
     def predict(
         self,
         device: Optional[str] = None,
@@ -258,6 +260,7 @@ class FittedModel:
             note(text)
         return self._frame(forecast, level)
 
+    @checks_names
     def best(
         self,
         power_w: Optional[float] = None,

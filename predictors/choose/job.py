@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, List, Optional, Sequence, Union, cast
 from harness.core.corpus import TASKS
 from harness.core.errors import InvalidValueError, UnknownNameError
 from harness.core.terminal import available_hint
-from predictors.models.base import CallSettings, check_numbers, numbers_in
+from predictors.models.base import CallSettings, check_numbers, checks_names, numbers_in
 from predictors.settings import DEFAULT_BATCH_SIZE
 
 if TYPE_CHECKING:
@@ -21,6 +21,7 @@ JobLike = Union[WorkloadLike, Sequence[WorkloadLike], "Command", "Job"]
 """What calls take: a workload, several, or a job; `recommend` also a command."""
 
 
+@checks_names
 @dataclasses.dataclass(frozen=True, repr=False)
 class Job(CallSettings):
     """What runs on a device, apart from the device and its power mode.

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Optional, Sequence, Union
 
 from harness.core.errors import UnknownNameError
 from harness.core.terminal import available_hint
-from predictors.models.base import CallSettings
+from predictors.models.base import CallSettings, checks_names
 from predictors.models.networks import LOSSES
 from predictors.sampling import check_sampling
 
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from predictors.choose.corpora import Corpus
 
 
+@checks_names
 @dataclasses.dataclass(frozen=True, repr=False)
 class Learning(CallSettings):
     """What predictors learn from besides profiles of the target, and how.

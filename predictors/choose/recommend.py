@@ -36,7 +36,7 @@ from predictors.choose.whole_training import (
     training_of,
 )
 from predictors.goals import Goal, check_objective
-from predictors.models.base import check_kind, refuse_unread
+from predictors.models.base import check_kind, checks_names, refuse_unread
 from predictors.profiles import Profiles
 from predictors.settings import Settings
 from predictors.strategies.fixed import VendorPreset, presets_of
@@ -57,6 +57,7 @@ POOL, LAB = "pool:", "lab.toml"
 LOCKED_CLOCKS = 8  # of a discrete GPU that are candidates, from the least to the greatest
 
 
+@checks_names
 def recommend(
     device: str,
     *,

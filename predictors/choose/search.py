@@ -11,7 +11,7 @@ from harness.core.configuration import FILE_NAME
 from harness.core.corpus import listed
 from harness.core.errors import InvalidValueError
 from harness.core.terminal import counted
-from predictors.models.base import CallSettings, check_number, check_numbers, check_probability
+from predictors.models.base import CallSettings, check_number, check_numbers, check_probability, checks_names
 from predictors.profiles import Profiles
 
 if TYPE_CHECKING:
@@ -22,6 +22,7 @@ PROFILES = 15  # unless a call has a default of its own
 RISK = 0.05  # the probability of breaking a limit that a choice by prediction accepts, unless given
 
 
+@checks_names
 @dataclasses.dataclass(frozen=True, repr=False)
 class Search(CallSettings):
     """How a device is searched for power modes, and where its profiles are kept.

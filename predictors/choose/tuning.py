@@ -61,7 +61,7 @@ from predictors.choose.job import JobLike, batch_sizes_of, job_of, refuse_comman
 from predictors.choose.on_device import board_of, storage_of
 from predictors.choose.search import USUAL_SEARCH, Search, most_profiles, references_of
 from predictors.goals import Goal, note_out_of_reach
-from predictors.models.base import check_kind, check_number, refuse_unread
+from predictors.models.base import check_kind, check_number, checks_names, refuse_unread
 from predictors.settings import Settings
 from predictors.strategies.protocol import Choice, FailedMode, History, MeasuredMode, Strategy
 from predictors.strategies.registry import StrategySetting, make_closed_loop
@@ -323,6 +323,7 @@ class OnlineTuner:
             self._answers.put(FailedMode(str(error), self._clock() - asked_s))
 
 
+@checks_names
 @contextlib.contextmanager
 def tuning(
     device: str,

@@ -72,7 +72,7 @@ def evaluate(
     Raises:
         HarnessError: the corpus lacks a workload, or a name is unknown.
     """
-    check_conditions(conditions)
+    check_conditions(conditions, evaluate)
     check_kind(Learning, learning=learning)
     check_kind(Runs, runs=runs)
     loaded = read_profiles(corpus)

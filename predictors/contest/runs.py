@@ -5,11 +5,12 @@ from __future__ import annotations
 import dataclasses
 from typing import Callable, Optional
 
-from predictors.models.base import CallSettings, check_number, check_numbers
+from predictors.models.base import CallSettings, check_number, check_numbers, checks_names
 
 Report = Callable[[int, int, str], None]
 
 
+@checks_names
 @dataclasses.dataclass(frozen=True, repr=False)
 class Runs(CallSettings):
     """How an evaluation is run.

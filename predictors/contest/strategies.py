@@ -27,6 +27,7 @@ from predictors.models.base import (
     check_kind,
     check_numbers,
     check_probability,
+    checks_names,
     numbers_in,
     refuse_unread,
 )
@@ -56,6 +57,7 @@ NO_POWER_BUDGET = "none"
 REPEATS_OF_CONTEST = 5  # unless given
 
 
+@checks_names
 @dataclasses.dataclass(frozen=True, repr=False)
 class BudgetSweep(CallSettings):
     """The goals that strategies are tested on: each power budget, with each maximum minibatch time if there are any.
@@ -84,6 +86,7 @@ USUAL_SWEEP = BudgetSweep()
 """The papers' budgets."""
 
 
+@checks_names
 def evaluate_strategies(
     corpus: Union[str, Path, Sequence[Union[str, Path]]],
     *,

@@ -5,11 +5,13 @@ from __future__ import annotations
 import abc
 import dataclasses
 import functools
+import inspect
 import math
 import numbers
 from typing import (
     TYPE_CHECKING,
     Any,
+    Callable,
     ClassVar,
     Dict,
     Iterable,
@@ -18,6 +20,7 @@ from typing import (
     Sequence,
     TypeVar,
     Union,
+    cast,
 )
 
 import numpy as np
@@ -44,6 +47,7 @@ if TYPE_CHECKING:
 
 Numbers = Union[Sequence[float], np.ndarray]
 Some = TypeVar("Some", bound="Predictor")
+Call = TypeVar("Call", bound=Callable[..., Any])
 
 LEAST_VARIED = 4  # profiled modes from which on a setting that never varied counts as fixed
 ALL = "all"
@@ -335,6 +339,28 @@ def check_kind(kind: type, **arguments: Any) -> None:
             raise InvalidValueError(
                 f"{name} is {_shown(given)}, expected {kind.__name__}(...)", f"from jetwatt import {kind.__name__}"
             )
+
+
+def checks_names(call: Call) -> Call:
+    """A decorator: a misspelt argument of a call, or of a class, is an error with the names that there are."""
+    function: Callable[..., Any] = call.__init__ if isinstance(call, type) else call  # type: ignore[misc]
+    names = [name for name in inspect.signature(function).parameters if name != "self"]
+
+    @functools.wraps(function)
+    def checked(*values: Any, **arguments: Any) -> Any:
+        refuse_unknown_arguments(call.__name__, arguments, names)
+        return function(*values, **arguments)
+
+    if not isinstance(call, type):
+        return cast(Call, checked)
+    call.__init__ = checked  # type: ignore[misc]
+    return call
+
+
+def refuse_unknown_arguments(call: str, arguments: Iterable[str], names: Sequence[str]) -> None:
+    for name in arguments:
+        if name not in names:
+            raise UnknownNameError(f"{call} has no argument {name!r}", available_hint(name, names))
 
 
 class CallSettings:

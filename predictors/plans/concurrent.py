@@ -47,7 +47,7 @@ from predictors.choose.job import Job, JobLike, batch_sizes_of, job_of, refuse_c
 from predictors.choose.on_device import board_of, profiler_of, storage_of
 from predictors.choose.search import USUAL_SEARCH, Search, most_profiles
 from predictors.goals import budget_in_mw
-from predictors.models.base import changed_in, check_kind, check_numbers, refuse_unread
+from predictors.models.base import changed_in, check_kind, check_numbers, checks_names, refuse_unread
 from predictors.plans.choice import SEARCHES, ConcurrentChoice, ConcurrentGoal, choose_concurrent
 from predictors.strategies.closed_loop import design_for
 from predictors.strategies.protocol import History
@@ -81,6 +81,7 @@ class Attempt(NamedTuple):
         return latency, 0.0 if goal.power_mw is None else self.figure("power_mw") / goal.power_mw
 
 
+@checks_names
 def concurrent(
     device: str,
     *,
