@@ -52,6 +52,7 @@ from harness.judge.sides import (
     side_of,
     stored_run,
 )
+from harness.judge.time_parts import with_slower_parts
 from harness.judge.tolerances import Tolerance
 from harness.stats.comparison import learn_noise, median_of_runs
 from harness.stats.estimates import CONFIDENCE, Interval
@@ -221,7 +222,8 @@ def judge_pairs(
     of_many: List[Comparison] = []
     for quantity in QUANTITIES:
         own_noise = (noise or {}).get(quantity.name)
-        comparisons = compare_pairs(pairs, quantity, tolerance, same_question, own_noise, is_alone)
+        how = (tolerance, same_question, own_noise, is_alone)
+        comparisons = with_slower_parts(compare_pairs(pairs, quantity, *how), *how)
         of_many += _of_several(comparisons)
         for comparison in comparisons:
             if comparison.pair is None:

@@ -46,6 +46,7 @@ from harness.judge.comparison import (
 from harness.judge.pairs import Pair, environment_changes, pair, ratios
 from harness.judge.quantities import FAST_TIME, MIN_MINIBATCHES, QUANTITIES, TIME
 from harness.judge.sides import Side, cases_of, read_side
+from harness.judge.time_parts import with_slower_parts
 from harness.judge.tolerances import Tolerance
 from harness.stats.comparison import FEWEST_RUNS
 from harness.stats.estimates import CONFIDENCE, Interval
@@ -138,7 +139,8 @@ def compare_sides(
     quantities = [FAST_TIME if fastest and quantity == TIME else quantity for quantity in QUANTITIES]
     comparisons = []
     for quantity in quantities:
-        comparisons += compare_pairs(pairs, quantity, tolerance, same_question=not by)
+        compared = compare_pairs(pairs, quantity, tolerance, same_question=not by)
+        comparisons += with_slower_parts(compared, tolerance, same_question=not by)
     return TwoSides(before, after, by, pairs, comparisons, tolerance)
 
 
@@ -293,6 +295,7 @@ def _notes(result: TwoSides) -> List[str]:
         if older:
             notes.append(f"{side.path.name}: left out {counted(older, 'older profile')}, of another environment")
     cases = result.of(CASES)
+    notes += [f"{verdict.name}: {note}" for verdict in cases if verdict.is_worse for note in verdict.notes]
     if any(verdict.status == TOO_FEW for verdict in cases):
         notes.append(
             f"too few: each side of a case needs {MIN_MINIBATCHES} minibatches, and {FEWEST_RUNS} runs for --fastest"

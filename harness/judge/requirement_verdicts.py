@@ -23,7 +23,7 @@ from harness.judge.case_frame import SOFTWARE
 from harness.judge.comparison import exit_code_of
 from harness.judge.quantities import MEMORY, POWER, GatedQuantity
 from harness.judge.requirements import LEAST, RANGES, Limit, Origin, read_requirements
-from harness.judge.sides import comparable_profiles, counted_times_ms, runs_of_cases
+from harness.judge.sides import comparable_profiles, counted_series, runs_of_cases
 from harness.stats import noise
 from harness.stats.comparison import median_of_runs
 from harness.stats.estimates import CONFIDENCE, Interval
@@ -308,7 +308,7 @@ def _check(
         if not own:
             continue
         numbers = [row.Index for row in runs.chosen]
-        times_ms = counted_times_ms(store, numbers)
+        [times_ms] = counted_series(store, numbers, "e2e_ms")
         is_heat_limited = any(origin.requirement.temperature_c is not None for origin in own)
         temperatures = _stored_temperatures(store, numbers if is_heat_limited else [])
         required = [

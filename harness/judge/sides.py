@@ -6,7 +6,8 @@ the median and its interval are for the reader.
 
 History of its `version`:
     1  cases: case, conditions, median_ms, interval_ms, environment, runs with minibatch_times_ms and what other columns
-       of `harness.judge.quantities` are sure, such as power_mw; board_threshold where the board has one.
+       of `harness.judge.quantities` are sure, such as power_mw; board_threshold where the board has one. Later also
+       fetch_stalls_ms of those minibatches, which earlier ones lack and readers may.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import functools
 import json
 import math
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+from typing import TYPE_CHECKING, Any, Dict, Iterable, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 import msgspec
 
@@ -65,6 +66,7 @@ class Run(msgspec.Struct, frozen=True):
     flags: Tuple[str, ...]
     times_ms: Tuple[float, ...]  # none of an idle state
     figures: Dict[str, float] = {}  # by column, its further reliable figures of `QUANTITIES`
+    stalls_ms: Tuple[float, ...] = ()  # the fetch stall in each of `times_ms`; empty if unknown
 
     def values(self, quantity: GatedQuantity) -> Tuple[float, ...]:
         if quantity.of_minibatches:
@@ -138,11 +140,17 @@ def runs_of_cases(
     return cases
 
 
-def counted_times_ms(store: ResultsStore, profile_ids: Sequence[int]) -> Dict[int, Tuple[float, ...]]:
-    """The end-to-end times of the minibatches that count, by profile; those without any are left out."""
-    times = minibatches(store, profile_ids)
-    counted = times[times["counted"]].groupby("profile_id")["e2e_ms"]
-    return {number: tuple(round(time, DECIMALS) for time in series) for number, series in counted}
+def counted_series(
+    store: ResultsStore, profile_ids: Sequence[int], *columns: str
+) -> List[Dict[int, Tuple[float, ...]]]:
+    """Columns of times of the minibatches that count, each by profile; profiles without any are left out."""
+    steps = minibatches(store, profile_ids)
+    of_profiles = steps[steps["counted"]].groupby("profile_id")
+    return [{number: _rounded(series) for number, series in of_profiles[column]} for column in columns]
+
+
+def _rounded(times_ms: Iterable[float]) -> Tuple[float, ...]:
+    return tuple(round(time_ms, DECIMALS) for time_ms in times_ms)
 
 
 def cases_of(
@@ -153,13 +161,15 @@ def cases_of(
     As in `runs_of_cases`; flagged profiles are counted, and left out unless `include_flagged`.
     """
     taken = [each for each in runs_of_cases(frame, include_flagged, last) if each.kept]
-    times_ms = counted_times_ms(store, [row.Index for each in taken for row in each.chosen])
+    numbers = [row.Index for each in taken for row in each.chosen]
+    times_ms, stalls_ms = counted_series(store, numbers, "e2e_ms", "stall_ms")
     cases = []
     for rows, kept, chosen in taken:
         runs, newest = [], kept[-1]
         for row in chosen:
             figures = sure_figures(row.flag_list, row._asdict())
-            runs.append(Run(row.run_id, row.created_at, row.flag_list, times_ms.get(row.Index, ()), figures))
+            series = times_ms.get(row.Index, ()), figures, stalls_ms.get(row.Index, ())
+            runs.append(Run(row.run_id, row.created_at, row.flag_list, *series))
         counts = len(kept) - len(chosen), len(rows) - len(kept)
         case_id = labelled(newest.case_id, newest.device_name, newest.device_label)
         about = (case_id, newest.comparable, newest.environment)
@@ -184,9 +194,11 @@ def sure_figures(flags: Sequence[str], figures: Mapping[str, Optional[float]]) -
 
 def case_of(profile: Profile) -> CaseRuns:
     """A single profile as a case of one run."""
-    times_ms = tuple(round(minibatch.e2e_ms, DECIMALS) for minibatch in profile.counted)
+    times_ms, stalls_ms = (
+        _rounded(getattr(minibatch, column) for minibatch in profile.counted) for column in ("e2e_ms", "stall_ms")
+    )
     flags = tuple(profile.flags)
-    run = Run("", profile.started_at, flags, times_ms, sure_figures(flags, profile.aggregates))
+    run = Run("", profile.started_at, flags, times_ms, sure_figures(flags, profile.aggregates), stalls_ms)
     conditions = comparable_conditions(profile.conditions, profile.case, profile.provenance)
     threshold = board_threshold.of_conditions(profile.conditions)
     return CaseRuns(profile.case.id, conditions, {}, (run,), threshold=threshold)
@@ -241,7 +253,8 @@ _RECORD_ONE = "record one: jetwatt baseline record --results FILE --baseline FIL
 def stored_run(run: Run) -> Dict[str, Any]:
     """A run in the format of a baseline."""
     about = {"run_id": run.run_id, "created_at": run.created_at, "flags": list(run.flags)}
-    return {**about, "minibatch_times_ms": list(run.times_ms), **run.figures}
+    stalls = {"fetch_stalls_ms": list(run.stalls_ms)} if run.stalls_ms else {}
+    return {**about, "minibatch_times_ms": list(run.times_ms), **stalls, **run.figures}
 
 
 def read_baseline(path: Path) -> List[CaseRuns]:
@@ -270,13 +283,21 @@ def read_baseline(path: Path) -> List[CaseRuns]:
 
 
 def has_sound_figures(run: Run) -> bool:
-    """Whether each figure is a number above 0: JSON may hold NaN and Infinity, too, which no test finds worse."""
-    return all(0 < value < math.inf for value in (*run.times_ms, *run.figures.values()))
+    """Whether each figure is a number above 0, and a fetch stall less than its minibatch's time.
+
+    JSON may hold NaN and Infinity, too, which no test finds worse.
+    """
+    is_each_positive = all(0 < value < math.inf for value in (*run.times_ms, *run.figures.values()))
+    if not run.stalls_ms:
+        return is_each_positive
+    is_part = [0 <= stall_ms < time_ms for stall_ms, time_ms in zip(run.stalls_ms, run.times_ms)]
+    return is_each_positive and len(run.stalls_ms) == len(run.times_ms) and all(is_part)
 
 
 def _run_of(stored: Mapping[str, Any]) -> Run:
     figures = {quantity.column: stored[quantity.column] for quantity in QUANTITIES if quantity.column in stored}
-    return msgspec.convert({**stored, "times_ms": stored["minibatch_times_ms"], "figures": figures}, Run)
+    series = {"times_ms": stored["minibatch_times_ms"], "stalls_ms": stored.get("fetch_stalls_ms", ())}
+    return msgspec.convert({**stored, **series, "figures": figures}, Run)
 
 
 def read_object(path: Path, what: str, hint: str) -> Dict[str, Any]:

@@ -341,7 +341,7 @@ def test_after_an_upgrade_of_torch_a_slowdown_does_not_pass_and_is_told_where_th
     add_runs(store, steady(300) * 3, conditions={"torch": "2.16.0"})
     [verdict] = check(store, baseline, by=by)
     assert (verdict.status, exit_code([verdict])) == (status, code)
-    assert verdict.notes[0].endswith('torch: "2.15.0" -> "2.16.0"')
+    assert any(note.endswith('torch: "2.15.0" -> "2.16.0"') for note in verdict.notes)
 
 
 @pytest.mark.parametrize("last", [None, 1])
@@ -407,8 +407,8 @@ def test_only_runs_in_the_newest_environment_count(store, baseline):
     add_runs(store, steady(130) * 2, environment={"suite_commit": "b"})
     [verdict] = check(store, baseline)
     assert (verdict.status, verdict.counts[1]) == ("slower", 2)
-    assert verdict.notes[0].startswith("9 older profiles not used")
-    assert 'suite_commit: unknown -> "b"' in verdict.notes[1]
+    assert any(note.startswith("9 older profiles not used") for note in verdict.notes)
+    assert 'suite_commit: unknown -> "b"' in "; ".join(verdict.notes)
 
 
 def test_last_takes_the_newest_runs(gate):
