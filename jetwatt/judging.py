@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Dict, Optional, Sequence, Union
 
 from harness.core.corpus import listed
 from harness.judge.baseline import check
-from harness.judge.compare import compare_files
+from harness.judge.compare import compare_files, format_result
 from harness.judge.compare import to_plain as plain_comparison
 from harness.judge.history import read_history
 from harness.judge.history import to_plain as plain_histories
@@ -32,6 +32,8 @@ def compare(
 ) -> Dict[str, Any]:
     """Compare two results files, or JSON files of pytest-benchmark; returns the output of `jetwatt compare --json`.
 
+    Printed, it is the text of `jetwatt compare`, and in a notebook a table.
+
     Args:
         before: one side.
         after: the other side.
@@ -44,7 +46,27 @@ def compare(
     Raises:
         HarnessError: a file cannot be read, or the threshold is invalid.
     """
-    return plain_comparison(compare_files(Path(before), Path(after), listed(by), threshold, fastest, include_flagged))
+    sides = compare_files(Path(before), Path(after), listed(by), threshold, fastest, include_flagged)
+    return _PrintedComparison(plain_comparison(sides), format_result(sides))
+
+
+class _PrintedComparison(Dict[str, Any]):
+    """A comparison as plain values, which is shown as its text."""
+
+    def __init__(self, plain: Dict[str, Any], text: str) -> None:
+        super().__init__(plain)
+        self._text = text
+
+    def __repr__(self) -> str:
+        return self._text
+
+    def _repr_html_(self) -> str:
+        from predictors.choose.notebook import html_table
+
+        shown = {"name": "case", "figure": "figure", "ratio": "after / before", "status": "verdict"}
+        compared = [*self["overall"], *self["workloads"], *self["cases"]]
+        rows = [{title: verdict[name] for name, title in shown.items()} for verdict in compared]
+        return html_table(f"{self['before']} -> {self['after']}", rows, self["notes"])
 
 
 def history(

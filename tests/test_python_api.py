@@ -490,7 +490,11 @@ def test_a_call_returns_what_the_command_prints(tmp_path, capsys):
     capsys.readouterr()
     how = {"strategies": "random,brute-force", "target": "yolov8n-coco", "budgets": "20:40:20"}
     contest, once = jetwatt.evaluate_strategies(simulated, **how, runs=jetwatt.Runs(1)), {"repeats": 1, "jobs": 1}
+    compared = jetwatt.compare(before, after)
+    head, first, *_ = cells_of(compared._repr_html_())
+    assert dict(zip(head, first))["verdict"] == compared["overall"][0]["status"]
     printed_calls = {
+        ("compare", str(before), str(after)): compared,
         ("strategies", "evaluate", "--corpus", str(simulated), *in_words({**how, **once})): contest,
         ("advise", "--epochs", "120", "--epoch-minutes", "5", "--workers", "0"): jetwatt.advise(120, 5, workers=0),
         ("nvpmodel-conf", "--board", "orin-agx", "--power-mode", "8c-1728-612-3199"): (
@@ -506,7 +510,7 @@ def test_a_call_returns_what_the_command_prints(tmp_path, capsys):
     assert (learned.toml, learned.workloads, learned.boards) == (prior.read_text(), 2, ("orin-agx",))
     capsys.readouterr()
     calls = {
-        ("compare", str(before), str(after)): jetwatt.compare(before, after),
+        ("compare", str(before), str(after)): compared,
         ("compare", str(before), str(after), "--by", "torch"): jetwatt.compare(before, after, by="torch"),
         ("history", str(before), str(after)): jetwatt.history([before, after]),
         ("doctor", "--device", "sim:orin-nano"): jetwatt.doctor("sim:orin-nano"),
