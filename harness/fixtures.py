@@ -524,7 +524,7 @@ def baseline(request: pytest.FixtureRequest) -> Baseline:
     """The figures of `--baseline`: `baseline.check(profile)` fails if a profile takes more time, power or memory.
 
     `assert profile.minibatch_time_ms <= baseline(profile)` checks the time only. Without `--baseline` nothing is
-    compared, as the end of the run states. With `--strict`, an inconclusive comparison fails too; `--baseline-by` names
+    compared, as the end of the run states. With `--strict`, an inconclusive comparison fails too; `--by` names
     conditions that may differ.
     """
     with as_pytest_outcome():

@@ -100,7 +100,7 @@ class Baseline:
                 f"--strict: inconclusive comparison with {self._path}:\n"
                 + "\n".join(unsure)
                 + "\nMeasure and record it again (`jetwatt baseline record`), allow conditions to differ"
-                " (--baseline-by torch) or omit --strict.",
+                " (--by torch) or omit --strict.",
                 pytrace=False,
             )
 
@@ -120,7 +120,7 @@ def check_command(config: pytest.Config) -> str:
 
 
 def _conditions_that_may_differ(config: pytest.Config) -> List[str]:
-    return [name.strip() for name in config.getoption("jetwatt_baseline_by").split(",") if name.strip()]
+    return [name.strip() for name in config.getoption("jetwatt_by").split(",") if name.strip()]
 
 
 BASELINE = pytest.StashKey[Baseline]()
@@ -129,7 +129,7 @@ BASELINE = pytest.StashKey[Baseline]()
 def baseline_of(config: pytest.Config) -> Baseline:
     """The baseline of this run, opened on first use.
 
-    A HarnessError if the file of `--baseline` cannot be read, or if `--baseline-by` names no condition of it.
+    A HarnessError if the file of `--baseline` cannot be read, or if `--by` names no condition of it.
     """
     if BASELINE not in config.stash:
         path, by = config.getoption("jetwatt_baseline"), _conditions_that_may_differ(config)

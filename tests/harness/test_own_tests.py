@@ -316,11 +316,11 @@ def test_strict_fails_what_the_baseline_does_not_hold_with_what_differs(own, rec
     assert "1 failed" in strict.stdout
     assert 'torch: unknown -> "every minibatch made 10 % slower (--slowdown)"' in strict.stdout
     assert "1 passed" in own(text, "--baseline", "b.json", "--strict").stdout
-    by_torch = own(text, "--baseline", "b.json", "--slowdown", "10%", "--strict", "--baseline-by", "torch")
+    by_torch = own(text, "--baseline", "b.json", "--slowdown", "10%", "--strict", "--by", "torch")
     assert "1 failed" in by_torch.stdout
     assert "does not hold" not in by_torch.stdout
     assert "inconclusive comparison" not in by_torch.stdout
-    wrong = own(text, "--baseline", "b.json", "--baseline-by", "tourch")
+    wrong = own(text, "--baseline", "b.json", "--by", "tourch")
     assert "no condition is called tourch; did you mean torch? available:" in wrong.stderr
 
 
@@ -338,7 +338,7 @@ SimulatedDevice.profile = profile
     ("arguments", "listed"),
     [
         ((), "no difference"),
-        (("--baseline-by", "torch,cuda", "--slowdown", "10%"), "slower"),
+        (("--by", "torch,cuda", "--slowdown", "10%"), "slower"),
         (("-p", "flagged"), "no difference"),
     ],
 )
