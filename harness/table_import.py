@@ -35,7 +35,7 @@ from harness.simulation.parameters import (
     load_workload_parameters,
 )
 from harness.store.conditions import flagged_in_words
-from harness.store.corpora import Expected, Rows, check_rows, placed, read_rows, rows_with_faults
+from harness.store.corpora import Expected, Rows, check_rows, placed, read_rows, repeats, rows_with_faults
 from harness.store.foreign_tables import (
     FOREIGN_SUFFIXES,
     NOTHING_STATED,
@@ -203,6 +203,16 @@ def import_tables(
         raise BadRowsError(
             f"bad rows: {len(faults)} of {len(table)}{written}", f"fix them, or leave them out with {left_out}", lines
         )
+    is_copy = kept.duplicated()
+    if is_copy.any():
+        notes.append(f"left out: {counted(int(is_copy.sum()), 'row')} equal to an earlier one in all columns")
+        kept = kept[~is_copy]
+    repeated = repeats(kept)
+    if repeated:
+        place, earlier = next(iter(repeated.items()))
+        others = f" (and {len(repeated) - 1} more)" if len(repeated) > 1 else ""
+        notes.append(f"{place} repeats the case of {earlier}{others}: the medians of such rows count")
+        notes += _unread(table, in_python)
     return Import(kept, len(faults), tuple(lines), flagged, tuple(notes), explicit)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import re
+import statistics
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
@@ -12,7 +13,7 @@ from harness.core.boards import load_board
 from harness.core.campaigns import Sweep
 from harness.core.capability import Capability
 from harness.core.cases import Case, CaseSettings
-from harness.core.corpus import CORPUS_COLUMNS, POWER_LIMIT, Row, read_corpus, rows_of
+from harness.core.corpus import CASE_COLUMNS, CONTRADICTION, CORPUS_COLUMNS, POWER_LIMIT, Row, read_corpus, rows_of
 from harness.core.device import Identity
 from harness.core.errors import CannotRunError, InvalidValueError, UnknownNameError
 from harness.core.measured_tables import corpus_file
@@ -122,12 +123,24 @@ class ReplayDevice:
         rows = self._under_limit(rows, case)
         if len(rows) > 1:
             differing = [name for name in rows[0] if len({str(row[name]) for row in rows}) > 1]
-            raise CannotRunError(
-                f"{self.path.name} holds {len(rows)} rows of {case.workload} at {mode.name}, "
-                f"which differ in {', '.join(differing) or 'nothing'}",
-                "keep only one of them in the corpus",
-            )
-        return rows[0]
+            times_ms = [row["minibatch_time_ms"] for row in rows]
+            if max(times_ms) > CONTRADICTION * min(times_ms) or not set(differing).isdisjoint(CASE_COLUMNS):
+                raise CannotRunError(
+                    f"{self.path.name} holds {len(rows)} rows of {case.workload} at {mode.name}, "
+                    f"which differ in {', '.join(differing)}",
+                    "keep only one of them in the corpus",
+                )
+        return rows[0] if len(rows) == 1 else self._median(rows)
+
+    def _median(self, rows: Sequence[Row]) -> Row:
+        """The medians of what was measured repeatedly, as predictors take them; all else is that of the first row."""
+        medians: Row = {}
+        for name in AGGREGATES:
+            figures = [_figure(row, name, self.path) for row in rows]
+            there = [figure for figure in figures if figure is not None]
+            if there:
+                medians[name] = statistics.median(there)
+        return {**rows[0], **medians}
 
     def _under_limit(self, rows: List[Row], case: Case) -> List[Row]:
         """The rows under the power limit of a case; under the greatest where it has none."""

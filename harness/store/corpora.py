@@ -9,6 +9,7 @@ import numpy as np
 
 from harness.core.corpus import (
     CASE_COLUMNS,
+    CONTRADICTION,
     CORPUS,
     CORPUS_COLUMNS,
     FAR,
@@ -23,6 +24,7 @@ from harness.core.corpus import (
 )
 from harness.core.errors import StoreError
 from harness.core.power_modes import PowerMode
+from harness.core.units import share_to_percent
 from harness.store.conditions import DISQUALIFYING, flagged_in_words
 from harness.store.frames import (
     FLAGGED,
@@ -164,7 +166,7 @@ def check_rows(
     """Faults of rows, by their place and in their order; earlier faults are kept.
 
     Time or power are off by a factor of 1,000, against `of_model` of rows of one device, workload, task and batch size,
-    or if that is None, against the nearest modes; or an earlier row is of the same case.
+    or if that is None, against the nearest modes; or an earlier row of the same case has a time that contradicts it.
     """
     problems = dict(faults)
     sound = table.drop(list(problems))
@@ -178,13 +180,24 @@ def check_rows(
                     near = float(f"{about:.3g}")  # without an exponent
                     text = f"{column} is {value:g}{problem}, about {near:,.12g} expected"
                     problems[place] = Fault(text, column + problem)
-    seen: Dict[Tuple[str, ...], str] = {}
-    cases = table.reindex(columns=CASE_COLUMNS)
-    for place, *cells in cases.drop(list(problems)).itertuples(name=None):
-        earlier = seen.setdefault(tuple(map(_cell_text, cells)), place)
-        if earlier != place:
-            problems[place] = Fault(f"the same case as {earlier}", "same case")
+    times_ms = table["minibatch_time_ms"].to_dict()
+    for place, earlier in repeats(table.drop(list(problems))).items():
+        slower_ms, faster_ms = (choose(times_ms[place], times_ms[earlier]) for choose in (max, min))
+        if slower_ms > CONTRADICTION * faster_ms:
+            apart = f"{share_to_percent(CONTRADICTION - 1):.0f} %"
+            problems[place] = Fault(f"the same case as {earlier}, with a time over {apart} apart", "same case")
     return {place: problems[place] for place in table.index if place in problems}
+
+
+def repeats(table: pd.DataFrame) -> Dict[str, str]:
+    """The rows of a case that an earlier row has, and the first such row, by place. Their medians count, everywhere."""
+    first: Dict[Tuple[str, ...], str] = {}
+    repeated = {}
+    for place, *cells in table.reindex(columns=CASE_COLUMNS).itertuples(name=None):
+        earlier = first.setdefault(tuple(map(_cell_text, cells)), place)
+        if earlier != place:
+            repeated[place] = earlier
+    return repeated
 
 
 def _of_neighbours(part: pd.DataFrame, column: str) -> np.ndarray:

@@ -76,7 +76,7 @@ def fit(
     Args:
         corpus: a corpus or results: a file, a DataFrame, what `jetwatt.open_results` returns, or a name of
             `jetwatt.load_table`. Of results, the newest profile of each conditions counts, unless it was disturbed or
-            throttled; a warning says what is left out.
+            throttled; a warning says what is left out. Of a table that repeats a case, the medians of its rows count.
         workload: a workload of the corpus, by its name or as a `Workload`.
         modes: the number of profiles to fit on, chosen by `sampling`; None, or more than there are, means all. With 0,
             torch counts the operations of the network, and profiles of `reference` on the same board give their speed.

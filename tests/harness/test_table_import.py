@@ -427,9 +427,11 @@ def test_errors_of_the_call_are_in_python_and_name_no_file_to_write(tmp_path, ro
 
 def test_bad_rows_come_with_the_columns_that_mean_nothing_here(gpu_rows, tmp_path, capsys):
     """Rows that differ in such a column alone are otherwise called the same case, and nothing says why."""
-    two = [{**gpu_rows[0], "power_limit_mw": limit_mw} for limit_mw in (100_000, 150_000)]
-    source = Habit(mapped({"power_limit_mw": "TDP"})).write(two, tmp_path)
-    assert main(["import", str(source), "--out", str(tmp_path / "o.csv")]) == REFUSED
-    said = capsys.readouterr().err
-    assert "the same case" in said
-    assert "not recognised: 'TDP'" in said
+    fast, slow = ({**gpu_rows[0], "power_limit_mw": limit_mw} for limit_mw in (150_000, 100_000))
+    for slower, code, word in ((1.5, REFUSED, "the same case"), (1.1, 0, "repeats the case")):
+        two = [fast, {**slow, "minibatch_time_ms": slower * fast["minibatch_time_ms"]}]
+        source = Habit(mapped({"power_limit_mw": "TDP"})).write(two, tmp_path)
+        assert main(["import", str(source), "--out", str(tmp_path / "o.csv")]) == code
+        said = "".join(capsys.readouterr())
+        assert word in said
+        assert "not recognised: 'TDP'" in said

@@ -151,7 +151,8 @@ def test_every_bad_row_is_reported_and_skipping_leaves_out_and_counts(tmp_path, 
     lines = lines_of(good_rows())
     lines[2] = lines[2].replace("training", "sleeping")
     lines[4] = ",".join(lines[4].split(",")[:-1])
-    lines.append(lines[1])
+    slower = {**good_rows()[0], "minibatch_time_ms": good_rows()[0]["minibatch_time_ms"] * 1.3}
+    lines.append(lines_of([slower])[1])
     (tmp_path / "in.csv").write_text("\n".join(lines) + "\n")
     out = tmp_path / "out.csv"
     assert run(tmp_path / "in.csv", "--out", out, "--skip-bad") == 0
@@ -161,6 +162,18 @@ def test_every_bad_row_is_reported_and_skipping_leaves_out_and_counts(tmp_path, 
     assert f"line {len(lines)}: the same case as {tmp_path / 'in.csv'} line 2" in said.err
     assert said.out.splitlines() == [f"{out}: {len(MODES) - 2} rows", "left out: 3 bad rows"]
     assert len(read_corpus(out)) == len(MODES) - 2
+
+
+def test_rows_that_repeat_a_case_are_imported_with_a_note_as_their_medians_count(tmp_path, capsys):
+    first, *others = good_rows()
+    again = {**first, "minibatch_time_ms": first["minibatch_time_ms"] * 1.1}
+    source = tmp_path / "in.csv"
+    write_corpus(source, [first, *others, again, others[0]])
+    assert run(source, "--out", tmp_path / "out.csv") == 0
+    said = capsys.readouterr().out
+    assert f"{source} line {len(MODES) + 2} repeats the case of {source} line 2: the medians of such rows count" in said
+    assert "left out: 1 row equal to an earlier one in all columns" in said
+    assert len(read_corpus(tmp_path / "out.csv")) == len(MODES) + 1
 
 
 def test_profiles_that_were_disturbed_are_left_out_and_counted_unless_they_are_asked_for(tmp_path, capsys):

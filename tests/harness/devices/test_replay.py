@@ -122,10 +122,22 @@ def test_further_columns_of_an_export_come_back(tmp_path):
 
 
 def test_rows_that_cannot_be_told_apart_are_refused(tmp_path):
-    table = [row(note="a"), row(note="b")]
-    device = ReplayDevice(str(write(tmp_path / "t.csv", table, note=str)))
-    with pytest.raises(CannotRunError, match=r"holds 2 rows .* which differ in note"):
+    table = [row(seed=1), row(seed=2)]
+    device = ReplayDevice(str(write(tmp_path / "t.csv", table, seed=int)))
+    with pytest.raises(CannotRunError, match=r"holds 2 rows .* which differ in seed"):
         device.check(case_of(device))
+
+
+def test_of_a_case_that_was_measured_repeatedly_the_medians_are_replayed_unless_its_times_contradict(tmp_path):
+    def replayed(*times_ms):
+        table = [row(minibatch_time_ms=time_ms, power_mw=100 * time_ms, note=f"{time_ms}") for time_ms in times_ms]
+        device = ReplayDevice(str(write(tmp_path / "t.csv", table, note=str)))
+        return profile_of(device, case_of(device)).aggregates
+
+    repeated = replayed(100.0, 103.0, 110.0)
+    assert (repeated["minibatch_time_ms"], repeated["power_mw"]) == (103.0, 10_300.0)
+    with pytest.raises(CannotRunError, match=r"holds 2 rows .* which differ in minibatch_time_ms, power_mw"):
+        replayed(100.0, 130.0)
 
 
 def test_of_several_devices_one_is_chosen(tmp_path):
