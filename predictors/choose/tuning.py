@@ -61,7 +61,7 @@ from predictors.choose.job import JobLike, batch_sizes_of, job_of, refuse_comman
 from predictors.choose.on_device import board_of, storage_of
 from predictors.choose.search import USUAL_SEARCH, Search, most_profiles, references_of
 from predictors.goals import Goal, note_out_of_reach
-from predictors.models.base import check_kind, check_number, checks_names, refuse_unread
+from predictors.models.base import check_kind, check_number, checks_names, refuse_unread, unread_in
 from predictors.settings import Settings
 from predictors.strategies.protocol import Choice, FailedMode, History, MeasuredMode, Strategy
 from predictors.strategies.registry import StrategySetting, make_closed_loop
@@ -71,11 +71,8 @@ END_S = 30.0  # for a strategy to end after the training; it may be fitting a mo
 
 LEAST_GAIN = 0.005  # the search ends when another mode promises less than this share of the time
 
-UNUSED = (
-    *("strategy", "risk", "batch", "unprofiled", "percentile", "max_temperature_c", "memory_limit_mib", "check_s"),
-    *("results", "resume"),
-)
-"""Settings of a search that have no effect while training runs."""
+UNUSED = unread_in(Search, "profiles", "minibatches", "seed", "corpus", "reference", "config", "root")
+"""Settings of a search that have no effect while training runs: all but these."""
 
 Power = Callable[[float, float], Optional[float]]
 """From two monotonic times in s to the median power between them in mW; None without a sample."""

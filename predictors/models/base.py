@@ -18,6 +18,8 @@ from typing import (
     List,
     Optional,
     Sequence,
+    Tuple,
+    Type,
     TypeVar,
     Union,
     cast,
@@ -375,6 +377,11 @@ def changed_in(settings: Any) -> Dict[str, Any]:
     """The fields of a dataclass that differ from their defaults, by name."""
     values = {field.name: (getattr(settings, field.name), field.default) for field in dataclasses.fields(settings)}
     return {name: value for name, (value, default) in values.items() if repr(value) != repr(default)}  # arrays, too
+
+
+def unread_in(kind: Type[Any], *read: str) -> Tuple[str, ...]:
+    """The fields of a dataclass of settings but those that a call reads: a new field is refused until it is read."""
+    return tuple(field.name for field in dataclasses.fields(kind) if field.name not in read)
 
 
 def refuse_unread(settings: Any, call: str, *names: str) -> None:

@@ -47,7 +47,14 @@ from predictors.choose.job import Job, JobLike, batch_sizes_of, job_of, refuse_c
 from predictors.choose.on_device import board_of, profiler_of, storage_of
 from predictors.choose.search import USUAL_SEARCH, Search, most_profiles
 from predictors.goals import budget_in_mw
-from predictors.models.base import changed_in, check_kind, check_numbers, checks_names, refuse_unread
+from predictors.models.base import (
+    changed_in,
+    check_kind,
+    check_numbers,
+    checks_names,
+    refuse_unread,
+    unread_in,
+)
 from predictors.plans.choice import SEARCHES, ConcurrentChoice, ConcurrentGoal, choose_concurrent
 from predictors.strategies.closed_loop import design_for
 from predictors.strategies.protocol import History
@@ -57,8 +64,12 @@ MEASURED = "measured"
 PERCENTILES = (95, 99)  # of latencies, which a profile has
 INFERENCE_BATCHES = (1, 4, 16)
 PROFILES_OF_BOTH = 30  # of training and inference together, unless given
-UNUSED = ("risk", "batch", "unprofiled", "corpus", "reference", "max_temperature_c", "memory_limit_mib")
-"""Settings of a search that have no effect on plans."""
+UNUSED = unread_in(
+    Search,
+    *("strategy", "profiles", "minibatches", "seed", "percentile", "check_s"),
+    *("results", "resume", "config", "root"),
+)
+"""Settings of a search that have no effect on plans: all but these."""
 
 SWITCHES = 5  # changes of mode there and back, of which the median time is taken
 SLOWDOWNS = ("training_slowdown", "inference_slowdown")
