@@ -1,76 +1,132 @@
 """`physical-gp` is on no measured table far behind the best other predictor, but for exceptions that are listed.
 
-The prior has learned from these tables, so their errors are not those on hardware that it never saw.
+The prior has learned from most of these tables, so their errors are not those on hardware that it never saw.
 """
 
 from __future__ import annotations
 
-from typing import Dict, List, Tuple
+import csv
+from pathlib import Path
+from typing import Dict, List, NamedTuple, Optional, Tuple
 
 import pytest
 
-from harness.core.measured_tables import load_table
+from harness.core.measured_tables import table_file, table_names
+from predictors.choose.corpora import load_tables
 from predictors.contest.trials import TrialPlan, run_plan
 from predictors.evaluation import make_target
-from predictors.profiles import tables_of
-from tests.gates.conftest import part_of
+from predictors.models.regression import Regression
+from tests.gates.conftest import part_of, public_table
 
 pytestmark = [pytest.mark.exhaustive, pytest.mark.one_python]
 
 OURS, OTHERS = "physical-gp", ("ridge", "gbr", "mlp")
-COUNTS, REPEATS = (3, 5, 10), 5
+COUNTS, REPEATS, FIGURES = (3, 5, 10), 5, ("time", "power")
 MOST_ROWS = 400
 ALLOWED = 0.5  # points of MAPE
-AS_RECORDED = 0.25  # by which a listed exception may differ: other processors and versions round differently
+# Other processors and versions round differently: points by which a listed exception may differ, and a figure that is
+# not listed may lie above what is allowed.
+AS_LISTED, ROUNDING = 0.25, 0.1
 
-ON_V100 = (
-    *("shufflenetv2-cifar100", "resnet50-imagenet", "deepspeech2-librispeech", "ncf-movielens-1m"),
-    *("bert-base-uncased-squad", "bert-base-uncased-sentiment140"),
-)
+ON_ORIN_AGX = ("resnet18-imagenet", "yolov8n-coco", "lstm-wikitext")
+PUBLIC = {
+    "orin-agx-training": ON_ORIN_AGX,
+    "orin-agx-inference": ON_ORIN_AGX,
+    "orin-nano-training": ("resnet18-imagenet",),
+}
+"""The workloads of the measured tables that the repository may not hold, by the name of their file."""
+
+ALONE = {("zeus-a40", "resnet50-imagenet", 3), ("orin-agx-inference", "resnet18-imagenet", 3)}
+"""Tables and numbers of modes at which there is no other predictor: in one of the draws all modes have the same batch
+size, and the others refuse to predict further ones."""
+
+
+def workloads_of(file: Path) -> List[str]:
+    """The workloads of a corpus, without loading pandas for it: tests are collected often."""
+    with file.open(encoding="utf-8", newline="") as rows:
+        return list(dict.fromkeys(row["workload"] for row in csv.DictReader(rows)))
+
+
 TABLES = [
-    *(("zeus-v100", name) for name in ON_V100),
-    ("zeus-a40", "shufflenetv2-cifar100"),
-    ("loudva-nano", "inception-triton"),
-    *(("qutibench-tx2", name) for name in ("googlenetv1-imagenet-fp16", "resnet50-imagenet-fp16")),
+    *((source, name) for source in table_names() for name in workloads_of(table_file(source))),
+    *((source, name) for source, names in PUBLIC.items() for name in names),
 ]
 
-BEHIND: Dict[Tuple[str, str, int, str], float] = {
-    ("zeus-v100", "ncf-movielens-1m", 3, "power"): 0.70,
-    ("zeus-v100", "ncf-movielens-1m", 5, "power"): 0.92,
-    ("zeus-v100", "ncf-movielens-1m", 10, "power"): 0.55,
-}
-"""The exceptions: points of MAPE behind the best other predictor, by source, workload, number of modes and figure."""
+
+class Listed(NamedTuple):
+    """An exception: a figure in which another predictor is further ahead than allowed."""
+
+    source: str
+    workload: str
+    modes: int
+    figure: str
 
 
-def points_behind(source: str, workload: str) -> Dict[Tuple[int, str], float]:
+def read_exceptions() -> Dict[Listed, float]:
+    """The exceptions of `behind_others.csv`, with the points of MAPE behind the best other predictor."""
+    with Path(__file__).with_name("behind_others.csv").open(encoding="utf-8", newline="") as rows:
+        return {
+            Listed(row["source"], row["workload"], int(row["modes"]), row["figure"]): float(row["points"])
+            for row in csv.DictReader(rows)
+        }
+
+
+BEHIND = read_exceptions()
+
+
+@pytest.fixture(autouse=True)
+def without_intervals(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Intervals of the others, which take up to five further fits each, are not judged here."""
+    monkeypatch.setattr(Regression, "_left_out", lambda self, inputs, figures: (figures, figures))
+
+
+def points_behind(source: str, workload: str) -> Dict[Tuple[int, str], Optional[float]]:
     """By number of modes and figure, the points of MAPE, median of the repeats, behind the best other predictor.
 
-    A predictor that cannot be fitted to so few modes is not among the others.
+    A predictor that cannot be fitted to so few modes is not among the others; None where none can.
     """
-    (table,) = (each.complete() for each in tables_of(load_table(source)) if each.workload == workload)
+    file = public_table(f"{source}.csv") if source in PUBLIC else table_file(source)
+    (table,) = (each.complete() for each in load_tables(file) if each.workload == workload)
     target = make_target(part_of(table, MOST_ROWS), ())
     evaluated = run_plan(TrialPlan((OURS, *OTHERS), (target,), COUNTS, repeats=REPEATS))
-    behind = {}
+    behind: Dict[Tuple[int, str], Optional[float]] = {}
     for count in COUNTS:
         errors = {group.predictor: row for group, row in evaluated.by_group.items() if group.count == count}
-        for figure in ("time", "power"):
+        for figure in FIGURES:
             others = [row[f"{figure}_mape_median"] for name, row in errors.items() if name != OURS]
-            behind[count, figure] = errors[OURS][f"{figure}_mape_median"] - min(others)
+            behind[count, figure] = errors[OURS][f"{figure}_mape_median"] - min(others) if others else None
     return behind
+
+
+def verdict(points: Optional[float], listed: Optional[float], is_alone: bool) -> str:
+    """What is not as listed; empty where nothing is."""
+    if points is None or is_alone:
+        return "" if points is None and is_alone else f"ALONE has {'too much' if is_alone else 'too little'}"
+    if listed is None:
+        return "" if points <= ALLOWED + ROUNDING else f"{points:.2f} points behind, which is not listed"
+    is_as_listed = abs(points - listed) <= AS_LISTED
+    return "" if is_as_listed else f"{points:.2f} points behind, which is listed with {listed}"
 
 
 @pytest.mark.parametrize(("source", "workload"), TABLES, ids=["-".join(table) for table in TABLES])
 def test_no_other_predictor_is_far_ahead(source, workload):
     wrong: List[str] = []
     for (count, figure), points in points_behind(source, workload).items():
-        listed = BEHIND.get((source, workload, count, figure))
-        is_as_listed = points <= ALLOWED if listed is None else abs(points - listed) <= AS_RECORDED
-        if not is_as_listed:
-            known = "is not listed" if listed is None else f"is listed with {listed}"
-            wrong.append(f"{count} modes, {figure}: {points:.2f} points behind, which {known}")
+        listed = BEHIND.get(Listed(source, workload, count, figure))
+        found = verdict(points, listed, (source, workload, count) in ALONE)
+        if found:
+            wrong.append(f"{count} modes, {figure}: {found}")
     assert not wrong, "; ".join(wrong)
 
 
+@pytest.mark.parametrize("source", PUBLIC)
+def test_every_workload_of_a_table_that_does_not_ship_is_tested(source):
+    assert sorted(workloads_of(public_table(f"{source}.csv"))) == sorted(PUBLIC[source])
+
+
 def test_the_exceptions_are_of_tables_that_are_tested():
-    assert {(source, workload) for source, workload, _, _ in BEHIND} <= set(TABLES)
+    tested = set(TABLES)
+    assert {(source, workload) for source, workload, _, _ in BEHIND} <= tested
+    assert {(source, workload) for source, workload, _ in ALONE} <= tested
+    assert {(listed.modes, listed.figure) for listed in BEHIND} <= {(count, f) for count in COUNTS for f in FIGURES}
     assert min(BEHIND.values()) > ALLOWED
