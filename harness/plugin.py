@@ -376,12 +376,16 @@ def _hide_table_of_pytest_benchmark(config: pytest.Config, items: Sequence[pytes
     given += shlex.split(os.environ.get("PYTEST_ADDOPTS", ""))
     is_requested = any(word.startswith(TABLE_OPTIONS) for word in given)
     timed = [item for item in items if "benchmark" in getattr(item, "fixturenames", ())]
-    others = [item for item in timed if not takes("measure", item)]
+    others = [item for item in timed if not (takes("measure", item) or _is_case_of_suite(item))]
     # `--benchmark-quiet` is read before collection and silences warnings too, and the hook for groups of the table also
     # feeds `--benchmark-compare-fail`: only the session itself can be quieted now.
     session = getattr(config, "_benchmarksession", None)
     if session is not None and not is_requested and not others:
         session.quiet = True
+
+
+def _is_case_of_suite(item: pytest.Item) -> bool:
+    return item.path.parent == planning.SUITE and takes("planned_case", item)
 
 
 def _refuse_strictness_without_baseline(config: pytest.Config) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Dict, NamedTuple, Optional, Sequence
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence
 
 import numpy as np
 
@@ -43,7 +43,16 @@ class Transition(NamedTuple):
     @property
     def shows_something(self) -> bool:
         """Whether clocks, minibatches or power followed."""
-        return (self.clock_ms, self.minibatch_ms, self.power_ms) != (None, None, None)
+        return bool(self._shown)
+
+    @property
+    def in_effect_ms(self) -> float:
+        """How long until clocks, minibatches and power had followed, those of them that show it; at least one does."""
+        return max(self._shown)
+
+    @property
+    def _shown(self) -> List[float]:
+        return [value for value in (self.clock_ms, self.minibatch_ms, self.power_ms) if value is not None]
 
 
 class MeasuredTransition(NamedTuple):
@@ -52,6 +61,11 @@ class MeasuredTransition(NamedTuple):
     case: Case
     to: PowerMode
     transition: Transition
+
+    def plain(self) -> Dict[str, Any]:
+        """Case, mode and the figures that show the change, as plain values."""
+        figures = {name: value for name, value in self.transition._asdict().items() if value is not None}
+        return {"case": self.case.id, "to": self.to.name, **figures}
 
 
 def transition_of(recorded: RecordedTransition) -> Transition:

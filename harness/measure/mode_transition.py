@@ -14,7 +14,7 @@ from harness.core.errors import CannotRunError
 from harness.core.power_modes import PowerMode, PowerModeSpace
 from harness.core.profiles import Minibatch
 from harness.core.terminal import Progress
-from harness.core.transitions import MeasuredTransition, RecordedTransition, Transition, transition_of
+from harness.core.transitions import MeasuredTransition, RecordedTransition, transition_of
 from harness.devices.jetson_board import EMULATED
 from harness.measure.concurrent import Work
 from harness.measure.recording import Instruments
@@ -86,11 +86,12 @@ class ModeTransitions:
     def __init__(self) -> None:
         self._measured: Dict[str, List[MeasuredTransition]] = {}
 
-    def measure(self, device: Device, case: Case, progress: Progress) -> Transition:
+    def measure(self, device: Device, case: Case, progress: Progress) -> MeasuredTransition:
         """Measure one from a case's mode to a lower one, keep it, and print a line."""
         to = lower_mode(device.power_mode_space(), case.power_mode.mode)
         transition = transition_of(record_transition(case, to, device, progress.update))
-        self._measured.setdefault(case.device, []).append(MeasuredTransition(case, to, transition))
+        measured = MeasuredTransition(case, to, transition)
+        self._measured.setdefault(case.device, []).append(measured)
         figures = [
             f"{name} {'within' if name == 'clock' else 'after'} {getattr(transition, f'{name}_ms'):.0f} ms"
             for name in ("set", "clock", "minibatch", "power")
@@ -98,7 +99,7 @@ class ModeTransitions:
         ]
         sampled = "" if transition.sampled_ms is None else f" (sampled every {transition.sampled_ms:.0f} ms)"
         progress.line(f"    to {to.name}: {'; '.join(figures) or 'no figure shows the change'}{sampled}")
-        return transition
+        return measured
 
     def of(self, device: str) -> List[MeasuredTransition]:
         return self._measured.get(device, [])

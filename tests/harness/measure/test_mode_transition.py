@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import json
+import os
 from pathlib import Path
 
 import numpy as np
@@ -18,8 +20,10 @@ from harness.core.terminal import Progress
 from harness.core.transitions import transition_of
 from harness.devices.registry import open_device
 from harness.measure.mode_transition import AFTER_S, BEFORE_S, ModeTransitions, lower_mode, record_transition
+from harness.plan import SUITE
 from harness.simulation import transition as simulated
 from harness.simulation.parameters import SIMULATED_BOARDS
+from tests import warm_pytest
 
 
 def opened(board):
@@ -74,9 +78,26 @@ def test_transitions_are_kept_by_device():
     transitions = ModeTransitions()
     with pytest.raises(CannotRunError, match="no change of mode was measured"):
         transitions.check(case.device)
-    transitions.measure(device, case, Progress(io.StringIO()))
+    measured = transitions.measure(device, case, Progress(io.StringIO()))
     transitions.check(case.device)
-    assert [each.case for each in transitions.of(case.device)] == [case]
+    assert transitions.of(case.device) == [measured]
+    assert measured.case == case
+
+
+@pytest.mark.exhaustive
+def test_the_json_of_pytest_benchmark_has_the_figures_and_its_table_stays_hidden(tmp_path: Path):
+    words = [str(SUITE / "test_mode_transitions.py"), "-k", "lenet-mnist", "--device", "sim:orin-agx"]
+    words += ["--results", "r.sqlite", "--benchmark-json", "b.json"]
+    done = warm_pytest.run(words, tmp_path, os.environ)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "OPS" not in done.stdout
+    [benchmark] = json.loads((tmp_path / "b.json").read_text())["benchmarks"]
+    transition = transition_of(recorded_on("orin-agx"))
+    figures = benchmark["extra_info"]
+    assert figures["provenance"] == "simulated"
+    assert figures["power_ms"] == pytest.approx(transition.power_ms, rel=0.3)
+    assert figures["clock_ms"] == pytest.approx(transition.clock_ms, rel=0.2)
+    assert benchmark["stats"]["data"] == [pytest.approx(figures["power_ms"] / 1000)]
 
 
 @pytest.mark.training
