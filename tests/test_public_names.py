@@ -9,6 +9,7 @@ import pytest
 import harness
 from tests import public_names
 from tests.golden.golden_files import REMAKE
+from tests.messages import says
 from tests.public_names import CHANGELOG, LIST, STUB, Listed
 
 pytestmark = pytest.mark.one_python
@@ -68,7 +69,7 @@ def test_a_new_name_needs_an_entry_of_its_version_that_names_it():
     assert public_names.unexplained(rows, CHANGES) == []
     for lost in ("option `--table`", "`fit` has"):
         [fault] = public_names.unexplained(rows, CHANGES.replace(lost, "").replace("`fit --corpus` is dep", ""))
-        assert fault == "new option fit --table: no entry of 1.1.0 in CHANGELOG.md names it"
+        assert says(fault, "option fit --table", "1.1.0")
     assert public_names.unexplained(rows, CHANGES.replace("1.1.0", "1.2.0")) != []
     assert public_names.unexplained(rows, CHANGES.replace("`--table`", "`--tables`")) != []
 
@@ -78,9 +79,9 @@ def test_a_name_is_removed_by_a_major_version_after_a_minor_one_deprecated_it():
     assert rows[0] == OLD._replace(until="2.0.0")
     assert public_names.unexplained(rows, CHANGES) == []
     [fault] = public_names.unexplained(rows, CHANGES.replace("is deprecated", "is here"))
-    assert fault.endswith("no entry before 2.0.0 in CHANGELOG.md says that it is deprecated")
+    assert says(fault, "2.0.0", "deprecated")
     [fault] = public_names.unexplained(rows, CHANGES.replace("`fit --corpus` is gone", "Less"))
-    assert fault.endswith("no entry of 2.0.0 in CHANGELOG.md names it")
+    assert says(fault, "2.0.0 in CHANGELOG.md")
     early = public_names.update(SAMPLE, {("call", "fit")}, "1.2.0")
     assert "1.2.0 is not a major version" in "\n".join(public_names.unexplained(early, CHANGES))
 

@@ -153,7 +153,7 @@ def test_names_of_modules_are_rewritten_and_nothing_else_is(clone, installed, tm
     ],
 )
 def test_an_import_that_cannot_be_rewritten_ends_the_build_with_its_line(source):
-    with pytest.raises(ImportError, match=r"here\.py:\d+: [\w.]+ has no such name in the wheel"):
+    with pytest.raises(ImportError, match=r"here\.py:\d+: .*in the wheel"):
         one_package.refuse_what_is_left(source, Path("here.py"))
 
 

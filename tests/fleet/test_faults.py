@@ -19,6 +19,7 @@ from harness.core.power_modes import PowerMode
 from harness.fleet.submission import Submission
 from harness.store.results import ResultsStore
 from tests.fleet.simulated_lab import POOL, PROJECT, SLICE_S, TOOL, SimulatedLab, attempts, pythons, why_not
+from tests.messages import says
 
 KILLER = "MODE_30W"
 """A slice of this mode takes its board's power away."""
@@ -190,7 +191,7 @@ def test_a_campaign_comes_through_all_that_goes_wrong_in_a_lab(lab, tmp_path):
     assert [why for _, _, why, _ in attempts(killer, 1)[:2]] == [f"{board} was lost" for board in killed]
     assert len(killed) == 2
     assert held["why"].count("was left out, because it cut off two runs") == 1
-    assert f"slice 1 failed: {killed[-1]} was lost, at " in Path(held["log"]).read_text()
+    assert says(Path(held["log"]).read_text(), "slice 1", killed[-1])
 
     # the others are done, also those whose board was lost
     assert {state.state for one in (night, morning, crowded, mask) for state in one.states([])} == {"done"}

@@ -119,7 +119,7 @@ def test_a_folder_with_other_files_is_not_closed_to_others(make):
     fleet = make('folder = "."\n' + text(BOARD))
     fleet.folder.chmod(0o755)
     before = fleet.folder.stat().st_mode
-    with pytest.raises(HarnessError, match=r"has other files.*set folder in lab.toml to a new folder"):
+    with pytest.raises(HarnessError, match=r"other files.*folder in lab\.toml"):
         fleet.init()
     assert fleet.folder.stat().st_mode == before
     assert [path.name for path in fleet.folder.iterdir()] == ["lab.toml"]
@@ -129,7 +129,7 @@ def test_a_folder_that_another_user_may_exchange_is_refused(make):
     fleet = make('folder = "open/closed/fleet"\n' + text(BOARD))
     (fleet.path.parent / "open/closed").mkdir(parents=True)
     (fleet.path.parent / "open").chmod(0o777)
-    with pytest.raises(HarnessError, match=r"another user may replace .*/open has mode 777, owner \d+ and group \d+"):
+    with pytest.raises(HarnessError, match=r"another user.*/open .*777, owner \d+ and group \d+"):
         fleet.init()
     assert not (fleet.folder / "munge.key").exists()
 
@@ -150,10 +150,10 @@ def test_a_folder_below_that_of_another_user_or_group_is_refused(make, owner, mo
 def test_a_missing_program_and_a_place_that_cannot_be_made_are_named(make, monkeypatch):
     fleet = make(text(BOARD))
     monkeypatch.setattr(lab, "program", lambda name: None if name == "slurmctld" else name)
-    with pytest.raises(HarnessError, match="slurmctld not found; apt-get install slurm-wlm"):
+    with pytest.raises(HarnessError, match=r"slurmctld.*apt-get install slurm-wlm"):
         fleet.init()
     monkeypatch.setattr(lab, "program", lambda name: name)
-    with pytest.raises(HarnessError, match=r"/proc/fleet cannot be used: .*; sudo install -d -m 700 -o \w+ /proc/f"):
+    with pytest.raises(HarnessError, match=r"/proc/fleet .*sudo install -d -m 700 -o \w+ /proc/f"):
         make('folder = "/proc/fleet"\n' + text(BOARD)).init()
 
 
@@ -191,7 +191,7 @@ def test_ports_of_another_lab_are_refused(make):
         other.listen()
         made.init()  # they may be its own daemons
         made = make(text(BOARD, general=f"port = {port}\n"))
-        with pytest.raises(HarnessError, match=f"port {port} of 127.0.0.1 is in use, .* another lab.* first of 2 free"):
+        with pytest.raises(HarnessError, match=f"port {port} of 127.0.0.1 .*another lab.* 2 free"):
             made.init()
 
 

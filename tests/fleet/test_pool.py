@@ -25,6 +25,7 @@ from predictors.goals import Goal
 from predictors.strategies.protocol import History
 from predictors.strategies.search import RandomSearch
 from tests.harness.store.profile_examples import ENVIRONMENT
+from tests.messages import says
 from tests.named_modes import mode_on
 
 LAB = [
@@ -142,7 +143,7 @@ def test_boards_are_asked_for_the_case_that_was_chosen(boards, task):
 def test_a_board_that_joins_during_the_search_measures_as_it_is(boards, capsys):
     (boards.folder / "lab.toml").write_text("".join(LAB[:2]))
     found = search(opened(boards), 3)  # board3 is the first that is free
-    assert "board3 has not measured the first mode, so its profiles are used unscaled" in capsys.readouterr().out
+    assert says(capsys.readouterr().out, "board3", "unscaled")
     with ResultsStore(boards.folder / "r.sqlite", read_only=True) as store:
         of_board3 = [one.aggregates["power_mw"] for one in store.records() if one.case.device == "sim:orin-agx@3"]
     assert of_board3 == [found.power_mw[1]]
@@ -173,13 +174,13 @@ def test_a_mode_that_slurm_lost_is_waited_for_as_long_as_setting_that_right_take
     assert len(search(opened(boards), 2).taken) == 2
     slept.clear()
     monkeypatch.setattr(submission, "LOST_S", 0.0)
-    with pytest.raises(CannotRunError, match="Slurm lost it: the daemons queue it again"):
+    with pytest.raises(CannotRunError, match="Slurm lost it"):
         search(opened(boards), 2)
 
 
 def test_a_mode_that_fails_on_every_board_says_why(boards):
     boards.refuses = True
-    with pytest.raises(CannotRunError, match=r"none of the last modes could .* its slice is held: failed 3 times"):
+    with pytest.raises(CannotRunError, match=r"none of the last modes .*held.*3 times"):
         search(opened(boards))
 
 
@@ -195,7 +196,7 @@ def test_each_board_of_a_pool_says_whether_it_trains_in_time_in_which_mode_and_a
 
     code, found = boards_within("--deadline", 20, "--energy-budget", 2000)
     assert code == 0
-    assert "training:    20 epochs in at most 20 h with at most 2000 Wh" in capsys.readouterr().out
+    assert says(capsys.readouterr().out, "20 epochs", "20 h", "2000 Wh")
     assert [one["board"] for one in found] == list(BOARDS)
     assert [one["device"] for one in found] == [f"sim:orin-agx@{number}" for number in (1, 2, 3)]
     hours = {one["board"]: one["fastest"]["hours"]["value"] for one in found}

@@ -21,6 +21,7 @@ pytest.importorskip("torch")
 pytest.importorskip("sklearn")
 
 from harness.store.conditions import comparable_conditions
+from tests.messages import says
 
 pytestmark = pytest.mark.training
 
@@ -43,7 +44,7 @@ def test_a_hot_board_ends_the_run_and_is_put_back_and_what_was_recorded_stays(tm
     kernel.garble(str(gpu / "temp"), "101600")
     done = finish(process)
     assert done.returncode != 0
-    assert re.search(r"temperature_gpu_thermal_c is 101\.6, and the run ends above 101\.5", done.stdout)
+    assert re.search(r"temperature_gpu_thermal_c is 101\.6, .*101\.5", done.stdout)
     assert "1 failed" in done.stdout
     recorded = profiles(tmp_path)
     assert 1 <= len(recorded) < 4
@@ -101,9 +102,7 @@ def test_a_search_is_left_out_where_the_time_budget_is_spent_on_the_way(tmp_path
     done = run_with_fault(tmp_path, "orin-agx", SPENT, "test_mode_search.py", "--time-budget", "1s", "-rs")
     assert done.returncode == 0, done.stdout + done.stderr
     assert "the work on emulated-orin-agx-lenet-mnist-maxn-w0-ssd-bs16" in done.stdout
-    assert "left out, because the time budget did not suffice: emulated-orin-agx-lenet-mnist" in " ".join(
-        done.stdout.split()
-    )
+    assert says(" ".join(done.stdout.split()), "left out", "time budget", "emulated-orin-agx-lenet-mnist")
     assert profiles(tmp_path) == []
 
 
@@ -123,7 +122,7 @@ Sampler.silence_s = lambda self: 14.2
 def test_a_starved_sampler_ends_the_run_with_its_silence_and_the_board_is_put_back(tmp_path):
     done = run_with_fault(tmp_path, "orin-nano", STARVED, "--batch-size", "8,16")
     assert done.returncode != 0
-    assert "the telemetry sampler gave no sample for 14 s; the load was ended" in done.stdout
+    assert says(done.stdout, "no sample", "14 s")
     assert "1 failed" in done.stdout  # the second case does not begin
     assert "[2/2]" not in done.stdout
 

@@ -7,6 +7,7 @@ import os
 import pytest
 
 from tests import warm_pytest
+from tests.messages import says
 
 ROWS = {
     "device": ["cpu", "cuda"], "workload": ["a"], "storage": ["s3"], "workers": [1], "batch_size": [1],
@@ -113,7 +114,7 @@ def test_a_fixture_of_another_plugin_stays_its_own(others, plugins):
     words = [word for name in plugins for word in ("-p", name)]
     said = others({"theirs.py": PLUGIN, "test_b.py": BESIDE_A_PLUGIN}, *words, "--device", "sim:nano")
     assert "2 passed" in said, said
-    assert "the fixture device is the one of theirs here; use jetwatt_device" in said
+    assert says(said, "fixture device", "theirs", "jetwatt_device")
     assert "jetwatt_cache" not in said  # a fixture `cache` is pytest's own in every run
 
 
@@ -146,5 +147,5 @@ def test_measuring_without_pytest_benchmark_says_what_to_do(others):
         {"test_a.py": "def test_a(profile): profile()"}, "-p", "jetwatt", "-p", "no:benchmark", "--device", "sim:nano"
     )
     assert "test_a.py::test_a[sim:nano-" in said
-    assert "pytest-benchmark, which records its minibatches, is not loaded" in said
+    assert says(said, "pytest-benchmark", "not loaded")
     assert "INTERNALERROR" not in said

@@ -16,6 +16,7 @@ from harness.__main__ import main
 from harness.options import deadline_from
 from harness.store.results import ResultsStore
 from tests import warm_pytest
+from tests.messages import says
 
 
 @pytest.fixture
@@ -114,7 +115,7 @@ def test_a(train, workers, most_ms, cache, other):
         ]  # fmt: skip
     assert len(ids(own(text, "--collect-only", "-q", "--workers", "4"))) == 2  # of the rows, those that speak of it
     none = own(text, "--workers", "3")
-    assert "neither the campaign nor the test's own marks have a case of mine" in none.stdout
+    assert says(none.stdout, "neither", "campaign", "marks", "mine")
 
 
 def test_an_axis_that_a_test_does_not_ask_for_is_not_in_its_id(own):
@@ -182,11 +183,11 @@ def test_a_wrong_change_fails_with_what_is_known_and_no_traceback_of_ours(own, c
 def test_a_mark_that_resembles_an_axis_says_which_and_a_wrong_one_what_an_axis_takes(own):
     text = "import pytest\n@pytest.mark.parametrize('{}', [{!r}])\ndef test_a({}):\n    pass\n"
     done = own(text.format("batchsize", 8, "profile, batchsize"), "--collect-only")
-    assert "parametrize: 'batchsize' is not an axis; did you mean 'batch_size'?" in done.stdout
+    assert says(done.stdout, "parametrize", "'batchsize'", "'batch_size'")
     for argument, arguments in (("batchsize", "batchsize"), ("depth", "profile, depth")):  # not ours; not alike
         assert "is not an axis" not in own(text.format(argument, 8, arguments), "--collect-only").stdout
     done = own(text.format("workers", "many", "profile, workers"))
-    assert "axis workers takes whole numbers from 0 up, got 'many'" in done.stdout
+    assert says(done.stdout, "axis workers", "from 0 up", "'many'")
 
 
 def test_tests_that_use_our_names_for_things_of_their_own_are_left_alone(own):
@@ -237,7 +238,7 @@ def test_a_baseline_that_lacks_a_case_is_said_and_a_halved_one_fails(own, record
     missing = own(text, "--baseline", "b.json", "--batch-size", "8").stdout
     assert ended in missing
     assert "not compared: sim:orin-agx-lenet-mnist-maxn-w4-ssd-bs8: not recorded" in missing
-    assert "to list them: jetwatt baseline check --results " in missing
+    assert says(missing, "jetwatt baseline check --results ")
     record(0.5)
     assert "1 failed" in own(text, "--baseline", "b.json").stdout
 
@@ -283,7 +284,7 @@ def test_a_deadline_at_a_time_of_day_comes_on_that_day(own, tmp_path):
     (tmp_path / "conftest.py").write_text(AN_HOUR_EACH)
     done = own("def test_a(profile):\n    profile()\n", "--workers", "0,1,2,4", "--deadline", "08:30")
     assert "2 passed, 1 skipped" in done.stdout, done.stdout
-    assert "the deadline has come; --resume continues where this run stopped" in done.stdout
+    assert says(done.stdout, "deadline", "--resume")
 
 
 def test_a_deadline_in_another_time_zone_is_a_local_time(monkeypatch):
@@ -314,14 +315,14 @@ def test_strict_fails_what_the_baseline_does_not_hold_with_what_differs(own, rec
     assert own(text, "--baseline", "b.json", "--slowdown", "10%").returncode == 6
     strict = own(text, "--baseline", "b.json", "--slowdown", "10%", "--strict")
     assert "1 failed" in strict.stdout
-    assert 'torch: unknown -> "every minibatch made 10 % slower (--slowdown)"' in strict.stdout
+    assert says(strict.stdout, "torch: unknown -> ", "10 % slower (--slowdown)")
     assert "1 passed" in own(text, "--baseline", "b.json", "--strict").stdout
     by_torch = own(text, "--baseline", "b.json", "--slowdown", "10%", "--strict", "--by", "torch")
     assert "1 failed" in by_torch.stdout
     assert "does not hold" not in by_torch.stdout
     assert "inconclusive comparison" not in by_torch.stdout
     wrong = own(text, "--baseline", "b.json", "--by", "tourch")
-    assert "no condition is called tourch; did you mean torch? available:" in wrong.stderr
+    assert says(wrong.stderr, "tourch", "torch", "available:")
 
 
 FLAGGED = """
@@ -363,16 +364,16 @@ def test_strict_fails_a_run_that_compared_nothing_with_its_baseline(own, record)
     skipped = "import pytest\ndef test_a(baseline):\n    pytest.skip('no board')\n"
     done = own(skipped, "--baseline", "b.json", "--strict")
     assert done.returncode == 1
-    assert "--strict fails: no case was compared with b.json" in done.stdout
+    assert says(done.stdout, "--strict", "no case", "b.json")
     done = own(skipped, "--baseline", "b.json")
     assert done.returncode == 6
-    assert "exit code 6: no case was compared with b.json" in done.stdout
+    assert says(done.stdout, "exit code 6", "no case", "b.json")
     assert "(-rs: why cases were skipped)" in done.stdout
     other = own(CHECKED, "--baseline", "b.json", "--workload", "resnet18-cifar10")
     assert (other.returncode, "1 passed" in other.stdout) == (6, True), "the baseline has another workload"
     assert "(the reasons are above)" in other.stdout
     unused = own("def test_a():\n    pass\n", "--baseline", "b.json")
-    assert "(no test gave the fixture `baseline` a profile)" in unused.stdout
+    assert says(unused.stdout, "no test", "`baseline`")
     assert own(CHECKED, "--baseline", "b.json").returncode in (0, 1)
     assert own(skipped, "--baseline", "b.json", "--strict", "--collect-only").returncode == 0
 
@@ -383,7 +384,7 @@ def test_a_slurm_job_that_was_queued_again_measures_no_case_twice_and_says_so(ow
     assert "1 passed" in own(text).stdout
     monkeypatch.setenv("SLURM_RESTART_COUNT", "1")
     done = own(text + "def test_b(profile):\n    profile()\n", "--workers", "4,0")
-    assert "Slurm job 4711 measured it before it was queued again" in done.stdout
+    assert says(done.stdout, "Slurm job 4711")
     with ResultsStore(tmp_path / "r.sqlite") as store:
         cases = [(record.case.id, record.conditions["slurm_restarts"]) for record in store.records()]
     assert len(cases) == len({case for case, _ in cases}) == 2
@@ -395,7 +396,7 @@ def test_a_slurm_job_that_was_queued_again_measures_no_case_twice_and_says_so(ow
 def test_strict_without_a_baseline_is_refused_before_anything_is_measured(own, tmp_path):
     refused = own(CHECKED, "--strict")
     assert refused.returncode == pytest.ExitCode.USAGE_ERROR
-    assert "--strict was given without --baseline, so nothing would be compared; give --baseline FILE" in refused.stderr
+    assert says(refused.stderr, "--strict", "--baseline", "--baseline FILE")
     assert not (tmp_path / "r.sqlite").exists()
     assert "1 passed" in own("def test_a(profile):\n    profile()\n", "--strict").stdout, "it compares nothing"
 

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.messages import says
+
 PROJECT = Path(__file__).resolve().parents[2]
 PLUGINS = ("pytest-playwright", "pytest-parallel")
 INSTALLED_WITHIN_S = 600.0
@@ -42,5 +44,5 @@ def test_the_suite_works_beside_plugins_with_its_names(tmp_path):
     command = [sys.executable, "-m", "pytest", "test_beside.py", *words, "--results", "r.sqlite"]
     said = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300).stdout
     assert "3 passed" in said, said
-    assert "--device is an option of pytest-playwright here; write --jetwatt-device" in said
-    assert "the fixture device is the one of playwright here; use jetwatt_device" in said
+    assert says(said, "--device", "pytest-playwright", "--jetwatt-device")
+    assert says(said, "fixture device", "playwright", "jetwatt_device")

@@ -9,6 +9,7 @@ from harness.core.corpus import read_corpus, rows_of, write_corpus
 from harness.core.power_modes import PowerMode
 from harness.simulation.corpus import simulate_corpus
 from harness.store.results import ResultsStore
+from tests.messages import says
 
 MODES = [PowerMode(cores, cpu, 1_300_500, 3_199_000) for cores in (4, 12) for cpu in (1_113_600, 2_201_600)]
 USAGE_ERROR = 4
@@ -31,7 +32,7 @@ def test_boards_and_a_corpus_run_side_by_side_without_torch_and_write_nothing_bu
     assert "sim:xavier-agx-yolov8n-coco-maxn-w4-ssd-bs16 (simulated)" in done.stdout
     assert "replay:agx.csv-yolov8n-coco-maxn-bs16 (replayed)" in done.stdout
     assert "power: simulated" in done.stdout
-    assert "power: replayed from agx.csv, where it is simulated" in done.stdout
+    assert says(done.stdout, "power: ", "agx.csv")
     written = {path.relative_to(tmp_path).parts[0] for path in set(tmp_path.rglob("*")) - before}
     assert written - {"__pycache__", ".benchmarks"} == {"out"}
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["results.sqlite"]
@@ -43,9 +44,9 @@ def test_an_injected_slowdown_is_flagged_and_taken_for_no_profile_without_it(run
     slowed = run_suite(*arguments, "--results", "a.sqlite", "--resume", "--slowdown", "5%").stdout
     assert "1 passed" in slowed
     assert "(simulated)" in slowed
-    assert "injected: every minibatch was made 5.0% slower on purpose" in slowed
+    assert says(slowed, "injected", "5.0%")
     said = " ".join(slowed.split())
-    assert 'is measured again, under other conditions: torch: unknown -> "every minibatch made 5 % slower' in said
+    assert says(said, "measured again", "torch: unknown -> ", "5 % slower")
     with ResultsStore(tmp_path / "a.sqlite", read_only=True) as store:
         normal, injected = store.records()
     assert injected.provenance == "simulated"
@@ -63,7 +64,7 @@ def test_cases_are_resumed_exported_and_gated_like_measured_ones(run_suite, corp
     run_suite(*arguments, "--power-mode", MODES[1].name)
     again = run_suite(*arguments, "--power-mode", MODES[1].name, "--resume", "-rs").stdout
     assert "2 skipped" in again
-    assert "measured already under the same conditions" in again
+    assert says(again, "measured already")
     results, baseline = str(tmp_path / "out" / "results.sqlite"), str(tmp_path / "b.json")
     with ResultsStore(results, read_only=True) as store:
         replayed = next(record for record in store.records() if record.provenance == "replayed")

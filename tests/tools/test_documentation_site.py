@@ -91,7 +91,7 @@ def test_a_page_outside_docs_that_grows_over_the_limit_is_refused(name, tmp_path
     pages = {other: page for other, page in build.OTHER_PAGES.items() if other != name}
     monkeypatch.setattr(build, "OTHER_PAGES", {**pages, str(grown): build.OTHER_PAGES[name]})
     assert build.count_words() > build.MOST_WORDS
-    with pytest.raises(build.SiteError, match=f"words, at most {build.MOST_WORDS} are allowed"):
+    with pytest.raises(build.SiteError, match=f"at most {build.MOST_WORDS} "):
         build.build(tmp_path / "out")
 
 
@@ -244,7 +244,7 @@ def test_an_option_without_help_is_refused():
     parser = argparse.ArgumentParser("jetwatt made-up")
     parser.add_argument("--named", help="has one")
     parser.add_argument("--silent")
-    with pytest.raises(UndocumentedError, match=r"`made-up` has no help for --silent SILENT$"):
+    with pytest.raises(UndocumentedError, match=r"`made-up` .*--silent SILENT$"):
         commands.options_of(commands.Action("made-up", parser, "a help"))
     with pytest.raises(UndocumentedError, match="no description"):
         commands.description_of(commands.Action("made-up", parser, ""))

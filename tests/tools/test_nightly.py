@@ -11,6 +11,7 @@ from typing import Any, Dict, List, Tuple
 import pytest
 
 from harness.judge.quantities import QUANTITIES
+from tests.messages import says
 from tools.night import CRASHED, main
 
 PROJECT = Path(__file__).resolve().parents[2]
@@ -53,8 +54,8 @@ def judge(tmp_path, capsys):
 def test_a_night_on_which_nothing_failed_is_green(judge):
     code, lines = judge("--strict", "yes", steps={"history": 2, "pages": 1})  # too few runs, and no page
     assert (code, len(lines)) == (0, 5)
-    assert lines[0].startswith("GREEN: orin-agx: minibatch time: no difference (+0.0 %")
-    assert lines[2] == "changed: nothing of the software; the same: torch 2.9.0, commit abc"
+    assert says(lines[0], "GREEN: orin-agx: minibatch time", "+0.0 %")
+    assert says(lines[2], "changed: nothing", "the same: torch 2.9.0, commit abc")
 
 
 def test_the_night_names_each_step_as_its_verdict_does(judge, tmp_path, capsys):
@@ -74,7 +75,7 @@ def test_a_summary_that_cannot_be_written_is_an_error(judge, tmp_path, capsys):
 
 
 def test_a_first_night_says_that_it_was_not_compared(judge):
-    assert judge(compare={})[1][2] == "changed: not compared with an earlier night; now: torch 2.9.0, commit abc"
+    assert says(judge(compare={})[1][2], "changed: not compared", "now: torch 2.9.0, commit abc")
 
 
 def test_software_is_that_of_the_newest_run_also_where_a_series_ended_before(judge):
@@ -82,7 +83,7 @@ def test_software_is_that_of_the_newest_run_also_where_a_series_ended_before(jud
     ended = document["series"][0]["runs"][0]
     ended = {**ended, "created_at": "2026-03-01T01:00:00", "software": {"torch": "1.0"}}
     document["series"].append({**document["series"][0], "runs": [ended]})
-    assert judge(history=document)[1][2] == "changed: nothing of the software; the same: torch 2.9.0, commit abc"
+    assert says(judge(history=document)[1][2], "changed: nothing", "the same: torch 2.9.0, commit abc")
 
 
 def test_each_check_that_fails_makes_it_red(judge):
@@ -106,14 +107,14 @@ def test_a_red_night_says_what_changed_since_when_and_names_torch(judge, status,
     code, lines = judge(steps={"compare": 1, "history": 1}, compare=document, history=history(status, differ))
     assert code == 1
     assert lines[0].startswith(f"RED by compare (worse), history (worse): orin-agx: {name}: {status} (+5.0 %")
-    assert lines[1].startswith("since: 2026-03-05 02:14 UTC (run 5), in 1 of 1 series that are worse")
+    assert says(lines[1], "since: 2026-03-05 02:14 UTC (run 5)", "1 of 1 series")
     assert lines[2] == f"changed: {differ[1]}; {differ[0]}; the same: commit abc"
-    assert lines[3].startswith("cases: 1 of 1 figures are worse, most of all orin-agx-lenet")
+    assert says(lines[3], "cases: 1 of 1 ", "orin-agx-lenet")
 
 
 def test_the_new_normal_may_be_slower_but_not_broken(judge):
     slower = {"baseline": 1, "compare": 1, "history": 1}
-    assert judge("--accept", "yes", steps=slower)[1][0].startswith("GREEN, and accepted as the new normal: orin-agx")
+    assert says(judge("--accept", "yes", steps=slower)[1][0], "GREEN, ", "normal", "orin-agx")
     assert judge("--accept", "yes", steps={**slower, "gates": 1})[0] == 1
 
 

@@ -118,7 +118,7 @@ def test_a_reading_that_a_file_holds_up_begins_anew_without_it_and_the_old_one_n
 
 def test_what_hangs_without_a_file_ends_in_its_time_with_its_name():
     ended = threading.Event()
-    with pytest.raises(StuckError, match="telemetry source mine gave no answer within"):
+    with pytest.raises(StuckError, match=r"source mine .*within"):
         watched(lambda: ended.wait(60), 0.03, "telemetry source mine")
     ended.set()
 

@@ -42,7 +42,7 @@ def test_cpus_come_up_before_others_go(board, monkeypatch):
 @pytest.mark.parametrize("cpus", [[], [1, 2], [0, 12]])
 def test_cpu_0_stays_and_others_must_be_there(board, cpus):
     before = board.contents()
-    with pytest.raises(ControlError, match=r"cannot be the ones online; CPUs \[0\] always are"):
+    with pytest.raises(ControlError, match=r"CPUs \[0\]"):
         CpuOnline(board.root).set(cpus)
     assert board.contents() == before
 

@@ -39,15 +39,15 @@ def test_pinning_gives_each_policy_the_clock_or_its_nearest(board):
 
 
 def test_what_is_not_there_is_an_error_that_says_what_is(board):
-    with pytest.raises(InvalidValueError, match=r"no CPU here runs at 1000000 kHz.*policy2: 204000, 729600, 1113600"):
+    with pytest.raises(InvalidValueError, match=r"1000000 kHz.*policy2: 204000, 729600, 1113600"):
         CpuFrequency(board.root).pinned(1_000_000)
-    with pytest.raises(ControlError, match="there is no policy8 with a governor; available: policy0, policy2"):
+    with pytest.raises(ControlError, match=r"policy8 .*available: policy0, policy2"):
         Governor(board.root, "cpu").set({"policy8": "performance"})
-    with pytest.raises(InvalidValueError, match="no governors of 'fan'; available: cpu, devfreq"):
+    with pytest.raises(InvalidValueError, match=r"'fan'.*available: cpu, devfreq"):
         Governor(board.root, "fan")
     (board.path / f"{POLICY}2/related_cpus").unlink()
     for use in (CpuFrequency(board.root).usable, lambda: CpuFrequency(board.root).pinned(729_600)):
-        with pytest.raises(ControlError, match="policy2/related_cpus cannot be read: No such file"):
+        with pytest.raises(ControlError, match=r"policy2/related_cpus .*No such file"):
             use()
 
 

@@ -86,7 +86,7 @@ def test_without_a_service_what_there_is_is_set_and_put_back(tree, own, before, 
     assert knob.read() == full
     knob.restore(before)
     assert knob.read() == before
-    with pytest.raises(ControlError, match="2 fan speeds were given; there are 1 fans"):
+    with pytest.raises(ControlError, match=r"2 fan speeds .*1 fans"):
         knob.set({"pwm": [1, 2]})
 
 
@@ -149,7 +149,7 @@ def test_a_state_that_an_earlier_version_saved_is_put_back(governed):
 
 
 def test_another_number_of_zones_than_was_saved_is_an_error(governed):
-    with pytest.raises(ControlError, match="2 thermal policies were given; the fan cools 1 thermal zones"):
+    with pytest.raises(ControlError, match=r"2 thermal policies .*1 thermal zones"):
         Fan(governed.root).apply({"policy": ["step_wise", "step_wise"]})
 
 

@@ -48,7 +48,7 @@ def test_a_gpu_is_found_by_what_the_device_tree_calls_it(tree, name, of_node):
 
 
 def test_a_clock_that_is_not_in_the_table_is_refused_with_those_that_are(board):
-    with pytest.raises(InvalidValueError, match="does not run at 612000 kHz; allowed: 114750, 306000, 1300500"):
+    with pytest.raises(InvalidValueError, match=r"612000 kHz.*allowed: 114750, 306000, 1300500"):
         GpuFrequency(board.root).pinned(612_000)
 
 

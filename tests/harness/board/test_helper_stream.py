@@ -32,6 +32,7 @@ from harness.devices.jetson_board import read_board
 from tests.harness.board.conftest import ON_A_TREE, PROJECT, install_sudo
 from tests.harness.board.killed import end, is_alive
 from tests.harness.board.test_power_rails import I2C, agx_orin, hwmon_chip, iio_chip
+from tests.messages import says
 from tests.programs import python_program
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads Linux's kernel files")
@@ -257,7 +258,7 @@ def test_a_helper_that_has_ended_fails_its_readings_with_the_reason_and_the_run_
     stream.process.wait()
     for _ in range(2):
         [error] = stream.read([path]).values()
-        assert str(error) == f"the helper that reads {path} has failed: it has ended"
+        assert says(str(error), path, "ended")
     files.refresh()
     assert files.read_int(path) == 20000
     assert helper_stream.open_for([SourceSpec("ina")], closed.root) is not stream
@@ -281,7 +282,7 @@ def test_a_helper_that_gives_no_answer_is_an_error_not_a_wait(closed, monkeypatc
         [error] = stream.read(["/x"]).values()
     finally:
         os.kill(stream.process.pid, signal.SIGCONT)
-    assert str(error) == "the helper that reads /x has failed: it gave no answer within 0.05 s"
+    assert says(str(error), "/x", "within 0.05 s")
 
 
 @pytest.fixture
@@ -327,7 +328,7 @@ def test_a_file_that_hangs_each_helper_is_given_up_with_the_reason(hanging):
         with pytest.raises(OSError, match="gave no answer within") as refusal:
             files.read_int(path)
         words.append(str(refusal.value))
-    assert all(f"the helper that reads {path} has failed: it gave no answer within 0.3 s" in text for text in words)
+    assert all(says(text, path, "within 0.3 s") for text in words)
     assert ["no further helper is started after 2" in text for text in words] == [False, False, True, True]
     assert "see `dmesg`" in words[3]
     assert hanging.starts() == ["stream", "stream"]
@@ -339,7 +340,7 @@ def test_a_driver_that_is_gone_fails_its_own_files_alone(closed):
     files = [f"{closed.root}/{RAILS}/in1_input", f"{closed.root}/{POLICY}/cpuinfo_cur_freq"]
     (closed.path / RAILS / "in1_input").unlink()
     gone, clock = helper_stream.opened().read(files).values()
-    assert "in1_input was not read by the helper: refused" in str(gone)
+    assert says(str(gone), "in1_input", "refused")
     assert clock == "649000\n"
 
 
@@ -387,11 +388,9 @@ def test_the_helper_ends_when_the_run_is_killed(closed):
 )
 def test_without_the_helper_every_error_names_the_way_out(closed, install, why):
     install(closed.helper)
-    with pytest.raises(ControlError, match=r"only root may read this sensor: .*doctor --sudoers"):
+    with pytest.raises(ControlError, match=r"only root .*doctor --sudoers"):
         helper_stream.opened()
-    with pytest.raises(
-        SourceUnavailableError, match=r"the label of a power rail cannot be read: .*doctor --sudoers"
-    ) as no:
+    with pytest.raises(SourceUnavailableError, match=r"label .*cannot be read: .*doctor --sudoers") as no:
         power_rails.open_source(closed.root)
     assert why in str(no.value)
     values, failed = cpu_clocks.open_source(closed.root, measured=True).read(0.0)
@@ -410,7 +409,7 @@ def test_doctor_says_no_where_values_are_closed_and_yes_where_the_helper_reads_t
     monkeypatch.setattr(helper_stream, "may_read", lambda path: path.endswith("_label") or may_read(path))
     capability = source_capability(rails, closed.root)
     assert not capability.available
-    assert "no value in 3 readings: power_vdd_gpu_soc_mw" in capability.detail
+    assert says(capability.detail, "3 readings", "power_vdd_gpu_soc_mw")
     assert "is of another version" in capability.detail
     assert "doctor --sudoers" in capability.hint
 

@@ -9,6 +9,7 @@ import pytest
 
 from harness.board.jetson_clocks import JetsonClocks, is_held, parse_show
 from harness.core.errors import ControlError
+from tests.messages import says
 
 SHOW = """SOC family:tegra234  Machine:NVIDIA Jetson AGX Orin Developer Kit
 Online CPUs: 0-1
@@ -158,9 +159,9 @@ def test_what_a_run_since_the_boot_left_is_never_overwritten(board):
     board.write({"proc/uptime": "1000.00 4000.00"})
     knob = JetsonClocks(board.root)
     before = knob.read()
-    with pytest.raises(ControlError, match=r"a run that was killed, of another user .* left") as refused:
+    with pytest.raises(ControlError, match="another user") as refused:
         knob.set(knob.off())
-    assert "the user whose run it was: `jetwatt restore`" in refused.value.hint
+    assert says(refused.value.hint, "user", "`jetwatt restore`")
     knob.restore(before)
     knob.forget(before)
     assert acts(board) == []
@@ -213,7 +214,7 @@ def test_clocks_that_were_held_before_are_held_again(board):
 def test_clocks_that_do_not_hold_are_an_error(board):
     board.write({"run/held": SHOW})
     knob = JetsonClocks(board.root)
-    with pytest.raises(ControlError, match="DVFS was switched off and is on: cpu0 runs from 729600 to 2201600, "):
+    with pytest.raises(ControlError, match=r"DVFS .*is on: cpu0 .*729600 to 2201600, "):
         knob.set(knob.off())
 
 

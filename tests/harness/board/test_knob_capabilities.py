@@ -23,6 +23,7 @@ from harness.board.gpu import GpuFrequency
 from harness.board.page_cache import PageCache
 from harness.core.errors import ControlError
 from tests.harness.board.kernel_trees import CPU, DEVFREQ, EMC, cpus, emc, gpu, policy
+from tests.messages import says
 
 NODE = f"{DEVFREQ}/17000000.ga10b"
 
@@ -112,8 +113,8 @@ def test_without_the_right_to_write_the_grant_is_named(tree_in, plain_user, samp
     (tree.path / sample.file).chmod(0o444)
     capability = sample.knob(tree.root).available()
     assert not capability.available
-    assert capability.detail == f"{tree.path / sample.file} may not be written by this user"
-    assert capability.hint == f"until the next boot: `sudo chown $USER {tree.path / sample.file}`"
+    assert says(capability.detail, tree.path / sample.file, "may not be written")
+    assert says(capability.hint, f"`sudo chown $USER {tree.path / sample.file}`")
 
 
 def test_a_write_that_is_refused_names_file_value_and_grant(tree_in, plain_user):
@@ -122,7 +123,7 @@ def test_a_write_that_is_refused_names_file_value_and_grant(tree_in, plain_user)
     closed = tree.path / CPU / "cpufreq/policy0/scaling_max_freq"
     closed.chmod(0o444)
     knob = CpuFrequency(tree.root)
-    with pytest.raises(ControlError, match=rf"writing 115200 to {closed} was refused: Permission denied; .*chown"):
+    with pytest.raises(ControlError, match=f"115200 to {closed} .*Permission denied; .*chown"):
         knob.set(knob.pinned(115200))
 
 
@@ -177,5 +178,5 @@ def test_what_a_driver_does_not_take_is_an_error(tree, monkeypatch, name, value)
     for module in (kernel_file, emc_module, governor_module):
         monkeypatch.setattr(module, "write", lambda path, value: None)
     knob = SAMPLES[name].knob(tree.root)
-    with pytest.raises(ControlError, match=rf"^{knob.name} was set to .* and reads back "):
+    with pytest.raises(ControlError, match=f"^{knob.name} was set to .*reads back "):
         knob.set(value)

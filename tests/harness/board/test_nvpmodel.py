@@ -23,6 +23,7 @@ from tests.harness.board.killed import end
 from tests.harness.board.nvpmodel_board import Board
 from tests.harness.board.nvpmodel_samples import ORIN_AGX
 from tests.harness.board.privileged_user import needs_linux
+from tests.messages import says
 from tests.time_limit import ended_after
 
 LOW = PowerMode(8, 1728000, 612000, 3199000)
@@ -113,7 +114,7 @@ def test_a_mode_that_was_declined_is_not_taken_for_the_one_before_it(board):
     knob.set(before)
     board.behave("ask-always")
     value = knob.custom(LOWER, "MAXN")
-    with pytest.raises(ControlError, match=rf"{custom_name(LOWER)} was not set: .*{custom_name(LOW)} is in effect"):
+    with pytest.raises(ControlError, match=f"{custom_name(LOWER)} was not set.*{custom_name(LOW)} is in effect"):
         knob.set(value)
     assert knob.read() == before
 
@@ -192,7 +193,7 @@ def test_a_mode_that_did_not_take_is_an_error_that_says_why(either, behaviour, m
 def test_a_custom_mode_with_other_masks_is_to_be_made_anew(board):
     knob = board.knob()
     value = knob.custom(LOW, "MODE_15W")
-    with pytest.raises(ControlError, match="make the mode from the one that the board booted with"):
+    with pytest.raises(ControlError, match=r"mode .*booted with"):
         knob.set(value)
     assert board.lines("answers") == ["n"]
 
@@ -264,16 +265,16 @@ def test_a_file_that_nvpmodel_reads_otherwise_is_not_applied(board):
     knob = board.knob()
     value = knob.custom(LOW, "MAXN")
     board.behave("blind-to-custom")
-    with pytest.raises(ControlError, match=r"in .*custom-1\.conf nvpmodel finds no other modes than MAXN, MODE_15W"):
+    with pytest.raises(ControlError, match=r"custom-1\.conf .*MAXN, MODE_15W"):
         knob.set(value)
     assert not any("-m" in call.split() for call in board.lines("calls"))
 
 
 def test_what_cannot_be_set_or_made_says_why(board):
     knob = board.knob()
-    with pytest.raises(ControlError, match=r"nvpmodel\.conf: there is no power mode 'MODE_40W' .*; available: MAXN"):
+    with pytest.raises(ControlError, match=r"nvpmodel\.conf.*'MODE_40W' .*available: MAXN"):
         knob.set(board.stock("MODE_40W"))
-    with pytest.raises(ControlError, match=r"no nvpmodel mode can be made for 13c-.*: 13 CPU cores .*; it has 1 to 12"):
+    with pytest.raises(ControlError, match=r"13c-.*13 CPU cores .*1 to 12"):
         knob.custom(PowerMode(13, *LOW[1:]), "MAXN")
     board.write("var/lib/jetwatt", "a file where a folder should be")
     with pytest.raises(ControlError, match=r"var/lib/jetwatt/custom-1\.conf cannot be written"):
@@ -360,7 +361,7 @@ def test_a_restore_that_takes_a_reboot_says_so(board):
         knob.set(board.stock("MODE_50W"))
         board.write("booted_mask", "240")
 
-    failed = pytest.raises(ControlError, match=r"MAXN was not set: it takes a reboot.*`sudo nvpmodel -m 0`")
+    failed = pytest.raises(ControlError, match=r"MAXN was not set.*reboot.*`sudo nvpmodel -m 0`")
     with failed, preserved([knob], "orin-agx"):
         boot_otherwise()
 
@@ -410,9 +411,9 @@ def test_a_conf_that_the_helper_refuses_is_an_error_with_its_words(helped_board)
     """Of a board whose own conf others may change, the helper believes nothing."""
     os.chmod(helped_board.conf, 0o666)
     knob = helped_board.knob()
-    with pytest.raises(ControlError, match=r"store-conf custom-1` failed: refused: .*conf may be changed by"):
+    with pytest.raises(ControlError, match=r"store-conf custom-1` .*refused: .*conf may be changed by"):
         knob.custom(LOW, "MAXN")
-    with pytest.raises(ControlError, match=r"status 2 and said: refused: .*conf may be changed by"):
+    with pytest.raises(ControlError, match=r"status 2 .*refused: .*conf may be changed by"):
         knob.set(knob.own("MODE_50W"))
 
 
@@ -421,11 +422,11 @@ def test_without_the_rule_nothing_is_changed_and_the_command_is_shown_that_print
     monkeypatch.setattr(privileges, "HELPER", str(helped_board.path / "none"))
     capability = knob.available()
     assert not capability.available
-    assert "MAXN of MAXN, MODE_15W, MODE_30W, MODE_50W, which only root may change: " in capability.detail
+    assert says(capability.detail, "MAXN of MAXN, MODE_15W, MODE_30W, MODE_50W", "only root")
     assert "doctor --sudoers" in capability.hint
-    with pytest.raises(ControlError, match=r"store-conf custom-1` needs root: .*doctor --sudoers"):
+    with pytest.raises(ControlError, match=r"store-conf custom-1` .*root.*doctor --sudoers"):
         knob.custom(LOW, "MAXN")
-    with pytest.raises(ControlError, match=r"MODE_50W was not set: it needs root: .*doctor --sudoers"):
+    with pytest.raises(ControlError, match=r"MODE_50W was not set.*root.*doctor --sudoers"):
         knob.set(knob.own("MODE_50W"))
     knob.verify(knob.own("MAXN"))
     assert helped_board.asked() == []

@@ -185,13 +185,13 @@ def test_a_file_is_read_whatever_the_encoding_of_its_comments(tmp_path):
 
 
 def test_a_file_that_cannot_be_read_is_named(tmp_path):
-    with pytest.raises(InvalidValueError, match=r"the nvpmodel conf .*none\.conf cannot be read: No such file"):
+    with pytest.raises(InvalidValueError, match=r"none\.conf .*No such file"):
         read_conf(tmp_path / "none.conf")
 
 
 def test_an_unknown_mode_is_refused_with_those_that_there_are():
     conf = parse(SAMPLES["nano"][0]).conf
-    with pytest.raises(UnknownNameError, match=r"there is no power mode '10W' in this conf; available: MAXN, 5W"):
+    with pytest.raises(UnknownNameError, match=r"'10W' .*available: MAXN, 5W"):
         conf.model("10W")
 
 

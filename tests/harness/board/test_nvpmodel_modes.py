@@ -207,7 +207,7 @@ def test_a_conf_without_a_clock_cannot_set_it(param, clock):
     params = tuple(each for each in ORIN.params if not each.name.startswith(param) or each.name.startswith("GPU_"))
     settings = tuple(s for s in ORIN.model("MAXN").settings if not s.param.startswith(param))
     conf = Conf(params, (PowerModel(0, "MAXN", settings),), 0)
-    with pytest.raises(InvalidValueError, match=f"this conf has {clock}, so power mode 4c-.* cannot be set"):
+    with pytest.raises(InvalidValueError, match=f"{clock}.* 4c-"):
         custom_conf(conf, "MAXN", PowerMode(4, 1113600, 408000, 2133000), "C")
 
 
@@ -266,9 +266,7 @@ def test_stock_modes_read_back_as_the_spec_has_them(spec):
 
 
 def test_what_is_not_known_off_board_is_refused_with_the_way_out():
-    with pytest.raises(
-        InvalidValueError, match=r"nvpmodel conf of thor is available on the board only; .*--base /etc/nvpmodel"
-    ):
+    with pytest.raises(InvalidValueError, match=r"thor .*--base /etc/nvpmodel"):
         stock_conf(load_board("thor"))
 
 

@@ -27,6 +27,7 @@ from harness.core.power_modes import PowerMode
 from tests.harness.board.kernel_trees import CPU, EMC, cpus, emc, gpu, policy
 from tests.harness.board.killed import end
 from tests.harness.board.nvpmodel_samples import SAMPLES, TX2
+from tests.messages import says
 from tests.time_limit import ended_after
 
 OWN_CONF = SAMPLES["orin-agx"][0]
@@ -359,7 +360,7 @@ def test_limits_that_protect_the_board_keep_the_values_of_its_own_modes(board_na
         own = own.replace("< POWER_MODEL", section.format("VDDIN_OC_LIMIT", "WARN"), 1)
         own = own.replace("\n\n# the mode of", "\nVDDIN_OC_LIMIT WARN 3000\n\n# the mode of")
     custom = own.replace("< PM_CONFIG", f"< POWER_MODEL ID=40 NAME=CUSTOM >\n{line}\n\n< PM_CONFIG")
-    with pytest.raises(RefusedError, match="neither a clock nor in the board's own conf"):
+    with pytest.raises(RefusedError, match=r"neither .*clock nor .*conf"):
         checked_conf(own, custom)
     if "OC_LIMIT" in line:
         checked_conf(own, custom.replace("99999", "3000"))
@@ -425,7 +426,7 @@ def test_a_program_that_hangs_is_ended_with_its_children(ask, board, monkeypatch
     monkeypatch.setattr(privileged, "NVPMODEL_TIMEOUT_S", 0.5)
     status, output = ask("nvpmodel", "own", "2")
     assert status == privileged.TIMED_OUT
-    assert output.endswith("nvpmodel.conf -m 2` did not end within 0.5 s and was ended\n")
+    assert says(output, "nvpmodel.conf -m 2`", "0.5 s", "ended")
     assert end((board.path / "pids").read_text().split())
 
 
@@ -626,7 +627,7 @@ def test_a_second_helper_waits_for_the_first_and_says_when_it_gives_up(ask, boar
     with flocked(board.path / "var/lib/jetwatt/fan.lock"), ended_after(60):
         status, said = ask("fan", "back")
     assert status == privileged.FAILED
-    assert "another helper still sets the fan after 0.3 s; nothing was changed" in said
+    assert says(said, "another helper", "0.3 s")
     assert board.contents() == before
     assert ask("fan", "back")[0] == privileged.DONE
 

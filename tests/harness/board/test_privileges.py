@@ -50,7 +50,7 @@ def test_what_this_user_may_not_read_goes_through_the_helper(user, plain_user, m
 def test_without_the_helper_the_command_is_shown_that_prints_the_rule(nothing_installed):
     assert not kernel_file.may_write(DROP)
     assert "doctor --sudoers" in kernel_file.grant([DROP])
-    with pytest.raises(ControlError, match=r"needs root: .* cannot be read: No such file") as caught:
+    with pytest.raises(ControlError, match=r"root: .*No such file") as caught:
         kernel_file.write(DROP, 3)
     assert "`jetwatt doctor --sudoers`" in caught.value.hint
 
@@ -60,7 +60,7 @@ def test_a_helper_of_another_version_is_not_used(user, plain_user):
     log = user()
     (plain_user / "privileged").write_text("older")
     assert "of another version" in privileges.closed()
-    with pytest.raises(ControlError, match=r"of another version than this suite; .*--sudoers"):
+    with pytest.raises(ControlError, match=r"another version.*--sudoers"):
         kernel_file.write(DROP, 3)
     assert not log.exists()
 
@@ -75,7 +75,7 @@ def test_where_sudo_refuses_the_rule_is_shown(user):
 @needs_linux
 def test_what_the_helper_refuses_is_told_and_needs_no_rule(user):
     user(says="refused: page-cache of - may not be set to this value", status=2, to_stderr=True)
-    with pytest.raises(ControlError, match="write page-cache - 9` failed: refused: page-cache") as caught:
+    with pytest.raises(ControlError, match=r"page-cache - 9` .*refused: page-cache") as caught:
         kernel_file.write(DROP, 9)
     assert caught.value.hint == ""
     assert privileges.ask("write", "page-cache", "-", "9").status == 2

@@ -21,6 +21,7 @@ from harness.core.errors import ControlError
 from tests.another_user import give_away
 from tests.harness.board.kernel_trees import policy
 from tests.harness.board.killed import die_before_change, in_a_child
+from tests.messages import says
 
 DEVICE = "host"
 
@@ -118,10 +119,10 @@ def test_restore_goes_on_past_a_device_that_it_cannot_restore(dial, monkeypatch,
         monkeypatch.setitem(sys.modules, "harness.board.dial", opened)
         assert main(["restore"]) == 2
         printed = capsys.readouterr()
-        assert f"emulated-a: NOT restored, its files are below {root}: " in printed.out
+        assert says(printed.out, "emulated-a: NOT restored", root)
         assert "the kernel took 0, not 1" in printed.out
         assert "emulated-b: restored dial" in printed.out
-        assert "1 of 2 devices are not restored: emulated-a; mend what is said of each above" in printed.err
+        assert says(printed.err, "1 of 2 devices", "emulated-a")
         assert "--device NAME" in printed.err
         assert own.read() == 1
         assert left_behind() == ["emulated-a"]
@@ -171,7 +172,7 @@ def test_a_knob_that_cannot_be_put_back_is_named_and_the_others_are(dial, monkey
             knob.set(2)
         monkeypatch.setattr(knobs[1], "apply", refuse)
 
-    stuck = pytest.raises(ControlError, match=r"host is not as it was before: b is stuck; .*jetwatt restore")
+    stuck = pytest.raises(ControlError, match=r"host .*b is stuck.*jetwatt restore")
     with stuck, run(knobs):
         change_all()
     assert [knob.read() for knob in knobs] == [1, 2, 1]
@@ -198,7 +199,7 @@ def test_what_cannot_be_removed_is_named_and_tried_again_by_restore(dial, monkey
 
     with monkeypatch.context() as patch:
         patch.setattr(Dial, "forget", refuse)
-        with pytest.raises(ControlError, match=r"as it was before, and this is left over: its file"), run([knob]):
+        with pytest.raises(ControlError, match="left over: its file"), run([knob]):
             knob.set(2)
     assert knob.read() == 1
     assert restore(DEVICE) == [knob.name]
@@ -232,7 +233,7 @@ def test_garbage_in_a_knob_is_mended(dial):
 def test_a_state_left_behind_is_never_overwritten(dial):
     knob = dial("a", 1)
     in_a_child(lambda: kill_in(knob))
-    refused = pytest.raises(ControlError, match=r"killed before it could put back .*jetwatt restore")
+    refused = pytest.raises(ControlError, match=r"killed .*jetwatt restore")
     with refused, run([knob]):
         pytest.fail("nothing may run before the restore")
     assert restore(DEVICE) == [knob.name]
@@ -423,7 +424,7 @@ def test_a_state_of_another_version_is_refused_by_its_version(states, version):
     path = states / "host.json"
     path.parent.mkdir(parents=True)
     path.write_text(f'{{"format": {version}}}')
-    with pytest.raises(ControlError, match=rf"host\.json has format {version}, not 2; restore with the version"):
+    with pytest.raises(ControlError, match=rf"host\.json .*format {version}, not 2"):
         restore(DEVICE)
 
 
@@ -463,7 +464,7 @@ def test_a_file_that_another_user_may_have_written_is_refused(states, monkeypatc
     path.parent.mkdir(parents=True)
     path.write_text('{"format": 2, "device": "host", "root": "/", "knobs": []}')
     lay(path, monkeypatch)
-    with pytest.raises(ControlError, match=r"is not believed: user .*; restore as the user whose run it was"):
+    with pytest.raises(ControlError, match=r"not believed: user .*as the user"):
         restore("host")
     path.unlink()
     path.symlink_to("/dev/zero")
@@ -547,5 +548,5 @@ def test_restore_survives_a_kill_between_any_two_changes(board):
 def test_a_knob_is_opened_by_the_name_and_options_that_it_is_saved_with(tmp_path, name, options):
     assert open_knob(KnobSpec(name, options), str(tmp_path)).spec == KnobSpec(name, options)
     assert isinstance(open_knob(KnobSpec("cluster_limits"), str(tmp_path)), CpuFrequency)  # its name for them
-    with pytest.raises(ControlError, match="there is no knob 'lamp'; available: cluster_limits, "):
+    with pytest.raises(ControlError, match=r"'lamp'.*available: cluster_limits, "):
         open_knob(KnobSpec("lamp"), "/")

@@ -12,6 +12,7 @@ from harness.board.power_rails import TOTAL
 from harness.board.tegrastats import parse_line, parse_log
 from harness.core.errors import InvalidValueError
 from harness.core.profiles import Series
+from tests.messages import says
 
 MIB = 2**20
 
@@ -284,7 +285,7 @@ def test_lines_of_one_second_are_spread_over_it():
 
 def test_dates_that_go_back_are_refused_unless_an_interval_is_given():
     lines = [dated("08:00:05", 1), dated("08:00:04", 1)]
-    with pytest.raises(InvalidValueError, match="line 2 of the log, 2026-04-21 08:00:04, lies before"):
+    with pytest.raises(InvalidValueError, match=r"line 2 .*2026-04-21 08:00:04, .*before"):
         parse_log(lines)
     assert parse_log(lines, interval_s=2).series[TOTAL].times_s == (0, 2)
 
@@ -306,14 +307,14 @@ def test_a_log_of_something_else_or_with_neither_dates_nor_interval_is_refused(l
 def test_lines_of_something_else_keep_their_place_and_are_counted():
     telemetry = parse_log(["# my run", undated(1), "### torn", undated(3)], interval_s=1)
     assert telemetry.series[TOTAL] == Series((0.0, 2.0), (1, 3))
-    assert telemetry.missing["tegrastats"] == "2 of 4 lines hold no value of tegrastats, line 1 the first: '# my run'"
+    assert says(telemetry.missing["tegrastats"], "2 of 4 lines", "line 1", "'# my run'")
 
 
 def test_a_total_needs_all_its_rails_in_every_line():
     short = undated(3000).replace(" POM_5V_GPU 1/1", "")
     telemetry = parse_log([undated(3000), short], interval_s=1, total=["POM_5V_IN", "POM_5V_GPU"])
     assert telemetry.series[TOTAL] == Series((0.0,), (3001,))
-    assert telemetry.missing[TOTAL] == "its rail POM_5V_GPU gave no value (1 of 2 lines)"
+    assert says(telemetry.missing[TOTAL], "POM_5V_GPU", "1 of 2 lines")
 
 
 @pytest.mark.parametrize("definition", [None, ["VIN"]])
@@ -322,7 +323,7 @@ def test_of_a_thor_without_vin_no_total_is_made_up(definition):
     assert len(telemetry.series[TOTAL].values) == 1  # of the line that has it
     without = parse_log([THOR_R38.partition(" VIN ")[0]], interval_s=1, total=definition)
     assert TOTAL not in without.series
-    assert "of a Thor only VIN is the total, which is not there" in without.missing[TOTAL]
+    assert says(without.missing[TOTAL], "Thor", "only VIN")
 
 
 def test_a_sensor_that_is_off_is_missing():

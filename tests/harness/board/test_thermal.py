@@ -154,7 +154,7 @@ def test_a_run_that_nobody_watches_does_not_start_and_one_that_is_watched_no_mor
     refuse_heat(Newest(), {})
     with pytest.raises(CannotRunError, match=r"temperature_cpu_c.*is broken.*--no-temperature-limit"):
         refuse_heat(Newest(), limits_c)
-    with pytest.raises(UnwatchedError, match=r"no sensor .* has reported a temperature for 10 s.*is broken.*was ended"):
+    with pytest.raises(UnwatchedError, match=r"no sensor .*10 s.*broken.*ended"):
         refuse_heat(Newest(is_silent=True, temperature_cpu_c=70.0), limits_c)
 
 

@@ -21,6 +21,7 @@ from harness.core.configuration import Configuration
 from harness.devices.host import lock_name
 from harness.devices.registry import local_board
 from harness.measure.doctor import examine, format_findings, training_capabilities
+from tests.messages import says
 
 CONTROL = {
     *("set nvpmodel modes", "switch DVFS off", "take CPUs offline", "set CPU clocks", "set GPU clocks", "set the fan"),
@@ -157,7 +158,7 @@ def test_restore_has_nothing_to_do_after_a_run_that_ended(tmp_path, monkeypatch,
     with preserved([], "host"):
         pass
     assert main(["restore"]) == 0
-    assert f"nothing to restore: no run left a saved state in {tmp_path}/jetwatt" in capsys.readouterr().out
+    assert says(capsys.readouterr().out, "nothing to restore", f"{tmp_path}/jetwatt")
 
 
 @pytest.fixture

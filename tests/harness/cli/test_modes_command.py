@@ -11,6 +11,7 @@ from harness.__main__ import main
 from harness.core.boards import load_board
 from harness.core.mode_texts import read_power_modes
 from harness.core.power_modes import PowerMode
+from tests.messages import says
 
 
 @pytest.fixture
@@ -47,7 +48,7 @@ def test_names_of_each_pass_are_set_apart_by_an_empty_line(modes):
     assert len(passes) > 1
     printed = modes(*ordered)
     assert [block.split() for block in printed.out.split("\n\n")] == list(passes.values())
-    assert f"note: {len(passes)} passes, with an empty line between them, " in printed.err
+    assert says(printed.err, f"{len(passes)} passes", "empty line")
     assert "\n\n" not in modes(*sample).out
 
 

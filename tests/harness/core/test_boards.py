@@ -143,7 +143,7 @@ def test_a_board_whose_clocks_are_not_known_says_so():
     thor = load_board("thor")
     assert "cpu_khz, gpu_khz, mem_khz" in thor.gap
     for ask in (thor.power_mode_space, thor.any_release_space, thor.modes_by_name, lambda: thor.power_modes("maxn")):
-        with pytest.raises(CannotRunError, match="thor are not known off-board; run this on the board"):
+        with pytest.raises(CannotRunError, match=r"thor .*off-board.*on the board"):
             ask()
 
 

@@ -31,9 +31,9 @@ def test_megabytes_are_of_a_million_bytes(name, limit):
 
 @pytest.mark.parametrize("name", ["ssd@", "ssd@0", "ssd@-1", "ssd@fast", "ssd@20@5", "ssd@1e3", "ssd@020", "ssd@.5"])
 def test_other_names_are_refused_with_the_form_that_is_right(name):
-    with pytest.raises(InvalidValueError, match=rf"storage '{name}' is not of the form MEDIUM@MB_PER_S; write ssd@20"):
+    with pytest.raises(InvalidValueError, match=f"'{name}' .*MEDIUM@MB_PER_S.*ssd@20"):
         parse_storage(name)
-    with pytest.raises(InvalidValueError, match=r"storage '@5' has no medium; write the medium before the @: ssd@5"):
+    with pytest.raises(InvalidValueError, match=r"'@5' .*no medium.*ssd@5"):
         parse_storage("@5")
 
 
@@ -60,7 +60,7 @@ def test_a_task_lasts_for_the_duration_of_its_own_setting(task, setting, other):
         return Case("host", workload, HIGH, 0, "ssd", 16, CaseSettings(minibatches=None, **{name: 30.0}), task)
 
     assert case_duration_s(case(setting)) == 30.0
-    with pytest.raises(InvalidValueError, match=f"of the task {task} has no duration.*{setting}=60"):
+    with pytest.raises(InvalidValueError, match=f"task {task} .*duration.*{setting}=60"):
         case_duration_s(case(other))
 
 
@@ -98,5 +98,5 @@ def test_the_parts_of_a_concurrent_case_have_its_mode_unless_inference_has_its_o
 def test_a_concurrent_case_carries_the_mode_of_inference_that_its_workload_names(of_inference, workload):
     settings = CaseSettings(minibatches=None, duration_s=30.0)
     mix = f"lenet-mnist+lenet-mnist-bs4@20{workload}"
-    with pytest.raises(InvalidValueError, match=r"carries the power mode (None|2c|maxn); make the case with"):
+    with pytest.raises(InvalidValueError, match=r"power mode (None|2c|maxn)"):
         Case("host", mix, HIGH, 0, "ssd", 16, settings, CONCURRENT, of_inference)

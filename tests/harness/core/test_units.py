@@ -18,7 +18,5 @@ def test_a_duration_is_read_in_seconds(text, seconds):
 
 @pytest.mark.parametrize("text", ["", "5", "min", "5m", "-5min", "0s", "5min1h", "1.2.3s", "5 minutes", "infs"])
 def test_anything_else_is_refused(text):
-    with pytest.raises(
-        InvalidValueError, match="is not a duration; a number above 0 with its unit: 5min, 300s, 1h30min"
-    ):
+    with pytest.raises(InvalidValueError, match=r"not a duration.*5min, 300s, 1h30min"):
         parse_duration(text)

@@ -31,6 +31,7 @@ from harness.devices.jetson import JetsonDevice
 from harness.devices.jetson_board import Board, read_board
 from harness.measure import run as measuring
 from harness.measure.run import Bench, conditions
+from tests.messages import says
 from tests.named_modes import mode_on
 
 
@@ -158,7 +159,7 @@ def test_a_mode_of_the_boards_own_is_set_by_its_name_and_keeps_its_caps(tmp_path
 def test_a_mode_with_other_masks_is_refused_before_anything_is_changed_with_the_way_out(tmp_path):
     tree = build_board(tmp_path / "root", "orin-agx", "r36.4")
     case = Case("emulated-orin-agx", "lenet-mnist", mode_on("emulated-orin-agx", "MODE_15W"), 0, "ssd", 16)
-    with pytest.raises(CannotRunError, match=r"TPC_PG_MASK 248 instead of 240.*sudo nvpmodel -m 1"):
+    with pytest.raises(CannotRunError, match=r"TPC_PG_MASK 248 .*240.*sudo nvpmodel -m 1"):
         device_of(tree).check(case)
 
 
@@ -213,15 +214,15 @@ def test_the_mode_of_an_orin_nano_super_with_another_mask_is_refused_with_the_wa
     conf.write_text(text[:start] + low + text[start:])
     device = device_of(tree)
     low = Case("emulated-orin-nano", "lenet-mnist", named_mode(device, "7W"), 0, "ssd", 16)
-    with pytest.raises(CannotRunError, match=r"7W needs a reboot: TPC_PG_MASK 252 instead of 240") as refusal:
+    with pytest.raises(CannotRunError, match=r"7W .*reboot.*TPC_PG_MASK 252 .*240") as refusal:
         device.check(low)
     assert "sudo nvpmodel -m 3" in refusal.value.hint
     device.check(low.in_mode(named_mode(device, "MAXN_SUPER")))
     boot(tree.root, "7W")
     booted = {each.name: each for each in device_of(tree).capabilities()}["use the whole GPU"]
     assert not booted.available
-    assert "6 clusters of the GPU are off since the boot" in booted.detail
-    assert booted.hint == "boot into 15W: `sudo nvpmodel -m 0`, answer YES"
+    assert says(booted.detail, "6 clusters", "since the boot")
+    assert says(booted.hint, "15W", "`sudo nvpmodel -m 0`", "YES")
 
 
 @pytest.mark.parametrize(
@@ -443,7 +444,7 @@ def test_two_runs_at_once_are_refused_with_the_other_one_named(nano):
     [
         ("", 0, contextlib.nullcontext()),
         ("asked", 1, contextlib.nullcontext()),
-        ("required", 1, pytest.raises(CannotRunError, match=r"booted 25.0 h before the run, at most 1 h .*reboot")),
+        ("required", 1, pytest.raises(CannotRunError, match=r"25\.0 h .*at most 1 h .*reboot")),
     ],
 )
 def test_a_board_that_was_not_rebooted_for_the_campaign_says_so(tmp_path, asked, flags, refusal):
@@ -454,7 +455,7 @@ def test_a_board_that_was_not_rebooted_for_the_campaign_says_so(tmp_path, asked,
     device.check(case)  # booted before the run: its own hours do not count
     assert not [one for one in device.remarks if one.startswith("not-fresh")]
     stale = device_of(tree, fresh_boot=asked)
-    assert len([one for one in stale.remarks if one.startswith("not-fresh: emulated-nano was booted 25.0 h")]) == flags
+    assert len([one for one in stale.remarks if says(one, "not-fresh: emulated-nano", "25.0 h")]) == flags
     with refusal:
         stale.check(case)
     [found] = [one for one in stale.capabilities() if one.name == "start fresh"]

@@ -39,6 +39,7 @@ from harness.workloads.command import Command
 from predictors.choose.device_profiler import DeviceProfiler, power_sampler
 from predictors.choose.recommend import locked_clocks
 from tests.harness.bare_machine import make_bare
+from tests.messages import says
 
 FAKE = Path(__file__).resolve().parents[2] / "boards" / "fake_nvml"
 
@@ -173,7 +174,7 @@ def test_the_gpu_is_the_one_that_the_user_left_cuda(driver, monkeypatch, visible
 @pytest.mark.parametrize("visible", ["-1", "", "7", "-1,0", "GPU-ffff", "MIG-cccc"])
 def test_where_the_user_left_cuda_no_gpu_none_is_taken(driver, monkeypatch, visible):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
-    with pytest.raises(CannotRunError, match=f"CUDA_VISIBLE_DEVICES={visible} leaves no GPU.*here: 0 "):
+    with pytest.raises(CannotRunError, match=f"CUDA_VISIBLE_DEVICES={visible} .*no GPU.*here: 0 "):
         open_device("nvidia-gpu", Configuration())
     with pytest.raises(SourceUnavailableError, match="leaves no GPU"):
         nvml.open_source("/")
@@ -282,7 +283,7 @@ def test_the_gpu_of_a_jetson_is_measured_as_its_board(driver, monkeypatch, tmp_p
     with pytest.raises(CannotRunError, match="no discrete NVIDIA GPU"):
         open_device("nvidia-gpu", Configuration())
     board = build_board(tmp_path / "root", "orin-agx", "r36.4")
-    with pytest.raises(CannotRunError, match=r"NVML's Orin \(nvgpu\) is the GPU of this board, emulated-orin-agx"):
+    with pytest.raises(CannotRunError, match=r"Orin \(nvgpu\) .*this board, emulated-orin-agx"):
         open_device("nvidia-gpu", Configuration(), board.path)
     driver.write(gpus=[{"name": "Orin (nvgpu)", "uuid": "GPU-0"}, RTX_3090])
     nvml.find_gpus.cache_clear()
@@ -305,7 +306,7 @@ def test_power_is_the_growth_of_the_energy_counter_and_the_total_says_what_is_in
     found = source.read(10.1)
     assert found.values["power_gpu_mw"] == pytest.approx(300_000)
     assert found.values["power_total_mw"] == found.values["power_gpu_mw"]
-    assert "alone, without the CPU: there is no RAPL package" in source.notes["power_total_mw"]
+    assert says(source.notes["power_total_mw"], "without the CPU", "RAPL")
     assert found.values["gpu_khz"] == 1_695_000
     assert found.values["gpu_load_share"] == 0.95
     assert found.values["throttle_gpu_hw_thermal_state"] == 0
@@ -467,7 +468,7 @@ def test_counter_and_sampled_power_are_compared_once_while_power_is_steady(drive
         found = source.read(float(second))
         taken.append((found.values.get("power_total_mw"), found.failed.get(nvml.ENERGY, "")))
     assert [power for power, _ in taken] == [None, 42, 42_000, 42_000, 42_000]
-    assert "the GPU draws 0.042 W, by sampled power 42 W" in taken[2][1]
+    assert says(taken[2][1], "0.042 W", "sampled power 42 W")
 
 
 def test_heat_is_a_throttle_and_a_power_cap_is_what_a_limit_is_for(driver, tmp_path):
@@ -583,7 +584,7 @@ def test_a_limit_that_the_gpu_does_not_take_is_refused_and_what_it_lists_may_be_
 def test_a_device_without_such_a_gpu_refuses_a_power_limit_instead_of_carrying_it_in_the_cases_name(name):
     device = open_device(name, Configuration())
     case = Case(name, "lenet-mnist", named_mode(device, "maxn"), 0, "ssd", 16, CaseSettings(power_limit_w=250))
-    with pytest.raises(CannotRunError, match=r"the power limit of .* cannot be set; omit --power-limit"):
+    with pytest.raises(CannotRunError, match=r"power limit .*--power-limit"):
         check(case, device)
 
 
@@ -653,7 +654,7 @@ def test_tuning_of_another_gpu_than_the_one_that_trains_is_refused_at_the_first_
     monkeypatch.setenv("PYTHONPATH", str(FAKE))  # of the sampler's process
     monkeypatch.setitem(sys.modules, "torch", StandInTorch(trains_on["uuid"]))
     refuses = trains_on == A5000
-    said = pytest.raises(CannotRunError, match=rf"runs on cuda:0, and the GPU to be set is {RTX_3090['uuid']}")
+    said = pytest.raises(CannotRunError, match=f"cuda:0, .*{RTX_3090['uuid']}")
     tuning = jetwatt.tuning("nvidia-gpu", power_w=300, report=lambda line: None)
     with said if refuses else contextlib.nullcontext(), tuning as tuner:
         ended_s = time.monotonic() + 30

@@ -58,7 +58,7 @@ def test_a_preset_by_name_is_the_boards_own_spelling_of_it(tmp_path):
 
 
 def test_a_text_of_several_modes_names_no_mode_of_a_case(tmp_path):
-    with pytest.raises(InvalidValueError, match=r"power mode 'sample:2' means 2 modes; name one mode"):
+    with pytest.raises(InvalidValueError, match=r"'sample:2' .*2 modes"):
         named_mode(open_device("sim:orin-agx", Configuration()), "sample:2")
 
 

@@ -36,7 +36,7 @@ def test_every_simulated_board_can_be_opened_by_its_name_and_another_is_refused_
         device = open_device(f"sim:{board}", Configuration())
         assert (device.name, device.provenance) == (f"sim:{board}", "simulated")
         assert device.identity().specification["board"] == board
-    with pytest.raises(UnknownNameError, match=r"'thor' is not simulated; available: .*orin-agx"):
+    with pytest.raises(UnknownNameError, match=r"'thor' .*available: .*orin-agx"):
         SimulatedDevice("thor")
     with pytest.raises(InvalidValueError, match="instance 'x' is not a number"):
         SimulatedDevice("orin-agx@x")

@@ -24,6 +24,7 @@ from harness.stats.noise import RunNoise, over_runs
 from harness.store.conditions import CHOSEN_BY
 from harness.store.results import ResultsStore
 from harness.summary import format_verdicts
+from tests.messages import says
 from tests.named_modes import mode_on
 from tools.simulated_campaign import papers_claims
 
@@ -112,7 +113,7 @@ def test_a_repeated_case_of_a_machine_widens_the_intervals_of_all_and_the_verdic
 def test_a_verdict_of_a_machine_that_is_none_of_the_papers_says_so():
     profiles = [measured(simulated("sim:xavier-agx", workers=workers)) for workers in (0, 4)]
     found = judged(profiles)["one_worker_shortens_every_epoch"]
-    assert "the paper saw it on xavier-agx, xavier-nx, nano" in found.text
+    assert says(found.text, "xavier-agx, xavier-nx, nano")
     assert "the CPU trains" in found.text
     there = judged(simulated("sim:xavier-agx", workers=count) for count in (0, 4))
     assert there["one_worker_shortens_every_epoch"].apart == ""
@@ -179,7 +180,7 @@ def test_what_was_disturbed_or_throttled_says_nothing_of_time_but_that_it_was(tm
     assert found["nothing_throttles"].effect == 0.5
     alone = judged(wrong[1:])
     assert set(alone) == {"nothing_throttles"}
-    assert "2 profiles flagged disturbed or throttled" in format_verdicts(list(found.values()))
+    assert says(format_verdicts(list(found.values())), "2 profiles", "disturbed or throttled")
     with ResultsStore(tmp_path / "r.sqlite") as store:
         for profile in (none, four, *wrong):
             store.add(profile, {}, "run")

@@ -15,6 +15,7 @@ from harness.core.errors import InvalidValueError
 from harness.judge.claims import known
 from harness.judge.published_figures import FIGURES_FILE, load_figures
 from harness.judge.statistics import STATISTICS
+from tests.messages import says
 from tools.model_checks import CHECKS, load_statements
 from tools.simulated_campaign import papers_claims
 
@@ -51,7 +52,7 @@ def test_claims_have_names_of_their_own_and_take_statistics_that_exist():
 def test_the_page_on_claims_states_how_many_claims_rest_on_fitted_figures():
     page = (PROJECT / "docs" / "claims.md").read_text(encoding="utf-8")
     fitted = sum(bool(claim.fitted) for claim in CLAIMS)
-    assert f"{fitted} of the {len(CLAIMS)} claims rest on figures" in page
+    assert says(page, fitted, f"{len(CLAIMS)} claims")
 
 
 def test_every_numbered_finding_of_the_papers_is_asked_but_those_that_cannot_be():
@@ -83,7 +84,7 @@ def fitted_facts():
 
 def test_a_claim_is_marked_where_the_simulation_was_fitted_to_what_it_stands_on():
     facts = fitted_facts()
-    to_facts = [claim for claim in CLAIMS if claim.fitted == f"the simulation was fitted to {claim.section}"]
+    to_facts = [claim for claim in CLAIMS if says(claim.fitted, "fitted", claim.section)]
     assert {claim.name for claim in CLAIMS if facts_of(claim) & facts} == {claim.name for claim in to_facts}
     assert {claim.name for claim in CLAIMS if claim.fitted} - {claim.name for claim in to_facts} == BY_HAND
 

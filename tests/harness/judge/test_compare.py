@@ -19,6 +19,7 @@ from harness.stats.comparison import Change
 from harness.stats.estimates import Estimate
 from harness.store.results import ResultsStore
 from tests.harness.store.profile_examples import ENVIRONMENT, make_profile
+from tests.messages import says
 
 WORKLOADS = ("lenet-mnist", "resnet18-cifar10")
 
@@ -198,11 +199,11 @@ def test_the_test_its_level_and_the_detectable_change_are_printed_in_short_lines
     before, after = measure(tmp_path / "a", 1, runs=4), measure(tmp_path / "b", 2, runs=4)
     verdicts = printed_verdicts(before, after, capsys, *arguments)
     assert verdicts["tolerance"] == "2.0%"
-    assert "p < 0.05 (two-sided, after Holm's correction)" in verdicts["test"]
+    assert says(verdicts["test"], "p < 0.05", "two-sided", "Holm")
     assert ("p of fast minibatch time" in verdicts) == ("--fastest" in arguments)
     assert "to detect smaller changes" not in verdicts
     shares = verdicts["detectable with a probability of 80%"]
-    assert re.search(r"minibatch time \d\.\d% overall, \d\.\d% in the noisiest case; power ", shares)
+    assert re.search(r"minibatch time \d\.\d% .*\d\.\d% .*power ", shares)
     assert "inconclusive" not in verdicts
 
 
@@ -257,10 +258,10 @@ def test_files_that_share_no_case_are_told_apart_in_a_line(tmp_path, capsys, cha
     after = measure(tmp_path / "b", 2, **{"workloads": [f"w{number}" for number in range(30)], **changes})
     assert main(["compare", str(before), str(after)]) == 2
     _, _, told, *more = capsys.readouterr().out.splitlines()
-    assert told.startswith("Nothing could be compared: a (60 cases) and b (")
+    assert says(told, "a (60 cases)", "b (")
     assert told.endswith(" share no case.")
     if "conditions" in changes:
-        assert more[0].startswith('All differ in torch: "2.15.0" -> "2.16.0". --by NAMES')
+        assert says(more[0], 'torch: "2.15.0" -> "2.16.0"', "--by")
     assert not any("w7" in line for line in more)
 
 
@@ -300,16 +301,13 @@ def test_disturbed_profiles_are_left_out_and_counted(tmp_path, compare):
     measure(after, 3, 3.0, flags=["disturbed: by a neighbour"])
     code, document = compare(before, after)
     assert (code, document["cases"][0]["counts"]) == (0, [1, 1])
-    assert "b: left out 4 profiles flagged disturbed or throttled" in document["notes"][0]
+    assert says(document["notes"][0], "b: ", "4 profiles", "disturbed or throttled")
     code, document = compare(before, after, "--include-flagged")
     assert document["cases"][0]["counts"] == [1, 2]
     only = measure(tmp_path / "c", 3, flags=["throttled: hot"])
     code, said = compare(before, only)
     assert code == 2
-    assert (
-        "c has nothing to compare: left out 4 profiles flagged disturbed or throttled (--include-flagged keeps them)"
-        in said
-    )
+    assert says(said, "c ", "4 profiles", "disturbed or throttled", "--include-flagged")
 
 
 def test_another_commit_is_told_and_compared(tmp_path, compare):
@@ -366,7 +364,7 @@ def test_a_benchmark_with_times_that_no_clock_gives_is_refused(tmp_path, compare
     sides = benchmark_json(tmp_path / "a.json"), benchmark_json(tmp_path / "b.json", factor)
     code, said = compare(*sides)
     assert code == 2
-    assert "test_a has a figure that is no number above 0" in said
+    assert says(said, "test_a", "above 0")
 
 
 def test_a_baseline_is_a_side_of_a_comparison(tmp_path, compare, capsys):

@@ -136,7 +136,7 @@ def test_figures_are_no_truth_and_no_figures_are_no_verdict():
         bool(cells(1.0))
     with pytest.raises(CannotRunError, match="no profiles of the compared cases"):
         ratio(FRAME, "time", workers=(0, 2)) < 1  # noqa: B015
-    with pytest.raises(CannotRunError, match="without a sensor: the profiles of orin-agx have no gpu_load"):
+    with pytest.raises(CannotRunError, match=r"sensor.*orin-agx .*gpu_load"):
         value(FRAME, "gpu_load", device=DEVICE) < 1  # noqa: B015
 
 

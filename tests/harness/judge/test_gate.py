@@ -24,6 +24,7 @@ from harness.stats import estimates as statistics
 from harness.store import conditions
 from harness.store.results import ResultsStore
 from tests.harness.store.profile_examples import ENVIRONMENT, make_profile
+from tests.messages import says
 
 BETWEEN_RUNS, WITHIN_RUNS = 0.03, 0.05
 RUN = [100.0] * 40
@@ -168,8 +169,8 @@ def test_a_strict_check_names_the_cases_that_were_not_run_and_partial(tmp_path, 
     command = ["baseline", "check", "--results", f"{tmp_path / 'after'}", "--baseline", f"{baseline}"]
     assert main([*command, "--strict"]) == 2
     out = capsys.readouterr().out
-    assert re.search(r"orin-agx-b\S*: not run since the baseline was recorded", out)
-    assert "--strict fails: of 2 comparisons 1 not run; for a run of a part of the cases, add --partial" in out
+    assert re.search(r"orin-agx-b\S*: not run", out)
+    assert says(out, "--strict", "2 comparisons", "1 not run", "--partial")
     assert main([*command, "--strict", "--partial"]) == 0
     assert "--strict fails" not in capsys.readouterr().out
 
@@ -198,8 +199,8 @@ def test_what_was_tested_and_what_is_undecided_is_printed_in_short_lines():
     _, _, footer = format_checked(verdicts).partition("tolerance: ")
     assert max(map(len, footer.splitlines())) <= 100
     text = " ".join(footer.split())
-    assert f"inconclusive: 1 of 1 verdict: {DOUBTFUL_CHANGE} to decide: record at least 3 runs" in text
-    assert re.search(r"detectable with a probability of 80%: minibatch time \d+\.\d%", text)
+    assert says(text, "inconclusive: 1 of 1 verdict", DOUBTFUL_CHANGE, "at least 3 runs")
+    assert re.search(r"80%: minibatch time \d+\.\d%", text)
     decided = format_checked(judge([case_runs(steady(*[100] * 9), 0)], [case_runs(steady(*[100] * 9), 0)]))
     assert "inconclusive" not in decided
     assert "to decide" not in decided
@@ -538,7 +539,7 @@ def test_a_baseline_with_a_figure_that_no_measurement_gives_is_refused(store, ba
 
 def test_disturbed_and_throttled_profiles_are_in_no_baseline(store, baseline):
     add_runs(store, steady(300), flags=["throttled: hot"])
-    with pytest.raises(StoreError, match="left out 1 profile flagged disturbed or throttled"):
+    with pytest.raises(StoreError, match=r"1 profile .*disturbed or throttled"):
         record(store, baseline)
     add_runs(store, [RUN] * 2, flags=["noisy: a"])
     add_runs(store, steady(300), flags=["noisy: a", "disturbed: b"])
@@ -564,9 +565,9 @@ def test_disturbed_profiles_fail_no_gate(store, baseline):
     add_runs(store, steady(300), flags=["disturbed: a"])
     [verdict] = check(store, baseline)
     assert verdict.status == "not run"
-    assert "run again, but left out: 1 profile flagged disturbed or throttled" in verdict.notes[0]
+    assert says(verdict.notes[0], "left out: 1 profile", "disturbed or throttled")
     assert [verdict.status for verdict in check(store, baseline, include_flagged=True)] == ["slower"]
     add_runs(store, steady(101))
     [verdict] = check(store, baseline)
     assert (verdict.status, verdict.counts[1]) == ("no difference", 1)
-    assert verdict.notes[0].startswith("left out: 1 profile flagged disturbed or throttled")
+    assert says(verdict.notes[0], "left out: 1 profile", "disturbed or throttled")

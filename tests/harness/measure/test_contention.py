@@ -15,6 +15,7 @@ from harness.core.terminal import WIDTH
 from harness.measure.contention import PASSIVE, WAIT_POLICY, meet, wait_policy
 from harness.store.conditions import comparable_conditions, key
 from harness.store.results import ResultsStore
+from tests.messages import says
 from tests.named_modes import mode_on
 
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
@@ -34,7 +35,7 @@ def test_on_a_quiet_machine_nothing_is_said_and_nothing_is_changed():
 def test_little_use_by_others_is_said_because_it_flags_and_threads_go_on_spinning():
     variables = {}
     said = meet(others(0.3), None, variables, is_torch_loaded=False)
-    assert said.startswith("other processes use 0.30 of 2 cores now (make 0.30): profiles will be flagged disturbed")
+    assert says(said, "0.30 of 2 cores", "make 0.30", "flagged disturbed")
     assert variables == {}
     assert meet(others(0.3), 0.4, variables, is_torch_loaded=False) == ""
 
@@ -42,9 +43,9 @@ def test_little_use_by_others_is_said_because_it_flags_and_threads_go_on_spinnin
 def test_threads_sleep_while_they_wait_where_others_use_the_cpu():
     variables = {}
     said = meet(others(1.6), None, variables, is_torch_loaded=False)
-    assert "other processes use 1.60 of 2 cores now (make 1.60)" in said
+    assert says(said, "1.60 of 2 cores", "make 1.60")
     assert "OMP_WAIT_POLICY=PASSIVE" in said
-    assert "compared only with others measured in this way" in said
+    assert says(said, "compared only")
     assert variables == {WAIT_POLICY: PASSIVE}
 
 
@@ -189,7 +190,7 @@ def test_searches_that_train_on_this_machine_choose_in_the_same_way(tmp_path, mo
     script = f"{SEARCH}\ntry: {SEARCHES[search]}\nexcept Begun: pass"
     done = subprocess.run([sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True)
     assert done.stdout.strip() == "{'omp_wait_policy': 'passive'}", done.stderr
-    assert "other processes use 1.60 of 2 cores now (make 1.60): torch's threads sleep" in " ".join(done.stderr.split())
+    assert says(" ".join(done.stderr.split()), "1.60 of 2 cores", "make 1.60", "torch")
     policy = tmp_path / "policy-when-torch-was-loaded"
     assert (policy.read_text() if policy.exists() else PASSIVE) == PASSIVE
 

@@ -14,6 +14,7 @@ from harness.core.profiles import CLEAN, FIRST, Minibatch, Profile, Series, Tele
 from harness.measure import flags as flags_module
 from harness.measure.flags import find_flags, flag_meanings
 from harness.store.conditions import RAW_PRUNED, is_disqualified
+from tests.messages import says
 from tests.named_modes import mode_on
 
 CASE = Case("host", "lenet-mnist", mode_on(), 0, "ssd", 10)
@@ -152,7 +153,7 @@ def test_a_medium_whose_reads_were_held_down_is_named_and_is_still_the_medium():
 
 def test_throttling_is_named_with_when_and_how_long_counted_from_the_first_clean_minibatch():
     state = sampled("throttle_gpu_throttle_alert_state", [0, 0, 1, 1, 0, 0])  # from 13 to 15 s; clean ones from 11 s on
-    assert "throttled from 2.0 s to 4.0 s by gpu_throttle_alert" in flags(telemetry=state)["throttled"]
+    assert says(flags(telemetry=state)["throttled"], "2.0 s to 4.0 s", "gpu_throttle_alert")
     events = sampled("throttle_oc3_events", [0, 0, 0, 3, 3, 4, 4])
     text = flags(telemetry=events)["throttled"]
     assert re.findall(r"from ([\d.]+) s to ([\d.]+) s by oc3 \((\d) events?\)", text) == [
@@ -208,7 +209,7 @@ def idle_flags(values, **record):
 
 def test_idle_power_that_falls_within_the_minute_is_flagged_and_steady_power_is_not():
     falling = [15_900 - 112 * second for second in range(61)]
-    assert "from 14276 mW in the first half to 10804 mW in the second" in idle_flags(falling)["power-unsettled"]
+    assert says(idle_flags(falling)["power-unsettled"], "14276 mW", "10804 mW")
     assert idle_flags([15_900, *[9_200 + second % 3 for second in range(60)]]) == {}
     assert "rail" in idle_flags([9_200] * 61, missing={"power_total_mw": "rail VDD_IN"})["power-gaps"]
 
@@ -218,7 +219,7 @@ def test_a_sample_above_what_board_or_supply_allow_is_named_with_the_limit():
               ["power_total_mw", 20_000.0, "what a nano's input may take"]]  # fmt: skip
     rail = sampled("power_vdd_in_mw", [24_000, 26_100, 24_000])
     flag = flags(telemetry=rail, power_limits=limits)["power-peak"]
-    assert "power_vdd_in_mw was 26100 in a sample, above 25000, the over-current limit of VDD_IN" in flag
+    assert says(flag, "power_vdd_in_mw", "26100", "25000", "VDD_IN")
     assert "nano" not in flag
     first = sampled("power_vdd_in_mw", [26_100, 24_000], start_s=10.5)  # in the first minibatch, which does not count
     assert "power-peak" in flags(telemetry=first, power_limits=limits)

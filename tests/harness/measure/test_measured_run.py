@@ -19,6 +19,7 @@ pytest.importorskip("sklearn")
 
 from harness.board.lock import locked
 from harness.store.results import ResultsStore
+from tests.messages import says
 
 pytestmark = pytest.mark.training
 
@@ -221,7 +222,7 @@ def test_memory_that_runs_out_skips_the_one_case_with_its_peak_and_a_way_out_and
     done = run_suite(*SMALL, "--workers", "1", "--workload", workloads, "-rs", check=False)
     assert "1 failed, 1 passed, 1 skipped" in done.stdout
     assert "Traceback" not in done.stdout + done.stderr
-    assert re.search(r"a DataLoader worker of killed( with batches of 16)? was killed by signal 9", done.stdout)
+    assert re.search("worker of killed( with batches of 16)? .*signal 9", done.stdout)
     said = r"allocator( with batches of 16)? does not fit .* peak \d+ MiB.*a smaller batch size.* fewer workers"
     assert re.search(said, done.stdout), done.stdout
     assert [profile.case.workload for profile in profiles(tmp_path)] == ["lenet-mnist"]
@@ -237,7 +238,7 @@ def test_runs_that_are_killed_lose_at_most_the_case_they_were_in_and_resume_does
     assert 0 < len(before) < 8
     done = run_suite(*MANY, "--resume", "-rs")
     assert f"{8 - len(before)} passed, {len(before)} skipped" in done.stdout
-    assert "measured already under the same conditions" in done.stdout
+    assert says(done.stdout, "measured already")
     assert len({profile.case.id for profile in profiles(tmp_path)}) == 8
 
 

@@ -16,6 +16,7 @@ from harness.core.profiles import CLEAN, Minibatch, Profile, Series, Telemetry
 from harness.measure.flags import find_flags
 from harness.measure.run import metered
 from harness.store.results import ResultsStore
+from tests.messages import says
 from tests.named_modes import mode_on
 
 CONDITIONS = {
@@ -138,4 +139,4 @@ def test_a_garbled_line_is_flagged_and_the_others_are_measured():
     assert found.aggregates["socket_power_mw"] == 31_500
     assert found.aggregates["socket_energy_mwh"] == pytest.approx(31_500 * 60 / 3600)
     (flag,) = kinds(found)
-    assert "meter.csv: line 24: power_w is 'x', not a number (1 of 65 samples)" in flag
+    assert says(flag, "meter.csv", "line 24", "power_w is 'x'", "1 of 65 samples")

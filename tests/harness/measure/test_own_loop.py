@@ -339,7 +339,7 @@ def test_a_training_on_another_gpu_than_the_measured_one_is_said_at_once_and_rec
 ):
     gpu.current, gpu.memory_bytes = current, [current == 0, current == 1]
     recorder = StandInRecorder(now)
-    with pytest.warns(NoteWarning, match=rf"runs on cuda:{current} .* measured of {measured}") if other else no_note():
+    with pytest.warns(NoteWarning, match=f"cuda:{current} .*{measured}") if other else no_note():
         loop = MeasuredLoop(recorder, 4, measured_gpu=measured)
     gpu.launch(0.1, current)
     now.wait(0.2)

@@ -18,6 +18,7 @@ from harness.measure.flags import find_flags
 from harness.measure.time_budget import TimeBudget, nominal_s, portions, size_of, weight_s
 from harness.options import command_of, selection_of
 from harness.store.results import ResultsStore
+from tests.messages import says
 from tests.named_modes import mode_on
 
 SKIPPED = re.compile(r"^SKIPPED \[\d+\] .*?\.py:\d+: (.*)$", re.MULTILINE)
@@ -95,9 +96,7 @@ def test_a_minibatch_of_46_s_is_known_not_to_fit_by_the_first_of_them(budget, cl
     allotment = budget.allot(case(), portion=0.5)
     allotment.begin(100)
     clock.now_s += 180.0
-    with pytest.raises(
-        OverBudgetError, match=r"mobilenet.* needs 10 minibatches, .* by its first \(46 s each\); 59 s left"
-    ):
+    with pytest.raises(OverBudgetError, match=r"mobilenet.* 10 minibatches, .*\(46 s each\).*59 s left"):
         run_minibatches(allotment, clock, 46.0, FIRST)
 
 
@@ -165,7 +164,7 @@ def test_preparing_ends_when_the_time_is_up(budget, clock):
     report = budget.allot(case()).watched(lines.append)
     report("writing gld23k: 10 of 100 files")
     clock.now_s += 290.0
-    with pytest.raises(OverBudgetError, match=r"was still being prepared \(writing gld23k: 20 of 100 files"):
+    with pytest.raises(OverBudgetError, match=r"\(writing gld23k: 20 of 100 files"):
         report("writing gld23k: 20 of 100 files")
     assert len(lines) == 2
 
@@ -175,7 +174,7 @@ def test_work_of_unknown_length_ends_when_its_share_is_used_up(budget, clock):
     clock.now_s += 142.0
     report("profile 3")
     clock.now_s += 1.0
-    with pytest.raises(OverBudgetError, match=r"the search .* \(profile 4\) when its share of --time-budget 5min was"):
+    with pytest.raises(OverBudgetError, match=r"search .*\(profile 4\) .*--time-budget 5min"):
         report("profile 4")
 
 
@@ -184,7 +183,7 @@ def test_what_is_measured_for_a_time_is_left_out_where_that_is_longer_than_what_
     clock.now_s += 200.0
     budget.allot(idle).refuse_early()
     clock.now_s += 40.0
-    with pytest.raises(OverBudgetError, match="idle takes 1 min 0 s; 45 s left of --time-budget 5min"):
+    with pytest.raises(OverBudgetError, match=r"idle .*1 min 0 s.*45 s left of --time-budget 5min"):
         budget.allot(idle).refuse_early()
 
 
@@ -264,13 +263,13 @@ def test_a_run_beside_strangers_ends_in_time_keeps_what_it_measured_and_says_how
     assert [one.case.workload for one in profiles] == ["quick", "steady"]
     assert "2 passed, 1 skipped" in done.stdout
     [reason] = SKIPPED.findall(done.stdout)
-    assert reason.startswith("slow needs 10 minibatches, 7 min 40 s by its first (46 s each); ")
+    assert says(reason, "slow", "10 minibatches", "7 min 40 s", "46 s each")
     assert reason.endswith("; to run it: -k host-slow-maxn-w0-ssd-bs16")
     assert len(reason) <= TWO_LINES
     [command] = re.findall(r"^to run it:\n  (pytest .*)$", done.stdout, re.MULTILINE)
     assert "--time-budget" not in command
     assert command.endswith(" --workers 0 --results r.sqlite -p fake_clock -rs -k host-slow-maxn-w0-ssd-bs16")
-    assert "left out, because the time budget did not suffice: host-slow-maxn-w0-ssd-bs16" in words(done.stdout)
+    assert says(words(done.stdout), "left out", "time budget", "host-slow-maxn-w0-ssd-bs16")
 
 
 @pytest.mark.training
@@ -291,7 +290,7 @@ def test_cases_take_fewer_minibatches_but_never_under_ten_and_their_profiles_say
     assert all(10 <= count < 40 for count in counts)
     for profile, count in zip(profiles, counts):
         [cut] = [flag for flag in profile.flags if flag.startswith("cut")]
-        assert cut.startswith(f"cut: {count} of 40 minibatches, because they took longer than ")
+        assert says(cut, f"cut: {count} of 40 minibatches")
         assert cut.endswith("their share of the run's time budget")
         assert profile.case.settings == CaseSettings()
 
@@ -334,7 +333,7 @@ def test_what_comes_after_the_time_is_up_is_skipped_before_it_begins(run_in_time
     assert "[1/2] host-slow" in done.stdout
     assert "[2/2" not in done.stdout
     left_out = "did not suffice: host-slow-maxn-w0-ssd-bs16, host-quick-maxn-w0-ssd-bs16"
-    assert f"{left_out} to run the first (-rs lists the -k of each): pytest " in words(done.stdout)
+    assert says(words(done.stdout), left_out, "-rs", "-k", "pytest ")
 
 
 def collect_slowly(run_suite, tmp_path, *arguments):
@@ -350,13 +349,13 @@ def test_a_budget_that_ends_during_collection_leaves_the_other_files_unread(run_
     stdout, seconds = collect_slowly(run_suite, tmp_path, "--workload", SMALL, "--workers", "0", "-k", "host")
     assert seconds == 60.0
     assert re.search(
-        r"SKIPPED \[1\] \S*test_training\.py: --time-budget 60s is spent; to run it: -k test_training\.py$",
+        r"SKIPPED \[1\] \S*test_training\.py: --time-budget 60s .*-k test_training\.py$",
         stdout,
         re.M,
     )
     left_out = "left out, because the time budget did not suffice: benchmarks/test_containers.py, "
     assert left_out in words(stdout)
-    assert re.search(r"did not suffice: (\S+, ){2}\S+ and \d+ more to run the first", words(stdout))
+    assert re.search(r"(\S+, ){2}\S+ and \d+ more", words(stdout))
     assert "matches no case" not in stdout
 
 
@@ -389,9 +388,7 @@ def test_with_a_time_budget_the_largest_network_runs_last(run_suite):
 def test_a_budget_that_is_no_duration_is_refused_with_what_is_one(run_suite):
     done = run_suite("--time-budget", "5 minutes", "--collect-only", check=False)
     assert done.returncode == 4
-    assert (
-        "--time-budget '5 minutes' is not a duration; a number above 0 with its unit: 5min" in done.stderr + done.stdout
-    )
+    assert says(done.stderr + done.stdout, "--time-budget '5 minutes'", "5min")
 
 
 def test_starting_is_part_of_the_run_and_ending_gets_twice_as_long_in_reserve(clock):

@@ -131,7 +131,7 @@ def test_a_process_that_dies_is_named_and_its_partner_and_workers_go_with_it(run
             os.kill(started[0], signal.SIGKILL)
 
     monkeypatch.setattr(concurrent.connection.Connection, "send", send_and_kill)
-    with pytest.raises(DoesNotFitError, match=r"process of lenet-mnist \(training\) was killed by the kernel"):
+    with pytest.raises(DoesNotFitError, match=r"lenet-mnist \(training\) .*killed"):
         run_both(PROCESSES, workers=1)
     assert len(started) == 2
 
@@ -148,7 +148,7 @@ def test_a_process_that_hangs_ends_the_case_and_is_killed_with_its_partner(run_b
 
     monkeypatch.setattr(concurrent.connection.Connection, "send", send_and_stop)
     monkeypatch.setattr(concurrent, "LAST_MINIBATCH_S", 5.0)
-    with pytest.raises(ProcessEndedError, match=r"^lenet-mnist \(inference\) did not end within \d+ s, and is killed"):
+    with pytest.raises(ProcessEndedError, match=r"^lenet-mnist \(inference\) .*within \d+ s, .*killed"):
         run_both(PROCESSES)
     assert len(started) == 2
 

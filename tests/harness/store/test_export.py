@@ -117,7 +117,7 @@ def test_training_with_inference_in_between_has_no_row_and_is_counted(tmp_path: 
 def test_another_suffix_and_a_profile_without_a_power_mode_are_refused_and_nothing_written(tmp_path: Path) -> None:
     with pytest.raises(InvalidValueError, match=r"\.csv or \.parquet"):
         exported(tmp_path, make_profile(), suffix=".txt")
-    with pytest.raises(StoreError, match="has no cpu_cores, cpu_khz, gpu_khz, mem_khz"):
+    with pytest.raises(StoreError, match="no cpu_cores, cpu_khz, gpu_khz, mem_khz"):
         exported(tmp_path, make_profile(conditions={"power_mode": {}}))
     assert not list(tmp_path.glob("c.*"))
 
@@ -125,7 +125,7 @@ def test_another_suffix_and_a_profile_without_a_power_mode_are_refused_and_nothi
 def test_disturbed_and_throttled_profiles_are_left_out_unless_they_are_wanted(tmp_path: Path) -> None:
     with ResultsStore(tmp_path / "r.sqlite") as store:
         store.add(make_profile([300.0] * 40, flags=["throttled: hot"]), ENVIRONMENT, "run")
-        with pytest.raises(StoreError, match="left out 1 profile flagged disturbed or throttled"):
+        with pytest.raises(StoreError, match=r"1 profile .*disturbed or throttled"):
             export(store, tmp_path / "c.csv")
         store.add(make_profile(), ENVIRONMENT, "run")
         store.add(make_profile([300.0] * 40, flags=["disturbed: b"]), ENVIRONMENT, "run")

@@ -289,7 +289,7 @@ def test_content_overwritten_inside_a_valid_page_is_found_and_the_rest_is_readab
     with ResultsStore(path, read_only=True) as store:
         for number in numbers:
             assert store.profile(number) == make_profile()
-        with pytest.raises(StoreError, match=rf"profile {spoilt} .* is damaged: its checksum"):
+        with pytest.raises(StoreError, match=f"profile {spoilt} .*checksum"):
             store.profile(spoilt)
 
 

@@ -185,5 +185,5 @@ def test_a_lock_that_a_networks_file_system_refuses_is_tried_again(
         assert len(store) == 1
     monkeypatch.setattr("harness.store.database.LOCKING_S", 0.0)
     refusals[0] = 99
-    with pytest.raises(StoreError, match="keep results files on a local disk, not on NFS"):
+    with pytest.raises(StoreError, match="local disk, not on NFS"):
         ResultsStore(path)

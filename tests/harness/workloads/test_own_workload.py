@@ -156,12 +156,12 @@ def test_what_cannot_be_loaded_is_an_error_that_says_why(module, lines, name, wo
 
 
 def test_a_missing_module_is_named_with_the_folder_and_two_workloads_of_one_name_are_refused(module, tmp_path):
-    with pytest.raises(HarnessError, match=r"there is no module 'nowhere' in .*; .*start in the folder"):
+    with pytest.raises(HarnessError, match=r"no module 'nowhere' .*start in the folder"):
         get_workload("nowhere.deep:WORKLOAD")
     with pytest.raises(HarnessError, match=r"write nowhere:WORKLOAD, without \.py"):
         get_workload("nowhere.py:WORKLOAD")
     get_workload(f"{module('', PLAIN)}:WORKLOAD")
-    with pytest.raises(InvalidValueError, match=r"the name 'my-net' of .* is that of another workload"):
+    with pytest.raises(InvalidValueError, match=r"'my-net' .*another workload"):
         get_workload(f"{module('', PLAIN)}:WORKLOAD")
 
 
@@ -170,7 +170,7 @@ def test_a_working_directory_that_was_deleted_is_an_error_and_no_traceback(tmp_p
     gone.mkdir()
     monkeypatch.chdir(gone)
     gone.rmdir()
-    with pytest.raises(HarnessError, match=r"workload my_net:NET: the working directory, .* was deleted; .*cd DIR"):
+    with pytest.raises(HarnessError, match=r"my_net:NET: .*deleted; .*cd DIR"):
         get_workload("my_net:NET")
 
 
@@ -213,7 +213,7 @@ def test_a_simulated_board_says_roughly_what_an_own_network_takes_and_that_it_is
     assert profile.conditions["storage_medium"] == {"kind": "in-memory"}
     assert any(flag.startswith("rough: ") for flag in profile.flags)
     assert profile.aggregates["minibatch_time_ms"] > 0
-    with pytest.raises(CannotRunError, match=r"simulated boards train in fp32.*--device host"):
+    with pytest.raises(CannotRunError, match=r"fp32.*--device host"):
         run_own("B = make('b', precision='fp16')", "B", device="sim:orin-agx")
 
 
@@ -248,7 +248,7 @@ BROKEN = {
 @pytest.mark.parametrize("part", BROKEN)
 def test_a_workload_that_fails_says_whose_code_failed(run_own, part):
     lines, error = BROKEN[part]
-    with pytest.raises(HarnessError, match=rf"workload b failed in own_\w+\.py, line \d+ \(.+\): {error}") as caught:
+    with pytest.raises(HarnessError, match=rf"b failed in own_\w+\.py, line \d+ \(.+\): {error}") as caught:
         run_own(lines, "B")
     assert len(str(caught.value)) < 250
 
@@ -264,9 +264,7 @@ class Late:
 
 B = make('b', data=Late)
 """
-    with pytest.raises(
-        HarnessError, match=r"failed in own_\w+\.py, line \d+ \(__getitem__\): ZeroDivisionError: division"
-    ):
+    with pytest.raises(HarnessError, match=r"own_\w+\.py, line \d+ \(__getitem__\): ZeroDivisionError"):
         run_own(late, "B", workers=1, cache="as-is")
 
 
@@ -295,7 +293,7 @@ def test_lambdas_that_cannot_be_sent_to_workers_are_an_error_that_says_what_to_d
     assert run_own(lines, "B", workers=1).aggregates["minibatch_time_ms"] > 0
     registry._own.clear()
     start_by(method)
-    with pytest.raises(HarnessError, match=r"cannot be sent to the DataLoader's workers, .* spawn: .*; .*0 workers"):
+    with pytest.raises(HarnessError, match=r"workers, .*spawn.*0 workers"):
         run_own(lines, "B", workers=1)
 
 
@@ -340,9 +338,7 @@ def test_workers_whose_batches_shared_memory_cannot_hold_are_refused_before_torc
     """Each of 3 x 8 x 8 numbers of four bytes and a label of eight: 776 bytes."""
     pytest.importorskip("torch")
     monkeypatch.setattr(containers, "shared_memory_bytes", lambda: (4 << 20, 4 << 20))
-    with pytest.raises(
-        DoesNotFitError, match=r"2 workers with batches of 2048 .* need 8\.58 MiB of .* has 4 of 4 free; .*size[ =]9m"
-    ):
+    with pytest.raises(DoesNotFitError, match=r"2 workers .*2048 .*8\.58 MiB .*4 of 4 free; .*size[ =]9m"):
         run_own(workers=2, batch_size=2048)
 
 
@@ -437,7 +433,7 @@ def test_a_worker_that_the_kernel_ended_for_lack_of_memory_is_a_case_that_cannot
 
 @training
 def test_a_worker_that_somebody_killed_is_a_failure_and_no_batch_size_that_does_not_fit(run_own, vmstat):
-    with pytest.raises(ProcessEndedError, match="a DataLoader worker of b with batches of 4 was killed by signal 9"):
+    with pytest.raises(ProcessEndedError, match=r"b with batches of 4 .*signal 9"):
         run_own(KILLED, "B", workers=1)
 
 

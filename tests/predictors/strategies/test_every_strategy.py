@@ -109,7 +109,7 @@ def test_where_the_mode_that_would_be_chosen_has_failed_it_is_another_one(name, 
 @pytest.mark.parametrize("profiles", [2, 15])
 def test_a_device_on_which_nothing_runs_is_given_up_after_a_few_modes(profiles):
     profiler = Flawed(lambda index: True)
-    with pytest.raises(CannotRunError, match=r"none of the last modes could be profiled.*did not take"):
+    with pytest.raises(CannotRunError, match=r"none of the last modes .*did not take"):
         RandomSearch().choose(History(profiler, profiles), GOALS[0])
     assert len(profiler.asked) == min(MOST_FAILURES, profiles)
 
