@@ -34,7 +34,7 @@ from harness.fixture_names import fixture, hidden, takes
 from harness.gate import Baseline, Requirements, baseline_of, requirements_of
 from harness.measure.rounds import Step, run_rounds
 from harness.measure.time_budget import Allotment
-from harness.options import selection_of
+from harness.options import in_words_of_pytest, selection_of
 from harness.outcome import OUTCOME, PROGRESS
 from harness.plan import Node, plan_of
 from harness.playback import is_played_back, play_back, time_rounds
@@ -63,9 +63,9 @@ def as_pytest_outcome(*skipped: Type[errors.HarnessError]) -> Iterator[None]:
     try:
         yield
     except not_here as error:
-        raise pytest.skip.Exception(str(error)) from None
+        raise pytest.skip.Exception(in_words_of_pytest(error)) from None
     except errors.HarnessError as error:
-        raise pytest.fail.Exception(str(error), pytrace=False) from None
+        raise pytest.fail.Exception(in_words_of_pytest(error), pytrace=False) from None
 
 
 @contextlib.contextmanager

@@ -15,7 +15,7 @@ import pytest
 
 from harness.core.errors import HarnessError, InvalidValueError
 from harness.core.terminal import wrap
-from harness.options import asks_for_strictness
+from harness.options import asks_for_strictness, in_words_of_pytest
 from harness.outcome import OUTCOME, Outcome
 from harness.summary import MOST_ROWS
 
@@ -244,7 +244,7 @@ def refuse_wrong_marks(node: pytest.Item) -> None:
     try:
         requirements_of_marks(node)
     except HarnessError as error:
-        raise pytest.fail.Exception(str(error), pytrace=False) from None
+        raise pytest.fail.Exception(in_words_of_pytest(error), pytrace=False) from None
 
 
 def refuse_counting_without_requirements(config: pytest.Config, items: Sequence[pytest.Item]) -> None:

@@ -15,7 +15,7 @@ from harness.core.errors import CannotRunError, HarnessError
 from harness.core.terminal import Progress
 from harness.fixture_names import fixture, hidden, takes
 from harness.fixtures import as_pytest_outcome
-from harness.options import is_judging
+from harness.options import in_words_of_pytest, is_judging
 from harness.outcome import OUTCOME, PROGRESS, Outcome
 from harness.plan import JUDGED_DEVICE, NO_CASE, plan_of
 from harness.summary import left_out_of_verdicts
@@ -150,7 +150,7 @@ def pytest_configure(config: pytest.Config) -> None:
         try:
             claims_of_run(config).devices  # noqa: B018
         except HarnessError as error:
-            raise pytest.UsageError(str(error)) from error
+            raise pytest.UsageError(in_words_of_pytest(error)) from error
 
 
 def parametrize_judged(metafunc: pytest.Metafunc) -> None:

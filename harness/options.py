@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import functools
 import re
 import shlex
 from pathlib import Path
@@ -13,8 +14,9 @@ import pytest
 from harness.core import cases
 from harness.core.campaigns import SHIPPED, Campaign, check_axis, load_campaign
 from harness.core.configuration import DEFAULT_RESULTS, FILE_NAME, Configuration, load_configuration
-from harness.core.errors import InvalidValueError
+from harness.core.errors import HarnessError, InvalidValueError
 from harness.core.files import read_toml
+from harness.core.option_words import in_options
 from harness.core.units import parse_duration, percent_to_share
 from harness.opt_in import OPTIONS_FILE
 
@@ -36,6 +38,25 @@ _IN_BRACES = {
     "results": DEFAULT_RESULTS,
     "config": FILE_NAME,
 }
+
+
+_SETTINGS_BY_OTHER_NAMES: Mapping[str, str] = {
+    "interval_s": "interval", "limit_s": "case_limit", "max_temperature_c": "max_temperature",
+    "disturbance_cores": "disturbance", "power_limit_w": "power_limit",
+}  # fmt: skip
+"""The options, without `jetwatt_`, of settings of a case that have another name."""
+
+
+@functools.lru_cache(maxsize=None)
+def _options_by_argument() -> Dict[str, str]:
+    """The option for each argument of a call that errors name."""
+    options = {name[2:].replace("-", "_"): name for name in read_toml(OPTIONS_FILE)}
+    return {**options, **{argument: options[name] for argument, name in _SETTINGS_BY_OTHER_NAMES.items()}}
+
+
+def in_words_of_pytest(error: HarnessError) -> str:
+    """The text of an error, with the options of a run in the place of a call's arguments."""
+    return in_options(str(error), _options_by_argument())
 
 
 def add_options(parser: pytest.Parser, taken: Container[str] = (), remarks: Mapping[str, str] = NONE) -> None:
@@ -87,8 +108,7 @@ def campaign_from(config: pytest.Config) -> Campaign:
         board = local_board(Configuration(), device_root_from(config))
         if board is not None:
             axes["device"] = (board.name,)
-    options = {"interval_s": "interval", "limit_s": "case_limit", "max_temperature_c": "max_temperature"}
-    options.update(disturbance_cores="disturbance", power_limit_w="power_limit")
+    options = {**_SETTINGS_BY_OTHER_NAMES}
     options.update({name: name for name in ("minibatches", "epochs", "cache", "data_scale", "seed", "clocks")})
     given_settings = {name: config.getoption(f"jetwatt_{option}") for name, option in options.items()}
     settings = {name: value for name, value in given_settings.items() if value is not None}

@@ -387,7 +387,7 @@ def plan_of(config: pytest.Config) -> Plan:
         try:
             config.stash[PLAN] = Plan(config)
         except HarnessError as error:
-            raise pytest.UsageError(str(error)) from error
+            raise pytest.UsageError(options.in_words_of_pytest(error)) from error
     return config.stash[PLAN]
 
 

@@ -44,7 +44,14 @@ from harness.gate import (
 )
 from harness.judging import parametrize_judged
 from harness.opt_in import options_of
-from harness.options import DEFAULT_CAMPAIGN, asks_for_strictness, command_of, is_judging, resume_command
+from harness.options import (
+    DEFAULT_CAMPAIGN,
+    asks_for_strictness,
+    command_of,
+    in_words_of_pytest,
+    is_judging,
+    resume_command,
+)
 from harness.outcome import OUTCOME, PROGRESS, Outcome
 from harness.plan import ALL_AXES, JUDGED_DEVICE, NO_CASE, PLANNED_CASE, Block, Plan, experiment_of, plan_of
 from harness.playback import recorded_time
@@ -119,7 +126,7 @@ def refuse_wrong_gates(config: pytest.Config) -> None:
         baseline_of(config)
         requirements_of_run(config)
     except HarnessError as error:
-        raise pytest.UsageError(str(error)) from None
+        raise pytest.UsageError(in_words_of_pytest(error)) from None
 
 
 class _Parametrization:
@@ -238,7 +245,7 @@ def _parametrize_cases(metafunc: pytest.Metafunc, asked: _Parametrization, used:
             points = plan.points(file, asked.blocks) if plan.takes_part(file) else []
             points = plan.with_enough_minibatches(points, metafunc.definition)
     except HarnessError as error:
-        pytest.fail(str(error), pytrace=False)
+        pytest.fail(in_words_of_pytest(error), pytrace=False)
     others = [name for block in asked.blocks for name in block.names if name not in ALL_AXES]
     # A measured loop depends on all axes, any other test on those whose fixtures it uses.
     takes_case = "case" in map(short_name, inspect.signature(metafunc.function).parameters) and "case" in used

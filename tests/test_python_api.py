@@ -67,6 +67,22 @@ def test_a_misspelt_argument_is_told_what_was_meant(call, given, meant):
     assert "values" not in inspect.signature(call).parameters  # editors show its own
 
 
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: jetwatt.recommend("orin-agx", workload="lenet-mnist", power_w=30),
+        lambda: jetwatt.recommend("replay:zeus-v100", workload=jetwatt.Command(["true"]), power_w=30),
+        lambda: jetwatt.recommend("sim:nano", workload=jetwatt.Command(["true"]), power_w=30),
+        lambda: jetwatt.nvpmodel_conf(None, "8c", variant="32gb"),
+    ],
+    ids=["another board", "a command on a corpus", "a command on a simulated board", "nvpmodel_conf"],
+)
+def test_an_error_that_the_call_of_a_device_meets_names_arguments_and_no_option(call):
+    with pytest.raises(HarnessError, match=r"\b(device|rehearse_as|board)=") as refused:
+        call()
+    assert "--" not in str(refused.value)
+
+
 @pytest.mark.parametrize(("name", "meant"), [("power", "power_w"), ("times_ms", "time_ms"), ("risks", "risk")])
 def test_a_misspelt_argument_of_a_fitted_model_is_told_what_was_meant(model, name, meant):
     with pytest.raises(HarnessError, match=rf"best has no argument '{name}'; did you mean {meant}\?"):

@@ -254,7 +254,7 @@ def visible_gpus(text: Optional[str] = None) -> List[VisibleGpu]:
     text = os.environ.get(VISIBLE) if text is None else text
     if text is None:
         if not gpus:
-            raise CannotRunError("there is no discrete NVIDIA GPU here", "--device host measures this machine")
+            raise CannotRunError("there is no discrete NVIDIA GPU here", "device='host' measures this machine")
         return [VisibleGpu(gpu, gpu.uuid) for gpu in gpus]
     visible: List[VisibleGpu] = []
     for word in (word.strip() for word in text.split(",")):
@@ -286,7 +286,7 @@ def setting_for(uuid: str, given: Optional[str]) -> Optional[str]:
     """
     visible = [uuid] if given is None else [one.uuid for one in visible_gpus(given)]
     if uuid not in visible:
-        hint = "--device nvidia-gpu takes the GPU that it names, or unset it"
+        hint = "device='nvidia-gpu' takes the GPU that it names, or unset it"
         raise CannotRunError(f"{VISIBLE}={given} hides the GPU {uuid}", hint)
     return uuid if given is None or visible[0] != uuid else None
 

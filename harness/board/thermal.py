@@ -84,7 +84,7 @@ def temperature_limits_c(root: str, most_c: Optional[float] = None) -> Dict[str,
     limits_c = {channel: celsius - MARGIN_C for channel, celsius in criticals_c.items() if celsius is not None}
     if not limits_c:
         what = "no temperature can be watched: no sensor has a critical trip point"
-        raise CannotRunError(what, f"--max-temperature CELSIUS sets a limit, {NO_LIMIT_HINT}")
+        raise CannotRunError(what, f"max_temperature_c= sets a limit, {NO_LIMIT_HINT}")
     return limits_c
 
 
@@ -102,7 +102,7 @@ def _critical_c(zone: str) -> Optional[float]:
 NO_LIMIT_HINT = "--no-temperature-limit runs without"
 _OVERLOADED = (
     "the machine is overloaded, or reading a sensor hangs: end other programs, then run it again, a run of cases with "
-    "--resume"
+    "resume=True"
 )
 
 
@@ -120,7 +120,7 @@ def refuse_heat(sampler: Sampler, limits_c: Mapping[str, float]) -> None:
         if celsius is not None and celsius > limit_c:
             raise OverheatedError(
                 f"{channel} is {celsius:g}, and the run ends above {limit_c:g}",
-                "let it cool down, see that the fan turns, then go on with --resume; --max-temperature sets the limit",
+                "let it cool down, check the fan, then go on with resume=True; the limit is max_temperature_c=",
             )
     silence_s = max(SILENCE_S, 3 * sampler.interval_s)
     if limits_c and all(sampler.newest(channel, silence_s) is None for channel in limits_c):
@@ -144,5 +144,5 @@ def _refuse_unwatched(sampler: Sampler, channels: Sequence[str], silence_s: floa
         raise UnwatchedError(what, _OVERLOADED)
     raise UnwatchedError(
         f"no sensor with a limit has reported a temperature for {silence_s:g} s, of {why}; {ended}",
-        f"`jetwatt doctor` shows what can be read; go on with --resume, {NO_LIMIT_HINT}",
+        f"`jetwatt doctor` shows what can be read; go on with resume=True, {NO_LIMIT_HINT}",
     )

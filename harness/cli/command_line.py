@@ -25,7 +25,6 @@ from typing import (
     Iterator,
     List,
     Mapping,
-    Match,
     NamedTuple,
     NoReturn,
     Optional,
@@ -38,6 +37,7 @@ from typing import (
 import harness
 from harness.core.errors import HarnessError
 from harness.core.notes import NoteWarning
+from harness.core.option_words import in_options
 from harness.core.terminal import nearest_word, options_meant, shown
 
 REFUSED = 2
@@ -121,31 +121,6 @@ def options_by_argument(parser: argparse.ArgumentParser) -> Dict[str, str]:
     return options
 
 
-def in_options(text: str, options: Mapping[str, str]) -> str:
-    """An error of a call in the words of its command.
-
-    Errors write an argument as `power_w=` or `profiles=15`, or begin with its name and value, as in `power_w is -5`;
-    each becomes the option, with its value: `--power-budget`, `--profiles 15`. Names of no option stay as they are.
-    """
-
-    def option_of(written: Match[str]) -> str:
-        name, value = written.groups()
-        is_value = _ENDS_WITH_OPTION.search(written.string[: written.start()])  # as in `--set workload=NAME`
-        if name not in options or is_value:
-            return written[0]
-        is_flag = value in ("", "True")
-        return options[name] if is_flag else f"{options[name]} {value.strip(QUOTES)}"
-
-    begins = _BEGINS_WITH_ARGUMENT.match(text)
-    if begins and begins[1] in options:
-        text = options[begins[1]] + text[begins.end(1) :]
-    return _ARGUMENT.sub(option_of, text)
-
-
-QUOTES = "'\""
-_BEGINS_WITH_ARGUMENT = re.compile(r"([a-z]\w*) is (?:[-\d'\"\[]|nan|inf)")
-_ARGUMENT = re.compile(r"\b([a-z]\w*)=('[^']*'|\"[^\"]*\"|[\w.-]*)")
-_ENDS_WITH_OPTION = re.compile(r"(?:^|\s)--[a-z-]+ ['\"]?$")
 _OPTION = re.compile(r"--[a-z][a-z-]*")
 _UNKNOWN_CHOICE = re.compile(r"invalid choice: '(.+)' \(choose from (.+)\)")
 

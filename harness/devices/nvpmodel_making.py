@@ -77,10 +77,10 @@ def nvpmodel_conf(
         notes: List[str] = []
     else:
         if variant:
-            raise InvalidValueError("--variant selects a module of a board", "give --board with it")
+            raise InvalidValueError("variant= selects a module of a board", "give board= with it")
         path = Path(root) / "etc/nvpmodel.conf" if base is None else Path(base)
         if base is None and not path.exists():
-            raise InvalidValueError(f"there is no {path}", "give --board NAME to make a conf off-board, or --base FILE")
+            raise InvalidValueError(f"there is no {path}", "give board= to make a conf off-board, or base=")
         conf, notes = _conf_and_notes(path)
         if base is None:
             _refuse_foreign(Path(root), conf)
@@ -101,7 +101,7 @@ def _refuse_foreign(root: Path, conf: Conf) -> None:
     why = "" if board is None else foreign_conf(root, board, conf)
     if why:
         link = f"link {root / 'etc/nvpmodel.conf'} to this board's own file in /etc/nvpmodel"
-        raise InvalidValueError(why, f"{link}, or give --board NAME to make a conf off-board")
+        raise InvalidValueError(why, f"{link}, or give board= to make a conf off-board")
 
 
 def _conf_and_notes(path: Path) -> Tuple[Conf, List[str]]:
@@ -114,7 +114,7 @@ def _default_of(conf: Conf, path: Path) -> str:
     for model in conf.models:
         if model.id == conf.default:
             return model.name
-    raise InvalidValueError(f"{path} has no default mode", "name the mode to copy masks from with --booted-mode")
+    raise InvalidValueError(f"{path} has no default mode", "name the mode to copy masks from with booted_mode=")
 
 
 class ConfModes(NamedTuple):
@@ -170,5 +170,5 @@ def mode_in_effect(root: Path) -> str:
     if any(model.name == mode_name for model in knob.own_conf().models):
         return mode_name
     raise InvalidValueError(
-        f"the current mode, {mode_name}, was made by a run", "name the mode the board booted with by --booted-mode"
+        f"the current mode, {mode_name}, was made by a run", "name the mode the board booted with by booted_mode="
     )

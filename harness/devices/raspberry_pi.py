@@ -48,5 +48,5 @@ class RaspberryPi(HostDevice):
         if part.batch_size >= TOO_LARGE.get(part.workload, part.batch_size + 1):
             raise CannotRunError(
                 f"{part.workload} with batches of {part.batch_size} does not fit into {memory / BYTES_PER_GIB:.0f} GiB",
-                "a smaller --batch-size, or a network that fits",
+                "a smaller batch_size=, or a network that fits",
             )

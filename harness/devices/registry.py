@@ -57,10 +57,10 @@ class AbsentBoard:
         self.name, self._spec, self._root = spec.name, spec, root
 
     def _error(self) -> CannotRunError:
-        simulated = f"--device {SIMULATED}{self.name} simulates it, " if self.name in SIMULATED_BOARDS else ""
-        there = "--device nvidia-gpu on a machine with one" if self._spec.memory.host_bytes else "run on the board"
+        simulated = f"device='{SIMULATED}{self.name}' simulates it, " if self.name in SIMULATED_BOARDS else ""
+        there = "device='nvidia-gpu' on a machine with one" if self._spec.memory.host_bytes else "run on the board"
         what = f"{self.name} is not this machine ({short_cpu_model(self._root)})"
-        return CannotRunError(what, f"{there}; {simulated}--device host measures this machine")
+        return CannotRunError(what, f"{there}; {simulated}device='host' measures this machine")
 
     def identity(self) -> Identity:
         return Identity(self._spec.product, {})
@@ -193,7 +193,7 @@ def _open_here(name: str, configuration: Configuration, root: Path) -> Optional[
     if kind_of_gpu == NVIDIA_GPU or kind_of_gpu.startswith("nvidia-"):
         if board is not None and all(gpu.is_jetsons for gpu in find_gpus()):
             what = f"NVML's {find_gpus()[0].name} is the GPU of this board, {board.name}"
-            raise CannotRunError(what, f"--device {board.name} measures it, with the board's own sensors")
+            raise CannotRunError(what, f"device='{board.name}' measures it, with the board's own sensors")
         return NvidiaGpuDevice(which or ("" if kind_of_gpu == NVIDIA_GPU else kind_of_gpu), configuration, root)
     return None
 

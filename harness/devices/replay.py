@@ -52,7 +52,7 @@ class ReplayDevice:
             raise UnknownNameError(f"{self.path} holds no profile of {chosen!r}", hint)
         if not chosen and len(devices) > 1:
             what = f"{self.path} holds profiles of several devices: {_values(rows, 'device')}"
-            raise InvalidValueError(what, f"choose one: --device {PREFIX}{self.path}{DEVICE_MARK}{self.board}")
+            raise InvalidValueError(what, f"choose one: device='{PREFIX}{self.path}{DEVICE_MARK}{self.board}'")
         self._rows = [row for row in rows if row["device"] == self.board]
         self.name = PREFIX + self.path.name + (DEVICE_MARK + chosen if chosen else "")
         self._sha256 = hashlib.sha256(self.path.read_bytes()).hexdigest()

@@ -149,12 +149,12 @@ class SimulatedDevice:
                 raise CannotRunError(
                     f"{self.name} simulates interleaved training and inference only, not {mix.name}: the cost of"
                     " overlapping them on a board is nowhere published",
-                    "measure it: --device host, or a board",
+                    "measure it: device='host', or a board",
                 )
             if mix.inference_mode and case.settings.switching_ms is None:
                 raise CannotRunError(
                     f"{mix.name} changes the power mode, and the cost of that on {self.name} is nowhere published",
-                    "give the cost of a change in ms (--switching-ms), or one power mode for both",
+                    "give the cost of a change in ms (switching_ms=), or one power mode for both",
                 )
             for part in parts_of(case):
                 self.check(part)
@@ -182,7 +182,7 @@ class SimulatedDevice:
         data = self._data(case)
         if data.per_pass * (case.settings.epochs or 2) < 2:  # the first minibatch never counts
             what = f"{data.samples} samples of {case.workload} make too few batches of {case.batch_size}"
-            raise CannotRunError(what, "a larger --data-scale, more --epochs, or a smaller --batch-size")
+            raise CannotRunError(what, "a larger data_scale=, more epochs=, or a smaller batch_size=")
 
     def peak_memory_bytes(self, case: Case) -> float:
         """The peak memory that a memory limit is compared with: of the network, its batches and its workers.
@@ -361,7 +361,7 @@ def _workload(name: str) -> Tuple[WorkloadParameters, str, Dict[str, Any]]:
     workload = get_workload(name)
     if workload.precision not in ("fp32", BF16_WHERE_THERE_IS) or workload.compile or workload.channels_last:
         what = f"simulated boards train in fp32, without torch.compile and channels-last; {name} requires otherwise"
-        raise CannotRunError(what, "measure it: --device host, or a board")
+        raise CannotRunError(what, "measure it: device='host', or a board")
     try:
         counted, data = counted_alone(workload)
     except HarnessError:

@@ -35,7 +35,7 @@ class Installed(NamedTuple):
     def version(self, package: str) -> str:
         version = {"python": self.environment["python"], **self.environment["packages"]}.get(package)
         if version is None:
-            raise UnknownNameError(f"{self.python} has no {package}", "install it there, or name another --package")
+            raise UnknownNameError(f"{self.python} has no {package}", "install it there, or name another package=")
         return str(version)
 
 
@@ -107,7 +107,7 @@ def bisect_versions(
             "run it in the root of a clone, as `python -m harness bisect-versions ...`",
         )
     if repetitions is not None and repetitions < 1:
-        raise InvalidValueError(f"--repetitions is {repetitions}", "give a number from 1")
+        raise InvalidValueError(f"repetitions is {repetitions}", "give a number from 1")
     versions = [text for text in (good, bad) if "==" in text]
     name = package or (versions[0].partition("==")[0] if versions else "torch")
     paths = [text for text in (good, bad) if "==" not in text]
@@ -158,14 +158,14 @@ def select_environment(text: str, candidates: Sequence[Installed]) -> Installed:
             ", ".join(f"{candidate.version(name)} ({candidate.python})" for candidate in fitting or candidates)
             or "none"
         )
-        raise UnknownNameError(f"{len(fitting)} environments have {text}", f"available: {there}; add with --among")
+        raise UnknownNameError(f"{len(fitting)} environments have {text}", f"available: {there}; add with among=")
     return fitting[0]
 
 
 def between(candidates: Sequence[Installed], good: Installed, bad: Installed, package: str) -> List[Installed]:
     first, last = (_number(candidate.version(package)) for candidate in (good, bad))
     if first == last:
-        raise InvalidValueError(f"good and bad both have {package} {good.version(package)}", "name another --package")
+        raise InvalidValueError(f"good and bad both have {package} {good.version(package)}", "name another package=")
     low, high = sorted((first, last))
     inside = [candidate for candidate in candidates if low < _number(candidate.version(package)) < high]
     inside.sort(key=lambda candidate: _number(candidate.version(package)), reverse=first > last)

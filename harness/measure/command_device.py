@@ -49,7 +49,7 @@ class CommandDevice:
 
     def __init__(self, device: Device, command: Command, keeps_lines: bool = False) -> None:
         if device.provenance == "replayed":
-            raise CannotRunError(f"{device.name} replays a corpus, and runs no command", "--device host, or a board")
+            raise CannotRunError(f"{device.name} replays a corpus, and runs no command", "device='host', or a board")
         self.device, self.command, self.keeps_lines = device, command, keeps_lines
         self.name, self.board_instance = device.name, device.board_instance
         self.provenance, self.clocks_only_fall = device.provenance, device.clocks_only_fall
@@ -58,7 +58,7 @@ class CommandDevice:
         elif is_self_profiling(device) and command.rehearse_as is None:
             raise CannotRunError(
                 f"{device.name} is simulated and cannot run a command: how long it would take there is unknown",
-                "rehearse with a workload in its place: --rehearse-as lenet-mnist; or --device host",
+                "rehearse with a workload in its place: rehearse_as='lenet-mnist'; or device='host'",
             )
 
     @property

@@ -37,7 +37,9 @@ def doctor(
     """
     folder = root_of(Path(root))
     if not folder.is_dir():
-        raise InvalidValueError(f"--root {folder} is not a folder", "give the folder that contains sys, proc and etc")
+        raise InvalidValueError(
+            f"root={str(folder)!r} is not a folder", "give the folder that contains sys, proc and etc"
+        )
     return examine(device_to_examine(device, load_configuration(Path(config)), folder), folder)
 
 

@@ -75,7 +75,7 @@ class Patience:
                 left = end_workers(workers)
                 what = f"{counted(len(workers), 'DataLoader worker')} gave no batch within {self.bound_s:.0f} s"
                 held = f"; the kernel holds {', '.join(map(str, left))}, left behind" if left else ""
-                raise ProcessEndedError(what + held, "their output shows why; --workers 0 needs none")
+                raise ProcessEndedError(what + held, "their output shows why; workers=0 needs none")
 
     def _next_of_data_set(self, batches: Iterator[Any], asked_s: float) -> Any:
         bound_s = self.bound_s

@@ -78,9 +78,9 @@ def check(case: Case, device: Device) -> None:
         smallest = get_workload(trained.workload).smallest_batch
         if trained.batch_size < smallest:
             what = f"{trained.workload} cannot train on batches of {trained.batch_size}"
-            raise CannotRunError(f"{what}, batch normalisation needs {smallest}", f"--batch-size {smallest} or more")
+            raise CannotRunError(f"{what}, batch normalisation needs {smallest}", f"batch_size={smallest} or more")
     if case.settings.power_limit_w is not None and not limits_of(device):
-        raise CannotRunError(f"the power limit of {device.name} cannot be set", "omit --power-limit")
+        raise CannotRunError(f"the power limit of {device.name} cannot be set", "omit power_limit_w=")
     if is_self_profiling(device):
         return
     machine = cast(RealDevice, device)
@@ -289,7 +289,7 @@ def make_ready(case: Case, configuration: Configuration, root: Path, report: Rep
     if per_epoch == 0 or per_epoch * (settings.epochs or 2) < 2:  # the first minibatch never counts
         raise CannotRunError(
             f"{data.samples} samples of {case.workload} make too few batches of {case.batch_size}",
-            "a larger --data-scale, more --epochs, or a smaller --batch-size",
+            "a larger data_scale=, more epochs=, or a smaller batch_size=",
         )
     return Bench(case, workload, data, conditions, samples)
 
@@ -302,7 +302,7 @@ def _refuse_data_elsewhere(data: PreparedData, place: Optional[Path], storage: s
     if here is None or here != there:
         raise CannotRunError(
             f"the data set is in {data.directory}, not on storage {storage!r} ({place})",
-            "copy it to that storage, or omit --data-root to write one there; for your own data set, give its folder",
+            "copy it to that storage, or omit data_root= to write one there; for your own data set, give its folder",
         )
 
 

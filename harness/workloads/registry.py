@@ -108,7 +108,7 @@ def _imported(name: str, text: str) -> Any:
                 hint = f"write {stem}:{text.partition(':')[2]}, without .py"
             raise UnknownNameError(
                 f"workload {text}: there is no module {missing!r} in {Path.cwd()}, and none is installed",
-                f"--workload takes module:NAME; {hint}",
+                f"workload= takes module:NAME; {hint}",
             ) from error
         hint = f"install {missing}" if missing else ""
         raise own_code_failed(f"workload {text}: importing {name}", error, hint) from error

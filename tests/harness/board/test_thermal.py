@@ -164,7 +164,7 @@ def test_a_run_that_nobody_watches_does_not_start_and_one_that_is_watched_no_mor
         (
             Newest(is_silent=True, sampler_silence_s=14.2, temperature_cpu_c=70.0),
             UnwatchedError,
-            r"sampler gave no sample for 14 s; the load was ended, .*overloaded.*end other programs.*--resume",
+            r"sampler gave no sample for 14 s; the load was ended, .*overloaded.*end other programs.*resume=True",
         ),
         (
             Newest(is_silent=True, samples=0, sampler_silence_s=10.1),
@@ -174,7 +174,7 @@ def test_a_run_that_nobody_watches_does_not_start_and_one_that_is_watched_no_mor
         (
             Newest(is_silent=True, is_running=False, sampler_silence_s=14.2, temperature_cpu_c=70.0),
             UnwatchedError,
-            r"no sensor .* for 10 s, of temperature_cpu_c: is broken; the load was ended.*jetwatt doctor.*--resume",
+            r"no sensor .* for 10 s, of temperature_cpu_c: is broken; the load was ended.*jetwatt doctor.*resume=True",
         ),
         (
             Newest(is_silent=True, sampler_silence_s=14.2, temperature_cpu_c=80.5),

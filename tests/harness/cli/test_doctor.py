@@ -85,7 +85,7 @@ def test_doctor_prints_a_board_without_being_told_its_name(tmp_path, capsys):
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (("--root", "/no/such/root"), "--root /no/such/root is not a folder"),
+        (("--root", "/no/such/root"), "root /no/such/root is not a folder"),
         (("--device", "nonsense"), "available: host"),
     ],
 )

@@ -118,7 +118,7 @@ def test_a_file_without_a_default_needs_the_booted_mode(command, conf_file):
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
-        (["--power-mode", "8c"], "etc/nvpmodel.conf; give --board NAME to make a conf off-board, or --base FILE"),
+        (["--power-mode", "8c"], "etc/nvpmodel.conf; give --board to make a conf off-board, or --base"),
         (["--board", "orin-agx", "--power-mode", "a..n"], "unknown"),
         (["--board", "orin-agx", "--power-mode", "all"], "power mode 'all' means 18096 modes; name one mode"),
         (["--board", "orin-agx", "--power-mode", "maxn", "--name", "MAXN"], "has a mode MAXN already"),

@@ -82,7 +82,7 @@ TURNS = {"workload": "lenet-mnist+lenet-mnist-bs4@20", "task": "concurrent", "se
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [
-        ({"workload": "resnet18-cifar10-32", "batch_size": 1}, "--batch-size 2"),
+        ({"workload": "resnet18-cifar10-32", "batch_size": 1}, "batch_size=2"),
         ({"storage": "ssd@20"}, "reads cannot be held down here: no control group"),
         ({"storage": "ssd@20", **TURNS}, "a concurrent case has no read limit"),
         ({"settings": CaseSettings(clocks=DVFS)}, "DVFS cannot be switched on or off here"),

@@ -584,7 +584,7 @@ def test_a_limit_that_the_gpu_does_not_take_is_refused_and_what_it_lists_may_be_
 def test_a_device_without_such_a_gpu_refuses_a_power_limit_instead_of_carrying_it_in_the_cases_name(name):
     device = open_device(name, Configuration())
     case = Case(name, "lenet-mnist", named_mode(device, "maxn"), 0, "ssd", 16, CaseSettings(power_limit_w=250))
-    with pytest.raises(CannotRunError, match=r"power limit .*--power-limit"):
+    with pytest.raises(CannotRunError, match=r"power limit .*power_limit_w="):
         check(case, device)
 
 

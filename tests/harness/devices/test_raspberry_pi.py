@@ -53,7 +53,7 @@ def test_elsewhere_the_way_out_is_said() -> None:
         open_device("raspberry-pi-5", Configuration()).check(
             Case("raspberry-pi-5", "lenet-mnist", mode_on("raspberry-pi-5"), 0, "sd", 16)
         )
-    assert "--device sim:raspberry-pi-5" in refused.value.hint
+    assert "device='sim:raspberry-pi-5'" in refused.value.hint
 
 
 def test_its_modes_are_cores_and_clocks_and_its_power_is_that_of_the_rails(tree, pi) -> None:

@@ -119,7 +119,7 @@ def test_a_simulated_board_wants_to_know_what_a_change_of_mode_costs():
     case = concurrent_case(TRAIN.in_mode(mode_on(BOARD, "2c")), SERVE, 20.0, 5.0)
     with pytest.raises(CannotRunError, match="nowhere published") as refused:
         check(case, open_device(BOARD, Configuration()))
-    assert "--switching-ms" in refused.value.hint
+    assert "switching_ms=" in refused.value.hint
 
 
 @pytest.mark.parametrize(("speedup", "verdict"), [(1.0, CONFIRMED), (0.7, CONTRADICTED)])

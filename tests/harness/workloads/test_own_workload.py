@@ -213,7 +213,7 @@ def test_a_simulated_board_says_roughly_what_an_own_network_takes_and_that_it_is
     assert profile.conditions["storage_medium"] == {"kind": "in-memory"}
     assert any(flag.startswith("rough: ") for flag in profile.flags)
     assert profile.aggregates["minibatch_time_ms"] > 0
-    with pytest.raises(CannotRunError, match=r"fp32.*--device host"):
+    with pytest.raises(CannotRunError, match=r"fp32.*device='host'"):
         run_own("B = make('b', precision='fp16')", "B", device="sim:orin-agx")
 
 
