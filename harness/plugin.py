@@ -679,7 +679,17 @@ def _summarise_profiles(terminalreporter: Any, outcome: Outcome) -> None:
         for line in summary_lines(terminalreporter.config):
             terminalreporter.write_line(line)
         if outcome.profiles:
-            terminalreporter.write_line(f"results: {results}")
+            terminalreporter.write_line(f"results: {results}{_others_in(Path(results), len(outcome.profiles))}")
+
+
+def _others_in(results: Path, of_run: int) -> str:
+    """What a results file has besides the profiles that a run has listed; empty if it has no more."""
+    from harness.store.results import ResultsStore
+
+    with contextlib.suppress(StoreError), ResultsStore(results, read_only=True) as store:
+        if len(store) > of_run:
+            return f" ({counted(len(store), 'profile')}: also of earlier runs, or of searches for power modes)"
+    return ""
 
 
 def _show_verdicts(terminalreporter: pytest.TerminalReporter) -> None:

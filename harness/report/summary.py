@@ -24,6 +24,10 @@ def lead(material: Material) -> str:
     sentences = ["How long a minibatch takes and how much power it draws."]
     for provenance in sorted({row.provenance for row in material.rows}):
         sentences.append(_profiles([row for row in material.rows if row.provenance == provenance], provenance))
+    stored = 0 if material.store is None else len(material.store)
+    if stored > len(material.rows):
+        earlier = _number(stored - len(material.rows), "earlier profile")
+        sentences.append(f"They are the newest of each case; the file has {earlier} more.")
     for name, count in Counter([f"{row['device']}, {row['provenance']}" for row in material.corpus]).items():
         sentences.append(f"A corpus of {name}: {count:,} rows.")
     for table in material.predicted:

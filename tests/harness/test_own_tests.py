@@ -301,6 +301,12 @@ def test_a_deadline_in_another_time_zone_is_a_local_time(monkeypatch):
     assert deadlines[2] == deadlines[3]
 
 
+def test_a_run_says_that_its_results_file_has_more_profiles_than_it_listed(own):
+    text = "def test_a(profile):\n    profile()\n"
+    assert "results: r.sqlite\n" in own(text).stdout
+    assert "results: r.sqlite (2 profiles: also of earlier runs, or of searches for power modes)" in own(text).stdout
+
+
 def test_a_deadline_that_is_no_time_ends_the_run_before_it_begins(own):
     done = own("def test_a(profile):\n    profile()\n", "--deadline", "8 o'clock")
     assert done.returncode == pytest.ExitCode.USAGE_ERROR

@@ -37,6 +37,14 @@ def one_profile(tmp_path):
     return path
 
 
+def test_the_page_says_that_earlier_profiles_of_its_cases_are_left_out(one_profile):
+    with ResultsStore(one_profile) as store:
+        assert "newest of each case" not in lead(Material.read(store))
+        store.add(store.profile(1), {"host_name": "bench"}, "run again")
+        assert "1 profile, simulated, " in lead(Material.read(store))
+        assert "They are the newest of each case; the file has 1 earlier profile more." in lead(Material.read(store))
+
+
 def test_a_report_of_one_profile_names_what_would_bring_the_other_figures(one_profile, tmp_path, capsys):
     assert main(["report", "--results", str(one_profile), "--out", str(tmp_path / "rep")]) == 0
     said = capsys.readouterr().out
