@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 import jetwatt
+from tests.messages import says
 
 pytestmark = pytest.mark.one_python
 
@@ -62,14 +63,14 @@ def imported(code):
 def test_a_table_of_ones_own_becomes_a_power_mode(run, tmp_path, words):
     jetwatt.write_corpus(tmp_path / "mine.csv", jetwatt.load_table("loudva-nano"))
     printed = run("own_table_to_mode.py", *words)
-    assert "on nano, batch size 7: learned from 20 measured profiles" in printed
+    assert says(printed, "on nano, batch size 7", "20 measured profiles")
     assert re.search(r"within 5 W: 4c-\S+, predicted [\d.]+ ms and (4\.\d+|5\.00) W", printed)
 
 
 def test_what_changed_between_two_simulated_runs_is_the_time(run):
     printed = run("compare_results.py", code=1)
     assert re.search(r"minibatch time: slower, times 1\.[5-9]", printed)
-    assert "no-workers.sqlite: 3 profiles of resnet18-imagenet on sim:orin-nano" in printed
+    assert says(printed, "no-workers.sqlite", "3 profiles", "resnet18-imagenet on sim:orin-nano")
     again = run("compare_results.py", "no-workers.sqlite", "no-workers.sqlite", code=0)
     assert "slower" not in again
 

@@ -81,7 +81,7 @@ def test_a_name_is_removed_by_a_major_version_after_a_minor_one_deprecated_it():
     [fault] = public_names.unexplained(rows, CHANGES.replace("is deprecated", "is here"))
     assert says(fault, "2.0.0", "deprecated")
     [fault] = public_names.unexplained(rows, CHANGES.replace("`fit --corpus` is gone", "Less"))
-    assert says(fault, "2.0.0 in CHANGELOG.md")
+    assert "2.0.0 in CHANGELOG.md" in fault
     early = public_names.update(SAMPLE, {("call", "fit")}, "1.2.0")
     assert "1.2.0 is not a major version" in "\n".join(public_names.unexplained(early, CHANGES))
 

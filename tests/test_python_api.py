@@ -25,6 +25,7 @@ from predictors.choose.search import RISK
 from predictors.models import networks
 from predictors.models.networks import train
 from predictors.models.physical_gp.prior import SHIPPED, read_hierarchy
+from tests.messages import says
 
 MODES = load_board("orin-nano").power_mode_space().sample(60)
 
@@ -85,9 +86,9 @@ def test_an_error_that_the_call_of_a_device_meets_names_arguments_and_no_option(
 
 @pytest.mark.parametrize(("name", "meant"), [("power", "power_w"), ("times_ms", "time_ms"), ("risks", "risk")])
 def test_a_misspelt_argument_of_a_fitted_model_is_told_what_was_meant(model, name, meant):
-    with pytest.raises(HarnessError, match=rf"best has no argument '{name}'; did you mean {meant}\?"):
+    with pytest.raises(HarnessError, match=rf"best .*'{name}'.*{meant}\?"):
         model.best(**{name: 30})
-    with pytest.raises(HarnessError, match=r"predict has no argument 'mode'; did you mean modes\?"):
+    with pytest.raises(HarnessError, match=r"predict .*'mode'.*modes\?"):
         model.predict(mode="all")
 
 
@@ -145,7 +146,7 @@ def test_a_table_without_its_column_of_power_limits_is_noted():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         jetwatt.fit(table, workload="resnet50-imagenet")
-    with pytest.warns(UserWarning, match="8 settings measured more than once with times over 25 % apart") as notes:
+    with pytest.warns(UserWarning, match="8 settings .*25 % apart") as notes:
         jetwatt.fit(table.drop(columns="power_limit_mw"), workload="resnet50-imagenet")
     assert str(notes[0].message).endswith("such as power_limit_mw?")
     with pytest.warns(UserWarning, match="are of the same case as another one"):
@@ -154,7 +155,7 @@ def test_a_table_without_its_column_of_power_limits_is_noted():
 
 def test_the_model_of_a_gpu_under_power_limits_is_no_model_of_a_board():
     gpu = jetwatt.fit(jetwatt.load_table("zeus-v100"), workload="resnet50-imagenet", modes=6)
-    with pytest.raises(jetwatt.HarnessError, match=r"orin-agx has no power limits, .* learned those of v100"):
+    with pytest.raises(jetwatt.HarnessError, match=r"orin-agx .*power limits.*v100"):
         gpu.predict(device="orin-agx")
 
 
@@ -198,11 +199,11 @@ def test_fit_and_predict_are_calls_with_the_options_of_the_commands(tmp_path, ca
     words = "--power-mode", "sample:9", "--batch-size", "32", "--out", str(tmp_path / "p.csv")
     assert main(["predict", "--model", out, "--board", "orin-nano", *words]) == 0
     said = capsys.readouterr()
-    assert "9 power modes of orin-nano, predicted from simulated profiles" in said.out
+    assert says(said.out, "9 power modes of orin-nano", "simulated profiles")
     printed = [line.replace("--unprofiled", "unprofiled=True") for line in said.err.splitlines()]
     assert printed == [f"note: {note.message}" for note in notes]
     assert "batch size (9 of 9 modes)" in said.err
-    with pytest.raises(jetwatt.HarnessError, match="no mode of batch size 32 is within what was profiled"):
+    with pytest.raises(jetwatt.HarnessError, match="no mode of batch size 32"):
         loaded.best(power_w=20, batch_size=32)
     pd.testing.assert_frame_equal(pd.read_csv(tmp_path / "p.csv"), predicted, rtol=1e-5, check_dtype=False)
 
@@ -222,7 +223,7 @@ def test_a_reference_of_another_board_is_taken_from_its_own_file_and_the_loss_is
     by_mape = jetwatt.make_predictor(jetwatt.predictor_class("nn"), loss="mape")
     network = jetwatt.fit(CORPUS, workload="resnet18-imagenet", modes=10, predictor=by_mape)
     assert network.predictor.loss == "mape"
-    assert network.notes()[0].startswith("nn: the median of each profile is entered up to ")
+    assert says(network.notes()[0], "nn: ", "median")
 
 
 def test_an_evaluation_says_why_nothing_was_tested_and_keeps_results_without_unseen_modes(tmp_path, capsys):
@@ -233,7 +234,7 @@ def test_an_evaluation_says_why_nothing_was_tested_and_keeps_results_without_uns
         tmp_path / "c.csv", target="resnet18-imagenet", predictors="ridge", modes=500, runs=jetwatt.Runs(1)
     )
     assert "cannot fit on 500 modes" in repr(none)
-    with pytest.raises(jetwatt.HarnessError, match=r"no predictor could be tested: .* cannot fit on 500 modes"):
+    with pytest.raises(jetwatt.HarnessError, match=r"no predictor .*500 modes"):
         none.table()
     grid = ["epochs=1", "learning_rate=1e-3", "dropout=0.1", "hidden=8x8", "scaling=standard"]
     how = {"target": "resnet18-imagenet", "predictors": "nn"}
@@ -247,13 +248,13 @@ def test_an_evaluation_says_why_nothing_was_tested_and_keeps_results_without_uns
     assert main([*command, "--grid", *grid]) == 2
     said = capsys.readouterr()
     assert "all_modes" in json.loads(out.read_text())["results"][0]
-    assert "no combination was tested on unseen modes; fit on fewer --modes" in said.err
+    assert says(said.err, "no combination", "--modes")
 
 
 def test_a_table_of_two_boards_asks_which(model):
     xavier = load_board("xavier-agx").power_mode_space().sample(20)
     both = pd.concat([CORPUS, corpus_of("xavier-agx", modes=xavier)])
-    with pytest.raises(jetwatt.HarnessError, match=r"2 devices: orin-nano, xavier-agx; choose one: device='orin-nano'"):
+    with pytest.raises(jetwatt.HarnessError, match=r"2 devices: orin-nano, xavier-agx.*device='orin-nano'"):
         jetwatt.fit(both, workload="resnet18-imagenet")
     assert "on xavier-agx" in repr(jetwatt.fit(both, workload="resnet18-imagenet", device="xavier-agx"))
     assert model.score(both)["profiles"] == 30
@@ -313,7 +314,7 @@ def test_a_choice_from_a_model_is_predicted_within_its_limits_whatever_the_risk(
 
 
 def test_a_power_that_excludes_no_mode_is_warned_of_as_another_unit(model):
-    with pytest.warns(UserWarning, match="so the power limit of 5000 W excludes none; it is in W, and 5000 mW are 5 W"):
+    with pytest.warns(UserWarning, match="5000 W .*in W, .*5000 mW are 5 W"):
         unlimited = model.best(power_w=5000)
     assert unlimited["time_ms"] == model.predict()["time_ms"].min()
     with warnings.catch_warnings():
@@ -324,7 +325,7 @@ def test_a_power_that_excludes_no_mode_is_warned_of_as_another_unit(model):
 def test_without_power_the_slowest_mode_within_a_time_is_the_best(model):
     timed = jetwatt.fit(CORPUS.assign(power_mw=None), workload="resnet18-imagenet", modes=30)
     table = timed.predict()
-    with pytest.warns(UserWarning, match="no power was measured: the slowest mode within the time"):
+    with pytest.warns(UserWarning, match="no power .*slowest mode"):
         best = timed.best(time_ms=600, risk=None)
     assert best["time_ms"] == table[table["time_ms"] <= 600]["time_ms"].max()
     with pytest.warns(UserWarning, match="no power was measured"):
@@ -339,12 +340,12 @@ def test_without_power_the_slowest_mode_within_a_time_is_the_best(model):
 
 def test_a_budget_that_no_mode_meets_and_none_at_all_are_refused(model):
     nearest = r"the nearest is 1c-115.2-306-204 at batch size 16: predicted .* ms at .* W, risk 1"
-    with pytest.raises(jetwatt.HarnessError, match=rf"no mode meets the goal: .* at most 3 W; {nearest}"):
+    with pytest.raises(jetwatt.HarnessError, match=f"no mode .*at most 3 W; {nearest}"):
         model.best(power_w=3, risk=None)
     for no_probability in (5, -1):
         with pytest.raises(jetwatt.HarnessError, match="expected a probability between 0 and 1"):
             model.best(power_w=3, risk=no_probability)
-    with pytest.raises(jetwatt.HarnessError, match=r"at most 3 W at a risk of at most 0\.1; the nearest"):
+    with pytest.raises(jetwatt.HarnessError, match=r"at most 3 W .*at most 0\.1; the nearest"):
         model.best(power_w=3, risk=0.1)
     with pytest.raises(jetwatt.HarnessError, match="give power_w= or time_ms="):
         model.best()
@@ -379,13 +380,11 @@ def test_a_device_of_ones_own_with_unknown_clocks_has_the_modes_that_were_learne
     assert len(found) == 12
     assert (found["gpu_khz"] == 0).all()
     assert np.allclose(found["power_mw"], table["power_mw"], rtol=0.1)
-    with pytest.raises(
-        jetwatt.HarnessError, match=r"did you mean my-server\?.* for other boards give modes= as tuples"
-    ):
+    with pytest.raises(jetwatt.HarnessError, match=r"did you mean my-server\?.*modes= as tuples"):
         model.predict("your-server")
     model.save(tmp_path / "m.jw")
     assert main(["predict", "--model", str(tmp_path / "m.jw"), "--out", str(tmp_path / "p.csv")]) == 0
-    assert "12 power modes of my-server, predicted from measured profiles" in capsys.readouterr().out
+    assert says(capsys.readouterr().out, "12 power modes of my-server", "measured profiles")
     assert pd.read_csv(tmp_path / "p.csv")["cpu_cores"].tolist() == found["cpu_cores"].tolist()
     assert len(model.predict(modes=[(2, 1_500_000, 0, 0)])) == 1
 
@@ -664,7 +663,7 @@ def test_a_model_of_a_gpu_predicts_each_mode_under_each_profiled_limit(tmp_path)
     assert best["power_mode"] == f"power limit {best['power_limit_mw'] / 1000:g} W"
     between = model.best(power_w=170, batch_size=64, power_limit=[150, 160, 170])
     assert (between["power_limit_mw"], between["batch_size"]) == (170_000, 64)
-    with pytest.raises(jetwatt.HarnessError, match=rf"nearest is power limit 100 W at batch size {model.batch_size}: "):
+    with pytest.raises(jetwatt.HarnessError, match=f"power limit 100 W at batch size {model.batch_size}: "):
         model.best(power_w=18)
     errors = model.score(table)
     assert errors["profiles"] == 56 - 12

@@ -186,7 +186,7 @@ def test_a_board_that_fails_every_run_costs_no_case_and_is_drained(make_lab):
     assert on_board2 == 3
     reason = lab.board("board2")["reason"]
     assert says(reason, "3 slices", "no other board", "pytest ended with 1")
-    assert says(reason, "fleet retry --board board2")
+    assert "fleet retry --board board2" in reason
 
 
 def test_a_case_that_kills_its_board_is_named_and_left_out(make_lab):
@@ -397,7 +397,7 @@ def test_two_labs_on_one_host_do_not_disturb_each_other(make_lab):
     toml = re.sub(r"(?m)^port = \d+$", f'port = {port}\nfolder = "third"', own, count=1)
     third.write_text(toml)
     refused = second.start("init", str(third)).communicate(timeout=60)[0]
-    assert says(refused, f"port {port} of 127.0.0.1")
+    assert f"port {port} of 127.0.0.1" in refused
 
     nights = [submit(lab, 20 + number) for number, lab in enumerate((first, second))]
     second.kill_controller()

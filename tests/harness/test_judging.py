@@ -166,7 +166,7 @@ def test_a_stored_file_is_judged_without_measuring_anything(own, tmp_path):
     assert done.returncode == 0, done.stdout
     assert "1 passed, 1 skipped, 2 deselected" in done.stdout
     assert says(done.stdout, "host", "no profiles")
-    assert says(done.stdout, "judged: r.sqlite")
+    assert "judged: r.sqlite" in done.stdout
     again = verdicts_in(tmp_path / "r.sqlite")
     assert (again.verdicts, again.newer) == (of_run, 0)
     with ResultsStore(tmp_path / "r.sqlite", read_only=True) as store:
@@ -187,8 +187,8 @@ def test_what_cannot_be_judged_is_refused_before_anything_runs(own, tmp_path):
 
 def test_a_claim_alone_says_that_nothing_was_measured_and_how_a_file_is_judged(own):
     done = own("-k", "workers_gain")
-    assert says(done.stdout, "no profiles of sim:xavier-nx")
-    assert says(done.stdout, "pytest benchmarks --judge FILE")
+    assert "no profiles of sim:xavier-nx" in done.stdout
+    assert "pytest benchmarks --judge FILE" in done.stdout
     assert "1 skipped, 2 deselected" in done.stdout
 
 

@@ -166,7 +166,7 @@ def test_a_predictor_takes_of_what_is_offered_what_it_has():
 
 
 def test_a_parameter_that_a_predictor_does_not_have_is_refused_with_the_nearest_name():
-    with pytest.raises(InvalidValueError, match=r"log-linear has no parameter 'rigde'; did you mean ridge\?"):
+    with pytest.raises(InvalidValueError, match=r"log-linear .*'rigde'.*ridge\?"):
         make_predictor(LogLinear, rigde=2.0)
 
 
@@ -186,11 +186,9 @@ def test_a_package_brings_a_predictor_by_an_entry_point(tmp_path, monkeypatch):
     flat = predictor_class("flat")
     assert predictor_names("flat,ridge") == ["flat", "ridge"]
     assert flat().fit(TABLE).predict(TABLE).time_ms == pytest.approx(LogLinear().fit(TABLE).predict(TABLE).time_ms)
-    with pytest.raises(
-        DependencyError, match=r"predictor 'lost' of package rivers 0\.1 cannot be loaded: rivers:Lost: "
-    ):
+    with pytest.raises(DependencyError, match=r"'lost' of package rivers 0\.1 .*rivers:Lost: "):
         predictor_class("lost")
-    with pytest.raises(InvalidValueError, match="has the name 'flat'; its attribute name must be 'other'"):
+    with pytest.raises(InvalidValueError, match=r"name 'flat'.*'other'"):
         predictor_class("other")
     with pytest.raises(InvalidValueError, match="rivers:np is not a predictor"):
         predictor_class("none")

@@ -154,7 +154,7 @@ def test_recording_a_part_names_the_rows_that_are_not_computed_any_more(own_reco
     capsys.readouterr()
     assert record.main(["--only", "batch-sizes"]) == 0
     printed = capsys.readouterr().out
-    assert says(printed, "1 changes")
+    assert "1 changes" in printed
     assert says(printed, "no-network", "not computed")
     assert "no-network" not in path.read_text(encoding="utf-8")
 

@@ -64,7 +64,7 @@ def test_events_count_from_the_first_reading(tree):
         "throttle_oc3_events": 3,
         OVERCURRENT: 3,
     }
-    assert says(source.notes["throttle_oc1_events"], "under-voltage events")
+    assert "under-voltage events" in source.notes["throttle_oc1_events"]
 
 
 def test_events_that_throttle_nothing_are_left_out(tree):
@@ -84,7 +84,7 @@ def test_a_tx2_and_a_xavier_count_interrupts_of_their_throttling_hardware(tree):
     tree.write({f"{OC}/oc4_irq_cnt": 9})
     values = source.read(1.0).values
     assert (values["throttle_oc4_events"], values[OVERCURRENT]) == (2, 2)
-    assert says(source.notes["throttle_oc2_events"], "over-current events")
+    assert "over-current events" in source.notes["throttle_oc2_events"]
 
 
 @pytest.mark.parametrize("broken", ["", "many", 3])

@@ -28,6 +28,7 @@ from harness.core.corpus import (
 from harness.core.errors import DependencyError, InvalidValueError, StoreError
 from harness.core.notes import NoteWarning
 from harness.simulation.corpus import simulate_corpus
+from tests.messages import says
 
 ROW: Dict[str, Any] = {
     "device": "orin-agx", "workload": "resnet18-imagenet", "task": "training",
@@ -163,7 +164,7 @@ def test_a_parquet_that_is_none_or_breaks_the_schema_is_refused(tmp_path: Path) 
     with pytest.raises(InvalidValueError, match="is not a Parquet file"):
         read_corpus(path)
     parquet.write_table(pyarrow.table({name: ["x"] for name in CORPUS_COLUMNS}), str(path))
-    with pytest.raises(InvalidValueError, match="row 1: task is 'x', expected training or inference"):
+    with pytest.raises(InvalidValueError, match=r"row 1: task is 'x', .*training or inference"):
         read_corpus(path)
     parquet.write_table(pyarrow.Table.from_pylist([ROW, {**ROW, "batch_size": 0}]), str(path))
     with pytest.raises(InvalidValueError, match="row 2: batch_size is 0"):
@@ -297,8 +298,8 @@ def test_what_is_doubtful_in_a_table_is_a_warning_of_whatever_reads_it(tmp_path:
             read()
         device, cases = (str(note.message) for note in notes)
         assert name in device
-        assert "'Jetson AGX Orin' is taken as one of your own: rename it if orin-agx is meant" in device
-        assert "6 of 44 rows are of the same case as another one, with times over 25 % apart" in cases
+        assert says(device, "'Jetson AGX Orin'", "your own", "orin-agx")
+        assert says(cases, "6 of 44 rows", "25 %")
         assert {note.filename for note in notes} == {__file__}
     repeated = pd.concat([of_board(), of_board().assign(minibatch_time_ms=lambda own: 1.05 * own["minibatch_time_ms"])])
     with warnings.catch_warnings():

@@ -19,6 +19,7 @@ from harness.store.results import ResultsStore
 from jetwatt.cli import main
 from predictors.choose.corpora import load_tables
 from tests.harness.store.profile_examples import ENVIRONMENT, make_profile
+from tests.messages import says
 
 MODES = [PowerMode(cores, khz, 0, 0) for cores in (1, 2, 4) for khz in (1_000_000, 2_000_000)]
 SPEED = {0: 1.0, 2: 1.5}  # by number of workers
@@ -57,7 +58,7 @@ def notes_of(call: Any) -> List[str]:
 
 def test_a_model_is_fitted_to_results_in_each_form_and_says_what_is_left_out(forms: List[Any]) -> None:
     for form in forms:
-        with pytest.warns(UserWarning, match="left out of lenet-mnist: 4 profiles flagged disturbed") as notes:
+        with pytest.warns(UserWarning, match="lenet-mnist: 4 profiles .*disturbed") as notes:
             model = jetwatt.fit(form, workload="lenet-mnist", predictor="ridge", workers=2)
         assert model.origin["fitted_rows"] == 4
         assert not any("merged" in str(note.message) for note in notes)
@@ -73,7 +74,7 @@ def test_profiles_with_several_numbers_of_workers_are_merged_and_this_is_the_cau
     for form in (*forms, tmp_path / "c.csv"):
         notes = notes_of(lambda form=form: jetwatt.fit(form, workload="lenet-mnist", predictor="ridge"))
         [merged] = [note for note in notes if "merged" in note]
-        assert "lenet-mnist on host has profiles with workers 0 and 2" in merged
+        assert says(merged, "lenet-mnist on host", "workers 0 and 2")
         assert merged.endswith("choose some with workers=")
         assert not any("lack a column" in note for note in notes)
 
@@ -85,7 +86,7 @@ def test_other_conditions_that_differ_are_named_too(forms: List[Any]) -> None:
         lambda: jetwatt.fit(pd.concat([frame, cold]), workload="lenet-mnist", workers=0, predictor="ridge")
     )
     [merged] = [note for note in notes if "merged" in note]
-    assert "profiles with cache cold and warm, which are merged" in merged
+    assert says(merged, "cache cold and warm", "merged")
     assert merged.endswith("give a table with some of them only")
 
 
@@ -99,7 +100,7 @@ def test_single_minibatches_come_with_a_results_file_and_what_opens_it(forms: Li
 
 def test_an_evaluation_takes_results_and_says_what_is_left_out(forms: List[Any]) -> None:
     for form in forms:
-        with pytest.warns(UserWarning, match="left out of lenet-mnist: 4 profiles flagged disturbed"):
+        with pytest.warns(UserWarning, match="lenet-mnist: 4 profiles .*disturbed"):
             evaluation = jetwatt.evaluate(
                 form,
                 target="lenet-mnist",
@@ -115,7 +116,7 @@ def test_an_evaluation_takes_results_and_says_what_is_left_out(forms: List[Any])
 def test_other_reasons_are_counted_and_nothing_left_is_refused(tmp_path: Path) -> None:
     file = stored(tmp_path / "r.sqlite")
     [idle] = notes_of(lambda: load_tables(file))
-    assert idle.endswith("left out: 1 profile neither training nor inference")
+    assert "left out: 1 profile" in idle
     with ResultsStore(file) as store:
         profile = make_profile(
             [300.0] * 40,
@@ -125,7 +126,7 @@ def test_other_reasons_are_counted_and_nothing_left_is_refused(tmp_path: Path) -
         store.add(profile, ENVIRONMENT, "later")
         store.add(make_profile([], case={"batch_size": 32}, settings={"minibatches": 40}), ENVIRONMENT, "later")
     notes = notes_of(lambda: jetwatt.fit(file, workload="lenet-mnist", workers=0))
-    assert any("1 profile older than another of the same conditions" in note for note in notes)
+    assert any(says(note, "1 profile older") for note in notes)
     assert any("1 profile without a clean minibatch" in note for note in notes)
     nothing = stored(tmp_path / "none.sqlite", *range(len(MODES)))
     with pytest.warns(UserWarning, match="12 profiles flagged"), pytest.raises(

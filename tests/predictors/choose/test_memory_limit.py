@@ -24,6 +24,7 @@ from predictors.choose.memory_limit import GENEROUS, MARGIN, MemoryLimit, predic
 from predictors.choose.on_device import profiler_of as profiler_of_answer
 from predictors.choose.search import Search
 from predictors.strategies.protocol import FailedMode, MeasuredMode
+from tests.messages import says
 from tests.named_modes import mode_on
 
 MIB = 2**20
@@ -92,7 +93,7 @@ def test_a_size_that_needs_more_than_the_limit_is_never_started_even_where_it_is
 def test_the_refusal_has_the_prediction_and_the_sizes_it_comes_from():
     profiler = profiler_of(Board(), (16, 64), 900)
     refused = profiler.profile(places_of(profiler)[64])
-    assert "batches of 64 need about 1140 MiB, as predicted from batches of 1 and 2" in refused.reason
+    assert says(refused.reason, "64", "1140 MiB", "1 and 2")
     assert "limit of 900 MiB" in refused.reason
 
 
@@ -110,7 +111,7 @@ def test_a_size_that_was_started_and_took_more_is_refused_with_all_larger_ones()
     profiler = profiler_of(board, (16, 24, 32), 1800)
     assert isinstance(profiler.profile(places_of(profiler)[16]), MeasuredMode)
     failed = profiler.profile(places_of(profiler)[24])
-    assert "batches of 24 took 2740 MiB, more than the limit of 1800 MiB" in failed.reason
+    assert says(failed.reason, "24", "2740 MiB", "1800 MiB")
     assert isinstance(profiler.profile(places_of(profiler)[32]), FailedMode)
     assert max(board.started) == 24
 
@@ -134,8 +135,8 @@ def test_the_peak_of_a_size_is_described_as_profiled_or_predicted():
     assert memory.describe(16) == ""
     for size in (4, 8):
         memory.add(size, (500 + 10 * size) * MIB)
-    assert memory.describe(8) == "580 MiB at its peak, profiled; limit 1500 MiB"
-    assert memory.describe(16) == "660 MiB at its peak, predicted; limit 1500 MiB"
+    assert says(memory.describe(8), "580 MiB", "profiled", "limit 1500 MiB")
+    assert says(memory.describe(16), "660 MiB", "predicted", "limit 1500 MiB")
 
 
 def test_a_profile_without_memory_ends_the_search_with_the_reason():
@@ -170,7 +171,7 @@ def test_a_replayed_corpus_has_no_memory_to_limit(tmp_path):
     jetwatt.write_corpus(tmp_path / "c.csv", jetwatt.load_table("loudva-nano"))
     search = jetwatt.Search(memory_limit_mib=900)
     job = jetwatt.Job("inception-triton", task="inference")
-    with pytest.raises(InvalidValueError, match="has no peak memory to limit: its profiles are replayed"):
+    with pytest.raises(InvalidValueError, match=r"no peak memory .*replayed"):
         jetwatt.recommend(f"replay:{tmp_path / 'c.csv'}", workload=job, power_w=20, search=search)
 
 
@@ -245,7 +246,7 @@ def floor_of(fixed_mib, sample_mib):
 
 def test_a_size_whose_counted_memory_exceeds_the_limit_is_refused_before_anything_is_started():
     memory = MemoryLimit(900 * MIB, [64], count=lambda: floor_of(300, 10))
-    with pytest.raises(OverMemoryLimitError, match="64 need at least 940 MiB for weights and activations, more than"):
+    with pytest.raises(OverMemoryLimitError, match=r"64 .*940 MiB "):
         memory.check(64, lambda size: pytest.fail(f"{size} was started"))
 
 
@@ -287,7 +288,7 @@ def test_a_case_that_exceeds_the_limit_ends_and_is_not_started_again(monkeypatch
     monkeypatch.setattr(device_profiler, "run", watched)
     profiler = profiler_of(board, (16, 64), 505)
     failed = profiler.profile(places_of(profiler)[64])
-    assert "batches of 1 took 510 MiB, more than the limit of 505 MiB" in failed.reason
+    assert says(failed.reason, "510 MiB", "limit of 505 MiB")
     with pytest.raises(OverMemoryLimitError, match="batches of 1 took 510 MiB"):
         profiler.profile(places_of(profiler)[16])
     assert started == [1]

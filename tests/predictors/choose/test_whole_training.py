@@ -18,6 +18,7 @@ from jetwatt import Budget, Job, Search, recommend
 from predictors.choose.whole_training import Training, forecast, format_forecasts, on_another_board, plain_forecasts
 from predictors.forecast import Forecast
 from predictors.settings import Settings
+from tests.messages import says
 
 MODES = np.array([(4, 1_000_000, 500_000, 800_000), (8, 2_000_000, 1_000_000, 1_600_000)])
 CANDIDATES = Settings.of(MODES)
@@ -96,7 +97,7 @@ def test_limits_of_power_and_minibatch_time_hold_for_the_forecast_too(measured):
     assert frugal.fastest.power_mode.cpu_cores == 4
     assert "its fastest mode, 4c-" in forecast_of(deadline_h=1.2, found=found, power_mw=20e3).why_not
     nothing = forecast_of(deadline_h=3.0, found=found, power_mw=20e3, time_ms=150.0)
-    assert nothing.why_not == "no mode is likely to keep power at most 20 W and minibatch time at most 150 ms"
+    assert says(nothing.why_not, "no mode", "power at most 20 W", "minibatch time at most 150 ms")
 
 
 def test_a_recommendation_forecasts_within_its_power_budget():
@@ -123,7 +124,7 @@ def test_boards_are_a_table_and_plain_values():
         for sd, name in ((0.1, "a"), (0.5, "b"))
     ]
     text = format_forecasts(training, boards, "simulated")
-    assert "160 epochs in at most 1.5 h with at most 50 Wh, each missed with at most 5 %; simulated" in text
+    assert says(text, "160 epochs", "1.5 h", "50 Wh", "5 %", "simulated")
     assert "8c-2000-1000-1600 (predicted)" in text
     plain = json.loads(json.dumps(plain_forecasts(training, boards), allow_nan=False))
     assert [one["feasible"] for one in plain["boards"]] == [True, False]
@@ -151,5 +152,5 @@ def test_one_device_says_whether_it_trains_in_time():
 @pytest.mark.parametrize("sizes", [30000, [16, 30000]])
 def test_a_minibatch_larger_than_an_epoch_is_refused_where_the_whole_training_is_limited(limit, sizes):
     job, budget = Job("mobilenetv3-gld23k", sizes, epochs=20), Budget(**limit)
-    with pytest.raises(InvalidValueError, match="30000 samples is more than an epoch of mobilenetv3-gld23k"):
+    with pytest.raises(InvalidValueError, match=r"30000 samples .*mobilenetv3-gld23k"):
         recommend("sim:orin-agx", workload=job, budget=budget)

@@ -21,6 +21,7 @@ from predictors.__main__ import main
 from predictors.contest.strategies import notes_on
 from predictors.plans.concurrent import measured_switching_ms
 from predictors.strategies.fixed import presets_of
+from tests.messages import says
 from tests.named_modes import mode_on
 
 RECOMMEND = ["recommend", "--device", "sim:orin-agx", "--workload", "mobilenetv3-gld23k"]
@@ -127,7 +128,7 @@ def test_what_was_profiled_is_in_the_results_file_and_is_not_profiled_again(caps
 def test_a_budget_in_milliwatts_is_refused(capsys, command, name):
     code, out, err = run(capsys, *command)
     assert (code, out) == (2, "")
-    assert f"{name} budget 30000 W, expected at most 5000 W; budgets are in W; 30000 mW are 30 W" in err
+    assert says(err, "30000 W", "at most 5000 W", "30000 mW are 30 W")
 
 
 @pytest.mark.exhaustive
@@ -154,7 +155,7 @@ def test_a_limit_that_no_mode_keeps_is_answered_with_one_that_can_be_kept(capsys
     few = ("--profiles", 4, "--minibatches", 10)
     code, _, err = run(capsys, *FEW_MODES, option, limit, *few)
     assert code == 2
-    assert err.rstrip().endswith(": allow that, or try another board or batch size")
+    assert says(err, "allow that", "batch size")
     assert "--profiles" not in err.splitlines()[-1]
     assert "as far as " in err, "a search of a few profiles does not know all modes"
     reachable = err.partition(words)[2].split()[0]
@@ -165,7 +166,7 @@ def test_a_limit_that_no_mode_keeps_is_answered_with_one_that_can_be_kept(capsys
 def test_a_limit_that_is_nearly_kept_is_answered_with_more_profiles_too(capsys):
     code, _, err = run(capsys, *FEW_MODES, "--power-budget", 5.5, "--profiles", 4, "--minibatches", 10)
     assert code == 2
-    assert err.rstrip().endswith(": allow that, more --profiles, or try another board or batch size")
+    assert says(err, "allow that", "--profiles")
 
 
 @pytest.mark.exhaustive
@@ -186,14 +187,14 @@ def test_a_limit_that_is_not_kept_surely_enough_is_answered_with_more_profiles_o
     risky = ("--power-budget", 12.3, "--profiles", 3, "--minibatches", 10)
     code, _, err = run(capsys, *RECOMMEND, *risky, "--risk", 0.001)
     assert code == 2
-    assert err.rstrip().endswith(", but not surely enough: allow more --profiles or a greater --risk")
+    assert says(err, "not surely enough", "--profiles", "--risk")
 
 
 @pytest.mark.exhaustive
 def test_the_least_energy_under_a_deadline_is_a_goal_too(capsys):
     code, out, _ = run(capsys, *RECOMMEND, "--goal", "energy", "--deadline", 12, "--epochs", 148, "--profiles", 8)
     assert code == 0
-    assert "least energy of a minibatch with minibatch time at most" in out
+    assert says(out, "least energy", "minibatch time at most")
 
 
 @pytest.mark.parametrize(
@@ -259,8 +260,8 @@ def test_a_free_batch_size_is_chosen_by_the_time_of_a_sample_and_held_against_th
     options += ["--profiles", 12]
     code, out, _ = run(capsys, *NANO, *options)
     assert code == 0
-    assert "goal:        least time of a sample with power at most 6 W" in out
-    assert "note: the batch size changes how a network learns" in out
+    assert says(out, "goal:", "time of a sample", "power at most 6 W")
+    assert says(out, "note: ", "batch size", "learns")
     found = json.loads((tmp_path / "o.json").read_text())
     assert found["choice"]["batch_size"] == 64
     against = {saving["against"]: saving for saving in found["savings"]}["the best at batch size 16"]
@@ -293,7 +294,7 @@ def test_several_workloads_share_a_search_and_one_mode_may_serve_all(capsys, tmp
     found = json.loads((tmp_path / "o.json").read_text())
     assert [one["workload"] for one in found["recommendations"]] == list(workloads)
     assert found["spent"]["profiles"] == sum(one["spent"]["profiles"] for one in found["recommendations"])
-    assert f"spent on all 2 workloads: {found['spent']['profiles']} profiles" in out
+    assert says(out, "2 workloads", f"{found['spent']['profiles']} profiles")
     ((first, second),) = (shared["modes"] for shared in found["shared"])
     assert first["mode"] == second["mode"]
     assert found["shared"][0]["longer"] > -1
@@ -424,7 +425,7 @@ def test_a_plan_whose_process_ends_leaves_those_found_before_it(capsys, monkeypa
     code, out, err = run(capsys, *CONCURRENT, *HOPELESS)
     assert (code, len(plans)) == (2, 2)  # no plan keeps the limits
     assert "outcome" in out
-    assert "plan 2 could not be run: the process of lenet-mnist (training) ended by signal 11" in err
+    assert says(err, "plan 2", "lenet-mnist (training)", "signal 11")
 
 
 def test_what_a_change_of_mode_costs_is_not_tried_where_clocks_may_not_rise_again():
@@ -449,7 +450,7 @@ def test_the_contest_on_a_simulated_corpus_writes_its_contract(capsys, tmp_path)
     )
     assert code == 0
     assert "simulated" in out
-    assert "note: MODE_15W, MODE_30W switch a part of the GPU off" in out
+    assert "note: MODE_15W, MODE_30W" in out
     found = json.loads((tmp_path / "o.json").read_text())
     assert len(found["notes"]) == 1
     rows = found["results"]
@@ -513,7 +514,7 @@ def test_modes_that_fail_are_named_in_text_and_json_and_the_search_goes_on(capsy
     assert found["spent"]["profiles"] == len(board.asked) == len(set(board.asked)) == 10
     assert found["choice"]["mode"] not in failed
     assert found["provenance"] == "simulated"
-    assert all(f"failed:      {mode}: the mode did not take" in out for mode in failed)
+    assert all(says(out, "failed:", mode, "did not take") for mode in failed)
     assert f"{failed[0]} cannot be profiled" in err
 
 
@@ -525,7 +526,7 @@ def test_a_search_that_a_device_ends_says_what_is_kept_and_resumes(capsys, tmp_p
     assert (code, out) == (2, "")
     assert len(board.asked) == 3 + 3
     assert "none of the last modes could be profiled" in err
-    assert f"3 profiles kept in {tmp_path / 'r.sqlite'}: resume" in err
+    assert says(err, "3 profiles", tmp_path / "r.sqlite", "resume")
     board.end()
     code, out, _ = run(capsys, *options, "--resume")
     assert code == 0

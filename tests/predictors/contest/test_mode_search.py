@@ -24,6 +24,7 @@ from predictors.contest.mode_search import (
     profiles_of_halving,
     slowdown_by_halving,
 )
+from tests.messages import says
 from tests.named_modes import mode_on
 
 CASE = Case("sim:orin-nano", "mobilenetv3-gld23k", mode_on("sim:orin-nano"), 4, "ssd", 16)
@@ -45,7 +46,7 @@ def test_both_searches_of_each_budget_are_told_and_kept():
     assert all(one.over <= 1.0 and one.slower is not None for one in found)
     assert told.getvalue().count("times as long as the best mode") == 4
     assert searches.of(CASE.device) == found
-    with pytest.raises(CannotRunError, match="on sim:orin-agx no search of this run came to an end"):
+    with pytest.raises(CannotRunError, match="sim:orin-agx no search"):
         searches.of("sim:orin-agx")
 
 
@@ -62,7 +63,7 @@ def test_budgets_are_shares_of_the_greatest_mode_at_the_batch_size_of_the_case(m
 def test_a_replayed_corpus_without_the_greatest_mode_has_no_budgets():
     device, modes = SimulatedDevice("orin-nano"), SimulatedDevice("orin-nano").power_modes("all")
     lower = [named for named in modes if named[1] != device.power_mode_space().greatest]
-    with pytest.raises(CannotRunError, match="no profile of its greatest mode, which sets the budgets"):
+    with pytest.raises(CannotRunError, match=r"no profile .*greatest mode"):
         mode_search.search(DeviceProfiler(device, CASE, lower), None)
 
 
@@ -111,7 +112,7 @@ def test_a_goal_that_no_mode_attains_is_said_and_the_others_count(monkeypatch):
     ]
     monkeypatch.setattr(mode_search, "search", lambda profiler, true_figures: [first, second])
     assert searches.search(SimulatedDevice("orin-nano"), CASE, Progress(said)) == [second]
-    assert "6 W: no mode that was profiled keeps the limits" in said.getvalue()
+    assert says(said.getvalue(), "6 W", "no mode")
     monkeypatch.setattr(mode_search, "search", lambda profiler, true_figures: [first])
     with pytest.raises(CannotRunError, match="no mode keeps the limits: 6 W"):
         searches.search(SimulatedDevice("orin-nano"), CASE, Progress(said))

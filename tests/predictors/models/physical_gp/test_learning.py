@@ -30,6 +30,7 @@ from predictors.models.physical_gp.prior import (
 )
 from predictors.models.physical_gp.response import PARAMETERS, features, linearised
 from predictors.settings import Settings
+from tests.messages import says
 from tests.predictors.models.physical_gp.made_tables import SPACE, make_table
 
 MEASURED = Path(os.environ.get("JETWATT_DATA", Path(__file__).resolve().parents[5] / "shared" / "data"))
@@ -173,9 +174,7 @@ def test_a_prior_of_another_format_is_refused_in_one_sentence(tmp_path, first_li
     path.write_text(HYPERPRIOR.read_text().replace("format = 1\n", first_line))
     with pytest.raises(InvalidValueError) as refused:
         read_hierarchy(path)
-    assert str(refused.value) == (
-        f"prior {path} has format {shown}, this jetwatt reads format 1; learn it again: jetwatt prior learn"
-    )
+    assert says(str(refused.value), path, f"format {shown}", "format 1", "jetwatt prior learn")
 
 
 @pytest.mark.exhaustive

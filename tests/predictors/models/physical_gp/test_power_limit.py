@@ -105,7 +105,7 @@ def test_the_same_network_on_another_gpu_is_predicted_without_a_profile():
     none = FEW.take([])
     predictor = fitted(none, references=tuple(tables("zeus-a40")))
     assert mape(RESNET.time_ms, predictor.predict(RESNET).time_ms) < 40
-    with pytest.raises(InvalidValueError, match="cannot scale the time of resnet50-imagenet on v100"):
+    with pytest.raises(InvalidValueError, match="time of resnet50-imagenet on v100"):
         fitted(none)
 
 
@@ -151,10 +151,10 @@ def test_intervals_of_time_and_power_hold_as_many_observations_as_they_say():
 
 def test_a_model_with_limits_wants_them_and_one_without_refuses_them():
     predictor = fitted()
-    with pytest.raises(InvalidValueError, match="was fitted with power limits, requested without"):
+    with pytest.raises(InvalidValueError, match=r"with power limits, .*without"):
         predictor.predict(RESNET.modes, batch_size=RESNET.batch_size)
     plain = PhysicalGP().fit([[12, 2_201_600, 1_300_500, 3_199_000]], [50.0], [30_000.0])
-    with pytest.raises(InvalidValueError, match="was fitted without power limits, requested with"):
+    with pytest.raises(InvalidValueError, match=r"without power limits, .*with"):
         plain.predict([[12, 2_201_600, 1_300_500, 3_199_000]], power_limit_mw=100_000)
 
 
