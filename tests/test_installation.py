@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 
+from tests.messages import says
 from tools import first_run, pip_in_lines
 
 tomllib = pytest.importorskip("tomllib", reason="needs Python 3.11")
@@ -170,7 +171,7 @@ def test_make_alone_lists_every_target_with_what_it_does():
 def test_make_says_so_where_the_interpreter_does_not_exist():
     done = make("test", "PYTHON=python3.99")
     assert done.returncode != 0
-    assert "there is no python3.99 on the PATH; install Python 3.8 or later" in done.stderr
+    assert says(done.stderr, "python3.99", "Python 3.8 or later")
 
 
 @needs_make
@@ -217,14 +218,13 @@ def test_of_pips_output_large_packages_and_steps_are_a_line_each(tmp_path):
     said = [said for said in map(lines.of, PIP.splitlines()) if said]
     now_s[0] = 61.0
     (tmp_path / "a-1.dist-info").mkdir()
-    assert [silent, *said, lines.silence()] == [
-        "  still at work, after 0 s",
-        "  downloading torch-2.15.0, 755 MB; 2 files, 755 MB so far",
-        "  from pip's cache: nvidia_cudnn-9.1, 1200 MB; 3 files, 1955 MB so far",
-        "  3 files, 1955 MB so far; unpacking 3 packages",
-        "  installed 3 packages, after 0 s",
-        "  still at work, after 61 s; 1 of 3 packages unpacked",
-    ]
+    assert "after 0 s" in silent
+    large, cached, unpacking, installed = said
+    assert says(large, "downloading", "torch-2.15.0, 755 MB", "2 files, 755 MB")
+    assert says(cached, "cache", "nvidia_cudnn-9.1, 1200 MB", "3 files, 1955 MB")
+    assert says(unpacking, "3 files, 1955 MB", "3 packages")
+    assert says(installed, "3 packages", "0 s")
+    assert says(lines.silence(), "after 61 s", "1 of 3 packages")
 
 
 @needs_make
@@ -243,7 +243,7 @@ def test_a_board_whose_torch_lacks_a_library_is_told_which(tmp_path):
     command = "\n".join(lines[first : last + 1])
     done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=True)
     note, shown = done.stdout.splitlines()
-    assert note.startswith("note: torch and torchvision cannot be imported by Python 3.")
+    assert says(note, "torch and torchvision", "Python 3.")
     assert shown == error
 
 
@@ -252,7 +252,7 @@ def test_pip_that_fails_ends_with_its_own_status_and_the_end_of_its_output(capfd
     assert pip_in_lines.run([sys.executable, "-c", program]) == 3
     said = capfd.readouterr().out
     assert "ERROR: No matching distribution found\n" in said
-    assert "ended with 3; above is the end of its output" in said
+    assert "ended with 3" in said
 
 
 def test_pip_that_says_nothing_for_long_is_still_at_work(capfd, monkeypatch):

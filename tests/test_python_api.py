@@ -671,7 +671,7 @@ def test_a_model_of_a_gpu_predicts_each_mode_under_each_profiled_limit(tmp_path)
     model.save(tmp_path / "m.jw")
     assert jetwatt.load(tmp_path / "m.jw").predict(batch_size=64).equals(predicted)
     front = describe_front(jetwatt.load(tmp_path / "m.jw").predict("v100", batch_size=64))
-    assert front.startswith("front of 7 modes at batch size 64, from power limit 100 W with ")
+    assert says(front.splitlines()[0], "7 modes", "batch size 64", "power limit 100 W")
 
 
 def test_sizes_and_limits_may_be_numbers_of_numpy():

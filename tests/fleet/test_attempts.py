@@ -98,7 +98,9 @@ def test_a_failed_slice_is_queued_for_another_board(fleet):
     assert {"--array=3", "--exclude=b1", "--begin=now+30", "--constraint=mode_15w"} <= {*words}
     assert fail(fleet, 3, failure("b2"))[0] == QUEUED
     assert "--exclude=b1,b2" in words_of(fleet, "sbatch")
-    assert fail(fleet, 3, failure("b3")) == (HELD, "failed 3 times, the last time: pytest ended with 1")
+    verdict, why = fail(fleet, 3, failure("b3"))
+    assert verdict == HELD
+    assert says(why, "3 times", "pytest ended with 1")
     assert words_of(fleet, "sbatch") == []
 
 
@@ -282,7 +284,9 @@ def test_a_case_that_cut_off_two_runs_is_left_out_and_named(fleet):
     assert made.left_out(1) == []
     assert fail(fleet, 1, lost("b2", killer))[0] == QUEUED
     [row] = made.left_out(1)
-    assert row == (killer, "left out, because it cut off two runs (b1: b1 was lost and b2: b2 was lost)", 2)
+    case, why, runs = row
+    assert (case, runs) == (killer, 2)
+    assert says(why, "left out", "two runs", "b1: b1 was lost", "b2: b2 was lost")
     assert [[line.split("\t")[0] for line in part] for part in deciding.plan(made, 1)] == [[made.cases()[0][0]]]
 
 
@@ -290,8 +294,9 @@ def test_a_slice_in_which_a_third_case_cuts_off_a_run_is_held(fleet):
     first, second = (name for name, _ in fleet.made.cases()[:2])
     for case in (first, first, second, second):
         assert fail(fleet, 1, lost("b1", case))[0] == QUEUED
-    verdict = fail(fleet, 1, lost("b2"))
-    assert verdict == (HELD, "2 cases of it are left out, and another one cut off a run: b2 was lost")
+    verdict, why = fail(fleet, 1, lost("b2"))
+    assert verdict == HELD
+    assert says(why, "2 cases", "left out", "b2 was lost")
 
 
 def test_runs_that_were_cut_off_at_different_cases_are_three_failures(fleet):

@@ -236,7 +236,8 @@ def test_missing_cases_say_why(made, tmp_path):
     lacking = missing(made, states)
     found = {one.id.rpartition("bs")[2]: one.why for one in lacking}
     assert found["2]"] == "it has no storage ssd"
-    assert found["3]"] == found["4]"] == "its slice is held: failed 3 times, the last time: board1 was lost"
+    assert found["3]"] == found["4]"]
+    assert says(found["3]"], "held", "3 times", "board1 was lost")
     assert found["5]"] == "its slice is waiting: Resources"
     said = format_missing(lacking, most=1).splitlines()
     assert says(said[0], "  2: ", "held", "3 times", "board1 was lost", "(slice 2: test_")

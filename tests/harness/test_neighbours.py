@@ -130,7 +130,7 @@ def test_a_fixture_of_others_that_no_test_takes_is_not_mentioned(others, monkeyp
     assert "1 passed" in alone, alone
     assert "the fixture" not in alone
     both = others(files, *arguments)
-    assert "the fixture cache is the one of cacheprovider here; use jetwatt_cache" in both, both
+    assert says(both, "fixture cache", "cacheprovider", "jetwatt_cache"), both
 
 
 def test_values_for_a_fixture_of_others_stay_theirs_in_a_test_of_ours(others):

@@ -138,7 +138,8 @@ def test_a_block_without_a_step_says_so_and_has_no_profile():
     ) as run:
         pass
     assert {note.filename for note in notes} == {__file__}
-    assert (run.profile, repr(run)) == (None, "<loop without a profile yet: minibatches reported: 0>")
+    assert run.profile is None
+    assert says(repr(run), "without a profile", "minibatches reported: 0")
     assert stored("r.sqlite") == []
 
 

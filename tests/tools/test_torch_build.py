@@ -108,7 +108,9 @@ def test_with_a_gpu_or_on_another_machine_pip_decides(decide):
 
 
 def test_the_user_decides_first(decide):
-    assert decide("default") == ("torch: what pip gives, as TORCH=default says\n", [])
+    printed, commands = decide("default")
+    assert "TORCH=default" in printed
+    assert commands == []
     printed, [command] = decide("cpu", "http://here", gpu=True, answers=False, code=3, expected=3)
     assert command[command.index("--index-url") + 1] == "http://here"
     assert "as TORCH=cpu says" in printed

@@ -215,9 +215,9 @@ def test_rails_whose_labels_and_values_are_closed_are_read_by_one_process(closed
         "power_vddq_vdd2_1v8ao_mw": 500, "power_total_mw": 8000,
     }  # fmt: skip
     assert measured.read(0.0).values == {"cpu0_khz": 729600, "cpu0_measured_khz": 649000}
-    assert power_rails.current_limits(closed.root) == [
-        ("power_vdd_gpu_soc_mw", 100_000, "the over-current limit of VDD_GPU_SOC (curr1_crit)")
-    ]
+    [(channel, limit_mw, origin)] = power_rails.current_limits(closed.root)
+    assert (channel, limit_mw) == ("power_vdd_gpu_soc_mw", 100_000)
+    assert says(origin, "VDD_GPU_SOC", "curr1_crit")
     assert closed.starts() == ["stream"]
 
 

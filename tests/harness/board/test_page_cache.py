@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from harness.board import page_cache
-from harness.board.page_cache import PageCache, Residency, residency
+from harness.board.page_cache import PageCache, residency
 from harness.core.errors import ControlError, DataSetError
 from tests.harness.board.privileged_user import needs_linux
 from tests.messages import says
@@ -88,10 +88,9 @@ def test_what_the_kernel_does_not_tell_is_unknown(write, tree, monkeypatch):
     monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)
     monkeypatch.setattr(os, "access", lambda path, mode, effective_ids: False)
     path = write("foreign", 5)
-    assert residency([path], tree.root) == Residency(
-        None, 5, f"the kernel hides the residency of {path}: own the file, or get write access to it"
-    )
-    assert residency([path], tree.root).share is None
+    hidden = residency([path], tree.root)
+    assert (hidden.resident_bytes, hidden.total_bytes, hidden.share) == (None, 5, None)
+    assert says(hidden.reason, path, "own the file", "write access")
 
 
 def test_a_file_that_cannot_be_mapped_is_unknown(write, monkeypatch):

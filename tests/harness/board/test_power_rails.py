@@ -270,11 +270,15 @@ def test_over_current_limits_of_rails_are_what_the_kernel_shows_at_the_voltage_n
     tree.write({f"{I2C}/1-0040/hwmon/hwmon3/{name}": value for name, value in limits.items()})
     tree.write(iio_chip("1-0041", [("POM_5V_IN", 2130)]))
     tree.write({f"{I2C}/1-0041/iio:device0/crit_current_limit_0": 4000})
-    assert power_rails.current_limits(tree.root) == [
-        ("power_vdd_in_mw", pytest.approx(24_920), "the over-current limit of VDD_IN (curr1_crit)"),
-        ("power_vdd_in_mw", pytest.approx(14_952), "the warning limit of the mean of VDD_IN (curr1_max)"),
-        ("power_pom_5v_in_mw", 20_000, "the over-current limit of POM_5V_IN (crit_current_limit_0)"),
+    limits = power_rails.current_limits(tree.root)
+    assert [(channel, limit_mw) for channel, limit_mw, _ in limits] == [
+        ("power_vdd_in_mw", pytest.approx(24_920)),
+        ("power_vdd_in_mw", pytest.approx(14_952)),
+        ("power_pom_5v_in_mw", 20_000),
     ]
+    assert says(limits[0][2], "over-current", "VDD_IN", "curr1_crit")
+    assert says(limits[1][2], "mean", "VDD_IN", "curr1_max")
+    assert says(limits[2][2], "over-current", "POM_5V_IN", "crit_current_limit_0")
 
 
 RAILS = [("VDD_GPU", 5000, 1000), ("VDD_CPU_SOC_MSS", 5000, 200)]

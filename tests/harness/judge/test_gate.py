@@ -139,7 +139,8 @@ def test_power_that_is_unsure_is_not_compared_and_says_so(gate):
     unsure = {"power_mw": 9900.0, "flags": ["power-unsettled: never"]}
     found = gate([([RUN] * 3, {"power_mw": 9000.0})], [([RUN] * 3, unsure)])
     assert verdicts_of(found) == {"minibatch time": "no difference", "power": "not measured"}
-    assert found[1].notes == ("power: only the baseline has a reliable one",)
+    [note] = found[1].notes
+    assert says(note, "power", "only the baseline")
     reverse = gate([([RUN] * 3, unsure)], [([RUN] * 3, {"power_mw": 9000.0})])
     assert verdicts_of(reverse)["power"] == "not in baseline"
 

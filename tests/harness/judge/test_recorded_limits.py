@@ -64,7 +64,8 @@ def test_twice_the_recorded_time_of_a_few_minibatches_is_above_any_limit_and_inc
     profile = make_profile([100.0, 104.0, 96.0, 110.0, 100.0])
     found = check_time(baseline, profile)
     assert profile.aggregates["minibatch_time_ms"] > found.limit
-    assert (found.status, found.notes[0]) == ("inconclusive", "at least 10 clean minibatches are needed on each side")
+    assert found.status == "inconclusive"
+    assert "10 clean minibatches" in found.notes[0]
     assert "slower than its limit, in doubt" in found.text  # a test fails for it
 
 

@@ -78,5 +78,5 @@ def test_zeus_weighs_time_by_the_greatest_limit_and_keeps_a_budget():
 
 
 def test_zeus_is_refused_on_a_device_without_power_limits():
-    with pytest.raises(InvalidValueError, match="this device has none; choose another strategy"):
+    with pytest.raises(InvalidValueError, match=r"device has none.*another strategy"):
         PowerLimits().choose(History(TableProfiler(example_table()), 5), ENERGY)
