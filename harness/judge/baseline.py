@@ -48,6 +48,7 @@ from harness.judge.sides import (
     CaseRuns,
     case_of,
     comparable_profiles,
+    copies_in_words,
     read_baseline,
     side_of,
     stored_run,
@@ -295,6 +296,8 @@ def _notes(case_pair: Pair, quantity: GatedQuantity) -> Tuple[str, ...]:
     notes = ["; ".join(case_pair.differ)] if case_pair.differ else []
     if after.flagged:
         notes.append(f"left out: {flagged_in_words(after.flagged)}")
+    if after.copies:
+        notes.append(copies_in_words(after.copies))
     if after.older:
         notes.append(f"{counted(after.older, 'older profile')} not used: of another environment, or beyond --last")
     if len(before.runs) == len(after.runs) == 1:
@@ -406,6 +409,7 @@ def format_recorded(done: Recorded) -> str:
             if len(case.runs) == 1 and estimate.high > estimate.value * (1 + quantity.tolerance):
                 vague.add(case.key)
         older = f", {counted(case.older, 'older profile')} not used" if case.older else ""
+        older += f", {copies_in_words(case.copies)}" if case.copies else ""
         name = f"{case.case_id}{differing.get(case.key, '')}"
         lines.append(f"{name}: {', '.join(figures)}, {counted(len(case.runs), 'run')}{older}")
     for case_id in done.dropped:

@@ -45,7 +45,7 @@ from harness.judge.comparison import (
 )
 from harness.judge.pairs import Pair, environment_changes, pair, ratios
 from harness.judge.quantities import FAST_TIME, MIN_MINIBATCHES, QUANTITIES, TIME
-from harness.judge.sides import Side, cases_of, read_side
+from harness.judge.sides import Side, cases_of, copies_in_words, read_side
 from harness.judge.time_parts import with_slower_parts
 from harness.judge.tolerances import Tolerance
 from harness.stats.comparison import FEWEST_RUNS
@@ -292,6 +292,9 @@ def _notes(result: TwoSides) -> List[str]:
         older = sum(case.older for case in side.cases)
         if side.flagged:
             notes.append(f"{side.path.name}: left out {flagged_in_words(side.flagged)}")
+        copies = sum(case.copies for case in side.cases)
+        if copies:
+            notes.append(f"{side.path.name}: {copies_in_words(copies)}")
         if older:
             notes.append(f"{side.path.name}: left out {counted(older, 'older profile')}, of another environment")
     cases = result.of(CASES)

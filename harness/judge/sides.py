@@ -26,6 +26,7 @@ from harness.core.board_threshold import BoardThreshold
 from harness.core.errors import InvalidValueError, StoreError
 from harness.core.files import read_json
 from harness.core.profiles import Profile
+from harness.core.terminal import counted
 from harness.core.units import s_to_ms
 from harness.judge.quantities import QUANTITIES, TIME, GatedQuantity
 from harness.store.conditions import (
@@ -84,6 +85,7 @@ class CaseRuns:
     # profiles of the same conditions that were left out because of their flags
     flagged: int = dataclasses.field(default=0, compare=False)
     threshold: Optional[BoardThreshold] = None  # of the board, which its newest run carries
+    copies: int = dataclasses.field(default=0, compare=False)  # runs that were left out, as of `without_copies`
 
     @functools.cached_property
     def key(self) -> str:
@@ -171,10 +173,26 @@ def cases_of(
             series = times_ms.get(row.Index, ()), figures, stalls_ms.get(row.Index, ())
             runs.append(Run(row.run_id, row.created_at, row.flag_list, *series))
         counts = len(kept) - len(chosen), len(rows) - len(kept)
+        distinct = without_copies(runs) if newest.comparable["provenance"] == "simulated" else runs
         case_id = labelled(newest.case_id, newest.device_name, newest.device_label)
         about = (case_id, newest.comparable, newest.environment)
-        cases.append(CaseRuns(*about, tuple(runs), *counts, board_threshold.of_conditions(newest.conditions)))
+        threshold = board_threshold.of_conditions(newest.conditions)
+        cases.append(CaseRuns(*about, tuple(distinct), *counts, threshold, len(runs) - len(distinct)))
     return cases
+
+
+def without_copies(runs: Sequence[Run]) -> List[Run]:
+    """Runs, oldest first, less those that a newer one repeats to the last digit in every minibatch and figure.
+
+    Such are runs of a simulated board with one seed: several of them say no more than one.
+    """
+    newest = {(run.times_ms, *sorted(run.figures.items())): place for place, run in enumerate(runs) if run.times_ms}
+    kept = set(newest.values())
+    return [run for place, run in enumerate(runs) if place in kept or not run.times_ms]
+
+
+def copies_in_words(count: int) -> str:
+    return f"{counted(count, 'run')} left out as equal to a newer one in every minibatch, as simulated with one seed"
 
 
 def _telling(environment: Mapping[str, Any]) -> Dict[str, Any]:
