@@ -40,6 +40,8 @@ class Forecast:
     measured: np.ndarray = dataclasses.field(default=None)  # type: ignore[arg-type]
     # inputs outside the profiled range, as of `Predictor.unprofiled`
     unprofiled: Dict[str, np.ndarray] = dataclasses.field(default_factory=dict)
+    # the power in mW that the device does not let each row exceed, of shape (n,), infinite if unknown; None for all
+    most_mw: Optional[np.ndarray] = None
 
     def __post_init__(self) -> None:
         """Without `measured`, every row is predicted."""
@@ -68,7 +70,7 @@ class Forecast:
         unprofiled = {name: concerned[rows] for name, concerned in self.unprofiled.items()}
         return Forecast(
             self.settings.take(rows), log_time, log_time_sd, log_power, log_power_sd,
-            self.freedom, self.measured[rows], unprofiled,
+            self.freedom, self.measured[rows], unprofiled, None if self.most_mw is None else self.most_mw[rows],
         )  # fmt: skip
 
     @functools.cached_property
@@ -98,6 +100,13 @@ class Forecast:
     def admitting_all(self) -> Forecast:
         """The same, with settings outside the profiled range admitted."""
         return dataclasses.replace(self, unprofiled={})
+
+    def keeping_limits_from(self, limit_mw: float) -> Forecast:
+        """The same of a device that keeps the power limits from one on: under such a limit no mode draws more."""
+        limits_mw = self.settings.power_limit_mw
+        assert limits_mw is not None, "settings without power limits"
+        most_mw = np.where(limits_mw >= limit_mw, limits_mw, np.inf)
+        return dataclasses.replace(self, log_power=np.minimum(self.log_power, np.log(most_mw)), most_mw=most_mw)
 
     def draw(self, place: int) -> Forecast:
         """One of the draws, cyclic; itself without draws."""
@@ -134,7 +143,10 @@ class Forecast:
             raise InvalidValueError(f"the level of an interval must be between 0 and 1, got {level}")
         mean, sd = self.log_quantity(name)
         median, factor = np.exp(mean), np.exp(self.reach((1 - level) / 2) * sd)
-        return median / factor, median * factor
+        high = median * factor
+        if name == "power_mw" and self.most_mw is not None:
+            high = np.minimum(high, self.most_mw)
+        return median / factor, high
 
     def reach(self, exceeded: float) -> np.ndarray:
         """The distance from the median, in standard deviations, exceeded with probability `exceeded`, shape (n,)."""
@@ -178,7 +190,13 @@ class Forecast:
 
     def risk(self, goal: Goal) -> np.ndarray:
         """The probability that each row breaks a limit, as of `Goal.risk`; if measured, by noise alone."""
-        return np.where(self.measured, goal.risk(*self._figures), goal.risk(*self._figures, self.freedom))
+        risk = np.where(self.measured, goal.risk(*self._figures), goal.risk(*self._figures, self.freedom))
+        power_mw = goal.limits.get("power_mw")
+        if self.most_mw is None or power_mw is None:
+            return risk
+        others = {name: limit for name, limit in goal.limits.items() if name != "power_mw"}
+        of_others = dataclasses.replace(self, most_mw=None).risk(Goal(goal.minimise, others))
+        return np.where(self.most_mw <= power_mw, of_others, risk)
 
     def keeps(self, goal: Goal, risk: Optional[float]) -> np.ndarray:
         """Which rows keep all limits by their medians, and unless `risk` is None or they were measured, at that risk.

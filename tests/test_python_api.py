@@ -652,6 +652,17 @@ def test_what_a_plan_cannot_have_is_refused_before_a_device_is_opened(monkeypatc
         jetwatt.concurrent("sim:orin-agx", **{**BOTH, **options})
 
 
+def test_a_gpu_that_kept_its_power_limits_is_believed_to_keep_them():
+    """As `recommend` sees: an A40 draws up to 125 W under that limit, and more than 100 W under the least one."""
+    model = jetwatt.fit("zeus-a40", workload="resnet50-imagenet", modes=20, seed=1)
+    assert model.best(power_w=125)["power_limit_mw"] == 125_000
+    predicted = model.predict().set_index("power_limit_mw")
+    kept = predicted.loc[125_000:]
+    assert (kept["power_high_mw"] <= kept.index).all()
+    assert predicted.loc[100_000, "power_mw"] > 100_000
+    assert model.best(power_w=125, time_ms=1e6)["risk"] <= RISK
+
+
 def test_a_model_of_a_gpu_predicts_each_mode_under_each_profiled_limit(tmp_path):
     table = jetwatt.load_table("zeus-v100")
     model = jetwatt.fit(table, workload="resnet50-imagenet", modes=12, seed=1)

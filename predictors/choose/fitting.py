@@ -30,7 +30,7 @@ from predictors.choose.search import RISK
 from predictors.choose.targets import find_reference, load_prior, unprofiled_target
 from predictors.evaluation import Target, coverage, make_target, mape
 from predictors.forecast import LEVEL, Forecast, describe_unprofiled
-from predictors.goals import Goal, note_out_of_reach, within
+from predictors.goals import BREAKING_SHARE, Goal, note_out_of_reach, within
 from predictors.models.base import (
     ALL,
     Predictor,
@@ -277,7 +277,8 @@ class FittedModel:
         """The mode with the least time within a power, or the least power within a time; within both, least energy.
 
         A model that was fitted to time only gives the slowest mode within a time, with a warning. A power that excludes
-        no mode is warned of, as it may be in another unit.
+        no mode is warned of, as it may be in another unit. A GPU that kept a power limit in the profiles is
+        expected to keep it, and greater ones.
 
         Args:
             power_w: greatest module power, in W.
@@ -420,6 +421,8 @@ class FittedModel:
         each_mode = modes if limits_mw is None else [mode for mode in modes for _ in limits_mw]
         size = self.batch_size if batch_size is None else batch_size
         forecast = self.predictor.predict(Settings.of(each_mode, size, task or self.origin["task"], each_limit_mw))
+        if limits_mw is not None and self._has_power:
+            forecast = forecast.keeping_limits_from(least_kept_limit_mw(self.predictor.training_rows_))
         if unprofiled:
             return forecast.admitting_all()
         if forecast.unprofiled:
@@ -476,6 +479,18 @@ class FittedModel:
             raise UnknownNameError(f"the power modes {modes!r} of {name!r} are unknown", hint)
         space = PowerModeSpace.spanned_by([learned.mode(index) for index in range(len(learned))])
         return [mode for _, mode in parse_power_modes(modes, space, {MAXN: space.greatest})]
+
+
+def least_kept_limit_mw(profiles: Profiles) -> float:
+    """The least power limit of profiles from which on none drew more than its limit, in mW; infinite without any.
+
+    Below some limit a GPU draws more than it allows, as its clocks do not fall any further.
+    """
+    limits_mw = profiles.power_limit_mw
+    assert limits_mw is not None, "profiles without power limits"
+    is_broken = profiles.power_mw > (1 + BREAKING_SHARE) * limits_mw
+    greatest_broken_mw = limits_mw[is_broken].max(initial=0.0)
+    return float(limits_mw[limits_mw > greatest_broken_mw].min(initial=np.inf))
 
 
 def describe_front(predicted: pd.DataFrame) -> str:
