@@ -103,7 +103,8 @@ def test_conditions_that_may_differ_find_their_case_and_two_that_may_be_meant_ar
     baseline = baseline_of(tmp_path, [noisy(100.0)])
     assert check_time(baseline, noisy(120.0, **newer)).status == "refused"
     [found] = [one for one in Gate(baseline, by=["torch"]).check(noisy(120.0, **newer)) if one.quantity == TIME]
-    assert (found.status, found.notes[0]) == ("slower", 'torch: "2.15.0" -> "2.16.0"')
+    assert found.status == "slower"
+    assert 'torch: "2.15.0" -> "2.16.0"' in found.notes
     assert found.is_beyond_limit
     both = baseline_of(tmp_path, [noisy(100.0, conditions={"torch": "2.14.0"})])
     [verdict] = Gate(both, by=["torch"]).check(noisy(100.0, **newer))
