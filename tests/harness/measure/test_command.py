@@ -428,7 +428,7 @@ def test_a_command_has_the_signals_and_the_environment_that_the_run_was_given():
 
 def test_a_simulated_board_rehearses_a_command_by_a_workload_and_says_so():
     board = SimulatedDevice("orin-agx")
-    with pytest.raises(CannotRunError, match="rehearse-as"):
+    with pytest.raises(CannotRunError, match="rehearse_as="):
         CommandDevice(board, Command(["no-such-program"]))
     device = CommandDevice(board, Command(["no-such-program"], rehearse_as="lenet-mnist"))
     slow, fast = (

@@ -85,7 +85,7 @@ def test_what_does_not_apply_to_a_command_is_refused(call):
 
 
 def test_a_simulated_board_needs_a_workload_in_the_place_of_a_command():
-    with pytest.raises(CannotRunError, match="rehearse-as"):
+    with pytest.raises(CannotRunError, match="rehearse_as="):
         recommend("sim:orin-agx", workload=Command(["no-such-program"]), power_w=25)
 
 
