@@ -292,7 +292,7 @@ def read_baseline(path: Path) -> List[CaseRuns]:
             if not runs or not all(run.times_ms or run.figures for run in runs):
                 raise ValueError(f"case {case['case']} has a run without minibatch times and power")
             if not all(map(has_sound_figures, runs)):
-                raise ValueError(f"case {case['case']} has a run with a figure that is no number above 0")
+                raise ValueError(f"case {case['case']} has a run with {UNSOUND}")
             about = (case["case"], dict(case["conditions"]), dict(case["environment"]))
             cases.append(CaseRuns(*about, runs, threshold=board_threshold.of_conditions(case)))
     except (KeyError, TypeError, ValueError, AttributeError, InvalidValueError, msgspec.ValidationError) as error:
@@ -300,15 +300,18 @@ def read_baseline(path: Path) -> List[CaseRuns]:
     return cases
 
 
+UNSOUND = "a figure that is no number above 0, or a fetch stall longer than its minibatch"
+
+
 def has_sound_figures(run: Run) -> bool:
-    """Whether each figure is a number above 0, and a fetch stall less than its minibatch's time.
+    """Whether each figure is a number above 0, and no fetch stall longer than its minibatch.
 
     JSON may hold NaN and Infinity, too, which no test finds worse.
     """
     is_each_positive = all(0 < value < math.inf for value in (*run.times_ms, *run.figures.values()))
     if not run.stalls_ms:
         return is_each_positive
-    is_part = [0 <= stall_ms < time_ms for stall_ms, time_ms in zip(run.stalls_ms, run.times_ms)]
+    is_part = [0 <= stall_ms <= time_ms for stall_ms, time_ms in zip(run.stalls_ms, run.times_ms)]
     return is_each_positive and len(run.stalls_ms) == len(run.times_ms) and all(is_part)
 
 
@@ -371,7 +374,7 @@ def _from_benchmark(path: Path, benchmark: Mapping[str, Any], environment: Dict[
         }
     run = Run(taken_at, taken_at, flags, times_ms, sure_figures(flags, info))
     if not has_sound_figures(run):
-        raise ValueError(f"{benchmark['name']} has a figure that is no number above 0")
+        raise ValueError(f"{benchmark['name']} has {UNSOUND}")
     about = (info.get("case", benchmark["fullname"]), conditions, environment)
     return CaseRuns(*about, (run,), threshold=board_threshold.of_conditions(info))
 

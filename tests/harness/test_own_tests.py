@@ -221,7 +221,8 @@ def record(tmp_path):
         assert main(["baseline", "record", "--results", str(tmp_path / "r.sqlite"), "--baseline", str(path)]) == 0
         content = json.loads(path.read_text())
         for run in content["cases"][0]["runs"]:
-            run["minibatch_times_ms"] = [factor * time_ms for time_ms in run["minibatch_times_ms"]]
+            for column in ("minibatch_times_ms", "fetch_stalls_ms"):
+                run[column] = [factor * time_ms for time_ms in run[column]]
         path.write_text(json.dumps(content))
 
     return write
