@@ -119,6 +119,7 @@ def test_a_notebook_has_no_outputs_and_imports_nothing_of_ours_but_jetwatt(noteb
 @pytest.mark.exhaustive
 @pytest.mark.skipif(sys.version_info < (3, 11), reason="the notebook packages of the extra `dev` need Python 3.11")
 @pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda path: path.stem)
+@pytest.mark.long
 def test_a_notebook_runs_from_top_to_bottom(notebook, tmp_path, monkeypatch):
     import nbformat
     from nbclient import NotebookClient

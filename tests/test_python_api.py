@@ -612,6 +612,7 @@ def test_a_simulated_corpus_is_of_a_copy_of_the_board_and_without_noise_if_no_se
 
 
 @pytest.mark.exhaustive
+@pytest.mark.long
 def test_concurrent_and_report_are_calls(tmp_path):
     plans = jetwatt.concurrent(
         "sim:orin-agx", training="resnet18-imagenet", inference=jetwatt.Job("mobilenetv3-gld23k", [1, 4]),

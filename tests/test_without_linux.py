@@ -86,6 +86,7 @@ def test_what_needs_no_board_works_without_linux(run):
 
 
 @pytest.mark.exhaustive
+@pytest.mark.long
 def test_a_report_is_drawn_without_linux(run):
     pytest.importorskip("jinja2")
     pytest.importorskip("vl_convert")

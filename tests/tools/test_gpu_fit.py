@@ -40,6 +40,7 @@ def test_other_values_do_not(change):
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("gpu", STARTS)
+@pytest.mark.long
 def test_the_fit_gives_the_shipped_values(gpu):
     fitted = errors_of(gpu, **fit(gpu))
     for key, shipped in errors_of(gpu).items():

@@ -55,6 +55,7 @@ def test_both_tables_are_learned_from_the_same_modes_and_alike_is_within_a_facto
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("workload", ["resnet18-imagenet", "yolov8n-coco"])
+@pytest.mark.long
 def test_simulated_boards_are_as_hard_to_learn_as_real_ones(workload):
     points = learning_curves(measured_table(workload), counts=(10, 50))
     assert points[~points["is_alike"]].to_dict("records") == []

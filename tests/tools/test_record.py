@@ -225,6 +225,7 @@ def test_a_sample_of_a_record_computed_anew_is_as_recorded(part):
 
 
 @pytest.mark.exhaustive
+@pytest.mark.long
 def test_a_prior_that_differs_a_little_shows_in_the_recomputed_figures(tmp_path):
     part = PART_OF["predictors"]
     skip_without_tables(part)

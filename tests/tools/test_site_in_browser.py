@@ -116,6 +116,7 @@ def test_search_finds_a_page_without_a_server(browser, site, words, page, width)
     assert reported(shown) == []
 
 
+@pytest.mark.long
 def test_a_dark_page_has_other_colours_and_every_kind_of_page_is_in_the_menu(browser, site):
     colours = "[getComputedStyle(document.body).backgroundColor, getComputedStyle(document.body).color]"
     page = (site / "index.html").as_uri()

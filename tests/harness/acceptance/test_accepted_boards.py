@@ -43,6 +43,7 @@ def verdicts(findings):
 
 
 @pytest.mark.exhaustive
+@pytest.mark.long
 def test_an_agx_orin_passes_all_lines_by_the_command(tmp_path, capsys, monkeypatch):
     profiles = []
     figures_of = repeatability._figures
@@ -96,6 +97,7 @@ def store_threshold(tree):
         ("orin-nano-super", "r36.4"),
     ],
 )
+@pytest.mark.long
 def test_another_board_passes_all_lines(tmp_path, board, l4t):
     tree = built(tmp_path, board, l4t)
     before = tree.controls()

@@ -86,6 +86,7 @@ def test_a_device_without_a_power_limit_leaves_it_empty():
 
 
 @pytest.mark.exhaustive
+@pytest.mark.long
 def test_commands_take_the_name_of_a_table_where_they_take_a_file(tmp_path):
     assert open_device("replay:zeus-v100", Configuration()).board == "v100"
     assert open_device("replay:zeus-v100@v100", Configuration()).board == "v100"

@@ -290,6 +290,7 @@ def test_paper_shows_every_figure_and_what_stays_folded(browser, report):
     assert page.evaluate(closed) == before
 
 
+@pytest.mark.long
 def test_a_link_to_a_claim_opens_what_it_is_folded_in(browser, report):
     page = opened(browser, report)
     anchor = page.evaluate("document.querySelector('#claims tbody tr').id")

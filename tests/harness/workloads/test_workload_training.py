@@ -117,6 +117,7 @@ def test_training_data_can_be_sent_to_a_worker(workload, prepare_samples):
 
 
 @pytest.mark.exhaustive
+@pytest.mark.long
 def test_workers_by_spawn_deliver_the_same_batches(prepare_samples):
     workload = get_workload("lenet-mnist")
     batches = []

@@ -354,6 +354,7 @@ def test_a_pick_at_a_risk_is_not_measured_again(capsys):
 
 
 @pytest.mark.exhaustive
+@pytest.mark.long
 def test_concurrent_finds_a_plan_and_says_what_came_of_it(capsys, tmp_path):
     options = ["--latency-limit", 800, "--power-budget", 35, "--duration", 20, "--profiles", 12]
     files = ["--json", tmp_path / "o.json", "--results", tmp_path / "r.sqlite"]
@@ -376,6 +377,7 @@ def test_concurrent_finds_a_plan_and_says_what_came_of_it(capsys, tmp_path):
 
 
 @pytest.mark.exhaustive
+@pytest.mark.long
 def test_changes_of_mode_may_be_free_and_one_plan_is_no_plural(capsys):
     limits = ["--latency-limit", 800, "--duration", 10, "--profiles", 8]
     code, out, _ = run(capsys, *CONCURRENT, *limits, "--switching-ms", "0")

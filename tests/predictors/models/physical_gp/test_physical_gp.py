@@ -167,6 +167,7 @@ def test_batch_sizes_are_learned_where_they_differ_and_guessed_where_not():
 
 
 @pytest.mark.exhaustive
+@pytest.mark.long
 def test_very_many_modes_are_learned_from_a_sample():
     tables = [make_table(13, batch_size=size) for size in (16, 32)]
     modes = np.concatenate([table.modes for table in tables])
