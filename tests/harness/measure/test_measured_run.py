@@ -89,7 +89,9 @@ def test_epochs_are_run_whole_and_epoch_zero_is_apart(run_suite, tmp_path):
     assert profile.aggregates["epoch0_time_s"] > 0
     assert profile.aggregates["epoch_time_s"] > 0
     before, after = profile.conditions["cache_residency_by_epoch"]
-    assert before < 0.5 < after
+    assert after > 0.5
+    is_in_memory = profile.conditions["storage_medium"]["filesystem"] == "tmpfs"  # nothing can be evicted from it
+    assert is_in_memory or before < 0.5
 
 
 def test_a_run_adds_to_the_results_without_resume_and_with_it_under_other_conditions(run_suite, tmp_path):
