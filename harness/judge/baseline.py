@@ -34,7 +34,6 @@ from harness.judge.comparison import (
     TOO_FEW,
     WORKLOADS,
     Comparison,
-    compare_pairs,
     describe_detectable,
     describe_doubts,
     outdated,
@@ -53,7 +52,7 @@ from harness.judge.sides import (
     side_of,
     stored_run,
 )
-from harness.judge.time_parts import with_slower_parts
+from harness.judge.time_parts import compare_and_explain
 from harness.judge.tolerances import Tolerance
 from harness.stats.comparison import learn_noise, median_of_runs
 from harness.stats.estimates import CONFIDENCE, Interval
@@ -223,8 +222,7 @@ def judge_pairs(
     of_many: List[Comparison] = []
     for quantity in QUANTITIES:
         own_noise = (noise or {}).get(quantity.name)
-        how = (tolerance, same_question, own_noise, is_alone)
-        comparisons = with_slower_parts(compare_pairs(pairs, quantity, *how), *how)
+        comparisons = compare_and_explain(pairs, quantity, tolerance, same_question, own_noise, is_alone)
         of_many += _of_several(comparisons)
         for comparison in comparisons:
             if comparison.pair is None:

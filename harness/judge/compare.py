@@ -38,7 +38,6 @@ from harness.judge.comparison import (
     TOO_FEW,
     WORKLOADS,
     Comparison,
-    compare_pairs,
     describe_detectable,
     describe_doubts,
     exit_code,
@@ -46,7 +45,7 @@ from harness.judge.comparison import (
 from harness.judge.pairs import Pair, environment_changes, pair, ratios
 from harness.judge.quantities import FAST_TIME, MIN_MINIBATCHES, QUANTITIES, TIME
 from harness.judge.sides import Side, cases_of, copies_in_words, read_side
-from harness.judge.time_parts import with_slower_parts
+from harness.judge.time_parts import compare_and_explain
 from harness.judge.tolerances import Tolerance
 from harness.stats.comparison import FEWEST_RUNS
 from harness.stats.estimates import CONFIDENCE, Interval
@@ -139,8 +138,7 @@ def compare_sides(
     quantities = [FAST_TIME if fastest and quantity == TIME else quantity for quantity in QUANTITIES]
     comparisons = []
     for quantity in quantities:
-        compared = compare_pairs(pairs, quantity, tolerance, same_question=not by)
-        comparisons += with_slower_parts(compared, tolerance, same_question=not by)
+        comparisons += compare_and_explain(pairs, quantity, tolerance, same_question=not by)
     return TwoSides(before, after, by, pairs, comparisons, tolerance)
 
 
