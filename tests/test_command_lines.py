@@ -59,6 +59,7 @@ def test_every_command_and_subcommand_explains_itself(program, command, capsys):
         assert "python -m" not in text
 
 
+@pytest.mark.exhaustive
 def test_no_command_and_no_public_name_needs_pytest():
     script = (
         "import importlib, sys; sys.modules.update(pytest=None, _pytest=None, pytest_benchmark=None)\n"

@@ -141,6 +141,7 @@ def test_a_fit_takes_all_profiles_unless_told_and_notes_that_there_were_fewer():
     assert note in more.notes()
 
 
+@pytest.mark.exhaustive
 def test_a_table_without_its_column_of_power_limits_is_noted():
     table = jetwatt.load_table("zeus-v100")
     with warnings.catch_warnings():
@@ -168,6 +169,7 @@ def test_a_reference_is_another_workload_of_the_same_device():
     assert (reference.device, len(reference)) == ("orin-nano", 60)
 
 
+@pytest.mark.exhaustive
 def test_fit_and_predict_are_calls_with_the_options_of_the_commands(tmp_path, capsys):
     from jetwatt.cli import main
 
@@ -653,6 +655,7 @@ def test_what_a_plan_cannot_have_is_refused_before_a_device_is_opened(monkeypatc
         jetwatt.concurrent("sim:orin-agx", **{**BOTH, **options})
 
 
+@pytest.mark.exhaustive
 def test_a_gpu_that_kept_its_power_limits_is_believed_to_keep_them():
     """As `recommend` sees: an A40 draws up to 125 W under that limit, and more than 100 W under the least one."""
     model = jetwatt.fit("zeus-a40", workload="resnet50-imagenet", modes=20, seed=1)

@@ -235,6 +235,7 @@ def beside_an_editable_clone(tmp_path_factory):
     return folder
 
 
+@pytest.mark.exhaustive
 def test_a_script_beside_an_editable_clone_imports_its_package_not_its_folder(beside_an_editable_clone):
     folder = beside_an_editable_clone
     done = subprocess.run([folder / "venv/bin/python", "own.py"], cwd=str(folder), capture_output=True, text=True)

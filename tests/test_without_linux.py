@@ -73,6 +73,7 @@ def run(tmp_path):
     return run
 
 
+@pytest.mark.exhaustive
 def test_a_simulated_board_is_measured_and_this_machine_says_what_it_lacks(run):
     printed = run(MEASURE + HOST)
     assert "2 passed" in printed

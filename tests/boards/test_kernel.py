@@ -32,6 +32,7 @@ def refused(kernel, path, value):
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=25)
 @given(wanted=st.lists(st.integers(0, 3_000_000), min_size=1, max_size=4), low=st.booleans())
+@pytest.mark.exhaustive
 def test_limits_are_always_clocks_of_the_table_in_order(orin, kernel, wanted, low):
     for khz in wanted:
         refused(kernel, MINIMUM if low else MAXIMUM, khz)

@@ -140,6 +140,7 @@ def start(work, *modes):
     )
 
 
+@pytest.mark.exhaustive
 def test_a_slice_runs_the_cases_of_the_pool_as_those_of_this_board(board):
     work = board.parent / "work/night-1"
     process = start(work, "MODE_30W", "MODE_15W")
@@ -179,6 +180,7 @@ def test_a_run_ends_with_its_connection_or_where_the_next_check_finds_it(board, 
     assert process.wait(60) != 0
 
 
+@pytest.mark.exhaustive
 def test_a_case_that_the_board_does_not_have_ends_the_run(board):
     process = start(board.parent / "work/night-1", "MODE_30W", "nonsense")
     assert says(process.stdout.read().decode(), "--cases", "1 unknown", "benchmarks/test_training.py")

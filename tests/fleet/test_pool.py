@@ -114,6 +114,7 @@ def search(device, count=9):
     return history
 
 
+@pytest.mark.exhaustive
 def test_a_search_on_a_pool_sees_one_board_and_keeps_what_each_measured(boards, tmp_path):
     device = opened(boards)
     found, alone = search(device), search(SimulatedDevice("orin-agx@1"))
@@ -140,6 +141,7 @@ def test_boards_are_asked_for_the_case_that_was_chosen(boards, task):
     assert boards.cases == [chosen] * 3 + [dataclasses.replace(chosen, settings=CaseSettings())]
 
 
+@pytest.mark.exhaustive
 def test_a_board_that_joins_during_the_search_measures_as_it_is(boards, capsys):
     (boards.folder / "lab.toml").write_text("".join(LAB[:2]))
     found = search(opened(boards), 3)  # board3 is the first that is free
@@ -149,6 +151,7 @@ def test_a_board_that_joins_during_the_search_measures_as_it_is(boards, capsys):
     assert of_board3 == [found.power_mw[1]]
 
 
+@pytest.mark.exhaustive
 def test_modes_that_are_chosen_at_once_are_queued_before_the_first_is_waited_for(boards, monkeypatch):
     queued = []
     monkeypatch.setattr(pool.PoolDevice, "profile", lambda self, case: queued.append(len(boards.ran)) or 1 / 0)
@@ -166,6 +169,7 @@ def test_nothing_is_left_in_the_queue_where_profiles_cannot_be_collected(boards,
     assert len(cancelled) == len(boards.ran) == 3 + 1
 
 
+@pytest.mark.exhaustive
 def test_a_mode_that_slurm_lost_is_waited_for_as_long_as_setting_that_right_takes(boards, monkeypatch):
     slept, profiled = [], pool._profiled
     monkeypatch.setattr(pool.Slurm, "jobs", lambda self: [])  # slurmctld was killed right after it had taken them

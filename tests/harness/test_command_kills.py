@@ -106,6 +106,7 @@ def stored(folder):
         ("run-terminated", 130),
     ],
 )
+@pytest.mark.exhaustive
 def test_a_board_is_as_before_and_nothing_runs_whoever_is_ended(tmp_path, monkeypatch, end, exit_code):
     code, is_hit, printed = end_after(tmp_path, monkeypatch, end, None, lasts_s=60)
     assert is_hit

@@ -50,6 +50,7 @@ def run_on(machine, **options):
     return run_command(options.pop("command", nap()), device=device, interval_s=0.1, **options)
 
 
+@pytest.mark.exhaustive
 def test_repeated_runs_have_medians_with_intervals(machine_with_rapl):
     lines = []
     done = run_on(machine_with_rapl, repeat=3, report=lines.append)
@@ -65,6 +66,7 @@ def test_repeated_runs_have_medians_with_intervals(machine_with_rapl):
     json.dumps(done.plain(), allow_nan=False)
 
 
+@pytest.mark.exhaustive
 def test_a_sweep_goes_on_where_it_ended_and_its_table_is_one_that_fit_takes(machine_with_rapl, tmp_path):
     (tmp_path / "modes.txt").write_text("1c  # the least\n\nmaxn\n")
     options = {"power_mode": "modes.txt", "results": tmp_path / "r.sqlite", "resume": True}
@@ -132,6 +134,7 @@ def test_the_command_line_of_a_sweep_ends_with_the_exit_code_of_the_mode_that_fa
     assert len(jetwatt.read_corpus("t.csv")) == 1
 
 
+@pytest.mark.exhaustive
 def test_what_others_may_use_is_asked_for_and_recorded_and_compared_with_its_like(machine_with_rapl, monkeypatch):
     disturbed = {}
     for cores in (None, 1e6):
@@ -142,6 +145,7 @@ def test_what_others_may_use_is_asked_for_and_recorded_and_compared_with_its_lik
     assert disturbed == {None: True, 1e6: False}
 
 
+@pytest.mark.exhaustive
 def test_a_slurm_job_that_was_queued_again_runs_nothing_twice_and_is_in_the_record(
     machine_with_rapl, tmp_path, monkeypatch
 ):
@@ -158,6 +162,7 @@ def test_a_slurm_job_that_was_queued_again_runs_nothing_twice_and_is_in_the_reco
     assert resumed == [1, 2, 1]
 
 
+@pytest.mark.exhaustive
 def test_runs_without_minibatches_do_not_count_for_a_command_that_shows_some(machine_with_rapl, tmp_path):
     text = "import time\nfor step in range(4):\n    time.sleep(0.05)\n    print(step, flush=True)"
     plain = Command([*PYTHON, text], name="steps")
@@ -179,6 +184,7 @@ def test_modes_of_a_rehearsed_command_can_be_predicted_from_its_table(tmp_path):
     assert len(model.predict("orin-agx", modes="sample:5")) == 5
 
 
+@pytest.mark.exhaustive
 def test_a_table_has_the_profiles_of_its_own_command_only(machine_with_rapl, tmp_path):
     first = run_on(machine_with_rapl, command=nap(0.1), results="r.sqlite")
     other = run_on(machine_with_rapl, command=nap(0.4), results="r.sqlite")
@@ -202,6 +208,7 @@ def test_a_sweep_whose_runs_were_all_disturbed_is_printed_and_gives_no_table_and
     assert not Path("t.csv").exists()
 
 
+@pytest.mark.exhaustive
 def test_a_table_without_profiles_or_minibatches_of_the_command_is_refused(machine_with_rapl, tmp_path):
     runs = run_on(machine_with_rapl, results="r.sqlite")
     run_on(machine_with_rapl, command=nap(0.1), results="other.sqlite")
@@ -223,6 +230,7 @@ def test_a_figure_without_noise_of_its_own_has_the_median(machine_with_rapl, val
     assert runs.figures()["disk_read_bytes"] == (statistics.median(values), values[0], values[-1])
 
 
+@pytest.mark.exhaustive
 def test_a_slower_command_is_worse_than_its_baseline_and_another_one_is_not_compared(machine_with_rapl):
     def words(seconds):
         Path("work.py").write_text(NAP.format(seconds))
@@ -242,6 +250,7 @@ def test_a_slower_command_is_worse_than_its_baseline_and_another_one_is_not_comp
     assert compare_command("before.sqlite", "slower.sqlite", slower, by=["script"]).exit_code == 1
 
 
+@pytest.mark.exhaustive
 def test_runs_that_are_all_flagged_leave_their_baseline_its_cases(machine_with_rapl, monkeypatch):
     run_on(machine_with_rapl, results="before.sqlite")
     monkeypatch.setattr(flags, "DISTURBED_CORES", -1.0)
@@ -281,6 +290,7 @@ def test_the_error_of_a_command_that_fails_everywhere_has_the_last_lines_of_its_
     assert ended.value.hint.split("\n    ")[1:] == [str(number) for number in range(30 - KEPT_LINES, 30)]
 
 
+@pytest.mark.exhaustive
 def test_the_command_line_hands_on_exit_codes_and_keeps_good_runs_only(machine_with_rapl, tmp_path, capfd):
     options = ["run", "--root", str(machine_with_rapl), "--interval", "0.1", "--results", "r.sqlite", "--json", "--"]
     assert main([*options, *PYTHON, "print('mine'); import sys; sys.exit(5)"]) == 5

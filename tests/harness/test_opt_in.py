@@ -115,6 +115,7 @@ def pytest_sessionstart(session):
 """
 
 
+@pytest.mark.exhaustive
 def test_all_ways_at_once_are_one_plugin_that_loads_numpy_late_and_warns_of_nothing(tmp_path):
     (tmp_path / "conftest.py").write_text(EACH_WAY)
     (tmp_path / "test_mine.py").write_text("def test_mine(workers): assert workers == 2")

@@ -128,6 +128,7 @@ def test_doctor_examines_it_where_it_is_and_lists_its_package(run, board):
     assert capabilities["device meadow"]["detail"] == "of package meadow-boards 1.0"
 
 
+@pytest.mark.exhaustive
 def test_elsewhere_it_is_refused_and_listed_among_the_devices(run):
     code, _, err = run("jetwatt", "recommend", "--device", "meadow", "--workload", "lenet-mnist", "--power-budget", 9)
     assert code == 2

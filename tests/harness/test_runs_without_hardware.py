@@ -22,6 +22,7 @@ def corpus(tmp_path):
     return path
 
 
+@pytest.mark.exhaustive
 def test_boards_and_a_corpus_run_side_by_side_without_torch_and_write_nothing_but_results(run_suite, corpus, tmp_path):
     (tmp_path / "sitecustomize.py").write_text("import sys\nsys.modules['torch'] = None\n")  # importing torch fails
     before = set(tmp_path.rglob("*"))

@@ -235,6 +235,7 @@ with jetwatt.measuring("host", workload="my-run", batch_size=16, results="r.sqli
 """
 
 
+@pytest.mark.exhaustive
 def test_ctrl_c_ends_the_script_as_without_measuring_and_keeps_the_profile(tmp_path):
     # In a shell's background job SIGINT is ignored, and Python then leaves it so.
     script = f"import signal; signal.signal(signal.SIGINT, signal.default_int_handler){SCRIPT}"
@@ -467,6 +468,7 @@ def test_a_rehearsal_has_the_times_of_the_board_and_counts_each_minibatch():
     assert "few-minibatches" in kinds(run.profile)
 
 
+@pytest.mark.exhaustive
 def test_stored_profiles_are_compared_gated_judged_and_reported():
     Path("r.toml").write_text('[[require]]\nworkload = "my-run"\np50_ms = 1000\n')
     for path in (Path("a.sqlite"), Path("b.sqlite")):
@@ -499,6 +501,7 @@ def test_a_slower_training_fails_the_gate():
     assert "slower" in set(checked["status"])
 
 
+@pytest.mark.exhaustive
 def test_only_a_training_of_equal_model_data_and_name_is_compared():
     Path("data").mkdir()
     Path("data/one").write_text("1234")

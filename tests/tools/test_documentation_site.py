@@ -131,6 +131,7 @@ def test_a_sentence_begins_with_a_capital_unless_it_begins_with_code(text, expec
     assert sentence(escape(text)) == expected
 
 
+@pytest.mark.exhaustive
 def test_no_page_capitalises_a_key_or_a_file_at_the_start_of_a_meaning():
     pages = "\n".join(reference.generated().values())
     assert re.findall(r"^(?:: |\| )(?:Lab\.toml|Num\\?_workers|Maxn|Ssd|Host,|Orin-agx)", pages, re.MULTILINE) == []
@@ -307,6 +308,7 @@ def test_a_key_without_a_comment_and_a_metric_without_a_meaning_are_refused(monk
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::PendingDeprecationWarning")
+@pytest.mark.exhaustive
 def test_a_dash_separates_an_argument_from_its_meaning_and_options_keep_their_hyphens(docs, monkeypatch):
     pytest.importorskip("sphinx")
     (docs / "index.md").write_text(f"{INDEX}\n```{{toctree}}\nfirst\nsecond\n```\n")

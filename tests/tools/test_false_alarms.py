@@ -51,6 +51,7 @@ def test_a_change_turns_every_gate_red(monkeypatch):
         assert changed[gate]["alarms_pct"] > unchanged[gate]["alarms_pct"], gate
 
 
+@pytest.mark.exhaustive
 def test_requirements_far_from_the_truth_never_fail(monkeypatch):
     nights = [simulate_night(number) for number in range(3)]
     true_limits = module.true_limits

@@ -67,6 +67,7 @@ def test_a_changed_digit_is_seen_and_made_right_again():
     assert rewrite(changed) == (text, [])
 
 
+@pytest.mark.exhaustive
 def test_a_record_of_other_figures_changes_each_block_that_prints_it(tmp_path):
     shutil.copytree(RECORDS, tmp_path / "records")
     path = tmp_path / "records" / "strategies.csv"
@@ -159,6 +160,7 @@ def test_recording_a_part_names_the_rows_that_are_not_computed_any_more(own_reco
     assert "no-network" not in path.read_text(encoding="utf-8")
 
 
+@pytest.mark.exhaustive
 def test_a_record_with_other_columns_is_recorded_anew(own_records, capsys):
     path = own_records / "batch-sizes.csv"
     path.write_text("workload,gain\nlenet-mnist,1.000\n", encoding="utf-8")
@@ -188,6 +190,7 @@ def test_a_part_that_fails_is_named_and_the_others_are_recorded(own_records, cap
     assert read_record(BATCH_SIZES, own_records)
 
 
+@pytest.mark.exhaustive
 def test_commands_that_fail_are_named_with_their_exit_code():
     with pytest.raises(CannotRunError, match=r"--corpus nowhere\.csv --target lstm .*exit code 2"):
         recorded_figures.run_jetwatt("evaluate --corpus nowhere.csv --target lstm")

@@ -345,6 +345,7 @@ def audited():
 
 
 @pytest.mark.parametrize("machine", MACHINES, indirect=True)
+@pytest.mark.exhaustive
 def test_no_file_of_a_device_is_opened_by_who_would_wait_for_it(machine, audited):
     """All but those checked before are opened by the thread that is watched, or without waiting."""
     device, _, root = machine

@@ -414,6 +414,7 @@ def test_doctor_says_no_where_values_are_closed_and_yes_where_the_helper_reads_t
     assert "doctor --sudoers" in capability.hint
 
 
+@pytest.mark.exhaustive
 def test_a_board_whose_labels_are_closed_is_examined_and_runs_without_power(closed, tmp_path):
     board = build_board(tmp_path / "orin", "orin-agx", "r36.4")
     labels = [path for path in sensor_files(board.root)["ina"] if path.endswith("_label")]

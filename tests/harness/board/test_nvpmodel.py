@@ -300,6 +300,7 @@ def test_it_is_available_where_nvpmodel_answers_and_its_conf_is_understood(board
 # Putting back
 
 
+@pytest.mark.exhaustive
 def test_a_run_puts_the_board_s_own_mode_back_and_leaves_no_file(either):
     knob = either.knob()
     before = either.lines("var/lib/nvpmodel/status")
@@ -319,6 +320,7 @@ def test_a_run_puts_the_board_s_own_mode_back_and_leaves_no_file(either):
     assert either.laid_down() == []
 
 
+@pytest.mark.exhaustive
 def test_another_process_puts_back_what_a_killed_run_left(either):
     knob = either.knob()
     child = os.fork()
@@ -369,6 +371,7 @@ def test_a_restore_that_takes_a_reboot_says_so(board):
 # -- as a plain user ---------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.exhaustive
 def test_the_helper_is_asked_by_names_and_numbers(helped_board):
     knob = helped_board.knob()
     with preserved([knob], "orin-agx"):

@@ -197,6 +197,7 @@ def test_a_value_that_is_none_or_out_of_range_is_refused(ask, board, kind):
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=200)
 @given(st.sampled_from(WRITABLE), st.text(max_size=12) | st.from_regex(r"[-+0-9\s_.]+"))
 @example("cpu-online", "1\n")
+@pytest.mark.exhaustive
 def test_what_is_written_is_a_plain_number_or_a_word_of_the_kernels(board, ask, kind, value):
     name = VALUES[kind][0]
     try:

@@ -509,6 +509,7 @@ def sweep(board):
             knob.set(knob.pinned(khz))
 
 
+@pytest.mark.exhaustive
 def test_restore_survives_a_kill_between_any_two_changes(board):
     before = board.contents()
     kills = 0

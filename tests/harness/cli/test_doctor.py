@@ -60,6 +60,7 @@ def test_a_board_is_described_completely(tmp_path, board, l4t):
     assert set(tree.spec.rails.total) <= set(re.split(r"[,; ]+", found["measure power"]["detail"]))
 
 
+@pytest.mark.exhaustive
 def test_doctor_lists_the_step_of_each_rail(tmp_path):
     _, found = described(build_board(tmp_path / "root", "orin-agx", "r36.4"))
     detail = found["resolve the power of rails"]["detail"]
@@ -105,6 +106,7 @@ def test_doctor_says_what_works_what_does_not_and_what_it_takes(capsys):
     assert max(map(len, text.splitlines())) <= 100
 
 
+@pytest.mark.exhaustive
 def test_heat_ends_a_run_only_where_a_sensor_with_a_limit_answers(tmp_path):
     tree = build_board(tmp_path / "root", "orin-agx", "r36.4")
     zones = sorted(path.parent for path in tree.path.glob("sys/class/thermal/thermal_zone*/trip_point_*_type"))
@@ -120,6 +122,7 @@ def test_heat_ends_a_run_only_where_a_sensor_with_a_limit_answers(tmp_path):
     assert "--no-temperature-limit" in str(after)
 
 
+@pytest.mark.exhaustive
 def test_doctor_tells_of_a_killed_run_and_of_one_that_goes_on(killed, tmp_path):
     board = local_board(Configuration(), build_board(tmp_path / "root", "orin-agx", "r36.4").path)
     name = lock_name(board.name, tmp_path / "root")

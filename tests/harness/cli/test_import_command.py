@@ -177,6 +177,7 @@ def test_rows_that_repeat_a_case_are_imported_with_a_note_as_their_medians_count
     assert len(read_corpus(tmp_path / "out.csv")) == len(MODES) + 1
 
 
+@pytest.mark.exhaustive
 def test_profiles_that_were_disturbed_are_left_out_and_counted_unless_they_are_asked_for(tmp_path, capsys):
     device = SimulatedDevice("orin-agx")
     right = measure(Case(device.name, "lenet-mnist", named_mode(device, "maxn"), 0, "ssd", 16), device)

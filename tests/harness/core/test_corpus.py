@@ -75,6 +75,7 @@ def test_the_columns_are_those_of_the_schema_in_order() -> None:
 @pytest.mark.parametrize("suffix", [".csv", ".parquet"])
 @settings(max_examples=30)
 @given(table=rows)
+@pytest.mark.exhaustive
 def test_a_corpus_reads_back_as_it_was_written(
     tmp_path_factory: pytest.TempPathFactory, suffix: str, table: List[Dict]
 ) -> None:

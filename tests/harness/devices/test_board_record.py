@@ -54,6 +54,7 @@ def recorded(root, file, has_own_tools=False):
         pytest.param("nano", "r32.7", marks=pytest.mark.exhaustive),
     ],
 )
+@pytest.mark.exhaustive
 def test_a_recorded_board_is_the_board_again(tmp_path, board, l4t):
     tree = build_board(tmp_path / "root", board, l4t)
     nodes = {path: path.read_bytes() for path in tree.path.glob("sys/class/*/*/*") if path.is_file()}

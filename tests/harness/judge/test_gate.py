@@ -267,6 +267,7 @@ def test_noisy_runs_of_the_same_code_are_seldom_flagged(noise, monkeypatch, runs
     assert failed / 300 <= most
 
 
+@pytest.mark.exhaustive
 def test_holms_correction_counts_all_cases(gate, noise):
     """A slowdown that is just beyond noise on its own is not among many equal cases."""
     slow = (steady(100, 103, 106), steady(112, 108, 115))

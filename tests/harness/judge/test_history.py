@@ -142,6 +142,7 @@ def test_real_files_name_the_night_the_board_and_the_software(nights, tmp_path, 
     assert json.loads(told(capsys, merged, nights.parent, "--json", code=1)) == document
 
 
+@pytest.mark.exhaustive
 def test_words_and_markdown_say_what_changed_since_when(nights, capsys):
     text = told(capsys, *sorted(nights.glob("*.sqlite")), "--markdown", code=1)
     assert text.startswith("## 1 of 2 series became slower or take more power\n\n- sim:orin-agx@2-lenet-mnist-")
@@ -152,6 +153,7 @@ def test_words_and_markdown_say_what_changed_since_when(nights, capsys):
     assert says(few, "0 of 2 series", "2 have", "4 runs")
 
 
+@pytest.mark.exhaustive
 def test_earlier_runs_are_left_out_by_a_date_and_a_foreign_file_in_a_folder_is_told(nights, tmp_path, capsys):
     (tmp_path / "other\x1b.db").write_text("hello")
     (tmp_path / "one.sqlite").write_bytes((nights / "night-01.sqlite").read_bytes())
@@ -195,6 +197,7 @@ def test_the_axis_of_time_has_the_unit_of_its_span(span_s, unit, shown):
     assert (name, in_unit(span_s)) == (unit, shown)
 
 
+@pytest.mark.exhaustive
 def test_the_page_shows_each_case_and_runs_nothing(nights, tmp_path, capsys):
     pytest.importorskip("jinja2")
     pytest.importorskip("vl_convert")

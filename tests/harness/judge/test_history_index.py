@@ -232,6 +232,7 @@ def test_an_index_of_other_code_is_made_anew(tmp_path, reads, monkeypatch):
     assert len(reads.names) == 4
 
 
+@pytest.mark.exhaustive
 def test_processes_share_an_index(tmp_path):
     make_nights(tmp_path, 4)
     expected = direct(tmp_path)

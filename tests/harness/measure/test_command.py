@@ -54,6 +54,7 @@ def own_state(monkeypatch, tmp_path):
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
 
 
+@pytest.mark.exhaustive
 def test_a_command_has_time_energy_memory_and_cpu_time_of_its_own_and_no_minibatches(machine_with_rapl):
     command = Command([*PYTHON, BUSY.format(1.0, 64 << 20)], name="busy")
     profile = profile_of(command, machine_with_rapl)
@@ -288,6 +289,7 @@ def test_commands_that_differ_in_what_is_masked_are_two():
     assert "command_digest" not in comparable("--max-tokens", "64")
 
 
+@pytest.mark.exhaustive
 def test_a_command_that_fails_has_no_profile_and_its_exit_code_is_handed_on(machine_with_rapl):
     for text, exit_code in (("import sys; sys.exit(3)", 3), ("import os; os.kill(os.getpid(), 9)", 128 + 9)):
         with pytest.raises(CommandFailedError) as failed:

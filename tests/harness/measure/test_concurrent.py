@@ -47,6 +47,7 @@ SERVE = Case(BOARD, "lenet-mnist", mode_on(BOARD), 0, "ssd", 4, task=INFERENCE)
     st.integers(1, 5000),
     st.sampled_from([*((way, "") for way in WAYS), (INTERLEAVED, "2c"), (INTERLEAVED, "12c-2201.6-1300.5-3199")]),
 )
+@pytest.mark.exhaustive
 def test_a_mix_has_a_name_that_says_all_of_it(training, inference, batch_size, tenths, how):
     mix = Mix(training, inference, batch_size, tenths / 10, *how)
     assert Mix.parse(mix.name) == mix

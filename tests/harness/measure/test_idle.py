@@ -60,6 +60,7 @@ def test_each_device_and_power_mode_has_the_three_states_that_it_can_tell_by_its
     ]  # fmt: skip
 
 
+@pytest.mark.exhaustive
 def test_idle_states_of_a_board_are_measured_stored_and_shown_and_stay_out_of_the_corpus(tmp_path):
     with emulated(tmp_path) as device:
         named = named_mode(device, "maxn")
@@ -90,6 +91,7 @@ def test_idle_states_of_a_board_are_measured_stored_and_shown_and_stay_out_of_th
             export(store, tmp_path / "c.csv")
 
 
+@pytest.mark.exhaustive
 def test_an_idle_state_has_the_memory_of_the_process_that_waits(tmp_path, monkeypatch):
     monkeypatch.setattr(
         "harness.measure.recording.MEMORY_FIGURES", ()
@@ -114,6 +116,7 @@ def test_without_a_sensor_of_power_there_is_nothing_to_wait_for(tmp_path):
 
 
 @pytest.mark.parametrize("why", ["none", pytest.param("label", marks=pytest.mark.exhaustive), "total"])
+@pytest.mark.exhaustive
 def test_an_idle_case_asks_for_power_before_it_begins(tmp_path, why):
     """Without a sensor, with a label that cannot be read, and on a Thor whose input has no sensor."""
     if why == "none":

@@ -45,6 +45,7 @@ def test_the_page_says_that_earlier_profiles_of_its_cases_are_left_out(one_profi
         assert "They are the newest of each case; the file has 1 earlier profile more." in lead(Material.read(store))
 
 
+@pytest.mark.exhaustive
 def test_a_report_of_one_profile_names_what_would_bring_the_other_figures(one_profile, tmp_path, capsys):
     assert main(["report", "--results", str(one_profile), "--out", str(tmp_path / "rep")]) == 0
     said = capsys.readouterr().out
@@ -165,6 +166,7 @@ def test_a_results_file_that_was_named_and_is_not_there_or_has_no_profile_is_ref
     assert not (tmp_path / "rep" / "index.html").exists()
 
 
+@pytest.mark.exhaustive
 def test_modes_of_a_saved_model_stand_beside_measured_ones_with_intervals(small_corpus, tmp_path):
     fit(str(small_corpus), workload="resnet18-imagenet", modes=None, predictor="linear").save(tmp_path / "model")
     command = ["report", "--corpus", str(small_corpus), "--model", str(tmp_path / "model")]
@@ -212,6 +214,7 @@ def test_requirements_are_judged_on_the_page_and_in_a_table_of_their_own(one_pro
     assert main(options) == 2
 
 
+@pytest.mark.exhaustive
 def test_a_report_without_requirements_has_no_section_of_them(one_profile, tmp_path):
     assert main(["report", "--results", str(one_profile), "--out", str(tmp_path / "rep")]) == 0
     assert 'id="requirements"' not in (tmp_path / "rep" / "index.html").read_text()

@@ -125,6 +125,7 @@ def test_the_name_of_a_power_mode_is_not_cut(count):
     assert names[0] in draw_panel(panel, [A_SERIES], "p").svg
 
 
+@pytest.mark.exhaustive
 def test_figures_names_are_unique_and_their_svg_is_well_formed_and_says_what_is_simulated(material):
     figures = [figure for kind in KINDS for figure in kind.make(material)]
     assert len({figure.name for figure in figures}) == len(figures)

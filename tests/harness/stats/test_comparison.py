@@ -207,6 +207,7 @@ def test_cases_that_swing_together_do_not_pass_for_many_witnesses() -> None:
 
 @settings(max_examples=5, deadline=None)
 @given(st.integers(0, 1000), st.floats(0.5, 2.0))
+@pytest.mark.exhaustive
 def test_a_factor_moves_ratio_and_interval_and_swapping_inverts_them(seed: int, factor: float) -> None:
     before, after = shared_noise(seed, FEWEST_RUNS, 2), shared_noise(seed + 1, FEWEST_RUNS, 2)
     plain, moved = randomised_change(before, after), randomised_change(before, after + math.log(factor))

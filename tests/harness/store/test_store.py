@@ -31,6 +31,7 @@ KEY = key(comparable_conditions(CONDITIONS, make_profile().case))
 
 @given(profile=profiles, environment=plain_dicts)
 @settings(max_examples=30, suppress_health_check=[HealthCheck.too_slow])
+@pytest.mark.exhaustive
 def test_a_profile_reads_back_equal(
     tmp_path_factory: pytest.TempPathFactory, profile: Profile, environment: Dict
 ) -> None:

@@ -94,6 +94,7 @@ def test_kill_9_loses_at_most_the_profile_being_written(tmp_path: Path) -> None:
         assert all(profile == profile_number(number) for number, profile in enumerate(store.profiles()))
 
 
+@pytest.mark.exhaustive
 def test_kill_9_while_the_file_is_being_made_leaves_a_file_to_go_on_with(tmp_path: Path) -> None:
     moments = random.Random(1)
     for attempt in range(KILLS):

@@ -141,6 +141,7 @@ def test_a_choice_that_no_profile_meets_names_those_that_there_are(forms: List[A
             jetwatt.fit(forms[0], workload="lenet-mnist", **condition)
 
 
+@pytest.mark.exhaustive
 def test_the_commands_select_and_say_the_same_as_the_calls(forms: List[Any], tmp_path: Path, capsys: Any) -> None:
     file, out = str(forms[0]), str(tmp_path / "m.jw")
     evaluated = {"target": "lenet-mnist", "predictors": "ridge", "modes": 3}
@@ -189,6 +190,7 @@ def test_the_commands_select_and_say_the_same_as_the_calls(forms: List[Any], tmp
         assert printed == warned, command
 
 
+@pytest.mark.exhaustive
 def test_a_search_starts_from_results_in_each_form(tmp_path: Path) -> None:
     file = tmp_path / "others.sqlite"
     search = jetwatt.Search(strategy="random", profiles=3)

@@ -146,6 +146,7 @@ def test_a_profile_without_memory_ends_the_search_with_the_reason():
 
 
 @pytest.mark.parametrize(("limit_mib", "most"), [(4500, 32), (100_000, 128)])
+@pytest.mark.exhaustive
 def test_a_memory_limit_is_rehearsed_on_a_simulated_board(limit_mib, most):
     """Of 4500 MiB, 1431 are the network's, 1068 its workers', and a sample takes 42: 47 samples fit."""
     search = jetwatt.Search(profiles=6, memory_limit_mib=limit_mib)

@@ -183,6 +183,7 @@ def test_a_goal_may_have_limits_of_its_own_and_the_stricter_one_counts():
 
 
 @pytest.mark.parametrize("power_factor", [1.0, 0.5])
+@pytest.mark.exhaustive
 def test_a_choice_whose_profile_contradicts_all_others_is_named_as_outlying(tmp_path, power_factor):
     modes = load_board("orin-agx").power_mode_space().sample(80)
     table = pd.DataFrame(jetwatt.simulate_corpus("orin-agx", "resnet18-imagenet", modes))

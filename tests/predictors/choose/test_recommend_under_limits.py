@@ -32,6 +32,7 @@ def energies():
     return dict(zip(zip(table["power_limit_mw"], table["batch_size"]), energy))
 
 
+@pytest.mark.exhaustive
 def test_the_least_energy_is_chosen_in_six_profiles():
     answer = jetwatt.recommend(V100, workload=JOB, goal="energy", search=jetwatt.Search(profiles=6))
     choice = answer.recommendations[0][0].choice

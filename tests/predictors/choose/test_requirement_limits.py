@@ -98,6 +98,7 @@ def statuses_of(answer: Any) -> Dict[str, str]:
         pytest.param(46, 6.0, "one-shot", id="by-prediction", marks=pytest.mark.exhaustive),
     ],
 )
+@pytest.mark.exhaustive
 def test_the_mode_keeps_all_requirements_at_the_least_energy(walk, recommend, p99_ms, power_w, strategy):
     """A mode is right if its true figures keep the limits, and none that keeps them by 5 % needs 5 % less energy."""
     search = jetwatt.Search(strategy, profiles=40 if strategy == "brute-force" else 15, check_s=90)
@@ -116,6 +117,7 @@ def test_the_mode_keeps_all_requirements_at_the_least_energy(walk, recommend, p9
     assert chosen.energy_mws <= 1.05 * min(figures.energy_mws for figures in surely_kept)
 
 
+@pytest.mark.exhaustive
 def test_a_limit_on_the_median_would_choose_a_mode_whose_tail_is_too_long(walk, recommend):
     by_median = jetwatt.recommend(
         BOARD, workload=WORKLOAD, time_ms=46, goal="energy", search=jetwatt.Search("brute-force", profiles=40)
@@ -185,6 +187,7 @@ def test_what_is_no_limit_and_whom_nothing_meets_is_said(recommend):
     }  # fmt: skip
 
 
+@pytest.mark.exhaustive
 def test_each_workload_keeps_its_own(recommend):
     text = f'[[require]]\nworkload = "{WORKLOAD}"\npower_w = 4\n[[require]]\nworkload = "mobilenet*"\npower_w = 5\n'
     answer = recommend(text, workload=[WORKLOAD, "mobilenetv3-gld23k"], search=jetwatt.Search(profiles=4))
@@ -213,6 +216,7 @@ def test_where_requirements_do_not_apply_they_are_refused(recommend, options, me
         recommend("[[require]]\npower_w = 6\n", **options)
 
 
+@pytest.mark.exhaustive
 def test_the_command_writes_the_verdicts(tmp_path, capsys):
     (tmp_path / "r.toml").write_text("[[require]]\np99_ms = 60\n")
     files = ["--require", str(tmp_path / "r.toml"), "--json", str(tmp_path / "out.json")]

@@ -100,6 +100,7 @@ def test_limits_of_power_and_minibatch_time_hold_for_the_forecast_too(measured):
     assert says(nothing.why_not, "no mode", "power at most 20 W", "minibatch time at most 150 ms")
 
 
+@pytest.mark.exhaustive
 def test_a_recommendation_forecasts_within_its_power_budget():
     options = {"budget": Budget(deadline_h=9000), "search": Search(profiles=8)}
     answer = recommend("sim:orin-nano", workload="resnet18-imagenet", power_w=10, **options)
@@ -132,6 +133,7 @@ def test_boards_are_a_table_and_plain_values():
     assert plain["boards"][1]["fastest"] is None
 
 
+@pytest.mark.exhaustive
 def test_one_device_says_whether_it_trains_in_time():
     options = {"workload": Job("resnet18-imagenet", epochs=2), "search": Search("random", profiles=8)}
     answer = recommend("sim:orin-agx", budget=Budget(deadline_h=20, energy_wh=200), **options)

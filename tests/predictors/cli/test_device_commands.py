@@ -44,6 +44,7 @@ def run(capsys, *arguments):
     return code, said.out, said.err
 
 
+@pytest.mark.exhaustive
 def test_recommend_names_a_mode_within_the_budget_and_writes_its_conf(capsys, tmp_path):
     files = ["--write-conf", tmp_path / "c.conf", "--json", tmp_path / "o.json"]
     code, out, _ = run(capsys, *FEW_MODES, "--power-budget", 10, "--profiles", 10, *files)
@@ -151,6 +152,7 @@ def test_a_budget_below_every_mode_names_the_nearest_one_and_is_refused(capsys):
         pytest.param("--peak-budget", 3, " W, with peaks of ", marks=pytest.mark.exhaustive),
     ],
 )
+@pytest.mark.exhaustive
 def test_a_limit_that_no_mode_keeps_is_answered_with_one_that_can_be_kept(capsys, option, limit, words):
     few = ("--profiles", 4, "--minibatches", 10)
     code, _, err = run(capsys, *FEW_MODES, option, limit, *few)
@@ -283,6 +285,7 @@ def test_the_time_of_a_mode_may_be_a_percentile_of_its_minibatches(capsys, tmp_p
     assert times[0] < times[1]
 
 
+@pytest.mark.exhaustive
 def test_several_workloads_share_a_search_and_one_mode_may_serve_all(capsys, tmp_path):
     workloads, results = ("lenet-mnist", "yolov8n-coco"), tmp_path / "r.db"
     how = ["--workload", ",".join(workloads), "--profiles", 6, "--results", results]

@@ -174,6 +174,7 @@ def test_predict_refuses_a_power_limit_where_profiles_have_none(corpus, tmp_path
     assert not out.exists()
 
 
+@pytest.mark.exhaustive
 def test_a_network_that_was_never_profiled_is_predicted_from_its_counts(corpus, tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(targets, "counted_alone", lambda workload: (Counts(1e9, 1e8, 100, 1e7, 1e6), None))
     model, unprofiled = tmp_path / "M", ("--corpus", corpus, "--target", "bert-squad", "--modes", 0)

@@ -134,6 +134,7 @@ def test_what_neither_number_nor_seed_changes_runs_once():
     assert counted["brute-force"] == [(len(TABLE), 0)]
 
 
+@pytest.mark.exhaustive
 def test_results_carry_the_keys_that_programs_rely_on_and_two_processes_find_what_one_finds():
     runs = contest_runs(["random", "maxn"], [TABLE], [10], 2)
     rows = contest(runs, "15:40:5")

@@ -43,6 +43,7 @@ def test_the_reference_is_trained_once():
 
 
 @pytest.mark.parametrize("frozen", [0, 1, 3])
+@pytest.mark.exhaustive
 def test_frozen_layers_are_the_reference_s_and_the_last_is_fresh(frozen):
     carried, own = reference_networks().layers, fitted(frozen=frozen).networks_.layers
     same = [np.allclose(carried[layer][0], own[layer][0], rtol=1e-6) for layer in range(4)]

@@ -149,6 +149,7 @@ def test_steps_of_all_power_by_one_clock_are_learned(column, monkeypatch):
         *(pytest.param(*one, marks=pytest.mark.exhaustive) for one in ((0.5, True), (1.5, False), (1.5, True))),
     ],
 )
+@pytest.mark.exhaustive
 def test_power_that_is_averaged_over_more_than_the_minibatches_is_learned(pause, is_window, monkeypatch):
     tables = [paused_table(seed, pause, is_window) for seed in range(5)]
     with_pauses = [errors(table, 12)[1] for table in tables]
@@ -178,6 +179,7 @@ def test_power_far_from_the_form_is_learned(monkeypatch):
     assert with_stray_power < 0.95 * without
 
 
+@pytest.mark.exhaustive
 def test_a_program_unlike_any_network_is_learned(monkeypatch):
     tables = [make_table(seed, spread=3.0) for seed in (3, 4, 5)]
     with_wide_prior = [errors(table, 8) for table in tables]

@@ -209,6 +209,7 @@ def errors_with_locked_clocks(follows: float, predictor: str) -> np.ndarray:
     return np.array(medians)
 
 
+@pytest.mark.exhaustive
 def test_the_time_of_a_program_bound_by_bandwidth_is_seen_to_follow_no_clock():
     assert (errors_with_locked_clocks(0.0, "physical-gp") <= [1.5, 1.0, 0.6]).all()
 
