@@ -84,6 +84,7 @@ def test_a_gpus_power_limit_is_chosen_within_each_budget(run):
 
 
 @pytest.mark.exhaustive
+@pytest.mark.long
 def test_a_mode_within_the_budget_is_recommended_on_a_simulated_board(run, tmp_path):
     printed = run("recommend_within_budget.py")
     assert "simulated" in printed

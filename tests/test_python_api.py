@@ -466,6 +466,7 @@ def in_words(options):
 
 
 @pytest.mark.exhaustive
+@pytest.mark.long
 def test_a_call_of_a_papers_contest_returns_what_the_command_prints(tmp_path, capsys):
     from jetwatt.cli import main
 
@@ -483,6 +484,7 @@ def test_a_call_of_a_papers_contest_returns_what_the_command_prints(tmp_path, ca
 
 
 @pytest.mark.exhaustive
+@pytest.mark.long
 def test_a_call_returns_what_the_command_prints(tmp_path, capsys):
     from jetwatt.cli import main
 

@@ -110,6 +110,7 @@ def jetwatt(capsys):
 
 
 @pytest.mark.exhaustive
+@pytest.mark.long
 def test_modes_are_planned_from_its_facts(run):
     code, out, err = run("jetwatt", "modes", "--board", "meadow", "--count")
     assert (code, out.strip(), err) == (0, "12", "")
@@ -117,6 +118,7 @@ def test_modes_are_planned_from_its_facts(run):
 
 
 @pytest.mark.exhaustive
+@pytest.mark.long
 def test_doctor_examines_it_where_it_is_and_lists_its_package(run, board):
     code, out, err = run("jetwatt", "doctor", "--root", board, "--json")
     assert code == 0, err

@@ -124,6 +124,7 @@ def test_an_experiment_that_no_file_is_for_is_a_usage_error(run_suite, tmp_path)
 
 
 @pytest.mark.exhaustive
+@pytest.mark.long
 def test_collecting_10_000_cases_loads_no_torch(run_suite, tmp_path):
     campaign = tmp_path / "many.toml"
     campaign.write_text(f"[axes]\nworkers = {list(range(100))}\nbatch_size = {list(range(1, 101))}\n")

@@ -127,6 +127,7 @@ def test_a_plan_gives_a_result_for_each_predictor_target_and_count():
 
 
 @pytest.mark.exhaustive
+@pytest.mark.long
 def test_several_processes_find_what_one_finds():
     plan = TrialPlan(("physical-gp",), (Target(TABLE),), (8, 500), repeats=2)
     alone, together = (run_plan(plan, jobs) for jobs in (1, 2))

@@ -77,6 +77,7 @@ def test_designs_avoid_both_clumps_and_corners():
 
 
 @pytest.mark.exhaustive
+@pytest.mark.long
 def test_ten_designed_modes_teach_more_than_ten_random_ones():
     def error(table, name, seed):
         places = choose_by_profiling(

@@ -323,6 +323,7 @@ def test_a_dash_separates_an_argument_from_its_meaning_and_options_keep_their_hy
 
 @pytest.mark.exhaustive
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::PendingDeprecationWarning")
+@pytest.mark.long
 def test_a_broken_link_an_anchor_and_a_picture_that_do_not_exist_are_refused(docs, monkeypatch):
     pytest.importorskip("sphinx")
     menu = "\n```{toctree}\nfirst\nsecond\n```\n"

@@ -39,6 +39,7 @@ def test_a_table_is_large_with_a_thousand_modes_of_one_size_with_power():
 
 
 @pytest.mark.exhaustive
+@pytest.mark.long
 def test_both_tables_are_learned_from_the_same_modes_and_alike_is_within_a_factor():
     table = as_table(1_200, power=np.linspace(1e4, 5e4, 1_200))
     table = dataclasses.replace(table, time_ms=simulated_like(table).time_ms)

@@ -109,6 +109,7 @@ def test_another_board_passes_all_lines(tmp_path, board, l4t):
 
 
 @pytest.mark.exhaustive
+@pytest.mark.long
 def test_a_host_passes_the_lines_that_apply_and_says_why_others_do_not():
     findings = accept("host", scale=SCALE, reboots=False)
     assert list(verdicts(findings)) == list(CHECKS)
@@ -135,6 +136,7 @@ def test_the_record_of_a_machine_is_compared_without_the_cpus_that_the_process_m
 
 
 @pytest.mark.exhaustive
+@pytest.mark.long
 def test_a_raspberry_pi_passes_the_lines_that_apply(tmp_path):
     tree = Tree(tmp_path / "pi")
     tree.write(PI_FILES)

@@ -207,6 +207,7 @@ def test_the_record_fails_where_a_file_cannot_be_recorded(orin):
 
 
 @pytest.mark.exhaustive
+@pytest.mark.long
 def test_repeatability_fails_where_power_is_another_after_the_reboot(orin):
     first = line_of(accepted(orin, "repeatability", reboots=True), "repeatability")
     assert first["verdict"] == "SKIP"

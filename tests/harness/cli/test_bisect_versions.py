@@ -123,6 +123,7 @@ def test_environments_are_named_by_version_and_ordered_by_it():
 
 
 @pytest.mark.exhaustive
+@pytest.mark.long
 def test_interpreters_measure_a_simulated_board_and_the_slow_one_is_named(tmp_path, capsys):
     """Two environments: this one, and one that passes for a later version and makes the simulated board slower."""
     for name, version, slowdown in (("good", "2.8.0", "0"), ("bad", "2.9.0", "5")):

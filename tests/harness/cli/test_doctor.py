@@ -71,6 +71,7 @@ def test_doctor_lists_the_step_of_each_rail(tmp_path):
 
 
 @pytest.mark.exhaustive
+@pytest.mark.long
 def test_doctor_prints_a_board_without_being_told_its_name(tmp_path, capsys):
     tree = build_board(tmp_path / "root", "orin-agx", "r36.4", mode="MAXN")
     assert main(["doctor", "--root", tree.root]) == 0

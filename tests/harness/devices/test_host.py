@@ -125,6 +125,7 @@ def test_a_search_waits_for_the_second_reading_of_an_energy_counter(machine_with
 
 @pytest.mark.exhaustive
 @pytest.mark.training
+@pytest.mark.long
 def test_power_is_recorded_from_where_it_is_stable_and_says_what_it_is_made_of(
     machine_with_rapl, tmp_path, monkeypatch
 ):

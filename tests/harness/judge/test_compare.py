@@ -104,6 +104,7 @@ def slowed_by_others(path: Path, seed: int, factor: float = 1.0) -> Path:
 
 
 @pytest.mark.exhaustive
+@pytest.mark.long
 def test_beneath_the_noise_of_others_the_fast_minibatches_tell(tmp_path, compare):
     before, again = slowed_by_others(tmp_path / "a", 1), slowed_by_others(tmp_path / "b", 2)
     after = slowed_by_others(tmp_path / "c", 3, 1.05)

@@ -255,6 +255,7 @@ def test_verdict_and_exit_code(gate, before, after, threshold, status, codes):
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize(("runs", "most"), [((3, 3), 0.02), ((5, 5), 0.02), ((5, 1), 0.05), ((1, 1), 0.05)])
+@pytest.mark.long
 def test_noisy_runs_of_the_same_code_are_seldom_flagged(noise, monkeypatch, runs, most):
     """Of 300 gates of two equal cases, with 3 % noise between runs and 5 % within, at most this share fails."""
     monkeypatch.setattr(statistics, "RESAMPLES", 200)

@@ -127,6 +127,7 @@ def told(capsys: pytest.CaptureFixture, *arguments: Any, code: Optional[int] = 0
 
 
 @pytest.mark.exhaustive
+@pytest.mark.long
 def test_real_files_name_the_night_the_board_and_the_software(nights, tmp_path, capsys):
     document = json.loads(told(capsys, nights, "--json", code=1))
     time, power = document["series"]

@@ -85,6 +85,7 @@ def test_no_text_leaves_its_panel(browser, report, width):
     assert page.evaluate(OUTSIDE) == []
 
 
+@pytest.mark.long
 def test_a_dark_page_has_other_colours_than_a_light_one(browser, report):
     colours = "[getComputedStyle(document.body).backgroundColor, getComputedStyle(document.body).color]"
     light = opened(browser, report).evaluate(colours)

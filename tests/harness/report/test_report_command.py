@@ -110,6 +110,7 @@ def test_the_page_needs_nothing_from_elsewhere(report):
 
 
 @pytest.mark.exhaustive
+@pytest.mark.long
 def test_evaluations_become_figures_each_a_png_file_too(one_profile, tmp_path):
     inferred = [{**one, "task": "inference"} for one in strategy_results()]
     files = {"predictors": predictor_results(), "strategies": [*strategy_results(), *inferred]}

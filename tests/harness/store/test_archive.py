@@ -68,6 +68,7 @@ def nights_of(folder: Path) -> List[Path]:
 @pytest.mark.exhaustive
 @given(profile=profiles)
 @settings(max_examples=8)
+@pytest.mark.long
 def test_any_profile_is_read_back_in_every_bit(tmp_path_factory, profile):
     folder = tmp_path_factory.mktemp("nights")
     with ResultsStore(folder / "night.sqlite") as store:

@@ -84,6 +84,7 @@ def test_a_mode_chosen_by_prediction_is_profiled_for_its_peak_within_the_profile
 
 
 @pytest.mark.exhaustive
+@pytest.mark.long
 def test_recommend_names_a_mode_whose_peak_is_within_a_budget(capsys, tmp_path):
     budgets = ["--peak-budget", 18, "--power-budget", 25, "--profiles", 8, "--json", tmp_path / "o.json"]
     code, out, _ = run(capsys, *RECOMMEND, *budgets)
@@ -172,6 +173,7 @@ def test_a_limit_that_is_nearly_kept_is_answered_with_more_profiles_too(capsys):
 
 
 @pytest.mark.exhaustive
+@pytest.mark.long
 def test_limits_that_exclude_each_other_are_answered_with_what_each_allows(capsys):
     def ended(power_w, time_ms):
         return run(capsys, *FEW_MODES, "--power-budget", power_w, "--time-limit", time_ms, "--profiles", 6)
@@ -193,6 +195,7 @@ def test_a_limit_that_is_not_kept_surely_enough_is_answered_with_more_profiles_o
 
 
 @pytest.mark.exhaustive
+@pytest.mark.long
 def test_the_least_energy_under_a_deadline_is_a_goal_too(capsys):
     code, out, _ = run(capsys, *RECOMMEND, "--goal", "energy", "--deadline", 12, "--epochs", 148, "--profiles", 8)
     assert code == 0
@@ -440,6 +443,7 @@ def test_what_a_change_of_mode_costs_is_not_tried_where_clocks_may_not_rise_agai
 
 
 @pytest.mark.exhaustive
+@pytest.mark.long
 def test_the_contest_on_a_simulated_corpus_writes_its_contract(capsys, tmp_path):
     from harness.__main__ import main as harness
 
@@ -556,6 +560,7 @@ def test_presets_with_less_gpu_than_the_board_has_are_known_as_such(board, small
 
 
 @pytest.mark.exhaustive
+@pytest.mark.long
 def test_a_concurrent_plan_names_what_failed(capsys, tmp_path, monkeypatch):
     Breaking(monkeypatch, lambda number: did_not_take() if number == 2 else None)
     options = ["--latency-limit", 800, "--duration", 5, "--profiles", 12, "--json", tmp_path / "o.json"]

@@ -73,6 +73,7 @@ def test_any_zip_reader_finds_json_and_plain_arrays(path):
 @pytest.mark.exhaustive
 @settings(max_examples=40)
 @given(st.data())
+@pytest.mark.long
 def test_a_changed_byte_and_a_file_cut_off_are_noticed(tmp_path_factory, data):
     path = tmp_path_factory.getbasetemp() / "whole.jw"
     save_model(path, fitted(), {})

@@ -30,6 +30,7 @@ def time_error(predictor):
 
 
 @pytest.mark.exhaustive
+@pytest.mark.long
 def test_the_reference_is_trained_once():
     reference_networks()
     before = learn_reference.cache_info().currsize

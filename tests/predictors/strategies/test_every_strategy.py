@@ -96,6 +96,7 @@ def test_a_mode_that_fails_is_spent_and_is_neither_asked_for_again_nor_chosen(na
     + [(name, power_budget(1_000.0)) for name in ON_BOARDS if name not in ("front", "powertrain", "nn")],  # alike
     ids=str,
 )
+@pytest.mark.long
 def test_where_the_mode_that_would_be_chosen_has_failed_it_is_another_one(name, goal):
     strategy = STRATEGIES[name].make(SETTING, 3)
     best = strategy.choose(History(TableProfiler(TABLE), limit_of(name)), goal).index

@@ -67,6 +67,7 @@ GOALS = {3: (15, 8), 5: (10, 5), 10: (6, 4)}
 @pytest.mark.exhaustive
 @pytest.mark.parametrize(("gpu", "other"), [("zeus-v100", "zeus-a40"), ("zeus-a40", "zeus-v100")])
 @pytest.mark.parametrize("count", GOALS)
+@pytest.mark.long
 def test_few_profiles_of_a_gpu_are_enough_with_the_table_of_another(gpu, other, count):
     targets = [make_target(table, tables(other)) for table in tables(gpu)]
     errors = np.mean([errors_of(target, count) for target in targets], axis=0)
