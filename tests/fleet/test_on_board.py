@@ -86,6 +86,7 @@ def test_a_board_that_is_not_fit_says_why(board, capsys, words, file, text, why)
 
 
 @pytest.mark.parametrize("device", ["fleet", "orin-agx"])
+@pytest.mark.exhaustive
 def test_a_board_on_which_somebody_measures_is_in_use(board, capsys, device):
     words = ["check", "--root", str(board), "--work", str(board.parent), "--device", "orin-agx", "--jetpack", "6"]
     with locked(device):

@@ -74,6 +74,7 @@ SECOND = "\ndef test_b():\n    pass\n"
         pytest.param(BEFORE_ALL_FINALIZERS, "", id="finalizers-skipped", marks=pytest.mark.exhaustive),
     ],
 )
+@pytest.mark.exhaustive
 def test_a_signal_ends_the_run_and_the_board_is_put_back(tmp_path, text, words):
     tree = build_board(tmp_path / "root", "orin-nano", "r36.4")
     before = tree.controls()

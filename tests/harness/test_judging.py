@@ -82,6 +82,7 @@ def verdicts_in(path):
         return stored_verdicts(store)
 
 
+@pytest.mark.exhaustive
 def test_a_claim_runs_after_what_it_is_about_is_shown_by_name_and_its_verdict_is_stored(own, tmp_path):
     listed = own("--collect-only", "-k", "workers_gain")
     assert "test_mine.py::test_workers_gain[sim:xavier-nx]" in listed.stdout
@@ -96,6 +97,7 @@ def test_a_claim_runs_after_what_it_is_about_is_shown_by_name_and_its_verdict_is
     assert verdict.above == float("-inf")
 
 
+@pytest.mark.exhaustive
 def test_what_a_simulated_board_contradicts_fails_and_a_shortfall_outside_its_bounds(own):
     wrong = {"asserted": 'ratio("time", workers=(0, 4)) > 1.5'}
     done = own(**wrong)
@@ -105,6 +107,7 @@ def test_what_a_simulated_board_contradicts_fails_and_a_shortfall_outside_its_bo
     assert own(claimed='shortfall=known(1.3, 1.4, "of no account")', **wrong).returncode == FAILED
 
 
+@pytest.mark.exhaustive
 def test_what_is_undecided_fails_only_where_it_is_asserted(own):
     unsure = {"asserted": "(ratio('time', workers=(0, 4)) / ratio('time', workers=(0, 4))) < 1"}
     assert own(**unsure).returncode == 0
@@ -153,6 +156,7 @@ def test_a_file_that_cannot_be_judged_is_refused_with_a_hint_about_it(own, tmp_p
     assert "by --results" not in refused.stderr
 
 
+@pytest.mark.exhaustive
 def test_a_stored_file_is_judged_without_measuring_anything(own, tmp_path):
     own()
     with ResultsStore(tmp_path / "r.sqlite") as store:
@@ -175,6 +179,7 @@ def test_a_stored_file_is_judged_without_measuring_anything(own, tmp_path):
     assert "matches no case" not in own("--judge", "r.sqlite", "-k", "orin", device=None).stdout
 
 
+@pytest.mark.exhaustive
 def test_what_cannot_be_judged_is_refused_before_anything_runs(own, tmp_path):
     own()
     missing = own("--judge", "no.sqlite", device=None)

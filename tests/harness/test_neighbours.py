@@ -67,6 +67,7 @@ def test_nothing_of_ours_is_known_without_opting_in(others):
         pytest.param({"conftest.py": THEIR_FIXTURES, "test_theirs.py": TESTS_OF_FIXTURES}, id="fixtures"),
     ],
 )
+@pytest.mark.exhaustive
 def test_tests_of_others_have_the_same_ids_and_pass_after_opting_in(others, files):
     def ids(*arguments):
         said = others(files, "--collect-only", "-q", *arguments)
@@ -118,6 +119,7 @@ def test_a_fixture_of_another_plugin_stays_its_own(others, plugins):
     assert "jetwatt_cache" not in said  # a fixture `cache` is pytest's own in every run
 
 
+@pytest.mark.exhaustive
 def test_a_fixture_of_others_that_no_test_takes_is_not_mentioned(others, monkeypatch):
     """Of pytest itself, `cache` is one, and an axis of ours as well."""
     monkeypatch.setenv("PYTEST_ADDOPTS", "--color=no")  # with its cache
@@ -133,6 +135,7 @@ def test_a_fixture_of_others_that_no_test_takes_is_not_mentioned(others, monkeyp
     assert says(both, "fixture cache", "cacheprovider", "jetwatt_cache"), both
 
 
+@pytest.mark.exhaustive
 def test_values_for_a_fixture_of_others_stay_theirs_in_a_test_of_ours(others):
     text = (
         THEIR_FIXTURES

@@ -58,6 +58,7 @@ def others(tmp_path):
         pytest.param({"conftest.py": PLUGIN, "of/conftest.py": THEIRS}, ("of", "test_both.py"), id="below"),
     ],
 )
+@pytest.mark.exhaustive
 def test_options_of_others_stay_theirs_and_ours_have_another_name(others, files, opted_in):
     done = others({**files, "test_both.py": BOTH}, *opted_in, *GIVEN)
     assert "2 passed" in done.said, done.said
@@ -93,6 +94,7 @@ def test_opting_out_again_leaves_nothing(others):
     assert "1 passed, 1 error" in said
 
 
+@pytest.mark.exhaustive
 def test_only_words_that_begin_with_dashes_are_options(others):
     files = {"results/test_mine.py": "def test_mine(): pass", "jetwatt.toml": "not a configuration"}
     assert "1 passed" in others(files, "-p", "jetwatt", "results").said
@@ -128,6 +130,7 @@ def test_all_ways_at_once_are_one_plugin_that_loads_numpy_late_and_warns_of_noth
     assert "1 passed" in done.stdout, done.stdout + done.stderr
 
 
+@pytest.mark.exhaustive
 def test_benchmarks_run_in_another_folder_are_named_where_they_are(others):
     there = PROJECT / "benchmarks" / "test_training.py"
     done = others({}, "-p", "jetwatt", "benchmarks/test_training.py::test_training")

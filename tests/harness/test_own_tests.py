@@ -50,6 +50,7 @@ def test_a(profile, workers):
 TABLE = "Name (time in "  # the header of pytest-benchmark's table, which is over 200 columns wide
 
 
+@pytest.mark.exhaustive
 def test_the_table_of_pytest_benchmark_is_printed_on_request_only_and_its_file_is_complete(own, tmp_path):
     done = own(WHOLE, "--benchmark-json", "b.json")
     assert TABLE not in done.stdout
@@ -97,6 +98,7 @@ def test_the_command_line_goes_before_the_experiments_table_before_marks_before_
     assert {word for one in found for word in one.split("-") if word[0] == "w" and word[1:].isdigit()} == expected
 
 
+@pytest.mark.exhaustive
 def test_marks_with_other_arguments_indirect_ones_and_a_campaign_for_all(own, tmp_path):
     text = """
 import pytest
@@ -180,6 +182,7 @@ def test_a_wrong_change_fails_with_what_is_known_and_no_traceback_of_ours(own, c
     assert "harness/fixtures.py" not in done.stdout.split("short test summary")[0].split("FAILURES")[1]
 
 
+@pytest.mark.exhaustive
 def test_a_mark_that_resembles_an_axis_says_which_and_a_wrong_one_what_an_axis_takes(own):
     text = "import pytest\n@pytest.mark.parametrize('{}', [{!r}])\ndef test_a({}):\n    pass\n"
     done = own(text.format("batchsize", 8, "profile, batchsize"), "--collect-only")
@@ -229,6 +232,7 @@ def record(tmp_path):
 
 
 @pytest.mark.parametrize(("text", "ended"), [(ASSERTED, "1 skipped"), (CHECKED, "1 passed")])
+@pytest.mark.exhaustive
 def test_a_baseline_that_lacks_a_case_is_said_and_a_halved_one_fails(own, record, text, ended):
     assert "1 passed" in own(text).stdout
     record()
@@ -244,6 +248,7 @@ def test_a_baseline_that_lacks_a_case_is_said_and_a_halved_one_fails(own, record
     assert "1 failed" in own(text, "--baseline", "b.json").stdout
 
 
+@pytest.mark.exhaustive
 def test_the_baseline_is_read_once_before_the_tests_are_collected(own, record):
     own(CHECKED)
     record(0.5)
@@ -300,6 +305,7 @@ def test_a_deadline_in_another_time_zone_is_a_local_time(monkeypatch):
     assert deadlines[2] == deadlines[3]
 
 
+@pytest.mark.exhaustive
 def test_a_run_says_that_its_results_file_has_more_profiles_than_it_listed(own):
     text = "def test_a(profile):\n    profile()\n"
     assert "results: r.sqlite\n" in own(text).stdout
@@ -313,6 +319,7 @@ def test_a_deadline_that_is_no_time_ends_the_run_before_it_begins(own):
 
 
 @pytest.mark.parametrize("text", [ASSERTED, CHECKED])
+@pytest.mark.exhaustive
 def test_strict_fails_what_the_baseline_does_not_hold_with_what_differs(own, record, text):
     """A slowdown changes what stands for the version of torch, as another torch would."""
     own(text)
@@ -348,6 +355,7 @@ SimulatedDevice.profile = profile
         (("-p", "flagged"), "no difference"),
     ],
 )
+@pytest.mark.exhaustive
 def test_the_command_that_lists_the_comparisons_works_as_printed(
     own, record, tmp_path, monkeypatch, capsys, arguments, listed
 ):
@@ -363,6 +371,7 @@ def test_the_command_that_lists_the_comparisons_works_as_printed(
     assert re.search(rf"  minibatch time  .*  {listed}$", capsys.readouterr().out, re.MULTILINE)
 
 
+@pytest.mark.exhaustive
 def test_strict_fails_a_run_that_compared_nothing_with_its_baseline(own, record):
     own(CHECKED)
     record()
@@ -383,6 +392,7 @@ def test_strict_fails_a_run_that_compared_nothing_with_its_baseline(own, record)
     assert own(skipped, "--baseline", "b.json", "--strict", "--collect-only").returncode == 0
 
 
+@pytest.mark.exhaustive
 def test_a_slurm_job_that_was_queued_again_measures_no_case_twice_and_says_so(own, tmp_path, monkeypatch):
     text = "def test_a(profile):\n    profile()\n"
     monkeypatch.setenv("SLURM_JOB_ID", "4711")
@@ -398,6 +408,7 @@ def test_a_slurm_job_that_was_queued_again_measures_no_case_twice_and_says_so(ow
     assert "1 passed" in own(text).stdout
 
 
+@pytest.mark.exhaustive
 def test_strict_without_a_baseline_is_refused_before_anything_is_measured(own, tmp_path):
     refused = own(CHECKED, "--strict")
     assert refused.returncode == pytest.ExitCode.USAGE_ERROR
@@ -406,6 +417,7 @@ def test_strict_without_a_baseline_is_refused_before_anything_is_measured(own, t
     assert "1 passed" in own("def test_a(profile):\n    profile()\n", "--strict").stdout, "it compares nothing"
 
 
+@pytest.mark.exhaustive
 def test_more_power_fails_and_its_limit_can_be_asked_for(own, record, tmp_path):
     assert "1 passed" in own(CHECKED).stdout
     record()
@@ -433,6 +445,7 @@ def test_a(train, baseline):
     assert "power: only now has a reliable one" in strict
 
 
+@pytest.mark.exhaustive
 def test_a_fixture_of_ones_own_called_case_is_no_case_of_the_plan(own):
     text = "import pytest\n@pytest.fixture\ndef case():\n    return 7\ndef test_a(case):\n    assert case == 7\n"
     assert ids(own(text, "--collect-only", "-q")) == ["test_a"]

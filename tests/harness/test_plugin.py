@@ -20,6 +20,7 @@ def ids(done):
     return [line.partition("::")[2] for line in done.stdout.splitlines() if "::" in line]
 
 
+@pytest.mark.exhaustive
 def test_an_absent_board_and_a_storage_without_a_place_are_skipped_with_reason_and_hint(run_suite):
     asked = ("--device", "orin-agx,host", "--storage", "hdd", "--workload", "lenet-mnist", "--workers", "0")
     done = run_suite(*asked, "-rs")
@@ -62,6 +63,7 @@ def test_a_wrong_option_is_a_usage_error_that_lists_what_is_known(run_suite, arg
     ("arguments", "board"),
     [(["-k", "orin"], "orin-agx"), (["-k", "Xavier and nx"], "xavier-nx"), (["-k", "nano"], "nano")],
 )
+@pytest.mark.exhaustive
 def test_words_of_a_board_that_this_machine_is_not_name_the_next_line(run_suite, arguments, board):
     done = run_suite(*arguments, check=False)
     assert done.returncode == pytest.ExitCode.NO_TESTS_COLLECTED
@@ -105,6 +107,7 @@ measured_run.check = check
 """
 
 
+@pytest.mark.exhaustive
 def test_a_simulated_board_skips_what_needs_a_missing_package_and_goes_on(run_suite, tmp_path, monkeypatch):
     (tmp_path / "no_torchvision.py").write_text(NO_TORCHVISION)
     monkeypatch.syspath_prepend(tmp_path)
@@ -134,6 +137,7 @@ def test_collecting_10_000_cases_loads_no_torch(run_suite, tmp_path):
     assert len(ids(done)) == 10_000
 
 
+@pytest.mark.exhaustive
 def test_what_runs_on_request_and_idle_states_need_their_file_named(run_suite):
     said = run_suite("--collect-only", "-q").stdout
     assert "test_overhead.py" not in said
@@ -152,6 +156,7 @@ def test_a_baseline_that_cannot_be_read_ends_the_run_before_anything_is_measured
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /dev/full")
+@pytest.mark.exhaustive
 def test_results_that_cannot_be_written_are_an_error_before_anything_is_measured(run_suite):
     done = run_suite("--results", "/dev/full", "--workload", "lenet-mnist", "--workers", "0,1", check=False)
     assert done.returncode != 0
@@ -168,6 +173,7 @@ def test_free_clocks_are_refused_where_none_can_be_set(run_suite, monkeypatch):
     assert "DVFS cannot be switched on or off here" in done.stdout
 
 
+@pytest.mark.exhaustive
 def test_cases_of_a_board_that_cannot_raise_clocks_come_in_an_order_in_which_they_fall(run_suite, tmp_path):
     tree = build_board(tmp_path / "root", "orin-agx", "r36.4", mode="MAXN")
     modes = "2c-729.6-306-665.6,12c-729.6-408-3199,maxn,4c-1728-612-3199"
@@ -178,6 +184,7 @@ def test_cases_of_a_board_that_cannot_raise_clocks_come_in_an_order_in_which_the
     assert order[::2] == ["maxn", "4c-1728-612-3199", "12c-729.6-408-3199", "2c-729.6-306-665.6"]
 
 
+@pytest.mark.exhaustive
 def test_modes_of_such_a_board_that_take_several_passes_are_said_with_what_to_do(run_suite, tmp_path):
     tree = build_board(tmp_path / "root", "orin-agx", "r36.4", mode="MAXN")
     collect = ("--collect-only", "--device-root", tree.root, "--workload", "lenet-mnist", "--workers", "0")

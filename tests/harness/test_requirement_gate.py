@@ -98,6 +98,7 @@ def test_what_was_measured_is_judged_also_where_the_test_itself_fails(own):
     assert "exit code" not in done.stdout
 
 
+@pytest.mark.exhaustive
 def test_a_file_is_about_every_test_that_measures_a_case_of_it(own):
     kept = own(MEASURING, "-k", "plain", requirements=POWER.format(25))
     assert kept.returncode == 0
@@ -150,6 +151,7 @@ def test_compared(baseline):
 """
 
 
+@pytest.mark.exhaustive
 def test_profiles_of_a_training_of_the_tests_own_are_judged_and_counted_at_the_end(own):
     limits = "[[require]]\nworkload = 'my-run'\npower_w = {}\n"
     kept = own(OWN_TRAINING, requirements=limits.format(25))
@@ -188,6 +190,7 @@ TAIL = "[[require]]\nworkload = '{}'\np99_ms = 1000\n"
 PROFILE = "def test_tail(profile):\n    profile()\n"
 
 
+@pytest.mark.exhaustive
 def test_as_many_minibatches_as_a_tail_takes_are_run_where_asked(own, tmp_path):
     """Of 40 minibatches no p99 is known; without one beyond the limit 1,420 decide."""
     few = own(PROFILE, requirements=TAIL.format("lenet*"))

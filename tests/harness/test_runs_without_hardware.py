@@ -39,6 +39,7 @@ def test_boards_and_a_corpus_run_side_by_side_without_torch_and_write_nothing_bu
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["results.sqlite"]
 
 
+@pytest.mark.exhaustive
 def test_an_injected_slowdown_is_flagged_and_taken_for_no_profile_without_it(run_suite, tmp_path):
     arguments = ("--device", "sim:orin-agx", "--workload", "lenet-mnist", "--workers", "0", "-rs")
     run_suite(*arguments, "--results", "a.sqlite")
@@ -60,6 +61,7 @@ def test_an_injected_slowdown_is_flagged_and_taken_for_no_profile_without_it(run
     ]
 
 
+@pytest.mark.exhaustive
 def test_cases_are_resumed_exported_and_gated_like_measured_ones(run_suite, corpus, tmp_path, capsys):
     arguments = ("--device", f"sim:orin-agx,replay:{corpus}", "--workload", "yolov8n-coco", "--workers", "4")
     run_suite(*arguments, "--power-mode", MODES[1].name)
@@ -85,6 +87,7 @@ def test_cases_are_resumed_exported_and_gated_like_measured_ones(run_suite, corp
     assert "1.000" in capsys.readouterr().out  # the same seed gives the same times
 
 
+@pytest.mark.exhaustive
 def test_without_a_workload_a_replay_takes_those_of_its_corpus(run_suite, corpus):
     done = run_suite("--device", f"replay:{corpus}", "--collect-only", "-q")
     assert "test_training[replay:agx.csv-yolov8n-coco-maxn-bs16]" in done.stdout

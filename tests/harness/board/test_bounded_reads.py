@@ -387,6 +387,7 @@ OF_KNOBS = (
     [pytest.param(OF_KNOBS, id="all"), *(pytest.param((one,), marks=pytest.mark.exhaustive) for one in OF_KNOBS)],
 )
 @pytest.mark.parametrize("kind", ["pipe", "garbage"])
+@pytest.mark.exhaustive
 def test_doctor_goes_on_and_names_the_file(tmp_path, pipes, patterns, kind):
     root = build_board(tmp_path / "board", *BOARD).path
     paths = [str(sorted(root.glob(pattern))[0]) for pattern in patterns]

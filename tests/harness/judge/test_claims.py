@@ -164,6 +164,7 @@ def test_boards_are_compared_in_their_default_modes_and_in_no_other():
     assert "compute_is_slower_on_nx_than_on_agx" not in judged(found[::2])
 
 
+@pytest.mark.exhaustive
 def test_what_was_disturbed_or_throttled_says_nothing_of_time_but_that_it_was(tmp_path):
     none, four = (
         watched(dataclasses.replace(simulated("sim:xavier-agx", workers=workers), provenance="measured"))

@@ -132,6 +132,7 @@ def test_more_power_is_found_and_what_is_unsure_is_not_compared(tmp_path, compar
     assert (code, statuses(document)) == (len(found), {"minibatch time": "no difference", **found})
 
 
+@pytest.mark.exhaustive
 def test_one_slow_workload_among_many_is_named(tmp_path, compare):
     many = [f"w{number}" for number in range(8)]
     before, after = measure(tmp_path / "a", 1, runs=3, workloads=many), tmp_path / "b"

@@ -76,12 +76,14 @@ def run(tmp_path):
     return start
 
 
+@pytest.mark.exhaustive
 def test_who_asks_for_an_axis_gets_a_sweep_and_no_experiments(run):
     assert files_of(run("--collect-only", "-q", "--workers", "2")) == {"test_training.py"}
     done = run("--collect-only", "-q", "--workload", "lenet-mnist", files=["test_worker_parallelism.py"])
     assert any("test_workers[sim:xavier-agx-lenet-mnist-maxn-w0-ssd-bs16-cold]" in found for found in ids(done))
 
 
+@pytest.mark.exhaustive
 def test_a_whole_run_measures_each_case_once_and_ends_in_verdicts(run, tmp_path):
     done = run("--results", "r.sqlite")
     assert done.returncode == 0, done.stdout
@@ -100,6 +102,7 @@ def test_a_whole_run_measures_each_case_once_and_ends_in_verdicts(run, tmp_path)
     assert "2 passed, 35 skipped" in again.stdout  # the verdicts are those of what was there
 
 
+@pytest.mark.exhaustive
 def test_what_simulated_boards_do_not_confirm_fails_only_where_it_is_asserted(run):
     campaign = CAMPAIGN.replace("minibatches = 60", "epochs = 2\ndata_scale = 0.003")  # says too little
     arguments = {"files": ["test_worker_parallelism.py"], "campaign": campaign}
@@ -109,6 +112,7 @@ def test_what_simulated_boards_do_not_confirm_fails_only_where_it_is_asserted(ru
     assert "undecided: one_worker_shortens_every_epoch" in asserted.stdout
 
 
+@pytest.mark.exhaustive
 def test_no_case_begins_after_the_deadline(run):
     done = run("--deadline", "2020-01-01T00:00", "--results", "r.sqlite")
     assert "the deadline has come" in done.stdout
@@ -135,6 +139,7 @@ power_mode = ["a", "g"]
 """
 
 
+@pytest.mark.exhaustive
 def test_baseload_of_the_modes_that_a_campaign_names_is_measured_at_once_on_simulated_boards_only(run):
     found = ids(run("--collect-only", "-q", device="sim:xavier-agx,sim:orin-agx,host", campaign=IDLE))
     idle = [one.partition("[")[2].rstrip("]") for one in found if one.startswith("test_baseload.py::test_baseload")]
@@ -171,6 +176,7 @@ def test_long_profiles_tell_what_shorter_ones_would_have_said(run):
     assert "40: " in told
 
 
+@pytest.mark.exhaustive
 def test_searches_for_a_mode_are_held_against_the_best_one_and_keep_their_profiles(run, tmp_path):
     done = run("--results", "s.sqlite", files=["test_mode_search.py"], device="sim:orin-nano", campaign=LONG)
     assert done.returncode == 0, done.stdout

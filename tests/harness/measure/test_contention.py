@@ -196,6 +196,7 @@ def test_searches_that_train_on_this_machine_choose_in_the_same_way(tmp_path, mo
     assert (policy.read_text() if policy.exists() else PASSIVE) == PASSIVE
 
 
+@pytest.mark.exhaustive
 def test_nothing_is_said_of_others_before_a_wrong_name_is_refused(run_suite, tmp_path, monkeypatch):
     (tmp_path / "busy.py").write_text(BUSY)
     monkeypatch.syspath_prepend(tmp_path)

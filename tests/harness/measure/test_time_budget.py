@@ -374,6 +374,7 @@ def test_a_listing_of_cases_takes_no_notice_of_the_budget(run_suite, tmp_path, f
     assert "test_training.py::test_training[host-lenet-mnist-maxn-w0-ssd-bs16]" in stdout
 
 
+@pytest.mark.exhaustive
 def test_with_a_time_budget_the_largest_network_runs_last(run_suite):
     words = ("--workload", f"{LARGE},{SMALL},{MIDDLE}", "--workers", "4,0", "--collect-only", "-q")
     names = [

@@ -149,6 +149,7 @@ def explorer_of(folder):
     return json.loads(found[1])
 
 
+@pytest.mark.exhaustive
 def test_a_corpus_is_reported_without_a_results_file(small_corpus, tmp_path):
     assert main(["report", "--corpus", str(small_corpus), "--out", str(tmp_path / "rep")]) == 0
     (table,) = explorer_of(tmp_path / "rep")

@@ -66,6 +66,7 @@ def test_a_model_is_fitted_to_results_in_each_form_and_says_what_is_left_out(for
         assert slowest == pytest.approx(4e8 / (2_000_000 * SPEED[2]), rel=1e-3)
 
 
+@pytest.mark.exhaustive
 def test_profiles_with_several_numbers_of_workers_are_merged_and_this_is_the_cause_that_is_named(
     forms: List[Any], tmp_path: Path
 ) -> None:

@@ -72,6 +72,7 @@ def test_the_plot_names_the_recommended_power_limit_and_batch_size():
 
 
 @pytest.mark.parametrize(("limit_ms", "in_ms"), [(1000.0, 23.7), (28.8, 23.7), (26.0, 23.7)])
+@pytest.mark.exhaustive
 def test_clocks_above_those_that_were_profiled_are_expected_to_be_faster(limit_ms, in_ms):
     answer = jetwatt.recommend("sim:v100", workload="resnet18-imagenet", time_ms=limit_ms)
     assert answer.keeps_limits

@@ -237,6 +237,7 @@ def test_a_mode_of_which_no_profile_tells_is_on_no_front_unless_asked_for(tmp_pa
     assert clocks[2] == set()
 
 
+@pytest.mark.exhaustive
 def test_predict_says_how_far_the_front_goes_beyond_the_profiles(tmp_path, capsys):
     corpus, model, out = tmp_path / "corpus.csv", tmp_path / "M", tmp_path / "P.csv"
     modes = [mode for _, mode in load_board("orin-agx").power_modes("all")]

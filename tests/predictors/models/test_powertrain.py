@@ -69,6 +69,7 @@ def test_without_reference_it_says_what_is_missing():
         fitted(references=())
 
 
+@pytest.mark.exhaustive
 def test_a_reference_of_another_batch_size_serves_as_the_paper_has_it():
     predictor = PowerTrain(references=(REFERENCE,)).fit(
         TABLE.modes[SOME], TABLE.time_ms[SOME], TABLE.power_mw[SOME], batch_size=8
