@@ -14,7 +14,7 @@ from harness.judging import JUDGING, judging_own_figures
 from harness.outcome import OUTCOME
 from harness.plan import plan_of
 from predictors.choose.device_profiler import RunResults
-from predictors.choose.search import Search
+from predictors.choose.request import Search
 from predictors.contest.mode_search import (
     CLOSED_LOOP,
     HALVING,

@@ -26,16 +26,8 @@ from typing import (
 import pytest
 
 from harness import options
-from harness.core.campaigns import (
-    SHIPPED,
-    Sweep,
-    case_key,
-    check_axis,
-    check_media,
-    expand,
-    own_media,
-    replace_settings,
-)
+from harness.core.boards import check_media, own_media
+from harness.core.campaigns import SHIPPED, Sweep, case_key, check_axis, expand, replace_settings
 from harness.core.cases import AXES, CONCURRENT, IDLE, IDLE_STATES, INSTANCE_MARK, Case, Mix
 from harness.core.configuration import ASKED, DEFAULT_STORAGE, REQUIRED
 from harness.core.device import Device, is_self_profiling

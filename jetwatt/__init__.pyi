@@ -37,13 +37,13 @@ from jetwatt.judging import compare as compare
 from jetwatt.judging import history as history
 from jetwatt.reporting import report as report
 from jetwatt.training_block import measuring as measuring
-from predictors.choose.budget import Budget as Budget
 from predictors.choose.fitting import fit as fit
 from predictors.choose.fitting import load as load
-from predictors.choose.job import Job as Job
 from predictors.choose.learning import Learning as Learning
 from predictors.choose.recommend import recommend as recommend
-from predictors.choose.search import Search as Search
+from predictors.choose.request import Budget as Budget
+from predictors.choose.request import Job as Job
+from predictors.choose.request import Search as Search
 from predictors.choose.tuning import tuning as tuning
 from predictors.contest.evaluate import evaluate as evaluate
 from predictors.contest.prior import evaluate_prior as evaluate_prior

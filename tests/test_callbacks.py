@@ -25,7 +25,7 @@ torch = pytest.importorskip("torch")
 
 from jetwatt.callbacks import power_log  # noqa: E402 (loads torch's users)
 from jetwatt.callbacks.power_log import PowerLog, named  # noqa: E402
-from predictors.choose.search import Search  # noqa: E402
+from predictors.choose.request import Search  # noqa: E402
 
 pytestmark = [
     pytest.mark.training,

@@ -21,7 +21,7 @@ from harness.core.errors import HarnessError
 from harness.simulation.corpus import simulate_corpus
 from harness.workloads import get_workload
 from predictors.choose.fitting import describe_front
-from predictors.choose.search import RISK
+from predictors.choose.request import RISK
 from predictors.models import networks
 from predictors.models.networks import train
 from predictors.models.physical_gp.prior import SHIPPED, read_hierarchy

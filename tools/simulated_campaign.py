@@ -7,7 +7,8 @@ import functools
 from pathlib import Path
 from typing import Dict, Iterator, List, Sequence, Tuple
 
-from harness.core.campaigns import expand, load_campaign, own_media
+from harness.core.boards import own_media
+from harness.core.campaigns import expand, load_campaign
 from harness.core.cases import DEFAULT_IDLE_S, IDLE, IDLE_STATES, TRAINING, Case
 from harness.core.configuration import Configuration
 from harness.core.device import named_mode

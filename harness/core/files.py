@@ -6,6 +6,7 @@ import contextlib
 import csv
 import errno
 import gzip
+import hashlib
 import io
 import itertools
 import json
@@ -106,6 +107,14 @@ def read_csv(path: Path) -> Tuple[List[str], List[Tuple[int, List[str]]]]:
         raise StoreError(f"cannot read {path}: {error}", "name a CSV file") from error
     except (csv.Error, UnicodeDecodeError) as error:
         raise InvalidValueError(f"{path} is not CSV in UTF-8: {error}") from error
+
+
+def file_sha256(path: Path) -> str:
+    """The SHA-256 of a file's content, in hexadecimal digits; StoreError if it cannot be read."""
+    try:
+        return hashlib.sha256(path.read_bytes()).hexdigest()
+    except OSError as error:
+        raise StoreError(f"cannot read {path}: {error}", "name an existing file") from error
 
 
 def read_toml(path: Path) -> Dict[str, Any]:

@@ -20,8 +20,7 @@ from typing import Any, Dict, Iterator, NamedTuple, Optional, Tuple
 from harness.board.containers import container_facts
 from harness.board.source import SourceSpec
 from harness.core import metrics
-from harness.core.boards import type_of
-from harness.core.campaigns import default_medium
+from harness.core.boards import default_medium, type_of
 from harness.core.cases import DEFAULT_MINIBATCHES, DVFS, STATIC, Case, CaseSettings
 from harness.core.configuration import Configuration
 from harness.core.device import Device, RealDevice, is_real, named_mode

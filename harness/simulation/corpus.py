@@ -8,8 +8,7 @@ from typing import Any, Dict, List, Optional, Sequence, Union
 
 import numpy as np
 
-from harness.core.boards import BoardSpec, load_board
-from harness.core.campaigns import own_media
+from harness.core.boards import BoardSpec, load_board, own_media
 from harness.core.cases import NamedWorkload
 from harness.core.configuration import DEFAULT_STORAGE
 from harness.core.corpus import POWER_LIMIT, TASKS, Column, listed, write_corpus

@@ -14,8 +14,7 @@ from harness.measure.own_loop import FurtherLoop, OwnLoop, StepFigures
 from harness.measure.own_training import further_process
 from harness.store.results import ResultsStore
 from jetwatt.training_block import measuring
-from predictors.choose.job import Job
-from predictors.choose.search import USUAL_SEARCH, Search
+from predictors.choose.request import USUAL_SEARCH, Job, Search
 from predictors.choose.tuning import OnlineTuner, tuning
 
 FIGURES = ("step_time_s", "power_w", "energy_per_step_j")

@@ -5,14 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Dict, List, Optional, Tuple, Union
 
-from harness.core.boards import load_board
+from harness.core.boards import board_of, load_board
 from harness.core.device import Device, is_pool
 from harness.core.errors import CannotRunError, InvalidValueError
 from harness.core.files import write_output
 from harness.core.power_modes import PowerMode
 from harness.core.units import mw_to_w
-from predictors.choose.budget import Budget, peak_mw_of
-from predictors.choose.on_device import board_of, profiler_of
+from predictors.choose.on_device import profiler_of
 from predictors.choose.recommendation_report import (
     format_shared,
     format_workload,
@@ -20,7 +19,7 @@ from predictors.choose.recommendation_report import (
     plain_answer,
     plain_recommendation,
 )
-from predictors.choose.search import RISK
+from predictors.choose.request import RISK, Budget, peak_mw_of
 from predictors.choose.whole_training import (
     BoardForecast,
     Training,

@@ -63,7 +63,7 @@ from harness.workloads import get_workload
 from harness.workloads.workload import Workload
 from predictors.choose.memory_limit import MemoryLimit
 from predictors.choose.on_device import MEDIAN, PowerPeak
-from predictors.choose.search import USUAL_SEARCH, Search
+from predictors.choose.request import USUAL_SEARCH, Search
 from predictors.sampling import profiling_seconds
 from predictors.settings import Settings
 from predictors.strategies.protocol import FailedMode, MeasuredMode

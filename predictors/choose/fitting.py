@@ -12,6 +12,7 @@ import numpy as np
 from harness.core.boards import board_names, is_board, load_board, type_of
 from harness.core.corpus import TASKS, check_modes, listed
 from harness.core.errors import CannotRunError, InvalidValueError, UnknownNameError
+from harness.core.files import file_sha256
 from harness.core.mode_texts import MAXN, parse_power_modes
 from harness.core.notes import note
 from harness.core.power_modes import UNKNOWN_KHZ, PowerMode, PowerModeSpace
@@ -26,7 +27,7 @@ from predictors.choose.corpora import (
     note_on_medians,
     read_profiles,
 )
-from predictors.choose.search import RISK
+from predictors.choose.request import RISK
 from predictors.choose.targets import find_reference, load_prior, unprofiled_target
 from predictors.evaluation import Target, coverage, make_target, mape
 from predictors.forecast import LEVEL, Forecast, describe_unprofiled
@@ -40,7 +41,7 @@ from predictors.models.base import (
     limits_mw_of,
     usual_batch_size,
 )
-from predictors.models.persistence import file_sha256, load_model, save_model
+from predictors.models.persistence import load_model, save_model
 from predictors.models.registry import DEFAULT, own_parameters
 from predictors.profiles import TABLE_KEY, Profiles, note_on_modes
 from predictors.sampling import check_sampling
@@ -51,7 +52,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from typing_extensions import Unpack
 
-    from predictors.choose.job import WorkloadLike
+    from predictors.choose.request import WorkloadLike
 
 Modes = Union[str, Iterable[Sequence[int]]]
 MOST_DEVIATION = 1e-3  # of predictions on this machine from those that were saved; a note is given above it

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, List, NamedTuple, Optional, Sequence, Tuple, Union
 
+from harness.core.boards import board_of
 from harness.core.cases import Case, CaseSettings
 from harness.core.configuration import DEFAULT_RESULTS, Configuration, load_configuration
 from harness.core.corpus import TASKS
@@ -18,23 +19,32 @@ from harness.core.mode_texts import MAXN
 from harness.core.power_modes import PowerMode
 from harness.core.terminal import Countdown, Progress, available_hint, counted
 from predictors.choose.answer import Answer
-from predictors.choose.budget import NO_BUDGET, NOTHING_REQUIRED, Budget, goals_of, joined, limits_training, peak_mw_of
-from predictors.choose.job import Job, JobLike, batch_sizes_of, command_of, job_of, workloads_of
-from predictors.choose.on_device import MEDIAN, board_of, profiler_of, storage_of
+from predictors.choose.on_device import MEDIAN, profiler_of
 from predictors.choose.peak_limit import WithinPeak
-from predictors.choose.search import (
+from predictors.choose.request import (
+    NO_BUDGET,
+    NOTHING_REQUIRED,
     RISK,
     USUAL_SEARCH,
+    Budget,
+    Job,
+    JobLike,
     Search,
-    most_profiles,
-    references_of,
-    strategy_of,
-)
-from predictors.choose.whole_training import (
+    batch_sizes_of,
+    command_of,
+    goals_of,
+    job_of,
+    joined,
+    limits_training,
     minibatches_of_training,
-    refuse_more_than_an_epoch,
-    training_of,
+    most_profiles,
+    peak_mw_of,
+    references_of,
+    storage_of,
+    strategy_of,
+    workloads_of,
 )
+from predictors.choose.whole_training import refuse_more_than_an_epoch, training_of
 from predictors.goals import Goal, check_objective
 from predictors.models.base import check_kind, checks_names, refuse_unread
 from predictors.profiles import Profiles

@@ -39,6 +39,7 @@ from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Tu
 import numpy as np
 
 from harness.board.cpu import workers_follow
+from harness.core.boards import board_of
 from harness.core.cases import Case
 from harness.core.configuration import load_configuration
 from harness.core.corpus import TASKS
@@ -55,11 +56,21 @@ from harness.measure.contention import report_others
 from harness.measure.holding import held
 from harness.measure.kernel_clock import refuse_another_gpu
 from harness.measure.run import check
-from predictors.choose.budget import Budget, goals_of
 from predictors.choose.device_profiler import power_sampler, workers_of, workload_name
-from predictors.choose.job import JobLike, batch_sizes_of, job_of, refuse_command, workloads_of
-from predictors.choose.on_device import board_of, storage_of
-from predictors.choose.search import USUAL_SEARCH, Search, most_profiles, references_of
+from predictors.choose.request import (
+    USUAL_SEARCH,
+    Budget,
+    JobLike,
+    Search,
+    batch_sizes_of,
+    goals_of,
+    job_of,
+    most_profiles,
+    references_of,
+    refuse_command,
+    storage_of,
+    workloads_of,
+)
 from predictors.goals import Goal, note_out_of_reach
 from predictors.models.base import check_kind, check_number, checks_names, refuse_unread, unread_in
 from predictors.settings import Settings

@@ -19,8 +19,7 @@ from harness.core.errors import InvalidValueError
 from harness.core.power_modes import PowerMode
 from harness.core.terminal import format_table
 from harness.core.units import S_PER_HOUR, mw_to_w, mwh_to_wh, mws_to_mwh, s_to_ms, share_to_percent
-from predictors.choose.budget import Budget
-from predictors.choose.search import RISK
+from predictors.choose.request import EPOCHS, RISK, Budget
 from predictors.forecast import LEVEL, Forecast
 from predictors.goals import Goal
 from predictors.settings import Settings
@@ -29,9 +28,6 @@ from predictors.strategies.recommendation import FigureInterval, Recommendation
 
 MS_PER_HOUR = s_to_ms(S_PER_HOUR)
 NO_LIMITS: Mapping[str, float] = MappingProxyType({})
-
-EPOCHS: Dict[str, int] = {"resnet18-imagenet": 120, "yolov8n-coco": 200, "mobilenetv3-gld23k": 148}
-"""Epochs to convergence that 001 sec. 1.4 and 3.1 use."""
 
 
 class Training(NamedTuple):
@@ -95,17 +91,6 @@ def training_of(workload: str, epochs: Optional[float], budget: Budget, risk: Op
         budget.energy_wh,
         RISK if risk is None else risk,
     )
-
-
-def minibatches_of_training(workload: str, batch_size: int, epochs: Optional[float] = None) -> Optional[float]:
-    """Minibatches of a whole training on the real data set, by default of as many epochs as the papers use.
-
-    None if the number of epochs is unknown.
-    """
-    from harness.workloads import get_workload
-
-    epochs = epochs if epochs is not None else EPOCHS.get(workload)
-    return None if epochs is None else epochs * (get_workload(workload).real_samples // batch_size)
 
 
 def refuse_more_than_an_epoch(workloads: Sequence[str], batch_size: int) -> None:

@@ -10,8 +10,7 @@ from harness.cli.options import comma_separated, output_file, whole_numbers, wri
 from harness.core.cases import INFERENCE, WAYS
 from harness.core.errors import CannotRunError
 from harness.core.terminal import Progress
-from predictors.choose.job import Job
-from predictors.choose.search import Search
+from predictors.choose.request import Job, Search
 from predictors.cli.options import add_search_arguments, fields_in, numbers
 from predictors.plans.choice import SEARCHES
 from predictors.plans.concurrent import MEASURED, PERCENTILES, concurrent

@@ -11,7 +11,7 @@ from harness.core.errors import InvalidValueError
 from harness.core.files import write_output
 from harness.workloads.optional_packages import require
 from predictors.choose.fitting import describe_best, describe_front, load
-from predictors.choose.search import RISK
+from predictors.choose.request import RISK
 from predictors.forecast import LEVEL
 
 

@@ -17,6 +17,7 @@ import numpy as np
 from harness.core.corpus import TASKS, listed
 from harness.core.environment import describe_environment
 from harness.core.errors import CannotRunError, InvalidValueError, UnknownNameError
+from harness.core.files import file_sha256
 from harness.core.notes import note
 from harness.core.terminal import available_hint
 from predictors.choose.corpora import Conditions, Corpus, check_conditions, file_of, note_on_medians, read_profiles
@@ -27,7 +28,6 @@ from predictors.contest.trials import Results, TrialPlan, format_results, format
 from predictors.evaluation import make_target
 from predictors.models.base import ALL, check_kind, check_number
 from predictors.models.networks import HIDDEN, LOSSES
-from predictors.models.persistence import file_sha256
 from predictors.models.registry import predictor_names
 from predictors.models.regression import SCALES
 

@@ -14,6 +14,7 @@ from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tu
 
 import numpy as np
 
+from harness.core.boards import board_of
 from harness.core.cases import CONCURRENT, INFERENCE, Case, Mix, case_duration_s, parts_of
 from harness.core.device import Device
 from harness.core.errors import CannotRunError, SourceUnavailableError
@@ -26,8 +27,7 @@ from harness.measure.run import run
 from harness.simulation.corpus import simulate_corpus
 from harness.stats.estimates import Drawn
 from predictors.choose.device_profiler import DeviceProfiler
-from predictors.choose.on_device import board_of
-from predictors.choose.search import Search
+from predictors.choose.request import Search
 from predictors.goals import Goal
 from predictors.plans import concurrent
 from predictors.plans.choice import ConcurrentGoal

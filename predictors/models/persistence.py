@@ -43,13 +43,6 @@ class Model:
     deviation: float
 
 
-def file_sha256(path: Path) -> str:
-    try:
-        return hashlib.sha256(path.read_bytes()).hexdigest()
-    except OSError as error:
-        raise StoreError(f"cannot read {path}: {error}", "name an existing file") from error
-
-
 def save_model(path: Path, predictor: Predictor, origin: Mapping[str, Any]) -> None:
     """Write a fitted predictor, whole or not at all."""
     if not hasattr(predictor, "training_rows_"):

@@ -26,6 +26,7 @@ from harness.core.terminal import available_hint
 from harness.core.units import ms_to_s
 from predictors.forecast import Forecast
 from predictors.models.base import Predictor
+from predictors.settings import Grid
 from predictors.strategies.closed_loop import (
     DRAWS,
     INITIAL,
@@ -35,7 +36,7 @@ from predictors.strategies.closed_loop import (
     learn,
 )
 from predictors.strategies.protocol import History
-from predictors.strategies.search import BinarySearch, Grid, Probed
+from predictors.strategies.search import BinarySearch, Probed
 
 SEARCHES = (CLOSED_LOOP, HALVING, BRUTE_FORCE) = ("closed-loop", "mdbs", "brute-force")
 

@@ -11,6 +11,7 @@ from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tup
 
 import numpy as np
 
+from harness.core.boards import board_of
 from harness.core.cases import (
     CONCURRENT,
     INFERENCE,
@@ -43,9 +44,19 @@ from harness.measure.run import run as run_case
 from harness.store import frames
 from harness.store.results import ResultsStore
 from predictors.choose.device_profiler import DeviceProfiler, RunResults, workers_of, workload_name
-from predictors.choose.job import Job, JobLike, batch_sizes_of, job_of, refuse_command, workloads_of
-from predictors.choose.on_device import board_of, profiler_of, storage_of
-from predictors.choose.search import USUAL_SEARCH, Search, most_profiles
+from predictors.choose.on_device import profiler_of
+from predictors.choose.request import (
+    USUAL_SEARCH,
+    Job,
+    JobLike,
+    Search,
+    batch_sizes_of,
+    job_of,
+    most_profiles,
+    refuse_command,
+    storage_of,
+    workloads_of,
+)
 from predictors.goals import budget_in_mw
 from predictors.models.base import (
     changed_in,

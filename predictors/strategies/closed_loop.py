@@ -23,8 +23,9 @@ from predictors.forecast import Forecast
 from predictors.goals import Goal
 from predictors.models.base import Predictor
 from predictors.sampling import choose
+from predictors.settings import Grid
 from predictors.strategies.protocol import Choice, History, MeasuredMode, Strategy
-from predictors.strategies.search import Grid, profile_random
+from predictors.strategies.search import profile_random
 
 UNLIKELY = 0.01  # if no mode has a greater probability of keeping the limits, the nearest one is searched
 

@@ -14,8 +14,8 @@ from harness.core.power_modes import UNKNOWN_KHZ, PowerMode
 from harness.core.units import mw_to_w, w_to_mw
 from predictors.goals import Goal
 from predictors.models import vendor_estimate
+from predictors.settings import Grid
 from predictors.strategies.protocol import Choice, History, Strategy
-from predictors.strategies.search import Grid
 
 
 class VendorPreset(NamedTuple):

@@ -15,11 +15,10 @@ from harness.core.units import S_PER_HOUR, ms_to_s, mwh_to_wh, mws_to_mwh, s_to_
 from predictors.forecast import LEVEL, Forecast
 from predictors.goals import Goal, standardised
 from predictors.models.base import Predictor
-from predictors.settings import DEFAULT_BATCH_SIZE, Settings
+from predictors.settings import DEFAULT_BATCH_SIZE, Grid, Settings
 from predictors.strategies.closed_loop import learn
 from predictors.strategies.fixed import Maxn, Presets, VendorPreset
 from predictors.strategies.protocol import Choice, History, Strategy
-from predictors.strategies.search import Grid
 
 
 class FigureInterval(NamedTuple):

@@ -9,46 +9,10 @@ import numpy as np
 
 from harness.core.errors import InvalidValueError
 from predictors.goals import QUANTITIES, Goal
-from predictors.settings import DIMENSIONS, Settings
+from predictors.settings import DIMENSIONS, Grid
 from predictors.strategies.protocol import Choice, History, MeasuredMode, Strategy
 
 BATCH, LIMIT = DIMENSIONS.index("batch_size"), "power_limit_mw"
-
-
-class Grid:
-    """The distinct values of each of `DIMENSIONS` that the candidates have; a single one of what the device lacks.
-
-    A combination that is not a candidate, or not `usable` (bool of shape (n,), all by default), is replaced by the
-    nearest one. Later changes to `usable` count, too.
-    """
-
-    def __init__(self, candidates: Settings, usable: Optional[np.ndarray] = None) -> None:
-        self.usable = np.ones(len(candidates.modes), dtype=bool) if usable is None else usable
-        self._rows = candidates.table
-        self._values = [np.unique(column) for column in self._rows.T]
-        self.steps = np.column_stack([np.searchsorted(*pair) for pair in zip(self._values, self._rows.T)])
-        self.shape = tuple(len(values) for values in self._values)  # number of values in each dimension
-
-    def at(self, step: Sequence[float], among: Optional[np.ndarray] = None) -> int:
-        """The candidate at a step of each dimension, or the nearest one: by steps, each as a share of its dimension.
-
-        `among` restricts the choice, bool of shape (n,); all by default.
-        """
-        scale = np.maximum(np.array(self.shape) - 1.0, 1.0)
-        distance = (np.abs(self.steps - np.asarray(step)) / scale).sum(axis=1)
-        usable = self.usable if among is None else self.usable & among
-        return int(np.where(usable, distance, np.inf).argmin())
-
-    def greatest(self) -> int:
-        """The candidate with the greatest value of every dimension, or the nearest to it."""
-        return self.at([size - 1 for size in self.shape])
-
-    def nearest(self, mode: Sequence[int]) -> int:
-        """The candidate nearest to a mode, with the greatest batch size: clocks by ratio, cores by difference."""
-        cores = np.abs(self._rows[:, 0] - mode[0]) / self._values[0][-1]
-        clocks = np.abs(np.log(self._rows[:, 1:4] / Settings.of([mode]).modes[0, 1:])).sum(axis=1)
-        ordered = np.lexsort((-self._rows[:, 4], cores + clocks))
-        return int(ordered[self.usable[ordered]][0])
 
 
 class RandomSearch(Strategy):

@@ -19,10 +19,11 @@ from predictors.forecast import Forecast
 from predictors.plans import choice as concurrent
 from predictors.plans.choice import CLOSED_LOOP, HALVING, ConcurrentChoice, ConcurrentGoal, choose_concurrent
 from predictors.profiles import Profiles, find_table
+from predictors.settings import DIMENSIONS, Grid
 from predictors.strategies.closed_loop import design_for
 from predictors.strategies.protocol import History, TableProfiler
 from predictors.strategies.registry import StrategySetting, unfitted
-from predictors.strategies.search import DIMENSIONS, BinarySearch, Grid
+from predictors.strategies.search import BinarySearch
 from tests.gates.conftest import Gate, blind_spots
 from tests.gates.recorded import PLANS, entries_of
 from tests.gates.test_predictor_mape import one_table

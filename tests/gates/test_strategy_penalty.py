@@ -19,11 +19,12 @@ from predictors.forecast import Forecast
 from predictors.goals import Goal, budget_goals
 from predictors.models import vendor_estimate
 from predictors.profiles import Profiles, tables_of
+from predictors.settings import DIMENSIONS, Grid
 from predictors.strategies import closed_loop
 from predictors.strategies.fixed import presets_of
 from predictors.strategies.protocol import Choice, History, Strategy
 from predictors.strategies.registry import STRATEGIES, StrategySetting
-from predictors.strategies.search import DIMENSIONS, BinarySearch, Grid
+from predictors.strategies.search import BinarySearch
 from tests.gates.conftest import ROWS_OF_REFERENCE, Gate, alike_on_every_processor, blind_spots, part_of
 from tests.gates.recorded import STRATEGIES as KIND
 from tests.gates.recorded import entries_of

@@ -6,11 +6,12 @@ import dataclasses
 import functools
 import re
 from pathlib import Path
-from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
+from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 import msgspec
 
-from harness.core.configuration import DEFAULT_STORAGE, Configuration
+from harness.core.cases import parse_storage
+from harness.core.configuration import DEFAULT_STORAGE, SECOND_STORAGE, Configuration
 from harness.core.device_types import BOARDS_FOLDER, brought_type, brought_types, is_brought, package_of, warn_of
 from harness.core.errors import CannotRunError, HarnessError, InvalidValueError, UnknownNameError
 from harness.core.files import read_toml, typed
@@ -18,6 +19,9 @@ from harness.core.mode_texts import DEFAULT, MAXN, NamedModes, parse_power_modes
 from harness.core.power_modes import UNKNOWN_KHZ, PowerMode, PowerModeSpace, is_in_full, parse_power_mode
 from harness.core.terminal import available_hint
 from harness.core.units import mhz_to_khz
+
+if TYPE_CHECKING:
+    from harness.core.device import Device
 
 BOARDS: Dict[str, Path] = {path.stem: path for path in sorted(BOARDS_FOLDER.glob("*.toml"))}
 """The suite's own boards, by their name in the corpus; `board_names` has those of packages too."""
@@ -211,6 +215,13 @@ def type_of(device: str) -> str:
     return device.rpartition(":")[2].partition("@")[0]
 
 
+def board_of(device: Device) -> str:
+    """The board that a device is or represents; empty if it is not a board."""
+    name = getattr(device, "board", None) or type_of(device.name)
+    name = name[len("emulated-") :] if name.startswith("emulated-") else name
+    return name if is_board(name) else ""
+
+
 def is_board(name: str) -> bool:
     """Whether there are facts of a board of that name, of the suite's own or of a package's."""
     if name in BOARDS:
@@ -287,6 +298,35 @@ def find_board(compatible: Sequence[str], model: str = "") -> Optional[BoardSpec
     by_prefix = [spec for spec in families if spec.part_number_prefix and spec.part_number_prefix in here]
     by_model = [spec for spec in families if any(part.lower() in model for part in spec.models)]
     return next(iter([*by_prefix, *by_model]), None)
+
+
+def own_media(board: str, media: Sequence[str]) -> Tuple[str, ...]:
+    """Storage media for a board; if it has no SSD, its default medium replaces `ssd` (004 sec. 4.4: SD on Nano)."""
+    spec = load_board(board) if is_board(board) else None
+    if spec is None or DEFAULT_STORAGE in spec.storage:
+        return tuple(media)
+    named = [medium.partition("@") for medium in media]
+    own = (spec.default_storage if medium == DEFAULT_STORAGE else medium for medium, _, _ in named)
+    return tuple(dict.fromkeys(medium + "".join(limit) for medium, (_, *limit) in zip(own, named)))
+
+
+def default_medium(board: str, configuration: Configuration) -> str:
+    """The storage medium of a board if none was requested: `ssd` if it has one or its path is configured."""
+    return DEFAULT_STORAGE if configuration.place(DEFAULT_STORAGE) else own_media(board, [DEFAULT_STORAGE])[0]
+
+
+def check_media(names: Sequence[str], configuration: Configuration) -> None:
+    """Refuse storage that neither the configuration nor any board has; one that this machine lacks passes."""
+    own = {*configuration.storage, configuration.default_storage, SECOND_STORAGE}
+    for medium in (parse_storage(name).medium for name in names):
+        if medium in own:
+            continue
+        known = sorted(own.union(*(load_board(board).storage for board in board_names())))
+        if medium not in known:
+            hint = (
+                f"{available_hint(medium, known)}; of another medium give the folder: --storage {medium}=/mount/point"
+            )
+            raise UnknownNameError(f"storage {medium!r} is unknown", hint)
 
 
 @functools.lru_cache(maxsize=None)

@@ -14,9 +14,8 @@ from typing import Any, Callable, Dict, FrozenSet, List, Mapping, Optional, Sequ
 
 import msgspec
 
-from harness.core.boards import board_names, is_board, load_board
+from harness.core.boards import board_names, is_board
 from harness.core.cases import AXES, CONCURRENT, INFERENCE, TRAINING, Case, CaseSettings, Mix, parse_storage
-from harness.core.configuration import DEFAULT_STORAGE, SECOND_STORAGE, Configuration
 from harness.core.errors import HarnessError, InvalidValueError, UnknownNameError
 from harness.core.files import read_toml, typed
 from harness.core.mode_texts import only_mode
@@ -194,35 +193,6 @@ def expand(sweeps: Sequence[Sweep], resolve: Callable[[str, str, str], List[Tupl
                         "give both the same settings, or split the campaign in two",
                     )
     return list(cases.values())
-
-
-def own_media(board: str, media: Sequence[str]) -> Tuple[str, ...]:
-    """Storage media for a board; if it has no SSD, its default medium replaces `ssd` (004 sec. 4.4: SD on Nano)."""
-    spec = load_board(board) if is_board(board) else None
-    if spec is None or DEFAULT_STORAGE in spec.storage:
-        return tuple(media)
-    named = [medium.partition("@") for medium in media]
-    own = (spec.default_storage if medium == DEFAULT_STORAGE else medium for medium, _, _ in named)
-    return tuple(dict.fromkeys(medium + "".join(limit) for medium, (_, *limit) in zip(own, named)))
-
-
-def default_medium(board: str, configuration: Configuration) -> str:
-    """The storage medium of a board if none was requested: `ssd` if it has one or its path is configured."""
-    return DEFAULT_STORAGE if configuration.place(DEFAULT_STORAGE) else own_media(board, [DEFAULT_STORAGE])[0]
-
-
-def check_media(names: Sequence[str], configuration: Configuration) -> None:
-    """Refuse storage that neither the configuration nor any board has; one that this machine lacks passes."""
-    own = {*configuration.storage, configuration.default_storage, SECOND_STORAGE}
-    for medium in (parse_storage(name).medium for name in names):
-        if medium in own:
-            continue
-        known = sorted(own.union(*(load_board(board).storage for board in board_names())))
-        if medium not in known:
-            hint = (
-                f"{available_hint(medium, known)}; of another medium give the folder: --storage {medium}=/mount/point"
-            )
-            raise UnknownNameError(f"storage {medium!r} is unknown", hint)
 
 
 def case_key(case: Case) -> str:

@@ -4,14 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from harness.core.campaigns import (
-    SHIPPED,
-    check_axis,
-    expand,
-    load_campaign,
-    own_media,
-    replace_settings,
-)
+from harness.core.boards import own_media
+from harness.core.campaigns import SHIPPED, check_axis, expand, load_campaign, replace_settings
 from harness.core.cases import Case, CaseSettings
 from harness.core.errors import HarnessError, InvalidValueError, UnknownNameError
 from harness.core.power_modes import PowerMode

@@ -23,7 +23,7 @@ from harness.store.results import ResultsStore
 from predictors.choose.device_profiler import COOLING_S, DeviceProfiler, RunResults
 from predictors.choose.on_device import PowerPeak
 from predictors.choose.peak_limit import WithinPeak
-from predictors.choose.search import Search
+from predictors.choose.request import Search
 from predictors.goals import Goal
 from predictors.settings import Settings
 from predictors.strategies.protocol import FailedMode, History, MeasuredMode, Strategy

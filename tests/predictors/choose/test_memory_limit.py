@@ -22,7 +22,7 @@ from predictors.choose import device_profiler
 from predictors.choose.device_profiler import DeviceProfiler
 from predictors.choose.memory_limit import GENEROUS, MARGIN, MemoryLimit, predicted_bytes
 from predictors.choose.on_device import profiler_of as profiler_of_answer
-from predictors.choose.search import Search
+from predictors.choose.request import Search
 from predictors.strategies.protocol import FailedMode, MeasuredMode
 from tests.messages import says
 from tests.named_modes import mode_on

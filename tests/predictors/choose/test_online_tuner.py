@@ -8,7 +8,7 @@ import time
 import pytest
 
 from harness.core.errors import CannotRunError, ControlError, InvalidValueError
-from predictors.choose.search import Search
+from predictors.choose.request import Search
 from predictors.choose.tuning import OnlineTuner
 from predictors.contest.judged_choices import judge
 from predictors.goals import power_budget

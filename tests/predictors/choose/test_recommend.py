@@ -15,8 +15,8 @@ from harness.fleet import pool as fleet_pool
 from harness.workloads import get_workload
 from harness.workloads.workload import Workload
 from predictors.choose import recommend as module
-from predictors.choose.budget import goals_of
 from predictors.choose.device_profiler import workload_name
+from predictors.choose.request import goals_of
 from predictors.goals import Goal
 from tests.messages import says
 

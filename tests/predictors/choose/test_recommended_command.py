@@ -11,9 +11,8 @@ from harness.core.power_modes import MOST_FAILURES, NO_SETTINGS, parse_power_mod
 from harness.store.frames import profiles
 from harness.store.results import ResultsStore
 from harness.workloads.command import Command
-from predictors.choose.job import Job
 from predictors.choose.recommend import recommend
-from predictors.choose.search import Search
+from predictors.choose.request import Job, Search
 from predictors.choose.tuning import tuning
 from predictors.plans.concurrent import concurrent
 from tests.harness.failing_command import failing_in

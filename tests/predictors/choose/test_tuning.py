@@ -15,8 +15,7 @@ from harness.board.lock import LOCK_DIR_VARIABLE
 from harness.core.errors import CannotRunError, HarnessError, InvalidValueError
 from harness.core.power_modes import PowerMode
 from predictors.choose import tuning as module
-from predictors.choose.job import Job
-from predictors.choose.search import Search
+from predictors.choose.request import Job, Search
 from predictors.goals import Goal
 from predictors.settings import Settings
 from predictors.strategies.protocol import MeasuredMode

@@ -8,7 +8,7 @@ import pytest
 
 from harness.core.errors import InvalidValueError
 from predictors.choose import tuning
-from predictors.choose.search import Search
+from predictors.choose.request import Search
 from predictors.models.base import refuse_unread, unread_in
 from predictors.plans import concurrent
 

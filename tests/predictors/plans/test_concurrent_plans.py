@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from harness.core.cases import WAYS
 from harness.core.errors import InvalidValueError, UnknownNameError
 from harness.core.interleaving import expect
-from predictors.choose.job import Job, batch_sizes_of
+from predictors.choose.request import Job, batch_sizes_of
 from predictors.forecast import Forecast
 from predictors.plans.choice import ConcurrentGoal, _weigh, choose_concurrent
 from predictors.plans.concurrent import Attempt, best_way, serving_job

@@ -13,9 +13,10 @@ from harness.core.errors import InvalidValueError
 from harness.core.power_modes import PowerMode
 from predictors.contest.judged_choices import judge, optimum
 from predictors.goals import Goal, power_budget
+from predictors.settings import DIMENSIONS, Grid
 from predictors.strategies.fixed import Maxn, Presets, VendorPreset, claimed_from_name
 from predictors.strategies.protocol import History, TableProfiler
-from predictors.strategies.search import DIMENSIONS, BinarySearch, BruteForce, CoordinateSearch, Grid, RandomSearch
+from predictors.strategies.search import BinarySearch, BruteForce, CoordinateSearch, RandomSearch
 from tests.predictors.strategies.strategy_examples import example_table
 
 TABLE = example_table()
