@@ -349,7 +349,7 @@ def test_a_history_that_reads_many_nights_shows_its_progress(tmp_path, capsys, m
 @pytest.fixture
 def everything_loaded(tmp_path):
     """Python may be installed where a plain user cannot read it."""
-    direct(make_nights(tmp_path / "loads", 3))
+    indexed(make_nights(tmp_path / "loads", 3))
 
 
 def test_an_index_that_cannot_be_written_is_read_or_left_alone(everything_loaded, plain_user):
