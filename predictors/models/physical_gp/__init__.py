@@ -71,7 +71,7 @@ class PhysicalGP(Predictor):
             return
         power_w = None if np.isnan(power_mw).all() else mw_to_w(power_mw)
         known_board = self.board in (self.hierarchy or read_hierarchy()).own
-        alternatives = FORM_ALONE if known_board else of_other_board(rows.modes[:, 3])
+        alternatives = FORM_ALONE if known_board else of_other_board(rows)
         self.posterior_ = learn(features(rows), time_ms, power_w, priors, starts, self.seed, alternatives)
 
     def _learn_under_limits(self, rows: Settings, time_ms: np.ndarray, power_mw: np.ndarray) -> None:

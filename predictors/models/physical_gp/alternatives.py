@@ -17,6 +17,9 @@ clock. It acts on log time and log power in proportion to the share that the par
     log power += share_mem u_mem + share_gpu u_gpu + share_cpu u_cpu + w_mem + w_gpu + w_cpu
 
 Rows with the same clock have the same value, so the values are part of the covariance of the residuals.
+
+Inference may leave power as it is, however long the GPU waits, and its time may have a floor at small batch sizes that
+follows the memory clock, or no clock: then single parameters have a prior of their own.
 """
 
 from __future__ import annotations
@@ -25,7 +28,8 @@ from typing import NamedTuple, Sequence, Tuple
 
 import numpy as np
 
-from predictors.models.physical_gp.response import Features, ResponseModel, by_name, traffic_share
+from predictors.models.physical_gp.response import PARAMETERS, Features, ResponseModel, by_name, traffic_share
+from predictors.settings import Settings
 
 AMPLITUDE = (0.03, 0.04)
 """Standard deviation of the smooth part of log time and log power. Set by hand on the measured tables of an Orin AGX;
@@ -40,6 +44,8 @@ class Alternative(NamedTuple):
     smooth_sd: Tuple[float, float] = AMPLITUDE  # standard deviations of the smooth part of log time and log power
     pause: float = 0.0  # as of `power_w`, relative to the geometric mean time of the rows
     prior_width: float = 1.0  # factor on the standard deviations of the prior
+    # parameters with a prior of their own: name, mean and standard deviation, as of rows of mean log time 0
+    own_prior: Tuple[Tuple[str, float, float], ...] = ()
 
 
 class Alternatives(NamedTuple):
@@ -49,10 +55,29 @@ class Alternatives(NamedTuple):
     smooth_sd: np.ndarray  # (s, 2)
     pause: np.ndarray  # (s,)
     prior_width: np.ndarray  # (s,)
+    own_prior: np.ndarray  # mean and standard deviation of each parameter, (s, 2, d); NaN where the prior holds
 
 
 def stack(alternatives: Sequence[Alternative]) -> Alternatives:
-    return Alternatives(*map(np.array, zip(*alternatives)))
+    *columns, own_priors = zip(*alternatives)
+    own = np.full((len(alternatives), 2, len(PARAMETERS)), np.nan)
+    for place, own_prior in enumerate(own_priors):
+        for name, mean, sd in own_prior:
+            own[place, :, PARAMETERS.index(name)] = mean, sd
+    return Alternatives(*map(np.array, (*columns, own)))
+
+
+def prior_under(alternatives: Alternatives, mean: np.ndarray, covariance: np.ndarray) -> Tuple[np.ndarray, np.ndarray]:
+    """Means and covariances of priors, shapes (s, d) and (s, d, d), under an alternative each.
+
+    A parameter with a prior of its own is independent of the others.
+    """
+    own_mean, own_sd = np.swapaxes(alternatives.own_prior, 0, 1)
+    shared = np.isnan(own_mean)
+    widened = covariance * np.square(alternatives.prior_width)[:, None, None]
+    widened = np.where(shared[:, :, None] & shared[:, None, :], widened, 0.0)
+    own_variance = np.where(shared, 0.0, np.square(own_sd))
+    return np.where(shared, mean, own_mean), widened + own_variance[:, :, None] * np.eye(mean.shape[1])
 
 
 FORM_ALONE = stack([Alternative()])
@@ -73,14 +98,30 @@ OTHER_BOARDS = (
 """Set by hand on made-up boards, some of which average power over pauses or windows: there the power errors of 10 and
 50 modes fall by about a third. On the measured tables, each under a prior without its board, errors change by at most
 0.2 points in the mean over the tables from 5 modes on; with one mode, the power of two tables is 1 point less exact.
-
-Times that do not follow the clock of the GPU, of the memory or of either (slopes of 0, standard deviation 0.1) were
-tried as further ones: on the 20 tables of a TX2 the mean time error of 3, 5 and 10 modes went from 17.3, 11.5 and 7.9 %
-to 17.0, 11.1 and 8.0 %, that of single tables by up to 4.7 points either way."""
+"""
 
 FURTHER_ODDS = 0.1
-"""Of each alternative after the first, before the first profile: no measured board needs one. With even odds of the
+"""Of each alternative after the first, before the first profile: no measured training needs one. With even odds of the
 second alone, the power of three and five modes of two of them was up to 1 point less exact."""
+
+_STEADY_POWER = (("gpu_idle", 1.8, 0.8), ("gpu_busy", -2.0, 0.5), ("mem_busy", 0.0, 0.5), ("core_busy", -3.0, 0.5))
+_MEMORY_FLOOR = (("cpu_slope", 0.1, 0.1), ("cpu_memory_slope", 0.7, 0.2))
+_FIXED_FLOOR = (("constant", -1.0, 1.0),)
+INFERENCE = (
+    _OWN_CLOCKS._replace(own_prior=_STEADY_POWER),
+    _OWN_CLOCKS._replace(own_prior=(*_STEADY_POWER, *_MEMORY_FLOOR)),
+    _OWN_CLOCKS._replace(own_prior=(*_STEADY_POWER, *_FIXED_FLOOR)),
+)
+"""Further ones in inference: power that waiting does not lower, alone and with a floor of the time that follows the
+memory clock, as where weights are read whatever the batch size, or no clock. Set by hand on the 20 tables of a TX2:
+there the mean errors of 3, 5 and 10 modes fall from 17.3, 11.5 and 7.9 % of time to 13.8, 10.1 and 7.6 %, and of power
+from 7.6, 4.0 and 3.0 % to 5.9, 3.4 and 2.9 %; on ten other draws of modes by at least two thirds as much. On eight
+tables, under priors without their board, the mean errors of time and power change by at most 0.1 points from 5 modes
+on, that of ResNet-18 on an Orin AGX from 11.1 to 12.4 % of time with 5; with 3, power is 0.4 points less exact. In
+training they made the time of 3 modes of an Orin Nano 2 points less exact.
+
+Times that do not follow the clock of the GPU, of the memory or of either (slopes of 0) were tried instead: they brought
+17.0, 11.1 and 8.0 %, and changed single tables by up to 4.7 points either way."""
 
 MANY_CLOCKS, MANY_ROWS = 5, 10
 STRAY_TRAFFIC = (
@@ -92,10 +133,12 @@ clock may be off the power law by a factor, and its two parameters cannot follow
 precision."""
 
 
-def of_other_board(mem_khz: np.ndarray) -> Alternatives:
-    """The alternatives of a board of no prior whose profiles have the memory clocks `mem_khz`, shape (n,)."""
+def of_other_board(rows: Settings) -> Alternatives:
+    """The alternatives of a board of no prior with these profiled settings."""
+    mem_khz = rows.modes[:, 3]
     has_many = len(np.unique(mem_khz)) >= MANY_CLOCKS and len(mem_khz) >= MANY_ROWS
-    return stack((*OTHER_BOARDS, *STRAY_TRAFFIC) if has_many else OTHER_BOARDS)
+    further = (*(STRAY_TRAFFIC if has_many else ()), *(INFERENCE if rows.inference.all() else ()))
+    return stack((*OTHER_BOARDS, *further))
 
 
 _OF_TIME = 1  # the first of them acts on time, the others on power

@@ -25,6 +25,7 @@ from predictors.models.physical_gp.alternatives import (
     clock_covariance,
     clock_effects,
     clock_variance,
+    prior_under,
 )
 from predictors.models.physical_gp.response import (
     Features,
@@ -117,8 +118,7 @@ def learn(
     count = len(alternatives.pause)
     of_prior = np.concatenate([np.repeat(np.arange(len(centred)), starts), np.tile(np.arange(len(centred)), count - 1)])
     of_start = select(alternatives, np.repeat(np.arange(count), [len(moves), *[len(centred)] * (count - 1)]))
-    widened = covariance[of_prior] * np.square(of_start.prior_width)[:, None, None]
-    search = Climb(at, data, mean[of_prior], widened, of_start)
+    search = Climb(at, data, *prior_under(of_start, mean[of_prior], covariance[of_prior]), of_start)
     search.theta[: len(moves), search.free] += (search.root[: len(moves)] @ moves[:, search.free, None])[..., 0]
     for _ in range(_ROUNDS):
         search.descend(_STEPS)
@@ -345,7 +345,7 @@ class Climb:
             near = [
                 (np.abs(self.theta[place] - self.theta[other]) < 0.3 * self.sd[place]).all()
                 and np.allclose(self.mean[place], self.mean[other])
-                and all(np.array_equal(part[place], part[other]) for part in self.alternatives)
+                and all(np.array_equal(part[place], part[other], equal_nan=True) for part in self.alternatives)
                 for other in kept
             ]
             if evidence[place] > evidence.max() - _LEAST_EVIDENCE and not any(near):

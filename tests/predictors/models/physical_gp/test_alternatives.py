@@ -28,9 +28,16 @@ from predictors.models.physical_gp.response import (
     log_response,
     traffic_share,
 )
+from predictors.profiles import Profiles
 from predictors.settings import Settings
-from tests.predictors.models.physical_gp.made_tables import make_table
+from tests.predictors.models.physical_gp.made_tables import SPACE, make_table
 
+RUNGS = (
+    (4, 1_036_800, 624_750, 665_600),
+    (8, 1_651_200, 930_750, 2_133_000),
+    (12, 2_201_600, 1_300_500, 3_199_000),
+)
+SIZES = (1, 2, 4, 8, 16, 32, 64, 128)
 MEMORY = PARAMETERS.index("memory")
 ROWS = Features(
     cores=np.log([2.0, 4.0, 8.0]),
@@ -79,11 +86,27 @@ def paused_table(seed, pause, is_window):
     return dataclasses.replace(table, power_mw=duty * table.power_mw + (1 - duty) * rest_mw)
 
 
+def steady_table(seed, floor_slope=None):
+    """Inference in three power modes whose power does not depend on the batch size, however long the GPU waits.
+
+    Its time has a floor, the typical time of 16 samples, that falls with the memory clock to the power of
+    `floor_slope`; by default it has none.
+    """
+    rungs = [list(SPACE).index(mode) for mode in RUNGS]
+    parts = [make_table(seed, task="inference", batch_size=size).take(rungs) for size in SIZES]
+    time_ms = np.concatenate([part.time_ms for part in parts])
+    modes = np.tile(parts[0].modes, (len(SIZES), 1))
+    if floor_slope is not None:
+        floor_ms = 2 * np.median(time_ms) * (modes[:, 3] / modes[:, 3].mean()) ** -floor_slope
+        time_ms = np.hypot(time_ms, floor_ms)
+    rows = Settings.of(modes, np.repeat(SIZES, len(RUNGS)), "inference")
+    return Profiles.at(rows, time_ms, np.tile(parts[-1].power_mw, len(SIZES)))
+
+
 def errors(table, count=40):
     chosen = np.random.default_rng(1).permutation(len(table))
     few, rest = table.take(chosen[:count]), table.take(chosen[count:])
-    predictor = PhysicalGP().fit(few.modes, few.time_ms, few.power_mw)
-    prediction = predictor.predict(rest.modes)
+    prediction = PhysicalGP().fit(few).predict(rest)
     return mape(rest.time_ms, prediction.time_ms), mape(rest.power_mw, prediction.power_mw)
 
 
@@ -188,10 +211,53 @@ def test_a_program_unlike_any_network_is_learned(monkeypatch):
     assert (np.median(with_wide_prior, axis=0) < 0.95 * np.median(without, axis=0)).all()
 
 
+def test_power_that_waiting_does_not_lower_is_learned(monkeypatch):
+    tables = [steady_table(seed) for seed in range(5)]
+    with_steady_power = [errors(table, 4)[1] for table in tables]
+    monkeypatch.setattr(alternatives, "INFERENCE", ())
+    without = [errors(table, 4)[1] for table in tables]
+    assert np.mean(with_steady_power) < 0.8 * np.mean(without)
+
+
+@pytest.mark.parametrize(("parameter", "floor_slope"), [("cpu_memory_slope", 0.8), ("constant", 0.0)])
+def test_a_floor_of_the_time_of_inference_is_learned(parameter, floor_slope, monkeypatch):
+    tables = [steady_table(seed, floor_slope) for seed in range(10)]
+    with_floor = [errors(table, 6)[0] for table in tables]
+    others = [each for each in alternatives.INFERENCE if parameter not in {name for name, _, _ in each.own_prior}]
+    monkeypatch.setattr(alternatives, "INFERENCE", others)
+    without = [errors(table, 6)[0] for table in tables]
+    assert np.mean(with_floor) < 0.9 * np.mean(without)
+
+
+def test_a_prior_of_its_own_replaces_that_of_its_parameter_alone():
+    prior = any_board()
+    shared = prior.covariance + 0.1
+    alternative = alternatives.Alternative(prior_width=2.0, own_prior=(("constant", -1.0, 0.5),))
+    (mean,), (covariance,) = alternatives.prior_under(stack([alternative]), prior.mean[None], shared[None])
+    place = PARAMETERS.index("constant")
+    others = np.arange(len(PARAMETERS)) != place
+    assert mean[place] == -1.0
+    np.testing.assert_array_equal(mean[others], prior.mean[others])
+    np.testing.assert_array_equal(covariance[place], 0.25 * ~others)
+    np.testing.assert_array_equal(covariance[:, place], 0.25 * ~others)
+    np.testing.assert_allclose(covariance[np.ix_(others, others)], 4 * shared[np.ix_(others, others)])
+
+
+def settings(mem_khz, task="training"):
+    modes = np.column_stack([np.full((len(mem_khz), 3), 1e6), mem_khz])
+    return Settings.of(modes, 1, task)
+
+
 @pytest.mark.parametrize(("count", "rows", "is_weighed"), [(4, 30, False), (5, 9, False), (5, 10, True)])
 def test_stray_traffic_needs_many_memory_clocks_and_rows(count, rows, is_weighed):
-    traffic_sd = alternatives.of_other_board(np.resize(np.arange(1.0, count + 1), rows)).free_sd[:, 0]
+    traffic_sd = alternatives.of_other_board(settings(np.resize(np.arange(1.0, count + 1), rows))).free_sd[:, 0]
     assert (len(set(traffic_sd)) > 1) == is_weighed
+
+
+@pytest.mark.parametrize(("task", "is_weighed"), [("training", False), ("inference", True)])
+def test_steady_power_is_of_inference(task, is_weighed):
+    own_prior = alternatives.of_other_board(settings([1e6, 2e6], task)).own_prior
+    assert (not np.isnan(own_prior).all()) == is_weighed
 
 
 def test_a_clock_that_was_not_profiled_is_less_certain(monkeypatch):
