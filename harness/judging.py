@@ -56,7 +56,7 @@ class ClaimsOfRun:
         from harness.core.cases import INSTANCE_MARK
         from harness.judge.claims import judged_devices
 
-        devices = judged_devices(self._profiles_of_file["device_label"])
+        devices = judged_devices(self._read_file["device_label"])
         if self._chosen is not None:
             chosen = [name.strip() for name in self._chosen.split(",")]
             devices = [name for name in devices if {name, name.partition(INSTANCE_MARK)[0]} & set(chosen)]
@@ -66,13 +66,14 @@ class ClaimsOfRun:
         return devices
 
     @functools.cached_property
-    def _profiles_of_file(self) -> pd.DataFrame:
-        from harness.store.frames import profiles
+    def _read_file(self) -> pd.DataFrame:
+        from harness.judge.case_frame import read_frame
         from harness.store.results import ResultsStore
 
         assert self.judged_file is not None
+        self._progress.line(f"reading {self.judged_file}")
         with ResultsStore(self.judged_file, read_only=True) as store:
-            return profiles(store, include_flagged=True)
+            return read_frame(store)
 
     @property
     def cases(self) -> Cases:
@@ -87,13 +88,10 @@ class ClaimsOfRun:
 
     @functools.cached_property
     def _cases_of_file(self) -> Cases:
-        from harness.judge.case_frame import pooled, read_experiments
+        from harness.judge.case_frame import of_experiments, pooled
         from harness.judge.query import Cases
-        from harness.store.results import ResultsStore
 
-        self._progress.line(f"reading {self.results}")
-        with ResultsStore(self.results, read_only=True) as store:
-            return Cases(pooled(read_experiments(store, self._profiles_of_file)))
+        return Cases(pooled(of_experiments(self._read_file)))
 
     def _read_run(self) -> Cases:
         """What this run measured and resumed, as it calls cases; it has one board of each name."""

@@ -273,7 +273,7 @@ def test_raw_series_of_a_results_file_are_read_as_frames():
         module
         for module, file in EVERY_MODULE
         for node in ast.walk(parsed(file))
-        if isinstance(node, ast.Attribute) and node.attr in ("profile", "profiles")
+        if isinstance(node, ast.Attribute) and node.attr in ("profile", "profiles", "whole")
         if _name(node.value).lstrip("_") in STORES or (module, _name(node.value)) == ("harness.store.results", "self")
     }
     assert calls == set(READ_PROFILES)

@@ -25,7 +25,7 @@ from harness.stats.estimates import Estimate, product, quotient, series_mean
 from harness.stats.experiments import LENGTHS, LONG, Stretches, stretches_of
 from harness.stats.noise import PEAK_MEMORY, RunNoise, noise_of, over_runs
 from harness.store.conditions import CHOSEN_BY
-from harness.store.frames import framed, profiles
+from harness.store.frames import framed, framed_of
 from harness.store.rows import Record
 
 if TYPE_CHECKING:
@@ -195,27 +195,24 @@ def frame_of_profiles(some: Iterable[Profile]) -> pd.DataFrame:
     return frame_of([record for record, _ in kept], [quantities for _, quantities in kept])
 
 
-def read_frame(
-    store: ResultsStore, numbers: Optional[Sequence[int]] = None, frame: Optional[pd.DataFrame] = None
-) -> pd.DataFrame:
-    """The same of a results file, or of some of its profiles; raw series are read one profile at a time.
+def read_frame(store: ResultsStore, numbers: Optional[Sequence[int]] = None) -> pd.DataFrame:
+    """The same of a results file, oldest first, or of some of its profiles in their order.
 
-    Where the file has several instances of a board, each is a device of its own: `orin-agx@orin3`. `frame` has its
-    profiles if they were read already, flagged ones included.
+    Each profile is read once, and its raw series are not kept. Of several instances of a board each is a device of its
+    own: `orin-agx@orin3`.
     """
-    if frame is None:
-        frame = profiles(store, include_flagged=True)
-    if numbers is not None:
-        frame = frame.loc[list(numbers)]
-    return _with_quantities(frame, [quantities_of(store.profile(int(number))) for number in frame.index])
+    records, quantities = [], []
+    for number in store.numbers() if numbers is None else numbers:
+        record, profile = store.whole(number)
+        records.append(record)
+        quantities.append(quantities_of(profile))
+    frame = _with_quantities(framed_of(store, records), quantities)
+    return frame.sort_values("created_at", kind="stable") if numbers is None else frame
 
 
-def read_experiments(store: ResultsStore, frame: Optional[pd.DataFrame] = None) -> pd.DataFrame:
-    """The same without the profiles of searches, which no claim is judged by."""
-    if frame is None:
-        frame = profiles(store, include_flagged=True)
-    is_searched = [CHOSEN_BY in conditions for conditions in frame["conditions"]]
-    return read_frame(store, frame=frame[[not searched for searched in is_searched]])
+def of_experiments(frame: pd.DataFrame) -> pd.DataFrame:
+    """A frame without the profiles of searches, which no claim is judged by."""
+    return frame[[CHOSEN_BY not in conditions for conditions in frame["conditions"]]]
 
 
 def _with_quantities(frame: pd.DataFrame, quantities: Sequence[Quantities]) -> pd.DataFrame:

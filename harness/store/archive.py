@@ -213,7 +213,8 @@ class ArchiveFile:
 
     def profile(self, number: int) -> Profile:
         row, environment = self._row(number)
-        return rows.to_profile(number, row, environment, self.path, *self._raw(number))
+        record = rows.to_record(number, row, environment, self.path)
+        return rows.to_profile(record, row, self.path, *self._raw(number))
 
     def identities(self) -> List[Tuple[Any, ...]]:
         """What identifies each profile: run, time, case, conditions and checksum."""

@@ -127,10 +127,7 @@ def profiles(
         newest = {(record.key, record.case_id): record for record in kept}
         left_out[OLDER] = len(kept) - len(newest)
         kept = sorted(newest.values(), key=lambda record: (record.created_at, record.id))
-    try:
-        frame = framed(kept)
-    except InvalidValueError as error:
-        raise StoreError(f"{store.path}: {error.what}", error.hint) from error
+    frame = framed_of(store, kept)
     frame.attrs["left_out"] = left_out
     return frame
 
@@ -213,6 +210,14 @@ def _numbers(store: StoredProfiles, profile_ids: Optional[Iterable[int]]) -> Lis
 def labelled(case_id: str, device_name: str, device_label: str) -> str:
     """A case's id with its device as in the frame's `device_label`, which distinguishes devices of a type."""
     return device_label + case_id[len(device_name) :]
+
+
+def framed_of(store: StoredProfiles, records: Sequence[Record]) -> pd.DataFrame:
+    """Records of a file in the columns of `profiles()`; StoreError if a value is not of its column's kind."""
+    try:
+        return framed(records)
+    except InvalidValueError as error:
+        raise StoreError(f"{store.path}: {error.what}", error.hint) from error
 
 
 def framed(records: Sequence[Record]) -> pd.DataFrame:

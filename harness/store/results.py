@@ -226,11 +226,16 @@ class ResultsStore:
 
     def profile(self, number: int) -> Profile:
         """A profile with its raw series, verified; StoreError if there is none, or if it is damaged."""
+        return self.whole(number)[1]
+
+    def whole(self, number: int) -> Tuple[Record, Profile]:
+        """The same with its record, both of one reading."""
         matches = list(self._rows("profiles.id = ?", (number,)))
         if not matches:
             raise StoreError(f"{self.path} has no profile {number}")
         [(_, row, content)] = matches
-        return rows.to_profile(number, row, content, self.path, *self._raw(number))
+        record = rows.to_record(number, row, content, self.path)
+        return record, rows.to_profile(record, row, self.path, *self._raw(number))
 
     def _rows(self, where: str = "1", values: Tuple[Any, ...] = ()) -> Iterator[Tuple[int, ProfileRow, str]]:
         """Number, row and environment of some profiles, oldest first, with their checksums verified."""

@@ -182,11 +182,9 @@ def to_record(number: int, row: ProfileRow, environment_json: str, path: Path) -
     return Record(id=number, case=case, **as_text, **as_json)
 
 
-def to_profile(
-    number: int, row: ProfileRow, environment_json: str, path: Path, minibatches: Minibatches, series: Raw
-) -> Profile:
-    record = to_record(number, row, environment_json, path)
-    with _refused_as_damaged(number, path):
+def to_profile(record: Record, row: ProfileRow, path: Path, minibatches: Minibatches, series: Raw) -> Profile:
+    """The profile of a record, of the row that it was made of, and of its raw series."""
+    with _refused_as_damaged(record.id, path):
         channels = {
             channel: Series(*(tuple(np.frombuffer(raw, dtype=FLOATS).tolist()) for raw in samples))
             for _, channel, *samples in series

@@ -17,6 +17,7 @@ from harness.core.terminal import Progress
 from harness.judge.claims import store_verdicts, stored_verdicts
 from harness.judging import ClaimsOfRun
 from harness.outcome import OUTCOME, PROGRESS, Outcome
+from harness.store import rows
 from harness.store.results import ResultsStore
 from tests import warm_pytest
 from tests.harness.store.profile_examples import ENVIRONMENT, make_profile
@@ -267,11 +268,11 @@ def test_the_profiles_of_a_judged_file_are_read_once(tmp_path, monkeypatch):
     """For the devices, before anything is collected, and for the cases."""
     with ResultsStore(tmp_path / "r.sqlite") as store:
         store.add(make_profile(), ENVIRONMENT, "run")
-    counts = []
-    records = ResultsStore.records
-    monkeypatch.setattr(ResultsStore, "records", lambda store: counts.append(store.path) or records(store))
+    read = []
+    to_record = rows.to_record
+    monkeypatch.setattr(rows, "to_record", lambda number, *rest: read.append(number) or to_record(number, *rest))
     options = {"jetwatt_judge": str(tmp_path / "r.sqlite"), "jetwatt_assert_takeaways": False, "jetwatt_device": None}
     stash = {OUTCOME: Outcome(), PROGRESS: Progress(io.StringIO())}
     run = ClaimsOfRun(SimpleNamespace(getoption=options.get, stash=stash))
     assert run.devices == list(run.cases.devices) == ["host"]
-    assert len(counts) == 1
+    assert read == [1]

@@ -13,7 +13,7 @@ from harness.core.configuration import Configuration
 from harness.core.device import named_mode
 from harness.core.profiles import Series
 from harness.devices.registry import open_device
-from harness.judge.case_frame import frame_of_profiles, pooled, read_experiments
+from harness.judge.case_frame import frame_of_profiles, of_experiments, pooled, read_frame
 from harness.judge.claims import counts_of_claims, judge, judged_devices
 from harness.judge.compare import version_effects
 from harness.judge.query import Cases, default_mode
@@ -185,7 +185,7 @@ def test_what_was_disturbed_or_throttled_says_nothing_of_time_but_that_it_was(tm
     with ResultsStore(tmp_path / "r.sqlite") as store:
         for profile in (none, four, *wrong):
             store.add(profile, {}, "run")
-        assert by_name(judge(pooled(read_experiments(store)), papers_claims())) == found
+        assert by_name(judge(pooled(of_experiments(read_frame(store))), papers_claims())) == found
     as_simulated = [dataclasses.replace(one, provenance="simulated") for one in (none, *wrong)]
     assert judged(as_simulated)["one_worker_shortens_every_epoch"].verdict == "contradicted"
 
@@ -365,9 +365,11 @@ def test_what_a_search_chose_is_no_sample_of_modes_and_no_claim_is_judged_by_it(
     with ResultsStore(tmp_path / "r.sqlite") as store:
         store.add(none, {}, "run")
         store.add(chosen, {}, "run")
-        assert [row.case.workers for row in read_experiments(store).itertuples()] == [0]
+        assert [row.case.workers for row in of_experiments(read_frame(store)).itertuples()] == [0]
         store.add(four, {}, "run")
-        assert "one_worker_shortens_every_epoch" in by_name(judge(pooled(read_experiments(store)), papers_claims()))
+        assert "one_worker_shortens_every_epoch" in by_name(
+            judge(pooled(of_experiments(read_frame(store))), papers_claims())
+        )
 
 
 OF_MEMORY = {
