@@ -15,6 +15,7 @@ line of JSON (version, nights, texts) and the columns, one after the other, as b
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 import os
@@ -168,8 +169,9 @@ def _read(path: Path) -> Optional[Tuple[Dict[str, ReadNight], ProfileColumns]]:
     return nights, ProfileColumns(about["texts"], columns)
 
 
+@functools.lru_cache(maxsize=None)
 def _version() -> str:
-    """A hash of the code that decides what is in the columns."""
+    """A hash of the code that decides what is in the columns, as it was first read by this process."""
     digest = hashlib.sha256()
     files = [Path(str(module.__file__)) for module in _MEANING]
     for file in [*files, files[2].with_name("columns.csv")]:
