@@ -67,6 +67,7 @@ def test_a_table_of_ones_own_becomes_a_power_mode(run, tmp_path, words):
     assert re.search(r"within 5 W: 4c-\S+, predicted [\d.]+ ms and (4\.\d+|5\.00) W", printed)
 
 
+@pytest.mark.exhaustive
 def test_what_changed_between_two_simulated_runs_is_the_time(run):
     printed = run("compare_results.py", code=1)
     assert re.search(r"minibatch time: slower, times 1\.[5-9]", printed)

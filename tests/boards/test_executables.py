@@ -20,6 +20,7 @@ def call(tree, name, *arguments, answer="n\n"):
     return run_bounded([f"{tree.root}/{folder}/{name}", *arguments], timeout_s=30, answer=answer)
 
 
+@pytest.mark.exhaustive
 def test_a_mode_is_set_and_named(tmp_path):
     tree = build_board(tmp_path / "root", "xavier-agx", "r32.7")
     kernel = Kernel(tree.root)

@@ -194,6 +194,7 @@ def test_a_table_has_the_profiles_of_its_own_command_only(machine_with_rapl, tmp
         assert row.minibatch_time_ms == pytest.approx(1000 * runs.profiles[0].aggregates["wall_time_s"])
 
 
+@pytest.mark.exhaustive
 def test_a_sweep_whose_runs_were_all_disturbed_is_printed_and_gives_no_table_and_its_flags(
     machine_with_rapl, monkeypatch, capfd
 ):

@@ -132,6 +132,7 @@ def test_what_is_undecided_fails_only_where_it_is_asserted(own):
         ("", "ratio is not None", "workers_gain compared nothing"),
     ],
 )
+@pytest.mark.exhaustive
 def test_a_claim_is_skipped_with_the_reason_and_fails_where_it_compares_wrongly(own, claimed, asserted, why):
     done = own(claimed=claimed, asserted=asserted)
     assert why in done.stdout
@@ -222,6 +223,7 @@ def test_verdicts_go_when_nothing_in_the_file_speaks_to_the_claim_any_more(own, 
     assert len(verdicts_in(tmp_path / "r.sqlite").verdicts) == 1
 
 
+@pytest.mark.exhaustive
 def test_a_test_of_ones_own_takes_statistics_without_being_a_claim(own, tmp_path):
     text = MINE.replace('@claim("note 1", {claimed})', "").format(claimed="", asserted='0 < value("time") < 10_000')
     (tmp_path / "test_other.py").write_text(text)
@@ -242,6 +244,7 @@ def test_the_report_says_how_claims_come_to_be_judged(own, tmp_path, capsys):
     assert "has no verdicts" in (tmp_path / "report" / "index.html").read_text()
 
 
+@pytest.mark.exhaustive
 def test_a_damaged_verdict_is_named(own, tmp_path):
     own()
     path = tmp_path / "r.sqlite"

@@ -54,6 +54,7 @@ def others(tmp_path):
     return run
 
 
+@pytest.mark.exhaustive
 def test_nothing_of_ours_is_known_without_opting_in(others):
     said = others({"test_mine.py": "def test_mine(device): pass"})
     assert "fixture 'device' not found" in said, said
@@ -92,6 +93,7 @@ def test_loop(device, train): assert train(minibatches=10).case.device == "sim:n
 """
 
 
+@pytest.mark.exhaustive
 def test_prefixed_fixtures_work_beside_those_of_others(others):
     said = others({"test_beside.py": BESIDE}, "-p", "jetwatt", "--device", "sim:nano")
     assert "3 passed" in said, said
@@ -111,6 +113,7 @@ def test_ours(jetwatt_device, train): assert train(minibatches=10).case.device =
 
 
 @pytest.mark.parametrize("plugins", [("theirs", "jetwatt"), ("jetwatt", "theirs")], ids=["first", "last"])
+@pytest.mark.exhaustive
 def test_a_fixture_of_another_plugin_stays_its_own(others, plugins):
     words = [word for name in plugins for word in ("-p", name)]
     said = others({"theirs.py": PLUGIN, "test_b.py": BESIDE_A_PLUGIN}, *words, "--device", "sim:nano")
@@ -145,6 +148,7 @@ def test_values_for_a_fixture_of_others_stay_theirs_in_a_test_of_ours(others):
     assert "2 passed" in said, said
 
 
+@pytest.mark.exhaustive
 def test_measuring_without_pytest_benchmark_says_what_to_do(others):
     said = others(
         {"test_a.py": "def test_a(profile): profile()"}, "-p", "jetwatt", "-p", "no:benchmark", "--device", "sim:nano"

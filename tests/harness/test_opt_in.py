@@ -73,6 +73,7 @@ def test_a_wrong_value_of_an_option_of_others_says_whose_it_is(others):
     assert "argument --minibatches: invalid int value" in others({}, "-p", "jetwatt", "--minibatches", "x").stderr
 
 
+@pytest.mark.exhaustive
 def test_a_conftest_that_is_read_late_may_have_our_names_too(others):
     late = {"low/conftest.py": THEIRS, "low/test_low.py": "def test_low(request): request.config.getoption('device')"}
     done = others({**late, "conftest.py": ""}, "-p", "jetwatt", "--workers", "0")
@@ -86,6 +87,7 @@ def test_help_has_both_names_and_whose_a_short_one_is(others):
     assert said.count("--device=") == 1
 
 
+@pytest.mark.exhaustive
 def test_opting_out_again_leaves_nothing(others):
     mine = {"test_mine.py": "def test_mine(pytestconfig): assert not pytestconfig.pluginmanager.hasplugin('jetwatt')\n"
                             "def test_fixture(profile): pass"}  # fmt: skip
@@ -101,6 +103,7 @@ def test_only_words_that_begin_with_dashes_are_options(others):
     assert others(files, "-p", "jetwatt", "results", "--results", "r.sqlite").returncode == pytest.ExitCode.USAGE_ERROR
 
 
+@pytest.mark.exhaustive
 def test_a_test_file_may_opt_in_where_no_option_is_needed(others):
     said = others({"test_mine.py": f"{PLUGIN}def test_mine(profile): pass"}, "--collect-only", "-q").said
     assert "test_mine.py::test_mine[host-" in said

@@ -127,6 +127,7 @@ def test_an_axis_that_a_test_does_not_ask_for_is_not_in_its_id(own):
     ]  # fmt: skip
 
 
+@pytest.mark.exhaustive
 def test_each_loop_takes_its_changes_and_gives_a_profile(own):
     text = """
 import math
@@ -156,6 +157,7 @@ def test_a(device, power_mode, storage, page_cache, telemetry):
     assert "1 passed" in done.stdout, done.stdout
 
 
+@pytest.mark.exhaustive
 def test_an_idle_state_has_no_data_on_a_storage(own):
     text = """
 import pytest
@@ -175,6 +177,7 @@ def test_a(storage):
         ("train(workload='alexnet')", "workload 'alexnet' is unknown"),
     ],
 )
+@pytest.mark.exhaustive
 def test_a_wrong_change_fails_with_what_is_known_and_no_traceback_of_ours(own, call, words):
     done = own(f"def test_a(train):\n    {call}\n")
     assert "1 failed" in done.stdout
@@ -259,6 +262,7 @@ def test_the_baseline_is_read_once_before_the_tests_are_collected(own, record):
 
 
 @pytest.mark.parametrize("text", [ASSERTED, CHECKED])
+@pytest.mark.exhaustive
 def test_without_a_baseline_nothing_is_compared_and_the_end_of_the_run_says_how_to_record_one(own, text):
     done = own(text, "--workers", "0,4").stdout
     assert "2 passed" in done
@@ -284,6 +288,7 @@ def pytest_runtest_logfinish(nodeid, location):
 """
 
 
+@pytest.mark.exhaustive
 def test_a_deadline_at_a_time_of_day_comes_on_that_day(own, tmp_path):
     (tmp_path / "conftest.py").write_text(AN_HOUR_EACH)
     done = own("def test_a(profile):\n    profile()\n", "--workers", "0,1,2,4", "--deadline", "08:30")

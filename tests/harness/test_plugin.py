@@ -72,6 +72,7 @@ def test_words_of_a_board_that_this_machine_is_not_name_the_next_line(run_suite,
     assert "skipped" not in done.stdout
 
 
+@pytest.mark.exhaustive
 def test_words_of_a_board_select_its_cases_where_it_is_simulated(run_suite):
     asked = ("-k", "orin and lenet and w0", "--device", "sim:orin-agx", "--collect-only", "-q")
     assert "matches no case" not in run_suite(*asked).stdout
@@ -165,6 +166,7 @@ def test_results_that_cannot_be_written_are_an_error_before_anything_is_measured
     assert "ms per minibatch" not in done.stdout
 
 
+@pytest.mark.exhaustive
 def test_free_clocks_are_refused_where_none_can_be_set(run_suite, monkeypatch):
     if CpuFrequency("/").available().available:
         pytest.skip("this machine's CPU clocks can be set")

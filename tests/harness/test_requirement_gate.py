@@ -73,6 +73,7 @@ def own(tmp_path: Path) -> Any:
     return run
 
 
+@pytest.mark.exhaustive
 def test_a_mark_fails_the_test_that_does_not_keep_it_and_no_other(own):
     done = own(MEASURING)
     assert "1 failed, 3 passed" in done.stdout
@@ -81,6 +82,7 @@ def test_a_mark_fails_the_test_that_does_not_keep_it_and_no_other(own):
     assert "requirements: FAIL: 1; INCONCLUSIVE: 1; PASS: 2" in done.stdout
 
 
+@pytest.mark.exhaustive
 def test_strictness_also_fails_what_is_undecided(own):
     done = own(MEASURING, "-k", "undecided or plain", "--strict")
     assert "1 failed, 1 passed" in done.stdout
@@ -230,6 +232,7 @@ def test_plain(profile):
 """
 
 
+@pytest.mark.exhaustive
 def test_marks_of_tests_and_of_parameters_give_their_cases_as_many_minibatches_as_a_tail_takes(own, tmp_path):
     done = own(MARKED, "--enough-minibatches")
     assert "requirements: PASS: 2" in done.stdout

@@ -152,6 +152,7 @@ def nested(before=lambda: None):
             pytest.fail("the inner block ran")
 
 
+@pytest.mark.exhaustive
 def test_a_block_in_a_block_is_refused_and_the_next_one_is_not():
     with pytest.raises(InvalidValueError, match="measuring 'outer' already"):
         nested()
@@ -294,6 +295,7 @@ def test_nothing_of_torch_is_changed():
     assert profile.conditions["accelerator"] == "cpu"
 
 
+@pytest.mark.exhaustive
 def test_torch_is_not_loaded():
     script = (
         "import sys, jetwatt\n"
@@ -490,6 +492,7 @@ def test_stored_profiles_are_compared_gated_judged_and_reported():
     assert any("my-run" in page.read_text(encoding="utf-8") for page in Path("page").rglob("*.html"))
 
 
+@pytest.mark.exhaustive
 def test_a_slower_training_fails_the_gate():
     measured(results="a.sqlite")
     with jetwatt.measuring("host", workload="my-run", batch_size=16, results="b.sqlite") as run:

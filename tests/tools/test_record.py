@@ -180,6 +180,7 @@ def test_without_measured_tables_a_record_stays_and_the_variable_is_named(own_re
     assert (own_records / "strategies.csv").read_text(encoding="utf-8") == "as it was"
 
 
+@pytest.mark.exhaustive
 def test_a_part_that_fails_is_named_and_the_others_are_recorded(own_records, capsys, monkeypatch):
     def fail():
         raise CannotRunError("no figure")

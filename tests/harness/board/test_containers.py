@@ -175,6 +175,7 @@ def test_an_own_image_is_neither_made_nor_removed_and_has_a_python_of_its_own(fa
     assert not [line for line in asked() if line.startswith(("import", "rmi"))]
 
 
+@pytest.mark.exhaustive
 def test_containers_of_killed_runs_are_removed_at_the_next_start_and_those_of_living_ones_are_not(fake, tmp_path):
     gone = subprocess.Popen(["true"])
     gone.wait()
@@ -217,6 +218,7 @@ def test_what_docker_writes_belongs_to_who_started_it(fake, tmp_path, monkeypatc
         (["--campaign", "c.toml"], "no container was asked for: name the file, or --engine"),
     ],
 )
+@pytest.mark.exhaustive
 def test_the_benchmark_is_skipped_with_the_reason(run_suite, tmp_path, arguments, reason):
     (tmp_path / "c.toml").write_text('[experiment.containers]\nworkload = ["lenet-mnist"]\n')
     named = [] if "--campaign" in arguments else [PROJECT / "benchmarks" / "test_containers.py"]

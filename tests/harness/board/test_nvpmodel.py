@@ -107,6 +107,7 @@ def test_custom_modes_copy_the_mode_that_was_booted_and_not_the_one_before(board
     assert conf.model(value["mode"]).value("CPU_A78_0", "MIN_FREQ") == "729600"
 
 
+@pytest.mark.exhaustive
 def test_a_mode_that_was_declined_is_not_taken_for_the_one_before_it(board):
     """An ID is all that nvpmodel remembers: under the same one, the new conf would give the old mode a new name."""
     knob = board.knob()
@@ -119,6 +120,7 @@ def test_a_mode_that_was_declined_is_not_taken_for_the_one_before_it(board):
     assert knob.read() == before
 
 
+@pytest.mark.exhaustive
 def test_a_custom_mode_is_known_also_where_an_unknown_id_is_answered_with_the_default_mode(board):
     board.behave("default-for-unknown")
     knob = board.knob()
@@ -356,6 +358,7 @@ def test_a_mode_that_was_set_in_part_is_undone_although_nvpmodel_names_the_one_b
     assert list(states.iterdir()) == []
 
 
+@pytest.mark.exhaustive
 def test_a_restore_that_takes_a_reboot_says_so(board):
     knob = board.knob()
 

@@ -76,6 +76,7 @@ def test_nothing_is_bisected_where_bad_is_as_fast(tmp_path):
     assert says(format_verdicts(environments, found, "torch", 0.02), "not significantly slower", "2.0%")
 
 
+@pytest.mark.exhaustive
 def test_the_threshold_of_the_board_is_used_where_none_is_given(tmp_path):
     own = {
         "shares": {"minibatch_time_ms": 0.05},

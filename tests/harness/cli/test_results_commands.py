@@ -71,6 +71,7 @@ def test_everything_is_exported_as_parquet(results):
     assert set(telemetry["provenance"]) == {"measured"}
 
 
+@pytest.mark.exhaustive
 def test_what_is_not_there_and_a_threshold_below_0_are_refused(results, capsys):
     missing, baseline = results.parent / "missing", results.parent / "b.json"
     assert run("export", "--results", missing, "--out", results.parent / "c.csv") == 2

@@ -133,6 +133,7 @@ SECRETS = {
 }  # fmt: skip
 
 
+@pytest.mark.exhaustive
 def test_a_record_tells_neither_which_board_it_is_nor_whose(tmp_path):
     tree = build_board(tmp_path / "root", "orin-agx", "r36.4")
     s = SECRETS
@@ -232,6 +233,7 @@ def test_what_a_source_says_once_is_in_the_record(tmp_path, tree, monkeypatch):
     assert said["sources"]["jtop"]["values"] == {"jtop_power_total_mw": 7000.0}
 
 
+@pytest.mark.exhaustive
 def test_a_record_has_long_files_whole_and_is_never_larger_than_a_replay_takes(tmp_path, tree, monkeypatch):
     tree.write(HOST)
     interrupts = "".join(f"{number}: {'0 ' * 200}\n" for number in range(500))

@@ -107,6 +107,7 @@ def test_a_board_is_told_from_its_device_tree_and_its_modes_from_what_it_lists(
     assert len(device_of(tree).power_mode_space()) == modes
 
 
+@pytest.mark.exhaustive
 def test_an_unknown_board_runs_with_what_discovery_finds(tmp_path):
     tree = build_board(tmp_path / "root", "orin-agx", "r36.4")
     folder = tree.path / "proc/device-tree"
@@ -147,6 +148,7 @@ def test_figures_of_a_tree_never_look_like_those_of_a_board(tmp_path):
 
 
 @pytest.mark.parametrize(("clocks", "dvfs"), [(STATIC, "off"), (DVFS, "on")])
+@pytest.mark.exhaustive
 def test_a_mode_of_the_boards_own_is_set_by_its_name_and_keeps_its_caps(tmp_path, clocks, dvfs):
     with running(build_board(tmp_path / "root", "xavier-agx", "r35.4")) as (device, kernel):
         [(name, mode)] = device.power_modes("mode_30w_all")
@@ -163,6 +165,7 @@ def test_a_mode_with_other_masks_is_refused_before_anything_is_changed_with_the_
         device_of(tree).check(case)
 
 
+@pytest.mark.exhaustive
 def test_where_the_kernel_keeps_other_masks_than_every_mode_has_its_own_count(tmp_path):
     """Orin Nano Super: nvpmodel would ask for a reboot at each mode, and the masks would be the same after it."""
     tree = build_board(tmp_path / "root", "orin-nano-super", "r36.4")
@@ -182,6 +185,7 @@ def test_where_the_kernel_keeps_other_masks_than_every_mode_has_its_own_count(tm
 GATED = {"board": "orin-nano-super", "l4t": "r36.4", "fixed_mask": False}
 
 
+@pytest.mark.exhaustive
 def test_an_orin_nano_super_that_shows_its_modes_mask_changes_between_them_by_nvpmodel_without_a_reboot(tmp_path):
     """As reported of two boards: TPC_PG_MASK 240, and from 15W to MAXN_SUPER without a reboot."""
     tree = build_board(tmp_path / "root", mode="15W", **GATED)
@@ -233,6 +237,7 @@ def test_a_release_is_named_by_the_jetpack_that_brought_it(l4t, jetpack):
     assert Board((), "", l4t, None).jetpack == jetpack
 
 
+@pytest.mark.exhaustive
 def test_where_the_kernel_does_not_tell_its_mask_sysfs_takes_over_once_nvpmodel_wants_a_reboot(tmp_path, monkeypatch):
     """Orin Nano Super, whose mask may be for root only."""
     monkeypatch.setattr(Nvpmodel, "_other_masks", lambda knob: "")
@@ -336,6 +341,7 @@ def case_of(device, settings):
 @pytest.mark.parametrize(
     ("board", "l4t"), [("orin-agx", "r35.4"), ("orin-nano", "r36.4"), ("xavier-agx", "r32.7"), ("nano", "r32.7")]
 )
+@pytest.mark.exhaustive
 def test_clocks_of_a_board_are_free_below_the_mode_and_held_again_and_put_back(tmp_path, board, l4t):
     with running(build_board(tmp_path / "root", board, l4t)) as (device, kernel):
         space = device.power_mode_space()
@@ -358,6 +364,7 @@ def test_clocks_of_a_board_are_free_below_the_mode_and_held_again_and_put_back(t
         assert device._control.memory.read()["locked"]
 
 
+@pytest.mark.exhaustive
 def test_without_nvpmodel_and_jetson_clocks_clocks_are_freed_and_held_through_sysfs(tmp_path):
     tree = build_board(tmp_path / "root", "orin-agx", "r35.4", mode="MAXN")
     for tool in ("usr/sbin/nvpmodel", "usr/bin/jetson_clocks"):

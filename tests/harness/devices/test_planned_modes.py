@@ -35,6 +35,7 @@ OPENED = {
 
 
 @pytest.mark.parametrize("kind", OPENED)
+@pytest.mark.exhaustive
 def test_a_device_uses_the_mode_that_a_case_carries_and_parses_no_name(tmp_path, monkeypatch, kind):
     device = OPENED[kind](tmp_path)
     (name, mode), *_ = device.power_modes("all", "yolov8n-coco")

@@ -69,6 +69,7 @@ def test_compare_uses_the_threshold_that_the_profiles_carry(tmp_path, compare, c
     assert document["board_thresholds"] == [msgspec.to_builtins(threshold())]
 
 
+@pytest.mark.exhaustive
 def test_without_one_and_with_a_given_one_compare_is_as_before(tmp_path, compare):
     before, after = measured(tmp_path / "a", 100.0), measured(tmp_path / "b", 103.0, 9150.0)
     _, document = compare(before, after)
@@ -127,6 +128,7 @@ def test_history_uses_the_newest_threshold_that_the_profiles_carry(tmp_path, cap
     assert document["board_thresholds"] == []
 
 
+@pytest.mark.exhaustive
 def test_a_history_without_one_is_as_before(tmp_path, capsys):
     _, by_figure, document = history_of(capsys, nights(tmp_path, 103.0, 9150.0))
     assert by_figure == {"minibatch time": "slower", "power": "more power, within the tolerance of 2 %"}

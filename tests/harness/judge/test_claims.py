@@ -126,6 +126,7 @@ def test_more_workers_than_cores_say_nothing_of_what_workers_are_worth():
     assert "one_worker_shortens_every_epoch" not in judged((none, few))
 
 
+@pytest.mark.exhaustive
 def test_what_is_said_of_some_boards_is_not_asked_of_another_machine_nor_of_other_simulated_boards():
     one, two = (simulated("sim:xavier-agx", workers=workers) for workers in (1, 2))
     assert "mobilenet_on_agx_needs_one_worker" in judged((one, two))
@@ -154,6 +155,7 @@ def test_what_dropping_the_cache_costs_is_asked_of_epochs_that_it_was_dropped_be
     assert found.verdict == "confirmed"
 
 
+@pytest.mark.exhaustive
 def test_boards_are_compared_in_their_default_modes_and_in_no_other():
     asked = [("xavier-agx", "maxn"), ("xavier-nx", default_mode("xavier-nx")), ("xavier-nx", "maxn")]
     found = [simulated(f"sim:{board}", workload="lenet-mnist", power_mode=mode) for board, mode in asked]
@@ -206,6 +208,7 @@ def test_of_a_machine_without_the_papers_modes_maxn_is_held_against_those_it_has
     assert (found.device, found.n, found.verdict) == ("host", 1, "confirmed")
 
 
+@pytest.mark.exhaustive
 def test_a_disk_whose_reads_were_held_down_counts_as_a_slow_one():
     settings = CaseSettings(minibatches=None, epochs=2, cache="cold", data_scale=0.05)
     ssd, hdd = (simulated("sim:xavier-agx", workers=0, storage=one, settings=settings) for one in ("ssd", "hdd"))
@@ -220,6 +223,7 @@ def test_a_disk_whose_reads_were_held_down_counts_as_a_slow_one():
     assert "cold_stalls_follow_the_speed_of_the_medium" not in alone
 
 
+@pytest.mark.exhaustive
 def test_runs_of_a_case_speak_together_and_only_with_the_latest_software():
     first = simulated("sim:xavier-agx")
     second = simulated("sim:xavier-agx", settings=CaseSettings(minibatches=60, seed=1))
@@ -333,6 +337,7 @@ def test_epochs_of_data_sets_of_different_sizes_are_not_compared():
     assert "one_worker_shortens_every_epoch" not in judged((profiles[0], dataclasses.replace(profiles[1], case=unsaid)))
 
 
+@pytest.mark.exhaustive
 def test_a_verdict_says_whether_the_simulation_was_fitted_to_it_and_claims_are_counted_once():
     devices = ("sim:xavier-agx@2", "sim:xavier-agx@1")
     profiles = [
@@ -381,6 +386,7 @@ OF_MEMORY = {
 
 
 @pytest.mark.parametrize("name", OF_MEMORY)
+@pytest.mark.exhaustive
 def test_claims_about_memory_turn_with_the_measured_peak_and_are_not_judged_without_one(name):
     workload, confirms, contradicts = OF_MEMORY[name]
     claims = [one for one in papers_claims() if one.name == name]

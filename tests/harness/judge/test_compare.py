@@ -255,6 +255,7 @@ def test_other_conditions_are_refused_with_what_differs(tmp_path, compare):
 
 
 @pytest.mark.parametrize("changes", [{"conditions": {"torch": "2.16.0"}}, {"workloads": ["elsewhere"]}])
+@pytest.mark.exhaustive
 def test_files_that_share_no_case_are_told_apart_in_a_line(tmp_path, capsys, changes):
     before = measure(tmp_path / "a", 1, workloads=[f"w{number}" for number in range(30)])
     after = measure(tmp_path / "b", 2, **{"workloads": [f"w{number}" for number in range(30)], **changes})
@@ -298,6 +299,7 @@ def test_cases_of_one_side_alone_are_listed_and_change_nothing(tmp_path, compare
     assert document["only_after"] == ["orin-agx-c-maxn-w0-ssd-bs16", "orin-agx-c-maxn-w4-ssd-bs16"]
 
 
+@pytest.mark.exhaustive
 def test_disturbed_profiles_are_left_out_and_counted(tmp_path, compare):
     before, after = measure(tmp_path / "a", 1), measure(tmp_path / "b", 2)
     measure(after, 3, 3.0, flags=["disturbed: by a neighbour"])
@@ -369,6 +371,7 @@ def test_a_benchmark_with_times_that_no_clock_gives_is_refused(tmp_path, compare
     assert says(said, "test_a", "above 0")
 
 
+@pytest.mark.exhaustive
 def test_a_baseline_is_a_side_of_a_comparison(tmp_path, compare, capsys):
     before, after = measure(tmp_path / "a", 1, runs=3), measure(tmp_path / "b", 2, 1.05, runs=3)
     baseline = tmp_path / "b.json"

@@ -119,6 +119,7 @@ def test_no_case_begins_after_the_deadline(run):
     assert "ms per minibatch" not in done.stdout
 
 
+@pytest.mark.exhaustive
 def test_a_corpus_is_profiled_where_its_file_is_named_and_slow_modes_are_cut_and_marked(run, tmp_path):
     done = run("--results", "c.sqlite", "--case-limit", "6", files=["test_corpus_profiling.py"])
     with ResultsStore(tmp_path / "c.sqlite", read_only=True) as store:
@@ -164,6 +165,7 @@ workload = ["mobilenetv3-gld23k"]
 """
 
 
+@pytest.mark.exhaustive
 def test_long_profiles_tell_what_shorter_ones_would_have_said(run):
     done = run(
         "--results", "l.sqlite", "--assert-takeaways",

@@ -415,6 +415,7 @@ def test_only_runs_in_the_newest_environment_count(store, baseline):
     assert 'suite_commit: unknown -> "b"' in "; ".join(verdict.notes)
 
 
+@pytest.mark.exhaustive
 def test_last_takes_the_newest_runs(gate):
     before, after = [([RUN] * 3, {})], [([RUN] * 5 + steady(130), {})]
     assert gate(before, after)[0].status == "inconclusive"

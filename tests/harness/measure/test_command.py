@@ -72,6 +72,7 @@ def test_a_command_has_time_energy_memory_and_cpu_time_of_its_own_and_no_minibat
     assert figures["other_cpu_time_s"] is not None
 
 
+@pytest.mark.exhaustive
 def test_the_memory_of_all_its_processes_at_a_time_is_that_of_the_command(machine_with_rapl):
     holds = "import time; block = bytearray(40 << 20); time.sleep(2.5)"
     text = f"import subprocess, sys; [each.wait() for each in [subprocess.Popen({[*PYTHON, holds]}) for _ in range(2)]]"

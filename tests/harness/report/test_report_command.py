@@ -84,6 +84,7 @@ def test_the_power_limit_of_a_mode_is_named_and_a_median_is_power_too(tmp_path):
         assert "power was not measured" not in lead(material)
 
 
+@pytest.mark.exhaustive
 def test_peak_memory_is_listed_where_it_was_measured(one_profile):
     def listed():
         with ResultsStore(one_profile, read_only=True) as store:
@@ -201,6 +202,7 @@ def test_figures_are_drawn_in_a_thread_where_processes_cannot_share_locks(monkey
         assert drawers.submit(threading.current_thread).result() is not threading.main_thread()
 
 
+@pytest.mark.exhaustive
 def test_requirements_are_judged_on_the_page_and_in_a_table_of_their_own(one_profile, tmp_path):
     file = tmp_path / "requirements.toml"
     file.write_text("[[require]]\npower_w = 1\n[[require]]\nworkload = '<b>none</b>'\npower_w = 1\n")

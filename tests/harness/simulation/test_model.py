@@ -74,6 +74,7 @@ def test_an_inference_minibatch_of_the_lstm_takes_as_long_whatever_its_size():
     st.integers(0, 3),
     st.integers(0, 10**6),
 )
+@pytest.mark.exhaustive
 def test_more_of_any_setting_is_neither_slower_nor_thriftier_at_rest(board, workload, dimension, number):
     space = load_board(board).power_mode_space()
     (mode,) = space.sample(1, number)

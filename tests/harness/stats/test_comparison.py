@@ -198,6 +198,7 @@ def test_runs_that_are_all_equal_have_an_interval_with_ends() -> None:
     assert (found.low, found.high) == pytest.approx((1.05 / 1000, 1050))
 
 
+@pytest.mark.exhaustive
 def test_cases_that_swing_together_do_not_pass_for_many_witnesses() -> None:
     one, many = (
         (np.repeat(shared_noise(3, 6, 1), n, axis=1), np.repeat(shared_noise(4, 6, 1), n, axis=1)) for n in (1, 9)

@@ -56,6 +56,7 @@ def notes_of(call: Any) -> List[str]:
     return [str(warning.message) for warning in caught]
 
 
+@pytest.mark.exhaustive
 def test_a_model_is_fitted_to_results_in_each_form_and_says_what_is_left_out(forms: List[Any]) -> None:
     for form in forms:
         with pytest.warns(UserWarning, match="lenet-mnist: 4 profiles .*disturbed") as notes:
@@ -91,6 +92,7 @@ def test_other_conditions_that_differ_are_named_too(forms: List[Any]) -> None:
     assert merged.endswith("give a table with some of them only")
 
 
+@pytest.mark.exhaustive
 def test_single_minibatches_come_with_a_results_file_and_what_opens_it(forms: List[Any]) -> None:
     of_file, _, of_opened, of_frame = (load_tables(form)[0] for form in forms)
     assert of_file.entries is not None
@@ -99,6 +101,7 @@ def test_single_minibatches_come_with_a_results_file_and_what_opens_it(forms: Li
     assert of_frame.time_ms.tolist() == of_file.time_ms.tolist()
 
 
+@pytest.mark.exhaustive
 def test_an_evaluation_takes_results_and_says_what_is_left_out(forms: List[Any]) -> None:
     for form in forms:
         with pytest.warns(UserWarning, match="lenet-mnist: 4 profiles .*disturbed"):
@@ -114,6 +117,7 @@ def test_an_evaluation_takes_results_and_says_what_is_left_out(forms: List[Any])
         assert len(evaluation.table()) == 1
 
 
+@pytest.mark.exhaustive
 def test_other_reasons_are_counted_and_nothing_left_is_refused(tmp_path: Path) -> None:
     file = stored(tmp_path / "r.sqlite")
     [idle] = notes_of(lambda: load_tables(file))

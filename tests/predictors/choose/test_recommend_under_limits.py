@@ -114,6 +114,7 @@ def test_profiles_of_one_workload_keep_their_limits_as_a_reference_of_the_next()
     assert limits[0] == limits[1] == list(range(100_000, 250_001, 25_000))
 
 
+@pytest.mark.exhaustive
 def test_a_simulated_gpu_is_searched_by_limit_clock_and_batch_size_and_stays_marked_as_simulated():
     job, search = jetwatt.Job("bert-squad", batch_size=[8, 32]), jetwatt.Search(profiles=4)
     answer = jetwatt.recommend("sim:a40", workload=job, goal="energy", search=search)

@@ -129,6 +129,7 @@ def test_a_limit_on_the_median_would_choose_a_mode_whose_tail_is_too_long(walk, 
     assert ratio.low < math.exp(2.326 * JITTER) < ratio.high
 
 
+@pytest.mark.exhaustive
 def test_a_mode_that_fails_its_check_is_replaced_by_another(monkeypatch, recommend):
     monkeypatch.setattr(module, "predicted_ratio", lambda figure, profiles: Interval(1.0, 1.0, 1.0))
     answer = recommend("[[require]]\np99_ms = 46\n", search=ALL_MODES)
@@ -139,6 +140,7 @@ def test_a_mode_that_fails_its_check_is_replaced_by_another(monkeypatch, recomme
     assert answer.keeps_limits
 
 
+@pytest.mark.exhaustive
 def test_a_requirement_that_no_mode_keeps_is_not_kept_by_the_nearest(recommend):
     answer = recommend("[[require]]\np99_ms = 20\n", search=ALL_MODES)
     assert not answer.keeps_limits
@@ -167,6 +169,7 @@ def test_every_other_figure_is_a_limit_too(recommend, keys, sign):
     assert sign * verdict.value >= sign * verdict.limit
 
 
+@pytest.mark.exhaustive
 def test_what_is_no_limit_and_whom_nothing_meets_is_said(recommend):
     text = (
         "[[require]]\ntemperature_c = 85\npower_w = 6\n"
@@ -195,6 +198,7 @@ def test_each_workload_keeps_its_own(recommend):
     assert limits == [{"power_mw": 4000}, {"power_mw": 5000}]
 
 
+@pytest.mark.exhaustive
 def test_memory_is_limited_before_a_batch_size_is_started(recommend):
     job = jetwatt.Job("mobilenetv3-gld23k", batch_size=[4, 64])
     answer = recommend("[[require]]\nmemory_mib = 3000\n", job, "sim:orin-nano", search=jetwatt.Search(profiles=6))

@@ -187,6 +187,7 @@ def test_limits_that_exclude_each_other_are_answered_with_what_each_allows(capsy
     assert ended(12, 1.1 * time_ms)[0] == 0
 
 
+@pytest.mark.exhaustive
 def test_a_limit_that_is_not_kept_surely_enough_is_answered_with_more_profiles_or_risk(capsys):
     risky = ("--power-budget", 12.3, "--profiles", 3, "--minibatches", 10)
     code, _, err = run(capsys, *RECOMMEND, *risky, "--risk", 0.001)
@@ -246,6 +247,7 @@ def test_a_machine_without_a_power_sensor_is_refused_before_anything_is_trained(
     assert "host has no readable power sensor" in err
 
 
+@pytest.mark.exhaustive
 def test_budgets_share_one_set_of_profiles(capsys, tmp_path):
     options = ["--power-budget", "20,35", "--strategy", "gmd", "--profiles", 14, "--json", tmp_path / "o.json"]
     code, out, _ = run(capsys, *RECOMMEND, *options)
@@ -467,6 +469,7 @@ def test_the_contest_on_a_simulated_corpus_writes_its_contract(capsys, tmp_path)
     assert {row["provenance"] for row in rows} == {"simulated"}
 
 
+@pytest.mark.exhaustive
 def test_a_replayed_corpus_offers_the_modes_of_the_workload_that_is_asked_for(capsys, tmp_path):
     from harness.__main__ import main as harness
     from harness.core.corpus import read_corpus, rows_of, write_corpus
@@ -542,6 +545,7 @@ def test_a_search_that_a_device_ends_says_what_is_kept_and_resumes(capsys, tmp_p
     assert "3 of them from the results file" in out
 
 
+@pytest.mark.exhaustive
 def test_ctrl_c_says_what_is_kept(capsys, tmp_path, monkeypatch):
     Breaking(monkeypatch, lambda number: KeyboardInterrupt() if number == 3 else None)
     code, _, err = run(capsys, *RECOMMEND, "--power-budget", 25, "--results", tmp_path / "r.sqlite")

@@ -574,6 +574,7 @@ def test_the_loss_that_is_asked_for_reaches_networks_and_no_others():
     assert all(one.params == {"loss": "mape"} for one in plan.targets)
 
 
+@pytest.mark.exhaustive
 def test_a_grid_of_hyperparameters_is_searched_for_the_best(corpus, tmp_path, capsys):
     asked = ("evaluate", "--corpus", corpus, "--target", "yolov8n-coco", "--repeats", 2, "--jobs", 1)
     asked += ("--predictors", "nn")

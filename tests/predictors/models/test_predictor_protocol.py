@@ -160,6 +160,7 @@ print(set(inside))
 """
 
 
+@pytest.mark.exhaustive
 def test_every_blas_has_one_thread_for_a_while_also_one_that_was_loaded_late():
     environment = {**os.environ, "OPENBLAS_NUM_THREADS": "2", "MKL_NUM_THREADS": "2"}
     ran = subprocess.run([sys.executable, "-c", TWO_BLAS], env=environment, capture_output=True, text=True, check=True)

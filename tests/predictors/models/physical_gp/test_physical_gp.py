@@ -98,6 +98,7 @@ def test_draws_hold_what_was_profiled_and_differ_elsewhere_as_much_as_is_uncerta
         assert 0.6 < np.median(np.hypot(np.log(figure).std(axis=0), own_sd.mean(axis=0)) / sd) < 1.7
 
 
+@pytest.mark.exhaustive
 def test_a_row_that_ran_far_too_fast_does_little_harm():
     table = make_table(3)
     place = np.random.default_rng(0).permutation(len(table))[:30]
@@ -153,6 +154,7 @@ def test_a_reference_without_power_tells_of_time():
     assert here.mean[PARAMETERS.index("core_idle")] == pytest.approx(nowhere.mean[PARAMETERS.index("core_idle")])
 
 
+@pytest.mark.exhaustive
 def test_batch_sizes_are_learned_where_they_differ_and_guessed_where_not():
     sizes = np.random.default_rng(0).choice([1, 4, 16, 64], len(SPACE))
     table = make_table(11, task="inference", batch_size=sizes)
