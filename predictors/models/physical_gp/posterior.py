@@ -25,7 +25,6 @@ from predictors.models.physical_gp.alternatives import (
     clock_covariance,
     clock_effects,
     clock_variance,
-    prior_under,
 )
 from predictors.models.physical_gp.response import (
     Features,
@@ -126,6 +125,19 @@ def learn(
     search.descend(_STEPS)
     log_odds = np.repeat(np.log([1.0, FURTHER_ODDS]), [len(moves), len(of_prior) - len(moves)])
     return search.posterior(unit, log_odds)
+
+
+def prior_under(alternatives: Alternatives, mean: np.ndarray, covariance: np.ndarray) -> Tuple[np.ndarray, np.ndarray]:
+    """Means and covariances of priors, shapes (s, d) and (s, d, d), under an alternative each.
+
+    A parameter with a prior of its own is independent of the others.
+    """
+    own_mean, own_sd = np.swapaxes(alternatives.own_prior, 0, 1)
+    shared = np.isnan(own_mean)
+    widened = covariance * np.square(alternatives.prior_width)[:, None, None]
+    widened = np.where(shared[:, :, None] & shared[:, None, :], widened, 0.0)
+    own_variance = np.where(shared, 0.0, np.square(own_sd))
+    return np.where(shared, mean, own_mean), widened + own_variance[:, :, None] * np.eye(mean.shape[1])
 
 
 def select(alternatives: Alternatives, places: Union[Sequence[int], np.ndarray]) -> Alternatives:

@@ -17,6 +17,7 @@ from predictors.models.physical_gp.alternatives import (
     clock_variance,
     stack,
 )
+from predictors.models.physical_gp.posterior import prior_under
 from predictors.models.physical_gp.prior import any_board
 from predictors.models.physical_gp.response import (
     PARAMETERS,
@@ -233,7 +234,7 @@ def test_a_prior_of_its_own_replaces_that_of_its_parameter_alone():
     prior = any_board()
     shared = prior.covariance + 0.1
     alternative = alternatives.Alternative(prior_width=2.0, own_prior=(("constant", -1.0, 0.5),))
-    (mean,), (covariance,) = alternatives.prior_under(stack([alternative]), prior.mean[None], shared[None])
+    (mean,), (covariance,) = prior_under(stack([alternative]), prior.mean[None], shared[None])
     place = PARAMETERS.index("constant")
     others = np.arange(len(PARAMETERS)) != place
     assert mean[place] == -1.0
