@@ -86,6 +86,9 @@ def pytest_collection_modifyitems(items):
         for item in items:
             if item.get_closest_marker("training"):
                 item.add_marker(without_torch)
+    for item in items:
+        if item.get_closest_marker("long") and not item.get_closest_marker("exhaustive"):
+            raise pytest.UsageError(f"{item.nodeid} is long and not exhaustive: CI would leave out a quick test")
     items.sort(key=lambda item: not item.nodeid.startswith("tests/test_tutorials.py::"))
 
 

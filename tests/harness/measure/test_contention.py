@@ -182,7 +182,6 @@ SEARCHES = {
 @pytest.mark.parametrize(
     "search", [pytest.param("concurrent", marks=EXHAUSTIVE), pytest.param("recommend", marks=EXHAUSTIVE), "tuning"]
 )
-@pytest.mark.long
 def test_searches_that_train_on_this_machine_choose_in_the_same_way(tmp_path, monkeypatch, search):
     monkeypatch.delenv(WAIT_POLICY, raising=False)
     (tmp_path / "busy.py").write_text(BUSY)

@@ -261,7 +261,6 @@ def start_method(request):
     multiprocessing.set_start_method(None, force=True)
 
 
-@pytest.mark.long
 def test_workers_are_started_by_this_process_and_inherit_what_is_set_for_a_case(start_method):
     """By a fork server they would have the CPUs of when it was started, and read faster than a limit."""
     trainer = Trainer(one_weight(), Fetchers(), 4, workers=1, seed=0)

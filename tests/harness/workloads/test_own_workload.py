@@ -327,7 +327,6 @@ def test_how_workers_are_started_is_recorded_where_there_are_any(run_own):
 
 @training
 @SPAWNED
-@pytest.mark.long
 def test_a_module_from_the_current_folder_is_found_by_workers_that_are_spawned(run_own, start_by, method):
     start_by(method)
     lines = "class Mine(list):\n    pass\n\nB = make('b', data=lambda: Mine(SAMPLES))"
