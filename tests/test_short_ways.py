@@ -40,10 +40,11 @@ from harness.core.boards import load_board
 from harness.simulation.corpus import simulate_corpus
 
 modes = load_board("orin-agx").power_mode_space().sample(40)
-pd.DataFrame(simulate_corpus("orin-agx", "resnet18-imagenet", modes)).to_csv("corpus.csv", index=False)
+frame = pd.DataFrame(simulate_corpus("orin-agx", "resnet18-imagenet", modes))
+frame.to_csv("corpus.csv", index=False)
 for counted in (False, True):  # what is imported and read once does not count
     sys.setprofile(enter if counted else None)
-    jetwatt.fit("corpus.csv", workload="resnet18-imagenet", modes=20).best(power_w=30)
+    jetwatt.fit(CORPUS, workload="resnet18-imagenet", modes=20).best(power_w=30)
 sys.setprofile(None)
 """
 
@@ -81,10 +82,16 @@ def walk(script, folder):
 
 
 def test_the_best_mode_is_some_files_away_and_only_modes_that_are_shown_get_a_name(tmp_path):
-    files, calls = walk(BEST, tmp_path)
+    files, calls = walk(BEST.replace("CORPUS", "frame"), tmp_path)
     assert "predictors/models/physical_gp/posterior.py" in files
-    assert len(files) <= 20, files
+    assert len(files) <= 18, files
     assert calls["name"] <= 3
+
+
+def test_the_best_mode_of_a_file_is_as_near_but_for_reading_it(tmp_path):
+    files, _ = walk(BEST.replace("CORPUS", "'corpus.csv'"), tmp_path)
+    assert "harness/core/files.py" in files
+    assert len(files) <= 20, files
 
 
 def test_a_recommendation_is_some_files_away(tmp_path):
