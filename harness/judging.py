@@ -71,8 +71,8 @@ class ClaimsOfRun:
         from harness.store.results import ResultsStore
 
         assert self.judged_file is not None
-        self._progress.line(f"reading {self.judged_file}")
         with ResultsStore(self.judged_file, read_only=True) as store:
+            self._progress.line(f"reading {self.judged_file}")
             return read_frame(store)
 
     @property
