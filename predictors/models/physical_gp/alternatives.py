@@ -84,8 +84,7 @@ OTHER_BOARDS = (
 )
 """Set by hand on made-up boards, some of which average power over pauses or windows: there the power errors of 10 and
 50 modes fall by about a third. On the measured tables, each under a prior without its board, errors change by at most
-0.2 points in the mean over the tables from 5 modes on; with one mode, the power of two tables is 1 point less exact.
-"""
+0.2 points in the mean over the tables from 5 modes on; with one mode, the power of two tables is 1 point less exact."""
 
 FURTHER_ODDS = 0.1
 """Of each alternative after the first, before the first profile: no measured training needs one. With even odds of the
