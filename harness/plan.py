@@ -31,6 +31,7 @@ from harness.core.campaigns import SHIPPED, Sweep, case_key, check_axis, expand,
 from harness.core.cases import AXES, CONCURRENT, IDLE, IDLE_STATES, INSTANCE_MARK, Case, Mix
 from harness.core.configuration import ASKED, DEFAULT_STORAGE, REQUIRED
 from harness.core.device import Device, is_self_profiling
+from harness.core.device_types import EMULATED
 from harness.core.errors import HarnessError, InvalidValueError, UnknownNameError
 from harness.core.mode_orders import AS_GIVEN, SAFE, order_passes
 from harness.core.power_modes import PowerMode
@@ -240,7 +241,6 @@ class Plan:
 
         Replayed corpora have no experiments of their own: general sweeps request their rows.
         """
-        from harness.devices.jetson_board import EMULATED
         from harness.devices.replay import ReplayDevice
         from harness.devices.simulated import SimulatedDevice, copies
 

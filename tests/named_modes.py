@@ -8,9 +8,9 @@ from harness.core.boards import is_board, load_board
 from harness.core.cases import INSTANCE_MARK
 from harness.core.configuration import Configuration
 from harness.core.device import named_mode
+from harness.core.device_types import EMULATED
 from harness.core.mode_texts import MAXN, only_mode
 from harness.core.power_modes import NamedMode
-from harness.devices.jetson_board import EMULATED
 from harness.devices.registry import open_device
 
 

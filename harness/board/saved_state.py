@@ -19,6 +19,7 @@ import msgspec
 
 from harness.board.knob import Knob, KnobSpec, Value, open_knob
 from harness.board.lock import ending_signals_interrupt, interrupt_kept, locked, signals_wait
+from harness.core.device_types import EMULATED
 from harness.core.errors import ControlError
 from harness.core.files import remove_durably, write_durably
 
@@ -72,7 +73,7 @@ def left_behind() -> List[str]:
 def left_behind_of(device: str) -> List[str]:
     """Of the devices with a saved state, the one of that name, or those that it begins: boards emulated in a folder."""
     left = left_behind()
-    beginnings = f"{device}-", f"emulated-{device}-"
+    beginnings = f"{device}-", f"{EMULATED}{device}-"
     return [device] if device in left else [name for name in left if name.startswith(beginnings)]
 
 

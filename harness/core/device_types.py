@@ -23,7 +23,8 @@ BOARDS_FOLDER = Path(__file__).parent / "boards"  # the suite's own facts of boa
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]*")
 _RESERVED = ("host", "jetson")
-_RESERVED_BEGINNINGS = ("nvidia-", "emulated-")  # what GPUs call themselves, and boards that are trees of files
+EMULATED = "emulated-"  # prefix of a board that is a tree of files, so that its figures never look like a real board's
+_RESERVED_BEGINNINGS = ("nvidia-", EMULATED)  # "nvidia-" is what GPUs call themselves
 
 Opener = Callable[[Configuration, Path, bool], Device]
 

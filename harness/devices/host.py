@@ -30,13 +30,13 @@ from harness.core.capability import Capability
 from harness.core.cases import DVFS, STATIC, Case
 from harness.core.configuration import Configuration
 from harness.core.device import Identity, name_mode
+from harness.core.device_types import EMULATED
 from harness.core.environment import cpu_model, memory_bytes
 from harness.core.errors import CannotRunError, ControlError, HarnessError
 from harness.core.metrics import POWER_CHANNEL
 from harness.core.mode_texts import MAXN, parse_power_modes
 from harness.core.power_modes import UNKNOWN_KHZ, PowerMode, PowerModeSpace
 from harness.core.units import BYTES_PER_GIB
-from harness.devices.jetson_board import EMULATED
 
 THIS_MACHINE = Path("/")
 READINGS = 3  # for which `doctor` waits until every channel has a value

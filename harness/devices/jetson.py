@@ -35,13 +35,14 @@ from harness.core.capability import Capability
 from harness.core.cases import IDLE, STATIC, Case
 from harness.core.configuration import NOT_FRESH, REQUIRED, Configuration
 from harness.core.device import Identity, name_mode
+from harness.core.device_types import EMULATED
 from harness.core.environment import memory_bytes
 from harness.core.errors import CannotRunError, ControlError, HarnessError, SourceUnavailableError
 from harness.core.mode_texts import parse_power_modes
 from harness.core.power_modes import PowerMode, PowerModeSpace
 from harness.core.units import BYTES_PER_GIB, s_to_hours
 from harness.devices.host import THIS_MACHINE, by_reason, first_readings, lock_name, source_capability
-from harness.devices.jetson_board import EMULATED, Board, LiveSpace, named_modes, read_board, read_space
+from harness.devices.jetson_board import Board, LiveSpace, named_modes, read_board, read_space
 from harness.devices.jetson_control import JetsonControl
 
 FRESH_S = 3600.0  # a board that was booted longer ago is not fresh: anything may have run on it since

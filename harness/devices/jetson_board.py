@@ -24,7 +24,6 @@ from harness.core.power_modes import UNKNOWN_KHZ, PowerMode, PowerModeSpace, clo
 from harness.core.units import hz_to_khz
 
 UNKNOWN_BOARD = "jetson"  # name of a Tegra board without a spec file: everything comes from discovery
-EMULATED = "emulated-"  # prefix of a board that is a tree of files, so that its figures never look like a real board's
 
 
 class Board(NamedTuple):

@@ -12,6 +12,7 @@ from harness.core.cases import INSTANCE_MARK, Case
 from harness.core.configuration import FILE_NAME, Configuration
 from harness.core.device import Device, Identity
 from harness.core.device_types import (
+    EMULATED,
     DeviceType,
     Opener,
     brought_type,
@@ -27,7 +28,7 @@ from harness.core.power_modes import UNKNOWN_KHZ, PowerMode, PowerModeSpace, is_
 from harness.core.terminal import available_hint
 from harness.devices.host import THIS_MACHINE, HostDevice
 from harness.devices.jetson import is_jetson, open_jetson
-from harness.devices.jetson_board import EMULATED, UNKNOWN_BOARD
+from harness.devices.jetson_board import UNKNOWN_BOARD
 from harness.devices.nvidia_gpu import NAME as NVIDIA_GPU
 from harness.devices.nvidia_gpu import NvidiaGpuDevice
 from harness.devices.raspberry_pi import NAME as RASPBERRY_PI

@@ -10,12 +10,12 @@ from typing import Any, Dict, List, cast
 from harness.board.thermal import refuse_heat
 from harness.core.cases import Case
 from harness.core.device import Device, RealDevice, Report, is_self_profiling
+from harness.core.device_types import EMULATED
 from harness.core.errors import CannotRunError
 from harness.core.power_modes import PowerMode, PowerModeSpace
 from harness.core.profiles import Minibatch
 from harness.core.terminal import Progress
 from harness.core.transitions import MeasuredTransition, RecordedTransition, transition_of
-from harness.devices.jetson_board import EMULATED
 from harness.measure.concurrent import Work
 from harness.measure.recording import Instruments
 from harness.measure.run import bench_of

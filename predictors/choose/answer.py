@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Dict, List, Optional, Tuple, Union
 
 from harness.core.boards import board_of, load_board
 from harness.core.device import Device, is_pool
+from harness.core.device_types import EMULATED
 from harness.core.errors import CannotRunError, InvalidValueError
 from harness.core.files import write_output
 from harness.core.power_modes import PowerMode
@@ -178,7 +179,7 @@ class Answer:
         board = board_of(self.device)
         if not board:
             raise InvalidValueError(f"{self.device.name} has no nvpmodel", "a mode of a board has a conf")
-        on_board = self.device.name in (board, f"emulated-{board}")
+        on_board = self.device.name in (board, f"{EMULATED}{board}")
         mode = self.power_mode
         base = on_board_conf(Path(root), mode) if on_board else off_board_conf(load_board(board), mode)
         number, text = make_conf(*base, name)

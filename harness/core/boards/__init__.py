@@ -12,7 +12,15 @@ import msgspec
 
 from harness.core.cases import parse_storage
 from harness.core.configuration import DEFAULT_STORAGE, SECOND_STORAGE, Configuration
-from harness.core.device_types import BOARDS_FOLDER, brought_type, brought_types, is_brought, package_of, warn_of
+from harness.core.device_types import (
+    BOARDS_FOLDER,
+    EMULATED,
+    brought_type,
+    brought_types,
+    is_brought,
+    package_of,
+    warn_of,
+)
 from harness.core.errors import CannotRunError, HarnessError, InvalidValueError, UnknownNameError
 from harness.core.files import read_toml, typed
 from harness.core.mode_texts import DEFAULT, MAXN, NamedModes, parse_power_modes
@@ -218,7 +226,7 @@ def type_of(device: str) -> str:
 def board_of(device: Device) -> str:
     """The board that a device is or represents; empty if it is not a board."""
     name = getattr(device, "board", None) or type_of(device.name)
-    name = name[len("emulated-") :] if name.startswith("emulated-") else name
+    name = name[len(EMULATED) :] if name.startswith(EMULATED) else name
     return name if is_board(name) else ""
 
 
