@@ -12,19 +12,17 @@ from __future__ import annotations
 
 import dataclasses
 import time
-import zlib
 from typing import TYPE_CHECKING, Any, Dict, Mapping, NamedTuple, Optional, Sequence, Tuple, Union
 
 import numpy as np
 
-from harness.core.errors import InvalidValueError
 from harness.core.metrics import minibatch_energy_mws, quartiles
 from harness.core.units import share_to_percent
 from predictors.forecast import Forecast
 from predictors.models.base import Predictor
 from predictors.models.registry import make_predictor, parameters_of, predictor_class
 from predictors.profiles import Profiles
-from predictors.sampling import choose_by_profiling, profiling_seconds
+from predictors.sampling import profiling_seconds, rows_to_fit
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -149,7 +147,7 @@ class Target:
         )
 
     def rows(self, count: Optional[int], sampling: str, repeat: int, seed: int = 0) -> np.ndarray:
-        """The indices of the rows to fit on in a repeat: a function of the arguments, so equal for all predictors.
+        """The indices of the rows to fit on in a repeat, as of `rows_to_fit`.
 
         `count` is None for all but `HELD_OUT_SHARE`; `sampling` is a name of `predictors.sampling.SAMPLERS`.
         """
@@ -157,30 +155,7 @@ class Target:
             return self.fitted
         table = self.table if self.profiled is None else self.profiled
         wanted = len(table) - max(1, round(HELD_OUT_SHARE * len(table))) if count is None else count
-        if wanted == 0:
-            return np.array([], dtype=int)
-        if not 1 <= wanted <= len(table):
-            raise InvalidValueError(
-                f"cannot fit on {wanted} modes of {table.workload}",
-                f"the corpus has {len(table)} with time and power: give fewer modes",
-            )
-        sizes = np.unique(table.batch_size)
-        if sampling == "sequential" and len(sizes) > 1:
-            raise InvalidValueError(
-                f"sequential sampling of {table.workload} at {len(sizes)} batch sizes is not defined",
-                "choose another sampling",
-            )
-        key = zlib.crc32("/".join((table.device, table.workload, table.task)).encode())
-        places = choose_by_profiling(
-            table,
-            wanted,
-            lambda chosen: (table.time_ms[chosen], table.power_mw[chosen]),
-            sampling=sampling,
-            seed=int(np.random.SeedSequence([seed, repeat, key, wanted]).generate_state(1)[0]),
-            references=self.references,
-            board=table.device,
-        )
-        return np.sort(places)
+        return rows_to_fit(table, wanted, sampling, seed, self.references, repeat)
 
     def judge(self, predictor: Predictor, fitted: np.ndarray) -> Dict[str, float]:
         """Fit an unfitted predictor on the rows with the given indices, and test it.
@@ -249,17 +224,9 @@ def make_target(
     hierarchy: Optional[Hierarchy] = None,
     counts: Optional[Dict[str, Counts]] = None,
 ) -> Target:
-    """A target with those references that share no profile with it, and have power if it does."""
-    usable = table.usable()
-    if len(usable) < 2:
-        what = "profiles with power" if table.has_power else "profiles"
-        raise InvalidValueError(
-            f"{table.workload} on {table.device} has {len(usable)} {what}",
-            "give at least two, one to fit on and one to test on",
-        )
-    fitting = [reference for reference in references if reference.has_power or not usable.has_power]
-    kept = tuple(reference for reference in fitting if not reference.overlaps(usable))
-    return Target(usable, kept, hierarchy=hierarchy, counts=counts)
+    """A target with those references that are admissible for it."""
+    learnable = table.learnable()
+    return Target(learnable, learnable.admissible(references), hierarchy=hierarchy, counts=counts)
 
 
 def summarise(trials: pd.DataFrame) -> Dict[str, Any]:

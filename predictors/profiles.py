@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import hashlib
-from typing import Any, List, Optional, Sequence
+from typing import Any, List, Optional, Sequence, Tuple
 
 import numpy as np
 
@@ -65,6 +65,22 @@ class Profiles(Settings):
     def usable(self) -> Profiles:
         """The rows to fit predictors on: those with power or, if none has it, all rows."""
         return self.complete() if self.has_power else self.merged()
+
+    def learnable(self) -> Profiles:
+        """The rows of `usable`; refused if they are fewer than two, one to fit on and one to test on."""
+        usable = self.usable()
+        if len(usable) < 2:
+            what = "profiles with power" if self.has_power else "profiles"
+            raise InvalidValueError(
+                f"{self.workload} on {self.device} has {len(usable)} {what}",
+                "give at least two, one to fit on and one to test on",
+            )
+        return usable
+
+    def admissible(self, references: Sequence[Profiles]) -> Tuple[Profiles, ...]:
+        """Those references that share no profile with this table, and have power if it does."""
+        learnable = [reference for reference in references if reference.has_power or not self.has_power]
+        return tuple(reference for reference in learnable if not reference.overlaps(self))
 
     def merged(self) -> Profiles:
         """Each mode, batch size and power limit once, with the medians of its rows."""

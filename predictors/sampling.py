@@ -10,6 +10,7 @@ behave least regularly.
 from __future__ import annotations
 
 import dataclasses
+import zlib
 from typing import Any, Callable, List, Optional, Sequence, Tuple
 
 import numpy as np
@@ -138,6 +139,40 @@ def choose_by_profiling(
         places, figures = np.concatenate([places, more]), np.column_stack([figures, profile(more)])
         wanted = step
     return places
+
+
+def rows_to_fit(
+    table: Profiles, count: int, sampling: str, seed: int, references: Sequence[Profiles] = (), repeat: int = 0
+) -> np.ndarray:
+    """The rows of a table to fit on, as ascending indices: a function of the arguments, so equal for all predictors.
+
+    Raises:
+        InvalidValueError: the table has fewer rows, or batch sizes that the sampler is not defined for.
+    """
+    if count == 0:
+        return np.array([], dtype=int)
+    if not 1 <= count <= len(table):
+        raise InvalidValueError(
+            f"cannot fit on {count} modes of {table.workload}",
+            f"the corpus has {len(table)} with time and power: give fewer modes",
+        )
+    sizes = np.unique(table.batch_size)
+    if sampling == "sequential" and len(sizes) > 1:
+        raise InvalidValueError(
+            f"sequential sampling of {table.workload} at {len(sizes)} batch sizes is not defined",
+            "choose another sampling",
+        )
+    key = zlib.crc32("/".join((table.device, table.workload, table.task)).encode())
+    places = choose_by_profiling(
+        table,
+        count,
+        lambda chosen: (table.time_ms[chosen], table.power_mw[chosen]),
+        sampling=sampling,
+        seed=int(np.random.SeedSequence([seed, repeat, key, count]).generate_state(1)[0]),
+        references=references,
+        board=table.device,
+    )
+    return np.sort(places)
 
 
 def profiling_seconds(time_ms: np.ndarray) -> float:

@@ -141,6 +141,12 @@ def file_of(corpus: Corpus) -> Optional[Path]:
     return corpus_file(corpus) if isinstance(corpus, (str, Path)) else None
 
 
+def find_reference(tables: Sequence[Profiles], workload: str, task: str, device: Optional[str]) -> Profiles:
+    """The usable rows of a reference workload: of the device if it was profiled there, else of the only other one."""
+    is_here = any((table.workload, table.task, table.device) == (workload, task, device) for table in tables)
+    return find_table(tables, workload, task, device if is_here else None).usable()
+
+
 def load_tables(corpus: Corpus) -> List[Profiles]:
     """All tables of a corpus, in the order of their first rows; a note says what is left out of results."""
     loaded = read_profiles(corpus)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Dict, Iterable, List, NamedTuple, Optional, Sequence, Union
+from typing import TYPE_CHECKING, Any, Dict, Iterable, List, NamedTuple, Optional, Sequence, Tuple, Union
 
 import numpy as np
 
@@ -18,18 +18,20 @@ from harness.core.notes import note
 from harness.core.power_modes import UNKNOWN_KHZ, PowerMode, PowerModeSpace
 from harness.core.terminal import available_hint, counted
 from harness.core.units import mw_to_w, share_to_percent
+from harness.workloads import get_workload
 from predictors.choose.corpora import (
     OF_ROWS,
     Conditions,
     Corpus,
     check_conditions,
     file_of,
+    find_reference,
     note_on_medians,
     read_profiles,
 )
+from predictors.choose.learning import count_networks, load_prior
 from predictors.choose.request import RISK
-from predictors.choose.targets import find_reference, load_prior, unprofiled_target
-from predictors.evaluation import Target, coverage, make_target, mape
+from predictors.evaluation import Target, coverage, mape
 from predictors.forecast import LEVEL, Forecast, describe_unprofiled
 from predictors.goals import BREAKING_SHARE, Goal, note_out_of_reach, within
 from predictors.models.base import (
@@ -42,9 +44,9 @@ from predictors.models.base import (
     usual_batch_size,
 )
 from predictors.models.persistence import load_model, save_model
-from predictors.models.registry import DEFAULT, own_parameters
+from predictors.models.registry import DEFAULT, make_predictor, own_parameters, predictor_class
 from predictors.profiles import TABLE_KEY, Profiles, note_on_modes
-from predictors.sampling import check_sampling
+from predictors.sampling import check_sampling, rows_to_fit
 from predictors.settings import PowerLimits, Settings
 
 if TYPE_CHECKING:
@@ -105,32 +107,43 @@ def fit(
     hierarchy = None if prior is None else load_prior(prior)
     task = conditions.get("task", TASKS[0])
     [profiled] = listed(workload)
+    counts = None
     if modes == 0:
-        references = [find_reference(there, name, task, conditions.get("device")) for name in listed(reference)]
-        target = unprofiled_target(profiled, references, hierarchy)
+        references = tuple(find_reference(there, name, task, conditions.get("device")) for name in listed(reference))
+        table = _unprofiled(profiled, references)
+        counts = count_networks([table, *references])
     else:
-        table = loaded.table(profiled, conditions)
-        references = [find_reference(there, name, task, table.device) for name in listed(reference)]
-        target = make_target(table.usable(), references, hierarchy)
-    name = predictor if isinstance(predictor, str) else predictor.name
-    if not isinstance(predictor, str):
-        target = dataclasses.replace(target, params=own_parameters(predictor))
-    table = target.table
-    is_all = modes is None or modes >= len(table)
-    rows = np.arange(len(table)) if is_all else target.rows(modes, sampling, 0, seed)
+        table = loaded.table(profiled, conditions).learnable()
+        references = table.admissible([find_reference(there, name, task, table.device) for name in listed(reference)])
+    count = len(table) if modes is None else min(modes, len(table))
+    is_all = count == len(table)
+    rows = np.arange(count) if is_all else rows_to_fit(table, count, sampling, seed, references)
     learned = table.take(rows)
+    if isinstance(predictor, str):
+        kind, parameters = predictor_class(predictor), {}
+    else:
+        kind, parameters = predictor_class(predictor.name), own_parameters(predictor)
     # No space: the corpus may lack modes of the device, and predictions cover all of them.
-    learner = target.make(name, seed, within_table=False)
+    learner = make_predictor(
+        kind,
+        references=references,
+        board=table.device,
+        workload=table.workload,
+        hierarchy=hierarchy,
+        counts=counts,
+        seed=seed,
+        **parameters,
+    )
     start_s = time.perf_counter()
     learner.fit(learned.applied())
-    fitting = Fitting(target, rows, time.perf_counter() - start_s, modes)
+    fitting = Fitting(table, rows, references, time.perf_counter() - start_s, modes)
     origin = describe_origin(
         file_of(corpus),
         table,
         learned,
         sampling=ALL if is_all else sampling,
         seed=seed,
-        references=[f"{other.device}/{other.workload}" for other in target.references],
+        references=[f"{other.device}/{other.workload}" for other in references],
         reference_corpus_sha256=None if reference_corpus is None else _sha256_of(reference_corpus),
     )
     model = FittedModel(learner, origin, fitting=fitting)
@@ -147,6 +160,15 @@ def _refuse_conditions_of_rows(conditions: Conditions) -> None:
             raise InvalidValueError(what, "omit it")
 
 
+def _unprofiled(workload: str, references: Sequence[Profiles]) -> Profiles:
+    """The empty table of a workload, `module:NAME` or the suite's, on the board of the references."""
+    if not references:
+        raise InvalidValueError(
+            f"no profiles of the board that {workload} will run on", "name reference workloads profiled on it"
+        )
+    return dataclasses.replace(references[0].take(slice(0)), workload=get_workload(workload).name)
+
+
 def load(path: Union[str, Path]) -> FittedModel:
     """Load a model that `save` or `jetwatt fit` wrote; it is fitted again to its stored training rows."""
     saved = load_model(Path(path))
@@ -156,8 +178,9 @@ def load(path: Union[str, Path]) -> FittedModel:
 class Fitting(NamedTuple):
     """What a model was fitted to; not stored with it."""
 
-    target: Target
+    table: Profiles  # of the workload
     rows: np.ndarray  # indices of the fitted profiles, shape (n,)
+    references: Tuple[Profiles, ...]
     seconds: float  # that the fit took
     asked: Optional[int]  # number of profiles asked for; None for all
 
@@ -185,9 +208,8 @@ class FittedModel:
 
     def summary(self) -> str:
         """What a newly fitted model learned from, and its errors on the profiles left out of the fit."""
-        target, rows, seconds, *_ = self._newly_fitted()
-        table = target.table
-        figures = target.figures(self.predictor.predict(table), rows)
+        table, rows, _, seconds, _ = self._newly_fitted()
+        figures = Target(table).figures(self.predictor.predict(table), rows)
         errors = {what: figures[f"{what}_mape"] for what in ("time", "power")}
         errors_text = ", ".join(f"{what} {value:.2f} %" for what, value in errors.items() if np.isfinite(value))
         tested = f"MAPE on the profiles left out of the fit: {errors_text}" if errors_text else ""
@@ -199,8 +221,7 @@ class FittedModel:
 
     def notes(self) -> List[str]:
         """Caveats of a newly fitted model: medians or few profiles, doubtful ones, references without effect."""
-        target, rows, _, asked = self._newly_fitted()
-        table = target.table
+        table, rows, references, _, asked = self._newly_fitted()
         notes = note_on_medians([self.predictor.name], [table])
         if asked is not None and asked > len(table):
             notes.append(f"{asked} profiles were asked for, and there are {len(table)}: fitted to all")
@@ -213,7 +234,7 @@ class FittedModel:
         notes += table.notes_on_unapplied()
         idle = [
             f"{reference.workload} on {reference.device}"
-            for reference in target.references
+            for reference in references
             if reference.device != table.device and reference.workload != table.workload
         ]
         if idle and self.predictor.name == DEFAULT:

@@ -1,19 +1,24 @@
-"""How predictors learn, apart from the profiles of the workload that is predicted."""
+"""What predictors learn from besides profiles of the workload that is predicted, and how: references, prior, counts."""
 
 from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
-from typing import TYPE_CHECKING, Optional, Sequence, Union
+from typing import TYPE_CHECKING, Dict, Optional, Sequence, Union
 
 from harness.core.errors import UnknownNameError
+from harness.core.notes import note
 from harness.core.terminal import available_hint
+from harness.workloads import get_workload
+from harness.workloads.counting import counted_alone
 from predictors.models.base import CallSettings, checks_names
 from predictors.models.networks import LOSSES
+from predictors.profiles import Profiles
 from predictors.sampling import check_sampling
 
 if TYPE_CHECKING:
     from predictors.choose.corpora import Corpus
+    from predictors.models.physical_gp.prior import Counts, Hierarchy
 
 
 @checks_names
@@ -44,3 +49,28 @@ class Learning(CallSettings):
 
 USUAL_LEARNING = Learning()
 """The default of calls."""
+
+
+def load_prior(prior: Union[str, Path, None]) -> Optional[Hierarchy]:
+    """The prior in a file of `prior learn`; None, the suite's own, without a file."""
+    if not prior:
+        return None
+    from predictors.models.physical_gp.prior import read_hierarchy
+
+    return read_hierarchy(Path(prior))
+
+
+def count_networks(tables: Sequence[Profiles]) -> Dict[str, Counts]:
+    """Counts of what networks compute, by workload, from torch; unknown workloads are skipped."""
+    from predictors.models.physical_gp.prior import Counts
+
+    counts = {}
+    for name in dict.fromkeys(table.workload for table in tables):
+        try:
+            workload = get_workload(name)
+        except UnknownNameError as error:
+            note(f"{name} is not counted: {error}")
+            continue
+        counted, _ = counted_alone(workload)
+        counts[name] = Counts(*(float(getattr(counted, field)) for field in Counts._fields))
+    return counts

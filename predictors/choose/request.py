@@ -375,8 +375,7 @@ def references_of(search: Search, workloads: Sequence[str], task: str, device: s
     """The tables of a task in the corpus: of the named workloads, or of all that are not searched for."""
     if search.corpus is None:
         return ()
-    from predictors.choose.corpora import load_tables
-    from predictors.choose.targets import find_reference
+    from predictors.choose.corpora import find_reference, load_tables
 
     tables = load_tables(search.corpus)
     if search.reference:

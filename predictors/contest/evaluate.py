@@ -20,9 +20,16 @@ from harness.core.errors import CannotRunError, InvalidValueError, UnknownNameEr
 from harness.core.files import file_sha256
 from harness.core.notes import note
 from harness.core.terminal import available_hint
-from predictors.choose.corpora import Conditions, Corpus, check_conditions, file_of, note_on_medians, read_profiles
-from predictors.choose.learning import USUAL_LEARNING, Learning
-from predictors.choose.targets import count_networks, find_reference, load_prior
+from predictors.choose.corpora import (
+    Conditions,
+    Corpus,
+    check_conditions,
+    file_of,
+    find_reference,
+    note_on_medians,
+    read_profiles,
+)
+from predictors.choose.learning import USUAL_LEARNING, Learning, count_networks, load_prior
 from predictors.contest.runs import USUAL_RUNS, Runs, repeats_of, tell
 from predictors.contest.trials import Results, TrialPlan, format_results, format_skipped, run_plan
 from predictors.evaluation import make_target

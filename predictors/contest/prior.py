@@ -12,7 +12,7 @@ from harness.core.measured_tables import corpus_file
 from harness.core.notes import note
 from harness.core.terminal import available_hint
 from predictors.choose.corpora import load_all_tables
-from predictors.choose.targets import count_networks
+from predictors.choose.learning import count_networks
 from predictors.contest.evaluate import Evaluation, numbers_of_modes, run_evaluation
 from predictors.contest.runs import USUAL_RUNS, Runs, repeats_of
 from predictors.contest.trials import TrialPlan, in_processes

@@ -13,10 +13,9 @@ from harness.core.errors import CannotRunError, InvalidValueError
 from harness.core.notes import note
 from harness.core.terminal import format_table
 from harness.core.units import mw_to_w, s_to_minutes
-from predictors.choose.corpora import load_all_tables, load_tables
-from predictors.choose.learning import USUAL_LEARNING, Learning
+from predictors.choose.corpora import find_reference, load_all_tables, load_tables
+from predictors.choose.learning import USUAL_LEARNING, Learning, load_prior
 from predictors.choose.request import minibatches_of_training
-from predictors.choose.targets import find_reference, load_prior
 from predictors.contest.judged_choices import ContestRun, JudgedChoices, contest_runs, results, run_contest
 from predictors.contest.prior import left_out_column, priors_without
 from predictors.contest.runs import USUAL_RUNS, Runs, repeats_of, tell

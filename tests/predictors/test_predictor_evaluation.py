@@ -13,7 +13,7 @@ from harness.core.errors import DependencyError, InvalidValueError, UnknownNameE
 from predictors.contest.trials import Group, TrialPlan, format_results, format_skipped, run_plan
 from predictors.evaluation import Target, mape, summarise
 from predictors.models.registry import ENTRY_POINTS, MODULES, make_predictor, predictor_class, predictor_names
-from predictors.sampling import SAMPLERS, profiling_seconds
+from predictors.sampling import profiling_seconds
 from tests.predictors.plain_predictors import LogLinear, Nothing, made_table
 
 TABLE = made_table(noise=0.1)
@@ -64,31 +64,6 @@ def test_what_a_predictor_does_not_answer_is_none_and_the_rest_is_there():
     result = summarise(pd.DataFrame([Target(TABLE).judge(Nothing(), np.arange(20))]))
     assert result["time_mape_median"] is result["energy_mape_median"] is result["coverage"]["time_80"] is None
     assert result["power_mape_median"] > 0
-
-
-def test_rows_are_those_of_their_repeat_target_count_and_seed():
-    def drawn(**changes):
-        asked = {"count": 10, "sampling": "random", "repeat": 0, "seed": 0, **changes}
-        return Target(asked.pop("table", TABLE)).rows(**asked).tolist()
-
-    assert drawn() == drawn()
-    assert len(set(drawn())) == 10
-    others = [drawn(repeat=1), drawn(seed=1), drawn(table=made_table("bert-squad"))]
-    assert all(other != drawn() for other in others)
-
-
-@pytest.mark.parametrize("sampling", SAMPLERS)
-def test_every_sampling_chooses_rows_that_repeat(sampling):
-    chosen = [Target(TABLE, (made_table("bert-squad"),)).rows(9, sampling, 1).tolist() for _ in range(2)]
-    assert chosen[0] == chosen[1]
-    assert len(set(chosen[0])) == 9
-
-
-def test_several_batch_sizes_are_not_sampled_one_after_the_other():
-    both = dataclasses.replace(TABLE, batch_size=np.where(np.arange(54) < 27, 8, 16))
-    assert len(Target(both).rows(9, "random", 0)) == 9
-    with pytest.raises(InvalidValueError, match="2 batch sizes"):
-        Target(both).rows(9, "sequential", 0)
 
 
 def test_all_modes_leave_a_tenth_to_test_on_and_more_than_there_are_are_refused():

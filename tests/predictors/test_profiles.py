@@ -27,6 +27,11 @@ def test_profiles_whose_gpu_clock_was_not_applied_are_found():
     assert dataclasses.replace(table, time_ms=time_ms, power_mw=power_mw).unapplied().tolist() == [place]
 
 
+def test_a_reference_that_holds_the_target_s_own_profiles_is_left_out():
+    table, other = made_table(), made_table("bert-squad")
+    assert table.admissible((table.take(slice(3)), other)) == (other,)
+
+
 def rows_of(table, **changes):
     about = {"device": table.device, "workload": table.workload, "task": table.task, "provenance": table.provenance}
     columns = zip(table.modes.tolist(), table.time_ms.tolist(), table.power_mw.tolist())

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -10,9 +12,10 @@ from hypothesis import strategies as st
 from harness.core.errors import InvalidValueError, UnknownNameError
 from predictors.evaluation import mape
 from predictors.models.physical_gp import PhysicalGP
-from predictors.sampling import SAMPLERS, choose, choose_by_profiling
+from predictors.sampling import SAMPLERS, choose, choose_by_profiling, rows_to_fit
 from predictors.settings import Settings
 from tests.predictors.models.physical_gp.made_tables import make_table
+from tests.predictors.plain_predictors import made_table
 
 TABLE = make_table(20)
 
@@ -121,3 +124,32 @@ def test_several_batch_sizes_are_spread_over_and_the_greatest_mode_comes_at_the_
     assert set(sizes[chosen]) == {1, 8, 64}
     if sampling == "greatest-first":
         assert sizes[chosen[0]] == 8
+
+
+PLAIN_TABLE = made_table(noise=0.1)
+
+
+def test_rows_are_those_of_their_repeat_target_count_and_seed():
+    def drawn(**changes):
+        asked = {"table": PLAIN_TABLE, "count": 10, "sampling": "random", "seed": 0, **changes}
+        return rows_to_fit(**asked).tolist()
+
+    assert drawn() == drawn()
+    assert len(set(drawn())) == 10
+    others = [drawn(repeat=1), drawn(seed=1), drawn(table=made_table("bert-squad"))]
+    assert all(other != drawn() for other in others)
+
+
+@pytest.mark.parametrize("sampling", SAMPLERS)
+def test_every_sampling_chooses_rows_that_repeat(sampling):
+    references = (made_table("bert-squad"),)
+    chosen = [rows_to_fit(PLAIN_TABLE, 9, sampling, 0, references, repeat=1).tolist() for _ in range(2)]
+    assert chosen[0] == chosen[1]
+    assert len(set(chosen[0])) == 9
+
+
+def test_several_batch_sizes_are_not_sampled_one_after_the_other():
+    both = dataclasses.replace(PLAIN_TABLE, batch_size=np.where(np.arange(54) < 27, 8, 16))
+    assert len(rows_to_fit(both, 9, "random", 0)) == 9
+    with pytest.raises(InvalidValueError, match="2 batch sizes"):
+        rows_to_fit(both, 9, "sequential", 0)

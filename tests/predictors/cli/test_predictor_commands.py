@@ -25,7 +25,6 @@ from harness.simulation.corpus import simulate_corpus
 from harness.store.corpora import export
 from harness.store.results import ResultsStore
 from predictors.__main__ import main
-from predictors.choose import targets
 from predictors.choose.corpora import load_tables
 from predictors.cli.evaluate import parse_counts
 from predictors.contest.published import CHOICES, FILE, Figures, compare, published_errors
@@ -176,7 +175,8 @@ def test_predict_refuses_a_power_limit_where_profiles_have_none(corpus, tmp_path
 
 @pytest.mark.exhaustive
 def test_a_network_that_was_never_profiled_is_predicted_from_its_counts(corpus, tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(targets, "counted_alone", lambda workload: (Counts(1e9, 1e8, 100, 1e7, 1e6), None))
+    counted = Counts(1e9, 1e8, 100, 1e7, 1e6)
+    monkeypatch.setattr("predictors.choose.learning.counted_alone", lambda workload: (counted, None))
     model, unprofiled = tmp_path / "M", ("--corpus", corpus, "--target", "bert-squad", "--modes", 0)
     assert run("fit", *unprofiled, "--reference", ",".join(WORKLOADS), "--out", model) == 0
     assert says(capsys.readouterr().out, "bert-squad on orin-agx (simulated)", "0 of 0 profiles")
@@ -333,11 +333,6 @@ def test_commands_refuse_what_they_cannot_do_in_one_sentence(corpus, tmp_path, w
     error = capsys.readouterr().err
     assert said in error
     assert "Traceback" not in error
-
-
-def test_a_reference_that_holds_the_target_s_own_profiles_is_left_out():
-    table, other = made_table(), made_table("bert-squad")
-    assert make_target(table, (table.take(slice(3)), other)).references == (other,)
 
 
 def test_counts_are_numbers_or_all():
