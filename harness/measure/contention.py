@@ -13,7 +13,6 @@ from typing import Any, Callable, Dict, List, Mapping, MutableMapping, Optional
 
 from harness.board.cpu import OthersOnCpu, others_on_cpu
 from harness.core.cases import DISTURBED_CORES
-from harness.core.device import Device, is_real
 from harness.core.terminal import wrap
 
 WAIT_POLICY = "OMP_WAIT_POLICY"
@@ -28,9 +27,9 @@ take 211 instead of 190 ms, and LeNet's minibatches 15 instead of 8."""
 LOOK_S = 0.5  # how long to look at other processes before the first measurement
 
 
-def report_others(device: Device, report: Callable[[str], None]) -> None:
-    """For a command that trains on this machine, before torch is loaded: `look_around`, and report the remark."""
-    remark = look_around() if is_real(device) else ""
+def report_others(report: Callable[[str], None]) -> None:
+    """For a call that trains on this machine, before torch is loaded: `look_around`, and report the remark."""
+    remark = look_around()
     if remark:
         report(wrap(remark))
 

@@ -123,7 +123,8 @@ def recommend(
     opened = _opened(device, search, configuration, progress)
     if command is not None:
         return _recommend_for_command(opened, command, goals_of(budget, goal, None, [1]), budget, search, progress)
-    report_others(opened, progress.line)
+    if is_real(opened):
+        report_others(progress.line)
     storage = storage_of(job, opened, configuration, progress.line)
     _refuse_on(opened, search, writes_conf)
     sizes = batch_sizes_of(job)

@@ -383,7 +383,8 @@ def tuning(
     configuration = load_configuration(Path(search.config))
     root = Path(search.root)
     opened = open_device(device, configuration, root)
-    report_others(opened, report)
+    if is_real(opened):
+        report_others(report)
     board = board_of(opened)
     name = workload_name(workloads[0]) if isinstance(opened, SimulatedDevice) else ""
     references = references_of(search, [name], job.task, board)

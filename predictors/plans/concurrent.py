@@ -24,7 +24,7 @@ from harness.core.cases import (
     concurrent_case,
 )
 from harness.core.configuration import load_configuration
-from harness.core.device import Device, is_self_profiling, named_mode
+from harness.core.device import Device, is_real, is_self_profiling, named_mode
 from harness.core.errors import (
     CannotRunError,
     HarnessError,
@@ -144,7 +144,8 @@ def concurrent(
     configuration = load_configuration(Path(search.config))
     opened = open_device(device, configuration, Path(search.root))
     progress = progress or Progress(sys.stderr)
-    report_others(opened, progress.line)
+    if is_real(opened):
+        report_others(progress.line)
     training_sizes = batch_sizes_of(train)
     name, served = (workload_name(workloads_of(job)[0], opened) for job in (train, serve))
     settings = CaseSettings(minibatches=search.minibatches, seed=search.seed)
