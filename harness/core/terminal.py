@@ -179,9 +179,9 @@ class Progress:
         self,
         stream: ProgressStream,
         clock: Callable[[], float] = time.monotonic,
-        show: Callable[[str], None] = lambda text: None,
+        show: Optional[Callable[[str], None]] = None,
     ) -> None:
-        """`show` receives the texts of results that are ready before all work is done."""
+        """`show` receives the texts of results that are ready before all work is done; None if nobody reads them."""
         self._stream = stream
         self._clock = clock
         self._show = show
@@ -209,9 +209,10 @@ class Progress:
         self._stream.flush()
         self._last_s = self._clock()
 
-    def result(self, text: str) -> None:
-        """Show a result that is ready."""
-        self._show(text)
+    def result(self, text: Callable[[], str]) -> None:
+        """Show a result that is ready; `text` writes it, and is called only if somebody reads it."""
+        if self._show is not None:
+            self._show(text())
 
     def clear(self) -> None:
         if self._width:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Dict, List, Optional, Tuple, Union
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Tuple, Union
 
 from harness.core.boards import board_of, load_board
 from harness.core.device import Device, is_pool
@@ -50,8 +50,7 @@ class Answer:
         self.trainings: List[Optional[Training]] = []  # of each workload, if the whole training has a limit
         self.boards: List[List[BoardForecast]] = []  # of each workload, the boards that can train it within its limits
         self.shared: List[Optional[SharedMode]] = []  # for several workloads, the common mode for each goal
-        self.shared_texts: List[str] = []
-        self._texts: List[str] = []
+        self._texts: List[Callable[[], str]] = []  # that write what is printed, one after the other
 
     @property
     def power_mode(self) -> PowerMode:
@@ -77,15 +76,15 @@ class Answer:
         ]
 
     def __repr__(self) -> str:
-        return "\n".join([*self._texts, *(f"\n{text}" for text in self.shared_texts)])
+        return "\n".join(text() for text in self._texts)
 
     def add(
         self,
         workload: str,
         recommendations: List[Recommendation],
         training: Optional[Training] = None,
-    ) -> str:
-        """Add a workload's recommendations; returns their text.
+    ) -> Callable[[], str]:
+        """Add a workload's recommendations; returns what writes their text.
 
         Forecasts of `training` are for the first goal, and for minibatches within the budget's time.
         """
@@ -95,19 +94,29 @@ class Answer:
         if training is not None:
             boards = forecasts_of(self.device, recommendations[0], training, self.budget.time_ms)
         self.boards.append(boards)
-        lines = [format_workload(self.device, workload, recommendations, peak_mw_of(self.budget))]
-        if is_pool(self.device):
-            lines.append(self.device.describe())
-        if training is not None:
-            lines.append(format_forecasts(training, self.boards[-1], self.device.provenance))
-        self._texts.append("\n".join(lines))
-        return self._texts[-1]
+        compared = self.device.describe() if is_pool(self.device) else ""  # as of now: its boards change
 
-    def share(self) -> None:
-        """Choose the mode that serves all workloads best, for each goal."""
-        for recommendations in zip(*self.recommendations):
-            self.shared.append(shared_mode(recommendations, RISK))
-            self.shared_texts.append(format_shared(recommendations, self.shared[-1]))
+        def text() -> str:
+            lines = [format_workload(self.device, workload, recommendations, peak_mw_of(self.budget))]
+            if compared:
+                lines.append(compared)
+            if training is not None:
+                lines.append(format_forecasts(training, boards, self.device.provenance))
+            return "\n".join(lines)
+
+        self._texts.append(text)
+        return text
+
+    def share(self) -> Callable[[], str]:
+        """Choose the mode that serves all workloads best, for each goal; returns what writes the text on it."""
+        for_goals = list(zip(*self.recommendations))
+        self.shared += [shared_mode(recommendations, RISK) for recommendations in for_goals]
+
+        def text() -> str:
+            return "\n".join(f"\n{format_shared(*each)}" for each in zip(for_goals, self.shared))
+
+        self._texts.append(text)
+        return text
 
     def front(self) -> pd.DataFrame:
         """The modes that no other is expected to beat in both time and power, by rising power; 80 % intervals."""

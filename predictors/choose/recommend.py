@@ -169,9 +169,7 @@ def recommend(
             training = training_of(name, job.epochs, budget, search.risk) if limits_training(budget) else None
             progress.result(answer.add(name, recommendations, training))
     if len(names) > 1:
-        answer.share()
-        for text in answer.shared_texts:
-            progress.result("\n" + text)
+        progress.result(answer.share())
     return answer
 
 

@@ -113,6 +113,13 @@ def test_a_terminal_gets_one_line_that_is_rewritten_and_taken_back():
     assert stream.getvalue() == "\ra long line\rshort      \r           \rdone\n"
 
 
+def test_the_text_of_a_result_is_written_only_for_a_reader():
+    texts = []
+    Progress(io.StringIO(), show=texts.append).result(lambda: "the front")
+    Progress(io.StringIO()).result(lambda: pytest.fail("nobody reads it"))
+    assert texts == ["the front"]
+
+
 def test_the_time_left_follows_from_the_time_taken_and_pieces_that_were_dropped_take_none():
     clock = Clock()
     countdown = Countdown(4, clock)
