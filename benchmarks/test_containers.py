@@ -24,14 +24,14 @@ from harness.core.cases import Case
 from harness.core.device import Device
 from harness.core.errors import SourceUnavailableError
 from harness.core.metrics import between
-from harness.core.profiles import Profile
+from harness.core.profiles import Profile, is_disqualified
 from harness.core.terminal import Progress
 from harness.fixtures import as_pytest_outcome
 from harness.measure.flags import stretch
 from harness.options import configuration_from
 from harness.plan import plan_of
 from harness.stats.estimates import Interval, paired_ratio
-from harness.store.conditions import comparable_conditions, differences, is_disqualified
+from harness.store.conditions import comparable_conditions, differences
 from harness.store.results import ResultsStore
 from harness.workloads.optional_packages import require
 

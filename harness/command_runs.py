@@ -21,7 +21,7 @@ from harness.core.metrics import unit_time_ms
 from harness.core.mode_orders import SAFE, order_passes
 from harness.core.mode_texts import MAXN
 from harness.core.power_modes import MOST_FAILURES, NamedMode, PowerMode
-from harness.core.profiles import Profile
+from harness.core.profiles import Profile, is_disqualified
 from harness.core.terminal import Countdown, counted, format_table
 from harness.core.units import bytes_to_mib, mw_to_w, mwh_to_j
 from harness.devices.registry import open_device
@@ -31,7 +31,7 @@ from harness.stats.comparison import median_of_runs
 from harness.stats.estimates import CONFIDENCE, Interval
 from harness.stats.noise import PEAK_MEMORY, POWER, TIME, prior
 from harness.store import corpora, frames
-from harness.store.conditions import comparable_conditions, is_disqualified, key, with_job
+from harness.store.conditions import comparable_conditions, key, with_job
 from harness.store.results import ResultsStore, stored_by
 from harness.workloads.command import Command
 

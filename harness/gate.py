@@ -107,7 +107,7 @@ class Baseline:
 
 def check_command(config: pytest.Config) -> str:
     """The command that lists the comparisons of a run with its `--baseline`, also those of flagged profiles."""
-    from harness.store.conditions import is_disqualified
+    from harness.core.profiles import is_disqualified
 
     words = ["jetwatt", "baseline", "check", "--results", config.getoption("jetwatt_results")]
     words += ["--baseline", config.getoption("jetwatt_baseline")]

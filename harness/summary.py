@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Optional, Sequence
 from harness.core.board_threshold import CONDITION
 from harness.core.cases import IDLE
 from harness.core.metrics import CONCURRENT_AGGREGATES
-from harness.core.profiles import Profile
+from harness.core.profiles import DISQUALIFYING, Profile
 from harness.core.terminal import counted, format_table
 from harness.core.units import bytes_to_mib, mw_to_w, mwh_to_wh
-from harness.store.conditions import DISQUALIFYING, board_instance, canonical_json, comparable_conditions, device_labels
+from harness.store.conditions import board_instance, canonical_json, comparable_conditions, device_labels
 
 if TYPE_CHECKING:
     from harness.judge.verdict import Verdict

@@ -24,6 +24,7 @@ from harness.core.errors import InvalidValueError
 from harness.core.metrics import POWER_CHANNEL
 from harness.core.notes import note
 from harness.core.power_modes import UNKNOWN_KHZ, PowerMode
+from harness.core.profiles import flagged_in_words
 from harness.core.terminal import counted
 from harness.core.units import hz_to_khz
 from harness.simulation import model
@@ -34,7 +35,6 @@ from harness.simulation.parameters import (
     load_board_parameters,
     load_workload_parameters,
 )
-from harness.store.conditions import flagged_in_words
 from harness.store.corpora import Expected, Rows, check_rows, placed, read_rows, repeats, rows_with_faults
 from harness.store.foreign_tables import (
     FOREIGN_SUFFIXES,

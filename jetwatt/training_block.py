@@ -26,12 +26,12 @@ from harness.core.environment import describe_environment
 from harness.core.errors import HarnessError, InvalidValueError
 from harness.core.metrics import POWER_CHANNEL
 from harness.core.notes import note
-from harness.core.profiles import Profile
+from harness.core.profiles import Profile, is_disqualified
 from harness.devices.registry import open_device
 from harness.measure.fingerprint import fingerprints
 from harness.measure.own_loop import FurtherLoop, OwnLoop
 from harness.measure.own_training import OwnTraining, further_process, measured_training
-from harness.store.conditions import is_disqualified, with_job
+from harness.store.conditions import with_job
 from harness.store.results import ResultsStore
 
 _blocks: Dict[int, str] = {}

@@ -10,9 +10,9 @@ from harness.core.configuration import DEFAULT_RESULTS
 from harness.core.corpus import SUFFIXES, pyarrow
 from harness.core.errors import InvalidValueError
 from harness.core.files import write_output
+from harness.core.profiles import flagged_in_words
 from harness.core.terminal import counted
 from harness.openmetrics import openmetrics
-from harness.store.conditions import flagged_in_words
 from harness.store.corpora import export
 from harness.store.frames import minibatches, profiles, telemetry
 from harness.store.results import ResultsStore

@@ -11,8 +11,8 @@ from typing import Dict
 from harness.cli.options import add_include_flagged, output_file
 from harness.core.corpus import SUFFIXES, TASKS
 from harness.core.errors import InvalidValueError
+from harness.core.profiles import flagged_in_words
 from harness.core.terminal import counted
-from harness.store.conditions import flagged_in_words
 from harness.store.foreign_tables import DECIMALS, TableOptions, explicit_options
 from harness.store.recorded_log import FORM
 from harness.table_import import SOURCE_SUFFIXES, BadRowsError, RecordedLog, import_tables, write_imported

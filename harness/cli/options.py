@@ -14,9 +14,9 @@ from typing import Any, Callable, Dict, List, Optional, Tuple
 from harness.core.configuration import DEFAULT_RESULTS
 from harness.core.errors import InvalidValueError
 from harness.core.files import refuse_link_of_another, write_output
+from harness.core.profiles import DISQUALIFYING
 from harness.core.terminal import Progress, format_duration, shown
 from harness.core.units import percent_to_share, share_to_percent
-from harness.store.conditions import DISQUALIFYING
 
 
 def options_of(call: Callable[..., Any], arguments: argparse.Namespace) -> Dict[str, Any]:

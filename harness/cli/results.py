@@ -11,10 +11,10 @@ from typing import Any, Dict, Tuple
 
 from harness.cli.options import output_file, output_folder
 from harness.core.errors import InvalidValueError
+from harness.core.profiles import RAW_PRUNED
 from harness.core.terminal import counted, format_table, shown
 from harness.core.units import bytes_to_mb
 from harness.store.archive import archive_results
-from harness.store.conditions import RAW_PRUNED
 from harness.store.frames import profiles
 from harness.store.maintenance import MergedFile, merge_results, prune_results
 from harness.store.results import ResultsStore

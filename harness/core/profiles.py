@@ -1,4 +1,4 @@
-"""The record of one case: minibatch times, telemetry, their aggregates and the conditions."""
+"""The record of one case: minibatch times, telemetry, their aggregates, the conditions, and which flags disqualify."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ import dataclasses
 import datetime
 import functools
 from collections.abc import Sequence as AnySequence
-from typing import Any, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Dict, Iterable, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 
 from harness.core.cases import Case
+from harness.core.terminal import counted
 
 # phases of a minibatch: the first of a profile (C12), those before power settled (C13), and the rest, which count
 FIRST, SETTLING, CLEAN = "first", "settling", "clean"
@@ -132,7 +133,7 @@ class Profile:
         known = [
             f"{self.aggregates[name]:.4g} {unit}" for name, unit in figures if self.aggregates.get(name) is not None
         ]
-        flags = ", ".join(flag.partition(":")[0] for flag in self.flags)
+        flags = ", ".join(flag_kinds(self.flags))
         parts = [*known, f"{len(self.minibatches)} minibatches", f"flagged {flags}" if flags else ""]
         return f"<Profile of {self.case.id} ({self.provenance}): {', '.join(filter(None, parts))}>"
 
@@ -159,3 +160,32 @@ class Profile:
 def counted_minibatches(minibatches: Sequence[Minibatch], whole_epochs: bool) -> List[Minibatch]:
     is_counted = Minibatches.of(minibatches).counted(whole_epochs)
     return [minibatch for minibatch, counts in zip(minibatches, is_counted) if counts]
+
+
+DISQUALIFYING = ("disturbed", "throttled")
+"""Flags for outside influences that distort time and power, and may be gone when the case is measured again.
+
+Not included are flags that hold for every run of their kind (`cpu-quota`, `in-memory`, `storage-unverified`), that show
+in the interval of a median (`noisy`), or that concern the power only (`power-unsettled`, `lost-samples`).
+"""
+
+POWER_IS_UNSURE = ("power-unsettled", "telemetry-lost", "other-gpu")
+"""Flags with which a profile's time is compared and its power is not."""
+
+RAW_PRUNED = "raw-pruned"
+"""Kind of the flag of profiles whose raw series were removed: only their aggregates are left."""
+
+
+def flagged_in_words(count: int) -> str:
+    """The profiles that are left out because of their flags."""
+    return f"{counted(count, 'profile')} flagged {' or '.join(DISQUALIFYING)} (--include-flagged keeps them)"
+
+
+def flag_kinds(flags: Iterable[str]) -> List[str]:
+    """The kind of each flag: `disturbed` of `disturbed: other processes used ...`."""
+    return [flag.partition(":")[0] for flag in flags]
+
+
+def is_disqualified(flags: Sequence[str]) -> bool:
+    """Whether a profile with these flags does not count and must be measured again."""
+    return any(kind in DISQUALIFYING for kind in flag_kinds(flags))

@@ -18,7 +18,7 @@ import msgspec
 from harness.core import board_threshold
 from harness.core.errors import StoreError
 from harness.core.files import write_output
-from harness.core.profiles import Profile
+from harness.core.profiles import Profile, flag_kinds, flagged_in_words, is_disqualified
 from harness.core.terminal import counted, format_table, wrap
 from harness.judge.comparison import (
     ALLOW_TO_DIFFER,
@@ -57,7 +57,7 @@ from harness.judge.tolerances import Tolerance
 from harness.stats.comparison import learn_noise, median_of_runs
 from harness.stats.estimates import CONFIDENCE, Interval
 from harness.stats.noise import RunNoise, prior
-from harness.store.conditions import differences, flagged_in_words, is_disqualified, key, kinds, without_instance
+from harness.store.conditions import differences, key, without_instance
 from harness.store.results import ResultsStore
 
 SIDES = ("the baseline", "now")
@@ -305,7 +305,7 @@ def _notes(case_pair: Pair, quantity: GatedQuantity) -> Tuple[str, ...]:
     changed = differences(before.environment, after.environment) if after.environment else []
     if changed:
         notes.append(f"environment changed: {'; '.join(changed)}")
-    old, new = ({kind for run in case.runs for kind in kinds(run.flags)} for case in (before, after))
+    old, new = ({kind for run in case.runs for kind in flag_kinds(run.flags)} for case in (before, after))
     for only, side in zip((old - new, new - old), SIDES):
         if only:
             notes.append(f"flagged only {side}: {', '.join(sorted(only))}")

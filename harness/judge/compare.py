@@ -24,6 +24,7 @@ from typing import Any, Dict, List, NamedTuple, Optional, Sequence
 import msgspec
 
 from harness.core.board_threshold import BoardThreshold
+from harness.core.profiles import flagged_in_words
 from harness.core.terminal import counted, escape_tags, format_table, wrap
 from harness.judge.case_frame import SOFTWARE
 from harness.judge.comparison import (
@@ -49,7 +50,6 @@ from harness.judge.time_parts import compare_and_explain
 from harness.judge.tolerances import Tolerance
 from harness.stats.comparison import FEWEST_RUNS
 from harness.stats.estimates import CONFIDENCE, Interval
-from harness.store.conditions import flagged_in_words
 from harness.store.frames import profiles
 from harness.store.results import ResultsStore
 

@@ -26,6 +26,7 @@ import numpy as np
 from harness.core.board_threshold import BoardThreshold
 from harness.core.errors import StoreError
 from harness.core.notes import note
+from harness.core.profiles import flagged_in_words
 from harness.judge.comparison import (
     DEFAULT_SHARE,
     DEFAULT_TOLERANCE,
@@ -49,7 +50,7 @@ from harness.stats.change_points import (
 )
 from harness.stats.comparison import Change, holm
 from harness.stats.estimates import Estimate, quotient
-from harness.store.conditions import device_labels, differences, flagged_in_words
+from harness.store.conditions import device_labels, differences
 from harness.store.frames import labelled
 
 FEWEST = 4  # runs below which a series is not cut

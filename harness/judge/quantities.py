@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any, Callable, NamedTuple, Optional, Sequence,
 import numpy as np
 
 from harness.core.errors import UnknownNameError
+from harness.core.profiles import POWER_IS_UNSURE, flag_kinds
 from harness.core.terminal import available_hint
 from harness.core.units import bytes_to_mib, mw_to_w
 from harness.stats import noise
-from harness.store.conditions import POWER_IS_UNSURE, kinds
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -51,7 +51,7 @@ class GatedQuantity(NamedTuple):
 
     def sure(self, flags: Sequence[str], value: Optional[float]) -> Optional[float]:
         """The figure of a run; None if it is missing, NaN, or unreliable according to its flags."""
-        is_there = value is not None and value > 0 and not set(kinds(flags)) & set(self.unsure_flags)
+        is_there = value is not None and value > 0 and not set(flag_kinds(flags)) & set(self.unsure_flags)
         return value if is_there else None
 
     def of(self, frame: pd.DataFrame) -> Any:

@@ -17,7 +17,7 @@ import numpy as np
 
 from harness.core.cases import Case
 from harness.core.channels import follows_heat
-from harness.core.profiles import Profile, Series
+from harness.core.profiles import DISQUALIFYING, Profile, Series, flag_kinds, flagged_in_words
 from harness.core.terminal import counted, format_table, wrap
 from harness.judge.case_frame import SOFTWARE
 from harness.judge.comparison import exit_code_of
@@ -29,7 +29,6 @@ from harness.stats.comparison import median_of_runs
 from harness.stats.estimates import CONFIDENCE, Interval
 from harness.stats.noise import prior
 from harness.stats.tails import EXPECTED_LENGTH, MOST_NEEDED, design_effect, miss_ratio, quantile, values_needed
-from harness.store.conditions import DISQUALIFYING, flagged_in_words, kinds
 from harness.store.frames import common_conditions, labelled, telemetry
 from harness.store.results import ResultsStore
 
@@ -255,7 +254,7 @@ def case_of_profile(profile: Profile) -> RequiredCase:
     """A single profile as a case of one run; nothing is decided by a disturbed or throttled one."""
     case = profile.case
     axes = axes_of(case, device_names(case, profile.conditions))
-    distorting = [kind for kind in kinds(profile.flags) if kind in DISQUALIFYING]
+    distorting = [kind for kind in flag_kinds(profile.flags) if kind in DISQUALIFYING]
     doubt = f"the profile is flagged {' and '.join(distorting)}" if distorting else ""
     return RequiredCase(case.id, axes, case.device, profile.provenance, [run_of_profile(profile)], doubt)
 

@@ -25,19 +25,11 @@ from harness.core import board_threshold
 from harness.core.board_threshold import BoardThreshold
 from harness.core.errors import InvalidValueError, StoreError
 from harness.core.files import read_json
-from harness.core.profiles import Profile
+from harness.core.profiles import RAW_PRUNED, Profile, flagged_in_words, is_disqualified
 from harness.core.terminal import counted
 from harness.core.units import s_to_ms
 from harness.judge.quantities import QUANTITIES, TIME, GatedQuantity
-from harness.store.conditions import (
-    NAMED_IN_CONDITIONS,
-    RAW_PRUNED,
-    comparable_conditions,
-    flagged_in_words,
-    is_disqualified,
-    key,
-    leaves,
-)
+from harness.store.conditions import NAMED_IN_CONDITIONS, comparable_conditions, key, leaves
 from harness.store.frames import labelled, minibatches, profiles
 from harness.store.results import ResultsStore
 

@@ -18,6 +18,7 @@ from harness.core.environment import usable_cpus
 from harness.core.errors import InvalidValueError, StoreError
 from harness.core.files import read_json, write_output
 from harness.core.measured_tables import corpus_file
+from harness.core.profiles import DISQUALIFYING
 from harness.judge.claims import counts_of_claims
 from harness.judge.requirement_verdicts import RequirementVerdict, describe_counts, note_lines
 from harness.judge.requirements import read_requirements
@@ -30,7 +31,6 @@ from harness.report.material import Material, file_name
 from harness.report.mode_tables import MOST_TABLES, ModeTable, explorer_tables
 from harness.report.template import HERE, fill, require_drawing
 from harness.report.vega import DrawnPanel, write_figure
-from harness.store.conditions import DISQUALIFYING
 from harness.store.corpora import corpus_rows
 from harness.store.frames import FURTHER, profiles
 from harness.store.results import ResultsStore

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, Iterable, List, Mapping, 
 from harness.core.cases import TRAINING
 from harness.core.corpus import TASKS
 from harness.core.power_modes import PowerMode
+from harness.core.profiles import RAW_PRUNED
 from harness.judge.case_frame import WARM, estimates_of, noise_by_device, pooled, read_frame
 from harness.judge.claims import NOT_JUDGED, StoredVerdicts, stored_verdicts
 from harness.judge.requirement_verdicts import RequirementVerdict, check
@@ -18,7 +19,6 @@ from harness.report.colours import OF_DEVICES, colours_of
 from harness.report.figure import LegendEntry, Value, joined
 from harness.report.mode_tables import ModeTable, mode_tables
 from harness.stats.estimates import Estimate, quotient
-from harness.store.conditions import RAW_PRUNED
 from harness.store.frames import common_conditions, minibatches, profiles, telemetry
 from harness.store.results import ResultsStore
 

@@ -1,17 +1,16 @@
-"""Which profiles count and which may be compared: comparable conditions, flags that disqualify, canonical JSON."""
+"""Which profiles may be compared: comparable conditions, their hash, and their differences; canonical JSON."""
 
 from __future__ import annotations
 
 import dataclasses
 import hashlib
 import json
-from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence, Set, Tuple
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Set, Tuple
 
 from harness.core.cases import COMMAND, INSTANCE_MARK, STATIC, Case
 from harness.core.environment import slurm_job
 from harness.core.errors import StoreError
 from harness.core.profiles import TRAINED_BY, Profile
-from harness.core.terminal import counted
 
 INSTANCE = "board_instance"
 
@@ -129,35 +128,6 @@ def leaves(conditions: Mapping[str, Any], prefix: str = "") -> Dict[str, Any]:
 def _text(values: Mapping[str, Any], name: str) -> str:
     value = values.get(name)
     return "unknown" if value is None else json.dumps(value, sort_keys=True)
-
-
-DISQUALIFYING = ("disturbed", "throttled")
-"""Flags for outside influences that distort time and power, and may be gone when the case is measured again.
-
-Not included are flags that hold for every run of their kind (`cpu-quota`, `in-memory`, `storage-unverified`), that show
-in the interval of a median (`noisy`), or that concern the power only (`power-unsettled`, `lost-samples`).
-"""
-
-POWER_IS_UNSURE = ("power-unsettled", "telemetry-lost", "other-gpu")
-"""Flags with which a profile's time is compared and its power is not."""
-
-RAW_PRUNED = "raw-pruned"
-"""Kind of the flag of profiles whose raw series were removed: only their aggregates are left."""
-
-
-def flagged_in_words(count: int) -> str:
-    """The profiles that are left out because of their flags."""
-    return f"{counted(count, 'profile')} flagged {' or '.join(DISQUALIFYING)} (--include-flagged keeps them)"
-
-
-def kinds(flags: Iterable[str]) -> List[str]:
-    """The kind of each flag: `disturbed` of `disturbed: other processes used ...`."""
-    return [flag.partition(":")[0] for flag in flags]
-
-
-def is_disqualified(flags: Sequence[str]) -> bool:
-    """Whether a profile with these flags does not count and must be measured again."""
-    return any(kind in DISQUALIFYING for kind in kinds(flags))
 
 
 def plain(value: Any, name: str) -> Any:

@@ -24,8 +24,8 @@ from harness.core.corpus import (
 )
 from harness.core.errors import StoreError
 from harness.core.power_modes import PowerMode
+from harness.core.profiles import DISQUALIFYING, flagged_in_words
 from harness.core.units import share_to_percent
-from harness.store.conditions import DISQUALIFYING, flagged_in_words
 from harness.store.frames import (
     FLAGGED,
     FURTHER,

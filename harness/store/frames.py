@@ -20,8 +20,8 @@ from harness.core.corpus import CORPUS, CORPUS_COLUMNS, Column
 from harness.core.errors import InvalidValueError, StoreError
 from harness.core.metrics import AGGREGATES, CONCURRENT_AGGREGATES
 from harness.core.power_modes import PowerMode
-from harness.core.profiles import Minibatches
-from harness.store.conditions import board_instance, device_labels, is_disqualified, key, kinds
+from harness.core.profiles import Minibatches, flag_kinds, is_disqualified
+from harness.store.conditions import board_instance, device_labels, key
 from harness.store.rows import Record
 
 if TYPE_CHECKING:
@@ -276,6 +276,6 @@ def _row(record: Record) -> Dict[str, Any]:
         "board_instance": board_instance(conditions, case.device),
         "flags": "; ".join(record.flags),
         "flag_list": tuple(record.flags),
-        "flag_kinds": tuple(kinds(record.flags)),
+        "flag_kinds": tuple(flag_kinds(record.flags)),
         "usable": not is_disqualified(record.flags),
     }

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Callable, List, NamedTuple, Sequence, Tuple, Union
 
 from harness.core.errors import StoreError
+from harness.core.profiles import RAW_PRUNED
 from harness.core.terminal import counted, shown
 from harness.core.units import bytes_to_mb
 from harness.store.archive import files_of_archive, open_stored
-from harness.store.conditions import RAW_PRUNED
 from harness.store.results import ResultsStore
 
 

@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any, Container, Dict, Iterator, List, Mapping,
 
 from harness.core.cases import Case
 from harness.core.errors import StoreError
-from harness.core.profiles import Minibatches, Profile
+from harness.core.profiles import Minibatches, Profile, is_disqualified
 from harness.store import rows
-from harness.store.conditions import canonical_json, is_disqualified, plain
+from harness.store.conditions import canonical_json, plain
 from harness.store.database import RESCUE, VERDICTS, explain, open_to_read, open_to_write, retried
 from harness.store.rows import PACKED, SERIES, SERIES_COLUMNS, ProfileRow, Raw, Record
 

@@ -51,12 +51,12 @@ from harness.core.errors import (
 )
 from harness.core.metrics import POWER_CHANNEL, unit_time_ms
 from harness.core.power_modes import NamedMode, PowerMode
-from harness.core.profiles import Profile
+from harness.core.profiles import Profile, is_disqualified
 from harness.core.units import mib_to_bytes, ms_to_s, mw_to_w
 from harness.measure.command import CommandFailedError
 from harness.measure.run import check, conditions, least_memory, run
 from harness.simulation.parameters import SIMULATED_WORKLOADS, load_workload_parameters
-from harness.store.conditions import CHOSEN_BY, comparable_conditions, is_disqualified, key, with_job
+from harness.store.conditions import CHOSEN_BY, comparable_conditions, key, with_job
 from harness.store.frames import profiles
 from harness.store.results import ResultsStore, stored_by
 from harness.workloads import get_workload
@@ -240,8 +240,7 @@ class DeviceProfiler:
         if self.memory is not None:
             self.memory.check(case.batch_size, lambda size: self._peak_of_size(case, size))
         case_conditions = conditions(case, self.device, self._report)
-        numbers = self._stored.get(key(comparable_conditions(case_conditions, case, self.device.provenance)), ())
-        takes = [self.store.profile(number) for number in numbers[-TAKES:]] if self.store is not None else []
+        takes = self._stored_takes(case, case_conditions)
         self.resumed += not self._wants_another(takes)
         while self._wants_another(takes):
             if takes:
@@ -270,6 +269,13 @@ class DeviceProfiler:
         if self.required is not None:
             self.required.learn(best, figures)
         return figures._replace(seconds=sum(_seconds(take, figures.time_ms) for take in takes))
+
+    def _stored_takes(self, case: Case, case_conditions: Mapping[str, Any]) -> List[Profile]:
+        """The newest profiles in the results file of a case under these conditions, oldest first."""
+        if self.store is None or not self._stored:
+            return []
+        numbers = self._stored.get(key(comparable_conditions(case_conditions, case, self.device.provenance)), ())
+        return [self.store.profile(number) for number in numbers[-TAKES:]]
 
     def check(self, index: int, minibatches: int) -> Tuple[Profile, MeasuredMode]:
         """A further profile of a candidate, of so many minibatches, and its figures; power may be NaN.

@@ -223,8 +223,8 @@ def flags_page() -> str:
     Raises:
         UndocumentedError: a flag has no meaning.
     """
+    from harness.core.profiles import DISQUALIFYING
     from harness.measure.flags import flag_meanings
-    from harness.store.conditions import DISQUALIFYING
 
     meanings = flag_meanings()
     silent = [kind for kind, meaning in meanings.items() if not meaning.raised]

@@ -30,11 +30,11 @@ from harness.core.cases import DVFS, Case, CaseSettings
 from harness.core.configuration import Configuration
 from harness.core.device import limits_of, named_mode
 from harness.core.errors import CannotRunError, ControlError, SourceUnavailableError, UnknownNameError
+from harness.core.profiles import POWER_IS_UNSURE, flag_kinds
 from harness.devices.registry import open_device
 from harness.measure.command_device import CommandDevice, command_case
 from harness.measure.doctor import training_capabilities, unread_files
 from harness.measure.run import check
-from harness.store.conditions import POWER_IS_UNSURE, kinds
 from harness.workloads.command import Command
 from predictors.choose.device_profiler import DeviceProfiler, power_sampler
 from predictors.choose.recommend import locked_clocks
@@ -646,7 +646,7 @@ def test_a_loop_of_the_users_own_on_another_gpu_is_flagged_and_its_power_is_not_
     assert A5000["uuid"] in flag
     assert RTX_3090["uuid"] in flag
     assert len(said) == 1
-    assert not set(kinds(flags)).isdisjoint(POWER_IS_UNSURE)
+    assert not set(flag_kinds(flags)).isdisjoint(POWER_IS_UNSURE)
 
 
 @pytest.mark.parametrize("trains_on", [RTX_3090, A5000], ids=["the-tuned-one", "another"])

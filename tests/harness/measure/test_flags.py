@@ -10,10 +10,9 @@ import pytest
 
 from harness.core.cases import Case, CaseSettings
 from harness.core.configuration import NOT_FRESH
-from harness.core.profiles import CLEAN, FIRST, Minibatch, Profile, Series, Telemetry
+from harness.core.profiles import CLEAN, FIRST, RAW_PRUNED, Minibatch, Profile, Series, Telemetry, is_disqualified
 from harness.measure import flags as flags_module
 from harness.measure.flags import find_flags, flag_meanings
-from harness.store.conditions import RAW_PRUNED, is_disqualified
 from tests.messages import says
 from tests.named_modes import mode_on
 
