@@ -62,8 +62,8 @@ from harness.store.results import ResultsStore, stored_by
 from harness.workloads import get_workload
 from harness.workloads.workload import Workload
 from predictors.choose.memory_limit import MemoryLimit
-from predictors.choose.on_device import MEDIAN, PowerPeak
-from predictors.choose.request import USUAL_SEARCH, Search
+from predictors.choose.on_device import PowerPeak
+from predictors.choose.request import MEDIAN, USUAL_SEARCH, Search
 from predictors.sampling import profiling_seconds
 from predictors.settings import Settings
 from predictors.strategies.protocol import FailedMode, MeasuredMode

@@ -19,9 +19,9 @@ from harness.core.mode_texts import MAXN
 from harness.core.power_modes import PowerMode
 from harness.core.terminal import Countdown, Progress, available_hint, counted
 from predictors.choose.answer import Answer
-from predictors.choose.on_device import MEDIAN, profiler_of
-from predictors.choose.peak_limit import WithinPeak
+from predictors.choose.on_device import WithinPeak, profiler_of
 from predictors.choose.request import (
+    MEDIAN,
     NO_BUDGET,
     NOTHING_REQUIRED,
     RISK,

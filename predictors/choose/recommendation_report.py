@@ -12,7 +12,8 @@ from harness.core.device import Device
 from harness.core.power_modes import PowerMode
 from harness.core.terminal import counted, format_duration, format_table
 from harness.core.units import S_PER_HOUR, mw_to_w, share_to_percent
-from predictors.choose.on_device import MEDIAN, peak_of, profiler_of
+from predictors.choose.on_device import peak_of, profiler_of
+from predictors.choose.request import MEDIAN
 from predictors.forecast import describe_unprofiled
 from predictors.goals import QUANTITIES, note_out_of_reach
 from predictors.strategies.recommendation import (

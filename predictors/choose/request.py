@@ -287,6 +287,7 @@ def _objective(goal: Union[str, Goal, None], several: bool) -> Tuple[str, Dict[s
 
 
 ON_DEVICE = "closed-loop"
+MEDIAN = 50.0  # of the times of minibatches, in %: the percentile of a search, unless given
 PROFILES = 15  # unless a call has a default of its own
 RISK = 0.05  # the probability of breaking a limit that a choice by prediction accepts, unless given
 

@@ -17,9 +17,8 @@ from harness.core.terminal import Progress
 from harness.devices.board_record import root_of
 from harness.workloads.command import Command
 from predictors.choose.answer import Answer
-from predictors.choose.on_device import MEDIAN
 from predictors.choose.recommend import POOL, recommend
-from predictors.choose.request import ON_DEVICE, Budget, Job, Search
+from predictors.choose.request import MEDIAN, ON_DEVICE, Budget, Job, Search
 from predictors.cli.options import add_search_arguments, fields_in, numbers
 from predictors.goals import OBJECTIVES
 from predictors.settings import DEFAULT_BATCH_SIZE

@@ -21,8 +21,7 @@ from harness.core.power_modes import PowerMode
 from harness.core.profiles import Minibatch, Profile, Series, Telemetry
 from harness.store.results import ResultsStore
 from predictors.choose.device_profiler import COOLING_S, DeviceProfiler, RunResults
-from predictors.choose.on_device import PowerPeak
-from predictors.choose.peak_limit import WithinPeak
+from predictors.choose.on_device import PowerPeak, WithinPeak
 from predictors.choose.request import Search
 from predictors.goals import Goal
 from predictors.settings import Settings
