@@ -92,7 +92,7 @@ def load_configuration(
     hold_thor_clocks: bool = False,
 ) -> Configuration:
     """Read `jetwatt.toml` if it exists; the other arguments, options of the command line, take precedence."""
-    places_file = typed(read_toml(path) if path.exists() else {}, Places, str(path))
+    places_file = typed(read_toml(path), Places, str(path)) if path.exists() else Places()
     places = {**_by_medium(places_file.storage), **_by_medium(storage or {})}
     for name in places:
         _check_name(f"storage {name!r}", name, "ssd")
