@@ -347,9 +347,10 @@ def _plot(recommendation: Recommendation, chosen: List[int]) -> str:
         mw_to_w(np.exp(recommendation.posterior.log_power)),
     )
     measured, has_power = recommendation.posterior.measured, np.isfinite(power_w)
-    front_w = np.array([mw_to_w(mode.power_mw.value) for mode in recommendation.front])
+    front = recommendation.front
+    front_w = np.array([mw_to_w(mode.power_mw.value) for mode in front])
     front_ms = np.array(
-        [mode.time_ms.value / (mode.batch_size if recommendation.several_sizes else 1) for mode in recommendation.front]
+        [mode.time_ms.value / (mode.batch_size if recommendation.several_sizes else 1) for mode in front]
     )
     layers = [
         (".", power_w[has_power], np.log10(time_ms[has_power])),

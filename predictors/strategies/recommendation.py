@@ -64,18 +64,24 @@ class Recommendation(NamedTuple):
     goal: Goal
     choice: Choice
     mode: ModeFigures  # the chosen mode with its figures
-    front: Tuple[ModeFigures, ...]  # the Pareto front of time and power, by rising power
     savings: Tuple[Saving, ...]  # over the greatest mode and over the best preset that claims to keep the limit
     posterior: Forecast  # of all candidates
     history: History  # the profiles
     samples: Optional[float]  # of the training that savings refer to; None: those of an hour in the chosen mode
-    unprofiled: bool = False  # whether the front includes modes outside the profiled range
+    unprofiled: bool = False  # whether modes outside the profiled range may be chosen
     outlying: bool = False  # whether the profile of the chosen mode contradicts all others
 
     @property
     def pickable(self) -> np.ndarray:
         """The candidates that may be chosen, bool of shape (n,)."""
         return _pickable(self.history, self.posterior, self.unprofiled)
+
+    @property
+    def front(self) -> List[ModeFigures]:
+        """The Pareto front of power and the time of a sample among the pickable candidates, by rising power."""
+        per_sample = np.exp(self.posterior.log_time) / self.posterior.batch_size
+        places = pareto_front(per_sample, np.where(self.pickable, np.exp(self.posterior.log_power), np.nan))
+        return describe_all(self.posterior, self.history, places.tolist())
 
     @property
     def several_sizes(self) -> bool:
@@ -175,11 +181,7 @@ def _described(
             hours = ms_to_s(other.time_ms.value * as_many - chosen.time_ms.value * total) / S_PER_HOUR
             saved_wh = energy_wh(other, as_many) - energy_wh(chosen, total)
             savings.append(Saving(other, hours, saved_wh, bool(posterior.excess(goal)[index] <= 0)))
-    shown = _pickable(history, posterior, unprofiled)
-    per_sample = np.exp(posterior.log_time) / posterior.batch_size
-    places = pareto_front(per_sample, np.where(shown, np.exp(posterior.log_power), np.nan))
-    front = tuple(describe_all(posterior, history, places.tolist()))
-    return Recommendation(goal, choice, chosen, front, tuple(savings), posterior, history, samples, unprofiled)
+    return Recommendation(goal, choice, chosen, tuple(savings), posterior, history, samples, unprofiled)
 
 
 class SharedMode(NamedTuple):
@@ -252,7 +254,7 @@ def energy_wh(mode: ModeFigures, minibatches: float) -> float:
     return mwh_to_wh(mws_to_mwh(float(minibatch_energy_mws(mode.time_ms.value, mode.power_mw.value)) * minibatches))
 
 
-def thinned(modes: Tuple[ModeFigures, ...], count: int) -> List[ModeFigures]:
+def thinned(modes: Sequence[ModeFigures], count: int) -> List[ModeFigures]:
     """At most `count` modes of a front, spread evenly over its power, both ends kept."""
     if len(modes) <= count:
         return list(modes)
