@@ -13,6 +13,7 @@ from harness.core.corpus import CONTRADICTION, POWER_LIMIT
 from harness.core.errors import InvalidValueError, UnknownNameError
 from harness.core.power_modes import PowerMode
 from harness.core.terminal import available_hint, counted
+from predictors.goals import BREAKING_SHARE
 from predictors.settings import Settings, places_of_equals
 
 TABLE_KEY = ("device", "workload", "task", "provenance")  # corpus columns that are constant within a table
@@ -159,6 +160,17 @@ class Profiles(Settings):
         )
         return [note_on_modes(what, [self.mode_name(index) for index in places])]
 
+    def least_kept_limit_mw(self) -> float:
+        """The least power limit from which on no profile drew more than its limit, in mW; infinite without any.
+
+        Below some limit a GPU draws more than it allows, as its clocks do not fall any further.
+        """
+        limits_mw = self.power_limit_mw
+        assert limits_mw is not None, "profiles without power limits"
+        is_broken = self.power_mw > (1 + BREAKING_SHARE) * limits_mw
+        greatest_broken_mw = limits_mw[is_broken].max(initial=0.0)
+        return float(limits_mw[limits_mw > greatest_broken_mw].min(initial=np.inf))
+
     def overlaps(self, other: Profiles) -> bool:
         """Whether both hold profiles of the same workload on the same device that share a mode and batch size."""
         if (self.device, self.workload, self.task) != (other.device, other.workload, other.task):
@@ -246,3 +258,9 @@ def find_table(
         kinds = ", ".join(f"{table.device} ({table.provenance})" for table in matching)
         raise InvalidValueError(f"the corpus has {task} of {workload!r} more than once: {kinds}", "keep one of them")
     return matching[0]
+
+
+def find_reference(tables: Sequence[Profiles], workload: str, task: str, device: Optional[str]) -> Profiles:
+    """The usable rows of a reference workload: of the device if it was profiled there, else of the only other one."""
+    is_here = any((table.workload, table.task, table.device) == (workload, task, device) for table in tables)
+    return find_table(tables, workload, task, device if is_here else None).usable()

@@ -20,7 +20,6 @@ from harness.core.boards import load_board
 from harness.core.errors import HarnessError
 from harness.simulation.corpus import simulate_corpus
 from harness.workloads import get_workload
-from predictors.choose.fitting import describe_front
 from predictors.choose.request import RISK
 from predictors.models import networks
 from predictors.models.networks import train
@@ -687,8 +686,6 @@ def test_a_model_of_a_gpu_predicts_each_mode_under_each_profiled_limit(tmp_path)
     assert errors["time_mape_pct"] < 10
     model.save(tmp_path / "m.jw")
     assert jetwatt.load(tmp_path / "m.jw").predict(batch_size=64).equals(predicted)
-    front = describe_front(jetwatt.load(tmp_path / "m.jw").predict("v100", batch_size=64))
-    assert says(front.splitlines()[0], "7 modes", "batch size 64", "power limit 100 W")
 
 
 def test_sizes_and_limits_may_be_numbers_of_numpy():

@@ -64,7 +64,12 @@ class LoadedCorpus:
 
     rows: pd.DataFrame  # a checked corpus; `entries` as of `Profiles`, if the file has single minibatches
     left_out: pd.DataFrame  # device, workload, task and `reason`
-    name: str  # of the file, for notes
+    file: Optional[Path]  # None for a frame
+
+    @property
+    def name(self) -> str:
+        """For notes."""
+        return _name(self.file)
 
     def tables(self) -> List[Profiles]:
         """All tables, in the order of their first rows."""
@@ -123,28 +128,14 @@ def read_profiles(corpus: Corpus) -> LoadedCorpus:
     if isinstance(corpus, ResultsFile):
         return _read_results(corpus.path)
     if not isinstance(corpus, (str, Path)):
-        name = "the corpus"
         if not (isinstance(corpus, pd.DataFrame) and {*corpus.columns} >= _OF_RESULTS):
-            return _loaded(validated(corpus, name), _nothing_left_out(), name)
+            return _loaded(validated(corpus, _name(None)), _nothing_left_out(), None)
         kept, left_out = for_corpus(corpus)
-        return _loaded(_as_corpus(kept, left_out, name), left_out, name)
+        return _loaded(_as_corpus(kept, left_out, None), left_out, None)
     path = corpus_file(corpus)
     if path.suffix.lower() in STORES:
         return _read_results(path)
-    return _loaded(load_corpus(path), _nothing_left_out(), str(path))
-
-
-def file_of(corpus: Corpus) -> Optional[Path]:
-    """The file of a corpus; None for a DataFrame."""
-    if isinstance(corpus, ResultsFile):
-        return corpus.path
-    return corpus_file(corpus) if isinstance(corpus, (str, Path)) else None
-
-
-def find_reference(tables: Sequence[Profiles], workload: str, task: str, device: Optional[str]) -> Profiles:
-    """The usable rows of a reference workload: of the device if it was profiled there, else of the only other one."""
-    is_here = any((table.workload, table.task, table.device) == (workload, task, device) for table in tables)
-    return find_table(tables, workload, task, device if is_here else None).usable()
+    return _loaded(load_corpus(path), _nothing_left_out(), path)
 
 
 def load_tables(corpus: Corpus) -> List[Profiles]:
@@ -167,24 +158,28 @@ def _read_results(path: Path) -> LoadedCorpus:
     with open_stored(path) as store:
         kept, left_out = for_corpus(profiles(store, include_flagged=True))
         entries = _stored_entries(store, kept.index)
-    rows = _as_corpus(kept, left_out, str(path)).assign(entries=entries)
-    return _loaded(rows, left_out, str(path))
+    return _loaded(_as_corpus(kept, left_out, path).assign(entries=entries), left_out, path)
 
 
-def _as_corpus(kept: pd.DataFrame, left_out: pd.DataFrame, name: str) -> pd.DataFrame:
-    """Profiles of a results file as a checked corpus; refused without any."""
+def _as_corpus(kept: pd.DataFrame, left_out: pd.DataFrame, file: Optional[Path]) -> pd.DataFrame:
+    """Profiles of results as a checked corpus; refused without any."""
     import pandas as pd
 
+    name = _name(file)
     if kept.empty:
         note_left_out(left_out, f"{name}: left out")
         raise StoreError(f"{name} has no profile that counts", "measure some: pytest benchmarks")
     return validated(pd.DataFrame(corpus_rows(kept)), name)
 
 
-def _loaded(rows: pd.DataFrame, left_out: pd.DataFrame, name: str) -> LoadedCorpus:
+def _loaded(rows: pd.DataFrame, left_out: pd.DataFrame, file: Optional[Path]) -> LoadedCorpus:
     for text in notes_on_devices(rows):
-        note(f"{name}: {text}")
-    return LoadedCorpus(rows, left_out, name)
+        note(f"{_name(file)}: {text}")
+    return LoadedCorpus(rows, left_out, file)
+
+
+def _name(file: Optional[Path]) -> str:
+    return "the corpus" if file is None else str(file)
 
 
 def _nothing_left_out() -> pd.DataFrame:

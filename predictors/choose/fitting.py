@@ -24,8 +24,6 @@ from predictors.choose.corpora import (
     Conditions,
     Corpus,
     check_conditions,
-    file_of,
-    find_reference,
     note_on_medians,
     read_profiles,
 )
@@ -33,7 +31,7 @@ from predictors.choose.learning import count_networks, load_prior
 from predictors.choose.request import RISK
 from predictors.evaluation import Target, coverage, mape
 from predictors.forecast import LEVEL, Forecast, describe_unprofiled
-from predictors.goals import BREAKING_SHARE, Goal, note_out_of_reach, within
+from predictors.goals import Goal, note_out_of_reach, within
 from predictors.models.base import (
     ALL,
     Predictor,
@@ -45,7 +43,7 @@ from predictors.models.base import (
 )
 from predictors.models.persistence import load_model, save_model
 from predictors.models.registry import DEFAULT, make_predictor, own_parameters, predictor_class
-from predictors.profiles import TABLE_KEY, Profiles, note_on_modes
+from predictors.profiles import TABLE_KEY, Profiles, find_reference, note_on_modes
 from predictors.sampling import check_sampling, rows_to_fit
 from predictors.settings import PowerLimits, Settings
 
@@ -103,7 +101,8 @@ def fit(
     if modes == 0:
         _refuse_conditions_of_rows(conditions)
     loaded = read_profiles(corpus)
-    there = (loaded if reference_corpus is None else read_profiles(reference_corpus)).tables()
+    of_references = loaded if reference_corpus is None else read_profiles(reference_corpus)
+    there = of_references.tables()
     hierarchy = None if prior is None else load_prior(prior)
     task = conditions.get("task", TASKS[0])
     [profiled] = listed(workload)
@@ -138,13 +137,13 @@ def fit(
     learner.fit(learned.applied())
     fitting = Fitting(table, rows, references, time.perf_counter() - start_s, modes)
     origin = describe_origin(
-        file_of(corpus),
+        loaded.file,
         table,
         learned,
         sampling=ALL if is_all else sampling,
         seed=seed,
         references=[f"{other.device}/{other.workload}" for other in references],
-        reference_corpus_sha256=None if reference_corpus is None else _sha256_of(reference_corpus),
+        reference_corpus_sha256=None if reference_corpus is None else _sha256(of_references.file),
     )
     model = FittedModel(learner, origin, fitting=fitting)
     for text in model.notes():
@@ -444,7 +443,7 @@ class FittedModel:
         size = self.batch_size if batch_size is None else batch_size
         forecast = self.predictor.predict(Settings.of(each_mode, size, task or self.origin["task"], each_limit_mw))
         if limits_mw is not None and self._has_power:
-            forecast = forecast.keeping_limits_from(least_kept_limit_mw(self.predictor.training_rows_))
+            forecast = forecast.keeping_limits_from(self.predictor.training_rows_.least_kept_limit_mw())
         if unprofiled:
             return forecast.admitting_all()
         if forecast.unprofiled:
@@ -503,44 +502,6 @@ class FittedModel:
         return [mode for _, mode in parse_power_modes(modes, space, {MAXN: space.greatest})]
 
 
-def least_kept_limit_mw(profiles: Profiles) -> float:
-    """The least power limit of profiles from which on none drew more than its limit, in mW; infinite without any.
-
-    Below some limit a GPU draws more than it allows, as its clocks do not fall any further.
-    """
-    limits_mw = profiles.power_limit_mw
-    assert limits_mw is not None, "profiles without power limits"
-    is_broken = profiles.power_mw > (1 + BREAKING_SHARE) * limits_mw
-    greatest_broken_mw = limits_mw[is_broken].max(initial=0.0)
-    return float(limits_mw[limits_mw > greatest_broken_mw].min(initial=np.inf))
-
-
-def describe_front(predicted: pd.DataFrame) -> str:
-    """The ends of the front of a table of `FittedModel.predict`, or why it has none."""
-    front = predicted[predicted["on_front"]].sort_values("power_mw", kind="stable")
-    if not len(front):
-        if np.isfinite(predicted[["time_ms", "power_mw"]]).all(axis=None):
-            return "no front: all of these modes are outside the profiled settings"
-        return "no front: the predictor does not give both time and power"
-    ends = [
-        f"{row.power_mode} with {row.time_ms:.1f} ms at {mw_to_w(row.power_mw):.1f} W"
-        for row in front.iloc[[0, -1]].itertuples()
-    ]
-    size = front["batch_size"].iloc[0]
-    of_modes = f"front of {counted(len(front), 'mode')} at batch size {size}"
-    return f"{of_modes}: {ends[0]}" if len(front) == 1 else f"{of_modes}, from {ends[0]} to {ends[1]}"
-
-
-def describe_best(best: pd.Series) -> str:
-    """The row of `FittedModel.best`."""
-    level = f"{share_to_percent(LEVEL):g} %"
-    time = f"{best.time_ms:.1f} ms ({level}: {best.time_low_ms:.1f} to {best.time_high_ms:.1f})"
-    low_w, high_w = mw_to_w(best.power_low_mw), mw_to_w(best.power_high_mw)
-    power = f"{mw_to_w(best.power_mw):.1f} W ({level}: {low_w:.1f} to {high_w:.1f})"
-    setting = f"{best.power_mode}, batch size {best.batch_size}"
-    return f"best within the limits: {setting}, predicted {time}, {power}, risk {best.risk:.2g}"
-
-
 def _slowest_within(forecast: Forecast, goal: Goal, risk: Optional[float]) -> Optional[int]:
     """The slowest admitted row that keeps the goal's limit of time; None if none does."""
     keeps = forecast.admitted & forecast.keeps(goal, risk)
@@ -570,13 +531,12 @@ def describe_origin(corpus: Optional[Path], table: Profiles, fitted: Profiles, *
     return {
         **{name: getattr(table, name) for name in TABLE_KEY},
         "corpus": None if corpus is None else corpus.name,
-        "corpus_sha256": None if corpus is None else file_sha256(corpus),
+        "corpus_sha256": _sha256(corpus),
         "fitted_rows": len(fitted),
         "fitted_sha256": fitted.fingerprint,
         **further,
     }
 
 
-def _sha256_of(corpus: Corpus) -> Optional[str]:
-    file = file_of(corpus)
+def _sha256(file: Optional[Path]) -> Optional[str]:
     return None if file is None else file_sha256(file)

@@ -25,7 +25,7 @@ from predictors.models.base import (
     checks_names,
     numbers_in,
 )
-from predictors.profiles import Profiles
+from predictors.profiles import Profiles, find_reference
 from predictors.settings import DEFAULT_BATCH_SIZE
 
 if TYPE_CHECKING:
@@ -376,7 +376,7 @@ def references_of(search: Search, workloads: Sequence[str], task: str, device: s
     """The tables of a task in the corpus: of the named workloads, or of all that are not searched for."""
     if search.corpus is None:
         return ()
-    from predictors.choose.corpora import find_reference, load_tables
+    from predictors.choose.corpora import load_tables
 
     tables = load_tables(search.corpus)
     if search.reference:

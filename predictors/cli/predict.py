@@ -4,15 +4,23 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
 
 from harness.cli.options import output_file, whole_numbers
 from harness.core.corpus import TASKS
 from harness.core.errors import InvalidValueError
 from harness.core.files import write_output
+from harness.core.terminal import counted
+from harness.core.units import mw_to_w, share_to_percent
 from harness.workloads.optional_packages import require
-from predictors.choose.fitting import describe_best, describe_front, load
+from predictors.choose.fitting import load
 from predictors.choose.request import RISK
 from predictors.forecast import LEVEL
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -91,3 +99,29 @@ def run(arguments: argparse.Namespace) -> int:
         )
         print(describe_best(best))
     return 0
+
+
+def describe_front(predicted: pd.DataFrame) -> str:
+    """The ends of the front of a table of `FittedModel.predict`, or why it has none."""
+    front = predicted[predicted["on_front"]].sort_values("power_mw", kind="stable")
+    if not len(front):
+        if np.isfinite(predicted[["time_ms", "power_mw"]]).all(axis=None):
+            return "no front: all of these modes are outside the profiled settings"
+        return "no front: the predictor does not give both time and power"
+    ends = [
+        f"{row.power_mode} with {row.time_ms:.1f} ms at {mw_to_w(row.power_mw):.1f} W"
+        for row in front.iloc[[0, -1]].itertuples()
+    ]
+    size = front["batch_size"].iloc[0]
+    of_modes = f"front of {counted(len(front), 'mode')} at batch size {size}"
+    return f"{of_modes}: {ends[0]}" if len(front) == 1 else f"{of_modes}, from {ends[0]} to {ends[1]}"
+
+
+def describe_best(best: pd.Series) -> str:
+    """The row of `FittedModel.best`."""
+    level = f"{share_to_percent(LEVEL):g} %"
+    time = f"{best.time_ms:.1f} ms ({level}: {best.time_low_ms:.1f} to {best.time_high_ms:.1f})"
+    low_w, high_w = mw_to_w(best.power_low_mw), mw_to_w(best.power_high_mw)
+    power = f"{mw_to_w(best.power_mw):.1f} W ({level}: {low_w:.1f} to {high_w:.1f})"
+    setting = f"{best.power_mode}, batch size {best.batch_size}"
+    return f"best within the limits: {setting}, predicted {time}, {power}, risk {best.risk:.2g}"

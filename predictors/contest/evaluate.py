@@ -20,15 +20,7 @@ from harness.core.errors import CannotRunError, InvalidValueError, UnknownNameEr
 from harness.core.files import file_sha256
 from harness.core.notes import note
 from harness.core.terminal import available_hint
-from predictors.choose.corpora import (
-    Conditions,
-    Corpus,
-    check_conditions,
-    file_of,
-    find_reference,
-    note_on_medians,
-    read_profiles,
-)
+from predictors.choose.corpora import Conditions, Corpus, check_conditions, note_on_medians, read_profiles
 from predictors.choose.learning import USUAL_LEARNING, Learning, count_networks, load_prior
 from predictors.contest.runs import USUAL_RUNS, Runs, repeats_of, tell
 from predictors.contest.trials import Results, TrialPlan, format_results, format_skipped, run_plan
@@ -37,6 +29,7 @@ from predictors.models.base import ALL, check_kind, check_number
 from predictors.models.networks import HIDDEN, LOSSES
 from predictors.models.registry import predictor_names
 from predictors.models.regression import SCALES
+from predictors.profiles import find_reference
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -83,8 +76,8 @@ def evaluate(
     check_kind(Learning, learning=learning)
     check_kind(Runs, runs=runs)
     loaded = read_profiles(corpus)
-    elsewhere = learning.reference_corpus
-    there = (loaded if elsewhere is None else read_profiles(elsewhere)).tables()
+    of_references = loaded if learning.reference_corpus is None else read_profiles(learning.reference_corpus)
+    there = of_references.tables()
     targets = [loaded.table(name, conditions) for name in listed(target)]
     task = conditions.get("task", TASKS[0])
     names = listed(learning.reference)
@@ -108,8 +101,8 @@ def evaluate(
     if grid is not None:
         combinations = grid_of(plan, grid)
         plan = with_params(plan, combinations)
-    files = [file_of(each) for each in (corpus, elsewhere) if each is not None]
-    named = [file for file in files if file is not None]
+    read = [loaded] if of_references is loaded else [loaded, of_references]
+    named = [each.file for each in read if each.file is not None]
     return run_evaluation(plan, runs, files=named, combinations=combinations)
 
 

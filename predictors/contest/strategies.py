@@ -13,7 +13,7 @@ from harness.core.errors import CannotRunError, InvalidValueError
 from harness.core.notes import note
 from harness.core.terminal import format_table
 from harness.core.units import mw_to_w, s_to_minutes
-from predictors.choose.corpora import find_reference, load_all_tables, load_tables
+from predictors.choose.corpora import load_all_tables, load_tables
 from predictors.choose.learning import USUAL_LEARNING, Learning, load_prior
 from predictors.choose.request import minibatches_of_training
 from predictors.contest.judged_choices import ContestRun, JudgedChoices, contest_runs, results, run_contest
@@ -31,7 +31,7 @@ from predictors.models.base import (
     refuse_unread,
 )
 from predictors.models.vendor_estimate import estimated_boards
-from predictors.profiles import Profiles
+from predictors.profiles import Profiles, find_reference
 from predictors.settings import DEFAULT_BATCH_SIZE
 from predictors.strategies.fixed import VendorPreset, presets_of
 from predictors.strategies.registry import StrategySetting, strategy_names

@@ -155,6 +155,8 @@ def test_predict_has_a_row_for_each_power_limit_of_a_gpu(corpus, tmp_path, capsy
     profiled = jetwatt.load(model)
     assert profiled.predict(power_limit=150, batch_size=64)["power_limit_mw"].tolist() == [150_000]
     assert run(*asked) == 0
+    front = capsys.readouterr().out.splitlines()[0]
+    assert says(front, "4 modes", "batch size 64", "power limit 100 W")
     of_profiles = np.unique(profiled.predictor.training_rows_.power_limit_mw)
     assert pd.read_csv(out)["power_limit_mw"].tolist() == of_profiles.tolist()
     assert run(*asked, "--power-mode", "maxn") == 0
