@@ -15,7 +15,7 @@ from harness.core.corpus import POWER_LIMIT, TASKS, Column, listed, write_corpus
 from harness.core.errors import InvalidValueError
 from harness.core.power_modes import PowerMode
 from harness.core.units import mw_to_w, w_to_mw
-from harness.simulation.model import Load, cached_share, repetition_factors, simulate
+from harness.simulation.model import Load, cached_share, repetition_factors, seed_of, simulate
 from harness.simulation.parameters import (
     SIMULATED_WORKLOADS,
     BoardParameters,
@@ -24,7 +24,6 @@ from harness.simulation.parameters import (
     load_board_parameters,
     load_workload_parameters,
 )
-from harness.simulation.terms import seed_of
 
 ALL = "all"  # for a workload: every workload that can be simulated
 

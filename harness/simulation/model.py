@@ -1,8 +1,12 @@
-"""The physical model of a board: minibatch time and module power of a workload in many power modes at once."""
+"""The physical model of a board: minibatch time and module power of a workload in many power modes at once.
+
+The terms at the end are formulas on plain numbers or arrays, times in ms, powers in mW.
+"""
 
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 from typing import Any, Dict, NamedTuple, Optional, Tuple, Union
 
 import numpy as np
@@ -10,9 +14,8 @@ import numpy as np
 from harness.core.errors import InvalidValueError, UnknownNameError
 from harness.core.power_modes import PowerMode
 from harness.core.terminal import available_hint
-from harness.simulation import terms
+from harness.core.units import MS_PER_S
 from harness.simulation.parameters import BoardParameters, PhysicsParameters, WorkloadParameters, load_physics
-from harness.simulation.terms import deviations
 
 
 class Load(NamedTuple):
@@ -148,14 +151,14 @@ def kernels_ms(
     else:
         work *= load.batch_size
         steady_bytes, sharpness = workload.minibatch_bytes, physics.gpu_sharpness * workload.gpu_overlap
-    arithmetic = terms.arithmetic_ms(work, lanes, khz, board.flop_efficiency)
-    transfer = terms.transfer_ms(
+    arithmetic = arithmetic_ms(work, lanes, khz, board.flop_efficiency)
+    transfer = transfer_ms(
         work * physics.bytes_per_flop * workload.traffic + steady_bytes,
         board.spec.memory.bandwidth_bytes_per_s,
         mem_khz / board.greatest.mem_khz,
         board.bandwidth_efficiency,
     )
-    return terms.smooth_maximum(arithmetic, transfer, sharpness), arithmetic, transfer
+    return smooth_maximum(arithmetic, transfer, sharpness), arithmetic, transfer
 
 
 def _steady(
@@ -174,7 +177,7 @@ def _steady(
     kernels, arithmetic, transfer = kernels_ms(board, workload, lanes, khz, mem_khz, load, physics)
 
     def cpu(cycles: float, memory_cycles: float) -> np.ndarray:
-        return terms.cpu_ms(cycles, cpu_khz, mem_khz, board.cpu_speed, memory_cycles * board.memory_wait)
+        return cpu_ms(cycles, cpu_khz, mem_khz, board.cpu_speed, memory_cycles * board.memory_wait)
 
     # CPU cycles of one minibatch: launching its kernels, the main process' handing it to the GPU, and preparing it
     copying = physics.main_cycles_per_byte * workload.input_bytes * load.batch_size
@@ -195,11 +198,11 @@ def _steady(
 
     processes = load.workers + 1.0 + physics.other_processes
     background_khz = physics.background_khz / board.cpu_speed
-    share = terms.core_share(cores, processes, background_khz, cpu_khz, physics.core_sharpness)
+    share = core_share(cores, processes, background_khz, cpu_khz, physics.core_sharpness)
     crowded = 1.0 + physics.contention * (1.0 / share - 1.0)
 
     launch = cpu(launch_cycles, physics.memory_cycles) * crowded
-    compute = kernels + launch if cpu_trains else terms.smooth_maximum(kernels, launch, launch_sharpness)
+    compute = kernels + launch if cpu_trains else smooth_maximum(kernels, launch, launch_sharpness)
     residual = cpu(main_cycles, physics.loading_memory_cycles) * crowded
     preparing = cpu(preprocess_cycles, physics.loading_memory_cycles)
     ms_per_mb = getattr(board, f"{load.storage}_ms_per_mb")
@@ -209,11 +212,11 @@ def _steady(
         preprocess = preparing * crowded
         stall = fetch + preprocess + residual
     else:
-        preprocess = preparing / share / terms.worker_speedup(load.workers, physics.serial_share)
+        preprocess = preparing / share / worker_speedup(load.workers, physics.serial_share)
         if cpu_trains:  # the workers' cycles are taken from the kernels
             compute = compute + preparing / cores
         busy = compute + residual
-        stall = terms.smooth_maximum(busy, fetch + preprocess, physics.pipeline_sharpness) - compute
+        stall = smooth_maximum(busy, fetch + preprocess, physics.pipeline_sharpness) - compute
     overhead = physics.overhead_share * (compute + stall) + fixed_ms
     total = compute + stall + overhead
 
@@ -251,8 +254,8 @@ def busy_mw(board: BoardParameters, modes: np.ndarray, tpc_share: float = 1.0) -
     most = board.greatest
     active = np.minimum(modes[:, 0], most.cpu_cores) / most.cpu_cores
     return (
-        board.cpu_mw * active * terms.switching(modes[:, 1], most.cpu_khz, board.cpu_voltage, board.cpu_curve),
-        board.gpu_mw * tpc_share * terms.switching(modes[:, 2], most.gpu_khz, board.gpu_voltage, board.gpu_curve),
+        board.cpu_mw * active * switching(modes[:, 1], most.cpu_khz, board.cpu_voltage, board.cpu_curve),
+        board.gpu_mw * tpc_share * switching(modes[:, 2], most.gpu_khz, board.gpu_voltage, board.gpu_curve),
     )
 
 
@@ -276,7 +279,7 @@ def limited_modes(
     khz = np.linspace(board.limited_khz, most_khz, 500)
     activity = physics.inference_gpu_power if task == "inference" else 1.0
     busy = board.gpu_idle + (1.0 - board.gpu_idle) * workload.gpu_activity * activity
-    computing_mw = board.gpu_mw * terms.switching(khz, most_khz, board.gpu_voltage, board.gpu_curve) * busy
+    computing_mw = board.gpu_mw * switching(khz, most_khz, board.gpu_voltage, board.gpu_curve) * busy
     memory_mw = modes[:, 3] / board.greatest.mem_khz * (board.mem_mw + board.traffic_mw)
     limited = modes.copy()
     limited[:, 2] = np.minimum(modes[:, 2], np.interp(limit_mw - board.base_mw - memory_mw, computing_mw, khz))
@@ -320,3 +323,99 @@ def idle_power_mw(board: BoardParameters, mode: PowerMode, state: str = "logging
     power = board.base_mw + float(clocked) * (board.idle_dvfs_share if state == "dvfs" else 1.0)
     power += board.idle_logging_mw if state == "logging" else 0.0
     return power + (board.carrier_mw if socket else 0.0)
+
+
+# Work of the CPU is counted in cycles of a Cortex-A78AE: a kHz is a cycle per ms, so cycles over kHz are ms.
+
+
+def smooth_maximum(one: Any, other: Any, sharpness: float) -> Any:
+    """Time of two overlapping activities: their sum at sharpness 1 (nothing overlaps), the longer at infinity."""
+    longer, shorter = np.maximum(one, other), np.minimum(one, other)
+    share = np.divide(shorter, longer, out=np.zeros(np.broadcast(one, other).shape), where=longer > 0)
+    return longer * (1.0 + share**sharpness) ** (1.0 / sharpness)
+
+
+def arithmetic_ms(flops: Any, cuda_cores: float, gpu_khz: Any, efficiency: float) -> Any:
+    """Time of the GPU's arithmetic: two operations per core and cycle, of which a share is reached."""
+    return flops / (2.0 * cuda_cores * gpu_khz * efficiency)
+
+
+def transfer_ms(byte_count: Any, bandwidth_bytes_per_s: float, mem_share: Any, efficiency: float) -> Any:
+    """Time of the GPU's traffic to memory; at a `mem_share` of 1, the clock's, the bandwidth is the data sheet's."""
+    return byte_count * MS_PER_S / (bandwidth_bytes_per_s * mem_share * efficiency)
+
+
+def cpu_ms(cycles: Any, cpu_khz: Any, mem_khz: Any, speed: float, memory_cycles: float) -> Any:
+    """Time of a core for cycles of a Cortex-A78AE, each with waits for memory (SIGMETRICS 2023 sec. 5.6.7)."""
+    return cycles / speed * (1.0 / cpu_khz + memory_cycles / mem_khz)
+
+
+def core_share(cores: Any, processes: Any, background_khz: float, cpu_khz: Any, sharpness: float) -> Any:
+    """Share of a core for each busy process, once `background_khz` (cycles per ms; at most half) are taken off all."""
+    free = cores - np.minimum(background_khz / cpu_khz, 0.5 * cores)
+    return 1.0 / smooth_maximum(1.0, processes / free, sharpness)
+
+
+def worker_speedup(workers: int, serial_share: float) -> float:
+    """How much faster several workers are than one, where a part of the work cannot be shared out (Amdahl)."""
+    return 1.0 / (serial_share + (1.0 - serial_share) / workers)
+
+
+def switching(khz: Any, greatest_khz: float, floor: float, curve: float) -> Any:
+    """Dynamic power over that of the greatest clock at equal activity: clock times voltage squared.
+
+    The voltage, over that at the greatest clock, goes from `floor` at no clock at all in a straight line where `curve`
+    is 1, and stays low for longer where it is more.
+    """
+    share = khz / greatest_khz
+    return share * (floor + (1.0 - floor) * share**curve) ** 2
+
+
+# Roughness: the fixed deviations of a real board from a smooth model, so that predictors find neither too easy. What a
+# good fit leaves of measured tables has structure: modes that share two of their settings deviate alike. So a part of
+# the deviation belongs to each of some pairs of settings, and a part to the mode alone. Each part is a function of a
+# seed and of the settings' values: a mode deviates alike whatever else is simulated, and two workloads deviate
+# differently.
+
+CORES, CPU, GPU, MEMORY = range(4)
+
+ROUGHNESS_SHARES: Dict[Tuple[int, ...], float] = {
+    (CORES, CPU): 0.3,
+    (GPU, MEMORY): 0.25,
+    (CPU, MEMORY): 0.1,
+    (CPU, GPU): 0.1,
+    (CORES, CPU, GPU, MEMORY): 0.25,
+}
+"""Share of the variance of the deviation that each combination of settings has."""
+
+_MIXER = np.uint64(0x9E3779B97F4A7C15)
+
+
+def seed_of(text: str) -> int:
+    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big")
+
+
+def deviations(size: float, seed: str, modes: np.ndarray) -> np.ndarray:
+    """Factors around 1 for modes, shape (n, 4), the same for a mode and seed; `size` is their logarithm's deviation."""
+    settings = np.asarray(modes).astype(np.uint64)
+    with np.errstate(over="ignore"):
+        mixed = _mixed(settings)
+        state = np.empty((len(ROUGHNESS_SHARES), len(settings)), dtype=np.uint64)
+        for row, columns in zip(state, ROUGHNESS_SHARES):
+            row[:] = seed_of(repr((seed, columns)))
+            for column in columns:
+                row[:] = _mixed(row ^ mixed[:, column])
+        uniform = np.zeros(state.shape)
+        for _ in range(12):  # twelve uniform numbers less six: mean 0, variance 1, and no tail beyond 6
+            state = _mixed(state)
+            uniform += state.astype(float) / 2.0**64
+    total = sum(np.sqrt(share) * (row - 6.0) for share, row in zip(ROUGHNESS_SHARES.values(), uniform))
+    return np.exp(size * total)
+
+
+def _mixed(state: np.ndarray) -> np.ndarray:
+    """The splitmix64 step: spreads every bit of its input over the output."""
+    state = state + _MIXER
+    state = (state ^ (state >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    state = (state ^ (state >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return state ^ (state >> np.uint64(31))

@@ -99,8 +99,8 @@ class BoardParameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     power_spread: float  # relative deviation between instances of the board (standard deviation)
     time_noise: float  # relative deviation between repetitions on one instance (standard deviation)
     power_noise: float  # relative deviation between repetitions on one instance (standard deviation)
-    time_roughness: float  # of `harness/simulation/terms.py`
-    power_roughness: float  # of `harness/simulation/terms.py`
+    time_roughness: float  # of `model.deviations`
+    power_roughness: float  # of `model.deviations`
     limited_khz: float = 0.0  # GPU clock below which no power limit brings it; 0 if the GPU has no power limit
     cpu_lanes: float = 0.0  # multiply-adds (fp32) per core and cycle where the CPU trains; 0 where the GPU does
 

@@ -22,10 +22,10 @@ from harness.simulation.model import (
     dvfs_modes,
     idle_power_mw,
     limited_modes,
+    seed_of,
     simulate,
 )
 from harness.simulation.parameters import BoardParameters, WorkloadParameters, load_physics
-from harness.simulation.terms import seed_of
 from harness.simulation.timeline import (
     COMPUTE_JITTER,
     DROP_S,

@@ -1,4 +1,4 @@
-"""The physical model: what follows from its form, on every board and for every workload."""
+"""The physical model: what follows from its form, on every board and for every workload; its terms, its roughness."""
 
 from pathlib import Path
 
@@ -11,7 +11,19 @@ from hypothesis import strategies as st
 from harness.core.boards import load_board
 from harness.core.errors import InvalidValueError, UnknownNameError
 from harness.core.power_modes import PowerMode
-from harness.simulation.model import IDLE_STATES, Load, cached_share, idle_power_mw, simulate
+from harness.simulation.model import (
+    IDLE_STATES,
+    ROUGHNESS_SHARES,
+    Load,
+    cached_share,
+    core_share,
+    deviations,
+    idle_power_mw,
+    simulate,
+    smooth_maximum,
+    switching,
+    worker_speedup,
+)
 from harness.simulation.parameters import (
     SIMULATED_BOARDS,
     SIMULATED_WORKLOADS,
@@ -170,3 +182,53 @@ def test_idle_states_are_ordered_and_a_board_that_cannot_be_woken_by_the_network
 def test_a_load_or_mode_that_is_none_is_refused(load, mode, said):
     with pytest.raises(InvalidValueError, match=said):
         run("nano", "lenet-mnist", [mode], load)
+
+
+AMOUNTS = st.floats(0.0, 1e6)
+
+
+@given(AMOUNTS, AMOUNTS, st.floats(0.5, 50.0))
+def test_a_smooth_maximum_lies_above_both_is_a_sum_at_one_and_the_maximum_at_last(one, other, sharpness):
+    assert smooth_maximum(one, other, sharpness) >= max(one, other) * (1 - 1e-12)
+    assert smooth_maximum(one, other, 1.0) == pytest.approx(one + other)
+    assert smooth_maximum(one, other, 1e4) == pytest.approx(max(one, other), rel=1e-3)
+
+
+@given(st.integers(1, 12), st.floats(1.0, 20.0), st.floats(0.0, 1e6))
+def test_processes_share_what_the_system_leaves_of_the_cores(cores, processes, background_khz):
+    share = core_share(cores, processes, background_khz, 1e6, 8.0)
+    assert 0 < share <= 1
+    assert share * processes <= cores * (1 + 1e-9)
+
+
+def test_more_workers_gain_less_where_some_work_is_serial():
+    assert worker_speedup(1, 0.3) == pytest.approx(1.0)
+    assert worker_speedup(4, 0.0) == pytest.approx(4.0)
+    assert 1 < worker_speedup(4, 0.3) < worker_speedup(100, 0.3) < 1 / 0.3
+
+
+@given(st.floats(0.01, 1.0), st.floats(0.1, 1.0), st.floats(1.0, 8.0))
+def test_a_lower_clock_draws_less_than_its_share_of_time(share, floor, curve):
+    assert switching(share, 1.0, floor, curve) <= share * (1 + 1e-9)
+    assert switching(1.0, 1.0, floor, curve) == pytest.approx(1.0)
+    assert switching(1e-6, 1.0, floor, curve) == pytest.approx(1e-6 * floor**2, rel=1e-4)
+
+
+MODES = np.array(list(load_board("orin-agx").power_mode_space().paper_grid()))
+
+
+def test_roughness_is_as_large_as_asked_for_the_same_of_a_seed_and_another_of_another():
+    assert sum(ROUGHNESS_SHARES.values()) == pytest.approx(1.0)
+    assert (deviations(0.0, "a", MODES) == 1.0).all()
+    one, again, other = (np.log(deviations(0.05, seed, MODES)) for seed in ("a board", "a board", "b"))
+    assert one.std() == pytest.approx(0.05, rel=0.15)
+    assert abs(one.mean()) < 0.02
+    assert (one == again).all()
+    assert abs(np.corrcoef(one, other)[0, 1]) < 0.2
+
+
+def test_modes_that_share_settings_deviate_more_alike_than_others():
+    logarithms = np.log(deviations(0.05, "a", MODES))
+    groups = [logarithms[(MODES[:, :2] == pair).all(axis=1)].mean() for pair in np.unique(MODES[:, :2], axis=0)]
+    independent = 0.05 / np.sqrt(len(MODES) / len(groups))
+    assert np.std(groups) > 2 * independent
