@@ -14,9 +14,8 @@ import pytest
 from harness.core import cases
 from harness.core.campaigns import SHIPPED, Campaign, check_axis, load_campaign
 from harness.core.configuration import DEFAULT_RESULTS, FILE_NAME, Configuration, load_configuration
-from harness.core.errors import HarnessError, InvalidValueError
+from harness.core.errors import HarnessError, InvalidValueError, in_options
 from harness.core.files import read_toml
-from harness.core.option_words import in_options
 from harness.core.units import parse_duration, percent_to_share
 from harness.opt_in import OPTIONS_FILE
 

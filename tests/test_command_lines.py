@@ -14,7 +14,7 @@ from harness.__main__ import COMMANDS as HARNESS
 from harness.__main__ import main as harness
 from harness.cli.command_line import CRASHED, GROUPS, REFUSED, options_by_argument
 from harness.cli.options import output_file, output_folder
-from harness.core.option_words import in_options
+from harness.core.errors import in_options
 from jetwatt.cli import COMMANDS as ALL
 from jetwatt.cli import main as all_commands
 from predictors.__main__ import COMMANDS as PREDICTORS

@@ -35,9 +35,8 @@ from typing import (
 )
 
 import harness
-from harness.core.errors import HarnessError
+from harness.core.errors import HarnessError, in_options
 from harness.core.notes import NoteWarning
-from harness.core.option_words import in_options
 from harness.core.terminal import nearest_word, options_meant, shown
 
 REFUSED = 2
