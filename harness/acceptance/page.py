@@ -22,16 +22,13 @@ def format_page(findings: Dict[str, Any]) -> str:
         text.append("")
         text.append(f"{line['verdict']}  {number}. {line['name']}")
         text += _wrapped("; ".join(line["reasons"]), "      ", MOST_EVIDENCE_LINES)
-        text += _wrapped(_evidence(line["evidence"]), "      ", MOST_EVIDENCE_LINES)
+        evidence = (f"{name}: {_words(value)}" for name, value in line["evidence"].items())
+        text += _wrapped("; ".join(evidence), "      ", MOST_EVIDENCE_LINES)
         for hint in line["hints"][:2]:
             text += _wrapped(f"-> {hint}", "      ", 2)
     if any(part.endswith(" ...") for part in text):
         text += ["", "... marks evidence that was cut; --json prints all of it"]
     return "\n".join(text)
-
-
-def _evidence(evidence: Dict[str, Any]) -> str:
-    return "; ".join(f"{name}: {_words(value)}" for name, value in evidence.items())
 
 
 def _words(value: Any) -> str:

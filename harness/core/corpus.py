@@ -511,11 +511,6 @@ def _core_fault(device: str, cores: int, most: int) -> Fault:
     return Fault(f"cpu_cores is {cores}, {device} has {most}", f"cpu_cores of {device}")
 
 
-def _of_boards(table: pd.DataFrame) -> pd.Series:
-    """Whether the device of each row is a board with facts."""
-    return table["device"].isin([name for name in table["device"].unique() if is_board(str(name))])
-
-
 def _boards_meant(table: pd.DataFrame) -> Dict[str, str]:
     """The board with facts of each device that has its name, also in other words."""
     boards = {device: device if is_board(device) else board_meant(device) for device in table["device"].unique()}
@@ -523,7 +518,8 @@ def _boards_meant(table: pd.DataFrame) -> Dict[str, str]:
 
 
 def _modes_of_boards(table: pd.DataFrame) -> Iterator[Tuple[str, Fault]]:
-    for device, part in table[_of_boards(table)].groupby("device", sort=False):
+    with_facts = [name for name in table["device"].unique() if is_board(str(name))]
+    for device, part in table[table["device"].isin(with_facts)].groupby("device", sort=False):
         board = board_bounds(str(device))
         for place, value in part["cpu_cores"][part["cpu_cores"] > board.cpu_cores].items():
             yield place, _core_fault(str(device), value, board.cpu_cores)
