@@ -1,8 +1,8 @@
 """Learning the parameters and the discrepancy together: several Laplace approximations, weighted by their evidence.
 
 With y the logarithms of time and power, m(theta) the physical form, K the covariance of the discrepancy (a smooth part
-and, on a board of no prior, free values of clocks: `alternatives.py`) and W that of the noise, each start looks for the
-theta that minimises
+and, on a board of no prior, free values of clocks and batch sizes: `alternatives.py`) and W that of the noise, each
+start looks for the theta that minimises
 
     (y - m)' C^-1 (y - m) + (theta - mean)' diag(sd)^-2 (theta - mean),     C = s^2 (K + W)
 
@@ -22,9 +22,9 @@ from predictors.models.physical_gp.alternatives import (
     FORM_ALONE,
     FURTHER_ODDS,
     Alternatives,
-    clock_covariance,
-    clock_effects,
-    clock_variance,
+    free_covariance,
+    free_effects,
+    free_variance,
 )
 from predictors.models.physical_gp.response import (
     Features,
@@ -232,22 +232,22 @@ def discrepancy(
     related = amplitude[:, None] * relation.near + beyond[:, None] * relation.apart
     own = amplitude + beyond * relation.alone
     if posterior.alternatives.free_sd.any():
-        by_clock, by_clock_alone = of_clocks(posterior, k, at)
-        related = related + by_clock[:figures]
-        own = own + by_clock_alone[:figures]
+        by_value, by_value_alone = of_free_values(posterior, k, at)
+        related = related + by_value[:figures]
+        own = own + by_value_alone[:figures]
     return related, own, noise
 
 
-def of_clocks(posterior: ParameterPosterior, k: int, at: Features) -> Tuple[np.ndarray, np.ndarray]:
-    """Covariance of m rows with the training rows by the free values of clocks, and their own variance.
+def of_free_values(posterior: ParameterPosterior, k: int, at: Features) -> Tuple[np.ndarray, np.ndarray]:
+    """Covariance of m rows with the training rows by the free values, and their own variance.
 
     In approximation k; shapes (2, m, n) and (2, m).
     """
     learned_at, theta, alternative = posterior.learned_at, posterior.theta[k][None], select(posterior.alternatives, [k])
-    effects, learned_effects = (clock_effects(alternative, theta, rows) for rows in (at, learned_at))
+    effects, learned_effects = (free_effects(alternative, theta, rows) for rows in (at, learned_at))
     squared_scale = np.square(posterior.scale[k])[:, None]
-    covariance = clock_covariance(at, learned_at, effects, learned_effects)[0]
-    return squared_scale[..., None] * covariance, squared_scale * clock_variance(effects)[0]
+    covariance = free_covariance(at, learned_at, effects, learned_effects)[0]
+    return squared_scale[..., None] * covariance, squared_scale * free_variance(effects)[0]
 
 
 class Climb:
@@ -376,8 +376,8 @@ class Climb:
         noise = (self.noise / self.weights)[..., None] * np.eye(self.data.shape[1])
         covariance = self.covariance + noise
         if self.alternatives.free_sd.any():
-            effects = clock_effects(self.alternatives, self.theta, self.at)
-            covariance = covariance + clock_covariance(self.at, self.at, effects, effects)[:, : len(self.data)]
+            effects = free_effects(self.alternatives, self.theta, self.at)
+            covariance = covariance + free_covariance(self.at, self.at, effects, effects)[:, : len(self.data)]
         factor = np.linalg.cholesky(self.scale[:, :, None, None] ** 2 * covariance)
         self.whitening = np.linalg.inv(factor)  # (s, 2, n, n)
 

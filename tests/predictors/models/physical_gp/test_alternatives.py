@@ -12,9 +12,9 @@ from predictors.models.physical_gp import PhysicalGP, alternatives
 from predictors.models.physical_gp.alternatives import (
     AMPLITUDE,
     OTHER_BOARDS,
-    clock_covariance,
-    clock_effects,
-    clock_variance,
+    free_covariance,
+    free_effects,
+    free_variance,
     stack,
 )
 from predictors.models.physical_gp.posterior import prior_under
@@ -127,12 +127,12 @@ def test_the_share_of_traffic_is_the_derivative_of_the_time():
 
 
 def test_rows_of_one_clock_vary_together_and_those_of_others_do_not():
-    effects = clock_effects(stack(OTHER_BOARDS[:1]), any_board().mean[None], ROWS)
-    time, power = clock_covariance(ROWS, ROWS, effects, effects)[0]
+    effects = free_effects(stack(OTHER_BOARDS[:1]), any_board().mean[None], ROWS)
+    time, power = free_covariance(ROWS, ROWS, effects, effects)[0]
     assert time[0, 2] > 0  # one memory clock
     assert time[0, 1] == time[1, 2] == 0
     assert power[0, 2] > 0  # one CPU clock and one memory clock
-    np.testing.assert_allclose(clock_variance(effects)[0], [np.diag(time), np.diag(power)])
+    np.testing.assert_allclose(free_variance(effects)[0], [np.diag(time), np.diag(power)])
     assert (np.linalg.eigvalsh(time) > -1e-12).all()
 
 
@@ -161,7 +161,7 @@ def test_steps_of_all_power_by_one_clock_are_learned(column, monkeypatch):
     steps = np.array([0.2, -0.15, 0.15, -0.2, 0.1])[: len(values)]
     table = dataclasses.replace(table, power_mw=table.power_mw * np.exp(steps[place]))
     _, with_steps = errors(table)
-    weigh_only(monkeypatch, *(each for each in OTHER_BOARDS if not any(each.free_sd[4:])))
+    weigh_only(monkeypatch, *(each for each in OTHER_BOARDS if not any(each.free_sd[5:])))
     _, without = errors(table)
     assert with_steps < 0.75 * without
 
@@ -230,6 +230,19 @@ def test_a_floor_of_the_time_of_inference_is_learned(parameter, floor_slope, mon
     assert np.mean(with_floor) < 0.9 * np.mean(without)
 
 
+def test_times_of_single_batch_sizes_are_learned(monkeypatch):
+    """As where the library has another kernel for each batch size."""
+    factors = dict(zip(SIZES, np.exp([0.2, -0.2, 0.3, -0.1, -0.3, 0.2, -0.2, 0.1])))
+    tables = []
+    for table in map(steady_table, range(5)):
+        factor = np.array([factors[size] for size in table.batch_size])
+        tables.append(dataclasses.replace(table, time_ms=table.time_ms * factor))
+    with_values = [errors(table, 12)[0] for table in tables]
+    monkeypatch.setattr(alternatives, "OWN_BATCH_SIZES", 0.0)
+    without = [errors(table, 12)[0] for table in tables]
+    assert np.mean(with_values) < 0.8 * np.mean(without)
+
+
 def test_a_prior_of_its_own_replaces_that_of_its_parameter_alone():
     prior = any_board()
     shared = prior.covariance + 0.1
@@ -244,9 +257,9 @@ def test_a_prior_of_its_own_replaces_that_of_its_parameter_alone():
     np.testing.assert_allclose(covariance[np.ix_(others, others)], 4 * shared[np.ix_(others, others)])
 
 
-def settings(mem_khz, task="training"):
+def settings(mem_khz, task="training", batch_size=1):
     modes = np.column_stack([np.full((len(mem_khz), 3), 1e6), mem_khz])
-    return Settings.of(modes, 1, task)
+    return Settings.of(modes, batch_size, task)
 
 
 @pytest.mark.parametrize(("count", "rows", "is_weighed"), [(4, 30, False), (5, 9, False), (5, 10, True)])
@@ -259,6 +272,15 @@ def test_stray_traffic_needs_many_memory_clocks_and_rows(count, rows, is_weighed
 def test_steady_power_is_of_inference(task, is_weighed):
     own_prior = alternatives.of_other_board(settings([1e6, 2e6], task)).own_prior
     assert (not np.isnan(own_prior).all()) == is_weighed
+
+
+@pytest.mark.parametrize(
+    ("batch_sizes", "task", "is_weighed"),
+    [([1, 8], "inference", True), (8, "inference", False), ([1, 8], "training", False)],
+)
+def test_values_of_single_batch_sizes_need_several_of_inference(batch_sizes, task, is_weighed):
+    free_sd = alternatives.of_other_board(settings([1e6, 2e6], task, batch_sizes)).free_sd
+    assert free_sd[:, 1].any() == is_weighed
 
 
 def test_a_clock_that_was_not_profiled_is_less_certain(monkeypatch):
