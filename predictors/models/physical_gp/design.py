@@ -14,7 +14,7 @@ from typing import List, NamedTuple, Sequence
 import numpy as np
 
 from predictors.models.physical_gp.alternatives import FORM_ALONE
-from predictors.models.physical_gp.posterior import NOISE, ParameterPosterior, select
+from predictors.models.physical_gp.posterior import ParameterPosterior, select
 from predictors.models.physical_gp.prior import Prior
 from predictors.models.physical_gp.response import Features, ResponseModel, by_name, linearised
 
@@ -45,14 +45,14 @@ def before_profiling(priors: Sequence[Prior], at: Features, seed: int) -> Linear
     free = np.flatnonzero((jacobian != 0).any(axis=(0, 1)))
     root = np.linalg.cholesky(covariance[:, free[:, None], free])
     form = select(FORM_ALONE, np.zeros(_DRAWS, dtype=int))
-    noise = np.square(form.smooth_sd) + np.square(NOISE)
+    noise = np.square(form.smooth_sd) + np.square(form.noise_sd)
     return Linearisations(np.full(_DRAWS, 1 / _DRAWS), theta, free, root, _UNKNOWN_UNIT, noise, form.pause)
 
 
 def after_profiling(posterior: ParameterPosterior) -> Linearisations:
     """Linearise at the modes of a posterior."""
     alternatives = posterior.alternatives
-    noise = np.square(posterior.scale) * (np.square(alternatives.smooth_sd) + np.square(NOISE))
+    noise = np.square(posterior.scale) * (np.square(alternatives.smooth_sd) + np.square(alternatives.noise_sd))
     root = np.linalg.cholesky(posterior.covariance)
     return Linearisations(posterior.weight, posterior.theta, posterior.free, root, 0.0, noise, alternatives.pause)
 

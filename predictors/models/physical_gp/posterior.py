@@ -42,7 +42,6 @@ if TYPE_CHECKING:
 # points.
 # Length scales of cores, CPU, GPU, memory and batch size, in natural logarithms; and between training and inference.
 LENGTHS = np.array([1.0, 1.0, 1.0, 1.5, 1.5, 1.0])
-NOISE = (0.018, 0.016)  # standard deviation of the noise of log time and log power
 # Standard deviation of the effect of other batch sizes and tasks beyond the form, at the distances of LENGTHS.
 ELSEWHERE = (0.12, 0.06)
 # Standard deviation of the power of a task without rows: three networks were 5, 18 and 28 % off.
@@ -227,8 +226,8 @@ def discrepancy(
     """
     scale = posterior.scale[k]
     figures = len(scale)
-    smooth_sd = posterior.alternatives.smooth_sd[k]
-    amplitude, beyond, noise = (np.square(scale * sd[:figures])[:, None] for sd in (smooth_sd, ELSEWHERE, NOISE))
+    smooth_sd, noise_sd = posterior.alternatives.smooth_sd[k], posterior.alternatives.noise_sd[k]
+    amplitude, beyond, noise = (np.square(scale * sd[:figures])[:, None] for sd in (smooth_sd, ELSEWHERE, noise_sd))
     related = amplitude[:, None] * relation.near + beyond[:, None] * relation.apart
     own = amplitude + beyond * relation.alone
     if posterior.alternatives.free_sd.any():
@@ -263,11 +262,11 @@ class Climb:
         self.at, self.data, self.mean, self.prior_covariance = at, data, mean, covariance
         self.alternatives = alternatives
         self.sd = np.sqrt(np.einsum("sdd->sd", covariance))
-        beyond, noise = (np.square(sd[: len(data)])[:, None, None] for sd in (ELSEWHERE, NOISE))
+        beyond = np.square(ELSEWHERE[: len(data)])[:, None, None]
         amplitude = np.square(alternatives.smooth_sd)[:, : len(data), None, None]
         self.home = home_of(at)
         self.covariance = amplitude * correlation(at, at) + beyond * elsewhere(at, at, self.home)
-        self.noise = noise[:, 0]
+        self.noise = np.square(alternatives.noise_sd)[:, : len(data), None]  # (s, 2, 1)
         jacobian = linearised(mean[:1], at, np.arange(mean.shape[1]), data[0])[1][:, : data.size]
         self.free = np.flatnonzero((jacobian != 0).any(axis=(0, 1)))
         self.theta = mean.copy()  # (s, d)

@@ -243,6 +243,25 @@ def test_times_of_single_batch_sizes_are_learned(monkeypatch):
     assert np.mean(with_values) < 0.8 * np.mean(without)
 
 
+def test_times_that_scatter_from_run_to_run_are_learned(monkeypatch):
+    """As those of programs of a fraction of a millisecond, which run at one of two speeds."""
+    tables = [steady_table(seed) for seed in range(8)]
+
+    def errors_of_typical_times():
+        found = []
+        for seed, table in enumerate(tables):
+            random = np.random.default_rng(seed)
+            scattered = table.time_ms * random.choice([0.8, 1.25], len(table))
+            few = dataclasses.replace(table, time_ms=scattered).take(random.permutation(len(table))[:10])
+            found.append(mape(table.time_ms, PhysicalGP().fit(few).predict(table).time_ms))
+        return np.mean(found)
+
+    with_noise = errors_of_typical_times()
+    monkeypatch.setattr(alternatives, "SCATTERED_TIMES", alternatives.NOISE[0])
+    without = errors_of_typical_times()
+    assert with_noise < 0.95 * without
+
+
 def test_a_prior_of_its_own_replaces_that_of_its_parameter_alone():
     prior = any_board()
     shared = prior.covariance + 0.1
