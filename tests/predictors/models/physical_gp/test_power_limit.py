@@ -245,11 +245,11 @@ def test_power_that_no_limit_lowers_is_learned(monkeypatch):
     with_belief = errors_of_quiet_programs()
     others = tuple(belief for belief in power_limit.BELIEFS if belief.own_prior != power_limit.QUIET)
     monkeypatch.setattr(power_limit, "BELIEFS", others)
-    assert with_belief < 0.7 * errors_of_quiet_programs()
+    assert with_belief < 0.8 * errors_of_quiet_programs()
 
 
-@pytest.mark.parametrize(("noise", "scale"), [(0.002, 0.5), (0.12, 2.0)])
-def test_how_closely_a_program_follows_the_form_is_learned(noise, scale):
+@pytest.mark.parametrize(("noise", "expected"), [(0.002, min), (0.12, max)])
+def test_how_closely_a_program_follows_the_form_is_learned(noise, expected):
     random = np.random.default_rng(0)
     sizes, limits_w = (grid.ravel() for grid in np.meshgrid([8, 64, 256], [100, 150, 200, 250]))
     settings = Settings.of(np.tile([1, 1, 1, 1], (len(sizes), 1)), sizes, "training", 1000.0 * limits_w)
@@ -257,7 +257,7 @@ def test_how_closely_a_program_follows_the_form_is_learned(noise, scale):
     time_ms, power_w = response * np.exp(noise * random.normal(size=response.shape))
     posterior = fitted(Profiles.at(settings, time_ms, 1000 * power_w)).posterior_
     scales = np.array([fit.belief.scale for fit in posterior.fits])
-    assert posterior.weights[scales == scale].sum() > 0.6
+    assert posterior.weights[scales == expected(scales)].sum() > 0.6
 
 
 def test_draws_under_locked_clocks_come_from_the_form_with_and_without_the_clock_by_their_weights(monkeypatch):
