@@ -155,7 +155,11 @@ class LimitPosterior(NamedTuple):
     whitening: np.ndarray  # inverse Cholesky factor of the covariance of discrepancy and noise at scale 1, square
     has_power: bool
     fits: Tuple[LimitFit, ...]
-    weights: np.ndarray  # of the fits, shape (m,); they sum to 1
+
+    @property
+    def weights(self) -> np.ndarray:
+        """The posterior probability of each fit, shape (m,)."""
+        return _weights(self.fits)
 
     @property
     def freedom(self) -> float:
@@ -226,7 +230,7 @@ def learn(
     has_locks = np.ptp(settings[:, 2]) > 0
     beliefs = [belief for belief in BELIEFS if has_locks or belief.own_prior != CLOCKLESS]
     fits = tuple(_fit(settings, data, whitening, prior, belief, starts, seed) for belief in beliefs)
-    return LimitPosterior(settings, greatest_khz, data, whitening, has_power, fits, _weights(fits))
+    return LimitPosterior(settings, greatest_khz, data, whitening, has_power, fits)
 
 
 def _weights(fits: Sequence[LimitFit]) -> np.ndarray:
@@ -289,7 +293,7 @@ def _spread(
 def before_profiling(prior: Normal, greatest_khz: float) -> LimitPosterior:
     """The posterior without rows."""
     nothing = np.empty((0, 3)), greatest_khz, np.empty(0), np.empty((0, 0))
-    return LimitPosterior(*nothing, has_power=True, fits=(LimitFit(prior),), weights=np.ones(1))
+    return LimitPosterior(*nothing, has_power=True, fits=(LimitFit(prior),))
 
 
 def infer(posterior: LimitPosterior, rows: Settings) -> Tuple[np.ndarray, np.ndarray]:
