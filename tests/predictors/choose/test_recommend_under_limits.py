@@ -77,7 +77,7 @@ def test_clocks_above_those_that_were_profiled_are_expected_to_be_faster(limit_m
     """At the greatest clock a minibatch takes 23.7 ms, at the greatest of the first two that are profiled 28."""
     answer = jetwatt.recommend("sim:v100", workload="resnet18-imagenet", time_ms=limit_ms)
     assert answer.keeps_limits
-    assert answer.recommendations[0][0].mode.time_ms.value < 24
+    assert answer.recommendations[0][0].mode.time_ms.value <= 1.01 * 23.7
 
 
 def test_the_json_file_has_the_power_limit(tmp_path):
